@@ -1,0 +1,43 @@
+// Package validators knows who may sign for a subnet at a P-Chain height: the
+// canonical validator set (ACP-118; avalanchego, snow/validators), immutable
+// once its height is known, and which subnet validates a blockchain. It reads
+// them from a node and keeps them warm; it neither talks to validators nor
+// judges signatures.
+package validators
+
+import (
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/validators"
+)
+
+// Set is the canonical validator set of one subnet at one P-Chain height. It is
+// shared between requests and never changed after it was made.
+type Set struct {
+	// SubnetID is the signing subnet; the zero ID is the primary network.
+	SubnetID ids.ID
+	// Height is the concrete P-Chain height the set belongs to.
+	Height uint64
+	// WarpSet lists the validators that have a BLS key in canonical order
+	// (merged by key, ascending by uncompressed key) and counts keyless and
+	// inactive weight in TotalWeight only.
+	validators.WarpSet
+
+	index map[ids.NodeID]int
+}
+
+// NewSet makes a Set of a canonical list as the library or a node gives it.
+func NewSet(subnetID ids.ID, height uint64, warp validators.WarpSet) *Set {
+	s := &Set{SubnetID: subnetID, Height: height, WarpSet: warp, index: make(map[ids.NodeID]int, len(warp.Validators))}
+	for i, v := range warp.Validators {
+		for _, nodeID := range v.NodeIDs {
+			s.index[nodeID] = i
+		}
+	}
+	return s
+}
+
+// Index returns the canonical position of the validator that nodeID belongs to.
+func (s *Set) Index(nodeID ids.NodeID) (int, bool) {
+	i, ok := s.index[nodeID]
+	return i, ok
+}
