@@ -24,6 +24,10 @@ const (
 	CodeNodeUnavailable Code = "NODE_UNAVAILABLE"
 	// CodeNodeFaulty: the upstream node answered with something unusable.
 	CodeNodeFaulty Code = "NODE_FAULTY"
+	// CodeShutdown: the service is stopping.
+	CodeShutdown Code = "SHUTTING_DOWN"
+	// CodeInternal: a fault of the service itself.
+	CodeInternal Code = "INTERNAL"
 )
 
 // Error is a failed request for a signature.

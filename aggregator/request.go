@@ -5,6 +5,8 @@
 package aggregator
 
 import (
+	"time"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
@@ -28,9 +30,20 @@ type Request struct {
 	// QuorumPercentage is at most 100.
 	QuorumPercentageBuffer uint64
 	// PChainHeight picks the validator set; 0 means the height that the node
-	// currently proposes.
+	// currently proposes, or that VerifyingBlockchainID verifies against.
 	PChainHeight uint64
+	// VerifyingBlockchainID names the blockchain that will verify the message:
+	// the set is then that of the P-Chain height of its current epoch
+	// (ACP-181). Not to be given together with PChainHeight.
+	VerifyingBlockchainID *ids.ID
+	// Progress, if not nil, is called with the round's account while it is
+	// under way, at most every ProgressInterval and never after Sign returned.
+	// It must not block.
+	Progress func(Account)
 }
+
+// ProgressInterval is the least time between two reports of progress.
+const ProgressInterval = 20 * time.Millisecond
 
 // Result is a signed message that was verified against the set it names.
 type Result struct {
@@ -42,12 +55,14 @@ type Result struct {
 	Signers int
 	// Weight is what they carry, of TotalWeight.
 	Weight, TotalWeight uint64
+	// AskedWeight is the weight of the validators that were asked.
+	AskedWeight uint64
 	// Account says what every validator did that was part of the round.
 	Account Account
 }
 
-// Account adds up a round by weight: Signed, Refused, Invalid, Silent, Unasked,
-// Disconnected and Keyless together are TotalWeight.
+// Account adds up a round by weight: Signed, Unproven, Refused, Invalid, Silent,
+// Unasked, Disconnected and Keyless together are TotalWeight.
 type Account struct {
 	SigningSubnetID ids.ID `json:"signingSubnetId"`
 	PChainHeight    uint64 `json:"pChainHeight"`
@@ -56,8 +71,11 @@ type Account struct {
 	TotalWeight  uint64 `json:"totalWeight,string"`
 	// ConnectedWeight is what was connected when the round ended.
 	ConnectedWeight uint64 `json:"connectedWeight,string"`
-	// SignedWeight has proven signatures.
+	// SignedWeight has signatures that were verified, alone or as part of the
+	// finished message.
 	SignedWeight uint64 `json:"signedWeight,string"`
+	// UnprovenWeight answered with signatures that were not needed and not checked.
+	UnprovenWeight uint64 `json:"unprovenWeight,string"`
 	// InvalidWeight answered with something that is no valid signature.
 	InvalidWeight uint64 `json:"invalidWeight,string"`
 	// SilentWeight was asked and has not answered.

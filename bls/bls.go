@@ -6,7 +6,12 @@
 package bls
 
 import (
+	"errors"
+	"fmt"
+
 	blst "github.com/supranational/blst/bindings/go"
+
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 )
 
 // SignatureLen is the length in bytes of a compressed signature.
@@ -15,6 +20,86 @@ const SignatureLen = blst.BLST_P2_COMPRESS_BYTES
 type (
 	// PublicKey is a point of G1 that has passed its subgroup check.
 	PublicKey = blst.P1Affine
-	// Signature is a point of G2 that has passed its subgroup check.
+	// Signature is a point of G2.
 	Signature = blst.P2Affine
 )
+
+var (
+	// ErrLength: a compressed signature has SignatureLen bytes.
+	ErrLength = errors.New("wrong length of a signature")
+	// ErrEncoding: the bytes are no compressed point of the curve.
+	ErrEncoding = errors.New("no point of the curve")
+	// ErrInfinity: the point at infinity signs nothing.
+	ErrInfinity = errors.New("the point at infinity")
+	// ErrSubgroup: the point is on the curve and outside its subgroup.
+	ErrSubgroup = errors.New("not in the subgroup")
+)
+
+// compressedFlag marks a compressed encoding, infinityFlag the point at
+// infinity, in the first byte.
+const (
+	compressedFlag = 0x80
+	infinityFlag   = 0x40
+)
+
+// ParseUnchecked reads a compressed signature that is a point of the curve and
+// not infinity. Its subgroup is not checked: it must not be counted, kept or
+// handed to VerifyBatch before it has passed InG2 or Prove, but it may go into
+// an aggregate that is checked as a whole.
+func ParseUnchecked(b []byte) (*Signature, error) {
+	if len(b) != SignatureLen {
+		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrLength, len(b), SignatureLen)
+	}
+	if b[0]&compressedFlag == 0 {
+		return nil, fmt.Errorf("%w: not in compressed form", ErrEncoding)
+	}
+	if b[0]&infinityFlag != 0 {
+		return nil, ErrInfinity
+	}
+	s := new(Signature).Uncompress(b)
+	if s == nil {
+		return nil, ErrEncoding
+	}
+	return s, nil
+}
+
+// ParseSignature reads a compressed signature and checks its subgroup.
+func ParseSignature(b []byte) (*Signature, error) {
+	s, err := ParseUnchecked(b)
+	if err != nil {
+		return nil, err
+	}
+	if !s.InG2() {
+		return nil, ErrSubgroup
+	}
+	return s, nil
+}
+
+// Aggregate adds signatures up; false if there are none.
+func Aggregate(signatures []*Signature) (*Signature, bool) {
+	var sum blst.P2Aggregate
+	if len(signatures) == 0 || !sum.Aggregate(signatures, false) {
+		return nil, false
+	}
+	return sum.ToAffine(), true
+}
+
+// Verifier checks signatures of one message, which it hashes to the curve only
+// once. Safe for concurrent use.
+type Verifier struct {
+	hash *blst.P2Affine
+}
+
+// NewVerifier makes a Verifier for message.
+func NewVerifier(message []byte) *Verifier {
+	return &Verifier{hash: blst.HashToG2(message, bls.CiphersuiteSignature.Bytes()).ToAffine()}
+}
+
+// Verify checks one signature, which is in the subgroup.
+func (v *Verifier) Verify(key *PublicKey, signature *Signature) bool {
+	// e(key, H(m)) = e(g1, signature)
+	return blst.Fp12FinalVerify(
+		blst.Fp12MillerLoop(v.hash, key),
+		blst.Fp12MillerLoop(signature, blst.P1Generator().ToAffine()),
+	)
+}

@@ -6,6 +6,9 @@
 package validators
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/validators"
 )
@@ -22,18 +25,34 @@ type Set struct {
 	// inactive weight in TotalWeight only.
 	validators.WarpSet
 
-	index map[ids.NodeID]int
+	index       map[ids.NodeID]int
+	keyed       uint64
+	fingerprint ids.ID
 }
 
 // NewSet makes a Set of a canonical list as the library or a node gives it.
 func NewSet(subnetID ids.ID, height uint64, warp validators.WarpSet) *Set {
 	s := &Set{SubnetID: subnetID, Height: height, WarpSet: warp, index: make(map[ids.NodeID]int, len(warp.Validators))}
+	digest := sha256.New()
+	_, _ = digest.Write(subnetID[:])
+	_, _ = digest.Write(binary.BigEndian.AppendUint64(nil, warp.TotalWeight))
 	for i, v := range warp.Validators {
 		for _, nodeID := range v.NodeIDs {
 			s.index[nodeID] = i
 		}
+		s.keyed += v.Weight
+		_, _ = digest.Write(v.PublicKeyBytes)
+		_, _ = digest.Write(binary.BigEndian.AppendUint64(nil, v.Weight))
 	}
+	s.fingerprint = ids.ID(digest.Sum(nil))
 	return s
+}
+
+// at is the same set at another height.
+func (s *Set) at(height uint64) *Set {
+	moved := *s
+	moved.Height = height
+	return &moved
 }
 
 // Index returns the canonical position of the validator that nodeID belongs to.
@@ -41,3 +60,10 @@ func (s *Set) Index(nodeID ids.NodeID) (int, bool) {
 	i, ok := s.index[nodeID]
 	return i, ok
 }
+
+// KeyedWeight is the weight of the validators that have a key and thus can sign.
+func (s *Set) KeyedWeight() uint64 { return s.keyed }
+
+// Fingerprint is equal for sets against which the same signatures are valid:
+// same subnet, keys, weights and total weight, at whichever height.
+func (s *Set) Fingerprint() ids.ID { return s.fingerprint }

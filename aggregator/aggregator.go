@@ -1,0 +1,553 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ava-labs/avalanchego/ids"
+	avap2p "github.com/ava-labs/avalanchego/network/p2p"
+	"github.com/ava-labs/avalanchego/network/p2p/acp118"
+	"github.com/ava-labs/avalanchego/proto/pb/sdk"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/node"
+	"quorate/p2p"
+	"quorate/validators"
+
+	ourbls "quorate/bls"
+)
+
+// Transport carries signature requests to validators.
+type Transport interface {
+	// Connected reports whether nodeID can be asked now.
+	Connected(nodeID ids.NodeID) bool
+	// OnConnect calls f, which does not block, for every connection made until
+	// stop is called.
+	OnConnect(f func(ids.NodeID)) (stop func())
+	// Request sends the request to every one of nodes that is connected and
+	// returns those. onAnswer is called at most once for each of them, from any
+	// goroutine, until ctx ends; it does not block.
+	Request(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, request []byte, onAnswer func(p2p.Answer)) (sent []ids.NodeID)
+}
+
+// Sets resolves validator sets.
+type Sets interface {
+	// Set is the canonical set of a subnet at a P-Chain height, 0 for the
+	// height that is currently proposed.
+	Set(ctx context.Context, subnetID ids.ID, height uint64) (*validators.Set, error)
+	// SubnetOf is the subnet that validates a blockchain.
+	SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error)
+	// EpochHeight is the P-Chain height of a blockchain's current epoch.
+	EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error)
+	// Underfunded lists the canonical indexes of L1 validators that are about
+	// to become inactive.
+	Underfunded(ctx context.Context, set *validators.Set) (map[int]struct{}, error)
+}
+
+// Options of an Aggregator. Transport, Sets and Log are required.
+type Options struct {
+	Transport Transport
+	Sets      Sets
+	Log       *slog.Logger
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+	// Limits of a round; the zero value means DefaultLimits.
+	Limits Limits
+	// SignatureCacheBytes and MessageCacheBytes bound what is remembered;
+	// 0 means 64 MiB and 32 MiB.
+	SignatureCacheBytes, MessageCacheBytes uint64
+	// OneByOne checks each signature by itself instead of in batches; for
+	// comparison in benchmarks.
+	OneByOne bool
+	// AskEveryone asks every validator at once instead of planning waves.
+	AskEveryone bool
+}
+
+// Aggregator signs Warp messages of one network. Safe for concurrent use.
+type Aggregator struct {
+	transport Transport
+	sets      Sets
+	log       *slog.Logger
+	metrics   *metrics
+	limits    Limits
+	oneByOne  bool
+	everyone  bool
+	history   *history
+	proven    *signatures
+	finished  *finished
+	proofs    chan proofJob
+
+	life    context.Context //nolint:containedctx // the aggregator's own life, which owns its flights
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	flights map[flightKey]*flight // guarded by mu
+}
+
+// flightKey says which requests can share a round.
+type flightKey struct {
+	message, justification, set ids.ID
+}
+
+// New makes an Aggregator; Close ends it.
+func New(o Options) (*Aggregator, error) {
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	if o.Limits == (Limits{}) {
+		o.Limits = DefaultLimits()
+	}
+	m, err := newMetrics(o.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
+	}
+	proven, err := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
+	if err != nil {
+		return nil, err
+	}
+	done, err := newFinished(orDefault(o.MessageCacheBytes, 32<<20))
+	if err != nil {
+		return nil, err
+	}
+	a := &Aggregator{
+		transport: o.Transport,
+		sets:      o.Sets,
+		log:       o.Log,
+		metrics:   m,
+		limits:    o.Limits,
+		oneByOne:  o.OneByOne,
+		everyone:  o.AskEveryone,
+		history:   newHistory(),
+		proven:    proven,
+		finished:  done,
+		proofs:    make(chan proofJob, maxProofJobs),
+		flights:   make(map[flightKey]*flight),
+	}
+	a.life, a.end = context.WithCancel(context.Background())
+	a.running.Go(a.proveKept)
+	return a, nil
+}
+
+func orDefault(v, d uint64) uint64 {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// Close ends all rounds, whose callers get CodeShutdown, and waits for them.
+func (a *Aggregator) Close() {
+	a.end()
+	a.running.Wait()
+}
+
+// maxMoves bounds how often a request starts over because the proposed
+// validator set changed while it was being signed.
+const maxMoves = 3
+
+// Sign returns the signed message that req asks for, verified against the
+// validator set it names. It waits until ctx ends; a failure is an *Error,
+// unless ctx was cancelled.
+func (a *Aggregator) Sign(ctx context.Context, req Request) (*Result, error) {
+	started := time.Now()
+	result, err := a.sign(ctx, req)
+	outcome := "signed"
+	if err != nil {
+		outcome = "cancelled"
+		var failed *Error
+		if errors.As(err, &failed) {
+			outcome = string(failed.Code)
+		}
+	}
+	a.metrics.latency.WithLabelValues(outcome).Observe(time.Since(started).Seconds())
+	return result, err
+}
+
+func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
+	set, err := a.resolve(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	for moves := 0; ; moves++ {
+		result, err := a.signFor(ctx, req, set)
+		if err != nil || moves == maxMoves {
+			return result, err
+		}
+		// The set that is wanted may have changed while validators were asked.
+		latest, err := a.resolve(ctx, req)
+		if err != nil || latest.Fingerprint() == set.Fingerprint() {
+			return result, nil //nolint:nilerr // the message is valid for the set it names
+		}
+		set = latest
+	}
+}
+
+// resolve finds the validator set that req is to be signed by.
+func (a *Aggregator) resolve(ctx context.Context, req Request) (*validators.Set, error) {
+	defer func(started time.Time) {
+		a.metrics.stages.WithLabelValues("set").Observe(time.Since(started).Seconds())
+	}(time.Now())
+	subnetID, err := a.signingSubnet(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	height := req.PChainHeight
+	if req.VerifyingBlockchainID != nil {
+		height, err = a.sets.EpochHeight(ctx, *req.VerifyingBlockchainID)
+		if errors.Is(err, validators.ErrUnknownBlockchain) {
+			return nil, &Error{Code: CodeUnknownBlockchain, Message: fmt.Sprintf("verifyingBlockchainId: the upstream node runs no blockchain %s, so its epoch is not known; give pChainHeight instead", *req.VerifyingBlockchainID), Err: err}
+		}
+		if err != nil {
+			return nil, nodeFailure(ctx, err)
+		}
+	}
+	set, err := a.sets.Set(ctx, subnetID, height)
+	if err != nil {
+		return nil, setFailure(ctx, err, subnetID, height)
+	}
+	return set, nil
+}
+
+func (a *Aggregator) signingSubnet(ctx context.Context, req Request) (ids.ID, error) {
+	if req.SigningSubnetID != nil {
+		return *req.SigningSubnetID, nil
+	}
+	chainID := req.Message.SourceChainID
+	if chainID == constants.PlatformChainID {
+		return constants.PrimaryNetworkID, nil
+	}
+	subnetID, err := a.sets.SubnetOf(ctx, chainID)
+	if errors.Is(err, validators.ErrUnknownBlockchain) {
+		return ids.Empty, &Error{Code: CodeUnknownBlockchain, Message: fmt.Sprintf("message: no subnet of this network validates its source blockchain %s", chainID), Err: err}
+	}
+	if err != nil {
+		return ids.Empty, nodeFailure(ctx, err)
+	}
+	return subnetID, nil
+}
+
+// signFor serves req from what is known, or from a round with set.
+func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.Set) (*Result, error) {
+	quorum := req.QuorumPercentage
+	if quorum == 0 {
+		quorum = DefaultQuorumPercentage
+	}
+	need := quorumWeight(set.TotalWeight, quorum)
+	want := quorumWeight(set.TotalWeight, min(quorum+req.QuorumPercentageBuffer, 100))
+	if len(set.Validators) == 0 {
+		return nil, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so nobody can sign", set.SubnetID, set.Height)}
+	}
+	if keyed := set.KeyedWeight(); keyed < need {
+		return nil, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
+	}
+	id := finishedID{message: req.Message.ID(), set: set.Fingerprint(), need: need, want: want}
+	if r, ok := a.finished.cache.GetIfPresent(id); ok {
+		a.metrics.hits.WithLabelValues("cache").Inc()
+		return r, nil
+	}
+	a.metrics.hits.WithLabelValues("round").Inc()
+	result, err := a.fly(ctx, req, set, need, want)
+	if err != nil {
+		return nil, err
+	}
+	a.finished.cache.Set(id, result)
+	return result, nil
+}
+
+// fly joins the round for req, or starts it, and waits for the outcome.
+func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, need, want uint64) (*Result, error) {
+	key := flightKey{message: req.Message.ID(), justification: hashing.ComputeHash256Array(req.Justification), set: set.Fingerprint()}
+	outcomes := make(chan outcome, 1)
+	c := &caller{need: need, want: want, outcome: outcomes, progress: req.Progress}
+	f, err := a.board(key, req, set, c)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case o := <-outcomes:
+		if o.err != nil {
+			return nil, o.err
+		}
+		return o.result, nil
+	case <-ctx.Done():
+	}
+	// Leave with the account of what was reached; the outcome may have crossed.
+	accounts := make(chan Account, 1)
+	if f.inbox.put(func(time.Duration) {
+		if members := f.round.pendingMembers(nil); len(members) > 0 && ctx.Err() == context.DeadlineExceeded {
+			f.prove(members)
+		}
+		accounts <- f.round.account(need)
+		f.round.leave(c)
+	}) {
+		select {
+		case account := <-accounts:
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, failure(late(account), account)
+			}
+		case o := <-outcomes:
+			if o.err == nil {
+				return o.result, nil
+			}
+			return nil, o.err
+		}
+	}
+	select {
+	case o := <-outcomes:
+		if o.err == nil {
+			return o.result, nil
+		}
+		return nil, o.err
+	default:
+		return nil, fmt.Errorf("waiting for signatures: %w", ctx.Err())
+	}
+}
+
+// late names what kept a round from finishing in time.
+func late(account Account) Code {
+	if account.RefusedWeight > account.TotalWeight-account.TargetWeight {
+		return CodeRefused
+	}
+	return CodeQuorumNotReached
+}
+
+// board puts c on the flight of key, starting it if need be.
+func (a *Aggregator) board(key flightKey, req Request, set *validators.Set, c *caller) (*flight, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.life.Err() != nil {
+		return nil, &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}
+	}
+	if f, ok := a.flights[key]; ok {
+		if f.inbox.put(func(time.Duration) { f.round.join(c) }) {
+			return f, nil
+		}
+	}
+	request, err := proto.Marshal(&sdk.SignatureRequest{Message: req.Message.Bytes(), Justification: req.Justification})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the signature request: %w", err)
+	}
+	f := &flight{
+		agg:     a,
+		key:     key,
+		message: req.Message,
+		request: avap2p.PrefixMessage(avap2p.ProtocolPrefix(acp118.HandlerID), request),
+		start:   time.Now(),
+		inbox:   inbox{signal: make(chan struct{}, 1)},
+		built:   make(map[uint64]*Result),
+	}
+	f.inbox.put(func(time.Duration) { f.round.join(c) })
+	a.flights[key] = f
+	a.metrics.rounds.Inc()
+	a.running.Go(func() {
+		f.round = a.newRound(req.Message, set)
+		a.watchFunds(f, set)
+		f.run(a.life)
+	})
+	return f, nil
+}
+
+// land takes a flight off the board.
+func (a *Aggregator) land(f *flight) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.flights[f.key] == f {
+		delete(a.flights, f.key)
+	}
+	a.metrics.rounds.Dec()
+}
+
+func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set) *round {
+	a.history.mu.Lock()
+	plan := planner{Margin: a.history.margin, Slack: defaultSlack, SlackMin: defaultSlackMin, Everyone: a.everyone}
+	a.history.mu.Unlock()
+	limits := a.limits
+	if a.oneByOne {
+		limits.ProofBatch = 1
+	}
+	r := newRound(set, msg.SourceChainID, limits, plan, a.transport.Connected)
+	now := time.Now()
+	a.history.mu.Lock()
+	for i := range r.members {
+		m := &r.members[i]
+		m.expect, m.trusted = a.history.expect(r.nodeID(i), now)
+		m.trusted = m.trusted && !a.oneByOne
+	}
+	a.history.mu.Unlock()
+	id := msg.ID()
+	for i, v := range set.Validators {
+		if b, ok := a.proven.get(id, v); ok {
+			if s, err := ourbls.ParseUnchecked(b[:]); err == nil {
+				r.known(i, s)
+			}
+		}
+	}
+	return r
+}
+
+// watchFunds finds out, beside the round, which L1 validators to ask last.
+func (a *Aggregator) watchFunds(f *flight, set *validators.Set) {
+	if set.SubnetID == constants.PrimaryNetworkID {
+		return
+	}
+	a.running.Go(func() {
+		ctx, cancel := context.WithTimeout(a.life, a.limits.AnswerTimeout)
+		defer cancel()
+		avoid, err := a.sets.Underfunded(ctx, set)
+		if err != nil || len(avoid) == 0 {
+			return // only a preference: the set itself is what counts
+		}
+		f.inbox.put(func(time.Duration) { f.round.avoid(avoid) })
+	})
+}
+
+// proofJob is a round's unproven signatures, to be proven when there is time.
+type proofJob struct {
+	message    *warp.UnsignedMessage
+	set        *validators.Set
+	members    []int
+	signatures []*bls.Signature
+	proven     bool
+}
+
+// maxProofJobs bounds the rounds that wait to be proven; beyond it their
+// signatures are let go, which costs nothing but a question asked again.
+const maxProofJobs = 16
+
+// keep hands a finished round's signatures to the prover.
+func (a *Aggregator) keep(f *flight) {
+	var unproven, done proofJob
+	for i := range f.round.members {
+		m := &f.round.members[i]
+		job := &unproven
+		switch m.state {
+		case pending:
+		case signed:
+			job = &done
+		default:
+			continue
+		}
+		job.members = append(job.members, i)
+		job.signatures = append(job.signatures, m.signature)
+	}
+	done.proven = true
+	for _, job := range []proofJob{done, unproven} {
+		if len(job.members) == 0 {
+			continue
+		}
+		job.message, job.set = f.message, f.round.set
+		select {
+		case a.proofs <- job:
+		default:
+		}
+	}
+}
+
+// proveKept proves what finished rounds left until the aggregator ends.
+func (a *Aggregator) proveKept() {
+	for {
+		select {
+		case <-a.life.Done():
+			return
+		case job := <-a.proofs:
+			var bad []int
+			if !job.proven {
+				bad = a.proveJob(job)
+			}
+			id := job.message.ID()
+			for n, i := range job.members {
+				v := job.set.Validators[i]
+				if len(bad) > 0 && bad[0] == n {
+					bad = bad[1:]
+					a.history.judged(v.NodeIDs[0], false, time.Now())
+					continue
+				}
+				a.proven.put(id, v, job.signatures[n].Compress())
+			}
+		}
+	}
+}
+
+// proveSignatures checks the pending signatures of members and returns the bad
+// ones, ascending.
+func (a *Aggregator) proveSignatures(msg *warp.UnsignedMessage, r *round, members []int) []int {
+	job := proofJob{message: msg, set: r.set, members: members}
+	for _, i := range members {
+		job.signatures = append(job.signatures, r.members[i].signature)
+	}
+	bad := a.proveJob(job)
+	for n, position := range bad {
+		bad[n] = members[position]
+	}
+	return bad
+}
+
+// proveJob returns the positions in job.members whose signature is bad.
+func (a *Aggregator) proveJob(job proofJob) []int {
+	keys := make([]*bls.PublicKey, len(job.members))
+	for n, i := range job.members {
+		keys[n] = job.set.Validators[i].PublicKey
+	}
+	if a.oneByOne {
+		var bad []int
+		for n := range keys {
+			if !job.signatures[n].SigValidate(true) || !bls.Verify(keys[n], job.signatures[n], job.message.Bytes()) {
+				bad = append(bad, n)
+			}
+		}
+		return bad
+	}
+	return ourbls.NewVerifier(job.message.Bytes()).Prove(keys, job.signatures)
+}
+
+// setFailure turns a resolver's error into what the caller is told.
+func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) error {
+	switch {
+	case errors.Is(err, validators.ErrUnknownSubnet):
+		return &Error{Code: CodeUnknownSubnet, Message: fmt.Sprintf("signingSubnetId: the network has no subnet %s", subnetID), Err: err}
+	case errors.Is(err, validators.ErrHeightUnavailable):
+		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set can be had for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
+	}
+	return nodeFailure(ctx, err)
+}
+
+func nodeFailure(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("asking the node: %w", context.Canceled)
+	}
+	var rpc *node.RPCError
+	if errors.As(err, &rpc) || errors.Is(err, node.ErrMalformed) {
+		return &Error{Code: CodeNodeFaulty, Message: "the upstream node gave an answer that cannot be used; try again, or check the node", Err: err}
+	}
+	return &Error{Code: CodeNodeUnavailable, Message: "no upstream node answers; try again in a moment", Err: err}
+}
+
+// failure is what a caller is told when the round could not serve it.
+func failure(code Code, account Account) *Error {
+	percent := func(w uint64) float64 {
+		return float64(w) / float64(account.TotalWeight) * 100
+	}
+	text := fmt.Sprintf("validators with %.2f %% of the weight signed, %.2f %% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
+	if code == CodeRefused && len(account.Refusals) > 0 {
+		top := account.Refusals[0]
+		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f %% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
+		return &Error{Code: code, Message: text, Account: &account}
+	}
+	text += fmt.Sprintf(": %.2f %% silent, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
+		percent(account.SilentWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
+	if len(account.Refusals) > 0 {
+		text += fmt.Sprintf("; most refuse with %q (code %d)", account.Refusals[0].Message, account.Refusals[0].Code)
+	}
+	return &Error{Code: code, Message: text, Account: &account}
+}

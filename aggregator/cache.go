@@ -1,0 +1,82 @@
+package aggregator
+
+import (
+	"fmt"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+)
+
+// signatureID names one validator's signature of one message. The key is the
+// full uncompressed public key: its first half alone is shared by a key and its
+// negation, which one owner can hold both of.
+type signatureID struct {
+	message ids.ID
+	key     [2 * bls.PublicKeyLen]byte
+}
+
+// signatureCost is what one entry of the signature cache takes in bytes, the
+// cache's own bookkeeping included (measured as heap growth per entry).
+const signatureCost = 512
+
+// messageCost is what a finished message takes besides its own bytes.
+const messageCost = 1024
+
+// signatures keeps signatures that were proven valid one by one. Bounded in
+// bytes; safe for concurrent use.
+type signatures struct {
+	cache *otter.Cache[signatureID, [bls.SignatureLen]byte]
+}
+
+func newSignatures(maxBytes uint64) (*signatures, error) {
+	cache, err := otter.New(&otter.Options[signatureID, [bls.SignatureLen]byte]{
+		MaximumSize: int(max(maxBytes/signatureCost, 1)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the signature cache: %w", err)
+	}
+	return &signatures{cache: cache}, nil
+}
+
+func idOf(message ids.ID, v *validators.Warp) signatureID {
+	id := signatureID{message: message}
+	copy(id.key[:], v.PublicKeyBytes)
+	return id
+}
+
+func (s *signatures) get(message ids.ID, v *validators.Warp) ([bls.SignatureLen]byte, bool) {
+	return s.cache.GetIfPresent(idOf(message, v))
+}
+
+func (s *signatures) put(message ids.ID, v *validators.Warp, signature []byte) {
+	s.cache.Set(idOf(message, v), [bls.SignatureLen]byte(signature))
+}
+
+// finishedID names a finished message: what was signed, by which set, and the
+// weights that were asked for.
+type finishedID struct {
+	message, set ids.ID
+	need, want   uint64
+}
+
+// finished keeps signed messages that verified. Bounded in bytes; safe for
+// concurrent use.
+type finished struct {
+	cache *otter.Cache[finishedID, *Result]
+}
+
+func newFinished(maxBytes uint64) (*finished, error) {
+	cache, err := otter.New(&otter.Options[finishedID, *Result]{
+		MaximumWeight: max(maxBytes, messageCost),
+		Weigher: func(_ finishedID, r *Result) uint32 {
+			return uint32(messageCost + 2*len(r.Message.Bytes()))
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the message cache: %w", err)
+	}
+	return &finished{cache: cache}, nil
+}

@@ -1,0 +1,172 @@
+package aggregator
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+
+	"quorate/validators"
+)
+
+// roundOf makes a round over members of the given weights, all connected and
+// with the expectation that expect gives.
+func roundOf(weights []uint64, expect func(i int) expectation) *round {
+	var flat snow.WarpSet
+	for i, w := range weights {
+		flat.Validators = append(flat.Validators, &snow.Warp{Weight: w, NodeIDs: []ids.NodeID{{byte(i >> 8), byte(i)}}})
+		flat.TotalWeight += w
+	}
+	r := newRound(validators.NewSet(ids.Empty, 1, flat), testChain, DefaultLimits(), planner{Margin: 1, Slack: 0.1, SlackMin: 2 * time.Millisecond}, func(ids.NodeID) bool { return true })
+	for i := range r.members {
+		r.members[i].expect = expect(i)
+		r.members[i].trusted = true
+	}
+	return r
+}
+
+func lognormal(median time.Duration, spread, success float64) expectation {
+	return expectation{mean: math.Log(float64(median)), spread: spread, success: success}
+}
+
+func sameWeights(n int, w uint64) []uint64 {
+	weights := make([]uint64, n)
+	for i := range weights {
+		weights[i] = w
+	}
+	return weights
+}
+
+func (r *round) weightOf(members []int) (w uint64) {
+	for _, i := range members {
+		w += r.members[i].weight
+	}
+	return w
+}
+
+func TestPlanLeavesOutTheSlow(t *testing.T) {
+	// 80 near validators suffice; 20 far ones would never be among the first.
+	r := roundOf(sameWeights(100, 10), func(i int) expectation {
+		if i < 80 {
+			return lognormal(20*time.Millisecond, 0.1, 0.99)
+		}
+		return lognormal(400*time.Millisecond, 0.1, 0.99)
+	})
+	r.join(&caller{need: 670, want: 670})
+	members, horizon := r.plan.pick(r, 0)
+	for _, i := range members {
+		require.Less(t, i, 80, "a far validator was asked")
+	}
+	require.GreaterOrEqual(t, r.weightOf(members), uint64(670))
+	require.Less(t, horizon, 60*time.Millisecond)
+}
+
+func TestPlanPrefersTheHeavy(t *testing.T) {
+	weights := sameWeights(1000, 1)
+	for i := range 30 {
+		weights[i] = 100
+	}
+	r := roundOf(weights, func(int) expectation { return lognormal(20*time.Millisecond, 0.1, 0.99) })
+	r.join(&caller{need: 2680, want: 2680})
+	members, _ := r.plan.pick(r, 0)
+	require.Less(t, len(members), 100, "the light tail cannot change the outcome")
+}
+
+func TestPlanAsksEverybodyWhenItMust(t *testing.T) {
+	r := roundOf(sameWeights(10, 10), func(int) expectation { return lognormal(20*time.Millisecond, 1, 0.5) })
+	r.join(&caller{need: 100, want: 100})
+	members, _ := r.plan.pick(r, 0)
+	require.Len(t, members, 10)
+}
+
+func TestPlanWidensOnlyWhenItSlips(t *testing.T) {
+	r := roundOf(sameWeights(100, 10), func(i int) expectation { return lognormal(time.Duration(10+i)*time.Millisecond, 0.1, 0.97) })
+	r.join(&caller{need: 670, want: 670})
+	a := r.next(0)
+	require.Equal(t, actAsk, a.kind)
+	first := len(a.members)
+	require.Less(t, first, 100)
+	require.Equal(t, actWait, r.next(time.Millisecond).kind)
+	// Nobody answers: at the horizon the rest is asked.
+	var asked int
+	for now := 2 * time.Millisecond; now < 300*time.Millisecond; now += time.Millisecond {
+		if a := r.next(now); a.kind == actAsk {
+			asked += len(a.members)
+		}
+	}
+	require.Equal(t, 100, first+asked)
+	require.Positive(t, r.slips)
+}
+
+// The expected weight at the horizon covers the goal, whatever the mix.
+func TestPlanReachesTheGoalInExpectation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		n := 1 + rng.IntN(300)
+		r := roundOf(randomWeights(rng, n), func(int) expectation {
+			return lognormal(time.Duration(1+rng.IntN(200))*time.Millisecond, 0.05+rng.Float64(), rng.Float64())
+		})
+		goal := quorumWeight(r.set.TotalWeight, 1+rng.Uint64N(100))
+		r.join(&caller{need: goal, want: goal})
+		members, horizon := r.plan.pick(r, 0)
+		var mean float64
+		for _, i := range members {
+			mean += float64(r.members[i].weight) * r.members[i].expect.by(horizon)
+		}
+		if len(members) < n {
+			require.GreaterOrEqual(t, mean, float64(goal))
+		}
+	}
+}
+
+func TestHistoryLearnsAndForgets(t *testing.T) {
+	h := newHistory()
+	node, now := ids.NodeID{1}, time.Unix(1e9, 0)
+	before, trusted := h.expect(node, now)
+	require.False(t, trusted)
+	for range 30 {
+		h.answered(node, 5*time.Millisecond, now)
+	}
+	h.presumed(node, now)
+	known, trusted := h.expect(node, now)
+	require.True(t, trusted)
+	require.Greater(t, known.by(10*time.Millisecond), 0.9)
+	require.Less(t, before.by(10*time.Millisecond), 0.2)
+
+	h.judged(node, false, now)
+	forger, trusted := h.expect(node, now)
+	require.False(t, trusted, "a forger is checked at once next time")
+	require.Less(t, forger.success, 0.1)
+	regained, _ := h.expect(node, now.Add(time.Hour))
+	require.Greater(t, regained.success, 0.8, "it regains its place in time")
+	for range 20 {
+		h.answered(node, 5*time.Millisecond, now)
+	}
+	again, _ := h.expect(node, now)
+	require.Greater(t, again.success, 0.9, "and by answering")
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	h := newHistory()
+	for i := range maxHistories + 100 {
+		h.failed(ids.NodeID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(1e9, 0))
+	}
+	require.Len(t, h.nodes, maxHistories)
+}
+
+func BenchmarkPlan(b *testing.B) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	r := roundOf(randomWeights(rng, 1000), func(int) expectation {
+		return lognormal(time.Duration(1+rng.IntN(200))*time.Millisecond, 0.3, 0.98)
+	})
+	goal := quorumWeight(r.set.TotalWeight, 67)
+	r.join(&caller{need: goal, want: goal})
+	for b.Loop() {
+		r.plan.pick(r, 0)
+	}
+}

@@ -1,0 +1,621 @@
+package aggregator
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/engine/common"
+
+	"quorate/bls"
+	"quorate/validators"
+)
+
+// round is the decision core of one signing round: who was asked, what came
+// back, what to do next. It does no I/O, starts nothing and reads no clock: the
+// flight that owns it feeds it events and carries out the actions it returns.
+// Not safe for concurrent use.
+//
+// Durations named at or until are measured from the start of the round.
+type round struct {
+	set      *validators.Set
+	limits   Limits
+	plan     planner
+	source   ids.ID // source blockchain of the message: gives refusal codes their meaning
+	members  []member
+	callers  []*caller
+	horizon  time.Duration // when the current plan expects to be done; 0 before the first plan
+	checkAt  time.Duration // when the plan is looked at again
+	slips    int           // plans that had to be widened because time passed
+	asked    int           // requests handed out, repeats included
+	recheck  bool          // something was lost: plan again now
+	untested int           // pending signatures of validators that are not trusted
+	pendingN int
+	pending  uint64 // weight of signatures at hand, unproven
+	proven   uint64 // weight of signatures proven
+}
+
+// Limits bound the patience of a round.
+type Limits struct {
+	// AnswerTimeout is how long one validator may take before the round goes on
+	// as if it would never answer. The wire allows at most 10 s.
+	AnswerTimeout time.Duration
+	// ConnectGrace is how long a round waits for validators without a connection.
+	ConnectGrace time.Duration
+	// BufferPatience is how long a round waits for the buffer once the quorum
+	// itself is met.
+	BufferPatience time.Duration
+	// PollMin and PollMax bound the pause before a validator that answered
+	// "not accepted yet" is asked again.
+	PollMin, PollMax time.Duration
+	// ProofBatch is how many signatures of untrusted validators are collected
+	// before they are proven while the round waits anyway.
+	ProofBatch int
+}
+
+// DefaultLimits suit the public networks.
+func DefaultLimits() Limits {
+	return Limits{
+		AnswerTimeout:  5 * time.Second,
+		ConnectGrace:   3 * time.Second,
+		BufferPatience: 500 * time.Millisecond,
+		PollMin:        100 * time.Millisecond,
+		PollMax:        time.Second,
+		ProofBatch:     32,
+	}
+}
+
+type memberState uint8
+
+const (
+	idle    memberState = iota // not asked, or to be asked again
+	waiting                    // asked, no answer yet
+	pending                    // a signature is at hand, unproven
+	signed                     // its signature is proven
+	refused                    // refused for good
+	notYet                     // refused for now; asked again at retryAt
+	invalid                    // answered with something that is no signature
+	silent                     // asked, and out of time
+)
+
+// member is one entry of the canonical set, possibly run by several nodes.
+type member struct {
+	weight    uint64
+	state     memberState
+	trusted   bool
+	avoid     bool // about to leave the set: asked and chosen last
+	node      int  // index into NodeIDs of the node last asked
+	tried     int  // how many of its nodes have failed in this round
+	online    bool // at least one of its nodes is believed to be connected
+	down      int  // how many of its nodes were found without connection
+	polls     int  // how often it answered "not accepted yet"
+	expect    expectation
+	askedAt   time.Duration
+	retryAt   time.Duration
+	asked     bool
+	included  bool // its signature is part of a message that verified
+	signature *bls.Signature
+	refusal   *common.AppError
+}
+
+// caller is one request that shares the round.
+type caller struct {
+	need, want  uint64        // weight of the quorum, and with the buffer
+	bufferUntil time.Duration // set once need is met
+	progress    func(Account) // may be nil
+	reportedAt  time.Duration
+	outcome     chan<- outcome
+}
+
+// outcome ends a caller's wait: a weight to build the message for, or a failure.
+type outcome struct {
+	result *Result
+	err    *Error
+}
+
+type actionKind uint8
+
+const (
+	actWait   actionKind = iota // nothing to do before until, or the next event
+	actAsk                      // ask nodes
+	actProve                    // prove the signatures of these members one by one
+	actFinish                   // build and verify a message of at least weight
+	actFail                     // the caller cannot be served
+)
+
+// action is what the flight has to do next.
+type action struct {
+	kind    actionKind
+	until   time.Duration
+	members []int
+	caller  *caller
+	target  uint64
+	code    Code
+}
+
+// connectivity says which nodes can be asked now.
+type connectivity func(ids.NodeID) bool
+
+func newRound(set *validators.Set, source ids.ID, limits Limits, plan planner, connected connectivity) *round {
+	r := &round{set: set, limits: limits, plan: plan, source: source, members: make([]member, len(set.Validators)), recheck: true}
+	for i, v := range set.Validators {
+		m := &r.members[i]
+		m.weight = v.Weight
+		for n, nodeID := range v.NodeIDs {
+			if connected(nodeID) {
+				m.node, m.online = n, true
+				break
+			}
+		}
+	}
+	return r
+}
+
+func (r *round) nodeID(i int) ids.NodeID {
+	return r.set.Validators[i].NodeIDs[r.members[i].node]
+}
+
+// join adds a caller.
+func (r *round) join(c *caller) {
+	r.callers = append(r.callers, c)
+	r.recheck = true
+}
+
+// leave removes a caller and reports whether others remain.
+func (r *round) leave(c *caller) bool {
+	r.callers = slices.DeleteFunc(r.callers, func(o *caller) bool { return o == c })
+	return len(r.callers) > 0
+}
+
+// connected notes that a node can be asked from now on.
+func (r *round) connected(nodeID ids.NodeID) {
+	i, ok := r.set.Index(nodeID)
+	if !ok {
+		return
+	}
+	m := &r.members[i]
+	if m.online {
+		return
+	}
+	m.online, m.down = true, 0
+	m.node = slices.Index(r.set.Validators[i].NodeIDs, nodeID)
+	r.recheck = true
+}
+
+// known puts a signature that was proven earlier into the round.
+func (r *round) known(i int, signature *bls.Signature) {
+	m := &r.members[i]
+	if m.state == signed {
+		return
+	}
+	r.drop(i)
+	m.state, m.signature = signed, signature
+	r.proven += m.weight
+}
+
+// avoid notes members that are about to leave the set.
+func (r *round) avoid(members map[int]struct{}) {
+	for i := range members {
+		r.members[i].avoid = true
+	}
+}
+
+// drop forgets a pending signature.
+func (r *round) drop(i int) {
+	m := &r.members[i]
+	if m.state == pending {
+		r.pending -= m.weight
+		r.pendingN--
+		if !m.trusted {
+			r.untested--
+		}
+	}
+	m.signature = nil
+}
+
+// answered takes a well-formed signature of a node. A second one is ignored.
+func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
+	i, ok := r.set.Index(nodeID)
+	if !ok {
+		return
+	}
+	m := &r.members[i]
+	switch m.state {
+	case pending, signed:
+		return
+	}
+	m.state, m.signature = pending, signature
+	r.pending += m.weight
+	r.pendingN++
+	if !m.trusted {
+		r.untested++
+	}
+}
+
+// failed takes everything else a node may do: refuse, send garbage, vanish.
+func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.AppError, now time.Duration) {
+	i, ok := r.set.Index(nodeID)
+	if !ok {
+		return
+	}
+	m := &r.members[i]
+	if m.state != waiting && m.state != silent || r.nodeID(i) != nodeID {
+		return
+	}
+	r.recheck = true
+	if state == idle { // connection lost
+		r.lost(i)
+		return
+	}
+	if state == refused {
+		m.refusal = refusal
+		if !definite(r.source, refusal) {
+			m.state = notYet
+			m.retryAt = now + min(r.limits.PollMin<<min(m.polls, 8), r.limits.PollMax)
+			m.polls++
+			return
+		}
+	}
+	m.state = state
+	r.nextNode(i)
+}
+
+// nextNode turns to another node of the same key, if it has one left.
+func (r *round) nextNode(i int) {
+	m := &r.members[i]
+	m.tried++
+	if nodes := len(r.set.Validators[i].NodeIDs); m.tried < nodes {
+		m.node = (m.node + 1) % nodes
+		m.state = idle
+		// Whether that node is connected shows when it is asked.
+		m.online = true
+	}
+}
+
+// unreachable takes back a request that could not be handed to the network.
+func (r *round) unreachable(i int) {
+	m := &r.members[i]
+	if m.state == waiting {
+		m.asked = false
+		r.recheck = true
+		r.lost(i)
+	}
+}
+
+// lost turns to the next node of a key after the connection to one was found
+// missing; when all are, the member waits for one of them to connect.
+func (r *round) lost(i int) {
+	m := &r.members[i]
+	nodes := len(r.set.Validators[i].NodeIDs)
+	m.state = idle
+	m.node = (m.node + 1) % nodes
+	m.down++
+	m.online = m.down < nodes
+}
+
+// askedWeight is the weight of all members that were asked at least once.
+func (r *round) askedWeight() uint64 {
+	var weight uint64
+	for i := range r.members {
+		if r.members[i].asked {
+			weight += r.members[i].weight
+		}
+	}
+	return weight
+}
+
+// proved takes the verdict on members, each of which had a pending signature;
+// bad is ascending.
+func (r *round) proved(members, bad []int) {
+	for _, i := range members {
+		m := &r.members[i]
+		if m.state != pending {
+			continue
+		}
+		if _, found := slices.BinarySearch(bad, i); found {
+			r.drop(i)
+			m.state = invalid
+			r.nextNode(i)
+			r.recheck = true
+			continue
+		}
+		r.pending -= m.weight
+		r.pendingN--
+		if !m.trusted {
+			r.untested--
+			m.trusted = true
+		}
+		r.proven += m.weight
+		m.state = signed
+	}
+}
+
+// weights groups the set's weight by what can still come of it.
+type weights struct {
+	// possible is what may end up signed: all but refusals for good, invalid
+	// answers, silence and, after the grace, missing connections.
+	possible uint64
+	// blocked was refused for good.
+	blocked uint64
+}
+
+func (r *round) weigh(now time.Duration) weights {
+	var w weights
+	for i := range r.members {
+		m := &r.members[i]
+		switch m.state {
+		case refused:
+			w.blocked += m.weight
+		case invalid, silent:
+		case idle:
+			if m.online || now < r.limits.ConnectGrace {
+				w.possible += m.weight
+			}
+		default:
+			w.possible += m.weight
+		}
+	}
+	return w
+}
+
+// next decides what to do at now. It is called again after each action was
+// carried out, until it answers actWait.
+func (r *round) next(now time.Duration) action {
+	r.expire(now)
+	if len(r.callers) == 0 {
+		return action{kind: actWait, until: never}
+	}
+	if a, ok := r.settle(now); ok {
+		return a
+	}
+	// While the round waits anyway, the untrusted are proven in small batches,
+	// so that forgers are known before their weight is counted on.
+	if r.untested >= r.limits.ProofBatch {
+		return action{kind: actProve, members: r.pendingMembers(func(m *member) bool { return !m.trusted })}
+	}
+	if r.recheck || now >= r.checkAt {
+		if members := r.choose(now); len(members) > 0 {
+			return action{kind: actAsk, members: members}
+		}
+	}
+	return action{kind: actWait, until: r.wake(now)}
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// expire gives up on validators that are out of time and takes those that said
+// "not accepted yet" back among the candidates when their pause is over.
+func (r *round) expire(now time.Duration) {
+	for i := range r.members {
+		m := &r.members[i]
+		switch {
+		case m.state == waiting && now-m.askedAt >= r.limits.AnswerTimeout:
+			m.state = silent
+			r.recheck = true
+			r.nextNode(i)
+		case m.state == notYet && now >= m.retryAt:
+			m.state = idle
+			r.recheck = true
+		}
+	}
+}
+
+// settle looks for a caller that can be served or must be refused.
+func (r *round) settle(now time.Duration) (action, bool) {
+	have := r.proven + r.pending
+	var w weights
+	weighed := false
+	for _, c := range r.callers {
+		if have >= c.want {
+			return action{kind: actFinish, caller: c, target: c.want}, true
+		}
+		if have >= c.need && c.bufferUntil == 0 {
+			c.bufferUntil = max(now+r.limits.BufferPatience, 1)
+		}
+		if !weighed {
+			w, weighed = r.weigh(now), true
+		}
+		if w.possible >= c.want && (have < c.need || now < c.bufferUntil) {
+			continue
+		}
+		if have >= c.need {
+			return action{kind: actFinish, caller: c, target: c.need}, true
+		}
+		if w.possible >= c.need {
+			continue // the buffer is out of reach, the quorum is not
+		}
+		if r.pendingN > 0 {
+			// Only proven signatures are reported as such.
+			return action{kind: actProve, members: r.pendingMembers(nil)}, true
+		}
+		code := CodeQuorumNotReached
+		if w.blocked > r.set.TotalWeight-c.need {
+			code = CodeRefused
+		}
+		return action{kind: actFail, caller: c, code: code}, true
+	}
+	return action{}, false
+}
+
+// goal is the weight the fan-out aims at: the largest any caller wants.
+func (r *round) goal() uint64 {
+	var goal uint64
+	for _, c := range r.callers {
+		goal = max(goal, c.want)
+	}
+	return goal
+}
+
+// choose lets the planner pick whom to ask now and marks them as asked.
+func (r *round) choose(now time.Duration) []int {
+	slipped := !r.recheck
+	r.recheck = false
+	picked, horizon := r.plan.pick(r, now)
+	r.horizon = horizon
+	// Three looks per plan: half way, near the end, at the end.
+	switch left := horizon - now; {
+	case left <= time.Millisecond:
+		r.checkAt = now + 5*time.Millisecond
+	default:
+		r.checkAt = now + max(left/2, time.Millisecond)
+	}
+	if slipped && len(picked) > 0 {
+		r.slips++
+	}
+	for _, i := range picked {
+		m := &r.members[i]
+		m.state, m.askedAt, m.asked = waiting, now, true
+	}
+	r.asked += len(picked)
+	return picked
+}
+
+// wake is the next moment at which time alone changes something.
+func (r *round) wake(now time.Duration) time.Duration {
+	until := never
+	candidates := false
+	for i := range r.members {
+		m := &r.members[i]
+		switch m.state {
+		case waiting:
+			until = min(until, m.askedAt+r.limits.AnswerTimeout)
+		case notYet:
+			until = min(until, m.retryAt)
+		case idle:
+			if m.online {
+				candidates = true
+			} else if now < r.limits.ConnectGrace {
+				until = min(until, r.limits.ConnectGrace)
+			}
+		}
+	}
+	if candidates {
+		until = min(until, r.checkAt)
+	}
+	for _, c := range r.callers {
+		if c.bufferUntil > now {
+			until = min(until, c.bufferUntil)
+		}
+	}
+	return until
+}
+
+func (r *round) pendingMembers(keep func(*member) bool) []int {
+	var members []int
+	for i := range r.members {
+		if m := &r.members[i]; m.state == pending && (keep == nil || keep(m)) {
+			members = append(members, i)
+		}
+	}
+	return members
+}
+
+// signers is the smallest set of heaviest members with a signature at hand that
+// carries at least target, in canonical order. Members about to leave the set
+// come last.
+func (r *round) signers(target uint64) (members []int, weight uint64) {
+	for i := range r.members {
+		if m := &r.members[i]; m.state == pending || m.state == signed {
+			members = append(members, i)
+		}
+	}
+	slices.SortFunc(members, func(a, b int) int {
+		ma, mb := &r.members[a], &r.members[b]
+		if ma.avoid != mb.avoid {
+			if ma.avoid {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(mb.weight, ma.weight), cmp.Compare(a, b))
+	})
+	for n, i := range members {
+		if weight >= target {
+			members = members[:n]
+			break
+		}
+		weight += r.members[i].weight
+	}
+	slices.Sort(members)
+	return members, weight
+}
+
+// account adds up the round as it stands.
+func (r *round) account(need uint64) Account {
+	a := Account{
+		SigningSubnetID: r.set.SubnetID,
+		PChainHeight:    r.set.Height,
+		TargetWeight:    need,
+		TotalWeight:     r.set.TotalWeight,
+		KeylessWeight:   r.set.TotalWeight,
+		Refusals:        []Refusal{},
+		SilentNodes:     []ids.NodeID{},
+	}
+	type key struct {
+		code int32
+		text string
+	}
+	refusals := make(map[key]*Refusal)
+	var missing []int
+	for i := range r.members {
+		m := &r.members[i]
+		a.KeylessWeight -= m.weight
+		if m.online {
+			a.ConnectedWeight += m.weight
+		}
+		switch {
+		case m.state == signed || m.state == pending && m.included:
+			a.SignedWeight += m.weight
+		case m.state == pending:
+			a.UnprovenWeight += m.weight
+		case m.state == invalid:
+			a.InvalidWeight += m.weight
+		case m.refusal != nil:
+			a.RefusedWeight += m.weight
+			k := key{m.refusal.Code, clip(m.refusal.Message)}
+			g, ok := refusals[k]
+			if !ok {
+				g = &Refusal{Code: k.code, Message: k.text}
+				refusals[k] = g
+			}
+			g.Weight += m.weight
+			g.Count++
+		case m.state == waiting || m.state == silent:
+			a.SilentWeight += m.weight
+			missing = append(missing, i)
+		case !m.online:
+			a.DisconnectedWeight += m.weight
+			missing = append(missing, i)
+		default:
+			a.UnaskedWeight += m.weight
+		}
+	}
+	for _, g := range refusals {
+		a.Refusals = append(a.Refusals, *g)
+	}
+	slices.SortFunc(a.Refusals, func(x, y Refusal) int {
+		return cmp.Or(cmp.Compare(y.Weight, x.Weight), cmp.Compare(x.Code, y.Code), cmp.Compare(x.Message, y.Message))
+	})
+	a.Refusals = a.Refusals[:min(len(a.Refusals), maxRefusals)]
+	slices.SortStableFunc(missing, func(x, y int) int { return cmp.Compare(r.members[y].weight, r.members[x].weight) })
+	for _, i := range missing[:min(len(missing), maxSilentNodes)] {
+		a.SilentNodes = append(a.SilentNodes, r.nodeID(i))
+	}
+	return a
+}
+
+const (
+	maxRefusals    = 10
+	maxSilentNodes = 20
+	maxRefusalText = 256
+)
+
+// clip bounds a text that a remote node chose.
+func clip(text string) string {
+	if len(text) > maxRefusalText {
+		text = text[:maxRefusalText] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,129 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/engine/common"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/bls"
+)
+
+func quick(int) expectation { return lognormal(10*time.Millisecond, 0.1, 0.99) }
+
+func startedRound(t *testing.T, callers ...*caller) *round {
+	r := roundOf([]uint64{40, 30, 20, 10}, quick)
+	for _, c := range callers {
+		r.join(c)
+	}
+	require.Equal(t, actAsk, r.next(0).kind)
+	for i := range r.members { // have everybody asked, whatever the plan
+		r.members[i].state = waiting
+	}
+	return r
+}
+
+func TestRoundIgnoresWhatItDidNotAskFor(t *testing.T) {
+	c := &caller{need: 67, want: 67}
+	r := startedRound(t, c)
+	r.answered(ids.NodeID{200}, &bls.Signature{})
+	r.failed(ids.NodeID{200}, refused, &common.AppError{Code: 1}, 0)
+	require.Zero(t, r.pending)
+	r.answered(r.nodeID(0), &bls.Signature{})
+	r.answered(r.nodeID(0), &bls.Signature{})
+	require.Equal(t, uint64(40), r.pending, "a second answer must not count")
+	r.failed(r.nodeID(0), refused, &common.AppError{Code: -2}, 0)
+	require.Equal(t, uint64(40), r.pending, "an error after the answer is ignored")
+	r.failed(r.nodeID(1), refused, &common.AppError{Code: -2}, 0)
+	r.answered(r.nodeID(1), &bls.Signature{})
+	require.Equal(t, uint64(70), r.pending, "a signature after an error still is one")
+	require.Equal(t, actFinish, r.next(0).kind)
+}
+
+func TestRoundStateOfCallers(t *testing.T) {
+	low, high := &caller{need: 50, want: 50}, &caller{need: 90, want: 100}
+	r := startedRound(t, low, high)
+	r.answered(r.nodeID(0), &bls.Signature{})
+	r.answered(r.nodeID(1), &bls.Signature{})
+	a := r.next(time.Millisecond)
+	require.Equal(t, actFinish, a.kind)
+	require.Same(t, low, a.caller)
+	require.True(t, r.leave(low))
+	require.Equal(t, actWait, r.next(time.Millisecond).kind)
+	r.answered(r.nodeID(2), &bls.Signature{})
+	r.failed(r.nodeID(3), refused, &common.AppError{Code: -2}, time.Millisecond)
+	a = r.next(time.Millisecond)
+	require.Equal(t, actFinish, a.kind, "the buffer is out of reach")
+	require.Same(t, high, a.caller)
+	require.Equal(t, uint64(90), a.target)
+	require.False(t, r.leave(high))
+	require.Equal(t, action{kind: actWait, until: never}, r.next(time.Millisecond))
+}
+
+func TestRoundProvesBeforeItFails(t *testing.T) {
+	c := &caller{need: 67, want: 67}
+	r := startedRound(t, c)
+	r.answered(r.nodeID(1), &bls.Signature{})
+	r.failed(r.nodeID(0), invalid, nil, 0)
+	a := r.next(0)
+	require.Equal(t, actProve, a.kind)
+	r.proved(a.members, []int{1})
+	a = r.next(0)
+	require.Equal(t, actFail, a.kind)
+	require.Equal(t, CodeQuorumNotReached, a.code)
+	account := r.account(67)
+	require.Equal(t, uint64(70), account.InvalidWeight)
+	requireAddsUp(t, account)
+}
+
+func TestRoundChoosesTheFewestHeaviestSigners(t *testing.T) {
+	r := startedRound(t, &caller{need: 50, want: 50})
+	for i := range r.members {
+		r.answered(r.nodeID(i), &bls.Signature{})
+	}
+	members, weight := r.signers(50)
+	require.Equal(t, []int{0, 1}, members)
+	require.Equal(t, uint64(70), weight)
+	r.avoid(map[int]struct{}{0: {}})
+	members, weight = r.signers(50)
+	require.Equal(t, []int{1, 2}, members, "those about to leave come last")
+	require.Equal(t, uint64(50), weight)
+}
+
+func TestRefusalsThatWaitingCannotCure(t *testing.T) {
+	for _, test := range []struct {
+		chain    ids.ID
+		code     int32
+		text     string
+		definite bool
+	}{
+		{testChain, -1, "timed out", false},
+		{testChain, -1, "failed to parse warp unsigned message: x", true},
+		{testChain, -2, "unregistered handler", true},
+		{testChain, -3, "not a validator", true},
+		{testChain, -4, "throttled", false},
+		{testChain, 0, "undefined", false},
+		{testChain, 1, "failed to parse message", true},
+		{testChain, 2, "failed to verify", false},
+		{testChain, 3, "unknown message", false},
+		{testChain, 4, "not accepted", false},
+		{constants.PlatformChainID, 1, "bad", true},
+		{constants.PlatformChainID, 5, "failed to parse justification", true},
+		{constants.PlatformChainID, 6, "subnet has not been converted", false},
+		{constants.PlatformChainID, 7, "mismatch", true},
+		{constants.PlatformChainID, 11, "validation does not exist", false},
+		{constants.PlatformChainID, 12, "validation exists", false},
+		{constants.PlatformChainID, 14, "can be registered until", true},
+		{constants.PlatformChainID, 15, "impossible nonce", true},
+		{constants.PlatformChainID, 16, "provided nonce 3 != expected nonce (5 - 1)", true},
+		{constants.PlatformChainID, 16, "provided nonce 5 != expected nonce (5 - 1)", false},
+		{constants.PlatformChainID, 17, "provided weight 1 != expected weight 2", false},
+		{constants.PlatformChainID, 99, "unheard of", true},
+	} {
+		require.Equal(t, test.definite, definite(test.chain, &common.AppError{Code: test.code, Message: test.text}), "%d %q", test.code, test.text)
+	}
+}

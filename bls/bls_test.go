@@ -1,0 +1,225 @@
+package bls
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	blst "github.com/supranational/blst/bindings/go"
+
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
+)
+
+var message = []byte("one message")
+
+type signed struct {
+	keys       []*PublicKey
+	signatures []*Signature
+	signers    []*localsigner.LocalSigner
+}
+
+func signAll(t testing.TB, n int) signed {
+	var s signed
+	for range n {
+		signer, err := localsigner.New()
+		require.NoError(t, err)
+		signature, err := signer.Sign(message)
+		require.NoError(t, err)
+		s.signers = append(s.signers, signer)
+		s.keys = append(s.keys, signer.PublicKey())
+		s.signatures = append(s.signatures, signature)
+	}
+	return s
+}
+
+// offSubgroup is a point of the curve outside the subgroup.
+func offSubgroup(rng *rand.Rand) []byte {
+	for {
+		b := make([]byte, SignatureLen)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		b[0] = compressedFlag | b[0]&0x0f
+		b[48] &= 0x0f
+		if p := new(blst.P2Affine).Uncompress(b); p != nil && !p.InG2() {
+			return b
+		}
+	}
+}
+
+func add(a, b *Signature, minus bool) *Signature {
+	var p, q blst.P2
+	p.FromAffine(a)
+	q.FromAffine(b)
+	if minus {
+		return p.Sub(&q).ToAffine()
+	}
+	return p.Add(&q).ToAffine()
+}
+
+func TestParseRefuses(t *testing.T) {
+	valid := signAll(t, 1).signatures[0].Compress()
+	infinity := make([]byte, SignatureLen)
+	infinity[0] = compressedFlag | infinityFlag
+	uncompressed := signAll(t, 1).signatures[0].Serialize()
+	flagless := slices.Clone(valid)
+	flagless[0] &^= compressedFlag
+	for name, test := range map[string]struct {
+		bytes []byte
+		err   error
+	}{
+		"nothing":                    {nil, ErrLength},
+		"1 byte":                     {valid[:1], ErrLength},
+		"95 bytes":                   {valid[:95], ErrLength},
+		"97 bytes":                   {append(slices.Clone(valid), 0), ErrLength},
+		"uncompressed":               {uncompressed, ErrLength},
+		"half an uncompressed point": {uncompressed[:96], ErrEncoding},
+		"without the flag":           {flagless, ErrEncoding},
+		"infinity":                   {infinity, ErrInfinity},
+		"infinity with a tail":       {append(slices.Clone(infinity[:95]), 1), ErrInfinity},
+		"off the curve":              {bytes.Repeat([]byte{0x85}, 96), ErrEncoding},
+		"x above the modulus":        {bytes.Repeat([]byte{0x9f}, 96), ErrEncoding},
+		"zeros":                      {make([]byte, 96), ErrEncoding},
+		"off the subgroup":           {offSubgroup(rand.New(rand.NewPCG(1, 2))), ErrSubgroup},
+	} {
+		_, err := ParseSignature(test.bytes)
+		require.ErrorIs(t, err, test.err, name)
+	}
+	_, err := ParseSignature(valid)
+	require.NoError(t, err)
+}
+
+func TestVerifyAgreesWithTheLibrary(t *testing.T) {
+	s := signAll(t, 2)
+	v := NewVerifier(message)
+	for i := range 2 {
+		for j := range 2 {
+			require.Equal(t, bls.Verify(s.keys[i], s.signatures[j], message), v.Verify(s.keys[i], s.signatures[j]))
+		}
+	}
+	require.False(t, NewVerifier([]byte("another")).Verify(s.keys[0], s.signatures[0]))
+}
+
+// Whatever is wrong with whichever signatures, exactly those are named.
+func TestProveNamesExactlyTheCulprits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	const most = 64
+	whole := signAll(t, most)
+	for _, n := range []int{0, 1, 2, 3, 7, 20, most} {
+		for _, k := range []int{0, 1, 2, n / 3, n / 2, n} {
+			if k > n {
+				continue
+			}
+			signatures := slices.Clone(whole.signatures[:n])
+			var want []int
+			for _, i := range rng.Perm(n)[:k] {
+				want = append(want, i)
+				switch rng.IntN(4) {
+				case 0: // another message
+					s, err := whole.signers[i].Sign([]byte("another"))
+					require.NoError(t, err)
+					signatures[i] = s
+				case 1: // another's signature
+					signatures[i] = whole.signatures[(i+1)%most]
+				case 2: // off the subgroup
+					s, err := ParseUnchecked(offSubgroup(rng))
+					require.NoError(t, err)
+					signatures[i] = s
+				case 3: // the valid one, shifted by a point of the curve outside the subgroup
+					s, err := ParseUnchecked(offSubgroup(rng))
+					require.NoError(t, err)
+					signatures[i] = add(signatures[i], s, false)
+				}
+			}
+			slices.Sort(want)
+			require.Equal(t, want, NewVerifier(message).Prove(whole.keys[:n], signatures), "n=%d k=%d", n, k)
+		}
+	}
+}
+
+func TestCancellingSharesAreBothNamed(t *testing.T) {
+	s := signAll(t, 5)
+	x := signAll(t, 1).signatures[0]
+	s.signatures[1] = add(s.signatures[1], x, false)
+	s.signatures[3] = add(s.signatures[3], x, true)
+	require.Equal(t, []int{1, 3}, NewVerifier(message).Prove(s.keys, s.signatures))
+	sum, ok := Aggregate(s.signatures)
+	require.True(t, ok)
+	key, err := bls.AggregatePublicKeys(s.keys)
+	require.NoError(t, err)
+	require.True(t, bls.Verify(key, sum, message), "their sum is valid, which is the point")
+}
+
+func TestRepeatedAndNegatedKeys(t *testing.T) {
+	s := signAll(t, 1)
+	var p blst.P1
+	negated := new(blst.P1).Sub(fromAffine(&p, s.keys[0])).ToAffine()
+	var q blst.P2
+	q.FromAffine(s.signatures[0])
+	signature := new(blst.P2).Sub(&q).ToAffine()
+	keys := []*PublicKey{s.keys[0], negated, s.keys[0]}
+	require.Empty(t, NewVerifier(message).Prove(keys, []*Signature{s.signatures[0], signature, s.signatures[0]}))
+	require.Equal(t, []int{0, 1}, NewVerifier(message).Prove(keys, []*Signature{signature, s.signatures[0], s.signatures[0]}))
+}
+
+func fromAffine(p *blst.P1, a *blst.P1Affine) *blst.P1 {
+	p.FromAffine(a)
+	return p
+}
+
+func TestAggregateOfNothing(t *testing.T) {
+	_, ok := Aggregate(nil)
+	require.False(t, ok)
+}
+
+// What we take is what the library takes, but for infinity.
+func FuzzParseSignature(f *testing.F) {
+	f.Add(signAll(f, 1).signatures[0].Compress())
+	f.Add(offSubgroup(rand.New(rand.NewPCG(1, 2))))
+	f.Add(make([]byte, 96))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ours, err := ParseSignature(b)
+		theirs, theirErr := bls.SignatureFromBytes(b)
+		if theirErr == nil && b[0]&infinityFlag != 0 {
+			theirErr = ErrInfinity
+		}
+		if (err == nil) != (theirErr == nil) {
+			t.Fatalf("got %v, the library says %v", err, theirErr)
+		}
+		if err == nil && !ours.Equals(theirs) {
+			t.Fatal("got another point than the library")
+		}
+	})
+}
+
+func BenchmarkProve(b *testing.B) {
+	for _, n := range []int{1, 8, 32, 128, 300, 670} {
+		s := signAll(b, n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				if bad := NewVerifier(message).Prove(s.keys, s.signatures); len(bad) > 0 {
+					b.Fatal(bad)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkVerifyBatch(b *testing.B) {
+	for _, n := range []int{1, 8, 32, 128, 300, 670} {
+		s := signAll(b, n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			v := NewVerifier(message)
+			for b.Loop() {
+				if bad := v.VerifyBatch(s.keys, s.signatures); len(bad) > 0 {
+					b.Fatal(bad)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+// Package handlers is the HTTP surface: a public one with the APIs and a private
+// one for operators. It reads requests, asks the layers below and explains their
+// answers; it knows no protocol of the network.
+package handlers
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quorate/handlers/apierr"
+	"quorate/handlers/compat"
+	"quorate/handlers/middleware"
+	"quorate/handlers/signing"
+)
+
+// Network is a network that is served, Signer what signs its messages.
+type (
+	Network = signing.Network
+	Signer  = signing.Signer
+)
+
+// Options of the public surface. Networks is required.
+type Options struct {
+	// Networks by their name in paths. Whichever of fuji and testnet is given also
+	// answers to the other name. Network IDs differ.
+	Networks map[string]Network
+	// Log gets one line per request; nil drops them.
+	Log *slog.Logger
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+	// ClientCompat says who gets the generated clients' form of answers; empty
+	// means compat.Auto.
+	ClientCompat compat.Mode
+	// BodyLimit bounds request bodies, in bytes; 0 means 256 KiB.
+	BodyLimit int64
+	// BodyTimeout bounds the arrival of a request body; 0 means 10 s.
+	BodyTimeout time.Duration
+	// RequestTimeout bounds the work on one request, after its body has arrived;
+	// 0 means 30 s.
+	RequestTimeout time.Duration
+}
+
+// New makes the public surface.
+func New(o Options) (*echo.Echo, error) {
+	mode, err := compat.ParseMode(string(o.ClientCompat))
+	if err != nil {
+		return nil, err
+	}
+	api, err := signing.New(o.Networks, cmp.Or(o.RequestTimeout, 30*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("setting up the signing API: %w", err)
+	}
+	e, err := newEcho(o.Log, o.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	e.Use(
+		middleware.CORS(),
+		middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second)),
+		middleware.Params(),
+		compat.Middleware(mode),
+	)
+	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
+	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
+	health := peerHealth(o.Networks)
+	e.GET("/health", health)
+	e.HEAD("/health", health)
+	return e, nil
+}
+
+// newEcho has what both surfaces share: request IDs, access log, metrics, error
+// bodies and the recovery of panics, from the outside in.
+func newEcho(log *slog.Logger, metrics prometheus.Registerer) (*echo.Echo, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = apierr.Handler(func(path string) apierr.Form {
+		if path == signing.PeerPath {
+			return apierr.Peer
+		}
+		return apierr.DataAPI
+	})
+	e.Pre(middleware.Colons())
+	e.Use(middleware.RequestID(), middleware.AccessLog(log))
+	if metrics != nil {
+		m, err := middleware.Metrics(e, metrics)
+		if err != nil {
+			return nil, err
+		}
+		e.Use(m)
+	}
+	e.Use(middleware.Errors(), middleware.Recover(log))
+	return e, nil
+}

@@ -1,0 +1,26 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	echomiddleware "github.com/labstack/echo/v4/middleware"
+)
+
+// CORS lets browsers on any site call the service. Nothing depends on cookies,
+// so credentials stay forbidden. Both names of the API key header are allowed:
+// the documented one and the one that the official clients send.
+func CORS() echo.MiddlewareFunc {
+	return echomiddleware.CORSWithConfig(echomiddleware.CORSConfig{
+		AllowOrigins: []string{"*"},
+		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions},
+		AllowHeaders: []string{
+			echo.HeaderAccept, echo.HeaderContentType, "User-Agent", echo.HeaderXRequestID,
+			"X-Data-Api-Key", "X-Glacier-Api-Key", "X-App-Component",
+		},
+		ExposeHeaders: []string{
+			echo.HeaderXRequestID, "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
+		},
+		MaxAge: 7200, // seconds; the most that browsers honour
+	})
+}

@@ -1,0 +1,65 @@
+package middleware
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quorate/handlers/apierr"
+)
+
+// Metrics counts and times requests by route and status class. Routes are the
+// patterns that e has, everything else is "unmatched", so that no client can
+// make labels.
+func Metrics(e *echo.Echo, r prometheus.Registerer) (echo.MiddlewareFunc, error) {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quorate_http_requests_total", Help: "HTTP requests answered, by route and status class (gone: the client left first).",
+	}, []string{"route", "status"})
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "quorate_http_request_seconds", Help: "Time from the end of a request's headers to the end of its response, by route and status class.",
+		Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30},
+	}, []string{"route", "status"})
+	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "quorate_http_requests_in_flight", Help: "HTTP requests being answered.",
+	})
+	for _, c := range []prometheus.Collector{requests, seconds, inFlight} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("registering the HTTP metrics: %w", err)
+		}
+	}
+	// At the first request all routes are there.
+	routes := sync.OnceValue(func() map[string]bool {
+		known := make(map[string]bool)
+		for _, route := range e.Routes() {
+			known[route.Path] = true
+		}
+		return known
+	})
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			inFlight.Inc()
+			defer inFlight.Dec()
+			start := time.Now()
+			err := next(c)
+			route := c.Path()
+			if !routes()[route] {
+				route = "unmatched"
+			}
+			class := statusClass(c.Response().Status)
+			requests.WithLabelValues(route, class).Inc()
+			seconds.WithLabelValues(route, class).Observe(time.Since(start).Seconds())
+			return err
+		}
+	}, nil
+}
+
+func statusClass(status int) string {
+	if status == apierr.StatusClientGone {
+		return "gone"
+	}
+	return strconv.Itoa(status/100) + "xx"
+}

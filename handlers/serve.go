@@ -1,0 +1,114 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"quorate/handlers/apierr"
+)
+
+const (
+	// grace is how long requests in flight may go on once the server stops.
+	grace = 10 * time.Second
+	// farewell is how long requests that outlast the grace have to say so.
+	farewell = 3 * time.Second
+)
+
+// Serve answers requests on ln with h until ctx ends, then stops accepting,
+// lets requests in flight finish within 10 s, cancels the rest with the cause
+// apierr.ErrStopping, and returns when no handler runs any more. It closes ln.
+// The result is nil after an orderly stop.
+func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
+	return serve(ctx, ln, h, log, grace, farewell)
+}
+
+func serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, grace, farewell time.Duration) error {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	var running gate
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !running.enter() {
+				panic(http.ErrAbortHandler) // the connection is being closed anyway
+			}
+			defer running.leave()
+			h.ServeHTTP(w, r)
+		}),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		// No ReadTimeout: it would cancel requests that are worked on for longer.
+		// Bodies have a deadline of their own. Answers are small and of bounded
+		// work, so that a generous limit on the whole exchange suffices.
+		WriteTimeout: 5 * time.Minute,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+
+	var failed error
+	select {
+	case failed = <-served: // the listener broke
+		served <- http.ErrServerClosed
+	case <-ctx.Done():
+	}
+	stop := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), d)
+		defer cancel()
+		return server.Shutdown(ctx)
+	}
+	if err := stop(grace); err != nil {
+		log.Warn("requests in flight outlast the grace and are cancelled", "grace", grace)
+		cancel(apierr.ErrStopping)
+		_ = stop(farewell) // what still remains is cut off
+	}
+	if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) && failed == nil {
+		failed = err
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) && failed == nil {
+		failed = err
+	}
+	running.shut()
+	if failed != nil {
+		return fmt.Errorf("serving HTTP on %s: %w", ln.Addr(), failed)
+	}
+	return nil
+}
+
+// gate counts the handlers that run. net/http closes connections without waiting
+// for their handlers.
+type gate struct {
+	mu      sync.Mutex
+	closed  bool // guarded by mu
+	running sync.WaitGroup
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.running.Add(1)
+	return true
+}
+
+func (g *gate) leave() { g.running.Done() }
+
+// shut lets nobody in any more and waits for those inside.
+func (g *gate) shut() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.running.Wait()
+}

@@ -1,0 +1,100 @@
+package signing
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/aggregator"
+	"quorate/handlers/apierr"
+)
+
+// failure explains to the client why there is no signed message. Ctx is the
+// request's own: once it is cancelled, nobody reads the explanation.
+func failure(ctx context.Context, err error, f form) error {
+	stopping := errors.Is(context.Cause(ctx), apierr.ErrStopping)
+	if ctx.Err() != nil && !stopping {
+		return apierr.ErrClientGone
+	}
+	var failed *aggregator.Error
+	switch {
+	case errors.As(err, &failed):
+		return explain(failed, f)
+	case stopping:
+		e := apierr.Unavailable(err, "the service is stopping; send the request again")
+		e.Code = string(aggregator.CodeShutdown)
+		return e
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierr.Unavailable(err, "the message could not be signed in the time allowed for a request; try again in a moment")
+	default:
+		e := apierr.Internal(err)
+		e.Code = string(aggregator.CodeInternal)
+		return e
+	}
+}
+
+// explain maps an aggregation failure to a status. Only what a changed request
+// could cure is a 4xx.
+func explain(failed *aggregator.Error, f form) *apierr.Error {
+	e := &apierr.Error{Code: string(failed.Code), Err: failed}
+	if failed.Account != nil {
+		e.Outcomes = outcomes(*failed.Account)
+	}
+	parameter := ""
+	switch failed.Code {
+	case aggregator.CodeUnknownSubnet:
+		e.Status, parameter = http.StatusBadRequest, dataForm.signingSubnetID
+	case aggregator.CodeUnknownBlockchain:
+		e.Status, parameter = http.StatusBadRequest, dataForm.message
+	case aggregator.CodeHeightUnavailable:
+		e.Status, parameter = http.StatusBadRequest, dataForm.pChainHeight
+	case aggregator.CodeNodeUnavailable, aggregator.CodeShutdown:
+		e.Status = http.StatusServiceUnavailable
+	case aggregator.CodeNodeFaulty:
+		e.Status = http.StatusBadGateway
+	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached:
+		e.Status = http.StatusInternalServerError
+	default:
+		internal := apierr.Internal(failed)
+		internal.Code = string(aggregator.CodeInternal)
+		return internal
+	}
+	e.Message = failed.Message
+	if parameter != "" && !namesParameter(e.Message) {
+		e.Message = parameter + ": " + e.Message
+	}
+	if f.peer {
+		e.Message = peerNames.Replace(e.Message)
+	}
+	return e
+}
+
+// namesParameter reports whether a message begins with a parameter, as in
+// "message: ...".
+func namesParameter(message string) bool {
+	name, _, ok := strings.Cut(message, ":")
+	return ok && !strings.Contains(name, " ")
+}
+
+// peerNames respells the members that the aggregator's messages name. The longer
+// name stands before the one it begins with.
+var peerNames = strings.NewReplacer(
+	dataForm.quorumPercentageBuffer, peerForm.quorumPercentageBuffer,
+	dataForm.quorumPercentage, peerForm.quorumPercentage,
+	dataForm.signingSubnetID, peerForm.signingSubnetID,
+	dataForm.pChainHeight, peerForm.pChainHeight,
+)
+
+// outcomes is an account whose lists are [] rather than null when empty.
+func outcomes(a aggregator.Account) aggregator.Account {
+	if a.Refusals == nil {
+		a.Refusals = []aggregator.Refusal{}
+	}
+	if a.SilentNodes == nil {
+		a.SilentNodes = []ids.NodeID{}
+	}
+	return a
+}

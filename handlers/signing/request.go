@@ -1,0 +1,220 @@
+package signing
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/labstack/echo/v4"
+
+	"quorate/aggregator"
+	"quorate/handlers/apierr"
+	"quorate/handlers/jsonbody"
+)
+
+const (
+	// maxJustification bounds a justification, in bytes. Those of the P-Chain
+	// (ACP-77) are a subnet ID and an index, or a registration message of a few
+	// hundred bytes; validators of other chains may want more.
+	maxJustification = 64 << 10
+	// maxHeight is the greatest P-Chain height; the number after it stands for
+	// "proposed" in avalanchego (vms/platformvm/api).
+	maxHeight = math.MaxUint64 - 1
+)
+
+// form is the spelling of a request.
+type form struct {
+	message, justification, signingSubnetID                string
+	quorumPercentage, quorumPercentageBuffer, pChainHeight string
+	// peer: as lenient as the stand-alone aggregator program. See decode.
+	peer bool
+}
+
+var (
+	dataForm = form{
+		message:                "message",
+		justification:          "justification",
+		signingSubnetID:        "signingSubnetId",
+		quorumPercentage:       "quorumPercentage",
+		quorumPercentageBuffer: "quorumPercentageBuffer",
+		pChainHeight:           "pChainHeight",
+	}
+	peerForm = form{
+		message:                "message",
+		justification:          "justification",
+		signingSubnetID:        "signing-subnet-id",
+		quorumPercentage:       "quorum-percentage",
+		quorumPercentageBuffer: "quorum-percentage-buffer",
+		pChainHeight:           "pchain-height",
+		peer:                   true,
+	}
+)
+
+func (f form) names() []string {
+	return []string{f.message, f.justification, f.signingSubnetID, f.quorumPercentage, f.quorumPercentageBuffer, f.pChainHeight}
+}
+
+// read reads and decodes the request's body. The Content-Type is not looked at:
+// clients vary, and only JSON is understood anyway.
+func read(c echo.Context, f form) (aggregator.Request, error) {
+	r := c.Request()
+	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return aggregator.Request{}, apierr.BadRequest("the request body has Content-Encoding %q; send it uncompressed", apierr.Excerpt(encoding))
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		var known *apierr.Error
+		if errors.As(err, &known) {
+			return aggregator.Request{}, known
+		}
+		return aggregator.Request{}, &apierr.Error{Status: 400, Message: "the request body could not be read; send it again", Err: err}
+	}
+	return decode(body, f)
+}
+
+// decode makes a request of a body. Its errors are *apierr.Error with status 400
+// whose message names the member that is at fault.
+//
+// The Data API's form is strict: a member that is not known, or given twice, is
+// refused. In the peer's form unknown members are ignored, as its program does,
+// so that relayers written for it work unchanged, with one exception: a known
+// member in another spelling (p-chain-height, as that program's documentation
+// has it, or pChainHeight) is taken for what it says rather than dropped. There
+// the all-zero subnet ID and the greatest 64-bit height mean "not given", too.
+func decode(body []byte, f form) (aggregator.Request, error) {
+	open := jsonbody.Strict
+	if f.peer {
+		open = jsonbody.Loose
+	}
+	object, err := open(body, f.names()...)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	messageText, err := object.String(f.message)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	justificationText, err := object.String(f.justification)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	var req aggregator.Request
+	messageBytes, err := parseHex(f.message, messageText)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	if req.Justification, err = parseHex(f.justification, justificationText); err != nil {
+		return aggregator.Request{}, err
+	}
+	if len(messageBytes) == 0 && len(req.Justification) == 0 {
+		return aggregator.Request{}, apierr.BadRequest("%s and %s are both empty; send the unsigned Warp message in hex as %s", f.message, f.justification, f.message)
+	}
+	if len(messageBytes) == 0 {
+		return aggregator.Request{}, apierr.BadRequest("%s: the Warp message could not be decoded: it is empty; a %s alone names nothing to sign, send the unsigned message with it", f.message, f.justification)
+	}
+	if len(req.Justification) > maxJustification {
+		return aggregator.Request{}, apierr.BadRequest("%s has %d bytes, at most %d are allowed", f.justification, len(req.Justification), maxJustification)
+	}
+	if req.SigningSubnetID, err = subnetID(object, f); err != nil {
+		return aggregator.Request{}, err
+	}
+	if req.QuorumPercentage, err = object.Uint(f.quorumPercentage, 100); err != nil {
+		return aggregator.Request{}, err
+	}
+	if req.QuorumPercentageBuffer, err = object.Uint(f.quorumPercentageBuffer, 100); err != nil {
+		return aggregator.Request{}, err
+	}
+	source := ""
+	if req.QuorumPercentage == 0 {
+		req.QuorumPercentage = aggregator.DefaultQuorumPercentage
+		source = ", the default"
+	}
+	if sum := req.QuorumPercentage + req.QuorumPercentageBuffer; sum > 100 {
+		return aggregator.Request{}, apierr.BadRequest("%s (%d%s) and %s (%d) add up to %d; the sum must not exceed 100",
+			f.quorumPercentage, req.QuorumPercentage, source, f.quorumPercentageBuffer, req.QuorumPercentageBuffer, sum)
+	}
+	most := uint64(maxHeight)
+	if f.peer {
+		most = math.MaxUint64
+	}
+	if req.PChainHeight, err = object.Uint(f.pChainHeight, most); err != nil {
+		return aggregator.Request{}, err
+	}
+	if req.PChainHeight > maxHeight {
+		req.PChainHeight = 0
+	}
+	// Last, being the only check that costs anything.
+	if req.Message, err = parseMessage(f.message, messageBytes); err != nil {
+		return aggregator.Request{}, err
+	}
+	return req, nil
+}
+
+// parseHex decodes hex with or without 0x; the empty text is no bytes.
+func parseHex(name, text string) ([]byte, error) {
+	digits := trimPrefix(text)
+	notHex := func(r rune) bool {
+		return (r < '0' || '9' < r) && (r < 'a' || 'f' < r) && (r < 'A' || 'F' < r)
+	}
+	if i := strings.IndexFunc(digits, notHex); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(digits[i:])
+		return nil, apierr.BadRequest("%s is not hex: byte %d of the text is %q; only 0-9 and a-f are allowed, after an optional 0x",
+			name, len(text)-len(digits)+i+1, r)
+	}
+	if len(digits)%2 != 0 {
+		return nil, apierr.BadRequest("%s has an odd number of hex digits (%d); two make a byte, so one is missing or too many", name, len(digits))
+	}
+	b, err := hex.DecodeString(digits)
+	if err != nil {
+		return nil, apierr.BadRequest("%s is not hex", name)
+	}
+	return b, nil
+}
+
+func trimPrefix(text string) string {
+	if len(text) >= 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') {
+		return text[2:]
+	}
+	return text
+}
+
+// subnetID reads the signing subnet, in cb58 or as 32 bytes of hex; nil if it is
+// not given.
+func subnetID(object jsonbody.Object, f form) (*ids.ID, error) {
+	text, err := object.String(f.signingSubnetID)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	const hexLen = 2 * ids.IDLen
+	var id ids.ID
+	digits := trimPrefix(text)
+	if len(digits) == hexLen || len(digits) != len(text) {
+		b, err := parseHex(f.signingSubnetID, text)
+		if err != nil {
+			return nil, err
+		}
+		if id, err = ids.ToID(b); err != nil {
+			return nil, apierr.BadRequest("%s has %d bytes of hex; a subnet ID has %d", f.signingSubnetID, len(b), ids.IDLen)
+		}
+	} else if id, err = fromCB58(text); err != nil {
+		return nil, apierr.BadRequest("%s: %q is no subnet ID; give it as base58 with its checksum, as explorers show it, or as %d hex digits",
+			f.signingSubnetID, apierr.Excerpt(text), hexLen)
+	}
+	if f.peer && id == ids.Empty {
+		return nil, nil
+	}
+	return &id, nil
+}
+
+// fromCB58 parses an ID's text, which has about 50 characters. The bound keeps
+// the decoder, whose cost grows with the square of the length, off long text.
+func fromCB58(text string) (ids.ID, error) {
+	if len(text) > 64 {
+		return ids.Empty, errors.New("too long")
+	}
+	return ids.FromString(text)
+}

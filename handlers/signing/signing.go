@@ -1,0 +1,183 @@
+// Package signing has the operations that return signed Warp messages: the Data
+// API's aggregateSignatures and the stand-alone aggregator program's
+// aggregate-signatures. Both read the same request in two spellings, hand it to
+// the aggregator of the right network and explain its failures.
+package signing
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quorate/aggregator"
+	"quorate/handlers/apierr"
+	"quorate/handlers/compat"
+)
+
+// Signer turns unsigned Warp messages of one network into signed ones. A failure
+// is an *aggregator.Error, or wraps ctx's error once ctx has ended. It is called
+// from many goroutines and returns soon after ctx has ended.
+type Signer interface {
+	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
+}
+
+// Network is a network that is served.
+type Network struct {
+	// NetworkID is the number in the messages of the network: 1 is mainnet, 5 fuji.
+	NetworkID uint32
+	Signer    Signer
+	// Ready returns nil if requests can be expected to succeed, else why not. Nil
+	// means always ready. It is called for each health request and must not block.
+	Ready func() error
+}
+
+// API serves the signing operations of a set of networks. Safe for concurrent use.
+type API struct {
+	networks map[string]Network // by name, aliases included
+	names    []string           // configured names, sorted
+	byID     map[uint32]Network
+	timeout  time.Duration
+}
+
+// New makes an API. Networks are keyed by their name in paths; whichever of fuji
+// and testnet is given also answers to the other. Timeout bounds one aggregation.
+func New(networks map[string]Network, timeout time.Duration) (*API, error) {
+	a := &API{
+		networks: maps.Clone(networks),
+		names:    slices.Sorted(maps.Keys(networks)),
+		byID:     make(map[uint32]Network),
+		timeout:  timeout,
+	}
+	owner := make(map[uint32]string)
+	for _, name := range a.names {
+		n := networks[name]
+		if n.Signer == nil {
+			return nil, fmt.Errorf("network %q has no signer", name)
+		}
+		if other, taken := owner[n.NetworkID]; taken {
+			return nil, fmt.Errorf("networks %q and %q both have network ID %d; configure one of them", other, name, n.NetworkID)
+		}
+		owner[n.NetworkID] = name
+		a.byID[n.NetworkID] = n
+	}
+	for name, alias := range map[string]string{"fuji": "testnet", "testnet": "fuji"} {
+		n, ok := networks[name]
+		if _, taken := networks[alias]; ok && !taken {
+			a.networks[alias] = n
+		}
+	}
+	return a, nil
+}
+
+// network finds the network that a path names.
+func (a *API) network(name string) (Network, error) {
+	if n, ok := a.networks[name]; ok {
+		return n, nil
+	}
+	switch name {
+	case "mainnet", "fuji", "testnet":
+		return Network{}, apierr.NotFound("network: %s is not served here; this instance serves %s", name, a.served())
+	}
+	return Network{}, apierr.BadRequest("network: %q is no network; use mainnet, fuji or testnet (this instance serves %s)", apierr.Excerpt(name), a.served())
+}
+
+func (a *API) served() string {
+	if len(a.names) == 0 {
+		return "none"
+	}
+	return strings.Join(a.names, ", ")
+}
+
+// AggregateSignatures is POST /v1/signatureAggregator/{network}/aggregateSignatures.
+func (a *API) AggregateSignatures(c echo.Context) error {
+	name := c.Param("network")
+	network, err := a.network(name)
+	if err != nil {
+		return err
+	}
+	req, err := read(c, dataForm)
+	if err != nil {
+		return err
+	}
+	if got := req.Message.NetworkID; got != network.NetworkID {
+		return apierr.BadRequest("message: it belongs to the network with ID %d, but the path's network %s has ID %d; send it to the network it was made on",
+			got, name, network.NetworkID)
+	}
+	signed, err := a.sign(c, network, req, dataForm)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if compat.Enabled(c.Request().Context()) {
+		status = http.StatusCreated
+	}
+	return reply(c, status, struct {
+		SignedMessage string `json:"signedMessage"`
+	}{signed})
+}
+
+// PeerPath is the one path of the stand-alone aggregator program.
+const PeerPath = "/aggregate-signatures"
+
+// PeerAggregateSignatures is POST /aggregate-signatures as the stand-alone
+// aggregator program has it. That program serves one network; here the network
+// ID in the message picks one.
+func (a *API) PeerAggregateSignatures(c echo.Context) error {
+	req, err := read(c, peerForm)
+	if err != nil {
+		return err
+	}
+	network, ok := a.byID[req.Message.NetworkID]
+	if !ok {
+		return apierr.BadRequest("message: it belongs to the network with ID %d, which is not served here; this instance serves %s",
+			req.Message.NetworkID, a.servedIDs())
+	}
+	signed, err := a.sign(c, network, req, peerForm)
+	if err != nil {
+		return err
+	}
+	return reply(c, http.StatusOK, struct {
+		SignedMessage string `json:"signed-message"`
+	}{signed})
+}
+
+func (a *API) servedIDs() string {
+	if len(a.names) == 0 {
+		return "none"
+	}
+	var b strings.Builder
+	for i, name := range a.names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s (ID %d)", name, a.networks[name].NetworkID)
+	}
+	return b.String()
+}
+
+// sign returns the signed message in hex without a prefix.
+func (a *API) sign(c echo.Context, n Network, req aggregator.Request, f form) (string, error) {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
+	defer cancel()
+	result, err := n.Signer.Sign(ctx, req)
+	if err != nil {
+		return "", failure(c.Request().Context(), err, f)
+	}
+	return hex.EncodeToString(result.Message.Bytes()), nil
+}
+
+func reply(c echo.Context, status int, body any) error {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return apierr.Internal(err)
+	}
+	return c.Blob(status, echo.MIMEApplicationJSON, content)
+}

@@ -1,0 +1,71 @@
+// Package quorate holds nothing but the test of the house's layout.
+package quorate
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// floors lists who may import whom: a package imports only packages of a lower
+// floor, or of its own where allowed says so.
+var floors = map[string]int{
+	"bls": 0, "node": 0, "store": 0, "chain": 0,
+	"p2p": 1, "validators": 1,
+	"aggregator": 2, "index": 2,
+	"handlers": 3,
+	"simnet":   3,
+	"cmd":      4, "bench": 4,
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v", err)
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		room, ok := roomOf(p.ImportPath)
+		if !ok {
+			continue
+		}
+		floor, known := floors[room]
+		if !known {
+			t.Errorf("%s: room %q is not on the plan of the house", p.ImportPath, room)
+			continue
+		}
+		for _, path := range p.Imports {
+			other, ok := roomOf(path)
+			if !ok || other == room {
+				continue
+			}
+			if floors[other] >= floor {
+				t.Errorf("%s (floor %d) imports %s (floor %d)", p.ImportPath, floor, path, floors[other])
+			}
+			if other == "simnet" && room != "cmd" && room != "bench" {
+				t.Errorf("%s imports simnet, which only cmd, bench and tests may", p.ImportPath)
+			}
+		}
+	}
+}
+
+func roomOf(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, "quorate/")
+	if !ok {
+		return "", false
+	}
+	room, _, _ := strings.Cut(rest, "/")
+	return room, true
+}
