@@ -1,0 +1,226 @@
+package p2p
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+)
+
+const (
+	bookFile = "addresses.json"
+	// maxBook bounds the number of entries; the oldest are dropped.
+	maxBook = 10_000
+	// maxBookBytes bounds what is read of a file that may be anything.
+	maxBookBytes = 16 << 20
+	// maxBookAge is how long a node is remembered that we do not meet any more.
+	maxBookAge = 30 * 24 * time.Hour
+	// bookInterval is how often changes are written.
+	bookInterval = 30 * time.Second
+)
+
+// book remembers the addresses at which nodes were reached, so that a restart
+// finds them before anybody tells us. It is a cache: losing it costs seconds.
+type book struct {
+	path string // empty: memory only
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	entries map[ids.NodeID]bookEntry // guarded by mu
+	changed bool                     // guarded by mu: differs from the file
+}
+
+type bookEntry struct {
+	Addr netip.AddrPort `json:"addr"`
+	Seen time.Time      `json:"seen"`
+}
+
+// openBook reads the book of dir. One that cannot be read is logged and begun
+// anew.
+func openBook(dir string, log *slog.Logger) *book {
+	b := &book{log: log, entries: make(map[ids.NodeID]bookEntry)}
+	if dir == "" {
+		return b
+	}
+	b.path = filepath.Join(dir, bookFile)
+	entries, err := readBook(b.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		log.Warn("address book cannot be read and is begun anew; peers will be found through the seeds", "path", b.path, "error", err)
+	default:
+		b.entries = entries
+		b.prune(time.Now())
+	}
+	return b
+}
+
+func readBook(path string) (map[ids.NodeID]bookEntry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxBookBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxBookBytes {
+		return nil, fmt.Errorf("larger than %d bytes", maxBookBytes)
+	}
+	var entries map[ids.NodeID]bookEntry
+	if err := json.Unmarshal(data, &entries); err != nil {
+		return nil, err
+	}
+	if entries == nil {
+		return nil, errors.New("holds no object")
+	}
+	for nodeID, e := range entries {
+		if !dialable(e.Addr) {
+			delete(entries, nodeID)
+		}
+	}
+	return entries, nil
+}
+
+func dialable(addr netip.AddrPort) bool {
+	return addr.IsValid() && addr.Port() != 0 && !addr.Addr().IsUnspecified() && !addr.Addr().IsMulticast()
+}
+
+// met notes that a node was reached now.
+func (b *book) met(a Address) {
+	if !dialable(a.Addr) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.entries[a.NodeID] = bookEntry{Addr: a.Addr, Seen: time.Now()}
+	b.changed = true
+}
+
+// addresses lists the entries, the one seen last first.
+func (b *book) addresses() []Address {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]Address, 0, len(b.entries))
+	for nodeID, e := range b.entries {
+		list = append(list, Address{NodeID: nodeID, Addr: e.Addr})
+	}
+	slices.SortFunc(list, func(x, y Address) int {
+		return cmp.Or(b.entries[y.NodeID].Seen.Compare(b.entries[x.NodeID].Seen), x.NodeID.Compare(y.NodeID))
+	})
+	return list
+}
+
+// prune drops what is too old or too much. b.mu is held, or b not yet shared.
+func (b *book) prune(now time.Time) {
+	for nodeID, e := range b.entries {
+		if now.Sub(e.Seen) > maxBookAge {
+			delete(b.entries, nodeID)
+			b.changed = true
+		}
+	}
+	if len(b.entries) <= maxBook {
+		return
+	}
+	seen := make([]time.Time, 0, len(b.entries))
+	for _, e := range b.entries {
+		seen = append(seen, e.Seen)
+	}
+	slices.SortFunc(seen, func(x, y time.Time) int { return y.Compare(x) })
+	oldest := seen[maxBook-1]
+	for nodeID, e := range b.entries {
+		if len(b.entries) <= maxBook {
+			break
+		}
+		if !e.Seen.After(oldest) {
+			delete(b.entries, nodeID)
+			b.changed = true
+		}
+	}
+}
+
+// save writes the book if it differs from the file.
+func (b *book) save() error {
+	b.mu.Lock()
+	b.prune(time.Now())
+	changed := b.changed && b.path != ""
+	b.changed = false
+	var data []byte
+	var err error
+	if changed {
+		data, err = json.Marshal(b.entries)
+	}
+	b.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	if err == nil {
+		err = replaceFile(b.path, data)
+	}
+	if err != nil {
+		b.mu.Lock()
+		b.changed = true
+		b.mu.Unlock()
+		return fmt.Errorf("writing the address book %s: %w", b.path, err)
+	}
+	return nil
+}
+
+// replaceFile makes data the content of path, whole or not at all.
+func replaceFile(path string, data []byte) error {
+	draft := path + ".tmp"
+	if err := writeFile(draft, data); err != nil {
+		return err
+	}
+	if err := os.Rename(draft, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// stillThere notes that nodes are reachable now, without that being worth a
+// write of its own.
+func (b *book) stillThere(connected func(ids.NodeID) bool) {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for nodeID, e := range b.entries {
+		if connected(nodeID) {
+			b.entries[nodeID] = bookEntry{Addr: e.Addr, Seen: now}
+		}
+	}
+}
+
+// keepBook writes the book from time to time and when ctx ends.
+func (n *Network) keepBook(ctx context.Context) {
+	save := func() {
+		n.book.stillThere(n.Connected)
+		if err := n.book.save(); err != nil {
+			n.log.Warn("addresses of peers are not kept", "error", err)
+		}
+	}
+	ticker := time.NewTicker(bookInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			save()
+			return
+		case <-ticker.C:
+			save()
+		}
+	}
+}

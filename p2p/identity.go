@@ -1,0 +1,136 @@
+package p2p
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/network/peer"
+	"github.com/ava-labs/avalanchego/staking"
+)
+
+// ErrIdentity is the error of New for an identity on disk that cannot be used.
+// It is never replaced on its own, because peers may know us by its node ID.
+var ErrIdentity = errors.New("unusable identity")
+
+const (
+	identityDir = "identity"
+	certFile    = "staker.crt"
+	keyFile     = "staker.key"
+)
+
+// loadIdentity reads the TLS certificate and key of dir, which are named and
+// encoded like those of an avalanchego node, or makes new ones if there are none.
+// An empty dir means new ones that are not kept. The node ID is the hash of the
+// certificate.
+func loadIdentity(dir string) (*tls.Certificate, ids.NodeID, error) {
+	if dir == "" {
+		cert, err := staking.NewTLSCert()
+		if err != nil {
+			return nil, ids.EmptyNodeID, fmt.Errorf("making an identity: %w", err)
+		}
+		nodeID, err := nodeIDOf(cert)
+		return cert, nodeID, err
+	}
+	place := filepath.Join(dir, identityDir)
+	if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
+		if err := createIdentity(dir); err != nil {
+			return nil, ids.EmptyNodeID, fmt.Errorf("making an identity in %s: %w", place, err)
+		}
+	}
+	cert, nodeID, err := readIdentity(place)
+	if err != nil {
+		return nil, ids.EmptyNodeID, fmt.Errorf(
+			"%w in %s: %w; restore %s and %s from a backup, or move the folder away to get a new identity (and node ID) at the next start",
+			ErrIdentity, place, err, certFile, keyFile)
+	}
+	return cert, nodeID, nil
+}
+
+func readIdentity(place string) (*tls.Certificate, ids.NodeID, error) {
+	certPEM, err := os.ReadFile(filepath.Join(place, certFile))
+	if err != nil {
+		return nil, ids.EmptyNodeID, err
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(place, keyFile))
+	if err != nil {
+		return nil, ids.EmptyNodeID, err
+	}
+	cert, err := staking.LoadTLSCertFromBytes(keyPEM, certPEM)
+	if err != nil {
+		return nil, ids.EmptyNodeID, err
+	}
+	nodeID, err := nodeIDOf(cert)
+	return cert, nodeID, err
+}
+
+// nodeIDOf checks that peers will accept cert and returns its node ID.
+func nodeIDOf(cert *tls.Certificate) (ids.NodeID, error) {
+	parsed, err := staking.ParseCertificate(cert.Leaf.Raw)
+	if err != nil {
+		return ids.EmptyNodeID, err
+	}
+	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
+	if err := peer.ValidateCertificate(state); err != nil {
+		return ids.EmptyNodeID, err
+	}
+	return ids.NodeIDFromCert(parsed), nil
+}
+
+// createIdentity makes both files appear at once. A second process that does the
+// same at the same time wins or loses as a whole.
+func createIdentity(dir string) error {
+	certPEM, keyPEM, err := staking.NewCertAndKeyBytes()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	draft, err := os.MkdirTemp(dir, identityDir+"-*.tmp") // mode 0700
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(draft) //nolint:errcheck // a leftover draft harms nobody
+	if err := writeFile(filepath.Join(draft, keyFile), keyPEM); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(draft, certFile), certPEM); err != nil {
+		return err
+	}
+	place := filepath.Join(dir, identityDir)
+	if err := os.Rename(draft, place); err != nil {
+		if _, statErr := os.Stat(place); statErr == nil {
+			return nil // the other process was first
+		}
+		return err
+	}
+	return syncDir(dir)
+}
+
+// writeFile writes a new file through to the disk, readable by its owner only.
+func writeFile(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncDir writes a rename in dir through to the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

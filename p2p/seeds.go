@@ -1,0 +1,85 @@
+package p2p
+
+import (
+	"context"
+	"time"
+
+	"github.com/ava-labs/avalanchego/genesis"
+)
+
+const (
+	// enough connections that peer lists make the rest grow by themselves.
+	enough = 8
+	// maxSeeds bounds what is taken of one answer.
+	maxSeeds = 10_000
+
+	seedTimeout  = 15 * time.Second
+	seedInterval = 30 * time.Second // with enough connections
+	seedRetryMin = 500 * time.Millisecond
+	seedRetryMax = 15 * time.Second
+)
+
+// followSeeds tells the library whom to dial: the address book at the start, and
+// what the seeds say from time to time, more often while we stand alone. It ends
+// with ctx.
+func (n *Network) followSeeds(ctx context.Context) {
+	for _, a := range n.book.addresses() {
+		if token, ok := n.dialer.booked(a); ok && a.NodeID != n.nodeID {
+			n.lib.ManuallyTrack(a.NodeID, token)
+		}
+	}
+	retry := seedRetryMin
+	for {
+		known := n.trackSeeds(ctx)
+		wait := seedInterval
+		if n.ConnectedCount() < min(enough, max(known, 1)) {
+			wait = retry
+			retry = min(2*retry, seedRetryMax)
+		} else {
+			retry = seedRetryMin
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// trackSeeds asks for the seeds once and returns how many there are.
+func (n *Network) trackSeeds(ctx context.Context) int {
+	seeds := n.bootstrappers()
+	if n.config.Seeds != nil {
+		ctx, cancel := context.WithTimeout(ctx, seedTimeout)
+		more, err := n.config.Seeds(ctx)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("addresses of nodes to start from cannot be had; trying again", "error", err, "connected", n.ConnectedCount())
+		}
+		seeds = append(more, seeds...)
+	}
+	seeds = seeds[:min(len(seeds), maxSeeds)]
+	for _, a := range seeds {
+		if a.NodeID == n.nodeID || !dialable(a.Addr) {
+			continue
+		}
+		if token, ok := n.dialer.seeded(a); ok {
+			// Does nothing for a node that is connected or being dialled.
+			n.lib.ManuallyTrack(a.NodeID, token)
+		}
+	}
+	return len(seeds)
+}
+
+func (n *Network) bootstrappers() []Address {
+	if !n.config.Bootstrappers {
+		return nil
+	}
+	var list []Address
+	for _, b := range genesis.GetBootstrappers(n.config.NetworkID) {
+		list = append(list, Address{NodeID: b.ID, Addr: b.IP})
+	}
+	return list
+}

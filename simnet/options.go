@@ -1,0 +1,108 @@
+package simnet
+
+import (
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+)
+
+// Options of a Network; the zero value is five honest validators of equal weight
+// that answer at once.
+type Options struct {
+	// Seed decides everything that is drawn: keys, weights, faults, answer times.
+	Seed uint64
+	// Validators of the primary network; 0 means 5.
+	Validators int
+	// NetworkID; 0 means DefaultNetworkID.
+	NetworkID uint32
+	Weights   Weights
+	Latency   Latency
+	Faults    Faults
+	// Keyless is the weight of one further validator that has no BLS key.
+	Keyless uint64
+	// L1Validators, if not 0, adds an L1 that the first so many validate, too.
+	L1Validators int
+	// NodeListen is the address of the node API; empty means a free port.
+	NodeListen string
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// DefaultNetworkID is the network ID of a simulated network.
+const DefaultNetworkID = 54321
+
+// Weights says how weight is spread over validators.
+type Weights uint8
+
+const (
+	// Uniform gives everybody the same.
+	Uniform Weights = iota
+	// HeavyTailed gives the validator of rank i weight proportional to
+	// (i+10)^-1.1: as on mainnet, a few dozen of a thousand hold about half.
+	// Ranks are dealt out at random.
+	HeavyTailed
+)
+
+const weightUnit = 2_000_000_000_000 // nAVAX, of the order of a mainnet validator's stake
+
+func (w Weights) of(rank int) uint64 {
+	if w == HeavyTailed {
+		return uint64(100 * weightUnit * math.Pow(float64(rank+10), -1.1))
+	}
+	return weightUnit
+}
+
+// Latency is the time a validator takes to answer: log-normal with the given
+// median and 99th percentile, none if Median is 0.
+type Latency struct {
+	Median, P99 time.Duration
+	// Persistent is the share, 0 to 1, of the variance that belongs to the
+	// validator (its distance) and is the same for each of its answers; the rest
+	// is drawn anew for every message.
+	Persistent float64
+}
+
+// Faults are shares of the validators, 0 to 1; their sum is at most 1.
+type Faults struct {
+	Offline, Refusing, Silent, WrongSignature, Malformed float64
+}
+
+// Behaviour is how a validator treats signature requests.
+type Behaviour uint8
+
+const (
+	Honest Behaviour = iota
+	// Offline has no open port.
+	Offline
+	// Refusing answers with an application error.
+	Refusing
+	// Silent never answers.
+	Silent
+	// WrongSignature signs another message.
+	WrongSignature
+	// Malformed answers with bytes that are no signature, of a different kind
+	// each time.
+	Malformed
+)
+
+func (b Behaviour) String() string {
+	return [...]string{"honest", "offline", "refusing", "silent", "wrong signature", "malformed"}[b]
+}
+
+// Answer is what a Hook makes a validator do.
+type Answer struct {
+	// Bytes is the application response; used if Err is nil.
+	Bytes []byte
+	// Code and Text make it a refusal if Refuse is set.
+	Refuse bool
+	Code   int32
+	Text   string
+	// Times is how often the answer is sent; 0 means never.
+	Times int
+}
+
+// Hook decides on a single request in place of the validator's Behaviour. Honest
+// is what an honest one would answer.
+type Hook func(message *warp.UnsignedMessage, justification []byte, honest Answer) Answer

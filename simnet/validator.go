@@ -1,0 +1,448 @@
+package simnet
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/message"
+	"github.com/ava-labs/avalanchego/network/p2p"
+	"github.com/ava-labs/avalanchego/network/p2p/acp118"
+	"github.com/ava-labs/avalanchego/network/peer"
+	p2ppb "github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/proto/pb/sdk"
+	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/avalanchego/utils"
+	"github.com/ava-labs/avalanchego/utils/bloom"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
+	"github.com/ava-labs/avalanchego/utils/ips"
+	"github.com/ava-labs/avalanchego/version"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+)
+
+// Validator is one endpoint of the network. Safe for concurrent use.
+type Validator struct {
+	// Index is its place in the order the validators were made.
+	Index  int
+	NodeID ids.NodeID
+
+	network  *Network
+	identity *identity
+	signer   *localsigner.LocalSigner
+	requests atomic.Uint64
+
+	mu        sync.Mutex
+	behaviour Behaviour             // guarded by mu
+	hook      Hook                  // guarded by mu
+	code      int32                 // guarded by mu; of refusals
+	text      string                // guarded by mu; of refusals
+	malformed int                   // guarded by mu; kinds shown so far
+	addr      netip.AddrPort        // guarded by mu; kept when stopped
+	listener  net.Listener          // guarded by mu; nil when stopped
+	conns     map[net.Conn]struct{} // guarded by mu
+	asked     map[ids.ID]struct{}   // guarded by mu; recent messages
+}
+
+func newValidator(n *Network, i int, behaviour Behaviour) (*Validator, error) {
+	identity, err := newIdentity(n.options.Seed, i)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := n.keys.signer(i)
+	if err != nil {
+		return nil, err
+	}
+	return &Validator{
+		Index:     i,
+		NodeID:    identity.nodeID,
+		network:   n,
+		identity:  identity,
+		signer:    signer,
+		behaviour: behaviour,
+		code:      3,
+		text:      "unknown message",
+		addr:      netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0),
+		conns:     make(map[net.Conn]struct{}),
+		asked:     make(map[ids.ID]struct{}),
+	}, nil
+}
+
+// Requests counts the signature requests it got.
+func (v *Validator) Requests() uint64 { return v.requests.Load() }
+
+// Behaviour is how it treats requests now.
+func (v *Validator) Behaviour() Behaviour {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.behaviour
+}
+
+// SetBehaviour changes how it treats requests; Offline also stops it, anything
+// else starts it if it was offline.
+func (v *Validator) SetBehaviour(b Behaviour) error {
+	v.mu.Lock()
+	v.behaviour = b
+	v.mu.Unlock()
+	if b == Offline {
+		v.Stop()
+		return nil
+	}
+	return v.Start()
+}
+
+// SetRefusal changes the error that Refusing answers with.
+func (v *Validator) SetRefusal(code int32, text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.code, v.text = code, text
+}
+
+// SetHook puts h in place of the behaviour; nil takes it away.
+func (v *Validator) SetHook(h Hook) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.hook = h
+}
+
+// Addr is where it listens.
+func (v *Validator) Addr() netip.AddrPort {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.addr
+}
+
+// Start opens its port, the same one each time.
+func (v *Validator) Start() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.listener != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp4", v.addr.String())
+	if err != nil {
+		return fmt.Errorf("starting validator %d: %w", v.Index, err)
+	}
+	v.listener = l
+	v.addr = l.Addr().(*net.TCPAddr).AddrPort()
+	v.addr = netip.AddrPortFrom(v.addr.Addr().Unmap(), v.addr.Port())
+	v.network.running.Go(func() { v.accept(l) })
+	return nil
+}
+
+// Stop closes its port and all its connections.
+func (v *Validator) Stop() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.listener == nil {
+		return
+	}
+	_ = v.listener.Close()
+	v.listener = nil
+	for c := range v.conns {
+		_ = c.Close()
+	}
+}
+
+func (v *Validator) accept(l net.Listener) {
+	config := peer.TLSConfig(v.identity.tls, nil)
+	for {
+		raw, err := l.Accept()
+		if err != nil {
+			return // stopped
+		}
+		v.mu.Lock()
+		if v.listener != l {
+			v.mu.Unlock()
+			_ = raw.Close()
+			return
+		}
+		v.conns[raw] = struct{}{}
+		v.network.running.Add(1)
+		v.mu.Unlock()
+		go func() {
+			defer v.network.running.Done()
+			ctx, cancel := context.WithCancel(context.Background())
+			v.serve(ctx, raw, config)
+			cancel()
+			_ = raw.Close()
+			v.mu.Lock()
+			delete(v.conns, raw)
+			v.mu.Unlock()
+		}()
+	}
+}
+
+// session is one connection after the TLS handshake.
+type session struct {
+	v    *Validator
+	conn *tls.Conn
+	ctx  context.Context //nolint:containedctx // the connection's own life
+	mu   sync.Mutex      // writes whole messages
+}
+
+const maxMessage = constants.DefaultMaxMessageSize
+
+func (v *Validator) serve(ctx context.Context, raw net.Conn, config *tls.Config) {
+	_ = raw.SetDeadline(time.Now().Add(15 * time.Second))
+	conn := tls.Server(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return
+	}
+	_ = raw.SetDeadline(time.Time{})
+	s := &session{v: v, conn: conn, ctx: ctx}
+	if err := s.greet(); err != nil {
+		return
+	}
+	var header [4]byte
+	for {
+		if _, err := io.ReadFull(conn, header[:]); err != nil {
+			return
+		}
+		size := binary.BigEndian.Uint32(header[:])
+		if size > maxMessage {
+			return
+		}
+		body := make([]byte, size)
+		if _, err := io.ReadFull(conn, body); err != nil {
+			return
+		}
+		msg, err := v.network.messages.Parse(body, ids.EmptyNodeID, func() {})
+		if err != nil {
+			return
+		}
+		if err := s.handle(msg); err != nil {
+			return
+		}
+	}
+}
+
+func (s *session) send(msg *message.OutboundMessage, err error) error {
+	if err != nil {
+		return err
+	}
+	framed := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(msg.Bytes)), uint32(len(msg.Bytes)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_, err = s.conn.Write(append(framed, msg.Bytes...))
+	return err
+}
+
+// greet sends the handshake, as every peer does first.
+func (s *session) greet() error {
+	v := s.v
+	signed, err := v.signedIP()
+	if err != nil {
+		return err
+	}
+	return s.send(v.network.messages.Handshake(
+		v.network.options.NetworkID,
+		uint64(time.Now().Unix()),
+		signed.AddrPort,
+		version.Current.Name,
+		uint32(version.Current.Major),
+		uint32(version.Current.Minor),
+		uint32(version.Current.Patch),
+		uint64(upgrade.GetConfig(v.network.options.NetworkID).HeliconTime.Unix()),
+		signed.Timestamp,
+		signed.TLSSignature,
+		signed.BLSSignatureBytes,
+		nil,
+		nil,
+		nil,
+		bloom.EmptyFilter.Marshal(),
+		nil,
+		false,
+	))
+}
+
+func (v *Validator) signedIP() (*peer.SignedIP, error) {
+	return peer.NewIPSigner(utils.NewAtomic(v.Addr()), v.identity.tls.PrivateKey.(crypto.Signer), v.signer).GetSignedIP()
+}
+
+// peerListSize is how many addresses a peer list carries.
+const peerListSize = 100
+
+// peerList names other validators that are up; turn picks which.
+func (n *Network) peerList(turn int) []*ips.ClaimedIPPort {
+	var list []*ips.ClaimedIPPort
+	for i := range n.validators {
+		v := n.validators[(turn+i)%len(n.validators)]
+		if v.Addr().Port() == 0 {
+			continue
+		}
+		signed, err := v.signedIP()
+		if err != nil {
+			continue
+		}
+		list = append(list, ips.NewClaimedIPPort(v.identity.cert, signed.AddrPort, signed.Timestamp, signed.TLSSignature))
+		if len(list) == peerListSize {
+			break
+		}
+	}
+	return list
+}
+
+func (s *session) handle(msg *message.InboundMessage) error {
+	n := s.v.network
+	switch m := msg.Message.(type) {
+	case *p2ppb.Handshake:
+		if m.NetworkId != n.options.NetworkID {
+			return errors.New("wrong network")
+		}
+		// The first list is empty, as it is between peers that know each other:
+		// signing a hundred addresses for each of a thousand connections would
+		// cost more than all rounds of a test.
+		return s.send(n.messages.PeerList(nil, true))
+	case *p2ppb.GetPeerList:
+		return s.send(n.messages.PeerList(n.peerList(int(time.Now().UnixNano()%int64(len(n.validators)))), true))
+	case *p2ppb.Ping:
+		return s.send(n.messages.Pong())
+	case *p2ppb.AppRequest:
+		s.asked(m)
+	}
+	return nil
+}
+
+// asked deals with an application request; only signatures are served.
+func (s *session) asked(m *p2ppb.AppRequest) {
+	v := s.v
+	chainID, err := ids.ToID(m.ChainId)
+	if err != nil {
+		return
+	}
+	handler, n := binary.Uvarint(m.AppBytes)
+	if n <= 0 || handler != acp118.HandlerID {
+		v.network.log.Debug("a request for another handler", "handler", handler)
+		_ = s.send(v.network.messages.AppError(chainID, m.RequestId, p2p.ErrUnregisteredHandler.Code, p2p.ErrUnregisteredHandler.Message))
+		return
+	}
+	// A node of an EVM chain takes even IDs for another protocol and drops them.
+	if _, known := v.network.chains[chainID]; !known && chainID != constants.PlatformChainID || m.RequestId%2 == 0 {
+		return
+	}
+	var request sdk.SignatureRequest
+	if err := proto.Unmarshal(m.AppBytes[n:], &request); err != nil {
+		return
+	}
+	msg, err := warp.ParseUnsignedMessage(request.Message)
+	if err != nil || msg.SourceChainID != chainID {
+		_ = s.send(v.network.messages.AppError(chainID, m.RequestId, p2p.ErrUnexpected.Code, "failed to parse warp unsigned message"))
+		return
+	}
+	v.count(msg.ID())
+	answer := v.answer(msg, request.Justification)
+	if answer.Times == 0 {
+		return
+	}
+	reply := func() {
+		for range answer.Times {
+			if answer.Refuse {
+				err = s.send(v.network.messages.AppError(chainID, m.RequestId, answer.Code, answer.Text))
+			} else {
+				err = s.send(v.network.messages.AppResponse(chainID, m.RequestId, answer.Bytes))
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	after := v.network.AnswerTime(v.Index, msg.ID())
+	if after == 0 {
+		reply()
+		return
+	}
+	v.network.running.Add(1)
+	time.AfterFunc(after, func() {
+		defer v.network.running.Done()
+		if s.ctx.Err() == nil {
+			reply()
+		}
+	})
+}
+
+// count notes a request for the statistics.
+func (v *Validator) count(id ids.ID) {
+	v.requests.Add(1)
+	v.network.requests.Add(1)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, ok := v.asked[id]; ok {
+		v.network.repeated.Add(1)
+		return
+	}
+	if len(v.asked) >= recentMessages {
+		clear(v.asked)
+	}
+	v.asked[id] = struct{}{}
+}
+
+// answer decides what to answer.
+func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte) Answer {
+	v.mu.Lock()
+	behaviour, hook, code, text := v.behaviour, v.hook, v.code, v.text
+	kind := v.malformed
+	if behaviour == Malformed {
+		v.malformed++
+	}
+	v.mu.Unlock()
+	honest := func() Answer {
+		return Answer{Bytes: response(v.network.signatures(msg).of(v.Index)), Times: 1}
+	}
+	switch {
+	case hook != nil:
+		return hook(msg, justification, honest())
+	case behaviour == Refusing:
+		return Answer{Refuse: true, Code: code, Text: text, Times: 1}
+	case behaviour == Silent, behaviour == Offline:
+		return Answer{}
+	case behaviour == WrongSignature:
+		other := v.network.Message([]byte("something else"))
+		return Answer{Bytes: response(v.network.signatures(other).of(v.Index)), Times: 1}
+	case behaviour == Malformed:
+		return Answer{Bytes: garbage(kind, v.network.signatures(msg).of(v.Index)), Times: 1}
+	}
+	return honest()
+}
+
+// garbage is the kind-th sort of answer that is no signature.
+func garbage(kind int, valid []byte) []byte {
+	infinity := make([]byte, bls.SignatureLen)
+	infinity[0] = 0xc0
+	offCurve := append([]byte{valid[0]}, make([]byte, bls.SignatureLen-1)...)
+	offCurve[bls.SignatureLen-1] = 1
+	sorts := [][]byte{
+		nil,
+		response(nil),
+		response(valid[:1]),
+		response(valid[:95]),
+		response(append(valid[:96:96], 0)),
+		response(infinity),
+		response(offCurve),
+		{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		response(make([]byte, 100<<10)),
+	}
+	return sorts[kind%len(sorts)]
+}
+
+func response(signature []byte) []byte {
+	b, err := proto.Marshal(&sdk.SignatureResponse{Signature: signature})
+	if err != nil {
+		panic(fmt.Sprintf("simnet: encoding a response: %v", err))
+	}
+	return b
+}
