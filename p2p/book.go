@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -115,40 +116,34 @@ func (b *book) addresses() []Address {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := make([]Address, 0, len(b.entries))
-	for nodeID, e := range b.entries {
-		list = append(list, Address{NodeID: nodeID, Addr: e.Addr})
+	for _, nodeID := range b.newestFirst() {
+		list = append(list, Address{NodeID: nodeID, Addr: b.entries[nodeID].Addr})
 	}
-	slices.SortFunc(list, func(x, y Address) int {
-		return cmp.Or(b.entries[y.NodeID].Seen.Compare(b.entries[x.NodeID].Seen), x.NodeID.Compare(y.NodeID))
-	})
 	return list
+}
+
+// newestFirst sorts the nodes by when they were seen. b.mu is held.
+func (b *book) newestFirst() []ids.NodeID {
+	return slices.SortedFunc(maps.Keys(b.entries), func(x, y ids.NodeID) int {
+		return cmp.Or(b.entries[y].Seen.Compare(b.entries[x].Seen), x.Compare(y))
+	})
 }
 
 // prune drops what is too old or too much. b.mu is held, or b not yet shared.
 func (b *book) prune(now time.Time) {
+	before := len(b.entries)
 	for nodeID, e := range b.entries {
 		if now.Sub(e.Seen) > maxBookAge {
 			delete(b.entries, nodeID)
-			b.changed = true
 		}
 	}
-	if len(b.entries) <= maxBook {
-		return
-	}
-	seen := make([]time.Time, 0, len(b.entries))
-	for _, e := range b.entries {
-		seen = append(seen, e.Seen)
-	}
-	slices.SortFunc(seen, func(x, y time.Time) int { return y.Compare(x) })
-	oldest := seen[maxBook-1]
-	for nodeID, e := range b.entries {
-		if len(b.entries) <= maxBook {
-			break
-		}
-		if !e.Seen.After(oldest) {
+	if len(b.entries) > maxBook {
+		for _, nodeID := range b.newestFirst()[maxBook:] {
 			delete(b.entries, nodeID)
-			b.changed = true
 		}
+	}
+	if len(b.entries) != before {
+		b.changed = true
 	}
 }
 

@@ -270,7 +270,7 @@ func (d *dialer) verifyConnection(state tls.ConnectionState) error {
 func (d *dialer) upgraded(c *conn) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.release(c)
+	d.released(c)
 	if c.place == nil {
 		return nil
 	}
@@ -282,12 +282,15 @@ func (d *dialer) upgraded(c *conn) error {
 	return nil
 }
 
-// release ends the care for a connection. d.mu is held.
-func (d *dialer) release(c *conn) {
-	if _, ok := d.upgrading[c]; ok {
-		delete(d.upgrading, c)
-		d.busy.Done()
+// released ends the care for a connection and reports whether there was any
+// still. d.mu is held.
+func (d *dialer) released(c *conn) bool {
+	if _, ok := d.upgrading[c]; !ok {
+		return false
 	}
+	delete(d.upgrading, c)
+	d.busy.Done()
+	return true
 }
 
 // close ends all dials and waits for them. The library does not: some of its
@@ -326,7 +329,9 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 
 func (c *conn) Close() error {
 	c.dialer.mu.Lock()
-	c.dialer.release(c)
+	if c.dialer.released(c) && c.place != nil {
+		c.place.failed++ // the TLS handshake did not succeed
+	}
 	c.dialer.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -52,8 +52,8 @@ func (n *Network) followSeeds(ctx context.Context) {
 func (n *Network) trackSeeds(ctx context.Context) int {
 	seeds := n.bootstrappers()
 	if n.config.Seeds != nil {
-		ctx, cancel := context.WithTimeout(ctx, seedTimeout)
-		more, err := n.config.Seeds(ctx)
+		asking, cancel := context.WithTimeout(ctx, seedTimeout)
+		more, err := n.config.Seeds(asking)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("addresses of nodes to start from cannot be had; trying again", "error", err, "connected", n.ConnectedCount())

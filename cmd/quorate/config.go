@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"quorate/handlers/compat"
+	"quorate/node"
+)
+
+// config is what serve runs with. It is read from a YAML file, the environment
+// and flags, each of which overrules the one before.
+type config struct {
+	// Listen is the address of the public surface.
+	Listen string `yaml:"listen"`
+	// PrivateListen is the address of the operators' surface: metrics, health.
+	PrivateListen string `yaml:"private_listen"`
+	// DataDir keeps identities and address books.
+	DataDir string `yaml:"data_dir"`
+	// ClientCompat is auto, on or off: who gets the generated clients' form.
+	ClientCompat string `yaml:"client_compat"`
+	// RequestTimeout bounds the work on one request.
+	RequestTimeout time.Duration `yaml:"request_timeout"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string                   `yaml:"log_level"`
+	Networks map[string]networkConfig `yaml:"networks"`
+}
+
+// networkConfig is a network that is served under the name of its key.
+type networkConfig struct {
+	// Nodes are base URLs of upstream nodes, best first.
+	Nodes []string `yaml:"nodes"`
+	// AllowPrivateIPs connects to validators at addresses that are not public.
+	AllowPrivateIPs bool `yaml:"allow_private_ips"`
+}
+
+func defaults() config {
+	dir := ".quorate"
+	if home, err := os.UserHomeDir(); err == nil {
+		dir = filepath.Join(home, dir)
+	}
+	return config{
+		Listen:         "127.0.0.1:8080",
+		PrivateListen:  "127.0.0.1:8081",
+		DataDir:        dir,
+		ClientCompat:   string(compat.Auto),
+		RequestTimeout: 15 * time.Second,
+		LogLevel:       "info",
+		Networks:       make(map[string]networkConfig),
+	}
+}
+
+// setting is one value that flags and environment can give.
+type setting struct {
+	flag, env, value, usage string
+	set                     func(c *config, text string) error
+}
+
+func settings() []setting {
+	text := func(field func(*config) *string) func(*config, string) error {
+		return func(c *config, v string) error {
+			*field(c) = v
+			return nil
+		}
+	}
+	return []setting{
+		{"listen", "QUORATE_LISTEN", "address", "public address to listen on", text(func(c *config) *string { return &c.Listen })},
+		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *config) *string { return &c.PrivateListen })},
+		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities and address books", text(func(c *config) *string { return &c.DataDir })},
+		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
+		{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "duration", "time for one request", func(c *config, v string) (err error) {
+			c.RequestTimeout, err = time.ParseDuration(v)
+			return err
+		}},
+		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *config) *string { return &c.LogLevel })},
+		{"network", "QUORATE_NETWORKS", "name=url[,url]", "network to serve and the nodes to ask, repeatable (in the environment, separated by semicolons)", (*config).addNetworks},
+		{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "", "connect to validators at private addresses, for all networks", func(c *config, v string) error {
+			allow, err := strconv.ParseBool(v)
+			if err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			for name, n := range c.Networks {
+				n.AllowPrivateIPs = allow
+				c.Networks[name] = n
+			}
+			return nil
+		}},
+	}
+}
+
+// addNetworks reads name=url[,url], several separated by semicolons. It replaces
+// what was known of a network.
+func (c *config) addNetworks(text string) error {
+	for part := range strings.SplitSeq(text, ";") {
+		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok || name == "" || urls == "" {
+			return fmt.Errorf("%q is not of the form name=url[,url], such as fuji=http://127.0.0.1:9650", part)
+		}
+		n := c.Networks[name]
+		n.Nodes = strings.Split(urls, ",")
+		c.Networks[name] = n
+	}
+	return nil
+}
+
+// addFlags declares the flags of all settings.
+func addFlags(flags *pflag.FlagSet) {
+	flags.String("config", "", "configuration `file` (YAML; config.example.yaml explains it)")
+	for _, s := range settings() {
+		usage := s.usage
+		if s.value != "" {
+			usage = fmt.Sprintf("%s (`%s`)", usage, s.value)
+		}
+		switch s.flag {
+		case "network":
+			flags.StringArray(s.flag, nil, usage)
+		case "allow-private-ips":
+			flags.Bool(s.flag, false, usage)
+		default:
+			flags.String(s.flag, "", usage)
+		}
+	}
+}
+
+// load puts the configuration together and checks it.
+func load(cmd *cobra.Command, environ []string) (config, error) {
+	c := defaults()
+	if path, _ := cmd.Flags().GetString("config"); path != "" {
+		if err := c.readFile(path); err != nil {
+			return c, usage(err, "Compare it with config.example.yaml.")
+		}
+	}
+	known := settings()
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, "QUORATE_") {
+			continue
+		}
+		if !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
+			return c, usage(fmt.Errorf("unknown environment variable %s%s", name, suggest(name, envNames(known))), "")
+		}
+		_ = value
+	}
+	for _, s := range known { // in order, since the last one applies to all networks
+		for _, variable := range environ {
+			if name, value, _ := strings.Cut(variable, "="); name == s.env && value != "" {
+				if err := s.set(&c, value); err != nil {
+					return c, usage(fmt.Errorf("environment variable %s: %w", s.env, err), "")
+				}
+			}
+		}
+	}
+	for _, s := range known {
+		f := cmd.Flags().Lookup(s.flag)
+		if f == nil || !f.Changed {
+			continue
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if err := s.set(&c, v); err != nil {
+				return c, usage(fmt.Errorf("flag --%s: %w", s.flag, err), "")
+			}
+		}
+	}
+	if err := c.check(); err != nil {
+		return c, usage(err, "")
+	}
+	return c, nil
+}
+
+func envNames(known []setting) []string {
+	names := make([]string, len(known))
+	for i, s := range known {
+		names[i] = s.env
+	}
+	return names
+}
+
+func (c *config) readFile(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	err = decoder.Decode(c)
+	if errors.Is(err, io.EOF) { // an empty file
+		err = nil
+	}
+	if err != nil {
+		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
+		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", "field ", "unknown key ", "not found", "is not known").Replace(text)
+		return fmt.Errorf("configuration %s: %s", path, text)
+	}
+	if c.Networks == nil {
+		c.Networks = make(map[string]networkConfig)
+	}
+	return nil
+}
+
+// check says what is wrong, by the name of the key.
+func (c *config) check() error {
+	for key, address := range map[string]string{"listen": c.Listen, "private_listen": c.PrivateListen} {
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			return fmt.Errorf("%s: %q is no address such as 127.0.0.1:8080", key, address)
+		}
+	}
+	if _, err := compat.ParseMode(c.ClientCompat); err != nil {
+		return fmt.Errorf("client_compat: %w", err)
+	}
+	if c.RequestTimeout < time.Second || c.RequestTimeout > 4*time.Minute {
+		return fmt.Errorf("request_timeout: %s is not between 1s and 4m", c.RequestTimeout)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return fmt.Errorf("log_level: %q is none of debug, info, warn, error", c.LogLevel)
+	}
+	if c.DataDir == "" {
+		return errors.New("data_dir is empty; name a folder")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		if strings.ContainsAny(name, "/\\:. \t") || name == "" {
+			return fmt.Errorf("networks: %q cannot be a name; use letters, digits and hyphens", name)
+		}
+		n := c.Networks[name]
+		if len(n.Nodes) == 0 {
+			return fmt.Errorf("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
+		}
+		for _, url := range n.Nodes {
+			if _, err := node.ParseEndpoint(url); err != nil {
+				return fmt.Errorf("networks.%s.nodes: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// suggest finds the name that was probably meant.
+func suggest(name string, known []string) string {
+	best, distance := "", 4
+	for _, k := range known {
+		if d := editDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := before
+			if a[i] != b[j] {
+				cost = 1 + min(before, row[j], row[j+1])
+			}
+			before, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

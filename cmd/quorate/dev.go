@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/aggregator"
+	"quorate/simnet"
+	"quorate/validators"
+)
+
+func newDev() *cobra.Command {
+	o := simnet.Options{Weights: simnet.HeavyTailed}
+	var listen, private, logLevel string
+	var faults float64
+	var latency time.Duration
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Start a synthetic network and the service on it",
+		Long: `Start a synthetic Avalanche network in this process and serve it under the
+name fuji, with nothing to install or configure. Its validators are real endpoints
+of the peer-to-peer protocol on this machine and sign with real BLS keys.
+
+  quorate dev
+  quorate dev --validators 1000 --faults 0.2 --latency 40ms`,
+		Args: cobra.NoArgs,
+		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
+			if o.Validators < 1 || o.Validators > 5000 {
+				return usage(fmt.Errorf("--validators %d is not between 1 and 5000", o.Validators), "")
+			}
+			if faults < 0 || faults > 1 {
+				return usage(fmt.Errorf("--faults %g is not a share between 0 and 1", faults), "")
+			}
+			f := faults / 5
+			o.Faults = simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f, Malformed: f}
+			o.Latency = simnet.Latency{Median: latency, P99: 10 * latency, Persistent: 0.8}
+			c := defaults()
+			c.Listen, c.PrivateListen, c.LogLevel = listen, private, logLevel
+			if err := c.check(); err != nil {
+				return usage(err, "")
+			}
+			return dev(cmd, c, o)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "127.0.0.1:8080", "public `address` to listen on")
+	flags.StringVar(&private, "private-listen", "127.0.0.1:8081", "`address` for metrics and health")
+	flags.StringVar(&logLevel, "log-level", "warn", "debug, info, warn or error")
+	flags.IntVar(&o.Validators, "validators", 50, "`number` of validators")
+	flags.Uint64Var(&o.Seed, "seed", 1, "`number` from which the network follows")
+	flags.DurationVar(&latency, "latency", 20*time.Millisecond, "median answer `time` of the validators")
+	flags.Float64Var(&faults, "faults", 0.1, "`share` of faulty validators: offline, refusing, silent, forging, talking garbage")
+	return cmd
+}
+
+func dev(cmd *cobra.Command, c config, o simnet.Options) error {
+	sim, err := simnet.Start(o)
+	if err != nil {
+		return err
+	}
+	defer sim.Close()
+	// The network is new each time, so our identity on it may be, too.
+	if c.DataDir, err = os.MkdirTemp("", "quorate-dev-"); err != nil {
+		return fmt.Errorf("making a folder for this run: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(c.DataDir) }()
+	c.Networks = map[string]networkConfig{"fuji": {Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true}}
+
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	done := make(chan struct{})
+	started := func(address string) {
+		go func() {
+			defer close(done)
+			if err := introduce(ctx, cmd.OutOrStdout(), sim, "http://"+address); err != nil && ctx.Err() == nil {
+				cancel(err)
+			}
+		}()
+	}
+	err = serve(ctx, c, cmd.ErrOrStderr(), started)
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	select {
+	case <-done:
+	default:
+	}
+	return err
+}
+
+// introduce signs a first message through the service's own door and shows what
+// happened and how to repeat it.
+func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, base string) error {
+	const path = "/v1/signatureAggregator/fuji/aggregateSignatures"
+	message := sim.Message([]byte("hello from quorate dev"))
+	body := fmt.Sprintf(`{"message":"0x%x"}`, message.Bytes())
+	if err := awaitUp(ctx, base+"/health"); err != nil {
+		return err
+	}
+	start := time.Now()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("the first aggregation: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	took := time.Since(start)
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("the first aggregation: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the first aggregation failed with status %d: %s", response.StatusCode, content)
+	}
+	var reply struct {
+		SignedMessage string `json:"signedMessage"`
+	}
+	if err := json.Unmarshal(content, &reply); err != nil {
+		return fmt.Errorf("the first aggregation: %w", err)
+	}
+	raw, err := hex.DecodeString(reply.SignedMessage)
+	if err != nil {
+		return fmt.Errorf("the first aggregation: %w", err)
+	}
+	signed, err := warp.ParseMessage(raw)
+	if err != nil {
+		return fmt.Errorf("the first aggregation: %w", err)
+	}
+	set := validators.NewSet(constants.PrimaryNetworkID, sim.Height(), sim.Set(constants.PrimaryNetworkID, sim.Height()))
+	verdict := aggregator.Judge(signed, set, aggregator.DefaultQuorumPercentage)
+	if !verdict.Valid {
+		return fmt.Errorf("the first aggregation does not verify: %s", verdict.Reason)
+	}
+	_, err = fmt.Fprintf(out, `quorate dev: a synthetic network of %d validators, served as fuji on %s
+
+First message signed and verified:
+  message   %s
+  signers   %d of %d validators
+  weight    %.1f %% (quorum %d %%)
+  latency   %s
+
+Sign it again:
+  curl -s -X POST %s%s \
+    -H 'Content-Type: application/json' \
+    -d '%s'
+
+The node API that goes with it: %s
+Stop with Ctrl-C.
+`,
+		len(sim.Validators()), base,
+		message.ID(), len(verdict.Signers), len(set.Validators),
+		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
+		took.Round(time.Millisecond),
+		base, path, body, sim.NodeURL())
+	return err
+}
+
+// awaitUp waits until the service reports that it can sign.
+func awaitUp(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the service did not become ready: %w", ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

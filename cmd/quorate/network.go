@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ava-labs/avalanchego/ids"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/aggregator"
+	"quorate/handlers"
+	"quorate/node"
+	"quorate/p2p"
+	"quorate/validators"
+)
+
+// network is everything that signs for one network.
+type network struct {
+	name     string
+	id       uint32
+	node     *node.Client
+	peers    *p2p.Network
+	resolver *validators.Resolver
+	signer   *aggregator.Aggregator
+}
+
+// networkOptions says how to put a network together.
+type networkOptions struct {
+	name    string
+	config  networkConfig
+	dir     string // of our identity and address book; empty: new each time
+	log     *slog.Logger
+	metrics prometheus.Registerer
+}
+
+// knownNetworks are the IDs that names in paths stand for elsewhere.
+var knownNetworks = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
+
+// newNetwork asks the node which network it is on, trying until ctx ends, and
+// puts the parts together.
+func newNetwork(ctx context.Context, o networkOptions) (*network, error) {
+	client, err := node.New(node.Options{Endpoints: o.config.Nodes, Log: o.log})
+	if err != nil {
+		return nil, err
+	}
+	id, err := networkID(ctx, client, o.log)
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: asking the node for its network: %w", o.name, err)
+	}
+	if known, ok := knownNetworks[o.name]; ok && known != id {
+		o.log.Info("this is not the public network of that name", slog.Uint64("networkID", uint64(id)))
+	}
+	n := &network{name: o.name, id: id, node: client}
+	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, o.metrics)
+	n.peers, err = p2p.New(p2p.Config{
+		NetworkID:       id,
+		Dir:             o.dir,
+		AllowPrivateIPs: o.config.AllowPrivateIPs,
+		Seeds:           n.seeds,
+		Bootstrappers:   true,
+		Log:             o.log,
+		Metrics:         o.metrics,
+	})
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: %w", o.name, err)
+	}
+	n.resolver = validators.NewResolver(client, validators.Options{Log: o.log, OnSets: n.follow})
+	n.signer, err = aggregator.New(aggregator.Options{Transport: n.peers, Sets: n.resolver, Log: o.log, Metrics: metrics})
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: %w", o.name, err)
+	}
+	return n, nil
+}
+
+// networkID asks until the node answers or ctx ends.
+func networkID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32, error) {
+	for {
+		id, err := client.NetworkID(ctx)
+		if err == nil {
+			return id, nil
+		}
+		log.Info("waiting for the node", slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return 0, err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// seeds are the addresses that the node knows.
+func (n *network) seeds(ctx context.Context) ([]p2p.Address, error) {
+	peers, err := n.node.Peers(ctx)
+	addresses := make([]p2p.Address, len(peers))
+	for i, p := range peers {
+		addresses[i] = p2p.Address(p)
+	}
+	return addresses, err
+}
+
+// follow tells the peers who is worth a connection.
+func (n *network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
+	all := make(map[ids.ID]snow.WarpSet, len(sets))
+	for id, s := range sets {
+		all[id] = s.WarpSet
+	}
+	n.peers.SetValidators(all)
+}
+
+// run keeps the network alive until ctx ends.
+func (n *network) run(ctx context.Context) error {
+	defer n.node.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.peers.Run(ctx) })
+	g.Go(func() error { return n.resolver.Run(ctx) })
+	err := g.Wait()
+	n.signer.Close()
+	if err != nil {
+		return fmt.Errorf("network %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// ready says why requests cannot be expected to succeed; nil if they can.
+func (n *network) ready() error {
+	height, ok := n.resolver.ProposedHeight()
+	if !ok {
+		return errors.New("the node does not tell the current P-Chain height")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	set, err := n.resolver.Set(ctx, constants.PrimaryNetworkID, height)
+	if err != nil {
+		return errors.New("the node does not tell the validators")
+	}
+	var connected uint64
+	for _, v := range set.Validators {
+		for _, nodeID := range v.NodeIDs {
+			if n.peers.Connected(nodeID) {
+				connected += v.Weight
+				break
+			}
+		}
+	}
+	if float64(connected) < float64(set.TotalWeight)*aggregator.DefaultQuorumPercentage/100 {
+		return fmt.Errorf("connected to %.1f %% of the primary network's weight, %d %% are needed", 100*float64(connected)/float64(max(set.TotalWeight, 1)), aggregator.DefaultQuorumPercentage)
+	}
+	return nil
+}
+
+func (n *network) handler() handlers.Network {
+	return handlers.Network{NetworkID: n.id, Signer: n.signer, Ready: n.ready}
+}
+
+// dirOf is where a network keeps its identity.
+func dirOf(dataDir, name string) string { return filepath.Join(dataDir, name) }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/aggregator"
+	"quorate/node"
+	"quorate/validators"
+)
+
+func newVerify() *cobra.Command {
+	var nodeURL, subnet string
+	var height, quorum uint64
+	var timeout time.Duration
+	var asJSON, verbose bool
+	cmd := &cobra.Command{
+		Use:   "verify SIGNED_MESSAGE",
+		Short: "Check a signed message against a subnet's validators",
+		Long: `Check a signed Warp message with avalanchego's own verification against the
+validators that a node names. The signature is that of a set at one P-Chain
+height: a message made for another height may not verify.
+
+SIGNED_MESSAGE is hex with or without 0x, @file, or - for standard input. Exit
+code 3 means that it is not valid; the reason is printed.
+
+  quorate verify --node http://127.0.0.1:9650 0x0000...
+  quorate sign --node $NODE @m.hex | quorate verify --node $NODE --quorum 80 -`,
+		Args: cobra.ExactArgs(1),
+		RunE: wrap(func(cmd *cobra.Command, args []string) error {
+			text, err := readMessage(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if nodeURL == "" {
+				return usage(errors.New("--node is needed"), "Name a node of the message's network: --node http://127.0.0.1:9650")
+			}
+			if quorum < 1 || quorum > 100 {
+				return usage(fmt.Errorf("--quorum %d is not between 1 and 100", quorum), "")
+			}
+			raw, err := decodeHex(text)
+			if err != nil {
+				return usage(fmt.Errorf("the message is not hex: %w", err), "")
+			}
+			signed, err := warp.ParseMessage(raw)
+			if err != nil {
+				return usage(fmt.Errorf("this is no signed Warp message: %w", err), "Is it an unsigned one? quorate sign signs it.")
+			}
+			var subnetID *ids.ID
+			if subnet != "" {
+				id, err := ids.FromString(subnet)
+				if err != nil {
+					return usage(fmt.Errorf("--subnet: %q is no subnet ID", subnet), "")
+				}
+				subnetID = &id
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			verdict, err := judge(ctx, nodeURL, signed, subnetID, height, quorum)
+			if err != nil {
+				return err
+			}
+			if err := printVerdict(cmd, verdict, asJSON, verbose); err != nil {
+				return err
+			}
+			if !verdict.Valid {
+				return &exitError{code: exitNegative, err: fmt.Errorf("not valid: %s", verdict.Reason)}
+			}
+			return nil
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&nodeURL, "node", "", "`URL` of a node to learn the validators from")
+	flags.StringVar(&subnet, "subnet", "", "`ID` of the signing subnet (default: that of the source blockchain)")
+	flags.Uint64Var(&height, "height", 0, "P-Chain `height` of the validator set (default: the proposed one)")
+	flags.Uint64Var(&quorum, "quorum", aggregator.DefaultQuorumPercentage, "`percentage` of the weight that must have signed")
+	flags.DurationVar(&timeout, "timeout", 30*time.Second, "`time` to wait for the node")
+	flags.BoolVar(&asJSON, "json", false, "print the verdict as JSON")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "list the signers")
+	return cmd
+}
+
+func judge(ctx context.Context, nodeURL string, signed *warp.Message, subnetID *ids.ID, height, quorum uint64) (*aggregator.Verdict, error) {
+	client, err := node.New(node.Options{Endpoints: []string{nodeURL}})
+	if err != nil {
+		return nil, usage(err, "")
+	}
+	defer client.Close()
+	id, err := client.NetworkID(ctx)
+	if err != nil {
+		return nil, &exitError{code: exitFailed, err: err, hint: "Does the node run, and is --node its base URL, such as http://127.0.0.1:9650?"}
+	}
+	if id != signed.NetworkID {
+		return nil, usage(fmt.Errorf("the message belongs to network %d, but the node is on network %d", signed.NetworkID, id), "")
+	}
+	resolver := validators.NewResolver(client, validators.Options{})
+	signing := constants.PrimaryNetworkID
+	if subnetID != nil {
+		signing = *subnetID
+	} else if signing, err = resolver.SubnetOf(ctx, signed.SourceChainID); err != nil {
+		return nil, fmt.Errorf("finding the signing subnet: %w", err)
+	}
+	set, err := resolver.Set(ctx, signing, height)
+	if err != nil {
+		return nil, fmt.Errorf("reading the validator set: %w", err)
+	}
+	return aggregator.Judge(signed, set, quorum), nil
+}
+
+func printVerdict(cmd *cobra.Command, v *aggregator.Verdict, asJSON, verbose bool) error {
+	out := cmd.OutOrStdout()
+	if asJSON {
+		type signer struct {
+			Index   int          `json:"index"`
+			NodeIDs []ids.NodeID `json:"nodeIds"`
+			Weight  uint64       `json:"weight,string"`
+		}
+		signers := []signer{}
+		for _, s := range v.Signers {
+			signers = append(signers, signer(s))
+		}
+		return json.NewEncoder(out).Encode(map[string]any{
+			"valid": v.Valid, "reason": v.Reason, "signers": signers,
+			"weight": fmt.Sprint(v.Weight), "targetWeight": fmt.Sprint(v.TargetWeight), "totalWeight": fmt.Sprint(v.TotalWeight),
+			"signingSubnetId": v.SigningSubnetID, "pChainHeight": fmt.Sprint(v.PChainHeight),
+		})
+	}
+	verdict := "valid"
+	if !v.Valid {
+		verdict = "NOT VALID"
+	}
+	_, err := fmt.Fprintf(out, "%s\n  subnet    %s\n  height    %d\n  signers   %d\n  weight    %d of %d (%.2f %%), needed %d\n",
+		verdict, v.SigningSubnetID, v.PChainHeight, len(v.Signers), v.Weight, v.TotalWeight, 100*float64(v.Weight)/float64(max(v.TotalWeight, 1)), v.TargetWeight)
+	for _, s := range v.Signers {
+		if verbose && err == nil {
+			_, err = fmt.Fprintf(out, "  %5d  %d  %v\n", s.Index, s.Weight, s.NodeIDs)
+		}
+	}
+	return err
+}

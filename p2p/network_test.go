@@ -1,0 +1,654 @@
+package p2p
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/message"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/snow/engine/common"
+	snowvalidators "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/staking"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/version"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+var testChain = ids.ID{1, 2, 3}
+
+// patience is how long tests wait for what normally takes milliseconds.
+const patience = 20 * time.Second
+
+// start runs a network until the test or stop ends it.
+func start(t testing.TB, config Config) (n *Network, stop func()) {
+	t.Helper()
+	config.NetworkID = testNetworkID
+	config.AllowPrivateIPs = true
+	n, err := New(config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(patience):
+			t.Error("Run did not return after its context ended")
+		}
+	})
+	t.Cleanup(stop)
+	return n, stop
+}
+
+func seeds(remotes ...*remote) func(context.Context) ([]Address, error) {
+	return func(context.Context) ([]Address, error) {
+		var list []Address
+		for _, r := range remotes {
+			list = append(list, r.address())
+		}
+		return list, nil
+	}
+}
+
+// awaitConnected waits until exactly the remotes are connected.
+func awaitConnected(t testing.TB, n *Network, remotes ...*remote) {
+	t.Helper()
+	connected := make(chan ids.NodeID, 10*len(remotes)+10)
+	defer n.OnConnect(func(nodeID ids.NodeID) {
+		select {
+		case connected <- nodeID:
+		default:
+		}
+	})()
+	deadline := time.After(patience)
+	for {
+		missing := 0
+		for _, r := range remotes {
+			if !n.Connected(r.id) {
+				missing++
+			}
+		}
+		if missing == 0 {
+			return
+		}
+		select {
+		case <-connected:
+		case <-deadline:
+			t.Fatalf("%d of %d nodes are not connected", missing, len(remotes))
+		}
+	}
+}
+
+// answers collects what a request brings.
+type answers chan Answer
+
+func (a answers) next(t testing.TB) Answer {
+	t.Helper()
+	select {
+	case got := <-a:
+		return got
+	case <-time.After(patience):
+		t.Fatal("no answer")
+		return Answer{}
+	}
+}
+
+// none checks that nothing came. It is to be called when whatever could have
+// come has been handled.
+func (a answers) none(t testing.TB) {
+	t.Helper()
+	select {
+	case got := <-a:
+		t.Fatalf("got an answer too many: %+v", got)
+	default:
+	}
+}
+
+func ask(t testing.TB, n *Network, body string, remotes ...*remote) (answers, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	got := make(answers, 10_000)
+	var nodes []ids.NodeID
+	for _, r := range remotes {
+		nodes = append(nodes, r.id)
+	}
+	sent := n.Request(ctx, testChain, nodes, []byte(body), func(a Answer) { got <- a })
+	require.Equal(t, nodes, sent, "nodes that the request was sent to")
+	return got, cancel
+}
+
+func TestRequestIsAnswered(t *testing.T) {
+	var deadline atomic.Uint64
+	first := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
+			deadline.Store(m.Deadline)
+			c.respond(m, append([]byte("got "), m.AppBytes...))
+		}
+	})
+	second := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) { c.refuse(m, 7, "not mine") }
+	})
+	absent := newRemote(t)
+	n, stop := start(t, Config{Seeds: seeds(first, second)})
+	awaitConnected(t, n, first, second)
+	require.Equal(t, 2, n.ConnectedCount())
+	require.Len(t, n.Peers(), 2)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	got := make(answers, 10)
+	sent := n.Request(ctx, testChain, []ids.NodeID{first.id, absent.id, second.id, first.id}, []byte("hello"), func(a Answer) { got <- a })
+	require.Equal(t, []ids.NodeID{first.id, second.id}, sent)
+	for range sent {
+		switch a := got.next(t); a.NodeID {
+		case first.id:
+			require.NoError(t, a.Err)
+			require.Equal(t, "got hello", string(a.Bytes))
+			require.Positive(t, a.Elapsed)
+		case second.id:
+			var refusal *common.AppError
+			require.ErrorAs(t, a.Err, &refusal)
+			require.Equal(t, common.AppError{Code: 7, Message: "not mine"}, *refusal)
+		default:
+			t.Fatalf("answer of %s, which was not asked", a.NodeID)
+		}
+	}
+	require.Equal(t, uint64(maxDeadline), deadline.Load(), "deadline on the wire")
+	require.Zero(t, n.calls.len(), "requests still waiting")
+
+	stop()
+	require.Zero(t, n.ConnectedCount())
+	require.Empty(t, n.Request(context.Background(), testChain, []ids.NodeID{first.id}, nil, nil), "sent after the end")
+	require.Error(t, n.Run(context.Background()), "second run")
+}
+
+func TestAtMostOneAnswerEach(t *testing.T) {
+	const repeats = 1000
+	loud := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
+			switch string(m.AppBytes) {
+			case "repeat":
+				for i := range repeats {
+					c.respond(m, fmt.Append(nil, i))
+				}
+			case "refuse first":
+				c.refuse(m, 1, "no")
+				c.respond(m, []byte("yes"))
+			case "refuse last":
+				c.respond(m, []byte("yes"))
+				c.refuse(m, 1, "no")
+			case "other chain":
+				c.send(c.r.codec.AppResponse(ids.ID{9}, m.RequestId, nil))
+				c.send(c.r.codec.AppError(ids.ID{9}, m.RequestId, 1, ""))
+			case "other request":
+				c.send(c.r.codec.AppResponse(testChain, m.RequestId+2, nil))
+				c.send(c.r.codec.AppResponse(testChain, m.RequestId-1, nil))
+			case "large":
+				c.respond(m, make([]byte, constants.DefaultMaxMessageSize-1024))
+			}
+			if string(m.AppBytes) != "ping" {
+				return
+			}
+			c.respond(m, nil)
+		}
+	})
+	// settle returns when everything that loud has sent so far was handled.
+	settle := func(n *Network) {
+		got, _ := ask(t, n, "ping", loud)
+		require.NoError(t, got.next(t).Err)
+	}
+	n, _ := start(t, Config{Seeds: seeds(loud)})
+	awaitConnected(t, n, loud)
+
+	t.Run("repeated", func(t *testing.T) {
+		got, _ := ask(t, n, "repeat", loud)
+		require.Equal(t, "0", string(got.next(t).Bytes))
+		settle(n)
+		got.none(t)
+	})
+	t.Run("refusal then response", func(t *testing.T) {
+		got, _ := ask(t, n, "refuse first", loud)
+		require.Error(t, got.next(t).Err)
+		settle(n)
+		got.none(t)
+	})
+	t.Run("response then refusal", func(t *testing.T) {
+		got, _ := ask(t, n, "refuse last", loud)
+		require.NoError(t, got.next(t).Err)
+		settle(n)
+		got.none(t)
+	})
+	for _, kind := range []string{"other chain", "other request", "silence"} {
+		t.Run(kind, func(t *testing.T) {
+			got, cancel := ask(t, n, kind, loud)
+			settle(n)
+			got.none(t)
+			cancel()
+		})
+	}
+	t.Run("largest", func(t *testing.T) {
+		got, _ := ask(t, n, "large", loud)
+		require.Len(t, got.next(t).Bytes, constants.DefaultMaxMessageSize-1024)
+	})
+	t.Run("from a node that was not asked", func(t *testing.T) {
+		silent := newRemote(t)
+		n, _ := start(t, Config{Seeds: seeds(loud, silent)})
+		awaitConnected(t, n, loud, silent)
+		got, _ := ask(t, n, "silence", silent)
+		// IDs go up by two, so the next request names the one before.
+		other, _ := ask(t, n, "ping", loud)
+		other.next(t)
+		requestID := n.calls.nextID - 4
+		loud.each(func(c *remoteConn) { c.send(c.r.codec.AppResponse(testChain, requestID, nil)) })
+		other, _ = ask(t, n, "ping", loud)
+		other.next(t)
+		got.none(t)
+	})
+}
+
+func (r *remote) each(f func(*remoteConn)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		f(c)
+	}
+}
+
+// A node may have 1,024 messages in processing; beyond that it is not read any
+// more. Messages that nobody waits for must not count for ever.
+func TestUnexpectedMessagesAreGivenBack(t *testing.T) {
+	r := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
+			if string(m.AppBytes) == "flood" {
+				for i := range uint32(600) {
+					c.respond(m, []byte("again"))
+					c.send(c.r.codec.AppError(testChain, i, 1, "what"))
+					c.send(c.r.codec.AppGossip(testChain, []byte("news")))
+					c.send(c.r.codec.AppRequest(testChain, i, time.Second, []byte("question")))
+					c.send(c.r.codec.PullQuery(testChain, i, time.Second, ids.ID{1}, 1))
+				}
+			}
+			c.respond(m, m.AppBytes)
+		}
+	})
+	n, _ := start(t, Config{Seeds: seeds(r)})
+	awaitConnected(t, n, r)
+	flood, _ := ask(t, n, "flood", r)
+	require.Equal(t, "again", string(flood.next(t).Bytes))
+	after, _ := ask(t, n, "still there?", r)
+	require.Equal(t, "still there?", string(after.next(t).Bytes))
+	flood.none(t)
+	require.Equal(t, 1, r.connections(), "connections that the node saw")
+}
+
+func TestEveryMessageIsReleasedOnce(t *testing.T) {
+	n, err := New(Config{NetworkID: testNetworkID})
+	require.NoError(t, err)
+	codec, err := testCodec()
+	require.NoError(t, err)
+	nodeID := ids.NodeID{7}
+	requestID, _ := n.calls.open(t.Context(), testChain, []ids.NodeID{nodeID}, func(Answer) {})
+
+	must := func(msg *message.OutboundMessage, err error) []byte {
+		require.NoError(t, err)
+		return msg.Bytes
+	}
+	for name, b := range map[string][]byte{
+		"response":            must(codec.AppResponse(testChain, requestID, []byte{1})),
+		"second response":     must(codec.AppResponse(testChain, requestID, []byte{1})),
+		"unknown request":     must(codec.AppResponse(testChain, requestID+2, nil)),
+		"other chain":         must(codec.AppResponse(ids.ID{5}, requestID, nil)),
+		"error":               must(codec.AppError(testChain, requestID, 1, "text")),
+		"request":             must(codec.AppRequest(testChain, 1, time.Second, nil)),
+		"gossip":              must(codec.AppGossip(testChain, nil)),
+		"get":                 must(codec.Get(testChain, 1, time.Second, ids.Empty)),
+		"chits":               must(codec.Chits(testChain, 1, ids.Empty, ids.Empty, ids.Empty, 0)),
+		"state summary":       must(codec.GetStateSummaryFrontier(testChain, 1, time.Second)),
+		"simplex without any": must(codec.SimplexMessage(&p2p.Simplex{ChainId: testChain[:]})),
+	} {
+		released := 0
+		msg, err := codec.Parse(b, nodeID, func() { released++ })
+		require.NoError(t, err, name)
+		inbound{n}.HandleInbound(context.Background(), msg)
+		require.Equal(t, 1, released, "times that %q was given back", name)
+	}
+}
+
+func TestLateAnswersAreDropped(t *testing.T) {
+	hold := make(chan struct{})
+	r := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
+			if string(m.AppBytes) == "slow" {
+				<-hold
+			}
+			c.respond(m, nil)
+		}
+	})
+	n, _ := start(t, Config{Seeds: seeds(r)})
+	awaitConnected(t, n, r)
+	late, cancel := ask(t, n, "slow", r)
+	cancel()
+	close(hold)
+	onTime, _ := ask(t, n, "now", r)
+	onTime.next(t)
+	late.none(t)
+	require.Zero(t, n.calls.len())
+}
+
+func TestDisconnectDuringRequest(t *testing.T) {
+	var asked atomic.Int32
+	r := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
+			if asked.Add(1) == 1 {
+				_ = c.Close()
+				return
+			}
+			c.respond(m, []byte("back"))
+		}
+	})
+	steady := newRemote(t, echo)
+	n, _ := start(t, Config{Seeds: seeds(r, steady)})
+	awaitConnected(t, n, r, steady)
+	got, _ := ask(t, n, "question", r)
+	lost := got.next(t)
+	require.ErrorIs(t, lost.Err, ErrDisconnected)
+	require.Equal(t, r.id, lost.NodeID)
+	// The library dials again by itself.
+	awaitConnected(t, n, r)
+	again, _ := ask(t, n, "question", r, steady)
+	require.NoError(t, again.next(t).Err)
+	require.NoError(t, again.next(t).Err)
+	got.none(t)
+}
+
+func TestStopWithRequestsInFlight(t *testing.T) {
+	var remotes []*remote
+	for range 5 {
+		remotes = append(remotes, newRemote(t))
+	}
+	n, stop := start(t, Config{Seeds: seeds(remotes...)})
+	awaitConnected(t, n, remotes...)
+	got, _ := ask(t, n, "question", remotes...)
+	stop()
+	for range remotes {
+		require.ErrorIs(t, got.next(t).Err, ErrDisconnected)
+	}
+	require.Zero(t, n.calls.len())
+}
+
+// A node that accepts connections and then says nothing must not hold up the
+// end.
+func TestStopWhileDialling(t *testing.T) {
+	stalled := stalledListener(t)
+	n, stop := start(t, Config{Seeds: func(context.Context) ([]Address, error) {
+		return []Address{{NodeID: ids.NodeID{1}, Addr: stalled.addr}}, nil
+	}})
+	select {
+	case <-stalled.accepted:
+	case <-time.After(patience):
+		t.Fatal("was not dialled")
+	}
+	began := time.Now()
+	stop()
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.Zero(t, n.ConnectedCount())
+}
+
+func TestPeersAreFoundThroughPeerLists(t *testing.T) {
+	hidden := newRemote(t, echo)
+	stranger := newRemote(t)
+	seed := newRemote(t, func(r *remote) {
+		r.peers = append(r.peers, hidden.claim(t), stranger.claim(t))
+	})
+	n, _ := start(t, Config{Seeds: func(ctx context.Context) ([]Address, error) {
+		<-ctx.Done() // let the sets be known first
+		return nil, ctx.Err()
+	}})
+	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{
+		constants.PrimaryNetworkID: warpSet(1, seed.id),
+		{9}:                        warpSet(1, hidden.id),
+	})
+	track(t, n, seed.address())
+	awaitConnected(t, n, seed, hidden)
+	got, _ := ask(t, n, "hello", hidden)
+	require.Equal(t, "hello", string(got.next(t).Bytes))
+	require.Zero(t, stranger.connections(), "connections to a node that validates nothing")
+}
+
+// track does what the loop over the seeds does, once.
+func track(t testing.TB, n *Network, a Address) {
+	t.Helper()
+	token, ok := n.dialer.seeded(a)
+	require.True(t, ok)
+	n.lib.ManuallyTrack(a.NodeID, token)
+}
+
+func warpSet(weight uint64, nodes ...ids.NodeID) snowvalidators.WarpSet {
+	var s snowvalidators.WarpSet
+	for _, nodeID := range nodes {
+		s.Validators = append(s.Validators, &snowvalidators.Warp{Weight: weight, NodeIDs: []ids.NodeID{nodeID}})
+		s.TotalWeight += weight
+	}
+	return s
+}
+
+func TestRestartWithTheAddressBook(t *testing.T) {
+	dir := t.TempDir()
+	first, second := newRemote(t), newRemote(t, echo)
+	n, stop := start(t, Config{Dir: dir, Seeds: seeds(first, second)})
+	awaitConnected(t, n, first, second)
+	nodeID := n.NodeID()
+	stop()
+
+	n, _ = start(t, Config{Dir: dir})
+	require.Equal(t, nodeID, n.NodeID(), "node ID after a restart")
+	awaitConnected(t, n, first, second)
+	got, _ := ask(t, n, "hello", second)
+	require.Equal(t, "hello", string(got.next(t).Bytes))
+}
+
+// Node A has moved, node B listens where A was, node C is gone, node D has a new
+// certificate at the old address, and E is no validator any more.
+func TestStaleAddressesAreHarmless(t *testing.T) {
+	dir := t.TempDir()
+	a, b, d, e := newRemote(t, echo), newRemote(t, echo), newRemote(t, echo), newRemote(t)
+	gone := newRemote(t)
+	gone.stop()
+	now := time.Now()
+	oldD := ids.NodeID{4}
+	writeBook(t, dir, map[ids.NodeID]bookEntry{
+		a.id:    {Addr: b.addr(), Seen: now},
+		b.id:    {Addr: gone.addr(), Seen: now},
+		gone.id: {Addr: gone.addr(), Seen: now},
+		oldD:    {Addr: d.addr(), Seen: now},
+		e.id:    {Addr: e.addr(), Seen: now},
+	})
+	n, err := New(Config{NetworkID: testNetworkID, AllowPrivateIPs: true, Dir: dir, Seeds: seeds(a, b, d), MaxReconnectDelay: time.Second})
+	require.NoError(t, err)
+	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{
+		constants.PrimaryNetworkID: warpSet(1, a.id, b.id, d.id, gone.id, oldD),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	defer func() {
+		cancel()
+		require.NoError(t, <-done)
+	}()
+	awaitConnected(t, n, a, b, d)
+	got, _ := ask(t, n, "hello", a, b, d)
+	for range 3 {
+		require.NoError(t, got.next(t).Err)
+	}
+	require.Equal(t, 3, n.ConnectedCount())
+	require.Zero(t, e.connections(), "connections to a former validator")
+}
+
+// Until the seeds say more, A is looked for where B listens. The attempt must not
+// count as the last one for A, which is what the library would make of it.
+func TestAnotherNodeAtTheAddress(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newRemote(t, echo), newRemote(t, echo)
+	writeBook(t, dir, map[ids.NodeID]bookEntry{a.id: {Addr: b.addr(), Seen: time.Now()}})
+	n, _ := start(t, Config{Dir: dir, MaxReconnectDelay: 100 * time.Millisecond, Seeds: func(context.Context) ([]Address, error) {
+		if b.connections() < 2 {
+			return nil, errors.New("not yet")
+		}
+		return []Address{a.address()}, nil
+	}})
+	awaitConnected(t, n, a)
+	require.False(t, n.Connected(b.id))
+}
+
+// The only node comes back on another port; only the seeds know.
+func TestNodeThatMovesIsFoundThroughSeeds(t *testing.T) {
+	cert, err := staking.NewTLSCert()
+	require.NoError(t, err)
+	old := startRemote(t, cert, "127.0.0.1:0", echo)
+	var current atomic.Pointer[remote]
+	current.Store(old)
+	n, _ := start(t, Config{MaxReconnectDelay: 200 * time.Millisecond, Seeds: func(context.Context) ([]Address, error) {
+		return []Address{current.Load().address()}, nil
+	}})
+	awaitConnected(t, n, old)
+	moved := startRemote(t, cert, "127.0.0.1:0", echo)
+	current.Store(moved)
+	back := make(chan struct{}, 10)
+	defer n.OnConnect(func(ids.NodeID) { back <- struct{}{} })()
+	old.stop()
+	select {
+	case <-back:
+	case <-time.After(patience):
+		t.Fatal("was not found again")
+	}
+	got, _ := ask(t, n, "hello", moved)
+	require.Equal(t, "hello", string(got.next(t).Bytes))
+}
+
+func TestSeedsThatFailAreAskedAgain(t *testing.T) {
+	r := newRemote(t)
+	var asked atomic.Int32
+	n, _ := start(t, Config{Seeds: func(context.Context) ([]Address, error) {
+		if asked.Add(1) == 1 {
+			return nil, errors.New("node is starting")
+		}
+		return []Address{r.address(), {NodeID: ids.NodeID{1}}}, nil
+	}})
+	awaitConnected(t, n, r)
+}
+
+func TestPrivateAddressesNeedPermission(t *testing.T) {
+	r := newRemote(t)
+	log := slog.New(slog.DiscardHandler)
+	d := newDialer(Config{DialsPerSecond: 10}, func(ids.NodeID) bool { return true }, libraryLog{log: log})
+	token, ok := d.seeded(r.address())
+	require.True(t, ok)
+	_, err := d.Dial(context.Background(), token)
+	require.ErrorIs(t, err, errNoAddress)
+	require.Zero(t, r.connections())
+	d.close()
+}
+
+func TestTwoNetworksShareARegistry(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	for _, networkID := range []uint32{constants.MainnetID, constants.FujiID, testNetworkID} {
+		_, err := New(Config{NetworkID: networkID, Metrics: registry})
+		require.NoError(t, err, "network %d", networkID)
+	}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	names := make(map[string]int)
+	for _, f := range families {
+		names[f.GetName()] = len(f.Metric)
+	}
+	require.Equal(t, 3, names["quorate_p2p_requests_total"], "series, one for each network")
+	require.Equal(t, 3, names["quorate_p2p_peers"], "the library's series, one for each network")
+}
+
+func TestVersionFollowsTheUpgrade(t *testing.T) {
+	before := &version.Application{Name: version.Client, Major: 1, Minor: 14, Patch: 2}
+	current := &version.Application{Name: version.Client, Major: 1, Minor: 15, Patch: 0}
+	custom := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		name    string
+		config  Config
+		upgrade time.Time
+		old     bool // 1.14.2 is compatible today
+	}{
+		{"mainnet", Config{NetworkID: constants.MainnetID}, time.Date(2026, 9, 22, 15, 0, 0, 0, time.UTC), false},
+		{"fuji", Config{NetworkID: constants.FujiID}, time.Date(2026, 7, 28, 15, 0, 0, 0, time.UTC), false},
+		{"local", Config{NetworkID: constants.LocalID}, time.Date(9999, 12, 1, 0, 0, 0, 0, time.UTC), true},
+		{"custom", Config{NetworkID: 1337}, time.Date(9999, 12, 1, 0, 0, 0, 0, time.UTC), true},
+		{"scheduled by configuration", Config{NetworkID: 1337, UpgradeTime: custom}, custom, time.Now().Before(custom)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			compatible := version.GetCompatibility(upgradeTime(tc.config))
+			require.Equal(t, tc.upgrade, compatible.UpgradeTime)
+			require.Equal(t, tc.old, compatible.Compatible(before), "1.14.2 is compatible")
+			require.True(t, compatible.Compatible(current), "1.15.0 is compatible")
+			require.True(t, compatible.Compatible(compatible.Current), "we are compatible")
+		})
+	}
+}
+
+// The version and upgrade time that peers get to see.
+func TestHandshakeSaysWhoWeAre(t *testing.T) {
+	upgrade := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	seen := make(chan *p2p.Handshake, 1)
+	r := newRemote(t, func(r *remote) {
+		r.got = func(msg *message.InboundMessage) {
+			if m, ok := msg.Message.(*p2p.Handshake); ok {
+				select {
+				case seen <- m:
+				default:
+				}
+			}
+		}
+	})
+	start(t, Config{Seeds: seeds(r), UpgradeTime: upgrade})
+	select {
+	case m := <-seen:
+		require.Equal(t, uint32(testNetworkID), m.NetworkId)
+		require.Equal(t, "avalanchego", m.Client.Name)
+		require.Equal(t, []uint32{1, 15, 0}, []uint32{m.Client.Major, m.Client.Minor, m.Client.Patch})
+		require.Equal(t, uint64(upgrade.Unix()), m.UpgradeTime)
+		require.True(t, m.AllSubnets, "asks for the addresses of all subnets")
+		require.Empty(t, m.TrackedSubnets)
+		require.NotZero(t, m.IpPort)
+	case <-time.After(patience):
+		t.Fatal("no handshake")
+	}
+}
+
+func writeBook(t testing.TB, dir string, entries map[ids.NodeID]bookEntry) {
+	t.Helper()
+	data, err := json.Marshal(entries)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, bookFile), data, 0o600))
+}
+
+type stalled struct {
+	addr     netip.AddrPort
+	accepted chan struct{}
+}
