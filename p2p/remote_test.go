@@ -238,17 +238,22 @@ func stalledListener(t testing.TB) stalled {
 			mu.Lock()
 			conns = append(conns, c)
 			mu.Unlock()
-			s.accepted <- struct{}{}
+			running.Go(func() {
+				// The handshake has begun.
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					s.accepted <- struct{}{}
+				}
+			})
 		}
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		running.Wait()
 		mu.Lock()
-		defer mu.Unlock()
 		for _, c := range conns {
 			_ = c.Close()
 		}
+		mu.Unlock()
+		running.Wait()
 	})
 	return s
 }

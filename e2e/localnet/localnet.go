@@ -1,0 +1,311 @@
+// Package localnet runs a local network of real avalanchego nodes for tests: the
+// five stakers of network 12345, whose keys the avalanchego module ships, on free
+// loopback ports. The node's program is built once into a cache folder.
+package localnet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// NetworkID of the network; it is built into the node.
+	NetworkID = 12345
+	// Size is the number of nodes. Network 12345 needs all of them to start.
+	Size = 5
+
+	module  = "github.com/ava-labs/avalanchego"
+	version = "v1.14.2"
+)
+
+// Network is a running network.
+type Network struct {
+	t       testing.TB
+	program string
+	keys    string // folder of the stakers' keys
+	dir     string
+	nodes   [Size]*Node
+}
+
+// Node is one node of the network.
+type Node struct {
+	// URL is the base URL of its API.
+	URL string
+
+	index                 int
+	httpPort, stakingPort int
+	nodeID                string
+	process               *exec.Cmd
+	exited                chan struct{}
+}
+
+// Start builds the node if need be and brings the network up. Everything is
+// stopped when the test ends, however it ends.
+func Start(t testing.TB) *Network {
+	t.Helper()
+	n := &Network{t: t, dir: t.TempDir()}
+	var err error
+	if n.program, err = build(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatalf("finding the module of the node: %v", err)
+	}
+	n.keys = filepath.Join(strings.TrimSpace(string(out)), "staking", "local")
+	ports, err := freePorts(2 * Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n.nodes {
+		n.nodes[i] = &Node{index: i, httpPort: ports[2*i], stakingPort: ports[2*i+1]}
+		n.nodes[i].URL = fmt.Sprintf("http://127.0.0.1:%d", ports[2*i])
+	}
+	t.Cleanup(func() {
+		for i := range n.nodes {
+			n.kill(i)
+		}
+	})
+	// The others need the first one's ID to find it.
+	n.launch(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for n.nodes[0].nodeID == "" {
+		var reply struct {
+			NodeID string `json:"nodeID"`
+		}
+		if err := Call(ctx, n.nodes[0].URL, "/ext/info", "info.getNodeID", struct{}{}, &reply); err == nil {
+			n.nodes[0].nodeID = reply.NodeID
+		} else if n.pause(ctx) != nil {
+			t.Fatalf("node 0 does not answer: %v\n%s", err, n.log(0))
+		}
+	}
+	for i := 1; i < Size; i++ {
+		n.launch(i)
+	}
+	n.AwaitHealthy(60 * time.Second)
+	return n
+}
+
+// build makes the node's program, once for all tests of this checkout.
+func build() (string, error) {
+	cache := os.Getenv("QUORATE_CACHE")
+	if cache == "" {
+		root, err := exec.Command("go", "env", "GOMOD").Output()
+		if err != nil {
+			return "", fmt.Errorf("finding the module's folder: %w", err)
+		}
+		cache = filepath.Join(filepath.Dir(filepath.Dir(strings.TrimSpace(string(root)))), ".cache")
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", fmt.Errorf("making the cache folder: %w", err)
+	}
+	program := filepath.Join(cache, "avalanchego-"+version)
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	// Built under another name, so that an interrupted build is never used.
+	fresh := fmt.Sprintf("%s.%d", program, os.Getpid())
+	if out, err := exec.Command("go", "build", "-o", fresh, module+"/main").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the node: %w\n%s", err, out)
+	}
+	return program, os.Rename(fresh, program)
+}
+
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer func() { _ = l.Close() }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// chainConfig of the C-Chain: every API, and state at every height.
+const chainConfig = `{
+ "eth-apis": ["eth", "eth-filter", "net", "web3", "admin", "debug", "debug-tracer", "internal-eth", "internal-blockchain", "internal-transaction", "internal-tx-pool", "internal-debug", "internal-account"],
+ "warp-api-enabled": true, "pruning-enabled": false, "state-sync-enabled": false,
+ "trie-clean-cache": 16, "trie-dirty-cache": 16, "snapshot-cache": 16
+}`
+
+func (n *Network) launch(i int) {
+	n.t.Helper()
+	node := n.nodes[i]
+	dir := filepath.Join(n.dir, fmt.Sprintf("node%d", i))
+	configs := filepath.Join(dir, "configs", "C")
+	if err := os.MkdirAll(configs, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(configs, "config.json"), []byte(chainConfig), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	logFile, err := os.OpenFile(filepath.Join(dir, "output.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = logFile.Close() }()
+	args := []string{
+		fmt.Sprintf("--network-id=%d", NetworkID),
+		"--data-dir=" + dir,
+		"--http-host=127.0.0.1", fmt.Sprintf("--http-port=%d", node.httpPort),
+		"--staking-host=127.0.0.1", fmt.Sprintf("--staking-port=%d", node.stakingPort),
+		"--public-ip=127.0.0.1", "--network-allow-private-ips=true",
+		fmt.Sprintf("--staking-tls-cert-file=%s/staker%d.crt", n.keys, i+1),
+		fmt.Sprintf("--staking-tls-key-file=%s/staker%d.key", n.keys, i+1),
+		fmt.Sprintf("--staking-signer-key-file=%s/signer%d.key", n.keys, i+1),
+		"--index-enabled=true", "--api-admin-enabled=true", "--fd-limit=20000",
+		"--chain-config-dir=" + filepath.Join(dir, "configs"), "--plugin-dir=" + filepath.Join(dir, "plugins"),
+		"--log-display-level=warn", "--log-level=info",
+		"--proposervm-use-current-height=true", "--proposervm-min-block-delay=0s",
+		"--network-initial-timeout=1s", "--network-minimum-timeout=1s", "--health-check-frequency=1s",
+		"--network-peer-list-pull-gossip-frequency=250ms", "--network-max-reconnect-delay=1s",
+		"--min-stake-duration=15s", "--uptime-requirement=0",
+		"--system-tracker-disk-required-available-space-percentage=0",
+		"--system-tracker-disk-warning-available-space-percentage=0",
+	}
+	bootstrapIPs, bootstrapIDs := "", ""
+	for _, other := range n.nodes[:i] {
+		if other.nodeID != "" {
+			bootstrapIPs, bootstrapIDs = fmt.Sprintf("127.0.0.1:%d", other.stakingPort), other.nodeID
+			break
+		}
+	}
+	args = append(args, "--bootstrap-ips="+bootstrapIPs, "--bootstrap-ids="+bootstrapIDs)
+	cmd := exec.Command(n.program, args...)
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	// Not even a killed test leaves a node behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		n.t.Fatalf("starting node %d: %v", i, err)
+	}
+	node.process, node.exited = cmd, make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(node.exited)
+	}()
+}
+
+// Node i, 0 to Size-1.
+func (n *Network) Node(i int) *Node { return n.nodes[i] }
+
+// Stop ends node i as an operator would, and kills it if that takes too long: a
+// node that has lost its quorum may need 20 s.
+func (n *Network) Stop(i int) {
+	n.t.Helper()
+	node := n.nodes[i]
+	if node.process == nil {
+		return
+	}
+	_ = node.process.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-node.exited:
+		node.process = nil
+	case <-time.After(5 * time.Second):
+		n.kill(i)
+	}
+}
+
+func (n *Network) kill(i int) {
+	node := n.nodes[i]
+	if node == nil || node.process == nil {
+		return
+	}
+	_ = node.process.Process.Kill()
+	<-node.exited
+	node.process = nil
+}
+
+// Restart starts node i again.
+func (n *Network) Restart(i int) {
+	n.t.Helper()
+	n.launch(i)
+}
+
+// AwaitHealthy waits until every node reports that it is healthy.
+func (n *Network) AwaitHealthy(patience time.Duration) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	for i, node := range n.nodes {
+		for {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, node.URL+"/ext/health", nil)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err == nil {
+				_ = response.Body.Close()
+				if response.StatusCode == http.StatusOK {
+					break
+				}
+			}
+			if n.pause(ctx) != nil {
+				n.t.Fatalf("node %d is not healthy after %s\n%s", i, patience, n.log(i))
+			}
+		}
+	}
+}
+
+func (n *Network) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(50 * time.Millisecond):
+		return nil
+	}
+}
+
+// log is the end of what node i printed.
+func (n *Network) log(i int) string {
+	content, err := os.ReadFile(filepath.Join(n.dir, fmt.Sprintf("node%d", i), "output.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(len(content)-4000, 0):])
+}
+
+// Call is one JSON-RPC call.
+func Call(ctx context.Context, base, path, method string, params, reply any) error {
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(string(body)))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+		Error  *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return fmt.Errorf("%s: status %d: %w", method, response.StatusCode, err)
+	}
+	if answer.Error != nil {
+		return errors.New(method + ": " + answer.Error.Message)
+	}
+	return json.Unmarshal(answer.Result, reply)
+}
