@@ -30,9 +30,10 @@ func definite(sourceChainID ids.ID, refusal *common.AppError) bool {
 		return strings.Contains(refusal.Message, "parse") || strings.Contains(refusal.Message, "unmarshal")
 	}
 	if sourceChainID != constants.PlatformChainID {
-		// Both EVM families answer "cannot parse" with a code that means
-		// something else in the other one, so the text decides.
-		return strings.Contains(refusal.Message, "parse") || strings.Contains(refusal.Message, "unknown payload")
+		// The codes of the EVM families overlap, and one of them calls a message
+		// that it has not seen yet an "unknown payload type" (code 1), so only
+		// the text tells what cannot be parsed.
+		return strings.Contains(refusal.Message, "parse")
 	}
 	switch refusal.Code {
 	case platformnetwork.ErrConversionDoesNotExist,

@@ -108,6 +108,7 @@ func TestRefusalsThatWaitingCannotCure(t *testing.T) {
 		{testChain, -4, "throttled", false},
 		{testChain, 0, "undefined", false},
 		{testChain, 1, "failed to parse message", true},
+		{testChain, 1, "unknown payload type: *payload.AddressedCall", false},
 		{testChain, 2, "failed to verify", false},
 		{testChain, 3, "unknown message", false},
 		{testChain, 4, "not accepted", false},

@@ -73,7 +73,7 @@ func (s *service) start() {
 	require.NoError(s.t, err)
 	defer func() { _ = log.Close() }()
 	s.process = exec.Command(s.program, "serve", "--listen", listen, "--private-listen", private,
-		"--data-dir", s.dataDir, "--network", "local="+s.node, "--allow-private-ips", "--log-level", "debug")
+		"--data-dir", s.dataDir, "--network", "local="+s.node, "--allow-private-ips", "--log-level", "info", "--request-timeout", "8s")
 	s.process.Stdout, s.process.Stderr = log, log
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(s.t, s.process.Start())
@@ -90,7 +90,7 @@ func (s *service) start() {
 		}
 		_ = response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond, "the service does not become ready")
+	}, 30*time.Second, 100*time.Millisecond, "the service does not become ready")
 }
 
 // stop ends the service in order.

@@ -87,9 +87,9 @@ type Resolver struct {
 	epochs   *memo[ids.ID, uint64]
 
 	mu     sync.Mutex
-	height uint64    // guarded by mu; newest proposed height whose sets are at hand
-	seenAt time.Time // guarded by mu; when the node last named it
-	latest map[ids.ID]*Set
+	height uint64          // guarded by mu; newest proposed height whose sets are at hand
+	seenAt time.Time       // guarded by mu; when the node last named it; zero before
+	latest map[ids.ID]*Set // guarded by mu; of height
 }
 
 type setID struct {
@@ -177,7 +177,7 @@ func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Se
 func (r *Resolver) ProposedHeight() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.height, r.height > 0 && time.Since(r.seenAt) < 4*r.poll+time.Second
+	return r.height, time.Since(r.seenAt) < 4*r.poll+time.Second
 }
 
 // fetch asks the node for one set.
@@ -423,7 +423,7 @@ func (r *Resolver) follow(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	// A node that lags behind another one must not turn time back.
-	if height <= r.height {
+	if !r.seenAt.IsZero() && height <= r.height {
 		r.seenAt = time.Now()
 		r.mu.Unlock()
 		return nil

@@ -148,8 +148,10 @@ func (n *Network) launch(i int) {
 	node := n.nodes[i]
 	dir := filepath.Join(n.dir, fmt.Sprintf("node%d", i))
 	configs := filepath.Join(dir, "configs", "C")
-	if err := os.MkdirAll(configs, 0o755); err != nil {
-		n.t.Fatal(err)
+	for _, folder := range []string{configs, filepath.Join(dir, "plugins")} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			n.t.Fatal(err)
+		}
 	}
 	if err := os.WriteFile(filepath.Join(configs, "config.json"), []byte(chainConfig), 0o600); err != nil {
 		n.t.Fatal(err)
