@@ -87,7 +87,7 @@ type Aggregator struct {
 	finished  *finished
 	proofs    chan proofJob
 
-	life    context.Context //nolint:containedctx // the aggregator's own life, which owns its flights
+	life    context.Context //nolint:containedctx // it is the life of all flights
 	end     context.CancelFunc
 	running sync.WaitGroup
 

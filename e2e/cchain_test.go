@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,8 +122,8 @@ func (c *cChain) sendByAccount(ctx context.Context, content []byte) common.Hash 
 	// takes, under another selector.
 	packed, err := c.abi.Methods["send"].Inputs.Pack(content)
 	require.NoError(c.t, err)
-	data := append(crypto.Keccak256([]byte("sendWarpMessage(bytes)"))[:4], packed...)
-	return c.send(ctx, &warpPrecompile, data, nil)
+	selector := crypto.Keccak256([]byte("sendWarpMessage(bytes)"))[:4]
+	return c.send(ctx, &warpPrecompile, slices.Concat(selector, packed), nil)
 }
 
 // message is the unsigned message that a transaction sent, and the log data it

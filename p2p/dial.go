@@ -125,7 +125,7 @@ func (d *dialer) place(nodeID ids.NodeID) *place {
 // library takes for public and nobody can guess.
 func newToken() netip.AddrPort {
 	addr := [16]byte{0x20, 0x01, 0x0d, 0xb8}
-	rand.Read(addr[4:]) //nolint:errcheck // never fails
+	_, _ = rand.Read(addr[4:]) // never fails
 	return netip.AddrPortFrom(netip.AddrFrom16(addr), 1)
 }
 

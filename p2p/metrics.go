@@ -4,8 +4,6 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
 // metrics of requests; those of connections and bytes are the library's.
@@ -23,10 +21,7 @@ func (n *Network) registerer() prometheus.Registerer {
 	if registerer == nil {
 		registerer = prometheus.NewRegistry()
 	}
-	return prometheus.WrapRegistererWith(
-		prometheus.Labels{"network": constants.NetworkName(n.config.NetworkID)},
-		prometheus.WrapRegistererWithPrefix("quorate_p2p_", registerer),
-	)
+	return prometheus.WrapRegistererWithPrefix("quorate_p2p_", registerer)
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {

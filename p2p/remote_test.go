@@ -36,7 +36,6 @@ type remote struct {
 	cert     *tls.Certificate
 	listener net.Listener
 	codec    message.Creator
-	signer   *peer.IPSigner
 	signed   *peer.SignedIP
 	running  sync.WaitGroup
 

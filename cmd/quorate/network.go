@@ -68,7 +68,7 @@ func newNetwork(ctx context.Context, o networkOptions) (*network, error) {
 		Seeds:           n.seeds,
 		Bootstrappers:   true,
 		Log:             o.log,
-		Metrics:         o.metrics,
+		Metrics:         metrics,
 	})
 	if err != nil {
 		client.Close()

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
@@ -103,13 +102,14 @@ func judge(ctx context.Context, nodeURL string, signed *warp.Message, subnetID *
 		return nil, usage(fmt.Errorf("the message belongs to network %d, but the node is on network %d", signed.NetworkID, id), "")
 	}
 	resolver := validators.NewResolver(client, validators.Options{})
-	signing := constants.PrimaryNetworkID
-	if subnetID != nil {
-		signing = *subnetID
-	} else if signing, err = resolver.SubnetOf(ctx, signed.SourceChainID); err != nil {
-		return nil, fmt.Errorf("finding the signing subnet: %w", err)
+	if subnetID == nil {
+		owner, err := resolver.SubnetOf(ctx, signed.SourceChainID)
+		if err != nil {
+			return nil, fmt.Errorf("finding the signing subnet: %w", err)
+		}
+		subnetID = &owner
 	}
-	set, err := resolver.Set(ctx, signing, height)
+	set, err := resolver.Set(ctx, *subnetID, height)
 	if err != nil {
 		return nil, fmt.Errorf("reading the validator set: %w", err)
 	}

@@ -83,6 +83,6 @@ func hangUp(c echo.Context) {
 	c.Response().Status = StatusClientGone
 	conn, _, err := http.NewResponseController(c.Response().Writer).Hijack()
 	if err == nil {
-		conn.Close()
+		_ = conn.Close()
 	}
 }

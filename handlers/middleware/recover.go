@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,7 +21,7 @@ func Recover(log *slog.Logger) echo.MiddlewareFunc {
 				if p == nil {
 					return
 				}
-				if p == http.ErrAbortHandler {
+				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(p) // net/http's own way to drop a connection
 				}
 				log.LogAttrs(c.Request().Context(), slog.LevelError, "a handler panicked",

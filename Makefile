@@ -1,0 +1,40 @@
+# What a developer runs. `make help` lists it.
+
+GOTESTSUM  = go run gotest.tools/gotestsum@v1.13.0
+GOLANGCI   = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+CACHE     ?= $(CURDIR)/.cache
+
+.PHONY: help build test test-unit test-e2e lint bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+build: ## build ./quorate
+	go build -trimpath -o quorate ./cmd/quorate
+
+test: ## run every test, those against real nodes included
+	@mkdir -p $(CACHE)
+	go vet ./...
+	cd e2e && go vet ./...
+	@status=0; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -timeout 15m ./... || status=1; \
+	(cd e2e && QUORATE_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 20m ./...) || status=1; \
+	go run ./bench/testsummary $(CACHE)/unit.json $(CACHE)/e2e.json || status=1; \
+	exit $$status
+
+test-unit: ## run the tests that need no real nodes
+	go test -race -timeout 15m ./...
+
+test-e2e: ## run the tests against real nodes (built once into .cache)
+	cd e2e && QUORATE_CACHE=$(CACHE) go test -count=1 -timeout 20m -v ./...
+
+lint: ## check formatting and run the linters
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "run gofmt -w on these files" >&2; exit 1)
+	$(GOLANGCI) run ./...
+	cd e2e && $(GOLANGCI) run ./...
+
+bench: ## run the short benchmarks; bench/README.md explains each
+	go run ./bench/blsbatch
+
+clean: ## remove what the targets made
+	rm -rf quorate $(CACHE)

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"quorate/simnet"
+)
+
+// quorate runs a command line as main does.
+func quorate(t *testing.T, stdin string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var o, e bytes.Buffer
+	code = run(ctx, args, strings.NewReader(stdin), &o, &e)
+	return code, o.String(), e.String()
+}
+
+func loadWith(t *testing.T, file string, environ []string, args ...string) (config, error) {
+	t.Helper()
+	var c config
+	var err error
+	cmd := &cobra.Command{Use: "serve", RunE: func(cmd *cobra.Command, _ []string) error {
+		c, err = load(cmd, environ)
+		return nil
+	}}
+	addFlags(cmd.Flags())
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "quorate.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+		args = append(args, "--config", path)
+	}
+	cmd.SetArgs(args)
+	require.NoError(t, cmd.Execute())
+	return c, err
+}
+
+func TestLaterSourcesOverruleEarlierOnes(t *testing.T) {
+	file := "listen: 127.0.0.1:1\nprivate_listen: 127.0.0.1:2\ndata_dir: file\nnetworks:\n  fuji:\n    nodes: [http://file]\n    allow_private_ips: true\n"
+	c, err := loadWith(t, file, nil)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:1", c.Listen)
+	require.Equal(t, networkConfig{Nodes: []string{"http://file"}, AllowPrivateIPs: true}, c.Networks["fuji"])
+	require.Equal(t, defaults().ClientCompat, c.ClientCompat)
+
+	environ := []string{"QUORATE_PRIVATE_LISTEN=127.0.0.1:3", "QUORATE_DATA_DIR=env", "QUORATE_NETWORKS=fuji=http://env;mainnet=http://a,http://b", "HOME=/"}
+	c, err = loadWith(t, file, environ, "--data-dir", "flag", "--network", "mainnet=http://flag", "--network", "local=http://l")
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:1", c.Listen)
+	require.Equal(t, "127.0.0.1:3", c.PrivateListen)
+	require.Equal(t, "flag", c.DataDir)
+	require.Equal(t, []string{"http://env"}, c.Networks["fuji"].Nodes)
+	require.Equal(t, []string{"http://flag"}, c.Networks["mainnet"].Nodes)
+	require.False(t, c.Networks["local"].AllowPrivateIPs)
+
+	c, err = loadWith(t, "", nil, "--allow-private-ips", "--network", "local=http://l")
+	require.NoError(t, err)
+	require.True(t, c.Networks["local"].AllowPrivateIPs, "whatever the order of flags")
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		file    string
+		environ []string
+		args    []string
+		want    string
+	}{
+		"unknown key":              {file: "lisen: x\n", want: "lisen"},
+		"unknown key of a network": {file: "networks:\n  fuji:\n    node: x\n", want: "node"},
+		"not YAML":                 {file: "\t{", want: "configuration"},
+		"wrong type":               {file: "listen: [1]\n", want: "line 1"},
+		"unknown variable":         {environ: []string{"QUORATE_LISTN=x"}, want: "did you mean QUORATE_LISTEN?"},
+		"bad address":              {args: []string{"--listen", "8080"}, want: "listen"},
+		"bad variable":             {environ: []string{"QUORATE_ALLOW_PRIVATE_IPS=perhaps"}, want: "QUORATE_ALLOW_PRIVATE_IPS"},
+		"bad mode":                 {args: []string{"--client-compat", "maybe"}, want: "client_compat"},
+		"bad duration":             {args: []string{"--request-timeout", "soon"}, want: "--request-timeout"},
+		"short timeout":            {args: []string{"--request-timeout", "1ms"}, want: "request_timeout"},
+		"bad level":                {args: []string{"--log-level", "loud"}, want: "log_level"},
+		"network without URL":      {args: []string{"--network", "fuji"}, want: "name=url"},
+		"network with a bad URL":   {args: []string{"--network", "fuji=127.0.0.1:9650"}, want: "networks.fuji.nodes"},
+		"network without nodes":    {file: "networks:\n  fuji: {}\n", want: "networks.fuji.nodes"},
+		"network with a bad name":  {args: []string{"--network", "a/b=http://x"}, want: "a/b"},
+		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := loadWith(t, test.file, test.environ, test.args...)
+			var known *exitError
+			require.ErrorAs(t, err, &known)
+			require.Equal(t, exitUsage, known.code)
+			require.Contains(t, err.Error(), test.want)
+		})
+	}
+}
+
+func TestExampleConfigurationIsValid(t *testing.T) {
+	content, err := os.ReadFile("../../config.example.yaml")
+	require.NoError(t, err)
+	c, err := loadWith(t, string(content), nil)
+	require.NoError(t, err)
+	d := defaults()
+	d.Networks = c.Networks
+	require.Equal(t, d, c, "the example shows the defaults")
+}
+
+func TestHelpTeaches(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"dev", "--help"}, {"sign", "--help"}, {"verify", "--help"}} {
+		code, out, _ := quorate(t, "", args...)
+		require.Zero(t, code)
+		require.Contains(t, out, "quorate "+strings.TrimPrefix(args[0], "--help"), "%v has no example", args)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"version"}, exitOK, ""},
+		{[]string{"nonsense"}, exitUsage, "--help"},
+		{[]string{"serve", "--nonsense"}, exitUsage, "--help"},
+		{[]string{"serve"}, exitUsage, "quorate serve --network"},
+		{[]string{"sign", "00"}, exitUsage, "--server"},
+		{[]string{"sign", "--node", "http://127.0.0.1:1", "zz"}, exitUsage, "hex"},
+		{[]string{"sign", "--node", "http://127.0.0.1:1", "--signing-subnet", "x", "00"}, exitUsage, "Warp"},
+		{[]string{"sign", "--server", "http://127.0.0.1:1", "00"}, exitFailed, "server"},
+		{[]string{"verify", "00"}, exitUsage, "--node"},
+		{[]string{"verify", "--node", "http://127.0.0.1:1", "00"}, exitUsage, "signed Warp message"},
+		{[]string{"verify", "--node", "http://127.0.0.1:1", "@/does/not/exist"}, exitUsage, "reading"},
+		{[]string{"dev", "--validators", "0"}, exitUsage, "--validators"},
+		{[]string{"dev", "--faults", "2"}, exitUsage, "--faults"},
+	} {
+		code, _, errOut := quorate(t, "", test.args...)
+		require.Equal(t, test.code, code, "%v: %s", test.args, errOut)
+		require.Contains(t, errOut, test.want, "%v", test.args)
+	}
+}
+
+// lines lets a test read what a running command prints.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// The demonstration does what it says: the message it shows is signed, and the
+// line it prints signs it again.
+func TestDevSignsAndStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, errOut lines
+	done := make(chan int)
+	listen := freeAddress(t)
+	go func() {
+		done <- run(ctx, []string{"dev", "--listen", listen, "--private-listen", freeAddress(t), "--validators", "10"}, strings.NewReader(""), &out, &errOut)
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "Ctrl-C") }, 30*time.Second, 20*time.Millisecond, "%s%s", &out, &errOut)
+	require.Contains(t, out.String(), "signed and verified")
+	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(out.String())[1]
+	response, err := http.Post("http://"+listen+"/v1/signatureAggregator/testnet/aggregateSignatures", "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s", answer)
+
+	// A second one finds the address taken and says so.
+	code, _, second := quorate(t, "", "dev", "--listen", listen)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, second, "--listen")
+
+	cancel()
+	select {
+	case code := <-done:
+		require.Zero(t, code, "%s", &errOut)
+	case <-time.After(20 * time.Second):
+		t.Fatal("dev does not stop")
+	}
+}
+
+func TestSignAndVerify(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 3, Validators: 6})
+	require.NoError(t, err)
+	defer n.Close()
+	message := hex.EncodeToString(n.Message([]byte("by hand")).Bytes())
+	node := []string{"--node", n.NodeURL()}
+
+	code, signed, errOut := quorate(t, message, append([]string{"sign", "--allow-private-ips", "-"}, node...)...)
+	require.Zero(t, code, errOut)
+	require.Contains(t, errOut, "signed by 5 validators")
+
+	code, out, errOut := quorate(t, signed, append([]string{"verify", "-v", "-"}, node...)...)
+	require.Zero(t, code, errOut)
+	require.True(t, strings.HasPrefix(out, "valid\n"), out)
+	require.Equal(t, 5, strings.Count(out, "NodeID-"))
+
+	code, out, _ = quorate(t, signed, append([]string{"verify", "--json", "--quorum", "90", "-"}, node...)...)
+	require.Equal(t, exitNegative, code)
+	var verdict struct {
+		Valid  bool
+		Reason string
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &verdict))
+	require.False(t, verdict.Valid)
+	require.Contains(t, verdict.Reason, "insufficient")
+
+	tampered := []byte(strings.TrimSpace(signed))
+	tampered[100] ^= 1 // a digit of the payload
+	code, _, errOut = quorate(t, string(tampered), append([]string{"verify", "-"}, node...)...)
+	require.Equal(t, exitNegative, code)
+	require.Contains(t, errOut, "not valid")
+
+	code, _, errOut = quorate(t, message, append([]string{"verify", "-"}, node...)...)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errOut, "quorate sign")
+
+	for _, v := range n.Validators()[:3] {
+		require.NoError(t, v.SetBehaviour(simnet.Refusing))
+		v.SetRefusal(-2, "unregistered handler")
+	}
+	other := hex.EncodeToString(n.Message([]byte("refused")).Bytes())
+	code, _, errOut = quorate(t, other, append([]string{"sign", "--allow-private-ips", "-"}, node...)...)
+	require.Equal(t, exitNegative, code, errOut)
+	require.Contains(t, errOut, "unregistered handler")
+	require.Contains(t, errOut, "Needed")
+}
+
+func TestServeTwoNetworks(t *testing.T) {
+	a, err := simnet.Start(simnet.Options{Seed: 4, NetworkID: 50001})
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := simnet.Start(simnet.Options{Seed: 5, NetworkID: 50002})
+	require.NoError(t, err)
+	defer b.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	listen := freeAddress(t)
+	var out, errOut lines
+	done := make(chan int)
+	go func() {
+		done <- run(ctx, []string{
+			"serve", "--listen", listen, "--private-listen", freeAddress(t), "--data-dir", t.TempDir(), "--allow-private-ips",
+			"--network", "one=" + a.NodeURL(), "--network", "two=" + b.NodeURL(),
+		}, strings.NewReader(""), &out, &errOut)
+	}()
+	require.Eventually(t, func() bool {
+		response, err := http.Get("http://" + listen + "/health")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, 30*time.Second, 20*time.Millisecond, "%s", &errOut)
+	for name, n := range map[string]*simnet.Network{"one": a, "two": b} {
+		code, _, errOut := quorate(t, "", "sign", "--server", "http://"+listen, "--network", name, fmt.Sprintf("%x", n.Message([]byte(name)).Bytes()))
+		require.Zero(t, code, errOut)
+	}
+	code, _, wrong := quorate(t, "", "sign", "--server", "http://"+listen, "--network", "one", fmt.Sprintf("%x", b.Message(nil).Bytes()))
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, wrong, "50002")
+	cancel()
+	require.Zero(t, <-done, "%s", &errOut)
+}

@@ -1,0 +1,395 @@
+package validators
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
+	"github.com/ava-labs/avalanchego/vms/platformvm"
+
+	"quorate/node"
+)
+
+// chain is a P-Chain whose answers a test sets.
+type chain struct {
+	mu       sync.Mutex
+	height   uint64
+	sets     map[ids.ID]node.ValidatorSet
+	l1       map[ids.ID]bool
+	current  []node.CurrentValidator
+	owner    map[ids.ID]ids.ID
+	epoch    uint64
+	err      error
+	noAll    bool
+	delay    time.Duration
+	setCalls atomic.Int64
+	allCalls atomic.Int64
+	calls    atomic.Int64
+}
+
+func (c *chain) wait(ctx context.Context) error {
+	c.calls.Add(1)
+	c.mu.Lock()
+	delay, err := c.delay, c.err
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *chain) Height(ctx context.Context) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.height, nil
+}
+
+func (c *chain) ProposedHeight(ctx context.Context) (uint64, error) {
+	if err := c.wait(ctx); err != nil {
+		return 0, err
+	}
+	return c.Height(ctx)
+}
+
+func (c *chain) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint64) (node.ValidatorSet, error) {
+	c.setCalls.Add(1)
+	if err := c.wait(ctx); err != nil {
+		return node.ValidatorSet{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if height > c.height || height == 1 { // 1 was pruned
+		return node.ValidatorSet{}, &node.RPCError{Method: "platform.getValidatorsAt", Code: -32000, Message: "no"}
+	}
+	return c.sets[subnetID], nil
+}
+
+func (c *chain) AllValidatorsAt(ctx context.Context, _ uint64) (map[ids.ID]node.ValidatorSet, error) {
+	c.allCalls.Add(1)
+	if err := c.wait(ctx); err != nil {
+		return nil, err
+	}
+	if c.noAll {
+		return nil, &node.RPCError{Method: "platform.getAllValidatorsAt", Message: "can't find method"}
+	}
+	return c.sets, nil
+}
+
+func (c *chain) CurrentValidators(context.Context, ids.ID) ([]node.CurrentValidator, error) {
+	return c.current, c.err
+}
+
+func (c *chain) ValidatedBy(ctx context.Context, id ids.ID) (ids.ID, error) {
+	if err := c.wait(ctx); err != nil {
+		return ids.Empty, err
+	}
+	owner, ok := c.owner[id]
+	if !ok {
+		return ids.Empty, &node.RPCError{Method: "platform.validatedBy", Message: "not found"}
+	}
+	return owner, nil
+}
+
+func (c *chain) Subnet(_ context.Context, id ids.ID) (platformvm.GetSubnetResponse, error) {
+	l1, known := c.l1[id]
+	if !known {
+		return platformvm.GetSubnetResponse{}, &node.RPCError{Method: "platform.getSubnet", Message: "not found"}
+	}
+	if l1 {
+		return platformvm.GetSubnetResponse{ConversionID: ids.ID{1}}, nil
+	}
+	return platformvm.GetSubnetResponse{}, nil
+}
+
+func (c *chain) CurrentEpoch(_ context.Context, name string) (node.Epoch, error) {
+	if name != "P" {
+		return node.Epoch{}, &node.RPCError{Code: 404}
+	}
+	return node.Epoch{PChainHeight: c.epoch}, nil
+}
+
+// randomSet makes a set in which some validators share keys and some have none,
+// and what the library makes of it.
+func randomSet(t *testing.T, rng *rand.Rand, n int) (node.ValidatorSet, validators.WarpSet) {
+	var raw node.ValidatorSet
+	outputs := make(map[ids.NodeID]*validators.GetValidatorOutput)
+	var keys []*bls.PublicKey
+	for i := range n {
+		nodeID := ids.NodeID{byte(i), byte(i >> 8), 1}
+		o := &validators.GetValidatorOutput{NodeID: nodeID, Weight: 1 + rng.Uint64N(1000)}
+		v := node.Validator{Weight: o.Weight, NodeIDs: []ids.NodeID{nodeID}}
+		switch {
+		case rng.IntN(10) == 0:
+		case len(keys) > 0 && rng.IntN(4) == 0:
+			o.PublicKey = keys[rng.IntN(len(keys))]
+		default:
+			signer, err := localsigner.New()
+			require.NoError(t, err)
+			o.PublicKey = signer.PublicKey()
+			keys = append(keys, o.PublicKey)
+		}
+		if o.PublicKey != nil {
+			v.Key = bls.PublicKeyToCompressedBytes(o.PublicKey)
+		}
+		outputs[nodeID] = o
+		raw.Validators = append(raw.Validators, v)
+		raw.TotalWeight += v.Weight
+	}
+	rng.Shuffle(n, func(i, j int) { raw.Validators[i], raw.Validators[j] = raw.Validators[j], raw.Validators[i] })
+	flat, err := validators.FlattenValidatorSet(outputs)
+	require.NoError(t, err)
+	return raw, flat
+}
+
+func newChain(t *testing.T) *chain {
+	raw, _ := randomSet(t, rand.New(rand.NewPCG(1, 2)), 5)
+	return &chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}
+}
+
+func TestCanonicalSetIsTheLibrarys(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for n := range 40 {
+		raw, want := randomSet(t, rng, n)
+		r := NewResolver(&chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}, Options{})
+		got, err := r.Set(t.Context(), constants.PrimaryNetworkID, 9)
+		require.NoError(t, err)
+		require.Equal(t, want.TotalWeight, got.TotalWeight)
+		require.Len(t, got.Validators, len(want.Validators))
+		var keyed uint64
+		for i, v := range want.Validators {
+			require.Equal(t, v.PublicKeyBytes, got.Validators[i].PublicKeyBytes)
+			require.Equal(t, v.Weight, got.Validators[i].Weight)
+			require.ElementsMatch(t, v.NodeIDs, got.Validators[i].NodeIDs)
+			for _, nodeID := range v.NodeIDs {
+				index, ok := got.Index(nodeID)
+				require.True(t, ok)
+				require.Equal(t, i, index)
+			}
+			keyed += v.Weight
+		}
+		require.Equal(t, keyed, got.KeyedWeight())
+	}
+}
+
+func TestKeysAndUnchangedSetsAreShared(t *testing.T) {
+	c := newChain(t)
+	r := NewResolver(c, Options{})
+	require.NoError(t, r.follow(t.Context()))
+	c.height = 11
+	require.NoError(t, r.follow(t.Context()))
+	a, err := r.Set(t.Context(), constants.PrimaryNetworkID, 10)
+	require.NoError(t, err)
+	b, err := r.Set(t.Context(), constants.PrimaryNetworkID, 11)
+	require.NoError(t, err)
+	require.Equal(t, a.Fingerprint(), b.Fingerprint())
+	require.Equal(t, uint64(10), a.Height)
+	require.Equal(t, uint64(11), b.Height)
+	require.Same(t, a.Validators[0], b.Validators[0])
+}
+
+func TestManyCallersOneQuestion(t *testing.T) {
+	c := newChain(t)
+	c.delay = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{})
+		var callers sync.WaitGroup
+		impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		callers.Go(func() {
+			if _, err := r.Set(impatient, constants.PrimaryNetworkID, 9); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("impatient caller: got %v", err)
+			}
+		})
+		for range 100 {
+			callers.Go(func() {
+				if _, err := r.Set(t.Context(), constants.PrimaryNetworkID, 9); err != nil {
+					t.Errorf("patient caller: %v", err)
+				}
+			})
+		}
+		callers.Wait()
+		require.Equal(t, int64(1), c.setCalls.Load())
+		_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 9)
+		require.NoError(t, err)
+		require.Equal(t, int64(1), c.setCalls.Load(), "an immutable set is asked for once")
+	})
+}
+
+func TestWhatIsWrongWithASetIsSaid(t *testing.T) {
+	c := newChain(t)
+	known := ids.ID{7}
+	c.l1 = map[ids.ID]bool{known: false}
+	r := NewResolver(c, Options{})
+	_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 11)
+	require.ErrorIs(t, err, ErrHeightUnavailable)
+	require.ErrorContains(t, err, "above the tip, 10")
+	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 1)
+	require.ErrorIs(t, err, ErrHeightUnavailable)
+	_, err = r.Set(t.Context(), ids.ID{9}, 0)
+	require.ErrorIs(t, err, ErrUnknownSubnet)
+	empty, err := r.Set(t.Context(), known, 0)
+	require.NoError(t, err)
+	require.Empty(t, empty.Validators)
+
+	c.err = node.ErrUnavailable
+	_, err = NewResolver(c, Options{}).Set(t.Context(), constants.PrimaryNetworkID, 5)
+	require.ErrorIs(t, err, node.ErrUnavailable)
+}
+
+func TestWeightsThatLieAreRefused(t *testing.T) {
+	raw, _ := randomSet(t, rand.New(rand.NewPCG(1, 2)), 5)
+	raw.TotalWeight = 1
+	r := NewResolver(&chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}, Options{})
+	_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 5)
+	require.ErrorIs(t, err, node.ErrMalformed)
+	raw.TotalWeight = math.MaxUint64
+	for i := range raw.Validators {
+		raw.Validators[i].Weight = math.MaxUint64 / 2
+	}
+	r = NewResolver(&chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}, Options{})
+	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 5)
+	require.ErrorIs(t, err, node.ErrMalformed)
+	raw.Validators = raw.Validators[:1]
+	raw.Validators[0].Key = make([]byte, 48)
+	r = NewResolver(&chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}, Options{})
+	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 5)
+	require.ErrorIs(t, err, node.ErrMalformed)
+}
+
+func TestSubnetOf(t *testing.T) {
+	blockchain, subnet := ids.ID{1}, ids.ID{2}
+	c := newChain(t)
+	c.owner = map[ids.ID]ids.ID{blockchain: subnet}
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{})
+		got, err := r.SubnetOf(t.Context(), constants.PlatformChainID)
+		require.NoError(t, err)
+		require.Equal(t, constants.PrimaryNetworkID, got)
+		require.Zero(t, c.calls.Load())
+		for range 3 {
+			got, err = r.SubnetOf(t.Context(), blockchain)
+			require.NoError(t, err)
+			require.Equal(t, subnet, got)
+		}
+		require.Equal(t, int64(1), c.calls.Load())
+		for range 3 {
+			_, err = r.SubnetOf(t.Context(), ids.ID{9})
+			require.ErrorIs(t, err, ErrUnknownBlockchain)
+		}
+		require.Equal(t, int64(2), c.calls.Load(), "what does not exist is remembered for a moment")
+		time.Sleep(3 * time.Second)
+		c.owner[ids.ID{9}] = subnet
+		_, err = r.SubnetOf(t.Context(), ids.ID{9})
+		require.NoError(t, err, "and only for a moment")
+	})
+}
+
+func TestUnderfunded(t *testing.T) {
+	raw, _ := randomSet(t, rand.New(rand.NewPCG(5, 6)), 12)
+	subnet := ids.ID{3}
+	c := newChain(t)
+	c.sets[subnet] = raw
+	c.l1 = map[ids.ID]bool{subnet: true}
+	r := NewResolver(c, Options{})
+	set, err := r.Set(t.Context(), subnet, 9)
+	require.NoError(t, err)
+	poor := set.Validators[0]
+	balance := func(n uint64) *uint64 { return &n }
+	for _, v := range set.Validators {
+		for i, nodeID := range v.NodeIDs {
+			b := balance(1 << 40)
+			if v == poor || i > 0 {
+				b = balance(2047)
+			}
+			c.current = append(c.current, node.CurrentValidator{NodeID: nodeID, ValidationID: ids.ID{byte(i + 1)}, Balance: b})
+		}
+	}
+	under, err := r.Underfunded(t.Context(), set)
+	require.NoError(t, err)
+	require.Equal(t, map[int]struct{}{0: {}}, under, "one funded node per key is enough")
+
+	c.l1[ids.ID{4}] = false
+	under, err = r.Underfunded(t.Context(), NewSet(ids.ID{4}, 1, set.WarpSet))
+	require.NoError(t, err)
+	require.Empty(t, under, "a subnet that is no L1 pays no fees")
+}
+
+func TestEpochHeight(t *testing.T) {
+	c := newChain(t)
+	c.epoch = 4
+	r := NewResolver(c, Options{})
+	height, err := r.EpochHeight(t.Context(), constants.PlatformChainID)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), height)
+	_, err = r.EpochHeight(t.Context(), ids.ID{1})
+	require.ErrorIs(t, err, ErrUnknownBlockchain)
+	c.epoch = 0
+	height, err = NewResolver(c, Options{}).EpochHeight(t.Context(), constants.PlatformChainID)
+	require.NoError(t, err)
+	require.Equal(t, uint64(10), height, "before the first epoch")
+}
+
+func TestRunPrefetchesEachHeightOnce(t *testing.T) {
+	c := newChain(t)
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var heights []uint64
+		r := NewResolver(c, Options{OnSets: func(height uint64, sets map[ids.ID]*Set) {
+			mu.Lock()
+			defer mu.Unlock()
+			heights = append(heights, height)
+			if len(sets) != 1 {
+				t.Errorf("got %d sets", len(sets))
+			}
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(2 * time.Second)
+		before := c.setCalls.Load()
+		s, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		require.Equal(t, uint64(10), s.Height)
+		require.Equal(t, before, c.setCalls.Load(), "a warm set costs no question")
+
+		set := func(change func()) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			change()
+		}
+		set(func() { c.height = 12 })
+		time.Sleep(time.Second)
+		set(func() { c.height = 11 }) // a node that lags
+		time.Sleep(time.Second)
+		set(func() { c.err = node.ErrUnavailable })
+		time.Sleep(time.Minute)
+		_, ok := r.ProposedHeight()
+		require.False(t, ok, "old knowledge is not passed off as new")
+		set(func() { c.err, c.height, c.noAll = nil, 13, true })
+		time.Sleep(6 * time.Second)
+		warm, ok := r.ProposedHeight()
+		require.True(t, ok)
+		require.Equal(t, uint64(13), warm)
+		cancel()
+		require.NoError(t, <-done)
+		require.Equal(t, []uint64{10, 12, 13}, heights)
+	})
+}
