@@ -45,29 +45,48 @@ func startService(t testing.TB, program, node string) *service {
 	t.Helper()
 	s := &service{t: t, program: program, dataDir: t.TempDir(), node: node}
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the service printed:\n%s", s.log())
+		}
 		if s.process != nil {
 			s.stop()
-		}
-		if t.Failed() {
-			content, _ := os.ReadFile(filepath.Join(s.dataDir, "output.log"))
-			t.Logf("the service printed:\n%s", content[max(len(content)-6000, 0):])
 		}
 	})
 	s.start()
 	return s
 }
 
-func freeAddress(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+// log is the end of what the service printed.
+func (s *service) log() []byte {
+	content, _ := os.ReadFile(filepath.Join(s.dataDir, "output.log"))
+	return content[max(len(content)-6000, 0):]
 }
 
-// start runs the service and waits until it is ready.
+// freeAddresses are two that nobody listens on now.
+func freeAddresses(t testing.TB) (string, string) {
+	t.Helper()
+	a, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = a.Close() }()
+	b, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = b.Close() }()
+	return a.Addr().String(), b.Addr().String()
+}
+
+// start runs the service and waits until it is ready. Another program may take a
+// free address before the service does, so it has a few attempts.
 func (s *service) start() {
 	s.t.Helper()
-	listen, private := freeAddress(s.t), freeAddress(s.t)
+	for attempt := 1; !s.attempt(); attempt++ {
+		require.Less(s.t, attempt, 3, "the service does not become ready:\n%s", s.log())
+	}
+}
+
+// attempt starts the service and reports false if it ended by itself.
+func (s *service) attempt() bool {
+	s.t.Helper()
+	listen, private := freeAddresses(s.t)
 	s.url, s.private = "http://"+listen, "http://"+private
 	log, err := os.OpenFile(filepath.Join(s.dataDir, "output.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(s.t, err)
@@ -83,14 +102,24 @@ func (s *service) start() {
 		_ = process.Wait()
 		close(exited)
 	}()
-	require.Eventually(s.t, func() bool {
+	patience := time.After(30 * time.Second)
+	for {
 		response, err := http.Get(s.private + "/readyz")
-		if err != nil {
-			return false
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return true
+			}
 		}
-		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	}, 30*time.Second, 100*time.Millisecond, "the service does not become ready")
+		select {
+		case <-s.exited:
+			s.process = nil
+			return false
+		case <-patience:
+			s.t.Fatalf("the service is not ready within 30 s:\n%s", s.log())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // stop ends the service in order.

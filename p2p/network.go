@@ -53,8 +53,8 @@ type Config struct {
 	DialsPerSecond uint32
 	// Log may be nil. What the library has to say goes to its debug level.
 	Log *slog.Logger
-	// Metrics may be nil. Names are prefixed with quorate_p2p_ and carry the
-	// label network, so that several networks fit into one registry.
+	// Metrics may be nil. Names are prefixed with quorate_p2p_. Several networks
+	// on one registry are told apart by a label that the caller wraps it with.
 	Metrics prometheus.Registerer
 }
 

@@ -573,7 +573,8 @@ func TestPrivateAddressesNeedPermission(t *testing.T) {
 func TestTwoNetworksShareARegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for _, networkID := range []uint32{constants.MainnetID, constants.FujiID, testNetworkID} {
-		_, err := New(Config{NetworkID: networkID, Metrics: registry})
+		labelled := prometheus.WrapRegistererWith(prometheus.Labels{"network": constants.NetworkName(networkID)}, registry)
+		_, err := New(Config{NetworkID: networkID, Metrics: labelled})
 		require.NoError(t, err, "network %d", networkID)
 	}
 	families, err := registry.Gather()

@@ -27,7 +27,7 @@ type Options struct {
 	// NodeListen is the address of the node API; empty means a free port.
 	NodeListen string
 	// Log may be nil.
-	Log *slog.Logger
+	Log *slog.Logger `json:"-"`
 }
 
 // DefaultNetworkID is the network ID of a simulated network.

@@ -1,0 +1,441 @@
+// Command latency measures signing rounds against the floor: the moment at which
+// the fastest possible quorum has answered, had all validators been asked at
+// once, computed from the answer times that were actually drawn for the message.
+//
+// The validators run in a process of their own on processor 1, the service alone
+// in this one on processor 0, so that its CPU time is its own.
+//
+//	go run ./bench/latency -validators 5,100,500,1000 -c 1,16
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+
+	"quorate/aggregator"
+	"quorate/node"
+	"quorate/p2p"
+	"quorate/simnet"
+	"quorate/validators"
+)
+
+// options of all measurements of one run.
+type options struct {
+	validators, concurrency []int
+	weights                 simnet.Weights
+	latency                 simnet.Latency
+	faults                  float64
+	rounds, warmup          int
+	seed                    uint64
+	oneByOne, everyone      bool
+}
+
+func main() {
+	log.SetFlags(0)
+	if text := os.Getenv(simulate); text != "" {
+		if err := runSimulation(text); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	validatorList := flag.String("validators", "5,100,500,1000", "numbers of validators")
+	concurrencyList := flag.String("c", "1,16", "numbers of messages at a time")
+	weights := flag.String("weights", "uniform", "uniform or heavy")
+	var o options
+	flag.DurationVar(&o.latency.Median, "median", 40*time.Millisecond, "median answer time; 0 for none")
+	flag.DurationVar(&o.latency.P99, "p99", 400*time.Millisecond, "99th percentile of the answer time")
+	flag.Float64Var(&o.latency.Persistent, "persistent", 0, "share of the variance that belongs to the validator, 0 to 1")
+	flag.Float64Var(&o.faults, "faults", 0, "share of faulty validators: offline, refusing, invalid, silent in equal parts")
+	flag.IntVar(&o.rounds, "rounds", 100, "messages measured for each line")
+	flag.IntVar(&o.warmup, "warmup", 30, "messages before, from which the service learns")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the network")
+	flag.BoolVar(&o.oneByOne, "one-by-one", false, "check each signature by itself")
+	flag.BoolVar(&o.everyone, "everyone", false, "ask all validators at once instead of planning")
+	flag.Parse()
+	if os.Getenv(pinned) == "" {
+		reexec()
+	}
+	var err error
+	if o.validators, err = numbers(*validatorList); err != nil {
+		log.Fatal(err)
+	}
+	if o.concurrency, err = numbers(*concurrencyList); err != nil {
+		log.Fatal(err)
+	}
+	switch *weights {
+	case "uniform":
+	case "heavy":
+		o.weights = simnet.HeavyTailed
+	default:
+		log.Fatalf("-weights: %q is neither uniform nor heavy", *weights)
+	}
+	fmt.Printf("%s/%s, service on 1 of %d processors, %s, seed %d; answer times median %s, p99 %s, %.0f %% of the variance per validator; weights %s; faults %.0f %%; quorum 67; %d messages a line after %d\n\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), o.seed, o.latency.Median, o.latency.P99, 100*o.latency.Persistent, *weights, 100*o.faults, o.rounds, o.warmup)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "validators\tC\tfloor p50\tp99\tours p50\tp90\tp99 ms\tabove floor p50\tp99 ms\tratio p50\tp99\tasked %\tfailed\tmessages/s\tCPU ms\tRSS MB\tconnected s\t")
+	for _, n := range o.validators {
+		if err := measure(w, n, o); err != nil {
+			log.Fatal(err)
+		}
+		_ = w.Flush()
+	}
+}
+
+func numbers(text string) (list []int, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is no positive number", part)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+const (
+	pinned   = "QUORATE_BENCH_PINNED"
+	simulate = "QUORATE_BENCH_SIMULATE"
+)
+
+// reexec starts this program again on processor 0 alone and ends with it.
+func reexec() {
+	taskset, err := exec.LookPath("taskset")
+	if err != nil {
+		log.Fatal("taskset (util-linux) is needed to give service and validators a processor each")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		log.Fatal(err)
+	}
+	args := append([]string{taskset, "-c", "0", self}, os.Args[1:]...)
+	env := append(os.Environ(), pinned+"=1", "GOMAXPROCS=1")
+	log.Fatal(syscall.Exec(taskset, args, env))
+}
+
+// network is what the other process tells of the simulated network.
+type network struct {
+	URL       string
+	NetworkID uint32
+	Chain     ids.ID
+	Weights   []uint64
+	Honest    []bool
+	Online    int
+}
+
+// startSimulation runs the validators on processor 1 until stop is called.
+func startSimulation(o simnet.Options) (n network, stop func(), err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return n, nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return n, nil, err
+	}
+	cmd := exec.Command("taskset", "-c", "1", self)
+	cmd.Env = append(os.Environ(), simulate+"="+string(text), "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return n, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return n, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return n, nil, fmt.Errorf("starting the validators: %w", err)
+	}
+	stop = func() {
+		_ = in.Close() // which it waits for
+		_ = cmd.Wait()
+	}
+	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&n); err != nil {
+		stop()
+		return n, nil, fmt.Errorf("starting the validators: %w", err)
+	}
+	return n, stop, nil
+}
+
+// runSimulation is the other process: it ends when standard input does.
+func runSimulation(text string) error {
+	var o simnet.Options
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	sim, err := simnet.Start(o)
+	if err != nil {
+		return err
+	}
+	defer sim.Close()
+	n := network{URL: sim.NodeURL(), NetworkID: sim.NetworkID(), Chain: sim.Blockchain()}
+	set := sim.Set(constants.PrimaryNetworkID, sim.Height())
+	weights := make(map[ids.NodeID]uint64)
+	for _, v := range set.Validators {
+		weights[v.NodeIDs[0]] = v.Weight
+	}
+	for _, v := range sim.Validators() {
+		n.Weights = append(n.Weights, weights[v.NodeID])
+		n.Honest = append(n.Honest, v.Behaviour() == simnet.Honest)
+		if v.Behaviour() != simnet.Offline {
+			n.Online++
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(n); err != nil {
+		return err
+	}
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+	return nil
+}
+
+// floor is when the fastest possible quorum has answered.
+func (n network) floor(o simnet.Options, id ids.ID, quorum float64) time.Duration {
+	type answer struct {
+		at     time.Duration
+		weight float64
+	}
+	var answers []answer
+	var total, sum float64
+	for i, w := range n.Weights {
+		total += float64(w)
+		if n.Honest[i] {
+			answers = append(answers, answer{o.AnswerTime(i, id), float64(w)})
+		}
+	}
+	slices.SortFunc(answers, func(a, b answer) int { return cmp.Compare(a.at, b.at) })
+	for _, a := range answers {
+		if sum += a.weight; sum >= total*quorum {
+			return a.at
+		}
+	}
+	return 0
+}
+
+func (n network) message(seed uint64, i int) (*warp.UnsignedMessage, error) {
+	call, err := payload.NewAddressedCall(make([]byte, 20), fmt.Appendf(nil, "%d/%d", seed, i))
+	if err != nil {
+		return nil, err
+	}
+	return warp.NewUnsignedMessage(n.NetworkID, n.Chain, call.Bytes())
+}
+
+// service is everything that signs, put together as the program does.
+type service struct {
+	*aggregator.Aggregator
+	peers *p2p.Network
+	stop  func()
+}
+
+func startService(n network, o options) (*service, error) {
+	quiet := slog.New(slog.DiscardHandler)
+	client, err := node.New(node.Options{Endpoints: []string{n.URL}, Log: quiet})
+	if err != nil {
+		return nil, err
+	}
+	peers, err := p2p.New(p2p.Config{
+		NetworkID:       n.NetworkID,
+		AllowPrivateIPs: true,
+		Log:             quiet,
+		Seeds: func(ctx context.Context) ([]p2p.Address, error) {
+			peers, err := client.Peers(ctx)
+			var addresses []p2p.Address
+			for _, p := range peers {
+				addresses = append(addresses, p2p.Address(p))
+			}
+			return addresses, err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	resolver := validators.NewResolver(client, validators.Options{OnSets: func(_ uint64, sets map[ids.ID]*validators.Set) {
+		all := make(map[ids.ID]snow.WarpSet, len(sets))
+		for id, s := range sets {
+			all[id] = s.WarpSet
+		}
+		peers.SetValidators(all)
+	}})
+	signer, err := aggregator.New(aggregator.Options{Transport: peers, Sets: resolver, Log: quiet, OneByOne: o.oneByOne, AskEveryone: o.everyone})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = peers.Run(ctx) })
+	running.Go(func() { _ = resolver.Run(ctx) })
+	return &service{Aggregator: signer, peers: peers, stop: func() {
+		signer.Close()
+		cancel()
+		running.Wait()
+		client.Close()
+	}}, nil
+}
+
+// measure prints a line for each number of messages at a time.
+func measure(w *tabwriter.Writer, validators int, o options) error {
+	f := o.faults / 4
+	so := simnet.Options{
+		Seed:       o.seed,
+		Validators: validators,
+		Weights:    o.weights,
+		Latency:    o.latency,
+		Faults:     simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f / 2, Malformed: f / 2},
+	}
+	n, stopNetwork, err := startSimulation(so)
+	if err != nil {
+		return err
+	}
+	defer stopNetwork()
+	start := time.Now()
+	s, err := startService(n, o)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	for s.peers.ConnectedCount() < n.Online {
+		if time.Since(start) > time.Minute {
+			return fmt.Errorf("only %d of %d validators connected within a minute", s.peers.ConnectedCount(), n.Online)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	connected := time.Since(start)
+	next := 0
+	for _, c := range o.concurrency {
+		if _, err := s.signMany(n, so, next, o.warmup, c); err != nil {
+			return err
+		}
+		next += o.warmup
+		time.Sleep(200 * time.Millisecond) // what is left to be proven is not this line's
+		cpu, began := cpuTime(), time.Now()
+		r, err := s.signMany(n, so, next, o.rounds, c)
+		if err != nil {
+			return err
+		}
+		took := time.Since(began)
+		time.Sleep(500 * time.Millisecond) // but what this line leaves is
+		cpu = cpuTime() - cpu
+		next += o.rounds
+		fmt.Fprintf(w, "%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.0f\t%d\t%.1f\t%.1f\t%d\t%.1f\t\n",
+			validators, c, quantile(r.floor, .5), quantile(r.floor, .99),
+			quantile(r.took, .5), quantile(r.took, .9), quantile(r.took, .99),
+			quantile(r.above, .5), quantile(r.above, .99), quantile(r.ratio, .5), quantile(r.ratio, .99),
+			100*mean(r.asked), r.failed, float64(o.rounds)/took.Seconds(), cpu.Seconds()*1e3/float64(o.rounds), residentMB(), connected.Seconds())
+	}
+	return nil
+}
+
+// results of the messages of one line; times in ms.
+type results struct {
+	floor, took, above, ratio, asked []float64
+	failed                           int
+}
+
+func (s *service) signMany(n network, so simnet.Options, first, count, concurrency int) (results, error) {
+	var r results
+	var mu sync.Mutex
+	var next atomic.Int64
+	var fatal error
+	var workers sync.WaitGroup
+	for range concurrency {
+		workers.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= count {
+					return
+				}
+				m, err := n.message(so.Seed, first+i)
+				if err != nil {
+					fatal = err
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				start := time.Now()
+				result, err := s.Sign(ctx, aggregator.Request{Message: m})
+				took := time.Since(start)
+				cancel()
+				floor := n.floor(so, m.ID(), 0.67)
+				mu.Lock()
+				var failed *aggregator.Error
+				switch {
+				case errors.As(err, &failed):
+					r.failed++
+				case err != nil:
+					fatal = err
+				default:
+					r.floor = append(r.floor, ms(floor))
+					r.took = append(r.took, ms(took))
+					r.above = append(r.above, ms(took-floor))
+					r.ratio = append(r.ratio, float64(took)/float64(max(floor, 1)))
+					r.asked = append(r.asked, float64(result.AskedWeight)/float64(result.TotalWeight))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return r, fatal
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+func mean(values []float64) (m float64) {
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	return m
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func residentMB() int {
+	content, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(content))
+	pages, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return pages * os.Getpagesize() >> 20
+}
