@@ -18,7 +18,7 @@ test: ## run every test, those against real nodes included
 	cd e2e && go vet ./...
 	@status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -timeout 15m ./... || status=1; \
-	(cd e2e && QUORATE_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 20m ./...) || status=1; \
+	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 20m ./...) || status=1; \
 	go run ./bench/testsummary $(CACHE)/unit.json $(CACHE)/e2e.json || status=1; \
 	exit $$status
 
@@ -26,7 +26,7 @@ test-unit: ## run the tests that need no real nodes
 	go test -race -timeout 15m ./...
 
 test-e2e: ## run the tests against real nodes (built once into .cache)
-	cd e2e && QUORATE_CACHE=$(CACHE) go test -count=1 -timeout 20m -v ./...
+	cd e2e && E2E_CACHE=$(CACHE) go test -count=1 -timeout 20m -v ./...
 
 lint: ## check formatting and run the linters
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "run gofmt -w on these files" >&2; exit 1)

@@ -18,6 +18,9 @@ const (
 	learnRate    = 0.2
 	historyHalf  = 10 * time.Minute
 	maxHistories = 1 << 15
+	// nodeMemory and crowdMemory are how many answers an average reaches back.
+	nodeMemory  = 20
+	crowdMemory = 2000
 )
 
 // expectation is what the planner believes of one validator's next answer: the
@@ -38,17 +41,36 @@ func (e expectation) by(t time.Duration) float64 {
 // history remembers how validators answered, across rounds: their answer times
 // and whether they signed. It only orders and sizes the fan-out, it never
 // decides what counts. Safe for concurrent use; bounded to maxHistories nodes.
+//
+// How far a validator's own average is believed depends on how much validators
+// differ at all: the variance of all answer times is split into a part between
+// validators and a part within each, and an average is drawn towards the crowd's
+// accordingly. Where answer times are pure chance, nobody is taken to be fast for
+// having been lucky.
 type history struct {
 	mu     sync.Mutex
 	nodes  map[ids.NodeID]*nodeHistory
-	crowd  nodeHistory // everybody together: the prior of those not yet known
-	margin float64     // standard deviations by which a wave exceeds the target
+	crowd  average // of the logarithm of all answer times
+	within average // of squared deviations from the node's own average; only the mean is used
+	margin float64 // standard deviations by which a wave exceeds the target
+}
+
+// average of a series that forgets.
+type average struct {
+	mean, variance float64
+	n              float64 // values it reaches back, at most its memory
+}
+
+func (a *average) add(x, memory float64) {
+	a.n = math.Min(a.n+1, memory)
+	d := x - a.mean
+	a.mean += d / a.n
+	a.variance += (d*(x-a.mean) - a.variance) / a.n
 }
 
 type nodeHistory struct {
-	mean, variance float64
-	success        float64
-	timed          bool
+	times   average // of the logarithm of its answer times
+	success float64
 	// trusted: its latest signature was proven, so the next one is presumed
 	// good until the finished message is verified.
 	trusted bool
@@ -57,44 +79,33 @@ type nodeHistory struct {
 
 func newHistory() *history {
 	return &history{
-		nodes:  make(map[ids.NodeID]*nodeHistory),
-		crowd:  nodeHistory{mean: math.Log(float64(priorMedian)), variance: priorSpread * priorSpread, success: priorSuccess, timed: true},
+		nodes: make(map[ids.NodeID]*nodeHistory),
+		// Worth a few answers, so that the first real ones soon outweigh it.
+		crowd:  average{mean: math.Log(float64(priorMedian)), variance: priorSpread * priorSpread, n: 5},
+		within: average{mean: priorSpread * priorSpread, n: 5},
 		margin: 1,
 	}
 }
 
 // expect says what to expect of nodeID now; knowledge fades towards the crowd's.
+// h.mu is held.
 func (h *history) expect(nodeID ids.NodeID, now time.Time) (e expectation, trusted bool) {
 	n, ok := h.nodes[nodeID]
 	if !ok {
-		return h.crowd.expectation(), false
+		n = &nodeHistory{success: priorSuccess, seen: now}
 	}
 	keep := math.Exp2(-float64(now.Sub(n.seen)) / float64(historyHalf))
-	mean, variance := h.crowd.mean, h.crowd.variance
-	if n.timed {
-		mean, variance = n.mean, n.variance
+	within := math.Min(h.within.mean, h.crowd.variance)
+	between := h.crowd.variance - within
+	belief := 0.0
+	if count := n.times.n * keep; count > 0 && between > 0 {
+		belief = between / (between + within/count)
 	}
-	mixed := nodeHistory{
-		mean:     keep*mean + (1-keep)*h.crowd.mean,
-		variance: keep*variance + (1-keep)*h.crowd.variance,
-		success:  keep*n.success + (1-keep)*priorSuccess,
-	}
-	return mixed.expectation(), n.trusted
-}
-
-func (n *nodeHistory) expectation() expectation {
-	return expectation{mean: n.mean, spread: math.Max(math.Sqrt(n.variance), minSpread), success: n.success}
-}
-
-func (n *nodeHistory) time(elapsed time.Duration, rate float64) {
-	x := math.Log(math.Max(float64(elapsed), 1))
-	if !n.timed {
-		n.mean, n.timed = x, true
-		return
-	}
-	d := x - n.mean
-	n.mean += rate * d
-	n.variance = (1 - rate) * (n.variance + rate*d*d)
+	return expectation{
+		mean:    h.crowd.mean + belief*(n.times.mean-h.crowd.mean),
+		spread:  math.Max(math.Sqrt(within+(1-belief)*between), minSpread),
+		success: keep*n.success + (1-keep)*priorSuccess,
+	}, n.trusted
 }
 
 func (h *history) node(nodeID ids.NodeID, now time.Time) *nodeHistory {
@@ -106,8 +117,7 @@ func (h *history) node(nodeID ids.NodeID, now time.Time) *nodeHistory {
 				break
 			}
 		}
-		// A first measurement says little about the spread.
-		n = &nodeHistory{success: priorSuccess, variance: h.crowd.variance / 4}
+		n = &nodeHistory{success: priorSuccess}
 		h.nodes[nodeID] = n
 	}
 	n.seen = now
@@ -119,9 +129,14 @@ func (h *history) answered(nodeID ids.NodeID, elapsed time.Duration, now time.Ti
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := h.node(nodeID, now)
-	n.time(elapsed, learnRate)
+	x := math.Log(math.Max(float64(elapsed), 1))
+	if count := n.times.n; count > 0 {
+		d := x - n.times.mean
+		h.within.add(d*d/(1+1/count), crowdMemory)
+	}
+	n.times.add(x, nodeMemory)
+	h.crowd.add(x, crowdMemory)
 	n.success += learnRate * (1 - n.success)
-	h.crowd.time(elapsed, 0.01)
 }
 
 // failed records a node that refused, stayed silent or could not be asked.

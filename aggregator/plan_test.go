@@ -129,8 +129,13 @@ func TestHistoryLearnsAndForgets(t *testing.T) {
 	node, now := ids.NodeID{1}, time.Unix(1e9, 0)
 	before, trusted := h.expect(node, now)
 	require.False(t, trusted)
-	for range 30 {
-		h.answered(node, 5*time.Millisecond, now)
+	for i := range 300 { // a crowd that differs, each constant in itself
+		for n := range byte(20) {
+			h.answered(ids.NodeID{2, n}, time.Duration(20+10*int(n)+i%2)*time.Millisecond, now)
+		}
+		if i < 30 {
+			h.answered(node, 5*time.Millisecond, now)
+		}
 	}
 	h.presumed(node, now)
 	known, trusted := h.expect(node, now)
@@ -149,6 +154,22 @@ func TestHistoryLearnsAndForgets(t *testing.T) {
 	}
 	again, _ := h.expect(node, now)
 	require.Greater(t, again.success, 0.9, "and by answering")
+}
+
+// Where answer times are pure chance, nobody is taken to be faster than others.
+func TestHistoryDoesNotTakeLuckForSpeed(t *testing.T) {
+	h, rng, now := newHistory(), rand.New(rand.NewPCG(7, 8)), time.Unix(1e9, 0)
+	for range 100 {
+		for n := range byte(100) {
+			h.answered(ids.NodeID{n}, time.Duration(40e6*math.Exp(rng.NormFloat64())), now)
+		}
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for n := range byte(100) {
+		e, _ := h.expect(ids.NodeID{n}, now)
+		low, high = math.Min(low, e.mean), math.Max(high, e.mean)
+	}
+	require.Less(t, high-low, 0.7, "own averages differ by about 1.1")
 }
 
 func TestHistoryIsBounded(t *testing.T) {

@@ -100,7 +100,7 @@ func Start(t testing.TB) *Network {
 
 // build makes the node's program, once for all tests of this checkout.
 func build() (string, error) {
-	cache := os.Getenv("QUORATE_CACHE")
+	cache := os.Getenv("E2E_CACHE")
 	if cache == "" {
 		root, err := exec.Command("go", "env", "GOMOD").Output()
 		if err != nil {
