@@ -434,14 +434,13 @@ func TestRepeatIsServedFromMemory(t *testing.T) {
 		require.Equal(t, asked, n.requests)
 		require.Zero(t, time.Since(start))
 
-		// A higher quorum reuses what is proven and asks only the others.
+		// A higher quorum reuses what is proven and asks only the one whose
+		// signature was not needed before.
 		synctest.Wait()
 		r, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 100})
 		require.NoError(t, err)
 		requireValid(t, n, r, 100)
-		for _, v := range n.validators {
-			require.Equal(t, 1, v.requests)
-		}
+		require.LessOrEqual(t, n.requests-asked, 1)
 	})
 }
 

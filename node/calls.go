@@ -3,16 +3,18 @@ package node
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/api/info"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
@@ -53,6 +55,9 @@ type CurrentValidator struct {
 	Weight       uint64
 	// Balance is what an L1 validator has left for fees, in nAVAX; nil for others.
 	Balance *uint64
+	// Key is the compressed BLS public key, 48 bytes, unchecked; nil if the node
+	// names none.
+	Key []byte
 }
 
 // Epoch is a blockchain's current epoch (ACP-181).
@@ -63,6 +68,11 @@ type Epoch struct {
 
 type none struct{}
 
+// ownID is what is needed of info.getNodeID's answer; the rest is not checked.
+type ownID struct {
+	NodeID ids.NodeID `json:"nodeID"`
+}
+
 // NetworkID is the ID of the network that the node is on.
 func (c *Client) NetworkID(ctx context.Context) (uint32, error) {
 	var reply info.GetNetworkIDReply
@@ -70,8 +80,61 @@ func (c *Client) NetworkID(ctx context.Context) (uint32, error) {
 	return uint32(reply.NetworkID), err
 }
 
-// Peers lists the node itself and the peers it is connected to.
+// NodeID is the ID of the node itself.
+func (c *Client) NodeID(ctx context.Context) (ids.NodeID, error) {
+	var reply ownID
+	err := c.Call(ctx, infoPath, "info.getNodeID", none{}, &reply)
+	return reply.NodeID, err
+}
+
+// Peers lists the nodes themselves, as far as they tell where they are, and the
+// peers they are connected to, each once. Every endpoint is asked; an error means
+// that none of them knew anybody.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
+	found, failures := make([][]Peer, len(c.endpoints)), make([]error, len(c.endpoints))
+	var asking sync.WaitGroup
+	for i, e := range c.endpoints {
+		asking.Go(func() { found[i], failures[i] = c.peersOf(ctx, e) })
+	}
+	asking.Wait()
+	var peers []Peer
+	seen := make(map[ids.NodeID]struct{})
+	answered := false
+	for i := range found {
+		answered = answered || failures[i] == nil
+		for _, p := range found[i] {
+			if _, ok := seen[p.NodeID]; ok || !reachable(p.Addr) {
+				continue
+			}
+			seen[p.NodeID] = struct{}{}
+			peers = append(peers, p)
+		}
+	}
+	switch {
+	case answered || len(peers) > 0:
+		return peers, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("info.peers: %w", ctx.Err())
+	}
+	return nil, conclude("info.peers", failures)
+}
+
+// peersOf asks one endpoint: a node's ID and address must come from the same one.
+func (c *Client) peersOf(ctx context.Context, e *endpoint) ([]Peer, error) {
+	var own []Peer
+	var id ownID
+	var ip info.GetNodeIPReply
+	err := c.ask(ctx, e, infoPath, "info.getNodeID", none{}, &id)
+	if err == nil {
+		err = c.ask(ctx, e, infoPath, "info.getNodeIP", none{}, &ip)
+	}
+	var refused *RPCError
+	switch {
+	case err == nil:
+		own = []Peer{{NodeID: id.NodeID, Addr: ip.IP}}
+	case !errors.As(err, &refused): // public servers refuse; their peers suffice
+		return nil, err
+	}
 	var reply struct {
 		Peers []struct {
 			NodeID   ids.NodeID     `json:"nodeID"`
@@ -79,26 +142,21 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 			PublicIP netip.AddrPort `json:"publicIP"`
 		} `json:"peers"`
 	}
-	if err := c.Call(ctx, infoPath, "info.peers", none{}, &reply); err != nil {
-		return nil, err
+	if err := c.ask(ctx, e, infoPath, "info.peers", none{}, &reply); err != nil {
+		return own, err
 	}
-	var peers []Peer
 	for _, p := range reply.Peers {
 		addr := p.PublicIP
-		if !addr.IsValid() || addr.Port() == 0 || addr.Addr().IsUnspecified() {
+		if !reachable(addr) {
 			addr = p.IP
 		}
-		peers = append(peers, Peer{NodeID: p.NodeID, Addr: addr})
+		own = append(own, Peer{NodeID: p.NodeID, Addr: addr})
 	}
-	var id info.GetNodeIDReply
-	var ip info.GetNodeIPReply
-	if err := c.Call(ctx, infoPath, "info.getNodeID", none{}, &id); err != nil {
-		return peers, nil //nolint:nilerr // public servers hide it; its peers suffice
-	}
-	if err := c.Call(ctx, infoPath, "info.getNodeIP", none{}, &ip); err != nil {
-		return peers, nil //nolint:nilerr // as above
-	}
-	return append(peers, Peer{NodeID: id.NodeID, Addr: ip.IP}), nil
+	return own, nil
+}
+
+func reachable(addr netip.AddrPort) bool {
+	return addr.IsValid() && addr.Port() != 0 && !addr.Addr().IsUnspecified()
 }
 
 // BlockchainID resolves an alias such as C.
@@ -122,29 +180,22 @@ func (c *Client) ProposedHeight(ctx context.Context) (uint64, error) {
 	return uint64(reply.Height), err
 }
 
-// ValidatorsAt is a subnet's validator set at a P-Chain height, an entry per node.
+// ValidatorsAt is a subnet's validator set at a P-Chain height, an entry per
+// node; empty, too, if there is no such subnet. The height 2^64-1 means the one
+// that is currently proposed.
 func (c *Client) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint64) (ValidatorSet, error) {
-	var reply struct {
-		Validators map[ids.NodeID]struct {
-			PublicKey *string        `json:"publicKey"`
-			Weight    avajson.Uint64 `json:"weight"`
-		} `json:"validators"`
+	var reply map[ids.NodeID]struct {
+		PublicKey *string        `json:"publicKey"`
+		Weight    avajson.Uint64 `json:"weight"`
 	}
-	// The node puts the set at the top of the result; older ones under a name.
-	var raw json.RawMessage
 	if err := c.Call(ctx, platformPath, "platform.getValidatorsAt", platformvm.GetValidatorsAtArgs{
 		Height:   platformapi.Height(height),
 		SubnetID: subnetID,
-	}, &raw); err != nil {
+	}, &reply); err != nil {
 		return ValidatorSet{}, err
 	}
-	if err := json.Unmarshal(raw, &reply.Validators); err != nil {
-		if err := json.Unmarshal(raw, &reply); err != nil {
-			return ValidatorSet{}, fmt.Errorf("%w: validator set: %w", ErrMalformed, err)
-		}
-	}
 	var set ValidatorSet
-	for nodeID, v := range reply.Validators {
+	for nodeID, v := range reply {
 		one := Validator{Weight: uint64(v.Weight), NodeIDs: []ids.NodeID{nodeID}}
 		if v.PublicKey != nil {
 			key, err := parseKey(*v.PublicKey)
@@ -163,8 +214,9 @@ func (c *Client) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint6
 	return set, nil
 }
 
-// AllValidatorsAt has the sets of all subnets that have an active validator with
-// a key at a P-Chain height, an entry per key.
+// AllValidatorsAt has the sets of all subnets that have a validator at a P-Chain
+// height, an entry per key; those whose weights exceed 64 bits are left out. A
+// set may have weight and no entry, if none of its validators has a key.
 func (c *Client) AllValidatorsAt(ctx context.Context, height uint64) (map[ids.ID]ValidatorSet, error) {
 	var reply struct {
 		ValidatorSets map[ids.ID]struct {
@@ -210,6 +262,10 @@ func (c *Client) CurrentValidators(ctx context.Context, subnetID ids.ID) ([]Curr
 			Weight       avajson.Uint64  `json:"weight"`
 			ValidationID *ids.ID         `json:"validationID"`
 			Balance      *avajson.Uint64 `json:"balance"`
+			PublicKey    *string         `json:"publicKey"` // of L1 validators
+			Signer       *struct {
+				PublicKey string `json:"publicKey"`
+			} `json:"signer"` // of the primary network's
 		} `json:"validators"`
 	}
 	if err := c.Call(ctx, platformPath, "platform.getCurrentValidators", platformvm.GetCurrentValidatorsArgs{SubnetID: subnetID}, &reply); err != nil {
@@ -220,6 +276,17 @@ func (c *Client) CurrentValidators(ctx context.Context, subnetID ids.ID) ([]Curr
 		validators[i] = CurrentValidator{NodeID: v.NodeID, Weight: uint64(v.Weight), Balance: (*uint64)(v.Balance)}
 		if v.ValidationID != nil {
 			validators[i].ValidationID = *v.ValidationID
+		}
+		text := v.PublicKey
+		if text == nil && v.Signer != nil && v.Signer.PublicKey != "" {
+			text = &v.Signer.PublicKey
+		}
+		if text != nil {
+			key, err := parseKey(*text)
+			if err != nil {
+				return nil, err
+			}
+			validators[i].Key = key
 		}
 	}
 	return validators, nil
@@ -239,11 +306,15 @@ func (c *Client) Subnet(ctx context.Context, subnetID ids.ID) (platformvm.GetSub
 	return reply, err
 }
 
-// CurrentEpoch is the current epoch of a blockchain that the node runs, given by
-// ID or alias.
-func (c *Client) CurrentEpoch(ctx context.Context, blockchain string) (Epoch, error) {
+// CurrentEpoch is the current epoch of a blockchain that the node runs; the zero
+// ID is the P-Chain's.
+func (c *Client) CurrentEpoch(ctx context.Context, blockchainID ids.ID) (Epoch, error) {
+	name := "P"
+	if blockchainID != constants.PlatformChainID {
+		name = blockchainID.String()
+	}
 	var reply proposervm.GetEpochResponse
-	if err := c.Call(ctx, "/ext/bc/"+blockchain+"/proposervm", "proposervm.getCurrentEpoch", none{}, &reply); err != nil {
+	if err := c.Call(ctx, "/ext/bc/"+name+"/proposervm", "proposervm.getCurrentEpoch", none{}, &reply); err != nil {
 		return Epoch{}, err
 	}
 	return Epoch{PChainHeight: uint64(reply.PChainHeight), Number: uint64(reply.Number), StartTime: time.Unix(int64(reply.StartTime), 0)}, nil

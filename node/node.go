@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,14 +21,16 @@ import (
 )
 
 var (
-	// ErrUnavailable: no endpoint could be reached, or all are overloaded.
+	// ErrUnavailable says that no endpoint could be reached, or that all are
+	// overloaded.
 	ErrUnavailable = errors.New("no upstream node is reachable")
-	// ErrMalformed: an endpoint answered with something that is no answer.
+	// ErrMalformed says that an endpoint answered with something that is no
+	// answer, and that no other one did better.
 	ErrMalformed = errors.New("the upstream node's answer cannot be read")
 )
 
 // RPCError is a node's own refusal of a call. It is final: other endpoints are
-// not asked.
+// not asked, unless it says that the node does not offer the call at all.
 type RPCError struct {
 	Method  string
 	Code    int
@@ -38,15 +41,27 @@ func (e *RPCError) Error() string {
 	return fmt.Sprintf("%s: the node answers %d: %s", e.Method, e.Code, e.Message)
 }
 
+// NotOffered reports whether the node lacks the method or the whole API, as
+// opposed to having looked and found nothing.
+func (e *RPCError) NotOffered() bool {
+	const methodNotFound = -32601 // JSON-RPC 2.0
+	// avalanchego has no code of its own for it (gorilla/rpc, v2/map.go).
+	return e.Code == http.StatusNotFound || e.Code == methodNotFound || strings.HasPrefix(e.Message, "rpc: can't find ")
+}
+
 // Options of a Client. Endpoints is required.
 type Options struct {
 	// Endpoints are base URLs such as http://127.0.0.1:9650, best first. A query
-	// is kept and sent with every call.
+	// is kept and sent with every call, and never logged.
 	Endpoints []string
-	// Timeout bounds one attempt at one endpoint; 0 means 5 s.
+	// Timeout bounds one attempt at one endpoint, reading the answer included;
+	// 0 means 5 s.
 	Timeout time.Duration
 	// Headers are sent with every call.
 	Headers map[string]string
+	// HTTP makes the calls; nil means a client of our own. Its CheckRedirect is
+	// not used: redirects are never followed.
+	HTTP *http.Client
 	// Log gets a line when an endpoint fails or comes back; nil drops them.
 	Log *slog.Logger
 }
@@ -64,14 +79,17 @@ const (
 type Client struct {
 	endpoints []*endpoint
 	timeout   time.Duration
+	limit     int64 // bytes of an answer
 	headers   map[string]string
 	log       *slog.Logger
 	http      *http.Client
-	next      atomic.Uint64 // request IDs
+	requests  atomic.Uint64 // the last one's ID
+	last      atomic.Int64  // index of the endpoint that answered last
 }
 
 type endpoint struct {
 	base *url.URL
+	name string // of base, without what may be a secret
 
 	mu       sync.Mutex
 	failedAt time.Time // guarded by mu; zero while it works
@@ -82,8 +100,8 @@ func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("no node is given; name at least one, such as http://127.0.0.1:9650")
 	}
-	c := &Client{timeout: o.Timeout, headers: o.Headers, log: o.Log}
-	if c.timeout == 0 {
+	c := &Client{timeout: o.Timeout, limit: maxResponse, headers: maps.Clone(o.Headers), log: o.Log}
+	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
 	}
 	if c.log == nil {
@@ -94,18 +112,21 @@ func New(o Options) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.endpoints = append(c.endpoints, &endpoint{base: base})
+		name := url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path}
+		c.endpoints = append(c.endpoints, &endpoint{base: base, name: name.String()})
 	}
-	c.http = &http.Client{
-		Transport: &http.Transport{
+	if o.HTTP != nil {
+		own := *o.HTTP
+		c.http = &own
+	} else {
+		c.http = &http.Client{Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			MaxIdleConnsPerHost: 32,
 			IdleConnTimeout:     90 * time.Second,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("redirects are not followed")
-		},
+		}}
 	}
+	// Whoever answers with a redirect could send our token and trust elsewhere.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
@@ -113,9 +134,11 @@ func New(o Options) (*Client, error) {
 func ParseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("node %q is no URL such as http://127.0.0.1:9650", text)
+		shown, _, _ := strings.Cut(text, "?") // a token may follow
+		return nil, fmt.Errorf("node %q is no URL such as http://127.0.0.1:9650", shown)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
+	u.RawPath = ""
 	u.Fragment = ""
 	return u, nil
 }
@@ -138,44 +161,70 @@ type response struct {
 	} `json:"error"`
 }
 
-// Call calls a method at path (such as /ext/info) of the first endpoint that
-// works and decodes its result into reply. Errors: *RPCError, ErrMalformed,
+// Call calls a method at path (such as /ext/info) and decodes its result into
+// reply. The endpoint that answered last is asked first, those that failed in the
+// last seconds at the end; all are tried. Errors: *RPCError, ErrMalformed,
 // ErrUnavailable, or ctx's own.
 func (c *Client) Call(ctx context.Context, path, method string, args, reply any) error {
-	body, err := json.Marshal(request{JSONRPC: "2.0", ID: c.next.Add(1), Method: method, Params: args})
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", method, err)
-	}
 	var failures []error
-	for _, e := range c.order() {
-		err := c.attempt(ctx, e, path, method, body, reply)
+	for _, i := range c.order() {
+		err := c.ask(ctx, c.endpoints[i], path, method, args, reply)
 		var refused *RPCError
-		if err == nil || errors.As(err, &refused) {
-			e.works(c.log)
+		if err == nil || errors.As(err, &refused) && !refused.NotOffered() {
+			c.last.Store(int64(i))
 			return err
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", method, ctx.Err())
 		}
-		e.failed(c.log, err)
-		failures = append(failures, fmt.Errorf("%s: %w", e.base.Redacted(), err))
+		failures = append(failures, err)
 	}
-	cause := errors.Join(failures...)
-	if errors.Is(cause, ErrMalformed) {
-		return fmt.Errorf("%s: %w", method, cause)
-	}
-	return fmt.Errorf("%s: %w: %w", method, ErrUnavailable, cause)
+	return conclude(method, failures)
 }
 
-// order lists the endpoints as configured, those in their cool-down last.
-func (c *Client) order() []*endpoint {
-	order := make([]*endpoint, 0, len(c.endpoints))
-	var cooling []*endpoint
-	for _, e := range c.endpoints {
-		if e.cooling() {
-			cooling = append(cooling, e)
+// malformedError makes ErrMalformed the conclusion of a call, if nobody does better.
+type malformedError struct{ error }
+
+// conclude says what came of a call that no endpoint answered. Only the
+// conclusion can be told from the error, what each endpoint did is text.
+func conclude(method string, failures []error) error {
+	var kind error
+	texts := make([]string, len(failures))
+	for i, err := range failures {
+		texts[i] = err.Error()
+		var refused *RPCError
+		var bad malformedError
+		switch {
+		case errors.As(err, &bad):
+			kind = ErrMalformed
+		case !errors.As(err, &refused) && kind == nil:
+			// Even if the others lack what is called, this one may offer it.
+			kind = ErrUnavailable
+		}
+	}
+	if kind == nil {
+		return failures[0]
+	}
+	return fmt.Errorf("%s: %w: %s", method, kind, strings.Join(texts, "; "))
+}
+
+// order lists the indexes of the endpoints, the one that answered last first,
+// the others as configured, those in their cool-down at the end.
+func (c *Client) order() []int {
+	order := make([]int, 0, len(c.endpoints))
+	var cooling []int
+	add := func(i int) {
+		if c.endpoints[i].cooling() {
+			cooling = append(cooling, i)
 		} else {
-			order = append(order, e)
+			order = append(order, i)
+		}
+	}
+	last := int(c.last.Load())
+	add(last)
+	for i := range c.endpoints {
+		if i != last {
+			add(i)
 		}
 	}
 	return append(order, cooling...)
@@ -193,7 +242,7 @@ func (e *endpoint) failed(log *slog.Logger, err error) {
 	e.failedAt = time.Now()
 	e.mu.Unlock()
 	if first {
-		log.Warn("upstream node fails", slog.String("node", e.base.Redacted()), slog.Any("error", err))
+		log.Warn("upstream node fails", slog.String("node", e.name), slog.Any("error", err))
 	}
 }
 
@@ -203,8 +252,36 @@ func (e *endpoint) works(log *slog.Logger) {
 	e.failedAt = time.Time{}
 	e.mu.Unlock()
 	if back {
-		log.Info("upstream node works again", slog.String("node", e.base.Redacted()))
+		log.Info("upstream node works again", slog.String("node", e.name))
 	}
+}
+
+// ask calls one endpoint and notes whether it works. A context error in the
+// result is ctx's own, never that of the attempt's timeout.
+func (c *Client) ask(ctx context.Context, e *endpoint, path, method string, args, reply any) error {
+	body, err := json.Marshal(request{JSONRPC: "2.0", ID: c.requests.Add(1), Method: method, Params: args})
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", method, err)
+	}
+	err = c.attempt(ctx, e, path, method, body, reply)
+	var refused *RPCError
+	if err == nil || errors.As(err, &refused) {
+		e.works(c.log)
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", method, ctx.Err())
+	}
+	// http's own errors repeat the URL, its query included.
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("no answer within %s", c.timeout)
+	}
+	e.failed(c.log, err)
+	return fmt.Errorf("%s: %w", e.name, err)
 }
 
 func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, body []byte, reply any) error {
@@ -225,35 +302,36 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, 
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse+1))
+	content, err := io.ReadAll(io.LimitReader(answer.Body, c.limit+1))
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the answer: %w", err)
 	}
-	if len(content) > maxResponse {
-		return fmt.Errorf("%w: more than %d bytes", ErrMalformed, maxResponse)
+	if int64(len(content)) > c.limit {
+		return malformedError{fmt.Errorf("it has more than %d bytes", c.limit)}
 	}
-	var decoded response
-	if err := json.Unmarshal(content, &decoded); err != nil {
-		if answer.StatusCode == http.StatusNotFound {
-			// The node's way to say that it runs no such blockchain or API.
-			return &RPCError{Method: method, Code: http.StatusNotFound, Message: "no such API at " + path}
-		}
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("HTTP status %s", answer.Status)
-		}
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	if decoded.Error != nil && answer.StatusCode < http.StatusInternalServerError && answer.StatusCode != http.StatusTooManyRequests {
-		return &RPCError{Method: method, Code: decoded.Error.Code, Message: decoded.Error.Message}
-	}
-	if answer.StatusCode != http.StatusOK {
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:
+	default:
 		return fmt.Errorf("HTTP status %s", answer.Status)
 	}
-	if len(decoded.Result) == 0 || string(decoded.Result) == "null" {
-		return fmt.Errorf("%w: neither result nor error", ErrMalformed)
+	var decoded response
+	err = json.Unmarshal(content, &decoded)
+	if err == nil && decoded.Error != nil {
+		return &RPCError{Method: method, Code: decoded.Error.Code, Message: decoded.Error.Message}
+	}
+	switch {
+	case answer.StatusCode == http.StatusNotFound:
+		// The node's way to say that it runs no such blockchain or API.
+		return &RPCError{Method: method, Code: http.StatusNotFound, Message: "no such API at " + path}
+	case answer.StatusCode != http.StatusOK:
+		return fmt.Errorf("HTTP status %s", answer.Status)
+	case err != nil:
+		return malformedError{err}
+	case len(decoded.Result) == 0 || string(decoded.Result) == "null":
+		return malformedError{errors.New("neither result nor error")}
 	}
 	if err := json.Unmarshal(decoded.Result, reply); err != nil {
-		return fmt.Errorf("%w: result: %w", ErrMalformed, err)
+		return malformedError{fmt.Errorf("result: %w", err)}
 	}
 	return nil
 }

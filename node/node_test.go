@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/ava-labs/avalanchego/ids"
 )
@@ -35,6 +36,8 @@ func newClient(t *testing.T, endpoints ...string) *Client {
 	t.Cleanup(c.Close)
 	return c
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const height7 = `{"jsonrpc":"2.0","id":1,"result":{"height":"7"}}`
 
@@ -97,7 +100,7 @@ func TestErrors(t *testing.T) {
 	require.Zero(t, otherCalls.Load(), "a refusal is final")
 
 	missing, _ := serve(t, 404, "404 page not found\n")
-	_, err = newClient(t, missing).CurrentEpoch(t.Context(), "X")
+	_, err = newClient(t, missing).CurrentEpoch(t.Context(), ids.ID{1})
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, 404, refused.Code)
 
@@ -109,18 +112,9 @@ func TestErrors(t *testing.T) {
 	_, err = newClient(t, garbage).Height(t.Context())
 	require.ErrorIs(t, err, ErrMalformed)
 
-	large := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		chunk := []byte(strings.Repeat("x", 1<<20))
-		for range 66 {
-			if _, err := w.Write(chunk); err != nil {
-				return
-			}
-		}
-	}))
-	defer large.Close()
-	c, err := New(Options{Endpoints: []string{large.URL}, Timeout: 10 * time.Second})
-	require.NoError(t, err)
-	defer c.Close()
+	large, _ := serve(t, 200, `{"result":{"height":"7"}}`+strings.Repeat(" ", 100))
+	c := newClient(t, large)
+	c.limit = 100
 	_, err = c.Height(t.Context())
 	require.ErrorIs(t, err, ErrMalformed)
 

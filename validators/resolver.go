@@ -1,12 +1,10 @@
 package validators
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -14,22 +12,21 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/constants"
-	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
+	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
 
 	"quorate/node"
 )
 
 var (
-	// ErrUnknownSubnet: the network has no such subnet.
+	// ErrUnknownSubnet says that the network has no such subnet.
 	ErrUnknownSubnet = errors.New("unknown subnet")
-	// ErrUnknownBlockchain: the network has no such blockchain, or the node
-	// does not run it.
+	// ErrUnknownBlockchain says that the network has no such blockchain, or
+	// that the node does not run it.
 	ErrUnknownBlockchain = errors.New("unknown blockchain")
-	// ErrHeightUnavailable: the P-Chain height is above the tip, or the node no
-	// longer has it.
+	// ErrHeightUnavailable says that the P-Chain height is above the tip, or
+	// that the node no longer has it.
 	ErrHeightUnavailable = errors.New("P-Chain height is not available")
 )
 
@@ -42,7 +39,7 @@ type PChain interface {
 	CurrentValidators(ctx context.Context, subnetID ids.ID) ([]node.CurrentValidator, error)
 	ValidatedBy(ctx context.Context, blockchainID ids.ID) (ids.ID, error)
 	Subnet(ctx context.Context, subnetID ids.ID) (platformvm.GetSubnetResponse, error)
-	CurrentEpoch(ctx context.Context, blockchain string) (node.Epoch, error)
+	CurrentEpoch(ctx context.Context, blockchainID ids.ID) (node.Epoch, error)
 }
 
 // Options of a Resolver.
@@ -52,16 +49,20 @@ type Options struct {
 	// OnSets, if not nil, is called by Run with all sets of each new proposed
 	// height, one call at a time.
 	OnSets func(height uint64, sets map[ids.ID]*Set)
+	// MaxValidators bounds the cache of sets by the validators in them, of about
+	// 200 bytes each; 0 means 2^19.
+	MaxValidators uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
 
 const (
-	defaultPoll  = 500 * time.Millisecond
-	fetchTimeout = 15 * time.Second
-	// cachedValidators bounds the set cache by the validators in it, of about
-	// 100 bytes each, since unchanged sets and keys are shared between heights.
-	cachedValidators = 1 << 20
+	defaultPoll       = 500 * time.Millisecond
+	fetchTimeout      = 15 * time.Second
+	defaultValidators = 1 << 19
+	// setCost is what a set counts for in the cache beside its validators; it
+	// bounds the number of sets, empty ones included.
+	setCost = 16
 	// minBalance is what an L1 validator needs to stay active for a while, in
 	// nAVAX (ACP-77 charges at least 512 nAVAX/s on the public networks).
 	minBalance = 2048
@@ -79,7 +80,6 @@ type Resolver struct {
 	sets  *otter.Cache[setID, *Set]
 
 	fetches  *memo[setID, *Set]
-	whole    *memo[uint64, map[ids.ID]*Set]
 	proposed *memo[struct{}, uint64]
 	subnetOf *memo[ids.ID, ids.ID]
 	isL1     *memo[ids.ID, bool]
@@ -89,7 +89,8 @@ type Resolver struct {
 	mu     sync.Mutex
 	height uint64          // guarded by mu; newest proposed height whose sets are at hand
 	seenAt time.Time       // guarded by mu; when the node last named it; zero before
-	latest map[ids.ID]*Set // guarded by mu; of height
+	latest map[ids.ID]*Set // guarded by mu; of height; not changed once set
+	wanted wanted          // guarded by mu
 }
 
 type setID struct {
@@ -106,13 +107,20 @@ func NewResolver(chain PChain, o Options) *Resolver {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
+	most := o.MaxValidators
+	if most == 0 {
+		most = defaultValidators
+	}
 	r.sets = otter.Must(&otter.Options[setID, *Set]{
-		MaximumWeight: cachedValidators,
-		Weigher:       func(_ setID, s *Set) uint32 { return uint32(len(s.Validators)) + 8 },
+		MaximumWeight: most,
+		Weigher:       func(_ setID, s *Set) uint32 { return uint32(len(s.Validators)) + setCost },
 	})
-	once := func(*Set, error) time.Duration { return 0 } // r.sets remembers
-	r.fetches = newMemo(fetchTimeout, once, r.fetch)
-	r.whole = newMemo(fetchTimeout, func(map[ids.ID]*Set, error) time.Duration { return 0 }, r.fetchAll)
+	r.fetches = newMemo(fetchTimeout, func(_ *Set, err error) time.Duration {
+		if errors.Is(err, ErrUnknownSubnet) {
+			return brief
+		}
+		return 0 // r.sets remembers
+	}, r.fetch)
 	r.proposed = newMemo(fetchTimeout, func(_ uint64, err error) time.Duration {
 		if err != nil {
 			return 0
@@ -144,11 +152,18 @@ func NewResolver(chain PChain, o Options) *Resolver {
 // refusalLife is how long the answer to a question that may change is kept; a
 // node that could not be reached is asked again at once.
 func refusalLife(err error) time.Duration {
-	var refused *node.RPCError
-	if err == nil || errors.As(err, &refused) || errors.Is(err, ErrUnknownBlockchain) {
+	var rpc *node.RPCError
+	if err == nil || errors.As(err, &rpc) {
 		return brief
 	}
 	return 0
+}
+
+// refused reports whether the node looked and found nothing, as opposed to not
+// answering or not offering the call.
+func refused(err error) bool {
+	var rpc *node.RPCError
+	return errors.As(err, &rpc) && !rpc.NotOffered()
 }
 
 // Set is the canonical validator set of a subnet at a P-Chain height; 0 means
@@ -165,7 +180,24 @@ func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Se
 		}
 		height = warm
 	}
-	id := setID{subnetID, height}
+	s, err := r.at(ctx, setID{subnetID, height})
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.wanted.note(subnetID)
+	r.mu.Unlock()
+	return s, nil
+}
+
+func (r *Resolver) at(ctx context.Context, id setID) (*Set, error) {
+	r.mu.Lock()
+	height, latest := r.height, r.latest
+	r.mu.Unlock()
+	// The newest sets are held here, too, as a full cache may turn them away.
+	if s, ok := latest[id.subnet]; ok && id.height == height {
+		return s, nil
+	}
 	if s, ok := r.sets.GetIfPresent(id); ok {
 		return s, nil
 	}
@@ -182,27 +214,23 @@ func (r *Resolver) ProposedHeight() (uint64, bool) {
 
 // fetch asks the node for one set.
 func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
+	if id.height == platformapi.ProposedHeight {
+		// The node would answer with the set of the moment.
+		return nil, r.unavailable(ctx, id, nil)
+	}
 	raw, err := r.chain.ValidatorsAt(ctx, id.subnet, id.height)
+	if refused(err) {
+		return nil, r.unavailable(ctx, id, err)
+	}
 	if err != nil {
-		var refused *node.RPCError
-		if !errors.As(err, &refused) {
-			return nil, fmt.Errorf("asking for the set of subnet %s at height %d: %w", id.subnet, id.height, err)
-		}
-		tip, tipErr := r.chain.Height(ctx)
-		if tipErr == nil && id.height > tip {
-			return nil, fmt.Errorf("%w: %d is above the tip, %d", ErrHeightUnavailable, id.height, tip)
-		}
-		if known, knownErr := r.known(ctx, id.subnet); knownErr == nil && !known {
-			return nil, fmt.Errorf("%w %s", ErrUnknownSubnet, id.subnet)
-		}
-		return nil, fmt.Errorf("%w: %d: %w", ErrHeightUnavailable, id.height, err)
+		return nil, fmt.Errorf("asking for the set of subnet %s at height %d: %w", id.subnet, id.height, err)
 	}
 	if len(raw.Validators) == 0 {
-		known, err := r.known(ctx, id.subnet)
+		exists, err := r.exists(ctx, id.subnet)
 		if err != nil {
 			return nil, fmt.Errorf("asking for subnet %s: %w", id.subnet, err)
 		}
-		if !known {
+		if !exists {
 			return nil, fmt.Errorf("%w %s", ErrUnknownSubnet, id.subnet)
 		}
 	}
@@ -214,94 +242,31 @@ func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 	return s, nil
 }
 
-func (r *Resolver) known(ctx context.Context, subnetID ids.ID) (bool, error) {
+// unavailable says why the node gives no set for id. What it said itself, err,
+// is worded differently in each version, so its tip and what it lacks decide.
+func (r *Resolver) unavailable(ctx context.Context, id setID, err error) error {
+	tip, tipErr := r.chain.Height(ctx)
+	if tipErr != nil {
+		return fmt.Errorf("asking for the height of the P-Chain, as there is no set at %d: %w", id.height, tipErr)
+	}
+	if id.height > tip {
+		return fmt.Errorf("%w: %d is above the tip, %d", ErrHeightUnavailable, id.height, tip)
+	}
+	if exists, existsErr := r.exists(ctx, id.subnet); existsErr == nil && !exists {
+		return fmt.Errorf("%w %s", ErrUnknownSubnet, id.subnet)
+	}
+	return fmt.Errorf("%w: the node no longer has %d, the tip is %d: %w", ErrHeightUnavailable, id.height, tip, err)
+}
+
+func (r *Resolver) exists(ctx context.Context, subnetID ids.ID) (bool, error) {
 	if subnetID == constants.PrimaryNetworkID {
 		return true, nil
 	}
 	_, err := r.chain.Subnet(ctx, subnetID)
-	var refused *node.RPCError
-	if errors.As(err, &refused) {
+	if refused(err) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// fetchAll asks the node for the sets of all subnets at a height. A node that
-// does not know the call is asked for the primary network's alone.
-func (r *Resolver) fetchAll(ctx context.Context, height uint64) (map[ids.ID]*Set, error) {
-	all, err := r.chain.AllValidatorsAt(ctx, height)
-	var refused *node.RPCError
-	if errors.As(err, &refused) {
-		primary, err := r.chain.ValidatorsAt(ctx, constants.PrimaryNetworkID, height)
-		if err != nil {
-			return nil, fmt.Errorf("asking for the primary network's set at height %d: %w", height, err)
-		}
-		all = map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: primary}
-	} else if err != nil {
-		return nil, fmt.Errorf("asking for all sets at height %d: %w", height, err)
-	}
-	sets := make(map[ids.ID]*Set, len(all))
-	for subnetID, raw := range all {
-		s, err := r.canonical(subnetID, height, raw)
-		if err != nil {
-			// One subnet whose weights overflow must not hide the others.
-			r.log.Warn("unusable validator set", slog.String("subnetID", subnetID.String()), slog.Uint64("height", height), slog.Any("error", err))
-			continue
-		}
-		sets[subnetID] = s
-		r.sets.Set(setID{subnetID, height}, s)
-	}
-	return sets, nil
-}
-
-// canonical merges validators by key, as snow/validators.FlattenValidatorSet
-// does, and shares keys and unchanged sets with those already known.
-func (r *Resolver) canonical(subnetID ids.ID, height uint64, raw node.ValidatorSet) (*Set, error) {
-	merged := make(map[[bls.PublicKeyLen]byte]*validators.Warp, len(raw.Validators))
-	var keyed uint64
-	for _, v := range raw.Validators {
-		if v.Key == nil {
-			continue
-		}
-		key, err := r.keys.parse(v.Key)
-		if err != nil {
-			return nil, fmt.Errorf("reading the set of subnet %s at height %d: %w: %w", subnetID, height, node.ErrMalformed, err)
-		}
-		sum, overflow := bits.Add64(keyed, v.Weight, 0)
-		if overflow != 0 || sum > raw.TotalWeight {
-			return nil, fmt.Errorf("reading the set of subnet %s at height %d: %w: its weights exceed their total", subnetID, height, node.ErrMalformed)
-		}
-		keyed = sum
-		w, ok := merged[[bls.PublicKeyLen]byte(v.Key)]
-		if !ok {
-			w = &validators.Warp{PublicKey: key.point, PublicKeyBytes: key.uncompressed}
-			merged[[bls.PublicKeyLen]byte(v.Key)] = w
-		}
-		w.Weight += v.Weight
-		w.NodeIDs = append(w.NodeIDs, v.NodeIDs...)
-	}
-	warp := validators.WarpSet{TotalWeight: raw.TotalWeight, Validators: make([]*validators.Warp, 0, len(merged))}
-	for _, w := range merged {
-		slices.SortFunc(w.NodeIDs, func(a, b ids.NodeID) int { return a.Compare(b) })
-		warp.Validators = append(warp.Validators, w)
-	}
-	slices.SortFunc(warp.Validators, func(a, b *validators.Warp) int { return bytes.Compare(a.PublicKeyBytes, b.PublicKeyBytes) })
-	s := NewSet(subnetID, height, warp)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if before, ok := r.latest[subnetID]; ok && before.fingerprint == s.fingerprint && sameNodes(before, s) {
-		return before.at(height), nil
-	}
-	return s, nil
-}
-
-func sameNodes(a, b *Set) bool {
-	for i, v := range a.Validators {
-		if !slices.Equal(v.NodeIDs, b.Validators[i].NodeIDs) {
-			return false
-		}
-	}
-	return true
 }
 
 // SubnetOf is the subnet that validates a blockchain. The P-Chain's is the
@@ -315,11 +280,13 @@ func (r *Resolver) SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, e
 
 func (r *Resolver) askSubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error) {
 	subnetID, err := r.chain.ValidatedBy(ctx, blockchainID)
-	var refused *node.RPCError
-	if errors.As(err, &refused) {
+	if refused(err) {
 		return ids.Empty, fmt.Errorf("%w %s: %w", ErrUnknownBlockchain, blockchainID, err)
 	}
-	return subnetID, err
+	if err != nil {
+		return ids.Empty, fmt.Errorf("asking for the subnet of blockchain %s: %w", blockchainID, err)
+	}
+	return subnetID, nil
 }
 
 // EpochHeight is the P-Chain height of a blockchain's current epoch, against
@@ -330,30 +297,30 @@ func (r *Resolver) EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64
 }
 
 func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (uint64, error) {
-	name := blockchainID.String()
-	if blockchainID == constants.PlatformChainID {
-		name = "P"
-	}
-	epoch, err := r.chain.CurrentEpoch(ctx, name)
-	var refused *node.RPCError
-	if errors.As(err, &refused) {
+	epoch, err := r.chain.CurrentEpoch(ctx, blockchainID)
+	var rpc *node.RPCError
+	if errors.As(err, &rpc) { // also if there is no API of that blockchain
 		return 0, fmt.Errorf("%w %s: %w", ErrUnknownBlockchain, blockchainID, err)
 	}
-	if err == nil && epoch.PChainHeight == 0 {
+	if err != nil {
+		return 0, fmt.Errorf("asking for the epoch of blockchain %s: %w", blockchainID, err)
+	}
+	if epoch.PChainHeight == 0 {
 		// Before its first epoch a chain verifies against the proposed height.
 		return r.chain.ProposedHeight(ctx)
 	}
-	return epoch.PChainHeight, err
+	return epoch.PChainHeight, nil
 }
 
 // Underfunded lists the canonical indexes of L1 validators all of whose nodes
-// have no balance left to speak of, and may be inactive when the message is
-// verified. It is empty for other subnets.
+// are gone or have no balance left to speak of (ACP-77), and so may be inactive
+// when the message is verified. It is empty for other subnets.
 func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{}, error) {
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return nil, nil
 	}
-	if l1, err := r.isL1.get(ctx, set.SubnetID); err != nil || !l1 {
+	l1, err := r.isL1.get(ctx, set.SubnetID)
+	if err != nil || !l1 {
 		return nil, err
 	}
 	current, err := r.current.get(ctx, set.SubnetID)
@@ -382,102 +349,4 @@ func (r *Resolver) askL1(ctx context.Context, subnetID ids.ID) (bool, error) {
 		return false, fmt.Errorf("asking for subnet %s: %w", subnetID, err)
 	}
 	return subnet.ConversionID != ids.Empty, nil
-}
-
-// Run follows the proposed height until ctx ends and fetches the sets of each
-// new one before anyone asks. Failures are logged when they begin and end.
-func (r *Resolver) Run(ctx context.Context) error {
-	const slowest = 5 * time.Second
-	pause, failing := r.poll, false
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
-		err := r.follow(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			if !failing {
-				r.log.Warn("cannot follow the P-Chain's validator sets", slog.Any("error", err))
-			}
-			failing, pause = true, min(2*pause, slowest)
-		default:
-			if failing {
-				r.log.Info("following the P-Chain's validator sets again")
-			}
-			failing, pause = false, r.poll
-		}
-		timer.Reset(pause)
-	}
-}
-
-func (r *Resolver) follow(ctx context.Context) error {
-	height, err := r.chain.ProposedHeight(ctx)
-	if err != nil {
-		return fmt.Errorf("asking for the proposed height: %w", err)
-	}
-	r.mu.Lock()
-	// A node that lags behind another one must not turn time back.
-	if !r.seenAt.IsZero() && height <= r.height {
-		r.seenAt = time.Now()
-		r.mu.Unlock()
-		return nil
-	}
-	r.mu.Unlock()
-	sets, err := r.whole.get(ctx, height)
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	r.height, r.seenAt, r.latest = height, time.Now(), sets
-	r.mu.Unlock()
-	if r.onSet != nil {
-		r.onSet(height, sets)
-	}
-	return nil
-}
-
-// publicKey is a key in the forms that are used, made once.
-type publicKey struct {
-	point        *bls.PublicKey
-	uncompressed []byte
-}
-
-// keyring parses each key once: checking one takes 0.1 ms. Bounded; the zero
-// value is ready.
-type keyring struct {
-	mu   sync.Mutex
-	keys map[[bls.PublicKeyLen]byte]*publicKey // guarded by mu
-}
-
-const maxKeys = 1 << 16
-
-func (k *keyring) parse(compressed []byte) (*publicKey, error) {
-	id := [bls.PublicKeyLen]byte(compressed)
-	k.mu.Lock()
-	key, ok := k.keys[id]
-	k.mu.Unlock()
-	if ok {
-		return key, nil
-	}
-	point, err := bls.PublicKeyFromCompressedBytes(compressed)
-	if err != nil {
-		return nil, err
-	}
-	key = &publicKey{point: point, uncompressed: bls.PublicKeyToUncompressedBytes(point)}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if known, ok := k.keys[id]; ok { // another caller was faster: share its
-		return known, nil
-	}
-	if k.keys == nil || len(k.keys) >= maxKeys {
-		k.keys = make(map[[bls.PublicKeyLen]byte]*publicKey)
-	}
-	k.keys[id] = key
-	return key, nil
 }

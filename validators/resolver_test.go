@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/validators"
@@ -22,6 +24,8 @@ import (
 
 	"quorate/node"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // chain is a P-Chain whose answers a test sets.
 type chain struct {
@@ -88,7 +92,7 @@ func (c *chain) AllValidatorsAt(ctx context.Context, _ uint64) (map[ids.ID]node.
 		return nil, err
 	}
 	if c.noAll {
-		return nil, &node.RPCError{Method: "platform.getAllValidatorsAt", Message: "can't find method"}
+		return nil, &node.RPCError{Method: "platform.getAllValidatorsAt", Code: -32000, Message: `rpc: can't find method "platform.GetAllValidatorsAt"`}
 	}
 	return c.sets, nil
 }
@@ -119,8 +123,11 @@ func (c *chain) Subnet(_ context.Context, id ids.ID) (platformvm.GetSubnetRespon
 	return platformvm.GetSubnetResponse{}, nil
 }
 
-func (c *chain) CurrentEpoch(_ context.Context, name string) (node.Epoch, error) {
-	if name != "P" {
+func (c *chain) CurrentEpoch(_ context.Context, id ids.ID) (node.Epoch, error) {
+	if c.err != nil {
+		return node.Epoch{}, c.err
+	}
+	if id != constants.PlatformChainID {
 		return node.Epoch{}, &node.RPCError{Code: 404}
 	}
 	return node.Epoch{PChainHeight: c.epoch}, nil
@@ -192,9 +199,10 @@ func TestCanonicalSetIsTheLibrarys(t *testing.T) {
 func TestKeysAndUnchangedSetsAreShared(t *testing.T) {
 	c := newChain(t)
 	r := NewResolver(c, Options{})
-	require.NoError(t, r.follow(t.Context()))
+	f := newFollower(r)
+	require.NoError(t, f.follow(t.Context()))
 	c.height = 11
-	require.NoError(t, r.follow(t.Context()))
+	require.NoError(t, f.follow(t.Context()))
 	a, err := r.Set(t.Context(), constants.PrimaryNetworkID, 10)
 	require.NoError(t, err)
 	b, err := r.Set(t.Context(), constants.PrimaryNetworkID, 11)
@@ -203,6 +211,21 @@ func TestKeysAndUnchangedSetsAreShared(t *testing.T) {
 	require.Equal(t, uint64(10), a.Height)
 	require.Equal(t, uint64(11), b.Height)
 	require.Same(t, a.Validators[0], b.Validators[0])
+
+	// Another weight makes another set, with the same keys.
+	raw := c.sets[constants.PrimaryNetworkID]
+	raw.Validators = slices.Clone(raw.Validators)
+	raw.Validators[0].Weight++
+	raw.TotalWeight++
+	c.sets[constants.PrimaryNetworkID], c.height = raw, 12
+	require.NoError(t, f.follow(t.Context()))
+	d, err := r.Set(t.Context(), constants.PrimaryNetworkID, 12)
+	require.NoError(t, err)
+	require.NotEqual(t, a.Fingerprint(), d.Fingerprint())
+	for i, v := range d.Validators {
+		require.Same(t, a.Validators[i].PublicKey, v.PublicKey)
+		require.Same(t, &a.Validators[i].PublicKeyBytes[0], &v.PublicKeyBytes[0])
+	}
 }
 
 func TestManyCallersOneQuestion(t *testing.T) {
@@ -243,6 +266,15 @@ func TestWhatIsWrongWithASetIsSaid(t *testing.T) {
 	require.ErrorContains(t, err, "above the tip, 10")
 	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 1)
 	require.ErrorIs(t, err, ErrHeightUnavailable)
+	require.ErrorContains(t, err, "no longer has 1, the tip is 10")
+	asked := c.setCalls.Load()
+	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, math.MaxUint64)
+	require.ErrorIs(t, err, ErrHeightUnavailable)
+	require.Equal(t, asked, c.setCalls.Load(), "for the node that height means the proposed one")
+	_, err = r.Set(t.Context(), ids.ID{9}, 11)
+	require.ErrorIs(t, err, ErrHeightUnavailable)
+	_, err = r.Set(t.Context(), ids.ID{9}, 1)
+	require.ErrorIs(t, err, ErrUnknownSubnet)
 	_, err = r.Set(t.Context(), ids.ID{9}, 0)
 	require.ErrorIs(t, err, ErrUnknownSubnet)
 	empty, err := r.Set(t.Context(), known, 0)

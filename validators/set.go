@@ -8,6 +8,8 @@ package validators
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
+	"math/bits"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/validators"
@@ -63,6 +65,21 @@ func (s *Set) Index(nodeID ids.NodeID) (int, bool) {
 
 // KeyedWeight is the weight of the validators that have a key and thus can sign.
 func (s *Set) KeyedWeight() uint64 { return s.keyed }
+
+// MinWeight is the least weight that meets a quorum of percent (0 to 100) of the
+// total, keyless weight included: the ceiling, as the verifier compares exactly
+// (avalanchego, vms/platformvm/warp.VerifyWeight). Above 100 it is out of reach.
+func (s *Set) MinWeight(percent uint64) uint64 {
+	hi, lo := bits.Mul64(s.TotalWeight, percent)
+	if hi >= 100 {
+		return math.MaxUint64
+	}
+	weight, rest := bits.Div64(hi, lo, 100)
+	if rest != 0 && weight != math.MaxUint64 {
+		weight++
+	}
+	return weight
+}
 
 // Fingerprint is equal for sets against which the same signatures are valid:
 // same subnet, keys, weights and total weight, at whichever height.

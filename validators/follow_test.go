@@ -1,0 +1,226 @@
+package validators
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/node"
+)
+
+func TestNodeThatDoesNotTellAllSets(t *testing.T) {
+	wantedSubnet, other, unknown := ids.ID{3}, ids.ID{4}, ids.ID{5}
+	c := newChain(t)
+	c.noAll = true
+	c.sets[wantedSubnet], _ = randomSet(t, rand.New(rand.NewPCG(5, 6)), 4)
+	c.sets[other], _ = randomSet(t, rand.New(rand.NewPCG(7, 8)), 4)
+	var log bytes.Buffer
+	var last map[ids.ID]*Set
+	r := NewResolver(c, Options{Log: slog.New(slog.NewTextHandler(&log, nil)), OnSets: func(_ uint64, sets map[ids.ID]*Set) { last = sets }})
+	f := newFollower(r)
+	require.NoError(t, f.follow(t.Context()))
+	require.Contains(t, last, constants.PrimaryNetworkID)
+	require.Len(t, last, 1)
+	_, err := r.Set(t.Context(), wantedSubnet, 0)
+	require.NoError(t, err)
+	_, err = r.Set(t.Context(), unknown, 0)
+	require.ErrorIs(t, err, ErrUnknownSubnet)
+
+	c.height = 11
+	require.NoError(t, f.follow(t.Context()))
+	require.Len(t, last, 2)
+	require.Contains(t, last, wantedSubnet)
+	asked := c.setCalls.Load()
+	s, err := r.Set(t.Context(), wantedSubnet, 0)
+	require.NoError(t, err)
+	require.Equal(t, uint64(11), s.Height)
+	require.Equal(t, asked, c.setCalls.Load(), "what is wanted is fetched before it is asked for")
+	require.Equal(t, 1, strings.Count(log.String(), "all validator sets at once"), "got:\n%s", &log)
+}
+
+func TestOtherRefusalsHideNoSubnet(t *testing.T) {
+	c := newChain(t)
+	var calls int
+	r := NewResolver(refusingAll{c}, Options{OnSets: func(uint64, map[ids.ID]*Set) { calls++ }})
+	err := newFollower(r).follow(t.Context())
+	var refused *node.RPCError
+	require.ErrorAs(t, err, &refused)
+	require.Zero(t, calls, "a part of the sets must not pass for all")
+	require.Zero(t, c.setCalls.Load())
+}
+
+// refusingAll has all sets but cannot tell them now.
+type refusingAll struct{ *chain }
+
+func (refusingAll) AllValidatorsAt(context.Context, uint64) (map[ids.ID]node.ValidatorSet, error) {
+	return nil, &node.RPCError{Method: "platform.getAllValidatorsAt", Code: -32000, Message: "failed to get validator sets at 10: closed"}
+}
+
+func TestUnusableSetHidesNoOther(t *testing.T) {
+	bad := ids.ID{3}
+	c := newChain(t)
+	raw, _ := randomSet(t, rand.New(rand.NewPCG(5, 6)), 4)
+	good := raw
+	raw.TotalWeight = 1
+	c.sets[bad] = raw
+	var log bytes.Buffer
+	r := NewResolver(c, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f := newFollower(r)
+	for range 3 {
+		require.NoError(t, f.follow(t.Context()))
+		_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		_, err = r.Set(t.Context(), bad, 0)
+		require.ErrorIs(t, err, node.ErrMalformed)
+		c.height++
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "unusable validator set"), "got:\n%s", &log)
+	c.sets[bad] = good
+	require.NoError(t, f.follow(t.Context()))
+	_, err := r.Set(t.Context(), bad, 0)
+	require.NoError(t, err)
+}
+
+func TestFullCacheKeepsTheNewestSets(t *testing.T) {
+	c := newChain(t)
+	c.height = 1000
+	// Room for three sets of five validators.
+	const room = 3 * (5 + setCost)
+	r := NewResolver(c, Options{MaxValidators: room})
+	f := newFollower(r)
+	for range 20 {
+		c.height++
+		require.NoError(t, f.follow(t.Context()))
+		for h := range uint64(20) {
+			_, err := r.Set(t.Context(), constants.PrimaryNetworkID, h+2)
+			require.NoError(t, err)
+		}
+		asked := c.setCalls.Load()
+		_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		require.Equal(t, asked, c.setCalls.Load(), "the newest set was turned away")
+	}
+	r.sets.CleanUp()
+	require.LessOrEqual(t, r.sets.WeightedSize(), uint64(room))
+	require.Empty(t, r.fetches.answers)
+}
+
+func TestUnknownSubnetIsRememberedForAMoment(t *testing.T) {
+	c := newChain(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{})
+		for range 3 {
+			_, err := r.Set(t.Context(), ids.ID{9}, 5)
+			require.ErrorIs(t, err, ErrUnknownSubnet)
+		}
+		require.Equal(t, int64(1), c.setCalls.Load())
+		time.Sleep(3 * time.Second)
+		c.l1 = map[ids.ID]bool{{9}: false}
+		_, err := r.Set(t.Context(), ids.ID{9}, 5)
+		require.NoError(t, err, "and only for a moment")
+	})
+}
+
+func TestNodeThatLacksACallSaysNothingOfTheNetwork(t *testing.T) {
+	c := newChain(t)
+	c.err = &node.RPCError{Method: "m", Code: 404, Message: "no such API at /ext/bc/P"}
+	r := NewResolver(c, Options{})
+	_, err := r.SubnetOf(t.Context(), ids.ID{1})
+	require.NotErrorIs(t, err, ErrUnknownBlockchain)
+	require.ErrorIs(t, err, c.err)
+	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 5)
+	require.NotErrorIs(t, err, ErrHeightUnavailable)
+	require.ErrorIs(t, err, c.err)
+}
+
+func TestLegacySubnetConvertedLater(t *testing.T) {
+	subnet := ids.ID{3}
+	c := newChain(t)
+	c.sets[subnet], _ = randomSet(t, rand.New(rand.NewPCG(5, 6)), 3)
+	c.l1 = map[ids.ID]bool{subnet: false}
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{})
+		set, err := r.Set(t.Context(), subnet, 9)
+		require.NoError(t, err)
+		under, err := r.Underfunded(t.Context(), set)
+		require.NoError(t, err)
+		require.Empty(t, under)
+		c.l1[subnet] = true
+		time.Sleep(3 * time.Second)
+		under, err = r.Underfunded(t.Context(), set)
+		require.NoError(t, err)
+		require.Len(t, under, len(set.Validators), "the node lists none of them any more")
+	})
+}
+
+func TestRunBacksOffAndEndsAtOnce(t *testing.T) {
+	c := newChain(t)
+	c.err = node.ErrUnavailable
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := NewResolver(c, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(time.Minute)
+		require.InDelta(t, 15, c.calls.Load(), 2, "a failing node is asked every 5 s")
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), "got:\n%s", &log)
+
+		c.mu.Lock()
+		c.err, c.delay = nil, time.Hour // now it hangs
+		c.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		cancel()
+		require.NoError(t, <-done)
+		require.Zero(t, time.Since(start))
+	})
+}
+
+func TestManyCallersWhileTheHeightMoves(t *testing.T) {
+	c := newChain(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{PollInterval: 100 * time.Millisecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = r.Run(ctx) })
+		synctest.Wait() // until warm: before, callers may be ahead of the follower
+		for i := range 20 {
+			running.Go(func() {
+				var before uint64
+				for range 50 {
+					s, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+					if err != nil {
+						t.Errorf("got %v", err)
+						return
+					}
+					if s.Height < before {
+						t.Errorf("height went back from %d to %d", before, s.Height)
+					}
+					before = s.Height
+					time.Sleep(time.Duration(i) * 7 * time.Millisecond)
+				}
+			})
+		}
+		for range 50 {
+			c.mu.Lock()
+			c.height++
+			c.mu.Unlock()
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		running.Wait()
+	})
+}
