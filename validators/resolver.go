@@ -306,7 +306,8 @@ func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (uint64, e
 		return 0, fmt.Errorf("asking for the epoch of blockchain %s: %w", blockchainID, err)
 	}
 	if epoch.PChainHeight == 0 {
-		// Before its first epoch a chain verifies against the proposed height.
+		// Before its first epoch a chain verifies against the proposed height. An
+		// epoch at genesis looks the same, as 0 stands for the proposed height.
 		return r.chain.ProposedHeight(ctx)
 	}
 	return epoch.PChainHeight, nil

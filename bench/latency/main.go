@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,7 @@ type options struct {
 	rounds, warmup          int
 	seed                    uint64
 	oneByOne, everyone      bool
+	profile                 string
 }
 
 func main() {
@@ -75,6 +77,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the network")
 	flag.BoolVar(&o.oneByOne, "one-by-one", false, "check each signature by itself")
 	flag.BoolVar(&o.everyone, "everyone", false, "ask all validators at once instead of planning")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the service to this `file`")
 	flag.Parse()
 	if os.Getenv(pinned) == "" {
 		reexec()
@@ -97,6 +100,16 @@ func main() {
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), o.seed, o.latency.Median, o.latency.P99, 100*o.latency.Persistent, *weights, 100*o.faults, o.rounds, o.warmup)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "validators\tC\tfloor p50\tp99\tours p50\tp90\tp99 ms\tabove floor p50\tp99 ms\tratio p50\tp99\tasked %\tfailed\tmessages/s\tCPU ms\tRSS MB\tconnected s\t")
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			log.Fatal(err)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	for _, n := range o.validators {
 		if err := measure(w, n, o); err != nil {
 			log.Fatal(err)
