@@ -58,9 +58,8 @@ func TestFaultsAreDealtInTheSharesAskedFor(t *testing.T) {
 func TestSignaturesAreGenuine(t *testing.T) {
 	n := start(t, Options{Seed: 1, Validators: 30})
 	m := n.Message([]byte("m"))
-	all := n.signatures(m)
 	for i, v := range n.Validators() {
-		signature, err := bls.SignatureFromBytes(all.of(i))
+		signature, err := bls.SignatureFromBytes(n.signature(m, i))
 		require.NoError(t, err)
 		key, err := bls.PublicKeyFromCompressedBytes(bls.PublicKeyToCompressedBytes(v.signer.PublicKey()))
 		require.NoError(t, err)

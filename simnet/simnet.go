@@ -49,9 +49,9 @@ type Network struct {
 	repeated   atomic.Uint64
 
 	mu      sync.Mutex
-	heights []state               // guarded by mu; by P-Chain height, from 1
-	signed  map[ids.ID]signatures // guarded by mu; of recent messages
-	recent  []ids.ID              // guarded by mu; keys of signed, oldest first
+	heights []state             // guarded by mu; by P-Chain height, from 1
+	signed  map[ids.ID]*signing // guarded by mu; of recent messages
+	recent  []ids.ID            // guarded by mu; keys of signed, oldest first
 }
 
 // state is what a P-Chain height knows: the members of each subnet.
@@ -65,8 +65,13 @@ type Member struct {
 	Balance uint64
 }
 
-// recentMessages is how many messages' signatures are remembered.
-const recentMessages = 4096
+const (
+	// recentMessages is how many messages a validator remembers to have seen.
+	recentMessages = 4096
+	// recentSignings is how many messages' signatures are remembered, of about
+	// 120 bytes for each validator.
+	recentSignings = 256
+)
 
 // Start brings a network up. Close ends it.
 func Start(o Options) (*Network, error) {
@@ -82,7 +87,7 @@ func Start(o Options) (*Network, error) {
 		keys:    newProgression(o.Seed),
 		chain:   draw(o.Seed, "chain", 0),
 		chains:  make(map[ids.ID]ids.ID),
-		signed:  make(map[ids.ID]signatures),
+		signed:  make(map[ids.ID]*signing),
 	}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
@@ -251,22 +256,29 @@ func (n *Network) Requests() uint64 { return n.requests.Load() }
 // Repeated is explained at Requests.
 func (n *Network) Repeated() uint64 { return n.repeated.Load() }
 
-// signatures of a message, made on first demand.
-func (n *Network) signatures(m *warp.UnsignedMessage) signatures {
+// signing is the signatures of one message by everybody, made on first demand.
+type signing struct {
+	once       sync.Once
+	signatures [][]byte // compressed, by validator
+}
+
+// signature of a message by validator i.
+func (n *Network) signature(m *warp.UnsignedMessage, i int) []byte {
 	id := m.ID()
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if s, ok := n.signed[id]; ok {
-		return s
+	s, ok := n.signed[id]
+	if !ok {
+		s = new(signing)
+		if len(n.recent) >= recentSignings {
+			delete(n.signed, n.recent[0])
+			n.recent = n.recent[1:]
+		}
+		n.signed[id] = s
+		n.recent = append(n.recent, id)
 	}
-	s := n.keys.sign(m.Bytes())
-	if len(n.recent) >= recentMessages {
-		delete(n.signed, n.recent[0])
-		n.recent = n.recent[1:]
-	}
-	n.signed[id] = s
-	n.recent = append(n.recent, id)
-	return s
+	n.mu.Unlock()
+	s.once.Do(func() { s.signatures = n.keys.sign(m.Bytes(), len(n.validators)) })
+	return s.signatures[i]
 }
 
 // AnswerTime is how long validator i takes to answer for a message.

@@ -401,7 +401,7 @@ func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte) Answ
 	}
 	v.mu.Unlock()
 	honest := func() Answer {
-		return Answer{Bytes: response(v.network.signatures(msg).of(v.Index)), Times: 1}
+		return Answer{Bytes: response(v.network.signature(msg, v.Index)), Times: 1}
 	}
 	switch {
 	case hook != nil:
@@ -412,9 +412,9 @@ func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte) Answ
 		return Answer{}
 	case behaviour == WrongSignature:
 		other := v.network.Message([]byte("something else"))
-		return Answer{Bytes: response(v.network.signatures(other).of(v.Index)), Times: 1}
+		return Answer{Bytes: response(v.network.signature(other, v.Index)), Times: 1}
 	case behaviour == Malformed:
-		return Answer{Bytes: garbage(kind, v.network.signatures(msg).of(v.Index)), Times: 1}
+		return Answer{Bytes: garbage(kind, v.network.signature(msg, v.Index)), Times: 1}
 	}
 	return honest()
 }
