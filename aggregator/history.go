@@ -83,7 +83,7 @@ func newHistory() *history {
 		// Worth a few answers, so that the first real ones soon outweigh it.
 		crowd:  average{mean: math.Log(float64(priorMedian)), variance: priorSpread * priorSpread, n: 5},
 		within: average{mean: priorSpread * priorSpread, n: 5},
-		margin: 1,
+		margin: 0.5,
 	}
 }
 
@@ -171,11 +171,11 @@ func (h *history) presumed(nodeID ids.NodeID, now time.Time) {
 func (h *history) slipped() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.margin = math.Min(h.margin+0.25, 3)
+	h.margin = math.Min(h.margin+0.05, 2)
 }
 
 func (h *history) kept() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.margin = math.Max(h.margin-0.02, 0.5)
+	h.margin = math.Max(h.margin-0.01, 0.25)
 }
