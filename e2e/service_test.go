@@ -160,6 +160,11 @@ type reply struct {
 	Code          string    `json:"code"`
 	Error         string    `json:"error"`
 	Outcomes      *outcomes `json:"outcomes"`
+
+	// Of a verdict.
+	Valid   bool   `json:"valid"`
+	Reason  string `json:"reason"`
+	Signers []any  `json:"signers"`
 }
 
 func (s *service) post(ctx context.Context, path string, body map[string]any) (int, reply) {
@@ -179,7 +184,10 @@ func (s *service) post(ctx context.Context, path string, body map[string]any) (i
 	return response.StatusCode, r
 }
 
-const signPath = "/v1/signatureAggregator/local/aggregateSignatures"
+const (
+	signPath   = "/v1/signatureAggregator/local/aggregateSignatures"
+	verifyPath = "/v1/signatureAggregator/local/verifySignedMessage"
+)
 
 // sign asks for a signed message and fails the test unless it gets one.
 func (s *service) sign(ctx context.Context, m *warp.UnsignedMessage, quorum int) *warp.Message {

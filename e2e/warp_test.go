@@ -95,6 +95,23 @@ func TestWarpMessages(t *testing.T) {
 		require.Contains(t, r.Message, "pChainHeight")
 	})
 
+	t.Run("the verifying chain's epoch picks the set, and the service judges like the chain", func(t *testing.T) {
+		content := []byte("for the epoch")
+		m, _ := chain.message(ctx, chain.sendByContract(ctx, content))
+		status, r := s.post(ctx, signPath, map[string]any{"message": hex.EncodeToString(m.Bytes()), "verifyingBlockchainId": m.SourceChainID})
+		require.Equal(t, http.StatusOK, status, r.Message)
+		valid, read := chain.read(ctx, parseSigned(t, r.SignedMessage))
+		require.True(t, valid)
+		require.Equal(t, content, read)
+		status, v := s.post(ctx, verifyPath, map[string]any{"signedMessage": r.SignedMessage, "verifyingBlockchainId": m.SourceChainID})
+		require.Equal(t, http.StatusOK, status, v.Message)
+		require.True(t, v.Valid, v.Reason)
+		require.Len(t, v.Signers, 4)
+		status, v = s.post(ctx, verifyPath, map[string]any{"signedMessage": r.SignedMessage, "quorumPercentage": 95})
+		require.Equal(t, http.StatusOK, status, v.Message)
+		require.False(t, v.Valid)
+	})
+
 	t.Run("what the chain never sent is refused with the validators' reason", func(t *testing.T) {
 		call, err := payload.NewAddressedCall(make([]byte, 20), []byte("forged"))
 		require.NoError(t, err)

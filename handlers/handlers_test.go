@@ -53,6 +53,13 @@ func (s *fakeSigner) Sign(ctx context.Context, req aggregator.Request) (*aggrega
 	return signed(req), nil
 }
 
+func (s *fakeSigner) Verify(_ context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error) {
+	return &aggregator.Verdict{
+		Reason: "too little", Weight: 7, TargetWeight: 67, TotalWeight: 100, PChainHeight: req.PChainHeight,
+		Signers: []aggregator.Signer{{Index: 2, NodeIDs: []ids.NodeID{{1}}, Weight: 7}},
+	}, nil
+}
+
 func (s *fakeSigner) requests() []aggregator.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +202,7 @@ func TestClientMistakes(t *testing.T) {
 		{name: "both bare prefixes", body: `{"message":"0x","justification":"0X"}`, want: "message and justification are both empty"},
 		{name: "justification alone", body: `{"justification":"0102"}`, want: "message: the Warp message could not be decoded"},
 		{name: "justification and empty message", body: `{"message":"","justification":"0x0102"}`, want: "message: the Warp message could not be decoded"},
-		{name: "unknown member", body: with(`"colour":1`), want: `unknown member "colour" in the request body (known members: message, justification, signingSubnetId, quorumPercentage, quorumPercentageBuffer, pChainHeight)`, strictOnly: true},
+		{name: "unknown member", body: with(`"colour":1`), want: `unknown member "colour" in the request body (known members: message, justification, signingSubnetId, quorumPercentage, quorumPercentageBuffer, pChainHeight, verifyingBlockchainId)`, strictOnly: true},
 		{name: "hyphenated member", body: with(`"quorum-percentage":67`), want: "did you mean quorumPercentage?", strictOnly: true},
 		{name: "capitals", body: `{"Message":"` + raw + `"}`, want: "did you mean message?", strictOnly: true},
 		{name: "member twice", body: with(`"message":"` + raw + `"`), want: "message is given twice", strictOnly: true},

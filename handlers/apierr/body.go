@@ -32,6 +32,11 @@ type peerBody struct {
 	Outcomes any    `json:"outcomes,omitempty"`
 }
 
+// Body is what the Data API sends of an error.
+func Body(e *Error) any {
+	return dataBody{Message: e.Message, StatusCode: e.Status, Error: http.StatusText(e.Status), Code: e.Code, Outcomes: e.Outcomes}
+}
+
 const contextKey = "apierr"
 
 // Of is the error that the request ended with, nil if it succeeded.
@@ -59,7 +64,7 @@ func Handler(formOf func(path string) Form) echo.HTTPErrorHandler {
 			e = &peer
 		}
 		c.Set(contextKey, e)
-		var body any = dataBody{Message: e.Message, StatusCode: e.Status, Error: http.StatusText(e.Status), Code: e.Code, Outcomes: e.Outcomes}
+		body := Body(e)
 		if form == Peer {
 			body = peerBody{Error: e.Message, Code: e.Code, Outcomes: e.Outcomes}
 		}

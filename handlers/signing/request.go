@@ -30,6 +30,7 @@ const (
 type form struct {
 	message, justification, signingSubnetID                string
 	quorumPercentage, quorumPercentageBuffer, pChainHeight string
+	verifyingBlockchainID                                  string // empty: not a member of this form
 	// peer: as lenient as the stand-alone aggregator program. See decode.
 	peer bool
 }
@@ -42,6 +43,7 @@ var (
 		quorumPercentage:       "quorumPercentage",
 		quorumPercentageBuffer: "quorumPercentageBuffer",
 		pChainHeight:           "pChainHeight",
+		verifyingBlockchainID:  "verifyingBlockchainId",
 	}
 	peerForm = form{
 		message:                "message",
@@ -55,25 +57,38 @@ var (
 )
 
 func (f form) names() []string {
-	return []string{f.message, f.justification, f.signingSubnetID, f.quorumPercentage, f.quorumPercentageBuffer, f.pChainHeight}
+	names := []string{f.message, f.justification, f.signingSubnetID, f.quorumPercentage, f.quorumPercentageBuffer, f.pChainHeight}
+	if f.verifyingBlockchainID != "" {
+		names = append(names, f.verifyingBlockchainID)
+	}
+	return names
 }
 
-// read reads and decodes the request's body. The Content-Type is not looked at:
-// clients vary, and only JSON is understood anyway.
+// read reads and decodes the request's body.
 func read(c echo.Context, f form) (aggregator.Request, error) {
+	body, err := readBody(c)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	return decode(body, f)
+}
+
+// readBody reads the request's body. The Content-Type is not looked at: clients
+// vary, and only JSON is understood anyway.
+func readBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return aggregator.Request{}, apierr.BadRequest("the request body has Content-Encoding %q; send it uncompressed", apierr.Excerpt(encoding))
+		return nil, apierr.BadRequest("the request body has Content-Encoding %q; send it uncompressed", apierr.Excerpt(encoding))
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		var known *apierr.Error
 		if errors.As(err, &known) {
-			return aggregator.Request{}, known
+			return nil, known
 		}
-		return aggregator.Request{}, &apierr.Error{Status: 400, Message: "the request body could not be read; send it again", Err: err}
+		return nil, &apierr.Error{Status: 400, Message: "the request body could not be read; send it again", Err: err}
 	}
-	return decode(body, f)
+	return body, nil
 }
 
 // decode makes a request of a body. Its errors are *apierr.Error with status 400
@@ -119,8 +134,11 @@ func decode(body []byte, f form) (aggregator.Request, error) {
 	if len(req.Justification) > maxJustification {
 		return aggregator.Request{}, apierr.BadRequest("%s has %d bytes, at most %d are allowed", f.justification, len(req.Justification), maxJustification)
 	}
-	if req.SigningSubnetID, err = subnetID(object, f); err != nil {
+	if req.SigningSubnetID, err = readID(object, f.signingSubnetID, "subnet ID"); err != nil {
 		return aggregator.Request{}, err
+	}
+	if f.peer && req.SigningSubnetID != nil && *req.SigningSubnetID == ids.Empty {
+		req.SigningSubnetID = nil
 	}
 	if req.QuorumPercentage, err = object.Uint(f.quorumPercentage, 100); err != nil {
 		return aggregator.Request{}, err
@@ -146,6 +164,9 @@ func decode(body []byte, f form) (aggregator.Request, error) {
 	}
 	if req.PChainHeight > maxHeight {
 		req.PChainHeight = 0
+	}
+	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, f, req.PChainHeight); err != nil {
+		return aggregator.Request{}, err
 	}
 	// Last, being the only check that costs anything.
 	if req.Message, err = parseMessage(f.message, messageBytes); err != nil {
@@ -182,10 +203,26 @@ func trimPrefix(text string) string {
 	return text
 }
 
-// subnetID reads the signing subnet, in cb58 or as 32 bytes of hex; nil if it is
-// not given.
-func subnetID(object jsonbody.Object, f form) (*ids.ID, error) {
-	text, err := object.String(f.signingSubnetID)
+// verifyingBlockchain reads the blockchain whose epoch picks the validator set;
+// nil if it is not given. It cannot be combined with a height.
+func verifyingBlockchain(object jsonbody.Object, f form, height uint64) (*ids.ID, error) {
+	if f.verifyingBlockchainID == "" {
+		return nil, nil
+	}
+	id, err := readID(object, f.verifyingBlockchainID, "blockchain ID")
+	if err != nil {
+		return nil, err
+	}
+	if id != nil && height != 0 {
+		return nil, apierr.BadRequest("%s and %s both pick the validator set; give one of them", f.verifyingBlockchainID, f.pChainHeight)
+	}
+	return id, nil
+}
+
+// readID reads an ID, in cb58 or as 32 bytes of hex; nil if it is not given. What
+// names the thing it identifies.
+func readID(object jsonbody.Object, name, what string) (*ids.ID, error) {
+	text, err := object.String(name)
 	if err != nil || text == "" {
 		return nil, err
 	}
@@ -193,19 +230,16 @@ func subnetID(object jsonbody.Object, f form) (*ids.ID, error) {
 	var id ids.ID
 	digits := trimPrefix(text)
 	if len(digits) == hexLen || len(digits) != len(text) {
-		b, err := parseHex(f.signingSubnetID, text)
+		b, err := parseHex(name, text)
 		if err != nil {
 			return nil, err
 		}
 		if id, err = ids.ToID(b); err != nil {
-			return nil, apierr.BadRequest("%s has %d bytes of hex; a subnet ID has %d", f.signingSubnetID, len(b), ids.IDLen)
+			return nil, apierr.BadRequest("%s has %d bytes of hex; a %s has %d", name, len(b), what, ids.IDLen)
 		}
 	} else if id, err = fromCB58(text); err != nil {
-		return nil, apierr.BadRequest("%s: %q is no subnet ID; give it as base58 with its checksum, as explorers show it, or as %d hex digits",
-			f.signingSubnetID, apierr.Excerpt(text), hexLen)
-	}
-	if f.peer && id == ids.Empty {
-		return nil, nil
+		return nil, apierr.BadRequest("%s: %q is no %s; give it as base58 with its checksum, as explorers show it, or as %d hex digits",
+			name, apierr.Excerpt(text), what, hexLen)
 	}
 	return &id, nil
 }

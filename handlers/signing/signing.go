@@ -27,6 +27,8 @@ import (
 // from many goroutines and returns soon after ctx has ended.
 type Signer interface {
 	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
+	// Verify judges a signed message; its errors are as Sign's.
+	Verify(ctx context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error)
 }
 
 // Network is a network that is served.
@@ -111,6 +113,9 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 		return apierr.BadRequest("message: it belongs to the network with ID %d, but the path's network %s has ID %d; send it to the network it was made on",
 			got, name, network.NetworkID)
 	}
+	if wantsEvents(c) {
+		return a.stream(c, network, req)
+	}
 	signed, err := a.sign(c, network, req, dataForm)
 	if err != nil {
 		return err
@@ -119,9 +124,12 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if compat.Enabled(c.Request().Context()) {
 		status = http.StatusCreated
 	}
-	return reply(c, status, struct {
-		SignedMessage string `json:"signedMessage"`
-	}{signed})
+	return reply(c, status, signedReply{signed})
+}
+
+type signedReply struct {
+	// SignedMessage is hex without a prefix.
+	SignedMessage string `json:"signedMessage"`
 }
 
 // PeerPath is the one path of the stand-alone aggregator program.

@@ -1,0 +1,108 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/aggregator"
+)
+
+const verifyPath = "/v1/signatureAggregator/fuji/verifySignedMessage"
+
+func TestVerifyingBlockchain(t *testing.T) {
+	var s fakeSigner
+	h := newPublic(t, &s, nil)
+	m := hexOf(message(t, 5).Bytes())
+	id := ids.ID{9}
+	w := post(h, fujiPath, `{"message":"`+m+`","verifyingBlockchainId":"`+id.String()+`"}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Equal(t, id, *s.requests()[0].VerifyingBlockchainID)
+	requireAPIError(t, post(h, fujiPath, `{"message":"`+m+`","verifyingBlockchainId":"`+id.String()+`","pChainHeight":3}`), 400, "verifyingBlockchainId", "pChainHeight")
+	requireAPIError(t, post(h, fujiPath, `{"message":"`+m+`","verifyingBlockchainId":"x"}`), 400, "verifyingBlockchainId", "blockchain ID")
+	require.Len(t, s.requests(), 1)
+
+	s.sign = func(context.Context, aggregator.Request) (*aggregator.Result, error) {
+		return nil, &aggregator.Error{Code: aggregator.CodeUnknownBlockchain, Message: "verifyingBlockchainId: the upstream node runs no such blockchain"}
+	}
+	w = post(h, fujiPath, `{"message":"`+m+`","verifyingBlockchainId":"`+id.String()+`"}`)
+	body := requireAPIError(t, w, 400, "verifyingBlockchainId")
+	require.True(t, strings.HasPrefix(body["message"].(string), "verifyingBlockchainId:"))
+}
+
+func TestVerifySignedMessage(t *testing.T) {
+	h := newPublic(t, new(fakeSigner), nil)
+	m := signed(aggregator.Request{Message: message(t, 5)}).Message
+	w := post(h, verifyPath, `{"signedMessage":"0x`+hexOf(m.Bytes())+`","pChainHeight":8}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.JSONEq(t, `{"valid":false,"reason":"too little","signers":[{"index":2,"nodeIds":["`+ids.NodeID{1}.String()+`"],"weight":"7"}],
+		"weight":"7","targetWeight":"67","totalWeight":"100","signingSubnetId":"`+ids.Empty.String()+`","pChainHeight":"8"}`, w.Body.String())
+	other := signed(aggregator.Request{Message: message(t, 1)}).Message
+	whole := hexOf(m.Bytes())
+	for body, parts := range map[string][]string{
+		``:                       {"empty"},
+		`{}`:                     {"signedMessage"},
+		`{"signedMessage":"0"}`:  {"signedMessage", "odd"},
+		`{"signedMessage":"00"}`: {"signedMessage", "decoded"},
+		`{"signedMessage":"` + hexOf(message(t, 5).Bytes()) + `"}`: {"signedMessage", "aggregateSignatures"},
+		`{"signedMessage":"` + whole + `00"}`:                      {"signedMessage"},
+		`{"signedMessage":"` + hexOf(other.Bytes()) + `"}`:         {"signedMessage", "network"},
+		`{"signedMessage":"` + whole + `","quorumPercentage":101}`: {"quorumPercentage"},
+		`{"signedMessage":"` + whole + `","pChainHeight":-1}`:      {"pChainHeight"},
+		`{"signedMessage":"` + whole + `","signingSubnetId":"x"}`:  {"signingSubnetId"},
+		`{"signedMessage":"` + whole + `","message":"00"}`:         {"message"},
+	} {
+		requireAPIError(t, post(h, verifyPath, body), 400, parts...)
+	}
+	requireAPIError(t, post(h, strings.Replace(verifyPath, "fuji", "mainnet", 1), `{}`), 404, "network")
+}
+
+// events splits a stream into names and data.
+func events(t *testing.T, stream string) (names []string, data []map[string]any) {
+	t.Helper()
+	for event := range strings.SplitSeq(strings.TrimSpace(stream), "\n\n") {
+		name, content, ok := strings.Cut(strings.TrimPrefix(event, "event: "), "\ndata: ")
+		require.True(t, ok, "%q", event)
+		var d map[string]any
+		require.NoError(t, json.Unmarshal([]byte(content), &d))
+		names, data = append(names, name), append(data, d)
+	}
+	return names, data
+}
+
+func TestProgressIsStreamed(t *testing.T) {
+	m := message(t, 5)
+	body := `{"message":"` + hexOf(m.Bytes()) + `"}`
+	ask := []string{"Accept", "application/json, text/event-stream"}
+	s := fakeSigner{sign: func(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
+		req.Progress(aggregator.Account{SignedWeight: 1})
+		return signed(req), nil
+	}}
+	w := post(newPublic(t, &s, nil), fujiPath, body, ask...)
+	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	names, data := events(t, w.Body.String())
+	require.Equal(t, "result", names[len(names)-1])
+	require.Equal(t, hexOf(signed(aggregator.Request{Message: m}).Message.Bytes()), data[len(data)-1]["signedMessage"])
+	if len(names) > 1 { // the result may overtake it
+		require.Equal(t, "progress", names[0])
+		require.Equal(t, "1", data[0]["signedWeight"])
+		require.Contains(t, data[0], "elapsedMilliseconds")
+	}
+
+	s.sign = func(context.Context, aggregator.Request) (*aggregator.Result, error) {
+		return nil, &aggregator.Error{Code: aggregator.CodeQuorumNotReached, Message: "too few", Account: &aggregator.Account{TotalWeight: 9}}
+	}
+	names, data = events(t, post(newPublic(t, &s, nil), fujiPath, body, ask...).Body.String())
+	require.Equal(t, []string{"error"}, names)
+	require.Equal(t, "QUORUM_NOT_REACHED", data[0]["code"])
+	require.InDelta(t, 500, data[0]["statusCode"], 0)
+	require.Contains(t, data[0], "outcomes")
+
+	requireAPIError(t, post(newPublic(t, &s, nil), fujiPath, `{}`, ask...), 400, "message")
+}

@@ -1,0 +1,100 @@
+package signing
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quorate/aggregator"
+	"quorate/handlers/apierr"
+)
+
+const eventStream = "text/event-stream"
+
+// wantsEvents reports whether the client asks for progress while it waits.
+func wantsEvents(c echo.Context) bool {
+	for part := range strings.SplitSeq(c.Request().Header.Get(echo.HeaderAccept), ",") {
+		if media, _, err := mime.ParseMediaType(part); err == nil && media == eventStream {
+			return true
+		}
+	}
+	return false
+}
+
+// stream answers with server-sent events: progress, at most every 20 ms, with the
+// round's account and the time since the request in ms; then one of result, the
+// body of an ordinary success, and error, that of an ordinary failure. The
+// status is 200 in either case, as it is sent first.
+func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
+	defer cancel()
+	start := time.Now()
+	// One goroutine calls Progress; the newest account replaces one that was not
+	// sent yet.
+	accounts := make(chan aggregator.Account, 1)
+	req.Progress = func(account aggregator.Account) {
+		select {
+		case <-accounts:
+		default:
+		}
+		accounts <- account
+	}
+	type outcome struct {
+		result *aggregator.Result
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() { // ends soon after ctx
+		result, err := n.Signer.Sign(ctx, req)
+		done <- outcome{result, err}
+	}()
+	response := c.Response()
+	response.Header().Set(echo.HeaderContentType, eventStream)
+	response.Header().Set(echo.HeaderCacheControl, "no-store")
+	response.WriteHeader(http.StatusOK)
+	response.Flush()
+	for {
+		select {
+		case account := <-accounts:
+			event := struct {
+				aggregator.Account
+				Elapsed int64 `json:"elapsedMilliseconds"`
+			}{account, time.Since(start).Milliseconds()}
+			if err := send(response, "progress", event); err != nil {
+				cancel()
+				<-done
+				return nil // nobody is left to tell
+			}
+		case o := <-done:
+			if o.err == nil {
+				_ = send(response, "result", signedReply{hex.EncodeToString(o.result.Message.Bytes())})
+				return nil
+			}
+			var known *apierr.Error
+			if errors.As(failure(c.Request().Context(), o.err, dataForm), &known) {
+				_ = send(response, "error", apierr.Body(known))
+			}
+			return nil
+		}
+	}
+}
+
+func send(response *echo.Response, name string, data any) error {
+	content, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(response, "event: %s\ndata: %s\n\n", name, content); err != nil {
+		return err
+	}
+	response.Flush()
+	return nil
+}

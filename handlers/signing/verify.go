@@ -1,0 +1,115 @@
+package signing
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/aggregator"
+	"quorate/handlers/apierr"
+	"quorate/handlers/jsonbody"
+)
+
+// verdict is the answer to verifySignedMessage. Weights and the height are
+// decimal strings.
+type verdict struct {
+	Valid           bool     `json:"valid"`
+	Reason          string   `json:"reason,omitempty"`
+	Signers         []signer `json:"signers"`
+	Weight          string   `json:"weight"`
+	TargetWeight    string   `json:"targetWeight"`
+	TotalWeight     string   `json:"totalWeight"`
+	SigningSubnetID ids.ID   `json:"signingSubnetId"`
+	PChainHeight    string   `json:"pChainHeight"`
+}
+
+type signer struct {
+	// Index is the validator's place in the canonical set.
+	Index   int          `json:"index"`
+	NodeIDs []ids.NodeID `json:"nodeIds"`
+	Weight  string       `json:"weight"`
+}
+
+// VerifySignedMessage is POST /v1/signatureAggregator/{network}/verifySignedMessage:
+// whether a signed message holds against the validators of a height, and who
+// signed it. A message that does not hold is a success with valid false.
+func (a *API) VerifySignedMessage(c echo.Context) error {
+	name := c.Param("network")
+	network, err := a.network(name)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(c)
+	if err != nil {
+		return err
+	}
+	req, err := decodeVerify(body)
+	if err != nil {
+		return err
+	}
+	if got := req.Message.NetworkID; got != network.NetworkID {
+		return apierr.BadRequest("signedMessage: it belongs to the network with ID %d, but the path's network %s has ID %d; send it to the network it was made on",
+			got, name, network.NetworkID)
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
+	defer cancel()
+	v, err := network.Signer.Verify(ctx, req)
+	if err != nil {
+		return failure(c.Request().Context(), err, dataForm)
+	}
+	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	answer := verdict{
+		Valid: v.Valid, Reason: v.Reason, Signers: []signer{},
+		Weight: decimal(v.Weight), TargetWeight: decimal(v.TargetWeight), TotalWeight: decimal(v.TotalWeight),
+		SigningSubnetID: v.SigningSubnetID, PChainHeight: decimal(v.PChainHeight),
+	}
+	for _, s := range v.Signers {
+		answer.Signers = append(answer.Signers, signer{Index: s.Index, NodeIDs: s.NodeIDs, Weight: decimal(s.Weight)})
+	}
+	return reply(c, http.StatusOK, answer)
+}
+
+// decodeVerify makes a request of a body; its errors are as decode's.
+func decodeVerify(body []byte) (aggregator.VerifyRequest, error) {
+	const member = "signedMessage"
+	var req aggregator.VerifyRequest
+	object, err := jsonbody.Strict(body, member, dataForm.signingSubnetID, dataForm.quorumPercentage, dataForm.pChainHeight, dataForm.verifyingBlockchainID)
+	if err != nil {
+		return req, err
+	}
+	text, err := object.String(member)
+	if err != nil {
+		return req, err
+	}
+	raw, err := parseHex(member, text)
+	if err != nil {
+		return req, err
+	}
+	if len(raw) == 0 {
+		return req, apierr.BadRequest("%s is empty; send the signed Warp message in hex", member)
+	}
+	if req.SigningSubnetID, err = readID(object, dataForm.signingSubnetID, "subnet ID"); err != nil {
+		return req, err
+	}
+	if req.QuorumPercentage, err = object.Uint(dataForm.quorumPercentage, 100); err != nil {
+		return req, err
+	}
+	if req.PChainHeight, err = object.Uint(dataForm.pChainHeight, maxHeight); err != nil {
+		return req, err
+	}
+	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, dataForm, req.PChainHeight); err != nil {
+		return req, err
+	}
+	if req.Message, err = warp.ParseMessage(raw); err != nil {
+		if _, err := warp.ParseUnsignedMessage(raw); err == nil {
+			return req, apierr.BadRequest("%s carries no signature; aggregateSignatures makes one", member)
+		}
+		return req, apierr.BadRequest("%s could not be decoded as a signed Warp message; send all of it, in hex", member)
+	}
+	return req, nil
+}
