@@ -246,8 +246,8 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 	if quorum == 0 {
 		quorum = DefaultQuorumPercentage
 	}
-	need := quorumWeight(set.TotalWeight, quorum)
-	want := quorumWeight(set.TotalWeight, min(quorum+req.QuorumPercentageBuffer, 100))
+	need := set.MinWeight(quorum)
+	want := set.MinWeight(min(quorum+req.QuorumPercentageBuffer, 100))
 	if len(set.Validators) == 0 {
 		return nil, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so nobody can sign", set.SubnetID, set.Height)}
 	}

@@ -18,12 +18,13 @@ type signatureID struct {
 	key     [2 * bls.PublicKeyLen]byte
 }
 
-// signatureCost is what one entry of the signature cache takes in bytes, the
-// cache's own bookkeeping included (measured as heap growth per entry).
+// signatureCost is what one entry of the signature cache takes in bytes at most,
+// the cache's own bookkeeping included; a test measures it.
 const signatureCost = 512
 
-// messageCost is what a finished message takes besides its own bytes.
-const messageCost = 1024
+// messageCost is what a finished message takes besides its own bytes: the account
+// with its lists of nodes and refusals.
+const messageCost = 4096
 
 // signatures keeps signatures that were proven valid one by one. Bounded in
 // bytes; safe for concurrent use.

@@ -3,9 +3,6 @@ package aggregator
 import (
 	"errors"
 	"fmt"
-	"math/big"
-
-	blst "github.com/supranational/blst/bindings/go"
 
 	"github.com/ava-labs/avalanchego/utils/set"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -22,12 +19,12 @@ var errUnverified = errors.New("the finished message does not verify")
 // at least weight must have signed. Signatures may be unproven; then an error
 // that is errUnverified says that at least one of them is bad.
 func assemble(msg *warp.UnsignedMessage, vdrs *validators.Set, members []int, signatures []*bls.Signature, weight uint64) (*warp.Message, error) {
-	var aggregate blst.P2Aggregate
-	if !aggregate.Aggregate(signatures, false) {
+	aggregate, ok := bls.Aggregate(signatures)
+	if !ok {
 		return nil, errUnverified
 	}
 	signature := &warp.BitSetSignature{Signers: set.NewBits(members...).Bytes()}
-	copy(signature.Signature[:], aggregate.ToAffine().Compress())
+	copy(signature.Signature[:], aggregate.Compress())
 	if err := verify(msg, signature, vdrs, weight); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnverified, err)
 	}
@@ -38,14 +35,4 @@ func assemble(msg *warp.UnsignedMessage, vdrs *validators.Set, members []int, si
 // exact fraction weight/total, since a percentage would round.
 func verify(msg *warp.UnsignedMessage, signature *warp.BitSetSignature, vdrs *validators.Set, weight uint64) error {
 	return signature.Verify(msg, msg.NetworkID, vdrs.WarpSet, weight, vdrs.TotalWeight)
-}
-
-// quorumWeight is the least weight w with percent*total <= 100*w, which is what
-// a verifying chain demands (avalanchego, warp.VerifyWeight).
-func quorumWeight(total, percent uint64) uint64 {
-	w := new(big.Int).SetUint64(total)
-	w.Mul(w, new(big.Int).SetUint64(percent))
-	w.Add(w, big.NewInt(99))
-	w.Div(w, big.NewInt(100))
-	return w.Uint64()
 }

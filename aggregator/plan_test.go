@@ -111,7 +111,7 @@ func TestPlanReachesTheGoalInExpectation(t *testing.T) {
 		r := roundOf(randomWeights(rng, n), func(int) expectation {
 			return lognormal(time.Duration(1+rng.IntN(200))*time.Millisecond, 0.05+rng.Float64(), rng.Float64())
 		})
-		goal := quorumWeight(r.set.TotalWeight, 1+rng.Uint64N(100))
+		goal := r.set.MinWeight(1 + rng.Uint64N(100))
 		r.join(&caller{need: goal, want: goal})
 		members, horizon := r.plan.pick(r, 0)
 		var mean float64
@@ -185,7 +185,7 @@ func BenchmarkPlan(b *testing.B) {
 	r := roundOf(randomWeights(rng, 1000), func(int) expectation {
 		return lognormal(time.Duration(1+rng.IntN(200))*time.Millisecond, 0.3, 0.98)
 	})
-	goal := quorumWeight(r.set.TotalWeight, 67)
+	goal := r.set.MinWeight(67)
 	r.join(&caller{need: goal, want: goal})
 	for b.Loop() {
 		r.plan.pick(r, 0)

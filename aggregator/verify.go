@@ -63,7 +63,7 @@ func (a *Aggregator) Verify(ctx context.Context, req VerifyRequest) (*Verdict, e
 func Judge(message *warp.Message, vdrs *validators.Set, quorum uint64) *Verdict {
 	v := &Verdict{
 		TotalWeight:     vdrs.TotalWeight,
-		TargetWeight:    quorumWeight(vdrs.TotalWeight, quorum),
+		TargetWeight:    vdrs.MinWeight(quorum),
 		SigningSubnetID: vdrs.SubnetID,
 		PChainHeight:    vdrs.Height,
 	}

@@ -108,14 +108,24 @@ func main() {
 		if err := pprof.StartCPUProfile(f); err != nil {
 			log.Fatal(err)
 		}
-		defer pprof.StopCPUProfile()
 	}
+	err = measureAll(w, o)
+	pprof.StopCPUProfile()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func measureAll(w *tabwriter.Writer, o options) error {
 	for _, n := range o.validators {
 		if err := measure(w, n, o); err != nil {
-			log.Fatal(err)
+			return err
 		}
-		_ = w.Flush()
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func numbers(text string) (list []int, err error) {

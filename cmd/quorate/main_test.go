@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/simnet"
 )
 
@@ -290,9 +292,47 @@ func TestServeTwoNetworks(t *testing.T) {
 		code, _, errOut := quorate(t, "", "sign", "--server", "http://"+listen, "--network", name, fmt.Sprintf("%x", n.Message([]byte(name)).Bytes()))
 		require.Zero(t, code, errOut)
 	}
+	requireMistakesAreTheClients(t, "http://"+listen+"/v1/signatureAggregator/one/aggregateSignatures", a)
 	code, _, wrong := quorate(t, "", "sign", "--server", "http://"+listen, "--network", "one", fmt.Sprintf("%x", b.Message(nil).Bytes()))
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, wrong, "50002")
 	cancel()
 	require.Zero(t, <-done, "%s", &errOut)
+}
+
+// What only the network can tell apart is still the client's mistake, by name.
+func requireMistakesAreTheClients(t *testing.T, url string, n *simnet.Network) {
+	t.Helper()
+	good := hex.EncodeToString(n.Message([]byte("good")).Bytes())
+	foreign := hex.EncodeToString(n.MessageFrom(ids.ID{77}, []byte("good")).Bytes())
+	unknown := ids.ID{78}.String()
+	for name, test := range map[string]struct {
+		body string
+		code string
+		want string
+	}{
+		"height in the future":         {`{"message":"` + good + `","pChainHeight":1000}`, "P_CHAIN_HEIGHT_UNAVAILABLE", "pChainHeight"},
+		"greatest height":              {`{"message":"` + good + `","pChainHeight":18446744073709551614}`, "P_CHAIN_HEIGHT_UNAVAILABLE", "pChainHeight"},
+		"unknown subnet":               {`{"message":"` + good + `","signingSubnetId":"` + unknown + `"}`, "UNKNOWN_SUBNET", "signingSubnetId"},
+		"unknown source chain":         {`{"message":"` + foreign + `"}`, "UNKNOWN_SOURCE_BLOCKCHAIN", "message"},
+		"unknown verifying blockchain": {`{"message":"` + good + `","verifyingBlockchainId":"` + unknown + `"}`, "UNKNOWN_SOURCE_BLOCKCHAIN", "verifyingBlockchainId"},
+		"another network's message":    {`{"message":"` + hex.EncodeToString(append([]byte{0, 0, 0, 0, 0, 5}, n.Message(nil).Bytes()[6:]...)) + `"}`, "", "message"},
+		"1 MiB":                        {`{"message":"` + strings.Repeat("0", 1<<20) + `"}`, "", "body"},
+	} {
+		response, err := http.Post(url, "application/json", strings.NewReader(test.body))
+		require.NoError(t, err)
+		var body struct {
+			Message    string
+			StatusCode int
+			Error      string
+			Code       string
+		}
+		require.NoError(t, json.NewDecoder(response.Body).Decode(&body), name)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusBadRequest, response.StatusCode, "%s: %+v", name, body)
+		require.Equal(t, http.StatusBadRequest, body.StatusCode, name)
+		require.Equal(t, "Bad Request", body.Error, name)
+		require.Equal(t, test.code, body.Code, name)
+		require.Contains(t, body.Message, test.want, name)
+	}
 }
