@@ -16,15 +16,12 @@ import (
 	"github.com/ava-labs/avalanchego/network/p2p/acp118"
 	"github.com/ava-labs/avalanchego/proto/pb/sdk"
 	"github.com/ava-labs/avalanchego/utils/constants"
-	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
-	"quorate/node"
+	"quorate/bls"
 	"quorate/p2p"
 	"quorate/validators"
-
-	ourbls "quorate/bls"
 )
 
 // Transport carries signature requests to validators.
@@ -397,7 +394,7 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set) *r
 	id := msg.ID()
 	for i, v := range set.Validators {
 		if b, ok := a.proven.get(id, v); ok {
-			if s, err := ourbls.ParseUnchecked(b[:]); err == nil {
+			if s, err := bls.ParseUnchecked(b[:]); err == nil {
 				r.known(i, s)
 			}
 		}
@@ -419,176 +416,4 @@ func (a *Aggregator) watchFunds(f *flight, set *validators.Set) {
 		}
 		f.inbox.put(func(time.Duration) { f.round.avoid(avoid) })
 	})
-}
-
-// proofJob is a round's unproven signatures, to be proven when there is time.
-type proofJob struct {
-	message    *warp.UnsignedMessage
-	set        *validators.Set
-	members    []int
-	signatures []*bls.Signature
-	proven     bool
-}
-
-// maxProofJobs bounds the rounds that wait to be proven; beyond it their
-// signatures are let go, which costs nothing but a question asked again.
-const maxProofJobs = 16
-
-// keep hands a finished round's signatures to the prover.
-func (a *Aggregator) keep(f *flight) {
-	var unproven, done proofJob
-	for i := range f.round.members {
-		m := &f.round.members[i]
-		job := &unproven
-		switch m.state {
-		case pending:
-		case signed:
-			job = &done
-		default:
-			continue
-		}
-		job.members = append(job.members, i)
-		job.signatures = append(job.signatures, m.signature)
-	}
-	done.proven = true
-	for _, job := range []proofJob{done, unproven} {
-		if len(job.members) == 0 {
-			continue
-		}
-		job.message, job.set = f.message, f.round.set
-		select {
-		case a.proofs <- job:
-		default:
-		}
-	}
-}
-
-// proveKept proves what finished rounds left until the aggregator ends. It works
-// only while no round is under way, in short pieces, so that nobody waits for it:
-// what it makes is a convenience for later requests.
-func (a *Aggregator) proveKept() {
-	for {
-		select {
-		case <-a.life.Done():
-			return
-		case job := <-a.proofs:
-			for len(job.members) > 0 {
-				if !a.awaitIdle() {
-					return
-				}
-				piece := job
-				n := min(len(job.members), proofPiece)
-				piece.members, job.members = job.members[:n], job.members[n:]
-				piece.signatures, job.signatures = job.signatures[:n], job.signatures[n:]
-				a.keepProven(piece)
-			}
-		}
-	}
-}
-
-// proofPiece is how many signatures are proven without looking up: about 6 ms.
-const proofPiece = 128
-
-// awaitIdle waits until no round is under way; false if the aggregator ends.
-func (a *Aggregator) awaitIdle() bool {
-	a.mu.Lock()
-	idle := a.idle
-	a.mu.Unlock()
-	select {
-	case <-a.life.Done():
-		return false
-	case <-idle:
-		return true
-	}
-}
-
-// keepProven proves a piece of a job and remembers what is good.
-func (a *Aggregator) keepProven(piece proofJob) {
-	var bad []int
-	if !piece.proven {
-		bad = a.proveJob(piece)
-	}
-	id := piece.message.ID()
-	for n, i := range piece.members {
-		v := piece.set.Validators[i]
-		if len(bad) > 0 && bad[0] == n {
-			bad = bad[1:]
-			a.history.judged(v.NodeIDs[0], false, time.Now())
-			continue
-		}
-		a.proven.put(id, v, piece.signatures[n].Compress())
-	}
-}
-
-// proveSignatures checks the pending signatures of members and returns the bad
-// ones, ascending.
-func (a *Aggregator) proveSignatures(msg *warp.UnsignedMessage, r *round, members []int) []int {
-	job := proofJob{message: msg, set: r.set, members: members}
-	for _, i := range members {
-		job.signatures = append(job.signatures, r.members[i].signature)
-	}
-	bad := a.proveJob(job)
-	for n, position := range bad {
-		bad[n] = members[position]
-	}
-	return bad
-}
-
-// proveJob returns the positions in job.members whose signature is bad.
-func (a *Aggregator) proveJob(job proofJob) []int {
-	keys := make([]*bls.PublicKey, len(job.members))
-	for n, i := range job.members {
-		keys[n] = job.set.Validators[i].PublicKey
-	}
-	if a.oneByOne {
-		var bad []int
-		for n := range keys {
-			if !job.signatures[n].SigValidate(true) || !bls.Verify(keys[n], job.signatures[n], job.message.Bytes()) {
-				bad = append(bad, n)
-			}
-		}
-		return bad
-	}
-	return ourbls.NewVerifier(job.message.Bytes()).Prove(keys, job.signatures)
-}
-
-// setFailure turns a resolver's error into what the caller is told.
-func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) error {
-	switch {
-	case errors.Is(err, validators.ErrUnknownSubnet):
-		return &Error{Code: CodeUnknownSubnet, Message: fmt.Sprintf("signingSubnetId: the network has no subnet %s", subnetID), Err: err}
-	case errors.Is(err, validators.ErrHeightUnavailable):
-		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set can be had for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
-	}
-	return nodeFailure(ctx, err)
-}
-
-func nodeFailure(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("asking the node: %w", context.Canceled)
-	}
-	var rpc *node.RPCError
-	if errors.As(err, &rpc) || errors.Is(err, node.ErrMalformed) {
-		return &Error{Code: CodeNodeFaulty, Message: "the upstream node gave an answer that cannot be used; try again, or check the node", Err: err}
-	}
-	return &Error{Code: CodeNodeUnavailable, Message: "no upstream node answers; try again in a moment", Err: err}
-}
-
-// failure is what a caller is told when the round could not serve it.
-func failure(code Code, account Account) *Error {
-	percent := func(w uint64) float64 {
-		return float64(w) / float64(account.TotalWeight) * 100
-	}
-	text := fmt.Sprintf("validators with %.2f %% of the weight signed, %.2f %% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
-	if code == CodeRefused && len(account.Refusals) > 0 {
-		top := account.Refusals[0]
-		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f %% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
-		return &Error{Code: code, Message: text, Account: &account}
-	}
-	text += fmt.Sprintf(": %.2f %% silent, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
-		percent(account.SilentWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
-	if len(account.Refusals) > 0 {
-		text += fmt.Sprintf("; most refuse with %q (code %d)", account.Refusals[0].Message, account.Refusals[0].Code)
-	}
-	return &Error{Code: code, Message: text, Account: &account}
 }

@@ -1,6 +1,15 @@
 package aggregator
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/node"
+	"quorate/validators"
+)
 
 // Code says in one word why a request for a signature failed.
 type Code string
@@ -49,3 +58,44 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// setFailure turns a resolver's error into what the caller is told.
+func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) error {
+	switch {
+	case errors.Is(err, validators.ErrUnknownSubnet):
+		return &Error{Code: CodeUnknownSubnet, Message: fmt.Sprintf("signingSubnetId: the network has no subnet %s", subnetID), Err: err}
+	case errors.Is(err, validators.ErrHeightUnavailable):
+		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set can be had for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
+	}
+	return nodeFailure(ctx, err)
+}
+
+func nodeFailure(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("asking the node: %w", context.Canceled)
+	}
+	var rpc *node.RPCError
+	if errors.As(err, &rpc) || errors.Is(err, node.ErrMalformed) {
+		return &Error{Code: CodeNodeFaulty, Message: "the upstream node gave an answer that cannot be used; try again, or check the node", Err: err}
+	}
+	return &Error{Code: CodeNodeUnavailable, Message: "no upstream node answers; try again in a moment", Err: err}
+}
+
+// failure is what a caller is told when the round could not serve it.
+func failure(code Code, account Account) *Error {
+	percent := func(w uint64) float64 {
+		return float64(w) / float64(account.TotalWeight) * 100
+	}
+	text := fmt.Sprintf("validators with %.2f %% of the weight signed, %.2f %% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
+	if code == CodeRefused && len(account.Refusals) > 0 {
+		top := account.Refusals[0]
+		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f %% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
+		return &Error{Code: code, Message: text, Account: &account}
+	}
+	text += fmt.Sprintf(": %.2f %% silent, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
+		percent(account.SilentWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
+	if len(account.Refusals) > 0 {
+		text += fmt.Sprintf("; most refuse with %q (code %d)", account.Refusals[0].Message, account.Refusals[0].Code)
+	}
+	return &Error{Code: code, Message: text, Account: &account}
+}

@@ -3,7 +3,6 @@ package aggregator
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -540,82 +539,4 @@ func (r *round) signers(target uint64) (members []int, weight uint64) {
 	}
 	slices.Sort(members)
 	return members, weight
-}
-
-// account adds up the round as it stands.
-func (r *round) account(need uint64) Account {
-	a := Account{
-		SigningSubnetID: r.set.SubnetID,
-		PChainHeight:    r.set.Height,
-		TargetWeight:    need,
-		TotalWeight:     r.set.TotalWeight,
-		KeylessWeight:   r.set.TotalWeight,
-		Refusals:        []Refusal{},
-		SilentNodes:     []ids.NodeID{},
-	}
-	type key struct {
-		code int32
-		text string
-	}
-	refusals := make(map[key]*Refusal)
-	var missing []int
-	for i := range r.members {
-		m := &r.members[i]
-		a.KeylessWeight -= m.weight
-		if m.online {
-			a.ConnectedWeight += m.weight
-		}
-		switch {
-		case m.state == signed || m.state == pending && m.included:
-			a.SignedWeight += m.weight
-		case m.state == pending:
-			a.UnprovenWeight += m.weight
-		case m.state == invalid:
-			a.InvalidWeight += m.weight
-		case m.refusal != nil:
-			a.RefusedWeight += m.weight
-			k := key{m.refusal.Code, clip(m.refusal.Message)}
-			g, ok := refusals[k]
-			if !ok {
-				g = &Refusal{Code: k.code, Message: k.text}
-				refusals[k] = g
-			}
-			g.Weight += m.weight
-			g.Count++
-		case m.state == waiting || m.state == silent:
-			a.SilentWeight += m.weight
-			missing = append(missing, i)
-		case !m.online:
-			a.DisconnectedWeight += m.weight
-			missing = append(missing, i)
-		default:
-			a.UnaskedWeight += m.weight
-		}
-	}
-	for _, g := range refusals {
-		a.Refusals = append(a.Refusals, *g)
-	}
-	slices.SortFunc(a.Refusals, func(x, y Refusal) int {
-		return cmp.Or(cmp.Compare(y.Weight, x.Weight), cmp.Compare(x.Code, y.Code), cmp.Compare(x.Message, y.Message))
-	})
-	a.Refusals = a.Refusals[:min(len(a.Refusals), maxRefusals)]
-	slices.SortStableFunc(missing, func(x, y int) int { return cmp.Compare(r.members[y].weight, r.members[x].weight) })
-	for _, i := range missing[:min(len(missing), maxSilentNodes)] {
-		a.SilentNodes = append(a.SilentNodes, r.nodeID(i))
-	}
-	return a
-}
-
-const (
-	maxRefusals    = 10
-	maxSilentNodes = 20
-	maxRefusalText = 256
-)
-
-// clip bounds a text that a remote node chose.
-func clip(text string) string {
-	if len(text) > maxRefusalText {
-		text = text[:maxRefusalText] + "…"
-	}
-	return strings.ToValidUTF8(text, "")
 }
