@@ -11,94 +11,44 @@ import (
 )
 
 const (
-	// coefficientBits is the size of random coefficients: a batch with a bad
-	// signature passes with a probability of 2^-64, and nobody can try twice,
-	// as the coefficients are drawn after the signatures are fixed.
-	coefficientBits = 64
-	// digits and digitBits shape the coefficients of the subgroup check.
-	digits    = 22
-	digitBits = 4
-	// smallProof is the size below which each subgroup check by itself is cheaper.
-	smallProof = 16
+	// batchBits is the size of VerifyBatch's random coefficients.
+	batchBits = 128
+	// proveBits is the size of Prove's. Its error is bounded by that of the
+	// subgroup check anyway, and nobody can try twice at leisure, as coefficients
+	// are drawn after the signatures are fixed.
+	proveBits = 64
+
+	// digits random digits below digitLimit shape the subgroup check. The limit
+	// is the smallest prime factor of the cofactor: fewer values would tell fewer
+	// points apart, more would cost additions and tell no more apart.
+	digits     = 18
+	digitLimit = 13
+	digitBits  = 4 // size of a digit
+	// smallProof is the size below which a subgroup check each is cheaper.
+	smallProof = 40
+
+	// combinedBytes holds a sum of digits products of a digit and proveBits.
+	combinedBytes = 9
 )
 
 // Prove checks every signature on its own account, subgroup included, and
 // returns the positions of the bad ones, ascending. Signatures may be unchecked
-// points of the curve (ParseUnchecked). It panics if the lengths differ.
+// points of the curve (ParseUnchecked). Nil and infinity are bad, as signature
+// and as key. It panics if the lengths differ.
+//
+// That none is bad is wrong with a probability below 2^-63.
 func (v *Verifier) Prove(keys []*PublicKey, signatures []*Signature) (bad []int) {
-	mustMatch(keys, signatures)
-	if len(signatures) >= smallProof && v.holdAll(keys, signatures) {
-		return nil
+	if len(keys) != len(signatures) {
+		panic(mismatch(keys, signatures))
 	}
-	positions := make([]int, 0, len(signatures))
-	goodKeys := make([]*PublicKey, 0, len(signatures))
-	good := make([]*Signature, 0, len(signatures))
-	for i, s := range signatures {
-		if !s.SigValidate(true) { // subgroup, and not infinity
-			bad = append(bad, i)
-			continue
+	b := v.newBatch(keys, signatures)
+	if len(b.signatures) >= smallProof {
+		if sums, ok := sumDigits(b.signatures); ok {
+			return b.culpritsOf(sums)
 		}
-		positions = append(positions, i)
-		goodKeys = append(goodKeys, keys[i])
-		good = append(good, s)
 	}
-	for _, i := range v.VerifyBatch(goodKeys, good) {
-		bad = append(bad, positions[i])
-	}
-	slices.Sort(bad)
-	return bad
-}
-
-// holdAll checks signatures and their subgroups in one go.
-//
-// With random digits c_ij of 4 bits it forms the sums S_j = sum_i c_ij*s_i, j up
-// to 22, and checks the subgroup of each. The smallest factor of the cofactor is
-// 13, and a random digit has a given residue modulo 13 with a probability of at
-// most 1/8, so a point outside the subgroup passes all with at most 2^-66.
-//
-// The sums then serve as the batch check's own: with random d_j of 64 bits,
-// sum_j d_j*S_j is the sum of the signatures with the coefficients
-// e_i = sum_j d_j*c_ij, which the keys get too. A bad signature leaves some S_j
-// wrong but for (1/16)^22, and a wrong S_j passes with 2^-64.
-func (v *Verifier) holdAll(keys []*PublicKey, signatures []*Signature) bool {
-	n := len(signatures)
-	c := make([]byte, digits*n) // one digit per byte, which is how 4-bit scalars are laid out
-	d := make([]byte, digits*coefficientBits/8)
-	_, _ = rand.Read(c) // never fails (crypto/rand)
-	_, _ = rand.Read(d)
-	for i := range c {
-		c[i] &= 1<<digitBits - 1
-	}
-	sums := make([]*Signature, digits)
-	for j := range sums {
-		s := blst.P2AffinesMult(signatures, c[j*n:(j+1)*n], digitBits).ToAffine()
-		if !s.InG2() {
-			return false
-		}
-		sums[j] = s
-	}
-	// e_i < 22 * 15 * 2^64 takes at most 73 bits.
-	const keyBytes = 10
-	e := make([]byte, keyBytes*n)
-	for i := range n {
-		var low, high uint64
-		for j := range digits {
-			digit := uint64(c[j*n+i])
-			coefficient := binary.LittleEndian.Uint64(d[j*8:])
-			h, l := bits.Mul64(coefficient, digit)
-			sum := low + l
-			if sum < low {
-				high++
-			}
-			low, high = sum, high+h
-		}
-		binary.LittleEndian.PutUint64(e[i*keyBytes:], low)
-		binary.LittleEndian.PutUint16(e[i*keyBytes+8:], uint16(high))
-	}
-	return v.Verify(
-		blst.P1AffinesMult(keys, e, keyBytes*8).ToAffine(),
-		blst.P2AffinesMult(sums, d, coefficientBits).ToAffine(),
-	)
+	b.leaveOut(func(_ *PublicKey, s *Signature) bool { return !s.InG2() })
+	return b.culprits(proveBits)
 }
 
 // VerifyBatch checks that every signature is its key's signature of the message
@@ -107,82 +57,214 @@ func (v *Verifier) holdAll(keys []*PublicKey, signatures []*Signature) bool {
 //
 //	e(sum r*key, H(m)) = e(g1, sum r*signature)
 //
-// holds only if every summand matches, but for a probability of 2^-64. All
-// signatures must be in the subgroup: the curve's cofactor has small prime
-// factors, so a point of small order could vanish under a random coefficient.
+// holds only if every summand matches, but for a probability of 2^-128. Nil and
+// infinity are bad, as signature and as key. The error is ErrPairs.
 //
-// If the check fails, the culprits are found by halving. The halves reuse the
-// coefficients: they were drawn after the signatures were fixed, so each subset
-// is a sound check of its own. It panics if the lengths differ.
-func (v *Verifier) VerifyBatch(keys []*PublicKey, signatures []*Signature) (bad []int) {
-	mustMatch(keys, signatures)
-	if len(keys) == 0 {
-		return nil
+// Every signature must have passed its subgroup check (ParseSignature, InG2 or
+// CheckSubgroup). Without one the verdict is worthless, whatever the size of the
+// coefficients: the cofactor is divisible by 13, and a point of order 13 vanishes
+// from the sum whenever 13 divides its coefficient. Prove takes unchecked points.
+func (v *Verifier) VerifyBatch(keys []*PublicKey, signatures []*Signature) (bad []int, err error) {
+	if len(keys) != len(signatures) {
+		return nil, mismatch(keys, signatures)
 	}
-	b := &batch{
-		verifier:     v,
-		keys:         keys,
-		signatures:   signatures,
-		coefficients: make([]byte, len(keys)*coefficientBits/8),
-		// Beyond this many checks halving costs more than one by one.
-		budget: len(keys)/2 + 1,
+	return v.newBatch(keys, signatures).culprits(batchBits), nil
+}
+
+// VerifyBatch is Verifier.VerifyBatch for a message that is not needed again.
+func VerifyBatch(message []byte, keys []*PublicKey, signatures []*Signature) (bad []int, err error) {
+	return NewVerifier(message).VerifyBatch(keys, signatures)
+}
+
+// CheckSubgroup returns the positions, ascending, of those points of the curve
+// that are outside the subgroup. Infinity is inside; nil counts as outside. That
+// none is outside is wrong with a probability below 2^-66.
+func CheckSubgroup(signatures []*Signature) (bad []int) {
+	if len(signatures) >= smallProof && !slices.Contains(signatures, nil) {
+		if _, ok := sumDigits(signatures); ok {
+			return nil
+		}
 	}
-	_, _ = rand.Read(b.coefficients)
-	if !b.holds(0, len(keys)) {
-		b.search(0, len(keys))
+	for i, s := range signatures {
+		if s == nil || !s.InG2() {
+			bad = append(bad, i)
+		}
 	}
+	return bad
+}
+
+func mismatch(keys []*PublicKey, signatures []*Signature) error {
+	return fmt.Errorf("%w: %d keys for %d signatures", ErrPairs, len(keys), len(signatures))
+}
+
+// digitSums are the sums S_j = sum_i c_ij*s_i of some signatures s_i with random
+// digits c_ij.
+type digitSums struct {
+	digits []byte // c_ij at j*n+i, one per byte, which is how 4-bit scalars are laid out
+	sums   []*Signature
+}
+
+// sumDigits forms sums of n > 0 points of the curve; false if a sum, and with it
+// a point, is outside the subgroup.
+//
+// Let t_i be the part of point i that the cofactor is to blame for. Its order is
+// 1 or at least 13, so if t_i is not zero, at most one of the 13 values of c_ij
+// makes sum_i c_ij*t_i vanish, whatever the others are. All 18 sums hide a point
+// outside the subgroup with a probability of at most 13^-18 < 2^-66.
+func sumDigits(signatures []*Signature) (digitSums, bool) {
+	n := len(signatures)
+	d := digitSums{digits: randomDigits(digits * n), sums: make([]*Signature, digits)}
+	for j := range d.sums {
+		d.sums[j] = blst.P2AffinesMult(signatures, d.digits[j*n:(j+1)*n], digitBits).ToAffine()
+		if !d.sums[j].InG2() {
+			return digitSums{}, false
+		}
+	}
+	return d, true
+}
+
+// randomDigits draws n numbers from 0 up to but excluding digitLimit, each
+// equally likely.
+func randomDigits(n int) []byte {
+	const limit = 256 / digitLimit * digitLimit
+	drawn := make([]byte, 0, n)
+	random := make([]byte, n+n/16+16) // so that one reading nearly always does
+	for {
+		_, _ = rand.Read(random) // never fails (crypto/rand)
+		for _, r := range random {
+			if len(drawn) == n {
+				return drawn
+			}
+			if r < limit {
+				drawn = append(drawn, r%digitLimit)
+			}
+		}
+	}
+}
+
+// combine draws a coefficient of proveBits for each sum and returns them with
+// what they make the coefficients of the n summands: e_i = sum_j d_j*c_ij.
+func (d digitSums) combine(n int) (ofSums, ofSummands []byte) {
+	ofSums = make([]byte, digits*proveBits/8)
+	_, _ = rand.Read(ofSums)
+	ofSummands = make([]byte, n*combinedBytes)
+	for i := range n {
+		var low, high uint64 // high ends up below 18*12, so it fits a byte
+		for j := range digits {
+			h, l := bits.Mul64(binary.LittleEndian.Uint64(ofSums[j*8:]), uint64(d.digits[j*n+i]))
+			var carry uint64
+			low, carry = bits.Add64(low, l, 0)
+			high += h + carry
+		}
+		binary.LittleEndian.PutUint64(ofSummands[i*combinedBytes:], low)
+		ofSummands[i*combinedBytes+8] = byte(high)
+	}
+	return ofSums, ofSummands
+}
+
+// batch is a search for bad signatures.
+type batch struct {
+	verifier     *Verifier
+	positions    []int // in the caller's slices
+	keys         []*PublicKey
+	signatures   []*Signature
+	coefficients []byte // coefficient of each, little endian
+	bits         int    // their size, a multiple of 8
+	bad          []int  // positions in the caller's slices, in any order
+}
+
+// newBatch leaves out what is bad on sight. Nil must not reach blst, which takes
+// it for the point that follows the previous one in memory. Infinity as key and
+// as signature would match anything.
+func (v *Verifier) newBatch(keys []*PublicKey, signatures []*Signature) *batch {
+	b := &batch{verifier: v, positions: make([]int, len(keys)), keys: slices.Clone(keys), signatures: slices.Clone(signatures)}
+	for i := range b.positions {
+		b.positions[i] = i
+	}
+	b.leaveOut(func(key *PublicKey, signature *Signature) bool {
+		return key == nil || signature == nil || *key == (PublicKey{}) || *signature == (Signature{})
+	})
+	return b
+}
+
+// leaveOut counts as bad what isBad says and takes it out of the search.
+func (b *batch) leaveOut(isBad func(*PublicKey, *Signature) bool) {
+	kept := 0
+	for i, position := range b.positions {
+		if isBad(b.keys[i], b.signatures[i]) {
+			b.bad = append(b.bad, position)
+			continue
+		}
+		b.positions[kept], b.keys[kept], b.signatures[kept] = position, b.keys[i], b.signatures[i]
+		kept++
+	}
+	b.positions, b.keys, b.signatures = b.positions[:kept], b.keys[:kept], b.signatures[:kept]
+}
+
+// culprits searches with coefficients of the given size.
+func (b *batch) culprits(size int) []int {
+	n := len(b.keys)
+	switch n {
+	case 0:
+	case 1:
+		if !b.verifier.Verify(b.keys[0], b.signatures[0]) {
+			b.bad = append(b.bad, b.positions[0])
+		}
+	default:
+		b.bits = size
+		b.coefficients = make([]byte, n*size/8)
+		_, _ = rand.Read(b.coefficients)
+		b.search(0, n, b.ratio(0, n), blst.Fp12One())
+	}
+	slices.Sort(b.bad)
 	return b.bad
 }
 
-func mustMatch(keys []*PublicKey, signatures []*Signature) {
-	if len(keys) != len(signatures) {
-		panic(fmt.Sprintf("bls: %d keys for %d signatures", len(keys), len(signatures)))
-	}
+// culpritsOf searches with the sums that have passed the subgroup check, which
+// leaves little to do: sum_j d_j*S_j is the sum of the signatures with the
+// coefficients e_i, and the keys get the same. A bad signature spoils some S_j
+// but for 13^-18, and a spoilt S_j passes with 2^-64.
+func (b *batch) culpritsOf(d digitSums) []int {
+	n := len(b.keys)
+	ofSums, ofSummands := d.combine(n)
+	b.coefficients, b.bits = ofSummands, combinedBytes*8
+	whole := b.verifier.ratio(
+		blst.P1AffinesMult(b.keys, b.coefficients, b.bits).ToAffine(),
+		blst.P2AffinesMult(d.sums, ofSums, proveBits).ToAffine(),
+	)
+	b.search(0, n, whole, blst.Fp12One())
+	slices.Sort(b.bad)
+	return b.bad
 }
 
-type batch struct {
-	verifier     *Verifier
-	keys         []*PublicKey
-	signatures   []*Signature
-	coefficients []byte
-	budget       int // checks that may still be spent on halving
-	bad          []int
-}
-
-// holds checks the signatures from low up to high together.
-func (b *batch) holds(low, high int) bool {
-	b.budget--
-	if high-low == 1 {
-		return b.verifier.Verify(b.keys[low], b.signatures[low])
-	}
-	r := b.coefficients[low*coefficientBits/8 : high*coefficientBits/8]
-	return b.verifier.Verify(
-		blst.P1AffinesMult(b.keys[low:high], r, coefficientBits).ToAffine(),
-		blst.P2AffinesMult(b.signatures[low:high], r, coefficientBits).ToAffine(),
+// ratio checks the signatures from low up to high together.
+func (b *batch) ratio(low, high int) *blst.Fp12 {
+	r := b.coefficients[low*b.bits/8 : high*b.bits/8]
+	return b.verifier.ratio(
+		blst.P1AffinesMult(b.keys[low:high], r, b.bits).ToAffine(),
+		blst.P2AffinesMult(b.signatures[low:high], r, b.bits).ToAffine(),
 	)
 }
 
-// search finds the culprits of a range that is known to hold at least one.
-func (b *batch) search(low, high int) {
-	if high-low == 1 {
-		b.bad = append(b.bad, low)
+// search finds the culprits between low and high, whose ratio is over/under, by
+// halving: the ratio of a range is the product of its halves', so that one check
+// tells both. k culprits among n cost about k*log2(n/k) checks, and n culprits n,
+// as many as one by one.
+//
+// The halves reuse the coefficients. These were drawn after the signatures were
+// fixed and independently of each other, and the ranges depend on n alone, so
+// each check is as sound as the first; a bad signature is in log2(n) of them.
+func (b *batch) search(low, high int, over *blst.Fp12, under blst.Fp12) {
+	if over.Equals(&under) {
 		return
 	}
-	if b.budget <= 0 || high-low == 2 {
-		for i := low; i < high; i++ {
-			if !b.verifier.Verify(b.keys[i], b.signatures[i]) {
-				b.bad = append(b.bad, i)
-			}
-		}
+	if high-low == 1 {
+		b.bad = append(b.bad, b.positions[low])
 		return
 	}
 	middle := (low + high) / 2
-	if b.holds(low, middle) {
-		b.search(middle, high) // so the culprit is here
-		return
-	}
-	b.search(low, middle)
-	if !b.holds(middle, high) {
-		b.search(middle, high)
-	}
+	left := b.ratio(low, middle)
+	b.search(low, middle, left, blst.Fp12One())
+	under.MulAssign(left)
+	b.search(middle, high, over, under)
 }

@@ -33,6 +33,8 @@ var (
 	ErrInfinity = errors.New("the point at infinity")
 	// ErrSubgroup: the point is on the curve and outside its subgroup.
 	ErrSubgroup = errors.New("not in the subgroup")
+	// ErrPairs: keys and signatures come in pairs.
+	ErrPairs = errors.New("numbers of keys and signatures differ")
 )
 
 // compressedFlag marks a compressed encoding, infinityFlag the point at
@@ -44,8 +46,8 @@ const (
 
 // ParseUnchecked reads a compressed signature that is a point of the curve and
 // not infinity. Its subgroup is not checked: it must not be counted, kept or
-// handed to VerifyBatch before it has passed InG2 or Prove, but it may go into
-// an aggregate that is checked as a whole.
+// handed to Verify or VerifyBatch before it has passed InG2, CheckSubgroup or
+// Prove, but it may go into an aggregate that is checked as a whole.
 func ParseUnchecked(b []byte) (*Signature, error) {
 	if len(b) != SignatureLen {
 		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrLength, len(b), SignatureLen)
@@ -87,19 +89,38 @@ func Aggregate(signatures []*Signature) (*Signature, bool) {
 // Verifier checks signatures of one message, which it hashes to the curve only
 // once. Safe for concurrent use.
 type Verifier struct {
-	hash *blst.P2Affine
+	hash    *blst.P2Affine
+	negated *blst.P1Affine // generator of G1, times -1
 }
 
 // NewVerifier makes a Verifier for message.
 func NewVerifier(message []byte) *Verifier {
-	return &Verifier{hash: blst.HashToG2(message, bls.CiphersuiteSignature.Bytes()).ToAffine()}
+	return &Verifier{
+		hash:    blst.HashToG2(message, bls.CiphersuiteSignature.Bytes()).ToAffine(),
+		negated: new(blst.P1).Sub(blst.P1Generator()).ToAffine(),
+	}
 }
 
-// Verify checks one signature, which is in the subgroup.
+// Verify checks one signature, which is in the subgroup. Nil and infinity are
+// no signatures, and no keys.
 func (v *Verifier) Verify(key *PublicKey, signature *Signature) bool {
-	// e(key, H(m)) = e(g1, signature)
-	return blst.Fp12FinalVerify(
-		blst.Fp12MillerLoop(v.hash, key),
-		blst.Fp12MillerLoop(signature, blst.P1Generator().ToAffine()),
-	)
+	if key == nil || signature == nil || *key == (PublicKey{}) || *signature == (Signature{}) {
+		return false
+	}
+	one := blst.Fp12One()
+	return v.ratio(key, signature).Equals(&one)
+}
+
+// Verify is Verifier.Verify for a message that is not needed again.
+func Verify(message []byte, key *PublicKey, signature *Signature) bool {
+	return NewVerifier(message).Verify(key, signature)
+}
+
+// ratio is e(key, H(m)) / e(g1, signature): one if the signature is the key's,
+// and of a sum of keys and signatures the product of theirs.
+func (v *Verifier) ratio(key *PublicKey, signature *Signature) *blst.Fp12 {
+	f := blst.Fp12MillerLoop(v.hash, key)
+	f.MulAssign(blst.Fp12MillerLoop(signature, v.negated))
+	f.FinalExp()
+	return f
 }

@@ -171,6 +171,41 @@ func fromAffine(p *blst.P1, a *blst.P1Affine) *blst.P1 {
 	return p
 }
 
+// What blst would read past the slice for, and what would match anything.
+func TestNilAndInfinityAreBad(t *testing.T) {
+	for _, n := range []int{1, 3, smallProof + 5} {
+		s := signAll(t, n+4)
+		keys, signatures := s.keys, s.signatures
+		keys[n] = nil
+		signatures[n+1] = nil
+		keys[n+2], signatures[n+2] = new(PublicKey), new(Signature) // infinity signs everything with infinity
+		signatures[n+3] = new(Signature)
+		want := []int{n, n + 1, n + 2, n + 3}
+		require.Equal(t, want, NewVerifier(message).Prove(keys, signatures), n)
+		bad, err := VerifyBatch(message, keys, signatures)
+		require.NoError(t, err)
+		require.Equal(t, want, bad, n)
+		for _, i := range want {
+			require.False(t, Verify(message, keys[i], signatures[i]))
+		}
+		require.Equal(t, []int{n + 1}, CheckSubgroup(signatures), "infinity is inside, nil is not")
+	}
+	_, err := VerifyBatch(message, nil, make([]*Signature, 1))
+	require.ErrorIs(t, err, ErrPairs)
+}
+
+func TestCheckSubgroupNamesExactlyTheOutsiders(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 7, smallProof, 150} {
+		s := signAll(t, n)
+		require.Empty(t, CheckSubgroup(s.signatures))
+		outside, err := ParseUnchecked(offSubgroup(rng))
+		require.NoError(t, err)
+		s.signatures[n/2] = outside
+		require.Equal(t, []int{n / 2}, CheckSubgroup(s.signatures))
+	}
+}
+
 func TestAggregateOfNothing(t *testing.T) {
 	_, ok := Aggregate(nil)
 	require.False(t, ok)
@@ -216,8 +251,8 @@ func BenchmarkVerifyBatch(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			v := NewVerifier(message)
 			for b.Loop() {
-				if bad := v.VerifyBatch(s.keys, s.signatures); len(bad) > 0 {
-					b.Fatal(bad)
+				if bad, err := v.VerifyBatch(s.keys, s.signatures); err != nil || len(bad) > 0 {
+					b.Fatal(bad, err)
 				}
 			}
 		})
