@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,18 +40,21 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if o.Validators < 1 || o.Validators > 5000 {
-				return usage(fmt.Errorf("--validators %d is not between 1 and 5000", o.Validators), "")
+				return usage(fmt.Errorf("--validators %d is not between 1 and 5000", o.Validators), "For example: quorate dev --validators 50")
 			}
 			if faults < 0 || faults > 1 {
-				return usage(fmt.Errorf("--faults %g is not a share between 0 and 1", faults), "")
+				return usage(fmt.Errorf("--faults %g is not a share between 0 and 1", faults), "For example, a tenth of the validators: quorate dev --faults 0.1")
 			}
 			f := faults / 5
 			o.Faults = simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f, Malformed: f}
 			o.Latency = simnet.Latency{Median: latency, P99: 10 * latency, Persistent: 0.8}
 			c := defaults()
 			c.Listen, c.PrivateListen, c.LogLevel = listen, private, logLevel
+			if latency < 0 {
+				return usage(fmt.Errorf("--latency %s is negative", latency), "For example: quorate dev --latency 20ms")
+			}
 			if err := c.check(); err != nil {
-				return usage(err, "")
+				return usage(err, "Correct the flag; quorate dev --help explains them.")
 			}
 			return dev(cmd, c, o)
 		}),
@@ -81,23 +85,19 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
-	done := make(chan struct{})
-	started := func(address string) {
-		go func() {
-			defer close(done)
-			if err := introduce(ctx, cmd.OutOrStdout(), sim, "http://"+address); err != nil && ctx.Err() == nil {
+	var introduction sync.WaitGroup
+	err = serve(ctx, c, cmd.ErrOrStderr(), func(a addresses) {
+		introduction.Go(func() {
+			if err := introduce(ctx, cmd.OutOrStdout(), sim, "http://"+a.public.String()); err != nil && ctx.Err() == nil {
 				cancel(err)
 			}
-		}()
-	}
-	err = serve(ctx, c, cmd.ErrOrStderr(), started)
+		})
+	})
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
-	select {
-	case <-done:
-	default:
-	}
+	cancel(nil)
+	introduction.Wait()
 	return err
 }
 
@@ -105,9 +105,11 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 // happened and how to repeat it.
 func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, base string) error {
 	const path = "/v1/signatureAggregator/fuji/aggregateSignatures"
+	client := newHTTPClient()
+	defer client.CloseIdleConnections()
 	message := sim.Message([]byte("hello from quorate dev"))
 	body := fmt.Sprintf(`{"message":"0x%x"}`, message.Bytes())
-	if err := awaitUp(ctx, base+"/health"); err != nil {
+	if err := awaitUp(ctx, client, base+"/health"); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -116,7 +118,7 @@ func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, base str
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("the first aggregation: %w", err)
 	}
@@ -173,7 +175,7 @@ Stop with Ctrl-C.
 }
 
 // awaitUp waits until the service reports that it can sign.
-func awaitUp(ctx context.Context, url string) error {
+func awaitUp(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -181,7 +183,7 @@ func awaitUp(ctx context.Context, url string) error {
 		if err != nil {
 			return err
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := client.Do(request)
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {

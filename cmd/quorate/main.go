@@ -56,16 +56,26 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if err == nil {
 		return exitOK
 	}
-	_, _ = fmt.Fprintf(errOut, "quorate: %v\n", err)
 	var known *exitError
 	if !errors.As(err, &known) {
 		// What is no exitError comes from the parsing of the command line.
-		_, _ = fmt.Fprintln(errOut, "Run quorate --help, or --help after a command, to see what it takes.")
-		return exitUsage
+		hint := "Run quorate --help, or --help after a command, to see what it takes."
+		if strings.HasPrefix(err.Error(), "unknown command") && len(args) > 0 {
+			var names []string
+			for _, c := range root.Commands() {
+				names = append(names, c.Name())
+			}
+			hint = strings.TrimPrefix(suggest(args[0], names)+". "+hint, ". ")
+			hint = strings.Replace(strings.TrimPrefix(hint, "; "), "did you mean", "Did you mean", 1)
+			hint = strings.Replace(hint, "?.", "?", 1)
+		}
+		known = &exitError{code: exitUsage, err: err, hint: hint}
 	}
-	if known.hint != "" {
-		_, _ = fmt.Fprintln(errOut, known.hint)
+	_, _ = fmt.Fprintf(errOut, "quorate: %v\n", known)
+	if known.hint == "" {
+		known.hint = "--help after the command shows what it takes; --log-level info, where there is one, what happens."
 	}
+	_, _ = fmt.Fprintln(errOut, known.hint)
 	return known.code
 }
 
@@ -106,6 +116,8 @@ Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 3 no quorum (sign) or not valid (verify).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// Ours name one, in the one line that says what to do.
+		DisableSuggestions: true,
 	}
 	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newVersion())
 	return root

@@ -16,7 +16,6 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/aggregator"
-	"quorate/handlers"
 	"quorate/node"
 	"quorate/p2p"
 	"quorate/validators"
@@ -44,23 +43,19 @@ type networkOptions struct {
 // knownNetworks are the IDs that names in paths stand for elsewhere.
 var knownNetworks = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
 
-// newNetwork asks the node which network it is on, trying until ctx ends, and
-// puts the parts together.
-func newNetwork(ctx context.Context, o networkOptions) (*network, error) {
-	client, err := node.New(node.Options{Endpoints: o.config.Nodes, Log: o.log})
-	if err != nil {
-		return nil, err
-	}
-	id, err := networkID(ctx, client, o.log)
-	if err != nil {
-		client.Close()
-		return nil, fmt.Errorf("network %s: asking the node for its network: %w", o.name, err)
-	}
+func newClient(o networkOptions) (*node.Client, error) {
+	return node.New(node.Options{Endpoints: o.config.Nodes, Log: o.log})
+}
+
+// newNetwork puts the parts together around a client of a node on the network id.
+// It owns the client from then on.
+func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, error) {
 	if known, ok := knownNetworks[o.name]; ok && known != id {
-		o.log.Info("this is not the public network of that name", slog.Uint64("networkID", uint64(id)))
+		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &network{name: o.name, id: id, node: client}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, o.metrics)
+	var err error
 	n.peers, err = p2p.New(p2p.Config{
 		NetworkID:       id,
 		Dir:             o.dir,
@@ -83,18 +78,23 @@ func newNetwork(ctx context.Context, o networkOptions) (*network, error) {
 	return n, nil
 }
 
-// networkID asks until the node answers or ctx ends.
-func networkID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32, error) {
-	for {
+// awaitID asks the node for its network, ever less often, until it answers or ctx
+// ends.
+func awaitID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32, error) {
+	const longest = 5 * time.Second
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
 		id, err := client.NetworkID(ctx)
 		if err == nil {
 			return id, nil
 		}
-		log.Info("waiting for the node", slog.Any("error", err))
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
+		}
+		log.Warn("the node has not told its network; asking again", slog.Duration("in", pause), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
-			return 0, err
-		case <-time.After(time.Second):
+			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
+		case <-time.After(pause):
 		}
 	}
 }
@@ -120,16 +120,19 @@ func (n *network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 
 // run keeps the network alive until ctx ends.
 func (n *network) run(ctx context.Context) error {
-	defer n.node.Close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.peers.Run(ctx) })
 	g.Go(func() error { return n.resolver.Run(ctx) })
-	err := g.Wait()
-	n.signer.Close()
-	if err != nil {
+	if err := g.Wait(); err != nil {
 		return fmt.Errorf("network %s: %w", n.name, err)
 	}
 	return nil
+}
+
+// close ends what run does not.
+func (n *network) close() {
+	n.signer.Close()
+	n.node.Close()
 }
 
 // ready says why requests cannot be expected to succeed; nil if they can.
@@ -157,10 +160,6 @@ func (n *network) ready() error {
 		return fmt.Errorf("connected to %.1f %% of the primary network's weight, %d %% are needed", 100*float64(connected)/float64(max(set.TotalWeight, 1)), aggregator.DefaultQuorumPercentage)
 	}
 	return nil
-}
-
-func (n *network) handler() handlers.Network {
-	return handlers.Network{NetworkID: n.id, Signer: n.signer, Ready: n.ready}
 }
 
 // dirOf is where a network keeps its identity.

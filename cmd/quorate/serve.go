@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mattn/go-isatty"
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,9 @@ Each network needs a node to learn validators from; signatures come from the
 validators themselves, over the peer-to-peer network. Only outgoing connections
 are made. The first start of a network makes an identity in the data folder.
 
+The service answers at once. A network whose node does not answer yet gets 503
+until it does; the others are not held up.
+
   quorate serve --network fuji=http://127.0.0.1:9650
   quorate serve --config quorate.yaml
 
@@ -52,7 +56,9 @@ the same address. Health and metrics: /readyz and /metrics at --private-listen.`
 			if len(c.Networks) == 0 {
 				return usage(errors.New("no network is given"), "Name one and a node of it: quorate serve --network fuji=http://127.0.0.1:9650")
 			}
-			return serve(cmd.Context(), c, cmd.ErrOrStderr(), nil)
+			return serve(cmd.Context(), c, cmd.ErrOrStderr(), func(a addresses) {
+				announce(cmd.OutOrStdout(), c, a)
+			})
 		}),
 	}
 	addFlags(cmd.Flags())
@@ -68,9 +74,12 @@ func newLogger(level string, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
 }
 
-// serve runs the service until ctx ends. Started, if not nil, is called with the
-// public address once requests are answered.
-func serve(ctx context.Context, c config, errOut io.Writer, started func(address string)) error {
+// addresses are what a started service listens on.
+type addresses struct{ public, private net.Addr }
+
+// serve runs the service until ctx ends or its last network fails. Started is
+// called once, when requests are answered.
+func serve(ctx context.Context, c config, errOut io.Writer, started func(addresses)) error {
 	log := newLogger(c.LogLevel, errOut)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -86,19 +95,8 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	}
 	defer func() { _ = private.Close() }()
 
-	networks, err := openNetworks(ctx, c, log, registry)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // stopped while waiting for a node
-		}
-		return err
-	}
-	served := make(map[string]handlers.Network, len(networks))
-	for name, n := range networks {
-		served[name] = n.handler()
-	}
-	surface, err := handlers.New(handlers.Options{
-		Networks:       served,
+	names := slices.Sorted(maps.Keys(c.Networks))
+	surface, err := newReception(names, handlers.Options{
 		Log:            log,
 		Metrics:        registry,
 		ClientCompat:   compat.Mode(c.ClientCompat),
@@ -107,36 +105,69 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: served, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}
 
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	// Networks outlive the surfaces, so that requests in flight can finish.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var alive sync.WaitGroup
-	for name, n := range networks {
+	var left atomic.Int64
+	left.Store(int64(len(names)))
+	for _, name := range names {
 		alive.Go(func() {
+			err := surface.bring(ctx, life, networkOptions{
+				name:    name,
+				config:  c.Networks[name],
+				dir:     dirOf(c.DataDir, name),
+				log:     log.With(slog.String("network", name)),
+				metrics: registry,
+			})
+			if err == nil {
+				return
+			}
 			// The loss of one network is not the loss of the others.
-			if err := n.run(life); err != nil {
-				log.Error("a network stopped", slog.String("network", name), slog.Any("error", err))
+			log.Error("a network is out of service", slog.String("network", name), slog.Any("error", err))
+			surface.fail(name, err)
+			if left.Add(-1) == 0 {
+				giveUp(&outOfService{err})
 			}
 		})
 	}
-	names := slices.Sorted(maps.Keys(networks))
 	log.Info("serving", slog.String("networks", strings.Join(names, ",")), slog.String("listen", public.Addr().String()), slog.String("private", private.Addr().String()))
-	if started != nil {
-		started(public.Addr().String())
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return handlers.Serve(ctx, public, surface, log) })
-	g.Go(func() error { return handlers.Serve(ctx, private, operators, log) })
+	started(addresses{public.Addr(), private.Addr()})
+
+	g, serving := errgroup.WithContext(ctx)
+	g.Go(func() error { return handlers.Serve(serving, public, surface, log) })
+	g.Go(func() error { return handlers.Serve(serving, private, operators, log) })
 	err = g.Wait()
+	giveUp(nil) // a surface that broke ends the waiting for nodes, too
 	end()
 	alive.Wait()
 	log.Info("stopped")
+	var last *outOfService
+	if errors.As(context.Cause(ctx), &last) && err == nil {
+		err = &exitError{code: exitFailed, err: last.err, hint: "No network is left to serve. Correct what it says, then start again."}
+	}
 	return err
+}
+
+// outOfService is why a service without networks stops.
+type outOfService struct{ err error }
+
+func (e *outOfService) Error() string { return e.err.Error() }
+
+// announce says what is served and where.
+func announce(out io.Writer, c config, a addresses) {
+	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on http://%s\n", a.public)
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures\n", name)
+	}
+	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", a.private)
 }
 
 func listen(flag, address string) (net.Listener, error) {
@@ -145,31 +176,4 @@ func listen(flag, address string) (net.Listener, error) {
 		return nil, &exitError{code: exitFailed, err: fmt.Errorf("listening: %w", err), hint: fmt.Sprintf("Is another program using it? Choose another address with --%s.", flag)}
 	}
 	return l, nil
-}
-
-// openNetworks puts all networks together, side by side.
-func openNetworks(ctx context.Context, c config, log *slog.Logger, registry prometheus.Registerer) (map[string]*network, error) {
-	var mu sync.Mutex
-	networks := make(map[string]*network, len(c.Networks))
-	g, ctx := errgroup.WithContext(ctx)
-	for name, nc := range c.Networks {
-		g.Go(func() error {
-			n, err := newNetwork(ctx, networkOptions{
-				name:    name,
-				config:  nc,
-				dir:     dirOf(c.DataDir, name),
-				log:     log.With(slog.String("network", name)),
-				metrics: registry,
-			})
-			if err != nil {
-				return err
-			}
-			log.Info("our identity on the network", slog.String("network", name), slog.String("nodeID", n.peers.NodeID().String()))
-			mu.Lock()
-			defer mu.Unlock()
-			networks[name] = n
-			return nil
-		})
-	}
-	return networks, g.Wait()
 }

@@ -48,7 +48,10 @@ precompile's log), @file, or - for standard input. The signed message is printed
 in hex on standard output, a summary on standard error.
 
   quorate sign --server http://127.0.0.1:8080 --network fuji 0x0000...
-  quorate sign --node http://127.0.0.1:9650 --allow-private-ips @message.hex`,
+  quorate sign --node http://127.0.0.1:9650 --allow-private-ips @message.hex
+  echo 0x0000... | quorate sign --node http://127.0.0.1:9650 --quorum 67 --buffer 10 - > signed.hex
+
+Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum.`,
 		Args: cobra.ExactArgs(1),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			text, err := readMessage(cmd, args[0])
@@ -70,7 +73,7 @@ in hex on standard output, a summary on standard error.
 	flags.StringVar(&f.server, "server", "", "`URL` of a running quorate")
 	flags.StringVar(&f.network, "network", "fuji", "the network's `name` on the server")
 	flags.StringVar(&f.node, "node", "", "`URL` of a node to learn the validators from")
-	flags.StringVar(&f.dataDir, "data-dir", "", "`folder` of an identity to use with --node (default: a new one)")
+	flags.StringVar(&f.dataDir, "data-dir", "", "`folder` of an identity to use with --node, such as ~/.quorate/fuji (default: a new one, kept nowhere)")
 	flags.BoolVar(&f.allowPrivateIPs, "allow-private-ips", false, "connect to validators at private addresses (with --node)")
 	flags.Uint64Var(&f.quorum, "quorum", aggregator.DefaultQuorumPercentage, "`percentage` of the weight that must sign")
 	flags.Uint64Var(&f.buffer, "buffer", 0, "`percentage` wanted on top")
@@ -101,8 +104,10 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, mes
 		return usage(fmt.Errorf("--server: %w", err), "")
 	}
 	request.Header.Set("Content-Type", "application/json")
+	client := newHTTPClient()
+	defer client.CloseIdleConnections()
 	start := time.Now()
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
 	}
@@ -114,18 +119,22 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, mes
 	var reply struct {
 		SignedMessage string              `json:"signedMessage"`
 		Message       string              `json:"message"`
+		Code          aggregator.Code     `json:"code"`
 		Outcomes      *aggregator.Account `json:"outcomes"`
 	}
 	if err := json.Unmarshal(answer, &reply); err != nil {
-		return fmt.Errorf("the server answers with status %d and no JSON; is %s a quorate server?", response.StatusCode, f.server)
+		return &exitError{code: exitFailed, err: fmt.Errorf("the server answers with status %d and no JSON", response.StatusCode),
+			hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
 	}
-	switch {
-	case response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusNotFound:
-		return usage(errors.New(reply.Message), "")
-	case reply.Outcomes != nil:
-		return negative(reply.Message, reply.Outcomes)
-	case response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated:
-		return fmt.Errorf("status %d: %s", response.StatusCode, reply.Message)
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusCreated:
+	case http.StatusBadRequest, http.StatusNotFound:
+		return usage(errors.New(reply.Message), "Correct the request: quorate sign --help explains the flags.")
+	default:
+		if reply.Message == "" {
+			reply.Message = fmt.Sprintf("the server answers with status %d", response.StatusCode)
+		}
+		return signFailure(&aggregator.Error{Code: reply.Code, Message: reply.Message, Account: reply.Outcomes})
 	}
 	raw, err := hex.DecodeString(reply.SignedMessage)
 	if err != nil {
@@ -146,7 +155,7 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, mes
 func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, text string) error {
 	request, err := f.request(text)
 	if err != nil {
-		return usage(err, "")
+		return usage(err, "quorate sign --help explains the message and the flags.")
 	}
 	n, stop, err := f.open(ctx, cmd)
 	if err != nil {
@@ -154,19 +163,16 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, text str
 	}
 	defer stop()
 	if n.id != request.Message.NetworkID {
-		return usage(fmt.Errorf("the message belongs to network %d, but the node is on network %d", request.Message.NetworkID, n.id), "")
+		return otherNetwork(request.Message.NetworkID, n.id)
 	}
 	start := time.Now()
 	result, err := n.signer.Sign(ctx, request)
 	var failed *aggregator.Error
-	if errors.As(err, &failed) && failed.Account != nil {
-		return negative(failed.Message, failed.Account)
-	}
 	if errors.As(err, &failed) {
-		return errors.New(failed.Message)
+		return signFailure(failed)
 	}
 	if err != nil {
-		return err
+		return &exitError{code: exitFailed, err: fmt.Errorf("signing: %w", err), hint: "A longer --timeout may help; --log-level info shows what happens."}
 	}
 	percent := 100 * float64(result.Weight) / float64(result.TotalWeight)
 	return printSigned(cmd, f, result.Message,
@@ -215,26 +221,37 @@ func decodeHex(text string) ([]byte, error) {
 // open joins the network of --node for this one command and waits until enough
 // validators are connected, or for a few seconds.
 func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network, func(), error) {
-	level := f.logLevel
-	if level == "" {
-		level = "error"
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, nil, usage(fmt.Errorf("--log-level: %q is none of debug, info, warn, error", f.logLevel), "Use --log-level info to see what happens.")
 	}
-	n, err := newNetwork(ctx, networkOptions{
+	o := networkOptions{
 		name:    "node",
 		config:  networkConfig{Nodes: []string{f.node}, AllowPrivateIPs: f.allowPrivateIPs},
 		dir:     f.dataDir,
-		log:     newLogger(level, cmd.ErrOrStderr()),
+		log:     newLogger(f.logLevel, cmd.ErrOrStderr()),
 		metrics: prometheus.NewRegistry(),
-	})
+	}
+	client, err := newClient(o)
 	if err != nil {
-		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Does the node run, and is --node its base URL, such as http://127.0.0.1:9650?"}
+		return nil, nil, usage(fmt.Errorf("--node: %w", err), nodeHint)
+	}
+	id, err := client.NetworkID(ctx)
+	if err != nil {
+		client.Close()
+		return nil, nil, &exitError{code: exitFailed, err: err, hint: nodeHint}
+	}
+	n, err := newNetwork(client, id, o)
+	if err != nil {
+		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours? Without it an identity is made for this one command."}
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer n.close()
 		if err := n.run(life); err != nil {
-			newLogger(level, cmd.ErrOrStderr()).Error("the network stopped", slog.Any("error", err))
+			o.log.Error("the network stopped", slog.Any("error", err))
 		}
 	}()
 	patience, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -248,11 +265,36 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network, func
 	return n, func() { end(); <-done }, nil
 }
 
-// negative reports a quorum that was not reached.
-func negative(message string, a *aggregator.Account) error {
-	hint := fmt.Sprintf("Needed %d of %d weight; signed %d, silent %d, not connected %d, refused %d, invalid %d, without a key %d.",
-		a.TargetWeight, a.TotalWeight, a.SignedWeight, a.SilentWeight, a.DisconnectedWeight, a.RefusedWeight, a.InvalidWeight, a.KeylessWeight)
-	return &exitError{code: exitNegative, err: errors.New(message), hint: hint}
+// nodeHint is what to do when a node cannot be asked.
+const nodeHint = "Does the node run, and is --node its base URL, such as http://127.0.0.1:9650?"
+
+func otherNetwork(message, node uint32) error {
+	return usage(fmt.Errorf("the message belongs to network %d, but the node is on network %d", message, node), "Name a node of the message's network with --node.")
+}
+
+// signFailure gives a failed aggregation its exit code, the same whether it ran
+// here or in a server: a request that names what does not exist is the user's
+// mistake, a quorum out of reach is an answer, the rest is a failure.
+func signFailure(e *aggregator.Error) error {
+	err := errors.New(e.Message)
+	switch e.Code {
+	case aggregator.CodeUnknownSubnet, aggregator.CodeUnknownBlockchain, aggregator.CodeHeightUnavailable:
+		return usage(err, "Look at the message, --signing-subnet and --height: do they belong to this network?")
+	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached:
+		hint := "Is --signing-subnet the right one? A lower --quorum may be reachable."
+		if a := e.Account; a != nil {
+			hint = fmt.Sprintf("Needed %d of %d weight; signed %d, silent %d, not connected %d, refused %d, invalid %d, without a key %d.",
+				a.TargetWeight, a.TotalWeight, a.SignedWeight, a.SilentWeight, a.DisconnectedWeight, a.RefusedWeight, a.InvalidWeight, a.KeylessWeight)
+			switch {
+			case a.RefusedWeight > 0:
+				hint += " Was the message sent and accepted, and does it need a --justification?"
+			case a.DisconnectedWeight > 0:
+				hint += " Are the validators up? Private addresses need --allow-private-ips (in a server: allow_private_ips)."
+			}
+		}
+		return &exitError{code: exitNegative, err: err, hint: hint}
+	}
+	return &exitError{code: exitFailed, err: err, hint: "Try again in a moment; if it lasts, look at the node and the log."}
 }
 
 func printSigned(cmd *cobra.Command, f signFlags, signed *warp.Message, facts map[string]any, summary string) error {

@@ -33,7 +33,10 @@ SIGNED_MESSAGE is hex with or without 0x, @file, or - for standard input. Exit
 code 3 means that it is not valid; the reason is printed.
 
   quorate verify --node http://127.0.0.1:9650 0x0000...
-  quorate sign --node $NODE @m.hex | quorate verify --node $NODE --quorum 80 -`,
+  quorate verify --node http://127.0.0.1:9650 --json @signed.hex
+  quorate sign --node $NODE @m.hex | quorate verify --node $NODE --quorum 80 -
+
+Exit codes: 0 valid, 1 failed, 2 mistake in the command line, 3 not valid.`,
 		Args: cobra.ExactArgs(1),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			text, err := readMessage(cmd, args[0])
@@ -44,11 +47,11 @@ code 3 means that it is not valid; the reason is printed.
 				return usage(errors.New("--node is needed"), "Name a node of the message's network: --node http://127.0.0.1:9650")
 			}
 			if quorum < 1 || quorum > 100 {
-				return usage(fmt.Errorf("--quorum %d is not between 1 and 100", quorum), "")
+				return usage(fmt.Errorf("--quorum %d is not between 1 and 100", quorum), "The usual quorum is 67.")
 			}
 			raw, err := decodeHex(text)
 			if err != nil {
-				return usage(fmt.Errorf("the message is not hex: %w", err), "")
+				return usage(fmt.Errorf("the message is not hex: %w", err), "Give it in hex, as @file, or as - to read standard input.")
 			}
 			signed, err := warp.ParseMessage(raw)
 			if err != nil {
@@ -58,7 +61,7 @@ code 3 means that it is not valid; the reason is printed.
 			if subnet != "" {
 				id, err := ids.FromString(subnet)
 				if err != nil {
-					return usage(fmt.Errorf("--subnet: %q is no subnet ID", subnet), "")
+					return usage(fmt.Errorf("--subnet: %q is no subnet ID", subnet), "Leave it out to use the subnet of the message's source blockchain.")
 				}
 				subnetID = &id
 			}
@@ -72,7 +75,8 @@ code 3 means that it is not valid; the reason is printed.
 				return err
 			}
 			if !verdict.Valid {
-				return &exitError{code: exitNegative, err: fmt.Errorf("not valid: %s", verdict.Reason)}
+				return &exitError{code: exitNegative, err: fmt.Errorf("not valid: %s", verdict.Reason),
+					hint: "Signers are places in the set of one P-Chain height: try the --height it was signed at, and the right --subnet."}
 			}
 			return nil
 		}),
@@ -91,33 +95,47 @@ code 3 means that it is not valid; the reason is printed.
 func judge(ctx context.Context, nodeURL string, signed *warp.Message, subnetID *ids.ID, height, quorum uint64) (*aggregator.Verdict, error) {
 	client, err := node.New(node.Options{Endpoints: []string{nodeURL}})
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, usage(fmt.Errorf("--node: %w", err), nodeHint)
 	}
 	defer client.Close()
 	id, err := client.NetworkID(ctx)
 	if err != nil {
-		return nil, &exitError{code: exitFailed, err: err, hint: "Does the node run, and is --node its base URL, such as http://127.0.0.1:9650?"}
+		return nil, &exitError{code: exitFailed, err: err, hint: nodeHint}
 	}
 	if id != signed.NetworkID {
-		return nil, usage(fmt.Errorf("the message belongs to network %d, but the node is on network %d", signed.NetworkID, id), "")
+		return nil, otherNetwork(signed.NetworkID, id)
 	}
 	resolver := validators.NewResolver(client, validators.Options{})
 	if subnetID == nil {
 		owner, err := resolver.SubnetOf(ctx, signed.SourceChainID)
 		if err != nil {
-			return nil, fmt.Errorf("finding the signing subnet: %w", err)
+			return nil, setFailure(fmt.Errorf("finding the signing subnet: %w", err))
 		}
 		subnetID = &owner
 	}
 	set, err := resolver.Set(ctx, *subnetID, height)
 	if err != nil {
-		return nil, fmt.Errorf("reading the validator set: %w", err)
+		return nil, setFailure(fmt.Errorf("reading the validator set: %w", err))
 	}
 	return aggregator.Judge(signed, set, quorum), nil
 }
 
+// setFailure tells mistakes of the user from those of the node.
+func setFailure(err error) error {
+	switch {
+	case errors.Is(err, validators.ErrUnknownBlockchain):
+		return usage(err, "The message's source blockchain is not on this network; is --node the right one? --subnet skips the question.")
+	case errors.Is(err, validators.ErrUnknownSubnet):
+		return usage(err, "Is --subnet right, and is it a subnet of this network?")
+	case errors.Is(err, validators.ErrHeightUnavailable):
+		return usage(err, "Leave --height out to use the proposed one.")
+	}
+	return &exitError{code: exitFailed, err: err, hint: nodeHint}
+}
+
 func printVerdict(cmd *cobra.Command, v *aggregator.Verdict, asJSON, verbose bool) error {
 	out := cmd.OutOrStdout()
+	percent := 100 * float64(v.Weight) / float64(max(v.TotalWeight, 1))
 	if asJSON {
 		type signer struct {
 			Index   int          `json:"index"`
@@ -130,7 +148,7 @@ func printVerdict(cmd *cobra.Command, v *aggregator.Verdict, asJSON, verbose boo
 		}
 		return json.NewEncoder(out).Encode(map[string]any{
 			"valid": v.Valid, "reason": v.Reason, "signers": signers,
-			"weight": fmt.Sprint(v.Weight), "targetWeight": fmt.Sprint(v.TargetWeight), "totalWeight": fmt.Sprint(v.TotalWeight),
+			"weight": fmt.Sprint(v.Weight), "targetWeight": fmt.Sprint(v.TargetWeight), "totalWeight": fmt.Sprint(v.TotalWeight), "weightPercentage": percent,
 			"signingSubnetId": v.SigningSubnetID, "pChainHeight": fmt.Sprint(v.PChainHeight),
 		})
 	}
@@ -139,7 +157,7 @@ func printVerdict(cmd *cobra.Command, v *aggregator.Verdict, asJSON, verbose boo
 		verdict = "NOT VALID"
 	}
 	_, err := fmt.Fprintf(out, "%s\n  subnet    %s\n  height    %d\n  signers   %d\n  weight    %d of %d (%.2f %%), needed %d\n",
-		verdict, v.SigningSubnetID, v.PChainHeight, len(v.Signers), v.Weight, v.TotalWeight, 100*float64(v.Weight)/float64(max(v.TotalWeight, 1)), v.TargetWeight)
+		verdict, v.SigningSubnetID, v.PChainHeight, len(v.Signers), v.Weight, v.TotalWeight, percent, v.TargetWeight)
 	for _, s := range v.Signers {
 		if verbose && err == nil {
 			_, err = fmt.Fprintf(out, "  %5d  %d  %v\n", s.Index, s.Weight, s.NodeIDs)

@@ -17,7 +17,11 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program and of the protocol it speaks",
-		Args:  cobra.NoArgs,
+		Long: `Print the version of the program, the commit it was built from, the Go that
+built it, and the avalanchego version that it presents to peers.
+
+  quorate version`,
+		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			commit := "unknown"
 			if build, ok := debug.ReadBuildInfo(); ok {
