@@ -1,0 +1,176 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+)
+
+// Batch collects what one Commit writes. The zero value is empty and ready. It
+// keeps the slices it is given, and is not safe for concurrent use.
+type Batch struct {
+	// NoSync lets Commit return before the batch is durable: the last moments
+	// may be lost when the process or machine dies, though never a part of a
+	// batch, and never a batch without all that came after it. For what can be
+	// made again, such as caches.
+	NoSync bool
+
+	ops   []op
+	moves []move
+	bytes int
+}
+
+type op struct {
+	pk     PK
+	v      []byte
+	family Family
+	delete bool
+}
+
+// move is a compare-and-set of a cursor.
+type move struct {
+	name     string
+	from, to Cursor
+}
+
+// Put writes a row, replacing what was there. A nil value is an empty one.
+// Writes to the same row take effect in the order in which they were added.
+func (b *Batch) Put(family Family, pk PK, v []byte) {
+	b.ops = append(b.ops, op{family: family, pk: pk, v: v})
+	b.bytes += len(pk.P) + len(pk.K) + len(v)
+}
+
+// Delete removes a row; one that is not there is no error.
+func (b *Batch) Delete(family Family, pk PK) {
+	b.ops = append(b.ops, op{family: family, pk: pk, delete: true})
+	b.bytes += len(pk.P) + len(pk.K)
+}
+
+// Move makes the batch conditional: it is written only if the named cursor is
+// from, and sets it to to; otherwise Commit returns ErrFenced. A cursor that was
+// never moved is the zero Cursor. A batch may move several cursors, each once.
+func (b *Batch) Move(name string, from, to Cursor) {
+	b.moves = append(b.moves, move{name: name, from: from, to: to})
+	b.bytes += len(name) + cursorSize
+}
+
+// Len is the number of puts and deletes.
+func (b *Batch) Len() int { return len(b.ops) }
+
+// Bytes is the size of the keys and values in the batch. Distributed engines
+// are happiest below 4 MiB and 20,000 rows.
+func (b *Batch) Bytes() int { return b.bytes }
+
+// Reset empties the batch for reuse and drops the slices it kept.
+func (b *Batch) Reset() {
+	clear(b.ops)
+	clear(b.moves)
+	*b = Batch{NoSync: b.NoSync, ops: b.ops[:0], moves: b.moves[:0]}
+}
+
+func (b *Batch) check() error {
+	for i := range b.ops {
+		op := &b.ops[i]
+		if err := op.family.check(); err != nil {
+			return err
+		}
+		if err := op.pk.check(); err != nil {
+			return fmt.Errorf("%s: %w", op.family, err)
+		}
+		if len(op.v) > MaxValue {
+			return fmt.Errorf("%s: %w: value of %d bytes, at most %d are possible", op.family, ErrInvalid, len(op.v), MaxValue)
+		}
+	}
+	for i, m := range b.moves {
+		if m.name == "" || len(m.name) > MaxKey {
+			return fmt.Errorf("%w: a cursor's name has 1 to %d bytes, got %d", ErrInvalid, MaxKey, len(m.name))
+		}
+		for _, earlier := range b.moves[:i] {
+			if earlier.name == m.name {
+				return fmt.Errorf("%w: cursor %q is moved twice in one batch", ErrInvalid, m.name)
+			}
+		}
+	}
+	return nil
+}
+
+// touchesCursors says whether the batch must not interleave with another one
+// that reads cursors before it writes.
+func (b *Batch) touchesCursors() bool {
+	if len(b.moves) > 0 {
+		return true
+	}
+	for i := range b.ops {
+		if b.ops[i].family == FamilyCursor {
+			return true
+		}
+	}
+	return false
+}
+
+// cursorWrites checks every cursor the batch moves against what read returns
+// for its row (nil: no row), and yields the rows to be written.
+func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for _, m := range b.moves {
+			pk := PK{P: []byte(m.name)}
+			v, err := read(pk)
+			if err != nil {
+				yield(Record{}, fmt.Errorf("reading cursor %q: %w", m.name, err))
+				return
+			}
+			at, err := parseCursor(m.name, v)
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			if at != m.from {
+				yield(Record{}, fmt.Errorf("%w: %q is at %s, not at %s", ErrFenced, m.name, at, m.from))
+				return
+			}
+			if !yield(Record{PK: pk, V: m.to.bytes()}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Cursor says how far a writer has come and which writer it is.
+type Cursor struct {
+	// Next is what is to be written next, an index or a height.
+	Next uint64
+	// Epoch is the fence: a writer that takes over raises it by one, and those
+	// before it can no longer move the cursor.
+	Epoch uint64
+}
+
+const cursorSize = 16
+
+func (c Cursor) String() string { return fmt.Sprintf("%d (epoch %d)", c.Next, c.Epoch) }
+
+func (c Cursor) bytes() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, cursorSize), c.Next)
+	return binary.BigEndian.AppendUint64(b, c.Epoch)
+}
+
+func parseCursor(name string, v []byte) (Cursor, error) {
+	switch len(v) {
+	case 0:
+		if v == nil {
+			return Cursor{}, nil
+		}
+	case cursorSize:
+		return Cursor{Next: binary.BigEndian.Uint64(v), Epoch: binary.BigEndian.Uint64(v[8:])}, nil
+	}
+	return Cursor{}, fmt.Errorf("%w: cursor %q has %d bytes, not %d", ErrCorrupt, name, len(v), cursorSize)
+}
+
+// ReadCursor returns the named cursor, the zero Cursor if it was never moved.
+func ReadCursor(ctx context.Context, r Reader, name string) (Cursor, error) {
+	values, err := r.Get(ctx, FamilyCursor, []PK{{P: []byte(name)}})
+	if err != nil {
+		return Cursor{}, fmt.Errorf("reading cursor %q: %w", name, err)
+	}
+	return parseCursor(name, values[0])
+}

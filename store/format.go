@@ -1,0 +1,46 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// Format is the version of the layout of keys and rows that this package reads
+// and writes. A new family does not change it.
+const Format = 1
+
+var formatKey = PK{P: []byte("format")}
+
+// checkFormat refuses a store of another format, and marks a fresh one.
+func checkFormat(ctx context.Context, s Store) error {
+	values, err := s.Get(ctx, FamilyMeta, []PK{formatKey})
+	if err != nil {
+		return fmt.Errorf("reading the store's format: %w", err)
+	}
+	want := strconv.Itoa(Format)
+	switch v := values[0]; {
+	case v != nil && string(v) == want:
+		return nil
+	case v != nil:
+		return fmt.Errorf("%w: it is of format %q, this version knows %s: %s", ErrFormat, v, want, formatWayOut)
+	}
+	for _, family := range Families() {
+		rows, err := s.Walk(ctx, family, nil, 1)
+		if err != nil {
+			return fmt.Errorf("looking for rows without a format: %w", err)
+		}
+		if len(rows) > 0 {
+			return fmt.Errorf("%w: it has rows of family %s but no format: %s", ErrFormat, family, formatWayOut)
+		}
+	}
+	var b Batch
+	b.Put(FamilyMeta, formatKey, []byte(want))
+	if err := s.Commit(ctx, &b); err != nil {
+		return fmt.Errorf("marking the store's format: %w", err)
+	}
+	return nil
+}
+
+const formatWayOut = "run the version that wrote it, or give this one another place for its data; " +
+	"a fresh store fills itself from the network"

@@ -1,0 +1,303 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// PebbleOptions say where the embedded engine keeps its files and what it may
+// use. Zero values stand for the defaults.
+type PebbleOptions struct {
+	// Dir holds the files, and nothing else. It is made if it does not exist.
+	Dir string
+	// CacheBytes is what the cache of blocks read from disk may hold in memory.
+	// More makes reads of old rows faster. Default 128 MiB.
+	CacheBytes int64
+	// MemTableBytes is the size of one write buffer, of which up to four exist
+	// while writing is faster than flushing. Larger ones make long ingestion
+	// cheaper and restarts after a kill slower. 1 MiB to 1 GiB, default 32 MiB.
+	MemTableBytes int64
+	// MaxOpenFiles bounds the files kept open. Default 1000.
+	MaxOpenFiles int
+	// Compactions is how many may run at a time; they compete with requests for
+	// the processors. Default 1.
+	Compactions int
+	// Log gets the engine's warnings and errors, and at debug level its steps.
+	// Nil discards them.
+	Log *slog.Logger
+
+	// fs replaces the file system in tests.
+	fs vfs.FS
+}
+
+func (o PebbleOptions) withDefaults() PebbleOptions {
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 128 << 20
+	}
+	if o.MemTableBytes == 0 {
+		o.MemTableBytes = 32 << 20
+	}
+	if o.MaxOpenFiles == 0 {
+		o.MaxOpenFiles = 1000
+	}
+	if o.Compactions == 0 {
+		o.Compactions = 1
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.fs == nil {
+		o.fs = vfs.Default
+	}
+	return o
+}
+
+func (o PebbleOptions) check() error {
+	switch {
+	case o.Dir == "":
+		return fmt.Errorf("%w: no directory given", ErrInvalid)
+	case o.CacheBytes < 0:
+		return fmt.Errorf("%w: cache of %d bytes", ErrInvalid, o.CacheBytes)
+	case o.MemTableBytes < 1<<20 || o.MemTableBytes > 1<<30:
+		return fmt.Errorf("%w: write buffer of %d bytes, it has 1 MiB to 1 GiB", ErrInvalid, o.MemTableBytes)
+	case o.MaxOpenFiles < 0 || o.Compactions < 0:
+		return fmt.Errorf("%w: %d open files, %d compactions", ErrInvalid, o.MaxOpenFiles, o.Compactions)
+	}
+	return nil
+}
+
+// Pebble is the embedded Store: a log-structured merge tree in a directory that
+// one process uses at a time.
+type Pebble struct {
+	db   *pebble.DB
+	lock *pebble.Lock
+	dir  string
+
+	// open is held for reading by every call under way, and for writing by Close,
+	// because Pebble must not be used while it closes or afterwards.
+	open   sync.RWMutex
+	closed bool // guarded by open
+
+	// cursors is held from reading the cursors of a batch until the batch is
+	// visible, not until it is durable: syncs of several writers are shared.
+	cursors sync.Mutex
+
+	viewsMu sync.Mutex
+	views   map[*pebbleView]struct{} // guarded by viewsMu
+
+	commits, rows atomic.Uint64
+}
+
+var _ Store = (*Pebble)(nil)
+
+// OpenPebble opens or makes the store in a directory. After a kill it first
+// replays its log. Errors are ErrInUse, ErrFormat, ErrCorrupt, ErrInvalid, or
+// the file system's, and say what to do.
+func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
+	options = options.withDefaults()
+	if err := options.check(); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	if err := options.fs.MkdirAll(options.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the store's directory: %w", err)
+	}
+	lock, err := pebble.LockDirectory(options.Dir, options.fs)
+	if err != nil {
+		if path := (*fs.PathError)(nil); errors.As(err, &path) {
+			return nil, fmt.Errorf("locking the store in %s: %w", options.Dir, err)
+		}
+		return nil, fmt.Errorf("%w: %s is held by another process or store: stop that one, or give this one another data directory (%w)",
+			ErrInUse, options.Dir, err)
+	}
+	db, err := pebble.Open(options.Dir, options.pebble(lock))
+	if err != nil {
+		_ = lock.Close()
+		return nil, openError(options.Dir, err)
+	}
+	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
+	if err := checkFormat(ctx, s); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
+	}
+	return s, nil
+}
+
+func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
+	p := &pebble.Options{
+		FS:           o.fs,
+		Lock:         lock,
+		Comparer:     comparer(),
+		CacheSize:    o.CacheBytes,
+		MemTableSize: uint64(o.MemTableBytes),
+		// Writers wait beyond this many full write buffers: the memory's bound.
+		MemTableStopWritesThreshold: 4,
+		MaxOpenFiles:                o.MaxOpenFiles,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
+		// Pinned, so that an update of the library does not make directories
+		// unreadable for the version before it.
+		FormatMajorVersion: pebble.FormatValueSeparation,
+		Logger:             pebbleLog{o.Log},
+		EventListener:      pebbleEvents(o.Log),
+	}
+	// Pages are scans of some ten kilobytes: larger blocks than the 4 KiB of the
+	// library save index and seeks, much larger ones cost point reads.
+	p.Levels[0].BlockSize = 8 << 10
+	p.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
+	return p
+}
+
+func openError(dir string, err error) error {
+	if pebble.IsCorruptionError(err) {
+		return fmt.Errorf("opening %s: %w: move the directory away to start with a fresh one, "+
+			"which fills itself from the network (%w)", dir, ErrCorrupt, err)
+	}
+	return fmt.Errorf("opening the store in %s: %w", dir, err)
+}
+
+// Commit implements Store.
+func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := b.check(); err != nil {
+		return err
+	}
+	s.open.RLock()
+	defer s.open.RUnlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if len(b.ops) == 0 && len(b.moves) == 0 {
+		return nil
+	}
+	// Beside keys and values, an entry has a tag, two lengths and the prefix.
+	batch := s.db.NewBatchWithSize(b.bytes + 16*(len(b.ops)+len(b.moves)) + 64)
+	if err := s.fill(batch, b); err != nil {
+		_ = batch.Close()
+		return err
+	}
+	if !b.NoSync {
+		if err := batch.SyncWait(); err != nil {
+			_ = batch.Close()
+			return fmt.Errorf("syncing a batch: %w", s.wrap(err))
+		}
+	}
+	if err := batch.Close(); err != nil {
+		return fmt.Errorf("releasing a batch: %w", s.wrap(err))
+	}
+	s.commits.Add(1)
+	s.rows.Add(uint64(len(b.ops)))
+	return nil
+}
+
+// fill copies b into batch and applies it, not waiting for the disk.
+func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
+	for i := range b.ops {
+		op := &b.ops[i]
+		n := prefixLen(op.pk.P) + len(op.pk.K)
+		var entry *pebble.DeferredBatchOp
+		if op.delete {
+			entry = batch.DeleteDeferred(n)
+		} else {
+			entry = batch.SetDeferred(n, len(op.v))
+			copy(entry.Value, op.v)
+		}
+		copy(entry.Key[len(appendPrefix(entry.Key[:0], op.family, op.pk.P)):], op.pk.K)
+		if err := entry.Finish(); err != nil {
+			return fmt.Errorf("building a batch: %w", s.wrap(err))
+		}
+	}
+	if b.touchesCursors() {
+		s.cursors.Lock()
+		defer s.cursors.Unlock()
+		read := func(pk PK) ([]byte, error) { return s.get(s.db, encodeKey(FamilyCursor, pk.P, pk.K)) }
+		for cursor, err := range b.cursorWrites(read) {
+			if err != nil {
+				return err
+			}
+			if err := batch.Set(encodeKey(FamilyCursor, cursor.P, cursor.K), cursor.V, nil); err != nil {
+				return fmt.Errorf("building a batch: %w", s.wrap(err))
+			}
+		}
+	}
+	var err error
+	if b.NoSync {
+		err = s.db.Apply(batch, pebble.NoSync)
+	} else {
+		err = s.db.ApplyNoSyncWait(batch, pebble.Sync)
+	}
+	if err != nil {
+		return fmt.Errorf("writing a batch: %w", s.wrap(err))
+	}
+	return nil
+}
+
+// View implements Store.
+func (s *Pebble) View(ctx context.Context) (View, error) {
+	leave, err := s.begin(ctx, FamilyMeta)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	v := &pebbleView{store: s, snapshot: s.db.NewSnapshot()}
+	s.viewsMu.Lock()
+	s.views[v] = struct{}{}
+	s.viewsMu.Unlock()
+	return v, nil
+}
+
+// Stats implements Store.
+func (s *Pebble) Stats() Stats {
+	stats := Stats{Engine: "pebble", Commits: s.commits.Load(), Rows: s.rows.Load()}
+	s.open.RLock()
+	defer s.open.RUnlock()
+	if s.closed {
+		return stats
+	}
+	m := s.db.Metrics()
+	stats.DiskBytes = m.DiskSpaceUsage()
+	stats.MemoryBytes = m.MemTable.Size + uint64(max(m.BlockCache.Size, 0))
+	stats.CacheHits, stats.CacheMisses = uint64(m.BlockCache.Hits), uint64(m.BlockCache.Misses)
+	stats.ReadAmplification = m.ReadAmp()
+	stats.CompactionDebtBytes = m.Compact.EstimatedDebt
+	return stats
+}
+
+// Close implements Store. It makes everything durable, NoSync batches included.
+func (s *Pebble) Close() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.closed = true
+	s.viewsMu.Lock()
+	defer s.viewsMu.Unlock()
+	var errs []error
+	for v := range s.views {
+		errs = append(errs, v.release())
+	}
+	errs = append(errs, s.db.Close(), s.lock.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("closing the store in %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// wrap says of an error of the engine what this package's callers ask.
+func (s *Pebble) wrap(err error) error {
+	if pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%w: stop, and move %s away to start with a fresh one, which fills itself from the network (%w)",
+			ErrCorrupt, s.dir, err)
+	}
+	return err
+}

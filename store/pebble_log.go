@@ -1,0 +1,51 @@
+package store
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// pebbleLog hands the engine's messages to slog.
+type pebbleLog struct{ log *slog.Logger }
+
+func (l pebbleLog) Infof(format string, args ...any) {
+	l.log.Debug("embedded store", "event", fmt.Sprintf(format, args...))
+}
+
+func (l pebbleLog) Errorf(format string, args ...any) {
+	l.log.Error("embedded store", "error", fmt.Sprintf(format, args...))
+}
+
+// Fatalf ends the process, as the engine demands: it is called when the log can
+// no longer be written, with locks held. A panic could be recovered by an HTTP
+// handler and leave every later commit hanging.
+func (l pebbleLog) Fatalf(format string, args ...any) {
+	l.log.Error("embedded store cannot go on, ending the process; is the disk full or gone?",
+		"error", fmt.Sprintf(format, args...))
+	os.Exit(1)
+}
+
+// pebbleEvents picks the events an operator should see. Damage is not fatal
+// here: reads report it as ErrCorrupt, and the rest goes on being served.
+func pebbleEvents(log *slog.Logger) *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			log.Error("embedded store failed in the background", "error", err)
+		},
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			log.Error("embedded store is damaged", "path", info.Path, "error", info.Details)
+		},
+		DiskSlow: func(info pebble.DiskSlowInfo) {
+			log.Warn("disk is slow", "path", info.Path, "took", info.Duration)
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			log.Warn("embedded store makes writers wait", "reason", info.Reason)
+		},
+		WriteStallEnd: func() {
+			log.Info("embedded store lets writers go on")
+		},
+	}
+}

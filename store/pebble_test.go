@@ -1,0 +1,286 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+)
+
+func small(dir string) PebbleOptions {
+	return PebbleOptions{Dir: dir, CacheBytes: 1 << 20, MemTableBytes: 1 << 20}
+}
+
+// TestPebbleLossOfPower takes what a disk may hold after a loss of power, at a
+// random moment between commits that go on, and opens it.
+func TestPebbleLossOfPower(t *testing.T) {
+	rounds := 20
+	if testing.Short() {
+		rounds = 4
+	}
+	rng := rand.New(rand.NewPCG(5, 5))
+	disk := vfs.NewCrashableMem()
+	for round := range rounds {
+		options := small("store")
+		options.fs = disk
+		s, err := OpenPebble(t.Context(), options)
+		require.NoError(t, err)
+		cache, err := NewBounded(t.Context(), s, FamilyMessage, 20<<10)
+		require.NoError(t, err)
+		cursor, err := ReadCursor(t.Context(), s, "c")
+		require.NoError(t, err)
+
+		var mu sync.Mutex
+		acknowledged, next := cursor.Next, cursor.Next
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		commits := make(chan struct{}, 1)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				var b Batch
+				for i := range 20 {
+					b.Put(FamilySignature, PK{P: fmt.Appendf(nil, "p%d", i), K: fmt.Appendf(nil, "%08d", next)}, make([]byte, 500))
+				}
+				b.Move("c", Cursor{Next: next}, Cursor{Next: next + 1})
+				if err := s.Commit(t.Context(), &b); err != nil {
+					t.Errorf("committing: got %v, want nil", err)
+					return
+				}
+				next++
+				mu.Lock()
+				acknowledged = next
+				mu.Unlock()
+				select {
+				case commits <- struct{}{}:
+				default:
+				}
+			}
+		})
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				e := BoundedEntry{PK: PK{P: fmt.Appendf(nil, "%d", i%50)}, V: make([]byte, i%1500)}
+				if err := cache.Put(t.Context(), e); err != nil {
+					t.Errorf("putting: got %v, want nil", err)
+					return
+				}
+			}
+		})
+		for range 1 + rng.IntN(30) {
+			<-commits
+		}
+		mu.Lock()
+		want := acknowledged
+		mu.Unlock()
+		after := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+		close(stop)
+		wg.Wait()
+		require.NoError(t, s.Close())
+
+		options.fs = after
+		s, err = OpenPebble(t.Context(), options)
+		require.NoError(t, err)
+		cursor, err = ReadCursor(t.Context(), s, "c")
+		require.NoError(t, err)
+		if cursor.Next < want {
+			t.Fatalf("round %d: got a cursor at %d, want at least the acknowledged %d", round, cursor.Next, want)
+		}
+		for i := range 20 {
+			rows, err := s.Scan(t.Context(), FamilySignature, fmt.Appendf(nil, "p%d", i), nil, nil, Ascending, 1<<20)
+			require.NoError(t, err)
+			require.Len(t, rows, int(cursor.Next), "rows of partition p%d, round %d", i, round)
+		}
+		cache, err = NewBounded(t.Context(), s, FamilyMessage, 20<<10)
+		require.NoError(t, err)
+		require.NoError(t, cache.Verify(t.Context()))
+		require.NoError(t, s.Close())
+		disk = after
+	}
+}
+
+func TestPebbleOtherFormat(t *testing.T) {
+	for name, change := range map[string]func(*Batch){
+		"newer":      func(b *Batch) { b.Put(FamilyMeta, formatKey, []byte("2")) },
+		"not marked": func(b *Batch) { b.Delete(FamilyMeta, formatKey); b.Put(FamilyMessage, PK{}, nil) },
+		"empty mark": func(b *Batch) { b.Put(FamilyMeta, formatKey, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := small(t.TempDir())
+			s, err := OpenPebble(t.Context(), options)
+			require.NoError(t, err)
+			var b Batch
+			change(&b)
+			require.NoError(t, s.Commit(t.Context(), &b))
+			require.NoError(t, s.Close())
+			_, err = OpenPebble(t.Context(), options)
+			require.ErrorIs(t, err, ErrFormat)
+			require.ErrorContains(t, err, options.Dir)
+			require.ErrorContains(t, err, "another place for its data")
+			// The lock is free again.
+			_, err = OpenPebble(t.Context(), options)
+			require.ErrorIs(t, err, ErrFormat)
+		})
+	}
+}
+
+func TestPebbleOptions(t *testing.T) {
+	for name, options := range map[string]PebbleOptions{
+		"no directory":       {},
+		"negative cache":     {Dir: "x", CacheBytes: -1},
+		"small write buffer": {Dir: "x", MemTableBytes: 1},
+		"large write buffer": {Dir: "x", MemTableBytes: 2 << 30},
+		"negative files":     {Dir: "x", MaxOpenFiles: -1},
+	} {
+		options.fs = vfs.NewMem()
+		_, err := OpenPebble(t.Context(), options)
+		require.ErrorIs(t, err, ErrInvalid, name)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := OpenPebble(t.Context(), small(file))
+	require.ErrorContains(t, err, file)
+	require.NotErrorIs(t, err, ErrInUse)
+}
+
+// TestPebbleDamage flips bits of a table: reads that meet them say so, and the
+// process goes on.
+func TestPebbleDamage(t *testing.T) {
+	options := small(t.TempDir())
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s, err := OpenPebble(t.Context(), options)
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(1, 1))
+	var b Batch
+	for i := range 1000 {
+		v := make([]byte, 1000)
+		for j := range v {
+			v[j] = byte(random.Uint32())
+		}
+		b.Put(FamilyMessage, PK{P: []byte("p"), K: fmt.Appendf(nil, "%04d", i)}, v)
+	}
+	require.NoError(t, s.Commit(t.Context(), &b))
+	require.NoError(t, s.db.Flush())
+	require.NoError(t, s.Close())
+	tables, err := filepath.Glob(filepath.Join(options.Dir, "*.sst"))
+	require.NoError(t, err)
+	require.NotEmpty(t, tables)
+	for _, table := range tables {
+		data, err := os.ReadFile(table)
+		require.NoError(t, err)
+		if len(data) > 500_000 {
+			data[300_000] ^= 0xff
+		}
+		require.NoError(t, os.WriteFile(table, data, 0o600))
+	}
+	s, err = OpenPebble(t.Context(), options)
+	require.NoError(t, err)
+	_, err = s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 1000)
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorContains(t, err, options.Dir)
+	rows, err := s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 10)
+	require.NoError(t, err, "rows that are not damaged")
+	require.Len(t, rows, 10)
+	require.NoError(t, s.Close())
+	require.Contains(t, log.String(), "embedded store is damaged")
+}
+
+func TestPebbleStatsAndLog(t *testing.T) {
+	options := small(t.TempDir())
+	var log bytes.Buffer
+	var mu sync.Mutex
+	options.Log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s, err := OpenPebble(t.Context(), options)
+	require.NoError(t, err)
+	before := s.Stats()
+	var b Batch
+	for i := range 100 {
+		b.Put(FamilyMessage, PK{P: []byte{byte(i)}}, make([]byte, 1000))
+	}
+	require.NoError(t, s.Commit(t.Context(), &b))
+	require.NoError(t, s.db.Flush())
+	for i := range 100 {
+		_, err := s.Get(t.Context(), FamilyMessage, []PK{{P: []byte{byte(i)}}})
+		require.NoError(t, err)
+	}
+	stats := s.Stats()
+	require.Equal(t, []uint64{1, 100}, []uint64{stats.Commits - before.Commits, stats.Rows - before.Rows})
+	require.Positive(t, stats.DiskBytes)
+	require.Positive(t, stats.MemoryBytes)
+	require.Positive(t, stats.CacheHits)
+	require.Positive(t, stats.ReadAmplification)
+	require.NoError(t, s.Close())
+	mu.Lock()
+	defer mu.Unlock()
+	if strings.Contains(log.String(), "level=WARN") || strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("log of a store without trouble: got\n%s\nwant no warnings", &log)
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  *bytes.Buffer
+}
+
+func (w lockedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Write(b)
+}
+
+func TestFamilies(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range Families() {
+		require.NoError(t, f.check())
+		named, ok := FamilyNamed(f.String())
+		require.True(t, ok)
+		require.Equal(t, f, named)
+		require.False(t, seen[f.String()], "family name %s is given twice", f)
+		require.Regexp(t, "^[a-z][a-z0-9_]*$", f.String())
+		seen[f.String()] = true
+	}
+	_, ok := FamilyNamed("")
+	require.False(t, ok)
+	require.Equal(t, "family(250)", Family(250).String())
+	require.ErrorIs(t, Family(250).check(), ErrInvalid)
+}
+
+// TestDumpGolden pins the dump's form: hashes are compared between versions.
+func TestDumpGolden(t *testing.T) {
+	s := NewMemory()
+	var b Batch
+	b.Put(FamilyMessage, PK{P: []byte("p"), K: []byte("k")}, []byte("value"))
+	b.Move("c", Cursor{}, Cursor{Next: 1, Epoch: 2})
+	require.NoError(t, s.Commit(t.Context(), &b))
+	var got bytes.Buffer
+	require.NoError(t, Dump(t.Context(), s, &got))
+	want := "quorate store 1\n" +
+		"\x01\x06format\x00\x011" +
+		"\x02\x01c\x00\x10\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02" +
+		"\x04\x01p\x01k\x05value" +
+		"\x00"
+	require.Equal(t, want, got.String())
+	require.Error(t, Dump(t.Context(), s, failing{}))
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
