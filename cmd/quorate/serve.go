@@ -134,7 +134,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 			log.Error("a network is out of service", slog.String("network", name), slog.Any("error", err))
 			surface.fail(name, err)
 			if left.Add(-1) == 0 {
-				giveUp(&outOfService{err})
+				giveUp(&outOfServiceError{err})
 			}
 		})
 	}
@@ -149,17 +149,17 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	end()
 	alive.Wait()
 	log.Info("stopped")
-	var last *outOfService
+	var last *outOfServiceError
 	if errors.As(context.Cause(ctx), &last) && err == nil {
 		err = &exitError{code: exitFailed, err: last.err, hint: "No network is left to serve. Correct what it says, then start again."}
 	}
 	return err
 }
 
-// outOfService is why a service without networks stops.
-type outOfService struct{ err error }
+// outOfServiceError is why a service without networks stops.
+type outOfServiceError struct{ err error }
 
-func (e *outOfService) Error() string { return e.err.Error() }
+func (e *outOfServiceError) Error() string { return e.err.Error() }
 
 // announce says what is served and where.
 func announce(out io.Writer, c config, a addresses) {
