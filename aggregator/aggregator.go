@@ -16,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/network/p2p/acp118"
 	"github.com/ava-labs/avalanchego/proto/pb/sdk"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
@@ -63,6 +64,9 @@ type Options struct {
 	// SignatureCacheBytes and MessageCacheBytes bound what is remembered;
 	// 0 means 64 MiB and 32 MiB.
 	SignatureCacheBytes, MessageCacheBytes uint64
+	// Archive keeps finished messages and proven signatures over restarts; nil
+	// means that they are only kept in memory.
+	Archive *Archive
 	// OneByOne checks each signature by itself instead of in batches; for
 	// comparison in benchmarks.
 	OneByOne bool
@@ -82,6 +86,7 @@ type Aggregator struct {
 	history   *history
 	proven    *signatures
 	finished  *finished
+	archive   *Archive // may be nil
 	proofs    chan proofJob
 
 	life    context.Context //nolint:containedctx // it is the life of all flights
@@ -106,10 +111,6 @@ func New(o Options) (*Aggregator, error) {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits()
 	}
-	m, err := newMetrics(o.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
-	}
 	proven, err := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
 	if err != nil {
 		return nil, err
@@ -117,6 +118,10 @@ func New(o Options) (*Aggregator, error) {
 	done, err := newFinished(orDefault(o.MessageCacheBytes, 32<<20))
 	if err != nil {
 		return nil, err
+	}
+	m, err := newMetrics(o.Metrics, proven, done)
+	if err != nil {
+		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
 	}
 	a := &Aggregator{
 		transport: o.Transport,
@@ -129,6 +134,7 @@ func New(o Options) (*Aggregator, error) {
 		history:   newHistory(),
 		proven:    proven,
 		finished:  done,
+		archive:   o.Archive,
 		proofs:    make(chan proofJob, maxProofJobs),
 		flights:   make(map[flightKey]*flight),
 	}
@@ -252,17 +258,39 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 		return nil, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
 	}
 	id := finishedID{message: req.Message.ID(), set: set.Fingerprint(), need: need, want: want}
-	if r, ok := a.finished.cache.GetIfPresent(id); ok {
-		a.metrics.hits.WithLabelValues("cache").Inc()
+	if r, ok := a.finished.get(id); ok {
+		a.metrics.served.WithLabelValues("memory").Inc()
 		return r, nil
 	}
-	a.metrics.hits.WithLabelValues("round").Inc()
+	if r := a.recall(ctx, id, req.Message, set); r != nil {
+		a.metrics.served.WithLabelValues("archive").Inc()
+		a.finished.put(id, r)
+		return r, nil
+	}
+	a.metrics.served.WithLabelValues("round").Inc()
 	result, err := a.fly(ctx, req, set, need, want)
 	if err != nil {
 		return nil, err
 	}
-	a.finished.cache.Set(id, result)
+	a.finished.put(id, result)
+	// A message short of its buffer is only good until more validators sign.
+	if a.archive != nil && result.Weight >= want {
+		a.archive.putMessage(id, result)
+	}
 	return result, nil
+}
+
+// recall finds a message that was finished before the service was started; nil
+// if there is none.
+func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, set *validators.Set) *Result {
+	if a.archive == nil {
+		return nil
+	}
+	r, err := a.archive.message(ctx, id, msg, set)
+	if err != nil && ctx.Err() == nil {
+		a.log.Warn("a finished message could not be read from the archive; it is signed anew", slog.Any("error", err))
+	}
+	return r
 }
 
 // fly joins the round for req, or starts it, and waits for the outcome.
@@ -392,14 +420,33 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set) *r
 	}
 	a.history.mu.Unlock()
 	id := msg.ID()
-	for i, v := range set.Validators {
-		if b, ok := a.proven.get(id, v); ok {
-			if s, err := bls.ParseUnchecked(b[:]); err == nil {
-				r.known(i, s)
-			}
+	recalled := a.recallSignatures(r, id)
+	if a.archive != nil && recalled < len(set.Validators) {
+		err := a.archive.eachSignature(a.life, id, func(key publicKey, signature [ava.SignatureLen]byte) {
+			a.proven.put(id, key, signature)
+			recalled = -1
+		})
+		if err != nil && a.life.Err() == nil {
+			a.log.Warn("signatures could not be read from the archive; validators are asked again", slog.Any("error", err))
+		}
+		if recalled < 0 {
+			a.recallSignatures(r, id)
 		}
 	}
 	return r
+}
+
+// recallSignatures gives a round what was proven earlier, and says for how many.
+func (a *Aggregator) recallSignatures(r *round, message ids.ID) (n int) {
+	for i, v := range r.set.Validators {
+		if b, ok := a.proven.get(message, v); ok {
+			if s, err := bls.ParseUnchecked(b[:]); err == nil {
+				r.known(i, s)
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // watchFunds finds out, beside the round, which L1 validators to ask last.

@@ -413,7 +413,7 @@ func TestNegatedKeysAreTwoValidators(t *testing.T) {
 	require.Equal(t, v.PublicKeyBytes[:48], negated.PublicKeyBytes[:48])
 	cache, err := newSignatures(1 << 20)
 	require.NoError(t, err)
-	cache.put(id, v, make([]byte, 96))
+	cache.put(id, keyOf(v), [96]byte{})
 	_, ok := cache.get(id, &negated)
 	require.False(t, ok)
 	_, ok = cache.get(id, v)

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/maypok86/otter/v2"
 
@@ -15,8 +16,13 @@ import (
 // negation, which one owner can hold both of.
 type signatureID struct {
 	message ids.ID
-	key     [2 * bls.PublicKeyLen]byte
+	key     publicKey
 }
+
+// publicKey is an uncompressed public key.
+type publicKey [keyLen]byte
+
+const keyLen = 2 * bls.PublicKeyLen
 
 // signatureCost is what one entry of the signature cache takes in bytes at most,
 // the cache's own bookkeeping included; a test measures it.
@@ -29,7 +35,8 @@ const messageCost = 4096
 // signatures keeps signatures that were proven valid one by one. Bounded in
 // bytes; safe for concurrent use.
 type signatures struct {
-	cache *otter.Cache[signatureID, [bls.SignatureLen]byte]
+	cache        *otter.Cache[signatureID, [bls.SignatureLen]byte]
+	hits, misses atomic.Uint64
 }
 
 func newSignatures(maxBytes uint64) (*signatures, error) {
@@ -42,19 +49,23 @@ func newSignatures(maxBytes uint64) (*signatures, error) {
 	return &signatures{cache: cache}, nil
 }
 
-func idOf(message ids.ID, v *validators.Warp) signatureID {
-	id := signatureID{message: message}
-	copy(id.key[:], v.PublicKeyBytes)
-	return id
+func keyOf(v *validators.Warp) (key publicKey) {
+	copy(key[:], v.PublicKeyBytes)
+	return key
 }
 
 func (s *signatures) get(message ids.ID, v *validators.Warp) ([bls.SignatureLen]byte, bool) {
-	return s.cache.GetIfPresent(idOf(message, v))
+	signature, ok := s.cache.GetIfPresent(signatureID{message, keyOf(v)})
+	count(ok, &s.hits, &s.misses)
+	return signature, ok
 }
 
-func (s *signatures) put(message ids.ID, v *validators.Warp, signature []byte) {
-	s.cache.Set(idOf(message, v), [bls.SignatureLen]byte(signature))
+func (s *signatures) put(message ids.ID, key publicKey, signature [bls.SignatureLen]byte) {
+	s.cache.Set(signatureID{message, key}, signature)
 }
+
+// bytes is what the cache is counted to hold.
+func (s *signatures) bytes() float64 { return signatureCost * float64(s.cache.EstimatedSize()) }
 
 // finishedID names a finished message: what was signed, by which set, and the
 // weights that were asked for.
@@ -66,7 +77,8 @@ type finishedID struct {
 // finished keeps signed messages that verified. Bounded in bytes; safe for
 // concurrent use.
 type finished struct {
-	cache *otter.Cache[finishedID, *Result]
+	cache        *otter.Cache[finishedID, *Result]
+	hits, misses atomic.Uint64
 }
 
 func newFinished(maxBytes uint64) (*finished, error) {
@@ -81,3 +93,22 @@ func newFinished(maxBytes uint64) (*finished, error) {
 	}
 	return &finished{cache: cache}, nil
 }
+
+func (f *finished) get(id finishedID) (*Result, bool) {
+	r, ok := f.cache.GetIfPresent(id)
+	count(ok, &f.hits, &f.misses)
+	return r, ok
+}
+
+func (f *finished) put(id finishedID, r *Result) { f.cache.Set(id, r) }
+
+func count(hit bool, hits, misses *atomic.Uint64) {
+	if hit {
+		hits.Add(1)
+		return
+	}
+	misses.Add(1)
+}
+
+// bytes is what the cache is counted to hold.
+func (f *finished) bytes() float64 { return float64(f.cache.WeightedSize()) }

@@ -30,7 +30,7 @@ func TestCachesStayWithinTheirBounds(t *testing.T) {
 	for i := range uint64(200_000) {
 		var id ids.ID
 		binary.BigEndian.PutUint64(id[:], i)
-		s.put(id, v, make([]byte, 96))
+		s.put(id, keyOf(v), [96]byte{})
 	}
 	s.cache.CleanUp()
 	require.Less(t, heap()-before, uint64(bound*11/10), "signatures")

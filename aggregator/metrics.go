@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -15,12 +16,12 @@ type metrics struct {
 	invalid  prometheus.Counter
 	proofs   prometheus.Histogram
 	rounds   prometheus.Gauge
-	hits     *prometheus.CounterVec
+	served   *prometheus.CounterVec
 }
 
 var latencyBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, proven *signatures, done *finished) (*metrics, error) {
 	m := &metrics{
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "quorate_sign_seconds", Help: "Time to answer a request for a signed message, by outcome.", Buckets: latencyBuckets,
@@ -43,11 +44,27 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		rounds: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quorate_rounds", Help: "Signing rounds under way.",
 		}),
-		hits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_requests_served_total", Help: "Requests by what served them: a finished message, or a round.",
+		served: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_requests_served_total", Help: "Requests by what served them: a message finished before (memory, archive), or a round.",
 		}, []string{"source"}),
 	}
-	for _, c := range []prometheus.Collector{m.latency, m.stages, m.asked, m.refusals, m.invalid, m.proofs, m.rounds, m.hits} {
+	cacheBytes := func(cache string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_cache_bytes", Help: "Bytes in memory of finished messages and of proven signatures.", ConstLabels: prometheus.Labels{"cache": cache},
+		}, read)
+	}
+	cacheLookups := func(cache, result string, count *atomic.Uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_cache_lookups_total", Help: "Lookups of finished messages and of proven signatures in memory, by result.",
+			ConstLabels: prometheus.Labels{"cache": cache, "result": result},
+		}, func() float64 { return float64(count.Load()) })
+	}
+	for _, c := range []prometheus.Collector{
+		m.latency, m.stages, m.asked, m.refusals, m.invalid, m.proofs, m.rounds, m.served,
+		cacheBytes("messages", done.bytes), cacheBytes("signatures", proven.bytes),
+		cacheLookups("messages", "hit", &done.hits), cacheLookups("messages", "miss", &done.misses),
+		cacheLookups("signatures", "hit", &proven.hits), cacheLookups("signatures", "miss", &proven.misses),
+	} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package aggregator
 import (
 	"time"
 
+	snow "github.com/ava-labs/avalanchego/snow/validators"
 	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
@@ -29,9 +30,11 @@ func (a *Aggregator) keep(f *flight) {
 	for i := range f.round.members {
 		m := &f.round.members[i]
 		job := &unproven
-		switch m.state {
-		case pending:
-		case signed:
+		switch {
+		case m.recalled: // kept already
+			continue
+		case m.state == pending:
+		case m.state == signed:
 			job = &done
 		default:
 			continue
@@ -98,6 +101,8 @@ func (a *Aggregator) keepProven(piece proofJob) {
 		bad = a.proveJob(piece)
 	}
 	id := piece.message.ID()
+	var keys []*snow.Warp
+	var good [][ava.SignatureLen]byte
 	for n, i := range piece.members {
 		v := piece.set.Validators[i]
 		if len(bad) > 0 && bad[0] == n {
@@ -105,7 +110,12 @@ func (a *Aggregator) keepProven(piece proofJob) {
 			a.history.judged(v.NodeIDs[0], false, time.Now())
 			continue
 		}
-		a.proven.put(id, v, piece.signatures[n].Compress())
+		signature := [ava.SignatureLen]byte(piece.signatures[n].Compress())
+		a.proven.put(id, keyOf(v), signature)
+		keys, good = append(keys, v), append(good, signature)
+	}
+	if a.archive != nil && len(good) > 0 {
+		a.archive.putSignatures(id, keys, good)
 	}
 }
 

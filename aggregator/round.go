@@ -94,6 +94,7 @@ type member struct {
 	askedAt   time.Duration
 	retryAt   time.Duration
 	asked     bool
+	recalled  bool // its signature was proven in an earlier round
 	included  bool // its signature is part of a message that verified
 	signature *bls.Signature
 	refusal   *common.AppError
@@ -190,7 +191,7 @@ func (r *round) known(i int, signature *bls.Signature) {
 		return
 	}
 	r.drop(i)
-	m.state, m.signature = signed, signature
+	m.state, m.signature, m.recalled = signed, signature, true
 	r.proven += m.weight
 }
 

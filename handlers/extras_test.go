@@ -106,3 +106,51 @@ func TestProgressIsStreamed(t *testing.T) {
 
 	requireAPIError(t, post(newPublic(t, &s, nil), fujiPath, `{}`, ask...), 400, "message")
 }
+
+func TestBatch(t *testing.T) {
+	m := hexOf(message(t, 5).Bytes())
+	other := hexOf(message(t, 1).Bytes())
+	signer := &fakeSigner{sign: func(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
+		if req.QuorumPercentage == 99 {
+			return nil, &aggregator.Error{Code: aggregator.CodeQuorumNotReached, Message: "quorum not reached", Account: &aggregator.Account{TotalWeight: 7}}
+		}
+		return signed(req), nil
+	}}
+	h := newPublic(t, signer, nil)
+	const path = fujiPath + ":batch"
+
+	w := post(h, path, `{"requests":[{"message":"`+m+`"},{"message":"`+m+`","quorumPercentage":99},{"message":"zz"},{"message":"`+other+`"},7,{"message":"0x`+m+`","quorumPercentage":50}]}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	var answer struct {
+		Results []map[string]any `json:"results"`
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	require.Len(t, answer.Results, 6)
+	want := hexOf(signed(aggregator.Request{Message: message(t, 5)}).Message.Bytes())
+	require.Equal(t, map[string]any{"signedMessage": want}, answer.Results[0])
+	require.EqualValues(t, 500, answer.Results[1]["statusCode"])
+	require.Equal(t, "QUORUM_NOT_REACHED", answer.Results[1]["code"])
+	require.Equal(t, "7", answer.Results[1]["outcomes"].(map[string]any)["totalWeight"])
+	for i, part := range map[int]string{2: "requests[2]: message is not hex", 3: "requests[3]: message: it belongs to the network with ID 1", 4: "requests[4]: the request body must be a JSON object"} {
+		require.EqualValues(t, 400, answer.Results[i]["statusCode"], i)
+		require.Contains(t, answer.Results[i]["message"], part)
+	}
+	require.Equal(t, map[string]any{"signedMessage": want}, answer.Results[5])
+	require.Len(t, signer.requests(), 3)
+
+	many := strings.Repeat(`{},`, 100) + `{}`
+	for body, part := range map[string]string{
+		`{}`:                          "requests is missing",
+		`{"requests":null}`:           "requests is missing",
+		`{"requests":{}}`:             "requests must be an array of 1 to 100 elements, got an object",
+		`{"requests":[]}`:             "requests has 0 elements",
+		`{"requests":[` + many + `]}`: "requests has 101 elements",
+		`{"requests":[{}],"message":"` + m + `"}`: "unknown member",
+		`[]`: "must be a JSON object",
+		``:   "empty",
+	} {
+		requireAPIError(t, post(h, path, body), http.StatusBadRequest, part)
+	}
+	requireAPIError(t, post(h, "/v1/signatureAggregator/nowhere/aggregateSignatures:batch", `{}`), http.StatusBadRequest, "network")
+	require.Equal(t, http.StatusOK, post(h, "/v1/signatureAggregator/fuji/aggregateSignatures%3Abatch", `{"requests":[{"message":"`+m+`"}]}`).Code)
+}

@@ -30,8 +30,13 @@ type config struct {
 	Listen string `yaml:"listen"`
 	// PrivateListen is the address of the operators' surface: metrics, health.
 	PrivateListen string `yaml:"private_listen"`
-	// DataDir keeps identities and address books.
+	// DataDir keeps identities, address books and the store.
 	DataDir string `yaml:"data_dir"`
+	// MemoryLimit is shared out among the caches and given to the garbage
+	// collector, which then works harder rather than exceed it.
+	MemoryLimit size `yaml:"memory_limit"`
+	// ArchiveLimit bounds what is kept of signed messages on disk.
+	ArchiveLimit size `yaml:"archive_limit"`
 	// ClientCompat is auto, on or off: who gets the generated clients' form.
 	ClientCompat string `yaml:"client_compat"`
 	// RequestTimeout bounds the work on one request.
@@ -49,6 +54,11 @@ type networkConfig struct {
 	AllowPrivateIPs bool `yaml:"allow_private_ips"`
 }
 
+const (
+	leastMemory  = 256 << 20
+	leastArchive = 1 << 20
+)
+
 func defaults() config {
 	dir := ".quorate"
 	if home, err := os.UserHomeDir(); err == nil {
@@ -58,6 +68,8 @@ func defaults() config {
 		Listen:         "127.0.0.1:8080",
 		PrivateListen:  "127.0.0.1:8081",
 		DataDir:        dir,
+		MemoryLimit:    1 << 30,
+		ArchiveLimit:   1 << 30,
 		ClientCompat:   string(compat.Auto),
 		RequestTimeout: 15 * time.Second,
 		LogLevel:       "info",
@@ -81,7 +93,9 @@ func settings() []setting {
 	return []setting{
 		{"listen", "QUORATE_LISTEN", "address", "public address to listen on", text(func(c *config) *string { return &c.Listen })},
 		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *config) *string { return &c.PrivateListen })},
-		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities and address books", text(func(c *config) *string { return &c.DataDir })},
+		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities, address books and signed messages", text(func(c *config) *string { return &c.DataDir })},
+		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
+		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *config, v string) error { return c.ArchiveLimit.parse(v) }},
 		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
 		{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "duration", "time for one request", func(c *config, v string) (err error) {
 			c.RequestTimeout, err = time.ParseDuration(v)
@@ -232,6 +246,12 @@ func (c *config) check() error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("log_level: %q is none of debug, info, warn, error", c.LogLevel)
+	}
+	if c.MemoryLimit < leastMemory {
+		return fmt.Errorf("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, size(leastMemory))
+	}
+	if c.ArchiveLimit < leastArchive {
+		return fmt.Errorf("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
 	}
 	if c.DataDir == "" {
 		return errors.New("data_dir is empty; name a folder")

@@ -29,6 +29,7 @@ type network struct {
 	peers    *p2p.Network
 	resolver *validators.Resolver
 	signer   *aggregator.Aggregator
+	coverage *aggregator.Coverage
 }
 
 // networkOptions says how to put a network together.
@@ -38,6 +39,10 @@ type networkOptions struct {
 	dir     string // of our identity and address book; empty: new each time
 	log     *slog.Logger
 	metrics prometheus.Registerer
+	// archive may be nil; caches are the bytes for proven signatures and for
+	// finished messages in memory, 0 for the defaults.
+	archive                      *aggregator.Archive
+	signatureBytes, messageBytes uint64
 }
 
 // knownNetworks are the IDs that names in paths stand for elsewhere.
@@ -70,7 +75,15 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
 	}
 	n.resolver = validators.NewResolver(client, validators.Options{Log: o.log, OnSets: n.follow})
-	n.signer, err = aggregator.New(aggregator.Options{Transport: n.peers, Sets: n.resolver, Log: o.log, Metrics: metrics})
+	n.coverage = aggregator.NewCoverage(n.peers.Connected)
+	if err := metrics.Register(n.coverage); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: registering metrics: %w", o.name, err)
+	}
+	n.signer, err = aggregator.New(aggregator.Options{
+		Transport: n.peers, Sets: n.resolver, Log: o.log, Metrics: metrics,
+		Archive: o.archive, SignatureCacheBytes: o.signatureBytes, MessageCacheBytes: o.messageBytes,
+	})
 	if err != nil {
 		client.Close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
@@ -109,13 +122,15 @@ func (n *network) seeds(ctx context.Context) ([]p2p.Address, error) {
 	return addresses, err
 }
 
-// follow tells the peers who is worth a connection.
+// follow tells the peers who is worth a connection, and the metrics whose
+// connections to count.
 func (n *network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 	all := make(map[ids.ID]snow.WarpSet, len(sets))
 	for id, s := range sets {
 		all[id] = s.WarpSet
 	}
 	n.peers.SetValidators(all)
+	n.coverage.Follow(sets)
 }
 
 // run keeps the network alive until ctx ends.
@@ -147,17 +162,8 @@ func (n *network) ready() error {
 	if err != nil {
 		return errors.New("the node does not tell the validators")
 	}
-	var connected uint64
-	for _, v := range set.Validators {
-		for _, nodeID := range v.NodeIDs {
-			if n.peers.Connected(nodeID) {
-				connected += v.Weight
-				break
-			}
-		}
-	}
-	if float64(connected) < float64(set.TotalWeight)*aggregator.DefaultQuorumPercentage/100 {
-		return fmt.Errorf("connected to %.1f %% of the primary network's weight, %d %% are needed", 100*float64(connected)/float64(max(set.TotalWeight, 1)), aggregator.DefaultQuorumPercentage)
+	if share := 100 * n.coverage.Of(set); share < aggregator.DefaultQuorumPercentage {
+		return fmt.Errorf("connected to %.1f %% of the primary network's weight, %d %% are needed", share, aggregator.DefaultQuorumPercentage)
 	}
 	return nil
 }

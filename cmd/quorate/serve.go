@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -95,6 +96,13 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	}
 	defer func() { _ = private.Close() }()
 
+	kept, err := openKeep(ctx, c, log, registry)
+	if err != nil {
+		return err
+	}
+	defer kept.close()
+
+	debug.SetMemoryLimit(int64(c.MemoryLimit - c.MemoryLimit/8)) // the store's is not the collector's
 	names := slices.Sorted(maps.Keys(c.Networks))
 	surface, err := newReception(names, handlers.Options{
 		Log:            log,
@@ -126,6 +134,11 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				dir:     dirOf(c.DataDir, name),
 				log:     log.With(slog.String("network", name)),
 				metrics: registry,
+				archive: kept.archive,
+				// What is left of the limit is for the store, the connections and
+				// the rounds themselves.
+				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
+				messageBytes:   uint64(c.MemoryLimit) / 16 / uint64(len(names)),
 			})
 			if err == nil {
 				return

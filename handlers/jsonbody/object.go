@@ -169,3 +169,22 @@ func (o Object) Uint(name string, most uint64) (uint64, error) {
 	}
 	return n, nil
 }
+
+// Array is the elements of a member, 1 to most of them.
+func (o Object) Array(name string, most int) ([]json.RawMessage, error) {
+	v := o.value(name)
+	if v == nil {
+		return nil, apierr.BadRequest("%s is missing; it must be an array of 1 to %d elements", name, most)
+	}
+	if kind(v) != "an array" {
+		return nil, apierr.BadRequest("%s must be an array of 1 to %d elements, got %s", name, most, kind(v))
+	}
+	var elements []json.RawMessage
+	if err := json.Unmarshal(v, &elements); err != nil {
+		return nil, syntaxError(err)
+	}
+	if n := len(elements); n < 1 || n > most {
+		return nil, apierr.BadRequest("%s has %d elements; it must have 1 to %d", name, n, most)
+	}
+	return elements, nil
+}

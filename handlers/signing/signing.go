@@ -109,14 +109,13 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if got := req.Message.NetworkID; got != network.NetworkID {
-		return apierr.BadRequest("message: it belongs to the network with ID %d, but the path's network %s has ID %d; send it to the network it was made on",
-			got, name, network.NetworkID)
+	if err := network.owns(name, req); err != nil {
+		return err
 	}
 	if wantsEvents(c) {
 		return a.stream(c, network, req)
 	}
-	signed, err := a.sign(c, network, req, dataForm)
+	signed, err := a.sign(c.Request().Context(), network, req, dataForm)
 	if err != nil {
 		return err
 	}
@@ -125,6 +124,15 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 		status = http.StatusCreated
 	}
 	return reply(c, status, signedReply{signed})
+}
+
+// owns refuses a message of another network than the path's.
+func (n Network) owns(name string, req aggregator.Request) error {
+	if got := req.Message.NetworkID; got != n.NetworkID {
+		return apierr.BadRequest("message: it belongs to the network with ID %d, but the path's network %s has ID %d; send it to the network it was made on",
+			got, name, n.NetworkID)
+	}
+	return nil
 }
 
 type signedReply struct {
@@ -148,7 +156,7 @@ func (a *API) PeerAggregateSignatures(c echo.Context) error {
 		return apierr.BadRequest("message: it belongs to the network with ID %d, which is not served here; this instance serves %s",
 			req.Message.NetworkID, a.servedIDs())
 	}
-	signed, err := a.sign(c, network, req, peerForm)
+	signed, err := a.sign(c.Request().Context(), network, req, peerForm)
 	if err != nil {
 		return err
 	}
@@ -171,13 +179,14 @@ func (a *API) servedIDs() string {
 	return b.String()
 }
 
-// sign returns the signed message in hex without a prefix.
-func (a *API) sign(c echo.Context, n Network, req aggregator.Request, f form) (string, error) {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
+// sign returns the signed message in hex without a prefix. Client is the context
+// of the client's request.
+func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (string, error) {
+	ctx, cancel := context.WithTimeout(client, a.timeout)
 	defer cancel()
 	result, err := n.Signer.Sign(ctx, req)
 	if err != nil {
-		return "", failure(c.Request().Context(), err, f)
+		return "", failure(client, err, f)
 	}
 	return hex.EncodeToString(result.Message.Bytes()), nil
 }

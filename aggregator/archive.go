@@ -1,0 +1,272 @@
+package aggregator
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ava-labs/avalanchego/ids"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/store"
+	"quorate/validators"
+)
+
+// Archive keeps finished messages and proven signatures over restarts, each kind
+// bounded in bytes, the oldest going first. Writing happens beside the rounds:
+// what the disk cannot keep up with is not kept, and counted. Any number of
+// aggregators share one. Safe for concurrent use.
+type Archive struct {
+	messages, signatures *store.Bounded
+	log                  *slog.Logger
+	dropped              atomic.Uint64
+	done                 chan struct{}
+
+	mu      sync.Mutex
+	waiting []archived    // guarded by mu
+	bytes   int           // guarded by mu; of waiting
+	closed  bool          // guarded by mu
+	wake    chan struct{} // holds one token while something waits
+}
+
+// archived is a row on its way to a family.
+type archived struct {
+	family *store.Bounded
+	entry  store.BoundedEntry
+}
+
+// ArchiveOptions bound an Archive; zero values mean 256 MiB for messages and
+// 512 MiB for signatures on disk.
+type ArchiveOptions struct {
+	MessageBytes, SignatureBytes uint64
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// maxWaitingBytes bounds what waits to be written.
+const maxWaitingBytes = 16 << 20
+
+// OpenArchive opens what earlier runs kept in a store. Close ends it; the store
+// remains the caller's.
+func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive, error) {
+	messages, err := store.NewBounded(ctx, s, store.FamilyMessage, orDefault(o.MessageBytes, 256<<20))
+	if err != nil {
+		return nil, fmt.Errorf("opening the archive of messages: %w", err)
+	}
+	signatures, err := store.NewBounded(ctx, s, store.FamilySignature, orDefault(o.SignatureBytes, 512<<20))
+	if err != nil {
+		return nil, fmt.Errorf("opening the archive of signatures: %w", err)
+	}
+	a := &Archive{messages: messages, signatures: signatures, log: o.Log, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	go a.write()
+	return a, nil
+}
+
+// Close writes what waits and ends the archive.
+func (a *Archive) Close() {
+	a.mu.Lock()
+	if !a.closed {
+		a.closed = true
+		close(a.wake)
+	}
+	a.mu.Unlock()
+	<-a.done
+}
+
+// Collectors are the archive's metrics.
+func (a *Archive) Collectors() []prometheus.Collector {
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+	}
+	size := func(b *store.Bounded) func() float64 {
+		return func() float64 {
+			bytes, _ := b.Size()
+			return float64(bytes)
+		}
+	}
+	return []prometheus.Collector{
+		gauge("quorate_archive_message_bytes", "Bytes of finished messages on disk.", size(a.messages)),
+		gauge("quorate_archive_signature_bytes", "Bytes of proven signatures on disk.", size(a.signatures)),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_archive_dropped_total", Help: "Rows that were not kept because the disk did not keep up or failed.",
+		}, func() float64 { return float64(a.dropped.Load()) }),
+	}
+}
+
+// put queues rows, or drops them if too much waits already.
+func (a *Archive) put(family *store.Bounded, entries ...store.BoundedEntry) {
+	size := 0
+	for i := range entries {
+		size += len(entries[i].P) + len(entries[i].K) + len(entries[i].V) + store.BoundedRowBytes
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || a.bytes+size > maxWaitingBytes {
+		a.dropped.Add(uint64(len(entries)))
+		return
+	}
+	for _, e := range entries {
+		a.waiting = append(a.waiting, archived{family, e})
+	}
+	a.bytes += size
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write empties the queue until the archive is closed.
+func (a *Archive) write() {
+	defer close(a.done)
+	var batch []archived
+	for open := true; open; {
+		_, open = <-a.wake
+		a.mu.Lock()
+		batch, a.waiting = a.waiting, batch[:0]
+		a.bytes = 0
+		a.mu.Unlock()
+		for _, family := range []*store.Bounded{a.messages, a.signatures} {
+			var entries []store.BoundedEntry
+			for _, w := range batch {
+				if w.family == family {
+					entries = append(entries, w.entry)
+				}
+			}
+			if len(entries) == 0 {
+				continue
+			}
+			// Not a request's context: what was signed is worth keeping, and
+			// Close waits for it.
+			if err := family.Put(context.Background(), entries...); err != nil {
+				a.dropped.Add(uint64(len(entries)))
+				a.log.Error("the archive could not be written; signed messages will not survive a restart", slog.Any("error", err))
+			}
+		}
+		clear(batch)
+	}
+}
+
+// archiveVersion begins every value.
+const archiveVersion = 1
+
+func messageKey(id finishedID) store.PK {
+	k := make([]byte, 0, ids.IDLen+16)
+	k = append(k, id.set[:]...)
+	k = binary.BigEndian.AppendUint64(k, id.need)
+	k = binary.BigEndian.AppendUint64(k, id.want)
+	return store.PK{P: id.message[:], K: k}
+}
+
+// putMessage keeps a finished message: version, aggregate signature, signers.
+// Everything else is in the question that will be asked again.
+func (a *Archive) putMessage(id finishedID, r *Result) {
+	signature, ok := r.Message.Signature.(*warp.BitSetSignature)
+	if !ok {
+		return
+	}
+	v := make([]byte, 0, 1+bls.SignatureLen+len(signature.Signers))
+	v = append(v, archiveVersion)
+	v = append(v, signature.Signature[:]...)
+	a.put(a.messages, store.BoundedEntry{PK: messageKey(id), V: append(v, signature.Signers...)})
+}
+
+// errArchived: a row of the archive is not what was written.
+var errArchived = errors.New("row of the archive cannot be read")
+
+// message finds a finished message and verifies it again, as the disk may have
+// changed it: nil if there is none that holds.
+func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, signers *validators.Set) (*Result, error) {
+	values, err := a.messages.Get(ctx, messageKey(id))
+	if err != nil || values[0] == nil {
+		return nil, err
+	}
+	v := values[0]
+	if len(v) < 1+bls.SignatureLen || v[0] != archiveVersion {
+		return nil, fmt.Errorf("%w: message %s", errArchived, id.message)
+	}
+	signature := &warp.BitSetSignature{Signature: [bls.SignatureLen]byte(v[1:]), Signers: v[1+bls.SignatureLen:]}
+	if err := verify(msg, signature, signers, id.need); err != nil {
+		return nil, fmt.Errorf("%w: message %s: %w", errArchived, id.message, err)
+	}
+	signed, err := warp.NewMessage(msg, signature)
+	if err != nil {
+		return nil, fmt.Errorf("%w: message %s: %w", errArchived, id.message, err)
+	}
+	r := &Result{Message: signed, SigningSubnetID: signers.SubnetID, PChainHeight: signers.Height, TotalWeight: signers.TotalWeight}
+	bits := set.BitsFromBytes(signature.Signers)
+	for i, validator := range signers.Validators {
+		if bits.Contains(i) {
+			r.Signers++
+			r.Weight += validator.Weight
+		}
+	}
+	r.Account = Account{
+		SigningSubnetID: signers.SubnetID,
+		PChainHeight:    signers.Height,
+		TargetWeight:    id.need,
+		TotalWeight:     signers.TotalWeight,
+		SignedWeight:    r.Weight,
+		UnaskedWeight:   signers.KeyedWeight() - r.Weight,
+		KeylessWeight:   signers.TotalWeight - signers.KeyedWeight(),
+		Refusals:        []Refusal{},
+		SilentNodes:     []ids.NodeID{},
+	}
+	return r, nil
+}
+
+// A row of signatures has a piece of those of one message: version, then key
+// (uncompressed, as in the canonical set) and signature (compressed) of each. The key of the row is the piece's hash, so that
+// pieces neither collide nor need an order, and what was proven once need not be
+// proven again to know that it is still the same.
+const (
+	archivedSignature = keyLen + bls.SignatureLen
+	archivedHash      = 8
+)
+
+// putSignatures keeps a piece of the proven signatures of a message.
+func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures [][bls.SignatureLen]byte) {
+	v := make([]byte, 0, 1+len(members)*archivedSignature)
+	v = append(v, archiveVersion)
+	for i, m := range members {
+		v = append(v, m.PublicKeyBytes...)
+		v = append(v, signatures[i][:]...)
+	}
+	k := sha256.Sum256(v)
+	a.put(a.signatures, store.BoundedEntry{PK: store.PK{P: message[:], K: k[:archivedHash]}, V: v})
+}
+
+// maxArchivedPieces bounds how many pieces of one message are read: more than
+// its set of validators makes can only come from sets that are gone.
+const maxArchivedPieces = 128
+
+// eachSignature calls f with the proven signatures of a message, by public key.
+func (a *Archive) eachSignature(ctx context.Context, message ids.ID, f func(key publicKey, signature [bls.SignatureLen]byte)) error {
+	rows, err := a.signatures.Scan(ctx, message[:], nil, nil, store.Ascending, maxArchivedPieces)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		sum := sha256.Sum256(row.V)
+		if len(row.V) == 0 || row.V[0] != archiveVersion || (len(row.V)-1)%archivedSignature != 0 || !bytes.Equal(sum[:archivedHash], row.K) {
+			return fmt.Errorf("%w: signatures of message %s", errArchived, message)
+		}
+		for piece := row.V[1:]; len(piece) > 0; piece = piece[archivedSignature:] {
+			f(publicKey(piece), [bls.SignatureLen]byte(piece[keyLen:]))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package aggregator
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/store"
+)
+
+// restarted gives test an aggregator over n and an archive in s, as if the
+// process had just been started, and ends both in order.
+func restarted(t *testing.T, n *fakeNetwork, s store.Store, o ArchiveOptions, test func(ctx context.Context, a *Aggregator)) {
+	t.Helper()
+	archive, err := OpenArchive(t.Context(), s, o)
+	require.NoError(t, err)
+	defer archive.Close()
+	a, err := New(Options{Transport: n, Sets: n, Log: slog.New(slog.DiscardHandler), Archive: archive})
+	require.NoError(t, err)
+	defer a.Close()
+	test(t.Context(), a)
+}
+
+func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 10, 20, 30, 40, 15, 25)
+		s := store.NewMemory()
+		message := testMessage(t, "kept")
+		var first *Result
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			var err error
+			first, err = a.Sign(ctx, Request{Message: message})
+			require.NoError(t, err)
+			synctest.Wait() // until what was not needed is proven, too
+		})
+		asked := n.requests
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			again, err := a.Sign(ctx, Request{Message: message})
+			require.NoError(t, err)
+			require.Equal(t, first.Message.Bytes(), again.Message.Bytes())
+			require.Equal(t, first.Weight, again.Weight)
+			require.Equal(t, first.Signers, again.Signers)
+			requireValid(t, n, again, 67)
+
+			// Another quorum makes another message, of the same signatures.
+			other, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 50})
+			require.NoError(t, err)
+			requireValid(t, n, other, 50)
+			require.Equal(t, asked, n.requests, "validators were asked for what was known")
+			synctest.Wait()
+		})
+		// What was recalled is not written once more.
+		_, rows := sizeOf(t, s, store.FamilySignature)
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 55})
+			require.NoError(t, err)
+			synctest.Wait()
+		})
+		_, after := sizeOf(t, s, store.FamilySignature)
+		require.Equal(t, rows, after)
+		require.Equal(t, asked, n.requests)
+	})
+}
+
+func sizeOf(t *testing.T, s store.Store, family store.Family) (bytes, rows uint64) {
+	t.Helper()
+	b, err := store.NewBounded(t.Context(), s, family, 1<<40)
+	require.NoError(t, err)
+	require.NoError(t, b.Verify(t.Context()))
+	return b.Size()
+}
+
+// A message that no longer belongs to the set is signed anew, from what is known.
+func TestArchivedSignaturesSurviveAChangeOfTheSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+		s := store.NewMemory()
+		message := testMessage(t, "kept")
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 100})
+			require.NoError(t, err)
+			synctest.Wait()
+		})
+		asked := n.requests
+		n.validators[0].weight = 30
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 100})
+			require.NoError(t, err)
+			requireValid(t, n, r, 100)
+			require.Equal(t, uint64(110), r.Weight)
+			require.Equal(t, asked, n.requests)
+		})
+	})
+}
+
+// Whatever the disk makes of a row, nothing invalid leaves, and the message is
+// signed anew.
+func TestDamagedArchiveIsNotTrusted(t *testing.T) {
+	for _, family := range []store.Family{store.FamilyMessage, store.FamilySignature} {
+		for name, damage := range map[string]func(v []byte) []byte{
+			"a flipped bit":   func(v []byte) []byte { v[60] ^= 1; return v },
+			"cut":             func(v []byte) []byte { return v[:len(v)-1] },
+			"empty":           func(v []byte) []byte { return v[:8] },
+			"another version": func(v []byte) []byte { v[8]++; return v },
+		} {
+			t.Run(family.String()+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+					s := store.NewMemory()
+					message := testMessage(t, "kept")
+					restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+						_, err := a.Sign(ctx, Request{Message: message})
+						require.NoError(t, err)
+						synctest.Wait()
+					})
+					rows, err := s.Walk(t.Context(), family, nil, 100)
+					require.NoError(t, err)
+					require.NotEmpty(t, rows)
+					var b store.Batch
+					for _, row := range rows {
+						b.Put(family, row.PK, damage(row.V))
+					}
+					require.NoError(t, s.Commit(t.Context(), &b))
+					asked := n.requests
+					restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+						for _, quorum := range []uint64{67, 80} {
+							r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: quorum})
+							require.NoError(t, err)
+							requireValid(t, n, r, quorum)
+						}
+						if family == store.FamilySignature {
+							require.Greater(t, n.requests, asked, "damaged signatures were used")
+						}
+						synctest.Wait()
+					})
+				})
+			})
+		}
+	}
+}
+
+// What does not fit is not kept, and nobody waits for it.
+func TestArchiveIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+		s := store.NewMemory()
+		o := ArchiveOptions{MessageBytes: 10_000, SignatureBytes: 20_000}
+		restarted(t, n, s, o, func(ctx context.Context, a *Aggregator) {
+			for i := range 200 {
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, string(rune('a'+i)))})
+				require.NoError(t, err)
+				synctest.Wait()
+			}
+		})
+		bytes, rows := sizeOf(t, s, store.FamilyMessage)
+		require.LessOrEqual(t, bytes, o.MessageBytes)
+		require.Greater(t, rows, uint64(10))
+		bytes, rows = sizeOf(t, s, store.FamilySignature)
+		require.LessOrEqual(t, bytes, o.SignatureBytes)
+		require.Greater(t, rows, uint64(5))
+	})
+}
+
+// A store that fails costs the archive, not the message.
+func TestBrokenStoreDoesNotStopSigning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+		s := store.NewMemory()
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			require.NoError(t, s.Close())
+			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+			require.NoError(t, err)
+			requireValid(t, n, r, 67)
+			synctest.Wait()
+			require.NotZero(t, a.archive.dropped.Load())
+		})
+	})
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quorate/aggregator"
+	"quorate/store"
+)
+
+// keep is what outlives the process: the store, and what the networks share of it.
+type keep struct {
+	store   store.Store
+	archive *aggregator.Archive
+	log     *slog.Logger
+}
+
+// openKeep opens the embedded store in the data folder, which no other process
+// can use meanwhile.
+func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheus.Registerer) (*keep, error) {
+	dir := filepath.Join(c.DataDir, "store")
+	memory := int64(c.MemoryLimit)
+	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, CacheBytes: memory / 16, MemTableBytes: min(memory/64, 32<<20), Log: log})
+	if err != nil {
+		hint := "Is --data-dir a folder of yours, with room on its disk?"
+		switch {
+		case errors.Is(err, store.ErrInUse):
+			hint = "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir."
+		case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
+			hint = fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", dir)
+		}
+		return nil, &exitError{code: exitFailed, err: err, hint: hint}
+	}
+	k := &keep{store: s, log: log}
+	limit := uint64(c.ArchiveLimit)
+	k.archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{MessageBytes: limit / 3, SignatureBytes: limit - limit/3, Log: log})
+	if err == nil {
+		for _, collector := range k.archive.Collectors() {
+			err = errors.Join(err, metrics.Register(collector))
+		}
+	}
+	if err != nil {
+		k.close()
+		return nil, &exitError{code: exitFailed, err: err, hint: "Trying again may help; if it lasts, move the store away and start again."}
+	}
+	return k, nil
+}
+
+// close writes what waits to be written.
+func (k *keep) close() {
+	if k.archive != nil {
+		k.archive.Close()
+	}
+	if err := k.store.Close(); err != nil {
+		k.log.Error("closing the store", slog.Any("error", err))
+	}
+}

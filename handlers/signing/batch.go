@@ -1,0 +1,88 @@
+package signing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
+
+	"quorate/handlers/apierr"
+	"quorate/handlers/jsonbody"
+)
+
+const (
+	// maxBatch is how many requests a batch may have.
+	maxBatch = 100
+	// batchAtOnce is how many of a batch are worked on at a time; identical ones
+	// share a round anyway.
+	batchAtOnce = 32
+)
+
+// AggregateSignaturesBatch is POST
+// /v1/signatureAggregator/{network}/aggregateSignatures:batch: an object whose
+// member requests is an array of AggregateSignatures' bodies. The answer's member
+// results has for each, in order, what it would have got by itself: the body of
+// its success or of its failure. The status is 200 unless the batch as a whole
+// cannot be read.
+func (a *API) AggregateSignaturesBatch(c echo.Context) error {
+	name := c.Param("network")
+	network, err := a.network(name)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(c)
+	if err != nil {
+		return err
+	}
+	object, err := jsonbody.Strict(body, "requests")
+	if err != nil {
+		return err
+	}
+	requests, err := object.Array("requests", maxBatch)
+	if err != nil {
+		return err
+	}
+	client := c.Request().Context()
+	results := make([]any, len(requests))
+	var work errgroup.Group
+	work.SetLimit(batchAtOnce)
+	for i, request := range requests {
+		work.Go(func() error {
+			signed, err := a.signOne(client, name, network, request)
+			if err == nil {
+				results[i] = signedReply{signed}
+				return nil
+			}
+			var known *apierr.Error
+			if !errors.As(err, &known) {
+				return err // the client is gone
+			}
+			at := *known
+			if at.Status == http.StatusBadRequest {
+				at.Message = fmt.Sprintf("requests[%d]: %s", i, at.Message)
+			}
+			results[i] = apierr.Body(&at)
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	return reply(c, http.StatusOK, struct {
+		Results []any `json:"results"`
+	}{results})
+}
+
+func (a *API) signOne(client context.Context, name string, n Network, body []byte) (string, error) {
+	req, err := decode(body, dataForm)
+	if err != nil {
+		return "", err
+	}
+	if err := n.owns(name, req); err != nil {
+		return "", err
+	}
+	return a.sign(client, n, req, dataForm)
+}
