@@ -1,0 +1,426 @@
+// Command service measures the whole service through HTTP: the program is built
+// and run as a user runs it, the simulated validators and the load generator are
+// this process, on the same machine.
+//
+//	go run ./bench/service warm         repeats of one message over 64 connections
+//	go run ./bench/service duplicates   1,000 identical requests at once
+//	go run ./bench/service flood        a million messages, each another
+//	go run ./bench/service isolation    one network while another is lost
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"quorate/simnet"
+)
+
+func main() {
+	log.SetFlags(0)
+	validators := flag.Int("validators", 100, "`number` of validators")
+	connections := flag.Int("c", 64, "`number` of connections")
+	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation)")
+	memory := flag.String("memory-limit", "512MiB", "the service's memory limit")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := bench{validators: *validators, connections: *connections, requests: *requests, memory: *memory}
+	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
+	measure, ok := measures[flag.Arg(0)]
+	if !ok || flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	fmt.Printf("%s/%s, %d processors for service, validators and load, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	if err := measure(ctx); err != nil {
+		stop()
+		log.Fatal(err) //nolint:gocritic // everything was stopped by then
+	}
+}
+
+type bench struct {
+	validators, connections, requests int
+	memory                            string
+}
+
+func (b *bench) orDefault(n int) int {
+	if b.requests > 0 {
+		return b.requests
+	}
+	return n
+}
+
+// process is the service.
+type process struct {
+	base   string
+	cmd    *exec.Cmd
+	client *http.Client
+	dir    string
+}
+
+// start builds and runs the service and waits until it is ready.
+func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) (*process, error) {
+	dir, err := os.MkdirTemp("", "quorate-bench-")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{dir: dir, client: &http.Client{Transport: &http.Transport{}}}
+	binary := filepath.Join(dir, "quorate")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/quorate").CombinedOutput(); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("building the service: %w\n%s", err, out)
+	}
+	public, private, err := addresses()
+	if err != nil {
+		p.stop()
+		return nil, err
+	}
+	args := []string{"serve", "--listen", public, "--private-listen", private, "--data-dir", filepath.Join(dir, "data"), "--memory-limit", b.memory, "--allow-private-ips", "--log-level", "error"}
+	for name, n := range networks {
+		args = append(args, "--network", name+"="+n.NodeURL())
+	}
+	p.base = "http://" + public
+	p.cmd = exec.Command(binary, args...)
+	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		p.cmd = nil
+		p.stop()
+		return nil, fmt.Errorf("starting the service: %w", err)
+	}
+	until := time.Now().Add(time.Minute)
+	for {
+		response, err := p.client.Get("http://" + private + "/readyz")
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				break
+			}
+		}
+		if ctx.Err() != nil || time.Now().After(until) {
+			p.stop()
+			return nil, errors.New("the service does not become ready")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return p, nil
+}
+
+func addresses() (public, private string, err error) {
+	for _, address := range []*string{&public, &private} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", "", err
+		}
+		*address = l.Addr().String()
+		_ = l.Close()
+	}
+	return public, private, nil
+}
+
+func (p *process) stop() {
+	p.client.CloseIdleConnections()
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(os.Interrupt)
+		_ = p.cmd.Wait()
+	}
+	_ = os.RemoveAll(p.dir)
+}
+
+// residentMB is what the service occupies of the machine's memory.
+func (p *process) residentMB() int {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(content))[1])
+	if err != nil {
+		return 0
+	}
+	return pages * os.Getpagesize() >> 20
+}
+
+func bodyOf(n *simnet.Network, text string) []byte {
+	return fmt.Appendf(nil, `{"message":"%x"}`, n.Message([]byte(text)).Bytes())
+}
+
+// load sends count requests over the given number of connections, each of which
+// has one under way at a time.
+func (p *process) load(ctx context.Context, network string, connections, count int, body func(i int) []byte, done func(i int)) (times []time.Duration, err error) {
+	times = make([]time.Duration, count)
+	var next atomic.Int64
+	workers, ctx := errgroup.WithContext(ctx)
+	for range connections {
+		workers.Go(func() error {
+			c, err := p.dial(network)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= count {
+					return nil
+				}
+				start := time.Now()
+				if err := c.sign(body(i)); err != nil {
+					return err
+				}
+				times[i] = time.Since(start)
+				if done != nil {
+					done(i + 1)
+				}
+			}
+			return ctx.Err()
+		})
+	}
+	return times, workers.Wait()
+}
+
+// connection is an HTTP client that costs next to nothing, so that what is
+// measured is the service rather than the load generator.
+type connection struct {
+	net.Conn
+	in   *bufio.Reader
+	head string
+	out  []byte
+}
+
+func (p *process) dial(network string) (*connection, error) {
+	host := strings.TrimPrefix(p.base, "http://")
+	conn, err := net.Dial("tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{
+		Conn: conn,
+		in:   bufio.NewReader(conn),
+		head: "POST /v1/signatureAggregator/" + network + "/aggregateSignatures HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: ",
+	}, nil
+}
+
+func (c *connection) sign(body []byte) error {
+	c.out = append(c.out[:0], c.head...)
+	c.out = strconv.AppendInt(c.out, int64(len(body)), 10)
+	c.out = append(append(c.out, "\r\n\r\n"...), body...)
+	if _, err := c.Write(c.out); err != nil {
+		return err
+	}
+	length, ok := 0, false
+	for n := 0; ; n++ {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return fmt.Errorf("reading the answer: %w", err)
+		}
+		if n == 0 {
+			ok = bytes.HasPrefix(line, []byte("HTTP/1.1 200 "))
+		}
+		if value, found := bytes.CutPrefix(line, []byte("Content-Length: ")); found {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return fmt.Errorf("reading the answer: %w", err)
+			}
+		}
+		if len(line) == 2 {
+			break
+		}
+	}
+	answer, err := c.in.Peek(min(length, c.in.Size()))
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if !ok || !bytes.HasPrefix(answer, []byte(`{"signedMessage":"`)) {
+		return fmt.Errorf("not signed: %s", answer)
+	}
+	_, err = c.in.Discard(length)
+	return err
+}
+
+func quantiles(times []time.Duration) string {
+	sorted := slices.Sorted(slices.Values(times))
+	at := func(q float64) time.Duration {
+		return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("p50 %s, p90 %s, p99 %s, greatest %s", at(.5), at(.9), at(.99), at(1))
+}
+
+// warm measures repeats of a message that was signed before.
+func (b *bench) warm(ctx context.Context) error {
+	n, err := simnet.Start(simnet.Options{Seed: 1, Validators: b.validators})
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	p, err := b.start(ctx, map[string]*simnet.Network{"fuji": n})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	body := bodyOf(n, "again and again")
+	once := func(int) []byte { return body }
+	first, err := p.load(ctx, "fuji", 1, 1, once, nil)
+	if err != nil {
+		return err
+	}
+	asked := n.Requests()
+	if _, err := p.load(ctx, "fuji", b.connections, 5000, once, nil); err != nil {
+		return err
+	}
+	count := b.orDefault(200_000)
+	start := time.Now()
+	times, err := p.load(ctx, "fuji", b.connections, count, once, nil)
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	alone, err := p.load(ctx, "fuji", 1, count/20, once, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d validators; the message's first request took %s\n", b.validators, first[0].Round(10*time.Microsecond))
+	fmt.Printf("%d connections: %s; %.0f requests/s\n", b.connections, quantiles(times), float64(count)/took.Seconds())
+	fmt.Printf("1 connection:   %s\n", quantiles(alone))
+	fmt.Printf("validators were asked %d times for it\n", n.Requests()-asked)
+	return nil
+}
+
+// duplicates counts what 1,000 identical requests at once ask of validators.
+func (b *bench) duplicates(ctx context.Context) error {
+	n, err := simnet.Start(simnet.Options{Seed: 1, Validators: b.validators, Latency: simnet.Latency{Median: 40 * time.Millisecond, P99: 400 * time.Millisecond}})
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	p, err := b.start(ctx, map[string]*simnet.Network{"fuji": n})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	count := b.orDefault(1000)
+	body := bodyOf(n, "all at once")
+	times, err := p.load(ctx, "fuji", count, count, func(int) []byte { return body }, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d validators, %d identical requests on as many connections: %s\n", b.validators, count, quantiles(times))
+	fmt.Printf("%d requests to validators, %d of them repeated: at most one fan-out\n", n.Requests(), n.Repeated())
+	if n.Requests() > uint64(b.validators) || n.Repeated() > 0 {
+		return errors.New("that is more than one fan-out")
+	}
+	return nil
+}
+
+// flood sends messages of which none is like another, and watches the memory.
+func (b *bench) flood(ctx context.Context) error {
+	n, err := simnet.Start(simnet.Options{Seed: 1, Validators: min(b.validators, 3)})
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	p, err := b.start(ctx, map[string]*simnet.Network{"fuji": n})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	count := b.orDefault(1_000_000)
+	fmt.Printf("%d messages, %d validators, memory limit %s\n", count, min(b.validators, 3), b.memory)
+	start := time.Now()
+	var greatest atomic.Int64
+	step := max(count/20, 1)
+	_, err = p.load(ctx, "fuji", b.connections, count, func(i int) []byte { return bodyOf(n, strconv.Itoa(i)) }, func(i int) {
+		if i%1000 == 0 {
+			resident := int64(p.residentMB())
+			greatest.Store(max(greatest.Load(), resident))
+		}
+		if i%step == 0 {
+			fmt.Printf("%8d messages  %6.0f messages/s  %4d MB resident\n", i, float64(i)/time.Since(start).Seconds(), p.residentMB())
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("greatest %d MB, at the end %d MB\n", greatest.Load(), p.residentMB())
+	return nil
+}
+
+// isolation compares one network's latency before and while another is lost,
+// with requests for the lost one all the time.
+func (b *bench) isolation(ctx context.Context) error {
+	latency := simnet.Latency{Median: 40 * time.Millisecond, P99: 400 * time.Millisecond}
+	lost, err := simnet.Start(simnet.Options{Seed: 1, NetworkID: 50001, Validators: b.validators, Latency: latency})
+	if err != nil {
+		return err
+	}
+	closeLost := sync.OnceFunc(lost.Close)
+	defer closeLost()
+	n, err := simnet.Start(simnet.Options{Seed: 2, NetworkID: 50002, Validators: b.validators, Latency: latency})
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	p, err := b.start(ctx, map[string]*simnet.Network{"mainnet": lost, "fuji": n})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	count := b.orDefault(300)
+	half := func(name string) ([]time.Duration, error) {
+		stop := make(chan struct{})
+		var other sync.WaitGroup
+		for w := range 4 {
+			other.Go(func() { // also while it is lost, when it fails
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+						_, _ = p.load(ctx, "mainnet", 1, 1, func(int) []byte { return bodyOf(lost, fmt.Sprint(name, w, i)) }, nil)
+					}
+				}
+			})
+		}
+		times, err := p.load(ctx, "fuji", 1, count, func(i int) []byte { return bodyOf(n, fmt.Sprint(name, i)) }, nil)
+		close(stop)
+		other.Wait()
+		return times, err
+	}
+	if _, err := half("warming up "); err != nil {
+		return err
+	}
+	before, err := half("before ")
+	if err != nil {
+		return err
+	}
+	closeLost()
+	after, err := half("after ")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d validators on either network, %d messages one at a time, 4 at a time for the other network\n", b.validators, count)
+	fmt.Printf("both alive: %s\none lost:   %s\n", quantiles(before), quantiles(after))
+	return nil
+}
