@@ -170,11 +170,19 @@ func bodyOf(n *simnet.Network, text string) []byte {
 }
 
 // load sends count requests over the given number of connections, each of which
-// has one under way at a time.
-func (p *process) load(ctx context.Context, network string, connections, count int, body func(i int) []byte, done func(i int)) (times []time.Duration, err error) {
+// has one under way at a time, as fast as they are answered.
+func (p *process) load(ctx context.Context, network string, connections, count int, body func(i int) []byte, done func(i int)) ([]time.Duration, error) {
+	return p.paced(ctx, network, connections, count, 0, body, done)
+}
+
+// paced is load at a rate per second, if that is not 0. Times then count from the
+// moment at which a request was due, so that one slow answer counts for all that
+// it held up.
+func (p *process) paced(ctx context.Context, network string, connections, count int, rate float64, body func(i int) []byte, done func(i int)) (times []time.Duration, err error) {
 	times = make([]time.Duration, count)
 	var next atomic.Int64
 	workers, ctx := errgroup.WithContext(ctx)
+	began := time.Now()
 	for range connections {
 		workers.Go(func() error {
 			c, err := p.dial(network)
@@ -188,6 +196,11 @@ func (p *process) load(ctx context.Context, network string, connections, count i
 					return nil
 				}
 				start := time.Now()
+				if rate > 0 {
+					due := began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+					time.Sleep(time.Until(due))
+					start = due
+				}
 				if err := c.sign(body(i)); err != nil {
 					return err
 				}
@@ -297,13 +310,19 @@ func (b *bench) warm(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(start)
+	rate := float64(count) / took.Seconds()
+	half, err := p.paced(ctx, "fuji", b.connections, count/2, rate/2, once, nil)
+	if err != nil {
+		return err
+	}
 	alone, err := p.load(ctx, "fuji", 1, count/20, once, nil)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%d validators; the message's first request took %s\n", b.validators, first[0].Round(10*time.Microsecond))
-	fmt.Printf("%d connections: %s; %.0f requests/s\n", b.connections, quantiles(times), float64(count)/took.Seconds())
-	fmt.Printf("1 connection:   %s\n", quantiles(alone))
+	fmt.Printf("%d connections, as fast as they are answered: %s; %.0f requests/s\n", b.connections, quantiles(times), rate)
+	fmt.Printf("%d connections, half as many requests: %s\n", b.connections, quantiles(half))
+	fmt.Printf("1 connection: %s\n", quantiles(alone))
 	fmt.Printf("validators were asked %d times for it\n", n.Requests()-asked)
 	return nil
 }
