@@ -1,0 +1,247 @@
+// Package ahead signs messages before anyone asks for them: as soon as they are
+// known, within a budget, again and again until validators sign them or nobody
+// can want them any more. What it makes stays where the aggregator keeps what it
+// signs, so that a request for it is a read.
+package ahead
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/aggregator"
+)
+
+// ErrObsolete is what a Job's Request returns when its message will never be
+// signed, because the network has moved on.
+var ErrObsolete = errors.New("nobody can want this message any more")
+
+// Signer signs messages.
+type Signer interface {
+	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
+}
+
+// Job is a message to be signed.
+type Job struct {
+	// ID tells jobs apart: one that waits is not taken twice.
+	ID ids.ID
+	// Request makes the request, anew for each attempt.
+	Request func(ctx context.Context) (aggregator.Request, error)
+}
+
+// Options of an Ahead. Signer is required.
+type Options struct {
+	Signer Signer
+	// Rounds is how many messages are signed at a time; 0 means 4.
+	Rounds int
+	// Waiting bounds how many jobs wait; beyond it the newest are not taken. 0
+	// means 10,000.
+	Waiting int
+	// Patience is how long a job is tried; 0 means an hour.
+	Patience time.Duration
+	// Attempt bounds one attempt; 0 means 10 s.
+	Attempt time.Duration
+	// Log may be nil.
+	Log *slog.Logger
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+}
+
+const (
+	firstPause = time.Second
+	maxPause   = time.Minute
+)
+
+// Ahead is a queue of jobs and who works on it. Safe for concurrent use.
+type Ahead struct {
+	options Options
+	jobs    *prometheus.CounterVec
+	seconds prometheus.Histogram
+
+	mu      sync.Mutex
+	queue   queue               // guarded by mu
+	waiting map[ids.ID]struct{} // guarded by mu; queued or being worked on
+	changed chan struct{}       // holds one token when the queue's head may have changed
+}
+
+// task is a job with its history.
+type task struct {
+	Job
+	due, since time.Time
+	pause      time.Duration
+}
+
+// New makes an Ahead that works once Run is called.
+func New(o Options) (*Ahead, error) {
+	if o.Rounds <= 0 {
+		o.Rounds = 4
+	}
+	if o.Waiting <= 0 {
+		o.Waiting = 10_000
+	}
+	if o.Patience <= 0 {
+		o.Patience = time.Hour
+	}
+	if o.Attempt <= 0 {
+		o.Attempt = 10 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	a := &Ahead{
+		options: o,
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_ahead_jobs_total", Help: "Messages to be signed before anyone asks, by what became of them: signed, obsolete, expired, or dropped for want of room.",
+		}, []string{"outcome"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "quorate_ahead_seconds", Help: "Time from hearing of a message until it was signed.", Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
+		}),
+		waiting: make(map[ids.ID]struct{}),
+		changed: make(chan struct{}, 1),
+	}
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quorate_ahead_waiting", Help: "Messages that wait to be signed before anyone asks.",
+	}, func() float64 {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return float64(len(a.waiting))
+	})
+	for _, c := range []prometheus.Collector{a.jobs, a.seconds, waiting} {
+		if err := o.Metrics.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// Offer queues a job; false if it waits already or there is no room.
+func (a *Ahead) Offer(j Job) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.waiting[j.ID]; known {
+		return false
+	}
+	if len(a.waiting) >= a.options.Waiting {
+		a.jobs.WithLabelValues("dropped").Inc()
+		return false
+	}
+	now := time.Now()
+	a.waiting[j.ID] = struct{}{}
+	a.push(&task{Job: j, due: now, since: now, pause: firstPause})
+	return true
+}
+
+// push needs mu.
+func (a *Ahead) push(t *task) {
+	heap.Push(&a.queue, t)
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run works on jobs until ctx ends.
+func (a *Ahead) Run(ctx context.Context) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	slots := make(chan struct{}, a.options.Rounds)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case slots <- struct{}{}:
+		}
+		t := a.next(ctx, timer)
+		if t == nil {
+			return
+		}
+		workers.Go(func() {
+			defer func() { <-slots }()
+			a.attempt(ctx, t)
+		})
+	}
+}
+
+// next waits for a task that is due; nil if ctx ends.
+func (a *Ahead) next(ctx context.Context, timer *time.Timer) *task {
+	for {
+		a.mu.Lock()
+		wait := time.Hour
+		if len(a.queue) > 0 {
+			if wait = time.Until(a.queue[0].due); wait <= 0 {
+				t := heap.Pop(&a.queue).(*task)
+				a.mu.Unlock()
+				return t
+			}
+		}
+		a.mu.Unlock()
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-a.changed:
+		}
+	}
+}
+
+func (a *Ahead) attempt(ctx context.Context, t *task) {
+	attempt, cancel := context.WithTimeout(ctx, a.options.Attempt)
+	defer cancel()
+	request, err := t.Request(attempt)
+	if err == nil {
+		_, err = a.options.Signer.Sign(attempt, request)
+	}
+	switch {
+	case err == nil:
+		a.seconds.Observe(time.Since(t.since).Seconds())
+		a.done(t, "signed")
+	case ctx.Err() != nil:
+	case errors.Is(err, ErrObsolete):
+		a.done(t, "obsolete")
+	case time.Since(t.since)+t.pause > a.options.Patience:
+		a.options.Log.Info("a message could not be signed ahead of requests", slog.String("id", t.ID.String()), slog.Any("error", err))
+		a.done(t, "expired")
+	default:
+		a.options.Log.Debug("a message is to be signed ahead of requests again", slog.String("id", t.ID.String()), slog.Duration("in", t.pause), slog.Any("error", err))
+		t.due = time.Now().Add(t.pause)
+		t.pause = min(2*t.pause, maxPause)
+		a.mu.Lock()
+		a.push(t)
+		a.mu.Unlock()
+	}
+}
+
+func (a *Ahead) done(t *task, outcome string) {
+	a.jobs.WithLabelValues(outcome).Inc()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, t.ID)
+}
+
+// queue has the task that is due first at its head.
+type queue []*task
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)        { *q = append(*q, x.(*task)) }
+func (q *queue) Pop() any {
+	old := *q
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return last
+}

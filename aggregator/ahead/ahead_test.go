@@ -1,0 +1,141 @@
+package ahead
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/aggregator"
+)
+
+// fakeSigner takes a while for each message, and fails the first attempts.
+type fakeSigner struct {
+	takes time.Duration
+	fails int
+
+	mu     sync.Mutex
+	atOnce int // guarded by mu
+	most   int // guarded by mu
+	calls  int // guarded by mu
+}
+
+func (s *fakeSigner) Sign(ctx context.Context, _ aggregator.Request) (*aggregator.Result, error) {
+	s.mu.Lock()
+	s.calls++
+	fail := s.calls <= s.fails
+	s.atOnce++
+	s.most = max(s.most, s.atOnce)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.atOnce--
+		s.mu.Unlock()
+	}()
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if fail {
+		return nil, errors.New("unknown message")
+	}
+	return &aggregator.Result{}, nil
+}
+
+func job(i byte) Job {
+	return Job{ID: ids.ID{i}, Request: func(context.Context) (aggregator.Request, error) { return aggregator.Request{}, nil }}
+}
+
+func run(t *testing.T, o Options, test func(t *testing.T, a *Ahead)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		a, err := New(o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { a.Run(ctx) })
+		test(t, a)
+		cancel()
+		running.Wait()
+	})
+}
+
+func TestBudgetIsKept(t *testing.T) {
+	s := &fakeSigner{takes: time.Second}
+	run(t, Options{Signer: s, Rounds: 3, Waiting: 9}, func(t *testing.T, a *Ahead) {
+		for i := range 10 {
+			require.Equal(t, i < 9, a.Offer(job(byte(i))), "job %d", i)
+		}
+		require.False(t, a.Offer(job(0)), "it waits already")
+		start := time.Now()
+		for s.calls < 9 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Equal(t, 3, s.most)
+		require.Less(t, time.Since(start), 3*time.Second)
+		time.Sleep(2 * time.Second)
+		require.True(t, a.Offer(job(0)), "it is done")
+		require.InDelta(t, 9, testutil.ToFloat64(a.jobs.WithLabelValues("signed")), 0)
+		require.InDelta(t, 1, testutil.ToFloat64(a.jobs.WithLabelValues("dropped")), 0)
+	})
+}
+
+func TestRetriedUntilSigned(t *testing.T) {
+	s := &fakeSigner{fails: 5}
+	run(t, Options{Signer: s}, func(t *testing.T, a *Ahead) {
+		a.Offer(job(1))
+		time.Sleep(30 * time.Second) // 1+2+4+8+16 is a little more
+		require.Equal(t, 5, s.calls)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 6, s.calls)
+		time.Sleep(time.Hour)
+		require.Equal(t, 6, s.calls, "it was signed")
+	})
+}
+
+func TestGivenUpInTheEnd(t *testing.T) {
+	s := &fakeSigner{fails: 1 << 30}
+	run(t, Options{Signer: s, Patience: 10 * time.Minute}, func(t *testing.T, a *Ahead) {
+		a.Offer(job(1))
+		time.Sleep(time.Hour)
+		calls := s.calls
+		require.Less(t, calls, 20)
+		require.InDelta(t, 1, testutil.ToFloat64(a.jobs.WithLabelValues("expired")), 0)
+		time.Sleep(time.Hour)
+		require.Equal(t, calls, s.calls)
+	})
+}
+
+func TestObsoleteIsDropped(t *testing.T) {
+	s := &fakeSigner{}
+	run(t, Options{Signer: s}, func(t *testing.T, a *Ahead) {
+		a.Offer(Job{ID: ids.ID{1}, Request: func(context.Context) (aggregator.Request, error) { return aggregator.Request{}, ErrObsolete }})
+		synctest.Wait()
+		require.Zero(t, s.calls)
+		require.InDelta(t, 1, testutil.ToFloat64(a.jobs.WithLabelValues("obsolete")), 0)
+	})
+}
+
+// What cannot be signed does not hold up what can.
+func TestStuckJobsDoNotBlockOthers(t *testing.T) {
+	s := &fakeSigner{}
+	run(t, Options{Signer: s, Rounds: 1, Attempt: time.Second}, func(t *testing.T, a *Ahead) {
+		for i := range 5 {
+			a.Offer(Job{ID: ids.ID{byte(i)}, Request: func(ctx context.Context) (aggregator.Request, error) {
+				<-ctx.Done()
+				return aggregator.Request{}, ctx.Err()
+			}})
+		}
+		a.Offer(job(9))
+		time.Sleep(6 * time.Second)
+		require.Equal(t, 1, s.calls)
+	})
+}

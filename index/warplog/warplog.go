@@ -1,0 +1,109 @@
+// Package warplog follows the Warp messages that are sent on an EVM chain, as the
+// logs of the Warp precompile tell them, from a little before the present on.
+package warplog
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"quorate/node"
+)
+
+// Source is the Ethereum API of the followed chain.
+type Source interface {
+	// EVMHeight is the height of the newest accepted block.
+	EVMHeight(ctx context.Context, path string) (uint64, error)
+	// SentMessages are the messages sent in blocks from one height through
+	// another, in order.
+	SentMessages(ctx context.Context, path string, from, through uint64) ([]node.SentMessage, error)
+}
+
+// Options of Follow. Source, Path and OnMessage are required.
+type Options struct {
+	Source Source
+	// Path is where the nodes have the chain's Ethereum API.
+	Path string
+	// Lookback is how many blocks before the present are read at the start, so
+	// that what was sent while nobody followed is found; 0 means 1,024.
+	Lookback uint64
+	// Poll is the time between two looks at the chain's height; 0 means 250 ms.
+	Poll time.Duration
+	// OnMessage is called once for each message, in order; it does not block.
+	OnMessage func(node.SentMessage)
+	// Log gets a line when the source fails or comes back; nil drops them.
+	Log *slog.Logger
+}
+
+const (
+	// maxRange is how many blocks one call covers; nodes refuse many more.
+	maxRange = 1024
+	// maxPause is the longest time between two attempts while the source fails.
+	maxPause = 15 * time.Second
+)
+
+// Follow reports messages until ctx ends, whose error it returns. While the
+// source fails it waits, ever longer; no block is left out.
+func Follow(ctx context.Context, o Options) error {
+	if o.Lookback == 0 {
+		o.Lookback = 1024
+	}
+	if o.Poll <= 0 {
+		o.Poll = 250 * time.Millisecond
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := follower{Options: o}
+	pause := o.Poll
+	for {
+		err := f.advance(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			if pause == o.Poll {
+				o.Log.Warn("the Warp messages of an EVM chain cannot be followed at the moment", slog.String("path", o.Path), slog.Any("error", err))
+			}
+			pause = min(2*pause, maxPause)
+		case pause != o.Poll:
+			o.Log.Info("the Warp messages of an EVM chain are followed again", slog.String("path", o.Path))
+			pause = o.Poll
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+type follower struct {
+	Options
+	started bool
+	next    uint64 // the first block that was not read
+}
+
+// advance reads up to the present.
+func (f *follower) advance(ctx context.Context) error {
+	height, err := f.Source.EVMHeight(ctx, f.Path)
+	if err != nil {
+		return err
+	}
+	if !f.started {
+		f.started = true
+		f.next = height - min(height, f.Lookback)
+	}
+	for f.next <= height {
+		through := min(height, f.next+maxRange-1)
+		sent, err := f.Source.SentMessages(ctx, f.Path, f.next, through)
+		if err != nil {
+			return err
+		}
+		for _, m := range sent {
+			f.OnMessage(m)
+		}
+		f.next = through + 1
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package warplog
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/node"
+)
+
+// fakeChain has one message in each block.
+type fakeChain struct {
+	mu     sync.Mutex
+	height uint64      // guarded by mu
+	fails  bool        // guarded by mu
+	calls  int         // guarded by mu
+	ranges [][2]uint64 // guarded by mu
+}
+
+func (c *fakeChain) set(height uint64, fails bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.height, c.fails = height, fails
+}
+
+func (c *fakeChain) EVMHeight(context.Context, string) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	if c.fails {
+		return 0, errors.New("away")
+	}
+	return c.height, nil
+}
+
+func (c *fakeChain) SentMessages(_ context.Context, _ string, from, through uint64) (sent []node.SentMessage, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fails || through > c.height {
+		return nil, errors.New("away")
+	}
+	c.ranges = append(c.ranges, [2]uint64{from, through})
+	for b := from; b <= through; b++ {
+		sent = append(sent, node.SentMessage{Block: b})
+	}
+	return sent, nil
+}
+
+func TestFollowsWithoutGapsOrRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeChain{height: 5000}
+		ctx, cancel := context.WithCancel(t.Context())
+		var got []uint64
+		done := make(chan error)
+		go func() {
+			done <- Follow(ctx, Options{Source: c, Path: "/x", Lookback: 3000, OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+		}()
+		synctest.Wait()
+		require.Len(t, got, 3001)
+		require.Equal(t, [][2]uint64{{2000, 3023}, {3024, 4047}, {4048, 5000}}, c.ranges)
+
+		c.set(5002, false)
+		time.Sleep(300 * time.Millisecond)
+		require.Len(t, got, 3003)
+
+		// Away for a minute: asked less often, and nothing is lost.
+		c.set(5010, true)
+		before := c.calls
+		time.Sleep(time.Minute)
+		require.Less(t, c.calls-before, 15)
+		c.set(5010, false)
+		time.Sleep(maxPause)
+		require.Len(t, got, 3011)
+
+		// A node that is behind the one asked before.
+		c.set(4000, false)
+		time.Sleep(time.Second)
+		c.set(5011, false)
+		time.Sleep(time.Second)
+		require.Len(t, got, 3012)
+		for i, b := range got {
+			require.Equal(t, uint64(2000+i), b)
+		}
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
+func TestYoungChainIsReadFromItsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var got []uint64
+		go func() {
+			_ = Follow(ctx, Options{Source: &fakeChain{height: 2}, Path: "/x", OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+		}()
+		synctest.Wait()
+		require.Equal(t, []uint64{0, 1, 2}, got)
+	})
+}

@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ava-labs/avalanchego/ids"
+)
+
+// CChainRPC is where a node has the Ethereum API of the C-Chain.
+const CChainRPC = "/ext/bc/C/rpc"
+
+// SentMessage is what an account or contract sent through the Warp precompile of
+// an EVM chain.
+type SentMessage struct {
+	// Block is the height of the block, Index the log's place in it.
+	Block, Index uint64
+	TxHash       [32]byte
+	// Message is the unsigned message.
+	Message []byte
+}
+
+const (
+	// warpPrecompile is where EVM chains have the Warp precompile (ACP-30;
+	// avalanchego, graft/coreth/precompile/contracts/warp).
+	warpPrecompile = "0x0200000000000000000000000000000000000005"
+	// sendWarpMessage is keccak256("SendWarpMessage(address,bytes32,bytes)").
+	sendWarpMessage = "0x56600c567728a800c0aa927500f831cb451df66a7af570eb4df4dfbf4674887d"
+)
+
+// EVMHeight is the height of the newest accepted block of an EVM chain, whose
+// Ethereum API the nodes have at path. Accepted blocks are final.
+func (c *Client) EVMHeight(ctx context.Context, path string) (uint64, error) {
+	var height string
+	if err := c.Call(ctx, path, "eth_blockNumber", []any{}, &height); err != nil {
+		return 0, err
+	}
+	return quantity("eth_blockNumber", height)
+}
+
+// SentMessages are the messages sent in the blocks from one height through
+// another, in order.
+func (c *Client) SentMessages(ctx context.Context, path string, from, through uint64) ([]SentMessage, error) {
+	const method = "eth_getLogs"
+	var logs []struct {
+		BlockNumber     string
+		LogIndex        string
+		TransactionHash string
+		Data            string
+		Removed         bool
+	}
+	filter := map[string]any{
+		"fromBlock": "0x" + strconv.FormatUint(from, 16),
+		"toBlock":   "0x" + strconv.FormatUint(through, 16),
+		"address":   warpPrecompile,
+		"topics":    []string{sendWarpMessage},
+	}
+	if err := c.Call(ctx, path, method, []any{filter}, &logs); err != nil {
+		return nil, err
+	}
+	var sent []SentMessage
+	for _, l := range logs {
+		if l.Removed {
+			continue
+		}
+		var m SentMessage
+		var err error
+		if m.Block, err = quantity(method, l.BlockNumber); err != nil {
+			return nil, err
+		}
+		if m.Index, err = quantity(method, l.LogIndex); err != nil {
+			return nil, err
+		}
+		hash, err := hexData(method, l.TransactionHash)
+		if err != nil {
+			return nil, err
+		}
+		if len(hash) != ids.IDLen {
+			return nil, fmt.Errorf("%s: %w: a transaction hash of %d bytes", method, ErrMalformed, len(hash))
+		}
+		copy(m.TxHash[:], hash)
+		data, err := hexData(method, l.Data)
+		if err != nil {
+			return nil, err
+		}
+		if m.Message, err = abiBytes(data); err != nil {
+			return nil, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
+		}
+		sent = append(sent, m)
+	}
+	return sent, nil
+}
+
+// abiBytes is the one dynamic bytes value that data encodes (Solidity ABI).
+func abiBytes(data []byte) ([]byte, error) {
+	const word = 32
+	offset, err := abiLength(data, 0)
+	if err != nil {
+		return nil, err
+	}
+	length, err := abiLength(data, offset)
+	if err != nil {
+		return nil, err
+	}
+	if length > uint64(len(data))-offset-word {
+		return nil, fmt.Errorf("log data of %d bytes cannot hold %d", len(data), length)
+	}
+	return data[offset+word:][:length], nil
+}
+
+// abiLength is the word at offset, which must be less than the size of the data.
+func abiLength(data []byte, offset uint64) (uint64, error) {
+	const word = 32
+	if uint64(len(data)) < word || offset > uint64(len(data))-word {
+		return 0, fmt.Errorf("log data of %d bytes ends early", len(data))
+	}
+	var n uint64
+	for i, b := range data[offset:][:word] {
+		if i < word-8 && b != 0 {
+			return 0, fmt.Errorf("log data of %d bytes names a greater size", len(data))
+		}
+		n = n<<8 | uint64(b)
+	}
+	if n > uint64(len(data)) {
+		return 0, fmt.Errorf("log data of %d bytes names a greater size", len(data))
+	}
+	return n, nil
+}
+
+// quantity reads a number as the Ethereum API has it.
+func quantity(method, text string) (uint64, error) {
+	digits, ok := strings.CutPrefix(text, "0x")
+	n, err := strconv.ParseUint(digits, 16, 64)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("%s: %w: %q is no quantity", method, ErrMalformed, clipped(text))
+	}
+	return n, nil
+}
+
+func hexData(method, text string) ([]byte, error) {
+	digits, ok := strings.CutPrefix(text, "0x")
+	b, err := hex.DecodeString(digits)
+	if !ok || err != nil {
+		return nil, fmt.Errorf("%s: %w: %q is no hex data", method, ErrMalformed, clipped(text))
+	}
+	return b, nil
+}
+
+// clipped keeps a remote text short in an error.
+func clipped(text string) string { return text[:min(len(text), 40)] }

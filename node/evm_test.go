@@ -1,0 +1,91 @@
+package node
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/libevm/accounts/abi"
+	"github.com/ava-labs/libevm/crypto"
+)
+
+func TestSendWarpMessageTopic(t *testing.T) {
+	require.Equal(t, sendWarpMessage, "0x"+hex.EncodeToString(crypto.Keccak256([]byte("SendWarpMessage(address,bytes32,bytes)"))))
+}
+
+func packBytes(t testing.TB, b []byte) []byte {
+	kind, err := abi.NewType("bytes", "", nil)
+	require.NoError(t, err)
+	packed, err := abi.Arguments{{Type: kind}}.Pack(b)
+	require.NoError(t, err)
+	return packed
+}
+
+func TestSentMessages(t *testing.T) {
+	var asked map[string]any
+	logs := []map[string]any{
+		{"blockNumber": "0x10", "logIndex": "0x2", "transactionHash": fmt.Sprintf("0x%064x", 7), "data": fmt.Sprintf("0x%x", packBytes(t, []byte("one")))},
+		{"blockNumber": "0x11", "logIndex": "0x0", "transactionHash": fmt.Sprintf("0x%064x", 8), "data": fmt.Sprintf("0x%x", packBytes(t, make([]byte, 1000))), "removed": false},
+		{"blockNumber": "0x12", "logIndex": "0x0", "transactionHash": "0x", "data": "0x", "removed": true},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var call struct {
+			Method string
+			Params []map[string]any
+		}
+		_ = json.Unmarshal(body, &call)
+		asked = call.Params[0]
+		_ = json.NewEncoder(w).Encode(map[string]any{"result": logs})
+	}))
+	defer server.Close()
+	sent, err := newClient(t, server.URL).SentMessages(t.Context(), CChainRPC, 16, 20)
+	require.NoError(t, err)
+	require.Equal(t, []SentMessage{
+		{Block: 16, Index: 2, TxHash: [32]byte{31: 7}, Message: []byte("one")},
+		{Block: 17, TxHash: [32]byte{31: 8}, Message: make([]byte, 1000)},
+	}, sent)
+	require.Equal(t, map[string]any{"fromBlock": "0x10", "toBlock": "0x14", "address": warpPrecompile, "topics": []any{sendWarpMessage}}, asked)
+
+	for field, values := range map[string][]string{
+		"blockNumber":     {"", "16", "0x", "0x11111111111111111"},
+		"logIndex":        {"x"},
+		"transactionHash": {"0x12", "00", "0xzz"},
+		"data":            {"", "0x", "0x00", "zz", fmt.Sprintf("0x%x", packBytes(t, []byte("one"))[:64])},
+	} {
+		for _, value := range values {
+			good := logs[0][field]
+			logs[0][field] = value
+			_, err := newClient(t, server.URL).SentMessages(t.Context(), CChainRPC, 16, 20)
+			require.ErrorIs(t, err, ErrMalformed, "%s %q", field, value)
+			logs[0][field] = good
+		}
+	}
+}
+
+func TestEVMHeight(t *testing.T) {
+	url, _ := serve(t, 200, `{"result":"0x1f"}`)
+	height, err := newClient(t, url).EVMHeight(t.Context(), CChainRPC)
+	require.NoError(t, err)
+	require.Equal(t, uint64(31), height)
+}
+
+// Whatever the data of a log says, reading it neither fails hard nor goes beyond.
+func FuzzABIBytes(f *testing.F) {
+	f.Add(packBytes(f, []byte("message")))
+	f.Add(packBytes(f, nil))
+	f.Add([]byte{})
+	f.Add(make([]byte, 31))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := abiBytes(data)
+		if err == nil && len(b) > len(data) {
+			t.Fatalf("got %d bytes out of %d", len(b), len(data))
+		}
+	})
+}
