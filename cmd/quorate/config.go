@@ -52,6 +52,26 @@ type networkConfig struct {
 	Nodes []string `yaml:"nodes"`
 	// AllowPrivateIPs connects to validators at addresses that are not public.
 	AllowPrivateIPs bool `yaml:"allow_private_ips"`
+	// AheadRounds is how many messages are signed at a time before anyone asks;
+	// 0 turns that off.
+	AheadRounds *int `yaml:"ahead_rounds"`
+	// EVM are chains whose messages are signed before anyone asks, besides the
+	// C-Chain.
+	EVM []evmConfig `yaml:"evm"`
+}
+
+// evmConfig is an EVM chain.
+type evmConfig struct {
+	// RPC is the URL of its Ethereum API.
+	RPC string `yaml:"rpc"`
+}
+
+// aheadRounds is AheadRounds or its default.
+func (n networkConfig) aheadRounds() int {
+	if n.AheadRounds == nil {
+		return 2
+	}
+	return *n.AheadRounds
 }
 
 const (
@@ -221,7 +241,7 @@ func (c *config) readFile(path string) error {
 	}
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
-		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", "field ", "unknown key ", "not found", "is not known").Replace(text)
+		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.evmConfig", " of an EVM chain", "field ", "unknown key ", "not found", "is not known").Replace(text)
 		return fmt.Errorf("configuration %s: %s", path, text)
 	}
 	if c.Networks == nil {
@@ -263,6 +283,14 @@ func (c *config) check() error {
 		n := c.Networks[name]
 		if len(n.Nodes) == 0 {
 			return fmt.Errorf("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
+		}
+		if rounds := n.aheadRounds(); rounds < 0 || rounds > 256 {
+			return fmt.Errorf("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
+		}
+		for _, chain := range n.EVM {
+			if _, err := node.ParseEndpoint(chain.RPC); err != nil {
+				return fmt.Errorf("networks.%s.evm.rpc: %w", name, err)
+			}
 		}
 		for _, url := range n.Nodes {
 			if _, err := node.ParseEndpoint(url); err != nil {

@@ -30,6 +30,7 @@ type network struct {
 	resolver *validators.Resolver
 	signer   *aggregator.Aggregator
 	coverage *aggregator.Coverage
+	ahead    *aheadWork // nil if nothing is signed before it is asked for
 }
 
 // networkOptions says how to put a network together.
@@ -88,6 +89,10 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		client.Close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
 	}
+	if n.ahead, err = newAheadWork(n, o, metrics); err != nil {
+		n.close()
+		return nil, fmt.Errorf("network %s: %w", o.name, err)
+	}
 	return n, nil
 }
 
@@ -138,6 +143,9 @@ func (n *network) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.peers.Run(ctx) })
 	g.Go(func() error { return n.resolver.Run(ctx) })
+	if n.ahead != nil {
+		g.Go(func() error { return n.ahead.run(ctx) })
+	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("network %s: %w", n.name, err)
 	}
@@ -146,6 +154,9 @@ func (n *network) run(ctx context.Context) error {
 
 // close ends what run does not.
 func (n *network) close() {
+	if n.ahead != nil {
+		n.ahead.close()
+	}
 	n.signer.Close()
 	n.node.Close()
 }

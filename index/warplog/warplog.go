@@ -4,6 +4,7 @@ package warplog
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -63,7 +64,7 @@ func Follow(ctx context.Context, o Options) error {
 			return ctx.Err()
 		case err != nil:
 			if pause == o.Poll {
-				o.Log.Warn("the Warp messages of an EVM chain cannot be followed at the moment", slog.String("path", o.Path), slog.Any("error", err))
+				o.Log.Log(ctx, levelOf(err), "the Warp messages of an EVM chain cannot be followed at the moment", slog.String("path", o.Path), slog.Any("error", err))
 			}
 			pause = min(2*pause, maxPause)
 		case pause != o.Poll:
@@ -76,6 +77,16 @@ func Follow(ctx context.Context, o Options) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// levelOf tells a node that fails from one that has no such API, which is a
+// matter of configuration.
+func levelOf(err error) slog.Level {
+	var refused *node.RPCError
+	if errors.As(err, &refused) && refused.NotOffered() {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 type follower struct {

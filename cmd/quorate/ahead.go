@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/aggregator"
+	"quorate/aggregator/ahead"
+	"quorate/index/warplog"
+	"quorate/node"
+)
+
+// aheadWork signs a network's messages before anyone asks.
+type aheadWork struct {
+	queue     *ahead.Ahead
+	networkID uint32
+	chains    []evmChain
+	log       *slog.Logger
+}
+
+// evmChain is an EVM chain whose messages are signed.
+type evmChain struct {
+	client *node.Client
+	path   string
+	own    bool // the client is of no other use
+}
+
+// newAheadWork returns nil if nothing is to be signed ahead.
+func newAheadWork(n *network, o networkOptions, metrics prometheus.Registerer) (*aheadWork, error) {
+	rounds := o.config.aheadRounds()
+	if o.archive == nil || rounds == 0 {
+		return nil, nil // what is kept nowhere is not worth making
+	}
+	queue, err := ahead.New(ahead.Options{Signer: n.signer, Rounds: rounds, Log: o.log, Metrics: metrics})
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	w := &aheadWork{queue: queue, networkID: n.id, log: o.log, chains: []evmChain{{client: n.node, path: node.CChainRPC}}}
+	for _, chain := range o.config.EVM {
+		client, err := node.New(node.Options{Endpoints: []string{chain.RPC}, Log: o.log})
+		if err != nil {
+			w.close()
+			return nil, err
+		}
+		w.chains = append(w.chains, evmChain{client: client, own: true})
+	}
+	return w, nil
+}
+
+// run follows the chains and signs until ctx ends.
+func (w *aheadWork) run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error {
+		w.queue.Run(ctx)
+		return nil
+	})
+	for _, chain := range w.chains {
+		g.Go(func() error {
+			// It ends with ctx, which is no failure.
+			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, OnMessage: w.sent, Log: w.log})
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// sent queues a message that was sent on an EVM chain.
+func (w *aheadWork) sent(m node.SentMessage) {
+	message, err := warp.ParseUnsignedMessage(m.Message)
+	if err != nil || message.NetworkID != w.networkID {
+		w.log.Warn("an EVM chain tells of a message that is none of this network's", slog.Uint64("block", m.Block), slog.Any("error", err))
+		return
+	}
+	w.queue.Offer(ahead.Job{ID: message.ID(), Request: func(context.Context) (aggregator.Request, error) {
+		return aggregator.Request{Message: message}, nil
+	}})
+}
+
+func (w *aheadWork) close() {
+	for _, chain := range w.chains {
+		if chain.own {
+			chain.client.Close()
+		}
+	}
+}
