@@ -11,6 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +28,7 @@ type service struct {
 	t                testing.TB
 	program, dataDir string
 	node             string
+	flags            []string
 	url, private     string
 	process          *exec.Cmd
 	exited           chan struct{}
@@ -41,9 +45,9 @@ func buildService(t testing.TB) string {
 	return program
 }
 
-func startService(t testing.TB, program, node string) *service {
+func startService(t testing.TB, program, node string, flags ...string) *service {
 	t.Helper()
-	s := &service{t: t, program: program, dataDir: t.TempDir(), node: node}
+	s := &service{t: t, program: program, dataDir: t.TempDir(), node: node, flags: flags}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the service printed:\n%s", s.log())
@@ -91,8 +95,11 @@ func (s *service) attempt() bool {
 	log, err := os.OpenFile(filepath.Join(s.dataDir, "output.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(s.t, err)
 	defer func() { _ = log.Close() }()
-	s.process = exec.Command(s.program, "serve", "--listen", listen, "--private-listen", private,
-		"--data-dir", s.dataDir, "--network", "local="+s.node, "--allow-private-ips", "--log-level", "info", "--request-timeout", "8s")
+	args := []string{
+		"serve", "--listen", listen, "--private-listen", private,
+		"--data-dir", s.dataDir, "--network", "local=" + s.node, "--allow-private-ips", "--log-level", "info", "--request-timeout", "8s",
+	}
+	s.process = exec.Command(s.program, append(args, s.flags...)...)
 	s.process.Stdout, s.process.Stderr = log, log
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(s.t, s.process.Start())
@@ -188,6 +195,29 @@ const (
 	signPath   = "/v1/signatureAggregator/local/aggregateSignatures"
 	verifyPath = "/v1/signatureAggregator/local/verifySignedMessage"
 )
+
+// metric is the sum of a metric's samples that have all the labels.
+func (s *service) metric(name string, labels ...string) (sum float64) {
+	s.t.Helper()
+	response, err := http.Get(s.private + "/metrics")
+	require.NoError(s.t, err)
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(s.t, err)
+	for line := range strings.Lines(string(content)) {
+		sample, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if !ok || !strings.HasPrefix(sample, name+"{") {
+			continue
+		}
+		if slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(sample, l) }) {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		require.NoError(s.t, err)
+		sum += n
+	}
+	return sum
+}
 
 // sign asks for a signed message and fails the test unless it gets one.
 func (s *service) sign(ctx context.Context, m *warp.UnsignedMessage, quorum int) *warp.Message {

@@ -44,7 +44,8 @@ func TestWarpMessages(t *testing.T) {
 	t.Logf("network up after %s", time.Since(start))
 	node := network.Node(0).URL
 	chain := newCChain(t, ctx, node)
-	s := startService(t, program, node)
+	// What is signed ahead would answer requests that are to fail.
+	s := startService(t, program, node, "--ahead-rounds", "0")
 	t.Logf("service ready after %s", time.Since(start))
 	proposed := platformapi.Height(platformapi.ProposedHeight)
 
@@ -180,6 +181,26 @@ func TestWarpMessages(t *testing.T) {
 		}, 40*time.Second, 100*time.Millisecond)
 		t.Logf("signed by all %s after the nodes were healthy", time.Since(began))
 		requireVerified(t, ctx, node, signed, proposed, 99)
+	})
+
+	t.Run("what is sent is signed before anyone asks, and kept", func(t *testing.T) {
+		eager := startService(t, program, node)
+		m, _ := chain.message(ctx, chain.sendByContract(ctx, []byte("nobody asked yet")))
+		accepted := time.Now()
+		require.Eventually(t, func() bool {
+			return eager.metric("quorate_ahead_jobs_total", `outcome="signed"`) > 0 && eager.metric("quorate_ahead_waiting") == 0
+		}, 20*time.Second, 10*time.Millisecond)
+		t.Logf("signed %s after its acceptance was known here", time.Since(accepted))
+		asked := eager.metric("quorate_signature_requests_total")
+		require.Positive(t, asked)
+		began := time.Now()
+		signed := eager.sign(ctx, m, 67)
+		t.Logf("answered in %s", time.Since(began))
+		requireVerified(t, ctx, node, signed, proposed, 67)
+		eager.stop()
+		eager.start()
+		require.Equal(t, signed.Bytes(), eager.sign(ctx, m, 67).Bytes())
+		require.Zero(t, eager.metric("quorate_signature_requests_total"), "validators were asked for what was kept")
 	})
 
 	t.Run("a restart keeps the identity and works at once", func(t *testing.T) {

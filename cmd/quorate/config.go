@@ -128,12 +128,25 @@ func settings() []setting {
 			if err != nil {
 				return fmt.Errorf("%q is neither true nor false", v)
 			}
-			for name, n := range c.Networks {
-				n.AllowPrivateIPs = allow
-				c.Networks[name] = n
-			}
+			c.forAll(func(n *networkConfig) { n.AllowPrivateIPs = allow })
 			return nil
 		}},
+		{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "number", "messages to sign at a time before anyone asks, for all networks; 0 for none", func(c *config, v string) error {
+			rounds, err := strconv.Atoi(v)
+			if err != nil {
+				return fmt.Errorf("%q is no number", v)
+			}
+			c.forAll(func(n *networkConfig) { n.AheadRounds = &rounds })
+			return nil
+		}},
+	}
+}
+
+// forAll changes all networks.
+func (c *config) forAll(change func(*networkConfig)) {
+	for name, n := range c.Networks {
+		change(&n)
+		c.Networks[name] = n
 	}
 }
 
@@ -190,7 +203,7 @@ func load(cmd *cobra.Command, environ []string) (config, error) {
 		}
 		_ = value
 	}
-	for _, s := range known { // in order, since the last one applies to all networks
+	for _, s := range known { // in order, since the last ones apply to all networks
 		for _, variable := range environ {
 			if name, value, _ := strings.Cut(variable, "="); name == s.env && value != "" {
 				if err := s.set(&c, value); err != nil {
