@@ -298,8 +298,8 @@ func (f *flight) prove(members []int) {
 	f.agg.metrics.proofs.Observe(time.Since(started).Seconds())
 	for _, i := range bad {
 		f.agg.metrics.invalid.Inc()
-		f.agg.history.judged(f.round.nodeID(i), false, time.Now())
-		f.agg.log.Warn("invalid signature", slog.String("nodeID", f.round.nodeID(i).String()), slog.String("messageID", f.message.ID().String()))
+		f.agg.history.judged(f.round.author(i), false, time.Now())
+		f.agg.log.Warn("invalid signature", slog.String("nodeID", f.round.author(i).String()), slog.String("messageID", f.message.ID().String()))
 	}
 }
 
@@ -331,7 +331,7 @@ func (f *flight) finish(a action) {
 		}
 		for _, i := range members {
 			f.round.members[i].included = true
-			f.agg.history.presumed(f.round.nodeID(i), time.Now())
+			f.agg.history.presumed(f.round.author(i), time.Now())
 		}
 		result = &Result{
 			Message:         signed,
