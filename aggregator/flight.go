@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -346,6 +347,18 @@ func (f *flight) finish(a action) {
 		f.built[a.target] = result
 	}
 	f.answer(a.caller, outcome{result: result})
+}
+
+// serveLate gives a caller whose time is up the quorum, if that is at hand: it was
+// only the buffer that it still waited for. False if it is not.
+func (f *flight) serveLate(c *caller) bool {
+	for slices.Contains(f.round.callers, c) {
+		if f.round.proven+f.round.pending < c.need {
+			return false
+		}
+		f.finish(action{kind: actFinish, caller: c, target: c.need})
+	}
+	return true
 }
 
 func (f *flight) fail(a action) {
