@@ -28,6 +28,77 @@ import (
 	"quorate/p2p"
 )
 
+// The scenarios of signing, and in which packages each has its tests, whose names
+// begin with TestScenario and the number. List 7.1 is what aggregators are
+// commonly tested for, list 7.2 what they should be. TestEveryScenarioHasATest
+// holds the table against the tests.
+//
+//	7.1-01 no validators: aggregator
+//	7.1-02 too little stake is connected: aggregator
+//	7.1-03 nobody responds: aggregator
+//	7.1-04 success: aggregator
+//	7.1-05 the order by weight is stable: aggregator
+//	7.1-06 whom to ask, not the tail, not who has signed, not who is unconnected: aggregator
+//	7.1-07 boundaries of the percentage, rounded up: aggregator
+//	7.1-08 high weight first: aggregator
+//	7.1-09 a validator that is asked is silent, quorum all the same: aggregator
+//	7.1-10 responses that are nil, empty, an empty protobuf, 96 random bytes: aggregator
+//	7.1-11 exclusion of underfunded L1 validators: validators
+//	7.1-12 choice of the signing subnet: aggregator
+//	7.1-13 remembered signatures of the excluded: aggregator
+//	7.1-14 pruning to the fewest signers: aggregator
+//	7.1-15 a single heavy signer: aggregator
+//	7.1-16 nothing to prune: aggregator
+//	7.1-17 below the quorum there is no message: aggregator
+//	7.1-18 connected weight, shared keys once, strangers not: aggregator
+//	7.1-19 subnets followed for being asked for, the least recent goes first: validators
+//	7.1-20 C-Chain and L1, epochs, validator churn: no test here, it takes real nodes, see TestWarpMessages of the module e2e (contract messages, verifying chain's epoch, nodes that stop and come back)
+//	7.1-21 less, equal, greater than the threshold: aggregator
+//	7.1-22 shared keys, alone and beside unique ones: aggregator
+//	7.1-23 the context ends, with a part at hand: aggregator
+//	7.1-24 going on from an existing signature: aggregator
+//	7.1-25 a handler refuses: aggregator
+//	7.1-26 a handler signs: aggregator
+//	7.1-27 a handler signs from its cache: aggregator
+//	7.1-28 a handler of another network: aggregator
+//	7.1-29 a handler of another blockchain: aggregator
+//	7.2-01 signatures of 0, 1, 95, 97 bytes: aggregator
+//	7.2-02 infinity, off the subgroup, uncompressed: aggregator
+//	7.2-03 a valid signature of another message: aggregator
+//	7.2-04 another validator's signature: aggregator
+//	7.2-05 two shares that cancel out: aggregator
+//	7.2-06 one node answers a thousand times: aggregator
+//	7.2-07 an answer of a node that was not asked: aggregator
+//	7.2-08 an answer after the timeout: no test here, p2p
+//	7.2-09 an answer before the request is sent: aggregator
+//	7.2-10 an error and a response to one request: aggregator
+//	7.2-11 2 MiB and odd protobufs: aggregator
+//	7.2-12 34 % that drip, late or infeasible: aggregator, simnet
+//	7.2-13 a connection lost and made during a request: aggregator
+//	7.2-14 nodes that share a key answer differently: aggregator, simnet
+//	7.2-15 keyless weight makes the quorum impossible: aggregator
+//	7.2-16 weights near 2^64, and the ceiling: aggregator
+//	7.2-17 quorum 100, quorum and buffer beyond 100, quorum 0: aggregator, handlers
+//	7.2-18 the buffer is out of reach, the quorum is met: aggregator
+//	7.2-19 the set changes between gathering and returning: aggregator
+//	7.2-20 the epoch rolls during a request: aggregator, validators
+//	7.2-21 heights of the future and the past: aggregator, validators
+//	7.2-22 nodes that are slow, flap, lie, or are of another network: aggregator, node, simnet, validators
+//	7.2-23 a message of another network: handlers
+//	7.2-24 trailing bytes: handlers
+//	7.2-25 a thousand identical requests: aggregator, simnet
+//	7.2-26 one of several waiters leaves: aggregator
+//	7.2-27 not accepted yet, then accepted: aggregator
+//	7.2-28 a legacy subnet becomes an L1 at run time: validators
+//	7.2-29 messages of transactions that were dropped or superseded: no test here, the operation that signs by transaction does not exist yet; its tests belong beside it, in handlers
+//	7.2-30 shutdown with requests in flight: aggregator, handlers, simnet
+//	7.2-31 two blockchains, one payload: aggregator
+//	7.2-32 a restart with a stale address book: no test here, p2p
+//	7.2-33 a validator changes certificate and address: no test here, p2p
+//	7.2-34 request IDs wrap and stay odd: no test here, p2p
+//	7.2-35 a flood of unique messages: aggregator
+//	7.2-36 keys that are each other's negation: aggregator
+
 // signersOf are the canonical indexes that a signed message names.
 func signersOf(t testing.TB, r *Result) []int {
 	t.Helper()
