@@ -104,6 +104,9 @@ func (n *fakeNetwork) set() *validators.Set {
 	if err != nil {
 		panic(err)
 	}
+	for _, v := range flat.Validators { // the library leaves their order to chance
+		slices.SortFunc(v.NodeIDs, ids.NodeID.Compare)
+	}
 	return validators.NewSet(n.subnetID, n.height, flat)
 }
 

@@ -262,9 +262,9 @@ func TestScenario_7_2_22_NodesThatDisagree(t *testing.T) {
 		"weights beyond 64 bits": func(raw *node.ValidatorSet) {
 			raw.Validators[0].Weight, raw.TotalWeight = math.MaxUint64, math.MaxUint64
 		},
-		"a key that is none":         func(raw *node.ValidatorSet) { raw.Validators[0].Key = make([]byte, 48) },
-		"a key that is too short":    func(raw *node.ValidatorSet) { raw.Validators[0].Key = raw.Validators[0].Key[:47] },
-		"the key at infinity":        func(raw *node.ValidatorSet) { raw.Validators[0].Key = append([]byte{0xc0}, make([]byte, 47)...) },
+		"a key that is none":      func(raw *node.ValidatorSet) { raw.Validators[0].Key = make([]byte, 48) },
+		"a key that is too short": func(raw *node.ValidatorSet) { raw.Validators[0].Key = raw.Validators[0].Key[:47] },
+		"the key at infinity":     func(raw *node.ValidatorSet) { raw.Validators[0].Key = append([]byte{0xc0}, make([]byte, 47)...) },
 	} {
 		raw := node.ValidatorSet{Validators: slices.Clone(lie.Validators), TotalWeight: lie.TotalWeight}
 		spoil(&raw)
