@@ -313,8 +313,13 @@ func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, 
 	// Leave with the account of what was reached; the outcome may have crossed.
 	accounts := make(chan Account, 1)
 	if f.inbox.put(func(time.Duration) {
-		if members := f.round.pendingMembers(nil); len(members) > 0 && ctx.Err() == context.DeadlineExceeded {
-			f.prove(members)
+		if ctx.Err() == context.DeadlineExceeded {
+			if f.serveLate(c) {
+				return
+			}
+			if members := f.round.pendingMembers(nil); len(members) > 0 {
+				f.prove(members)
+			}
 		}
 		accounts <- f.round.account(need)
 		f.round.leave(c)

@@ -2,8 +2,12 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"fmt"
+	"log/slog"
 	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,8 +24,9 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A flood of unique messages grows neither cache beyond its bound.
-func TestCachesStayWithinTheirBounds(t *testing.T) {
+// A flood of unique messages grows neither cache beyond its bound, and leaves
+// nothing else behind.
+func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 	const bound = 16 << 20
 	before := heap()
 	s, err := newSignatures(bound)
@@ -55,4 +60,33 @@ func TestCachesStayWithinTheirBounds(t *testing.T) {
 	f.cache.CleanUp()
 	require.Less(t, heap()-before, uint64(bound*11/10), "messages")
 	runtime.KeepAlive(f)
+
+	n := newFakeNetwork(t, 60, 40)
+	synctest.Test(t, func(t *testing.T) {
+		const signatureBytes, messageBytes = 64 * signatureCost, 8 * (messageCost + 1024)
+		a, err := New(Options{Transport: n, Sets: n, Log: slog.New(slog.DiscardHandler), SignatureCacheBytes: signatureBytes, MessageCacheBytes: messageBytes})
+		require.NoError(t, err)
+		defer a.Close()
+		var callers sync.WaitGroup
+		for i := range 200 {
+			callers.Go(func() {
+				r, err := a.Sign(t.Context(), Request{Message: testMessage(t, fmt.Sprint(i))})
+				if err != nil {
+					t.Errorf("message %d: %v", i, err)
+					return
+				}
+				requireValid(t, n, r, 67)
+			})
+		}
+		callers.Wait()
+		synctest.Wait()
+		a.proven.cache.CleanUp()
+		a.finished.cache.CleanUp()
+		require.LessOrEqual(t, a.proven.cache.EstimatedSize(), signatureBytes/signatureCost)
+		require.LessOrEqual(t, a.finished.cache.WeightedSize(), uint64(messageBytes))
+		require.Empty(t, a.flights)
+		require.Empty(t, n.onConnect, "a round still listens for connections")
+		require.Empty(t, a.proofs)
+		require.LessOrEqual(t, len(a.history.nodes), 2)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -43,6 +44,9 @@ type fakeValidator struct {
 	offline  bool
 	do       behave
 	requests int
+	// takeOver, if set, answers in place of do through deliver: when, as often
+	// and in whose name it likes. It may deliver before it returns.
+	takeOver func(nodeID ids.NodeID, m *warp.UnsignedMessage, deliver func(p2p.Answer))
 }
 
 // fakeNetwork is a Transport and a Sets over a handful of validators. Time is
@@ -58,7 +62,17 @@ type fakeNetwork struct {
 	onConnect  map[int]func(ids.NodeID)
 	nextHook   int
 	requests   int
+	asked      []question
 	sets       func(height uint64) (*validators.Set, error)
+	setsOf     []ids.ID          // subnets whose set was asked for, in order
+	owners     map[ids.ID]ids.ID // subnet of each blockchain; nil: the primary network
+}
+
+// question is one request as it reached a validator.
+type question struct {
+	nodeID           ids.NodeID
+	chainID, message ids.ID
+	at               time.Time
 }
 
 func newFakeNetwork(t testing.TB, weights ...uint64) *fakeNetwork {
@@ -90,23 +104,38 @@ func (n *fakeNetwork) set() *validators.Set {
 	if err != nil {
 		panic(err)
 	}
+	for _, v := range flat.Validators { // the library leaves their order to chance
+		slices.SortFunc(v.NodeIDs, ids.NodeID.Compare)
+	}
 	return validators.NewSet(n.subnetID, n.height, flat)
 }
 
-func (n *fakeNetwork) Set(_ context.Context, _ ids.ID, height uint64) (*validators.Set, error) {
+func (n *fakeNetwork) Set(_ context.Context, subnetID ids.ID, height uint64) (*validators.Set, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.setsOf = append(n.setsOf, subnetID)
 	if n.sets != nil {
 		return n.sets(height)
 	}
 	return n.set(), nil
 }
 
-func (n *fakeNetwork) SubnetOf(context.Context, ids.ID) (ids.ID, error) {
-	return constants.PrimaryNetworkID, nil
+func (n *fakeNetwork) SubnetOf(_ context.Context, chainID ids.ID) (ids.ID, error) {
+	if n.owners == nil {
+		return constants.PrimaryNetworkID, nil
+	}
+	owner, ok := n.owners[chainID]
+	if !ok {
+		return ids.Empty, validators.ErrUnknownBlockchain
+	}
+	return owner, nil
 }
 
-func (n *fakeNetwork) EpochHeight(context.Context, ids.ID) (uint64, error) { return n.epoch, nil }
+func (n *fakeNetwork) EpochHeight(context.Context, ids.ID) (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.epoch, nil
+}
 
 func (n *fakeNetwork) Underfunded(context.Context, *validators.Set) (map[int]struct{}, error) {
 	return n.avoid, nil
@@ -124,7 +153,8 @@ func (n *fakeNetwork) by(nodeID ids.NodeID) *fakeValidator {
 func (n *fakeNetwork) Connected(nodeID ids.NodeID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.by(nodeID).offline
+	v := n.by(nodeID)
+	return v != nil && !v.offline
 }
 
 func (n *fakeNetwork) OnConnect(f func(ids.NodeID)) (stop func()) {
@@ -145,13 +175,17 @@ func (n *fakeNetwork) connect(i int) {
 	n.mu.Lock()
 	v := n.validators[i]
 	v.offline = false
-	hooks := make([]func(ids.NodeID), 0, len(n.onConnect))
-	for _, f := range n.onConnect {
-		hooks = append(hooks, f)
-	}
+	n.mu.Unlock()
+	n.announce(v.nodeIDs...)
+}
+
+// announce tells rounds of new connections.
+func (n *fakeNetwork) announce(nodeIDs ...ids.NodeID) {
+	n.mu.Lock()
+	hooks := slices.Collect(maps.Values(n.onConnect))
 	n.mu.Unlock()
 	for _, f := range hooks {
-		for _, nodeID := range v.nodeIDs {
+		for _, nodeID := range nodeIDs {
 			f(nodeID)
 		}
 	}
@@ -173,12 +207,17 @@ func (n *fakeNetwork) Request(ctx context.Context, chainID ids.ID, nodes []ids.N
 	defer n.mu.Unlock()
 	for _, nodeID := range nodes {
 		v := n.by(nodeID)
-		if v.offline {
+		if v == nil || v.offline {
 			continue
 		}
 		n.requests++
 		v.requests++
+		n.asked = append(n.asked, question{nodeID: nodeID, chainID: chainID, message: message.ID(), at: time.Now()})
 		sent = append(sent, nodeID)
+		if v.takeOver != nil {
+			v.takeOver(nodeID, message, onAnswer)
+			continue
+		}
 		answer, err, after, ok := v.do(v, message)
 		if !ok {
 			continue
@@ -236,9 +275,13 @@ func forge(v *fakeValidator, _ *warp.UnsignedMessage) ([]byte, error, time.Durat
 }
 
 func testMessage(t testing.TB, text string) *warp.UnsignedMessage {
+	return testMessageFrom(t, testNetworkID, testChain, text)
+}
+
+func testMessageFrom(t testing.TB, networkID uint32, chainID ids.ID, text string) *warp.UnsignedMessage {
 	call, err := payload.NewAddressedCall([]byte{1}, []byte(text))
 	require.NoError(t, err)
-	m, err := warp.NewUnsignedMessage(testNetworkID, testChain, call.Bytes())
+	m, err := warp.NewUnsignedMessage(networkID, chainID, call.Bytes())
 	require.NoError(t, err)
 	return m
 }

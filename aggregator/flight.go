@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -298,8 +299,8 @@ func (f *flight) prove(members []int) {
 	f.agg.metrics.proofs.Observe(time.Since(started).Seconds())
 	for _, i := range bad {
 		f.agg.metrics.invalid.Inc()
-		f.agg.history.judged(f.round.nodeID(i), false, time.Now())
-		f.agg.log.Warn("invalid signature", slog.String("nodeID", f.round.nodeID(i).String()), slog.String("messageID", f.message.ID().String()))
+		f.agg.history.judged(f.round.author(i), false, time.Now())
+		f.agg.log.Warn("invalid signature", slog.String("nodeID", f.round.author(i).String()), slog.String("messageID", f.message.ID().String()))
 	}
 }
 
@@ -331,7 +332,7 @@ func (f *flight) finish(a action) {
 		}
 		for _, i := range members {
 			f.round.members[i].included = true
-			f.agg.history.presumed(f.round.nodeID(i), time.Now())
+			f.agg.history.presumed(f.round.author(i), time.Now())
 		}
 		result = &Result{
 			Message:         signed,
@@ -346,6 +347,18 @@ func (f *flight) finish(a action) {
 		f.built[a.target] = result
 	}
 	f.answer(a.caller, outcome{result: result})
+}
+
+// serveLate gives a caller whose time is up the quorum, if that is at hand: it was
+// only the buffer that it still waited for. False if it is not.
+func (f *flight) serveLate(c *caller) bool {
+	for slices.Contains(f.round.callers, c) {
+		if f.round.proven+f.round.pending < c.need {
+			return false
+		}
+		f.finish(action{kind: actFinish, caller: c, target: c.need})
+	}
+	return true
 }
 
 func (f *flight) fail(a action) {

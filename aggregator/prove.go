@@ -3,6 +3,7 @@ package aggregator
 import (
 	"time"
 
+	"github.com/ava-labs/avalanchego/ids"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -16,6 +17,7 @@ type proofJob struct {
 	message    *warp.UnsignedMessage
 	set        *validators.Set
 	members    []int
+	authors    []ids.NodeID // who sent the signatures
 	signatures []*bls.Signature
 	proven     bool // they were proven in the round already
 }
@@ -40,6 +42,7 @@ func (a *Aggregator) keep(f *flight) {
 			continue
 		}
 		job.members = append(job.members, i)
+		job.authors = append(job.authors, f.round.author(i))
 		job.signatures = append(job.signatures, m.signature)
 	}
 	done.proven = true
@@ -71,6 +74,7 @@ func (a *Aggregator) proveKept() {
 				piece := job
 				n := min(len(job.members), proofPiece)
 				piece.members, job.members = job.members[:n], job.members[n:]
+				piece.authors, job.authors = job.authors[:n], job.authors[n:]
 				piece.signatures, job.signatures = job.signatures[:n], job.signatures[n:]
 				a.keepProven(piece)
 			}
@@ -107,7 +111,7 @@ func (a *Aggregator) keepProven(piece proofJob) {
 		v := piece.set.Validators[i]
 		if len(bad) > 0 && bad[0] == n {
 			bad = bad[1:]
-			a.history.judged(v.NodeIDs[0], false, time.Now())
+			a.history.judged(piece.authors[n], false, time.Now())
 			continue
 		}
 		signature := [ava.SignatureLen]byte(piece.signatures[n].Compress())

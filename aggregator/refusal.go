@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/p2p"
 	"github.com/ava-labs/avalanchego/snow/engine/common"
 	"github.com/ava-labs/avalanchego/utils/constants"
-
-	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	platformnetwork "github.com/ava-labs/avalanchego/vms/platformvm/network"
 )
@@ -27,7 +27,14 @@ func definite(sourceChainID ids.ID, refusal *common.AppError) bool {
 	case p2p.ErrThrottled.Code, common.ErrUndefined.Code:
 		return false
 	case p2p.ErrUnexpected.Code:
-		return strings.Contains(refusal.Message, "parse") || strings.Contains(refusal.Message, "unmarshal")
+		// What the handler itself says (avalanchego, network/p2p/acp118), and the
+		// signer behind it, which knows one network and one blockchain.
+		for _, cause := range []string{"parse", "unmarshal", warp.ErrWrongNetworkID.Error(), warp.ErrWrongSourceChainID.Error()} {
+			if strings.Contains(refusal.Message, cause) {
+				return true
+			}
+		}
+		return false
 	}
 	if sourceChainID != constants.PlatformChainID {
 		// The codes of the EVM families overlap, and one of them calls a message

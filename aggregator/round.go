@@ -86,6 +86,7 @@ type member struct {
 	trusted   bool
 	avoid     bool // about to leave the set: asked and chosen last
 	node      int  // index into NodeIDs of the node last asked
+	author    int  // index into NodeIDs of the node that sent signature
 	tried     int  // how many of its nodes have failed in this round
 	online    bool // at least one of its nodes is believed to be connected
 	down      int  // how many of its nodes were found without connection
@@ -155,6 +156,12 @@ func newRound(set *validators.Set, source ids.ID, limits Limits, plan planner, c
 
 func (r *round) nodeID(i int) ids.NodeID {
 	return r.set.Validators[i].NodeIDs[r.members[i].node]
+}
+
+// author is the node that sent the signature at hand, which is not the one asked
+// last once another node of the key was turned to.
+func (r *round) author(i int) ids.NodeID {
+	return r.set.Validators[i].NodeIDs[r.members[i].author]
 }
 
 // join adds a caller.
@@ -227,6 +234,7 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 		return
 	}
 	m.state, m.signature = pending, signature
+	m.author = slices.Index(r.set.Validators[i].NodeIDs, nodeID)
 	r.pending += m.weight
 	r.pendingN++
 	if !m.trusted {

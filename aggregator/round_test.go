@@ -80,20 +80,6 @@ func TestRoundProvesBeforeItFails(t *testing.T) {
 	requireAddsUp(t, account)
 }
 
-func TestRoundChoosesTheFewestHeaviestSigners(t *testing.T) {
-	r := startedRound(t, &caller{need: 50, want: 50})
-	for i := range r.members {
-		r.answered(r.nodeID(i), &bls.Signature{})
-	}
-	members, weight := r.signers(50)
-	require.Equal(t, []int{0, 1}, members)
-	require.Equal(t, uint64(70), weight)
-	r.avoid(map[int]struct{}{0: {}})
-	members, weight = r.signers(50)
-	require.Equal(t, []int{1, 2}, members, "those about to leave come last")
-	require.Equal(t, uint64(50), weight)
-}
-
 func TestRefusalsThatWaitingCannotCure(t *testing.T) {
 	for _, test := range []struct {
 		chain    ids.ID
@@ -103,6 +89,8 @@ func TestRefusalsThatWaitingCannotCure(t *testing.T) {
 	}{
 		{testChain, -1, "timed out", false},
 		{testChain, -1, "failed to parse warp unsigned message: x", true},
+		{testChain, -1, "failed to sign message: wrong networkID", true},
+		{testChain, -1, "failed to sign message: wrong SourceChainID", true},
 		{testChain, -2, "unregistered handler", true},
 		{testChain, -3, "not a validator", true},
 		{testChain, -4, "throttled", false},

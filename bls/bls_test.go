@@ -258,3 +258,59 @@ func BenchmarkVerifyBatch(b *testing.B) {
 		})
 	}
 }
+
+// Whatever points are offered, Prove says of each what checking it alone says.
+// The input is up to 64 pairs of a key's number and a signature.
+func FuzzProve(f *testing.F) {
+	var s signed
+	for i := range 8 {
+		secret := make([]byte, 32)
+		secret[31] = byte(i + 1)
+		signer, err := localsigner.FromBytes(secret)
+		require.NoError(f, err)
+		signature, err := signer.Sign(message)
+		require.NoError(f, err)
+		s.keys = append(s.keys, signer.PublicKey())
+		s.signatures = append(s.signatures, signature)
+	}
+	pairs := func(count int, signature func(i int) []byte) []byte {
+		var b []byte
+		for i := range count {
+			b = append(append(b, byte(i%8)), signature(i)...)
+		}
+		return b
+	}
+	good := func(i int) []byte { return s.signatures[i%8].Compress() }
+	outside := offSubgroup(rand.New(rand.NewPCG(1, 2)))
+	f.Add(pairs(1, good))
+	f.Add(pairs(5, good))
+	f.Add(pairs(3, func(i int) []byte { return good(i + 1) }))
+	f.Add(pairs(smallProof+1, good))
+	f.Add(pairs(smallProof+1, func(i int) []byte {
+		if i == 20 {
+			return outside
+		}
+		return good(i)
+	}))
+	f.Add(pairs(2, func(i int) []byte { return add(s.signatures[i], s.signatures[5], i == 1).Compress() }))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var keys []*PublicKey
+		var signatures []*Signature
+		var want []int
+		for len(b) > SignatureLen && len(keys) < 64 {
+			signature, err := ParseUnchecked(b[1 : 1+SignatureLen])
+			key := s.keys[b[0]%8]
+			b = b[1+SignatureLen:]
+			if err != nil {
+				continue
+			}
+			if !signature.InG2() || !bls.Verify(key, signature, message) {
+				want = append(want, len(keys))
+			}
+			keys, signatures = append(keys, key), append(signatures, signature)
+		}
+		if got := NewVerifier(message).Prove(keys, signatures); !slices.Equal(got, want) {
+			t.Fatalf("got %v for bad, one by one it is %v", got, want)
+		}
+	})
+}

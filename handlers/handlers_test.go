@@ -153,7 +153,6 @@ func requirePeerError(t testing.TB, w *httptest.ResponseRecorder, status int, pa
 func TestClientMistakes(t *testing.T) {
 	m := message(t, 5)
 	raw := hexOf(m.Bytes())
-	signedHex := hexOf(signed(aggregator.Request{Message: m}).Message.Bytes())
 	with := func(members string) string { return `{"message":"` + raw + `",` + members + `}` }
 	of := func(hexText string) string { return `{"message":"` + hexText + `"}` }
 	wrap := logData(t, m.Bytes())
@@ -163,11 +162,7 @@ func TestClientMistakes(t *testing.T) {
 		return of(hexOf(b))
 	}
 	const subnet = "2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm"
-	tests := []struct {
-		name, body, want string
-		strictOnly       bool   // the peer's form accepts it
-		peerWant         string // if the peer's member has another name
-	}{
+	tests := []mistake{
 		{name: "empty body", body: "", want: "request body is empty"},
 		{name: "blank body", body: " \r\n\t", want: "request body is empty"},
 		{name: "not JSON", body: "hello", want: "not valid JSON"},
@@ -181,8 +176,6 @@ func TestClientMistakes(t *testing.T) {
 		{name: "byte order mark", body: "\ufeff{}", want: "not valid JSON"},
 		{name: "UTF-16", body: "{\x00}\x00", want: "not valid JSON"},
 		{name: "null byte", body: "\x00", want: "not valid JSON"},
-		{name: "data after the object", body: of(raw) + "x", want: "not valid JSON"},
-		{name: "a second object", body: of(raw) + of(raw), want: "not valid JSON"},
 		{name: "deeply nested", body: `{"message":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}`, want: "not valid JSON"},
 		{name: "NaN", body: with(`"quorumPercentage":NaN`), want: "not valid JSON"},
 		{name: "Infinity", body: with(`"pChainHeight":Infinity`), want: "not valid JSON"},
@@ -228,23 +221,14 @@ func TestClientMistakes(t *testing.T) {
 		{name: "text in hex", body: of(strings.Repeat("ab", 100)), want: "message could not be decoded"},
 		{name: "cut short", body: of(raw[:len(raw)-2]), want: "message could not be decoded as an unsigned Warp message: its payload should have 7 bytes and has 6"},
 		{name: "payload of 4 GiB", body: changed(m.Bytes(), func(b []byte) { copy(b[38:], "\xff\xff\xff\xff") }), want: "message could not be decoded"},
-		{name: "trailing byte", body: of(raw + "00"), want: "message could not be decoded as an unsigned Warp message: 1 bytes follow"},
-		{name: "already signed", body: of(signedHex), want: "it already carries a signature"},
-		{name: "log data and more", body: of(hexOf(wrap) + strings.Repeat("00", 32)), want: "message could not be decoded"},
-		{name: "log data, dirty padding", body: changed(wrap, func(b []byte) { b[len(b)-1] = 1 }), want: "message could not be decoded"},
 		{name: "log data, other offset", body: changed(wrap, func(b []byte) { b[31] = 64 }), want: "message could not be decoded"},
 		{name: "log data of something else", body: of(hexOf(logData(t, []byte("something else")))), want: "message is the data of a log, but what it wraps could not be decoded"},
-		{name: "log data of a signed message", body: of(hexOf(logData(t, signed(aggregator.Request{Message: m}).Message.Bytes()))), want: "it already carries a signature"},
-		{name: "other network", body: of(hexOf(message(t, 1).Bytes())), want: "message: it belongs to the network with ID 1, but the path's network fuji has ID 5", peerWant: "message: it belongs to the network with ID 1, which is not served here; this instance serves fuji (ID 5)"},
-		{name: "other network in log data", body: of(hexOf(logData(t, message(t, 12345).Bytes()))), want: "network with ID 12345", peerWant: "network with ID 12345"},
-		{name: "network 0", body: of(hexOf(message(t, 0).Bytes())), want: "network with ID 0", peerWant: "network with ID 0"},
 
 		{name: "justification is a number", body: with(`"justification":1`), want: "justification must be a string, got a number"},
 		{name: "justification odd", body: with(`"justification":"0x123"`), want: "justification has an odd number of hex digits"},
 		{name: "justification not hex", body: with(`"justification":"xx"`), want: "justification is not hex"},
 		{name: "justification too long", body: with(`"justification":"` + strings.Repeat("00", 65<<10) + `"`), want: "justification has 66560 bytes, at most 65536"},
 
-		{name: "percentage 101", body: with(`"quorumPercentage":101`), want: "quorumPercentage must be an integer from 0 to 100, got 101", peerWant: "quorum-percentage must be an integer"},
 		{name: "percentage -1", body: with(`"quorumPercentage":-1`), want: "quorumPercentage must be an integer from 0 to 100, got -1", peerWant: "quorum-percentage"},
 		{name: "percentage 66.5", body: with(`"quorumPercentage":66.5`), want: "quorumPercentage must be an integer from 0 to 100, got 66.5", peerWant: "quorum-percentage"},
 		{name: "percentage 1e-1", body: with(`"quorumPercentage":1e-1`), want: "quorumPercentage", peerWant: "quorum-percentage"},
@@ -253,13 +237,9 @@ func TestClientMistakes(t *testing.T) {
 		{name: "percentage as text", body: with(`"quorumPercentage":"67"`), want: "quorumPercentage must be a JSON number from 0 to 100, got a string", peerWant: "quorum-percentage must be a JSON number"},
 		{name: "percentage as boolean", body: with(`"quorumPercentage":true`), want: "quorumPercentage must be a JSON number", peerWant: "quorum-percentage"},
 		{name: "percentage as array", body: with(`"quorumPercentage":[67]`), want: "quorumPercentage must be a JSON number", peerWant: "quorum-percentage"},
-		{name: "buffer 101", body: with(`"quorumPercentageBuffer":101`), want: "quorumPercentageBuffer", peerWant: "quorum-percentage-buffer"},
 		{name: "buffer -5", body: with(`"quorumPercentageBuffer":-5`), want: "quorumPercentageBuffer", peerWant: "quorum-percentage-buffer"},
 		{name: "buffer 0.5", body: with(`"quorumPercentageBuffer":0.5`), want: "quorumPercentageBuffer", peerWant: "quorum-percentage-buffer"},
 		{name: "buffer as text", body: with(`"quorumPercentageBuffer":""`), want: "quorumPercentageBuffer", peerWant: "quorum-percentage-buffer"},
-		{name: "sum 101", body: with(`"quorumPercentage":80,"quorumPercentageBuffer":21`), want: "quorumPercentage (80) and quorumPercentageBuffer (21) add up to 101", peerWant: "quorum-percentage (80) and quorum-percentage-buffer (21) add up to 101"},
-		{name: "sum with the default", body: with(`"quorumPercentageBuffer":34`), want: "quorumPercentage (67, the default) and quorumPercentageBuffer (34) add up to 101", peerWant: "quorum-percentage (67, the default)"},
-		{name: "sum with zero for the default", body: with(`"quorumPercentage":0,"quorumPercentageBuffer":100`), want: "add up to 167", peerWant: "add up to 167"},
 
 		{name: "height -1", body: with(`"pChainHeight":-1`), want: "pChainHeight must be an integer from 0 to 18446744073709551614, got -1", peerWant: "pchain-height must be an integer"},
 		{name: "height 1.5", body: with(`"pChainHeight":1.5`), want: "pChainHeight", peerWant: "pchain-height"},
@@ -282,6 +262,19 @@ func TestClientMistakes(t *testing.T) {
 		{name: "body of 1 MiB", body: of(strings.Repeat("0", 1<<20)), want: "request body is larger than 262144 bytes"},
 		{name: "blank body of 16 MiB", body: strings.Repeat(" ", 16<<20), want: "request body is larger than 262144 bytes"},
 	}
+	requireMistakes(t, tests)
+}
+
+// mistake is a body that is wrong and what its client is told.
+type mistake struct {
+	name, body, want string
+	strictOnly       bool   // the peer's form accepts it
+	peerWant         string // if the peer's member has another name
+}
+
+// requireMistakes posts what is wrong in both forms.
+func requireMistakes(t *testing.T, tests []mistake) {
+	t.Helper()
 	t.Logf("%d rows", len(tests))
 	peerSpelling := strings.NewReplacer(
 		`"signingSubnetId"`, `"signing-subnet-id"`, `"quorumPercentage"`, `"quorum-percentage"`,

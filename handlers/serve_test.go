@@ -266,7 +266,7 @@ func TestOversizeBody(t *testing.T) {
 	require.Len(t, s.requests(), 2, "only the good requests reach the signer")
 }
 
-func TestShutdownFinishesRequests(t *testing.T) {
+func TestScenario_7_2_30_ShutdownFinishesRequests(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
 		close(begun)
@@ -294,7 +294,7 @@ func TestShutdownFinishesRequests(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-func TestShutdownCancelsWhatOutlastsIt(t *testing.T) {
+func TestScenario_7_2_30_ShutdownCancelsWhatOutlastsIt(t *testing.T) {
 	s, begun, ended := blocking()
 	srv := start(t, newPublic(t, s, nil), 10*time.Millisecond, 5*time.Second)
 	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`

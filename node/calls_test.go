@@ -41,6 +41,7 @@ const (
 	nodeA = "NodeID-7Xhw2mDxuDS44j42TCB6U5579esbSt3Lg"
 	nodeB = "NodeID-MFrZFVCXPv5iCn6M9K6XduxGTYp891xXZ"
 	nodeC = "NodeID-NFBbbJ4qCmNaCzeW7sxErhvWqvEQMnYcN"
+	key48 = "abababababababababababababababababababababababababababababababababababababababababababababababab"
 )
 
 func TestAnswersOfANode(t *testing.T) {

@@ -71,7 +71,7 @@ func (n *network) askedFor(call func()) string {
 	return n.asked.String()
 }
 
-func TestStaysWithTheEndpointThatAnswered(t *testing.T) {
+func TestScenario_7_2_22_StaysWithTheEndpointThatAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, hosts{"a": refuse, "b": answer(200, height7), "c": answer(200, height7)})
 		ok := func() {

@@ -175,29 +175,3 @@ func TestValidatorSets(t *testing.T) {
 		require.ErrorIs(t, err, ErrMalformed, body)
 	}
 }
-
-func FuzzValidatorsAt(f *testing.F) {
-	f.Add(`{"NodeID-111111111111111111116DBWJs":{"publicKey":null,"weight":"3"}}`)
-	f.Fuzz(func(t *testing.T, result string) {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte(`{"result":` + result + `}`))
-		}))
-		defer server.Close()
-		c, err := New(Options{Endpoints: []string{server.URL}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		set, err := c.ValidatorsAt(t.Context(), ids.Empty, 1)
-		if err != nil {
-			return
-		}
-		var sum uint64
-		for _, v := range set.Validators {
-			sum += v.Weight
-		}
-		if sum != set.TotalWeight {
-			t.Fatalf("weights add up to %d, the total is %d", sum, set.TotalWeight)
-		}
-	})
-}

@@ -1,8 +1,11 @@
 package simnet
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -18,8 +21,13 @@ type Options struct {
 	// NetworkID; 0 means DefaultNetworkID.
 	NetworkID uint32
 	Weights   Weights
-	Latency   Latency
-	Faults    Faults
+	// ExplicitWeights, if not empty, is used in place of Weights: one for each
+	// validator, none of them 0.
+	ExplicitWeights []uint64
+	// SharedKeys gives a validator the BLS key of another, both by index.
+	SharedKeys map[int]int
+	Latency    Latency
+	Faults     Faults
 	// Keyless is the weight of one further validator that has no BLS key.
 	Keyless uint64
 	// L1Validators, if not 0, adds an L1 that the first so many validate, too.
@@ -28,6 +36,30 @@ type Options struct {
 	NodeListen string
 	// Log may be nil.
 	Log *slog.Logger `json:"-"`
+}
+
+// check says what cannot be built.
+func (o Options) check() error {
+	if n := len(o.ExplicitWeights); n != 0 && n != o.Validators {
+		return fmt.Errorf("simnet: %d weights for %d validators", n, o.Validators)
+	}
+	if slices.Contains(o.ExplicitWeights, 0) {
+		return errors.New("simnet: a validator of weight 0")
+	}
+	for i, j := range o.SharedKeys {
+		if i < 0 || i >= o.Validators || j < 0 || j >= o.Validators {
+			return fmt.Errorf("simnet: validator %d with the key of %d: there is no such one", i, j)
+		}
+	}
+	return nil
+}
+
+// key is the index of validator i's BLS key.
+func (o Options) key(i int) int {
+	if j, shared := o.SharedKeys[i]; shared {
+		return j
+	}
+	return i
 }
 
 // DefaultNetworkID is the network ID of a simulated network.
@@ -101,6 +133,11 @@ type Answer struct {
 	Text   string
 	// Times is how often the answer is sent; 0 means never.
 	Times int
+	// Delay is waited in addition to the drawn answer time.
+	Delay time.Duration
+	// Drip is the pause before each byte of the answer on the wire; meanwhile
+	// nothing else is sent on the connection.
+	Drip time.Duration
 }
 
 // Hook decides on a single request in place of the validator's Behaviour. Honest

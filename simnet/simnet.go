@@ -92,6 +92,9 @@ func Start(o Options) (*Network, error) {
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	var err error
 	if n.messages, err = message.NewCreator(prometheus.NewRegistry(), compression.TypeNone, constants.DefaultNetworkMaximumInboundTimeout); err != nil {
 		return nil, fmt.Errorf("making the message codec: %w", err)
@@ -109,7 +112,11 @@ func Start(o Options) (*Network, error) {
 			return nil, err
 		}
 		n.validators = append(n.validators, v)
-		primary[v.NodeID] = Member{Validator: v, Weight: o.Weights.of(ranks[i])}
+		weight := o.Weights.of(ranks[i])
+		if len(o.ExplicitWeights) > 0 {
+			weight = o.ExplicitWeights[i]
+		}
+		primary[v.NodeID] = Member{Validator: v, Weight: weight}
 	}
 	if o.Keyless > 0 {
 		keyless := draw(o.Seed, "keyless", 0)
@@ -278,7 +285,7 @@ func (n *Network) signature(m *warp.UnsignedMessage, i int) []byte {
 	}
 	n.mu.Unlock()
 	s.once.Do(func() { s.signatures = n.keys.sign(m.Bytes(), len(n.validators)) })
-	return s.signatures[i]
+	return s.signatures[n.options.key(i)]
 }
 
 // AnswerTime is how long validator i takes to answer for a message.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +63,7 @@ func newValidator(n *Network, i int, behaviour Behaviour) (*Validator, error) {
 	if err != nil {
 		return nil, err
 	}
-	signer, err := n.keys.signer(i)
+	signer, err := n.keys.signer(n.options.key(i))
 	if err != nil {
 		return nil, err
 	}
@@ -231,15 +232,32 @@ func (v *Validator) serve(ctx context.Context, raw net.Conn, config *tls.Config)
 }
 
 func (s *session) send(msg *message.OutboundMessage, err error) error {
+	return s.sendDripping(0, msg, err)
+}
+
+// sendDripping is send with a pause before each byte.
+func (s *session) sendDripping(pause time.Duration, msg *message.OutboundMessage, err error) error {
 	if err != nil {
 		return err
 	}
 	framed := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(msg.Bytes)), uint32(len(msg.Bytes)))
+	framed = append(framed, msg.Bytes...)
+	step := len(framed)
+	if pause > 0 {
+		step = 1
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
-	_, err = s.conn.Write(append(framed, msg.Bytes...))
-	return err
+	for piece := range slices.Chunk(framed, step) {
+		if pause > 0 {
+			s.v.network.wait(s.ctx, pause)
+		}
+		_ = s.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+		if _, err := s.conn.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // greet sends the handshake, as every peer does first.
@@ -351,18 +369,20 @@ func (s *session) asked(m *p2ppb.AppRequest) {
 	}
 	reply := func() {
 		for range answer.Times {
+			var out *message.OutboundMessage
+			var err error
 			if answer.Refuse {
-				err = s.send(v.network.messages.AppError(chainID, m.RequestId, answer.Code, answer.Text))
+				out, err = v.network.messages.AppError(chainID, m.RequestId, answer.Code, answer.Text)
 			} else {
-				err = s.send(v.network.messages.AppResponse(chainID, m.RequestId, answer.Bytes))
+				out, err = v.network.messages.AppResponse(chainID, m.RequestId, answer.Bytes)
 			}
-			if err != nil {
+			if s.sendDripping(answer.Drip, out, err) != nil {
 				return
 			}
 		}
 	}
-	after := v.network.AnswerTime(v.Index, msg.ID())
-	if after == 0 {
+	after := v.network.AnswerTime(v.Index, msg.ID()) + answer.Delay
+	if after == 0 && answer.Drip == 0 {
 		reply()
 		return
 	}

@@ -144,26 +144,6 @@ func TestNodeThatLacksACallSaysNothingOfTheNetwork(t *testing.T) {
 	require.ErrorIs(t, err, c.err)
 }
 
-func TestLegacySubnetConvertedLater(t *testing.T) {
-	subnet := ids.ID{3}
-	c := newChain(t)
-	c.sets[subnet], _ = randomSet(t, rand.New(rand.NewPCG(5, 6)), 3)
-	c.l1 = map[ids.ID]bool{subnet: false}
-	synctest.Test(t, func(t *testing.T) {
-		r := NewResolver(c, Options{})
-		set, err := r.Set(t.Context(), subnet, 9)
-		require.NoError(t, err)
-		under, err := r.Underfunded(t.Context(), set)
-		require.NoError(t, err)
-		require.Empty(t, under)
-		c.l1[subnet] = true
-		time.Sleep(3 * time.Second)
-		under, err = r.Underfunded(t.Context(), set)
-		require.NoError(t, err)
-		require.Len(t, under, len(set.Validators), "the node lists none of them any more")
-	})
-}
-
 func TestRunBacksOffAndEndsAtOnce(t *testing.T) {
 	c := newChain(t)
 	c.err = node.ErrUnavailable

@@ -3,7 +3,6 @@ package validators
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -256,56 +255,6 @@ func TestManyCallersOneQuestion(t *testing.T) {
 	})
 }
 
-func TestWhatIsWrongWithASetIsSaid(t *testing.T) {
-	c := newChain(t)
-	known := ids.ID{7}
-	c.l1 = map[ids.ID]bool{known: false}
-	r := NewResolver(c, Options{})
-	_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 11)
-	require.ErrorIs(t, err, ErrHeightUnavailable)
-	require.ErrorContains(t, err, "above the tip, 10")
-	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 1)
-	require.ErrorIs(t, err, ErrHeightUnavailable)
-	require.ErrorContains(t, err, "no longer has 1, the tip is 10")
-	asked := c.setCalls.Load()
-	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, math.MaxUint64)
-	require.ErrorIs(t, err, ErrHeightUnavailable)
-	require.Equal(t, asked, c.setCalls.Load(), "for the node that height means the proposed one")
-	_, err = r.Set(t.Context(), ids.ID{9}, 11)
-	require.ErrorIs(t, err, ErrHeightUnavailable)
-	_, err = r.Set(t.Context(), ids.ID{9}, 1)
-	require.ErrorIs(t, err, ErrUnknownSubnet)
-	_, err = r.Set(t.Context(), ids.ID{9}, 0)
-	require.ErrorIs(t, err, ErrUnknownSubnet)
-	empty, err := r.Set(t.Context(), known, 0)
-	require.NoError(t, err)
-	require.Empty(t, empty.Validators)
-
-	c.err = node.ErrUnavailable
-	_, err = NewResolver(c, Options{}).Set(t.Context(), constants.PrimaryNetworkID, 5)
-	require.ErrorIs(t, err, node.ErrUnavailable)
-}
-
-func TestWeightsThatLieAreRefused(t *testing.T) {
-	raw, _ := randomSet(t, rand.New(rand.NewPCG(1, 2)), 5)
-	raw.TotalWeight = 1
-	r := NewResolver(&chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}, Options{})
-	_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 5)
-	require.ErrorIs(t, err, node.ErrMalformed)
-	raw.TotalWeight = math.MaxUint64
-	for i := range raw.Validators {
-		raw.Validators[i].Weight = math.MaxUint64 / 2
-	}
-	r = NewResolver(&chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}, Options{})
-	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 5)
-	require.ErrorIs(t, err, node.ErrMalformed)
-	raw.Validators = raw.Validators[:1]
-	raw.Validators[0].Key = make([]byte, 48)
-	r = NewResolver(&chain{height: 10, sets: map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: raw}}, Options{})
-	_, err = r.Set(t.Context(), constants.PrimaryNetworkID, 5)
-	require.ErrorIs(t, err, node.ErrMalformed)
-}
-
 func TestSubnetOf(t *testing.T) {
 	blockchain, subnet := ids.ID{1}, ids.ID{2}
 	c := newChain(t)
@@ -332,36 +281,6 @@ func TestSubnetOf(t *testing.T) {
 		_, err = r.SubnetOf(t.Context(), ids.ID{9})
 		require.NoError(t, err, "and only for a moment")
 	})
-}
-
-func TestUnderfunded(t *testing.T) {
-	raw, _ := randomSet(t, rand.New(rand.NewPCG(5, 6)), 12)
-	subnet := ids.ID{3}
-	c := newChain(t)
-	c.sets[subnet] = raw
-	c.l1 = map[ids.ID]bool{subnet: true}
-	r := NewResolver(c, Options{})
-	set, err := r.Set(t.Context(), subnet, 9)
-	require.NoError(t, err)
-	poor := set.Validators[0]
-	balance := func(n uint64) *uint64 { return &n }
-	for _, v := range set.Validators {
-		for i, nodeID := range v.NodeIDs {
-			b := balance(1 << 40)
-			if v == poor || i > 0 {
-				b = balance(2047)
-			}
-			c.current = append(c.current, node.CurrentValidator{NodeID: nodeID, ValidationID: ids.ID{byte(i + 1)}, Balance: b})
-		}
-	}
-	under, err := r.Underfunded(t.Context(), set)
-	require.NoError(t, err)
-	require.Equal(t, map[int]struct{}{0: {}}, under, "one funded node per key is enough")
-
-	c.l1[ids.ID{4}] = false
-	under, err = r.Underfunded(t.Context(), NewSet(ids.ID{4}, 1, set.WarpSet))
-	require.NoError(t, err)
-	require.Empty(t, under, "a subnet that is no L1 pays no fees")
 }
 
 func TestEpochHeight(t *testing.T) {
