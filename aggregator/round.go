@@ -34,6 +34,11 @@ type round struct {
 	pendingN int
 	pending  uint64 // weight of signatures at hand, unproven
 	proven   uint64 // weight of signatures proven
+
+	// What follows spares a look at every member for each answer.
+	weights   weights       // as of weighedAt
+	weighedAt time.Duration // negative: must be weighed again
+	dueAt     time.Duration // no member is out of time before
 }
 
 // Limits bound the patience of a round.
@@ -140,7 +145,10 @@ type action struct {
 type connectivity func(ids.NodeID) bool
 
 func newRound(set *validators.Set, source ids.ID, limits Limits, plan planner, connected connectivity) *round {
-	r := &round{set: set, limits: limits, plan: plan, source: source, members: make([]member, len(set.Validators)), recheck: true}
+	r := &round{
+		set: set, limits: limits, plan: plan, source: source, members: make([]member, len(set.Validators)),
+		recheck: true, weighedAt: -1, dueAt: never,
+	}
 	for i, v := range set.Validators {
 		m := &r.members[i]
 		m.weight = v.Weight
@@ -176,6 +184,12 @@ func (r *round) leave(c *caller) bool {
 	return len(r.callers) > 0
 }
 
+// changed notes that something else is possible than before: plan again now.
+func (r *round) changed() {
+	r.recheck = true
+	r.weighedAt = -1
+}
+
 // connected notes that a node can be asked from now on.
 func (r *round) connected(nodeID ids.NodeID) {
 	i, ok := r.set.Index(nodeID)
@@ -188,7 +202,7 @@ func (r *round) connected(nodeID ids.NodeID) {
 	}
 	m.online, m.down = true, 0
 	m.node = slices.Index(r.set.Validators[i].NodeIDs, nodeID)
-	r.recheck = true
+	r.changed()
 }
 
 // known puts a signature that was proven earlier into the round.
@@ -232,6 +246,9 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 	switch m.state {
 	case pending, signed:
 		return
+	case waiting: // possible before, and still
+	default:
+		r.weighedAt = -1
 	}
 	m.state, m.signature = pending, signature
 	m.author = slices.Index(r.set.Validators[i].NodeIDs, nodeID)
@@ -252,7 +269,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 	if m.state != waiting && m.state != silent || r.nodeID(i) != nodeID {
 		return
 	}
-	r.recheck = true
+	r.changed()
 	if state == idle { // connection lost
 		r.lost(i)
 		return
@@ -262,6 +279,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 		if !definite(r.source, refusal) {
 			m.state = notYet
 			m.retryAt = now + min(r.limits.PollMin<<min(m.polls, 8), r.limits.PollMax)
+			r.dueAt = min(r.dueAt, m.retryAt)
 			m.polls++
 			return
 		}
@@ -287,7 +305,7 @@ func (r *round) unreachable(i int) {
 	m := &r.members[i]
 	if m.state == waiting {
 		m.asked = false
-		r.recheck = true
+		r.changed()
 		r.lost(i)
 	}
 }
@@ -326,7 +344,7 @@ func (r *round) proved(members, bad []int) {
 			r.drop(i)
 			m.state = invalid
 			r.nextNode(i)
-			r.recheck = true
+			r.changed()
 			continue
 		}
 		r.pending -= m.weight
@@ -347,9 +365,18 @@ type weights struct {
 	possible uint64
 	// blocked was refused for good.
 	blocked uint64
+	// offline: somebody may be asked as soon as there is a connection.
+	offline bool
+	// candidates: somebody can be asked, but was not.
+	candidates bool
 }
 
+// weigh looks at every member, unless nothing has changed since it last did.
 func (r *round) weigh(now time.Duration) weights {
+	grace := r.limits.ConnectGrace
+	if r.weighedAt >= 0 && (now < grace) == (r.weighedAt < grace) {
+		return r.weights
+	}
 	var w weights
 	for i := range r.members {
 		m := &r.members[i]
@@ -358,13 +385,16 @@ func (r *round) weigh(now time.Duration) weights {
 			w.blocked += m.weight
 		case invalid, silent:
 		case idle:
-			if m.online || now < r.limits.ConnectGrace {
+			w.candidates = w.candidates || m.online
+			w.offline = w.offline || !m.online
+			if m.online || now < grace {
 				w.possible += m.weight
 			}
 		default:
 			w.possible += m.weight
 		}
 	}
+	r.weights, r.weighedAt = w, now
 	return w
 }
 
@@ -396,16 +426,28 @@ const never = time.Duration(1<<63 - 1)
 // expire gives up on validators that are out of time and takes those that said
 // "not accepted yet" back among the candidates when their pause is over.
 func (r *round) expire(now time.Duration) {
+	if now < r.dueAt {
+		return
+	}
+	r.dueAt = never
 	for i := range r.members {
 		m := &r.members[i]
-		switch {
-		case m.state == waiting && now-m.askedAt >= r.limits.AnswerTimeout:
+		switch m.state {
+		case waiting:
+			if due := m.askedAt + r.limits.AnswerTimeout; now < due {
+				r.dueAt = min(r.dueAt, due)
+				continue
+			}
 			m.state = silent
-			r.recheck = true
+			r.changed()
 			r.nextNode(i)
-		case m.state == notYet && now >= m.retryAt:
+		case notYet:
+			if now < m.retryAt {
+				r.dueAt = min(r.dueAt, m.retryAt)
+				continue
+			}
 			m.state = idle
-			r.recheck = true
+			r.changed()
 		}
 	}
 }
@@ -413,17 +455,13 @@ func (r *round) expire(now time.Duration) {
 // settle looks for a caller that can be served or must be refused.
 func (r *round) settle(now time.Duration) (action, bool) {
 	have := r.proven + r.pending
-	var w weights
-	weighed := false
+	w := r.weigh(now)
 	for _, c := range r.callers {
 		if have >= c.want {
 			return action{kind: actFinish, caller: c, target: c.want}, true
 		}
 		if have >= c.need && c.bufferUntil == 0 {
 			c.bufferUntil = max(now+r.limits.BufferPatience, 1)
-		}
-		if !weighed {
-			w, weighed = r.weigh(now), true
 		}
 		if w.possible >= c.want && (have < c.need || now < c.bufferUntil) {
 			continue
@@ -476,31 +514,23 @@ func (r *round) choose(now time.Duration) []int {
 		m := &r.members[i]
 		m.state, m.askedAt, m.asked = waiting, now, true
 	}
+	if len(picked) > 0 {
+		r.weighedAt = -1 // for candidates; what is possible remains
+		r.dueAt = min(r.dueAt, now+r.limits.AnswerTimeout)
+	}
 	r.asked += len(picked)
 	return picked
 }
 
 // wake is the next moment at which time alone changes something.
 func (r *round) wake(now time.Duration) time.Duration {
-	until := never
-	candidates := false
-	for i := range r.members {
-		m := &r.members[i]
-		switch m.state {
-		case waiting:
-			until = min(until, m.askedAt+r.limits.AnswerTimeout)
-		case notYet:
-			until = min(until, m.retryAt)
-		case idle:
-			if m.online {
-				candidates = true
-			} else if now < r.limits.ConnectGrace {
-				until = min(until, r.limits.ConnectGrace)
-			}
-		}
-	}
-	if candidates {
+	until := r.dueAt
+	w := r.weigh(now)
+	if w.candidates {
 		until = min(until, r.checkAt)
+	}
+	if w.offline && now < r.limits.ConnectGrace {
+		until = min(until, r.limits.ConnectGrace)
 	}
 	for _, c := range r.callers {
 		if c.bufferUntil > now {
