@@ -66,6 +66,7 @@ func New(o Options) (*echo.Echo, error) {
 		compat.Middleware(mode),
 	)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
+	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
 	health := peerHealth(o.Networks)

@@ -16,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/aggregator"
+	"quorate/aggregator/l1message"
 	"quorate/node"
 	"quorate/p2p"
 	"quorate/validators"
@@ -29,6 +30,8 @@ type network struct {
 	peers    *p2p.Network
 	resolver *validators.Resolver
 	signer   *aggregator.Aggregator
+	// messages knows what follows from P-Chain transactions.
+	messages *l1message.Deriver
 }
 
 // networkOptions says how to put a network together.
@@ -75,6 +78,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		client.Close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
 	}
+	n.messages = l1message.New(l1message.Options{NetworkID: id, Node: client, Chains: n.resolver, Signer: n.signer, Log: o.log})
 	return n, nil
 }
 
