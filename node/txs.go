@@ -64,20 +64,11 @@ func (c *Client) tx(ctx context.Context, path, method string, txID ids.ID) ([]by
 	if err := c.Call(ctx, path, method, api.GetTxArgs{TxID: txID, Encoding: formatting.Hex}, &reply); err != nil {
 		return nil, err
 	}
-	raw, err := decodeHex(reply.Tx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, method, err)
-	}
-	return raw, nil
-}
-
-// decodeHex reads the node's hex, which ends in a checksum.
-func decodeHex(quoted json.RawMessage) ([]byte, error) {
 	var text string
-	if err := json.Unmarshal(quoted, &text); err != nil {
-		return nil, err
+	if err := json.Unmarshal(reply.Tx, &text); err != nil {
+		return nil, fmt.Errorf("%s: %w: tx: %w", method, ErrMalformed, err)
 	}
-	return formatting.Decode(formatting.Hex, text)
+	return decodeBytes(method, reply.Encoding, text)
 }
 
 // L1Validator is the state of an L1 validator; nil if there is no such validator
@@ -99,18 +90,4 @@ func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Valid
 		return nil, err
 	}
 	return &L1Validator{SubnetID: reply.SubnetID, NodeID: reply.NodeID, Weight: uint64(reply.Weight), MinNonce: uint64(reply.MinNonce)}, nil
-}
-
-// BlockByHeight is an accepted P-Chain block, as its bytes.
-func (c *Client) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {
-	const method = "platform.getBlockByHeight"
-	var reply api.GetBlockResponse
-	if err := c.Call(ctx, platformPath, method, api.GetBlockByHeightArgs{Height: avajson.Uint64(height), Encoding: formatting.Hex}, &reply); err != nil {
-		return nil, err
-	}
-	raw, err := decodeHex(reply.Block)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, method, err)
-	}
-	return raw, nil
 }

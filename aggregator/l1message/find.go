@@ -12,7 +12,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/proto/pb/platformvm"
 	"github.com/ava-labs/avalanchego/utils/constants"
-	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/status"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -247,11 +246,11 @@ func (d *Deriver) searchRange(ctx context.Context, start, end uint64, validation
 
 // proofIn looks for a validator's beginning in one block.
 func proofIn(raw []byte, validationID ids.ID) (*platformvm.L1ValidatorRegistrationJustification, error) {
-	b, err := block.Parse(block.GenesisCodec, raw)
+	b, err := pchain.ParseBlock(raw)
 	if err != nil {
 		return nil, err
 	}
-	for _, tx := range b.Txs() {
+	for _, tx := range b.Txs {
 		event, err := pchain.L1EventOf(tx.Unsigned)
 		if err != nil {
 			return nil, fmt.Errorf("transaction %s: %w", tx.ID(), err)

@@ -229,7 +229,7 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 	next := change.Nonce + 1
 	switch {
 	case current == nil, current.MinNonce > next:
-		newer, err := d.newerChange(ctx, txID, change)
+		newer, err := d.newerChange(ctx, change)
 		if err != nil {
 			return err
 		}
@@ -244,9 +244,9 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 	return nil
 }
 
-// newerChange is the latest weight change on record if it is another than txID;
-// nil if it is not on record.
-func (d *Deriver) newerChange(ctx context.Context, txID ids.ID, change *pchain.WeightChange) (*pchain.L1WeightChange, error) {
+// newerChange is the latest weight change of the validator if the record has it;
+// nil if it has none that is newer than change.
+func (d *Deriver) newerChange(ctx context.Context, change *pchain.WeightChange) (*pchain.L1WeightChange, error) {
 	if d.record == nil {
 		return nil, nil
 	}
@@ -254,7 +254,7 @@ func (d *Deriver) newerChange(ctx context.Context, txID ids.ID, change *pchain.W
 	if err != nil {
 		return nil, fmt.Errorf("reading the record of validator %s: %w", change.ValidationID, err)
 	}
-	if v == nil || v.LatestWeightChange == nil || v.LatestWeightChange.TxID == txID {
+	if v == nil || v.LatestWeightChange == nil || v.LatestWeightChange.Nonce <= change.Nonce {
 		return nil, nil
 	}
 	return v.LatestWeightChange, nil
