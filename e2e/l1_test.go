@@ -3,8 +3,12 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,15 +108,24 @@ func (s *l1Story) order(ctx context.Context, p message.Payload, err error) []byt
 	s.t.Helper()
 	require.NoError(s.t, err)
 	m, _ := s.c.message(ctx, s.c.sendByAccount(ctx, p.Bytes()))
-	return s.signOrder(ctx, m, map[string]any{"verifyingBlockchainId": constants.PlatformChainID.String()})
+	return s.signOrder(ctx, m, map[string]any{"verifyingBlockchainId": constants.PlatformChainID.String()}).Bytes()
 }
 
-func (s *l1Story) signOrder(ctx context.Context, m *warp.UnsignedMessage, body map[string]any) []byte {
+func (s *l1Story) signOrder(ctx context.Context, m *warp.UnsignedMessage, body map[string]any) *warp.Message {
 	s.t.Helper()
 	body["message"] = hexOf(m.Bytes())
 	status, r := s.service.post(ctx, signPath, body)
 	require.Equal(s.t, http.StatusOK, status, "%s %s", r.Code, r.Message)
-	return parseSigned(s.t, r.SignedMessage).Bytes()
+	return parseSigned(s.t, r.SignedMessage)
+}
+
+// awaitCChainEpoch makes blocks until the C-Chain's epoch has reached a P-Chain
+// height.
+func (s *l1Story) awaitCChainEpoch(ctx context.Context, height uint64) {
+	s.t.Helper()
+	for epochHeight(s.t, ctx, s.node, "C") < height {
+		s.c.await(ctx, s.c.sendByAccount(ctx, []byte("another block")))
+	}
 }
 
 func (s *l1Story) setWeight(ctx context.Context, validationID ids.ID, nonce, weight uint64) ids.ID {
@@ -170,6 +183,16 @@ func TestL1Messages(t *testing.T) {
 		status, r := s.service.get(ctx, "0x"+hexOf(l.conversionTx[:]))
 		require.Equal(t, http.StatusOK, status, r.Message)
 		require.Equal(t, hexOf(signed.Bytes()), r.SignedMessage)
+
+		times := make([]time.Duration, 500)
+		for i := range times {
+			began := time.Now()
+			status, _ := s.service.get(ctx, l.conversionTx.String())
+			times[i] = time.Since(began)
+			require.Equal(t, http.StatusOK, status)
+		}
+		slices.Sort(times)
+		t.Logf("asked again %d times: p50 %s, p99 %s", len(times), times[len(times)/2], times[len(times)*99/100])
 	})
 
 	s.run("other transactions have no message", func(t *testing.T) {
@@ -225,6 +248,70 @@ func TestL1Messages(t *testing.T) {
 		s.requireMessage(ctx, gone, s.registration(initial, false))
 		s.requireRefusal(ctx, change.String(), http.StatusInternalServerError, "SUPERSEDED", "removed")
 		s.requireMessage(ctx, l.conversionTx, s.converted(l))
+	})
+
+	s.run("the command signs what follows from a transaction, too", func(t *testing.T) {
+		want := s.registration(validationID, false)
+		for _, from := range [][]string{
+			{"--server", s.service.url, "--network", "local"},
+			{"--node", node, "--allow-private-ips"},
+			{"--node", node, "--allow-private-ips", "--quorum", "80"},
+		} {
+			out, err := exec.CommandContext(ctx, program, append([]string{"sign", "--tx", removal.String()}, from...)...).Output()
+			var failed *exec.ExitError
+			if errors.As(err, &failed) {
+				t.Fatalf("%v: %v: %s", from, err, failed.Stderr)
+			}
+			require.NoError(t, err)
+			signed := parseSigned(t, strings.TrimSpace(string(out)))
+			require.Equal(t, hexOf(want.Bytes()), hexOf(signed.UnsignedMessage.Bytes()))
+			requireVerified(t, ctx, node, signed, platformapi.ProposedHeight, 67)
+		}
+		err := exec.CommandContext(ctx, program, "sign", "--tx", firstWeight.String(), "--node", node, "--allow-private-ips").Run()
+		var failed *exec.ExitError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, 3, failed.ExitCode(), "superseded")
+	})
+
+	s.run("the set changes between epochs: the P-Chain accepts what is signed for its epoch", func(t *testing.T) {
+		// A height of 0 would stand for the proposed one.
+		s.p.awaitEpoch(ctx, 1)
+		s.awaitCChainEpoch(ctx, 1)
+		s.p.addPrimaryValidator(ctx)
+		tip, epoch := s.p.height(ctx), epochHeight(t, ctx, node, "P")
+		require.Less(t, epoch, tip, "the new validator must not be in the epoch's set yet")
+
+		v := newIdentity(t)
+		order, err := message.NewRegisterL1Validator(l.id, v.nodeID, v.proof.PublicKey, uint64(time.Now().Add(time.Hour).Unix()), message.PChainOwner{}, message.PChainOwner{}, 50)
+		require.NoError(t, err)
+		m, _ := s.c.message(ctx, s.c.sendByAccount(ctx, order.Bytes()))
+
+		forTip := s.signOrder(ctx, m, map[string]any{"pChainHeight": tip})
+		requireVerified(t, ctx, node, forTip, platformapi.Height(tip), 67)
+		tx := s.p.registration(ctx, v.proof.ProofOfPossession, forTip.Bytes())
+		err = s.p.wallet.IssueTx(tx)
+		require.Error(t, err, "the P-Chain accepts a message that is signed for the tip's set")
+		t.Logf("refused: %v", err)
+		s.requireRefusal(ctx, tx.ID().String(), http.StatusNotFound, "TRANSACTION_DROPPED", tx.ID().String())
+
+		forEpoch := s.signOrder(ctx, m, map[string]any{"verifyingBlockchainId": constants.PlatformChainID.String()})
+		requireVerified(t, ctx, node, forEpoch, platformapi.Height(epoch), 67)
+		tx = s.p.registration(ctx, v.proof.ProofOfPossession, forEpoch.Bytes())
+		require.NoError(t, s.p.wallet.IssueTx(tx))
+		s.requireMessage(ctx, tx.ID(), s.registration(order.ValidationID(), true))
+
+		// Once its epoch has reached the tip of then, it is the other way round.
+		s.p.awaitEpoch(ctx, tip)
+		s.awaitCChainEpoch(ctx, tip)
+		change, err := message.NewL1ValidatorWeight(order.ValidationID(), 0, 60)
+		require.NoError(t, err)
+		m, _ = s.c.message(ctx, s.c.sendByAccount(ctx, change.Bytes()))
+		_, err = s.p.wallet.IssueSetL1ValidatorWeightTx(s.signOrder(ctx, m, map[string]any{"pChainHeight": epoch}).Bytes())
+		require.Error(t, err, "the P-Chain accepts a message that is signed for a past epoch's set")
+		changed := s.p.accepted(s.p.wallet.IssueSetL1ValidatorWeightTx(s.signOrder(ctx, m, map[string]any{"verifyingBlockchainId": constants.PlatformChainID.String()}).Bytes()))
+		signed := s.requireMessage(ctx, changed, s.weight(order.ValidationID(), 0, 60))
+		valid, _ := s.c.read(ctx, signed)
+		require.True(t, valid, "the precompile does not accept the message of the new set")
 	})
 
 	t.Logf("all after %s", time.Since(start))

@@ -123,17 +123,22 @@ func (d *Deriver) proof(ctx context.Context, tx *transaction, validationID ids.I
 			return conversionProof(v.SubnetID, v.ConversionIndex), nil
 		}
 	}
-	if tx.manager != nil {
-		// An L1 that runs its own manager is known by it.
-		subnetID, err := d.chains.SubnetOf(ctx, *tx.manager)
-		if err != nil && !errors.Is(err, validators.ErrUnknownBlockchain) {
-			return nil, aggregator.NodeFailure(ctx, err)
+	if tx.manager == nil {
+		full, err := d.fetch(ctx, tx.id)
+		if err != nil {
+			return nil, err
 		}
-		if err == nil && subnetID != constants.PrimaryNetworkID {
-			for i := range uint32(maxInitial) {
-				if subnetID.Append(i) == validationID {
-					return conversionProof(subnetID, i), nil
-				}
+		tx.manager = full.manager
+	}
+	// An L1 that runs its own manager is known by it.
+	subnetID, err := d.chains.SubnetOf(ctx, *tx.manager)
+	if err != nil && !errors.Is(err, validators.ErrUnknownBlockchain) {
+		return nil, aggregator.NodeFailure(ctx, err)
+	}
+	if err == nil && subnetID != constants.PrimaryNetworkID {
+		for i := range uint32(maxInitial) {
+			if subnetID.Append(i) == validationID {
+				return conversionProof(subnetID, i), nil
 			}
 		}
 	}

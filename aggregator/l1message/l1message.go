@@ -117,15 +117,21 @@ func New(o Options) *Deriver {
 const maxDerivations = 3
 
 // Sign returns the signed message that follows from a P-Chain transaction; see
-// Request for what is signed by whom. Errors are as Request's and the
+// Request for what is signed by whom. Adjust, if not nil, changes the request
+// before it is signed: for another quorum, say. Errors are as Request's and the
 // aggregator's.
-func (d *Deriver) Sign(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
+func (d *Deriver) Sign(ctx context.Context, txID ids.ID, adjust func(*aggregator.Request)) (*aggregator.Result, error) {
+	if adjust == nil {
+		adjust = func(*aggregator.Request) {}
+	}
 	req, err := d.Request(ctx, txID)
 	if err != nil {
 		return nil, err
 	}
 	for derivations := 1; ; derivations++ {
-		result, err := d.signer.Sign(ctx, req)
+		adjusted := req
+		adjust(&adjusted)
+		result, err := d.signer.Sign(ctx, adjusted)
 		if err == nil || derivations == maxDerivations || !stale(err) || ctx.Err() != nil {
 			return result, err
 		}

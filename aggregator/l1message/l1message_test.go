@@ -445,11 +445,14 @@ func TestSearch(t *testing.T) {
 		w.subnets[managerChain] = subnetID
 		w.convert(200)
 		removal := w.setWeight(subnetID.Append(150), 0, 0)
-		req, err := w.deriver(false).Request(t.Context(), removal)
-		require.NoError(t, err)
-		require.NoError(t, w.vouch(req))
-		require.Equal(t, subnetID, *req.SigningSubnetID)
-		require.Empty(t, w.heights)
+		for _, withRecord := range []bool{false, true} {
+			req, err := w.deriver(withRecord).Request(t.Context(), removal)
+			require.NoError(t, err)
+			require.NoError(t, w.vouch(req))
+			require.Equal(t, subnetID, *req.SigningSubnetID)
+			require.Empty(t, w.heights)
+			clear(w.validations) // for a record that began after the conversion
+		}
 	})
 	t.Run("a node that fails", func(t *testing.T) {
 		w, removal, _ := story(t)
@@ -575,15 +578,28 @@ func TestSigning(t *testing.T) {
 	t.Run("goes to the aggregator", func(t *testing.T) {
 		w, _, registration, change := story(t)
 		for _, txID := range []ids.ID{registration, change} {
-			result, err := w.deriver(true).Sign(t.Context(), txID)
+			result, err := w.deriver(true).Sign(t.Context(), txID, nil)
 			require.NoError(t, err)
 			require.Equal(t, managerSubnet, result.SigningSubnetID)
 		}
 		require.Equal(t, 2, w.calls["Sign"])
 	})
+	t.Run("with another quorum, each time", func(t *testing.T) {
+		w, id, registration, _ := story(t)
+		var quorums []uint64
+		w.onSign = func(req aggregator.Request) error {
+			if quorums = append(quorums, req.QuorumPercentage); len(quorums) == 1 {
+				w.setWeight(id, 2, 0)
+			}
+			return nil
+		}
+		_, err := w.deriver(true).Sign(t.Context(), registration, func(req *aggregator.Request) { req.QuorumPercentage += 80 })
+		require.NoError(t, err)
+		require.Equal(t, []uint64{80, 80}, quorums)
+	})
 	t.Run("not without a message", func(t *testing.T) {
 		w, _, _, _ := story(t)
-		_, err := w.deriver(true).Sign(t.Context(), ids.GenerateTestID())
+		_, err := w.deriver(true).Sign(t.Context(), ids.GenerateTestID(), nil)
 		require.Error(t, err)
 		require.Zero(t, w.calls["Sign"])
 	})
@@ -594,7 +610,7 @@ func TestSigning(t *testing.T) {
 			newer = w.setWeight(id, 2, 10)
 			return nil
 		}
-		_, err := w.deriver(true).Sign(t.Context(), change)
+		_, err := w.deriver(true).Sign(t.Context(), change, nil)
 		var known *aggregator.Error
 		require.ErrorAs(t, err, &known)
 		require.Equal(t, CodeSuperseded, known.Code)
@@ -610,7 +626,7 @@ func TestSigning(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := w.deriver(true).Sign(t.Context(), registration)
+		_, err := w.deriver(true).Sign(t.Context(), registration, nil)
 		require.NoError(t, err)
 		require.Len(t, signed, 2)
 		require.Equal(t, saidRegistered(t, id, false).Bytes(), signed[1].Message.Bytes())
@@ -618,7 +634,7 @@ func TestSigning(t *testing.T) {
 	t.Run("a refusal stands if nothing has changed", func(t *testing.T) {
 		w, _, registration, _ := story(t)
 		w.fail["Sign"] = refused
-		_, err := w.deriver(true).Sign(t.Context(), registration)
+		_, err := w.deriver(true).Sign(t.Context(), registration, nil)
 		require.ErrorIs(t, err, refused)
 		require.Equal(t, 1, w.calls["Sign"])
 	})
@@ -628,14 +644,14 @@ func TestSigning(t *testing.T) {
 			w.fail["L1Validator"] = node.ErrUnavailable
 			return refused
 		}
-		_, err := w.deriver(true).Sign(t.Context(), registration)
+		_, err := w.deriver(true).Sign(t.Context(), registration, nil)
 		require.ErrorIs(t, err, refused)
 	})
 	t.Run("other failures stand", func(t *testing.T) {
 		w, _, registration, _ := story(t)
 		w.fail["Sign"] = &aggregator.Error{Code: aggregator.CodeNodeUnavailable}
 		clear(w.calls)
-		_, err := w.deriver(true).Sign(t.Context(), registration)
+		_, err := w.deriver(true).Sign(t.Context(), registration, nil)
 		require.ErrorIs(t, err, w.fail["Sign"])
 		require.Equal(t, 1, w.calls["Transaction"], "derived once")
 	})
@@ -652,7 +668,7 @@ func TestSigning(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := w.deriver(true).Sign(t.Context(), registration)
+		_, err := w.deriver(true).Sign(t.Context(), registration, nil)
 		require.Error(t, err)
 		require.Equal(t, maxDerivations, w.calls["Sign"])
 	})

@@ -70,7 +70,7 @@ func (s *slot) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Re
 
 func (s *slot) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
 	if n := s.open(); n != nil {
-		return n.messages.Sign(ctx, txID)
+		return n.messages.Sign(ctx, txID, nil)
 	}
 	return nil, s.unavailable()
 }
