@@ -215,7 +215,7 @@ func (a *Aggregator) resolve(ctx context.Context, req Request) (*validators.Set,
 			return nil, &Error{Code: CodeUnknownBlockchain, Message: fmt.Sprintf("verifyingBlockchainId: the upstream node runs no blockchain %s, so its epoch is not known; give pChainHeight instead", *req.VerifyingBlockchainID), Err: err}
 		}
 		if err != nil {
-			return nil, nodeFailure(ctx, err)
+			return nil, NodeFailure(ctx, err)
 		}
 	}
 	set, err := a.sets.Set(ctx, subnetID, height)
@@ -238,7 +238,7 @@ func (a *Aggregator) signingSubnet(ctx context.Context, req Request) (ids.ID, er
 		return ids.Empty, &Error{Code: CodeUnknownBlockchain, Message: fmt.Sprintf("message: no subnet of this network validates its source blockchain %s", chainID), Err: err}
 	}
 	if err != nil {
-		return ids.Empty, nodeFailure(ctx, err)
+		return ids.Empty, NodeFailure(ctx, err)
 	}
 	return subnetID, nil
 }

@@ -67,10 +67,12 @@ func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) 
 	case errors.Is(err, validators.ErrHeightUnavailable):
 		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set can be had for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
 	}
-	return nodeFailure(ctx, err)
+	return NodeFailure(ctx, err)
 }
 
-func nodeFailure(ctx context.Context, err error) error {
+// NodeFailure turns the error of a call to the upstream node into what the caller
+// is told: an *Error, unless ctx was cancelled.
+func NodeFailure(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("asking the node: %w", context.Canceled)
 	}

@@ -67,6 +67,7 @@ func New(o Options) (*echo.Echo, error) {
 	)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch)
+	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
 	health := peerHealth(o.Networks)

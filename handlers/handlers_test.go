@@ -37,10 +37,12 @@ const (
 
 // fakeSigner records its calls. It signs anything, unless sign says otherwise.
 type fakeSigner struct {
-	sign func(context.Context, aggregator.Request) (*aggregator.Result, error)
+	sign            func(context.Context, aggregator.Request) (*aggregator.Result, error)
+	signTransaction func(context.Context, ids.ID) (*aggregator.Result, error)
 
-	mu    sync.Mutex
-	calls []aggregator.Request // guarded by mu
+	mu           sync.Mutex
+	calls        []aggregator.Request // guarded by mu
+	transactions []ids.ID             // guarded by mu
 }
 
 func (s *fakeSigner) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
@@ -51,6 +53,20 @@ func (s *fakeSigner) Sign(ctx context.Context, req aggregator.Request) (*aggrega
 		return s.sign(ctx, req)
 	}
 	return signed(req), nil
+}
+
+func (s *fakeSigner) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
+	s.mu.Lock()
+	s.transactions = append(s.transactions, txID)
+	s.mu.Unlock()
+	if s.signTransaction != nil {
+		return s.signTransaction(ctx, txID)
+	}
+	m, err := warp.NewUnsignedMessage(5, ids.Empty, txID[:])
+	if err != nil {
+		return nil, err
+	}
+	return signed(aggregator.Request{Message: m}), nil
 }
 
 func (s *fakeSigner) Verify(_ context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error) {

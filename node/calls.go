@@ -169,15 +169,19 @@ func (c *Client) BlockchainID(ctx context.Context, alias string) (ids.ID, error)
 // Height is the height of the last accepted P-Chain block.
 func (c *Client) Height(ctx context.Context) (uint64, error) {
 	var reply api.GetHeightResponse
-	err := c.Call(ctx, platformPath, "platform.getHeight", none{}, &reply)
-	return uint64(reply.Height), err
+	if err := c.Call(ctx, platformPath, "platform.getHeight", none{}, &reply); err != nil {
+		return 0, err // what was decoded of a bad answer is worth nothing
+	}
+	return uint64(reply.Height), nil
 }
 
 // ProposedHeight is the P-Chain height that the node currently proposes.
 func (c *Client) ProposedHeight(ctx context.Context) (uint64, error) {
 	var reply api.GetHeightResponse
-	err := c.Call(ctx, platformPath, "platform.getProposedHeight", none{}, &reply)
-	return uint64(reply.Height), err
+	if err := c.Call(ctx, platformPath, "platform.getProposedHeight", none{}, &reply); err != nil {
+		return 0, err
+	}
+	return uint64(reply.Height), nil
 }
 
 // ValidatorsAt is a subnet's validator set at a P-Chain height, an entry per

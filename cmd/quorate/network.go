@@ -16,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/aggregator"
+	"quorate/aggregator/l1message"
 	"quorate/node"
 	"quorate/p2p"
 	"quorate/validators"
@@ -31,6 +32,8 @@ type network struct {
 	signer   *aggregator.Aggregator
 	coverage *aggregator.Coverage
 	ahead    *aheadWork // nil if nothing is signed before it is asked for
+	// messages knows what follows from P-Chain transactions.
+	messages *l1message.Deriver
 }
 
 // networkOptions says how to put a network together.
@@ -89,6 +92,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		client.Close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
 	}
+	n.messages = l1message.New(l1message.Options{NetworkID: id, Node: client, Chains: n.resolver, Signer: n.signer, Log: o.log})
 	if n.ahead, err = newAheadWork(n, o, metrics); err != nil {
 		n.close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)

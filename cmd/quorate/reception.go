@@ -15,6 +15,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/aggregator"
 	"quorate/handlers"
 	"quorate/handlers/apierr"
@@ -62,6 +64,13 @@ func (s *slot) open() *network {
 func (s *slot) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
 	if n := s.open(); n != nil {
 		return n.signer.Sign(ctx, req)
+	}
+	return nil, s.unavailable()
+}
+
+func (s *slot) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
+	if n := s.open(); n != nil {
+		return n.messages.Sign(ctx, txID, nil)
 	}
 	return nil, s.unavailable()
 }

@@ -20,10 +20,12 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/aggregator/l1message"
 )
 
 // signFlags are what sign takes besides the message.
 type signFlags struct {
+	tx                    string
 	server, network       string
 	node, dataDir         string
 	allowPrivateIPs       bool
@@ -38,7 +40,7 @@ type signFlags struct {
 func newSign() *cobra.Command {
 	var f signFlags
 	cmd := &cobra.Command{
-		Use:   "sign MESSAGE",
+		Use:   "sign {MESSAGE | --tx HASH}",
 		Short: "Have one message signed",
 		Long: `Have one unsigned Warp message signed, through a running server or, given a node
 to learn the validators from, by asking the validators from here.
@@ -51,10 +53,19 @@ in hex on standard output, a summary on standard error.
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips @message.hex
   echo 0x0000... | quorate sign --node http://127.0.0.1:9650 --quorum 67 --buffer 10 - > signed.hex
 
-Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum.`,
-		Args: cobra.ExactArgs(1),
+With --tx instead of a message, it is the message that follows from a P-Chain
+transaction: the conversion of a subnet to an L1, the registration of an L1's
+validator, or a change of its weight. The validators of the blockchain that the
+L1's manager is on sign it.
+
+  quorate sign --server http://127.0.0.1:8080 --network fuji --tx 2oLqF...
+  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --tx 0x7f3c...
+
+Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, or
+superseded by a newer transaction.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
-			text, err := readMessage(cmd, args[0])
+			w, err := f.work(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -64,12 +75,13 @@ Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum.`,
 			case (f.server == "") == (f.node == ""):
 				return usage(errors.New("exactly one of --server and --node is needed"), "For example: quorate sign --server http://127.0.0.1:8080 0x...")
 			case f.server != "":
-				return signThroughServer(ctx, cmd, f, text)
+				return signThroughServer(ctx, cmd, f, w)
 			}
-			return signFromHere(ctx, cmd, f, text)
+			return signFromHere(ctx, cmd, f, w)
 		}),
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&f.tx, "tx", "", "`hash` of a P-Chain transaction to sign the message of, in base58 or hex")
 	flags.StringVar(&f.server, "server", "", "`URL` of a running quorate")
 	flags.StringVar(&f.network, "network", "fuji", "the network's `name` on the server")
 	flags.StringVar(&f.node, "node", "", "`URL` of a node to learn the validators from")
@@ -86,8 +98,56 @@ Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum.`,
 	return cmd
 }
 
-func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, message string) error {
-	body := map[string]any{"message": message, "quorumPercentage": f.quorum, "quorumPercentageBuffer": f.buffer, "pChainHeight": f.height}
+// work is what is to be signed: a message, as text, or what follows from a
+// transaction.
+type work struct {
+	message string
+	txID    *ids.ID
+}
+
+func (f signFlags) work(cmd *cobra.Command, args []string) (work, error) {
+	if (len(args) == 0) == (f.tx == "") {
+		return work{}, usage(errors.New("exactly one of a message and --tx is needed"), "For example: quorate sign --server http://127.0.0.1:8080 0x..., or --tx with a hash.")
+	}
+	if f.tx == "" {
+		text, err := readMessage(cmd, args[0])
+		return work{message: text}, err
+	}
+	if f.justification != "" {
+		return work{}, usage(errors.New("--justification goes with a message; with --tx it follows from the transaction"), "Leave it out.")
+	}
+	if f.server != "" {
+		for _, name := range []string{"quorum", "buffer", "height", "signing-subnet"} {
+			if cmd.Flags().Changed(name) {
+				return work{}, usage(fmt.Errorf("--%s cannot be chosen for --tx through a server", name), "Leave it out, or use --node.")
+			}
+		}
+	}
+	txID, err := parseTxHash(f.tx)
+	return work{txID: &txID}, err
+}
+
+func parseTxHash(text string) (ids.ID, error) {
+	var id ids.ID
+	raw, err := decodeHex(text)
+	if err == nil {
+		id, err = ids.ToID(raw)
+	} else {
+		id, err = ids.FromString(text)
+	}
+	if err != nil {
+		return ids.Empty, usage(fmt.Errorf("--tx: %q is no transaction hash", text), "Give it as explorers show it, in base58, or as 64 hex digits.")
+	}
+	return id, nil
+}
+
+// serverRequest is the request for w to the server.
+func (f signFlags) serverRequest(ctx context.Context, w work) (*http.Request, error) {
+	url := strings.TrimRight(f.server, "/") + "/v1/signatureAggregator/" + f.network + "/aggregateSignatures"
+	if w.txID != nil {
+		return http.NewRequestWithContext(ctx, http.MethodGet, url+"/"+w.txID.String(), nil)
+	}
+	body := map[string]any{"message": w.message, "quorumPercentage": f.quorum, "quorumPercentageBuffer": f.buffer, "pChainHeight": f.height}
 	if f.subnet != "" {
 		body["signingSubnetId"] = f.subnet
 	}
@@ -96,14 +156,21 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, mes
 	}
 	content, err := json.Marshal(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	url := strings.TrimRight(f.server, "/") + "/v1/signatureAggregator/" + f.network + "/aggregateSignatures"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	return request, nil
+}
+
+func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w work) error {
+	request, err := f.serverRequest(ctx, w)
 	if err != nil {
 		return usage(fmt.Errorf("--server: %w", err), "")
 	}
-	request.Header.Set("Content-Type", "application/json")
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
 	start := time.Now()
@@ -152,8 +219,15 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, mes
 		fmt.Sprintf("signed by %d validators in %s", signers, time.Since(start).Round(time.Millisecond)))
 }
 
-func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, text string) error {
-	request, err := f.request(text)
+func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) error {
+	var request aggregator.Request
+	var err error
+	if w.txID == nil {
+		err = f.read(w.message, &request)
+	}
+	if err == nil {
+		err = f.adjust(&request)
+	}
 	if err != nil {
 		return usage(err, "quorate sign --help explains the message and the flags.")
 	}
@@ -162,11 +236,17 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, text str
 		return err
 	}
 	defer stop()
-	if n.id != request.Message.NetworkID {
-		return otherNetwork(request.Message.NetworkID, n.id)
-	}
 	start := time.Now()
-	result, err := n.signer.Sign(ctx, request)
+	var result *aggregator.Result
+	switch {
+	case w.txID != nil:
+		// What can be wrong with the flags was found above.
+		result, err = n.messages.Sign(ctx, *w.txID, func(r *aggregator.Request) { _ = f.adjust(r) })
+	case n.id != request.Message.NetworkID:
+		return otherNetwork(request.Message.NetworkID, n.id)
+	default:
+		result, err = n.signer.Sign(ctx, request)
+	}
 	var failed *aggregator.Error
 	if errors.As(err, &failed) {
 		return signFailure(failed)
@@ -188,30 +268,38 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, text str
 			result.Signers, percent, result.SigningSubnetID, result.PChainHeight, time.Since(start).Round(time.Millisecond)))
 }
 
-// request makes the aggregator's request of the flags.
-func (f signFlags) request(text string) (aggregator.Request, error) {
-	r := aggregator.Request{QuorumPercentage: f.quorum, QuorumPercentageBuffer: f.buffer, PChainHeight: f.height}
+// read makes the flags' and the text's message part of a request.
+func (f signFlags) read(text string, r *aggregator.Request) error {
 	raw, err := decodeHex(text)
 	if err != nil {
-		return r, fmt.Errorf("the message is not hex: %w", err)
+		return fmt.Errorf("the message is not hex: %w", err)
 	}
 	if r.Message, err = warp.ParseUnsignedMessage(raw); err != nil {
-		return r, fmt.Errorf("the message is no unsigned Warp message: %w", err)
+		return fmt.Errorf("the message is no unsigned Warp message: %w", err)
 	}
 	if r.Justification, err = decodeHex(f.justification); err != nil {
-		return r, fmt.Errorf("--justification is not hex: %w", err)
+		return fmt.Errorf("--justification is not hex: %w", err)
 	}
+	return nil
+}
+
+// adjust applies the flags that choose who signs, and how many.
+func (f signFlags) adjust(r *aggregator.Request) error {
 	if f.subnet != "" {
 		id, err := ids.FromString(f.subnet)
 		if err != nil {
-			return r, fmt.Errorf("--signing-subnet: %q is no subnet ID", f.subnet)
+			return fmt.Errorf("--signing-subnet: %q is no subnet ID", f.subnet)
 		}
 		r.SigningSubnetID = &id
 	}
 	if f.quorum < 1 || f.quorum+f.buffer > 100 {
-		return r, fmt.Errorf("--quorum %d and --buffer %d: the quorum is at least 1, and both together at most 100", f.quorum, f.buffer)
+		return fmt.Errorf("--quorum %d and --buffer %d: the quorum is at least 1, and both together at most 100", f.quorum, f.buffer)
 	}
-	return r, nil
+	r.QuorumPercentage, r.QuorumPercentageBuffer = f.quorum, f.buffer
+	if f.height != 0 {
+		r.PChainHeight, r.VerifyingBlockchainID = f.height, nil
+	}
+	return nil
 }
 
 func decodeHex(text string) ([]byte, error) {
@@ -280,6 +368,10 @@ func signFailure(e *aggregator.Error) error {
 	switch e.Code {
 	case aggregator.CodeUnknownSubnet, aggregator.CodeUnknownBlockchain, aggregator.CodeHeightUnavailable:
 		return usage(err, "Look at the message, --signing-subnet and --height: do they belong to this network?")
+	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeXChain, l1message.CodeNoMessage, l1message.CodeRegistrationNotFound:
+		return usage(err, "Look at --tx: is it the hash of a P-Chain transaction of this network that was accepted?")
+	case l1message.CodeSuperseded:
+		return &exitError{code: exitNegative, err: err, hint: "Name the newer transaction with --tx."}
 	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached:
 		hint := "Is --signing-subnet the right one? A lower --quorum may be reachable."
 		if a := e.Account; a != nil {

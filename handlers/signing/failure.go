@@ -9,6 +9,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
+	"quorate/aggregator/l1message"
 	"quorate/handlers/apierr"
 )
 
@@ -51,11 +52,15 @@ func explain(failed *aggregator.Error, f form) *apierr.Error {
 		e.Status, parameter = http.StatusBadRequest, dataForm.message
 	case aggregator.CodeHeightUnavailable:
 		e.Status, parameter = http.StatusBadRequest, dataForm.pChainHeight
-	case aggregator.CodeNodeUnavailable, aggregator.CodeShutdown:
+	case l1message.CodeXChain, l1message.CodeNoMessage:
+		e.Status, parameter = http.StatusBadRequest, txHashParameter
+	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeRegistrationNotFound:
+		e.Status, parameter = http.StatusNotFound, txHashParameter
+	case aggregator.CodeNodeUnavailable, aggregator.CodeShutdown, l1message.CodeProcessing, l1message.CodeNotIndexed:
 		e.Status = http.StatusServiceUnavailable
 	case aggregator.CodeNodeFaulty:
 		e.Status = http.StatusBadGateway
-	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached:
+	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached, l1message.CodeSuperseded:
 		e.Status = http.StatusInternalServerError
 	default:
 		internal := apierr.Internal(failed)

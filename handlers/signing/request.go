@@ -226,22 +226,34 @@ func readID(object jsonbody.Object, name, what string) (*ids.ID, error) {
 	if err != nil || text == "" {
 		return nil, err
 	}
+	id, err := parseID(name, text, what)
+	if err != nil {
+		return nil, err
+	}
+	return &id, nil
+}
+
+// parseID parses an ID, in cb58 or as 32 bytes of hex.
+func parseID(name, text, what string) (ids.ID, error) {
 	const hexLen = 2 * ids.IDLen
-	var id ids.ID
 	digits := trimPrefix(text)
 	if len(digits) == hexLen || len(digits) != len(text) {
 		b, err := parseHex(name, text)
 		if err != nil {
-			return nil, err
+			return ids.Empty, err
 		}
-		if id, err = ids.ToID(b); err != nil {
-			return nil, apierr.BadRequest("%s has %d bytes of hex; a %s has %d", name, len(b), what, ids.IDLen)
+		id, err := ids.ToID(b)
+		if err != nil {
+			return ids.Empty, apierr.BadRequest("%s has %d bytes of hex; a %s has %d", name, len(b), what, ids.IDLen)
 		}
-	} else if id, err = fromCB58(text); err != nil {
-		return nil, apierr.BadRequest("%s: %q is no %s; give it as base58 with its checksum, as explorers show it, or as %d hex digits",
+		return id, nil
+	}
+	id, err := fromCB58(text)
+	if err != nil {
+		return ids.Empty, apierr.BadRequest("%s: %q is no %s; give it as base58 with its checksum, as explorers show it, or as %d hex digits",
 			name, apierr.Excerpt(text), what, hexLen)
 	}
-	return &id, nil
+	return id, nil
 }
 
 // fromCB58 parses an ID's text, which has about 50 characters. The bound keeps

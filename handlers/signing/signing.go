@@ -17,6 +17,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
@@ -27,6 +29,9 @@ import (
 // from many goroutines and returns soon after ctx has ended.
 type Signer interface {
 	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
+	// SignTransaction signs the message that follows from a P-Chain transaction.
+	// Its errors may have the codes of package l1message besides.
+	SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error)
 	// Verify judges a signed message; its errors are as Sign's.
 	Verify(ctx context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error)
 }
@@ -119,11 +124,7 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if compat.Enabled(c.Request().Context()) {
-		status = http.StatusCreated
-	}
-	return reply(c, status, signedReply{signed})
+	return replySigned(c, signed)
 }
 
 // owns refuses a message of another network than the path's.
@@ -138,6 +139,15 @@ func (n Network) owns(name string, req aggregator.Request) error {
 type signedReply struct {
 	// SignedMessage is hex without a prefix.
 	SignedMessage string `json:"signedMessage"`
+}
+
+// replySigned answers with a signed message in hex.
+func replySigned(c echo.Context, signed string) error {
+	status := http.StatusOK
+	if compat.Enabled(c.Request().Context()) {
+		status = http.StatusCreated
+	}
+	return reply(c, status, signedReply{signed})
 }
 
 // PeerPath is the one path of the stand-alone aggregator program.

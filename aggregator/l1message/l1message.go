@@ -1,0 +1,391 @@
+// Package l1message answers what Warp message follows from a P-Chain transaction:
+// what the P-Chain vouches for once it has accepted the conversion of a subnet to
+// an L1, the registration of a validator or a change of its weight (ACP-77), what
+// justifies it, and who has to sign it. Signing itself is the aggregator's.
+package l1message
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/platformvm"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+
+	"quorate/aggregator"
+	"quorate/chain/pchain"
+	"quorate/node"
+	"quorate/validators"
+)
+
+// Node is what is asked of an upstream node; see package node.
+type Node interface {
+	TxStatus(ctx context.Context, txID ids.ID) (node.TxStatus, error)
+	Tx(ctx context.Context, txID ids.ID) ([]byte, error)
+	HasXChainTx(ctx context.Context, txID ids.ID) (bool, error)
+	// L1Validator is nil for a validator that does not exist now.
+	L1Validator(ctx context.Context, validationID ids.ID) (*node.L1Validator, error)
+	Height(ctx context.Context) (uint64, error)
+	BlockByHeight(ctx context.Context, height uint64) ([]byte, error)
+}
+
+// Record is our own record of P-Chain blocks. It may lag behind the node and it
+// may begin later than the chain: nil means that it does not have what is asked.
+type Record interface {
+	Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error)
+	Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error)
+	Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error)
+	// Height is that of the first block which is not recorded yet.
+	Height(ctx context.Context) (next uint64, err error)
+}
+
+// Chains knows blockchains; see validators.Resolver.
+type Chains interface {
+	// SubnetOf is the subnet that validates a blockchain.
+	SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error)
+	// EpochHeight is the P-Chain height of a blockchain's current epoch.
+	EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error)
+}
+
+// Signer signs messages; see aggregator.Aggregator.
+type Signer interface {
+	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
+}
+
+// Options of a Deriver. Node and Chains are required, Signer for Sign alone.
+type Options struct {
+	NetworkID uint32
+	Node      Node
+	Chains    Chains
+	Signer    Signer
+	// Record may be nil: then a removed validator's registration is looked for in
+	// the node's newest blocks, and newer weight changes are not named.
+	Record Record
+	// SearchBlocks bounds that search; 0 means DefaultSearchBlocks. With a record,
+	// it is how far the record may lag behind the node.
+	SearchBlocks uint64
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// DefaultSearchBlocks are a few seconds of asking a node nearby.
+const DefaultSearchBlocks = 2048
+
+// Deriver derives messages from transactions of one network. Safe for concurrent
+// use; it has no goroutines of its own.
+type Deriver struct {
+	networkID uint32
+	node      Node
+	chains    Chains
+	signer    Signer
+	record    Record
+	log       *slog.Logger
+
+	searchBlocks uint64
+	searching    chan struct{} // holds an element while a search is under way
+}
+
+// New makes a Deriver. It asks nobody.
+func New(o Options) *Deriver {
+	d := &Deriver{
+		networkID:    o.NetworkID,
+		node:         o.Node,
+		chains:       o.Chains,
+		signer:       o.Signer,
+		record:       o.Record,
+		log:          o.Log,
+		searchBlocks: o.SearchBlocks,
+		searching:    make(chan struct{}, 1),
+	}
+	if d.searchBlocks == 0 {
+		d.searchBlocks = DefaultSearchBlocks
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	return d
+}
+
+// maxDerivations bounds how often Sign starts over because the P-Chain moved on.
+const maxDerivations = 3
+
+// Sign returns the signed message that follows from a P-Chain transaction; see
+// Request for what is signed by whom. Adjust, if not nil, changes the request
+// before it is signed: for another quorum, say. Errors are as Request's and the
+// aggregator's.
+func (d *Deriver) Sign(ctx context.Context, txID ids.ID, adjust func(*aggregator.Request)) (*aggregator.Result, error) {
+	if adjust == nil {
+		adjust = func(*aggregator.Request) {}
+	}
+	req, err := d.Request(ctx, txID)
+	if err != nil {
+		return nil, err
+	}
+	for derivations := 1; ; derivations++ {
+		adjusted := req
+		adjust(&adjusted)
+		result, err := d.signer.Sign(ctx, adjusted)
+		if err == nil || derivations == maxDerivations || !stale(err) || ctx.Err() != nil {
+			return result, err
+		}
+		// Validators may refuse because they know of a change that the node, or the
+		// record, learned of only while they were asked.
+		latest, again := d.Request(ctx, txID)
+		var known *aggregator.Error
+		if errors.As(again, &known) && known.Code == CodeSuperseded {
+			return nil, again
+		}
+		if again != nil || latest.Message.ID() == req.Message.ID() {
+			return nil, err
+		}
+		req = latest
+	}
+}
+
+// stale reports whether a failure may come from a message that was overtaken.
+func stale(err error) bool {
+	var failed *aggregator.Error
+	return errors.As(err, &failed) && (failed.Code == aggregator.CodeRefused || failed.Code == aggregator.CodeQuorumNotReached)
+}
+
+// Request is what to ask the aggregator for: the message that the P-Chain is
+// willing to sign now because of a transaction, with the default quorum.
+//
+//   - ConvertSubnetToL1Tx: the conversion.
+//   - RegisterL1ValidatorTx: that the validator is registered or, once it has been
+//     removed, that it is not and never will be again.
+//   - SetL1ValidatorWeightTx: the weight, as long as no newer change was accepted;
+//     for weight 0, which removes the validator, that it is not registered.
+//
+// These messages are for the L1's manager: the subnet of the manager's blockchain
+// signs, as of that blockchain's current epoch (ACP-181). If the node does not run
+// it, its epoch is not known and the currently proposed height takes its place.
+//
+// What the P-Chain vouches for is the node's to say, from one moment to the next;
+// the record supplies what lies in the past. A failure is an *aggregator.Error
+// with one of this package's codes or of the aggregator's, unless ctx was
+// cancelled or the record failed.
+func (d *Deriver) Request(ctx context.Context, txID ids.ID) (aggregator.Request, error) {
+	tx, err := d.find(ctx, txID)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	statement, err := d.state(ctx, tx)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	manager, err := d.manager(ctx, tx)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	return d.address(ctx, statement, manager)
+}
+
+// statement is what the P-Chain vouches for, and the proof where it needs one.
+type statement struct {
+	payload       message.Payload
+	justification []byte
+}
+
+// state makes the statement that tx leads to at the moment.
+func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error) {
+	switch event := tx.event.(type) {
+	case *pchain.Conversion:
+		return conversion(event)
+	case *pchain.Registration:
+		current, err := d.node.L1Validator(ctx, event.ValidationID)
+		if err != nil {
+			return statement{}, aggregator.NodeFailure(ctx, err)
+		}
+		if current != nil {
+			return registered(event.ValidationID)
+		}
+		return removed(event.ValidationID, registrationProof(event.Message))
+	case *pchain.WeightChange:
+		if event.Weight == 0 {
+			proof, err := d.proof(ctx, tx, event.ValidationID)
+			if err != nil {
+				return statement{}, err
+			}
+			return removed(event.ValidationID, proof)
+		}
+		if err := d.checkLatest(ctx, tx.id, event); err != nil {
+			return statement{}, err
+		}
+		return weight(event)
+	default:
+		return statement{}, fmt.Errorf("transaction %s: no message is known for %T", tx.id, event)
+	}
+}
+
+// checkLatest fails if a newer change of the validator's weight was accepted, as
+// validators sign the latest alone.
+func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.WeightChange) error {
+	current, err := d.node.L1Validator(ctx, change.ValidationID)
+	if err != nil {
+		return aggregator.NodeFailure(ctx, err)
+	}
+	next := change.Nonce + 1
+	switch {
+	case current == nil, current.MinNonce > next:
+		newer, err := d.newerChange(ctx, change)
+		if err != nil {
+			return err
+		}
+		return superseded(change, current, newer)
+	case current.MinNonce < next:
+		// Several nodes are asked in turn, and one may be behind the other.
+		return behind(txID)
+	case current.Weight != change.Weight:
+		return &aggregator.Error{Code: aggregator.CodeNodeFaulty, Message: "the upstream node contradicts itself about the validator's weight; try again, or check the node",
+			Err: fmt.Errorf("validator %s: nonce %d set weight %d, the node says %d", change.ValidationID, change.Nonce, change.Weight, current.Weight)}
+	}
+	return nil
+}
+
+// newerChange is the latest weight change of the validator if the record has it;
+// nil if it has none that is newer than change.
+func (d *Deriver) newerChange(ctx context.Context, change *pchain.WeightChange) (*pchain.L1WeightChange, error) {
+	if d.record == nil {
+		return nil, nil
+	}
+	v, err := d.record.Validation(ctx, change.ValidationID)
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of validator %s: %w", change.ValidationID, err)
+	}
+	if v == nil || v.LatestWeightChange == nil || v.LatestWeightChange.Nonce <= change.Nonce {
+		return nil, nil
+	}
+	return v.LatestWeightChange, nil
+}
+
+// manager is the blockchain of the contract that manages the L1 of tx.
+func (d *Deriver) manager(ctx context.Context, tx *transaction) (ids.ID, error) {
+	if c, ok := tx.event.(*pchain.Conversion); ok {
+		return c.ManagerChainID, nil
+	}
+	if tx.manager != nil {
+		return *tx.manager, nil
+	}
+	subnetID, known, err := d.subnet(ctx, tx.event)
+	if err != nil {
+		return ids.Empty, err
+	}
+	if known {
+		c, err := d.record.Conversion(ctx, subnetID)
+		if err != nil {
+			return ids.Empty, fmt.Errorf("reading the record of L1 %s: %w", subnetID, err)
+		}
+		if c != nil {
+			if event, ok := c.Event.(*pchain.Conversion); ok {
+				return event.ManagerChainID, nil
+			}
+		}
+	}
+	// The record begins after the conversion.
+	full, err := d.fetch(ctx, tx.id)
+	if err != nil {
+		return ids.Empty, err
+	}
+	return *full.manager, nil
+}
+
+// subnet is the L1 of an event on record.
+func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID ids.ID, known bool, err error) {
+	switch event := event.(type) {
+	case *pchain.Registration:
+		return event.SubnetID, true, nil
+	case *pchain.WeightChange:
+		v, err := d.record.Validation(ctx, event.ValidationID)
+		if err != nil {
+			return ids.Empty, false, fmt.Errorf("reading the record of validator %s: %w", event.ValidationID, err)
+		}
+		if v != nil {
+			return v.SubnetID, true, nil
+		}
+	}
+	return ids.Empty, false, nil
+}
+
+// address makes the request that has a statement signed for the manager's chain.
+func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (aggregator.Request, error) {
+	subnetID, err := d.chains.SubnetOf(ctx, manager)
+	if errors.Is(err, validators.ErrUnknownBlockchain) {
+		return aggregator.Request{}, &aggregator.Error{Code: aggregator.CodeUnknownBlockchain, Err: err,
+			Message: fmt.Sprintf("txHash: the L1's manager is on blockchain %s, which no subnet of this network validates, so nobody can sign for it", manager)}
+	}
+	if err != nil {
+		return aggregator.Request{}, aggregator.NodeFailure(ctx, err)
+	}
+	// The source address is empty in all that the P-Chain says itself.
+	call, err := payload.NewAddressedCall(nil, s.payload.Bytes())
+	if err != nil {
+		return aggregator.Request{}, fmt.Errorf("building the addressed call: %w", err)
+	}
+	unsigned, err := warp.NewUnsignedMessage(d.networkID, constants.PlatformChainID, call.Bytes())
+	if err != nil {
+		return aggregator.Request{}, fmt.Errorf("building the message: %w", err)
+	}
+	req := aggregator.Request{Message: unsigned, Justification: s.justification, SigningSubnetID: &subnetID}
+	if _, err := d.chains.EpochHeight(ctx, manager); !errors.Is(err, validators.ErrUnknownBlockchain) {
+		req.VerifyingBlockchainID = &manager // whatever else is wrong, the aggregator explains
+	}
+	return req, nil
+}
+
+func conversion(c *pchain.Conversion) (statement, error) {
+	data := message.SubnetToL1ConversionData{
+		SubnetID:       c.SubnetID,
+		ManagerChainID: c.ManagerChainID,
+		ManagerAddress: c.ManagerAddress,
+		Validators:     make([]message.SubnetToL1ConversionValidatorData, len(c.Validators)),
+	}
+	for i, v := range c.Validators {
+		data.Validators[i] = message.SubnetToL1ConversionValidatorData{NodeID: v.NodeID, BLSPublicKey: v.PublicKey, Weight: v.Weight}
+	}
+	id, err := message.SubnetToL1ConversionID(data)
+	if err != nil {
+		return statement{}, fmt.Errorf("computing the conversion ID of subnet %s: %w", c.SubnetID, err)
+	}
+	m, err := message.NewSubnetToL1Conversion(id)
+	if err != nil {
+		return statement{}, fmt.Errorf("building the conversion message: %w", err)
+	}
+	return statement{m, c.SubnetID[:]}, nil // the bare ID, in no protobuf
+}
+
+func registered(validationID ids.ID) (statement, error) {
+	m, err := message.NewL1ValidatorRegistration(validationID, true)
+	if err != nil {
+		return statement{}, fmt.Errorf("building the registration message: %w", err)
+	}
+	return statement{payload: m}, nil
+}
+
+// removed needs to prove that the validator can never come back.
+func removed(validationID ids.ID, proof *platformvm.L1ValidatorRegistrationJustification) (statement, error) {
+	m, err := message.NewL1ValidatorRegistration(validationID, false)
+	if err != nil {
+		return statement{}, fmt.Errorf("building the removal message: %w", err)
+	}
+	justification, err := proto.Marshal(proof)
+	if err != nil {
+		return statement{}, fmt.Errorf("encoding the justification: %w", err)
+	}
+	return statement{m, justification}, nil
+}
+
+func weight(c *pchain.WeightChange) (statement, error) {
+	m, err := message.NewL1ValidatorWeight(c.ValidationID, c.Nonce, c.Weight)
+	if err != nil {
+		return statement{}, fmt.Errorf("building the weight message: %w", err)
+	}
+	return statement{payload: m}, nil
+}

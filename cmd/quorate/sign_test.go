@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/simnet"
+)
+
+// What a server says of a transaction, as the command passes it on.
+func TestSignTransactionThroughServer(t *testing.T) {
+	txID := ids.ID{0xab, 31: 1}
+	unsigned, err := warp.NewUnsignedMessage(5, ids.Empty, []byte("from a transaction"))
+	require.NoError(t, err)
+	signed, err := warp.NewMessage(unsigned, &warp.BitSetSignature{Signers: []byte{7}})
+	require.NoError(t, err)
+	failure := func(status int, code string) string {
+		return fmt.Sprintf(`{"message":"it says why","statusCode":%d,"error":%q,"code":%q}`, status, http.StatusText(status), code)
+	}
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		code   int
+		part   string
+	}{
+		"signed":     {200, `{"signedMessage":"` + hex.EncodeToString(signed.Bytes()) + `"}`, exitOK, "signed by 3 validators"},
+		"unknown":    {404, failure(404, "UNKNOWN_TRANSACTION"), exitUsage, "it says why"},
+		"no message": {400, failure(400, "NO_WARP_MESSAGE"), exitUsage, "it says why"},
+		"undecided":  {503, failure(503, "TRANSACTION_PROCESSING"), exitFailed, "Try again"},
+		"superseded": {500, failure(500, "SUPERSEDED"), exitNegative, "newer transaction"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if got, want := r.Method+" "+r.URL.Path, "GET /v1/signatureAggregator/fuji/aggregateSignatures/"+txID.String(); got != want {
+					t.Errorf("got request %s, want %s", got, want)
+				}
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			defer server.Close()
+			for _, text := range []string{txID.String(), "0x" + hex.EncodeToString(txID[:])} {
+				code, out, errOut := quorate(t, "", "sign", "--server", server.URL, "--tx", text)
+				require.Equal(t, test.code, code, errOut)
+				require.Contains(t, errOut, test.part)
+				if test.code == exitOK {
+					require.Equal(t, hex.EncodeToString(signed.Bytes()), strings.TrimSpace(out))
+				} else {
+					require.Empty(t, out)
+					require.Contains(t, errOut, "it says why")
+				}
+			}
+		})
+	}
+}
+
+// A node that does not know the calls is a fault of the node's, not of the hash.
+func TestSignTransactionThroughNode(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 8, Validators: 3})
+	require.NoError(t, err)
+	defer n.Close()
+	code, _, errOut := quorate(t, "", "sign", "--node", n.NodeURL(), "--allow-private-ips", "--tx", ids.ID{1}.String())
+	require.Equal(t, exitFailed, code, errOut)
+	require.Contains(t, errOut, "upstream node")
+}
