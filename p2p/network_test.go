@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -275,9 +274,8 @@ func (r *remote) each(f func(*remoteConn)) {
 	}
 }
 
-// A node may have 1,024 messages in processing; beyond that it is not read any
-// more. Messages that nobody waits for must not count for ever.
-func TestUnexpectedMessagesAreGivenBack(t *testing.T) {
+// Messages that nobody waits for are dropped, whatever their number.
+func TestUnexpectedMessagesAreDropped(t *testing.T) {
 	r := newRemote(t, func(r *remote) {
 		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
 			if string(m.AppBytes) == "flood" {
@@ -302,37 +300,69 @@ func TestUnexpectedMessagesAreGivenBack(t *testing.T) {
 	require.Equal(t, 1, r.connections(), "connections that the node saw")
 }
 
-func TestEveryMessageIsReleasedOnce(t *testing.T) {
-	n, err := New(Config{NetworkID: testNetworkID})
+func TestMessagesAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	n, err := New(Config{NetworkID: testNetworkID, Metrics: registry})
 	require.NoError(t, err)
 	codec, err := testCodec()
 	require.NoError(t, err)
 	nodeID := ids.NodeID{7}
+	s := connectedSession(n, nodeID)
 	requestID, _ := n.calls.open(t.Context(), testChain, []ids.NodeID{nodeID}, func(Answer) {})
+	refused, _ := n.calls.open(t.Context(), testChain, []ids.NodeID{nodeID}, func(Answer) {})
 
 	must := func(msg *message.OutboundMessage, err error) []byte {
 		require.NoError(t, err)
 		return msg.Bytes
 	}
-	for name, b := range map[string][]byte{
-		"response":            must(codec.AppResponse(testChain, requestID, []byte{1})),
-		"second response":     must(codec.AppResponse(testChain, requestID, []byte{1})),
-		"unknown request":     must(codec.AppResponse(testChain, requestID+2, nil)),
-		"other chain":         must(codec.AppResponse(ids.ID{5}, requestID, nil)),
-		"error":               must(codec.AppError(testChain, requestID, 1, "text")),
-		"request":             must(codec.AppRequest(testChain, 1, time.Second, nil)),
-		"gossip":              must(codec.AppGossip(testChain, nil)),
-		"get":                 must(codec.Get(testChain, 1, time.Second, ids.Empty)),
-		"chits":               must(codec.Chits(testChain, 1, ids.Empty, ids.Empty, ids.Empty, 0)),
-		"state summary":       must(codec.GetStateSummaryFrontier(testChain, 1, time.Second)),
-		"simplex without any": must(codec.SimplexMessage(&p2p.Simplex{ChainId: testChain[:]})),
+	for _, tc := range []struct {
+		name    string
+		message []byte
+		counter string
+	}{
+		{"response", must(codec.AppResponse(testChain, requestID, []byte{1})), "responses_total"},
+		{"second response", must(codec.AppResponse(testChain, requestID, []byte{1})), "unexpected_answers_total"},
+		{"unknown request", must(codec.AppResponse(testChain, requestID+20, nil)), "unexpected_answers_total"},
+		{"other chain", must(codec.AppResponse(ids.ID{5}, requestID, nil)), "unexpected_answers_total"},
+		{"error", must(codec.AppError(testChain, refused, 1, "text")), "refusals_total"},
+		{"second error", must(codec.AppError(testChain, refused, 1, "text")), "unexpected_answers_total"},
+		{"request", must(codec.AppRequest(testChain, 1, time.Second, nil)), "unhandled_messages_total"},
+		{"gossip", must(codec.AppGossip(testChain, nil)), "unhandled_messages_total"},
+		{"get", must(codec.Get(testChain, 1, time.Second, ids.Empty)), "unhandled_messages_total"},
+		{"chits", must(codec.Chits(testChain, 1, ids.Empty, ids.Empty, ids.Empty, 0)), "unhandled_messages_total"},
+		{"state summary", must(codec.GetStateSummaryFrontier(testChain, 1, time.Second)), "unhandled_messages_total"},
+		{"simplex without any", must(codec.SimplexMessage(&p2p.Simplex{ChainId: testChain[:]})), "unhandled_messages_total"},
+		{"nothing", nil, "malformed_messages_total"},
+		{"garbage", []byte{0xff, 0xff, 0xff}, "malformed_messages_total"},
+		{"garbage compressed", []byte{0x12, 0x03, 1, 2, 3}, "malformed_messages_total"},
 	} {
-		released := 0
-		msg, err := codec.Parse(b, nodeID, func() { released++ })
-		require.NoError(t, err, name)
-		inbound{n}.HandleInbound(context.Background(), msg)
-		require.Equal(t, 1, released, "times that %q was given back", name)
+		before := counted(t, registry, tc.counter)
+		require.NoError(t, s.handle(tc.message), tc.name)
+		require.InDelta(t, before+1, counted(t, registry, tc.counter), 0, "count after %q", tc.name)
 	}
+}
+
+// counted is the value of one of our counters.
+func counted(t testing.TB, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "quorate_p2p_"+name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no counter %s", name)
+	return 0
+}
+
+// connectedSession is one without a connection, as if its handshake were
+// finished.
+func connectedSession(n *Network, nodeID ids.NodeID) *session {
+	s := n.newSession(nil, nil, nil, nodeID, netip.AddrPort{})
+	s.hello = &hello{version: version.Current}
+	s.peer.Store(&Peer{NodeID: nodeID})
+	return s
 }
 
 func TestLateAnswersAreDropped(t *testing.T) {
@@ -374,7 +404,6 @@ func TestDisconnectDuringRequest(t *testing.T) {
 	lost := got.next(t)
 	require.ErrorIs(t, lost.Err, ErrDisconnected)
 	require.Equal(t, r.id, lost.NodeID)
-	// The library dials again by itself.
 	awaitConnected(t, n, r)
 	again, _ := ask(t, n, "question", r, steady)
 	require.NoError(t, again.next(t).Err)
@@ -439,9 +468,9 @@ func TestPeersAreFoundThroughPeerLists(t *testing.T) {
 // track does what the loop over the seeds does, once.
 func track(t testing.TB, n *Network, a Address) {
 	t.Helper()
-	token, ok := n.dialer.seeded(a)
-	require.True(t, ok)
-	n.lib.ManuallyTrack(a.NodeID, token)
+	p := n.places.seeded(a)
+	require.NotNil(t, p)
+	n.want(p)
 }
 
 func warpSet(weight uint64, nodes ...ids.NodeID) snowvalidators.WarpSet {
@@ -506,7 +535,7 @@ func TestStaleAddressesAreHarmless(t *testing.T) {
 }
 
 // Until the seeds say more, A is looked for where B listens. The attempt must not
-// count as the last one for A, which is what the library would make of it.
+// count as the last one for A.
 func TestAnotherNodeAtTheAddress(t *testing.T) {
 	dir := t.TempDir()
 	a, b := newRemote(t, echo), newRemote(t, echo)
@@ -560,14 +589,11 @@ func TestSeedsThatFailAreAskedAgain(t *testing.T) {
 
 func TestPrivateAddressesNeedPermission(t *testing.T) {
 	r := newRemote(t)
-	log := slog.New(slog.DiscardHandler)
-	d := newDialer(Config{DialsPerSecond: 10}, func(ids.NodeID) bool { return true }, libraryLog{log: log})
-	token, ok := d.seeded(r.address())
-	require.True(t, ok)
-	_, err := d.Dial(context.Background(), token)
+	n, err := New(Config{NetworkID: testNetworkID})
+	require.NoError(t, err)
+	_, err = n.attempt(t.Context(), n.places.seeded(r.address()))
 	require.ErrorIs(t, err, errNoAddress)
 	require.Zero(t, r.connections())
-	d.close()
 }
 
 func TestTwoNetworksShareARegistry(t *testing.T) {
@@ -584,7 +610,7 @@ func TestTwoNetworksShareARegistry(t *testing.T) {
 		names[f.GetName()] = len(f.Metric)
 	}
 	require.Equal(t, 3, names["quorate_p2p_requests_total"], "series, one for each network")
-	require.Equal(t, 3, names["quorate_p2p_peers"], "the library's series, one for each network")
+	require.Equal(t, 3, names["quorate_p2p_peers"], "series, one for each network")
 }
 
 func TestVersionFollowsTheUpgrade(t *testing.T) {
