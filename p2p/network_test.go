@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/snow/engine/common"
 	snowvalidators "github.com/ava-labs/avalanchego/snow/validators"
-	"github.com/ava-labs/avalanchego/staking"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/version"
 )
@@ -43,6 +41,12 @@ func start(t testing.TB, config Config) (n *Network, stop func()) {
 	config.AllowPrivateIPs = true
 	n, err := New(config)
 	require.NoError(t, err)
+	return n, run(t, n)
+}
+
+// run does so with one that was made already.
+func run(t testing.TB, n *Network) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -56,7 +60,7 @@ func start(t testing.TB, config Config) (n *Network, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return n, stop
+	return stop
 }
 
 func seeds(remotes ...*remote) func(context.Context) ([]Address, error) {
@@ -182,90 +186,6 @@ func TestRequestIsAnswered(t *testing.T) {
 	require.Error(t, n.Run(context.Background()), "second run")
 }
 
-func TestAtMostOneAnswerEach(t *testing.T) {
-	const repeats = 1000
-	loud := newRemote(t, func(r *remote) {
-		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
-			switch string(m.AppBytes) {
-			case "repeat":
-				for i := range repeats {
-					c.respond(m, fmt.Append(nil, i))
-				}
-			case "refuse first":
-				c.refuse(m, 1, "no")
-				c.respond(m, []byte("yes"))
-			case "refuse last":
-				c.respond(m, []byte("yes"))
-				c.refuse(m, 1, "no")
-			case "other chain":
-				c.send(c.r.codec.AppResponse(ids.ID{9}, m.RequestId, nil))
-				c.send(c.r.codec.AppError(ids.ID{9}, m.RequestId, 1, ""))
-			case "other request":
-				c.send(c.r.codec.AppResponse(testChain, m.RequestId+2, nil))
-				c.send(c.r.codec.AppResponse(testChain, m.RequestId-1, nil))
-			case "large":
-				c.respond(m, make([]byte, constants.DefaultMaxMessageSize-1024))
-			}
-			if string(m.AppBytes) != "ping" {
-				return
-			}
-			c.respond(m, nil)
-		}
-	})
-	// settle returns when everything that loud has sent so far was handled.
-	settle := func(n *Network) {
-		got, _ := ask(t, n, "ping", loud)
-		require.NoError(t, got.next(t).Err)
-	}
-	n, _ := start(t, Config{Seeds: seeds(loud)})
-	awaitConnected(t, n, loud)
-
-	t.Run("repeated", func(t *testing.T) {
-		got, _ := ask(t, n, "repeat", loud)
-		require.Equal(t, "0", string(got.next(t).Bytes))
-		settle(n)
-		got.none(t)
-	})
-	t.Run("refusal then response", func(t *testing.T) {
-		got, _ := ask(t, n, "refuse first", loud)
-		require.Error(t, got.next(t).Err)
-		settle(n)
-		got.none(t)
-	})
-	t.Run("response then refusal", func(t *testing.T) {
-		got, _ := ask(t, n, "refuse last", loud)
-		require.NoError(t, got.next(t).Err)
-		settle(n)
-		got.none(t)
-	})
-	for _, kind := range []string{"other chain", "other request", "silence"} {
-		t.Run(kind, func(t *testing.T) {
-			got, cancel := ask(t, n, kind, loud)
-			settle(n)
-			got.none(t)
-			cancel()
-		})
-	}
-	t.Run("largest", func(t *testing.T) {
-		got, _ := ask(t, n, "large", loud)
-		require.Len(t, got.next(t).Bytes, constants.DefaultMaxMessageSize-1024)
-	})
-	t.Run("from a node that was not asked", func(t *testing.T) {
-		silent := newRemote(t)
-		n, _ := start(t, Config{Seeds: seeds(loud, silent)})
-		awaitConnected(t, n, loud, silent)
-		got, _ := ask(t, n, "silence", silent)
-		// IDs go up by two, so the next request names the one before.
-		other, _ := ask(t, n, "ping", loud)
-		other.next(t)
-		requestID := n.calls.nextID - 4
-		loud.each(func(c *remoteConn) { c.send(c.r.codec.AppResponse(testChain, requestID, nil)) })
-		other, _ = ask(t, n, "ping", loud)
-		other.next(t)
-		got.none(t)
-	})
-}
-
 func (r *remote) each(f func(*remoteConn)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -359,56 +279,10 @@ func counted(t testing.TB, registry *prometheus.Registry, name string) float64 {
 // connectedSession is one without a connection, as if its handshake were
 // finished.
 func connectedSession(n *Network, nodeID ids.NodeID) *session {
-	s := n.newSession(nil, nil, nil, nodeID, netip.AddrPort{})
+	s := n.newSession(nil, newWire(nil, &n.backlog), nil, nodeID, netip.AddrPort{})
 	s.hello = &hello{version: version.Current}
 	s.peer.Store(&Peer{NodeID: nodeID})
 	return s
-}
-
-func TestLateAnswersAreDropped(t *testing.T) {
-	hold := make(chan struct{})
-	r := newRemote(t, func(r *remote) {
-		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
-			if string(m.AppBytes) == "slow" {
-				<-hold
-			}
-			c.respond(m, nil)
-		}
-	})
-	n, _ := start(t, Config{Seeds: seeds(r)})
-	awaitConnected(t, n, r)
-	late, cancel := ask(t, n, "slow", r)
-	cancel()
-	close(hold)
-	onTime, _ := ask(t, n, "now", r)
-	onTime.next(t)
-	late.none(t)
-	require.Zero(t, n.calls.len())
-}
-
-func TestDisconnectDuringRequest(t *testing.T) {
-	var asked atomic.Int32
-	r := newRemote(t, func(r *remote) {
-		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
-			if asked.Add(1) == 1 {
-				_ = c.Close()
-				return
-			}
-			c.respond(m, []byte("back"))
-		}
-	})
-	steady := newRemote(t, echo)
-	n, _ := start(t, Config{Seeds: seeds(r, steady)})
-	awaitConnected(t, n, r, steady)
-	got, _ := ask(t, n, "question", r)
-	lost := got.next(t)
-	require.ErrorIs(t, lost.Err, ErrDisconnected)
-	require.Equal(t, r.id, lost.NodeID)
-	awaitConnected(t, n, r)
-	again, _ := ask(t, n, "question", r, steady)
-	require.NoError(t, again.next(t).Err)
-	require.NoError(t, again.next(t).Err)
-	got.none(t)
 }
 
 func TestStopWithRequestsInFlight(t *testing.T) {
@@ -497,43 +371,6 @@ func TestRestartWithTheAddressBook(t *testing.T) {
 	require.Equal(t, "hello", string(got.next(t).Bytes))
 }
 
-// Node A has moved, node B listens where A was, node C is gone, node D has a new
-// certificate at the old address, and E is no validator any more.
-func TestStaleAddressesAreHarmless(t *testing.T) {
-	dir := t.TempDir()
-	a, b, d, e := newRemote(t, echo), newRemote(t, echo), newRemote(t, echo), newRemote(t)
-	gone := newRemote(t)
-	gone.stop()
-	now := time.Now()
-	oldD := ids.NodeID{4}
-	writeBook(t, dir, map[ids.NodeID]bookEntry{
-		a.id:    {Addr: b.addr(), Seen: now},
-		b.id:    {Addr: gone.addr(), Seen: now},
-		gone.id: {Addr: gone.addr(), Seen: now},
-		oldD:    {Addr: d.addr(), Seen: now},
-		e.id:    {Addr: e.addr(), Seen: now},
-	})
-	n, err := New(Config{NetworkID: testNetworkID, AllowPrivateIPs: true, Dir: dir, Seeds: seeds(a, b, d), MaxReconnectDelay: time.Second})
-	require.NoError(t, err)
-	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{
-		constants.PrimaryNetworkID: warpSet(1, a.id, b.id, d.id, gone.id, oldD),
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	defer func() {
-		cancel()
-		require.NoError(t, <-done)
-	}()
-	awaitConnected(t, n, a, b, d)
-	got, _ := ask(t, n, "hello", a, b, d)
-	for range 3 {
-		require.NoError(t, got.next(t).Err)
-	}
-	require.Equal(t, 3, n.ConnectedCount())
-	require.Zero(t, e.connections(), "connections to a former validator")
-}
-
 // Until the seeds say more, A is looked for where B listens. The attempt must not
 // count as the last one for A.
 func TestAnotherNodeAtTheAddress(t *testing.T) {
@@ -548,31 +385,6 @@ func TestAnotherNodeAtTheAddress(t *testing.T) {
 	}})
 	awaitConnected(t, n, a)
 	require.False(t, n.Connected(b.id))
-}
-
-// The only node comes back on another port; only the seeds know.
-func TestNodeThatMovesIsFoundThroughSeeds(t *testing.T) {
-	cert, err := staking.NewTLSCert()
-	require.NoError(t, err)
-	old := startRemote(t, cert, "127.0.0.1:0", echo)
-	var current atomic.Pointer[remote]
-	current.Store(old)
-	n, _ := start(t, Config{MaxReconnectDelay: 200 * time.Millisecond, Seeds: func(context.Context) ([]Address, error) {
-		return []Address{current.Load().address()}, nil
-	}})
-	awaitConnected(t, n, old)
-	moved := startRemote(t, cert, "127.0.0.1:0", echo)
-	current.Store(moved)
-	back := make(chan struct{}, 10)
-	defer n.OnConnect(func(ids.NodeID) { back <- struct{}{} })()
-	old.stop()
-	select {
-	case <-back:
-	case <-time.After(patience):
-		t.Fatal("was not found again")
-	}
-	got, _ := ask(t, n, "hello", moved)
-	require.Equal(t, "hello", string(got.next(t).Bytes))
 }
 
 func TestSeedsThatFailAreAskedAgain(t *testing.T) {

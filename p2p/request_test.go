@@ -3,7 +3,6 @@ package p2p
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,25 +23,6 @@ func testNodes(n int) []ids.NodeID {
 		nodes[i] = ids.NodeID{byte(i), byte(i >> 8), 1}
 	}
 	return nodes
-}
-
-func TestRequestIDsAreOddAndWrap(t *testing.T) {
-	cs := newCalls()
-	require.EqualValues(t, 1, cs.nextID%2, "first ID is odd")
-	cs.nextID = math.MaxUint32 - 2
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var got []uint32
-	for range 4 {
-		requestID, _ := cs.open(ctx, testChain, testNodes(1), func(Answer) {})
-		got = append(got, requestID)
-	}
-	require.Equal(t, []uint32{math.MaxUint32 - 2, math.MaxUint32, 1, 3}, got)
-
-	// One that is still waiting keeps its ID.
-	cs.nextID = 1
-	requestID, _ := cs.open(ctx, testChain, testNodes(1), func(Answer) {})
-	require.EqualValues(t, 5, requestID)
 }
 
 func TestCallIsForgotten(t *testing.T) {
