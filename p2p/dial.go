@@ -71,6 +71,10 @@ func (n *Network) keep(ctx context.Context, p *place) {
 		if !n.wants(p.nodeID) && n.places.release(p, n.wants) {
 			return
 		}
+		select {
+		case <-p.news: // known by now
+		default:
+		}
 		if !p.await(ctx, pause) {
 			return
 		}

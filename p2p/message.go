@@ -146,63 +146,72 @@ type content struct {
 	other      *p2p.Message
 }
 
-// decode hands the content of a message to f, which must not keep any of it. The
-// error is errNotAMessage, or that of f.
-func (d *decoder) decode(b []byte, f func(content) error) error {
-	return d.read(b, true, f)
+// decode hands the content of a message to f, which must not keep any of it. It
+// returns the size of the message when it is not compressed, in bytes. The error
+// is errNotAMessage, or that of f.
+func (d *decoder) decode(b []byte, f func(content) error) (plain int, err error) {
+	field, body, ok := outermost(b, len(b))
+	if ok && field == fieldZstd {
+		return d.decompress(body, f)
+	}
+	compressed, err := read(b, f)
+	if len(compressed) > 0 {
+		return d.decompress(compressed, f)
+	}
+	return len(b), err
 }
 
-// read is decode for a message that may still be compressed, or not any more.
-func (d *decoder) read(b []byte, compressible bool, f func(content) error) error {
+// decompress reads the message within a compressed one.
+func (d *decoder) decompress(b []byte, f func(content) error) (plain int, err error) {
+	if len(b) == 0 {
+		return 0, errNotAMessage
+	}
+	c := d.contexts.Get().(*zstdContext)
+	defer d.contexts.Put(c)
+	whole := c.out
+	if n, err := c.DecompressInto(whole, b); err == nil {
+		whole = whole[:n]
+	} else if whole, err = d.stream.Decompress(b); err != nil {
+		// It is larger than the context's buffer, or broken, of which the library
+		// has its own notion. How much work that was is not known.
+		return maxMessage, fmt.Errorf("%w: %w", errNotAMessage, err)
+	}
+	compressed, err := read(whole, f)
+	if len(compressed) > 0 {
+		err = errNotAMessage // twice is once too many
+	}
+	return len(whole), err
+}
+
+// read hands the content of a message to f, unless it is compressed, which read
+// leaves to the caller.
+func read(b []byte, f func(content) error) (compressed []byte, err error) {
 	if field, body, ok := outermost(b, len(b)); ok {
-		switch {
-		case field == fieldAppResponse:
+		if field == fieldAppResponse {
 			if r, ok := parseResponse(body); ok {
-				return f(content{isResponse: true, response: r})
+				return nil, f(content{isResponse: true, response: r})
 			}
-		case field == fieldZstd && compressible && len(body) > 0:
-			return d.decompress(body, f)
-		case !heed(field):
-			return f(content{})
+		}
+		if !heed(field) {
+			return nil, f(content{})
 		}
 	}
 	m := new(p2p.Message)
 	if err := proto.Unmarshal(b, m); err != nil {
-		return fmt.Errorf("%w: %w", errNotAMessage, err)
+		return nil, fmt.Errorf("%w: %w", errNotAMessage, err)
 	}
 	switch v := m.GetMessage().(type) {
 	case nil:
-		return errNotAMessage
+		return nil, errNotAMessage
 	case *p2p.Message_CompressedZstd:
-		if !compressible || len(v.CompressedZstd) == 0 {
-			return errNotAMessage
-		}
-		return d.decompress(v.CompressedZstd, f)
+		return v.CompressedZstd, errNotAMessage
 	case *p2p.Message_AppResponse:
-		return f(content{isResponse: true, response: response{
+		return nil, f(content{isResponse: true, response: response{
 			chainID:   v.AppResponse.GetChainId(),
 			requestID: v.AppResponse.GetRequestId(),
 			appBytes:  v.AppResponse.GetAppBytes(),
 		}})
 	default:
-		return f(content{other: m})
+		return nil, f(content{other: m})
 	}
-}
-
-// decompress reads the message within a compressed one.
-func (d *decoder) decompress(b []byte, f func(content) error) error {
-	c := d.contexts.Get().(*zstdContext)
-	defer d.contexts.Put(c)
-	n, err := c.DecompressInto(c.out, b)
-	if err == nil {
-		return d.read(c.out[:n], false, f)
-	}
-	if !zstd.IsDstSizeTooSmallError(err) {
-		return fmt.Errorf("%w: %w", errNotAMessage, err)
-	}
-	plain, err := d.stream.Decompress(b)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNotAMessage, err)
-	}
-	return d.read(plain, false, f)
 }

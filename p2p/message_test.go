@@ -3,6 +3,7 @@ package p2p
 import (
 	"bytes"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,14 +17,16 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 )
 
+var testDecoder = sync.OnceValues(newDecoder)
+
 // decoded is a message that was read, nil if it says nothing to us.
 func decoded(b []byte) (*p2p.Message, error) {
-	d, err := newDecoder()
+	d, err := testDecoder()
 	if err != nil {
 		return nil, err
 	}
 	var got *p2p.Message
-	err = d.decode(b, func(c content) error {
+	_, err = d.decode(b, func(c content) error {
 		switch {
 		case c.isResponse:
 			got = &p2p.Message{Message: &p2p.Message_AppResponse{AppResponse: &p2p.AppResponse{

@@ -98,6 +98,7 @@ type Network struct {
 	compatible    *version.Compatibility
 	bootstrappers set.Set[ids.NodeID] // the library's, wanted whether validators or not
 	decoder       *decoder
+	buffers       sync.Pool // of *[smallMessage]byte
 	frames        frames
 	dials         *rate.Limiter
 	large         *semaphore.Weighted // bytes of large messages that are being received
@@ -143,6 +144,7 @@ func New(config Config) (*Network, error) {
 		compatible:    version.GetCompatibility(upgradeTime(config)),
 		bootstrappers: set.Of[ids.NodeID](),
 		dials:         rate.NewLimiter(rate.Limit(config.DialsPerSecond), int(config.DialsPerSecond)),
+		buffers:       sync.Pool{New: func() any { return new([smallMessage]byte) }},
 		large:         semaphore.NewWeighted(largeBudget),
 		places:        newPlaces(config.AllowPrivateIPs),
 		book:          openBook(config.Dir, config.Log),

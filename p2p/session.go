@@ -31,6 +31,9 @@ const (
 	// pulseInterval is how often sessions are looked at.
 	pulseInterval = 500 * time.Millisecond
 
+	// leastMessage is what a message counts as at least against what a node may
+	// send, in bytes, since even an empty one takes work.
+	leastMessage = 256
 	// smallMessage is the size in bytes up to which messages are read into
 	// buffers that are used again. Nearly all are smaller.
 	smallMessage = 4 << 10
@@ -95,8 +98,9 @@ func (n *Network) newSession(conn io.ReadWriter, w *wire, cert *staking.Certific
 	return s
 }
 
-// run carries the session until the connection is lost, ended, or ctx ends. It
-// reports whether the handshake was finished.
+// run carries the session until the connection is lost or ended. It reports
+// whether the handshake was finished. What it waits for besides the connection
+// ends with ctx.
 func (s *session) run(ctx context.Context) bool {
 	if !s.n.enter(s) {
 		s.end(nil)
@@ -166,7 +170,7 @@ func (s *session) read(ctx context.Context) error {
 		if size > maxMessage {
 			return fmt.Errorf("%w: %d bytes", errTooLarge, size)
 		}
-		if err := s.allow.WaitN(ctx, int(size)); err != nil {
+		if err := s.allow.WaitN(ctx, max(int(size), leastMessage)); err != nil {
 			return err
 		}
 		if err := s.receive(ctx, int(size)); err != nil {
@@ -177,18 +181,16 @@ func (s *session) read(ctx context.Context) error {
 	}
 }
 
-var smallBuffers = sync.Pool{New: func() any { return new([smallMessage]byte) }}
-
 // receive reads a message of size bytes and handles it.
 func (s *session) receive(ctx context.Context, size int) error {
-	buffer := smallBuffers.Get().(*[smallMessage]byte)
-	defer smallBuffers.Put(buffer)
+	buffer := s.n.buffers.Get().(*[smallMessage]byte)
+	defer s.n.buffers.Put(buffer)
 	start := buffer[:min(size, smallMessage)]
 	if _, err := io.ReadFull(s.conn, start); err != nil {
 		return err
 	}
 	if len(start) == size {
-		return s.handle(start)
+		return s.handle(ctx, start)
 	}
 	if field, _, ok := outermost(start, size); ok && !heed(field) {
 		s.n.metrics.unhandled.Inc()
@@ -231,18 +233,22 @@ func (s *session) receiveLarge(ctx context.Context, start []byte, size int) erro
 		}
 		b = b[:len(b)+n]
 	}
-	return s.handle(b)
+	return s.handle(ctx, b)
 }
 
 // handle deals with a message. One that cannot be understood is dropped, like
 // the library does; an error ends the session.
-func (s *session) handle(b []byte) error {
-	err := s.n.decoder.decode(b, s.hear)
+func (s *session) handle(ctx context.Context, b []byte) error {
+	plain, err := s.n.decoder.decode(b, s.hear)
 	if errors.Is(err, errNotAMessage) {
 		s.n.metrics.malformed.Inc()
-		return nil
+	} else if err != nil {
+		return err
 	}
-	return err
+	if plain > len(b) { // as if it had not been compressed
+		return s.allow.WaitN(ctx, plain-len(b))
+	}
+	return nil
 }
 
 // heard deals with the content of a message, of which nothing may be kept.

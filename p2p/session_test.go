@@ -421,6 +421,37 @@ func TestFloodIsSlowedDown(t *testing.T) {
 	})
 }
 
+// What is compressed counts as much as what is not.
+func TestBombsAreSlowedDown(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, p *partner) {
+		p.greet(nil)
+		b, err := frame(&p2p.Message{Message: &p2p.Message_CompressedZstd{CompressedZstd: bomb(t)}})
+		require.NoError(t, err)
+		began := time.Now()
+		for range 6 { // 12 MiB
+			if _, err := p.conn.Write(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _ = p.conn.Write(b[:1]) // when the last one was handled
+		require.InDelta(t, 20*time.Second, time.Since(began), float64(2*time.Second))
+	})
+}
+
+// Even empty messages count.
+func TestEmptyMessagesAreSlowedDown(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, p *partner) {
+		p.greet(nil)
+		began := time.Now()
+		for range 12 << 20 / leastMessage {
+			if _, err := p.conn.Write(make([]byte, frameHeader)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		require.InDelta(t, 20*time.Second, time.Since(began), float64(2*time.Second))
+	})
+}
+
 // A length costs nothing until the bytes have come.
 func TestMemoryGrowsWithWhatArrives(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 )
 
 // sockets are two ends of a TCP connection.
@@ -165,14 +166,16 @@ func TestRequestDoesNotWaitForSlowNodes(t *testing.T) {
 	slow := newRemote(t, func(r *remote) {
 		r.beforeRead = func() { <-hold }
 	})
-	quick := newRemote(t, echo)
+	quick := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) { c.respond(m, nil) }
+	})
 	n, _ := start(t, Config{Seeds: seeds(slow, quick)})
 	awaitConnected(t, n, slow, quick)
 	slow.pause.Store(true)
 	body := make([]byte, 1<<20)
 	var took []ids.NodeID
 	got := make(answers, 100)
-	for i := 0; i < 30; i++ {
+	for range 30 {
 		began := time.Now()
 		took = n.Request(t.Context(), testChain, []ids.NodeID{slow.id, quick.id}, body, func(a Answer) { got <- a })
 		require.Less(t, time.Since(began), 5*time.Second, "time that Request took")
