@@ -2,336 +2,205 @@ package p2p
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
-	avadialer "github.com/ava-labs/avalanchego/network/dialer"
 	"github.com/ava-labs/avalanchego/network/peer"
 	"github.com/ava-labs/avalanchego/staking"
 	"github.com/ava-labs/avalanchego/utils/constants"
-	"github.com/ava-labs/avalanchego/utils/ips"
-	"github.com/ava-labs/avalanchego/utils/logging"
 )
 
-// maxPlaces bounds the nodes whose addresses we were told.
-const maxPlaces = 20_000
+const (
+	dialTimeout = 10 * time.Second
+	// tlsTimeout bounds a TLS handshake.
+	tlsTimeout = constants.DefaultNetworkReadHandshakeTimeout
+	// reconnectDelay is the first pause between attempts to reach one node, up
+	// to twice as long at random.
+	reconnectDelay = time.Second
+	// steady is how long a connection must have lasted for the next attempt to
+	// come at once. Before, nodes refuse the next connection from the same
+	// address (avalanchego, network/throttling, inbound connection cooldown).
+	steady = 10 * time.Second
+)
 
 var (
 	errUnwanted  = errors.New("node validates nothing")
 	errNoAddress = errors.New("no address that may be dialled")
 	errOtherNode = errors.New("another node answers at this address")
-
-	_ avadialer.Dialer = (*dialer)(nil)
 )
 
-// dialer makes the library's outgoing connections.
-//
-// The library learns most addresses from peer lists, signed by the node
-// concerned, and replaces them by newer ones. Those from seeds and from the
-// address book are hearsay: they may be out of date, and somebody else may answer
-// there by now. Given such an address, the library would try it for ever, or take
-// the other node and never try the right one again (avalanchego, network, dial
-// and ManuallyTrack). So for each node that we were told about it gets a token,
-// an address that means nothing but this node, and the token is resolved here,
-// at each attempt anew, to what is known at that time. An attempt that meets
-// another node fails, and the next one takes the next address.
-type dialer struct {
-	base         avadialer.Dialer
-	allowPrivate bool
-	wants        func(ids.NodeID) bool
-
-	mu        sync.Mutex
-	places    map[ids.NodeID]*place         // guarded by mu
-	tokens    map[netip.AddrPort]ids.NodeID // guarded by mu
-	claims    map[netip.AddrPort]ids.NodeID // guarded by mu: signed addresses of nodes that we met
-	upgrading map[*conn]struct{}            // guarded by mu: before the end of the TLS handshake
-	closed    bool                          // guarded by mu
-
-	// busy counts dials, from the start to the end of the TLS handshake. Add
-	// happens with mu held and closed false.
-	busy sync.WaitGroup
-}
-
-// place is what we know of where a node is.
-type place struct {
-	token  netip.AddrPort
-	seed   netip.AddrPort // as the seeds last said; may be invalid
-	booked netip.AddrPort // where it was last met; may be invalid
-	claim  netip.AddrPort // what it claims itself; may be invalid
-	failed uint           // attempts in vain
-	proven bool           // showed its certificate during the current attempt
-}
-
-func newDialer(config Config, wants func(ids.NodeID) bool, log logging.Logger) *dialer {
-	return &dialer{
-		base: avadialer.NewDialer(constants.NetworkType, avadialer.Config{
-			ThrottleRps:       config.DialsPerSecond,
-			ConnectionTimeout: dialTimeout,
-		}, log),
-		allowPrivate: config.AllowPrivateIPs,
-		wants:        wants,
-		places:       make(map[ids.NodeID]*place),
-		tokens:       make(map[netip.AddrPort]ids.NodeID),
-		claims:       make(map[netip.AddrPort]ids.NodeID),
-		upgrading:    make(map[*conn]struct{}),
-	}
-}
-
-// seeded notes what the seeds say, and booked what the address book says. Both
-// return the token to give to the library, unless there are too many nodes
-// already.
-func (d *dialer) seeded(a Address) (netip.AddrPort, bool) {
-	return d.told(a.NodeID, func(p *place) { p.seed = a.Addr })
-}
-
-func (d *dialer) booked(a Address) (netip.AddrPort, bool) {
-	return d.told(a.NodeID, func(p *place) { p.booked = a.Addr })
-}
-
-func (d *dialer) told(nodeID ids.NodeID, note func(*place)) (netip.AddrPort, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.place(nodeID)
-	if p == nil {
-		return netip.AddrPort{}, false
-	}
-	note(p)
-	return p.token, true
-}
-
-// place of a node, made if there is none; nil if there are too many. d.mu is
-// held.
-func (d *dialer) place(nodeID ids.NodeID) *place {
-	if p := d.places[nodeID]; p != nil {
-		return p
-	}
-	if len(d.places) >= maxPlaces {
-		return nil
-	}
-	p := &place{token: newToken()}
-	d.places[nodeID] = p
-	d.tokens[p.token] = nodeID
-	return p
-}
-
-// newToken is an address of the range reserved for documentation, which the
-// library takes for public and nobody can guess.
-func newToken() netip.AddrPort {
-	addr := [16]byte{0x20, 0x01, 0x0d, 0xb8}
-	_, _ = rand.Read(addr[4:]) // never fails
-	return netip.AddrPortFrom(netip.AddrFrom16(addr), 1)
-}
-
-// claimed notes the address that a connected node signed. The library dials
-// that one after the connection is lost.
-func (d *dialer) claimed(nodeID ids.NodeID, addr netip.AddrPort) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.place(nodeID)
-	if p == nil {
+// want starts keeping the node of a place connected, if it is wanted and nobody
+// does already. p may be nil.
+func (n *Network) want(p *place) {
+	if p == nil || !n.wants(p.nodeID) {
 		return
 	}
-	if d.claims[p.claim] == nodeID {
-		delete(d.claims, p.claim)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.life == nil || n.closed || !n.places.keep(p) {
+		return
 	}
-	p.claim = addr
-	d.claims[addr] = nodeID
+	life := n.life
+	n.keepers.Go(func() { n.keep(life, p) })
 }
 
-// Dial connects to a token's node, or to an address out of a peer list.
-func (d *dialer) Dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil, net.ErrClosed
+// wantAll does so for all places.
+func (n *Network) wantAll() {
+	for _, p := range n.places.unkept() {
+		n.want(p)
 	}
-	d.busy.Add(1)
-	nodeID, hearsay := d.tokens[addr]
-	d.mu.Unlock()
+}
 
-	c, err := d.dial(ctx, addr, nodeID, hearsay)
+// wants reports whether nodeID is worth a connection.
+func (n *Network) wants(nodeID ids.NodeID) bool {
+	return n.sets.wants(nodeID) || n.bootstrappers.Contains(nodeID)
+}
+
+// keep connects to a node, again and again, until ctx ends or it is not wanted
+// any more. It is the goroutine that reads the connection.
+func (n *Network) keep(ctx context.Context, p *place) {
+	var pause time.Duration
+	for {
+		if !n.wants(p.nodeID) && n.places.release(p, n.wants) {
+			return
+		}
+		select {
+		case <-p.news: // known by now
+		default:
+		}
+		if !p.await(ctx, pause) {
+			return
+		}
+		lasted, err := n.attempt(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			n.log.Debug("node was not reached", slog.Any("nodeID", p.nodeID), slog.Any("error", err))
+		}
+		if lasted >= steady {
+			pause = 0
+		} else {
+			pause = longer(pause, n.config.MaxReconnectDelay)
+		}
+	}
+}
+
+// await waits for the next attempt, less long if there is a new address, and
+// reports false if ctx has ended.
+func (p *place) await(ctx context.Context, pause time.Duration) bool {
+	began := time.Now()
+	for {
+		left := pause - time.Since(began)
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		case <-p.news:
+			// Not at once, or a node that signs a new address every moment
+			// would have us dial wherever it likes, as often as it likes.
+			timer.Stop()
+			pause = min(pause, reconnectDelay)
+		}
+	}
+}
+
+// longer is the pause after one that did not help: up to double, at random, so
+// that nodes which were lost together are not dialled together.
+func longer(pause, longest time.Duration) time.Duration {
+	pause = max(pause, reconnectDelay)
+	pause += rand.N(pause)
+	if pause > longest {
+		pause = longest*3/4 + rand.N(longest/4+1)
+	}
+	return pause
+}
+
+// attempt connects to a node once. It returns when the connection is lost, with
+// how long it lasted since the handshake was finished, or with the reason why
+// there was none.
+func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, err error) {
+	if _, err := n.places.choose(p); err != nil {
+		return 0, err
+	}
+	if err := n.dials.Wait(ctx); err != nil {
+		return 0, err
+	}
+	// It may have been a long wait.
+	if !n.wants(p.nodeID) {
+		return 0, errUnwanted
+	}
+	addr, err := n.places.choose(p)
 	if err != nil {
-		d.busy.Done()
+		return 0, err
+	}
+	n.metrics.dials.Inc()
+	s, err := n.dial(ctx, p.nodeID, addr)
+	if err != nil {
+		n.metrics.dialFailures.Inc()
+		n.places.tried(p, false)
+		return 0, fmt.Errorf("dialling %s: %w", addr, err)
+	}
+	if finished := s.run(ctx); !finished {
+		n.places.tried(p, false)
+		return 0, fmt.Errorf("%s did not finish the handshake", addr)
+	}
+	return time.Since(s.peer.Load().Since), nil
+}
+
+// dial makes a connection to nodeID at addr, up to the end of the TLS handshake.
+func (n *Network) dial(ctx context.Context, nodeID ids.NodeID, addr netip.AddrPort) (*session, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	raw, err := dialer.DialContext(ctx, "tcp", addr.String())
+	if err != nil {
 		return nil, err
 	}
-	return c, nil
-}
-
-func (d *dialer) dial(ctx context.Context, addr netip.AddrPort, nodeID ids.NodeID, hearsay bool) (net.Conn, error) {
-	if !hearsay {
-		raw, err := d.base.Dial(ctx, addr)
-		if err == nil {
-			return d.adopt(raw, nil)
-		}
-		// A node that we met may have moved, and its new claim reach us only
-		// through others. The seeds may know already.
-		p, moved, ok := d.moved(addr)
-		if !ok {
-			return nil, err
-		}
-		if raw, err = d.base.Dial(ctx, moved); err != nil {
-			return nil, err
-		}
-		return d.adopt(raw, p)
-	}
-
-	p, addr, err := d.attempt(nodeID)
+	w := newWire(raw, &n.backlog)
+	s, err := n.upgrade(ctx, w, nodeID, addr)
 	if err != nil {
-		return nil, fmt.Errorf("dialling %s: %w", nodeID, err)
-	}
-	raw, err := d.base.Dial(ctx, addr)
-	if err != nil {
-		d.mu.Lock()
-		p.failed++
-		d.mu.Unlock()
+		w.Close() //nolint:errcheck // it is over either way
+		w.wait()
 		return nil, err
 	}
-	return d.adopt(raw, p)
+	return s, nil
 }
 
-// attempt chooses where to look for a node this time.
-func (d *dialer) attempt(nodeID ids.NodeID) (*place, netip.AddrPort, error) {
-	if !d.wants(nodeID) {
-		return nil, netip.AddrPort{}, errUnwanted
+// upgrade does the TLS handshake, in which nodeID has to prove itself.
+func (n *Network) upgrade(ctx context.Context, w *wire, nodeID ids.NodeID, addr netip.AddrPort) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, tlsTimeout)
+	defer cancel()
+	conn := tls.Client(w, n.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.places[nodeID]
-	var candidates []netip.AddrPort
-	if d.permitted(p.seed) {
-		candidates = append(candidates, p.seed)
-	}
-	if d.permitted(p.booked) && p.booked != p.seed {
-		candidates = append(candidates, p.booked)
-	}
-	if len(candidates) == 0 {
-		return nil, netip.AddrPort{}, errNoAddress
-	}
-	p.proven = false
-	return p, candidates[p.failed%uint(len(candidates))], nil
-}
-
-// moved is where the node that claims addr is according to the seeds, if that is
-// somewhere else.
-func (d *dialer) moved(addr netip.AddrPort) (*place, netip.AddrPort, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.places[d.claims[addr]]
-	if p == nil || p.claim != addr || p.seed == addr || !d.permitted(p.seed) {
-		return nil, netip.AddrPort{}, false
-	}
-	p.proven = false
-	return p, p.seed, true
-}
-
-func (d *dialer) permitted(addr netip.AddrPort) bool {
-	return dialable(addr) && (d.allowPrivate || ips.IsPublic(addr.Addr()))
-}
-
-// adopt hands a connection on, if it is still wanted. p is whose it should be,
-// or nil if that is the library's business.
-func (d *dialer) adopt(raw net.Conn, p *place) (net.Conn, error) {
-	c := &conn{Conn: raw, dialer: d, place: p}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, errors.Join(net.ErrClosed, raw.Close())
-	}
-	d.upgrading[c] = struct{}{}
-	return c, nil
-}
-
-// verifyConnection is part of the TLS handshake. It notes whom we met.
-func (d *dialer) verifyConnection(state tls.ConnectionState) error {
-	if err := peer.ValidateCertificate(state); err != nil {
-		return err
-	}
-	cert, err := staking.ParseCertificate(state.PeerCertificates[0].Raw)
+	cert, err := staking.ParseCertificate(conn.ConnectionState().PeerCertificates[0].Raw)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	nodeID := ids.NodeIDFromCert(cert)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if p := d.places[nodeID]; p != nil {
-		p.proven = true
+	if met := ids.NodeIDFromCert(cert); met != nodeID {
+		return nil, fmt.Errorf("%w: %s", errOtherNode, met)
 	}
-	return nil
+	return n.newSession(conn, w, cert, nodeID, addr), nil
 }
 
-// upgraded ends the care for a connection whose TLS handshake has succeeded.
-func (d *dialer) upgraded(c *conn) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.released(c)
-	if c.place == nil {
-		return nil
-	}
-	if !c.place.proven {
-		c.place.failed++
-		return errOtherNode
-	}
-	c.place.failed = 0
-	return nil
-}
-
-// released ends the care for a connection and reports whether there was any
-// still. d.mu is held.
-func (d *dialer) released(c *conn) bool {
-	if _, ok := d.upgrading[c]; !ok {
-		return false
-	}
-	delete(d.upgrading, c)
-	d.busy.Done()
-	return true
-}
-
-// close ends all dials and waits for them. The library does not: some of its
-// dials would linger for as long as their handshakes may take.
-func (d *dialer) close() {
-	d.mu.Lock()
-	d.closed = true
-	for c := range d.upgrading {
-		c.Conn.Close() //nolint:errcheck // its owner sees the failure
-	}
-	d.mu.Unlock()
-	d.busy.Wait()
-}
-
-// conn is a connection that knows when its TLS handshake is over.
-type conn struct {
-	net.Conn
-
-	dialer *dialer
-	place  *place // whose it should be; nil if we do not know
-	over   bool   // owned by the goroutine that dials, then by the one that reads
-}
-
-// SetReadDeadline is called with the zero time once, right after the TLS
-// handshake and by whoever dialled, to lift the handshake's deadline
-// (avalanchego, network, upgrade). An error makes that a failed attempt.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	if t.IsZero() && !c.over {
-		c.over = true
-		if err := c.dialer.upgraded(c); err != nil {
-			return err
-		}
-	}
-	return c.Conn.SetReadDeadline(t)
-}
-
-func (c *conn) Close() error {
-	c.dialer.mu.Lock()
-	if c.dialer.released(c) && c.place != nil {
-		c.place.failed++ // the TLS handshake did not succeed
-	}
-	c.dialer.mu.Unlock()
-	return c.Conn.Close()
+// tlsConfig is for connections to nodes, which prove themselves with their keys
+// (avalanchego, network/peer, TLSConfig).
+func tlsConfig(cert *tls.Certificate) *tls.Config {
+	config := peer.TLSConfig(*cert, nil)
+	// A request goes out as a whole or not at all; small first records would
+	// only cost calls.
+	config.DynamicRecordSizingDisabled = true
+	return config
 }

@@ -6,16 +6,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of requests; those of connections and bytes are the library's.
 type metrics struct {
-	requests   prometheus.Counter
-	responses  prometheus.Counter
-	refusals   prometheus.Counter
-	unexpected prometheus.Counter
-	unhandled  prometheus.Counter
+	requests      prometheus.Counter
+	responses     prometheus.Counter
+	refusals      prometheus.Counter
+	unexpected    prometheus.Counter
+	unhandled     prometheus.Counter
+	malformed     prometheus.Counter
+	unsent        prometheus.Counter
+	dials         prometheus.Counter
+	dialFailures  prometheus.Counter
+	bytesSent     prometheus.Counter
+	bytesReceived prometheus.Counter
+	pings         prometheus.Histogram
 }
 
-// registerer is where the metrics of this network go, the library's included.
+// registerer is where the metrics of this network go.
 func (n *Network) registerer() prometheus.Registerer {
 	registerer := n.config.Metrics
 	if registerer == nil {
@@ -24,22 +30,35 @@ func (n *Network) registerer() prometheus.Registerer {
 	return prometheus.WrapRegistererWithPrefix("quorate_p2p_", registerer)
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, n *Network) (*metrics, error) {
+	var errs error
+	register := func(c prometheus.Collector) { errs = errors.Join(errs, registerer.Register(c)) }
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		register(c)
+		return c
+	}
+	gauge := func(name, help string, value func() float64) {
+		register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	m := &metrics{
-		requests:   counter("requests_total", "application requests, one for each node asked"),
-		responses:  counter("responses_total", "application responses to requests of ours"),
-		refusals:   counter("refusals_total", "application errors in answer to requests of ours"),
-		unexpected: counter("unexpected_answers_total", "answers dropped because nobody waited for them: late, repeated, or not asked for"),
-		unhandled:  counter("unhandled_messages_total", "messages dropped because we serve nothing to peers"),
+		requests:      counter("requests_total", "application requests, one for each node asked"),
+		responses:     counter("responses_total", "application responses to requests of ours"),
+		refusals:      counter("refusals_total", "application errors in answer to requests of ours"),
+		unexpected:    counter("unexpected_answers_total", "answers dropped because nobody waited for them: late, repeated, or not asked for"),
+		unhandled:     counter("unhandled_messages_total", "messages dropped because we serve nothing to peers"),
+		malformed:     counter("malformed_messages_total", "messages dropped because they cannot be understood"),
+		unsent:        counter("unsent_messages_total", "messages dropped because the node does not read"),
+		dials:         counter("dials_total", "attempts to connect to a node"),
+		dialFailures:  counter("dial_failures_total", "attempts that met nobody or somebody else"),
+		bytesSent:     counter("sent_bytes_total", "bytes of messages sent, before encryption"),
+		bytesReceived: counter("received_bytes_total", "bytes of messages received, after decryption"),
+		pings: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ping_seconds", Help: "round trips of pings", Buckets: prometheus.ExponentialBuckets(.001, 2, 14),
+		}),
 	}
-	return m, errors.Join(
-		registerer.Register(m.requests),
-		registerer.Register(m.responses),
-		registerer.Register(m.refusals),
-		registerer.Register(m.unexpected),
-		registerer.Register(m.unhandled),
-	)
+	register(m.pings)
+	gauge("peers", "nodes that are connected, their handshake finished", func() float64 { return float64(n.ConnectedCount()) })
+	gauge("backlog_bytes", "bytes that wait for nodes to read", func() float64 { return float64(n.backlog.Load()) })
+	return m, errs
 }

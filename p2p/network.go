@@ -13,12 +13,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
+	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/message"
-	"github.com/ava-labs/avalanchego/network"
 	"github.com/ava-labs/avalanchego/network/peer"
+	"github.com/ava-labs/avalanchego/utils/ips"
 	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/version"
 )
 
 // Config of a Network. Only NetworkID is required.
@@ -51,7 +54,7 @@ type Config struct {
 	// DialsPerSecond bounds new outgoing connections, which may also come in one
 	// burst of that size. 0: 300.
 	DialsPerSecond uint32
-	// Log may be nil. What the library has to say goes to its debug level.
+	// Log may be nil. What happens to single connections goes to its debug level.
 	Log *slog.Logger
 	// Metrics may be nil. Names are prefixed with quorate_p2p_. Several networks
 	// on one registry are told apart by a label that the caller wraps it with.
@@ -64,23 +67,56 @@ type Address struct {
 	Addr   netip.AddrPort
 }
 
+// Peer is a node whose handshake is finished.
+type Peer struct {
+	NodeID ids.NodeID
+	// Addr is where we are connected to it, Claimed where it says that it
+	// listens.
+	Addr, Claimed netip.AddrPort
+	// Version of avalanchego that it says it runs, such as "v1.15.0".
+	Version string
+	// UpgradeTime is the newest upgrade of the network that it knows of.
+	UpgradeTime time.Time
+	// Since is when the handshake was finished.
+	Since time.Time
+	// RoundTrip is how long the last ping took; 0 before the first one.
+	RoundTrip time.Duration
+}
+
 // Network holds our connections to one Avalanche network. It only dials and
 // never listens. Safe for concurrent use.
+//
+// Each node that is worth a connection has a goroutine that dials it, reads the
+// connection and dials again. Writing never waits, so whoever has something to
+// say does it on his own goroutine.
 type Network struct {
-	config  Config
-	nodeID  ids.NodeID
-	log     *slog.Logger
-	lib     network.Network
-	creator message.OutboundMsgBuilder
-	dialer  *dialer
-	book    *book
-	sets    *sets
-	calls   *calls
-	metrics *metrics
-	started atomic.Bool
+	config        Config
+	nodeID        ids.NodeID
+	log           *slog.Logger
+	tls           *tls.Config
+	signer        *peer.IPSigner
+	compatible    *version.Compatibility
+	bootstrappers set.Set[ids.NodeID] // the library's, wanted whether validators or not
+	decoder       *decoder
+	buffers       sync.Pool // of *[smallMessage]byte
+	frames        frames
+	dials         *rate.Limiter
+	large         *semaphore.Weighted // bytes of large messages that are being received
+	places        *places
+	book          *book
+	sets          sets
+	calls         *calls
+	metrics       *metrics
+	started       atomic.Bool
+	learned       atomic.Bool    // addresses, since pull looked last
+	backlog       atomic.Int64   // bytes that wait for nodes to read
+	keepers       sync.WaitGroup // goroutines of keep; added to with mu held and closed false
 
 	mu        sync.RWMutex
-	connected set.Set[ids.NodeID]            // guarded by mu: handshake finished, not yet lost
+	life      context.Context                //nolint:containedctx // of all keepers; guarded by mu, nil before Run
+	closed    bool                           // guarded by mu: no new keepers and sessions
+	sessions  map[*session]struct{}          // guarded by mu
+	connected map[ids.NodeID]*session        // guarded by mu: handshake finished, not yet lost
 	onConnect map[*func(ids.NodeID)]struct{} // guarded by mu
 }
 
@@ -101,14 +137,26 @@ func New(config Config) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{
-		config:    config,
-		nodeID:    nodeID,
-		log:       config.Log,
-		book:      openBook(config.Dir, config.Log),
-		sets:      newSets(),
-		calls:     newCalls(),
-		connected: set.Of[ids.NodeID](),
-		onConnect: make(map[*func(ids.NodeID)]struct{}),
+		config:        config,
+		nodeID:        nodeID,
+		log:           config.Log,
+		tls:           tlsConfig(cert),
+		compatible:    version.GetCompatibility(upgradeTime(config)),
+		bootstrappers: set.Of[ids.NodeID](),
+		dials:         rate.NewLimiter(rate.Limit(config.DialsPerSecond), int(config.DialsPerSecond)),
+		buffers:       sync.Pool{New: func() any { return new([smallMessage]byte) }},
+		large:         semaphore.NewWeighted(largeBudget),
+		places:        newPlaces(config.AllowPrivateIPs),
+		book:          openBook(config.Dir, config.Log),
+		calls:         newCalls(),
+		sessions:      make(map[*session]struct{}),
+		connected:     make(map[ids.NodeID]*session),
+		onConnect:     make(map[*func(ids.NodeID)]struct{}),
+	}
+	if config.Bootstrappers {
+		for _, b := range genesis.GetBootstrappers(config.NetworkID) {
+			n.bootstrappers.Add(b.ID)
+		}
 	}
 	if err := n.build(cert); err != nil {
 		return nil, fmt.Errorf("setting up the peer-to-peer network %d: %w", config.NetworkID, err)
@@ -116,34 +164,18 @@ func New(config Config) (*Network, error) {
 	return n, nil
 }
 
-// build makes the library's network around our parts.
-func (n *Network) build(cert *tls.Certificate) error {
-	registerer := n.registerer()
-	var err error
-	if n.metrics, err = newMetrics(registerer); err != nil {
+// build makes the parts that may fail.
+func (n *Network) build(cert *tls.Certificate) (err error) {
+	if n.signer, err = newSigner(cert); err != nil {
 		return err
 	}
-	creator, err := newCreator(registerer)
-	if err != nil {
+	if n.decoder, err = newDecoder(); err != nil {
 		return err
 	}
-	n.creator = creator
-	log := libraryLog{log: n.log}
-	n.dialer = newDialer(n.config, n.sets.wants, log)
-	settings, err := n.settings(cert)
-	if err != nil {
+	if n.frames, err = newFrames(); err != nil {
 		return err
 	}
-	n.lib, err = network.NewNetwork(
-		settings,
-		upgradeTime(n.config),
-		creator,
-		registerer,
-		log,
-		newDeafListener(),
-		n.dialer,
-		inbound{n},
-	)
+	n.metrics, err = newMetrics(n.registerer(), n)
 	return err
 }
 
@@ -154,23 +186,81 @@ func (n *Network) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("p2p: network was already run")
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	// Ends when the last goroutine has called StartClose.
-	group.Go(n.lib.Dispatch)
-	// Ends with ctx.
-	group.Go(func() error {
-		n.followSeeds(ctx)
-		return nil
-	})
-	// Ends after ctx, in an order: the book is written while it is still known
+	// Connections outlive ctx until the book is written, while it is still known
 	// who is connected.
-	group.Go(func() error {
-		n.keepBook(ctx)
-		n.lib.StartClose()
-		n.dialer.close()
-		return nil
-	})
-	return group.Wait()
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	n.mu.Lock()
+	n.life = life
+	n.mu.Unlock()
+	n.wantAll()
+
+	group, ctx := errgroup.WithContext(ctx)
+	for _, loop := range []func(context.Context){n.followSeeds, n.pull, n.pulse, n.keepBook} {
+		group.Go(func() error { // ends with ctx
+			loop(ctx)
+			return nil
+		})
+	}
+	err := group.Wait()
+	end()
+	n.close()
+	n.keepers.Wait()
+	return err
+}
+
+// close ends all sessions and lets no others begin.
+func (n *Network) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	for s := range n.sessions {
+		s.end(nil)
+	}
+}
+
+// enter notes a session that begins, false if the network is closed.
+func (n *Network) enter(s *session) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.sessions[s] = struct{}{}
+	return true
+}
+
+// connect notes that a session's handshake is finished.
+func (n *Network) connect(s *session) {
+	n.book.met(Address{NodeID: s.nodeID, Addr: s.addr})
+	n.places.booked(Address{NodeID: s.nodeID, Addr: s.addr})
+	claim := s.hello.claim
+	n.places.claimed(s.nodeID, ips.NewClaimedIPPort(s.cert, claim.AddrPort, claim.Timestamp, nil))
+	n.mu.Lock()
+	n.connected[s.nodeID] = s
+	hooks := make([]func(ids.NodeID), 0, len(n.onConnect))
+	for f := range n.onConnect {
+		hooks = append(hooks, *f)
+	}
+	n.mu.Unlock()
+	for _, f := range hooks {
+		f(s.nodeID)
+	}
+}
+
+// leave notes that a session is over. The same node cannot be connected again
+// before it returns.
+func (n *Network) leave(s *session) {
+	n.mu.Lock()
+	delete(n.sessions, s)
+	connected := n.connected[s.nodeID] == s
+	if connected {
+		delete(n.connected, s.nodeID)
+	}
+	n.mu.Unlock()
+	if connected {
+		n.calls.disconnected(s.nodeID)
+	}
 }
 
 // NodeID is our own node ID.
@@ -180,18 +270,29 @@ func (n *Network) NodeID() ids.NodeID { return n.nodeID }
 func (n *Network) Connected(nodeID ids.NodeID) bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.connected.Contains(nodeID)
+	_, ok := n.connected[nodeID]
+	return ok
 }
 
 // ConnectedCount is the number of nodes that requests can be sent to.
 func (n *Network) ConnectedCount() int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.connected.Len()
+	return len(n.connected)
 }
 
-// Peers describes every connection whose handshake is finished.
-func (n *Network) Peers() []peer.Info { return n.lib.PeerInfo(nil) }
+// Peers describes every connection whose handshake is finished, in no order.
+func (n *Network) Peers() []Peer {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	list := make([]Peer, 0, len(n.connected))
+	for _, s := range n.connected {
+		peer := *s.peer.Load()
+		peer.RoundTrip = time.Duration(s.lag.Load())
+		list = append(list, peer)
+	}
+	return list
+}
 
 // OnConnect calls f for every connection made from now on, once its handshake is
 // finished, until stop is called. f is called from the connection's own

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,7 +21,6 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/snow/engine/common"
 	snowvalidators "github.com/ava-labs/avalanchego/snow/validators"
-	"github.com/ava-labs/avalanchego/staking"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/version"
 )
@@ -44,6 +41,12 @@ func start(t testing.TB, config Config) (n *Network, stop func()) {
 	config.AllowPrivateIPs = true
 	n, err := New(config)
 	require.NoError(t, err)
+	return n, run(t, n)
+}
+
+// run does so with one that was made already.
+func run(t testing.TB, n *Network) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -57,7 +60,7 @@ func start(t testing.TB, config Config) (n *Network, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return n, stop
+	return stop
 }
 
 func seeds(remotes ...*remote) func(context.Context) ([]Address, error) {
@@ -183,90 +186,6 @@ func TestRequestIsAnswered(t *testing.T) {
 	require.Error(t, n.Run(context.Background()), "second run")
 }
 
-func TestAtMostOneAnswerEach(t *testing.T) {
-	const repeats = 1000
-	loud := newRemote(t, func(r *remote) {
-		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
-			switch string(m.AppBytes) {
-			case "repeat":
-				for i := range repeats {
-					c.respond(m, fmt.Append(nil, i))
-				}
-			case "refuse first":
-				c.refuse(m, 1, "no")
-				c.respond(m, []byte("yes"))
-			case "refuse last":
-				c.respond(m, []byte("yes"))
-				c.refuse(m, 1, "no")
-			case "other chain":
-				c.send(c.r.codec.AppResponse(ids.ID{9}, m.RequestId, nil))
-				c.send(c.r.codec.AppError(ids.ID{9}, m.RequestId, 1, ""))
-			case "other request":
-				c.send(c.r.codec.AppResponse(testChain, m.RequestId+2, nil))
-				c.send(c.r.codec.AppResponse(testChain, m.RequestId-1, nil))
-			case "large":
-				c.respond(m, make([]byte, constants.DefaultMaxMessageSize-1024))
-			}
-			if string(m.AppBytes) != "ping" {
-				return
-			}
-			c.respond(m, nil)
-		}
-	})
-	// settle returns when everything that loud has sent so far was handled.
-	settle := func(n *Network) {
-		got, _ := ask(t, n, "ping", loud)
-		require.NoError(t, got.next(t).Err)
-	}
-	n, _ := start(t, Config{Seeds: seeds(loud)})
-	awaitConnected(t, n, loud)
-
-	t.Run("repeated", func(t *testing.T) {
-		got, _ := ask(t, n, "repeat", loud)
-		require.Equal(t, "0", string(got.next(t).Bytes))
-		settle(n)
-		got.none(t)
-	})
-	t.Run("refusal then response", func(t *testing.T) {
-		got, _ := ask(t, n, "refuse first", loud)
-		require.Error(t, got.next(t).Err)
-		settle(n)
-		got.none(t)
-	})
-	t.Run("response then refusal", func(t *testing.T) {
-		got, _ := ask(t, n, "refuse last", loud)
-		require.NoError(t, got.next(t).Err)
-		settle(n)
-		got.none(t)
-	})
-	for _, kind := range []string{"other chain", "other request", "silence"} {
-		t.Run(kind, func(t *testing.T) {
-			got, cancel := ask(t, n, kind, loud)
-			settle(n)
-			got.none(t)
-			cancel()
-		})
-	}
-	t.Run("largest", func(t *testing.T) {
-		got, _ := ask(t, n, "large", loud)
-		require.Len(t, got.next(t).Bytes, constants.DefaultMaxMessageSize-1024)
-	})
-	t.Run("from a node that was not asked", func(t *testing.T) {
-		silent := newRemote(t)
-		n, _ := start(t, Config{Seeds: seeds(loud, silent)})
-		awaitConnected(t, n, loud, silent)
-		got, _ := ask(t, n, "silence", silent)
-		// IDs go up by two, so the next request names the one before.
-		other, _ := ask(t, n, "ping", loud)
-		other.next(t)
-		requestID := n.calls.nextID - 4
-		loud.each(func(c *remoteConn) { c.send(c.r.codec.AppResponse(testChain, requestID, nil)) })
-		other, _ = ask(t, n, "ping", loud)
-		other.next(t)
-		got.none(t)
-	})
-}
-
 func (r *remote) each(f func(*remoteConn)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,9 +194,8 @@ func (r *remote) each(f func(*remoteConn)) {
 	}
 }
 
-// A node may have 1,024 messages in processing; beyond that it is not read any
-// more. Messages that nobody waits for must not count for ever.
-func TestUnexpectedMessagesAreGivenBack(t *testing.T) {
+// Messages that nobody waits for are dropped, whatever their number.
+func TestUnexpectedMessagesAreDropped(t *testing.T) {
 	r := newRemote(t, func(r *remote) {
 		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
 			if string(m.AppBytes) == "flood" {
@@ -302,84 +220,69 @@ func TestUnexpectedMessagesAreGivenBack(t *testing.T) {
 	require.Equal(t, 1, r.connections(), "connections that the node saw")
 }
 
-func TestEveryMessageIsReleasedOnce(t *testing.T) {
-	n, err := New(Config{NetworkID: testNetworkID})
+func TestMessagesAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	n, err := New(Config{NetworkID: testNetworkID, Metrics: registry})
 	require.NoError(t, err)
 	codec, err := testCodec()
 	require.NoError(t, err)
 	nodeID := ids.NodeID{7}
+	s := connectedSession(n, nodeID)
 	requestID, _ := n.calls.open(t.Context(), testChain, []ids.NodeID{nodeID}, func(Answer) {})
+	refused, _ := n.calls.open(t.Context(), testChain, []ids.NodeID{nodeID}, func(Answer) {})
 
 	must := func(msg *message.OutboundMessage, err error) []byte {
 		require.NoError(t, err)
 		return msg.Bytes
 	}
-	for name, b := range map[string][]byte{
-		"response":            must(codec.AppResponse(testChain, requestID, []byte{1})),
-		"second response":     must(codec.AppResponse(testChain, requestID, []byte{1})),
-		"unknown request":     must(codec.AppResponse(testChain, requestID+2, nil)),
-		"other chain":         must(codec.AppResponse(ids.ID{5}, requestID, nil)),
-		"error":               must(codec.AppError(testChain, requestID, 1, "text")),
-		"request":             must(codec.AppRequest(testChain, 1, time.Second, nil)),
-		"gossip":              must(codec.AppGossip(testChain, nil)),
-		"get":                 must(codec.Get(testChain, 1, time.Second, ids.Empty)),
-		"chits":               must(codec.Chits(testChain, 1, ids.Empty, ids.Empty, ids.Empty, 0)),
-		"state summary":       must(codec.GetStateSummaryFrontier(testChain, 1, time.Second)),
-		"simplex without any": must(codec.SimplexMessage(&p2p.Simplex{ChainId: testChain[:]})),
+	for _, tc := range []struct {
+		name    string
+		message []byte
+		counter string
+	}{
+		{"response", must(codec.AppResponse(testChain, requestID, []byte{1})), "responses_total"},
+		{"second response", must(codec.AppResponse(testChain, requestID, []byte{1})), "unexpected_answers_total"},
+		{"unknown request", must(codec.AppResponse(testChain, requestID+20, nil)), "unexpected_answers_total"},
+		{"other chain", must(codec.AppResponse(ids.ID{5}, requestID, nil)), "unexpected_answers_total"},
+		{"error", must(codec.AppError(testChain, refused, 1, "text")), "refusals_total"},
+		{"second error", must(codec.AppError(testChain, refused, 1, "text")), "unexpected_answers_total"},
+		{"request", must(codec.AppRequest(testChain, 1, time.Second, nil)), "unhandled_messages_total"},
+		{"gossip", must(codec.AppGossip(testChain, nil)), "unhandled_messages_total"},
+		{"get", must(codec.Get(testChain, 1, time.Second, ids.Empty)), "unhandled_messages_total"},
+		{"chits", must(codec.Chits(testChain, 1, ids.Empty, ids.Empty, ids.Empty, 0)), "unhandled_messages_total"},
+		{"state summary", must(codec.GetStateSummaryFrontier(testChain, 1, time.Second)), "unhandled_messages_total"},
+		{"simplex without any", must(codec.SimplexMessage(&p2p.Simplex{ChainId: testChain[:]})), "unhandled_messages_total"},
+		{"nothing", nil, "malformed_messages_total"},
+		{"garbage", []byte{0xff, 0xff, 0xff}, "malformed_messages_total"},
+		{"garbage compressed", []byte{0x12, 0x03, 1, 2, 3}, "malformed_messages_total"},
 	} {
-		released := 0
-		msg, err := codec.Parse(b, nodeID, func() { released++ })
-		require.NoError(t, err, name)
-		inbound{n}.HandleInbound(context.Background(), msg)
-		require.Equal(t, 1, released, "times that %q was given back", name)
+		before := counted(t, registry, tc.counter)
+		require.NoError(t, s.handle(t.Context(), tc.message), tc.name)
+		require.InDelta(t, before+1, counted(t, registry, tc.counter), 0, "count after %q", tc.name)
 	}
 }
 
-func TestLateAnswersAreDropped(t *testing.T) {
-	hold := make(chan struct{})
-	r := newRemote(t, func(r *remote) {
-		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
-			if string(m.AppBytes) == "slow" {
-				<-hold
-			}
-			c.respond(m, nil)
+// counted is the value of one of our counters.
+func counted(t testing.TB, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "quorate_p2p_"+name {
+			return f.GetMetric()[0].GetCounter().GetValue()
 		}
-	})
-	n, _ := start(t, Config{Seeds: seeds(r)})
-	awaitConnected(t, n, r)
-	late, cancel := ask(t, n, "slow", r)
-	cancel()
-	close(hold)
-	onTime, _ := ask(t, n, "now", r)
-	onTime.next(t)
-	late.none(t)
-	require.Zero(t, n.calls.len())
+	}
+	t.Fatalf("no counter %s", name)
+	return 0
 }
 
-func TestDisconnectDuringRequest(t *testing.T) {
-	var asked atomic.Int32
-	r := newRemote(t, func(r *remote) {
-		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
-			if asked.Add(1) == 1 {
-				_ = c.Close()
-				return
-			}
-			c.respond(m, []byte("back"))
-		}
-	})
-	steady := newRemote(t, echo)
-	n, _ := start(t, Config{Seeds: seeds(r, steady)})
-	awaitConnected(t, n, r, steady)
-	got, _ := ask(t, n, "question", r)
-	lost := got.next(t)
-	require.ErrorIs(t, lost.Err, ErrDisconnected)
-	require.Equal(t, r.id, lost.NodeID)
-	// The library dials again by itself.
-	awaitConnected(t, n, r)
-	again, _ := ask(t, n, "question", r, steady)
-	require.NoError(t, again.next(t).Err)
-	require.NoError(t, again.next(t).Err)
-	got.none(t)
+// connectedSession is one without a connection, as if its handshake were
+// finished.
+func connectedSession(n *Network, nodeID ids.NodeID) *session {
+	s := n.newSession(nil, newWire(nil, &n.backlog), nil, nodeID, netip.AddrPort{})
+	s.hello = &hello{version: version.Current}
+	s.peer.Store(&Peer{NodeID: nodeID})
+	return s
 }
 
 func TestStopWithRequestsInFlight(t *testing.T) {
@@ -439,9 +342,9 @@ func TestPeersAreFoundThroughPeerLists(t *testing.T) {
 // track does what the loop over the seeds does, once.
 func track(t testing.TB, n *Network, a Address) {
 	t.Helper()
-	token, ok := n.dialer.seeded(a)
-	require.True(t, ok)
-	n.lib.ManuallyTrack(a.NodeID, token)
+	p := n.places.seeded(a)
+	require.NotNil(t, p)
+	n.want(p)
 }
 
 func warpSet(weight uint64, nodes ...ids.NodeID) snowvalidators.WarpSet {
@@ -468,45 +371,8 @@ func TestRestartWithTheAddressBook(t *testing.T) {
 	require.Equal(t, "hello", string(got.next(t).Bytes))
 }
 
-// Node A has moved, node B listens where A was, node C is gone, node D has a new
-// certificate at the old address, and E is no validator any more.
-func TestStaleAddressesAreHarmless(t *testing.T) {
-	dir := t.TempDir()
-	a, b, d, e := newRemote(t, echo), newRemote(t, echo), newRemote(t, echo), newRemote(t)
-	gone := newRemote(t)
-	gone.stop()
-	now := time.Now()
-	oldD := ids.NodeID{4}
-	writeBook(t, dir, map[ids.NodeID]bookEntry{
-		a.id:    {Addr: b.addr(), Seen: now},
-		b.id:    {Addr: gone.addr(), Seen: now},
-		gone.id: {Addr: gone.addr(), Seen: now},
-		oldD:    {Addr: d.addr(), Seen: now},
-		e.id:    {Addr: e.addr(), Seen: now},
-	})
-	n, err := New(Config{NetworkID: testNetworkID, AllowPrivateIPs: true, Dir: dir, Seeds: seeds(a, b, d), MaxReconnectDelay: time.Second})
-	require.NoError(t, err)
-	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{
-		constants.PrimaryNetworkID: warpSet(1, a.id, b.id, d.id, gone.id, oldD),
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	defer func() {
-		cancel()
-		require.NoError(t, <-done)
-	}()
-	awaitConnected(t, n, a, b, d)
-	got, _ := ask(t, n, "hello", a, b, d)
-	for range 3 {
-		require.NoError(t, got.next(t).Err)
-	}
-	require.Equal(t, 3, n.ConnectedCount())
-	require.Zero(t, e.connections(), "connections to a former validator")
-}
-
 // Until the seeds say more, A is looked for where B listens. The attempt must not
-// count as the last one for A, which is what the library would make of it.
+// count as the last one for A.
 func TestAnotherNodeAtTheAddress(t *testing.T) {
 	dir := t.TempDir()
 	a, b := newRemote(t, echo), newRemote(t, echo)
@@ -519,31 +385,6 @@ func TestAnotherNodeAtTheAddress(t *testing.T) {
 	}})
 	awaitConnected(t, n, a)
 	require.False(t, n.Connected(b.id))
-}
-
-// The only node comes back on another port; only the seeds know.
-func TestNodeThatMovesIsFoundThroughSeeds(t *testing.T) {
-	cert, err := staking.NewTLSCert()
-	require.NoError(t, err)
-	old := startRemote(t, cert, "127.0.0.1:0", echo)
-	var current atomic.Pointer[remote]
-	current.Store(old)
-	n, _ := start(t, Config{MaxReconnectDelay: 200 * time.Millisecond, Seeds: func(context.Context) ([]Address, error) {
-		return []Address{current.Load().address()}, nil
-	}})
-	awaitConnected(t, n, old)
-	moved := startRemote(t, cert, "127.0.0.1:0", echo)
-	current.Store(moved)
-	back := make(chan struct{}, 10)
-	defer n.OnConnect(func(ids.NodeID) { back <- struct{}{} })()
-	old.stop()
-	select {
-	case <-back:
-	case <-time.After(patience):
-		t.Fatal("was not found again")
-	}
-	got, _ := ask(t, n, "hello", moved)
-	require.Equal(t, "hello", string(got.next(t).Bytes))
 }
 
 func TestSeedsThatFailAreAskedAgain(t *testing.T) {
@@ -560,14 +401,11 @@ func TestSeedsThatFailAreAskedAgain(t *testing.T) {
 
 func TestPrivateAddressesNeedPermission(t *testing.T) {
 	r := newRemote(t)
-	log := slog.New(slog.DiscardHandler)
-	d := newDialer(Config{DialsPerSecond: 10}, func(ids.NodeID) bool { return true }, libraryLog{log: log})
-	token, ok := d.seeded(r.address())
-	require.True(t, ok)
-	_, err := d.Dial(context.Background(), token)
+	n, err := New(Config{NetworkID: testNetworkID})
+	require.NoError(t, err)
+	_, err = n.attempt(t.Context(), n.places.seeded(r.address()))
 	require.ErrorIs(t, err, errNoAddress)
 	require.Zero(t, r.connections())
-	d.close()
 }
 
 func TestTwoNetworksShareARegistry(t *testing.T) {
@@ -584,7 +422,7 @@ func TestTwoNetworksShareARegistry(t *testing.T) {
 		names[f.GetName()] = len(f.Metric)
 	}
 	require.Equal(t, 3, names["quorate_p2p_requests_total"], "series, one for each network")
-	require.Equal(t, 3, names["quorate_p2p_peers"], "the library's series, one for each network")
+	require.Equal(t, 3, names["quorate_p2p_peers"], "series, one for each network")
 }
 
 func TestVersionFollowsTheUpgrade(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,11 @@ type remote struct {
 	onRequest func(*remoteConn, *p2p.AppRequest)
 	// peers is what the peer list of the handshake says.
 	peers []*ips.ClaimedIPPort
+	// peersNow is what it answers to whoever asks for addresses; nil is silence.
+	peersNow func() []*ips.ClaimedIPPort
+	// beforeRead is called before each message is read, once pause is set.
+	beforeRead func()
+	pause      atomic.Bool
 	// got is told of every message that is not part of the handshake.
 	got func(*message.InboundMessage)
 
@@ -104,6 +110,19 @@ func (r *remote) claim(t testing.TB) *ips.ClaimedIPPort {
 	return ips.NewClaimedIPPort(cert, r.signed.AddrPort, r.signed.Timestamp, r.signed.TLSSignature)
 }
 
+// claimAt is a claim signed at another time.
+func (r *remote) claimAt(t testing.TB, at time.Time) *ips.ClaimedIPPort {
+	t.Helper()
+	blsKey, err := localsigner.New()
+	require.NoError(t, err)
+	cert, err := staking.ParseCertificate(r.cert.Leaf.Raw)
+	require.NoError(t, err)
+	unsigned := peer.UnsignedIP{AddrPort: r.addr(), Timestamp: uint64(at.Unix())}
+	signed, err := unsigned.Sign(r.cert.PrivateKey.(crypto.Signer), blsKey)
+	require.NoError(t, err)
+	return ips.NewClaimedIPPort(cert, signed.AddrPort, signed.Timestamp, signed.TLSSignature)
+}
+
 func (r *remote) stop() {
 	r.mu.Lock()
 	r.down = true
@@ -126,6 +145,12 @@ func (r *remote) connections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.accepted
+}
+
+// awaitConnections waits until it has accepted so many connections.
+func (r *remote) awaitConnections(t testing.TB, want int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return r.connections() >= want }, patience, time.Millisecond, "connections to %s", r.id)
 }
 
 func (r *remote) accept() {
@@ -168,6 +193,9 @@ func (c *remoteConn) serve() {
 		nil, nil, nil, filter.Marshal(), nil, false,
 	))
 	for {
+		if c.r.pause.Load() {
+			c.r.beforeRead()
+		}
 		var length [4]byte
 		if _, err := io.ReadFull(c, length[:]); err != nil {
 			return
@@ -183,6 +211,10 @@ func (c *remoteConn) serve() {
 		switch m := msg.Message.(type) {
 		case *p2p.Handshake:
 			c.send(c.r.codec.PeerList(c.r.peers, true))
+		case *p2p.GetPeerList:
+			if c.r.peersNow != nil {
+				c.send(c.r.codec.PeerList(c.r.peersNow(), true))
+			}
 		case *p2p.Ping:
 			c.send(c.r.codec.Pong())
 		case *p2p.AppRequest:
@@ -200,10 +232,14 @@ func (c *remoteConn) send(msg *message.OutboundMessage, err error) {
 	if err != nil {
 		panic(err)
 	}
-	frame := binary.BigEndian.AppendUint32(nil, uint32(len(msg.Bytes)))
+	c.write(msg.Bytes)
+}
+
+func (c *remoteConn) write(b []byte) {
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
 	c.writes.Lock()
 	defer c.writes.Unlock()
-	_, _ = c.Write(append(frame, msg.Bytes...)) // a lost connection is seen by the reader
+	_, _ = c.Write(append(frame, b...)) // a lost connection is seen by the reader
 }
 
 func (c *remoteConn) respond(m *p2p.AppRequest, b []byte) {

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/snow/engine/common"
-	"github.com/ava-labs/avalanchego/subnets"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/set"
 )
@@ -20,7 +20,7 @@ const (
 	maxDeadline = constants.DefaultNetworkMaximumInboundTimeout
 	// maxRequest bounds a request in bytes: the largest message of the wire less
 	// some room for what surrounds the request in it.
-	maxRequest = constants.DefaultMaxMessageSize - 1024
+	maxRequest = maxMessage - 1024
 )
 
 // Request asks every one of nodes that is connected, with one message and one
@@ -54,19 +54,79 @@ func (n *Network) Request(
 		return nil
 	}
 
-	// Registered first: on a fast network the answer may be here before Send
-	// returns.
+	// Registered first: on a fast network the answer may be here before the
+	// request has been sent to everybody.
 	requestID, c := n.calls.open(ctx, chainID, nodes, onAnswer)
-	msg, err := n.creator.AppRequest(chainID, requestID, deadline, appBytes)
+	framed, err := frame(&p2p.Message{Message: &p2p.Message_AppRequest{AppRequest: &p2p.AppRequest{
+		ChainId:   chainID[:],
+		RequestId: requestID,
+		Deadline:  uint64(deadline),
+		AppBytes:  appBytes,
+	}}})
 	if err != nil {
 		n.log.Error("request cannot be encoded", "chainID", chainID, "error", err)
 		n.calls.handed(requestID, c, nil)
 		return nil
 	}
-	taken := n.lib.Send(msg, common.SendConfig{NodeIDs: set.Of(nodes...)}, constants.PrimaryNetworkID, subnets.NoOpAllower)
-	sent = n.calls.handed(requestID, c, taken)
+	sent = n.calls.handed(requestID, c, sendAll(n.connectedOf(c.asked), framed))
 	n.metrics.requests.Add(float64(len(sent)))
 	return sent
+}
+
+// connectedOf lists the sessions of those nodes that are connected.
+func (n *Network) connectedOf(nodes []ids.NodeID) []*session {
+	list := make([]*session, 0, len(nodes))
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for _, nodeID := range nodes {
+		if s := n.connected[nodeID]; s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// sendShare is how many sessions are worth a goroutine of their own, since
+// sending takes about 10 µs each.
+const sendShare = 64
+
+// sendAll sends to all sessions, the first ones first, on as many processors as
+// there are, and returns the nodes whose sessions took it.
+func sendAll(sessions []*session, framed []byte) set.Set[ids.NodeID] {
+	took := make([]bool, len(sessions))
+	workers := max(min(runtime.GOMAXPROCS(0), len(sessions)/sendShare), 1)
+	share := func(first int) {
+		for i := first; i < len(sessions); i += workers {
+			took[i] = sessions[i].send(framed)
+		}
+	}
+	var others sync.WaitGroup
+	for i := 1; i < workers; i++ {
+		others.Go(func() { share(i) })
+	}
+	share(0)
+	others.Wait()
+	taken := set.NewSet[ids.NodeID](len(sessions))
+	for i, s := range sessions {
+		if took[i] {
+			taken.Add(s.nodeID)
+		}
+	}
+	return taken
+}
+
+// answered hands an answer to the request that it belongs to. The bytes of a
+// need last only until it returns.
+func (n *Network) answered(nodeID ids.NodeID, chainID []byte, requestID uint32, a Answer) {
+	if !n.calls.answer(nodeID, chainID, requestID, a) {
+		n.metrics.unexpected.Inc()
+		return
+	}
+	if a.Err != nil {
+		n.metrics.refusals.Inc()
+	} else {
+		n.metrics.responses.Inc()
+	}
 }
 
 // calls are the requests that wait for answers, by request ID.
@@ -157,7 +217,7 @@ func (cs *calls) handed(requestID uint32, c *call, taken set.Set[ids.NodeID]) []
 }
 
 // answer calls the call that a belongs to, unless nobody waits for it; it
-// reports whether it did.
+// reports whether it did. The bytes of a are copied.
 func (cs *calls) answer(nodeID ids.NodeID, chainID []byte, requestID uint32, a Answer) bool {
 	cs.mu.RLock()
 	c := cs.byID[requestID]
@@ -195,6 +255,7 @@ func (cs *calls) deliver(requestID uint32, c *call, nodeID ids.NodeID, a Answer)
 		cs.close(requestID, c)
 	}
 	a.NodeID = nodeID
+	a.Bytes = bytes.Clone(a.Bytes)
 	a.Elapsed = time.Since(c.start)
 	c.onAnswer(a)
 	return true

@@ -3,17 +3,17 @@ package p2p
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/message"
+	"github.com/ava-labs/avalanchego/utils/compression"
 	"github.com/ava-labs/avalanchego/utils/set"
 )
 
@@ -23,25 +23,6 @@ func testNodes(n int) []ids.NodeID {
 		nodes[i] = ids.NodeID{byte(i), byte(i >> 8), 1}
 	}
 	return nodes
-}
-
-func TestRequestIDsAreOddAndWrap(t *testing.T) {
-	cs := newCalls()
-	require.EqualValues(t, 1, cs.nextID%2, "first ID is odd")
-	cs.nextID = math.MaxUint32 - 2
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var got []uint32
-	for range 4 {
-		requestID, _ := cs.open(ctx, testChain, testNodes(1), func(Answer) {})
-		got = append(got, requestID)
-	}
-	require.Equal(t, []uint32{math.MaxUint32 - 2, math.MaxUint32, 1, 3}, got)
-
-	// One that is still waiting keeps its ID.
-	cs.nextID = 1
-	requestID, _ := cs.open(ctx, testChain, testNodes(1), func(Answer) {})
-	require.EqualValues(t, 5, requestID)
 }
 
 func TestCallIsForgotten(t *testing.T) {
@@ -105,7 +86,7 @@ func TestSentAreThoseThatMayAnswer(t *testing.T) {
 	cs := newCalls()
 	var told []Answer
 	id, c := cs.open(t.Context(), testChain, nodes, func(a Answer) { told = append(told, a) })
-	cs.disconnected(nodes[1]) // while the library sends
+	cs.disconnected(nodes[1]) // while sending
 	sent := cs.handed(id, c, set.Of(nodes[0], nodes[2]))
 	require.Equal(t, nodes[:3], sent)
 	require.False(t, cs.answer(nodes[3], testChain[:], id, Answer{}), "answer of a node that was not sent to")
@@ -211,45 +192,52 @@ func TestLongRefusalIsCut(t *testing.T) {
 	}
 	out, err := codec.AppError(testChain, id, 3, string(long))
 	require.NoError(t, err)
-	msg, err := codec.Parse(out.Bytes, nodes[0], nil)
-	require.NoError(t, err)
-	inbound{n}.HandleInbound(context.Background(), msg)
+	require.NoError(t, connectedSession(n, nodes[0]).handle(t.Context(), out.Bytes))
 	require.Error(t, told.Err)
 	require.LessOrEqual(t, len(told.Err.Error()), maxRefusalText+len("3: "))
 	require.False(t, errors.Is(told.Err, ErrDisconnected))
 }
 
-// The way of one answer from the decoder to the caller.
+// The way of one answer from the bytes of the message to the caller, as nodes
+// send it that compress and as those that do not.
 func BenchmarkAnswer(b *testing.B) {
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(b, err)
-	codec, err := testCodec()
-	require.NoError(b, err)
-	nodes := testNodes(1000)
-	var heard atomic.Int64
-	b.ReportAllocs()
-	for i := 0; i < b.N; {
-		b.StopTimer()
-		id, c := n.calls.open(context.Background(), testChain, nodes, func(Answer) { heard.Add(1) })
-		n.calls.handed(id, c, set.Of(nodes...))
-		out, err := codec.AppResponse(testChain, id, make([]byte, 98))
-		require.NoError(b, err)
-		messages := make([]*message.InboundMessage, len(nodes))
-		for k, nodeID := range nodes {
-			messages[k], err = codec.Parse(out.Bytes, nodeID, func() {})
+	for name, compress := range map[string]compression.Type{"plain": compression.TypeNone, "zstd": compression.TypeZstd} {
+		b.Run(name, func(b *testing.B) {
+			codec, err := message.NewCreator(prometheus.NewRegistry(), compress, time.Second)
 			require.NoError(b, err)
-		}
-		b.StartTimer()
-		for _, msg := range messages {
-			inbound{n}.HandleInbound(context.Background(), msg)
-			if i++; i == b.N {
-				break
+			nodes := testNodes(1000)
+			var sessions []*session
+			for _, nodeID := range nodes {
+				sessions = append(sessions, connectedSession(n, nodeID))
 			}
-		}
-		b.StopTimer()
-		for _, nodeID := range nodes {
-			n.calls.disconnected(nodeID)
-		}
-		b.StartTimer()
+			heard := 0
+			b.ReportAllocs()
+			for i := 0; i < b.N; {
+				b.StopTimer()
+				id, c := n.calls.open(b.Context(), testChain, nodes, func(Answer) { heard++ })
+				n.calls.handed(id, c, set.Of(nodes...))
+				out, err := codec.AppResponse(testChain, id, make([]byte, 98))
+				require.NoError(b, err)
+				b.StartTimer()
+				for _, s := range sessions {
+					if err := s.handle(b.Context(), out.Bytes); err != nil {
+						b.Fatal(err)
+					}
+					if i++; i == b.N {
+						break
+					}
+				}
+				b.StopTimer()
+				for _, nodeID := range nodes {
+					n.calls.disconnected(nodeID)
+				}
+				b.StartTimer()
+			}
+			if heard < b.N {
+				b.Fatalf("%d answers, want %d", heard, b.N)
+			}
+		})
 	}
 }

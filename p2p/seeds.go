@@ -19,13 +19,13 @@ const (
 	seedRetryMax = 15 * time.Second
 )
 
-// followSeeds tells the library whom to dial: the address book at the start, and
+// followSeeds notes where nodes are: the address book at the start, and
 // what the seeds say from time to time, more often while we stand alone. It ends
 // with ctx.
 func (n *Network) followSeeds(ctx context.Context) {
 	for _, a := range n.book.addresses() {
-		if token, ok := n.dialer.booked(a); ok && a.NodeID != n.nodeID {
-			n.lib.ManuallyTrack(a.NodeID, token)
+		if a.NodeID != n.nodeID {
+			n.want(n.places.booked(a))
 		}
 	}
 	retry := seedRetryMin
@@ -50,7 +50,7 @@ func (n *Network) followSeeds(ctx context.Context) {
 
 // trackSeeds asks for the seeds once and returns how many there are.
 func (n *Network) trackSeeds(ctx context.Context) int {
-	seeds := n.bootstrappers()
+	seeds := n.genesisSeeds()
 	if n.config.Seeds != nil {
 		asking, cancel := context.WithTimeout(ctx, seedTimeout)
 		more, err := n.config.Seeds(asking)
@@ -65,15 +65,12 @@ func (n *Network) trackSeeds(ctx context.Context) int {
 		if a.NodeID == n.nodeID || !dialable(a.Addr) {
 			continue
 		}
-		if token, ok := n.dialer.seeded(a); ok {
-			// Does nothing for a node that is connected or being dialled.
-			n.lib.ManuallyTrack(a.NodeID, token)
-		}
+		n.want(n.places.seeded(a))
 	}
 	return len(seeds)
 }
 
-func (n *Network) bootstrappers() []Address {
+func (n *Network) genesisSeeds() []Address {
 	if !n.config.Bootstrappers {
 		return nil
 	}

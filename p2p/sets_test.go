@@ -1,8 +1,7 @@
 package p2p
 
 import (
-	"math"
-	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,94 +11,44 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
-func TestNodesOfOneKeyShareItsWeight(t *testing.T) {
-	a, b, c, d, e := ids.NodeID{1}, ids.NodeID{2}, ids.NodeID{3}, ids.NodeID{4}, ids.NodeID{5}
-	for _, tc := range []struct {
-		name string
-		set  snowvalidators.WarpSet
-		want map[ids.NodeID]uint64
-	}{
-		{"none", snowvalidators.WarpSet{}, map[ids.NodeID]uint64{}},
-		{"one each", warpSet(7, a, b), map[ids.NodeID]uint64{a: 7, b: 7}},
-		{"shared key", keys(10, []ids.NodeID{a, b, c}), map[ids.NodeID]uint64{a: 3, b: 3, c: 3}},
-		{"less weight than nodes", keys(2, []ids.NodeID{a, b, c}), map[ids.NodeID]uint64{a: 1, b: 1, c: 1}},
-		{"no weight", keys(0, []ids.NodeID{a}), map[ids.NodeID]uint64{a: 1}},
-		{"key without nodes", keys(10, nil), map[ids.NodeID]uint64{}},
-		{"all there is", keys(math.MaxUint64, []ids.NodeID{a}), map[ids.NodeID]uint64{a: math.MaxUint64}},
-		{
-			"would overflow",
-			keys(math.MaxUint64, []ids.NodeID{a}, []ids.NodeID{b}, []ids.NodeID{c, d, e}),
-			map[ids.NodeID]uint64{a: math.MaxUint64 / 4, b: math.MaxUint64 / 4, c: math.MaxUint64 / 12, d: math.MaxUint64 / 12, e: math.MaxUint64 / 12},
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, tc.want, nodeWeights(tc.set))
-		})
-	}
-}
-
-func keys(weight uint64, nodes ...[]ids.NodeID) snowvalidators.WarpSet {
-	var s snowvalidators.WarpSet
-	for _, n := range nodes {
-		s.Validators = append(s.Validators, &snowvalidators.Warp{Weight: weight, NodeIDs: n})
-	}
-	return s
-}
-
-// Whatever came before, the library knows exactly the last sets.
-func TestSetsAreAppliedAsADifference(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	s := newSets()
-	require.True(t, s.wants(ids.NodeID{1}), "everybody is wanted before anything is known")
-	subnets := []ids.ID{constants.PrimaryNetworkID, {1}, {2}, {3}}
-	for range 200 {
-		all := make(map[ids.ID]snowvalidators.WarpSet)
-		wanted := make(map[ids.NodeID]bool)
-		for _, subnetID := range subnets {
-			if random.IntN(4) == 0 {
-				continue
-			}
-			var warp snowvalidators.WarpSet
-			for i := range byte(10) {
-				if random.IntN(2) == 0 {
-					nodes := []ids.NodeID{{i}, {i, 1}}[:1+random.IntN(2)]
-					weight := uint64(random.IntN(5))
-					if random.IntN(10) == 0 {
-						weight = math.MaxUint64 - weight
-					}
-					warp.Validators = append(warp.Validators, &snowvalidators.Warp{Weight: weight, NodeIDs: nodes})
-					for _, nodeID := range nodes {
-						wanted[nodeID] = true
-					}
-				}
-			}
-			all[subnetID] = warp
-		}
-		require.NoError(t, s.apply(all))
-		for _, subnetID := range subnets {
-			want := nodeWeights(all[subnetID])
-			got := s.manager.GetMap(subnetID)
-			require.Len(t, got, len(want), "validators of subnet %s", subnetID)
-			for nodeID, weight := range want {
-				require.Equal(t, weight, s.manager.GetWeight(subnetID, nodeID))
-			}
-			_, err := s.manager.TotalWeight(subnetID)
-			require.NoError(t, err, "total weight fits")
-		}
-		for i := range byte(10) {
-			for _, nodeID := range []ids.NodeID{{i}, {i, 1}} {
-				require.Equal(t, wanted[nodeID], s.wants(nodeID), "%s is wanted", nodeID)
-			}
-		}
-	}
-}
-
-func TestEmptySetsSayNothing(t *testing.T) {
+func TestSetsAreTheUnionOfAllSubnets(t *testing.T) {
+	a, b, c, d := ids.NodeID{1}, ids.NodeID{2}, ids.NodeID{3}, ids.NodeID{4}
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(t, err)
-	nodeID := ids.NodeID{1}
-	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, nodeID)})
+	check := func(when string, wanted, known, primary []ids.NodeID, count int) {
+		t.Helper()
+		for _, nodeID := range []ids.NodeID{a, b, c, d} {
+			require.Equal(t, slices.Contains(wanted, nodeID), n.wants(nodeID), "%s: %s is wanted", when, nodeID)
+			require.Equal(t, slices.Contains(known, nodeID), n.sets.knows(nodeID), "%s: %s is known", when, nodeID)
+			require.Equal(t, slices.Contains(primary, nodeID), n.sets.primary(nodeID), "%s: %s is of the primary network", when, nodeID)
+		}
+		require.Equal(t, count, n.sets.count(), when)
+	}
+	check("before anything is known", []ids.NodeID{a, b, c, d}, nil, nil, 0)
 	n.SetValidators(nil)
-	require.EqualValues(t, 1, n.sets.manager.GetWeight(constants.PrimaryNetworkID, nodeID))
-	require.False(t, n.sets.wants(ids.NodeID{2}))
+	check("after sets that say nothing", []ids.NodeID{a, b, c, d}, nil, nil, 0)
+	sharing := warpSet(1, a)
+	sharing.Validators = append(sharing.Validators, &snowvalidators.Warp{NodeIDs: []ids.NodeID{a, b}})
+	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: sharing, {9}: warpSet(1, b, c), {8}: {}})
+	check("two subnets and an empty one", []ids.NodeID{a, b, c}, []ids.NodeID{a, b, c}, []ids.NodeID{a, b}, 3)
+	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, d)})
+	check("another height", []ids.NodeID{d}, []ids.NodeID{d}, []ids.NodeID{d}, 1)
+	n.SetValidators(nil)
+	check("sets that say nothing", []ids.NodeID{d}, []ids.NodeID{d}, []ids.NodeID{d}, 1)
+}
+
+// The library's bootstrappers tell addresses, so they are wanted even if they
+// validate nothing.
+func TestBootstrappersAreWanted(t *testing.T) {
+	for _, wanted := range []bool{true, false} {
+		n, err := New(Config{NetworkID: constants.FujiID, Bootstrappers: wanted})
+		require.NoError(t, err)
+		n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, ids.NodeID{1})})
+		other, err := New(Config{NetworkID: constants.FujiID, Bootstrappers: true})
+		require.NoError(t, err)
+		seeds := other.genesisSeeds()
+		require.NotEmpty(t, seeds)
+		require.Equal(t, wanted, n.wants(seeds[0].NodeID))
+		require.False(t, n.wants(ids.NodeID{2}))
+	}
 }

@@ -1,0 +1,120 @@
+package p2p
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/network/peer"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/staking"
+	"github.com/ava-labs/avalanchego/utils/ips"
+)
+
+const (
+	// pullInterval is how often a peer is asked for addresses while there are
+	// nodes to be found; each answer brings about 15. While nothing comes of it,
+	// the interval grows to idlePullInterval.
+	pullInterval     = 500 * time.Millisecond
+	idlePullInterval = 10 * time.Second
+	// maxClaims bounds how much of one peer list is looked at. Nodes send 15
+	// (avalanchego, utils/constants, DefaultNetworkPeerListNumValidatorIPs).
+	maxClaims = 1000
+)
+
+// pull asks peers for the addresses of others until ctx ends.
+func (n *Network) pull(ctx context.Context) {
+	wait := pullInterval
+	before := 0
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		lacking, learned := n.sets.count()-n.ConnectedCount(), n.learned.Swap(false)
+		if lacking > 0 && (learned || lacking != before) {
+			wait = pullInterval
+		} else {
+			wait = min(2*wait, idlePullInterval)
+		}
+		before = lacking
+		if s := n.somebody(); s != nil {
+			if framed, err := n.question(); err != nil {
+				n.log.Error("peers cannot be asked for addresses", "error", err)
+			} else {
+				s.send(framed)
+			}
+		}
+	}
+}
+
+// question asks for addresses that we do not know.
+func (n *Network) question() ([]byte, error) {
+	filter, salt, err := n.places.filter()
+	if err != nil {
+		return nil, err
+	}
+	return frame(&p2p.Message{Message: &p2p.Message_GetPeerList{GetPeerList: &p2p.GetPeerList{
+		KnownPeers: &p2p.BloomFilter{Filter: filter, Salt: salt},
+		AllSubnets: true,
+	}}})
+}
+
+// somebody is a peer to ask for addresses, nil if there is none. Validators of
+// the primary network know those of all subnets, others of a few.
+func (n *Network) somebody() *session {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	var chosen *session
+	seen, seenPrimary := 0, 0
+	for nodeID, s := range n.connected {
+		if n.sets.primary(nodeID) {
+			if seenPrimary++; rand.IntN(seenPrimary) == 0 {
+				chosen = s
+			}
+		} else if seenPrimary == 0 {
+			if seen++; rand.IntN(seen) == 0 {
+				chosen = s
+			}
+		}
+	}
+	return chosen
+}
+
+// learn takes addresses that a peer told, each signed by the node concerned. An
+// error means that the peer told something that it should have refused.
+func (n *Network) learn(claims []*p2p.ClaimedIpPort) error {
+	for _, c := range claims[:min(len(claims), maxClaims)] {
+		addr, err := claimedAddr(c.GetIpAddr(), c.GetIpPort())
+		if err != nil {
+			return err
+		}
+		// Most claims are of no use, which takes no signature to tell.
+		nodeID := ids.NodeIDFromCert(&staking.Certificate{Raw: c.GetX509Certificate()})
+		if nodeID == n.nodeID || !n.expects(nodeID) || !n.places.outdated(nodeID, addr, c.GetTimestamp(), n.Connected(nodeID)) {
+			continue
+		}
+		cert, err := staking.ParseCertificate(c.GetX509Certificate())
+		if err != nil {
+			return fmt.Errorf("%w: certificate of %s: %w", errMalformed, nodeID, err)
+		}
+		signed := peer.SignedIP{UnsignedIP: peer.UnsignedIP{AddrPort: addr, Timestamp: c.GetTimestamp()}, TLSSignature: c.GetSignature()}
+		if err := signed.Verify(cert, time.Now().Add(maxClockSkew)); err != nil {
+			return fmt.Errorf("%w: claim of %s to be at %s: %w", errMalformed, nodeID, addr, err)
+		}
+		n.learned.Store(true)
+		n.want(n.places.claimed(nodeID, ips.NewClaimedIPPort(cert, addr, c.GetTimestamp(), c.GetSignature())))
+	}
+	return nil
+}
+
+// expects reports whether an address of nodeID is welcome from anybody. Unlike
+// wants it knows nobody at the beginning, when peers could tell us anything.
+func (n *Network) expects(nodeID ids.NodeID) bool {
+	return n.sets.knows(nodeID) || n.wants(nodeID) && n.places.knows(nodeID)
+}

@@ -1,0 +1,155 @@
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/network/peer"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/staking"
+	"github.com/ava-labs/avalanchego/utils/bloom"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/ips"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/version"
+)
+
+// Limits of a handshake (avalanchego, network/peer).
+const (
+	maxTrackedSubnets = 16
+	maxBloomSalt      = 32
+	maxClockSkew      = constants.DefaultNetworkMaxClockDifference
+)
+
+// errHello is why a node's handshake is refused.
+var errHello = errors.New("handshake refused")
+
+// hello is what a node's handshake says of it, checked.
+type hello struct {
+	version     *version.Application
+	upgradeTime uint64 // Unix seconds; the newest upgrade that the node knows of
+	claim       peer.UnsignedIP
+}
+
+// greeting is our own handshake.
+func (n *Network) greeting() ([]byte, error) {
+	signed, err := n.signer.GetSignedIP()
+	if err != nil {
+		return nil, fmt.Errorf("signing our address: %w", err)
+	}
+	filter, salt, err := n.places.filter()
+	if err != nil {
+		return nil, err
+	}
+	ours := n.compatible.Current
+	return frame(&p2p.Message{Message: &p2p.Message_Handshake{Handshake: &p2p.Handshake{
+		NetworkId:     n.config.NetworkID,
+		MyTime:        uint64(time.Now().Unix()),
+		IpAddr:        signed.AddrPort.Addr().AsSlice(),
+		IpPort:        uint32(signed.AddrPort.Port()),
+		UpgradeTime:   uint64(n.compatible.UpgradeTime.Unix()),
+		IpSigningTime: signed.Timestamp,
+		IpNodeIdSig:   signed.TLSSignature,
+		IpBlsSig:      signed.BLSSignatureBytes,
+		Client: &p2p.Client{
+			Name:  ours.Name,
+			Major: uint32(ours.Major),
+			Minor: uint32(ours.Minor),
+			Patch: uint32(ours.Patch),
+		},
+		KnownPeers: &p2p.BloomFilter{Filter: filter, Salt: salt},
+		// The addresses of all subnets' validators are wanted.
+		AllSubnets: true,
+	}}})
+}
+
+// check reads a node's handshake, by the rules of avalanchego, network/peer,
+// handleHandshake. cert is what it showed in the TLS handshake.
+func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, error) {
+	if m.GetNetworkId() != n.config.NetworkID {
+		return nil, fmt.Errorf("%w: network %d, not %d", errHello, m.GetNetworkId(), n.config.NetworkID)
+	}
+	now := time.Now()
+	if skew := clockSkew(m.GetMyTime(), uint64(now.Unix())); skew > uint64(maxClockSkew/time.Second) {
+		return nil, fmt.Errorf("%w: its clock is off by %d s", errHello, skew)
+	}
+	h := &hello{
+		version: &version.Application{
+			Name:  version.Client, // what it calls itself has no bearing, and no bound
+			Major: int(m.GetClient().GetMajor()),
+			Minor: int(m.GetClient().GetMinor()),
+			Patch: int(m.GetClient().GetPatch()),
+		},
+		upgradeTime: m.GetUpgradeTime(),
+	}
+	if !n.compatible.Compatible(h.version) {
+		return nil, fmt.Errorf("%w: %w: %s", errHello, errIncompatible, h.version.Semantic())
+	}
+	if err := checkInterests(m); err != nil {
+		return nil, err
+	}
+	addr, err := claimedAddr(m.GetIpAddr(), m.GetIpPort())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errHello, err)
+	}
+	signed := peer.SignedIP{
+		UnsignedIP:   peer.UnsignedIP{AddrPort: addr, Timestamp: m.GetIpSigningTime()},
+		TLSSignature: m.GetIpNodeIdSig(),
+	}
+	if err := signed.Verify(cert, now.Add(maxClockSkew)); err != nil {
+		return nil, fmt.Errorf("%w: claim of %s: %w", errHello, addr, err)
+	}
+	if _, err := bls.SignatureFromBytes(m.GetIpBlsSig()); err != nil {
+		return nil, fmt.Errorf("%w: BLS signature: %w", errHello, err)
+	}
+	h.claim = signed.UnsignedIP
+	return h, nil
+}
+
+func clockSkew(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+
+// checkInterests checks the parts of a handshake that say what the node wants of
+// others. We serve nothing of it, but a node that gets them wrong is not one to
+// rely on.
+func checkInterests(m *p2p.Handshake) error {
+	if got := len(m.GetTrackedSubnets()); got > maxTrackedSubnets {
+		return fmt.Errorf("%w: tracks %d subnets, more than %d", errHello, got, maxTrackedSubnets)
+	}
+	for _, id := range m.GetTrackedSubnets() {
+		if _, err := ids.ToID(id); err != nil {
+			return fmt.Errorf("%w: subnet: %w", errHello, err)
+		}
+	}
+	supported := set.Of(m.GetSupportedAcps()...)
+	for _, acp := range m.GetObjectedAcps() {
+		if supported.Contains(acp) && constants.CurrentACPs.Contains(acp) {
+			return fmt.Errorf("%w: both supports and objects to ACP %d", errHello, acp)
+		}
+	}
+	if m.GetKnownPeers() == nil {
+		return nil
+	}
+	if _, err := bloom.Parse(m.GetKnownPeers().GetFilter()); err != nil {
+		return fmt.Errorf("%w: filter of known peers: %w", errHello, err)
+	}
+	if got := len(m.GetKnownPeers().GetSalt()); got > maxBloomSalt {
+		return fmt.Errorf("%w: salt of %d bytes, more than %d", errHello, got, maxBloomSalt)
+	}
+	return nil
+}
+
+// claimedAddr is an address as messages have it.
+func claimedAddr(ip []byte, port uint32) (netip.AddrPort, error) {
+	addr, ok := ips.AddrFromSlice(ip)
+	if !ok {
+		return netip.AddrPort{}, fmt.Errorf("%w: IP address of %d bytes", errMalformed, len(ip))
+	}
+	if uint16(port) == 0 {
+		return netip.AddrPort{}, fmt.Errorf("%w: port %d", errMalformed, port)
+	}
+	return netip.AddrPortFrom(addr, uint16(port)), nil
+}

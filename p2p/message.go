@@ -1,0 +1,217 @@
+package p2p
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/DataDog/zstd"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/utils/compression"
+	"github.com/ava-labs/avalanchego/utils/constants"
+)
+
+const (
+	// maxMessage bounds a message in bytes, both ways and also decompressed.
+	maxMessage = constants.DefaultMaxMessageSize
+	// frameHeader is the big-endian length before each message, in bytes.
+	frameHeader = 4
+)
+
+// Fields of p2p.Message (avalanchego, proto/p2p/p2p.proto).
+const (
+	fieldZstd        protowire.Number = 2
+	fieldPing        protowire.Number = 11
+	fieldPong        protowire.Number = 12
+	fieldHandshake   protowire.Number = 13
+	fieldPeerList    protowire.Number = 14
+	fieldAppResponse protowire.Number = 31
+	fieldAppError    protowire.Number = 34
+	fieldGetPeerList protowire.Number = 35
+)
+
+var (
+	errNotAMessage = errors.New("not a message of the protocol")
+	errTooLarge    = errors.New("message is too large")
+)
+
+// frame encodes a message with its length in front.
+func frame(m *p2p.Message) ([]byte, error) {
+	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, frameHeader, 256), m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a message: %w", err)
+	}
+	size := len(b) - frameHeader
+	if size > maxMessage {
+		return nil, fmt.Errorf("%w: %d bytes", errTooLarge, size)
+	}
+	binary.BigEndian.PutUint32(b, uint32(size))
+	return b, nil
+}
+
+// heed reports whether messages of this kind say anything to us. All others are
+// about consensus or are requests to a chain that we do not run.
+func heed(field protowire.Number) bool {
+	switch field {
+	case fieldZstd, fieldPing, fieldPong, fieldHandshake, fieldPeerList, fieldAppResponse, fieldAppError, fieldGetPeerList:
+		return true
+	}
+	return false
+}
+
+// outermost is the kind of a message and its content, given size bytes of a
+// message of which b is the beginning; false if the message does not consist of
+// exactly one field, as peers normally send it.
+func outermost(b []byte, size int) (protowire.Number, []byte, bool) {
+	field, kind, n := protowire.ConsumeTag(b)
+	if n < 0 || kind != protowire.BytesType {
+		return 0, nil, false
+	}
+	length, m := protowire.ConsumeVarint(b[n:])
+	if m < 0 || length != uint64(size-n-m) {
+		return 0, nil, false
+	}
+	return field, b[n+m:], true
+}
+
+// response is a p2p.AppResponse whose slices belong to the message that it was
+// read from.
+type response struct {
+	chainID   []byte
+	requestID uint32
+	appBytes  []byte
+}
+
+// parseResponse reads the content of an AppResponse, false if it is in any way
+// unusual.
+func parseResponse(b []byte) (r response, ok bool) {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return r, false
+		}
+		b = b[n:]
+		switch {
+		case field == 1 && kind == protowire.BytesType:
+			r.chainID, n = protowire.ConsumeBytes(b)
+		case field == 2 && kind == protowire.VarintType:
+			var id uint64
+			id, n = protowire.ConsumeVarint(b)
+			r.requestID = uint32(id)
+		case field == 3 && kind == protowire.BytesType:
+			r.appBytes, n = protowire.ConsumeBytes(b)
+		default:
+			return r, false
+		}
+		if n < 0 {
+			return r, false
+		}
+		b = b[n:]
+	}
+	return r, true
+}
+
+// decoder reads messages. Safe for concurrent use.
+type decoder struct {
+	stream   compression.Compressor
+	contexts sync.Pool // of *zstdContext
+}
+
+// zstdContext is what decompressing a message of usual size needs.
+type zstdContext struct {
+	zstd.Ctx
+	out []byte
+}
+
+func newDecoder() (*decoder, error) {
+	stream, err := compression.NewZstdCompressor(maxMessage)
+	if err != nil {
+		return nil, fmt.Errorf("making a decompressor: %w", err)
+	}
+	return &decoder{
+		stream:   stream,
+		contexts: sync.Pool{New: func() any { return &zstdContext{Ctx: zstd.NewCtx(), out: make([]byte, 16<<10)} }},
+	}, nil
+}
+
+// content is what a message says: one of its members, or none if it is of a kind
+// that we do not heed.
+type content struct {
+	isResponse bool
+	response   response
+	other      *p2p.Message
+}
+
+// decode hands the content of a message to f, which must not keep any of it. It
+// returns the size of the message when it is not compressed, in bytes. The error
+// is errNotAMessage, or that of f.
+func (d *decoder) decode(b []byte, f func(content) error) (plain int, err error) {
+	field, body, ok := outermost(b, len(b))
+	if ok && field == fieldZstd {
+		return d.decompress(body, f)
+	}
+	compressed, err := read(b, f)
+	if len(compressed) > 0 {
+		return d.decompress(compressed, f)
+	}
+	return len(b), err
+}
+
+// decompress reads the message within a compressed one.
+func (d *decoder) decompress(b []byte, f func(content) error) (plain int, err error) {
+	if len(b) == 0 {
+		return 0, errNotAMessage
+	}
+	c := d.contexts.Get().(*zstdContext)
+	defer d.contexts.Put(c)
+	whole := c.out
+	if n, err := c.DecompressInto(whole, b); err == nil {
+		whole = whole[:n]
+	} else if whole, err = d.stream.Decompress(b); err != nil {
+		// It is larger than the context's buffer, or broken, of which the library
+		// has its own notion. How much work that was is not known.
+		return maxMessage, fmt.Errorf("%w: %w", errNotAMessage, err)
+	}
+	compressed, err := read(whole, f)
+	if len(compressed) > 0 {
+		err = errNotAMessage // twice is once too many
+	}
+	return len(whole), err
+}
+
+// read hands the content of a message to f, unless it is compressed, which read
+// leaves to the caller.
+func read(b []byte, f func(content) error) (compressed []byte, err error) {
+	if field, body, ok := outermost(b, len(b)); ok {
+		if field == fieldAppResponse {
+			if r, ok := parseResponse(body); ok {
+				return nil, f(content{isResponse: true, response: r})
+			}
+		}
+		if !heed(field) {
+			return nil, f(content{})
+		}
+	}
+	m := new(p2p.Message)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotAMessage, err)
+	}
+	switch v := m.GetMessage().(type) {
+	case nil:
+		return nil, errNotAMessage
+	case *p2p.Message_CompressedZstd:
+		return v.CompressedZstd, errNotAMessage
+	case *p2p.Message_AppResponse:
+		return nil, f(content{isResponse: true, response: response{
+			chainID:   v.AppResponse.GetChainId(),
+			requestID: v.AppResponse.GetRequestId(),
+			appBytes:  v.AppResponse.GetAppBytes(),
+		}})
+	default:
+		return nil, f(content{other: m})
+	}
+}

@@ -1,0 +1,258 @@
+package p2p
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/network/peer"
+	"github.com/ava-labs/avalanchego/utils/bloom"
+	"github.com/ava-labs/avalanchego/utils/ips"
+)
+
+const (
+	// maxPlaces bounds the nodes of which we know where they are.
+	maxPlaces = 20_000
+	// filterAge is how long a filter of known peers is good for, even if more is
+	// known by now.
+	filterAge = time.Second
+	// filterSaltAge is how long a salt is used, since what one filter hides by
+	// coincidence another shows.
+	filterSaltAge = time.Minute
+
+	minFiltered       = 128 // peers that a filter has room for at least
+	filterFalseFinds  = .001
+	filterSaltSize    = maxBloomSalt
+	filterRoomPerNode = 2
+)
+
+// place is what we know of where a node is. Addresses from seeds and from the
+// address book are hearsay: they may be out of date, and somebody else may answer
+// there by now. An attempt that meets another node fails, and the next one takes
+// the next address.
+type place struct {
+	nodeID ids.NodeID
+	news   chan struct{} // holds one token when there is an address to try
+
+	// Guarded by the places' mu.
+	claim   peer.UnsignedIP // what it claims itself, proven by its signature
+	claimID ids.ID          // identifies the claim in filters
+	met     netip.AddrPort  // where it was last met; may be invalid
+	seed    netip.AddrPort  // as the seeds last said; may be invalid
+	failed  uint            // attempts in vain since the last success
+	kept    bool            // a goroutine keeps it connected
+}
+
+// places are all nodes of which we know where they are. Safe for concurrent use.
+type places struct {
+	allowPrivate bool
+
+	mu     sync.Mutex
+	byNode map[ids.NodeID]*place // guarded by mu
+
+	// The filter of known peers, guarded by mu.
+	filtered   []byte
+	salt       []byte
+	filteredAt time.Time
+	saltedAt   time.Time
+	stale      bool // there are claims that filtered does not hold
+}
+
+func newPlaces(allowPrivate bool) *places {
+	return &places{allowPrivate: allowPrivate, byNode: make(map[ids.NodeID]*place), stale: true}
+}
+
+// seeded notes what the seeds say, booked what the address book says or where a
+// node was met, and claimed what the node signed. All return nil if there are too
+// many nodes already.
+func (ps *places) seeded(a Address) *place {
+	return ps.note(a.NodeID, func(p *place) bool {
+		changed := p.seed != a.Addr
+		p.seed = a.Addr
+		return changed
+	})
+}
+
+func (ps *places) booked(a Address) *place {
+	return ps.note(a.NodeID, func(p *place) bool {
+		changed := p.met != a.Addr
+		p.met = a.Addr
+		return changed
+	})
+}
+
+func (ps *places) claimed(nodeID ids.NodeID, claim *ips.ClaimedIPPort) *place {
+	return ps.note(nodeID, func(p *place) bool {
+		if claim.Timestamp < p.claim.Timestamp {
+			return false
+		}
+		changed := p.claim.AddrPort != claim.AddrPort
+		if changed {
+			p.failed = 0 // so that it is tried next
+		}
+		p.claim = peer.UnsignedIP{AddrPort: claim.AddrPort, Timestamp: claim.Timestamp}
+		p.claimID = claim.GossipID
+		ps.stale = true
+		return changed
+	})
+}
+
+func (ps *places) note(nodeID ids.NodeID, change func(*place) bool) *place {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byNode[nodeID]
+	if p == nil {
+		if len(ps.byNode) >= maxPlaces && !ps.makeRoom() {
+			return nil
+		}
+		p = &place{nodeID: nodeID, news: make(chan struct{}, 1)}
+		ps.byNode[nodeID] = p
+	}
+	if change(p) {
+		select {
+		case p.news <- struct{}{}:
+		default:
+		}
+	}
+	return p
+}
+
+// makeRoom forgets the nodes that nobody wants. ps.mu is held.
+func (ps *places) makeRoom() bool {
+	for nodeID, p := range ps.byNode {
+		if !p.kept {
+			delete(ps.byNode, nodeID)
+		}
+	}
+	return len(ps.byNode) < maxPlaces
+}
+
+// outdated reports whether a claim for nodeID is worth a look, given what is
+// known: it is newer, and the node is not connected at that very address.
+func (ps *places) outdated(nodeID ids.NodeID, addr netip.AddrPort, timestamp uint64, connected bool) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byNode[nodeID]
+	switch {
+	case p == nil:
+		return true
+	case connected && p.claim.AddrPort == addr:
+		return false
+	}
+	return p.claim.Timestamp < timestamp
+}
+
+// knows reports whether there is a place for nodeID.
+func (ps *places) knows(nodeID ids.NodeID) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.byNode[nodeID] != nil
+}
+
+// choose says where to look for a node this time: where it says it is, else where
+// it was met, else where the seeds say it is, and round again.
+func (ps *places) choose(p *place) (netip.AddrPort, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var candidates [3]netip.AddrPort
+	count := uint(0)
+next:
+	for _, addr := range [...]netip.AddrPort{p.claim.AddrPort, p.met, p.seed} {
+		if !ps.permitted(addr) {
+			continue
+		}
+		for _, other := range candidates[:count] {
+			if other == addr {
+				continue next
+			}
+		}
+		candidates[count] = addr
+		count++
+	}
+	if count == 0 {
+		return netip.AddrPort{}, errNoAddress
+	}
+	return candidates[p.failed%count], nil
+}
+
+func (ps *places) permitted(addr netip.AddrPort) bool {
+	return dialable(addr) && (ps.allowPrivate || ips.IsPublic(addr.Addr()))
+}
+
+// tried notes how an attempt at the address of choose has ended.
+func (ps *places) tried(p *place, found bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if found {
+		p.failed = 0
+	} else {
+		p.failed++
+	}
+}
+
+// keep claims the keeping of p, false if somebody does that already.
+func (ps *places) keep(p *place) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p.kept || ps.byNode[p.nodeID] != p {
+		return false
+	}
+	p.kept = true
+	return true
+}
+
+// release gives the keeping of p up, unless it is wanted after all.
+func (ps *places) release(p *place, wants func(ids.NodeID) bool) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if wants(p.nodeID) {
+		return false
+	}
+	p.kept = false
+	return true
+}
+
+// unkept lists the places that nobody keeps.
+func (ps *places) unkept() []*place {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var list []*place
+	for _, p := range ps.byNode {
+		if !p.kept {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// filter is a Bloom filter of the claims that we know, and its salt, so that
+// peers tell us others. Neither may be changed.
+func (ps *places) filter() (filter, salt []byte, err error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	now := time.Now()
+	resalt := now.Sub(ps.saltedAt) > filterSaltAge
+	if !resalt && (!ps.stale || now.Sub(ps.filteredAt) < filterAge) {
+		return ps.filtered, ps.salt, nil
+	}
+	if resalt {
+		ps.salt = make([]byte, filterSaltSize)
+		_, _ = rand.Read(ps.salt) // never fails
+		ps.saltedAt = now
+	}
+	hashes, entries := bloom.OptimalParameters(max(filterRoomPerNode*len(ps.byNode), minFiltered), filterFalseFinds)
+	f, err := bloom.New(hashes, entries)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a filter of known peers: %w", err)
+	}
+	for _, p := range ps.byNode {
+		if p.claim.Timestamp != 0 {
+			bloom.Add(f, p.claimID[:], ps.salt)
+		}
+	}
+	ps.filtered, ps.filteredAt, ps.stale = f.Marshal(), now, false
+	return ps.filtered, ps.salt, nil
+}

@@ -1,0 +1,189 @@
+package p2p
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+)
+
+// sockets are two ends of a TCP connection.
+func sockets(t testing.TB) (ours, theirs net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	ours, err = net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	theirs, err = listener.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = ours.Close()
+		_ = theirs.Close()
+	})
+	return ours, theirs
+}
+
+// Whatever the other side reads and when, it gets all bytes in order, and writing
+// never waits.
+func TestWireKeepsOrder(t *testing.T) {
+	for name, wrap := range map[string]func(net.Conn) net.Conn{
+		"socket":       func(c net.Conn) net.Conn { return c },
+		"not a socket": func(c net.Conn) net.Conn { return struct{ net.Conn }{c} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := sockets(t)
+			var total atomic.Int64
+			w := newWire(wrap(ours), &total)
+			random := rand.New(rand.NewPCG(1, 2))
+			var sent bytes.Buffer
+			for sent.Len() < 24<<20 { // more than the kernel keeps
+				b := make([]byte, random.IntN(256<<10))
+				for i := range b {
+					b[i] = byte(random.Uint32())
+				}
+				n, err := w.Write(b)
+				require.NoError(t, err)
+				require.Equal(t, len(b), n)
+				sent.Write(b)
+			}
+			require.Positive(t, total.Load(), "bytes kept while nobody reads")
+			require.Equal(t, total.Load(), w.kept.Load())
+			got := make([]byte, sent.Len())
+			_, err := io.ReadFull(theirs, got)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(sent.Bytes(), got), "bytes differ from what was written")
+			w.wait()
+			require.Zero(t, total.Load(), "bytes kept afterwards")
+
+			_, err = w.Write([]byte("more"))
+			require.NoError(t, err)
+			_, err = io.ReadFull(theirs, got[:4])
+			require.NoError(t, err)
+			require.Equal(t, "more", string(got[:4]))
+			require.NoError(t, w.Close())
+			_, err = w.Write([]byte("too late"))
+			require.ErrorIs(t, err, errWireClosed)
+			w.wait()
+		})
+	}
+}
+
+func TestWireForgetsWhenClosed(t *testing.T) {
+	ours, _ := sockets(t)
+	var total atomic.Int64
+	w := newWire(ours, &total)
+	for total.Load() < 1<<20 {
+		_, err := w.Write(make([]byte, 256<<10))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	w.wait()
+	require.Zero(t, total.Load(), "bytes kept after Close")
+	require.Zero(t, w.kept.Load())
+}
+
+func TestWireFailsWithTheConnection(t *testing.T) {
+	ours, theirs := sockets(t)
+	var total atomic.Int64
+	w := newWire(ours, &total)
+	require.NoError(t, theirs.Close())
+	require.Eventually(t, func() bool {
+		_, err := w.Write([]byte("hello"))
+		return err != nil
+	}, patience, time.Millisecond, "writes to a closed connection succeed")
+	require.NoError(t, w.Close())
+	w.wait()
+	require.Zero(t, total.Load())
+}
+
+// A node that reads nothing is given up after a while.
+func TestWireGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		var total atomic.Int64
+		w := newWire(ours, &total)
+		began := time.Now()
+		_, err := w.Write([]byte("hello"))
+		require.NoError(t, err)
+		require.Zero(t, time.Since(began), "time that Write took")
+		w.wait()
+		require.Equal(t, writeTimeout, time.Since(began))
+		_, err = w.Write([]byte("more"))
+		require.ErrorIs(t, err, errWireClosed)
+		require.Zero(t, total.Load())
+	})
+}
+
+func TestBacklogIsBounded(t *testing.T) {
+	n, err := New(Config{NetworkID: testNetworkID})
+	require.NoError(t, err)
+	ours, _ := sockets(t)
+	w := newWire(ours, &n.backlog)
+	s := n.newSession(w, w, nil, ids.NodeID{1}, netip.AddrPort{})
+	framed := make([]byte, 64<<10)
+	sent := 0
+	for s.send(framed) {
+		sent += len(framed)
+		require.Less(t, sent, 64<<20, "bytes taken for a node that does not read")
+	}
+	require.LessOrEqual(t, n.backlog.Load(), int64(maxBacklog))
+	require.Greater(t, n.backlog.Load(), int64(maxBacklog-2*len(framed)))
+	require.False(t, s.send(framed[:1<<10]) && s.send(framed), "sent beyond the bound")
+
+	// When all nodes together do not read, only those that do are sent to.
+	n.backlog.Add(maxTotalBacklog)
+	other, reading := sockets(t)
+	fresh := newWire(other, &n.backlog)
+	require.True(t, fresh.room(len(framed)))
+	slow := newWire(other, &n.backlog)
+	slow.kept.Store(1)
+	require.False(t, slow.room(len(framed)))
+	_ = reading
+	s.end(nil)
+	w.wait()
+	require.Equal(t, int64(maxTotalBacklog), n.backlog.Load())
+	require.False(t, s.send(framed), "sent after the end")
+}
+
+// A request goes to everybody who reads, at once, whatever the others do.
+func TestRequestDoesNotWaitForSlowNodes(t *testing.T) {
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	slow := newRemote(t, func(r *remote) {
+		r.beforeRead = func() { <-hold }
+	})
+	quick := newRemote(t, func(r *remote) {
+		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) { c.respond(m, nil) }
+	})
+	n, _ := start(t, Config{Seeds: seeds(slow, quick)})
+	awaitConnected(t, n, slow, quick)
+	slow.pause.Store(true)
+	body := make([]byte, 1<<20)
+	var took []ids.NodeID
+	got := make(answers, 100)
+	for range 30 {
+		began := time.Now()
+		took = n.Request(t.Context(), testChain, []ids.NodeID{slow.id, quick.id}, body, func(a Answer) { got <- a })
+		require.Less(t, time.Since(began), 5*time.Second, "time that Request took")
+		a := got.next(t)
+		require.Equal(t, quick.id, a.NodeID)
+		require.NoError(t, a.Err)
+	}
+	require.Equal(t, []ids.NodeID{quick.id}, took, "nodes that the last request was sent to")
+	require.LessOrEqual(t, n.backlog.Load(), int64(maxBacklog))
+	release()
+}
