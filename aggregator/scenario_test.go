@@ -67,14 +67,14 @@ import (
 //	7.2-03 a valid signature of another message: aggregator
 //	7.2-04 another validator's signature: aggregator
 //	7.2-05 two shares that cancel out: aggregator
-//	7.2-06 one node answers a thousand times: aggregator
-//	7.2-07 an answer of a node that was not asked: aggregator
-//	7.2-08 an answer after the timeout: no test here, p2p
-//	7.2-09 an answer before the request is sent: aggregator
-//	7.2-10 an error and a response to one request: aggregator
-//	7.2-11 2 MiB and odd protobufs: aggregator
+//	7.2-06 one node answers a thousand times: aggregator, p2p
+//	7.2-07 an answer of a node that was not asked: aggregator, p2p
+//	7.2-08 an answer after the timeout: p2p
+//	7.2-09 an answer before the request is sent: aggregator, p2p
+//	7.2-10 an error and a response to one request: aggregator, p2p
+//	7.2-11 2 MiB and odd protobufs: aggregator, p2p
 //	7.2-12 34 % that drip, late or infeasible: aggregator, simnet
-//	7.2-13 a connection lost and made during a request: aggregator
+//	7.2-13 a connection lost and made during a request: aggregator, p2p
 //	7.2-14 nodes that share a key answer differently: aggregator, simnet
 //	7.2-15 keyless weight makes the quorum impossible: aggregator
 //	7.2-16 weights near 2^64, and the ceiling: aggregator
@@ -90,12 +90,12 @@ import (
 //	7.2-26 one of several waiters leaves: aggregator
 //	7.2-27 not accepted yet, then accepted: aggregator
 //	7.2-28 a legacy subnet becomes an L1 at run time: validators
-//	7.2-29 messages of transactions that were dropped or superseded: no test here, the operation that signs by transaction does not exist yet; its tests belong beside it, in handlers
+//	7.2-29 messages of transactions that were dropped or superseded: aggregator/l1message
 //	7.2-30 shutdown with requests in flight: aggregator, handlers, simnet
 //	7.2-31 two blockchains, one payload: aggregator
-//	7.2-32 a restart with a stale address book: no test here, p2p
-//	7.2-33 a validator changes certificate and address: no test here, p2p
-//	7.2-34 request IDs wrap and stay odd: no test here, p2p
+//	7.2-32 a restart with a stale address book: p2p
+//	7.2-33 a validator changes certificate and address: p2p
+//	7.2-34 request IDs wrap and stay odd: p2p
 //	7.2-35 a flood of unique messages: aggregator
 //	7.2-36 keys that are each other's negation: aggregator
 
