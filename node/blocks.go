@@ -1,0 +1,133 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/indexer"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+	avajson "github.com/ava-labs/avalanchego/utils/json"
+)
+
+// ErrBeyondTip says that the node has not accepted as many blocks yet.
+var ErrBeyondTip = errors.New("beyond the node's last accepted block")
+
+// MaxBlockRange is how many containers the index API gives at once.
+const MaxBlockRange = indexer.MaxFetchedByRange
+
+const blockIndexPath = "/ext/index/P/block"
+
+// Container is what consensus accepted: a P-Chain block in its proposer envelope,
+// if it was made in one.
+type Container struct {
+	// ID is the envelope's, not the block's inside.
+	ID ids.ID
+	// Index counts containers from 0. The genesis block has none, so that a
+	// complete index has the block of height h at h-1.
+	Index uint64
+	Bytes []byte
+	// Accepted is when the node that was asked accepted it: no two nodes agree.
+	Accepted time.Time
+}
+
+// BlockByHeight has the bytes of an accepted P-Chain block, without its proposer
+// envelope. Height 0 is the genesis block. Errors are those of Call, or ErrBeyondTip.
+func (c *Client) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {
+	const method = "platform.getBlockByHeight"
+	var reply api.GetBlockResponse
+	if err := c.Call(ctx, platformPath, method, api.GetBlockByHeightArgs{
+		Height: avajson.Uint64(height), Encoding: formatting.Hex,
+	}, &reply); err != nil {
+		// Every height up to the last accepted one has a block.
+		return nil, beyondTip(err, "couldn't get block at height", "not found")
+	}
+	var text string
+	if err := json.Unmarshal(reply.Block, &text); err != nil {
+		return nil, fmt.Errorf("%s: %w: block: %w", method, ErrMalformed, err)
+	}
+	return decodeBytes(method, reply.Encoding, text)
+}
+
+// BlockRange has up to n accepted P-Chain blocks as containers in their order,
+// beginning at an index; fewer if there are no more, or if the node prefers so, but
+// at least one. n is 1 to MaxBlockRange.
+//
+// Errors are those of Call, among them an *RPCError that is NotOffered if the node
+// keeps no index, or ErrBeyondTip.
+func (c *Client) BlockRange(ctx context.Context, start uint64, n int) ([]Container, error) {
+	const method = "index.getContainerRange"
+	var reply indexer.GetContainerRangeResponse
+	if err := c.Call(ctx, blockIndexPath, method, indexer.GetContainerRangeArgs{
+		StartIndex: avajson.Uint64(start), NumToFetch: avajson.Uint64(n), Encoding: formatting.Hex,
+	}, &reply); err != nil {
+		return nil, beyondTip(beyondTip(err, "start index", "last accepted index"), noContainers)
+	}
+	if len(reply.Containers) == 0 || len(reply.Containers) > n {
+		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(reply.Containers))
+	}
+	containers := make([]Container, len(reply.Containers))
+	for i := range reply.Containers {
+		var err error
+		if containers[i], err = decodeContainer(method, &reply.Containers[i]); err != nil {
+			return nil, err
+		}
+		if want := start + uint64(i); containers[i].Index != want {
+			return nil, fmt.Errorf("%s: %w: container %d, want %d", method, ErrMalformed, containers[i].Index, want)
+		}
+	}
+	return containers, nil
+}
+
+// LastBlock is the container that the node's index of the P-Chain ends with.
+// Errors are as of BlockRange.
+func (c *Client) LastBlock(ctx context.Context) (Container, error) {
+	const method = "index.getLastAccepted"
+	var reply indexer.FormattedContainer
+	if err := c.Call(ctx, blockIndexPath, method, indexer.GetLastAcceptedArgs{Encoding: formatting.Hex}, &reply); err != nil {
+		return Container{}, beyondTip(err, noContainers)
+	}
+	return decodeContainer(method, &reply)
+}
+
+const noContainers = "no containers have been accepted"
+
+// beyondTip makes err ErrBeyondTip if it is a refusal with all of the given texts;
+// the node has no code for it.
+func beyondTip(err error, texts ...string) error {
+	var refused *RPCError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	for _, text := range texts {
+		if !strings.Contains(refused.Message, text) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrBeyondTip, err)
+}
+
+func decodeContainer(method string, c *indexer.FormattedContainer) (Container, error) {
+	b, err := decodeBytes(method, c.Encoding, c.Bytes)
+	if err != nil {
+		return Container{}, err
+	}
+	return Container{ID: c.ID, Index: uint64(c.Index), Bytes: b, Accepted: c.Timestamp.UTC()}, nil
+}
+
+// decodeBytes decodes what a node encoded in the way it says.
+func decodeBytes(method string, encoding formatting.Encoding, text string) ([]byte, error) {
+	b, err := formatting.Decode(encoding, text)
+	if err == nil && len(b) == 0 {
+		err = errors.New("no bytes")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
+	}
+	return b, nil
+}
