@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -135,36 +136,32 @@ func (s *PChainSource) withoutRanges(cause error) {
 // singly fetches blocks by height, as many as can be had before one fails.
 func (s *PChainSource) singly(ctx context.Context, from uint64, n int) ([]Block[*pchain.Block], error) {
 	blocks, failures := make([]Block[*pchain.Block], min(n, singles)), make([]error, min(n, singles))
-	var failed atomic.Bool
+	var mu sync.Mutex
+	first := len(blocks) // the first that failed; guarded by mu
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i := range blocks {
 		group.Go(func() error {
-			if i > 0 && failed.Load() {
-				failures[i] = errSkipped
-				return nil
+			mu.Lock()
+			skip := i > first
+			mu.Unlock()
+			if skip {
+				return nil // of no use without the one that failed
 			}
 			if blocks[i], failures[i] = s.single(ctx, from+uint64(i)); failures[i] != nil {
-				failed.Store(true)
+				mu.Lock()
+				first = min(first, i)
+				mu.Unlock()
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // none returns an error
-	for i, err := range failures {
-		switch {
-		case err == nil:
-		case i > 0:
-			return blocks[:i], nil
-		default:
-			return nil, err
-		}
+	if first == 0 {
+		return nil, failures[0]
 	}
-	return blocks, nil
+	return blocks[:first], nil
 }
-
-// errSkipped is of blocks that would be of no use without the one that failed.
-var errSkipped = errors.New("not asked for after a failure")
 
 func (s *PChainSource) single(ctx context.Context, height uint64) (Block[*pchain.Block], error) {
 	b, err := s.node.BlockByHeight(ctx, height)
