@@ -169,8 +169,6 @@ func FuzzParseBlock(f *testing.F) {
 		if parsed.Kind < pchain.Standard || parsed.Kind > pchain.Atomic {
 			t.Errorf("got %s, want a known kind", parsed.Kind)
 		}
-		// Without its envelope it is the same block, unless its bytes could be an
-		// envelope themselves.
 		if parsed.Envelope != nil && !bytes.Contains(b, parsed.Bytes) {
 			t.Errorf("got a block of %d bytes that are not in the envelope", len(parsed.Bytes))
 		}
