@@ -16,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/network/peer"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/utils/set"
 	"github.com/ava-labs/avalanchego/version"
@@ -162,6 +163,29 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "platform.getHeight", "platform.getProposedHeight":
 		return api.GetHeightResponse{Height: avajson.Uint64(n.Height())}, nil
+	case "platform.getBlockByHeight":
+		var args api.GetBlockByHeightArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		b, ok, err := n.blockAt(uint64(args.Height))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("couldn't get block at height %d: not found", uint64(args.Height))
+		}
+		text, err := formatting.Encode(formatting.Hex, b.Bytes())
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"block": text, "encoding": "hex"}, nil
+	case "platform.getTxStatus":
+		return map[string]any{"status": "Unknown"}, nil
+	case "platform.getTx":
+		return nil, errors.New("couldn't get tx: not found")
+	case "platform.getL1Validator":
+		return nil, errors.New("fetching L1 validator failed: not found")
 	case "platform.getValidatorsAt":
 		var args platformvm.GetValidatorsAtArgs
 		if err := json.Unmarshal(params, &args); err != nil {

@@ -27,6 +27,7 @@ import (
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/compression"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 )
@@ -50,6 +51,7 @@ type Network struct {
 
 	mu      sync.Mutex
 	heights []state             // guarded by mu; by P-Chain height, from 1
+	blocks  []block.Block       // guarded by mu; P-Chain, those that were asked for
 	signed  map[ids.ID]*signing // guarded by mu; of recent messages
 	recent  []ids.ID            // guarded by mu; keys of signed, oldest first
 }

@@ -19,6 +19,8 @@ import (
 // aheadWork signs a network's messages before anyone asks.
 type aheadWork struct {
 	queue     *ahead.Ahead
+	network   *network
+	recorded  <-chan struct{}
 	networkID uint32
 	chains    []evmChain
 	log       *slog.Logger
@@ -31,8 +33,9 @@ type evmChain struct {
 	own    bool // the client is of no other use
 }
 
-// newAheadWork returns nil if nothing is to be signed ahead.
-func newAheadWork(n *network, o networkOptions, metrics prometheus.Registerer) (*aheadWork, error) {
+// newAheadWork returns nil if nothing is to be signed ahead. Recorded has a token
+// when there are more P-Chain blocks on record.
+func newAheadWork(n *network, o networkOptions, metrics prometheus.Registerer, recorded <-chan struct{}) (*aheadWork, error) {
 	rounds := o.config.aheadRounds()
 	if o.archive == nil || rounds == 0 {
 		return nil, nil // what is kept nowhere is not worth making
@@ -41,7 +44,7 @@ func newAheadWork(n *network, o networkOptions, metrics prometheus.Registerer) (
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	w := &aheadWork{queue: queue, networkID: n.id, log: o.log, chains: []evmChain{{client: n.node, path: node.CChainRPC}}}
+	w := &aheadWork{queue: queue, network: n, recorded: recorded, networkID: n.id, log: o.log, chains: []evmChain{{client: n.node, path: node.CChainRPC}}}
 	for _, chain := range o.config.EVM {
 		client, err := node.New(node.Options{Endpoints: []string{chain.RPC}, Log: o.log})
 		if err != nil {
@@ -60,6 +63,12 @@ func (w *aheadWork) run(ctx context.Context) error {
 		w.queue.Run(ctx)
 		return nil
 	})
+	if w.network.record != nil {
+		g.Go(func() error {
+			w.queue.FollowL1(ctx, w.network.record, w.network.messages, w.recorded)
+			return nil
+		})
+	}
 	for _, chain := range w.chains {
 		g.Go(func() error {
 			// It ends with ctx, which is no failure.

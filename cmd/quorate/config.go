@@ -55,6 +55,9 @@ type networkConfig struct {
 	// AheadRounds is how many messages are signed at a time before anyone asks;
 	// 0 turns that off.
 	AheadRounds *int `yaml:"ahead_rounds"`
+	// IndexFrom is the P-Chain height from which the P-Chain is recorded, if
+	// nothing of it is yet.
+	IndexFrom uint64 `yaml:"index_from"`
 	// EVM are chains whose messages are signed before anyone asks, besides the
 	// C-Chain.
 	EVM []evmConfig `yaml:"evm"`

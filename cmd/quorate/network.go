@@ -17,8 +17,12 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/chain/pchain"
+	"quorate/index"
+	"quorate/index/l1record"
 	"quorate/node"
 	"quorate/p2p"
+	"quorate/store"
 	"quorate/validators"
 )
 
@@ -31,9 +35,14 @@ type network struct {
 	resolver *validators.Resolver
 	signer   *aggregator.Aggregator
 	coverage *aggregator.Coverage
-	ahead    *aheadWork // nil if nothing is signed before it is asked for
+	// pchain records the P-Chain, record is what it keeps of L1s; nil without a
+	// store.
+	pchain *index.Pipeline[*pchain.Block]
+	record *l1record.Record
+	ahead  *aheadWork // nil if nothing is signed before it is asked for
 	// messages knows what follows from P-Chain transactions.
 	messages *l1message.Deriver
+	log      *slog.Logger
 }
 
 // networkOptions says how to put a network together.
@@ -43,8 +52,9 @@ type networkOptions struct {
 	dir     string // of our identity and address book; empty: new each time
 	log     *slog.Logger
 	metrics prometheus.Registerer
-	// archive may be nil; caches are the bytes for proven signatures and for
-	// finished messages in memory, 0 for the defaults.
+	// store and archive may be nil: then nothing is kept. The bytes are those for
+	// proven signatures and for finished messages in memory, 0 for the defaults.
+	store                        store.Store
 	archive                      *aggregator.Archive
 	signatureBytes, messageBytes uint64
 }
@@ -62,7 +72,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 	if known, ok := knownNetworks[o.name]; ok && known != id {
 		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
-	n := &network{name: o.name, id: id, node: client}
+	n := &network{name: o.name, id: id, node: client, log: o.log}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, o.metrics)
 	var err error
 	n.peers, err = p2p.New(p2p.Config{
@@ -92,12 +102,47 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		client.Close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
 	}
-	n.messages = l1message.New(l1message.Options{NetworkID: id, Node: client, Chains: n.resolver, Signer: n.signer, Log: o.log})
-	if n.ahead, err = newAheadWork(n, o, metrics); err != nil {
+	derive := l1message.Options{NetworkID: id, Node: client, Chains: n.resolver, Signer: n.signer, Log: o.log}
+	var recorded chan struct{}
+	if o.store != nil {
+		recorded = make(chan struct{}, 1)
+		n.record = l1record.New(o.store, id)
+		derive.Record = n.record
+		if n.pchain, err = newPChain(n, o, metrics, recorded); err != nil {
+			n.close()
+			return nil, fmt.Errorf("network %s: %w", o.name, err)
+		}
+	}
+	n.messages = l1message.New(derive)
+	if n.ahead, err = newAheadWork(n, o, metrics, recorded); err != nil {
 		n.close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
 	}
 	return n, nil
+}
+
+// newPChain makes what records the P-Chain. Recorded gets a token when there are
+// more blocks.
+func newPChain(n *network, o networkOptions, metrics prometheus.Registerer, recorded chan<- struct{}) (*index.Pipeline[*pchain.Block], error) {
+	p, err := index.New(index.Options[*pchain.Block]{
+		NetworkID: n.id,
+		Chain:     index.PChain,
+		Source:    index.NewPChainSource(n.node, o.log),
+		Store:     o.store,
+		Tenants:   []index.Tenant[*pchain.Block]{l1record.NewTenant(n.id)},
+		Start:     o.config.IndexFrom,
+		Log:       o.log,
+		Committed: func(uint64) {
+			select {
+			case recorded <- struct{}{}:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, metrics.Register(index.NewCollector(index.PChain, p.Status))
 }
 
 // awaitID asks the node for its network, ever less often, until it answers or ctx
@@ -147,6 +192,15 @@ func (n *network) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.peers.Run(ctx) })
 	g.Go(func() error { return n.resolver.Run(ctx) })
+	if n.pchain != nil {
+		g.Go(func() error {
+			// Without its record the network signs all the same.
+			if err := n.pchain.Run(ctx); err != nil {
+				n.log.Error("the P-Chain is not recorded any more", slog.Any("error", err))
+			}
+			return nil
+		})
+	}
 	if n.ahead != nil {
 		g.Go(func() error { return n.ahead.run(ctx) })
 	}

@@ -134,6 +134,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				dir:     dirOf(c.DataDir, name),
 				log:     log.With(slog.String("network", name)),
 				metrics: registry,
+				store:   kept.store,
 				archive: kept.archive,
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.

@@ -1,0 +1,53 @@
+package index
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// states in the order of their numbers in the metric.
+var states = []State{Idle, CatchingUp, Following, Retrying, Stopped}
+
+// collector is the metrics of a pipeline.
+type collector struct {
+	status                 func() Status
+	next, tip, rate, state *prometheus.Desc
+}
+
+// NewCollector makes metrics of a chain's pipeline.
+func NewCollector(chain string, status func() Status) prometheus.Collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("quorate_index_"+name, help, labels, prometheus.Labels{"chain": chain})
+	}
+	return &collector{
+		status: status,
+		next:   desc("next_height", "Height of the first block that is not recorded yet."),
+		tip:    desc("tip_height", "Height of the last accepted block, as the node last said."),
+		rate:   desc("blocks_per_second", "Blocks recorded per second, over the last seconds."),
+		state:  desc("state", "1 for what the pipeline does, 0 for what it does not.", "state"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.next, c.tip, c.rate, c.state} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(metrics chan<- prometheus.Metric) {
+	s := c.status()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(c.next, float64(s.Next))
+	if s.TipKnown {
+		gauge(c.tip, float64(s.Tip))
+	}
+	gauge(c.rate, s.BlocksPerSecond)
+	for _, state := range states {
+		v := 0.0
+		if s.State == state {
+			v = 1
+		}
+		gauge(c.state, v, string(state))
+	}
+}

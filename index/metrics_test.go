@@ -1,0 +1,31 @@
+package index
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCollectorTellsTheStatus(t *testing.T) {
+	s := Status{State: Following, Next: 8, Tip: 9, TipKnown: true, BlocksPerSecond: 2.5}
+	require.NoError(t, testutil.CollectAndCompare(NewCollector(PChain, func() Status { return s }), strings.NewReader(`
+# HELP quorate_index_blocks_per_second Blocks recorded per second, over the last seconds.
+# TYPE quorate_index_blocks_per_second gauge
+quorate_index_blocks_per_second{chain="P"} 2.5
+# HELP quorate_index_next_height Height of the first block that is not recorded yet.
+# TYPE quorate_index_next_height gauge
+quorate_index_next_height{chain="P"} 8
+# HELP quorate_index_state 1 for what the pipeline does, 0 for what it does not.
+# TYPE quorate_index_state gauge
+quorate_index_state{chain="P",state="catching up"} 0
+quorate_index_state{chain="P",state="following"} 1
+quorate_index_state{chain="P",state="idle"} 0
+quorate_index_state{chain="P",state="retrying"} 0
+quorate_index_state{chain="P",state="stopped"} 0
+# HELP quorate_index_tip_height Height of the last accepted block, as the node last said.
+# TYPE quorate_index_tip_height gauge
+quorate_index_tip_height{chain="P"} 9
+`)))
+}

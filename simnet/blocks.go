@@ -1,0 +1,40 @@
+package simnet
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+)
+
+// genesisTime is the time of the simulated P-Chain at its beginning; its blocks
+// are a second apart.
+var genesisTime = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// blockAt is the P-Chain block at a height, false above the tip. Changes of the
+// validator sets are made from outside, so that blocks carry no transactions.
+func (n *Network) blockAt(height uint64) (block.Block, bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if height >= uint64(len(n.heights)) {
+		return nil, false, nil
+	}
+	for next := uint64(len(n.blocks)); next <= height; next++ {
+		b, err := n.makeBlock(next)
+		if err != nil {
+			return nil, false, fmt.Errorf("making block %d: %w", next, err)
+		}
+		n.blocks = append(n.blocks, b)
+	}
+	return n.blocks[height], true, nil
+}
+
+// makeBlock needs mu.
+func (n *Network) makeBlock(height uint64) (block.Block, error) {
+	if height == 0 { // as avalanchego's own genesis block
+		return block.NewApricotCommitBlock(ids.ID(draw(n.options.Seed, "genesis", 0)), 0)
+	}
+	at := genesisTime.Add(time.Duration(height) * time.Second)
+	return block.NewBanffStandardBlock(at, n.blocks[height-1].ID(), height, nil)
+}
