@@ -221,8 +221,34 @@ func TestL1Messages(t *testing.T) {
 		secondWeight = s.setWeight(ctx, validationID, 3, 70)
 		s.requireMessage(ctx, secondWeight, s.weight(validationID, 3, 70))
 		s.requireRefusal(ctx, firstWeight.String(), http.StatusInternalServerError, "SUPERSEDED", "nonce 3")
+		require.Eventually(t, func() bool { // once the block is on our record
+			_, r := s.service.get(ctx, firstWeight.String())
+			return strings.Contains(r.Message, secondWeight.String())
+		}, 5*time.Second, 20*time.Millisecond, "the newer transaction is not named")
 		s.requireMessage(ctx, registration, s.registration(validationID, true))
 		s.requireMessage(ctx, l.conversionTx, s.converted(l))
+	})
+
+	s.run("what follows is signed before anyone asks", func(t *testing.T) {
+		service := s.service
+		settled := func() bool { return service.metric("quorate_ahead_waiting") == 0 }
+		require.Eventually(t, settled, 20*time.Second, 20*time.Millisecond)
+		signed, done := service.metric("quorate_ahead_jobs_total", `outcome="signed"`), 0*time.Second
+		thirdWeight := s.setWeight(ctx, l.id.Append(0), 0, 130)
+		accepted := time.Now()
+		// The C-Chain's message that ordered it counts, too.
+		require.Eventually(t, func() bool {
+			if service.metric("quorate_ahead_jobs_total", `outcome="signed"`) < signed+2 || !settled() {
+				return false
+			}
+			done = time.Since(accepted)
+			return true
+		}, 20*time.Second, 5*time.Millisecond)
+		asked := service.metric("quorate_signature_requests_total")
+		began := time.Now()
+		s.requireMessage(ctx, thirdWeight, s.weight(l.id.Append(0), 0, 130))
+		t.Logf("signed at most %s after its acceptance was known here; the GET and the check of its answer took %s", done, time.Since(began))
+		require.InDelta(t, asked, service.metric("quorate_signature_requests_total"), 0, "validators were asked by the GET")
 	})
 
 	s.run("its balance has no message", func(t *testing.T) {

@@ -62,12 +62,18 @@ func TestSignTransactionThroughServer(t *testing.T) {
 	}
 }
 
-// A node that does not know the calls is a fault of the node's, not of the hash.
+// A hash that nobody knows is the user's mistake; a node that fails is not.
 func TestSignTransactionThroughNode(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 8, Validators: 3})
 	require.NoError(t, err)
 	defer n.Close()
-	code, _, errOut := quorate(t, "", "sign", "--node", n.NodeURL(), "--allow-private-ips", "--tx", ids.ID{1}.String())
+	args := []string{"sign", "--node", n.NodeURL(), "--allow-private-ips", "--tx", ids.ID{1}.String()}
+	code, _, errOut := quorate(t, "", args...)
+	require.Equal(t, exitUsage, code, errOut)
+	require.Contains(t, errOut, "knows transaction "+ids.ID{1}.String())
+
+	n.SetAPIFault(&simnet.APIFault{Garbage: "nonsense"})
+	code, _, errOut = quorate(t, "", args...)
 	require.Equal(t, exitFailed, code, errOut)
-	require.Contains(t, errOut, "upstream node")
+	require.Contains(t, errOut, "node")
 }
