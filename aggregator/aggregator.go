@@ -45,8 +45,9 @@ type Sets interface {
 	Set(ctx context.Context, subnetID ids.ID, height uint64) (*validators.Set, error)
 	// SubnetOf is the subnet that validates a blockchain.
 	SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error)
-	// EpochHeight is the P-Chain height of a blockchain's current epoch.
-	EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error)
+	// EpochSet is a subnet's set at the P-Chain height of a blockchain's current
+	// epoch.
+	EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*validators.Set, error)
 	// Underfunded lists the canonical indexes of L1 validators that are about
 	// to become inactive.
 	Underfunded(ctx context.Context, set *validators.Set) (map[int]struct{}, error)
@@ -208,19 +209,19 @@ func (a *Aggregator) resolve(ctx context.Context, req Request) (*validators.Set,
 	if err != nil {
 		return nil, err
 	}
-	height := req.PChainHeight
-	if req.VerifyingBlockchainID != nil {
-		height, err = a.sets.EpochHeight(ctx, *req.VerifyingBlockchainID)
-		if errors.Is(err, validators.ErrUnknownBlockchain) {
-			return nil, &Error{Code: CodeUnknownBlockchain, Message: fmt.Sprintf("verifyingBlockchainId: the upstream node runs no blockchain %s, so its epoch is not known; give pChainHeight instead", *req.VerifyingBlockchainID), Err: err}
-		}
+	if req.VerifyingBlockchainID == nil {
+		set, err := a.sets.Set(ctx, subnetID, req.PChainHeight)
 		if err != nil {
-			return nil, NodeFailure(ctx, err)
+			return nil, setFailure(ctx, err, subnetID, req.PChainHeight)
 		}
+		return set, nil
 	}
-	set, err := a.sets.Set(ctx, subnetID, height)
+	set, err := a.sets.EpochSet(ctx, subnetID, *req.VerifyingBlockchainID)
+	if errors.Is(err, validators.ErrUnknownBlockchain) {
+		return nil, &Error{Code: CodeUnknownBlockchain, Message: fmt.Sprintf("verifyingBlockchainId: the upstream node runs no blockchain %s, so its epoch is not known; give pChainHeight instead", *req.VerifyingBlockchainID), Err: err}
+	}
 	if err != nil {
-		return nil, setFailure(ctx, err, subnetID, height)
+		return nil, setFailure(ctx, err, subnetID, 0)
 	}
 	return set, nil
 }

@@ -131,10 +131,11 @@ func (n *fakeNetwork) SubnetOf(_ context.Context, chainID ids.ID) (ids.ID, error
 	return owner, nil
 }
 
-func (n *fakeNetwork) EpochHeight(context.Context, ids.ID) (uint64, error) {
+func (n *fakeNetwork) EpochSet(ctx context.Context, subnetID, _ ids.ID) (*validators.Set, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.epoch, nil
+	epoch := n.epoch
+	n.mu.Unlock()
+	return n.Set(ctx, subnetID, epoch)
 }
 
 func (n *fakeNetwork) Underfunded(context.Context, *validators.Set) (map[int]struct{}, error) {

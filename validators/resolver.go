@@ -180,12 +180,17 @@ func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Se
 		}
 		height = warm
 	}
-	s, err := r.at(ctx, setID{subnetID, height})
+	return r.concrete(ctx, setID{subnetID, height})
+}
+
+// concrete is the set at a height that means itself.
+func (r *Resolver) concrete(ctx context.Context, id setID) (*Set, error) {
+	s, err := r.at(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
-	r.wanted.note(subnetID)
+	r.wanted.note(id.subnet)
 	r.mu.Unlock()
 	return s, nil
 }
@@ -305,12 +310,21 @@ func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (uint64, e
 	if err != nil {
 		return 0, fmt.Errorf("asking for the epoch of blockchain %s: %w", blockchainID, err)
 	}
-	if epoch.PChainHeight == 0 {
-		// Before its first epoch a chain verifies against the proposed height. An
-		// epoch at genesis looks the same, as 0 stands for the proposed height.
+	if epoch.Number == 0 && epoch.PChainHeight == 0 {
+		// Before its first epoch a chain verifies against the proposed height.
 		return r.chain.ProposedHeight(ctx)
 	}
 	return epoch.PChainHeight, nil
+}
+
+// EpochSet is a subnet's set at the height of a blockchain's current epoch. Unlike
+// with Set, an epoch's height 0 is the genesis. Errors are EpochHeight's and Set's.
+func (r *Resolver) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*Set, error) {
+	height, err := r.EpochHeight(ctx, blockchainID)
+	if err != nil {
+		return nil, err
+	}
+	return r.concrete(ctx, setID{subnetID, height})
 }
 
 // Underfunded lists the canonical indexes of L1 validators all of whose nodes

@@ -28,19 +28,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // chain is a P-Chain whose answers a test sets.
 type chain struct {
-	mu       sync.Mutex
-	height   uint64
-	sets     map[ids.ID]node.ValidatorSet
-	l1       map[ids.ID]bool
-	current  []node.CurrentValidator
-	owner    map[ids.ID]ids.ID
-	epoch    uint64
-	err      error
-	noAll    bool
-	delay    time.Duration
-	setCalls atomic.Int64
-	allCalls atomic.Int64
-	calls    atomic.Int64
+	mu          sync.Mutex
+	height      uint64
+	sets        map[ids.ID]node.ValidatorSet
+	l1          map[ids.ID]bool
+	current     []node.CurrentValidator
+	owner       map[ids.ID]ids.ID
+	epoch       uint64
+	epochNumber uint64
+	err         error
+	noAll       bool
+	delay       time.Duration
+	setCalls    atomic.Int64
+	allCalls    atomic.Int64
+	calls       atomic.Int64
 }
 
 func (c *chain) wait(ctx context.Context) error {
@@ -129,7 +130,7 @@ func (c *chain) CurrentEpoch(_ context.Context, id ids.ID) (node.Epoch, error) {
 	if id != constants.PlatformChainID {
 		return node.Epoch{}, &node.RPCError{Code: 404}
 	}
-	return node.Epoch{PChainHeight: c.epoch}, nil
+	return node.Epoch{PChainHeight: c.epoch, Number: c.epochNumber}, nil
 }
 
 // randomSet makes a set in which some validators share keys and some have none,
@@ -296,6 +297,16 @@ func TestEpochHeight(t *testing.T) {
 	height, err = NewResolver(c, Options{}).EpochHeight(t.Context(), constants.PlatformChainID)
 	require.NoError(t, err)
 	require.Equal(t, uint64(10), height, "before the first epoch")
+
+	// An epoch may well begin with the genesis set, which is not the proposed one.
+	c.epochNumber = 1
+	r = NewResolver(c, Options{})
+	height, err = r.EpochHeight(t.Context(), constants.PlatformChainID)
+	require.NoError(t, err)
+	require.Zero(t, height)
+	set, err := r.EpochSet(t.Context(), constants.PrimaryNetworkID, constants.PlatformChainID)
+	require.NoError(t, err)
+	require.Zero(t, set.Height)
 }
 
 func TestRunPrefetchesEachHeightOnce(t *testing.T) {
