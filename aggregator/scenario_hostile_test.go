@@ -195,6 +195,7 @@ func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 		_, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 40})
 		failed := requireFailure(t, err, CodeQuorumNotReached)
 		require.Equal(t, uint64(80), failed.Account.InvalidWeight)
+		synctest.Wait() // until that round is over: who joins it gets what it has
 		n.validators[2].do = honest(time.Millisecond)
 		r, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 20})
 		require.NoError(t, err)
@@ -882,6 +883,7 @@ func TestScenario_7_2_36_NegatedKeysAreTwoValidators(t *testing.T) {
 		failed := requireFailure(t, err, CodeQuorumNotReached)
 		require.Equal(t, uint64(70), failed.Account.SignedWeight)
 		require.Equal(t, uint64(30), failed.Account.SilentWeight)
+		synctest.Wait() // until that round is over
 
 		// Both sign: with a third the aggregate is a signature like any other.
 		n.validators[1].do = honest(time.Millisecond)

@@ -58,9 +58,6 @@ func FuzzReply(f *testing.F) {
 		height, err := c.Height(t.Context())
 		if err != nil {
 			requireKnown(t, err)
-			if height != 0 {
-				t.Fatalf("got height %d with %v", height, err)
-			}
 			return
 		}
 		if status != http.StatusOK {
