@@ -257,7 +257,7 @@ func TestMessagesAreCounted(t *testing.T) {
 		{"garbage compressed", []byte{0x12, 0x03, 1, 2, 3}, "malformed_messages_total"},
 	} {
 		before := counted(t, registry, tc.counter)
-		require.NoError(t, s.handle(t.Context(), tc.message), tc.name)
+		require.NoError(t, s.handle(tc.message), tc.name)
 		require.InDelta(t, before+1, counted(t, registry, tc.counter), 0, "count after %q", tc.name)
 	}
 }

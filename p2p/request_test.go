@@ -192,7 +192,7 @@ func TestLongRefusalIsCut(t *testing.T) {
 	}
 	out, err := codec.AppError(testChain, id, 3, string(long))
 	require.NoError(t, err)
-	require.NoError(t, connectedSession(n, nodes[0]).handle(t.Context(), out.Bytes))
+	require.NoError(t, connectedSession(n, nodes[0]).handle(out.Bytes))
 	require.Error(t, told.Err)
 	require.LessOrEqual(t, len(told.Err.Error()), maxRefusalText+len("3: "))
 	require.False(t, errors.Is(told.Err, ErrDisconnected))
@@ -222,7 +222,7 @@ func BenchmarkAnswer(b *testing.B) {
 				require.NoError(b, err)
 				b.StartTimer()
 				for _, s := range sessions {
-					if err := s.handle(b.Context(), out.Bytes); err != nil {
+					if err := s.handle(out.Bytes); err != nil {
 						b.Fatal(err)
 					}
 					if i++; i == b.N {

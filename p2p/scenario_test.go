@@ -156,7 +156,7 @@ func (c *answeringConn) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	c.written++
-	return len(b), c.s.handle(context.Background(), reply.Bytes)
+	return len(b), c.s.handle(reply.Bytes)
 }
 
 func TestScenario_7_2_09_AnswerBeforeSendReturns(t *testing.T) {

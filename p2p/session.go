@@ -69,6 +69,7 @@ type session struct {
 	header [frameHeader]byte
 	hear   func(content) error // heard
 	allow  *rate.Limiter       // bytes that the node may send
+	debt   int                 // bytes that the last message had more than it seemed
 	hello  *hello              // what its handshake said; nil before; unchanged once peer is set
 
 	// peer is what is known of the node; nil before the handshake is finished.
@@ -176,6 +177,12 @@ func (s *session) read(ctx context.Context) error {
 		if err := s.receive(ctx, int(size)); err != nil {
 			return err
 		}
+		if s.debt > 0 {
+			if err := s.allow.WaitN(ctx, s.debt); err != nil {
+				return err
+			}
+		}
+		s.debt = 0
 		s.quiet.Store(0)
 		s.n.metrics.bytesReceived.Add(float64(frameHeader + size))
 	}
@@ -190,7 +197,7 @@ func (s *session) receive(ctx context.Context, size int) error {
 		return err
 	}
 	if len(start) == size {
-		return s.handle(ctx, start)
+		return s.handle(start)
 	}
 	if field, _, ok := outermost(start, size); ok && !heed(field) {
 		s.n.metrics.unhandled.Inc()
@@ -233,21 +240,19 @@ func (s *session) receiveLarge(ctx context.Context, start []byte, size int) erro
 		}
 		b = b[:len(b)+n]
 	}
-	return s.handle(ctx, b)
+	return s.handle(b)
 }
 
 // handle deals with a message. One that cannot be understood is dropped, like
 // the library does; an error ends the session.
-func (s *session) handle(ctx context.Context, b []byte) error {
+func (s *session) handle(b []byte) error {
 	plain, err := s.n.decoder.decode(b, s.hear)
 	if errors.Is(err, errNotAMessage) {
 		s.n.metrics.malformed.Inc()
 	} else if err != nil {
 		return err
 	}
-	if plain > len(b) { // as if it had not been compressed
-		return s.allow.WaitN(ctx, plain-len(b))
-	}
+	s.debt = max(plain-len(b), 0)
 	return nil
 }
 
