@@ -47,8 +47,6 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	b := bench{validators: *validators, connections: *connections, requests: *requests, memory: *memory}
 	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
 	measure, ok := measures[flag.Arg(0)]
@@ -57,9 +55,11 @@ func main() {
 		os.Exit(2)
 	}
 	fmt.Printf("%s/%s, %d processors for service, validators and load, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-	if err := measure(ctx); err != nil {
-		stop()
-		log.Fatal(err) //nolint:gocritic // everything was stopped by then
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := measure(ctx)
+	stop()
+	if err != nil {
+		log.Fatal(err)
 	}
 }
 
