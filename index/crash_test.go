@@ -52,7 +52,7 @@ func ingest(dir, url string) error {
 	p, err := index.New(index.Options[*pchain.Block]{
 		NetworkID: 5, Chain: index.PChain, Source: index.NewPChainSource(client, nil), Store: s,
 		Tenants:     []index.Tenant[*pchain.Block]{l1record.NewTenant(5)},
-		WindowBytes: 80 << 10, Poll: 5 * time.Millisecond,
+		WindowBytes: 480 << 10, Poll: 5 * time.Millisecond,
 		Committed: func(next uint64) { fmt.Println(next) },
 	})
 	if err != nil {
@@ -104,6 +104,7 @@ func TestKilled(t *testing.T) {
 		t.Run(fmt.Sprintf("ranges %t", ranges), func(t *testing.T) {
 			chain := history(120 * kills)
 			n := newFakeNode(t, chain, ranges)
+			n.short = 10
 			dir := t.TempDir()
 			rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 			memory := store.NewMemory()

@@ -562,12 +562,7 @@ func TestStoreThatFails(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 3))
 		memory, l := store.NewMemory(), &ledger{name: "l", rows: 1}
 		w := &watched{Store: memory}
-		begun := false
 		w.fail = func() (bool, error) {
-			if !begun {
-				begun = true // taking over may fail, and Run with it
-				return true, nil
-			}
 			write := rng.IntN(2) == 0
 			if rng.IntN(3) == 0 {
 				return true, nil
@@ -588,7 +583,7 @@ func TestStoreThatFails(t *testing.T) {
 
 		// What cannot be helped by trying again ends it.
 		for _, final := range []error{store.ErrClosed, store.ErrCorrupt, store.ErrInvalid} {
-			begun = false
+			begun := false
 			w.fail = func() (bool, error) {
 				if !begun {
 					begun = true
