@@ -92,11 +92,11 @@ func (r *reference) advance(t testing.TB, next uint64) [32]byte {
 	return hash
 }
 
-// TestKilled kills an ingester at random moments of its catch-up. After each one
+// TestKilled kills an ingester at random moments of its catch-up. After each of them
 // the store holds what an unbroken run would up to the same block, and in the end
 // all of it.
 func TestKilled(t *testing.T) {
-	kills := 30
+	kills := 15 // of each kind of node
 	if testing.Short() {
 		kills = 5
 	}
