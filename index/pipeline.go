@@ -155,8 +155,9 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 		return err
 	}
 	c := newCommitter(p, lanes)
-	p.status.position(c.from(), c.next)
-	p.log.Info("indexing", slog.Uint64("from", c.next))
+	next := c.next // from now on the committer's alone
+	p.status.position(c.from(), next)
+	p.log.Info("indexing", slog.Uint64("from", next))
 	r := &running[B]{
 		Pipeline: p,
 		window:   c.window,
@@ -166,7 +167,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.poll(ctx) })
-	group.Go(func() error { return r.plan(ctx, c.next) })
+	group.Go(func() error { return r.plan(ctx, next) })
 	for range p.options.Fetchers {
 		group.Go(func() error { return r.fetch(ctx) })
 	}
