@@ -64,50 +64,75 @@ func (l *lane[B]) key() store.PK { return store.PK{P: []byte(l.name)} }
 
 // takeOver finds out where each tenant stands and raises the epoch of its cursor:
 // whoever wrote before can no longer commit.
-func (p *Pipeline[B]) takeOver(ctx context.Context) ([]*lane[B], error) {
-	o := &p.options
-	var lanes []*lane[B]
-	var batch store.Batch
-	for _, tenant := range o.Tenants {
-		l := &lane[B]{tenant: tenant, name: Cursor(o.NetworkID, o.Chain, tenant.Name())}
-		was, err := store.ReadCursor(ctx, o.Store, l.name)
-		if err != nil {
-			return nil, err
-		}
-		l.cursor = store.Cursor{Next: was.Next, Epoch: was.Epoch + 1}
-		if was == (store.Cursor{}) {
-			l.cursor.Next, l.mark = o.Start, mark{from: o.Start}
-		} else {
-			values, err := o.Store.Get(ctx, store.FamilyIndexed, []store.PK{l.key()})
-			if err == nil {
-				l.mark, err = parseMark(values[0])
-			}
+func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error) {
+	err = p.withStore(ctx, "opening the index", func() error {
+		var batch store.Batch
+		lanes = nil
+		for _, tenant := range p.options.Tenants {
+			l, err := p.lane(ctx, tenant, &batch)
 			if err != nil {
-				return nil, fmt.Errorf("reading how far %s goes: %w", l.name, err)
+				return err
 			}
-			if l.mark.from > o.Start {
-				p.log.Warn("the record does not reach back as far as configured; it would have to be made anew",
-					slog.String("tenant", tenant.Name()), slog.Uint64("from", l.mark.from), slog.Uint64("configured", o.Start))
-			}
+			lanes = append(lanes, l)
 		}
-		l.next = l.cursor.Next
-		batch.Put(store.FamilyIndexed, l.key(), l.mark.bytes())
-		batch.Move(l.name, was, l.cursor)
-		lanes = append(lanes, l)
+		return p.options.Store.Commit(ctx, &batch)
+	})
+	if err != nil {
+		return nil, err
 	}
-	if err := o.Store.Commit(ctx, &batch); err != nil {
-		return nil, p.refused(err)
+	for _, l := range lanes {
+		if l.mark.from > p.options.Start {
+			p.log.Warn("the record does not reach back as far as configured; it would have to be made anew",
+				slog.String("tenant", l.tenant.Name()), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
+		}
 	}
 	return lanes, nil
 }
 
-// refused explains an error of a commit.
-func (p *Pipeline[B]) refused(err error) error {
-	if errors.Is(err, store.ErrFenced) {
-		return fmt.Errorf("another process has taken over indexing chain %s of network %d in this store: %w",
-			p.options.Chain, p.options.NetworkID, err)
+// lane reads where a tenant stands, and has a batch take over from there.
+func (p *Pipeline[B]) lane(ctx context.Context, tenant Tenant[B], batch *store.Batch) (*lane[B], error) {
+	o := &p.options
+	l := &lane[B]{tenant: tenant, name: Cursor(o.NetworkID, o.Chain, tenant.Name())}
+	was, err := store.ReadCursor(ctx, o.Store, l.name)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("committing the index of chain %s: %w", p.options.Chain, err)
+	l.cursor = store.Cursor{Next: was.Next, Epoch: was.Epoch + 1}
+	if was == (store.Cursor{}) {
+		l.cursor.Next, l.mark = o.Start, mark{from: o.Start}
+	} else {
+		values, err := o.Store.Get(ctx, store.FamilyIndexed, []store.PK{l.key()})
+		if err == nil {
+			l.mark, err = parseMark(values[0])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading how far %s goes: %w", l.name, err)
+		}
+	}
+	l.next = l.cursor.Next
+	batch.Put(store.FamilyIndexed, l.key(), l.mark.bytes())
+	batch.Move(l.name, was, l.cursor)
+	return l, nil
+}
+
+// withStore calls f until the store answers: with success, or with an error that
+// trying again does not change.
+func (p *Pipeline[B]) withStore(ctx context.Context, what string, f func() error) error {
+	var final error
+	err := p.retry(ctx, what, func() error {
+		err := f()
+		switch {
+		case errors.Is(err, store.ErrFenced):
+			final = fmt.Errorf("another process has taken over indexing chain %s of network %d in this store: %w",
+				p.options.Chain, p.options.NetworkID, err)
+		case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
+			final = fmt.Errorf("%s of chain %s: %w", what, p.options.Chain, err)
+		default:
+			return err
+		}
+		return nil
+	})
+	return errors.Join(err, final)
 }
 
 // committer turns blocks into rows and commits them. Only its own goroutine
@@ -269,29 +294,19 @@ func (c *committer[B]) commit(ctx context.Context) error {
 
 // write commits the batch, once, however often the store fails to answer.
 func (c *committer[B]) write(ctx context.Context) error {
-	var final error
 	unsure := false
-	err := c.retry(ctx, "writing the index", func() error {
+	return c.withStore(ctx, "writing the index", func() error {
 		err := c.options.Store.Commit(ctx, &c.batch)
-		if errors.Is(err, store.ErrFenced) && unsure {
+		if unsure && errors.Is(err, store.ErrFenced) {
 			// It may have been ourselves who moved the cursor.
-			if written, readErr := c.written(ctx); readErr != nil {
+			written, readErr := c.written(ctx)
+			if written || readErr != nil {
 				return readErr
-			} else if written {
-				return nil
 			}
 		}
-		switch {
-		case err == nil:
-		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
-			final = c.refused(err)
-			return nil
-		default:
-			unsure = true
-		}
+		unsure = true
 		return err
 	})
-	return errors.Join(err, final)
 }
 
 // written reports whether the cursors are where the batch moves them.

@@ -52,7 +52,7 @@ func ingest(dir, url string) error {
 	p, err := index.New(index.Options[*pchain.Block]{
 		NetworkID: 5, Chain: index.PChain, Source: index.NewPChainSource(client, nil), Store: s,
 		Tenants:     []index.Tenant[*pchain.Block]{l1record.NewTenant(5)},
-		WindowBytes: 80 << 10, Poll: 5 * time.Millisecond,
+		WindowBytes: 480 << 10, Poll: 5 * time.Millisecond,
 		Committed: func(next uint64) { fmt.Println(next) },
 	})
 	if err != nil {
@@ -92,11 +92,11 @@ func (r *reference) advance(t testing.TB, next uint64) [32]byte {
 	return hash
 }
 
-// TestKilled kills an ingester at random moments of its catch-up. After each one
+// TestKilled kills an ingester at random moments of its catch-up. After each of them
 // the store holds what an unbroken run would up to the same block, and in the end
 // all of it.
 func TestKilled(t *testing.T) {
-	kills := 30
+	kills := 15 // of each kind of node
 	if testing.Short() {
 		kills = 5
 	}
@@ -104,6 +104,7 @@ func TestKilled(t *testing.T) {
 		t.Run(fmt.Sprintf("ranges %t", ranges), func(t *testing.T) {
 			chain := history(120 * kills)
 			n := newFakeNode(t, chain, ranges)
+			n.short = 10
 			dir := t.TempDir()
 			rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 			memory := store.NewMemory()

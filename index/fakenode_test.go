@@ -35,6 +35,9 @@ type fakeNode struct {
 	missing uint64
 	// most is the greatest range that it answers in time; 0 means any.
 	most uint64
+	// short bounds how many containers it gives, whatever it is asked for; 0 means
+	// any number.
+	short uint64
 	// forbidden answers the index API with a status that no node gives.
 	forbidden bool
 	// broken cuts connections, if it says so.
@@ -118,6 +121,9 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case n.most > 0 && count > n.most:
 			panic(http.ErrAbortHandler)
 		default:
+			if n.short > 0 {
+				count = min(count, n.short)
+			}
 			containers := []map[string]any{}
 			for i := start; i <= last && i < start+count; i++ {
 				text, _ := formatting.Encode(formatting.Hex, n.chain.Blocks[i+1+n.missing].Enveloped)

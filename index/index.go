@@ -41,7 +41,7 @@ func (e *BlockError) Unwrap() error { return e.Err }
 type Block[B any] struct {
 	Height       uint64
 	ID, ParentID ids.ID
-	// Size is what the block counts for in memory, in bytes.
+	// Size is what Content takes in memory, in bytes; an estimate will do.
 	Size int
 	// Content is what tenants are given.
 	Content B

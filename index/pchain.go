@@ -46,6 +46,9 @@ const (
 	singles = 64
 	// rangesAgain is how long ranges are not tried after they did not work.
 	rangesAgain = time.Minute
+	// parsedSize is how many times its bytes a block takes in memory, as measured
+	// with blocks of one transaction.
+	parsedSize = 6
 	// smallestRange is what a range that fails is made smaller to.
 	smallestRange = 16
 )
@@ -116,15 +119,20 @@ func (s *PChainSource) inRange(ctx context.Context, from uint64, n int) ([]Block
 		if err == nil && b.Height != want {
 			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)
 		}
-		if err != nil && i == 0 {
-			return nil, err
-		}
 		if err != nil {
-			break // the next fetch begins with it
+			return before(blocks, err)
 		}
 		blocks = append(blocks, b)
 	}
 	return blocks, nil
+}
+
+// before returns the blocks before one that failed; if there are none, it failed.
+func before(blocks []Block[*pchain.Block], err error) ([]Block[*pchain.Block], error) {
+	if len(blocks) > 0 {
+		return blocks, nil // the next fetch begins with the one that failed
+	}
+	return nil, err
 }
 
 func (s *PChainSource) withoutRanges(cause error) {
@@ -157,10 +165,10 @@ func (s *PChainSource) singly(ctx context.Context, from uint64, n int) ([]Block[
 		})
 	}
 	_ = group.Wait() // none returns an error
-	if first == 0 {
-		return nil, failures[0]
+	if first < len(blocks) {
+		return before(blocks[:first], failures[first])
 	}
-	return blocks[:first], nil
+	return blocks, nil
 }
 
 func (s *PChainSource) single(ctx context.Context, height uint64) (Block[*pchain.Block], error) {
@@ -180,5 +188,5 @@ func parse(height uint64, b []byte) (Block[*pchain.Block], error) {
 	if err != nil {
 		return Block[*pchain.Block]{}, fmt.Errorf("%w: height %d: %w", ErrUnreadable, height, err)
 	}
-	return Block[*pchain.Block]{Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: len(b), Content: content}, nil
+	return Block[*pchain.Block]{Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: parsedSize * len(b), Content: content}, nil
 }

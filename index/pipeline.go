@@ -28,8 +28,8 @@ type Options[B any] struct {
 	Start uint64
 	// Fetchers is how many fetches run at a time; default 4.
 	Fetchers int
-	// WindowBytes bounds the blocks that were fetched and are not committed; each
-	// fetcher may exceed it by one answer. Default 64 MiB.
+	// WindowBytes bounds the memory of blocks that were fetched and are not
+	// committed; each fetcher may exceed it by one answer. Default 64 MiB.
 	WindowBytes int64
 	// Poll is how often the node is asked for its height while there is nothing to
 	// fetch; default 200 ms. See Wake.
@@ -44,9 +44,9 @@ type Options[B any] struct {
 const (
 	// jobBlocks is how many blocks one fetcher is given at a time.
 	jobBlocks = 1024
-	// answerBytes is how much a fetch should bring: the number of blocks asked for
-	// follows from their size.
-	answerBytes = 4 << 20
+	// answerBytes is how much a fetch should bring, in memory: the number of blocks
+	// asked for follows from their size.
+	answerBytes = 16 << 20
 
 	// A batch is committed once it has so many bytes or rows, which is what a
 	// distributed store takes well,
@@ -129,9 +129,10 @@ func (p *Pipeline[B]) Wake() {
 func (p *Pipeline[B]) Status() Status { return p.status.read() }
 
 // Run records blocks until ctx ends, and then returns nil. It goes on from what the
-// store has, takes over from whoever else records the same chain there, and waits
-// for a node or a store that is away for as long as it takes. Errors: a *BlockError,
-// store.ErrFenced if somebody else took over, or the store's.
+// store has, and takes over from whoever else records the same chain there, who
+// notices it with the next block. It waits for a node or a store that is away for as
+// long as it takes. Errors: a *BlockError, store.ErrFenced if somebody else took over,
+// or those of the store that do not pass.
 func (p *Pipeline[B]) Run(ctx context.Context) error {
 	select {
 	case p.busy <- struct{}{}:
@@ -139,6 +140,7 @@ func (p *Pipeline[B]) Run(ctx context.Context) error {
 	default:
 		return errors.New("this index runs already")
 	}
+	p.status.begin()
 	err := p.run(ctx)
 	if ctx.Err() != nil {
 		err = nil
@@ -153,8 +155,9 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 		return err
 	}
 	c := newCommitter(p, lanes)
-	p.status.begin(c.from(), c.next)
-	p.log.Info("indexing", slog.Uint64("from", c.next))
+	next := c.next // from now on the committer's alone
+	p.status.position(c.from(), next)
+	p.log.Info("indexing", slog.Uint64("from", next))
 	r := &running[B]{
 		Pipeline: p,
 		window:   c.window,
@@ -164,7 +167,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.poll(ctx) })
-	group.Go(func() error { return r.plan(ctx, c.next) })
+	group.Go(func() error { return r.plan(ctx, next) })
 	for range p.options.Fetchers {
 		group.Go(func() error { return r.fetch(ctx) })
 	}

@@ -215,7 +215,7 @@ func TestCatchUpAndFollow(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			source := &numbers{tip: rng.Uint64N(20_000), size: 1 + rng.IntN(2000), most: rng.IntN(3) * rng.IntN(1500)}
-			source.delay = func(uint64) time.Duration { return time.Duration(rng.Int64N(int64(20 * time.Millisecond))) }
+			source.delay = func(uint64) time.Duration { return rand.N(20 * time.Millisecond) }
 			source.trouble = func(uint64) error {
 				if rng.IntN(10) == 0 {
 					return errAway
@@ -235,9 +235,10 @@ func TestCatchUpAndFollow(t *testing.T) {
 			}
 			p := start(t, o)
 			p.await(t, source.tip+1)
+			growth := rand.New(rand.NewPCG(seed, 2)) // rng is the source's
 			for range 10 {
-				source.grow(rng.Uint64N(100))
-				time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+				source.grow(growth.Uint64N(100))
+				time.Sleep(time.Duration(growth.Int64N(int64(time.Second))))
 			}
 			p.await(t, source.tip+1)
 			require.Eventually(t, func() bool { return p.Status().State == index.Following }, time.Minute, time.Second)
@@ -562,12 +563,7 @@ func TestStoreThatFails(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 3))
 		memory, l := store.NewMemory(), &ledger{name: "l", rows: 1}
 		w := &watched{Store: memory}
-		begun := false
 		w.fail = func() (bool, error) {
-			if !begun {
-				begun = true // taking over may fail, and Run with it
-				return true, nil
-			}
 			write := rng.IntN(2) == 0
 			if rng.IntN(3) == 0 {
 				return true, nil
@@ -588,7 +584,7 @@ func TestStoreThatFails(t *testing.T) {
 
 		// What cannot be helped by trying again ends it.
 		for _, final := range []error{store.ErrClosed, store.ErrCorrupt, store.ErrInvalid} {
-			begun = false
+			begun := false
 			w.fail = func() (bool, error) {
 				if !begun {
 					begun = true

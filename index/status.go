@@ -89,11 +89,16 @@ func (s *status) read() Status {
 	return now
 }
 
-func (s *status) begin(from, next uint64) {
+func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.trouble = true, make(map[string]error)
-	s.current = Status{From: from, Next: next}
+	s.running, s.trouble, s.current = true, make(map[string]error), Status{}
+}
+
+func (s *status) position(from, next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.From, s.current.Next = from, next
 	s.since, s.then = time.Now(), next
 	s.sinceBefore, s.thenBefore = s.since, s.then
 }
