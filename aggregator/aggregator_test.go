@@ -167,7 +167,7 @@ func TestRepeatIsServedFromMemory(t *testing.T) {
 
 		// A higher quorum reuses what is proven and asks only the one whose
 		// signature was not needed before.
-		synctest.Wait()
+		settle()
 		r, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 100})
 		require.NoError(t, err)
 		requireValid(t, n, r, 100)

@@ -34,7 +34,7 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 			var err error
 			first, err = a.Sign(ctx, Request{Message: message})
 			require.NoError(t, err)
-			synctest.Wait() // until what was not needed is proven, too
+			settle() // until what was not needed is proven, too
 		})
 		asked := n.requests
 		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
@@ -50,14 +50,14 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 			require.NoError(t, err)
 			requireValid(t, n, other, 50)
 			require.Equal(t, asked, n.requests, "validators were asked for what was known")
-			synctest.Wait()
+			settle()
 		})
 		// What was recalled is not written once more.
 		_, rows := sizeOf(t, s, store.FamilySignature)
 		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
 			_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 55})
 			require.NoError(t, err)
-			synctest.Wait()
+			settle()
 		})
 		_, after := sizeOf(t, s, store.FamilySignature)
 		require.Equal(t, rows, after)
@@ -82,7 +82,7 @@ func TestArchivedSignaturesSurviveAChangeOfTheSet(t *testing.T) {
 		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
 			_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 100})
 			require.NoError(t, err)
-			synctest.Wait()
+			settle()
 		})
 		asked := n.requests
 		n.validators[0].weight = 30
@@ -114,7 +114,7 @@ func TestDamagedArchiveIsNotTrusted(t *testing.T) {
 					restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
 						_, err := a.Sign(ctx, Request{Message: message})
 						require.NoError(t, err)
-						synctest.Wait()
+						settle()
 					})
 					rows, err := s.Walk(t.Context(), family, nil, 100)
 					require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestDamagedArchiveIsNotTrusted(t *testing.T) {
 						if family == store.FamilySignature {
 							require.Greater(t, n.requests, asked, "damaged signatures were used")
 						}
-						synctest.Wait()
+						settle()
 					})
 				})
 			})
@@ -152,7 +152,7 @@ func TestArchiveIsBounded(t *testing.T) {
 			for i := range 200 {
 				_, err := a.Sign(ctx, Request{Message: testMessage(t, string(rune('a'+i)))})
 				require.NoError(t, err)
-				synctest.Wait()
+				settle()
 			}
 		})
 		bytes, rows := sizeOf(t, s, store.FamilyMessage)
@@ -174,7 +174,7 @@ func TestBrokenStoreDoesNotStopSigning(t *testing.T) {
 			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
 			require.NoError(t, err)
 			requireValid(t, n, r, 67)
-			synctest.Wait()
+			settle()
 			require.NotZero(t, a.archive.dropped.Load())
 		})
 	})

@@ -79,7 +79,7 @@ func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		synctest.Wait()
+		settle()
 		a.proven.cache.CleanUp()
 		a.finished.cache.CleanUp()
 		require.LessOrEqual(t, a.proven.cache.EstimatedSize(), signatureBytes/signatureCost)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -324,4 +325,11 @@ func randomWeights(rng *rand.Rand, n int) []uint64 {
 		weights[i] = 1 + rng.Uint64N(1000)
 	}
 	return weights
+}
+
+// settle waits, in simulated time, until what rounds have left is proven.
+func settle() {
+	synctest.Wait()
+	time.Sleep(proofQuiet + time.Millisecond)
+	synctest.Wait()
 }

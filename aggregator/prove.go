@@ -59,16 +59,18 @@ func (a *Aggregator) keep(f *flight) {
 }
 
 // proveKept proves what finished rounds left until the aggregator ends. It works
-// only while no round is under way, in short pieces, so that nobody waits for it:
+// only while nothing is going on, in short pieces, so that nobody waits for it:
 // what it makes is a convenience for later requests.
 func (a *Aggregator) proveKept() {
+	var pause <-chan struct{} // that was long enough
+	ok := true
 	for {
 		select {
 		case <-a.life.Done():
 			return
 		case job := <-a.proofs:
 			for len(job.members) > 0 {
-				if !a.awaitIdle() {
+				if pause, ok = a.awaitIdle(pause); !ok {
 					return
 				}
 				piece := job
@@ -82,19 +84,40 @@ func (a *Aggregator) proveKept() {
 	}
 }
 
-// proofPiece is how many signatures are proven without looking up: about 6 ms.
-const proofPiece = 128
+const (
+	// proofPiece is how many signatures are proven without looking up: about 6 ms.
+	proofPiece = 128
+	// proofQuiet is how long there must have been no round before.
+	proofQuiet = 10 * time.Millisecond
+	// proofPatience is how long a piece waits for that.
+	proofPatience = 2 * time.Second
+)
 
-// awaitIdle waits until no round is under way; false if the aggregator ends.
-func (a *Aggregator) awaitIdle() bool {
-	a.mu.Lock()
-	idle := a.idle
-	a.mu.Unlock()
-	select {
-	case <-a.life.Done():
-		return false
-	case <-idle:
-		return true
+// awaitIdle waits until no round has been under way for proofQuiet, so that a
+// request which follows another one at once does not wait for a proof. If there is
+// no such pause for proofPatience, any moment without a round will do. It returns
+// the pause, and goes on at once if called with the one that still lasts; false if
+// the aggregator ends.
+func (a *Aggregator) awaitIdle(last <-chan struct{}) (pause <-chan struct{}, ok bool) {
+	impatient := time.Now().Add(proofPatience)
+	for {
+		a.mu.Lock()
+		idle := a.idle
+		a.mu.Unlock()
+		select {
+		case <-a.life.Done():
+			return nil, false
+		case <-idle:
+		}
+		if idle == last || !time.Now().Before(impatient) {
+			return idle, true
+		}
+		select {
+		case <-a.life.Done():
+			return nil, false
+		case <-time.After(proofQuiet):
+			last = idle
+		}
 	}
 }
 

@@ -186,7 +186,7 @@ func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 		r, err := a.Sign(ctx, Request{Message: message})
 		require.NoError(t, err)
 		requireValid(t, n, r, 67)
-		synctest.Wait()
+		settle()
 		for _, v := range n.set().Validators {
 			_, ok := a.proven.get(message.ID(), v)
 			require.False(t, ok, "an unproven signature was kept")
@@ -205,7 +205,7 @@ func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 		if err == nil {
 			requireValid(t, n, r, 100)
 		}
-		synctest.Wait()
+		settle()
 		for _, v := range n.validators[:2] {
 			i, _ := n.set().Index(v.nodeIDs[0])
 			_, ok := a.proven.get(message.ID(), n.set().Validators[i])
@@ -449,7 +449,7 @@ func TestScenario_7_2_14_NodesSharingAKeyAnswerDifferently(t *testing.T) {
 					require.NoError(t, err)
 					requireValid(t, n, r, 67)
 				}
-				synctest.Wait()
+				settle()
 				a.history.mu.Lock()
 				defer a.history.mu.Unlock()
 				for _, nodeID := range v.nodeIDs {
@@ -795,7 +795,7 @@ func TestScenario_7_2_30_ShutdownWithRoundsInFlight(t *testing.T) {
 				requireFailure(t, err, CodeShutdown)
 			})
 		}
-		synctest.Wait()
+		settle()
 		start := time.Now()
 		a.Close()
 		callers.Wait()
@@ -872,7 +872,7 @@ func TestScenario_7_2_36_NegatedKeysAreTwoValidators(t *testing.T) {
 		r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 70})
 		require.NoError(t, err)
 		requireValid(t, n, r, 70)
-		synctest.Wait()
+		settle()
 		set := n.set()
 		for i, want := range []bool{true, false} {
 			at, _ := set.Index(n.validators[i].nodeIDs[0])

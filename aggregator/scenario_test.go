@@ -248,7 +248,7 @@ func TestScenario_7_1_06_WhomToAsk(t *testing.T) {
 				r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: quorum})
 				require.NoError(t, err)
 				requireValid(t, n, r, quorum)
-				synctest.Wait() // until it is kept
+				settle() // until it is kept
 				for i, before := range known {
 					require.Equal(t, before, n.by(n.set().Validators[i].NodeIDs[0]).requests, "asked again at %d %%", quorum)
 				}
@@ -445,7 +445,7 @@ func TestScenario_7_1_13_CacheReuseWithExcluded(t *testing.T) {
 		message := testMessage(t, "m")
 		_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 100, SigningSubnetID: &n.subnetID})
 		require.NoError(t, err)
-		synctest.Wait()
+		settle()
 		require.Equal(t, 5, n.requests)
 
 		// All are known: nobody is asked, and the excluded are there where needed.
@@ -684,7 +684,7 @@ func TestScenario_7_1_24_ResumesFromWhatIsSigned(t *testing.T) {
 		r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 70})
 		require.NoError(t, err)
 		require.Equal(t, 2, r.Signers)
-		synctest.Wait()
+		settle()
 		for _, v := range n.validators[2:] {
 			v.do, v.requests = honest(time.Millisecond), 0
 		}
