@@ -63,7 +63,7 @@ func (a *Aggregator) keep(f *flight) {
 // what it makes is a convenience for later requests.
 func (a *Aggregator) proveKept() {
 	var pause <-chan struct{} // that was long enough
-	ok := true
+	var ok bool
 	for {
 		select {
 		case <-a.life.Done():
