@@ -11,12 +11,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"quorate/handlers/apierr"
+	"quorate/index"
 )
 
 // PrivateOptions of the operators' surface.
 type PrivateOptions struct {
 	// Networks as in Options; only Ready is used.
 	Networks map[string]Network
+	// Index tells how far the chains of each network are recorded, by network and
+	// chain; nil tells nothing.
+	Index func() map[string]map[string]index.Status
 	// Gatherer collects the metrics to show; nil shows none.
 	Gatherer prometheus.Gatherer
 	// Log gets one line per request; nil drops them.
@@ -24,7 +28,8 @@ type PrivateOptions struct {
 }
 
 // NewPrivate makes the operators' surface: /metrics, /healthz (the process is
-// alive), /readyz (every network is ready) and /readyz/{network} (that one is).
+// alive), /readyz (every network is ready), /readyz/{network} (that one is) and
+// /index (how far chains are recorded).
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	e, err := newEcho(o.Log, nil)
 	if err != nil {
@@ -52,7 +57,50 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		}
 		return sendReadiness(c, map[string]Network{name: n})
 	})
+	e.GET("/index", func(c echo.Context) error {
+		networks := make(map[string]map[string]ChainStatus)
+		if o.Index != nil {
+			for name, chains := range o.Index() {
+				networks[name] = make(map[string]ChainStatus, len(chains))
+				for chain, status := range chains {
+					networks[name][chain] = newChainStatus(status)
+				}
+			}
+		}
+		return c.JSON(http.StatusOK, IndexStatus{networks})
+	})
 	return e, nil
+}
+
+// IndexStatus is the answer of /index.
+type IndexStatus struct {
+	// Networks are chains' states by network and chain.
+	Networks map[string]map[string]ChainStatus `json:"networks"`
+}
+
+// ChainStatus is how far a chain is recorded.
+type ChainStatus struct {
+	State index.State `json:"state"`
+	// From and Next are the first height that is recorded and the first that is
+	// not yet, Tip is the last accepted one, if the node has told.
+	From uint64  `json:"from"`
+	Next uint64  `json:"next"`
+	Tip  *uint64 `json:"tip,omitempty"`
+	Lag  uint64  `json:"lag"`
+
+	BlocksPerSecond float64 `json:"blocksPerSecond"`
+	Error           string  `json:"error,omitempty"`
+}
+
+func newChainStatus(s index.Status) ChainStatus {
+	c := ChainStatus{State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond}
+	if s.TipKnown {
+		c.Tip = &s.Tip
+	}
+	if s.Err != nil {
+		c.Error = s.Err.Error()
+	}
+	return c
 }
 
 type readiness struct {

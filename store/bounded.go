@@ -427,7 +427,7 @@ func (b *Bounded) Verify(ctx context.Context) error {
 		return err
 	}
 	got := boundedState{oldest: want.oldest}
-	for record, err := range walk(ctx, view, b.family) {
+	for record, err := range Rows(ctx, view, b.family) {
 		if err != nil {
 			return err
 		}
@@ -453,7 +453,7 @@ func (b *Bounded) Verify(ctx context.Context) error {
 		return fmt.Errorf("%w: family %s has %d bytes in %d rows, its account says %d in %d", ErrCorrupt, b.family, got.bytes, got.rows, want.bytes, want.rows)
 	}
 	orders := uint64(0)
-	for record, err := range walk(ctx, view, FamilyOrder) {
+	for record, err := range Rows(ctx, view, FamilyOrder) {
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"iter"
 )
 
 // dumpPage is how many rows a dump holds in memory at a time.
@@ -19,7 +20,7 @@ const dumpPage = 512
 func Dump(ctx context.Context, r Reader, w io.Writer) error {
 	buf := fmt.Appendf(nil, "quorate store %d\n", Format)
 	for _, family := range Families() {
-		for record, err := range walk(ctx, r, family) {
+		for record, err := range Rows(ctx, r, family) {
 			if err != nil {
 				return fmt.Errorf("dumping family %s: %w", family, err)
 			}
@@ -51,8 +52,8 @@ func DumpHash(ctx context.Context, r Reader) ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(digest.Sum(nil)), nil
 }
 
-// walk yields all rows of a family. It ends after an error.
-func walk(ctx context.Context, r Reader, family Family) func(yield func(Record, error) bool) {
+// Rows yields all rows of a family in the order of (p, k). It ends after an error.
+func Rows(ctx context.Context, r Reader, family Family) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		var after *PK
 		for {

@@ -27,14 +27,7 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 	memory := int64(c.MemoryLimit)
 	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, CacheBytes: memory / 16, MemTableBytes: min(memory/64, 32<<20), Log: log})
 	if err != nil {
-		hint := "Is --data-dir a folder of yours, with room on its disk?"
-		switch {
-		case errors.Is(err, store.ErrInUse):
-			hint = "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir."
-		case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
-			hint = fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", dir)
-		}
-		return nil, &exitError{code: exitFailed, err: err, hint: hint}
+		return nil, storeFailure(err, dir, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
 	}
 	k := &keep{store: s, log: log}
 	limit := uint64(c.ArchiveLimit)
@@ -59,4 +52,16 @@ func (k *keep) close() {
 	if err := k.store.Close(); err != nil {
 		k.log.Error("closing the store", slog.Any("error", err))
 	}
+}
+
+// storeFailure says what to do about a store that cannot be opened.
+func storeFailure(err error, dir, inUse string) error {
+	hint := "Is --data-dir a folder of yours, with room on its disk?"
+	switch {
+	case errors.Is(err, store.ErrInUse):
+		hint = inUse
+	case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
+		hint = fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", dir)
+	}
+	return &exitError{code: exitFailed, err: err, hint: hint}
 }

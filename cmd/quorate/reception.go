@@ -21,6 +21,7 @@ import (
 	"quorate/handlers"
 	"quorate/handlers/apierr"
 	"quorate/handlers/signing"
+	"quorate/index"
 )
 
 // slot is the place of one configured network, from before its node has answered
@@ -153,6 +154,17 @@ func (r *reception) operators() map[string]handlers.Network {
 	networks := make(map[string]handlers.Network, len(r.slots))
 	for name, s := range r.slots {
 		networks[name] = handlers.Network{Signer: s, Ready: s.ready}
+	}
+	return networks
+}
+
+// recorded tells how far the chains of the open networks are recorded.
+func (r *reception) recorded() map[string]map[string]index.Status {
+	networks := make(map[string]map[string]index.Status)
+	for name, s := range r.slots {
+		if n := s.open(); n != nil && n.pchain != nil {
+			networks[name] = map[string]index.Status{index.PChain: n.pchain.Status()}
+		}
 	}
 	return networks
 }

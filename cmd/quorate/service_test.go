@@ -16,10 +16,10 @@ import (
 
 // service is a running quorate serve.
 type service struct {
-	base string
-	end  context.CancelFunc
-	done chan int
-	log  *lines
+	base, private string
+	end           context.CancelFunc
+	done          chan int
+	log           *lines
 }
 
 // startService runs serve until its networks, given by name, are ready.
@@ -31,7 +31,7 @@ func startService(t *testing.T, dataDir string, networks map[string]*simnet.Netw
 	for name, n := range networks {
 		args = append(args, "--network", name+"="+n.NodeURL())
 	}
-	s := &service{base: "http://" + listen, end: cancel, done: make(chan int, 1), log: &lines{}}
+	s := &service{base: "http://" + listen, private: "http://" + private, end: cancel, done: make(chan int, 1), log: &lines{}}
 	go func() { s.done <- run(ctx, args, strings.NewReader(""), &lines{}, s.log) }()
 	require.Eventually(t, func() bool {
 		response, err := http.Get("http://" + private + "/readyz")

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"quorate/handlers"
+	"quorate/index"
+)
+
+func newIndex() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "index",
+		Short: "Look at what is recorded of the chains",
+		Long: `A running service records the chains of its networks in its store. Its private
+address tells how far.
+
+  quorate index status`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newIndexStatus())
+	return cmd
+}
+
+func newIndexStatus() *cobra.Command {
+	var server string
+	var follow, asJSON bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how far the chains are recorded",
+		Long: `Show how far a running service has recorded the chains of its networks.
+
+  quorate index status
+  quorate index status --follow            until all are at the tip, with what remains
+  quorate index status --server http://127.0.0.1:8081 --json
+
+Exit codes: 0 done, 1 failed, 2 mistake in the command line, 3 a chain is not
+recorded any more.`,
+		Args: cobra.NoArgs,
+		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
+			client := newHTTPClient()
+			defer client.CloseIdleConnections()
+			w := &watch{out: cmd.OutOrStdout(), bars: make(map[string]*progressbar.ProgressBar)}
+			if f, ok := cmd.OutOrStdout().(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+				w.terminal = f
+			}
+			for {
+				status, err := readIndexStatus(cmd.Context(), client, server)
+				if err != nil {
+					return err
+				}
+				switch {
+				case asJSON:
+					if err := json.NewEncoder(w.out).Encode(status); err != nil {
+						return err
+					}
+				case follow:
+					w.show(status)
+				default:
+					w.lines(status)
+				}
+				done, err := settled(status)
+				if !follow || done || err != nil {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(interval):
+				}
+			}
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of a service's private address")
+	flags.BoolVarP(&follow, "follow", "f", false, "go on until all chains are at the tip")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	flags.DurationVar(&interval, "interval", time.Second, "`time` between two looks with --follow")
+	return cmd
+}
+
+func readIndexStatus(ctx context.Context, client *http.Client, server string) (status handlers.IndexStatus, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/index", nil)
+	if err != nil {
+		return status, usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, such as http://127.0.0.1:8081")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return status, &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+	}
+	defer func() { _ = response.Body.Close() }()
+	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&status)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return status, &exitError{code: exitFailed, err: fmt.Errorf("the server answers with status %d and no index", response.StatusCode),
+			hint: fmt.Sprintf("Is %s the private address of a quorate server?", server)}
+	}
+	return status, nil
+}
+
+// settled reports whether all chains are at the tip. The error is about one that
+// has stopped.
+func settled(status handlers.IndexStatus) (bool, error) {
+	done := len(status.Networks) > 0
+	for name, chain := range chainsOf(status) {
+		if chain.State == index.Stopped {
+			return true, &exitError{code: exitNegative, err: fmt.Errorf("%s is not recorded any more: %s", name, chain.Error), hint: "The service's log has the rest. Signing does not depend on it."}
+		}
+		done = done && chain.State == index.Following && chain.Lag == 0
+	}
+	return done, nil
+}
+
+// chainsOf yields the chains by name, in order.
+func chainsOf(status handlers.IndexStatus) func(yield func(string, handlers.ChainStatus) bool) {
+	return func(yield func(string, handlers.ChainStatus) bool) {
+		for _, network := range slices.Sorted(maps.Keys(status.Networks)) {
+			chains := status.Networks[network]
+			for _, chain := range slices.Sorted(maps.Keys(chains)) {
+				if !yield(network+" "+chain, chains[chain]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// watch prints the state of chains: as bars where there is a terminal.
+type watch struct {
+	out      io.Writer
+	terminal *os.File // nil if there is none
+	bars     map[string]*progressbar.ProgressBar
+}
+
+func (w *watch) lines(status handlers.IndexStatus) {
+	none := true
+	for name, chain := range chainsOf(status) {
+		none = false
+		_, _ = fmt.Fprintf(w.out, "%s: %s\n", name, describe(chain))
+	}
+	if none {
+		_, _ = fmt.Fprintln(w.out, "no chain is recorded: no node has answered yet")
+	}
+}
+
+// describe puts a chain's state in words.
+func describe(c handlers.ChainStatus) string {
+	text := fmt.Sprintf("%s, %d blocks recorded", c.State, c.Next-c.From)
+	if c.From > 0 {
+		text += fmt.Sprintf(" from height %d on", c.From)
+	}
+	if c.Tip != nil {
+		text += fmt.Sprintf(", %d to go", c.Lag)
+	}
+	if c.State == index.CatchingUp && c.BlocksPerSecond > 0 {
+		left := time.Duration(float64(c.Lag) / c.BlocksPerSecond * float64(time.Second)).Round(time.Second)
+		text += fmt.Sprintf(", %.0f blocks/s, %s left", c.BlocksPerSecond, left)
+	}
+	if c.Error != "" {
+		text += ": " + c.Error
+	}
+	return text
+}
+
+// show is called again and again.
+func (w *watch) show(status handlers.IndexStatus) {
+	if w.terminal == nil {
+		w.lines(status)
+		return
+	}
+	for name, chain := range chainsOf(status) {
+		if chain.Tip == nil {
+			continue
+		}
+		bar, ok := w.bars[name]
+		if !ok {
+			if len(w.bars) > 0 { // one bar a line
+				_, _ = fmt.Fprintln(w.out)
+			}
+			bar = progressbar.NewOptions64(int64(*chain.Tip+1-chain.From),
+				progressbar.OptionSetWriter(w.terminal), progressbar.OptionSetDescription(name),
+				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("blocks"),
+				progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(w.terminal) }))
+			w.bars[name] = bar
+		}
+		bar.ChangeMax64(int64(*chain.Tip + 1 - chain.From))
+		if err := bar.Set64(int64(chain.Next - chain.From)); err != nil && !errors.Is(err, io.EOF) {
+			w.lines(status)
+		}
+	}
+}

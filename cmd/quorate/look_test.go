@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/simnet"
+)
+
+// What a service keeps can be looked at: how far it is while it runs, and every
+// row once it is stopped.
+func TestIndexStatusAndStore(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 12})
+	require.NoError(t, err)
+	defer n.Close()
+	dir := t.TempDir()
+	s := startService(t, dir, map[string]*simnet.Network{"fuji": n})
+	s.sign(t, "fuji", n, "kept")
+
+	code, out, errOut := quorate(t, "", "index", "status", "--server", s.private, "--follow")
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "fuji P: following, 2 blocks recorded, 0 to go")
+	code, out, errOut = quorate(t, "", "index", "status", "--server", s.private, "--json")
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, `"next":2`)
+	code, _, errOut = quorate(t, "", "index", "status", "--server", s.base)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut, "private address")
+
+	code, _, errOut = quorate(t, "", "store", "inspect", "--data-dir", dir)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut, "Stop the service")
+	s.stop(t)
+
+	code, out, errOut = quorate(t, "", "store", "inspect", "--data-dir", dir, "--json")
+	require.Zero(t, code, errOut)
+	var seen struct {
+		Families []familySize
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &seen))
+	rows := make(map[string]uint64)
+	for _, f := range seen.Families {
+		rows[f.Family] = f.Rows
+	}
+	require.Equal(t, uint64(1), rows["message"])
+	code, out, errOut = quorate(t, "", "store", "inspect", "--data-dir", dir)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "on disk")
+
+	code, out, errOut = quorate(t, "", "store", "export", "message", "--data-dir", dir)
+	require.Zero(t, code, errOut)
+	var row struct{ P, K, V string }
+	require.NoError(t, json.Unmarshal([]byte(out), &row))
+	require.Equal(t, n.Message([]byte("kept")).ID().Hex(), row.P)
+
+	code, _, errOut = quorate(t, "", "store", "export", "mesage", "--data-dir", dir)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errOut, "did you mean message?")
+	code, _, errOut = quorate(t, "", "store", "inspect", "--data-dir", t.TempDir())
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut, "there is no store")
+}
+
+// Following tells what is left, and ends when a chain has stopped.
+func TestIndexStatusFollows(t *testing.T) {
+	answers := []string{
+		`{"networks":{}}`,
+		`{"networks":{"fuji":{"P":{"state":"catching up","from":10,"next":1010,"tip":6009,"lag":5000,"blocksPerSecond":100}}}}`,
+		`{"networks":{"fuji":{"P":{"state":"stopped","from":10,"next":2000,"tip":6009,"lag":4010,"error":"block does not follow"}}}}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(answers[0]))
+		answers = answers[1:]
+	}))
+	defer server.Close()
+	code, out, errOut := quorate(t, "", "index", "status", "--follow", "--interval", "1ms", "--server", server.URL)
+	require.Equal(t, exitNegative, code)
+	require.Contains(t, errOut, "block does not follow")
+	require.Equal(t, []string{
+		"no chain is recorded: no node has answered yet",
+		"fuji P: catching up, 1000 blocks recorded from height 10 on, 5000 to go, 100 blocks/s, 50s left",
+		"fuji P: stopped, 1990 blocks recorded from height 10 on, 4010 to go: block does not follow",
+	}, strings.Split(strings.TrimSpace(out), "\n"))
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"quorate/store"
+)
+
+func newStore() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "store",
+		Short: "Look into the store",
+		Long: `The store in the data folder has what outlives the service, in families of rows:
+a partition, a key within it, and a value. One process uses it at a time, so that
+these commands need the service to be stopped.
+
+  quorate store inspect
+  quorate store export message > messages.ndjson`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newStoreInspect(), newStoreExport())
+	return cmd
+}
+
+// withStore opens the store of a data folder for f. It never makes one.
+func withStore(ctx context.Context, dataDir string, f func(store.Store) error) error {
+	dir := filepath.Join(dataDir, "store")
+	if _, err := os.Stat(dir); err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("there is no store: %w", err), hint: "Name the service's data folder with --data-dir."}
+	}
+	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return storeFailure(err, dir, "Stop the service that uses it, or look at another with --data-dir.")
+	}
+	return errors.Join(f(s), s.Close())
+}
+
+func newStoreInspect() *cobra.Command {
+	var dataDir string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect",
+		Short: "Count rows and bytes of each family",
+		Long: `Count the rows of each family, and the bytes of their keys and values.
+
+  quorate store inspect
+  quorate store inspect --data-dir /var/lib/quorate --json`,
+		Args: cobra.NoArgs,
+		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
+			return withStore(cmd.Context(), dataDir, func(s store.Store) error {
+				return inspect(cmd.Context(), s, cmd.OutOrStdout(), asJSON)
+			})
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&dataDir, "data-dir", defaults().DataDir, "data `folder` of the service")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// familySize is what a family takes, before compression.
+type familySize struct {
+	Family     string `json:"family"`
+	Rows       uint64 `json:"rows"`
+	KeyBytes   uint64 `json:"keyBytes"`
+	ValueBytes uint64 `json:"valueBytes"`
+}
+
+func inspect(ctx context.Context, s store.Store, out io.Writer, asJSON bool) error {
+	var sizes []familySize
+	for _, family := range store.Families() {
+		size := familySize{Family: family.String()}
+		for record, err := range store.Rows(ctx, s, family) {
+			if err != nil {
+				return fmt.Errorf("reading family %s: %w", family, err)
+			}
+			size.Rows++
+			size.KeyBytes += uint64(len(record.P) + len(record.K))
+			size.ValueBytes += uint64(len(record.V))
+		}
+		sizes = append(sizes, size)
+	}
+	disk := s.Stats().DiskBytes
+	if asJSON {
+		return json.NewEncoder(out).Encode(map[string]any{"families": sizes, "diskBytes": disk, "format": store.Format})
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(w, "family\trows\tkeys\tvalues\t")
+	for _, size := range sizes {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", size.Family, size.Rows, humanize.IBytes(size.KeyBytes), humanize.IBytes(size.ValueBytes))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "format %d, %s on disk\n", store.Format, humanize.IBytes(disk))
+	return err
+}
+
+func newStoreExport() *cobra.Command {
+	var dataDir string
+	names := make([]string, 0, len(store.Families()))
+	for _, family := range store.Families() {
+		names = append(names, family.String())
+	}
+	cmd := &cobra.Command{
+		Use:   "export FAMILY",
+		Short: "Print the rows of a family",
+		Long: `Print the rows of a family as lines of JSON, partition p, key k and value v in hex,
+in the order of the store.
+
+  quorate store export message | head
+
+Families: ` + strings.Join(names, ", "),
+		Args: cobra.ExactArgs(1),
+		RunE: wrap(func(cmd *cobra.Command, args []string) error {
+			family, ok := store.FamilyNamed(args[0])
+			if !ok {
+				return usage(fmt.Errorf("there is no family %q%s", args[0], suggest(args[0], names)), "Families: "+strings.Join(names, ", "))
+			}
+			return withStore(cmd.Context(), dataDir, func(s store.Store) error {
+				return export(cmd.Context(), s, family, cmd.OutOrStdout())
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&dataDir, "data-dir", defaults().DataDir, "data `folder` of the service")
+	return cmd
+}
+
+func export(ctx context.Context, s store.Store, family store.Family, out io.Writer) error {
+	w := bufio.NewWriterSize(out, 64<<10)
+	lines := json.NewEncoder(w)
+	for record, err := range store.Rows(ctx, s, family) {
+		if err != nil {
+			return fmt.Errorf("reading family %s: %w", family, err)
+		}
+		if err := lines.Encode(map[string]string{"p": hex.EncodeToString(record.P), "k": hex.EncodeToString(record.K), "v": hex.EncodeToString(record.V)}); err != nil {
+			return fmt.Errorf("writing a row: %w", err)
+		}
+	}
+	return w.Flush()
+}
