@@ -19,6 +19,21 @@ var (
 	FamilyMessage = family(4, "message")
 	// FamilySignature holds signatures that were proven valid one by one.
 	FamilySignature = family(5, "signature")
+	// FamilyIndexed says where each index of a chain begins and with which block
+	// it ends: p is the name of its cursor, k is empty. See package index.
+	FamilyIndexed = family(6, "indexed")
+	// FamilyL1Tx holds P-Chain transactions that concern L1s: p is the network ID
+	// and the transaction's, k is empty. See package l1record, for the next three, too.
+	FamilyL1Tx = family(7, "l1_tx")
+	// FamilyL1Height holds the same transactions in their order: p is the network
+	// ID, k is the block's height and the transaction's number in it.
+	FamilyL1Height = family(8, "l1_height")
+	// FamilyL1Subnet holds the conversions of subnets: p is the network ID and the
+	// subnet's, k is empty.
+	FamilyL1Subnet = family(9, "l1_subnet")
+	// FamilyL1Validation holds what befell L1 validators: p is the network ID and
+	// the validation's, k is 0 for the beginning, 1 and the nonce for changes.
+	FamilyL1Validation = family(10, "l1_validation")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -1,0 +1,335 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"quorate/store"
+)
+
+// Options of a Pipeline. Source, Store and Tenants are required.
+type Options[B any] struct {
+	// NetworkID and Chain name the pipeline: in cursors, errors and logs.
+	NetworkID uint32
+	Chain     string
+	Source    Source[B]
+	Store     store.Store
+	// Tenants each have their own cursor: one that is new to the store gets the
+	// blocks from Start on, while those that have them already are left out.
+	Tenants []Tenant[B]
+	// Start is the height at which a tenant begins that the store does not know
+	// yet; 0 is the genesis block. For others it is without effect.
+	Start uint64
+	// Fetchers is how many fetches run at a time; default 4.
+	Fetchers int
+	// WindowBytes bounds the blocks that were fetched and are not committed; each
+	// fetcher may exceed it by one answer. Default 64 MiB.
+	WindowBytes int64
+	// Poll is how often the node is asked for its height while there is nothing to
+	// fetch; default 200 ms. See Wake.
+	Poll time.Duration
+	// Committed is called after each commit with the first height that no tenant
+	// lacks. It holds up the pipeline: it must only wake whoever reads the rows.
+	Committed func(next uint64)
+	// Log gets what goes wrong and when it works again; nil drops it.
+	Log *slog.Logger
+}
+
+const (
+	// jobBlocks is how many blocks one fetcher is given at a time.
+	jobBlocks = 1024
+	// answerBytes is how much a fetch should bring: the number of blocks asked for
+	// follows from their size.
+	answerBytes = 4 << 20
+
+	// A batch is committed once it has so many bytes or rows, which is what a
+	// distributed store takes well,
+	batchBytes = 4 << 20
+	batchRows  = 20_000
+	// or once its first block has waited so long: near the tip, and elsewhere.
+	batchAgeAtTip = 50 * time.Millisecond
+	batchAge      = 500 * time.Millisecond
+
+	// pollFar is how often the node is asked for its height while catching up.
+	pollFar = 5 * time.Second
+
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+func (o Options[B]) withDefaults() Options[B] {
+	if o.Fetchers <= 0 {
+		o.Fetchers = 4
+	}
+	if o.WindowBytes <= 0 {
+		o.WindowBytes = 64 << 20
+	}
+	if o.Poll <= 0 {
+		o.Poll = 200 * time.Millisecond
+	}
+	if o.Committed == nil {
+		o.Committed = func(uint64) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Pipeline records one chain: it catches up with the tip and then follows it, both
+// in the same way. All methods may be called from any goroutine.
+type Pipeline[B any] struct {
+	options Options[B]
+	log     *slog.Logger
+	status  status
+	wake    chan struct{}
+	busy    chan struct{} // holds an element while Run runs
+}
+
+// New makes a pipeline. It reads and fetches nothing yet.
+func New[B any](o Options[B]) (*Pipeline[B], error) {
+	switch {
+	case o.Source == nil || o.Store == nil:
+		return nil, errors.New("an index needs a source and a store")
+	case len(o.Tenants) == 0:
+		return nil, errors.New("an index without tenants records nothing")
+	}
+	names := make(map[string]bool)
+	for _, t := range o.Tenants {
+		if names[t.Name()] {
+			return nil, fmt.Errorf("two tenants are named %q", t.Name())
+		}
+		names[t.Name()] = true
+	}
+	o = o.withDefaults()
+	return &Pipeline[B]{
+		options: o,
+		log:     o.Log.With(slog.Uint64("networkID", uint64(o.NetworkID)), slog.String("chain", o.Chain)),
+		wake:    make(chan struct{}, 1),
+		busy:    make(chan struct{}, 1),
+	}, nil
+}
+
+// Wake makes the pipeline ask for the node's height now: for whoever hears of new
+// blocks before the next poll.
+func (p *Pipeline[B]) Wake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Status tells how the pipeline stands.
+func (p *Pipeline[B]) Status() Status { return p.status.read() }
+
+// Run records blocks until ctx ends, and then returns nil. It goes on from what the
+// store has, takes over from whoever else records the same chain there, and waits
+// for a node or a store that is away for as long as it takes. Errors: a *BlockError,
+// store.ErrFenced if somebody else took over, or the store's.
+func (p *Pipeline[B]) Run(ctx context.Context) error {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	default:
+		return errors.New("this index runs already")
+	}
+	err := p.run(ctx)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	p.status.end(err)
+	return err
+}
+
+func (p *Pipeline[B]) run(ctx context.Context) error {
+	lanes, err := p.takeOver(ctx)
+	if err != nil {
+		return err
+	}
+	c := newCommitter(p, lanes)
+	p.status.begin(c.from(), c.next)
+	p.log.Info("indexing", slog.Uint64("from", c.next))
+	r := &running[B]{
+		Pipeline: p,
+		window:   c.window,
+		tips:     make(chan uint64),
+		jobs:     make(chan *job[B]),
+		queue:    make(chan *job[B], 2*p.options.Fetchers),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.poll(ctx) })
+	group.Go(func() error { return r.plan(ctx, c.next) })
+	for range p.options.Fetchers {
+		group.Go(func() error { return r.fetch(ctx) })
+	}
+	group.Go(func() error { return c.run(ctx, r.queue) })
+	return group.Wait()
+}
+
+// running is what the goroutines of one Run share. Heights go from poll to plan,
+// jobs from there to fetch, and the same jobs, in their order, to the committer.
+type running[B any] struct {
+	*Pipeline[B]
+	window *window
+	tips   chan uint64
+	jobs   chan *job[B]
+	queue  chan *job[B] // bounds how far fetching is ahead, in jobs
+}
+
+// job is a range of heights that one fetcher works off, piece by piece.
+type job[B any] struct {
+	from   uint64
+	blocks int
+	pieces chan piece[B] // closed after the last one; never blocks the fetcher
+}
+
+// piece is what one fetch brought: blocks, or why there will be none.
+type piece[B any] struct {
+	blocks []Block[B]
+	err    error
+}
+
+// poll asks for the node's height and passes on what is news.
+func (r *running[B]) poll(ctx context.Context) error {
+	ticker := time.NewTicker(r.options.Poll)
+	defer ticker.Stop()
+	for told, known := uint64(0), false; ; {
+		var height uint64
+		if err := r.retry(ctx, "asking for the height", func() (err error) {
+			height, err = r.options.Source.Tip(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+		height = r.status.tip(height)
+		var news chan<- uint64
+		if !known || height > told {
+			news = r.tips
+		}
+		asked := time.Now()
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case news <- height:
+				told, known, news = height, true, nil
+			case <-ticker.C:
+				waiting = r.Status().Lag() > nearTip && time.Since(asked) < pollFar
+			case <-r.wake:
+				waiting = false
+			}
+		}
+	}
+}
+
+// plan cuts what is accepted into jobs.
+func (r *running[B]) plan(ctx context.Context, next uint64) error {
+	for {
+		var tip uint64
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case tip = <-r.tips:
+		}
+		for next <= tip {
+			n := min(jobBlocks, tip-next+1)
+			j := &job[B]{from: next, blocks: int(n), pieces: make(chan piece[B], n)}
+			for _, to := range []chan<- *job[B]{r.queue, r.jobs} {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case to <- j:
+				}
+			}
+			next += n
+		}
+	}
+}
+
+// fetch works off jobs.
+func (r *running[B]) fetch(ctx context.Context) error {
+	for most := jobBlocks; ; {
+		var j *job[B]
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case j = <-r.jobs:
+		}
+		for from, end := j.from, j.from+uint64(j.blocks); from < end; {
+			if err := r.window.wait(ctx, from); err != nil {
+				return err
+			}
+			blocks, err := r.get(ctx, from, min(most, int(end-from)))
+			if err != nil && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				// The committer ends the pipeline when it comes to it.
+				j.pieces <- piece[B]{err: err}
+				break
+			}
+			size := int64(0)
+			for i := range blocks {
+				size += int64(blocks[i].Size)
+			}
+			r.window.add(size)
+			j.pieces <- piece[B]{blocks: blocks}
+			from += uint64(len(blocks))
+			most = int(min(jobBlocks, max(1, answerBytes*int64(len(blocks))/max(1, size))))
+		}
+		close(j.pieces)
+	}
+}
+
+// get fetches 1 to n blocks, or returns an ErrUnreadable, or the context's error.
+func (r *running[B]) get(ctx context.Context, from uint64, n int) (blocks []Block[B], err error) {
+	var unreadable error
+	err = r.retry(ctx, "fetching blocks", func() (err error) {
+		blocks, err = r.options.Source.Fetch(ctx, from, n)
+		if errors.Is(err, ErrUnreadable) {
+			unreadable = err
+			return nil
+		}
+		if err == nil && (len(blocks) == 0 || len(blocks) > n) {
+			err = fmt.Errorf("asked for 1 to %d blocks, got %d", n, len(blocks))
+		}
+		if err != nil {
+			err = fmt.Errorf("block %d: %w", from, err)
+		}
+		return err
+	})
+	return blocks, errors.Join(err, unreadable)
+}
+
+// retry calls f until it succeeds or ctx ends.
+func (p *Pipeline[B]) retry(ctx context.Context, what string, f func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := f()
+		switch {
+		case err == nil:
+			if p.status.failing(what, nil) {
+				p.log.Info(what + " works again")
+			}
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		if p.status.failing(what, fmt.Errorf("%s: %w", what, err)) {
+			p.log.Warn(what+" fails, and is tried again until it works", slog.Any("error", err))
+		}
+		// Fetchers that failed together should not come back together.
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package index
+
+import (
+	"sync"
+	"time"
+)
+
+// State is what a pipeline does.
+type State string
+
+// The states of a pipeline.
+const (
+	// Idle is a pipeline that does not run, or whose node has not answered yet.
+	Idle State = "idle"
+	// CatchingUp is far from the tip.
+	CatchingUp State = "catching up"
+	// Following is at the tip, or a few blocks away.
+	Following State = "following"
+	// Retrying has no node or store that answers, and goes on by itself.
+	Retrying State = "retrying"
+	// Stopped has ended with an error; somebody must look at it.
+	Stopped State = "stopped"
+)
+
+// nearTip is how many blocks from the tip are no longer a matter of catching up.
+const nearTip = 64
+
+// Status is how a pipeline stands.
+type Status struct {
+	State State
+	// From is the first height that all tenants record, Next the first that one of
+	// them has not recorded yet.
+	From, Next uint64
+	// Tip is the node's last accepted height as it was last heard, never a lower
+	// one than before; TipKnown is false before that.
+	Tip      uint64
+	TipKnown bool
+	// BlocksPerSecond is over the last seconds in which there was a commit.
+	BlocksPerSecond float64
+	// Err is why the pipeline is Retrying or Stopped.
+	Err error
+}
+
+// Lag is the number of blocks that are accepted and not recorded.
+func (s Status) Lag() uint64 {
+	if !s.TipKnown || s.Next > s.Tip {
+		return 0
+	}
+	return s.Tip - s.Next + 1
+}
+
+// status is what the goroutines of a pipeline say about themselves.
+type status struct {
+	mu      sync.Mutex
+	current Status           // without State; guarded by mu
+	running bool             // guarded by mu
+	trouble map[string]error // by what goes wrong; guarded by mu
+
+	// since and then are when counting for the rate began, and at which block;
+	// before are the ones of the count before. Guarded by mu.
+	since, sinceBefore time.Time
+	then, thenBefore   uint64
+}
+
+// rateWindow is the least time that a rate is taken over.
+const rateWindow = 5 * time.Second
+
+func (s *status) read() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.current
+	switch {
+	case now.Err != nil:
+		now.State = Stopped
+	case !s.running:
+		now.State = Idle
+	case len(s.trouble) > 0:
+		now.State = Retrying
+		for _, err := range s.trouble {
+			now.Err = err
+		}
+	case !now.TipKnown:
+		now.State = Idle
+	case now.Lag() > nearTip:
+		now.State = CatchingUp
+	default:
+		now.State = Following
+	}
+	return now
+}
+
+func (s *status) begin(from, next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.trouble = true, make(map[string]error)
+	s.current = Status{From: from, Next: next}
+	s.since, s.then = time.Now(), next
+	s.sinceBefore, s.thenBefore = s.since, s.then
+}
+
+// end notes why the pipeline ended, nil if it was asked to.
+func (s *status) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.current.Err = false, err
+}
+
+// tip notes the node's height, and returns the highest so far.
+func (s *status) tip(height uint64) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.Tip, s.current.TipKnown = max(s.current.Tip, height), true
+	return s.current.Tip
+}
+
+func (s *status) committed(next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.Next = next
+	now := time.Now()
+	if now.Sub(s.since) >= rateWindow {
+		s.sinceBefore, s.thenBefore = s.since, s.then
+		s.since, s.then = now, next
+	}
+	if passed := now.Sub(s.sinceBefore).Seconds(); passed > 0 {
+		s.current.BlocksPerSecond = float64(next-s.thenBefore) / passed
+	}
+}
+
+// failing notes that something goes wrong, and reports whether that is news; a nil
+// error says that it works, and whether it did not before.
+func (s *status) failing(what string, err error) (news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, before := s.trouble[what]
+	if err == nil {
+		delete(s.trouble, what)
+		return before
+	}
+	s.trouble[what] = err
+	return !before
+}
