@@ -36,6 +36,16 @@ type reader struct {
 
 var _ txs.Visitor = (*reader)(nil)
 
+// ReadGenesis reads a transaction that was accepted by being in the genesis: the
+// addition of a validator, or of a chain. Errors are ErrTransaction.
+func ReadGenesis(tx *txs.Tx, at time.Time) (*ledger.Tx, error) {
+	r := reader{decoder: new(Decoder), state: NewState(), id: tx.ID(), time: at}
+	if err := tx.Unsigned.Visit(&r); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrTransaction, tx.ID(), err)
+	}
+	return &r.tx, nil
+}
+
 // base reads what all transactions but proposals of the chain itself have.
 func (r *reader) base(kind ledger.Kind, tx *txs.BaseTx) error {
 	r.tx.ID, r.tx.Kind, r.tx.Memo = r.id, kind, tx.Memo
