@@ -162,8 +162,8 @@ func (r *reception) operators() map[string]handlers.Network {
 func (r *reception) recorded() map[string]map[string]index.Status {
 	networks := make(map[string]map[string]index.Status)
 	for name, s := range r.slots {
-		if n := s.open(); n != nil && n.pchain != nil {
-			networks[name] = map[string]index.Status{index.PChain: n.pchain.Status()}
+		if n := s.open(); n != nil && n.chains != nil {
+			networks[name] = n.chains.Status()
 		}
 	}
 	return networks
@@ -298,6 +298,9 @@ func (r *reception) assemble(ctx context.Context, o networkOptions) (*network, e
 	id, err := awaitID(ctx, client, o.log)
 	if err == nil {
 		err = r.claim(o.name, id)
+	}
+	if err == nil && o.store != nil && o.config.ledger() {
+		o.genesis, o.validatorFees, err = awaitGenesis(ctx, client, id, o)
 	}
 	if err != nil {
 		client.Close()
