@@ -35,10 +35,20 @@ func newWorld(t testing.TB, h *history, s store.Store) *world {
 		history: h, t: t, store: s, tenants: make(map[ids.ID]*ledger.Tenant), at: make(progress),
 		matcher: ledger.NewMatcher(s, network, nil), record: ledger.New(s, network),
 	}
+	w.matcher.CheckpointEvery(checkpointEvery)
 	for _, c := range chains {
-		w.tenants[c] = ledger.NewTenant(network, c)
+		w.tenants[c] = newTenant(c)
 	}
 	return w
+}
+
+// checkpointEvery is such that short histories have checkpoints.
+const checkpointEvery = 5
+
+func newTenant(c ids.ID) *ledger.Tenant {
+	t := ledger.NewTenant(network, c)
+	t.CheckpointEvery(checkpointEvery)
+	return t
 }
 
 // advance commits the next n blocks of a chain, if there are so many, in one batch.
@@ -75,7 +85,7 @@ func (w *world) some(rng *rand.Rand) {
 			require.NoError(w.t, w.tenants[c].Apply(w.t.Context(), w.store, w.blocks[c][i], &lost))
 		}
 		if rng.IntN(2) == 0 {
-			w.tenants[c] = ledger.NewTenant(network, c)
+			w.tenants[c] = newTenant(c)
 		}
 	default:
 		w.advance(chains[rng.IntN(len(chains))], 1+rng.IntN(8))
@@ -245,12 +255,16 @@ func TestOracle(t *testing.T) {
 				w.checkBalances(rng)
 				if i%4 == 0 {
 					w.checkPages(rng, func() { w.some(rng) })
+					w.checkStakings(rng, func() { w.some(rng) })
+					w.checkDelegations(rng, func() { w.some(rng) })
 				}
 			}
 			w.finish()
 			for range 200 {
 				w.checkBalances(rng)
 				w.checkPages(rng, func() {})
+				w.checkStakings(rng, func() {})
+				w.checkDelegations(rng, func() {})
 			}
 		}
 	})
