@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"strings"
 )
 
 var (
@@ -62,8 +63,8 @@ func (l List) Encode(position []byte) (string, error) {
 // Decode returns the position of a token of this list. A sound position may still
 // be one that nobody handed out. Errors are ErrMalformed and ErrOtherList.
 func (l List) Decode(token string) (position []byte, err error) {
-	if len(token) > base64.RawURLEncoding.EncodedLen(overhead+maxPosition) {
-		return nil, ErrMalformed
+	if len(token) > base64.RawURLEncoding.EncodedLen(overhead+maxPosition) || strings.ContainsAny(token, "\r\n") {
+		return nil, ErrMalformed // the decoder would skip line ends
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) < overhead || b[0] != version {
