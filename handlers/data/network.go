@@ -108,25 +108,26 @@ func (n *network) info(b blockchain) chainInfo { return chainInfo{ChainName: b.n
 // they are. If at is not nil it is enough that they cover that time, in Unix
 // seconds: more than that is not asked for.
 func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) error {
+	var first Progress
 	for i, b := range chains {
 		p := n.Progress(b.id)
+		if i == 0 {
+			first = p
+		}
 		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
 		if !p.CaughtUp && !past {
 			e := apierr.Unavailable(p.Err, "the index of the %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", b.name, p.Height, p.Lag)
 			e.Code = codeCatchingUp
 			return e
 		}
-		if i > 0 {
-			continue
-		}
-		h := c.Response().Header()
-		h.Set("Indexed-Height", strconv.FormatUint(p.Height, 10))
-		h.Set("Indexed-Timestamp", strconv.FormatInt(p.Time.Unix(), 10))
-		h.Set("Indexed-Lag", strconv.FormatUint(p.Lag, 10))
-		h.Set("Indexed-State", "following")
-		if p.Err != nil {
-			h.Set("Indexed-State", "stalled")
-		}
+	}
+	h := c.Response().Header()
+	h.Set("Indexed-Height", strconv.FormatUint(first.Height, 10))
+	h.Set("Indexed-Timestamp", strconv.FormatInt(first.Time.Unix(), 10))
+	h.Set("Indexed-Lag", strconv.FormatUint(first.Lag, 10))
+	h.Set("Indexed-State", "following")
+	if first.Err != nil {
+		h.Set("Indexed-State", "stalled")
 	}
 	return nil
 }
