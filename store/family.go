@@ -86,6 +86,10 @@ var (
 	FamilySubnet = family(38, "subnet")
 	// FamilySubnetFact holds what is known of a subnet: p is network and subnet.
 	FamilySubnetFact = family(39, "subnet_fact")
+	// FamilyVertex holds what the X-Chain accepted before it had blocks: p is the
+	// network ID and a height, k the place in the order of acceptance and the
+	// vertex's ID. See package index/vertices.
+	FamilyVertex = family(40, "vertex")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

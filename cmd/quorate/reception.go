@@ -20,6 +20,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers"
 	"quorate/handlers/apierr"
+	"quorate/handlers/data"
 	"quorate/handlers/signing"
 	"quorate/index"
 )
@@ -177,6 +178,12 @@ func (r *reception) rebuild() error {
 		n := o.Networks[name]
 		n.NetworkID = id
 		o.Networks[name] = n
+	}
+	o.Data = make(map[string]data.Network)
+	for name, s := range r.slots {
+		if n := s.open(); n != nil {
+			o.Data[name] = records(n)
+		}
 	}
 	surface, err := handlers.New(o)
 	if err != nil {

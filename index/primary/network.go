@@ -18,6 +18,7 @@ import (
 	"quorate/chain/xchain"
 	"quorate/index"
 	"quorate/index/ledger"
+	"quorate/index/vertices"
 	"quorate/store"
 )
 
@@ -62,10 +63,14 @@ type pipeline interface {
 // Network records the chains of the primary network of one network: for each a
 // pipeline, and what follows from two of them.
 type Network struct {
-	chains  []string
-	lines   map[string]pipeline
-	matcher *ledger.Matcher // nil without a ledger
-	log     *slog.Logger
+	chains []string
+	lines  map[string]pipeline
+	// matcher, Ledger and Vertices are nil without a ledger.
+	matcher  *ledger.Matcher
+	Ledger   *ledger.Record
+	Vertices *vertices.Record
+	node     Node
+	log      *slog.Logger
 }
 
 // New puts the pipelines of a network together. It fetches nothing yet.
@@ -73,7 +78,7 @@ func New(o Options) (*Network, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Network{lines: make(map[string]pipeline), log: o.Log}
+	n := &Network{lines: make(map[string]pipeline), node: o.Node, log: o.Log}
 	tenants := o.Tenants
 	committed := func(uint64) {
 		if o.Recorded != nil {
@@ -84,6 +89,8 @@ func New(o Options) (*Network, error) {
 	if o.Genesis != nil {
 		start = 0
 		n.matcher = ledger.NewMatcher(o.Store, o.NetworkID, o.Log)
+		n.Ledger = ledger.New(o.Store, o.NetworkID)
+		n.Vertices = vertices.New(o.Store, o.NetworkID)
 		recorded := committed
 		committed = func(next uint64) {
 			n.matcher.Wake()
@@ -146,6 +153,13 @@ func (n *Network) Run(ctx context.Context) {
 		running.Go(func() {
 			if err := n.matcher.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				n.log.Error("exports and imports are not matched any more", slog.Any("error", err))
+			}
+		})
+	}
+	if n.Vertices != nil {
+		running.Go(func() {
+			if err := n.Vertices.Run(ctx, n.node, n.log); err != nil {
+				n.log.Error("vertices are not recorded any more", slog.Any("error", err))
 			}
 		})
 	}
