@@ -55,6 +55,8 @@ type historyOptions struct {
 	// skew is how far the chains' clocks may be apart, in seconds.
 	skew      int
 	addresses int
+	// exports makes most transactions exports and imports.
+	exports bool
 }
 
 // history is a random past of three chains.
@@ -153,13 +155,13 @@ func (h *history) output(c ids.ID, role chain.Role, amount uint64) chain.Output 
 	o := chain.Output{Kind: chain.Transfer, Role: role, AssetID: avaxID, Amount: amount, DestinationID: c, Threshold: 1}
 	n := 1
 	if h.rng.IntN(4) == 0 {
-		n = 1 + h.rng.IntN(3)
+		n = 1 + h.rng.IntN(min(3, len(h.addresses)))
 		o.Threshold = uint32(1 + h.rng.IntN(n))
 	}
 	// Few owners have most of it.
 	for _, i := range h.rng.Perm(len(h.addresses))[:n] {
 		if h.rng.IntN(3) > 0 {
-			i %= 3
+			i %= min(3, len(h.addresses))
 		}
 		if !slices.Contains(o.Addresses, h.addresses[i]) {
 			o.Addresses = append(o.Addresses, h.addresses[i])
@@ -234,7 +236,11 @@ func (h *history) step() {
 	b := h.block(c)
 	for range h.rng.IntN(4) {
 		tx := chain.Tx{ID: h.id(), Kind: "BaseTx"}
-		switch kind := h.rng.IntN(6); {
+		kind := h.rng.IntN(6)
+		if h.options.exports && h.rng.IntN(4) > 0 {
+			kind = 2 + h.rng.IntN(2)
+		}
+		switch {
 		case c == pChain && kind == 0:
 			h.stake(b, &tx)
 		case c == pChain && kind == 1:

@@ -52,14 +52,14 @@ func (p *passage) events() map[series][]event {
 	seen := max(gone, made)
 	number := binary.BigEndian.AppendUint32(nil, p.spend.number)
 	one := tallyOf(p.output)
-	spent := event{k: eventKey(max(gone, made+1), p.spend.Height, number...)}
-	spent.sums[p.output.bucketAt(seen)] = one.minus()
-	all := map[series][]event{seriesSpent: {spent}}
+	var sum sums
+	sum[p.output.bucketAt(seen)] = one.minus()
+	all := map[series][]event{seriesSpent: {{k: eventKey(max(gone, made+1), p.spend.Height, number...), v: sum.bytes()}}}
 	for _, ph := range p.output.phases(seen) {
-		e := event{k: eventKey(ph.at, p.spend.Height, number...)}
-		e.sums[ph.from] = one
-		e.sums[ph.to] = one.minus()
-		all[seriesUnphase] = append(all[seriesUnphase], e)
+		var sum sums
+		sum[ph.from] = one
+		sum[ph.to] = one.minus()
+		all[seriesUnphase] = append(all[seriesUnphase], event{k: eventKey(ph.at, p.spend.Height, number...), v: sum.bytes()})
 	}
 	return all
 }
@@ -303,7 +303,7 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 		for s, events := range p.events() {
 			partition := p.id.partition(s)
 			for _, e := range events {
-				batch.Put(store.FamilyBalanceEvent, store.PK{P: partition, K: e.k}, e.sums.bytes())
+				batch.Put(store.FamilyBalanceEvent, store.PK{P: partition, K: e.k}, e.v)
 				added[string(partition)] = insert(added[string(partition)], e)
 			}
 			if p.id.checkpoints(p.spend.salt, len(events), m.checkpointEvery) {
@@ -347,8 +347,8 @@ func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []
 			if err := sum.addRow(one.V); err != nil {
 				return fmt.Errorf("reading a balance: %w", err)
 			}
-			for _, e := range within(events, nil, one.K) {
-				sum.add(&e.sums)
+			if err := sum.addEvents(within(events, nil, one.K)); err != nil {
+				return err
 			}
 			batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: one.K}, sum.bytes())
 			exist = append(exist, at)
@@ -367,8 +367,8 @@ func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []
 		if err != nil {
 			return err
 		}
-		for _, e := range within(events, nil, row.Uint64(base.at)) {
-			base.sums.add(&e.sums)
+		if err := base.sums.addEvents(within(events, nil, row.Uint64(base.at))); err != nil {
+			return err
 		}
 		if err := sumEvents(ctx, r, p, row.Uint64(base.at), row.Uint64(at), events, &base.sums); err != nil {
 			return err

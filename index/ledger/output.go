@@ -28,6 +28,17 @@ type Output struct {
 	StakeStart, StakeEnd time.Time
 	// Spent is nil as long as it is not consumed.
 	Spent *chain.Spend
+
+	// text is the ID as text once it was needed.
+	text string
+}
+
+// idText is the ID as text, which takes a while to make.
+func (o *Output) idText() string {
+	if o.text == "" {
+		o.text = o.ID.String()
+	}
+	return o.text
 }
 
 // StakedAt reports whether the output is part of a stake at a time, current or
@@ -241,11 +252,12 @@ func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (*Outp
 
 // timeKey and amountKey are where an output stands in the lists of its account.
 // Lists are in the order of IDs as text, which is not that of their bytes.
-func (o *Output) timeKey() []byte   { return listKey(row.Seconds(o.Time), o.ID) }
-func (o *Output) amountKey() []byte { return listKey(o.ListAmount(), o.ID) }
+func (o *Output) timeKey() []byte   { return textKey(row.Seconds(o.Time), o.idText()) }
+func (o *Output) amountKey() []byte { return textKey(o.ListAmount(), o.idText()) }
 
-func listKey(n uint64, id ids.ID) []byte {
-	text := id.String()
+func listKey(n uint64, id ids.ID) []byte { return textKey(n, id.String()) }
+
+func textKey(n uint64, text string) []byte {
 	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(text)), n), text...)
 }
 

@@ -29,10 +29,10 @@ var (
 
 // The caches of a tenant, in entries.
 const (
-	recentOutputs  = 50_000
+	recentOutputs  = 30_000
 	recentAccounts = 50_000
 	recentStakes   = 5_000
-	pendingEvents  = 100_000
+	pendingEvents  = 50_000
 )
 
 // Tenant records what one chain does to outputs: the pipelines of other chains have
@@ -469,8 +469,8 @@ func (b *application) events(ctx context.Context) error {
 			continue
 		}
 		p := at.account.partition(at.series)
-		e := event{k: eventKey(at.from, b.block.Height), sums: *sum}
-		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, sum.bytes())
+		e := event{k: eventKey(at.from, b.block.Height), v: sum.bytes()}
+		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, e.v)
 		b.pending[string(p)] = insert(b.pending[string(p)], e)
 		b.pendingCount++
 		in := touched{at.account, at.series}
