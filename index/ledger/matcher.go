@@ -155,6 +155,8 @@ type Matcher struct {
 	log       *slog.Logger
 	wake      chan struct{}
 	epoch     uint64 // of the fence; of the one goroutine in Run or Settle
+
+	checkpointEvery int
 }
 
 // NewMatcher makes the matcher of a network. A nil log drops what goes wrong.
@@ -162,7 +164,10 @@ func NewMatcher(s store.Store, networkID uint32, log *slog.Logger) *Matcher {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Matcher{store: s, networkID: networkID, log: log.With(slog.Uint64("networkID", uint64(networkID))), wake: make(chan struct{}, 1)}
+	return &Matcher{
+		store: s, networkID: networkID, log: log.With(slog.Uint64("networkID", uint64(networkID))),
+		wake: make(chan struct{}, 1), checkpointEvery: checkpointEvery,
+	}
 }
 
 // Wake tells that a pipeline has committed. It does not block.
@@ -301,7 +306,7 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 				batch.Put(store.FamilyBalanceEvent, store.PK{P: partition, K: e.k}, e.sums.bytes())
 				added[string(partition)] = insert(added[string(partition)], e)
 			}
-			if p.id.checkpoints(p.spend.salt, len(events)) {
+			if p.id.checkpoints(p.spend.salt, len(events), m.checkpointEvery) {
 				from, err := eventTime(events[0].k)
 				if err != nil {
 					return false, err

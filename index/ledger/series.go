@@ -35,14 +35,14 @@ func (id accountID) partition(s series) []byte {
 }
 
 // checkpointEvery is how many events lie between two checkpoints on average. Which
-// event has one follows from the hash of its block: no count is kept.
+// event has one follows from the ID of its block: no count is kept.
 const checkpointEvery = 1024
 
 // checkpoints reports whether an account that gets n events by a block has a
 // checkpoint there; salt is the beginning of the block's ID, which nobody chooses.
-func (id accountID) checkpoints(salt uint64, n int) bool {
+func (id accountID) checkpoints(salt uint64, n, every int) bool {
 	x := (binary.BigEndian.Uint64(id[:]) ^ salt) * 0x9e3779b97f4a7c15
-	return (x^x>>32)%checkpointEvery < uint64(n)
+	return (x^x>>32)%uint64(every) < uint64(n)
 }
 
 // eventKey is the time from which an event counts, the height of the block that it

@@ -42,8 +42,9 @@ const (
 // Heights identify the blocks of a chain, and the times of blocks do not decrease.
 // The genesis block must be among them.
 type Tenant struct {
-	networkID uint32
-	chainID   ids.ID
+	networkID       uint32
+	chainID         ids.ID
+	checkpointEvery int
 
 	// begun says whether last and lastTime are those of the block before.
 	begun    bool
@@ -65,7 +66,7 @@ var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
 // NewTenant makes the tenant that records one chain of a network. It serves one
 // pipeline.
 func NewTenant(networkID uint32, chainID ids.ID) *Tenant {
-	t := &Tenant{networkID: networkID, chainID: chainID}
+	t := &Tenant{networkID: networkID, chainID: chainID, checkpointEvery: checkpointEvery}
 	t.reset()
 	return t
 }
@@ -478,7 +479,7 @@ func (b *application) events(ctx context.Context) error {
 		}
 	}
 	for _, in := range due {
-		if !in.account.checkpoints(b.salt, counts[in]) {
+		if !in.account.checkpoints(b.salt, counts[in], b.checkpointEvery) {
 			continue
 		}
 		// Whatever counts from before this block's time is known by now.

@@ -1,0 +1,7 @@
+package ledger
+
+// CheckpointEvery makes checkpoints more frequent.
+func (t *Tenant) CheckpointEvery(n int) { t.checkpointEvery = n }
+
+// CheckpointEvery makes checkpoints more frequent.
+func (m *Matcher) CheckpointEvery(n int) { m.checkpointEvery = n }
