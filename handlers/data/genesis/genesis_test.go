@@ -102,7 +102,7 @@ func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
 // conforms knows the announced type of each member by itself.
 func conforms(shown map[string]any, clients bool) error {
 	for name, v := range shown {
-		ok := false
+		var ok bool
 		switch name {
 		case "airdropAmount", "baseFeePerGas":
 			ok = v == nil || isNumber(v) == clients && isString(v) != clients
