@@ -182,7 +182,9 @@ func (r *reception) rebuild() error {
 	o.Data = make(map[string]data.Network)
 	for name, s := range r.slots {
 		if n := s.open(); n != nil {
-			o.Data[name] = records(n)
+			if d, ok := records(n); ok {
+				o.Data[name] = d
+			}
 		}
 	}
 	surface, err := handlers.New(o)

@@ -14,15 +14,14 @@ import (
 	"quorate/index/vertices"
 )
 
-// records are a network's records as the Data API reads them. Where there are none,
-// its operations say so.
-func records(n *network) data.Network {
-	d := data.Network{NetworkID: n.id, Progress: func(ids.ID) data.Progress { return data.Progress{} }}
+// records are a network's records as the Data API reads them; false if none are
+// kept.
+func records(n *network) (data.Network, bool) {
 	g := n.genesis
 	if g == nil || n.chains == nil || n.chains.Ledger == nil {
-		return d
+		return data.Network{}, false
 	}
-	d.XChainID, d.CChainID, d.AVAXAssetID = g.XChainID, g.CChainID, g.AVAXAssetID
+	d := data.Network{NetworkID: n.id, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID}
 	d.Ledger = n.chains.Ledger
 	d.Vertices = vertexReader{n.chains.Vertices}
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
@@ -37,7 +36,7 @@ func records(n *network) data.Network {
 		p.Height, p.Time = height, now
 		return p
 	}
-	return d
+	return d, true
 }
 
 // vertexReader puts the record of vertices into the Data API's terms.
