@@ -308,6 +308,7 @@ func TestLedger(t *testing.T) {
 	id, err := info.NewClient(node).GetBlockchainID(ctx, "X")
 	require.NoError(t, err)
 	xChainID := id.String()
+	avaxID := stakingAsset(t, ctx, p)
 	pHeight, err := p.GetHeight(ctx)
 	require.NoError(t, err)
 	xHeight, err := x.GetHeight(ctx)
@@ -341,6 +342,24 @@ func TestLedger(t *testing.T) {
 			require.NoError(t, err)
 			require.ElementsMatch(t, outputIDs(t, xbuilder.Parser.Codec(), raw, group), unspentIDs(s.utxos(ctx, "x-chain", texts, pageSize), xChainID), name+"X-Chain")
 		}
+		if len(group) == 1 {
+			theirs, err := x.GetAllBalances(ctx, group[0], false)
+			require.NoError(t, err)
+			want, got := assets{}, assets{}
+			for _, b := range theirs {
+				want.add(assetNamed(t, b.AssetID, avaxID), strconv.FormatUint(uint64(b.Balance), 10))
+			}
+			var ours struct {
+				Balances map[string][]struct{ AssetID, Amount, Type string }
+			}
+			s.records(ctx, "blockchains/x-chain/balances", url.Values{"addresses": {joined(texts)}}, &ours)
+			for _, b := range ours.Balances["unlocked"] {
+				if b.Type != "nft" { // of which the node tells nothing
+					got.add(b.AssetID, b.Amount)
+				}
+			}
+			require.Equal(t, want.texts(), got.texts(), "owners %d: X-Chain", i)
+		}
 		if i == 1 || i == 2 {
 			continue // of what takes another's signature, too, the node tells them all
 		}
@@ -364,5 +383,73 @@ func TestLedger(t *testing.T) {
 			require.Equal(t, strconv.FormatUint(want, 10), sum.String(), "owners %d: P-Chain %s", i, bucket)
 		}
 	}
+
+	// Delegations, by the validator.
+	stakers, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
+	require.NoError(t, err)
+	checked := 0
+	for _, v := range stakers {
+		if v.DelegatorCount == nil || *v.DelegatorCount == 0 {
+			continue
+		}
+		one, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, []ids.NodeID{v.NodeID})
+		require.NoError(t, err)
+		want := make(map[string]string)
+		for _, d := range one[0].Delegators {
+			want[d.TxID.String()] = fmt.Sprint(d.Weight, d.StartTime, d.EndTime)
+		}
+		var page struct {
+			Delegators []struct {
+				TxHash, AmountDelegated, DelegationStatus string
+				StartTimestamp, EndTimestamp              uint64
+			}
+		}
+		s.records(ctx, "delegators", url.Values{"nodeIds": {v.NodeID.String()}, "pageSize": {"100"}}, &page)
+		got := make(map[string]string)
+		for _, d := range page.Delegators {
+			require.Equal(t, "active", d.DelegationStatus)
+			amount, err := strconv.ParseUint(d.AmountDelegated, 10, 64)
+			require.NoError(t, err)
+			got[d.TxHash] = fmt.Sprint(amount, d.StartTimestamp, d.EndTimestamp)
+		}
+		require.Equal(t, want, got)
+		checked += len(got)
+	}
+	require.Equal(t, 2, checked, "delegations")
+
+	// What is staked now, by who owns it.
+	var staking struct {
+		Transactions []struct{ TxHash, TxType string }
+	}
+	text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), keys[0].Address().Bytes())
+	require.NoError(t, err)
+	s.records(ctx, "blockchains/p-chain/transactions:listStaking", url.Values{"addresses": {text}, "pageSize": {"100"}}, &staking)
+	kinds := make(map[string]int)
+	for _, tx := range staking.Transactions {
+		kinds[tx.TxType]++
+	}
+	require.Equal(t, 1, kinds["AddPermissionlessValidatorTx"], "%v", kinds)
+	require.Equal(t, 2, kinds["AddPermissionlessDelegatorTx"], "%v", kinds)
+
+	// The chain had blocks from its beginning.
+	var vertices struct{ Vertices []any }
+	s.records(ctx, "blockchains/x-chain/vertices:listByHeight", url.Values{"vertexHeight": {"0"}}, &vertices)
+	require.Empty(t, vertices.Vertices)
 	t.Logf("all after %s", time.Since(start))
+}
+
+func stakingAsset(t testing.TB, ctx context.Context, p *platformvm.Client) string {
+	t.Helper()
+	id, err := p.GetStakingAssetID(ctx, constants.PrimaryNetworkID)
+	require.NoError(t, err)
+	return id.String()
+}
+
+// assetNamed is an asset's ID, for which the node has an alias in the case of AVAX.
+func assetNamed(t testing.TB, name, avaxID string) string {
+	t.Helper()
+	if name == "AVAX" {
+		return avaxID
+	}
+	return name
 }
