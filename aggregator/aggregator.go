@@ -155,7 +155,9 @@ func orDefault(v, d uint64) uint64 {
 
 // Close ends all rounds, whose callers get CodeShutdown, and waits for them.
 func (a *Aggregator) Close() {
+	a.mu.Lock() // nobody is starting a round
 	a.end()
+	a.mu.Unlock()
 	a.running.Wait()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -344,4 +345,21 @@ func TestVerifyingBlockchainPicksItsEpochsSet(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []uint64{7, 7}, heights)
 	})
+}
+
+// Whoever starts a round has made sure, with mu held, that the aggregator goes on:
+// it must not end in between, or Close would return before the round has.
+func TestCloseWaitsForWhoIsStartingARound(t *testing.T) {
+	n := newFakeNetwork(t, 1)
+	a := newTestAggregator(t, n)
+	a.mu.Lock()
+	var closing sync.WaitGroup
+	closing.Go(a.Close)
+	for range 1000 {
+		runtime.Gosched()
+	}
+	require.NoError(t, a.life.Err(), "the life of a round that is being started")
+	a.mu.Unlock()
+	closing.Wait()
+	require.Error(t, a.life.Err())
 }
