@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -153,4 +155,31 @@ func TestBatch(t *testing.T) {
 	}
 	requireAPIError(t, post(h, "/v1/signatureAggregator/nowhere/aggregateSignatures:batch", `{}`), http.StatusBadRequest, "network")
 	require.Equal(t, http.StatusOK, post(h, "/v1/signatureAggregator/fuji/aggregateSignatures%3Abatch", `{"requests":[{"message":"`+m+`"}]}`).Code)
+}
+
+// A batch takes no longer than one request may, however many of its messages nobody
+// signs, and those that are signed do not wait for them.
+func TestBatchIsBoundedLikeOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
+			if req.QuorumPercentage == 50 {
+				return signed(req), ctx.Err()
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		h := newPublic(t, s, func(o *Options) { o.RequestTimeout = time.Minute })
+		m := hexOf(message(t, 5).Bytes())
+		many := strings.Repeat(`{"message":"`+m+`"},`, 99) + `{"message":"` + m + `","quorumPercentage":50}`
+		start := time.Now()
+		w := post(h, fujiPath+":batch", `{"requests":[`+many+`]}`)
+		require.LessOrEqual(t, time.Since(start), time.Minute)
+		require.Equal(t, http.StatusOK, w.Code)
+		var answer struct {
+			Results []map[string]any `json:"results"`
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		require.EqualValues(t, 503, answer.Results[0]["statusCode"])
+		require.Contains(t, answer.Results[99], "signedMessage")
+	})
 }

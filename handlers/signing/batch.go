@@ -13,13 +13,9 @@ import (
 	"quorate/handlers/jsonbody"
 )
 
-const (
-	// maxBatch is how many requests a batch may have.
-	maxBatch = 100
-	// batchAtOnce is how many of a batch are worked on at a time; identical ones
-	// share a round anyway.
-	batchAtOnce = 32
-)
+// maxBatch is how many requests a batch may have. They are worked on at the same
+// time, so that all of them together take no longer than one may.
+const maxBatch = 100
 
 // AggregateSignaturesBatch is POST
 // /v1/signatureAggregator/{network}/aggregateSignatures:batch: an object whose
@@ -48,7 +44,6 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	client := c.Request().Context()
 	results := make([]any, len(requests))
 	var work errgroup.Group
-	work.SetLimit(batchAtOnce)
 	for i, request := range requests {
 		work.Go(func() error {
 			signed, err := a.signOne(client, name, network, request)
