@@ -1,8 +1,10 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -182,4 +184,33 @@ func TestBatchIsBoundedLikeOneRequest(t *testing.T) {
 		require.EqualValues(t, 503, answer.Results[0]["statusCode"])
 		require.Contains(t, answer.Results[99], "signedMessage")
 	})
+}
+
+// What panics on a goroutine of ours must not take the process along, any more than
+// what panics on the server's.
+func TestPanicsOfOtherGoroutinesStayInside(t *testing.T) {
+	item := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	for name, ask := range map[string]func(h http.Handler) string{
+		"batch": func(h http.Handler) string {
+			w := post(h, fujiPath+":batch", `{"requests":[`+item+`,`+item+`]}`)
+			requireAPIError(t, w, 500, "x-request-id")
+			return w.Body.String()
+		},
+		"stream": func(h http.Handler) string {
+			w := post(h, fujiPath, item, "Accept", "text/event-stream")
+			names, data := events(t, w.Body.String())
+			require.Equal(t, []string{"error"}, names)
+			require.EqualValues(t, 500, data[0]["statusCode"])
+			return w.Body.String()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			signer := &fakeSigner{sign: func(context.Context, aggregator.Request) (*aggregator.Result, error) { panic("secret: hunter2") }}
+			body := ask(newPublic(t, signer, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+			require.NotContains(t, body, "hunter2")
+			require.Contains(t, log.String(), "hunter2")
+			require.Contains(t, log.String(), "extras_test.go", "the log has the stack of the panic")
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
@@ -42,11 +43,15 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 		return err
 	}
 	client := c.Request().Context()
-	results := make([]any, len(requests))
+	results, panics := make([]any, len(requests)), make([]error, len(requests))
 	var work errgroup.Group
 	for i, request := range requests {
 		work.Go(func() error {
-			signed, err := a.signOne(client, name, network, request)
+			var signed string
+			var err error
+			if panics[i] = contain(func() { signed, err = a.signOne(client, name, network, request) }); panics[i] != nil {
+				return nil
+			}
 			if err == nil {
 				results[i] = signedReply{signed}
 				return nil
@@ -63,12 +68,30 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 			return nil
 		})
 	}
-	if err := work.Wait(); err != nil {
+	err = work.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return reply(c, http.StatusOK, struct {
 		Results []any `json:"results"`
 	}{results})
+}
+
+// contain runs f and returns a panic of it with its stack, for the goroutine of the
+// request to panic with: only that is recovered, and logged, by the surface.
+func contain(f func()) (panicked error) {
+	defer func() {
+		if p := recover(); p != nil {
+			panicked = fmt.Errorf("%v\n%s", p, debug.Stack())
+		}
+	}()
+	f()
+	return nil
 }
 
 func (a *API) signOne(client context.Context, name string, n Network, body []byte) (string, error) {
