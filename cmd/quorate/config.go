@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -286,6 +287,9 @@ func (c *config) check() error {
 	if c.MemoryLimit < leastMemory {
 		return fmt.Errorf("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, size(leastMemory))
 	}
+	if c.MemoryLimit > math.MaxInt64 {
+		return fmt.Errorf("memory_limit: %s is more than any machine has", c.MemoryLimit)
+	}
 	if c.ArchiveLimit < leastArchive {
 		return fmt.Errorf("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
 	}
@@ -295,6 +299,9 @@ func (c *config) check() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		if strings.ContainsAny(name, "/\\:. \t") || name == "" {
 			return fmt.Errorf("networks: %q cannot be a name; use letters, digits and hyphens", name)
+		}
+		if name == storeFolder {
+			return fmt.Errorf("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
 		}
 		n := c.Networks[name]
 		if len(n.Nodes) == 0 {

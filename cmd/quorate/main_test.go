@@ -99,6 +99,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"network with a bad URL":   {args: []string{"--network", "fuji=127.0.0.1:9650"}, want: "networks.fuji.nodes"},
 		"network without nodes":    {file: "networks:\n  fuji: {}\n", want: "networks.fuji.nodes"},
 		"network with a bad name":  {args: []string{"--network", "a/b=http://x"}, want: "a/b"},
+		"network in the store":     {args: []string{"--network", "store=http://x"}, want: "networks: \"store\""},
+		"more memory than numbers": {args: []string{"--memory-limit", "9EiB"}, want: "memory_limit"},
 		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
 	} {
 		t.Run(name, func(t *testing.T) {
