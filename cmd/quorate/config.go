@@ -155,7 +155,7 @@ func (c *config) forAll(change func(*networkConfig)) {
 }
 
 // addNetworks reads name=url[,url], several separated by semicolons. It replaces
-// what was known of a network.
+// the nodes that were known of a network.
 func (c *config) addNetworks(text string) error {
 	for part := range strings.SplitSeq(text, ";") {
 		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
@@ -198,14 +198,13 @@ func load(cmd *cobra.Command, environ []string) (config, error) {
 	}
 	known := settings()
 	for _, variable := range environ {
-		name, value, _ := strings.Cut(variable, "=")
+		name, _, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, "QUORATE_") {
 			continue
 		}
 		if !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
 			return c, usage(fmt.Errorf("unknown environment variable %s%s", name, suggest(name, envNames(known))), "")
 		}
-		_ = value
 	}
 	for _, s := range known { // in order, since the last ones apply to all networks
 		for _, variable := range environ {
