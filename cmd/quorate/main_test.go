@@ -153,6 +153,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"sign", "--server", "http://127.0.0.1:1", "--quorum", "80", "--tx", ids.ID{1}.String()}, exitUsage, "--node"},
 		{[]string{"sign", "--node", "http://127.0.0.1:1", "--justification", "00", "--tx", ids.ID{1}.String()}, exitUsage, "--justification"},
 		{[]string{"sign", "--node", "http://127.0.0.1:1", "--quorum", "101", "--tx", ids.ID{1}.String()}, exitUsage, "--quorum"},
+		{[]string{"sign", "--node", "http://127.0.0.1:1", "--buffer", "18446744073709551614", "--tx", ids.ID{1}.String()}, exitUsage, "--buffer"},
 		{[]string{"sign", "--tx", ids.ID{1}.String()}, exitUsage, "--server"},
 		{[]string{"sign", "--server", "http://127.0.0.1:1", "--tx", ids.ID{1}.String()}, exitFailed, "server"},
 		{[]string{"verify", "--node", "http://127.0.0.1:1", "00"}, exitUsage, "signed Warp message"},

@@ -292,7 +292,7 @@ func (f signFlags) adjust(r *aggregator.Request) error {
 		}
 		r.SigningSubnetID = &id
 	}
-	if f.quorum < 1 || f.quorum+f.buffer > 100 {
+	if f.quorum < 1 || f.quorum > 100 || f.buffer > 100-f.quorum {
 		return fmt.Errorf("--quorum %d and --buffer %d: the quorum is at least 1, and both together at most 100", f.quorum, f.buffer)
 	}
 	r.QuorumPercentage, r.QuorumPercentageBuffer = f.quorum, f.buffer
