@@ -238,6 +238,12 @@ func TestSignAndVerify(t *testing.T) {
 	require.Zero(t, code, errOut)
 	require.Contains(t, errOut, "signed by 5 validators")
 
+	// The data of the log that the Warp precompile writes: offset, length, padding.
+	log := fmt.Sprintf("0x%064x%064x%s%s", 32, len(message)/2, message, strings.Repeat("0", (64-len(message)%64)%64))
+	code, fromLog, errOut := quorate(t, "", append([]string{"sign", "--allow-private-ips", log}, node...)...)
+	require.Zero(t, code, errOut)
+	require.True(t, strings.HasPrefix(fromLog, message), "got %s, want a signed %s", fromLog, message)
+
 	code, out, errOut := quorate(t, signed, append([]string{"verify", "-v", "-"}, node...)...)
 	require.Zero(t, code, errOut)
 	require.True(t, strings.HasPrefix(out, "valid\n"), out)

@@ -21,6 +21,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/handlers/signing"
 )
 
 // signFlags are what sign takes besides the message.
@@ -274,8 +275,8 @@ func (f signFlags) read(text string, r *aggregator.Request) error {
 	if err != nil {
 		return fmt.Errorf("the message is not hex: %w", err)
 	}
-	if r.Message, err = warp.ParseUnsignedMessage(raw); err != nil {
-		return fmt.Errorf("the message is no unsigned Warp message: %w", err)
+	if r.Message, err = signing.ParseMessage(raw); err != nil {
+		return err
 	}
 	if r.Justification, err = decodeHex(f.justification); err != nil {
 		return fmt.Errorf("--justification is not hex: %w", err)
