@@ -363,3 +363,32 @@ func TestCloseWaitsForWhoIsStartingARound(t *testing.T) {
 	closing.Wait()
 	require.Error(t, a.life.Err())
 }
+
+// Sets of several heights that are alike share rounds and messages; each caller
+// still hears of the height that it asked for.
+func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
+	n := newFakeNetwork(t, 50, 50)
+	n.sets = func(height uint64) (*validators.Set, error) {
+		return validators.NewSet(n.subnetID, height, n.set().WarpSet), nil
+	}
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		for _, height := range []uint64{7, 8} {
+			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), PChainHeight: height})
+			require.NoError(t, err)
+			require.Equal(t, height, r.PChainHeight)
+			require.Equal(t, height, r.Account.PChainHeight)
+		}
+		require.Equal(t, 2, n.requests, "one round")
+		n.validators[0].do = refuse(-2, "no", time.Second)
+		var callers sync.WaitGroup
+		for _, height := range []uint64{7, 8} {
+			callers.Go(func() {
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, "refused"), PChainHeight: height})
+				failed := requireFailure(t, err, CodeRefused)
+				require.Equal(t, height, failed.Account.PChainHeight)
+			})
+		}
+		callers.Wait()
+		require.Equal(t, 4, n.requests, "one more round")
+	})
+}
