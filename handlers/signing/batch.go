@@ -49,9 +49,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 		work.Go(func() error {
 			var signed string
 			var err error
-			if panics[i] = contain(func() { signed, err = a.signOne(client, name, network, request) }); panics[i] != nil {
-				return nil
-			}
+			panics[i] = contain(func() { signed, err = a.signOne(client, name, network, request) })
 			if err == nil {
 				results[i] = signedReply{signed}
 				return nil
