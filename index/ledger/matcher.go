@@ -190,36 +190,27 @@ const (
 // does the same in the store, and waits for a store that is away. Errors:
 // store.ErrFenced if somebody else took over, store.ErrCorrupt or store.ErrClosed.
 func (m *Matcher) Run(ctx context.Context) error {
-	begun := false
-	for pause := firstPause; ; {
-		var err error
-		if !begun {
-			err = m.takeOver(ctx)
-			begun = err == nil
-		}
-		if err == nil {
-			err = m.settle(ctx)
-		}
+	work := m.Settle
+	for pause := firstPause; ctx.Err() == nil; {
+		err := work(ctx)
 		var again <-chan time.Time
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case err == nil:
+			work, pause = m.settle, firstPause
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrClosed):
 			return fmt.Errorf("matching exports and imports of network %d: %w", m.networkID, err)
-		case err != nil:
+		case ctx.Err() == nil:
 			m.log.Warn("matching exports and imports fails, and is tried again until it works", slog.Any("error", err))
 			again = time.After(pause)
 			pause = min(2*pause, lastPause)
-		default:
-			pause = firstPause
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-m.wake:
 		case <-again:
 		}
 	}
+	return nil
 }
 
 // Settle does once what Run does all the time. It must not be called while Run runs.
