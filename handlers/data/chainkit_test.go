@@ -79,11 +79,11 @@ func officialCalls() []call {
 		{Name: "balances of the X-Chain", Path: network + "balances.listByAddresses", pages: 1, Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "blockTimestamp": 1_600_000_000}},
 		{Name: "balances of the C-Chain", Path: network + "balances.listByAddresses", pages: 1, Request: map[string]any{"blockchainId": "c-chain", "addresses": a}},
 		{
-			Name: "staking", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", id: "txHash", count: 21, pages: 3,
+			Name: "staking", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", id: "txHash", count: 23, pages: 3,
 			Request: map[string]any{"blockchainId": "p-chain", "addresses": a},
 		},
 		{
-			Name: "staking of some types", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", id: "txHash", count: 2, pages: 2,
+			Name: "staking of some types", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", id: "txHash", count: 4, pages: 4,
 			Request: map[string]any{
 				"blockchainId": "p-chain", "addresses": both, "txTypes": []string{"UNKNOWN", "AddValidatorTx", "OperationTx"},
 				"startTimestamp": 1, "endTimestamp": 1_800_000_000, "sortOrder": "asc", "pageSize": 1,

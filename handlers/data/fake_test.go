@@ -380,6 +380,10 @@ func newFake() *fake {
 	for i := range byte(15) {
 		f.stakings = append(f.stakings, staking(50+i, "AddPermissionlessDelegatorTx"))
 	}
+	genesis, rewarded := staking(80, "AddValidatorTx"), staking(81, "AddValidatorTx")
+	genesis.Consumed = nil
+	rewarded.Made = append(rewarded.Made, output(81, 2, all(role(chain.ValidationReward), func(o *ledger.Output) { o.Amount = 77 })))
+	f.stakings = append(f.stakings, genesis, rewarded)
 	f.delegations = []*ledger.Delegation{
 		delegation(1, now.Add(time.Second), now.Add(time.Hour), nil),
 		delegation(2, now, now.Add(time.Hour), nil),

@@ -30,6 +30,7 @@ var golden = map[string]string{
 	"balances_x":   strings.Replace(balances, "p-chain", "x-chain", 1),
 	"balances_c":   strings.Replace(balances, "p-chain", "c-chain", 1),
 	"staking":      stakings + "&pageSize=6&sortOrder=asc&startTimestamp=1699999999",
+	"staking_past": stakings + "&pageSize=2&sortOrder=asc&txTypes=AddValidatorTx",
 	"subnets":      subnetsURL + "&sortOrder=asc&pageSize=3",
 	"delegators":   delegators + "&pageSize=12",
 	"vertices":     vertices + "&pageSize=2&sortOrder=asc",
