@@ -431,6 +431,38 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, 1, kinds["AddPermissionlessValidatorTx"], "%v", kinds)
 	require.Equal(t, 2, kinds["AddPermissionlessDelegatorTx"], "%v", kinds)
 
+	// Subnets: the node tells the primary network among them, too.
+	theirs, err := p.GetSubnets(ctx, nil)
+	require.NoError(t, err)
+	var listed struct {
+		Subnets []struct {
+			SubnetID       string
+			OwnerAddresses []string
+			Threshold      uint32
+			IsL1           bool
+			Blockchains    []struct{ BlockchainName string }
+		}
+	}
+	s.records(ctx, "subnets", url.Values{"sortOrder": {"asc"}}, &listed)
+	want, got := make(map[string]string), make(map[string]string)
+	for _, subnet := range theirs {
+		owners := []string{}
+		for _, a := range subnet.ControlKeys {
+			text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), a.Bytes())
+			require.NoError(t, err)
+			owners = append(owners, text)
+		}
+		want[subnet.ID.String()] = fmt.Sprint(owners, subnet.Threshold)
+	}
+	for _, subnet := range listed.Subnets {
+		got[subnet.SubnetID] = fmt.Sprint(subnet.OwnerAddresses, subnet.Threshold)
+		require.False(t, subnet.IsL1)
+	}
+	require.Equal(t, want, got)
+	require.Len(t, listed.Subnets, 2)
+	require.Len(t, listed.Subnets[0].Blockchains, 2, "of the primary network")
+	require.Equal(t, "nobody runs it", listed.Subnets[1].Blockchains[0].BlockchainName)
+
 	// The chain had blocks from its beginning.
 	var vertices struct{ Vertices []any }
 	s.records(ctx, "blockchains/x-chain/vertices:listByHeight", url.Values{"vertexHeight": {"0"}}, &vertices)

@@ -18,6 +18,7 @@ import (
 	"quorate/chain/xchain"
 	"quorate/index"
 	"quorate/index/ledger"
+	"quorate/index/ledger/subnets"
 	"quorate/index/vertices"
 	"quorate/store"
 )
@@ -65,8 +66,9 @@ type pipeline interface {
 type Network struct {
 	chains []string
 	lines  map[string]pipeline
-	// matcher, Ledger and Vertices are nil without a ledger.
+	// matcher, Ledger, Subnets and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
+	Subnets  *subnets.Record
 	Ledger   *ledger.Record
 	Vertices *vertices.Record
 	node     Node
@@ -90,6 +92,7 @@ func New(o Options) (*Network, error) {
 		start = 0
 		n.matcher = ledger.NewMatcher(o.Store, o.NetworkID, o.Log)
 		n.Ledger = ledger.New(o.Store, o.NetworkID)
+		n.Subnets = subnets.New(o.Store, o.NetworkID)
 		n.Vertices = vertices.New(o.Store, o.NetworkID)
 		recorded := committed
 		committed = func(next uint64) {
@@ -102,7 +105,7 @@ func New(o Options) (*Network, error) {
 		if err != nil {
 			return nil, err
 		}
-		tenants = append(tenants[:len(tenants):len(tenants)], PChain(o.NetworkID, decoder, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID)))
+		tenants = append(tenants[:len(tenants):len(tenants)], PChain(o.NetworkID, decoder, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID)))
 	}
 	err := add(n, o, index.PChain, index.NewPChainSource(o.Node, o.Log), start, committed, tenants...)
 	if err != nil || o.Genesis == nil {
