@@ -179,7 +179,10 @@ func (e *outOfServiceError) Error() string { return e.err.Error() }
 func announce(out io.Writer, c config, a addresses) {
 	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on http://%s\n", a.public)
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
-		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures\n", name)
+		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures, GET .../aggregateSignatures/{txHash}\n", name)
+		if c.Networks[name].ledger() {
+			_, _ = fmt.Fprintf(out, "  GET  /v1/networks/%s/...\n", name)
+		}
 	}
 	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", a.private)
 }
