@@ -157,6 +157,7 @@ func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, 
 		n.places.tried(p, false)
 		return 0, fmt.Errorf("%s did not finish the handshake", addr)
 	}
+	n.places.tried(p, true)
 	return time.Since(s.peer.Load().Since), nil
 }
 
