@@ -277,3 +277,35 @@ func (b *book) requireStory() {
 	require.Equal(b.t, []ledger.Role{ledger.DelegationReward, ledger.DelegationReward, ledger.ValidationReward, ledger.Commission}, rewards)
 	b.t.Logf("%d transactions, %d outputs: %v", len(b.txs), len(b.made), b.kinds)
 }
+
+// BenchmarkPChain reads blocks from their containers' bytes into the ledger's
+// terms, one after the other.
+func BenchmarkPChain(b *testing.B) {
+	r := record(b)
+	config := *avagenesis.GetConfig(r.NetworkID)
+	config.StartTime = r.StartTime
+	g, err := genesis.FromConfig(&config)
+	require.NoError(b, err)
+	d, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r})
+	require.NoError(b, err)
+	blocks := slices.Concat([][]byte{r.P0}, r.P)
+	transactions := 0
+	for b.Loop() {
+		state := pchain.NewState()
+		for _, raw := range blocks {
+			parsed, err := pchain.ParseBlock(raw)
+			if err != nil {
+				b.Fatal(err)
+			}
+			got, err := d.Ledger(b.Context(), state, parsed)
+			if err != nil {
+				b.Fatal(err)
+			}
+			state.TakeChanges()
+			transactions += len(got.Txs)
+		}
+	}
+	seconds := b.Elapsed().Seconds()
+	b.ReportMetric(float64(b.N*len(blocks))/seconds, "blocks/s")
+	b.ReportMetric(float64(transactions)/seconds, "tx/s")
+}

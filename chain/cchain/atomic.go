@@ -151,7 +151,7 @@ func (t *importTx) put(tx *Tx, _ codec.Manager) error {
 func (t *exportTx) put(tx *Tx, c codec.Manager) error {
 	tx.Kind = "ExportTx"
 	for _, in := range t.Inputs {
-		tx.Accounts = append(tx.Accounts, Account{Address: in.Address, Amount: in.Amount, AssetID: in.AssetID, Nonce: in.Nonce})
+		tx.Accounts = append(tx.Accounts, Account(in))
 	}
 	for i, out := range t.Outputs {
 		made, err := ledger.OutputOf(c, &avax.UTXO{

@@ -142,8 +142,10 @@ func TestGenesis(t *testing.T) {
 			found, err := genesis.Of(test.networkID, got.P.ID)
 			require.NoError(t, err)
 			require.Equal(t, got, found)
-			_, err = genesis.Of(test.networkID, ids.ID{1})
-			require.ErrorIs(t, err, genesis.ErrUnknownNetwork)
+			if test.networkID != constants.MainnetID { // which takes a second
+				_, err = genesis.Of(test.networkID, ids.ID{1})
+				require.ErrorIs(t, err, genesis.ErrUnknownNetwork)
+			}
 		})
 	}
 }

@@ -1,5 +1,5 @@
-// Package pchain reads P-Chain blocks: what their transactions record, without
-// asking a node.
+// Package pchain reads P-Chain blocks: what their transactions record, and what they
+// do to outputs. Nothing but the amounts of rewards has to be asked of a node.
 package pchain
 
 import (

@@ -97,7 +97,7 @@ func NewDecoder(o DecoderOptions) (*Decoder, error) {
 // the node's or the context's; then the state is as it was, and the block may be
 // tried again.
 func (d *Decoder) Ledger(ctx context.Context, s *State, b *Block) (*ledger.Block, error) {
-	if height, any := s.Height(); !any {
+	if height, begun := s.Height(); !begun {
 		return d.begin(s, b)
 	} else if b.Height != height+1 || b.ParentID != s.blockID {
 		return nil, fmt.Errorf("%w: %s at height %d after %s, not %s at %d after %s",

@@ -1,0 +1,52 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func cChainBlock(replace ...string) string {
+	whole := `{"number":"0x7","hash":"0x` + strings.Repeat("ab", 32) + `","parentHash":"0x` + strings.Repeat("cd", 32) +
+		`","timestamp":"0x64","blockExtraData":"0x0102","transactions":[],"difficulty":"0x1"}`
+	return strings.NewReplacer(replace...).Replace(whole)
+}
+
+func TestCChainBlock(t *testing.T) {
+	ask := func(result string) (CChainBlock, error) {
+		return newClient(t, methods(t, map[string]string{CChainRPC + " eth_getBlockByNumber": result})).CChainBlock(t.Context(), 7)
+	}
+	got, err := ask(cChainBlock())
+	require.NoError(t, err)
+	want := CChainBlock{Height: 7, Time: time.Unix(100, 0).UTC(), ExtraData: []byte{1, 2}}
+	for i := range want.Hash {
+		want.Hash[i], want.ParentHash[i] = 0xab, 0xcd
+	}
+	require.Equal(t, want, got)
+
+	got, err = ask(cChainBlock("0x0102", "0x"))
+	require.NoError(t, err)
+	require.Empty(t, got.ExtraData)
+
+	for name, body := range map[string]string{
+		"another block": cChainBlock(`"0x7"`, `"0x8"`),
+		"no number":     cChainBlock(`"0x7"`, `"7"`),
+		"a short hash":  cChainBlock("abab", "ab"),
+		"no hash":       cChainBlock("parentHash", "parent"),
+		"no time":       cChainBlock("timestamp", "time"),
+		"a time beyond": cChainBlock("0x64", "0xffffffffffffffff"),
+		"no extra data": cChainBlock("blockExtraData", "extra"),
+		"odd hex":       cChainBlock("0x0102", "0x012"),
+		"a list":        "[1]",
+		"null":          "null",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ask(body)
+			require.ErrorIs(t, err, ErrMalformed, "got %+v", got)
+		})
+	}
+	_, err = one(t, 200, refusal("cannot query unfinalized data")).CChainBlock(t.Context(), 7)
+	require.ErrorIs(t, err, ErrBeyondTip)
+}

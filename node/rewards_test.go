@@ -1,0 +1,138 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
+)
+
+const (
+	getHeight  = "/ext/bc/P platform.getHeight"
+	getRewards = "/ext/bc/P platform.getRewardUTXOs"
+)
+
+func TestRewardUTXOs(t *testing.T) {
+	found := `{"numFetched":"2","utxos":["` + hexOf(t, "own") + `","` + hexOf(t, "commission") + `"],"encoding":"hex"}`
+	c := newClient(t, methods(t, map[string]string{getHeight: `{"height":"9"}`, getRewards: found}))
+	got, err := c.RewardUTXOs(t.Context(), ids.ID{1}, 9)
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{[]byte("own"), []byte("commission")}, got)
+
+	none := newClient(t, methods(t, map[string]string{getHeight: `{"height":"9"}`, getRewards: `{"numFetched":"0","utxos":[],"encoding":"hex"}`}))
+	got, err = none.RewardUTXOs(t.Context(), ids.ID{1}, 9)
+	require.NoError(t, err)
+	require.Empty(t, got)
+
+	for name, test := range map[string]struct {
+		height, rewards string
+		want            error
+	}{
+		"behind":       {`{"height":"8"}`, found, ErrBeyondTip},
+		"no hex":       {`{"height":"9"}`, `{"utxos":["0xzz"],"encoding":"hex"}`, ErrMalformed},
+		"bad checksum": {`{"height":"9"}`, `{"utxos":["0x0102030405"],"encoding":"hex"}`, ErrMalformed},
+		"empty":        {`{"height":"9"}`, `{"utxos":[""],"encoding":"hex"}`, ErrMalformed},
+		"no list":      {`{"height":"9"}`, `{"utxos":7}`, ErrMalformed},
+		"no height":    {`{"height":"x"}`, found, ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, methods(t, map[string]string{getHeight: test.height, getRewards: test.rewards}))
+			got, err := c.RewardUTXOs(t.Context(), ids.ID{1}, 9)
+			require.ErrorIs(t, err, test.want, "got %q", got)
+		})
+	}
+	_, err = newClient(t, methods(t, map[string]string{getHeight: `{"height":"9"}`})).RewardUTXOs(t.Context(), ids.ID{1}, 9)
+	var refused *RPCError
+	require.ErrorAs(t, err, &refused)
+	require.True(t, refused.NotOffered())
+}
+
+// The height and the reward come from the same node: one that lags behind would
+// say that there is none.
+func TestRewardUTXOsOfTheNodeThatIsThere(t *testing.T) {
+	behind := methods(t, map[string]string{getHeight: `{"height":"8"}`, getRewards: `{"numFetched":"0","utxos":[],"encoding":"hex"}`})
+	there := methods(t, map[string]string{getHeight: `{"height":"9"}`, getRewards: `{"numFetched":"1","utxos":["` + hexOf(t, "own") + `"],"encoding":"hex"}`})
+	c := newClient(t, behind, there)
+	for range 3 {
+		got, err := c.RewardUTXOs(t.Context(), ids.ID{1}, 9)
+		require.NoError(t, err)
+		require.Equal(t, [][]byte{[]byte("own")}, got)
+	}
+	_, err := c.RewardUTXOs(t.Context(), ids.ID{1}, 10)
+	require.ErrorIs(t, err, ErrBeyondTip)
+}
+
+func TestCurrentStakes(t *testing.T) {
+	staker := func(tx byte, rest string) string {
+		return fmt.Sprintf(`{"txID":%q,"nodeID":%q,"startTime":"100","endTime":"200","weight":"300"%s}`, ids.ID{tx}, nodeA, rest)
+	}
+	reply := `{"validators":[` + staker(1, `,"potentialReward":"7","delegators":[`+staker(2, `,"potentialReward":"8"`)+`,`+staker(3, ``)+`]`) + `]}`
+	c := newClient(t, methods(t, map[string]string{"/ext/bc/P platform.getCurrentValidators": reply}))
+	nodeID, err := ids.NodeIDFromString(nodeA)
+	require.NoError(t, err)
+	got, err := c.CurrentStakes(t.Context(), ids.Empty, nodeID)
+	require.NoError(t, err)
+	stake := func(tx byte, delegator bool, reward uint64) CurrentStake {
+		return CurrentStake{TxID: ids.ID{tx}, NodeID: nodeID, Delegator: delegator, Start: time.Unix(100, 0).UTC(), End: time.Unix(200, 0).UTC(), Weight: 300, PotentialReward: reward}
+	}
+	require.Equal(t, []CurrentStake{stake(1, false, 7), stake(2, true, 8), stake(3, true, 0)}, got)
+
+	_, err = c.CurrentStakes(t.Context(), ids.Empty, ids.NodeID{1})
+	require.ErrorIs(t, err, ErrMalformed, "of another node")
+	got, err = newClient(t, methods(t, map[string]string{"/ext/bc/P platform.getCurrentValidators": `{"validators":[]}`})).CurrentStakes(t.Context(), ids.Empty, nodeID)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+func TestValidatorFees(t *testing.T) {
+	const method = "/ext/bc/P platform.getValidatorFeeConfig"
+	c := newClient(t, methods(t, map[string]string{method: `{"capacity":20000,"target":10000,"minPrice":512,"excessConversionConstant":1246488515}`}))
+	got, err := c.ValidatorFees(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, fee.Config{Capacity: 20000, Target: 10000, MinPrice: 512, ExcessConversionConstant: 1246488515}, got)
+	_, err = newClient(t, methods(t, map[string]string{method: `{}`})).ValidatorFees(t.Context())
+	require.ErrorIs(t, err, ErrMalformed)
+}
+
+// FuzzLedgerCalls is for the calls that the ledger of the chains needs.
+func FuzzLedgerCalls(f *testing.F) {
+	for _, result := range []string{
+		`{"height":"9","utxos":["0x0102"],"encoding":"hex"}`, `{"height":"9","utxos":[]}`, cChainBlock(), cChainBlock("0x", ""),
+		`{"validators":[{"nodeID":"` + nodeA + `","weight":"1","delegators":[{"nodeID":"` + nodeB + `"}]}]}`,
+		`{"block":"0x","encoding":"hex"}`, `{"containers":[{"index":"7","bytes":"0x","encoding":"hex"}]}`, `{"minPrice":1,"target":2}`,
+	} {
+		f.Add(result)
+	}
+	f.Fuzz(func(t *testing.T, result string) {
+		c := fuzzed(t, 200, wrap(result))
+		check := func(err error) {
+			t.Helper()
+			if err != nil && !errors.Is(err, ErrBeyondTip) {
+				requireKnown(t, err)
+			}
+		}
+		_, err := c.RewardUTXOs(t.Context(), ids.ID{1}, 9)
+		check(err)
+		_, err = c.CurrentStakes(t.Context(), ids.Empty, ids.EmptyNodeID)
+		check(err)
+		_, err = c.ValidatorFees(t.Context())
+		check(err)
+		_, err = c.XChainBlock(t.Context(), 7)
+		check(err)
+		b, err := c.CChainBlock(t.Context(), 7)
+		check(err)
+		if err == nil && b.Height != 7 {
+			t.Errorf("got block %d", b.Height)
+		}
+		containers, err := c.Containers(t.Context(), XChainTxs, 7, 2)
+		check(err)
+		if err == nil && (len(containers) == 0 || len(containers) > 2 || containers[0].Index != 7) {
+			t.Errorf("got %d containers", len(containers))
+		}
+	})
+}
