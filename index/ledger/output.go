@@ -3,7 +3,6 @@ package ledger
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -30,16 +29,15 @@ type Output struct {
 	// Spent is nil as long as it is not consumed.
 	Spent *chain.Spend
 
-	// text is the ID as text once it was needed.
-	text string
+	// packed is the ID's text once it was needed.
+	packed []byte
 }
 
-// idText is the ID as text, which takes a while to make.
-func (o *Output) idText() string {
-	if o.text == "" {
-		o.text = o.ID.String()
+func (o *Output) packedID() []byte {
+	if o.packed == nil {
+		o.packed = packID(o.ID)
 	}
-	return o.text
+	return o.packed
 }
 
 // StakedAt reports whether the output is part of a stake at a time, current or
@@ -254,64 +252,19 @@ func parseListed(a *account, g *group, k, v []byte, spent bool) (*Output, error)
 
 // timeKey and amountKey are where an output stands in the lists of its account.
 // Lists are in the order of IDs as text, which is not that of their bytes.
-func (o *Output) timeKey() []byte   { return textKey(row.Seconds(o.Time), o.idText()) }
-func (o *Output) amountKey() []byte { return textKey(o.ListAmount(), o.idText()) }
+func (o *Output) timeKey() []byte   { return row.Uint64(row.Seconds(o.Time), o.packedID()) }
+func (o *Output) amountKey() []byte { return row.Uint64(o.ListAmount(), o.packedID()) }
 
-func listKey(n uint64, id ids.ID) []byte { return textKey(n, id.String()) }
-
-// alphabet is that of IDs as text (avalanchego utils/cb58), in the order of ASCII.
-const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-
-// digits are the places in the alphabet, from 1 on.
-var digits = func() (d [256]byte) {
-	for i := range len(alphabet) {
-		d[alphabet[i]] = byte(i + 1)
-	}
-	return d
-}()
-
-// textKey packs a character of the text in 6 bits, which keeps the order and saves
-// a quarter.
-func textKey(n uint64, text string) []byte {
-	k := binary.BigEndian.AppendUint64(make([]byte, 0, 8+(len(text)*6+7)/8), n)
-	var bits uint32
-	held := 0
-	for i := range len(text) {
-		bits, held = bits<<6|uint32(digits[text[i]]), held+6
-		if held >= 8 {
-			held -= 8
-			k = append(k, byte(bits>>held))
-		}
-	}
-	if held > 0 {
-		k = append(k, byte(bits<<(8-held)))
-	}
-	return k
-}
+func listKey(n uint64, id ids.ID) []byte { return row.Uint64(n, packID(id)) }
 
 func parseKey(k []byte) (n uint64, id ids.ID, err error) {
-	if len(k) <= 8 {
-		return 0, ids.Empty, fmt.Errorf("%w: list with a key of %d bytes", store.ErrCorrupt, len(k))
+	if len(k) > 8 {
+		n = binary.BigEndian.Uint64(k)
 	}
-	text := make([]byte, 0, 64)
-	var bits uint32
-	held := 0
-	for _, b := range k[8:] {
-		bits, held = bits<<8|uint32(b), held+8
-		for ; held >= 6; held -= 6 {
-			if d := bits >> (held - 6) & 63; d > 0 && int(d) <= len(alphabet) {
-				text = append(text, alphabet[d-1])
-			}
-		}
-	}
-	id, err = ids.FromString(string(text))
-	if err == nil && !bytes.Equal(listKey(0, id)[8:], k[8:]) {
-		err = errors.New("it is packed otherwise")
-	}
-	if err != nil {
+	if id, err = unpackID(k[min(8, len(k)):]); err != nil {
 		return 0, ids.Empty, fmt.Errorf("%w: list with key %x: %w", store.ErrCorrupt, k, err)
 	}
-	return binary.BigEndian.Uint64(k), id, nil
+	return n, id, nil
 }
 
 // The codec's type IDs of outputs are the same on P-, X- and C-Chain
