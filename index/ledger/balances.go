@@ -152,7 +152,9 @@ func (q *balanceQuery) unmatched(ctx context.Context, to map[accountID]*sums) er
 						if from, err := eventTime(e.k); err != nil {
 							return err
 						} else if from <= q.atFor(&p.account) || q.now && s == seriesSpent {
-							sum.add(&e.sums)
+							if err := sum.addRow(e.v); err != nil {
+								return err
+							}
 						}
 					}
 				}

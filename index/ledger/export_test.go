@@ -5,3 +5,10 @@ func (t *Tenant) CheckpointEvery(n int) { t.checkpointEvery = n }
 
 // CheckpointEvery makes checkpoints more frequent.
 func (m *Matcher) CheckpointEvery(n int) { m.checkpointEvery = n }
+
+// Plain is the output without what is remembered about it.
+func (o *Output) Plain() Output {
+	plain := *o
+	plain.text = ""
+	return plain
+}

@@ -39,17 +39,6 @@ type utxo struct {
 
 type end struct{ known, at uint64 }
 
-// endAt is the end of the stake as it was known at a time.
-func (u *utxo) endAt(t uint64) uint64 {
-	at := uint64(0)
-	for i, e := range u.ends {
-		if i == 0 || e.known <= t {
-			at = e.at
-		}
-	}
-	return at
-}
-
 type historyOptions struct {
 	steps int
 	// skew is how far the chains' clocks may be apart, in seconds.

@@ -29,10 +29,10 @@ var (
 
 // The caches of a tenant, in entries.
 const (
-	recentOutputs  = 50_000
+	recentOutputs  = 30_000
 	recentAccounts = 50_000
 	recentStakes   = 5_000
-	pendingEvents  = 100_000
+	pendingEvents  = 50_000
 )
 
 // Tenant records what one chain does to outputs: the pipelines of other chains have
@@ -375,14 +375,14 @@ func (b *application) make(o *Output) {
 func listOutput(batch *store.Batch, id accountID, o *Output, s *spend) {
 	byTime, byAmount := store.PK{P: id[:], K: o.timeKey()}, store.PK{P: id[:], K: o.amountKey()}
 	if s == nil {
-		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
-		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
+		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(nil))
+		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listedTime())
 		return
 	}
 	batch.Delete(store.FamilyUnspentByTime, byTime)
 	batch.Delete(store.FamilyUnspentByAmount, byAmount)
-	batch.Put(store.FamilySpentByTime, byTime, o.listed(false, s))
-	batch.Put(store.FamilySpentByAmount, byAmount, o.listed(true, s))
+	batch.Put(store.FamilySpentByTime, byTime, o.listed(s))
+	batch.Put(store.FamilySpentByAmount, byAmount, o.listedTime())
 }
 
 // spend records that an output of this chain is consumed on it.
@@ -469,8 +469,8 @@ func (b *application) events(ctx context.Context) error {
 			continue
 		}
 		p := at.account.partition(at.series)
-		e := event{k: eventKey(at.from, b.block.Height), sums: *sum}
-		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, sum.bytes())
+		e := event{k: eventKey(at.from, b.block.Height), v: sum.bytes()}
+		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, e.v)
 		b.pending[string(p)] = insert(b.pending[string(p)], e)
 		b.pendingCount++
 		in := touched{at.account, at.series}
