@@ -98,11 +98,7 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	}
 	w.text("]")
 	if at != nil {
-		token, err := p.next(at.Bytes())
-		if err != nil {
-			return w.fail(ctx, err)
-		}
-		w.text(`,"nextPageToken":"` + token + `"`)
+		w.text(`,"nextPageToken":"` + p.list.Token(at.Bytes()) + `"`)
 	}
 	w.text("}")
 	return w.end()
