@@ -25,6 +25,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 	"quorate/index/ledger"
+	"quorate/index/ledger/subnets"
 	"quorate/store"
 )
 
@@ -535,9 +536,9 @@ func TestLargeAnswers(t *testing.T) {
 	f := newFake()
 	big := fmt.Sprintf(`{"config":{"chainId":1},"extraData":"0x%s"}`, strings.Repeat("00", 40_000))
 	for i := 2; i < len(f.subnets); i++ {
-		f.subnets[i].Blockchains = []data.Blockchain{{ID: ids.ID{byte(i)}}}
-		f.subnets[i].Blockchains[0].Genesis = []byte(big)
+		f.subnets[i].Chains = []subnets.Blockchain{{ID: ids.ID{7}}}
 	}
+	f.genesis[ids.ID{7}] = big
 	server := httptest.NewServer(fuji(t, f))
 	defer server.Close()
 	read := func() (map[string]any, error) {

@@ -72,9 +72,7 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 		}
 	}
 	if page.Next != nil {
-		if answer.NextPageToken, err = p.next(page.Next.Bytes()); err != nil {
-			return err
-		}
+		answer.NextPageToken = p.list.Token(page.Next.Bytes())
 	}
 	return reply(c, answer)
 }

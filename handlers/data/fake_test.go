@@ -16,6 +16,7 @@ import (
 	chain "quorate/chain/ledger"
 	"quorate/handlers/data"
 	"quorate/index/ledger"
+	"quorate/index/ledger/subnets"
 )
 
 // The network of the tests is fuji, with all that can be in its records.
@@ -55,7 +56,8 @@ type fake struct {
 	balances    map[ids.ID][]ledger.Balance
 	stakings    []ledger.StakingOutputs
 	delegations []*ledger.Delegation
-	subnets     []data.Subnet
+	subnets     []*subnets.Subnet
+	genesis     map[ids.ID]string
 	vertices    []data.Vertex
 	progress    map[ids.ID]data.Progress
 
@@ -220,21 +222,26 @@ func ordered[T any](all []T, ascending bool) []T {
 	return all
 }
 
-func (f *fake) Subnets(_ context.Context, q data.SubnetQuery) (*data.SubnetPage, error) {
-	from, err := numbered(q.After, len(f.subnets))
-	if err != nil {
-		return nil, err
+func (f *fake) List(_ context.Context, ascending bool, limit int, after *subnets.Position) (*subnets.Page, error) {
+	all := ordered(f.subnets, ascending)
+	from := 0
+	if after != nil {
+		from = 1 + slices.IndexFunc(all, func(s *subnets.Subnet) bool { return s.ID == after.SubnetID })
 	}
-	all := ordered(f.subnets, q.Ascending)
-	to := min(len(all), from+q.Limit)
+	to := min(len(all), from+limit)
 	if f.subnetsErr != nil && to > f.failFrom {
 		return nil, f.subnetsErr
 	}
-	p := &data.SubnetPage{Subnets: all[from:to]}
+	p := &subnets.Page{Subnets: all[from:to]}
 	if to < len(all) {
-		p.Next = []byte(strconv.Itoa(to))
+		last := all[to-1]
+		p.Next = &subnets.Position{Time: uint64(last.Created.Unix()), Height: last.Height, SubnetID: last.ID, Pin: 1000}
 	}
 	return p, f.err
+}
+
+func (f *fake) Genesis(_ context.Context, _, chainID ids.ID) ([]byte, error) {
+	return []byte(f.genesis[chainID]), f.err
 }
 
 func (f *fake) Vertices(_ context.Context, q data.VertexQuery) (*data.VertexPage, error) {
@@ -397,7 +404,7 @@ func newFake() *fake {
 	for i := range byte(20) {
 		f.delegations = append(f.delegations, delegation(100+i, ago(time.Duration(i/3)*time.Hour), now.Add(time.Hour), nil))
 	}
-	f.subnets = subnets()
+	f.makeSubnets()
 	for i := range uint64(13) {
 		f.vertices = append(f.vertices, data.Vertex{
 			ID: ids.ID{byte(i), 1}, ParentIDs: []ids.ID{{9}, {8}}, Height: 5, Index: 40 + i, Time: ago(time.Hour), TxIDs: []ids.ID{{1}, {2}}, Size: 321,
@@ -446,26 +453,29 @@ func delegation(number byte, from, to time.Time, change func(*ledger.Delegation)
 const evmGenesis = `{"config":{"chainId":43113,"subnetEVMTimestamp":0,"feeConfig":{"gasLimit":"8000000"},"warpConfig":{"blockTimestamp":1}},` +
 	`"alloc":{"AB00000000000000000000000000000000000000":{"balance":7}},"baseFeePerGas":"0x5d21dba00","airdropAmount":null,"gasLimit":"0x5f5e100","nonce":null}`
 
-// subnets are oldest first.
-func subnets() []data.Subnet {
-	blockchain := func(id byte, name, genesis string) data.Blockchain {
-		return data.Blockchain{ID: ids.ID{id}, Height: 5, Time: ago(time.Hour), Chain: chain.Chain{VMID: ids.ID{'v'}, Name: name, Genesis: []byte(genesis)}}
+// makeSubnets fills the record of subnets, oldest first.
+func (f *fake) makeSubnets() {
+	f.genesis = make(map[ids.ID]string)
+	blockchain := func(id ids.ID, height uint64, name, genesis string) subnets.Blockchain {
+		f.genesis[id] = genesis
+		return subnets.Blockchain{ID: id, VMID: ids.ID{'v'}, Name: name, Height: height, Created: ago(time.Hour)}
 	}
-	x, c := blockchain(0, "X-Chain", "\x00\x00avm"), blockchain(0, "C-Chain", evmGenesis)
-	x.ID, c.ID, x.Height, c.Height = xID, cID, 0, 0
-	list := []data.Subnet{
-		{ID: ids.Empty, Time: ago(10_000 * time.Hour), Blockchains: []data.Blockchain{x, c}},
+	f.subnets = []*subnets.Subnet{
+		{ID: ids.Empty, Created: ago(10_000 * time.Hour), Chains: []subnets.Blockchain{
+			blockchain(xID, 0, "X-Chain", "\x00\x00avm"), blockchain(cID, 0, "C-Chain", evmGenesis),
+		}},
 		{
-			ID: ids.ID{1}, Height: 7, Time: ago(100 * time.Hour), Owners: chain.Owners{Addresses: []ids.ShortID{bob, alice}, Threshold: 2, Locktime: 1<<64 - 1},
-			Conversion: &chain.Conversion{ManagerChainID: cID, ManagerAddress: []byte{0xfe, 0xed}}, ConversionTxID: ids.ID{0xcc},
-			Blockchains: []data.Blockchain{
-				blockchain(1, "evm", evmGenesis), blockchain(2, "other", `{"config":{}}`), blockchain(3, "", ""),
-				blockchain(4, "big", `{"config":{"chainId":340282366920938463463374607431768211455},"baseFeePerGas":1,"blobGasUsed":null}`),
+			ID: ids.ID{1}, Height: 7, Created: ago(100 * time.Hour), Owners: chain.Owners{Addresses: []ids.ShortID{bob, alice}, Threshold: 2, Locktime: 1<<64 - 1},
+			Conversion: &subnets.Conversion{TxID: ids.ID{0xcc}, Conversion: chain.Conversion{ManagerChainID: cID, ManagerAddress: []byte{0xfe, 0xed}}},
+			Chains: []subnets.Blockchain{
+				blockchain(ids.ID{1}, 5, "evm", evmGenesis), blockchain(ids.ID{2}, 5, "other", `{"config":{}}`), blockchain(ids.ID{3}, 5, "", ""),
+				blockchain(ids.ID{4}, 5, "big", `{"config":{"chainId":340282366920938463463374607431768211455},"baseFeePerGas":1,"blobGasUsed":null}`),
 			},
 		},
 	}
 	for i := range byte(148) {
-		list = append(list, data.Subnet{ID: ids.ID{2, i}, Height: 8 + uint64(i), Time: ago(time.Hour), Owners: chain.Owners{Addresses: []ids.ShortID{alice}, Threshold: 1}})
+		f.subnets = append(f.subnets, &subnets.Subnet{
+			ID: ids.ID{2, i}, Height: 8 + uint64(i), Created: ago(time.Hour), Owners: chain.Owners{Addresses: []ids.ShortID{alice}, Threshold: 1},
+		})
 	}
-	return list
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/data/pagetoken"
 	"quorate/handlers/data/query"
+	"quorate/index/ledger/page"
 )
 
 // paging is what all lists have in common.
 type paging struct {
-	list      pagetoken.List
+	list      page.List
 	size      int
 	ascending bool
 	// after is where the page before ended, nil for the first page.
@@ -28,14 +28,14 @@ func readPaging(q *query.Values, most, usual uint64, operation string, scope ...
 		size:      int(q.Integer("pageSize", 1, most, usual)),
 		ascending: q.OneOf("sortOrder", "desc", "asc") == "asc",
 	}
-	p.list = pagetoken.NewList(operation, append(scope, fmt.Sprint(p.ascending))...)
+	p.list = page.List{Operation: operation, Filters: append(scope, fmt.Sprint(p.ascending))}
 	token, _ := q.Text("pageToken")
 	if token == "" {
 		return p
 	}
-	position, err := p.list.Decode(token)
+	position, err := p.list.Position(token)
 	switch {
-	case errors.Is(err, pagetoken.ErrOtherList):
+	case errors.Is(err, page.ErrOtherList):
 		q.Fail("pageToken", "it belongs to another request; repeat the request it came from and change nothing but the token")
 	case err != nil:
 		q.Fail("pageToken", "%q is no token of this service; send one as it was received, or none for the first page", apierr.Excerpt(token))
@@ -43,14 +43,6 @@ func readPaging(q *query.Values, most, usual uint64, operation string, scope ...
 		p.after = position
 	}
 	return p
-}
-
-// next is the token of the following page, empty if there is none.
-func (p *paging) next(position []byte) (string, error) {
-	if position == nil {
-		return "", nil
-	}
-	return p.list.Encode(position)
 }
 
 // badToken answers for a token that is sound and leads nowhere.

@@ -8,6 +8,7 @@ import (
 
 	chain "quorate/chain/ledger"
 	"quorate/index/ledger"
+	"quorate/index/ledger/subnets"
 )
 
 // Ledger is the record of outputs and stakers of one network, as *ledger.Record
@@ -25,54 +26,14 @@ type Ledger interface {
 
 var _ Ledger = (*ledger.Record)(nil)
 
-// Subnets is the record of the subnets of one network, the primary network among
-// them as the oldest: it has the ID ids.Empty, height 0, the time of genesis, no
-// owners, and the X- and the C-Chain. Otherwise as Ledger.
+// Subnets is the record of the subnets of one network, as *subnets.Record has it:
+// the primary network is among them. Otherwise as Ledger.
 type Subnets interface {
-	Subnets(ctx context.Context, q SubnetQuery) (*SubnetPage, error)
+	List(ctx context.Context, ascending bool, limit int, after *subnets.Position) (*subnets.Page, error)
+	Genesis(ctx context.Context, subnetID, chainID ids.ID) ([]byte, error)
 }
 
-// SubnetQuery asks for subnets in the order of the time and height of their
-// creation, and of their IDs as text.
-type SubnetQuery struct {
-	// Ascending begins with the oldest.
-	Ascending bool
-	// Limit is the size of a page, at least 1.
-	Limit int
-	// After is where the page before ended, nil for the first one: SubnetPage.Next,
-	// or, as ledger.ErrPosition tells, something else.
-	After []byte
-}
-
-// SubnetPage is a part of the list of subnets.
-type SubnetPage struct {
-	Subnets []Subnet
-	// Next is where the following page begins, nil if there is none; at most 1 KiB.
-	Next []byte
-}
-
-// Subnet is a subnet as it is now.
-type Subnet struct {
-	ID ids.ID
-	// Height and Time are those of the P-Chain block that created it.
-	Height uint64
-	Time   time.Time
-	Owners chain.Owners
-	// Conversion is nil for a subnet that is no L1; ConversionTxID made it one.
-	Conversion     *chain.Conversion
-	ConversionTxID ids.ID
-	// Blockchains are all of it, oldest first.
-	Blockchains []Blockchain
-}
-
-// Blockchain is a blockchain of a subnet.
-type Blockchain struct {
-	ID ids.ID
-	// Height and Time are those of the P-Chain block that created it.
-	Height uint64
-	Time   time.Time
-	chain.Chain
-}
+var _ Subnets = (*subnets.Record)(nil)
 
 // Vertices is the record of the X-Chain's vertices, of before it had blocks. Its
 // errors may be ErrCatchingUp while it is incomplete. Otherwise as Ledger.
@@ -88,14 +49,15 @@ type VertexQuery struct {
 	Ascending bool
 	// Limit is the size of a page, at least 1.
 	Limit int
-	// After is as in SubnetQuery.
+	// After is where the page before ended, nil for the first one: VertexPage.Next,
+	// or, as ledger.ErrPosition tells, something else.
 	After []byte
 }
 
 // VertexPage is a part of the list of vertices at a height.
 type VertexPage struct {
 	Vertices []Vertex
-	// Next is as in SubnetPage.
+	// Next is where the following page begins, nil if there is none; at most 1 KiB.
 	Next []byte
 }
 

@@ -18,6 +18,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 	"quorate/index/ledger"
+	"quorate/index/ledger/subnets"
 	"quorate/store"
 )
 
@@ -27,6 +28,7 @@ type recorded struct {
 	store   *store.Memory
 	matcher *ledger.Matcher
 	tenants map[ids.ID]*ledger.Tenant
+	subnets subnets.Tenant
 	tip     map[ids.ID]*chain.Block
 	surface *echo.Echo
 }
@@ -34,12 +36,12 @@ type recorded struct {
 func newRecorded(t *testing.T) *recorded {
 	s := store.NewMemory()
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r := &recorded{t: t, store: s, matcher: ledger.NewMatcher(s, constants.FujiID, nil), tenants: make(map[ids.ID]*ledger.Tenant), tip: make(map[ids.ID]*chain.Block)}
+	r := &recorded{t: t, store: s, matcher: ledger.NewMatcher(s, constants.FujiID, nil), tenants: make(map[ids.ID]*ledger.Tenant), tip: make(map[ids.ID]*chain.Block), subnets: subnets.NewTenant(constants.FujiID)}
 	for _, id := range []ids.ID{pID, xID, cID} {
 		r.tenants[id] = ledger.NewTenant(constants.FujiID, id)
 	}
 	n := newFake().network()
-	n.Ledger = ledger.New(s, constants.FujiID)
+	n.Ledger, n.Subnets = ledger.New(s, constants.FujiID), subnets.New(s, constants.FujiID)
 	n.Progress = func(id ids.ID) data.Progress {
 		tip := r.tip[id]
 		if tip == nil {
@@ -61,6 +63,9 @@ func (r *recorded) block(chainID ids.ID, at time.Time, txs ...chain.Tx) {
 	b.ID = ids.ID{0xb1, byte(b.Height)}
 	var batch store.Batch
 	require.NoError(r.t, r.tenants[chainID].Apply(r.t.Context(), r.store, b, &batch))
+	if chainID == pID {
+		require.NoError(r.t, r.subnets.Apply(r.t.Context(), r.store, b, &batch))
+	}
 	require.NoError(r.t, r.store.Commit(r.t.Context(), &batch))
 	r.tip[chainID] = b
 }
@@ -142,7 +147,18 @@ func TestRecord(t *testing.T) {
 	export := makes(ids.ID{5}, "ExportTx", chain.Output{Amount: 99, DestinationID: xID, Role: chain.Exported})
 	export.Consumed = []chain.Input{input(funds, 2, pID)}
 	r.block(pID, ago(time.Hour), validator, delegator, export)
-	r.block(pID, now)
+	subnetID := ids.ID{9}
+	changes := []chain.SubnetChange{
+		{SubnetID: subnetID, Created: true, Owners: &chain.Owners{Addresses: []ids.ShortID{alice}, Threshold: 1}},
+		{SubnetID: subnetID, Chain: &chain.Chain{VMID: ids.ID{'v'}, Name: "an L1", Genesis: []byte(evmGenesis)}},
+		{SubnetID: subnetID, Owners: &chain.Owners{Addresses: []ids.ShortID{bob, carol}, Threshold: 2}},
+		{SubnetID: subnetID, Conversion: &chain.Conversion{ManagerChainID: ids.ID{10}, ManagerAddress: []byte{0xab}}},
+	}
+	var txs []chain.Tx
+	for i := range changes {
+		txs = append(txs, chain.Tx{ID: ids.ID{9 + byte(i)}, Kind: chain.Unknown, Subnet: &changes[i]})
+	}
+	r.block(pID, now, txs...)
 
 	balances := func(chainID, more string) map[string]any {
 		return r.get(base + "/blockchains/" + chainID + "/balances?addresses=" + text(alice) + more)["balances"].(map[string]any)
@@ -182,6 +198,18 @@ func TestRecord(t *testing.T) {
 	require.Len(t, delegators, 1)
 	d := delegators[0].(map[string]any)
 	require.Equal(t, []any{"active", "2.5", "1000", "975"}, []any{d["delegationStatus"], d["delegationFee"], d["estimatedGrossReward"], d["netReward"]})
+
+	oldest := r.get(subnetsURL + "&pageSize=1&sortOrder=asc")
+	require.Equal(t, ids.Empty.String(), oldest["subnets"].([]any)[0].(map[string]any)["subnetId"])
+	rest := r.get(subnetsURL + "&sortOrder=asc&pageToken=" + oldest["nextPageToken"].(string))
+	require.NotContains(t, rest, "nextPageToken")
+	require.Len(t, rest["subnets"], 1)
+	l1 := rest["subnets"].([]any)[0].(map[string]any)
+	require.Equal(t, []any{subnetID.String(), true, ids.ID{12}.String(), []any{text(bob), text(carol)}},
+		[]any{l1["subnetId"], l1["isL1"], l1["l1ConversionTransactionHash"], l1["ownerAddresses"]})
+	blockchain := l1["blockchains"].([]any)[0].(map[string]any)
+	require.EqualValues(t, 43113, blockchain["evmChainId"])
+	require.Equal(t, ids.ID{10}.String(), blockchain["blockchainId"])
 
 	// A token may be sound and lead nowhere.
 	requireError(t, get(r.surface, stakings+"&pageToken="+token), 400, "pageToken: ")

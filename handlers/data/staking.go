@@ -126,9 +126,7 @@ func (a *API) listStaking(ctx context.Context, c echo.Context, n *network) error
 		}
 	}
 	if page.Next != nil {
-		if answer.NextPageToken, err = p.next(page.Next.Bytes()); err != nil {
-			return err
-		}
+		answer.NextPageToken = p.list.Token(page.Next.Bytes())
 	}
 	return reply(c, answer)
 }

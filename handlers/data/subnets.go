@@ -8,11 +8,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/ava-labs/avalanchego/ids"
-
 	"quorate/handlers/compat"
 	"quorate/handlers/data/genesis"
 	"quorate/handlers/data/query"
+	"quorate/index/ledger/subnets"
 )
 
 type subnet struct {
@@ -51,8 +50,8 @@ type chainOfASubnet struct {
 	GenesisData          map[string]any `json:"genesisData,omitempty"`
 }
 
-// subnetsAtATime is how many subnets are held in memory: a page of 10,000 with the
-// genesis of each blockchain may be large.
+// subnetsAtATime is how many subnets are read at a time. A page of 10,000 with
+// the genesis of each blockchain may be large.
 const subnetsAtATime = 64
 
 // listSubnets is GET /v1/networks/{network}/subnets.
@@ -60,6 +59,10 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	q := query.Parse(c.Request().URL.RawQuery)
 	p := readPaging(q, 10_000, 100, "subnets", n.shown)
 	if err := q.Err(); err != nil {
+		return err
+	}
+	at, err := position(p.after, subnets.ParsePosition)
+	if err != nil {
 		return err
 	}
 	if n.Subnets == nil {
@@ -71,17 +74,16 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	clientsForm := compat.Enabled(ctx)
 	w := newStream(c.Response(), a.log)
 	w.text(`{"subnets":[`)
-	at := p.after
 	for left := p.size; left > 0; {
-		page, err := n.Subnets.Subnets(ctx, SubnetQuery{Ascending: p.ascending, Limit: min(left, subnetsAtATime), After: at})
+		page, err := n.Subnets.List(ctx, p.ascending, min(left, subnetsAtATime), at)
 		if err != nil {
 			return w.fail(ctx, err)
 		}
-		for i := range page.Subnets {
+		for i, one := range page.Subnets {
 			if left < p.size || i > 0 {
 				w.text(",")
 			}
-			shown, err := n.subnet(&page.Subnets[i], clientsForm)
+			shown, err := n.subnet(ctx, one, clientsForm)
 			if err == nil {
 				err = w.value(shown)
 			}
@@ -95,58 +97,53 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 		}
 	}
 	w.text("]")
-	token, err := p.next(at)
-	if err != nil {
-		return w.fail(ctx, err)
-	}
-	if token != "" {
-		w.text(`,"nextPageToken":"` + token + `"`)
+	if at != nil {
+		w.text(`,"nextPageToken":"` + p.list.Token(at.Bytes()) + `"`)
 	}
 	w.text("}")
 	return w.end()
 }
 
-func (n *network) subnet(s *Subnet, clientsForm bool) (*subnet, error) {
+func (n *network) subnet(ctx context.Context, s *subnets.Subnet, clientsForm bool) (*subnet, error) {
 	owners, err := n.bech32(s.Owners.Addresses)
 	if err != nil {
 		return nil, err
 	}
 	shown := &subnet{
-		CreateBlockTimestamp: s.Time.Unix(),
+		CreateBlockTimestamp: s.Created.Unix(),
 		CreateBlockIndex:     strconv.FormatUint(s.Height, 10),
 		SubnetID:             s.ID.String(),
 		OwnerAddresses:       owners,
 		Threshold:            s.Owners.Threshold,
 		Locktime:             s.Owners.Locktime,
 		SubnetOwnershipInfo:  ownership{Locktime: s.Owners.Locktime, Threshold: s.Owners.Threshold, Addresses: owners},
-		Blockchains:          make([]chainOfASubnet, len(s.Blockchains)),
+		Blockchains:          make([]chainOfASubnet, len(s.Chains)),
 	}
 	if s.Conversion != nil {
 		shown.IsL1 = true
-		shown.L1ConversionTransactionHash = s.ConversionTxID.String()
+		shown.L1ConversionTransactionHash = s.Conversion.TxID.String()
 		shown.L1ValidatorManagerDetails = &l1Manager{
 			BlockchainID:    s.Conversion.ManagerChainID.String(),
 			ContractAddress: "0x" + hex.EncodeToString(s.Conversion.ManagerAddress),
 		}
 	}
-	for i := range s.Blockchains {
-		shown.Blockchains[i] = shownBlockchain(s.ID, &s.Blockchains[i], clientsForm)
+	for i, b := range s.Chains {
+		shown.Blockchains[i] = chainOfASubnet{
+			CreateBlockTimestamp: b.Created.Unix(),
+			CreateBlockNumber:    strconv.FormatUint(b.Height, 10),
+			BlockchainID:         b.ID.String(),
+			VMID:                 b.VMID.String(),
+			SubnetID:             s.ID.String(),
+			BlockchainName:       b.Name,
+			EVMChainID:           "0",
+		}
+		content, err := n.Subnets.Genesis(ctx, s.ID, b.ID)
+		if err != nil {
+			return nil, err
+		}
+		if g, ok := genesis.Parse(content); ok {
+			shown.Blockchains[i].EVMChainID, shown.Blockchains[i].GenesisData = g.ChainID(), g.Data(clientsForm)
+		}
 	}
 	return shown, nil
-}
-
-func shownBlockchain(subnetID ids.ID, b *Blockchain, clientsForm bool) chainOfASubnet {
-	shown := chainOfASubnet{
-		CreateBlockTimestamp: b.Time.Unix(),
-		CreateBlockNumber:    strconv.FormatUint(b.Height, 10),
-		BlockchainID:         b.ID.String(),
-		VMID:                 b.VMID.String(),
-		SubnetID:             subnetID.String(),
-		BlockchainName:       b.Name,
-		EVMChainID:           "0",
-	}
-	if g, ok := genesis.Parse(b.Genesis); ok {
-		shown.EVMChainID, shown.GenesisData = g.ChainID(), g.Data(clientsForm)
-	}
-	return shown
 }

@@ -65,8 +65,8 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 			VertexSizeBytes: v.Size,
 		}
 	}
-	if answer.NextPageToken, err = p.next(page.Next); err != nil {
-		return err
+	if page.Next != nil {
+		answer.NextPageToken = p.list.Token(page.Next)
 	}
 	return reply(c, answer)
 }
