@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/api/info"
+	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/units"
@@ -340,5 +341,19 @@ func TestL1Messages(t *testing.T) {
 		require.True(t, valid, "the precompile does not accept the message of the new set")
 	})
 
+	s.run("what was recorded of it all is what the nodes have", func(*testing.T) {
+		s.service.requireLedger(ctx, [][]ids.ShortID{{genesis.EWOQKey.Address()}})
+		var listed struct {
+			Subnets []struct {
+				SubnetID                    string
+				IsL1                        bool
+				L1ConversionTransactionHash string
+			}
+		}
+		s.service.records(ctx, "subnets", nil, &listed)
+		require.Equal(s.t, l.id.String(), listed.Subnets[0].SubnetID)
+		require.True(s.t, listed.Subnets[0].IsL1)
+		require.Equal(s.t, l.conversionTx.String(), listed.Subnets[0].L1ConversionTransactionHash)
+	})
 	t.Logf("all after %s", time.Since(start))
 }
