@@ -34,6 +34,55 @@ var (
 	// FamilyL1Validation holds what befell L1 validators: p is the network ID and
 	// the validation's, k is 0 for the beginning, 1 and the nonce for changes.
 	FamilyL1Validation = family(10, "l1_validation")
+	// FamilyOutput holds outputs of the primary network's chains: p is the network
+	// ID and the output's; k is 0 for what made it, 1 for what consumed it, each
+	// written by the chain where that happened. See package index/ledger, for all
+	// up to FamilyValidation.
+	FamilyOutput = family(20, "utxo")
+	// FamilyUnspentByTime and FamilySpentByTime list the outputs of an account: p is
+	// the account, k is the time of creation and the output's ID as text.
+	FamilyUnspentByTime = family(21, "utxo_uns_t")
+	FamilySpentByTime   = family(22, "utxo_spt_t")
+	// FamilyUnspentByAmount and FamilySpentByAmount list the same with the amount in
+	// place of the time.
+	FamilyUnspentByAmount = family(23, "utxo_uns_a")
+	FamilySpentByAmount   = family(24, "utxo_spt_a")
+	// FamilyAccount lists the accounts that owners have on a chain.
+	FamilyAccount = family(25, "account")
+	// FamilyOwners lists the groups of owners an address is part of: p is network,
+	// chain and address.
+	FamilyOwners = family(26, "owners")
+	// FamilyBalanceEvent holds what changed the balance of an account: p is the
+	// account and a series, k begins with the time from which on it counts.
+	FamilyBalanceEvent = family(27, "bal_ev")
+	// FamilyBalanceCheckpoint holds sums of the events before a time, k.
+	FamilyBalanceCheckpoint = family(28, "bal_ck")
+	// FamilyAtomic holds exports and imports in the order of the chain that has
+	// them: p is network and chain, k is height and number.
+	FamilyAtomic = family(29, "atomic")
+	// FamilyClock says how far each chain is: p is the network, k the chain.
+	FamilyClock = family(30, "clock")
+	// FamilyAsset holds what is known of assets: p is network and asset.
+	FamilyAsset = family(31, "asset")
+	// FamilyStaking holds staking transactions: p is network and transaction.
+	FamilyStaking = family(32, "stake")
+	// FamilyStakingByAddress lists those that have not been settled by the addresses
+	// in them: p is network and address, k time, height and transaction.
+	FamilyStakingByAddress = family(33, "stk_addr")
+	// FamilyDelegation, FamilyDelegationByNode and FamilyDelegationByAddress list
+	// delegations: p is the network, what the list is of, and whether it is settled;
+	// k is start and transaction.
+	FamilyDelegation          = family(34, "deleg_all")
+	FamilyDelegationByNode    = family(35, "deleg_node")
+	FamilyDelegationByAddress = family(36, "deleg_addr")
+	// FamilyValidation lists the validations of a node: p is network, subnet and
+	// node, k the start.
+	FamilyValidation = family(37, "validation")
+	// FamilySubnet lists subnets by their creation: p is the network. See package
+	// index/ledger/subnets, for the next, too.
+	FamilySubnet = family(38, "subnet")
+	// FamilySubnetFact holds what is known of a subnet: p is network and subnet.
+	FamilySubnetFact = family(39, "subnet_fact")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -35,14 +35,27 @@ type Tx struct {
 	Staker *Staker
 	// Settled is set for a reward: which staking transaction ended, and how.
 	Settled *Settlement
-	// L1Balance is what moved to balances of L1 validators, in nAVAX.
-	L1Balance uint64
-	Memo      []byte
+	// L1Balance is what moved to balances of L1 validators, in nAVAX; L1Refund is
+	// what came back from one, as the last of Made.
+	L1Balance, L1Refund uint64
+	Memo                []byte
+	// Aborted says that the chain refused what the transaction proposed, but for
+	// its fee: an addition of a staker before Banff, whose stake is among the
+	// ordinary outputs, or a reward.
+	Aborted bool
+	// Subnet is set for transactions that make, own, extend or convert a subnet.
+	Subnet *SubnetChange
+	// Asset is set for transactions that make an asset.
+	Asset *Asset
 }
 
 // Kind names a transaction's type as the Data API does: AddValidatorTx, BaseTx,
 // ... and UNKNOWN for those it has no name for.
 type Kind string
+
+// Unknown is the Kind of transactions that the Data API has no name for, and of
+// what is at genesis without a transaction.
+const Unknown Kind = "UNKNOWN"
 
 // Input is the consumption of an output.
 type Input struct {
@@ -135,6 +148,9 @@ type Staker struct {
 	// PotentialReward is what the node says would be paid, in nAVAX; 0 where it
 	// does not say.
 	PotentialReward uint64
+	// Renewing says that the period begins anew when it ends, until the validator
+	// ends that (ACP-236); End is that of the first period.
+	Renewing bool
 }
 
 // Settlement is the end of a staking period.
@@ -142,6 +158,52 @@ type Settlement struct {
 	StakingTxID ids.ID
 	// Rewarded is false if the reward was refused.
 	Rewarded bool
+	// RenewedUntil is zero if the stake is free from now on, or the end of the next
+	// period for a validator that goes on.
+	RenewedUntil time.Time
+}
+
+// Owners may spend or change something: Threshold of the Addresses together, from
+// Locktime on, in Unix seconds.
+type Owners struct {
+	Addresses []ids.ShortID
+	Threshold uint32
+	Locktime  uint64
+}
+
+// SubnetChange is what a transaction does to a subnet; one or two of its members
+// below SubnetID are set.
+type SubnetChange struct {
+	// SubnetID is that of the transaction itself if the subnet is Created by it.
+	SubnetID ids.ID
+	Created  bool
+	// Owners are the new ones, of a creation or of a transfer.
+	Owners *Owners
+	// Conversion makes the subnet an L1 (ACP-77).
+	Conversion *Conversion
+	// Chain is a new blockchain, its ID that of the transaction.
+	Chain *Chain
+}
+
+// Conversion names the contract that manages an L1 from its conversion on.
+type Conversion struct {
+	ManagerChainID ids.ID
+	ManagerAddress []byte
+}
+
+// Chain is what a blockchain began with.
+type Chain struct {
+	VMID    ids.ID
+	Name    string
+	Genesis []byte
+}
+
+// Asset is what the creation of an asset says about it.
+type Asset struct {
+	ID           ids.ID
+	Name, Symbol string
+	// Denomination is how many decimal digits its amounts have.
+	Denomination uint8
 }
 
 // Spend is the consumption of an output.

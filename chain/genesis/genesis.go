@@ -1,0 +1,167 @@
+// Package genesis is what a network began with, in the ledger's terms: outputs,
+// stakers and chains of the P-Chain, assets and outputs of the X-Chain. The C-Chain
+// began with accounts only, which are not a matter of this package.
+package genesis
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/vms/avm"
+	avmtxs "github.com/ava-labs/avalanchego/vms/avm/txs"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	platformgenesis "github.com/ava-labs/avalanchego/vms/platformvm/genesis"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+
+	"quorate/chain/ledger"
+	"quorate/chain/pchain"
+	"quorate/chain/xchain"
+)
+
+// ErrUnknownNetwork says that the library has no genesis for a network: it must be
+// given, as the network's nodes were.
+var ErrUnknownNetwork = errors.New("the genesis of the network is not known")
+
+// Genesis is what a network began with.
+type Genesis struct {
+	NetworkID uint32
+	Time      time.Time
+	// AVAXAssetID is the asset of stakes and fees; XChainID and CChainID are the
+	// blockchains'.
+	AVAXAssetID, XChainID, CChainID ids.ID
+	// P is the P-Chain's block at height 0, with its ID. Outputs that no
+	// transaction made are in one of Kind Unknown and without an ID.
+	P *ledger.Block
+	// X is what the X-Chain had at the beginning. Its first block came later, and
+	// says nothing about it, so that there is no ID.
+	X *ledger.Block
+	// Supply is all there was at the beginning, of which rewards are made more, in
+	// nAVAX: on all three chains.
+	Supply uint64
+}
+
+// Of is the genesis of mainnet, Fuji or the local network. Errors are
+// ErrUnknownNetwork.
+func Of(networkID uint32) (*Genesis, error) {
+	switch networkID {
+	case constants.MainnetID, constants.FujiID, constants.LocalID:
+		return FromConfig(genesis.GetConfig(networkID))
+	}
+	return nil, fmt.Errorf("%w: network %d", ErrUnknownNetwork, networkID)
+}
+
+// FromFile is the genesis of a private network, from the file that its nodes are
+// started with (--genesis-file). No API of a node has it.
+func FromFile(path string) (*Genesis, error) {
+	config, err := genesis.GetConfigFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the genesis: %w", err)
+	}
+	return FromConfig(config)
+}
+
+// FromConfig is the genesis that avalanchego makes of a configuration.
+func FromConfig(config *genesis.Config) (*Genesis, error) {
+	b, _, err := genesis.FromConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the genesis of network %d: %w", config.NetworkID, err)
+	}
+	return Parse(b)
+}
+
+// Parse is the genesis that the P-Chain's genesis bytes describe.
+func Parse(b []byte) (*Genesis, error) {
+	parsed, err := platformgenesis.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("reading the P-Chain's genesis: %w", err)
+	}
+	g := &Genesis{Time: time.Unix(int64(parsed.Timestamp), 0).UTC(), Supply: parsed.InitialSupply}
+	if g.P, err = pChain(parsed, hashing.ComputeHash256Array(b), g.Time); err != nil {
+		return nil, fmt.Errorf("reading the P-Chain's genesis: %w", err)
+	}
+	for _, chain := range parsed.Chains {
+		created, ok := chain.Unsigned.(*txs.CreateChainTx)
+		if !ok {
+			return nil, fmt.Errorf("reading the P-Chain's genesis: a chain made by %T", chain.Unsigned)
+		}
+		g.NetworkID = created.NetworkID
+		switch created.VMID {
+		case constants.AVMID:
+			g.XChainID = chain.ID()
+			if g.X, err = xChain(created.GenesisData, g.XChainID, g.Time); err != nil {
+				return nil, fmt.Errorf("reading the X-Chain's genesis: %w", err)
+			}
+			g.AVAXAssetID = g.X.Txs[0].ID
+		case constants.EVMID:
+			g.CChainID = chain.ID()
+		}
+	}
+	if g.X == nil || g.CChainID == ids.Empty {
+		return nil, errors.New("reading the P-Chain's genesis: it lacks the X- or the C-Chain")
+	}
+	return g, nil
+}
+
+func pChain(g *platformgenesis.Genesis, id ids.ID, at time.Time) (*ledger.Block, error) {
+	// The hash of what it began with is the parent of the chain's first block
+	// (avalanchego vms/platformvm/state).
+	first, err := block.NewApricotCommitBlock(id, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := &ledger.Block{ChainID: constants.PlatformChainID, ID: first.ID(), Time: at}
+	if len(g.UTXOs) > 0 {
+		held := ledger.Tx{Kind: ledger.Unknown}
+		for _, utxo := range g.UTXOs {
+			made, err := ledger.OutputOf(txs.GenesisCodec, &utxo.UTXO, ledger.Ordinary, constants.PlatformChainID)
+			if err != nil {
+				return nil, err
+			}
+			held.Made = append(held.Made, made)
+		}
+		out.Txs = append(out.Txs, held)
+	}
+	for _, tx := range slices.Concat(g.Validators, g.Chains) {
+		read, err := pchain.ReadGenesis(tx, at)
+		if err != nil {
+			return nil, fmt.Errorf("transaction %s: %w", tx.ID(), err)
+		}
+		out.Txs = append(out.Txs, *read)
+	}
+	return out, nil
+}
+
+// xChain reads the X-Chain's genesis; its first asset is that of fees.
+func xChain(b []byte, chainID ids.ID, at time.Time) (*ledger.Block, error) {
+	parser, err := xchain.NewParser()
+	if err != nil {
+		return nil, err
+	}
+	c := parser.GenesisCodec()
+	var g avm.Genesis
+	if _, err := c.Unmarshal(b, &g); err != nil {
+		return nil, err
+	}
+	if len(g.Txs) == 0 {
+		return nil, errors.New("it has no asset")
+	}
+	out := &ledger.Block{ChainID: chainID, Time: at}
+	for _, asset := range g.Txs {
+		tx := &avmtxs.Tx{Unsigned: &asset.CreateAssetTx}
+		if err := tx.Initialize(c); err != nil {
+			return nil, fmt.Errorf("asset %q: %w", asset.Alias, err)
+		}
+		read, err := xchain.Read(tx, chainID, c)
+		if err != nil {
+			return nil, fmt.Errorf("asset %q: %w", asset.Alias, err)
+		}
+		out.Txs = append(out.Txs, *read)
+	}
+	return out, nil
+}

@@ -1,0 +1,81 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/codec"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/nftfx"
+	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
+	"github.com/ava-labs/avalanchego/vms/propertyfx"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+)
+
+// ErrOutput says that an output or input is of a kind that this version does not
+// know, or that chains do not accept.
+var ErrOutput = errors.New("not an output of a known kind")
+
+// codecVersion is the only one that the three chains have.
+const codecVersion = 0
+
+// OutputOf puts a UTXO into common terms; c is the codec of the chain that made it.
+// The result shares its slices with the UTXO. Errors are ErrOutput, or the codec's.
+func OutputOf(c codec.Manager, utxo *avax.UTXO, role Role, destinationID ids.ID) (Output, error) {
+	o := Output{
+		ID: utxo.InputID(), TxID: utxo.TxID, Index: utxo.OutputIndex,
+		Role: role, AssetID: utxo.AssetID(), DestinationID: destinationID,
+	}
+	var owners *secp256k1fx.OutputOwners
+	out := any(utxo.Out)
+	if locked, ok := out.(*stakeable.LockOut); ok {
+		o.StakeableLocktime = locked.Locktime
+		out = locked.TransferableOut
+	}
+	switch out := out.(type) {
+	case *secp256k1fx.TransferOutput:
+		o.Kind, o.Amount, owners = Transfer, out.Amt, &out.OutputOwners
+	case *secp256k1fx.MintOutput:
+		o.Kind, owners = Mint, &out.OutputOwners
+	case *nftfx.MintOutput:
+		o.Kind, o.GroupID, owners = NFTMint, out.GroupID, &out.OutputOwners
+	case *nftfx.TransferOutput:
+		o.Kind, o.GroupID, o.Payload, owners = NFTTransfer, out.GroupID, out.Payload, &out.OutputOwners
+	case *propertyfx.MintOutput:
+		o.Kind, owners = PropertyMint, &out.OutputOwners
+	case *propertyfx.OwnedOutput:
+		o.Kind, owners = PropertyOwned, &out.OutputOwners
+	default:
+		return Output{}, fmt.Errorf("%w: %T", ErrOutput, out)
+	}
+	o.Addresses, o.Threshold, o.Locktime = owners.Addrs, owners.Threshold, owners.Locktime
+	var err error
+	if o.Bytes, err = c.Marshal(codecVersion, utxo); err != nil {
+		return Output{}, fmt.Errorf("encoding the UTXO %s: %w", o.ID, err)
+	}
+	return o, nil
+}
+
+// InputsOf puts the inputs of a transaction into common terms; sourceID is the
+// blockchain on which the outputs were made. Errors are ErrOutput.
+func InputsOf(ins []*avax.TransferableInput, sourceID ids.ID) ([]Input, error) {
+	inputs := make([]Input, len(ins))
+	for i, in := range ins {
+		inner := in.In
+		if locked, ok := inner.(*stakeable.LockIn); ok {
+			inner = locked.TransferableIn
+		}
+		transfer, ok := inner.(*secp256k1fx.TransferInput)
+		if !ok {
+			return nil, fmt.Errorf("%w: input %T", ErrOutput, inner)
+		}
+		inputs[i] = Input{OutputID: in.InputID(), SourceChainID: sourceID, AssetID: in.AssetID(), Amount: transfer.Amt}
+	}
+	return inputs, nil
+}
+
+// OwnersOf puts the owners of something other than an output into common terms.
+func OwnersOf(o *secp256k1fx.OutputOwners) *Owners {
+	return &Owners{Addresses: o.Addrs, Threshold: o.Threshold, Locktime: o.Locktime}
+}

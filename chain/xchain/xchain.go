@@ -1,0 +1,149 @@
+// Package xchain reads what the X-Chain accepted: blocks, and from before it was
+// linearised (ACP: Cortina) vertices and transactions. It needs no node, because
+// the X-Chain makes no outputs that its transactions do not have.
+package xchain
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ava-labs/avalanchego/codec"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/avm/block"
+	"github.com/ava-labs/avalanchego/vms/avm/fxs"
+	"github.com/ava-labs/avalanchego/vms/avm/txs"
+	"github.com/ava-labs/avalanchego/vms/nftfx"
+	"github.com/ava-labs/avalanchego/vms/propertyfx"
+	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+
+	"quorate/chain/ledger"
+)
+
+var (
+	// ErrBlock says that bytes are no X-Chain block that this version can read.
+	ErrBlock = errors.New("not a readable X-Chain block")
+	// ErrTransaction says that bytes are no X-Chain transaction, or one that this
+	// version cannot explain.
+	ErrTransaction = errors.New("not a readable X-Chain transaction")
+	// ErrVertex says that bytes are no vertex of the X-Chain.
+	ErrVertex = errors.New("not a readable X-Chain vertex")
+)
+
+// Block is an accepted X-Chain block (avalanchego vms/avm/block).
+type Block struct {
+	Height uint64
+	// ID and ParentID are those of the X-Chain's own blocks, not those of proposer
+	// envelopes. The parent of the block at height 0 is the vertex that ended the
+	// time before there were blocks, or empty.
+	ID, ParentID ids.ID
+	// Time is the chain's from this block on, to the second.
+	Time time.Time
+	Txs  []*txs.Tx
+	// Bytes are the block without its envelope.
+	Bytes []byte
+	// EnvelopeID is that of the envelope that consensus accepted, which the index
+	// API uses; empty if the block came without one.
+	EnvelopeID ids.ID
+}
+
+// Decoder reads the X-Chain of one network. It may be used from several goroutines.
+type Decoder struct {
+	chainID ids.ID
+	genesis *ledger.Block
+	parser  block.Parser
+	codec   codec.Manager
+}
+
+// NewDecoder makes a decoder for the X-Chain whose blockchain ID is given. genesis
+// has what the chain began with, and is reported in place of the block at height 0,
+// which is empty.
+func NewDecoder(chainID ids.ID, genesis *ledger.Block) (*Decoder, error) {
+	if chainID == ids.Empty || genesis == nil || genesis.Height != 0 {
+		return nil, errors.New("reading the X-Chain needs its ID and its genesis")
+	}
+	parser, err := NewParser()
+	if err != nil {
+		return nil, err
+	}
+	return &Decoder{chainID: chainID, genesis: genesis, parser: parser, codec: parser.GenesisCodec()}, nil
+}
+
+// NewParser is avalanchego's own, with the feature extensions that the X-Chain has
+// on all networks, in their order.
+func NewParser() (block.Parser, error) {
+	parser, err := block.NewParser([]fxs.Fx{&secp256k1fx.Fx{}, &nftfx.Fx{}, &propertyfx.Fx{}})
+	if err != nil {
+		return nil, fmt.Errorf("preparing to read the X-Chain: %w", err)
+	}
+	return parser, nil
+}
+
+// ParseBlock reads a block, in its proposer envelope or without. The result refers
+// to b. Errors are ErrBlock.
+func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
+	// As in the node: what can be an envelope is one, the rest is bare.
+	var envelopeID ids.ID
+	if wrapped, err := proposer.ParseWithoutVerification(b); err == nil {
+		envelopeID, b = wrapped.ID(), wrapped.Block()
+	}
+	inner, err := d.parser.ParseBlock(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
+	}
+	if inner.Timestamp().Unix() < 0 {
+		return nil, fmt.Errorf("%w: its time is beyond %d", ErrBlock, int64(math.MaxInt64))
+	}
+	return &Block{
+		Height: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
+		Txs: inner.Txs(), Bytes: b, EnvelopeID: envelopeID,
+	}, nil
+}
+
+// Ledger says what a block does to outputs. Errors are ErrTransaction.
+func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
+	out := &ledger.Block{ChainID: d.chainID, Height: b.Height, ID: b.ID, Time: b.Time}
+	if b.Height == 0 {
+		if len(b.Txs) != 0 {
+			return nil, fmt.Errorf("%w: the block at height 0 has some", ErrTransaction)
+		}
+		out.Time, out.Txs = d.genesis.Time, d.genesis.Txs
+		return out, nil
+	}
+	for _, tx := range b.Txs {
+		read, err := d.read(tx)
+		if err != nil {
+			return nil, fmt.Errorf("at height %d: %w", b.Height, err)
+		}
+		out.Txs = append(out.Txs, *read)
+	}
+	return out, nil
+}
+
+// LedgerOfTx reads a transaction from before the X-Chain had blocks, as a block of
+// its own: index is its place in the order of acceptance, from 0, and stands for
+// the height; accepted is when the node that was asked accepted it, because
+// vertices have no time. Its ID is the transaction's. Errors are ErrTransaction.
+func (d *Decoder) LedgerOfTx(b []byte, index uint64, accepted time.Time) (*ledger.Block, error) {
+	tx, err := d.parser.ParseTx(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTransaction, err)
+	}
+	read, err := d.read(tx)
+	if err != nil {
+		return nil, err
+	}
+	return &ledger.Block{
+		ChainID: d.chainID, Height: index, ID: read.ID, Time: accepted.UTC().Truncate(time.Second), Txs: []ledger.Tx{*read},
+	}, nil
+}
+
+func (d *Decoder) read(tx *txs.Tx) (*ledger.Tx, error) {
+	read, err := Read(tx, d.chainID, d.codec)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrTransaction, tx.ID(), err)
+	}
+	return read, nil
+}

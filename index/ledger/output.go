@@ -1,0 +1,264 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/chain/ledger"
+	"quorate/index/ledger/internal/row"
+	"quorate/store"
+)
+
+// Output is an output as it is recorded.
+type Output struct {
+	chain.Output
+	// ChainID is the blockchain that made it, in the block of Height at Time: for a
+	// reward the one that committed it.
+	ChainID ids.ID
+	Height  uint64
+	Time    time.Time
+	// StakeStart and StakeEnd are the staking period of a stake output, and zero for
+	// others.
+	StakeStart, StakeEnd time.Time
+	// Spent is nil as long as it is not consumed.
+	Spent *chain.Spend
+}
+
+// StakedAt reports whether the output is part of a stake at a time, current or
+// pending. Afterwards it is an ordinary output.
+func (o *Output) StakedAt(t time.Time) bool { return o.Role == chain.Stake && t.Before(o.StakeEnd) }
+
+// ListAmount is what lists sort and filter by: 1 for outputs without an amount.
+func (o *Output) ListAmount() uint64 {
+	if o.Kind == chain.Transfer {
+		return o.Amount
+	}
+	return 1
+}
+
+// The clustering keys of an output's rows.
+var (
+	madeKey  = []byte{0}
+	spentKey = []byte{1}
+)
+
+func outputRow(networkID uint32, id ids.ID, k []byte) store.PK {
+	return store.PK{P: row.Network(networkID, id[:]), K: k}
+}
+
+// Which of its parts a body has.
+const (
+	bodyLocktimes = 1 << iota
+	bodyStake
+	bodyNFT
+	bodyAddresses // as in the output, because they are not sorted
+	bodyBytes     // that do not follow from the rest
+)
+
+// appendBody writes what is not known from the account and the key of a list.
+func (o *Output) appendBody(w *row.Writer) {
+	var flags byte
+	if o.Locktime != 0 || o.StakeableLocktime != 0 {
+		flags |= bodyLocktimes
+	}
+	if !o.StakeEnd.IsZero() {
+		flags |= bodyStake
+	}
+	if o.GroupID != 0 || len(o.Payload) > 0 {
+		flags |= bodyNFT
+	}
+	if g, ok := groupOf(o.Addresses, o.Threshold); !ok || !slices.Equal(g.addresses, o.Addresses) {
+		flags |= bodyAddresses
+	}
+	if !bytes.Equal(o.Bytes, utxoBytes(o)) {
+		flags |= bodyBytes
+	}
+	w.Byte(flags)
+	w.Byte(byte(o.Kind))
+	w.Byte(byte(o.Role))
+	w.ID(o.TxID)
+	w.Number(uint64(o.Index))
+	w.Number(o.Amount)
+	w.Number(o.Height)
+	if flags&bodyLocktimes != 0 {
+		w.Number(o.Locktime)
+		w.Number(o.StakeableLocktime)
+	}
+	if flags&bodyStake != 0 {
+		w.Time(o.StakeStart)
+		w.Time(o.StakeEnd)
+	}
+	if flags&bodyNFT != 0 {
+		w.Number(uint64(o.GroupID))
+		w.Bytes(o.Payload)
+	}
+	if flags&bodyAddresses != 0 {
+		w.Addresses(o.Addresses)
+	}
+	if flags&bodyBytes != 0 {
+		w.Bytes(o.Bytes)
+	}
+}
+
+// readBody needs the ID, asset, chains and sorted owners to be set.
+func (o *Output) readBody(r *row.Reader) {
+	flags := r.Byte()
+	if flags >= bodyBytes<<1 {
+		r.Fail(fmt.Errorf("output with parts %b", flags))
+	}
+	o.Kind, o.Role = chain.OutputKind(r.Byte()), chain.Role(r.Byte())
+	o.TxID, o.Index, o.Amount, o.Height = r.ID(), r.Uint32(), r.Number(), r.Number()
+	if flags&bodyLocktimes != 0 {
+		o.Locktime, o.StakeableLocktime = r.Number(), r.Number()
+	}
+	if flags&bodyStake != 0 {
+		o.StakeStart, o.StakeEnd = r.Time(), r.Time()
+	}
+	if flags&bodyNFT != 0 {
+		o.GroupID, o.Payload = r.Uint32(), r.Bytes()
+	}
+	if flags&bodyAddresses != 0 {
+		o.Addresses = r.Addresses()
+	}
+	if flags&bodyBytes != 0 {
+		o.Bytes = r.Bytes()
+	} else if r.Err() == nil {
+		o.Bytes = utxoBytes(o)
+	}
+}
+
+// bytes is the row of what made the output.
+func (o *Output) bytes() []byte {
+	w := row.New(192 + len(o.Addresses)*ids.ShortIDLen)
+	w.ChainID(o.ChainID)
+	w.Bool(o.ChainID == o.DestinationID)
+	if o.ChainID != o.DestinationID {
+		w.ChainID(o.DestinationID)
+	}
+	w.ID(o.AssetID)
+	w.Time(o.Time)
+	w.Number(uint64(o.Threshold))
+	g, _ := groupOf(o.Addresses, o.Threshold)
+	w.Addresses(g.addresses)
+	o.appendBody(&w)
+	return w.B
+}
+
+func parseOutput(id ids.ID, v []byte) (*Output, error) {
+	r := row.Read(v)
+	o := &Output{ChainID: r.ChainID()}
+	o.ID, o.DestinationID = id, o.ChainID
+	if !r.Bool() {
+		o.DestinationID = r.ChainID()
+	}
+	o.AssetID, o.Time, o.Threshold, o.Addresses = r.ID(), r.Time(), r.Uint32(), r.Addresses()
+	o.readBody(r)
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("output %s: %w", id, err)
+	}
+	return o, nil
+}
+
+// spend is the consumption of an output.
+type spend struct {
+	chain.Spend
+	// number is the input's in its block, salt the beginning of the block's ID.
+	number uint32
+	salt   uint64
+}
+
+func appendSpend(w *row.Writer, s *chain.Spend) {
+	w.ChainID(s.ChainID)
+	w.ID(s.TxID)
+	w.Number(s.Height)
+	w.Time(s.Time)
+}
+
+func readSpend(r *row.Reader) chain.Spend {
+	return chain.Spend{ChainID: r.ChainID(), TxID: r.ID(), Height: r.Number(), Time: r.Time()}
+}
+
+func (s *spend) bytes() []byte {
+	w := row.New(2*ids.IDLen + 32)
+	appendSpend(&w, &s.Spend)
+	w.Number(uint64(s.number))
+	w.B = binary.BigEndian.AppendUint64(w.B, s.salt)
+	return w.B
+}
+
+func parseSpend(v []byte) (s spend, err error) {
+	r := row.Read(v)
+	s.Spend, s.number = readSpend(r), r.Uint32()
+	if salt := r.Take(8); salt != nil {
+		s.salt = binary.BigEndian.Uint64(salt)
+	}
+	return s, r.End()
+}
+
+// listed is the value of the lists of an account: the body, and the spend in those
+// of spent ones.
+func (o *Output) listed(s *spend) []byte {
+	w := row.New(160)
+	o.appendBody(&w)
+	if s != nil {
+		appendSpend(&w, &s.Spend)
+	}
+	return w.B
+}
+
+// timeKey and amountKey are where an output stands in the lists of its account.
+// Lists are in the order of IDs as text, which is not that of their bytes.
+func (o *Output) timeKey() []byte   { return listKey(row.Seconds(o.Time), o.ID) }
+func (o *Output) amountKey() []byte { return listKey(o.ListAmount(), o.ID) }
+
+func listKey(n uint64, id ids.ID) []byte {
+	text := id.String()
+	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(text)), n), text...)
+}
+
+func parseKey(k []byte) (n uint64, id ids.ID, err error) {
+	if len(k) > 8 {
+		id, err = ids.FromString(string(k[8:]))
+	}
+	if len(k) <= 8 || err != nil {
+		return 0, ids.Empty, fmt.Errorf("%w: list with a key of %d bytes", store.ErrCorrupt, len(k))
+	}
+	return binary.BigEndian.Uint64(k), id, nil
+}
+
+// The codec's type IDs of outputs are the same on P-, X- and C-Chain
+// (avalanchego vms/platformvm/txs and vms/avm/txs).
+const (
+	typeTransfer  = 7
+	typeStakeable = 22
+)
+
+// utxoBytes is the codec's form of an output that holds an amount, nil for others.
+func utxoBytes(o *Output) []byte {
+	if o.Kind != chain.Transfer || len(o.Addresses) > math.MaxUint16 {
+		return nil
+	}
+	b := make([]byte, 2, 110+len(o.Addresses)*ids.ShortIDLen)
+	b = append(b, o.TxID[:]...)
+	b = binary.BigEndian.AppendUint32(b, o.Index)
+	b = append(b, o.AssetID[:]...)
+	if o.StakeableLocktime != 0 {
+		b = binary.BigEndian.AppendUint32(b, typeStakeable)
+		b = binary.BigEndian.AppendUint64(b, o.StakeableLocktime)
+	}
+	b = binary.BigEndian.AppendUint32(b, typeTransfer)
+	b = binary.BigEndian.AppendUint64(b, o.Amount)
+	b = binary.BigEndian.AppendUint64(b, o.Locktime)
+	b = binary.BigEndian.AppendUint32(b, o.Threshold)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(o.Addresses)))
+	for _, a := range o.Addresses {
+		b = append(b, a[:]...)
+	}
+	return b
+}

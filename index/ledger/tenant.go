@@ -1,0 +1,508 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/chain/ledger"
+	"quorate/index"
+	"quorate/index/ledger/internal/row"
+	"quorate/store"
+)
+
+// name is the tenant's. Another form of the rows takes another name.
+const name = "ledger"
+
+var (
+	// ErrMissing says that a block refers to something that an earlier one must
+	// have made and that is not recorded: the record has to begin at genesis.
+	ErrMissing = errors.New("what it refers to is not recorded")
+	// ErrTime says that a block's time lies before that of the block before it.
+	ErrTime = errors.New("time goes backwards")
+	// ErrChain says that a block is not of the tenant's chain.
+	ErrChain = errors.New("block of another chain")
+)
+
+// The caches of a tenant, in entries.
+const (
+	recentOutputs  = 50_000
+	recentAccounts = 50_000
+	recentStakes   = 5_000
+	pendingEvents  = 100_000
+)
+
+// Tenant records what one chain does to outputs: the pipelines of other chains have
+// a Tenant each. Of all rows that it writes it is the only writer, and they follow
+// from the blocks of its chain alone: what follows from two chains is the Matcher's.
+//
+// Heights identify the blocks of a chain, and the times of blocks do not decrease.
+// The genesis block must be among them.
+type Tenant struct {
+	networkID uint32
+	chainID   ids.ID
+
+	// begun says whether last and lastTime are those of the block before.
+	begun    bool
+	last     uint64
+	lastTime uint64
+
+	outputs  *recent[ids.ID, *Output]
+	accounts *recent[string, struct{}] // whose rows were written, by list and place
+	stakes   *recent[ids.ID, *Staking]
+	nodes    *recent[string, []validation] // that began, by their partition
+
+	// pending are events by their partition that may not be committed yet, sorted.
+	pending      map[string][]event
+	pendingCount int
+}
+
+var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
+
+// NewTenant makes the tenant that records one chain of a network. It serves one
+// pipeline.
+func NewTenant(networkID uint32, chainID ids.ID) *Tenant {
+	t := &Tenant{networkID: networkID, chainID: chainID}
+	t.reset()
+	return t
+}
+
+// Name implements index.Tenant.
+func (*Tenant) Name() string { return name }
+
+func (t *Tenant) reset() {
+	t.begun = false
+	t.outputs = newRecent[ids.ID, *Output](recentOutputs)
+	t.accounts = newRecent[string, struct{}](recentAccounts)
+	t.stakes = newRecent[ids.ID, *Staking](recentStakes)
+	t.nodes = newRecent[string, []validation](recentStakes)
+	t.pending, t.pendingCount = make(map[string][]event), 0
+}
+
+// Apply implements index.Tenant. Errors are ErrMissing, ErrTime and ErrChain, or the
+// store's.
+func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, batch *store.Batch) error {
+	if block.ChainID != t.chainID {
+		return fmt.Errorf("%w: %s, not %s", ErrChain, block.ChainID, t.chainID)
+	}
+	if err := t.begin(ctx, r, block); err != nil {
+		return err
+	}
+	b := &application{
+		Tenant: t, r: r, block: block, batch: batch,
+		time: row.Seconds(block.Time), salt: binary.BigEndian.Uint64(block.ID[:]),
+		changes: make(map[change]*sums),
+	}
+	if err := b.resolve(ctx); err != nil {
+		return err
+	}
+	for i := range block.Txs {
+		if err := b.tx(ctx, &block.Txs[i]); err != nil {
+			return fmt.Errorf("transaction %s: %w", block.Txs[i].ID, err)
+		}
+	}
+	if err := b.events(ctx); err != nil {
+		return err
+	}
+	batch.Put(store.FamilyClock, store.PK{P: row.Network(t.networkID), K: t.chainID[:]}, clock{block.Height, b.time}.bytes())
+	t.begun, t.last, t.lastTime = true, block.Height, b.time
+	return nil
+}
+
+// begin sees to it that what is remembered is of the blocks before.
+func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) error {
+	full := t.outputs.full() || t.accounts.full() || t.stakes.full() || t.nodes.full() || t.pendingCount > pendingEvents
+	if t.begun && block.Height == t.last+1 && !full {
+		return t.inTime(block)
+	}
+	values, err := r.Get(ctx, store.FamilyClock, []store.PK{{P: row.Network(t.networkID), K: t.chainID[:]}})
+	if err != nil {
+		return fmt.Errorf("reading how far the chain is: %w", err)
+	}
+	committed, err := parseClock(values[0])
+	if err != nil {
+		return err
+	}
+	if !t.begun || block.Height != t.last+1 {
+		// Whatever is remembered may have come to nothing.
+		t.reset()
+		if values[0] != nil && committed.height < block.Height {
+			t.lastTime, t.begun = committed.time, true
+		}
+		return t.inTime(block)
+	}
+	if values[0] != nil {
+		t.outputs.forget(committed.height)
+		t.accounts.forget(committed.height)
+		t.stakes.forget(committed.height)
+		t.nodes.forget(committed.height)
+		t.forgetEvents(committed.height)
+	}
+	return t.inTime(block)
+}
+
+func (t *Tenant) inTime(block *chain.Block) error {
+	if t.begun && row.Seconds(block.Time) < t.lastTime {
+		return fmt.Errorf("%w: it is %s, that of the block before %s", ErrTime, block.Time, row.Unix(t.lastTime))
+	}
+	return nil
+}
+
+func (t *Tenant) forgetEvents(committed uint64) {
+	if t.pendingCount <= pendingEvents {
+		return
+	}
+	t.pendingCount = 0
+	for p, events := range t.pending {
+		kept := events[:0]
+		for _, e := range events {
+			if binary.BigEndian.Uint64(e.k[8:]) > committed {
+				kept = append(kept, e)
+			}
+		}
+		if len(kept) == 0 {
+			delete(t.pending, p)
+			continue
+		}
+		t.pending[p] = kept
+		t.pendingCount += len(kept)
+	}
+}
+
+// clock is how far a chain is.
+type clock struct{ height, time uint64 }
+
+func (c clock) bytes() []byte {
+	w := row.New(16)
+	w.Number(c.height)
+	w.Number(c.time)
+	return w.B
+}
+
+// chainClock is how far one of the chains of a network is.
+type chainClock struct {
+	chainID ids.ID
+	clock
+}
+
+// maxChains is how many chains of a network can be recorded.
+const maxChains = 64
+
+func readClocks(ctx context.Context, r store.Reader, networkID uint32) ([]chainClock, error) {
+	rows, err := r.Scan(ctx, store.FamilyClock, row.Network(networkID), nil, nil, store.Ascending, maxChains)
+	if err != nil {
+		return nil, fmt.Errorf("reading how far chains are: %w", err)
+	}
+	clocks := make([]chainClock, len(rows))
+	for i, one := range rows {
+		if clocks[i].chainID, err = ids.ToID(one.K); err == nil {
+			clocks[i].clock, err = parseClock(one.V)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading how far chains are: %w: %w", store.ErrCorrupt, err)
+		}
+	}
+	return clocks, nil
+}
+
+// parseClock returns the zero clock for no row.
+func parseClock(v []byte) (c clock, err error) {
+	if v == nil {
+		return clock{}, nil
+	}
+	r := row.Read(v)
+	c = clock{height: r.Number(), time: r.Number()}
+	return c, r.End()
+}
+
+// change is where a block changes a balance.
+type change struct {
+	account accountID
+	series  series
+	from    uint64
+}
+
+// application is one block being applied.
+type application struct {
+	*Tenant
+	r     store.Reader
+	block *chain.Block
+	batch *store.Batch
+	time  uint64
+	salt  uint64
+
+	changes map[change]*sums
+	order   []change // of changes
+	// inputs and movements are counted to number them.
+	inputs, movements uint32
+	// arrived are exports of the block that the Matcher has dealt with, when a
+	// record is made again over itself.
+	arrived map[ids.ID]bool
+}
+
+// resolve reads the outputs that the block consumes and that are not remembered.
+func (b *application) resolve(ctx context.Context) error {
+	var missing, exported []ids.ID
+	var keys []store.PK
+	for i := range b.block.Txs {
+		for j := range b.block.Txs[i].Made {
+			if o := &b.block.Txs[i].Made[j]; o.DestinationID != b.chainID {
+				exported = append(exported, o.ID)
+			}
+		}
+		for _, in := range b.block.Txs[i].Consumed {
+			if in.SourceChainID != b.chainID {
+				continue
+			}
+			if _, ok := b.outputs.get(in.OutputID); !ok {
+				missing = append(missing, in.OutputID)
+				keys = append(keys, outputRow(b.networkID, in.OutputID, madeKey))
+			}
+		}
+	}
+	if len(exported) > 0 {
+		passages, recorded, err := readPassages(ctx, b.r, b.networkID, exported)
+		if err != nil {
+			return err
+		}
+		b.arrived = make(map[ids.ID]bool)
+		for i, p := range passages {
+			b.arrived[p.output.ID] = recorded[i]
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	values, err := b.r.Get(ctx, store.FamilyOutput, keys)
+	if err != nil {
+		return fmt.Errorf("reading consumed outputs: %w", err)
+	}
+	for i, v := range values {
+		if v == nil {
+			continue // it may be made by the block itself
+		}
+		o, err := parseOutput(missing[i], v)
+		if err != nil {
+			return err
+		}
+		b.outputs.put(o.ID, o, 0)
+	}
+	return nil
+}
+
+func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
+	var staking *Staking
+	if tx.Staker != nil && !tx.Aborted {
+		staking = newStaking(b.block, tx)
+	}
+	for i := range tx.Consumed {
+		in := &tx.Consumed[i]
+		s := &spend{
+			Spend:  chain.Spend{ChainID: b.chainID, TxID: tx.ID, Height: b.block.Height, Time: b.block.Time},
+			number: b.inputs, salt: b.salt,
+		}
+		b.inputs++
+		b.batch.Put(store.FamilyOutput, outputRow(b.networkID, in.OutputID, spentKey), s.bytes())
+		if in.SourceChainID != b.chainID {
+			b.queue(movement{outputID: in.OutputID, arrival: true})
+			continue
+		}
+		o, ok := b.outputs.get(in.OutputID)
+		if !ok {
+			return fmt.Errorf("input %d: output %s: %w", i, in.OutputID, ErrMissing)
+		}
+		b.spend(o, s)
+		if staking != nil {
+			staking.involve(o.Addresses)
+		}
+	}
+	for i := range tx.Made {
+		if tx.Settled != nil && tx.Made[i].Role == chain.Stake {
+			continue // which the staking transaction made
+		}
+		o := &Output{Output: tx.Made[i], ChainID: b.chainID, Height: b.block.Height, Time: b.block.Time}
+		if staking != nil {
+			staking.involve(o.Addresses)
+			if o.Role == chain.Stake {
+				o.StakeStart, o.StakeEnd = tx.Staker.Start, tx.Staker.End
+			}
+		}
+		b.make(o)
+	}
+	if tx.Asset != nil {
+		b.batch.Put(store.FamilyAsset, store.PK{P: row.Network(b.networkID, tx.Asset.ID[:])}, assetBytes(tx.Asset))
+	}
+	if staking != nil {
+		if err := b.stake(ctx, staking); err != nil {
+			return err
+		}
+	}
+	if tx.Settled != nil {
+		return b.settle(ctx, tx)
+	}
+	return nil
+}
+
+// make records a new output.
+func (b *application) make(o *Output) {
+	b.outputs.put(o.ID, o, o.Height)
+	b.batch.Put(store.FamilyOutput, outputRow(b.networkID, o.ID, madeKey), o.bytes())
+	if o.DestinationID != b.chainID {
+		b.queue(movement{outputID: o.ID})
+	}
+	a, g, ok := accountOf(b.chainID, &o.Output)
+	if !ok {
+		return
+	}
+	id := a.id(b.networkID)
+	b.know(&a, &g)
+	if !b.arrived[o.ID] {
+		listOutput(b.batch, id, o, nil)
+	}
+	if a.holding == rights {
+		return
+	}
+	one := tallyOf(o)
+	b.change(id, seriesMade, b.time+1, o.bucketAt(b.time), one)
+	b.phase(id, o, seriesPhases, b.time, one)
+}
+
+// listOutput puts an output into the lists of its account.
+func listOutput(batch *store.Batch, id accountID, o *Output, s *spend) {
+	byTime, byAmount := store.PK{P: id[:], K: o.timeKey()}, store.PK{P: id[:], K: o.amountKey()}
+	v := o.listed(s)
+	if s == nil {
+		batch.Put(store.FamilyUnspentByTime, byTime, v)
+		batch.Put(store.FamilyUnspentByAmount, byAmount, v)
+		return
+	}
+	batch.Delete(store.FamilyUnspentByTime, byTime)
+	batch.Delete(store.FamilyUnspentByAmount, byAmount)
+	batch.Put(store.FamilySpentByTime, byTime, v)
+	batch.Put(store.FamilySpentByAmount, byAmount, v)
+}
+
+// spend records that an output of this chain is consumed on it.
+func (b *application) spend(o *Output, s *spend) {
+	a, _, ok := accountOf(b.chainID, &o.Output)
+	if !ok {
+		return
+	}
+	id := a.id(b.networkID)
+	listOutput(b.batch, id, o, s)
+	if a.holding == rights {
+		return
+	}
+	made, gone := row.Seconds(o.Time), tallyOf(o).minus()
+	b.change(id, seriesMade, max(b.time, made+1), o.bucketAt(b.time), gone)
+	b.phase(id, o, seriesPhases, b.time, gone)
+}
+
+// queue leaves a note for the Matcher.
+func (b *application) queue(m movement) {
+	b.batch.Put(store.FamilyAtomic, store.PK{
+		P: row.Network(b.networkID, b.chainID[:]),
+		K: binary.BigEndian.AppendUint32(row.Uint64(b.block.Height), b.movements),
+	}, m.bytes())
+	b.movements++
+}
+
+// know writes the rows by which accounts are found.
+func (b *application) know(a *account, g *group) {
+	for _, chainID := range []ids.ID{a.source, a.destination} {
+		pk := store.PK{P: accountList(b.networkID, chainID, a.group), K: a.listKey(chainID)}
+		known := string(pk.P) + string(pk.K)
+		if _, ok := b.accounts.get(known); ok {
+			continue
+		}
+		b.accounts.put(known, struct{}{}, b.block.Height)
+		b.batch.Put(store.FamilyAccount, pk, nil)
+		if g.id[0] == groupSeveral {
+			for _, address := range g.addresses {
+				b.batch.Put(store.FamilyOwners, ownersRow(b.networkID, chainID, address, g.id[:]), g.bytes())
+			}
+		}
+		if !a.atomic() {
+			return
+		}
+	}
+}
+
+func ownersRow(networkID uint32, chainID ids.ID, address ids.ShortID, k []byte) store.PK {
+	return store.PK{P: row.Network(networkID, chainID[:], address[:]), K: k}
+}
+
+// change notes that a balance changes from a time on.
+func (b *application) change(id accountID, s series, from uint64, bucket Bucket, by tally) {
+	at := change{id, s, from}
+	sum := b.changes[at]
+	if sum == nil {
+		sum = new(sums)
+		b.changes[at] = sum
+		b.order = append(b.order, at)
+	}
+	sum[bucket] = sum[bucket].plus(by)
+}
+
+// phase notes the changes of bucket that lie ahead of a time.
+func (b *application) phase(id accountID, o *Output, s series, after uint64, by tally) {
+	for _, p := range o.phases(after) {
+		b.change(id, s, p.at, p.from, by.minus())
+		b.change(id, s, p.at, p.to, by)
+	}
+}
+
+// events writes what the block changed, and checkpoints where they fall due.
+func (b *application) events(ctx context.Context) error {
+	type touched struct {
+		account accountID
+		series  series
+	}
+	counts := make(map[touched]int)
+	var due []touched
+	for _, at := range b.order {
+		sum := b.changes[at]
+		if *sum == (sums{}) {
+			continue
+		}
+		p := at.account.partition(at.series)
+		e := event{k: eventKey(at.from, b.block.Height), sums: *sum}
+		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, sum.bytes())
+		b.pending[string(p)] = insert(b.pending[string(p)], e)
+		b.pendingCount++
+		in := touched{at.account, at.series}
+		if counts[in]++; counts[in] == 1 {
+			due = append(due, in)
+		}
+	}
+	for _, in := range due {
+		if !in.account.checkpoints(b.salt, counts[in]) {
+			continue
+		}
+		// Whatever counts from before this block's time is known by now.
+		p := in.account.partition(in.series)
+		sum, err := sumBefore(ctx, b.r, p, b.time, b.pending[string(p)])
+		if err != nil {
+			return err
+		}
+		b.batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: row.Uint64(b.time)}, sum.bytes())
+	}
+	return nil
+}
+
+func assetBytes(a *chain.Asset) []byte {
+	w := row.New(16 + len(a.Name) + len(a.Symbol))
+	w.Bytes([]byte(a.Name))
+	w.Bytes([]byte(a.Symbol))
+	w.Byte(a.Denomination)
+	return w.B
+}
+
+func parseAsset(id ids.ID, v []byte) (*chain.Asset, error) {
+	r := row.Read(v)
+	a := &chain.Asset{ID: id, Name: string(r.Bytes()), Symbol: string(r.Bytes()), Denomination: r.Byte()}
+	return a, r.End()
+}

@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+)
+
+// CChainBlock is what of a C-Chain block concerns the other chains.
+type CChainBlock struct {
+	Height           uint64
+	Hash, ParentHash [ids.IDLen]byte
+	// Time is to the second.
+	Time time.Time
+	// ExtraData has the block's atomic transactions; empty if there are none.
+	ExtraData []byte
+}
+
+// CChainBlock is an accepted C-Chain block by its height. Errors are those of Call,
+// or ErrBeyondTip.
+func (c *Client) CChainBlock(ctx context.Context, height uint64) (CChainBlock, error) {
+	const method = "eth_getBlockByNumber"
+	var reply struct {
+		Number, Hash, ParentHash, Timestamp, BlockExtraData string
+	}
+	var raw json.RawMessage
+	if err := c.Call(ctx, CChainRPC, method, []any{"0x" + strconv.FormatUint(height, 16), false}, &raw); err != nil {
+		return CChainBlock{}, beyondTip(err, "cannot query unfinalized data")
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return CChainBlock{}, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
+	}
+	var b CChainBlock
+	var err error
+	if b.Height, err = quantity(method, reply.Number); err != nil {
+		return CChainBlock{}, err
+	}
+	if b.Height != height {
+		return CChainBlock{}, fmt.Errorf("%s: %w: block %d, want %d", method, ErrMalformed, b.Height, height)
+	}
+	seconds, err := quantity(method, reply.Timestamp)
+	if err != nil {
+		return CChainBlock{}, err
+	}
+	b.Time = time.Unix(int64(seconds), 0).UTC()
+	if b.Time.Unix() < 0 {
+		return CChainBlock{}, fmt.Errorf("%s: %w: time %d", method, ErrMalformed, seconds)
+	}
+	for _, hash := range []struct {
+		text string
+		to   *[ids.IDLen]byte
+	}{{reply.Hash, &b.Hash}, {reply.ParentHash, &b.ParentHash}} {
+		data, err := hexData(method, hash.text)
+		if err != nil {
+			return CChainBlock{}, err
+		}
+		if len(data) != ids.IDLen {
+			return CChainBlock{}, fmt.Errorf("%s: %w: a hash of %d bytes", method, ErrMalformed, len(data))
+		}
+		copy(hash.to[:], data)
+	}
+	if b.ExtraData, err = hexData(method, reply.BlockExtraData); err != nil {
+		return CChainBlock{}, err
+	}
+	return b, nil
+}

@@ -1,0 +1,150 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+	avajson "github.com/ava-labs/avalanchego/utils/json"
+	"github.com/ava-labs/avalanchego/vms/platformvm"
+	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
+)
+
+// RewardUTXOs are the outputs (avax.UTXO as the P-Chain encodes it) that a
+// transaction was given when a staking period ended, in their order; none if there
+// was no reward. The transaction is the one that began to stake, or for a validator
+// that renews itself the one that ended the period.
+//
+// A node that has not executed a block yet would say that there was no reward: only
+// one that has executed the block at height is believed. Errors are those of Call,
+// or ErrBeyondTip if there is no such node.
+func (c *Client) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error) {
+	const method = "platform.getRewardUTXOs"
+	var failures []error
+	var behind error
+	for _, i := range c.order() {
+		utxos, err := c.rewardUTXOs(ctx, c.endpoints[i], method, txID, height)
+		var refused *RPCError
+		switch {
+		case err == nil, errors.As(err, &refused) && !refused.NotOffered():
+			c.last.Store(int64(i))
+			return utxos, err
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%s: %w", method, ctx.Err())
+		case errors.Is(err, ErrBeyondTip):
+			behind = err
+		default:
+			failures = append(failures, err)
+		}
+	}
+	if behind != nil {
+		return nil, behind
+	}
+	return nil, conclude(method, failures)
+}
+
+func (c *Client) rewardUTXOs(ctx context.Context, e *endpoint, method string, txID ids.ID, height uint64) ([][]byte, error) {
+	var at api.GetHeightResponse
+	if err := c.ask(ctx, e, platformPath, "platform.getHeight", none{}, &at); err != nil {
+		return nil, err
+	}
+	if uint64(at.Height) < height {
+		return nil, fmt.Errorf("%s: %w: it is at height %d, not %d", method, ErrBeyondTip, at.Height, height)
+	}
+	var reply platformvm.GetRewardUTXOsReply
+	if err := c.ask(ctx, e, platformPath, method, api.GetTxArgs{TxID: txID, Encoding: formatting.Hex}, &reply); err != nil {
+		return nil, err
+	}
+	utxos := make([][]byte, len(reply.UTXOs))
+	for i, text := range reply.UTXOs {
+		b, err := decodeBytes(method, reply.Encoding, text)
+		if err != nil {
+			return nil, malformedError{err}
+		}
+		utxos[i] = b
+	}
+	return utxos, nil
+}
+
+// CurrentStake is a current validation or delegation, and what the node has set
+// aside for it.
+type CurrentStake struct {
+	// TxID is the transaction that began it.
+	TxID       ids.ID
+	NodeID     ids.NodeID
+	Delegator  bool
+	Start, End time.Time
+	// Weight is in nAVAX; that of a validator that renews itself may have grown.
+	Weight uint64
+	// PotentialReward is what will be paid for the period if the validator is up
+	// for long enough, in nAVAX; for a delegator before the commission.
+	PotentialReward uint64
+}
+
+// stakeReply is what is needed of a staker; what else there is may be worded as it
+// likes.
+type stakeReply struct {
+	TxID            ids.ID          `json:"txID"`
+	NodeID          ids.NodeID      `json:"nodeID"`
+	StartTime       avajson.Uint64  `json:"startTime"`
+	EndTime         avajson.Uint64  `json:"endTime"`
+	Weight          avajson.Uint64  `json:"weight"`
+	PotentialReward *avajson.Uint64 `json:"potentialReward"`
+}
+
+func (r *stakeReply) stake(delegator bool) CurrentStake {
+	s := CurrentStake{
+		TxID: r.TxID, NodeID: r.NodeID, Delegator: delegator, Weight: uint64(r.Weight),
+		Start: time.Unix(int64(r.StartTime), 0).UTC(), End: time.Unix(int64(r.EndTime), 0).UTC(),
+	}
+	if r.PotentialReward != nil {
+		s.PotentialReward = uint64(*r.PotentialReward)
+	}
+	return s
+}
+
+// CurrentStakes are the validation of a subnet by a node, and the delegations to
+// it; nothing if it is no validator now. The node names delegations only when it is
+// asked for one validator.
+func (c *Client) CurrentStakes(ctx context.Context, subnetID ids.ID, nodeID ids.NodeID) ([]CurrentStake, error) {
+	var reply struct {
+		Validators []struct {
+			stakeReply
+			Delegators []stakeReply `json:"delegators"`
+		} `json:"validators"`
+	}
+	const method = "platform.getCurrentValidators"
+	if err := c.Call(ctx, platformPath, method, platformvm.GetCurrentValidatorsArgs{
+		SubnetID: subnetID, NodeIDs: []ids.NodeID{nodeID},
+	}, &reply); err != nil {
+		return nil, err
+	}
+	var stakes []CurrentStake
+	for _, v := range reply.Validators {
+		if v.NodeID != nodeID {
+			return nil, fmt.Errorf("%s: %w: validator %s, asked for %s", method, ErrMalformed, v.NodeID, nodeID)
+		}
+		stakes = append(stakes, v.stake(false))
+		for _, d := range v.Delegators {
+			stakes = append(stakes, d.stake(true))
+		}
+	}
+	return stakes, nil
+}
+
+// ValidatorFees is how the L1 validators of the network pay (ACP-77).
+func (c *Client) ValidatorFees(ctx context.Context) (fee.Config, error) {
+	const method = "platform.getValidatorFeeConfig"
+	var reply fee.Config
+	if err := c.Call(ctx, platformPath, method, none{}, &reply); err != nil {
+		return fee.Config{}, err
+	}
+	if reply.MinPrice == 0 || reply.ExcessConversionConstant == 0 {
+		return fee.Config{}, fmt.Errorf("%s: %w: no price", method, ErrMalformed)
+	}
+	return reply, nil
+}

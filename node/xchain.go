@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/indexer"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+	avajson "github.com/ava-labs/avalanchego/utils/json"
+)
+
+// Index is one of the records that a node with an index keeps of what consensus
+// accepted (avalanchego indexer).
+type Index string
+
+// The indexes of a primary network's node.
+const (
+	PChainBlocks Index = "P/block"
+	XChainBlocks Index = "X/block"
+	CChainBlocks Index = "C/block"
+	// XChainTxs and XChainVertices are from before the X-Chain had blocks, and
+	// empty where it always had them.
+	XChainTxs      Index = "X/tx"
+	XChainVertices Index = "X/vtx"
+)
+
+func (i Index) path() string { return "/ext/index/" + string(i) }
+
+// Containers has up to n of what an index has, in its order, beginning at a place
+// in it; fewer if there are no more, or if the node prefers so, but at least one. n
+// is 1 to MaxBlockRange. Blocks are in their proposer envelopes, those of height h
+// at h-1.
+//
+// Errors are those of Call, among them an *RPCError that is NotOffered if the node
+// keeps no index, or ErrBeyondTip.
+func (c *Client) Containers(ctx context.Context, index Index, start uint64, n int) ([]Container, error) {
+	const method = "index.getContainerRange"
+	var reply indexer.GetContainerRangeResponse
+	if err := c.Call(ctx, index.path(), method, indexer.GetContainerRangeArgs{
+		StartIndex: avajson.Uint64(start), NumToFetch: avajson.Uint64(n), Encoding: formatting.Hex,
+	}, &reply); err != nil {
+		return nil, beyondTip(beyondTip(err, "start index", "last accepted index"), noContainers)
+	}
+	if len(reply.Containers) == 0 || len(reply.Containers) > n {
+		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(reply.Containers))
+	}
+	containers := make([]Container, len(reply.Containers))
+	for i := range reply.Containers {
+		var err error
+		if containers[i], err = decodeContainer(method, &reply.Containers[i]); err != nil {
+			return nil, err
+		}
+		if want := start + uint64(i); containers[i].Index != want {
+			return nil, fmt.Errorf("%s: %w: container %d, want %d", method, ErrMalformed, containers[i].Index, want)
+		}
+	}
+	return containers, nil
+}
+
+// LastContainer is what an index ends with. Errors are as of Containers.
+func (c *Client) LastContainer(ctx context.Context, index Index) (Container, error) {
+	const method = "index.getLastAccepted"
+	var reply indexer.FormattedContainer
+	if err := c.Call(ctx, index.path(), method, indexer.GetLastAcceptedArgs{Encoding: formatting.Hex}, &reply); err != nil {
+		return Container{}, beyondTip(err, noContainers)
+	}
+	return decodeContainer(method, &reply)
+}
+
+// XChainHeight is the height of the last accepted X-Chain block.
+func (c *Client) XChainHeight(ctx context.Context) (uint64, error) {
+	var reply api.GetHeightResponse
+	err := c.Call(ctx, xChainPath, "avm.getHeight", none{}, &reply)
+	return uint64(reply.Height), err
+}
+
+// XChainBlock has the bytes of an accepted X-Chain block, without its proposer
+// envelope. Errors are those of Call, or ErrBeyondTip.
+func (c *Client) XChainBlock(ctx context.Context, height uint64) ([]byte, error) {
+	const method = "avm.getBlockByHeight"
+	var reply api.GetBlockResponse
+	if err := c.Call(ctx, xChainPath, method, api.GetBlockByHeightArgs{
+		Height: avajson.Uint64(height), Encoding: formatting.Hex,
+	}, &reply); err != nil {
+		return nil, beyondTip(err, "couldn't get block at height", "not found")
+	}
+	var text string
+	if err := json.Unmarshal(reply.Block, &text); err != nil {
+		return nil, fmt.Errorf("%s: %w: block: %w", method, ErrMalformed, err)
+	}
+	return decodeBytes(method, reply.Encoding, text)
+}
