@@ -201,15 +201,42 @@ func parseSpend(v []byte) (s spend, err error) {
 	return s, r.End()
 }
 
-// listed is the value of the lists of an account: the body, and the spend in those
-// of spent ones.
-func (o *Output) listed(s *spend) []byte {
+// listed is the value of the lists of an account: the time in those by amount, the
+// body, and the spend in those of spent ones.
+func (o *Output) listed(byAmount bool, s *spend) []byte {
 	w := row.New(160)
+	if byAmount {
+		w.Time(o.Time)
+	}
 	o.appendBody(&w)
 	if s != nil {
 		appendSpend(&w, &s.Spend)
 	}
 	return w.B
+}
+
+// parseListed is the output of an account that stands at a key of a list of it.
+func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (*Output, error) {
+	n, id, err := parseKey(k)
+	if err != nil {
+		return nil, err
+	}
+	r := row.Read(v)
+	o := &Output{ChainID: a.source, Time: row.Unix(n)}
+	o.ID, o.DestinationID, o.AssetID = id, a.destination, a.assetID
+	o.Threshold, o.Addresses = g.threshold, g.addresses
+	if byAmount {
+		o.Time = r.Time()
+	}
+	o.readBody(r)
+	if spent {
+		s := readSpend(r)
+		o.Spent = &s
+	}
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("output %s: %w", id, err)
+	}
+	return o, nil
 }
 
 // timeKey and amountKey are where an output stands in the lists of its account.

@@ -373,16 +373,15 @@ func (b *application) make(o *Output) {
 // listOutput puts an output into the lists of its account.
 func listOutput(batch *store.Batch, id accountID, o *Output, s *spend) {
 	byTime, byAmount := store.PK{P: id[:], K: o.timeKey()}, store.PK{P: id[:], K: o.amountKey()}
-	v := o.listed(s)
 	if s == nil {
-		batch.Put(store.FamilyUnspentByTime, byTime, v)
-		batch.Put(store.FamilyUnspentByAmount, byAmount, v)
+		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
+		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
 		return
 	}
 	batch.Delete(store.FamilyUnspentByTime, byTime)
 	batch.Delete(store.FamilyUnspentByAmount, byAmount)
-	batch.Put(store.FamilySpentByTime, byTime, v)
-	batch.Put(store.FamilySpentByAmount, byAmount, v)
+	batch.Put(store.FamilySpentByTime, byTime, o.listed(false, s))
+	batch.Put(store.FamilySpentByAmount, byAmount, o.listed(true, s))
 }
 
 // spend records that an output of this chain is consumed on it.

@@ -1,0 +1,206 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/index/ledger/internal/row"
+	"quorate/store"
+)
+
+// Balance is what addresses hold of an asset in a bucket.
+type Balance struct {
+	Bucket  Bucket
+	AssetID ids.ID
+	// NFT says that it is tokens, of which Amount is the number.
+	NFT bool
+	// SharedWith is the other chain, and Export says whether the outputs left for it
+	// or come from it, in the atomic buckets; both are zero in others.
+	SharedWith ids.ID
+	Export     bool
+	Amount     *big.Int
+	// Outputs is how many there are.
+	Outputs int64
+}
+
+// Balances returns what addresses own together on a chain, and on the way from or
+// to it, in the order of buckets, assets (as text) and chains; nothing that is zero. The
+// balance at a time is that of outputs made before it and not consumed at it or
+// before. The zero time, and any after the chain's last block, is now: what is not
+// consumed. now is the time of the chain's last block.
+func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer func() { _ = s.Close() }()
+	c, err := s.clock(chainID)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	accounts, err := s.accounts(ctx, chainID, addresses)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.holding == rights })
+	q := balanceQuery{state: s, at: c.time, now: true}
+	if !at.IsZero() && row.Seconds(at) <= c.time {
+		q.at, q.now = row.Seconds(at), false
+	}
+	totals, err := q.totals(ctx, accounts)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	for i := range accounts {
+		balances = appendBalances(balances, chainID, &accounts[i], &totals[i])
+	}
+	return mergeBalances(balances), row.Unix(c.time), nil
+}
+
+// balanceQuery sums up events as of a time, or of now.
+type balanceQuery struct {
+	*state
+	at  uint64
+	now bool
+}
+
+func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, error) {
+	totals := make([]sums, len(accounts))
+	between := make(map[accountID]*sums)
+	for i := range accounts {
+		a := &accounts[i]
+		all := []series{seriesMade, seriesPhases}
+		if a.atomic() {
+			all = append(all, seriesSpent, seriesUnphase)
+			between[a.id] = &totals[i]
+		}
+		for _, one := range all {
+			p := a.id.partition(one)
+			var sum sums
+			var err error
+			if q.now && (one == seriesMade || one == seriesSpent) {
+				sum, err = sumAll(ctx, q, p)
+			} else {
+				sum, err = sumBefore(ctx, q, p, q.at+1, nil)
+			}
+			if err != nil {
+				return nil, err
+			}
+			totals[i].add(&sum)
+		}
+	}
+	if len(between) == 0 {
+		return totals, nil
+	}
+	return totals, q.unmatched(ctx, between)
+}
+
+// unmatched adds what the Matcher has not come to yet.
+func (q *balanceQuery) unmatched(ctx context.Context, to map[accountID]*sums) error {
+	counted := make(map[ids.ID]bool)
+	notes := 0
+	for _, c := range q.clocks {
+		at, err := store.ReadCursor(ctx, q, position(q.networkID, c.chainID))
+		if err != nil {
+			return err
+		}
+		for from := at.Next; ; {
+			outputs, next, err := readMovements(ctx, q, q.networkID, c.chainID, from, matchBatch)
+			if err != nil {
+				return err
+			}
+			if len(outputs) == 0 {
+				break
+			}
+			if notes += len(outputs); notes > maxUnmatched {
+				return fmt.Errorf("%w: more than %d notes", ErrBehind, maxUnmatched)
+			}
+			passages, recorded, err := readPassages(ctx, q, q.networkID, outputs)
+			if err != nil {
+				return err
+			}
+			for i, p := range passages {
+				sum := to[p.id]
+				if sum == nil || recorded[i] || counted[p.output.ID] {
+					continue
+				}
+				counted[p.output.ID] = true
+				for s, events := range p.events() {
+					for _, e := range events {
+						if from, err := eventTime(e.k); err != nil {
+							return err
+						} else if from <= q.at || q.now && s == seriesSpent {
+							sum.add(&e.sums)
+						}
+					}
+				}
+			}
+			from = next
+		}
+	}
+	return nil
+}
+
+func appendBalances(to []Balance, chainID ids.ID, a *owned, total *sums) []Balance {
+	for b, t := range total {
+		if t == (tally{}) {
+			continue
+		}
+		one := Balance{Bucket: Bucket(b), AssetID: a.assetID, NFT: a.holding == tokens, Amount: t.amount.big(), Outputs: t.count}
+		if a.atomic() {
+			one.Export = a.source == chainID
+			one.SharedWith = a.source
+			if one.Export {
+				one.SharedWith = a.destination
+			}
+		}
+		to = append(to, one)
+	}
+	return to
+}
+
+// mergeBalances adds up those of the same kind and puts them in order.
+func mergeBalances(all []Balance) []Balance {
+	text := make(map[ids.ID]string)
+	for i := range all {
+		if id := all[i].AssetID; text[id] == "" {
+			text[id] = id.String()
+		}
+	}
+	compare := func(a, b Balance) int {
+		exports := func(b *Balance) int {
+			if b.Export {
+				return 0
+			}
+			return 1
+		}
+		nft := func(b *Balance) int {
+			if b.NFT {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(
+			cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(text[a.AssetID], text[b.AssetID]), cmp.Compare(nft(&a), nft(&b)),
+			bytes.Compare(a.SharedWith[:], b.SharedWith[:]), cmp.Compare(exports(&a), exports(&b)),
+		)
+	}
+	slices.SortStableFunc(all, compare)
+	merged := all[:0]
+	for _, b := range all {
+		if n := len(merged); n > 0 && compare(merged[n-1], b) == 0 {
+			merged[n-1].Amount.Add(merged[n-1].Amount, b.Amount)
+			merged[n-1].Outputs += b.Outputs
+			continue
+		}
+		merged = append(merged, b)
+	}
+	return merged
+}

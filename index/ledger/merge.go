@@ -1,0 +1,116 @@
+package ledger
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"fmt"
+
+	"quorate/store"
+)
+
+// list is a partition whose rows are merged with those of others.
+type list struct {
+	family store.Family
+	p      []byte
+	// tag is the caller's.
+	tag int
+
+	rows []store.Row // read and not used yet
+	more bool        // whether the store may have rows after those
+}
+
+// merge goes through several lists at once in the order of their keys, from where a
+// position is. Rows of equal keys come one after the other.
+type merge struct {
+	r      store.Reader
+	lo, hi []byte
+	dir    store.Direction
+	chunk  int
+	lists  []*list // a heap of those with rows
+}
+
+// maxRows bounds the rows that a merge holds.
+const maxRows = 20_000
+
+// newMerge begins with rows lo <= k < hi; want is how many rows will be used, about.
+func newMerge(ctx context.Context, r store.Reader, lists []*list, lo, hi []byte, dir store.Direction, want int) (*merge, error) {
+	m := &merge{r: r, lo: lo, hi: hi, dir: dir, chunk: min(want, max(2, maxRows/max(1, len(lists))))}
+	if len(lists) > 4 {
+		m.chunk = min(m.chunk, max(8, 4*want/len(lists)))
+	}
+	m.chunk = max(1, m.chunk)
+	for _, l := range lists {
+		l.more = true
+		if err := m.read(ctx, l, nil); err != nil {
+			return nil, err
+		}
+		if len(l.rows) > 0 {
+			m.lists = append(m.lists, l)
+		}
+	}
+	heap.Init(m)
+	return m, nil
+}
+
+// read gets the rows after one of a list.
+func (m *merge) read(ctx context.Context, l *list, after []byte) (err error) {
+	lo, hi := m.lo, m.hi
+	switch {
+	case after == nil:
+	case m.dir == store.Ascending:
+		lo = store.After(after)
+	default:
+		hi = after
+	}
+	if l.rows, err = m.r.Scan(ctx, l.family, l.p, lo, hi, m.dir, m.chunk); err != nil {
+		return fmt.Errorf("reading %s: %w", l.family, err)
+	}
+	l.more = len(l.rows) == m.chunk
+	return nil
+}
+
+// next returns a row and its list's tag; false after the last one.
+func (m *merge) next(ctx context.Context) (one store.Row, from *list, ok bool, err error) {
+	if len(m.lists) == 0 {
+		return store.Row{}, nil, false, nil
+	}
+	l := m.lists[0]
+	one = l.rows[0]
+	if l.rows = l.rows[1:]; len(l.rows) == 0 && l.more {
+		if err := m.read(ctx, l, one.K); err != nil {
+			return store.Row{}, nil, false, err
+		}
+	}
+	if len(l.rows) == 0 {
+		heap.Pop(m)
+	} else {
+		heap.Fix(m, 0)
+	}
+	return one, l, true, nil
+}
+
+// Len implements heap.Interface.
+func (m *merge) Len() int { return len(m.lists) }
+
+// Less implements heap.Interface.
+func (m *merge) Less(i, j int) bool {
+	c := bytes.Compare(m.lists[i].rows[0].K, m.lists[j].rows[0].K)
+	if m.dir == store.Ascending {
+		return c < 0
+	}
+	return c > 0
+}
+
+// Swap implements heap.Interface.
+func (m *merge) Swap(i, j int) { m.lists[i], m.lists[j] = m.lists[j], m.lists[i] }
+
+// Push implements heap.Interface.
+func (m *merge) Push(x any) { m.lists = append(m.lists, x.(*list)) }
+
+// Pop implements heap.Interface.
+func (m *merge) Pop() any {
+	last := m.lists[len(m.lists)-1]
+	m.lists = m.lists[:len(m.lists)-1]
+	return last
+}

@@ -1,0 +1,317 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/index/ledger/internal/row"
+	"quorate/store"
+)
+
+// OutputQuery asks for outputs that were made on a chain or are destined to it.
+type OutputQuery struct {
+	ChainID ids.ID
+	// Addresses own an output if as many of them are among its owners as its
+	// threshold says.
+	Addresses []ids.ShortID
+	// AssetID is the only asset, ids.Empty for all.
+	AssetID ids.ID
+	// MinAmount is the least amount; outputs that hold none count as 1.
+	MinAmount uint64
+	// IncludeSpent adds those that are consumed.
+	IncludeSpent bool
+	// ByAmount orders by amount in place of the time of creation; what is equal is
+	// ordered by ID as text. Ascending begins with the least.
+	ByAmount  bool
+	Ascending bool
+	// Limit is the size of a page, at least 1.
+	Limit int
+	// After is where the page before ended, nil for the first one.
+	After *Position
+}
+
+// Position is where a page ended, and of which state the first one was.
+type Position struct {
+	// Key is what the list is ordered by, and ID what is ordered by where that is
+	// equal.
+	Key uint64
+	ID  ids.ID
+	// Pins are the heights of the chains at the first page: what was made after them
+	// is not on later pages.
+	Pins []Pin
+}
+
+// Pin is the last block of a chain that a list takes into account.
+type Pin struct {
+	ChainID ids.ID
+	Height  uint64
+}
+
+// ErrPosition says that a position cannot be read.
+var ErrPosition = errors.New("not a position in a list")
+
+// Bytes is the position in a form for tokens.
+func (p *Position) Bytes() []byte {
+	w := row.New(64 + len(p.Pins)*40)
+	w.Number(p.Key)
+	w.ID(p.ID)
+	w.Number(uint64(len(p.Pins)))
+	for _, pin := range p.Pins {
+		w.ChainID(pin.ChainID)
+		w.Number(pin.Height)
+	}
+	return w.B
+}
+
+// ParsePosition reads what Bytes wrote. The error is ErrPosition.
+func ParsePosition(b []byte) (*Position, error) {
+	r := row.Read(b)
+	p := &Position{Key: r.Number(), ID: r.ID()}
+	n := r.Number()
+	if n > maxChains {
+		return nil, ErrPosition
+	}
+	for range n {
+		p.Pins = append(p.Pins, Pin{ChainID: r.ChainID(), Height: r.Number()})
+	}
+	if r.End() != nil {
+		return nil, ErrPosition
+	}
+	return p, nil
+}
+
+// pins are those of a position, or of now.
+func (s *state) pins(after *Position) []Pin {
+	if after != nil {
+		return after.Pins
+	}
+	pins := make([]Pin, len(s.clocks))
+	for i, c := range s.clocks {
+		pins[i] = Pin{c.chainID, c.height}
+	}
+	return pins
+}
+
+// pinned reports whether a block of a chain is to be taken into account.
+func pinned(pins []Pin, chainID ids.ID, height uint64) bool {
+	for _, p := range pins {
+		if p.ChainID == chainID {
+			return height <= p.Height
+		}
+	}
+	return false
+}
+
+// bounds are where a list goes on, in its direction.
+func bounds(after *Position, dir store.Direction) (lo, hi []byte) {
+	switch {
+	case after == nil:
+		return nil, nil
+	case dir == store.Ascending:
+		return store.After(listKey(after.Key, after.ID)), nil
+	default:
+		return nil, listKey(after.Key, after.ID)
+	}
+}
+
+func direction(ascending bool) store.Direction {
+	if ascending {
+		return store.Ascending
+	}
+	return store.Descending
+}
+
+// OutputPage is a part of a list of outputs.
+type OutputPage struct {
+	Outputs []*Output
+	// Next is where the following page begins, nil if there is none.
+	Next *Position
+	// Now is the chain's time.
+	Now time.Time
+}
+
+// UTXOs returns a page of outputs. While blocks arrive between pages, no output is
+// on two of them and none is left out: all pages together are those of the state at
+// the first one, except that, unless the query includes spent ones, an output that
+// is consumed before its page is read is not on it.
+func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	c, err := s.clock(q.ChainID)
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := s.accounts(ctx, q.ChainID, q.Addresses)
+	if err != nil {
+		return nil, err
+	}
+	if q.AssetID != ids.Empty {
+		accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.assetID != q.AssetID })
+	}
+	page := &OutputPage{Now: row.Unix(c.time)}
+	walk := &outputWalk{state: s, query: &q, accounts: accounts, pins: s.pins(q.After)}
+	if err := walk.begin(ctx); err != nil {
+		return nil, err
+	}
+	for len(page.Outputs) < q.Limit {
+		o, err := walk.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if o == nil {
+			return page, nil
+		}
+		page.Outputs = append(page.Outputs, o)
+	}
+	if beyond, err := walk.next(ctx); err != nil || beyond == nil {
+		return page, err
+	}
+	last := page.Outputs[len(page.Outputs)-1]
+	page.Next = &Position{Key: row.Seconds(last.Time), ID: last.ID, Pins: walk.pins}
+	if q.ByAmount {
+		page.Next.Key = last.ListAmount()
+	}
+	return page, nil
+}
+
+// outputWalk goes through outputs in the order of a query.
+type outputWalk struct {
+	*state
+	query    *OutputQuery
+	accounts []owned
+	pins     []Pin
+	merge    *merge
+	// few are all that is left, in place of merge, if they are so few that sorting
+	// them is better than looking for them.
+	few []*Output
+}
+
+// fewOutputs is how many outputs are rather sorted than looked for.
+const fewOutputs = 4096
+
+// tags of lists are twice the account's number, and one more for spent outputs.
+func (w *outputWalk) lists(byAmount bool) []*list {
+	unspent, spent := store.FamilyUnspentByTime, store.FamilySpentByTime
+	if byAmount {
+		unspent, spent = store.FamilyUnspentByAmount, store.FamilySpentByAmount
+	}
+	var lists []*list
+	for i := range w.accounts {
+		p := w.accounts[i].id[:]
+		lists = append(lists, &list{family: unspent, p: p, tag: 2 * i})
+		if w.query.IncludeSpent {
+			lists = append(lists, &list{family: spent, p: p, tag: 2*i + 1})
+		}
+	}
+	return lists
+}
+
+func (w *outputWalk) begin(ctx context.Context) (err error) {
+	q := w.query
+	dir := direction(q.Ascending)
+	lo, hi := bounds(q.After, dir)
+	if least := row.Uint64(q.MinAmount); q.ByAmount && bytes.Compare(lo, least) < 0 {
+		lo = least
+	}
+	if !q.ByAmount && q.MinAmount > 1 {
+		if done, err := w.gather(ctx, lo, hi); err != nil || done {
+			return err
+		}
+	}
+	w.merge, err = newMerge(ctx, w, w.lists(q.ByAmount), lo, hi, dir, q.Limit+1)
+	return err
+}
+
+// gather takes the outputs of at least the amount from the lists by amount, and
+// sorts them by time, unless they are many: then one of them is met often enough
+// among all.
+func (w *outputWalk) gather(ctx context.Context, lo, hi []byte) (done bool, err error) {
+	w.few = []*Output{}
+	for _, l := range w.lists(true) {
+		rows, err := w.Scan(ctx, l.family, l.p, row.Uint64(w.query.MinAmount), nil, store.Ascending, fewOutputs+1-len(w.few))
+		if err != nil {
+			return false, fmt.Errorf("reading %s: %w", l.family, err)
+		}
+		for _, one := range rows {
+			o, err := w.parse(one, l.tag, true)
+			if err != nil {
+				return false, err
+			}
+			w.few = append(w.few, o)
+		}
+		if len(w.few) > fewOutputs {
+			w.few = nil
+			return false, nil
+		}
+	}
+	keys := make(map[*Output][]byte, len(w.few))
+	for _, o := range w.few {
+		keys[o] = o.timeKey()
+	}
+	w.few = slices.DeleteFunc(w.few, func(o *Output) bool {
+		return bytes.Compare(keys[o], lo) < 0 || hi != nil && bytes.Compare(keys[o], hi) >= 0
+	})
+	slices.SortFunc(w.few, func(a, b *Output) int {
+		if w.query.Ascending {
+			return bytes.Compare(keys[a], keys[b])
+		}
+		return bytes.Compare(keys[b], keys[a])
+	})
+	return true, nil
+}
+
+func (w *outputWalk) parse(one store.Row, tag int, byAmount bool) (*Output, error) {
+	a := &w.accounts[tag/2]
+	return parseListed(&a.account, a.group, one.K, one.V, byAmount, tag%2 == 1)
+}
+
+// next returns nil after the last output.
+func (w *outputWalk) next(ctx context.Context) (*Output, error) {
+	for {
+		var o *Output
+		if w.merge == nil {
+			if len(w.few) == 0 {
+				return nil, nil
+			}
+			o, w.few = w.few[0], w.few[1:]
+		} else {
+			one, l, ok, err := w.merge.next(ctx)
+			if err != nil || !ok {
+				return nil, err
+			}
+			if o, err = w.parse(one, l.tag, w.query.ByAmount); err != nil {
+				return nil, err
+			}
+		}
+		if o.ListAmount() < w.query.MinAmount || !pinned(w.pins, o.ChainID, o.Height) {
+			continue
+		}
+		if o.Spent == nil && o.ChainID != o.DestinationID {
+			// It may have arrived without the Matcher having noticed yet.
+			values, err := w.Get(ctx, store.FamilyOutput, []store.PK{outputRow(w.networkID, o.ID, spentKey)})
+			if err != nil {
+				return nil, fmt.Errorf("reading an output: %w", err)
+			}
+			if values[0] != nil {
+				if !w.query.IncludeSpent {
+					continue
+				}
+				spent, err := parseSpend(values[0])
+				if err != nil {
+					return nil, fmt.Errorf("output %s: %w", o.ID, err)
+				}
+				o.Spent = &spent.Spend
+			}
+		}
+		return o, nil
+	}
+}
