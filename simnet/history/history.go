@@ -243,14 +243,18 @@ func (g *Generator) Busy() (address ids.ShortID, events int) {
 	return g.purse.parties[g.purse.busy].addresses[0], g.busyEvents
 }
 
-// Txs is how many transactions were made.
+// Txs is how many transactions were made, and Pending how many blocks that Next has
+// not returned yet: blocks are made a few at a time.
 func (g *Generator) Txs() int { return g.txs }
 
-// Sums are what became of all AVAX so far.
+// Pending is explained at Txs.
+func (g *Generator) Pending() int { return len(g.queue) }
+
+// Sums are what became of all AVAX so far, in all blocks that were made.
 func (g *Generator) Sums() Sums { return g.purse.sums }
 
-// Truth is what is known of all outputs; nil unless Options.Record. It must not be
-// read while Next runs.
+// Truth is what is known of all outputs, in all blocks that were made; nil unless
+// Options.Record. It must not be read while Next runs.
 func (g *Generator) Truth() *Truth { return g.truth }
 
 // errPoor says that a history has gone on for so long that nobody can pay fees.
@@ -280,17 +284,25 @@ func (g *Generator) round() error {
 	} else if err := g.settleUntil(now); err != nil {
 		return err
 	}
-	switch n := g.rng.IntN(100); {
-	case n < 55:
+	onP := max(0.55, min(1.4*g.busyShare(), 0.9))
+	switch n := g.rng.Float64(); {
+	case n < onP:
 		if g.legacy.left > 0 {
 			return nil
 		}
 		return g.standard(now)
-	case n < 95:
+	case n < onP+0.89*(1-onP):
 		return g.xBlock(now)
 	default:
 		return g.cBlock(now)
 	}
+}
+
+// busyShare is the share of transactions that the busy address must have a part in.
+// Most of them change its balance twice.
+func (g *Generator) busyShare() float64 {
+	left := g.o.BusyEvents - g.busyEvents
+	return float64(max(left, 0)) / (1.75 * float64(max(g.o.Txs-g.txs, 1)))
 }
 
 // open begins a block on top of a chain.

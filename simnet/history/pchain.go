@@ -35,12 +35,8 @@ func (g *Generator) standard(now int64) error {
 // pTx makes a transaction of some kind. What is not possible now is a simple transfer.
 func (g *Generator) pTx(b *Block) (*txs.Tx, error) {
 	d := g.draft(b)
-	if left := g.o.BusyEvents - g.busyEvents; left > 0 {
-		// Most of its transactions change the balance twice.
-		p := float64(left) / (1.9 * 0.57 * float64(max(g.o.Txs-g.txs, 1)))
-		if g.chance(p) {
-			return g.busyTx(d)
-		}
+	if busy := g.busyShare(); busy > 0 && g.chance(busy/max(0.5, min(1.4*busy, 0.9))) {
+		return g.busyTx(d)
 	}
 	for _, choice := range pKinds {
 		if !g.chance(choice.share) {
@@ -128,7 +124,7 @@ func (d *draft) auth(who int32) verify.Verifiable {
 func (d *draft) spread(who int32, rich bool) {
 	g := d.g
 	in, _ := d.flow()
-	if rich {
+	if rich && in > 1000*fee {
 		n := g.between(8, 24)
 		each := in / uint64(4*(g.o.Addresses+n))
 		for range n {
