@@ -155,7 +155,9 @@ func orDefault(v, d uint64) uint64 {
 
 // Close ends all rounds, whose callers get CodeShutdown, and waits for them.
 func (a *Aggregator) Close() {
+	a.mu.Lock() // nobody is starting a round
 	a.end()
+	a.mu.Unlock()
 	a.running.Wait()
 }
 
@@ -188,8 +190,17 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 	}
 	for moves := 0; ; moves++ {
 		result, err := a.signFor(ctx, req, set)
-		if err != nil || moves == maxMoves {
-			return result, err
+		// What is shared may come from a set that is alike at another height.
+		var failed *Error
+		if errors.As(err, &failed) && failed.Account != nil {
+			failed.Account.PChainHeight = set.Height
+		}
+		if err != nil {
+			return nil, err
+		}
+		result = result.at(set.Height)
+		if moves == maxMoves {
+			return result, nil
 		}
 		// The set that is wanted may have changed while validators were asked.
 		latest, err := a.resolve(ctx, req)
@@ -298,7 +309,13 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, need, want uint64) (*Result, error) {
 	key := flightKey{message: req.Message.ID(), justification: hashing.ComputeHash256Array(req.Justification), set: set.Fingerprint()}
 	outcomes := make(chan outcome, 1)
-	c := &caller{need: need, want: want, outcome: outcomes, progress: req.Progress}
+	c := &caller{need: need, want: want, outcome: outcomes}
+	if req.Progress != nil {
+		c.progress = func(account Account) {
+			account.PChainHeight = set.Height
+			req.Progress(account)
+		}
+	}
 	f, err := a.board(key, req, set, c)
 	if err != nil {
 		return nil, err

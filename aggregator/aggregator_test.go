@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -343,5 +344,51 @@ func TestVerifyingBlockchainPicksItsEpochsSet(t *testing.T) {
 		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), VerifyingBlockchainID: &ids.ID{1}})
 		require.NoError(t, err)
 		require.Equal(t, []uint64{7, 7}, heights)
+	})
+}
+
+// Whoever starts a round has made sure, with mu held, that the aggregator goes on:
+// it must not end in between, or Close would return before the round has.
+func TestCloseWaitsForWhoIsStartingARound(t *testing.T) {
+	n := newFakeNetwork(t, 1)
+	a := newTestAggregator(t, n)
+	a.mu.Lock()
+	var closing sync.WaitGroup
+	closing.Go(a.Close)
+	for range 1000 {
+		runtime.Gosched()
+	}
+	require.NoError(t, a.life.Err(), "the life of a round that is being started")
+	a.mu.Unlock()
+	closing.Wait()
+	require.Error(t, a.life.Err())
+}
+
+// Sets of several heights that are alike share rounds and messages; each caller
+// still hears of the height that it asked for.
+func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
+	n := newFakeNetwork(t, 50, 50)
+	n.sets = func(height uint64) (*validators.Set, error) {
+		return validators.NewSet(n.subnetID, height, n.set().WarpSet), nil
+	}
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		for _, height := range []uint64{7, 8} {
+			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), PChainHeight: height})
+			require.NoError(t, err)
+			require.Equal(t, height, r.PChainHeight)
+			require.Equal(t, height, r.Account.PChainHeight)
+		}
+		require.Equal(t, 2, n.requests, "one round")
+		n.validators[0].do = refuse(-2, "no", time.Second)
+		var callers sync.WaitGroup
+		for _, height := range []uint64{7, 8} {
+			callers.Go(func() {
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, "refused"), PChainHeight: height})
+				failed := requireFailure(t, err, CodeRefused)
+				require.Equal(t, height, failed.Account.PChainHeight)
+			})
+		}
+		callers.Wait()
+		require.Equal(t, 4, n.requests, "one more round")
 	})
 }

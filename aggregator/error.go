@@ -59,11 +59,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// setFailure turns a resolver's error into what the caller is told.
+// setFailure turns a resolver's error into what the caller is told. Height is the one
+// that was asked for, 0 if the node named it.
 func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) error {
 	switch {
 	case errors.Is(err, validators.ErrUnknownSubnet):
 		return &Error{Code: CodeUnknownSubnet, Message: fmt.Sprintf("signingSubnetId: the network has no subnet %s", subnetID), Err: err}
+	case errors.Is(err, validators.ErrHeightUnavailable) && height == 0:
+		return &Error{Code: CodeNodeUnavailable, Message: "the upstream node does not have the validators of the current P-Chain height; try again in a moment, or check the node", Err: err}
 	case errors.Is(err, validators.ErrHeightUnavailable):
 		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set can be had for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
 	}

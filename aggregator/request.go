@@ -60,3 +60,13 @@ type Result struct {
 	// Account says what every validator did that was part of the round.
 	Account Account
 }
+
+// at is the same result for a set that is alike at another height.
+func (r *Result) at(height uint64) *Result {
+	if r.PChainHeight == height {
+		return r
+	}
+	moved := *r
+	moved.PChainHeight, moved.Account.PChainHeight = height, height
+	return &moved
+}

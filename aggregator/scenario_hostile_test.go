@@ -692,6 +692,24 @@ func TestScenario_7_2_21_and_22_NodeFailuresAreToldApart(t *testing.T) {
 	}
 }
 
+// A height that the request did not name cannot be its mistake: nodes disagree about
+// how far the chain is.
+func TestScenario_7_2_22_NodeLacksTheHeightItNamed(t *testing.T) {
+	n := newFakeNetwork(t, 1)
+	n.sets = func(uint64) (*validators.Set, error) { return nil, validators.ErrHeightUnavailable }
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		for name, req := range map[string]Request{
+			"the proposed height": {Message: testMessage(t, "m")},
+			"an epoch's height":   {Message: testMessage(t, "m"), VerifyingBlockchainID: &ids.ID{1}},
+		} {
+			_, err := a.Sign(ctx, req)
+			failed := requireFailure(t, err, CodeNodeUnavailable)
+			require.NotContains(t, failed.Message, "pChainHeight", name)
+			require.NotContains(t, failed.Message, "height 0", name)
+		}
+	})
+}
+
 // A node of another network names validators whom nobody is connected to: the
 // worst that comes of it is that nothing is signed.
 func TestScenario_7_2_22_SetOfAnotherNetwork(t *testing.T) {

@@ -1,11 +1,15 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -153,4 +157,60 @@ func TestBatch(t *testing.T) {
 	}
 	requireAPIError(t, post(h, "/v1/signatureAggregator/nowhere/aggregateSignatures:batch", `{}`), http.StatusBadRequest, "network")
 	require.Equal(t, http.StatusOK, post(h, "/v1/signatureAggregator/fuji/aggregateSignatures%3Abatch", `{"requests":[{"message":"`+m+`"}]}`).Code)
+}
+
+// A batch takes no longer than one request may, however many of its messages nobody
+// signs, and those that are signed do not wait for them.
+func TestBatchIsBoundedLikeOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
+			if req.QuorumPercentage == 50 {
+				return signed(req), ctx.Err()
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		h := newPublic(t, s, func(o *Options) { o.RequestTimeout = time.Minute })
+		m := hexOf(message(t, 5).Bytes())
+		many := strings.Repeat(`{"message":"`+m+`"},`, 99) + `{"message":"` + m + `","quorumPercentage":50}`
+		start := time.Now()
+		w := post(h, fujiPath+":batch", `{"requests":[`+many+`]}`)
+		require.LessOrEqual(t, time.Since(start), time.Minute)
+		require.Equal(t, http.StatusOK, w.Code)
+		var answer struct {
+			Results []map[string]any `json:"results"`
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		require.EqualValues(t, 503, answer.Results[0]["statusCode"])
+		require.Contains(t, answer.Results[99], "signedMessage")
+	})
+}
+
+// What panics on a goroutine of ours must not take the process along, any more than
+// what panics on the server's.
+func TestPanicsOfOtherGoroutinesStayInside(t *testing.T) {
+	item := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	for name, ask := range map[string]func(h http.Handler) string{
+		"batch": func(h http.Handler) string {
+			w := post(h, fujiPath+":batch", `{"requests":[`+item+`,`+item+`]}`)
+			requireAPIError(t, w, 500, "x-request-id")
+			return w.Body.String()
+		},
+		"stream": func(h http.Handler) string {
+			w := post(h, fujiPath, item, "Accept", "text/event-stream")
+			names, data := events(t, w.Body.String())
+			require.Equal(t, []string{"error"}, names)
+			require.EqualValues(t, 500, data[0]["statusCode"])
+			return w.Body.String()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			signer := &fakeSigner{sign: func(context.Context, aggregator.Request) (*aggregator.Result, error) { panic("secret: hunter2") }}
+			body := ask(newPublic(t, signer, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+			require.NotContains(t, body, "hunter2")
+			require.Contains(t, log.String(), "hunter2")
+			require.Contains(t, log.String(), "extras_test.go", "the log has the stack of the panic")
+		})
+	}
 }

@@ -177,6 +177,11 @@ func (cs *calls) open(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, o
 		}
 	}
 
+	// Held until the call is whole: as soon as it has an ID it may be answered, by
+	// a guess or because the node is lost.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	cs.mu.Lock()
 	for cs.byID[cs.nextID] != nil {
 		cs.nextID += 2
@@ -186,8 +191,6 @@ func (cs *calls) open(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, o
 	cs.byID[requestID] = c
 	cs.mu.Unlock()
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.forget = context.AfterFunc(ctx, func() { cs.drop(requestID) })
 	return requestID, c
 }

@@ -241,3 +241,32 @@ func BenchmarkAnswer(b *testing.B) {
 		})
 	}
 }
+
+// A request ID is easily guessed, and a node may be lost at any moment: an answer
+// may come as soon as the call is there, before whoever opens it has it in hand.
+func TestAnswerWhileTheCallIsOpened(t *testing.T) {
+	cs := newCalls()
+	nodes := testNodes(1)
+	stop := make(chan struct{})
+	var guessing sync.WaitGroup
+	for range 2 {
+		guessing.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					cs.disconnected(nodes[0])
+				}
+			}
+		})
+	}
+	for range 200_000 {
+		id, c := cs.open(t.Context(), testChain, nodes, func(Answer) {})
+		cs.handed(id, c, set.Of(nodes...))
+		cs.deliver(id, c, nodes[0], Answer{})
+	}
+	close(stop)
+	guessing.Wait()
+	require.Zero(t, cs.len(), "all were answered")
+}

@@ -69,6 +69,13 @@ func (m *fakeMessages) Request(_ context.Context, txID ids.ID) (aggregator.Reque
 	return aggregator.Request{}, m.errs[txID]
 }
 
+// count is how often a transaction was asked for.
+func (m *fakeMessages) count(txID ids.ID) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked[txID]
+}
+
 func TestL1TransactionsAreSignedAsTheyAreRecorded(t *testing.T) {
 	s := &fakeSigner{}
 	run(t, Options{Signer: s}, func(t *testing.T, a *Ahead) {
@@ -87,9 +94,9 @@ func TestL1TransactionsAreSignedAsTheyAreRecorded(t *testing.T) {
 		var following sync.WaitGroup
 		following.Go(func() { a.FollowL1(ctx, r, m, wake) })
 		synctest.Wait()
-		require.Zero(t, m.asked[old], "too old")
-		require.Equal(t, 600, s.calls)
-		require.Equal(t, 1, m.asked[superseded])
+		require.Zero(t, m.count(old), "too old")
+		require.Equal(t, 600, s.called())
+		require.Equal(t, 1, m.count(superseded))
 
 		// A record that cannot be read for a while.
 		r.mu.Lock()
@@ -102,12 +109,12 @@ func TestL1TransactionsAreSignedAsTheyAreRecorded(t *testing.T) {
 		r.mu.Unlock()
 		wake <- struct{}{}
 		synctest.Wait()
-		require.Equal(t, 1, m.asked[late])
-		require.Equal(t, 601, s.calls)
+		require.Equal(t, 1, m.count(late))
+		require.Equal(t, 601, s.called())
 
 		time.Sleep(10 * time.Second)
-		require.Equal(t, 1, m.asked[superseded], "it is obsolete")
-		require.Greater(t, m.asked[undecided], 2, "it is tried again")
+		require.Equal(t, 1, m.count(superseded), "it is obsolete")
+		require.Greater(t, m.count(undecided), 2, "it is tried again")
 		require.InDelta(t, 1, testutil.ToFloat64(a.jobs.WithLabelValues("obsolete")), 0)
 		cancel()
 		following.Wait()

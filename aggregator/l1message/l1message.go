@@ -168,8 +168,9 @@ func stale(err error) bool {
 // signs, as of that blockchain's current epoch (ACP-181). If the node does not run
 // it, its epoch is not known and the currently proposed height takes its place.
 //
-// What the P-Chain vouches for is the node's to say, from one moment to the next;
-// the record supplies what lies in the past. A failure is an *aggregator.Error
+// What the P-Chain vouches for is the node's to say, from one moment to the next,
+// unless the record shows that it has changed since; the record supplies what lies
+// in the past. A failure is an *aggregator.Error
 // with one of this package's codes or of the aggregator's, unless ctx was
 // cancelled or the record failed.
 func (d *Deriver) Request(ctx context.Context, txID ids.ID) (aggregator.Request, error) {
@@ -200,11 +201,11 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	case *pchain.Conversion:
 		return conversion(event)
 	case *pchain.Registration:
-		current, err := d.node.L1Validator(ctx, event.ValidationID)
+		gone, err := d.isGone(ctx, event.ValidationID)
 		if err != nil {
-			return statement{}, aggregator.NodeFailure(ctx, err)
+			return statement{}, err
 		}
-		if current != nil {
+		if !gone {
 			return registered(event.ValidationID)
 		}
 		return removed(event.ValidationID, registrationProof(event.Message))
@@ -225,9 +226,32 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	}
 }
 
+// isGone reports whether a validator that was registered has been removed since: by
+// the record, as what was accepted stays so even if the node asked lags behind, or
+// by the node.
+func (d *Deriver) isGone(ctx context.Context, validationID ids.ID) (bool, error) {
+	latest, err := d.latestChange(ctx, validationID)
+	if err != nil || latest != nil && latest.Weight == 0 {
+		return err == nil, err
+	}
+	current, err := d.node.L1Validator(ctx, validationID)
+	if err != nil {
+		return false, aggregator.NodeFailure(ctx, err)
+	}
+	return current == nil, nil
+}
+
 // checkLatest fails if a newer change of the validator's weight was accepted, as
-// validators sign the latest alone.
+// validators sign the latest alone. The record may know of it before the node that
+// is asked does; what validators signed before would be handed out again.
 func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.WeightChange) error {
+	newer, err := d.newerChange(ctx, change)
+	if err != nil {
+		return err
+	}
+	if newer != nil {
+		return superseded(change, nil, newer)
+	}
 	current, err := d.node.L1Validator(ctx, change.ValidationID)
 	if err != nil {
 		return aggregator.NodeFailure(ctx, err)
@@ -235,8 +259,8 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 	next := change.Nonce + 1
 	switch {
 	case current == nil, current.MinNonce > next:
-		newer, err := d.newerChange(ctx, change)
-		if err != nil {
+		// By now the record may be able to name it.
+		if newer, err = d.newerChange(ctx, change); err != nil {
 			return err
 		}
 		return superseded(change, current, newer)
@@ -253,14 +277,24 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 // newerChange is the latest weight change of the validator if the record has it;
 // nil if it has none that is newer than change.
 func (d *Deriver) newerChange(ctx context.Context, change *pchain.WeightChange) (*pchain.L1WeightChange, error) {
+	latest, err := d.latestChange(ctx, change.ValidationID)
+	if err != nil || latest == nil || latest.Nonce <= change.Nonce {
+		return nil, err
+	}
+	return latest, nil
+}
+
+// latestChange is the latest weight change of a validator on record; nil if there is
+// none.
+func (d *Deriver) latestChange(ctx context.Context, validationID ids.ID) (*pchain.L1WeightChange, error) {
 	if d.record == nil {
 		return nil, nil
 	}
-	v, err := d.record.Validation(ctx, change.ValidationID)
+	v, err := d.record.Validation(ctx, validationID)
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of validator %s: %w", change.ValidationID, err)
+		return nil, fmt.Errorf("reading the record of validator %s: %w", validationID, err)
 	}
-	if v == nil || v.LatestWeightChange == nil || v.LatestWeightChange.Nonce <= change.Nonce {
+	if v == nil {
 		return nil, nil
 	}
 	return v.LatestWeightChange, nil

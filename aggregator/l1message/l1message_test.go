@@ -300,6 +300,36 @@ func TestRecordThatBeginsLater(t *testing.T) {
 	requireRefused(t, d, change, CodeSuperseded, "removed")
 }
 
+// A node that lags behind the record, as one of several may: what was superseded
+// or removed in accepted blocks stays so, whatever the node believes. Signatures
+// that validators gave earlier must not be handed out again.
+func TestNodeThatLagsBehindTheRecord(t *testing.T) {
+	w := newWorld(t)
+	w.convert(1)
+	registration, order := w.register(1)
+	id := order.ValidationID()
+	change := w.setWeight(id, 0, 9)
+	d := w.deriver(true)
+	w.requireFrom(t, d, change, saidWeight(t, id, 0, 9))
+	before := *w.validators[id]
+
+	newer := w.setWeight(id, 1, 10)
+	w.validators[id] = &before
+	requireRefused(t, d, change, CodeSuperseded, newer.String(), "weight 10")
+
+	w.validators[id] = &node.L1Validator{SubnetID: subnetID, Weight: 10, MinNonce: 2}
+	removal := w.setWeight(id, 2, 0)
+	w.validators[id] = &before
+	requireRefused(t, d, change, CodeSuperseded, removal.String(), "removed")
+	delete(w.validators, id) // for the validators, who are at the tip
+	want := saidRegistered(t, id, false)
+	w.requireFrom(t, d, removal, want)
+	w.validators[id] = &before
+	req, err := d.Request(t.Context(), registration)
+	require.NoError(t, err)
+	require.Equal(t, want.Bytes(), req.Message.Bytes(), "got a message that the validator is registered")
+}
+
 // A record that lags behind: the blocks it lacks are searched.
 func TestRecordThatLagsBehind(t *testing.T) {
 	w := newWorld(t)

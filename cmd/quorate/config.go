@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -154,7 +155,7 @@ func (c *config) forAll(change func(*networkConfig)) {
 }
 
 // addNetworks reads name=url[,url], several separated by semicolons. It replaces
-// what was known of a network.
+// the nodes that were known of a network.
 func (c *config) addNetworks(text string) error {
 	for part := range strings.SplitSeq(text, ";") {
 		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
@@ -197,14 +198,13 @@ func load(cmd *cobra.Command, environ []string) (config, error) {
 	}
 	known := settings()
 	for _, variable := range environ {
-		name, value, _ := strings.Cut(variable, "=")
+		name, _, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, "QUORATE_") {
 			continue
 		}
 		if !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
 			return c, usage(fmt.Errorf("unknown environment variable %s%s", name, suggest(name, envNames(known))), "")
 		}
-		_ = value
 	}
 	for _, s := range known { // in order, since the last ones apply to all networks
 		for _, variable := range environ {
@@ -286,6 +286,9 @@ func (c *config) check() error {
 	if c.MemoryLimit < leastMemory {
 		return fmt.Errorf("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, size(leastMemory))
 	}
+	if c.MemoryLimit > math.MaxInt64 {
+		return fmt.Errorf("memory_limit: %s is more than any machine has", c.MemoryLimit)
+	}
 	if c.ArchiveLimit < leastArchive {
 		return fmt.Errorf("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
 	}
@@ -295,6 +298,9 @@ func (c *config) check() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		if strings.ContainsAny(name, "/\\:. \t") || name == "" {
 			return fmt.Errorf("networks: %q cannot be a name; use letters, digits and hyphens", name)
+		}
+		if name == storeFolder {
+			return fmt.Errorf("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
 		}
 		n := c.Networks[name]
 		if len(n.Nodes) == 0 {

@@ -20,10 +20,13 @@ type keep struct {
 	log     *slog.Logger
 }
 
+// storeFolder is where the data folder has the store, beside those of the networks.
+const storeFolder = "store"
+
 // openKeep opens the embedded store in the data folder, which no other process
 // can use meanwhile.
 func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheus.Registerer) (*keep, error) {
-	dir := filepath.Join(c.DataDir, "store")
+	dir := filepath.Join(c.DataDir, storeFolder)
 	memory := int64(c.MemoryLimit)
 	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, CacheBytes: memory / 16, MemTableBytes: min(memory/64, 32<<20), Log: log})
 	if err != nil {

@@ -99,6 +99,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"network with a bad URL":   {args: []string{"--network", "fuji=127.0.0.1:9650"}, want: "networks.fuji.nodes"},
 		"network without nodes":    {file: "networks:\n  fuji: {}\n", want: "networks.fuji.nodes"},
 		"network with a bad name":  {args: []string{"--network", "a/b=http://x"}, want: "a/b"},
+		"network in the store":     {args: []string{"--network", "store=http://x"}, want: "networks: \"store\""},
+		"more memory than numbers": {args: []string{"--memory-limit", "9EiB"}, want: "memory_limit"},
 		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,6 +153,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"sign", "--server", "http://127.0.0.1:1", "--quorum", "80", "--tx", ids.ID{1}.String()}, exitUsage, "--node"},
 		{[]string{"sign", "--node", "http://127.0.0.1:1", "--justification", "00", "--tx", ids.ID{1}.String()}, exitUsage, "--justification"},
 		{[]string{"sign", "--node", "http://127.0.0.1:1", "--quorum", "101", "--tx", ids.ID{1}.String()}, exitUsage, "--quorum"},
+		{[]string{"sign", "--node", "http://127.0.0.1:1", "--buffer", "18446744073709551614", "--tx", ids.ID{1}.String()}, exitUsage, "--buffer"},
 		{[]string{"sign", "--tx", ids.ID{1}.String()}, exitUsage, "--server"},
 		{[]string{"sign", "--server", "http://127.0.0.1:1", "--tx", ids.ID{1}.String()}, exitFailed, "server"},
 		{[]string{"verify", "--node", "http://127.0.0.1:1", "00"}, exitUsage, "signed Warp message"},
@@ -234,6 +237,12 @@ func TestSignAndVerify(t *testing.T) {
 	code, signed, errOut := quorate(t, message, append([]string{"sign", "--allow-private-ips", "-"}, node...)...)
 	require.Zero(t, code, errOut)
 	require.Contains(t, errOut, "signed by 5 validators")
+
+	// The data of the log that the Warp precompile writes: offset, length, padding.
+	log := fmt.Sprintf("0x%064x%064x%s%s", 32, len(message)/2, message, strings.Repeat("0", (64-len(message)%64)%64))
+	code, fromLog, errOut := quorate(t, "", append([]string{"sign", "--allow-private-ips", log}, node...)...)
+	require.Zero(t, code, errOut)
+	require.True(t, strings.HasPrefix(fromLog, message), "got %s, want a signed %s", fromLog, message)
 
 	code, out, errOut := quorate(t, signed, append([]string{"verify", "-v", "-"}, node...)...)
 	require.Zero(t, code, errOut)

@@ -88,7 +88,7 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 }
 
 // The loss of a network, node and validators alike, is not felt on the other;
-// bench/isolation measures how little.
+// bench/service isolation measures how little.
 func TestLossOfOneNetworkLeavesTheOther(t *testing.T) {
 	one, err := simnet.Start(simnet.Options{Seed: 9, NetworkID: 50001})
 	require.NoError(t, err)

@@ -21,6 +21,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/handlers/signing"
 )
 
 // signFlags are what sign takes besides the message.
@@ -274,8 +275,8 @@ func (f signFlags) read(text string, r *aggregator.Request) error {
 	if err != nil {
 		return fmt.Errorf("the message is not hex: %w", err)
 	}
-	if r.Message, err = warp.ParseUnsignedMessage(raw); err != nil {
-		return fmt.Errorf("the message is no unsigned Warp message: %w", err)
+	if r.Message, err = signing.ParseMessage(raw); err != nil {
+		return err
 	}
 	if r.Justification, err = decodeHex(f.justification); err != nil {
 		return fmt.Errorf("--justification is not hex: %w", err)
@@ -292,7 +293,7 @@ func (f signFlags) adjust(r *aggregator.Request) error {
 		}
 		r.SigningSubnetID = &id
 	}
-	if f.quorum < 1 || f.quorum+f.buffer > 100 {
+	if f.quorum < 1 || f.quorum > 100 || f.buffer > 100-f.quorum {
 		return fmt.Errorf("--quorum %d and --buffer %d: the quorum is at least 1, and both together at most 100", f.quorum, f.buffer)
 	}
 	r.QuorumPercentage, r.QuorumPercentageBuffer = f.quorum, f.buffer

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
@@ -13,13 +14,9 @@ import (
 	"quorate/handlers/jsonbody"
 )
 
-const (
-	// maxBatch is how many requests a batch may have.
-	maxBatch = 100
-	// batchAtOnce is how many of a batch are worked on at a time; identical ones
-	// share a round anyway.
-	batchAtOnce = 32
-)
+// maxBatch is how many requests a batch may have. They are worked on at the same
+// time, so that all of them together take no longer than one may.
+const maxBatch = 100
 
 // AggregateSignaturesBatch is POST
 // /v1/signatureAggregator/{network}/aggregateSignatures:batch: an object whose
@@ -46,12 +43,13 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 		return err
 	}
 	client := c.Request().Context()
-	results := make([]any, len(requests))
+	results, panics := make([]any, len(requests)), make([]error, len(requests))
 	var work errgroup.Group
-	work.SetLimit(batchAtOnce)
 	for i, request := range requests {
 		work.Go(func() error {
-			signed, err := a.signOne(client, name, network, request)
+			var signed string
+			var err error
+			panics[i] = contain(func() { signed, err = a.signOne(client, name, network, request) })
 			if err == nil {
 				results[i] = signedReply{signed}
 				return nil
@@ -68,12 +66,30 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 			return nil
 		})
 	}
-	if err := work.Wait(); err != nil {
+	err = work.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return reply(c, http.StatusOK, struct {
 		Results []any `json:"results"`
 	}{results})
+}
+
+// contain runs f and returns a panic of it with its stack, for the goroutine of the
+// request to panic with: only that is recovered, and logged, by the surface.
+func contain(f func()) (panicked error) {
+	defer func() {
+		if p := recover(); p != nil {
+			panicked = fmt.Errorf("%v\n%s", p, debug.Stack())
+		}
+	}()
+	f()
+	return nil
 }
 
 func (a *API) signOne(client context.Context, name string, n Network, body []byte) (string, error) {

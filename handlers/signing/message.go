@@ -2,12 +2,24 @@ package signing
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/handlers/apierr"
 )
+
+// ParseMessage decodes what a request may have as its message. The error says what
+// is wrong with it.
+func ParseMessage(b []byte) (*warp.UnsignedMessage, error) {
+	m, err := parseMessage("the message", b)
+	var known *apierr.Error
+	if errors.As(err, &known) {
+		return nil, errors.New(known.Message)
+	}
+	return m, err
+}
 
 // parseMessage decodes an unsigned Warp message, or the data of the log that the
 // Warp precompile writes for it, which is tried first.

@@ -48,13 +48,15 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 		accounts <- account
 	}
 	type outcome struct {
-		result *aggregator.Result
-		err    error
+		result   *aggregator.Result
+		err      error
+		panicked error
 	}
 	done := make(chan outcome, 1)
 	go func() { // ends soon after ctx
-		result, err := n.Signer.Sign(ctx, req)
-		done <- outcome{result, err}
+		var o outcome
+		o.panicked = contain(func() { o.result, o.err = n.Signer.Sign(ctx, req) })
+		done <- o
 	}()
 	response := c.Response()
 	response.Header().Set(echo.HeaderContentType, eventStream)
@@ -74,6 +76,10 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 				return nil // nobody is left to tell
 			}
 		case o := <-done:
+			if o.panicked != nil {
+				_ = send(response, "error", apierr.Body(apierr.Internal(o.panicked)))
+				panic(o.panicked)
+			}
 			if o.err == nil {
 				_ = send(response, "result", signedReply{hex.EncodeToString(o.result.Message.Bytes())})
 				return nil

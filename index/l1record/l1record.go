@@ -168,6 +168,11 @@ func (r *Record) Since(ctx context.Context, height uint64, limit int) (found []*
 	if found, err = r.transactions(ctx, txIDs...); err != nil {
 		return nil, 0, err
 	}
+	for i, tx := range found {
+		if tx == nil {
+			return nil, 0, fmt.Errorf("reading L1 transactions: %w: %s is listed and not there", store.ErrCorrupt, txIDs[i])
+		}
+	}
 	return found, last + 1, nil
 }
 

@@ -219,7 +219,11 @@ func TestDamagedRows(t *testing.T) {
 			func() error { _, err := record.Conversion(ctx, ids.ID{1}); return err }(),
 			func() error { _, err := record.Validation(ctx, m.ValidationID()); return err }(),
 			func() error { _, err := record.Validation(ctx, ids.ID{1}.Append(1)); return err }(),
-			func() error { _, _, err := record.Since(ctx, 0, 10); return err }(),
+			func() error {
+				found, _, err := record.Since(ctx, 0, 10)
+				require.NotContains(t, found, (*pchain.L1Transaction)(nil), "readers expect a transaction")
+				return err
+			}(),
 		} {
 			if err != nil {
 				require.ErrorIs(t, err, store.ErrCorrupt)

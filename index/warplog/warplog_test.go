@@ -28,6 +28,13 @@ func (c *fakeChain) set(height uint64, fails bool) {
 	c.height, c.fails = height, fails
 }
 
+// count is how often the chain was asked for its height.
+func (c *fakeChain) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
+}
+
 func (c *fakeChain) EVMHeight(context.Context, string) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,22 +73,27 @@ func TestFollowsWithoutGapsOrRepeats(t *testing.T) {
 
 		c.set(5002, false)
 		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
 		require.Len(t, got, 3003)
 
 		// Away for a minute: asked less often, and nothing is lost.
 		c.set(5010, true)
-		before := c.calls
+		before := c.count()
 		time.Sleep(time.Minute)
-		require.Less(t, c.calls-before, 15)
+		synctest.Wait()
+		require.Less(t, c.count()-before, 15)
 		c.set(5010, false)
 		time.Sleep(maxPause)
+		synctest.Wait()
 		require.Len(t, got, 3011)
 
 		// A node that is behind the one asked before.
 		c.set(4000, false)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		c.set(5011, false)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Len(t, got, 3012)
 		for i, b := range got {
 			require.Equal(t, uint64(2000+i), b)

@@ -1,0 +1,213 @@
+package aggregator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/engine/common"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+
+	"quorate/bls"
+	"quorate/validators"
+)
+
+// books is what a round keeps up to date beside its members.
+type books struct {
+	Weights            weights
+	Pending, Proven    uint64
+	PendingN, Unproven int
+}
+
+// recount is what the books must say, from a look at every member.
+func recount(r *round, now time.Duration) (b books, due time.Duration) {
+	due = never
+	for i := range r.members {
+		m := &r.members[i]
+		switch m.state {
+		case idle:
+			b.Weights.candidates = b.Weights.candidates || m.online
+			b.Weights.offline = b.Weights.offline || !m.online
+			if m.online || now < r.limits.ConnectGrace {
+				b.Weights.possible += m.weight
+			}
+		case waiting:
+			b.Weights.possible += m.weight
+			due = min(due, m.askedAt+r.limits.AnswerTimeout)
+		case notYet:
+			b.Weights.possible += m.weight
+			due = min(due, m.retryAt)
+		case pending:
+			b.Weights.possible += m.weight
+			b.Pending += m.weight
+			b.PendingN++
+			if !m.trusted {
+				b.Unproven++
+			}
+		case signed:
+			b.Weights.possible += m.weight
+			b.Proven += m.weight
+		case refused:
+			b.Weights.blocked += m.weight
+		case invalid, silent:
+		}
+	}
+	return b, due
+}
+
+func requireBooks(t *testing.T, r *round, now time.Duration, after string) {
+	t.Helper()
+	want, due := recount(r, now)
+	got := books{r.weigh(now), r.pending, r.proven, r.pendingN, r.untested}
+	require.Equal(t, want, got, "after %s at %s", after, now)
+	require.LessOrEqual(t, r.dueAt, due, "after %s at %s: somebody is out of time before anybody looks", after, now)
+	var total, reported uint64
+	for i := range r.members {
+		total += r.members[i].weight
+	}
+	a := r.account(1)
+	reported = a.SignedWeight + a.UnprovenWeight + a.RefusedWeight + a.InvalidWeight + a.SilentWeight + a.UnaskedWeight + a.DisconnectedWeight
+	require.Equal(t, total, reported, "after %s: the account adds up", after)
+}
+
+// Whatever nodes do, in whatever order, what a round keeps count of equals a full
+// recount after every event.
+func TestBooksAreKeptWhateverHappens(t *testing.T) {
+	for seed := range uint64(150) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 9))
+			var flat snow.WarpSet
+			for i := range 1 + rng.IntN(12) {
+				v := &snow.Warp{Weight: 1 + rng.Uint64N(100)}
+				for n := range 1 + rng.IntN(3) {
+					v.NodeIDs = append(v.NodeIDs, ids.NodeID{byte(i), byte(n), 1})
+				}
+				flat.Validators = append(flat.Validators, v)
+				flat.TotalWeight += v.Weight
+			}
+			flat.TotalWeight += rng.Uint64N(20)
+			limits := DefaultLimits()
+			limits.ProofBatch = 1 + rng.IntN(4)
+			limits.AnswerTimeout = 200 * time.Millisecond
+			limits.ConnectGrace = time.Duration(rng.IntN(300)) * time.Millisecond
+			r := newRound(validators.NewSet(ids.Empty, 1, flat), testChain, limits,
+				planner{Margin: rng.Float64(), Slack: 0.1, SlackMin: 2 * time.Millisecond, Everyone: rng.IntN(4) == 0},
+				func(ids.NodeID) bool { return rng.IntN(4) > 0 })
+			for i := range r.members {
+				r.members[i].expect = quick(i)
+				r.members[i].trusted = rng.IntN(2) == 0
+				if rng.IntN(8) == 0 {
+					r.known(i, &bls.Signature{})
+				}
+			}
+			requireBooks(t, r, 0, "the start")
+			var now time.Duration
+			for range 300 {
+				if len(r.callers) < 2 && rng.IntN(3) == 0 {
+					need := 1 + rng.Uint64N(r.set.KeyedWeight())
+					r.join(&caller{need: need, want: min(need+rng.Uint64N(20), r.set.TotalWeight)})
+				}
+				event := act(r, rng, now)
+				requireBooks(t, r, now, event)
+				if rng.IntN(2) == 0 {
+					now += time.Duration(rng.IntN(60)) * time.Millisecond
+				}
+				decide(t, r, rng, now)
+			}
+		})
+	}
+}
+
+// act lets something happen to a round from outside.
+func act(r *round, rng *rand.Rand, now time.Duration) string {
+	i := rng.IntN(len(r.members))
+	nodes := r.set.Validators[i].NodeIDs
+	nodeID := nodes[rng.IntN(len(nodes))]
+	switch rng.IntN(8) {
+	case 0:
+		r.connected(nodeID)
+		return "a connection"
+	case 1, 2:
+		r.answered(nodeID, &bls.Signature{})
+		return "an answer"
+	case 3:
+		r.failed(nodeID, refused, &common.AppError{Code: -2}, now)
+		return "a refusal"
+	case 4:
+		r.failed(nodeID, refused, &common.AppError{Code: 3, Message: "unknown message"}, now)
+		return "not yet"
+	case 5:
+		r.failed(nodeID, invalid, nil, now)
+		return "garbage"
+	case 6:
+		r.failed(nodeID, idle, nil, now)
+		return "a lost connection"
+	default:
+		r.avoid(map[int]struct{}{i: {}})
+		return "a warning"
+	}
+}
+
+// decide carries out what a round decides until it waits, as a flight does.
+func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
+	t.Helper()
+	for range 1000 {
+		a := r.next(now)
+		requireBooks(t, r, now, fmt.Sprintf("deciding on action %d", a.kind))
+		switch a.kind {
+		case actWait:
+			if len(r.callers) > 0 {
+				_, due := recount(r, now)
+				require.LessOrEqual(t, a.until, due, "it would sleep too long")
+			}
+			return
+		case actAsk:
+			for _, i := range a.members {
+				require.Equal(t, waiting, r.members[i].state)
+				if rng.IntN(4) == 0 {
+					r.unreachable(i)
+					requireBooks(t, r, now, "a node out of reach")
+				}
+			}
+		case actProve:
+			require.NotEmpty(t, a.members)
+			r.proved(a.members, some(rng, a.members))
+			requireBooks(t, r, now, "a proof")
+		case actFinish:
+			members, weight := r.signers(a.target)
+			require.GreaterOrEqual(t, weight, a.target, "signers of the message")
+			unproven := r.pendingMembers(nil)
+			if len(unproven) > 0 && rng.IntN(2) == 0 { // it does not verify
+				bad := some(rng, unproven)
+				r.proved(unproven, bad)
+				requireBooks(t, r, now, "a proof")
+				if len(bad) > 0 {
+					continue
+				}
+			}
+			for _, i := range members {
+				r.members[i].included = true
+			}
+			r.leave(a.caller)
+		case actFail:
+			require.Less(t, r.proven, a.caller.need, "it fails what could be served")
+			require.Zero(t, r.pendingN, "it fails what may be served")
+			r.leave(a.caller)
+		}
+	}
+	t.Fatalf("the round does not come to rest at %s", now)
+}
+
+// some is a part of members, in their order.
+func some(rng *rand.Rand, members []int) (part []int) {
+	for _, i := range members {
+		if rng.IntN(3) == 0 {
+			part = append(part, i)
+		}
+	}
+	return part
+}
