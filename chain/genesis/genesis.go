@@ -24,8 +24,8 @@ import (
 	"quorate/chain/xchain"
 )
 
-// ErrUnknownNetwork says that the library has no genesis for a network: it must be
-// given, as the network's nodes were.
+// ErrUnknownNetwork says that the library does not have a network's genesis: it must
+// be given, as it was to the network's nodes.
 var ErrUnknownNetwork = errors.New("the genesis of the network is not known")
 
 // Genesis is what a network began with.
@@ -42,19 +42,42 @@ type Genesis struct {
 	// says nothing about it, so that there is no ID.
 	X *ledger.Block
 	// Supply is all there was at the beginning, of which rewards are made more, in
-	// nAVAX: on all three chains.
+	// nAVAX: on the P- and the X-Chain together.
 	Supply uint64
 }
 
-// Of is the genesis of mainnet, Fuji or the local network. Errors are
-// ErrUnknownNetwork.
-func Of(networkID uint32) (*Genesis, error) {
-	switch networkID {
-	case constants.MainnetID, constants.FujiID, constants.LocalID:
-		return FromConfig(genesis.GetConfig(networkID))
+// Of is the genesis of the network whose P-Chain begins with a block
+// (platform.getBlockByHeight 0): of mainnet, Fuji, the local network, or a private one
+// whose nodes were not given a genesis of their own. Errors are ErrUnknownNetwork.
+func Of(networkID uint32, firstBlockID ids.ID) (*Genesis, error) {
+	config := *genesis.GetConfig(networkID)
+	periods := 1
+	if networkID != constants.MainnetID && networkID != constants.FujiID {
+		periods = maxRenewals
 	}
-	return nil, fmt.Errorf("%w: network %d", ErrUnknownNetwork, networkID)
+	for range periods {
+		g, err := FromConfig(&config)
+		if err != nil {
+			return nil, err
+		}
+		if g.P.ID == firstBlockID {
+			return g, nil
+		}
+		if config.StartTime < renewalPeriod {
+			break
+		}
+		config.StartTime -= renewalPeriod
+	}
+	return nil, fmt.Errorf("%w: network %d does not begin with the block %s there", ErrUnknownNetwork, networkID, firstBlockID)
 }
+
+// The library moves the beginning of networks other than mainnet and Fuji forward
+// from time to time: a network that is older than the last move began before.
+const (
+	renewalPeriod = 9 * 30 * 24 * 60 * 60 // seconds; avalanchego genesis
+	// maxRenewals is how many of them are looked back.
+	maxRenewals = 4
+)
 
 // FromFile is the genesis of a private network, from the file that its nodes are
 // started with (--genesis-file). No API of a node has it.

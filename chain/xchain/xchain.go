@@ -37,7 +37,7 @@ type Block struct {
 	Height uint64
 	// ID and ParentID are those of the X-Chain's own blocks, not those of proposer
 	// envelopes. The parent of the block at height 0 is the vertex that ended the
-	// time before there were blocks, or empty.
+	// time before there were blocks, on all networks.
 	ID, ParentID ids.ID
 	// Time is the chain's from this block on, to the second.
 	Time time.Time
