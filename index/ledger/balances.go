@@ -34,7 +34,8 @@ type Balance struct {
 // to it, in the order of buckets, assets (as text) and chains; nothing that is zero. The
 // balance at a time is that of outputs made before it and not consumed at it or
 // before. The zero time, and any after the chain's last block, is now: what is not
-// consumed. now is the time of the chain's last block.
+// consumed. now is the time of the chain's last block; for outputs between two
+// chains, whether they are locked is told by the later of the two chains' times.
 func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -71,6 +72,20 @@ type balanceQuery struct {
 	now bool
 }
 
+// atFor is the time as of which an account is asked for. No output of it was made
+// or consumed after now.
+func (q *balanceQuery) atFor(a *account) uint64 {
+	at := q.at
+	if q.now && a.atomic() {
+		for _, c := range q.clocks {
+			if c.chainID == a.source || c.chainID == a.destination {
+				at = max(at, c.time)
+			}
+		}
+	}
+	return at
+}
+
 func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, error) {
 	totals := make([]sums, len(accounts))
 	between := make(map[accountID]*sums)
@@ -88,7 +103,7 @@ func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, er
 			if q.now && (one == seriesMade || one == seriesSpent) {
 				sum, err = sumAll(ctx, q, p)
 			} else {
-				sum, err = sumBefore(ctx, q, p, q.at+1, nil)
+				sum, err = sumBefore(ctx, q, p, q.atFor(&a.account)+1, nil)
 			}
 			if err != nil {
 				return nil, err
@@ -136,8 +151,10 @@ func (q *balanceQuery) unmatched(ctx context.Context, to map[accountID]*sums) er
 					for _, e := range events {
 						if from, err := eventTime(e.k); err != nil {
 							return err
-						} else if from <= q.at || q.now && s == seriesSpent {
-							sum.add(&e.sums)
+						} else if from <= q.atFor(&p.account) || q.now && s == seriesSpent {
+							if err := sum.addRow(e.v); err != nil {
+								return err
+							}
 						}
 					}
 				}

@@ -52,14 +52,14 @@ func (p *passage) events() map[series][]event {
 	seen := max(gone, made)
 	number := binary.BigEndian.AppendUint32(nil, p.spend.number)
 	one := tallyOf(p.output)
-	spent := event{k: eventKey(max(gone, made+1), p.spend.Height, number...)}
-	spent.sums[p.output.bucketAt(seen)] = one.minus()
-	all := map[series][]event{seriesSpent: {spent}}
+	var sum sums
+	sum[p.output.bucketAt(seen)] = one.minus()
+	all := map[series][]event{seriesSpent: {{k: eventKey(max(gone, made+1), p.spend.Height, number...), v: sum.bytes()}}}
 	for _, ph := range p.output.phases(seen) {
-		e := event{k: eventKey(ph.at, p.spend.Height, number...)}
-		e.sums[ph.from] = one
-		e.sums[ph.to] = one.minus()
-		all[seriesUnphase] = append(all[seriesUnphase], e)
+		var sum sums
+		sum[ph.from] = one
+		sum[ph.to] = one.minus()
+		all[seriesUnphase] = append(all[seriesUnphase], event{k: eventKey(ph.at, p.spend.Height, number...), v: sum.bytes()})
 	}
 	return all
 }
@@ -155,6 +155,8 @@ type Matcher struct {
 	log       *slog.Logger
 	wake      chan struct{}
 	epoch     uint64 // of the fence; of the one goroutine in Run or Settle
+
+	checkpointEvery int
 }
 
 // NewMatcher makes the matcher of a network. A nil log drops what goes wrong.
@@ -162,7 +164,10 @@ func NewMatcher(s store.Store, networkID uint32, log *slog.Logger) *Matcher {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Matcher{store: s, networkID: networkID, log: log.With(slog.Uint64("networkID", uint64(networkID))), wake: make(chan struct{}, 1)}
+	return &Matcher{
+		store: s, networkID: networkID, log: log.With(slog.Uint64("networkID", uint64(networkID))),
+		wake: make(chan struct{}, 1), checkpointEvery: checkpointEvery,
+	}
 }
 
 // Wake tells that a pipeline has committed. It does not block.
@@ -185,36 +190,27 @@ const (
 // does the same in the store, and waits for a store that is away. Errors:
 // store.ErrFenced if somebody else took over, store.ErrCorrupt or store.ErrClosed.
 func (m *Matcher) Run(ctx context.Context) error {
-	begun := false
-	for pause := firstPause; ; {
-		var err error
-		if !begun {
-			err = m.takeOver(ctx)
-			begun = err == nil
-		}
-		if err == nil {
-			err = m.settle(ctx)
-		}
+	work := m.Settle
+	for pause := firstPause; ctx.Err() == nil; {
+		err := work(ctx)
 		var again <-chan time.Time
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case err == nil:
+			work, pause = m.settle, firstPause
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrClosed):
 			return fmt.Errorf("matching exports and imports of network %d: %w", m.networkID, err)
-		case err != nil:
+		case ctx.Err() == nil:
 			m.log.Warn("matching exports and imports fails, and is tried again until it works", slog.Any("error", err))
 			again = time.After(pause)
 			pause = min(2*pause, lastPause)
-		default:
-			pause = firstPause
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-m.wake:
 		case <-again:
 		}
 	}
+	return nil
 }
 
 // Settle does once what Run does all the time. It must not be called while Run runs.
@@ -298,10 +294,10 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 		for s, events := range p.events() {
 			partition := p.id.partition(s)
 			for _, e := range events {
-				batch.Put(store.FamilyBalanceEvent, store.PK{P: partition, K: e.k}, e.sums.bytes())
+				batch.Put(store.FamilyBalanceEvent, store.PK{P: partition, K: e.k}, e.v)
 				added[string(partition)] = insert(added[string(partition)], e)
 			}
-			if p.id.checkpoints(p.spend.salt, len(events)) {
+			if p.id.checkpoints(p.spend.salt, len(events), m.checkpointEvery) {
 				from, err := eventTime(events[0].k)
 				if err != nil {
 					return false, err
@@ -342,8 +338,8 @@ func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []
 			if err := sum.addRow(one.V); err != nil {
 				return fmt.Errorf("reading a balance: %w", err)
 			}
-			for _, e := range within(events, nil, one.K) {
-				sum.add(&e.sums)
+			if err := sum.addEvents(within(events, nil, one.K)); err != nil {
+				return err
 			}
 			batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: one.K}, sum.bytes())
 			exist = append(exist, at)
@@ -362,8 +358,8 @@ func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []
 		if err != nil {
 			return err
 		}
-		for _, e := range within(events, nil, row.Uint64(base.at)) {
-			base.sums.add(&e.sums)
+		if err := base.sums.addEvents(within(events, nil, row.Uint64(base.at))); err != nil {
+			return err
 		}
 		if err := sumEvents(ctx, r, p, row.Uint64(base.at), row.Uint64(at), events, &base.sums); err != nil {
 			return err

@@ -16,8 +16,9 @@ type list struct {
 	// tag is the caller's.
 	tag int
 
-	rows []store.Row // read and not used yet
-	more bool        // whether the store may have rows after those
+	rows  []store.Row // read and not used yet
+	more  bool        // whether the store may have rows after those
+	chunk int         // how many are read next
 }
 
 // merge goes through several lists at once in the order of their keys, from where a
@@ -26,7 +27,7 @@ type merge struct {
 	r      store.Reader
 	lo, hi []byte
 	dir    store.Direction
-	chunk  int
+	most   int     // rows of a list
 	lists  []*list // a heap of those with rows
 }
 
@@ -35,13 +36,13 @@ const maxRows = 20_000
 
 // newMerge begins with rows lo <= k < hi; want is how many rows will be used, about.
 func newMerge(ctx context.Context, r store.Reader, lists []*list, lo, hi []byte, dir store.Direction, want int) (*merge, error) {
-	m := &merge{r: r, lo: lo, hi: hi, dir: dir, chunk: min(want, max(2, maxRows/max(1, len(lists))))}
+	m := &merge{r: r, lo: lo, hi: hi, dir: dir, most: max(2, maxRows/max(1, len(lists)))}
+	chunk := max(1, want)
 	if len(lists) > 4 {
-		m.chunk = min(m.chunk, max(8, 4*want/len(lists)))
+		chunk = min(chunk, max(8, 4*want/len(lists)))
 	}
-	m.chunk = max(1, m.chunk)
 	for _, l := range lists {
-		l.more = true
+		l.chunk = min(chunk, m.most)
 		if err := m.read(ctx, l, nil); err != nil {
 			return nil, err
 		}
@@ -63,10 +64,12 @@ func (m *merge) read(ctx context.Context, l *list, after []byte) (err error) {
 	default:
 		hi = after
 	}
-	if l.rows, err = m.r.Scan(ctx, l.family, l.p, lo, hi, m.dir, m.chunk); err != nil {
+	if l.rows, err = m.r.Scan(ctx, l.family, l.p, lo, hi, m.dir, l.chunk); err != nil {
 		return fmt.Errorf("reading %s: %w", l.family, err)
 	}
-	l.more = len(l.rows) == m.chunk
+	l.more = len(l.rows) == l.chunk
+	// Rows that are read on and on are mostly ones that nobody wants.
+	l.chunk = min(2*l.chunk, m.most, scanRows)
 	return nil
 }
 

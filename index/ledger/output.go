@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -28,6 +29,17 @@ type Output struct {
 	StakeStart, StakeEnd time.Time
 	// Spent is nil as long as it is not consumed.
 	Spent *chain.Spend
+
+	// text is the ID as text once it was needed.
+	text string
+}
+
+// idText is the ID as text, which takes a while to make.
+func (o *Output) idText() string {
+	if o.text == "" {
+		o.text = o.ID.String()
+	}
+	return o.text
 }
 
 // StakedAt reports whether the output is part of a stake at a time, current or
@@ -201,13 +213,11 @@ func parseSpend(v []byte) (s spend, err error) {
 	return s, r.End()
 }
 
-// listed is the value of the lists of an account: the time in those by amount, the
-// body, and the spend in those of spent ones.
-func (o *Output) listed(byAmount bool, s *spend) []byte {
+// listed is the value of the lists of an account by time: the body, and the spend
+// in those of spent ones. Those by amount only have the time, because they are
+// seldom read.
+func (o *Output) listed(s *spend) []byte {
 	w := row.New(160)
-	if byAmount {
-		w.Time(o.Time)
-	}
 	o.appendBody(&w)
 	if s != nil {
 		appendSpend(&w, &s.Spend)
@@ -215,8 +225,14 @@ func (o *Output) listed(byAmount bool, s *spend) []byte {
 	return w.B
 }
 
-// parseListed is the output of an account that stands at a key of a list of it.
-func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (*Output, error) {
+func (o *Output) listedTime() []byte {
+	w := row.New(8)
+	w.Time(o.Time)
+	return w.B
+}
+
+// parseListed is the output of an account that stands at a key of a list by time.
+func parseListed(a *account, g *group, k, v []byte, spent bool) (*Output, error) {
 	n, id, err := parseKey(k)
 	if err != nil {
 		return nil, err
@@ -225,9 +241,6 @@ func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (*Outp
 	o := &Output{ChainID: a.source, Time: row.Unix(n)}
 	o.ID, o.DestinationID, o.AssetID = id, a.destination, a.assetID
 	o.Threshold, o.Addresses = g.threshold, g.addresses
-	if byAmount {
-		o.Time = r.Time()
-	}
 	o.readBody(r)
 	if spent {
 		s := readSpend(r)
@@ -241,20 +254,62 @@ func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (*Outp
 
 // timeKey and amountKey are where an output stands in the lists of its account.
 // Lists are in the order of IDs as text, which is not that of their bytes.
-func (o *Output) timeKey() []byte   { return listKey(row.Seconds(o.Time), o.ID) }
-func (o *Output) amountKey() []byte { return listKey(o.ListAmount(), o.ID) }
+func (o *Output) timeKey() []byte   { return textKey(row.Seconds(o.Time), o.idText()) }
+func (o *Output) amountKey() []byte { return textKey(o.ListAmount(), o.idText()) }
 
-func listKey(n uint64, id ids.ID) []byte {
-	text := id.String()
-	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(text)), n), text...)
+func listKey(n uint64, id ids.ID) []byte { return textKey(n, id.String()) }
+
+// alphabet is that of IDs as text (avalanchego utils/cb58), in the order of ASCII.
+const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+// digits are the places in the alphabet, from 1 on.
+var digits = func() (d [256]byte) {
+	for i := range len(alphabet) {
+		d[alphabet[i]] = byte(i + 1)
+	}
+	return d
+}()
+
+// textKey packs a character of the text in 6 bits, which keeps the order and saves
+// a quarter.
+func textKey(n uint64, text string) []byte {
+	k := binary.BigEndian.AppendUint64(make([]byte, 0, 8+(len(text)*6+7)/8), n)
+	var bits uint32
+	held := 0
+	for i := range len(text) {
+		bits, held = bits<<6|uint32(digits[text[i]]), held+6
+		if held >= 8 {
+			held -= 8
+			k = append(k, byte(bits>>held))
+		}
+	}
+	if held > 0 {
+		k = append(k, byte(bits<<(8-held)))
+	}
+	return k
 }
 
 func parseKey(k []byte) (n uint64, id ids.ID, err error) {
-	if len(k) > 8 {
-		id, err = ids.FromString(string(k[8:]))
-	}
-	if len(k) <= 8 || err != nil {
+	if len(k) <= 8 {
 		return 0, ids.Empty, fmt.Errorf("%w: list with a key of %d bytes", store.ErrCorrupt, len(k))
+	}
+	text := make([]byte, 0, 64)
+	var bits uint32
+	held := 0
+	for _, b := range k[8:] {
+		bits, held = bits<<8|uint32(b), held+8
+		for ; held >= 6; held -= 6 {
+			if d := bits >> (held - 6) & 63; d > 0 && int(d) <= len(alphabet) {
+				text = append(text, alphabet[d-1])
+			}
+		}
+	}
+	id, err = ids.FromString(string(text))
+	if err == nil && !bytes.Equal(listKey(0, id)[8:], k[8:]) {
+		err = errors.New("it is packed otherwise")
+	}
+	if err != nil {
+		return 0, ids.Empty, fmt.Errorf("%w: list with key %x: %w", store.ErrCorrupt, k, err)
 	}
 	return binary.BigEndian.Uint64(k), id, nil
 }

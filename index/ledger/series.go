@@ -35,14 +35,14 @@ func (id accountID) partition(s series) []byte {
 }
 
 // checkpointEvery is how many events lie between two checkpoints on average. Which
-// event has one follows from the hash of its block: no count is kept.
+// event has one follows from the ID of its block: no count is kept.
 const checkpointEvery = 1024
 
 // checkpoints reports whether an account that gets n events by a block has a
 // checkpoint there; salt is the beginning of the block's ID, which nobody chooses.
-func (id accountID) checkpoints(salt uint64, n int) bool {
+func (id accountID) checkpoints(salt uint64, n, every int) bool {
 	x := (binary.BigEndian.Uint64(id[:]) ^ salt) * 0x9e3779b97f4a7c15
-	return (x^x>>32)%checkpointEvery < uint64(n)
+	return (x^x>>32)%uint64(every) < uint64(n)
 }
 
 // eventKey is the time from which an event counts, the height of the block that it
@@ -60,9 +60,16 @@ func eventTime(k []byte) (uint64, error) {
 }
 
 // event is a row of a series.
-type event struct {
-	k    []byte
-	sums sums
+type event struct{ k, v []byte }
+
+// addEvents adds up events.
+func (s *sums) addEvents(events []event) error {
+	for _, e := range events {
+		if err := s.addRow(e.v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scanRows is how many rows are read at a time.
@@ -79,7 +86,9 @@ func sumEvents(ctx context.Context, r store.Reader, p, lo, hi []byte, extra []ev
 		}
 		for _, one := range rows {
 			for len(extra) > 0 && bytes.Compare(extra[0].k, one.K) < 0 {
-				into.add(&extra[0].sums)
+				if err := into.addRow(extra[0].v); err != nil {
+					return err
+				}
 				extra = extra[1:]
 			}
 			if len(extra) > 0 && bytes.Equal(extra[0].k, one.K) {
@@ -94,10 +103,7 @@ func sumEvents(ctx context.Context, r store.Reader, p, lo, hi []byte, extra []ev
 		}
 		lo = store.After(rows[len(rows)-1].K)
 	}
-	for i := range extra {
-		into.add(&extra[i].sums)
-	}
-	return nil
+	return into.addEvents(extra)
 }
 
 // within are the events with lo <= k < hi.

@@ -324,4 +324,3 @@ func later(a, b []byte) []byte {
 	}
 	return b
 }
-

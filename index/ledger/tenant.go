@@ -29,10 +29,10 @@ var (
 
 // The caches of a tenant, in entries.
 const (
-	recentOutputs  = 50_000
+	recentOutputs  = 30_000
 	recentAccounts = 50_000
 	recentStakes   = 5_000
-	pendingEvents  = 100_000
+	pendingEvents  = 50_000
 )
 
 // Tenant records what one chain does to outputs: the pipelines of other chains have
@@ -42,8 +42,9 @@ const (
 // Heights identify the blocks of a chain, and the times of blocks do not decrease.
 // The genesis block must be among them.
 type Tenant struct {
-	networkID uint32
-	chainID   ids.ID
+	networkID       uint32
+	chainID         ids.ID
+	checkpointEvery int
 
 	// begun says whether last and lastTime are those of the block before.
 	begun    bool
@@ -65,7 +66,7 @@ var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
 // NewTenant makes the tenant that records one chain of a network. It serves one
 // pipeline.
 func NewTenant(networkID uint32, chainID ids.ID) *Tenant {
-	t := &Tenant{networkID: networkID, chainID: chainID}
+	t := &Tenant{networkID: networkID, chainID: chainID, checkpointEvery: checkpointEvery}
 	t.reset()
 	return t
 }
@@ -374,14 +375,14 @@ func (b *application) make(o *Output) {
 func listOutput(batch *store.Batch, id accountID, o *Output, s *spend) {
 	byTime, byAmount := store.PK{P: id[:], K: o.timeKey()}, store.PK{P: id[:], K: o.amountKey()}
 	if s == nil {
-		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
-		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
+		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(nil))
+		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listedTime())
 		return
 	}
 	batch.Delete(store.FamilyUnspentByTime, byTime)
 	batch.Delete(store.FamilyUnspentByAmount, byAmount)
-	batch.Put(store.FamilySpentByTime, byTime, o.listed(false, s))
-	batch.Put(store.FamilySpentByAmount, byAmount, o.listed(true, s))
+	batch.Put(store.FamilySpentByTime, byTime, o.listed(s))
+	batch.Put(store.FamilySpentByAmount, byAmount, o.listedTime())
 }
 
 // spend records that an output of this chain is consumed on it.
@@ -468,8 +469,8 @@ func (b *application) events(ctx context.Context) error {
 			continue
 		}
 		p := at.account.partition(at.series)
-		e := event{k: eventKey(at.from, b.block.Height), sums: *sum}
-		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, sum.bytes())
+		e := event{k: eventKey(at.from, b.block.Height), v: sum.bytes()}
+		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, e.v)
 		b.pending[string(p)] = insert(b.pending[string(p)], e)
 		b.pendingCount++
 		in := touched{at.account, at.series}
@@ -478,7 +479,7 @@ func (b *application) events(ctx context.Context) error {
 		}
 	}
 	for _, in := range due {
-		if !in.account.checkpoints(b.salt, counts[in]) {
+		if !in.account.checkpoints(b.salt, counts[in], b.checkpointEvery) {
 			continue
 		}
 		// Whatever counts from before this block's time is known by now.

@@ -190,9 +190,11 @@ type outputWalk struct {
 	accounts []owned
 	pins     []Pin
 	merge    *merge
-	// few are all that is left, in place of merge, if they are so few that sorting
-	// them is better than looking for them.
-	few []*Output
+	// few are the keys by time of all that is left, in place of merge, if they are so
+	// few that sorting them is better than looking for them.
+	few [][]byte
+	// ready are outputs that were read already.
+	ready []*Output
 }
 
 // fewOutputs is how many outputs are rather sorted than looked for.
@@ -235,83 +237,108 @@ func (w *outputWalk) begin(ctx context.Context) (err error) {
 // sorts them by time, unless they are many: then one of them is met often enough
 // among all.
 func (w *outputWalk) gather(ctx context.Context, lo, hi []byte) (done bool, err error) {
-	w.few = []*Output{}
+	n := 0
+	w.few = [][]byte{}
 	for _, l := range w.lists(true) {
-		rows, err := w.Scan(ctx, l.family, l.p, row.Uint64(w.query.MinAmount), nil, store.Ascending, fewOutputs+1-len(w.few))
+		rows, err := w.Scan(ctx, l.family, l.p, row.Uint64(w.query.MinAmount), nil, store.Ascending, fewOutputs+1-n)
 		if err != nil {
 			return false, fmt.Errorf("reading %s: %w", l.family, err)
 		}
-		for _, one := range rows {
-			o, err := w.parse(one, l.tag, true)
-			if err != nil {
-				return false, err
-			}
-			w.few = append(w.few, o)
-		}
-		if len(w.few) > fewOutputs {
+		if n += len(rows); n > fewOutputs {
 			w.few = nil
 			return false, nil
 		}
-	}
-	keys := make(map[*Output][]byte, len(w.few))
-	for _, o := range w.few {
-		keys[o] = o.timeKey()
-	}
-	w.few = slices.DeleteFunc(w.few, func(o *Output) bool {
-		return bytes.Compare(keys[o], lo) < 0 || hi != nil && bytes.Compare(keys[o], hi) >= 0
-	})
-	slices.SortFunc(w.few, func(a, b *Output) int {
-		if w.query.Ascending {
-			return bytes.Compare(keys[a], keys[b])
+		for _, one := range rows {
+			r := row.Read(one.V)
+			k := row.Uint64(r.Number(), one.K[min(8, len(one.K)):])
+			if err := r.End(); err != nil {
+				return false, err
+			}
+			if bytes.Compare(k, lo) >= 0 && (hi == nil || bytes.Compare(k, hi) < 0) {
+				w.few = append(w.few, k)
+			}
 		}
-		return bytes.Compare(keys[b], keys[a])
-	})
+	}
+	slices.SortFunc(w.few, bytes.Compare)
+	if !w.query.Ascending {
+		slices.Reverse(w.few)
+	}
 	return true, nil
-}
-
-func (w *outputWalk) parse(one store.Row, tag int, byAmount bool) (*Output, error) {
-	a := &w.accounts[tag/2]
-	return parseListed(&a.account, a.group, one.K, one.V, byAmount, tag%2 == 1)
 }
 
 // next returns nil after the last output.
 func (w *outputWalk) next(ctx context.Context) (*Output, error) {
 	for {
-		var o *Output
+		if len(w.ready) == 0 {
+			if err := w.read(ctx); err != nil || len(w.ready) == 0 {
+				return nil, err
+			}
+		}
+		o := w.ready[0]
+		w.ready = w.ready[1:]
+		if o.ListAmount() >= w.query.MinAmount && pinned(w.pins, o.ChainID, o.Height) && (o.Spent == nil || w.query.IncludeSpent) {
+			return o, nil
+		}
+	}
+}
+
+// read makes more outputs ready, if there are any.
+func (w *outputWalk) read(ctx context.Context) error {
+	if w.merge != nil && !w.query.ByAmount {
+		one, l, ok, err := w.merge.next(ctx)
+		if err != nil || !ok {
+			return err
+		}
+		a := &w.accounts[l.tag/2]
+		o, err := parseListed(&a.account, a.group, one.K, one.V, l.tag%2 == 1)
+		if err != nil {
+			return err
+		}
+		if o.Spent == nil && a.atomic() {
+			// It may have arrived without the Matcher having noticed yet.
+			return w.hydrate(ctx, []ids.ID{o.ID})
+		}
+		w.ready = append(w.ready[:0], o)
+		return nil
+	}
+	var some []ids.ID
+	for len(some) <= w.query.Limit {
+		var k []byte
 		if w.merge == nil {
 			if len(w.few) == 0 {
-				return nil, nil
+				break
 			}
-			o, w.few = w.few[0], w.few[1:]
+			k, w.few = w.few[0], w.few[1:]
 		} else {
-			one, l, ok, err := w.merge.next(ctx)
-			if err != nil || !ok {
-				return nil, err
-			}
-			if o, err = w.parse(one, l.tag, w.query.ByAmount); err != nil {
-				return nil, err
-			}
-		}
-		if o.ListAmount() < w.query.MinAmount || !pinned(w.pins, o.ChainID, o.Height) {
-			continue
-		}
-		if o.Spent == nil && o.ChainID != o.DestinationID {
-			// It may have arrived without the Matcher having noticed yet.
-			values, err := w.Get(ctx, store.FamilyOutput, []store.PK{outputRow(w.networkID, o.ID, spentKey)})
+			one, _, ok, err := w.merge.next(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("reading an output: %w", err)
+				return err
 			}
-			if values[0] != nil {
-				if !w.query.IncludeSpent {
-					continue
-				}
-				spent, err := parseSpend(values[0])
-				if err != nil {
-					return nil, fmt.Errorf("output %s: %w", o.ID, err)
-				}
-				o.Spent = &spent.Spend
+			if !ok {
+				break
 			}
+			k = one.K
 		}
-		return o, nil
+		_, id, err := parseKey(k)
+		if err != nil {
+			return err
+		}
+		some = append(some, id)
 	}
+	return w.hydrate(ctx, some)
+}
+
+// hydrate makes outputs ready from their records.
+func (w *outputWalk) hydrate(ctx context.Context, outputIDs []ids.ID) error {
+	outputs, err := w.outputs(ctx, outputIDs)
+	if err != nil {
+		return err
+	}
+	for i, o := range outputs {
+		if o == nil {
+			return fmt.Errorf("%w: output %s is listed and missing", store.ErrCorrupt, outputIDs[i])
+		}
+	}
+	w.ready = outputs
+	return nil
 }
