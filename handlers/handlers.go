@@ -14,6 +14,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
+	"quorate/handlers/data"
 	"quorate/handlers/middleware"
 	"quorate/handlers/signing"
 )
@@ -29,6 +30,8 @@ type Options struct {
 	// Networks by their name in paths. Whichever of fuji and testnet is given also
 	// answers to the other name. Network IDs differ.
 	Networks map[string]Network
+	// Data has the records of networks, by their name in paths; none if it is empty.
+	Data map[string]data.Network
 	// Log gets one line per request; nil drops them.
 	Log *slog.Logger
 	// Metrics may be nil.
@@ -55,6 +58,10 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the signing API: %w", err)
 	}
+	records, err := data.New(data.Options{Networks: o.Data, Log: o.Log, Timeout: o.RequestTimeout})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the data API: %w", err)
+	}
 	e, err := newEcho(o.Log, o.Metrics)
 	if err != nil {
 		return nil, err
@@ -70,6 +77,7 @@ func New(o Options) (*echo.Echo, error) {
 	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
+	records.Route(e)
 	health := peerHealth(o.Networks)
 	e.GET("/health", health)
 	e.HEAD("/health", health)

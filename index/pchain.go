@@ -2,14 +2,8 @@ package index
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"quorate/chain/pchain"
 	"quorate/node"
@@ -25,168 +19,38 @@ type PChainNode interface {
 	BlockRange(ctx context.Context, start uint64, n int) ([]node.Container, error)
 }
 
-// PChainSource fetches P-Chain blocks: in ranges where the node keeps an index,
-// else one by one. Which of them works is found out by trying.
-type PChainSource struct {
-	node PChainNode
-	log  *slog.Logger
-
-	// ranges is how many blocks a range may have: fewer after each failure.
-	ranges atomic.Int64
-	// retry is when ranges are tried again, as Unix nanoseconds; 0 while they work.
-	retry atomic.Int64
-}
-
-var _ Source[*pchain.Block] = (*PChainSource)(nil)
-
-const (
-	// atOnce is how many blocks are asked for at a time where there are no ranges.
-	atOnce = 8
-	// singles is how many of them make an answer.
-	singles = 64
-	// rangesAgain is how long ranges are not tried after they did not work.
-	rangesAgain = time.Minute
-	// parsedSize is how many times its bytes a block takes in memory, as measured
-	// with blocks of one transaction.
-	parsedSize = 6
-	// smallestRange is what a range that fails is made smaller to.
-	smallestRange = 16
-)
+// PChainSource fetches P-Chain blocks.
+type PChainSource = NodeSource[*pchain.Block]
 
 // NewPChainSource makes a source; a nil log drops what it has to say.
 func NewPChainSource(n PChainNode, log *slog.Logger) *PChainSource {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	s := &PChainSource{node: n, log: log}
-	s.ranges.Store(node.MaxBlockRange)
-	return s
-}
-
-// Tip implements Source.
-func (s *PChainSource) Tip(ctx context.Context) (uint64, error) { return s.node.Height(ctx) }
-
-// Fetch implements Source.
-func (s *PChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*pchain.Block], error) {
-	if from == 0 {
-		return s.singly(ctx, from, 1) // no index has the genesis block
-	}
-	if time.Now().UnixNano() < s.retry.Load() {
-		return s.singly(ctx, from, n)
-	}
-	size := s.ranges.Load()
-	blocks, err := s.inRange(ctx, from, min(n, int(size)))
-	switch {
-	case err == nil:
-		s.ranges.Store(min(2*size, node.MaxBlockRange))
-		if s.retry.Swap(0) != 0 {
-			s.log.Info("P-Chain blocks come in ranges again")
-		}
-		return blocks, nil
-	case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, ErrUnreadable):
-		return nil, err
-	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed):
-		// The node, or only the range: too much at once, or refused by what stands
-		// before the node.
-		blocks, singleErr := s.singly(ctx, from, 1)
-		if singleErr != nil {
-			return nil, fmt.Errorf("%w; %w", err, singleErr)
-		}
-		if size > smallestRange {
-			s.ranges.Store(size / 2)
-		} else {
-			s.withoutRanges(err)
-		}
-		return blocks, nil
-	}
-	s.withoutRanges(err)
-	return s.singly(ctx, from, n)
-}
-
-// errIncomplete is an index that was not there from the beginning of the chain.
-var errIncomplete = errors.New("the node's index of blocks is not complete")
-
-func (s *PChainSource) inRange(ctx context.Context, from uint64, n int) ([]Block[*pchain.Block], error) {
-	// A complete index begins with the block after genesis.
-	containers, err := s.node.BlockRange(ctx, from-1, n)
-	if err != nil {
-		return nil, err
-	}
-	blocks := make([]Block[*pchain.Block], 0, len(containers))
-	for i := range containers {
-		want := from + uint64(i)
-		b, err := parse(want, containers[i].Bytes)
-		if err == nil && b.Height != want {
-			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)
-		}
+	read := func(height uint64, b []byte) (Block[*pchain.Block], error) {
+		content, err := pchain.ParseBlock(b)
 		if err != nil {
-			return before(blocks, err)
+			return Block[*pchain.Block]{}, unreadable(height, err)
 		}
-		blocks = append(blocks, b)
+		return Block[*pchain.Block]{Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: parsedSize * len(b), Content: content}, nil
 	}
-	return blocks, nil
+	return newNodeSource(chainAPI[*pchain.Block]{
+		name: PChain,
+		tip:  n.Height,
+		one:  readOne(n.BlockByHeight, read),
+		some: n.BlockRange,
+		read: read,
+	}, log)
 }
 
-// before returns the blocks before one that failed; if there are none, it failed.
-func before(blocks []Block[*pchain.Block], err error) ([]Block[*pchain.Block], error) {
-	if len(blocks) > 0 {
-		return blocks, nil // the next fetch begins with the one that failed
-	}
-	return nil, err
+func unreadable(height uint64, err error) error {
+	return fmt.Errorf("%w: height %d: %w", ErrUnreadable, height, err)
 }
 
-func (s *PChainSource) withoutRanges(cause error) {
-	if s.retry.Swap(time.Now().Add(rangesAgain).UnixNano()) == 0 {
-		s.log.Info("P-Chain blocks come one by one, which is slower: the node gives no ranges", slog.Any("cause", cause))
+// readOne makes a chainAPI's one of what fetches the bytes and what reads them.
+func readOne[B any](fetch func(context.Context, uint64) ([]byte, error), read func(uint64, []byte) (Block[B], error)) func(context.Context, uint64) (Block[B], error) {
+	return func(ctx context.Context, height uint64) (Block[B], error) {
+		b, err := fetch(ctx, height)
+		if err != nil {
+			return Block[B]{}, err
+		}
+		return read(height, b)
 	}
-}
-
-// singly fetches blocks by height, as many as can be had before one fails.
-func (s *PChainSource) singly(ctx context.Context, from uint64, n int) ([]Block[*pchain.Block], error) {
-	blocks, failures := make([]Block[*pchain.Block], min(n, singles)), make([]error, min(n, singles))
-	var mu sync.Mutex
-	first := len(blocks) // the first that failed; guarded by mu
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i := range blocks {
-		group.Go(func() error {
-			mu.Lock()
-			skip := i > first
-			mu.Unlock()
-			if skip {
-				return nil // of no use without the one that failed
-			}
-			if blocks[i], failures[i] = s.single(ctx, from+uint64(i)); failures[i] != nil {
-				mu.Lock()
-				first = min(first, i)
-				mu.Unlock()
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // none returns an error
-	if first < len(blocks) {
-		return before(blocks[:first], failures[first])
-	}
-	return blocks, nil
-}
-
-func (s *PChainSource) single(ctx context.Context, height uint64) (Block[*pchain.Block], error) {
-	b, err := s.node.BlockByHeight(ctx, height)
-	if err != nil {
-		return Block[*pchain.Block]{}, err
-	}
-	block, err := parse(height, b)
-	if err == nil && block.Height != height {
-		err = fmt.Errorf("%w: asked for block %d, got %d", node.ErrMalformed, height, block.Height)
-	}
-	return block, err
-}
-
-func parse(height uint64, b []byte) (Block[*pchain.Block], error) {
-	content, err := pchain.ParseBlock(b)
-	if err != nil {
-		return Block[*pchain.Block]{}, fmt.Errorf("%w: height %d: %w", ErrUnreadable, height, err)
-	}
-	return Block[*pchain.Block]{Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: parsedSize * len(b), Content: content}, nil
 }

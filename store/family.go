@@ -34,6 +34,9 @@ var (
 	// FamilyL1Validation holds what befell L1 validators: p is the network ID and
 	// the validation's, k is 0 for the beginning, 1 and the nonce for changes.
 	FamilyL1Validation = family(10, "l1_validation")
+	// FamilyPState holds what the meaning of P-Chain blocks depends on besides their
+	// bytes: p is the network ID, k names a part. See package index/primary.
+	FamilyPState = family(11, "p_state")
 	// FamilyOutput holds outputs of the primary network's chains: p is the network
 	// ID and the output's; k is 0 for what made it, 1 for what consumed it, each
 	// written by the chain where that happened. See package index/ledger, for all
@@ -83,6 +86,10 @@ var (
 	FamilySubnet = family(38, "subnet")
 	// FamilySubnetFact holds what is known of a subnet: p is network and subnet.
 	FamilySubnetFact = family(39, "subnet_fact")
+	// FamilyVertex holds what the X-Chain accepted before it had blocks: p is the
+	// network ID and a height, k the place in the order of acceptance and the
+	// vertex's ID. See package index/vertices.
+	FamilyVertex = family(40, "vertex")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

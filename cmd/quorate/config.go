@@ -56,13 +56,25 @@ type networkConfig struct {
 	// AheadRounds is how many messages are signed at a time before anyone asks;
 	// 0 turns that off.
 	AheadRounds *int `yaml:"ahead_rounds"`
-	// IndexFrom is the P-Chain height from which the P-Chain is recorded, if
+	// Record is all, or l1 for what signing needs alone.
+	Record string `yaml:"record"`
+	// IndexFrom is the height from which the P-Chain is recorded with Record l1, if
 	// nothing of it is yet.
 	IndexFrom uint64 `yaml:"index_from"`
+	// GenesisFile is what the nodes of a private network were started with.
+	GenesisFile string `yaml:"genesis_file"`
 	// EVM are chains whose messages are signed before anyone asks, besides the
 	// C-Chain.
 	EVM []evmConfig `yaml:"evm"`
 }
+
+// ledger reports whether outputs, balances and stakes are recorded.
+func (n networkConfig) ledger() bool { return n.Record != recordL1 }
+
+const (
+	recordAll = "all"
+	recordL1  = "l1"
+)
 
 // evmConfig is an EVM chain.
 type evmConfig struct {
@@ -133,6 +145,10 @@ func settings() []setting {
 				return fmt.Errorf("%q is neither true nor false", v)
 			}
 			c.forAll(func(n *networkConfig) { n.AllowPrivateIPs = allow })
+			return nil
+		}},
+		{"record", "QUORATE_RECORD", "what", "what to record of the chains, for all networks: all, or l1 for what signing needs", func(c *config, v string) error {
+			c.forAll(func(n *networkConfig) { n.Record = v })
 			return nil
 		}},
 		{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "number", "messages to sign at a time before anyone asks, for all networks; 0 for none", func(c *config, v string) error {
@@ -308,6 +324,12 @@ func (c *config) check() error {
 		}
 		if rounds := n.aheadRounds(); rounds < 0 || rounds > 256 {
 			return fmt.Errorf("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
+		}
+		switch {
+		case n.Record != "" && n.Record != recordAll && n.Record != recordL1:
+			return fmt.Errorf("networks.%s.record: %q is neither %s nor %s", name, n.Record, recordAll, recordL1)
+		case n.ledger() && n.IndexFrom > 0:
+			return fmt.Errorf("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, recordL1)
 		}
 		for _, chain := range n.EVM {
 			if _, err := node.ParseEndpoint(chain.RPC); err != nil {

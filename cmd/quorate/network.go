@@ -14,12 +14,15 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/chain/genesis"
 	"quorate/chain/pchain"
 	"quorate/index"
 	"quorate/index/l1record"
+	"quorate/index/primary"
 	"quorate/node"
 	"quorate/p2p"
 	"quorate/store"
@@ -35,11 +38,12 @@ type network struct {
 	resolver *validators.Resolver
 	signer   *aggregator.Aggregator
 	coverage *aggregator.Coverage
-	// pchain records the P-Chain, record is what it keeps of L1s; nil without a
-	// store.
-	pchain *index.Pipeline[*pchain.Block]
-	record *l1record.Record
-	ahead  *aheadWork // nil if nothing is signed before it is asked for
+	// chains records the primary network's chains, record is what it keeps of L1s;
+	// nil without a store.
+	chains  *primary.Network
+	genesis *genesis.Genesis // nil if it is not known, or of no use
+	record  *l1record.Record
+	ahead   *aheadWork // nil if nothing is signed before it is asked for
 	// messages knows what follows from P-Chain transactions.
 	messages *l1message.Deriver
 	log      *slog.Logger
@@ -57,6 +61,9 @@ type networkOptions struct {
 	store                        store.Store
 	archive                      *aggregator.Archive
 	signatureBytes, messageBytes uint64
+	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
+	genesis       *genesis.Genesis
+	validatorFees *fee.Config
 }
 
 // knownNetworks are the IDs that names in paths stand for elsewhere.
@@ -72,7 +79,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 	if known, ok := knownNetworks[o.name]; ok && known != id {
 		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
-	n := &network{name: o.name, id: id, node: client, log: o.log}
+	n := &network{name: o.name, id: id, node: client, log: o.log, genesis: o.genesis}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, o.metrics)
 	var err error
 	n.peers, err = p2p.New(p2p.Config{
@@ -108,7 +115,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		recorded = make(chan struct{}, 1)
 		n.record = l1record.New(o.store, id)
 		derive.Record = n.record
-		if n.pchain, err = newPChain(n, o, metrics, recorded); err != nil {
+		if n.chains, err = newRecorder(n, o, metrics, recorded); err != nil {
 			n.close()
 			return nil, fmt.Errorf("network %s: %w", o.name, err)
 		}
@@ -121,28 +128,26 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 	return n, nil
 }
 
-// newPChain makes what records the P-Chain. Recorded gets a token when there are
-// more blocks.
-func newPChain(n *network, o networkOptions, metrics prometheus.Registerer, recorded chan<- struct{}) (*index.Pipeline[*pchain.Block], error) {
-	p, err := index.New(index.Options[*pchain.Block]{
-		NetworkID: n.id,
-		Chain:     index.PChain,
-		Source:    index.NewPChainSource(n.node, o.log),
-		Store:     o.store,
-		Tenants:   []index.Tenant[*pchain.Block]{l1record.NewTenant(n.id)},
-		Start:     o.config.IndexFrom,
-		Log:       o.log,
-		Committed: func(uint64) {
+// newRecorder makes what records the chains. Recorded gets a token when there are more
+// P-Chain blocks.
+func newRecorder(n *network, o networkOptions, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
+	return primary.New(primary.Options{
+		NetworkID:     n.id,
+		Node:          n.node,
+		Store:         o.store,
+		Genesis:       o.genesis,
+		ValidatorFees: o.validatorFees,
+		Tenants:       []index.Tenant[*pchain.Block]{l1record.NewTenant(n.id)},
+		Start:         o.config.IndexFrom,
+		Metrics:       metrics,
+		Log:           o.log,
+		Recorded: func() {
 			select {
 			case recorded <- struct{}{}:
 			default:
 			}
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return p, metrics.Register(index.NewCollector(index.PChain, p.Status))
 }
 
 // awaitID asks the node for its network, ever less often, until it answers or ctx
@@ -192,12 +197,9 @@ func (n *network) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.peers.Run(ctx) })
 	g.Go(func() error { return n.resolver.Run(ctx) })
-	if n.pchain != nil {
+	if n.chains != nil {
 		g.Go(func() error {
-			// Without its record the network signs all the same.
-			if err := n.pchain.Run(ctx); err != nil {
-				n.log.Error("the P-Chain is not recorded any more", slog.Any("error", err))
-			}
+			n.chains.Run(ctx) // without it the network signs all the same
 			return nil
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers"
 	"quorate/handlers/apierr"
+	"quorate/handlers/data"
 	"quorate/handlers/signing"
 	"quorate/index"
 )
@@ -162,8 +163,8 @@ func (r *reception) operators() map[string]handlers.Network {
 func (r *reception) recorded() map[string]map[string]index.Status {
 	networks := make(map[string]map[string]index.Status)
 	for name, s := range r.slots {
-		if n := s.open(); n != nil && n.pchain != nil {
-			networks[name] = map[string]index.Status{index.PChain: n.pchain.Status()}
+		if n := s.open(); n != nil && n.chains != nil {
+			networks[name] = n.chains.Status()
 		}
 	}
 	return networks
@@ -177,6 +178,14 @@ func (r *reception) rebuild() error {
 		n := o.Networks[name]
 		n.NetworkID = id
 		o.Networks[name] = n
+	}
+	o.Data = make(map[string]data.Network)
+	for name, s := range r.slots {
+		if n := s.open(); n != nil {
+			if d, ok := records(n); ok {
+				o.Data[name] = d
+			}
+		}
 	}
 	surface, err := handlers.New(o)
 	if err != nil {
@@ -298,6 +307,9 @@ func (r *reception) assemble(ctx context.Context, o networkOptions) (*network, e
 	id, err := awaitID(ctx, client, o.log)
 	if err == nil {
 		err = r.claim(o.name, id)
+	}
+	if err == nil && o.store != nil && o.config.ledger() {
+		o.genesis, o.validatorFees, err = awaitGenesis(ctx, client, id, o)
 	}
 	if err != nil {
 		client.Close()

@@ -19,7 +19,7 @@ func CORS() echo.MiddlewareFunc {
 			"X-Data-Api-Key", "X-Glacier-Api-Key", "X-App-Component",
 		},
 		ExposeHeaders: []string{
-			echo.HeaderXRequestID, "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
+			echo.HeaderXRequestID, "Indexed-Height", "Indexed-Timestamp", "Indexed-Lag", "Indexed-State", "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
 		},
 		MaxAge: 7200, // seconds; the most that browsers honour
 	})

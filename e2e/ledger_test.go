@@ -1,0 +1,455 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/ethclient"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/api/info"
+	"github.com/ava-labs/avalanchego/codec"
+	"github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/crypto/secp256k1"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
+	"github.com/ava-labs/avalanchego/utils/units"
+	"github.com/ava-labs/avalanchego/vms/avm"
+	xtxs "github.com/ava-labs/avalanchego/vms/avm/txs"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/components/verify"
+	"github.com/ava-labs/avalanchego/vms/nftfx"
+	"github.com/ava-labs/avalanchego/vms/platformvm"
+	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
+	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+	xbuilder "github.com/ava-labs/avalanchego/wallet/chain/x/builder"
+	"github.com/ava-labs/avalanchego/wallet/subnet/primary"
+	walletcommon "github.com/ava-labs/avalanchego/wallet/subnet/primary/common"
+
+	"quorate/e2e/localnet"
+)
+
+// assets are amounts of assets by their IDs.
+type assets map[string]*big.Int
+
+func (a assets) add(assetID, amount string) {
+	n, ok := new(big.Int).SetString(amount, 10)
+	if !ok {
+		panic(amount)
+	}
+	if a[assetID] == nil {
+		a[assetID] = new(big.Int)
+	}
+	a[assetID].Add(a[assetID], n)
+}
+
+func (a assets) texts() map[string]string {
+	all := make(map[string]string, len(a))
+	for id, amount := range a {
+		if amount.Sign() != 0 {
+			all[id] = amount.String()
+		}
+	}
+	return all
+}
+
+// records asks the Data API.
+func (s *service) records(ctx context.Context, path string, query url.Values, answer any) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/networks/local/"+path+"?"+query.Encode(), nil)
+	require.NoError(s.t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s.t, err)
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(s.t, err)
+	require.Equal(s.t, http.StatusOK, response.StatusCode, "%s: %s", path, content)
+	require.NoError(s.t, json.Unmarshal(content, answer), "%s", content)
+}
+
+type utxo struct {
+	UtxoID            string
+	Staked            bool
+	CreatedOnChainID  string `json:"createdOnChainId"`
+	ConsumedOnChainID string `json:"consumedOnChainId"`
+	ConsumingTxHash   string
+	Asset             struct{ AssetID, Amount string }
+}
+
+// utxos walks all pages of a list of outputs.
+func (s *service) utxos(ctx context.Context, chain string, addresses []string, pageSize int) (all []utxo) {
+	s.t.Helper()
+	query := url.Values{"addresses": {joined(addresses)}, "pageSize": {strconv.Itoa(pageSize)}}
+	for {
+		var page struct {
+			NextPageToken string
+			Utxos         []utxo
+		}
+		s.records(ctx, "blockchains/"+chain+"/utxos", query, &page)
+		require.LessOrEqual(s.t, len(page.Utxos), pageSize)
+		all = append(all, page.Utxos...)
+		if page.NextPageToken == "" {
+			return all
+		}
+		query.Set("pageToken", page.NextPageToken)
+	}
+}
+
+func joined(list []string) string {
+	text := ""
+	for i, s := range list {
+		if i > 0 {
+			text += ","
+		}
+		text += s
+	}
+	return text
+}
+
+// history issues transactions of every kind that the wallet makes.
+func history(t *testing.T, ctx context.Context, node string, keys []*secp256k1.PrivateKey) {
+	t.Helper()
+	keychain := secp256k1fx.NewKeychain(keys...)
+	w, err := primary.MakeWallet(ctx, node, keychain, keychain, primary.WalletConfig{})
+	require.NoError(t, err)
+	options := []walletcommon.Option{walletcommon.WithContext(ctx), walletcommon.WithPollFrequency(20 * time.Millisecond), walletcommon.WithChangeOwner(ownedBy(keys[0].Address()))}
+	x, p, c := w.X(), w.P(), w.C()
+	avaxID := p.Builder().Context().AVAXAssetID
+	xID, cID := x.Builder().Context().BlockchainID, c.Builder().Context().BlockchainID
+	me, other, third := keys[0].Address(), keys[1].Address(), keys[2].Address()
+	pay := func(asset ids.ID, amount uint64, owner *secp256k1fx.OutputOwners) *avax.TransferableOutput {
+		return &avax.TransferableOutput{Asset: avax.Asset{ID: asset}, Out: &secp256k1fx.TransferOutput{Amt: amount, OutputOwners: *owner}}
+	}
+
+	// The X-Chain: an asset with an NFT, and both in transfers.
+	created, err := x.IssueCreateAssetTx("Testing", "TST", 4, map[uint32][]verify.State{
+		0: {
+			&secp256k1fx.TransferOutput{Amt: 1000, OutputOwners: *ownedBy(me)},
+			&secp256k1fx.TransferOutput{Amt: 500, OutputOwners: *ownedBy(other)},
+			&secp256k1fx.MintOutput{OutputOwners: *ownedBy(me)},
+		},
+		1: {&nftfx.MintOutput{GroupID: 1, OutputOwners: *ownedBy(me)}},
+	}, options...)
+	require.NoError(t, err)
+	token := created.ID()
+	issueX := func(_ *xtxs.Tx, err error) {
+		t.Helper()
+		require.NoError(t, err)
+	}
+	issueX(x.IssueBaseTx([]*avax.TransferableOutput{
+		pay(token, 100, ownedBy(third)), pay(token, 50, ownedBy(third)), pay(avaxID, units.Avax, ownedBy(other)),
+		pay(avaxID, 2*units.Avax, &secp256k1fx.OutputOwners{Threshold: 2, Addrs: sortedAddresses(other, third)}),
+		pay(avaxID, 3*units.Avax, &secp256k1fx.OutputOwners{Threshold: 1, Locktime: uint64(time.Now().Add(time.Hour).Unix()), Addrs: []ids.ShortID{third}}),
+	}, options...))
+	issueX(x.IssueOperationTxMintFT(map[ids.ID]*secp256k1fx.TransferOutput{token: {Amt: 7, OutputOwners: *ownedBy(third)}}, options...))
+	issueX(x.IssueOperationTxMintNFT(token, []byte("payload"), []*secp256k1fx.OutputOwners{ownedBy(other)}, options...))
+	issueX(x.IssueExportTx(constants.PlatformChainID, []*avax.TransferableOutput{pay(avaxID, 20*units.KiloAvax, ownedBy(me)), pay(avaxID, units.Avax, ownedBy(third))}, options...))
+	issueX(x.IssueExportTx(cID, []*avax.TransferableOutput{pay(avaxID, 5*units.Avax, ownedBy(me)), pay(avaxID, units.Avax, ownedBy(other))}, options...))
+
+	// The C-Chain.
+	_, err = c.IssueImportTx(xID, common.Address(keys[0].EthAddress()), options...)
+	require.NoError(t, err)
+	export := func(to ids.ID, amount uint64, owner ids.ShortID) {
+		t.Helper()
+		_, err := c.IssueExportTx(to, []*secp256k1fx.TransferOutput{{Amt: amount, OutputOwners: *ownedBy(owner)}}, options...)
+		require.NoError(t, err)
+	}
+	export(constants.PlatformChainID, 3*units.Avax, me)
+	export(xID, units.Avax, me)
+	export(xID, 2*units.Avax, third)
+	issueX(x.IssueImportTx(cID, ownedBy(me), options...))
+
+	// The P-Chain.
+	issueP := func(tx *txs.Tx, err error) ids.ID {
+		t.Helper()
+		require.NoError(t, err)
+		return tx.ID()
+	}
+	issueP(p.IssueImportTx(xID, ownedBy(me), options...))
+	issueP(p.IssueImportTx(cID, ownedBy(me), options...))
+	issueP(p.IssueBaseTx([]*avax.TransferableOutput{
+		pay(avaxID, units.Avax, ownedBy(other)), pay(avaxID, units.Avax, ownedBy(other)),
+		pay(avaxID, 2*units.Avax, &secp256k1fx.OutputOwners{Threshold: 1, Locktime: uint64(time.Now().Add(time.Hour).Unix()), Addrs: []ids.ShortID{third}}),
+		pay(avaxID, 3*units.Avax, &secp256k1fx.OutputOwners{Threshold: 2, Addrs: sortedAddresses(other, third)}),
+	}, options...))
+	issueP(p.IssueExportTx(xID, []*avax.TransferableOutput{pay(avaxID, 4*units.Avax, ownedBy(me)), pay(avaxID, units.Avax, ownedBy(other))}, options...))
+	issueP(p.IssueExportTx(cID, []*avax.TransferableOutput{pay(avaxID, 2*units.Avax, ownedBy(third))}, options...))
+	issueX(x.IssueImportTx(constants.PlatformChainID, ownedBy(me), options...))
+	subnet := issueP(p.IssueCreateSubnetTx(ownedBy(me), options...))
+	issueP(p.IssueCreateChainTx(subnet, []byte("{}"), constants.XSVMID, nil, "nobody runs it", options...))
+	issueP(p.IssueTransferSubnetOwnershipTx(subnet, ownedBy(other), options...))
+	validator := newIdentity(t)
+	end := uint64(time.Now().Add(time.Hour).Unix())
+	issueP(p.IssueAddPermissionlessValidatorTx(
+		&txs.SubnetValidator{Validator: txs.Validator{NodeID: validator.nodeID, End: end, Wght: 2 * units.KiloAvax}},
+		validator.proof, avaxID, ownedBy(me), ownedBy(third), reward.PercentDenominator/10, options...))
+	for _, amount := range []uint64{25 * units.Avax, 30 * units.Avax} {
+		issueP(p.IssueAddPermissionlessDelegatorTx(
+			&txs.SubnetValidator{Validator: txs.Validator{NodeID: validator.nodeID, End: end - 60, Wght: amount}},
+			avaxID, ownedBy(other), options...))
+	}
+}
+
+// outputIDs are the outputs that a node gives, but those that take more signatures
+// than the owners have.
+func outputIDs(t testing.TB, c codec.Manager, raw [][]byte, owners []ids.ShortID) (all []string) {
+	t.Helper()
+	for _, b := range raw {
+		var u avax.UTXO
+		_, err := c.Unmarshal(b, &u)
+		require.NoError(t, err)
+		out := u.Out
+		if locked, ok := out.(*stakeable.LockOut); ok {
+			out = locked.TransferableOut
+		}
+		var of secp256k1fx.OutputOwners
+		switch out := out.(type) {
+		case *secp256k1fx.TransferOutput:
+			of = out.OutputOwners
+		case *secp256k1fx.MintOutput:
+			of = out.OutputOwners
+		case *nftfx.MintOutput:
+			of = out.OutputOwners
+		case *nftfx.TransferOutput:
+			of = out.OutputOwners
+		default:
+			require.Fail(t, "an output of another kind", "%T", out)
+		}
+		have := uint32(0)
+		for _, a := range of.Addrs {
+			if slices.Contains(owners, a) {
+				have++
+			}
+		}
+		if have >= of.Threshold {
+			all = append(all, u.InputID().String())
+		}
+	}
+	return all
+}
+
+// unspentIDs are the outputs of a list that its chain can spend now.
+func unspentIDs(list []utxo, chainID string) (all []string) {
+	for _, u := range list {
+		if !u.Staked && u.ConsumedOnChainID == chainID && u.CreatedOnChainID == chainID {
+			all = append(all, u.UtxoID)
+		}
+	}
+	return all
+}
+
+// recorded reports whether the chains are recorded up to the given heights.
+func (s *service) recorded(ctx context.Context, heights map[string]uint64) bool {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.private+"/index", nil)
+	require.NoError(s.t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s.t, err)
+	defer func() { _ = response.Body.Close() }()
+	var status struct {
+		Networks map[string]map[string]struct {
+			State string
+			Next  uint64
+			Error string
+		}
+	}
+	require.NoError(s.t, json.NewDecoder(response.Body).Decode(&status))
+	chains := status.Networks["local"]
+	for name, height := range heights {
+		require.NotEqual(s.t, "stopped", chains[name].State, "%s: %s", name, chains[name].Error)
+		if chains[name].Next <= height {
+			return false
+		}
+	}
+	return true
+}
+
+func ownedBy(address ids.ShortID) *secp256k1fx.OutputOwners {
+	return &secp256k1fx.OutputOwners{Threshold: 1, Addrs: []ids.ShortID{address}}
+}
+
+func sortedAddresses(list ...ids.ShortID) []ids.ShortID {
+	slices.SortFunc(list, ids.ShortID.Compare)
+	return list
+}
+
+// What the service records of the chains is what the nodes have.
+func TestLedger(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	start := time.Now()
+	program := buildService(t)
+	network := localnet.Start(t)
+	node := network.Node(0).URL
+	s := startService(t, program, node, "--ahead-rounds", "0")
+	keys := []*secp256k1.PrivateKey{genesis.EWOQKey}
+	for range 2 {
+		key, err := secp256k1.NewPrivateKey()
+		require.NoError(t, err)
+		keys = append(keys, key)
+	}
+	history(t, ctx, node, keys)
+	t.Logf("history made after %s", time.Since(start))
+
+	p, x := platformvm.NewClient(node), avm.NewClient(node, "X")
+	id, err := info.NewClient(node).GetBlockchainID(ctx, "X")
+	require.NoError(t, err)
+	xChainID := id.String()
+	avaxID := stakingAsset(t, ctx, p)
+	pHeight, err := p.GetHeight(ctx)
+	require.NoError(t, err)
+	xHeight, err := x.GetHeight(ctx)
+	require.NoError(t, err)
+	evm, err := ethclient.DialContext(ctx, node+"/ext/bc/C/rpc")
+	require.NoError(t, err)
+	defer evm.Close()
+	cHeight, err := evm.BlockNumber(ctx)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return s.recorded(ctx, map[string]uint64{"P": pHeight, "X": xHeight, "C": cHeight})
+	}, 30*time.Second, 100*time.Millisecond)
+	var owners [][]ids.ShortID
+	for _, key := range keys {
+		owners = append(owners, []ids.ShortID{key.Address()})
+	}
+	owners = append(owners, []ids.ShortID{keys[1].Address(), keys[2].Address()})
+	for i, group := range owners {
+		var texts []string
+		for _, a := range group {
+			text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), a.Bytes())
+			require.NoError(t, err)
+			texts = append(texts, text)
+		}
+		for _, pageSize := range []int{2, 100} {
+			name := fmt.Sprintf("owners %d, pages of %d: ", i, pageSize)
+			raw, _, _, err := p.GetUTXOs(ctx, group, 1024, ids.ShortEmpty, ids.Empty)
+			require.NoError(t, err)
+			require.ElementsMatch(t, outputIDs(t, txs.Codec, raw, group), unspentIDs(s.utxos(ctx, "p-chain", texts, pageSize), "11111111111111111111111111111111LpoYY"), name+"P-Chain")
+			raw, _, _, err = x.GetUTXOs(ctx, group, 1024, ids.ShortEmpty, ids.Empty)
+			require.NoError(t, err)
+			require.ElementsMatch(t, outputIDs(t, xbuilder.Parser.Codec(), raw, group), unspentIDs(s.utxos(ctx, "x-chain", texts, pageSize), xChainID), name+"X-Chain")
+		}
+		if len(group) == 1 {
+			theirs, err := x.GetAllBalances(ctx, group[0], false)
+			require.NoError(t, err)
+			want, got := assets{}, assets{}
+			for _, b := range theirs {
+				want.add(assetNamed(t, b.AssetID, avaxID), strconv.FormatUint(uint64(b.Balance), 10))
+			}
+			var ours struct {
+				Balances map[string][]struct{ AssetID, Amount, Type string }
+			}
+			s.records(ctx, "blockchains/x-chain/balances", url.Values{"addresses": {joined(texts)}}, &ours)
+			for _, b := range ours.Balances["unlocked"] {
+				if b.Type != "nft" { // of which the node tells nothing
+					got.add(b.AssetID, b.Amount)
+				}
+			}
+			require.Equal(t, want.texts(), got.texts(), "owners %d: X-Chain", i)
+		}
+		if i == 1 || i == 2 {
+			continue // of what takes another's signature, too, the node tells them all
+		}
+		balance, err := p.GetBalance(ctx, group)
+		require.NoError(t, err)
+		var ours struct {
+			Balances map[string][]struct{ AssetID, Amount string }
+		}
+		s.records(ctx, "blockchains/p-chain/balances", url.Values{"addresses": {joined(texts)}}, &ours)
+		for bucket, want := range map[string]uint64{
+			"unlockedUnstaked": uint64(balance.Unlocked), "lockedStakeable": uint64(balance.LockedStakeable), "lockedPlatform": uint64(balance.LockedNotStakeable),
+		} {
+			got := assets{}
+			for _, b := range ours.Balances[bucket] {
+				got.add(b.AssetID, b.Amount)
+			}
+			sum := new(big.Int)
+			for _, amount := range got {
+				sum.Add(sum, amount)
+			}
+			require.Equal(t, strconv.FormatUint(want, 10), sum.String(), "owners %d: P-Chain %s", i, bucket)
+		}
+	}
+
+	// Delegations, by the validator.
+	stakers, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
+	require.NoError(t, err)
+	checked := 0
+	for _, v := range stakers {
+		if v.DelegatorCount == nil || *v.DelegatorCount == 0 {
+			continue
+		}
+		one, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, []ids.NodeID{v.NodeID})
+		require.NoError(t, err)
+		want := make(map[string]string)
+		for _, d := range one[0].Delegators {
+			want[d.TxID.String()] = fmt.Sprint(d.Weight, d.StartTime, d.EndTime)
+		}
+		var page struct {
+			Delegators []struct {
+				TxHash, AmountDelegated, DelegationStatus string
+				StartTimestamp, EndTimestamp              uint64
+			}
+		}
+		s.records(ctx, "delegators", url.Values{"nodeIds": {v.NodeID.String()}, "pageSize": {"100"}}, &page)
+		got := make(map[string]string)
+		for _, d := range page.Delegators {
+			require.Equal(t, "active", d.DelegationStatus)
+			amount, err := strconv.ParseUint(d.AmountDelegated, 10, 64)
+			require.NoError(t, err)
+			got[d.TxHash] = fmt.Sprint(amount, d.StartTimestamp, d.EndTimestamp)
+		}
+		require.Equal(t, want, got)
+		checked += len(got)
+	}
+	require.Equal(t, 2, checked, "delegations")
+
+	// What is staked now, by who owns it.
+	var staking struct {
+		Transactions []struct{ TxHash, TxType string }
+	}
+	text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), keys[0].Address().Bytes())
+	require.NoError(t, err)
+	s.records(ctx, "blockchains/p-chain/transactions:listStaking", url.Values{"addresses": {text}, "pageSize": {"100"}}, &staking)
+	kinds := make(map[string]int)
+	for _, tx := range staking.Transactions {
+		kinds[tx.TxType]++
+	}
+	require.Equal(t, 1, kinds["AddPermissionlessValidatorTx"], "%v", kinds)
+	require.Equal(t, 2, kinds["AddPermissionlessDelegatorTx"], "%v", kinds)
+
+	// The chain had blocks from its beginning.
+	var vertices struct{ Vertices []any }
+	s.records(ctx, "blockchains/x-chain/vertices:listByHeight", url.Values{"vertexHeight": {"0"}}, &vertices)
+	require.Empty(t, vertices.Vertices)
+	t.Logf("all after %s", time.Since(start))
+}
+
+func stakingAsset(t testing.TB, ctx context.Context, p *platformvm.Client) string {
+	t.Helper()
+	id, err := p.GetStakingAssetID(ctx, constants.PrimaryNetworkID)
+	require.NoError(t, err)
+	return id.String()
+}
+
+// assetNamed is an asset's ID, for which the node has an alias in the case of AVAX.
+func assetNamed(t testing.TB, name, avaxID string) string {
+	t.Helper()
+	if name == "AVAX" {
+		return avaxID
+	}
+	return name
+}

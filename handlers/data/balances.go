@@ -1,0 +1,142 @@
+package data
+
+import (
+	"context"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/data/query"
+	"quorate/index/ledger"
+)
+
+type balance struct {
+	assetAmount
+	UTXOCount int64 `json:"utxoCount"`
+}
+
+type atomicBalance struct {
+	balance
+	SharedWithChainID string `json:"sharedWithChainId"`
+	Status            string `json:"status"`
+}
+
+// atomicBalances are all that the C-Chain has of balances.
+type atomicBalances struct {
+	AtomicMemoryUnlocked []atomicBalance `json:"atomicMemoryUnlocked"`
+	AtomicMemoryLocked   []atomicBalance `json:"atomicMemoryLocked"`
+}
+
+type platformBalances struct {
+	UnlockedUnstaked []balance `json:"unlockedUnstaked"`
+	UnlockedStaked   []balance `json:"unlockedStaked"`
+	LockedPlatform   []balance `json:"lockedPlatform"`
+	LockedStakeable  []balance `json:"lockedStakeable"`
+	LockedStaked     []balance `json:"lockedStaked"`
+	PendingStaked    []balance `json:"pendingStaked"`
+	atomicBalances
+}
+
+// exchangeBalances are those of the X-Chain in the documented form and in that of
+// the generated clients at once.
+type exchangeBalances struct {
+	platformBalances
+	Locked   []balance `json:"locked"`
+	Unlocked []balance `json:"unlocked"`
+}
+
+// listBalances is GET /v1/networks/{network}/blockchains/{blockchainId}/balances.
+func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) error {
+	b, err := n.blockchain(c, pChain, xChain, cChain)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	at := q.Optional("blockTimestamp")
+	addresses := n.required(q, "addresses")
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if n.Ledger == nil {
+		return absent("balances")
+	}
+	if err := n.current(c, at, n.all(b)...); err != nil {
+		return err
+	}
+	var t time.Time
+	if at != nil {
+		t = moment(*at)
+	}
+	held, _, err := n.Ledger.Balances(ctx, b.id, addresses, t)
+	if err != nil {
+		return err
+	}
+	named := make(map[ids.ID]bool)
+	for _, one := range held {
+		named[one.AssetID] = true
+	}
+	known, err := n.assets(ctx, named)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Balances  any       `json:"balances"`
+		ChainInfo chainInfo `json:"chainInfo"`
+	}{ChainInfo: n.info(b)}
+	atomic := atomicBalances{
+		AtomicMemoryUnlocked: betweenChains(held, ledger.AtomicMemoryUnlocked, known),
+		AtomicMemoryLocked:   betweenChains(held, ledger.AtomicMemoryLocked, known),
+	}
+	bucket := func(of ledger.Bucket) []balance { return onChain(held, of, known) }
+	platform := platformBalances{
+		UnlockedUnstaked: bucket(ledger.UnlockedUnstaked),
+		UnlockedStaked:   bucket(ledger.UnlockedStaked),
+		LockedPlatform:   bucket(ledger.LockedPlatform),
+		LockedStakeable:  bucket(ledger.LockedStakeable),
+		LockedStaked:     bucket(ledger.LockedStaked),
+		PendingStaked:    bucket(ledger.PendingStaked),
+		atomicBalances:   atomic,
+	}
+	switch b.name {
+	case pChain:
+		answer.Balances = platform
+	case xChain:
+		answer.Balances = exchangeBalances{platformBalances: platform, Locked: platform.LockedPlatform, Unlocked: platform.UnlockedUnstaked}
+	default:
+		answer.Balances = atomic
+	}
+	return reply(c, answer)
+}
+
+// onChain are the balances of a bucket, in the order of the reader: by asset.
+func onChain(held []ledger.Balance, of ledger.Bucket, known assets) []balance {
+	all := []balance{}
+	for i := range held {
+		if held[i].Bucket == of {
+			all = append(all, shownBalance(&held[i], known))
+		}
+	}
+	return all
+}
+
+// betweenChains are the balances of a bucket that are on the way.
+func betweenChains(held []ledger.Balance, of ledger.Bucket, known assets) []atomicBalance {
+	all := []atomicBalance{}
+	for i := range held {
+		if held[i].Bucket != of {
+			continue
+		}
+		one := atomicBalance{balance: shownBalance(&held[i], known), SharedWithChainID: held[i].SharedWith.String(), Status: "pendingImport"}
+		if held[i].Export {
+			one.Status = "pendingExport"
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func shownBalance(b *ledger.Balance, known assets) balance {
+	return balance{assetAmount: known.amount(b.AssetID, b.NFT, b.Amount.String()), UTXOCount: b.Outputs}
+}

@@ -1,0 +1,39 @@
+// Calls operations through the official client, whose validation of responses is
+// always on. Standard input is {url, calls: [{name, path, request, list}]}: path is
+// the method's in the client, list the member of a page that has its items, if
+// there are pages. Standard output is a list of {name, pages, error}: each page as
+// the client hands it out.
+import { Avalanche } from "@avalanche-sdk/chainkit";
+
+let input = "";
+for await (const chunk of process.stdin) input += chunk;
+const { url, calls } = JSON.parse(input);
+
+// The client reports its use to its makers unless told not to; a test talks to
+// nobody but the server under test.
+const fetchAnywhere = globalThis.fetch;
+globalThis.fetch = (resource, options) => {
+  const target = new URL(resource.url ?? resource);
+  if (target.origin !== new URL(url).origin) throw new Error(`the test must not call ${target.origin}`);
+  return fetchAnywhere(resource, options);
+};
+const client = new Avalanche({ apiKey: "any", network: "fuji", enableTelemetry: false, retryConfig: { strategy: "none" } });
+const results = [];
+for (const { name, path, request, list } of calls) {
+  const result = { name, pages: [] };
+  try {
+    const steps = path.split(".");
+    const method = steps.pop();
+    const target = steps.reduce((object, step) => object[step], client);
+    const answer = await target[method](request, { serverURL: url, retries: { strategy: "none" } });
+    if (!list) {
+      result.pages.push(answer);
+    } else {
+      for await (const page of answer) result.pages.push(page.result);
+    }
+  } catch (error) {
+    result.error = { type: error.constructor.name, message: String(error.message), status: error.statusCode };
+  }
+  results.push(result);
+}
+process.stdout.write(JSON.stringify(results));

@@ -1,0 +1,209 @@
+package data
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
+
+	"quorate/handlers/apierr"
+	"quorate/handlers/data/query"
+)
+
+// network is a network under one of its names.
+type network struct {
+	Network
+	// shown is its name in answers: fuji for testnet, too.
+	shown  string
+	hrp    string // of its addresses
+	chains []blockchain
+}
+
+// The names of blockchains in paths and answers.
+const (
+	pChain = "p-chain"
+	xChain = "x-chain"
+	cChain = "c-chain"
+)
+
+// blockchain is one of the primary network's.
+type blockchain struct {
+	name string
+	id   ids.ID
+}
+
+func newNetwork(name string, n Network) (*network, error) {
+	if n.Progress == nil || n.XChainID == ids.Empty || n.CChainID == ids.Empty || n.AVAXAssetID == ids.Empty {
+		return nil, errors.New("the IDs of its chains and of AVAX, and the progress of its records, are required")
+	}
+	if name == "testnet" {
+		name = "fuji"
+	}
+	return &network{
+		Network: n, shown: name, hrp: constants.GetHRP(n.NetworkID),
+		chains: []blockchain{{pChain, constants.PlatformChainID}, {xChain, n.XChainID}, {cChain, n.CChainID}},
+	}, nil
+}
+
+// network finds the network that a path names.
+func (a *API) network(name string) (*network, error) {
+	if n, ok := a.networks[name]; ok {
+		return n, nil
+	}
+	served := "none"
+	if len(a.names) > 0 {
+		served = strings.Join(a.names, ", ")
+	}
+	switch name {
+	case "mainnet", "fuji", "testnet":
+		return nil, apierr.NotFound("network: chain data of %s is not served here; this instance serves %s", name, served)
+	}
+	return nil, apierr.BadRequest("network: %q is no network; use mainnet, fuji or testnet (this instance serves %s)", apierr.Excerpt(name), served)
+}
+
+// publicChains are the X- and C-Chains of the public networks, which clients know
+// by ID.
+var publicChains = map[string]string{
+	"2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM": "the X-Chain of mainnet",
+	"2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm": "the X-Chain of fuji",
+	"2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5":  "the C-Chain of mainnet",
+	"yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp":  "the C-Chain of fuji",
+}
+
+// blockchain finds the blockchain that the path names among those that an operation
+// is about.
+func (n *network) blockchain(c echo.Context, allowed ...string) (blockchain, error) {
+	value := c.Param("blockchainId")
+	for _, b := range n.chains {
+		if value != b.name && value != b.id.String() {
+			continue
+		}
+		if slices.Contains(allowed, b.name) {
+			return b, nil
+		}
+		return blockchain{}, apierr.BadRequest("blockchainId: this operation is not about the %s; use %s", b.name, strings.Join(allowed, ", "))
+	}
+	if other, ok := publicChains[value]; ok {
+		return blockchain{}, apierr.BadRequest("blockchainId: %s is %s, and not one of the path's network %s; use %s", value, other, c.Param("network"), strings.Join(allowed, ", "))
+	}
+	return blockchain{}, apierr.BadRequest("blockchainId: %q is no blockchain of the primary network; use %s", apierr.Excerpt(value), strings.Join(allowed, ", "))
+}
+
+// chainInfo says in answers which chain they are about.
+type chainInfo struct {
+	ChainName string `json:"chainName"`
+	Network   string `json:"network"`
+}
+
+func (n *network) info(b blockchain) chainInfo { return chainInfo{ChainName: b.name, Network: n.shown} }
+
+// current demands that the records of the blockchains, of which the first is the
+// one that is asked about, are caught up, and says in the answer's headers how far
+// they are. If at is not nil it is enough that they cover that time, in Unix
+// seconds: more than that is not asked for.
+func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) error {
+	var first Progress
+	for i, b := range chains {
+		p := n.Progress(b.id)
+		if i == 0 {
+			first = p
+		}
+		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
+		if !p.CaughtUp && !past {
+			e := apierr.Unavailable(p.Err, "the index of the %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", b.name, p.Height, p.Lag)
+			e.Code = codeCatchingUp
+			return e
+		}
+	}
+	h := c.Response().Header()
+	h.Set("Indexed-Height", strconv.FormatUint(first.Height, 10))
+	h.Set("Indexed-Timestamp", strconv.FormatInt(first.Time.Unix(), 10))
+	h.Set("Indexed-Lag", strconv.FormatUint(first.Lag, 10))
+	h.Set("Indexed-State", "following")
+	if first.Err != nil {
+		h.Set("Indexed-State", "stalled")
+	}
+	return nil
+}
+
+// all are the network's blockchains, b first. What an export or import is about
+// depends on the records of both its chains.
+func (n *network) all(b blockchain) []blockchain {
+	others := slices.DeleteFunc(slices.Clone(n.chains), func(o blockchain) bool { return o == b })
+	return append([]blockchain{b}, others...)
+}
+
+// platform is the P-Chain.
+func (n *network) platform() blockchain { return n.chains[0] }
+
+// maxMembers is how many addresses or node IDs a request may have.
+const maxMembers = 64
+
+// addresses reads a list of addresses in bech32, each with the prefix of a chain or
+// without, sorted and without repetitions.
+func (n *network) addresses(q *query.Values, key string) []ids.ShortID {
+	members := q.List(key)
+	if len(members) > 4*maxMembers { // each may be there in four spellings
+		q.Fail(key, "there are %d addresses, at most %d fit one request; send several requests", len(members), maxMembers)
+		return nil
+	}
+	var all []ids.ShortID
+	for _, text := range members {
+		a, mistake := n.address(text)
+		if mistake != "" {
+			q.Fail(key, "%q %s", apierr.Excerpt(text), mistake)
+			return nil
+		}
+		all = append(all, a)
+	}
+	slices.SortFunc(all, ids.ShortID.Compare)
+	all = slices.Compact(all)
+	if len(all) > maxMembers {
+		q.Fail(key, "there are %d addresses, at most %d fit one request; send several requests", len(all), maxMembers)
+		return nil
+	}
+	return all
+}
+
+// required is addresses, at least one.
+func (n *network) required(q *query.Values, key string) []ids.ShortID {
+	all := n.addresses(q, key)
+	if len(all) == 0 {
+		q.Fail(key, "is missing; give at least one address, several separated by commas")
+	}
+	return all
+}
+
+func (n *network) address(text string) (a ids.ShortID, mistake string) {
+	bare := text
+	if len(text) > 2 && text[1] == '-' && strings.ContainsRune("PXC", rune(text[0])) {
+		bare = text[2:]
+	}
+	hrp, b, err := address.ParseBech32(bare)
+	if err != nil || len(b) != len(a) {
+		return a, "is no address in bech32; check it for typing errors"
+	}
+	if hrp != n.hrp {
+		return a, "is an address of another network: on this one addresses begin with " + n.hrp + "1"
+	}
+	return ids.ShortID(b), ""
+}
+
+// bech32 shows addresses, [] if there are none.
+func (n *network) bech32(all []ids.ShortID) ([]string, error) {
+	texts := make([]string, len(all))
+	for i, a := range all {
+		text, err := address.FormatBech32(n.hrp, a[:])
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = text
+	}
+	return texts, nil
+}

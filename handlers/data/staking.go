@@ -1,0 +1,243 @@
+package data
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/apierr"
+	"quorate/handlers/data/query"
+	"quorate/index/ledger"
+
+	chain "quorate/chain/ledger"
+)
+
+type stakingTransaction struct {
+	TxHash                         string          `json:"txHash"`
+	TxType                         string          `json:"txType"`
+	BlockTimestamp                 int64           `json:"blockTimestamp"`
+	BlockNumber                    string          `json:"blockNumber"`
+	BlockHash                      string          `json:"blockHash"`
+	ConsumedUTXOs                  []utxo          `json:"consumedUtxos"`
+	EmittedUTXOs                   []utxo          `json:"emittedUtxos"`
+	Value                          []assetAmount   `json:"value"`
+	AmountBurned                   []assetAmount   `json:"amountBurned"`
+	AmountStaked                   []assetAmount   `json:"amountStaked"`
+	AmountL1ValidatorBalanceBurned []assetAmount   `json:"amountL1ValidatorBalanceBurned"`
+	SourceChain                    string          `json:"sourceChain"`
+	DestinationChain               string          `json:"destinationChain"`
+	StartTimestamp                 int64           `json:"startTimestamp"`
+	EndTimestamp                   int64           `json:"endTimestamp"`
+	DelegationFeePercent           string          `json:"delegationFeePercent,omitempty"`
+	NodeID                         string          `json:"nodeId"`
+	SubnetID                       string          `json:"subnetId"`
+	EstimatedReward                string          `json:"estimatedReward"`
+	RewardAddresses                []string        `json:"rewardAddresses"`
+	Memo                           string          `json:"memo"`
+	BLSCredentials                 *blsCredentials `json:"blsCredentials,omitempty"`
+}
+
+type blsCredentials struct {
+	PublicKey         string `json:"publicKey"`
+	ProofOfPossession string `json:"proofOfPossession"`
+}
+
+// platformKinds are the names that clients know of transactions on the P-Chain,
+// besides UNKNOWN.
+var platformKinds = []string{
+	"AddValidatorTx", "AddSubnetValidatorTx", "AddDelegatorTx", "CreateChainTx", "CreateSubnetTx", "ImportTx", "ExportTx",
+	"AdvanceTimeTx", "RewardValidatorTx", "RemoveSubnetValidatorTx", "TransformSubnetTx", "AddPermissionlessValidatorTx",
+	"AddPermissionlessDelegatorTx", "BaseTx", "TransferSubnetOwnershipTx", "ConvertSubnetToL1Tx", "RegisterL1ValidatorTx",
+	"SetL1ValidatorWeightTx", "DisableL1ValidatorTx", "IncreaseL1ValidatorBalanceTx",
+}
+
+// filterKinds are all that a request may ask for.
+var filterKinds = slices.Concat(platformKinds, []string{string(chain.Unknown), "CreateAssetTx", "OperationTx"})
+
+// listStaking is
+// GET /v1/networks/{network}/blockchains/{blockchainId}/transactions:listStaking.
+func (a *API) listStaking(ctx context.Context, c echo.Context, n *network) error {
+	b, err := n.blockchain(c, pChain)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	want := ledger.StakingQuery{Addresses: n.required(q, "addresses"), Kinds: kinds(q)}
+	after, before := q.Optional("startTimestamp"), q.Optional("endTimestamp")
+	if after != nil {
+		want.After = moment(*after)
+	}
+	if before != nil {
+		want.Before = moment(*before)
+	}
+	if after != nil && before != nil && *after > *before {
+		q.Fail("startTimestamp", "it is after endTimestamp (%d > %d)", *after, *before)
+	}
+	p := readPaging(q, 100, 10, "staking", n.shown, fmt.Sprint(want.Addresses), fmt.Sprint(want.Kinds), fmt.Sprint(want.After.Unix()), fmt.Sprint(want.Before.Unix()))
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if want.From, err = position(p.after, ledger.ParseStakingPosition); err != nil {
+		return err
+	}
+	want.Ascending, want.Limit = p.ascending, p.size
+	if n.Ledger == nil {
+		return absent("staking")
+	}
+	if err := n.current(c, nil, b); err != nil {
+		return err
+	}
+	page, err := n.Ledger.ActiveStakings(ctx, want)
+	if err != nil {
+		return err
+	}
+	named := make(map[ids.ID]bool)
+	for i := range page.Stakings {
+		s := &page.Stakings[i]
+		for _, o := range slices.Concat(s.Consumed, s.Made) {
+			if o == nil {
+				return apierr.Internal(fmt.Errorf("an output of staking transaction %s is not recorded", s.TxID))
+			}
+			named[o.AssetID] = true
+		}
+	}
+	known, err := n.assets(ctx, named)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string               `json:"nextPageToken,omitempty"`
+		Transactions  []stakingTransaction `json:"transactions"`
+		ChainInfo     chainInfo            `json:"chainInfo"`
+	}{Transactions: make([]stakingTransaction, len(page.Stakings)), ChainInfo: n.info(b)}
+	for i := range page.Stakings {
+		if answer.Transactions[i], err = n.staking(&page.Stakings[i], page.Now, known); err != nil {
+			return err
+		}
+	}
+	if page.Next != nil {
+		if answer.NextPageToken, err = p.next(page.Next.Bytes()); err != nil {
+			return err
+		}
+	}
+	return reply(c, answer)
+}
+
+// kinds reads txTypes, sorted.
+func kinds(q *query.Values) []chain.Kind {
+	var all []chain.Kind
+	for _, name := range q.List("txTypes") {
+		if !slices.Contains(filterKinds, name) {
+			q.Fail("txTypes", "%q is no type of transaction; use %s", apierr.Excerpt(name), strings.Join(filterKinds, ", "))
+			return nil
+		}
+		all = append(all, chain.Kind(name))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets) (stakingTransaction, error) {
+	rewardAddresses, err := n.bech32(s.Staker.RewardAddresses)
+	if err != nil {
+		return stakingTransaction{}, err
+	}
+	platform := n.platform()
+	tx := stakingTransaction{
+		TxHash:          s.TxID.String(),
+		TxType:          string(chain.Unknown),
+		BlockTimestamp:  s.Time.Unix(),
+		BlockNumber:     strconv.FormatUint(s.Height, 10),
+		BlockHash:       s.BlockID.String(),
+		ConsumedUTXOs:   make([]utxo, len(s.Consumed)),
+		EmittedUTXOs:    make([]utxo, len(s.Made)),
+		StartTimestamp:  s.Staker.Start.Unix(),
+		EndTimestamp:    s.End.Unix(),
+		NodeID:          s.Staker.NodeID.String(),
+		SubnetID:        s.Staker.SubnetID.String(),
+		EstimatedReward: strconv.FormatUint(s.Staker.PotentialReward, 10),
+		RewardAddresses: rewardAddresses,
+		Memo:            "0x" + hex.EncodeToString(s.Memo),
+		// No output of a staking transaction leaves the P-Chain, and none pays for
+		// an L1 validator.
+		SourceChain:                    platform.id.String(),
+		DestinationChain:               platform.id.String(),
+		AmountL1ValidatorBalanceBurned: []assetAmount{},
+	}
+	if slices.Contains(platformKinds, string(s.Kind)) {
+		tx.TxType = string(s.Kind)
+	}
+	if !s.Staker.Delegator {
+		tx.DelegationFeePercent = percent(s.Staker.Shares)
+	}
+	if len(s.Staker.PublicKey) > 0 {
+		tx.BLSCredentials = &blsCredentials{
+			PublicKey:         "0x" + hex.EncodeToString(s.Staker.PublicKey),
+			ProofOfPossession: "0x" + hex.EncodeToString(s.Staker.ProofOfPossession),
+		}
+	}
+	value, burned, staked := make(totals), make(totals), make(totals)
+	for i, o := range s.Consumed {
+		burned.add(o.AssetID, o.Amount, 1)
+		if tx.ConsumedUTXOs[i], err = n.utxo(o, platform, now, known); err != nil {
+			return stakingTransaction{}, err
+		}
+	}
+	for i, o := range s.Made {
+		if tx.EmittedUTXOs[i], err = n.utxo(o, platform, now, known); err != nil {
+			return stakingTransaction{}, err
+		}
+		if rewardTypes[o.Role] != "" {
+			continue // is no part of what was put in
+		}
+		value.add(o.AssetID, o.Amount, 1)
+		burned.add(o.AssetID, o.Amount, -1)
+		if o.Role == chain.Stake {
+			staked.add(o.AssetID, o.Amount, 1)
+		}
+	}
+	tx.Value, tx.AmountBurned, tx.AmountStaked = value.shown(known), burned.shown(known), staked.shown(known)
+	return tx, nil
+}
+
+// totals are sums by asset.
+type totals map[ids.ID]*big.Int
+
+func (t totals) add(id ids.ID, amount uint64, sign int64) {
+	sum := t[id]
+	if sum == nil {
+		sum = new(big.Int)
+		t[id] = sum
+	}
+	change := new(big.Int).SetUint64(amount)
+	sum.Add(sum, change.Mul(change, big.NewInt(sign)))
+}
+
+// shown are the sums in the order of assets as text, [] if there are none.
+func (t totals) shown(known assets) []assetAmount {
+	all := make([]assetAmount, 0, len(t))
+	for id, sum := range t {
+		if sum.Sign() >= 0 { // a genesis transaction makes what nobody consumed
+			all = append(all, known.amount(id, false, sum.String()))
+		}
+	}
+	slices.SortFunc(all, func(a, b assetAmount) int { return cmp.Compare(a.AssetID, b.AssetID) })
+	return all
+}
+
+// percent is a share of 1,000,000 in percent, as short as can be.
+func percent(shares uint32) string {
+	const one = 10_000
+	text := fmt.Sprintf("%d.%04d", shares/one, shares%one)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}

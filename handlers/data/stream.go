@@ -1,0 +1,81 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"quorate/handlers/apierr"
+)
+
+// holdBack is how much of an answer is held before the first of it is sent, in
+// bytes: an error until then is answered as such.
+const holdBack = 1 << 20
+
+// stream sends an answer that is too large to be held in memory. The sender stops
+// at the first error; a stream that was not ended was never an answer.
+type stream struct {
+	response *echo.Response
+	log      *slog.Logger
+	held     bytes.Buffer
+	encoder  *json.Encoder
+	sending  bool
+	err      error // of the connection; sticky
+}
+
+func newStream(r *echo.Response, log *slog.Logger) *stream {
+	s := &stream{response: r, log: log}
+	s.encoder = json.NewEncoder(&s.held)
+	return s
+}
+
+func (s *stream) text(t string) { s.held.WriteString(t) }
+
+// value adds a value as JSON.
+func (s *stream) value(v any) error {
+	if s.err != nil {
+		return s.err
+	}
+	if err := s.encoder.Encode(v); err != nil {
+		return err
+	}
+	if s.held.Len() >= holdBack {
+		s.send()
+	}
+	return s.err
+}
+
+func (s *stream) send() {
+	if !s.sending {
+		s.sending = true
+		s.response.Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+		s.response.WriteHeader(http.StatusOK)
+	}
+	_, s.err = s.response.Write(s.held.Bytes())
+	s.held.Reset()
+}
+
+// end completes the answer.
+func (s *stream) end() error {
+	if s.send(); s.err != nil {
+		return apierr.ErrClientGone
+	}
+	return nil
+}
+
+// fail ends the answer with an error. If some of it was sent the connection is
+// broken off, so that nobody takes the beginning for all.
+func (s *stream) fail(ctx context.Context, err error) error {
+	switch {
+	case !s.sending:
+		return err
+	case s.err != nil:
+		return apierr.ErrClientGone
+	}
+	s.log.LogAttrs(ctx, slog.LevelError, "an answer was cut short", slog.Any("error", err))
+	panic(http.ErrAbortHandler)
+}

@@ -1,0 +1,152 @@
+package data
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/compat"
+	"quorate/handlers/data/genesis"
+	"quorate/handlers/data/query"
+)
+
+type subnet struct {
+	CreateBlockTimestamp        int64            `json:"createBlockTimestamp"`
+	CreateBlockIndex            string           `json:"createBlockIndex"`
+	SubnetID                    string           `json:"subnetId"`
+	OwnerAddresses              []string         `json:"ownerAddresses"`
+	Threshold                   uint32           `json:"threshold"`
+	Locktime                    uint64           `json:"locktime"`
+	SubnetOwnershipInfo         ownership        `json:"subnetOwnershipInfo"`
+	IsL1                        bool             `json:"isL1"`
+	L1ConversionTransactionHash string           `json:"l1ConversionTransactionHash,omitempty"`
+	L1ValidatorManagerDetails   *l1Manager       `json:"l1ValidatorManagerDetails,omitempty"`
+	Blockchains                 []chainOfASubnet `json:"blockchains"`
+}
+
+type ownership struct {
+	Locktime  uint64   `json:"locktime"`
+	Threshold uint32   `json:"threshold"`
+	Addresses []string `json:"addresses"`
+}
+
+type l1Manager struct {
+	BlockchainID    string `json:"blockchainId"`
+	ContractAddress string `json:"contractAddress"`
+}
+
+type chainOfASubnet struct {
+	CreateBlockTimestamp int64          `json:"createBlockTimestamp"`
+	CreateBlockNumber    string         `json:"createBlockNumber"`
+	BlockchainID         string         `json:"blockchainId"`
+	VMID                 string         `json:"vmId"`
+	SubnetID             string         `json:"subnetId"`
+	BlockchainName       string         `json:"blockchainName"`
+	EVMChainID           json.Number    `json:"evmChainId"`
+	GenesisData          map[string]any `json:"genesisData,omitempty"`
+}
+
+// subnetsAtATime is how many subnets are held in memory: a page of 10,000 with the
+// genesis of each blockchain may be large.
+const subnetsAtATime = 64
+
+// listSubnets is GET /v1/networks/{network}/subnets.
+func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error {
+	q := query.Parse(c.Request().URL.RawQuery)
+	p := readPaging(q, 10_000, 100, "subnets", n.shown)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if n.Subnets == nil {
+		return absent("subnets")
+	}
+	if err := n.current(c, nil, n.platform()); err != nil {
+		return err
+	}
+	clientsForm := compat.Enabled(ctx)
+	w := newStream(c.Response(), a.log)
+	w.text(`{"subnets":[`)
+	at := p.after
+	for left := p.size; left > 0; {
+		page, err := n.Subnets.Subnets(ctx, SubnetQuery{Ascending: p.ascending, Limit: min(left, subnetsAtATime), After: at})
+		if err != nil {
+			return w.fail(ctx, err)
+		}
+		for i := range page.Subnets {
+			if left < p.size || i > 0 {
+				w.text(",")
+			}
+			shown, err := n.subnet(&page.Subnets[i], clientsForm)
+			if err == nil {
+				err = w.value(shown)
+			}
+			if err != nil {
+				return w.fail(ctx, err)
+			}
+			left--
+		}
+		if at = page.Next; at == nil || len(page.Subnets) == 0 {
+			break
+		}
+	}
+	w.text("]")
+	token, err := p.next(at)
+	if err != nil {
+		return w.fail(ctx, err)
+	}
+	if token != "" {
+		w.text(`,"nextPageToken":"` + token + `"`)
+	}
+	w.text("}")
+	return w.end()
+}
+
+func (n *network) subnet(s *Subnet, clientsForm bool) (*subnet, error) {
+	owners, err := n.bech32(s.Owners.Addresses)
+	if err != nil {
+		return nil, err
+	}
+	shown := &subnet{
+		CreateBlockTimestamp: s.Time.Unix(),
+		CreateBlockIndex:     strconv.FormatUint(s.Height, 10),
+		SubnetID:             s.ID.String(),
+		OwnerAddresses:       owners,
+		Threshold:            s.Owners.Threshold,
+		Locktime:             s.Owners.Locktime,
+		SubnetOwnershipInfo:  ownership{Locktime: s.Owners.Locktime, Threshold: s.Owners.Threshold, Addresses: owners},
+		Blockchains:          make([]chainOfASubnet, len(s.Blockchains)),
+	}
+	if s.Conversion != nil {
+		shown.IsL1 = true
+		shown.L1ConversionTransactionHash = s.ConversionTxID.String()
+		shown.L1ValidatorManagerDetails = &l1Manager{
+			BlockchainID:    s.Conversion.ManagerChainID.String(),
+			ContractAddress: "0x" + hex.EncodeToString(s.Conversion.ManagerAddress),
+		}
+	}
+	for i := range s.Blockchains {
+		shown.Blockchains[i] = shownBlockchain(s.ID, &s.Blockchains[i], clientsForm)
+	}
+	return shown, nil
+}
+
+func shownBlockchain(subnetID ids.ID, b *Blockchain, clientsForm bool) chainOfASubnet {
+	shown := chainOfASubnet{
+		CreateBlockTimestamp: b.Time.Unix(),
+		CreateBlockNumber:    strconv.FormatUint(b.Height, 10),
+		BlockchainID:         b.ID.String(),
+		VMID:                 b.VMID.String(),
+		SubnetID:             subnetID.String(),
+		BlockchainName:       b.Name,
+		EVMChainID:           "0",
+	}
+	if g, ok := genesis.Parse(b.Genesis); ok {
+		shown.EVMChainID, shown.GenesisData = g.ChainID(), g.Data(clientsForm)
+	}
+	return shown
+}

@@ -1,0 +1,210 @@
+package data
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+
+	chain "quorate/chain/ledger"
+	"quorate/handlers/data/query"
+	"quorate/index/ledger"
+)
+
+type utxo struct {
+	Addresses               []string    `json:"addresses"`
+	Asset                   assetAmount `json:"asset"`
+	Amount                  string      `json:"amount"`
+	AssetID                 string      `json:"assetId"`
+	UTXOID                  string      `json:"utxoId"`
+	TxHash                  string      `json:"txHash"`
+	OutputIndex             uint32      `json:"outputIndex"`
+	BlockNumber             string      `json:"blockNumber"`
+	BlockTimestamp          int64       `json:"blockTimestamp"`
+	CreatedOnChainID        string      `json:"createdOnChainId"`
+	ConsumedOnChainID       string      `json:"consumedOnChainId"`
+	ConsumingTxHash         string      `json:"consumingTxHash,omitempty"`
+	ConsumingBlockNumber    string      `json:"consumingBlockNumber,omitempty"`
+	ConsumingBlockTimestamp *int64      `json:"consumingBlockTimestamp,omitempty"`
+	PlatformLocktime        *uint64     `json:"platformLocktime,omitempty"`
+	StakeableLocktime       uint64      `json:"stakeableLocktime,omitempty"`
+	Staked                  bool        `json:"staked"`
+	StakeStart              *int64      `json:"utxoStartTimestamp,omitempty"`
+	StakeEnd                *int64      `json:"utxoEndTimestamp,omitempty"`
+	RewardType              string      `json:"rewardType,omitempty"`
+	Threshold               uint32      `json:"threshold"`
+	Bytes                   string      `json:"utxoBytes,omitempty"`
+	Type                    string      `json:"utxoType"`
+
+	// What only lists of the X- and the C-Chain have.
+	CreationTxHash       string  `json:"creationTxHash,omitempty"`
+	Timestamp            *int64  `json:"timestamp,omitempty"`
+	Locktime             *uint64 `json:"locktime,omitempty"`
+	GroupID              *uint32 `json:"groupId,omitempty"`
+	Payload              *string `json:"payload,omitempty"`
+	ConsumingTxTimestamp *int64  `json:"consumingTxTimestamp,omitempty"`
+}
+
+// listUTXOs is GET /v1/networks/{network}/blockchains/{blockchainId}/utxos.
+func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
+	b, err := n.blockchain(c, pChain, xChain, cChain)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	least, beyond := q.AtLeast("minUtxoAmount")
+	want := ledger.OutputQuery{
+		ChainID:      b.id,
+		Addresses:    n.required(q, "addresses"),
+		MinAmount:    least,
+		IncludeSpent: q.Bool("includeSpent"),
+		ByAmount:     q.OneOf("sortBy", "timestamp", "amount") == "amount",
+	}
+	if b.name == xChain { // elsewhere it has no meaning
+		want.AssetID = asset(q)
+	}
+	p := readPaging(q, 100, 10, "utxos", n.shown, b.name, fmt.Sprint(want.Addresses), fmt.Sprint(least, beyond),
+		fmt.Sprint(want.IncludeSpent), fmt.Sprint(want.ByAmount), want.AssetID.String())
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if want.After, err = position(p.after, ledger.ParsePosition); err != nil {
+		return err
+	}
+	want.Ascending, want.Limit = p.ascending, p.size
+	if n.Ledger == nil {
+		return absent("outputs")
+	}
+	if err := n.current(c, nil, n.all(b)...); err != nil {
+		return err
+	}
+	page := new(ledger.OutputPage)
+	if !beyond {
+		if page, err = n.Ledger.UTXOs(ctx, want); err != nil {
+			return err
+		}
+	}
+	named := make(map[ids.ID]bool)
+	for _, o := range page.Outputs {
+		named[o.AssetID] = true
+	}
+	known, err := n.assets(ctx, named)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string    `json:"nextPageToken,omitempty"`
+		UTXOs         []utxo    `json:"utxos"`
+		ChainInfo     chainInfo `json:"chainInfo"`
+	}{UTXOs: make([]utxo, len(page.Outputs)), ChainInfo: n.info(b)}
+	for i, o := range page.Outputs {
+		if answer.UTXOs[i], err = n.utxo(o, b, page.Now, known); err != nil {
+			return err
+		}
+	}
+	if page.Next != nil {
+		if answer.NextPageToken, err = p.next(page.Next.Bytes()); err != nil {
+			return err
+		}
+	}
+	return reply(c, answer)
+}
+
+// asset reads assetId; ids.Empty, which is no asset, if it is absent.
+func asset(q *query.Values) ids.ID {
+	text, ok := q.Text("assetId")
+	if !ok {
+		return ids.Empty
+	}
+	id, err := ids.FromString(text)
+	if err != nil || id == ids.Empty {
+		q.Fail("assetId", "must be the ID of an asset, as cb58")
+	}
+	return id
+}
+
+// utxo shows an output in a list of blockchain b, whose time is now.
+func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known assets) (utxo, error) {
+	addresses, err := n.bech32(o.Addresses)
+	if err != nil {
+		return utxo{}, err
+	}
+	amount, nft := shownAmount(&o.Output)
+	u := utxo{
+		Addresses:         addresses,
+		Asset:             known.amount(o.AssetID, nft, amount),
+		Amount:            amount,
+		AssetID:           o.AssetID.String(),
+		UTXOID:            o.ID.String(),
+		TxHash:            o.TxID.String(),
+		OutputIndex:       o.Index,
+		BlockNumber:       strconv.FormatUint(o.Height, 10),
+		BlockTimestamp:    o.Time.Unix(),
+		CreatedOnChainID:  o.ChainID.String(),
+		ConsumedOnChainID: o.DestinationID.String(),
+		StakeableLocktime: o.StakeableLocktime,
+		Staked:            o.StakedAt(now),
+		RewardType:        rewardTypes[o.Role],
+		Threshold:         o.Threshold,
+		Type:              "TRANSFER",
+	}
+	if len(o.Bytes) > 0 {
+		if u.Bytes, err = formatting.Encode(formatting.Hex, o.Bytes); err != nil {
+			return utxo{}, err
+		}
+	}
+	if o.ChainID == constants.PlatformChainID && o.DestinationID == constants.PlatformChainID {
+		u.PlatformLocktime = &o.Locktime
+	}
+	switch {
+	case u.Staked:
+		u.Type = "STAKE"
+		u.StakeStart, u.StakeEnd = seconds(o.Time), seconds(o.StakeEnd)
+	case o.Spent != nil:
+		u.ConsumingTxHash = o.Spent.TxID.String()
+		u.ConsumingBlockNumber = strconv.FormatUint(o.Spent.Height, 10)
+		u.ConsumingBlockTimestamp = seconds(o.Spent.Time)
+	}
+	if b.name == pChain {
+		return u, nil
+	}
+	u.CreationTxHash, u.Timestamp, u.Locktime = u.TxHash, &u.BlockTimestamp, &o.Locktime
+	u.ConsumingTxTimestamp = u.ConsumingBlockTimestamp
+	if o.Kind == chain.NFTMint || o.Kind == chain.NFTTransfer {
+		u.GroupID = &o.GroupID
+	}
+	if o.Kind == chain.NFTTransfer {
+		payload := "0x" + hex.EncodeToString(o.Payload)
+		u.Payload = &payload
+	}
+	return u, nil
+}
+
+var rewardTypes = map[chain.Role]string{
+	chain.ValidationReward: "VALIDATOR",
+	chain.DelegationReward: "DELEGATOR",
+	chain.Commission:       "VALIDATOR_FEE",
+}
+
+// shownAmount is 1 for what has to do with NFTs, and 0 for other rights, which are
+// not worth anything by themselves.
+func shownAmount(o *chain.Output) (amount string, nft bool) {
+	switch o.Kind {
+	case chain.NFTMint, chain.NFTTransfer:
+		return "1", true
+	default:
+		return strconv.FormatUint(o.Amount, 10), false
+	}
+}
+
+func seconds(t time.Time) *int64 {
+	s := t.Unix()
+	return &s
+}

@@ -1,0 +1,81 @@
+package data
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/data/query"
+)
+
+type vertex struct {
+	VertexHash      string   `json:"vertexHash"`
+	ParentHashes    []string `json:"parentHashes"`
+	VertexHeight    uint64   `json:"vertexHeight"`
+	VertexIndex     uint64   `json:"vertexIndex"`
+	VertexTimestamp int64    `json:"vertexTimestamp"`
+	TxCount         int      `json:"txCount"`
+	Transactions    []string `json:"transactions"`
+	VertexSizeBytes int      `json:"vertexSizeBytes"`
+}
+
+// listVertices is
+// GET /v1/networks/{network}/blockchains/{blockchainId}/vertices:listByHeight.
+func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) error {
+	b, err := n.blockchain(c, xChain)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	height := q.Optional("vertexHeight")
+	if height == nil {
+		q.Fail("vertexHeight", "is missing; give the height of the vertices, an integer of at least 0")
+		return q.Err()
+	}
+	p := readPaging(q, 100, 10, "vertices", n.shown, fmt.Sprint(*height))
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if n.Vertices == nil {
+		return absent("vertices")
+	}
+	// There have been no new ones since the X-Chain has blocks: how far those are
+	// recorded does not matter. The reader knows whether its vertices are complete.
+	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: *height, Ascending: p.ascending, Limit: p.size, After: p.after})
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string    `json:"nextPageToken,omitempty"`
+		Vertices      []vertex  `json:"vertices"`
+		ChainInfo     chainInfo `json:"chainInfo"`
+	}{Vertices: make([]vertex, len(page.Vertices)), ChainInfo: n.info(b)}
+	for i, v := range page.Vertices {
+		answer.Vertices[i] = vertex{
+			VertexHash:      v.ID.String(),
+			ParentHashes:    texts(v.ParentIDs),
+			VertexHeight:    v.Height,
+			VertexIndex:     v.Index,
+			VertexTimestamp: v.Time.Unix(),
+			TxCount:         len(v.TxIDs),
+			Transactions:    texts(v.TxIDs),
+			VertexSizeBytes: v.Size,
+		}
+	}
+	if answer.NextPageToken, err = p.next(page.Next); err != nil {
+		return err
+	}
+	return reply(c, answer)
+}
+
+// texts are IDs as cb58, [] if there are none.
+func texts(all []ids.ID) []string {
+	shown := make([]string, len(all))
+	for i, id := range all {
+		shown[i] = id.String()
+	}
+	return shown
+}
