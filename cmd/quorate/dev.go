@@ -20,6 +20,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/simnet"
+	"quorate/simnet/history"
 	"quorate/validators"
 )
 
@@ -28,6 +29,7 @@ func newDev() *cobra.Command {
 	var listen, private, logLevel string
 	var faults float64
 	var latency time.Duration
+	var transactions int
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Start a synthetic network and the service on it",
@@ -36,7 +38,8 @@ name fuji, with nothing to install or configure. Its validators are real endpoin
 of the peer-to-peer protocol on this machine and sign with real BLS keys.
 
   quorate dev
-  quorate dev --validators 1000 --faults 0.2 --latency 40ms`,
+  quorate dev --validators 1000 --faults 0.2 --latency 40ms
+  quorate dev --history 100000      with a longer past to look at`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if o.Validators < 1 || o.Validators > 5000 {
@@ -44,6 +47,12 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 			}
 			if faults < 0 || faults > 1 {
 				return usage(fmt.Errorf("--faults %g is not a share between 0 and 1", faults), "For example, a tenth of the validators: quorate dev --faults 0.1")
+			}
+			if transactions < 0 || transactions > 10_000_000 {
+				return usage(fmt.Errorf("--history %d is not between 0 and 10000000", transactions), "For example: quorate dev --history 100000")
+			}
+			if transactions > 0 {
+				o.History = &simnet.History{Options: history.Options{Txs: transactions}, Pace: blockPace}
 			}
 			f := faults / 5
 			o.Faults = simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f, Malformed: f}
@@ -67,8 +76,12 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 	flags.Uint64Var(&o.Seed, "seed", 1, "`number` from which the network follows")
 	flags.DurationVar(&latency, "latency", 20*time.Millisecond, "median answer `time` of the validators")
 	flags.Float64Var(&faults, "faults", 0.1, "`share` of faulty validators: offline, refusing, silent, forging, talking garbage")
+	flags.IntVar(&transactions, "history", 2000, "`number` of transactions that the P-, X- and C-Chain have behind them; 0: none, and no such chains")
 	return cmd
 }
+
+// blockPace is how often a synthetic network with a history adds to it.
+const blockPace = 2 * time.Second
 
 func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 	sim, err := simnet.Start(o)
