@@ -26,6 +26,9 @@ type History struct {
 	Pace time.Duration
 }
 
+// History is what keeps the network's past; nil if it has none.
+func (n *Network) History() *history.Node { return n.past }
+
 // shortestPast is how long before now a history begins at least, if it is to last
 // until now.
 const shortestPast = 30 * 24 * time.Hour

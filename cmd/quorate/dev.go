@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
@@ -163,6 +164,10 @@ func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, base str
 	if !verdict.Valid {
 		return fmt.Errorf("the first aggregation does not verify: %s", verdict.Reason)
 	}
+	look, err := lookAt(sim, base)
+	if err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(out, `quorate dev: a synthetic network of %d validators, served as fuji on %s
 
 First message signed and verified:
@@ -175,7 +180,7 @@ Sign it again:
   curl -s -X POST %s%s \
     -H 'Content-Type: application/json' \
     -d '%s'
-
+%s
 The node API that goes with it: %s
 Stop with Ctrl-C.
 `,
@@ -183,8 +188,24 @@ Stop with Ctrl-C.
 		message.ID(), len(verdict.Signers), len(set.Validators),
 		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
 		took.Round(time.Millisecond),
-		base, path, body, sim.NodeURL())
+		base, path, body, look, sim.NodeURL())
 	return err
+}
+
+// lookAt says how to ask for what the chains say; nothing without a history.
+func lookAt(sim *simnet.Network, base string) (string, error) {
+	past := sim.History()
+	if past == nil {
+		return "", nil
+	}
+	owner, err := address.Format("P", constants.GetHRP(sim.NetworkID()), past.Addresses()[0].Bytes())
+	if err != nil {
+		return "", fmt.Errorf("writing an address: %w", err)
+	}
+	return fmt.Sprintf(`
+Look at what an address owns, while blocks keep coming:
+  curl -s '%s/v1/networks/fuji/blockchains/p-chain/balances?addresses=%s'
+`, base, owner), nil
 }
 
 // awaitUp waits until the service reports that it can sign.

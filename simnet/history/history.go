@@ -145,11 +145,13 @@ type Generator struct {
 	xParser avmblock.Parser
 	truth   *Truth
 
-	// clock is in seconds since 1970; gap the mean between two rounds.
-	clock, gap float64
-	tips       [chains]tip
-	queue      []*Block // already made, in order
-	txs        int
+	// clock is in seconds since 1970, end when Txs should be made, gap the mean between
+	// two rounds.
+	clock, end, gap float64
+	isPresent       bool
+	tips            [chains]tip
+	queue           []*Block // already made, in order
+	txs             int
 
 	purse  purse
 	stakes stakes
@@ -190,9 +192,7 @@ func New(o Options) (*Generator, error) {
 		rng:   rand.New(rand.NewPCG(o.Seed, 0x686973746f7279)),
 		clock: float64(o.Genesis.StartTime),
 	}
-	// A round makes a block of 1.2 transactions on average, and now and then a
-	// reward's two.
-	g.gap = o.Span.Seconds() / (float64(o.Txs) / 1.4)
+	g.end = g.clock + o.Span.Seconds()
 	g.zipf = rand.NewZipf(g.rng, 1.1, 8, uint64(o.Addresses-1))
 	g.network.id = o.NetworkID
 	if o.Record {
@@ -275,7 +275,7 @@ func (g *Generator) Next() (*Block, error) {
 
 // round makes a block or a few.
 func (g *Generator) round() error {
-	g.clock += g.rng.ExpFloat64() * g.gap
+	g.pass()
 	now := int64(g.clock)
 	if g.legacy.left > 0 {
 		if g.chance(0.8) {
@@ -296,6 +296,22 @@ func (g *Generator) round() error {
 	default:
 		return g.cBlock(now)
 	}
+}
+
+// pass lets time pass before a round, so that Txs take as long as they should.
+func (g *Generator) pass() {
+	if left := g.o.Txs - g.txs; left > 0 && !g.isPresent {
+		// A round makes about 1.4 transactions, rewards included.
+		g.gap = 1.4 * (g.end - g.clock) / float64(left+1)
+		g.clock = min(g.clock+g.rng.ExpFloat64()*g.gap, g.end)
+		return
+	}
+	g.clock += g.rng.ExpFloat64() * g.gap
+}
+
+// present ends the past: from now on blocks are of the time they are made.
+func (g *Generator) present(now time.Time) {
+	g.isPresent, g.clock, g.gap = true, max(g.clock, float64(now.Unix())), 0
 }
 
 // busyShare is the share of transactions that the busy address must have a part in.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -32,7 +33,9 @@ type Node struct {
 	rewards map[ids.ID][][]byte
 	stakes  map[ids.NodeID][]Stake
 	staked  map[ids.ID]ids.NodeID
-	genesis map[ids.ID][]byte // transactions; constant
+	// genesis are transactions, addresses those of Generator.Addresses; constant.
+	genesis   map[ids.ID][]byte
+	addresses []ids.ShortID
 }
 
 // record is the blocks of one chain. The writer alone uses w and size; the rest is
@@ -57,7 +60,7 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	}
 	n := &Node{
 		generator: g, sealer: sealer, rewards: make(map[ids.ID][][]byte), stakes: make(map[ids.NodeID][]Stake),
-		staked: make(map[ids.ID]ids.NodeID), genesis: make(map[ids.ID][]byte),
+		staked: make(map[ids.ID]ids.NodeID), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
 	}
 	for _, tx := range g.Genesis() {
 		n.genesis[tx.ID] = tx.Bytes
@@ -74,6 +77,20 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 		r.w = bufio.NewWriterSize(r.file, 1<<20)
 	}
 	return n, nil
+}
+
+// Addresses are those that may own something, the busiest ones first.
+func (n *Node) Addresses() []ids.ShortID { return n.addresses }
+
+// CurrentStakes are those that go on, by the node that validates.
+func (n *Node) CurrentStakes() map[ids.NodeID][]Stake {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	all := make(map[ids.NodeID][]Stake, len(n.stakes))
+	for nodeID, s := range n.stakes {
+		all[nodeID] = slices.Clone(s)
+	}
+	return all
 }
 
 // Generator is what makes the history: to be read while nothing grows.
@@ -147,11 +164,6 @@ func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 			return err
 		}
 	}
-}
-
-// present ends the past: from now on blocks are of the time they are made.
-func (g *Generator) present(now time.Time) {
-	g.clock, g.gap = max(g.clock, float64(now.Unix())), 0
 }
 
 // publish writes blocks and makes them visible.
