@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +25,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
 	"github.com/ava-labs/avalanchego/vms/proposervm"
+
+	"quorate/simnet/history"
 )
 
 // serveAPI starts the node API.
@@ -77,6 +81,10 @@ func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	if ready, ok := result.(*history.Result); ok && err == nil {
+		writeResult(w, request.ID, ready)
+		return
+	}
 	reply := map[string]any{"jsonrpc": "2.0", "id": request.ID}
 	if err != nil {
 		reply["error"] = map[string]any{"code": -32000, "message": err.Error(), "data": nil}
@@ -87,7 +95,28 @@ func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(reply)
 }
 
+// writeResult answers with a result that is text already.
+func writeResult(w http.ResponseWriter, id json.RawMessage, result *history.Result) {
+	const head, middle = `{"jsonrpc":"2.0","result":`, `,"id":`
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.FormatInt(int64(len(head)+len(middle)+len(id)+1)+result.Size(), 10))
+	_, _ = io.WriteString(w, head)
+	if _, err := result.WriteTo(w); err != nil {
+		return // whoever asked is gone
+	}
+	_, _ = io.WriteString(w, middle+string(id)+"}")
+}
+
 func (n *Network) call(path, method string, params json.RawMessage) (any, error) {
+	if n.past != nil {
+		result, err := n.past.Call(path, method, params)
+		if !errors.Is(err, history.ErrNotServed) {
+			return result, err
+		}
+	}
 	switch {
 	case path == "/ext/info":
 		return n.info(method, params)
@@ -122,6 +151,10 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 			return info.GetBlockchainIDReply{BlockchainID: constants.PlatformChainID}, nil
 		case "C":
 			return info.GetBlockchainIDReply{BlockchainID: n.chain}, nil
+		case "X":
+			if n.past != nil {
+				return info.GetBlockchainIDReply{BlockchainID: n.xChain}, nil
+			}
 		}
 		return nil, fmt.Errorf("there is no ID with alias %s", args.Alias)
 	case "info.peers":
@@ -149,14 +182,14 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 func (n *Network) at(height platformapi.Height) (state, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	tip := uint64(len(n.heights) - 1)
+	tip := n.height()
 	if height.IsProposed() {
-		return n.heights[tip], nil
+		return n.stateAt(tip), nil
 	}
 	if uint64(height) > tip {
 		return nil, fmt.Errorf("failed to get validator set at %d: unfinalized height %d exceeds the last accepted height %d", uint64(height), uint64(height), tip)
 	}
-	return n.heights[max(uint64(height), 1)], nil
+	return n.stateAt(uint64(height)), nil
 }
 
 func (n *Network) platform(method string, params json.RawMessage) (any, error) {
@@ -274,7 +307,7 @@ func (n *Network) current(subnetID ids.ID) (any, error) {
 }
 
 func (n *Network) proposer(name, method string) (any, error) {
-	if name != "P" && name != "C" {
+	if name != "P" && name != "C" && (name != "X" || n.past == nil) {
 		id, err := ids.FromString(name)
 		if err != nil {
 			return nil, errNotFound

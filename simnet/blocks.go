@@ -17,7 +17,7 @@ var genesisTime = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 func (n *Network) blockAt(height uint64) (block.Block, bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if height >= uint64(len(n.heights)) {
+	if height > n.height() {
 		return nil, false, nil
 	}
 	for next := uint64(len(n.blocks)); next <= height; next++ {

@@ -32,6 +32,9 @@ type Options struct {
 	Keyless uint64
 	// L1Validators, if not 0, adds an L1 that the first so many validate, too.
 	L1Validators int
+	// History gives the network a past, and a P-, an X- and a C-Chain that go on; nil
+	// means that P-Chain blocks are empty and there is nothing else.
+	History *History
 	// NodeListen is the address of the node API; empty means a free port.
 	NodeListen string
 	// Log may be nil.

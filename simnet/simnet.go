@@ -30,6 +30,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+
+	"quorate/simnet/history"
 )
 
 // Network is a running synthetic network. Safe for concurrent use.
@@ -49,15 +51,25 @@ type Network struct {
 	requests   atomic.Uint64
 	repeated   atomic.Uint64
 
-	mu      sync.Mutex
-	heights []state             // guarded by mu; by P-Chain height, from 1
-	blocks  []block.Block       // guarded by mu; P-Chain, those that were asked for
-	signed  map[ids.ID]*signing // guarded by mu; of recent messages
-	recent  []ids.ID            // guarded by mu; keys of signed, oldest first
+	past   *history.Node // nil without a history
+	xChain ids.ID        // with a history
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	states []dated             // guarded by mu; by height, the first one from 1 on
+	blocks []block.Block       // guarded by mu; P-Chain, those that were asked for, without a history
+	signed map[ids.ID]*signing // guarded by mu; of recent messages
+	recent []ids.ID            // guarded by mu; keys of signed, oldest first
 }
 
 // state is what a P-Chain height knows: the members of each subnet.
 type state map[ids.ID]map[ids.NodeID]Member
+
+// dated is a state that holds from a P-Chain height on.
+type dated struct {
+	from uint64
+	state
+}
 
 // Member is a validator of a subnet at some height.
 type Member struct {
@@ -133,7 +145,13 @@ func Start(o Options) (*Network, error) {
 		}
 		genesis[n.l1] = members
 	}
-	n.heights = []state{nil, genesis}
+	n.states = []dated{{from: 1, state: genesis}}
+	if o.History != nil {
+		if err := n.remember(*o.History); err != nil {
+			n.Close()
+			return nil, err
+		}
+	}
 	for _, v := range n.validators {
 		if v.behaviour != Offline {
 			if err := v.Start(); err != nil {
@@ -170,10 +188,18 @@ func (n *Network) Close() {
 	if n.api != nil {
 		_ = n.api.Close()
 	}
+	if n.cancel != nil {
+		n.cancel()
+	}
 	for _, v := range n.validators {
 		v.Stop()
 	}
 	n.running.Wait()
+	if n.past != nil {
+		if err := n.past.Close(); err != nil {
+			n.log.Warn("giving up the history", slog.Any("error", err))
+		}
+	}
 }
 
 // NodeURL is the base URL of the node API.
@@ -213,16 +239,36 @@ func (n *Network) MessageFrom(chainID ids.ID, content []byte) *warp.UnsignedMess
 func (n *Network) Height() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return uint64(len(n.heights) - 1)
+	return n.height()
+}
+
+// height needs mu.
+func (n *Network) height() uint64 {
+	if n.past != nil {
+		return n.past.Height(history.P)
+	}
+	return n.states[len(n.states)-1].from
+}
+
+// stateAt needs mu.
+func (n *Network) stateAt(height uint64) state {
+	for _, s := range slices.Backward(n.states) {
+		if s.from <= height {
+			return s.state
+		}
+	}
+	return n.states[0].state
 }
 
 // Advance adds a P-Chain block; change may alter the members of a subnet by
-// node ID, in a copy made for the new height.
+// node ID, in a copy made for the new height. With a history, which adds blocks by
+// itself, the change comes with the next one.
 func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Member)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	from := n.height() + 1
 	next := make(state)
-	for id, members := range n.heights[len(n.heights)-1] {
+	for id, members := range n.states[len(n.states)-1].state {
 		copied := make(map[ids.NodeID]Member, len(members))
 		for nodeID, m := range members {
 			copied[nodeID] = m
@@ -232,14 +278,14 @@ func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Me
 	if change != nil {
 		change(next[subnetID])
 	}
-	n.heights = append(n.heights, next)
+	n.states = append(n.states, dated{from: from, state: next})
 }
 
 // Set is the canonical validator set of a subnet at a height.
 func (n *Network) Set(subnetID ids.ID, height uint64) snow.WarpSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	flat, err := snow.FlattenValidatorSet(n.outputs(n.heights[height][subnetID]))
+	flat, err := snow.FlattenValidatorSet(n.outputs(n.stateAt(height)[subnetID]))
 	if err != nil {
 		panic(fmt.Sprintf("simnet: %v", err))
 	}
@@ -322,7 +368,7 @@ func normal(b [32]byte) float64 {
 // false if they do not make a quorum.
 func (n *Network) Floor(messageID ids.ID, quorum uint64) (time.Duration, bool) {
 	n.mu.Lock()
-	members := n.heights[len(n.heights)-1][constants.PrimaryNetworkID]
+	members := n.states[len(n.states)-1].state[constants.PrimaryNetworkID]
 	n.mu.Unlock()
 	type share struct {
 		at     time.Duration

@@ -16,10 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
 	"quorate/simnet"
+	"quorate/simnet/history"
 	"quorate/validators"
 )
 
@@ -28,6 +30,7 @@ func newDev() *cobra.Command {
 	var listen, private, logLevel string
 	var faults float64
 	var latency time.Duration
+	var transactions int
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Start a synthetic network and the service on it",
@@ -36,7 +39,8 @@ name fuji, with nothing to install or configure. Its validators are real endpoin
 of the peer-to-peer protocol on this machine and sign with real BLS keys.
 
   quorate dev
-  quorate dev --validators 1000 --faults 0.2 --latency 40ms`,
+  quorate dev --validators 1000 --faults 0.2 --latency 40ms
+  quorate dev --history 100000      with a longer past to look at`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if o.Validators < 1 || o.Validators > 5000 {
@@ -44,6 +48,12 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 			}
 			if faults < 0 || faults > 1 {
 				return usage(fmt.Errorf("--faults %g is not a share between 0 and 1", faults), "For example, a tenth of the validators: quorate dev --faults 0.1")
+			}
+			if transactions < 0 || transactions > 10_000_000 {
+				return usage(fmt.Errorf("--history %d is not between 0 and 10000000", transactions), "For example: quorate dev --history 100000")
+			}
+			if transactions > 0 {
+				o.History = &simnet.History{Options: history.Options{Txs: transactions}, Pace: blockPace}
 			}
 			f := faults / 5
 			o.Faults = simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f, Malformed: f}
@@ -67,8 +77,12 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 	flags.Uint64Var(&o.Seed, "seed", 1, "`number` from which the network follows")
 	flags.DurationVar(&latency, "latency", 20*time.Millisecond, "median answer `time` of the validators")
 	flags.Float64Var(&faults, "faults", 0.1, "`share` of faulty validators: offline, refusing, silent, forging, talking garbage")
+	flags.IntVar(&transactions, "history", 2000, "`number` of transactions that the P-, X- and C-Chain have behind them; 0: none, and no such chains")
 	return cmd
 }
+
+// blockPace is how often a synthetic network with a history adds to it.
+const blockPace = 2 * time.Second
 
 func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 	sim, err := simnet.Start(o)
@@ -150,6 +164,10 @@ func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, base str
 	if !verdict.Valid {
 		return fmt.Errorf("the first aggregation does not verify: %s", verdict.Reason)
 	}
+	look, err := lookAt(sim, base)
+	if err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(out, `quorate dev: a synthetic network of %d validators, served as fuji on %s
 
 First message signed and verified:
@@ -162,7 +180,7 @@ Sign it again:
   curl -s -X POST %s%s \
     -H 'Content-Type: application/json' \
     -d '%s'
-
+%s
 The node API that goes with it: %s
 Stop with Ctrl-C.
 `,
@@ -170,8 +188,24 @@ Stop with Ctrl-C.
 		message.ID(), len(verdict.Signers), len(set.Validators),
 		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
 		took.Round(time.Millisecond),
-		base, path, body, sim.NodeURL())
+		base, path, body, look, sim.NodeURL())
 	return err
+}
+
+// lookAt says how to ask for what the chains say; nothing without a history.
+func lookAt(sim *simnet.Network, base string) (string, error) {
+	past := sim.History()
+	if past == nil {
+		return "", nil
+	}
+	owner, err := address.Format("P", constants.GetHRP(sim.NetworkID()), past.Addresses()[0].Bytes())
+	if err != nil {
+		return "", fmt.Errorf("writing an address: %w", err)
+	}
+	return fmt.Sprintf(`
+Look at what an address owns, while blocks keep coming:
+  curl -s '%s/v1/networks/fuji/blockchains/p-chain/balances?addresses=%s'
+`, base, owner), nil
 }
 
 // awaitUp waits until the service reports that it can sign.

@@ -1,0 +1,264 @@
+package history
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+)
+
+// Node is a node's record of a history: it keeps blocks as the index API gives them,
+// ready made on disk, so that giving them away costs next to nothing. In memory are
+// about 10 bytes a block, 30 a transaction, and the rewards. Its growth is in the
+// hands of one goroutine at a time; the rest is safe for concurrent use.
+type Node struct {
+	generator *Generator
+	sealer    *Sealer
+
+	mu     sync.RWMutex
+	chains [chains]record
+	txs    [2]map[uint64]uint32 // guarded by mu; heights by the first bytes of IDs, on P and X
+	// rewards and stakes are those of the P-Chain's last block; guarded by mu.
+	rewards map[ids.ID][][]byte
+	stakes  map[ids.NodeID][]Stake
+	staked  map[ids.ID]ids.NodeID
+	// genesis are transactions, addresses those of Generator.Addresses; constant.
+	genesis   map[ids.ID][]byte
+	addresses []ids.ShortID
+}
+
+// record is the blocks of one chain. The writer alone uses w and size; the rest is
+// guarded by Node.mu.
+type record struct {
+	file *os.File
+	w    *bufio.Writer
+	size int64
+	// first is the block at height 0.
+	first []byte
+	// ends are where containers end in the file, the one of height 1 first.
+	ends []int64
+}
+
+// NewNode makes a node for what a generator makes from its beginning on, with files
+// in a directory, or in the usual place for temporary ones if it is empty. Close
+// removes them.
+func NewNode(g *Generator, dir string) (*Node, error) {
+	sealer, err := NewSealer(g)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		generator: g, sealer: sealer, rewards: make(map[ids.ID][][]byte), stakes: make(map[ids.NodeID][]Stake),
+		staked: make(map[ids.ID]ids.NodeID), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
+	}
+	for _, tx := range g.Genesis() {
+		n.genesis[tx.ID] = tx.Bytes
+	}
+	for i := range n.txs {
+		n.txs[i] = make(map[uint64]uint32)
+	}
+	for i := range n.chains {
+		r := &n.chains[i]
+		if r.file, err = os.CreateTemp(dir, "history-"+Chain(i).String()+"-"); err != nil {
+			_ = n.Close()
+			return nil, fmt.Errorf("making a place for blocks: %w", err)
+		}
+		r.w = bufio.NewWriterSize(r.file, 1<<20)
+	}
+	return n, nil
+}
+
+// Addresses are those that may own something, the busiest ones first.
+func (n *Node) Addresses() []ids.ShortID { return n.addresses }
+
+// CurrentStakes are those that go on, by the node that validates.
+func (n *Node) CurrentStakes() map[ids.NodeID][]Stake {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	all := make(map[ids.NodeID][]Stake, len(n.stakes))
+	for nodeID, s := range n.stakes {
+		all[nodeID] = slices.Clone(s)
+	}
+	return all
+}
+
+// Generator is what makes the history: to be read while nothing grows.
+func (n *Node) Generator() *Generator { return n.generator }
+
+// Close gives up the files. Nothing else may run.
+func (n *Node) Close() error {
+	var err error
+	for i := range n.chains {
+		if f := n.chains[i].file; f != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}
+	return err
+}
+
+// publishEvery is how many blocks become visible at a time.
+const publishEvery = 512
+
+// Grow has the history go on by so many transactions, or a few more.
+func (n *Node) Grow(ctx context.Context, transactions int) error {
+	until := n.generator.Txs() + transactions
+	made := make(chan *Block, publishEvery)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(made)
+		for n.generator.Txs() < until || n.generator.Pending() > 0 {
+			b, err := n.generator.Next()
+			if err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case made <- b:
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		batch := make([]*Block, 0, publishEvery)
+		for b := range made {
+			if err := n.sealer.Seal(b); err != nil {
+				return err
+			}
+			if batch = append(batch, b); len(batch) == publishEvery {
+				if err := n.publish(batch); err != nil {
+					return err
+				}
+				batch = batch[:0]
+			}
+		}
+		return n.publish(batch)
+	})
+	return group.Wait()
+}
+
+// Follow adds blocks of the present until ctx ends, and then returns nil: some
+// transactions every so often.
+func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		n.generator.present(time.Now())
+		if err := n.Grow(ctx, 1); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// publish writes blocks and makes them visible.
+func (n *Node) publish(batch []*Block) error {
+	type end struct {
+		chain Chain
+		at    int64
+	}
+	ends := make([]end, 0, len(batch))
+	var text []byte
+	for _, b := range batch {
+		if b.Height == 0 {
+			continue
+		}
+		r := &n.chains[b.Chain]
+		text = appendContainer(text[:0], b)
+		if _, err := r.w.Write(text); err != nil {
+			return fmt.Errorf("keeping blocks: %w", err)
+		}
+		r.size += int64(len(text))
+		ends = append(ends, end{b.Chain, r.size})
+	}
+	for i := range n.chains {
+		if err := n.chains[i].w.Flush(); err != nil {
+			return fmt.Errorf("keeping blocks: %w", err)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range ends {
+		n.chains[e.chain].ends = append(n.chains[e.chain].ends, e.at)
+	}
+	for _, b := range batch {
+		if b.Height == 0 {
+			n.chains[b.Chain].first = b.Bytes
+		}
+		n.note(b)
+	}
+	return nil
+}
+
+// note takes in what a block says besides. It needs mu.
+func (n *Node) note(b *Block) {
+	if b.Chain != C {
+		for _, tx := range b.Txs {
+			n.txs[b.Chain][shortID(tx.ID)] = uint32(b.Height)
+		}
+	}
+	for _, r := range b.Rewarded {
+		n.rewards[r.TxID] = r.UTXOs
+	}
+	for _, txID := range b.Ended {
+		nodeID := n.staked[txID]
+		delete(n.staked, txID)
+		all := n.stakes[nodeID]
+		for i := range all {
+			if all[i].TxID == txID {
+				all = append(all[:i], all[i+1:]...)
+				break
+			}
+		}
+		if n.stakes[nodeID] = all; len(all) == 0 {
+			delete(n.stakes, nodeID)
+		}
+	}
+	for _, s := range b.Began {
+		n.stakes[s.NodeID] = append(n.stakes[s.NodeID], s)
+		n.staked[s.TxID] = s.NodeID
+	}
+}
+
+func shortID(id ids.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
+
+// appendContainer appends a container as the index API gives it, and a comma.
+func appendContainer(to []byte, b *Block) []byte {
+	to = append(to, `{"id":"`...)
+	to = append(to, b.ContainerID.String()...)
+	to = append(to, `","bytes":"`...)
+	to = appendHex(to, b.Container)
+	to = append(to, `","timestamp":"`...)
+	to = b.Time.AppendFormat(to, time.RFC3339)
+	to = append(to, `","encoding":"hex","index":"`...)
+	to = strconv.AppendUint(to, b.Height-1, 10)
+	return append(to, `"},`...)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendHex appends bytes as avalanchego does: with a checksum, in hexadecimal.
+func appendHex(to, b []byte) []byte {
+	to = append(to, "0x"...)
+	for _, part := range [][]byte{b, hashing.Checksum(b, 4)} {
+		for _, c := range part {
+			to = append(to, hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return to
+}

@@ -1,0 +1,291 @@
+package history
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+)
+
+// stint is a period of validation or delegation of the primary network that goes on.
+type stint struct {
+	txID       ids.ID
+	nodeID     ids.NodeID
+	start, end int64
+	weight     uint64
+	reward     uint64 // what is paid at the end, before commission
+	shares     uint32 // of a validator, of 1,000,000
+	owner      int32  // of the reward
+	coins      []coin // that are free at the end
+	next       uint32 // index of the first output at the end
+	seq        int
+
+	// validator is who a delegator delegates to, nil for validators; commission is
+	// what delegators have earned a validator.
+	validator  *stint
+	commission uint64
+	delegators int // that go on
+
+	// renewing validators go on after the end (ACP-236).
+	renewing bool
+	period   uint64 // the next one's, in seconds; 0: there is none
+	compound uint32 // of 1,000,000: how much of a reward stays
+	accrued  uint64 // what stayed
+}
+
+// stakes are those that go on, the one that ends first at the top.
+type stakes struct {
+	all []*stint // a heap
+	seq int
+	// open are validators that can be delegated to, renewing those that can be
+	// configured.
+	open, renewing []*stint
+	// keys are those that validators share.
+	keys []signer.ProofOfPossession
+}
+
+// sharedKeys is how many BLS keys there are. Making one takes a millisecond, and no
+// two validators at the same time would have the same one on a real network.
+const sharedKeys = 32
+
+func (s *stakes) init(seed uint64) error {
+	for i := range uint64(sharedKeys) {
+		secret := draw(seed, "bls", i)
+		secret[0] &= 0x3f // below the order of the group
+		key, err := localsigner.FromBytes(secret[:])
+		if err != nil {
+			return fmt.Errorf("making BLS keys: %w", err)
+		}
+		proof, err := signer.NewProofOfPossession(key)
+		if err != nil {
+			return fmt.Errorf("making BLS keys: %w", err)
+		}
+		s.keys = append(s.keys, *proof)
+	}
+	return nil
+}
+
+// key is one of the shared keys, read from its bytes, as verifying it demands.
+func (g *Generator) key() signer.ProofOfPossession {
+	shared := &g.stakes.keys[g.rng.IntN(len(g.stakes.keys))]
+	return signer.ProofOfPossession{PublicKey: shared.PublicKey, ProofOfPossession: shared.ProofOfPossession}
+}
+
+func (s *stakes) Len() int { return len(s.all) }
+func (s *stakes) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(s.all[i].end, s.all[j].end), cmp.Compare(s.all[i].seq, s.all[j].seq)) < 0
+}
+func (s *stakes) Swap(i, j int) { s.all[i], s.all[j] = s.all[j], s.all[i] }
+func (s *stakes) Push(x any)    { s.all = append(s.all, x.(*stint)) }
+func (s *stakes) Pop() any {
+	last := s.all[len(s.all)-1]
+	s.all = s.all[:len(s.all)-1]
+	return last
+}
+
+// openValidators bounds the validators that are drawn from for delegations.
+const openValidators = 2000
+
+// enter begins a stake with a block.
+func (g *Generator) enter(b *Block, s *stint) {
+	const year = 365 * 24 * 60 * 60
+	s.reward = uint64(float64(s.weight) * 0.08 * float64(s.end-s.start) / year)
+	s.seq = g.stakes.seq
+	g.stakes.seq++
+	heap.Push(&g.stakes, s)
+	b.Began = append(b.Began, s.stake())
+	switch {
+	case s.validator != nil:
+		s.validator.delegators++
+	case s.renewing:
+		g.stakes.renewing = append(g.stakes.renewing, s)
+	case len(g.stakes.open) < openValidators:
+		g.stakes.open = append(g.stakes.open, s)
+	}
+}
+
+func (s *stint) stake() Stake {
+	return Stake{
+		TxID: s.txID, NodeID: s.nodeID, Delegator: s.validator != nil, Weight: s.weight, PotentialReward: s.reward,
+		Start: time.Unix(s.start, 0).UTC(), End: time.Unix(s.end, 0).UTC(),
+	}
+}
+
+// period draws the length of a stake, in seconds.
+func (g *Generator) period() int64 {
+	span := g.o.Span.Seconds()
+	return max(int64(span*(0.02+0.3*g.rng.Float64())), 2)
+}
+
+// staked records the coins of a stake.
+func (g *Generator) staked(b *Block, s *stint, coins []coin) {
+	s.coins = coins
+	for i := range coins {
+		g.truth.make(&coins[i], g, b, P, s.end)
+		g.countBusy(b, coins[i].party, &g.busyMade)
+	}
+}
+
+// settleUntil ends the stakes whose time has come, each with a proposal and the block
+// that decides it.
+func (g *Generator) settleUntil(now int64) error {
+	for g.stakes.Len() > 0 && g.stakes.all[0].end <= now {
+		if err := g.settle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle ends the stake that ends first.
+func (g *Generator) settle() error {
+	s := heap.Pop(&g.stakes).(*stint)
+	unsigned := txs.UnsignedTx(&txs.RewardValidatorTx{TxID: s.txID})
+	if s.renewing {
+		unsigned = &txs.RewardAutoRenewedValidatorTx{TxID: s.txID, Timestamp: uint64(s.end)}
+	}
+	tx := &txs.Tx{Unsigned: unsigned}
+	if err := tx.Initialize(txs.Codec); err != nil {
+		return fmt.Errorf("a reward: %w", err)
+	}
+	proposal, banff := g.open(P, s.end), g.legacy.left == 0
+	commit := g.chance(0.94)
+	var made block.Block
+	var err error
+	if banff {
+		g.l1s.advance(proposal.Time.Unix())
+		var beside []*txs.Tx
+		if g.chance(0.1) { // other transactions take effect with the proposal
+			one, err := g.baseTx(g.draft(proposal))
+			if err != nil {
+				return err
+			}
+			beside = append(beside, one)
+		}
+		g.l1s.closeBlock()
+		made, err = block.NewBanffProposalBlock(proposal.Time, proposal.ParentID, proposal.Height, tx, beside)
+	} else {
+		made, err = block.NewApricotProposalBlock(proposal.ParentID, proposal.Height, tx)
+	}
+	if err != nil {
+		return fmt.Errorf("a proposal: %w", err)
+	}
+	proposal.Txs = append(proposal.Txs, Tx{tx.ID(), tx.Bytes()})
+	g.accept(proposal, made.ID(), made.Bytes())
+	option := g.open(P, s.end)
+	if err := g.pay(option, s, tx.ID(), commit); err != nil {
+		return err
+	}
+	return g.decide(option, commit, banff)
+}
+
+// decide accepts the block that follows a proposal.
+func (g *Generator) decide(b *Block, commit, banff bool) error {
+	b.envelope = optionEnvelope
+	var made block.Block
+	var err error
+	switch {
+	case banff && commit:
+		made, err = block.NewBanffCommitBlock(b.Time, b.ParentID, b.Height)
+	case banff:
+		made, err = block.NewBanffAbortBlock(b.Time, b.ParentID, b.Height)
+	case commit:
+		made, err = block.NewApricotCommitBlock(b.ParentID, b.Height)
+	default:
+		made, err = block.NewApricotAbortBlock(b.ParentID, b.Height)
+	}
+	if err != nil {
+		return fmt.Errorf("an option: %w", err)
+	}
+	g.accept(b, made.ID(), made.Bytes())
+	return nil
+}
+
+// pay ends a stake, or a period of it: stakes come back, and rewards are made.
+func (g *Generator) pay(b *Block, s *stint, rewardID ids.ID, commit bool) error {
+	from, at := s.txID, s.next
+	var own, commission uint64
+	leaves := true
+	switch {
+	case s.validator != nil:
+		s.validator.delegators--
+		if commit {
+			earned := uint64(float64(s.reward) * float64(s.validator.shares) / 1e6)
+			own = s.reward - earned
+			s.validator.commission += earned
+		}
+	case s.renewing:
+		from, at = rewardID, 0
+		if own = s.accrued; commit {
+			if leaves = s.period == 0; leaves {
+				own += s.reward
+			} else {
+				stays := uint64(float64(s.reward) * float64(s.compound) / 1e6)
+				own, s.accrued, s.weight = s.reward-stays, s.accrued+stays, s.weight+stays
+			}
+		}
+	default:
+		commission = s.commission
+		if commit {
+			own = s.reward
+		}
+	}
+	b.Ended = append(b.Ended, s.txID)
+	var raw [][]byte
+	for _, amount := range []uint64{own, commission} {
+		if amount == 0 {
+			continue
+		}
+		c := coin{tx: from, index: at, amount: amount, party: s.owner, kind: Transfer, source: P}
+		at++
+		utxo, err := g.utxo(&c)
+		if err != nil {
+			return err
+		}
+		raw = append(raw, utxo)
+		g.purse.sums.Minted += amount
+		g.countBusy(b, c.party, &g.busyMade)
+		g.truth.make(&c, g, b, P, 0)
+		g.keep(P, c)
+	}
+	if len(raw) > 0 {
+		b.Rewarded = append(b.Rewarded, Reward{TxID: from, UTXOs: raw})
+	}
+	if !leaves {
+		s.start, s.end = s.end, s.end+int64(s.period)
+		g.truth.restake(s.coins, s.end)
+		g.stakes.renewing = slices.DeleteFunc(g.stakes.renewing, func(o *stint) bool { return o == s })
+		g.enter(b, s)
+		return nil
+	}
+	for _, c := range s.coins {
+		g.keep(P, c)
+	}
+	if s.validator == nil {
+		gone := func(o *stint) bool { return o == s }
+		g.stakes.open = slices.DeleteFunc(g.stakes.open, gone)
+		g.stakes.renewing = slices.DeleteFunc(g.stakes.renewing, gone)
+	}
+	return nil
+}
+
+// utxo is an AVAX coin as the P-Chain encodes it.
+func (g *Generator) utxo(c *coin) ([]byte, error) {
+	b, err := txs.GenesisCodec.Marshal(txs.CodecVersion, &avax.UTXO{
+		UTXOID: c.utxoID(), Asset: avax.Asset{ID: g.assets[c.asset].id},
+		Out: &secp256k1fx.TransferOutput{Amt: c.amount, OutputOwners: g.purse.parties[c.party].owners(c.locktime)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the output of a reward: %w", err)
+	}
+	return b, nil
+}
