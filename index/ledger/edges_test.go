@@ -230,3 +230,52 @@ func TestMatcherRun(t *testing.T) {
 		require.ErrorIs(t, <-ended, store.ErrFenced)
 	})
 }
+
+// TestLimits has an address that owns more kinds of things, and exports more that
+// nobody matched, than one answer may take.
+func TestLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or two")
+	}
+	s := store.NewMemory()
+	r := ledger.New(s, network)
+	owners := []ids.ShortID{{1}}
+	query := ledger.OutputQuery{ChainID: xChain, Addresses: owners, Limit: 10}
+	block := func(height uint64, n int, output func(i int) chain.Output) *chain.Block {
+		b := &chain.Block{ChainID: xChain, Height: height, Time: time.Unix(1000, 0), Txs: []chain.Tx{{ID: ids.ID{byte(height), 1}}}}
+		for i := range n {
+			o := output(i)
+			o.Kind, o.Amount, o.Threshold, o.Addresses = chain.Transfer, 1, 1, owners
+			b.Txs[0].Made = append(b.Txs[0].Made, made(b.Txs[0].ID, uint32(i), o))
+		}
+		return b
+	}
+	tenant := ledger.NewTenant(network, xChain)
+	asset := func(i int) chain.Output {
+		return chain.Output{Role: chain.Ordinary, AssetID: ids.Empty.Prefix(uint64(i)), DestinationID: xChain}
+	}
+	apply(t, s, tenant, block(0, 20_000, asset))
+	balances, _, err := r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.NoError(t, err)
+	require.Len(t, balances, 20_000)
+	page, err := r.UTXOs(t.Context(), query)
+	require.NoError(t, err)
+	require.Len(t, page.Outputs, 10)
+	apply(t, s, tenant, block(1, 1, func(int) chain.Output { return asset(20_000) }))
+	_, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.ErrorIs(t, err, ledger.ErrTooMany)
+	_, err = r.UTXOs(t.Context(), query)
+	require.ErrorIs(t, err, ledger.ErrTooMany)
+
+	owners = []ids.ShortID{{2}}
+	apply(t, s, tenant, block(2, 100_001, func(int) chain.Output {
+		return chain.Output{Role: chain.Exported, AssetID: avaxID, DestinationID: pChain}
+	}))
+	_, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.ErrorIs(t, err, ledger.ErrBehind)
+	require.NoError(t, ledger.NewMatcher(s, network, nil).Settle(t.Context()))
+	balances, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.NoError(t, err)
+	require.Len(t, balances, 1)
+	require.Equal(t, int64(100_001), balances[0].Outputs)
+}
