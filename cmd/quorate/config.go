@@ -63,6 +63,8 @@ type networkConfig struct {
 	IndexFrom uint64 `yaml:"index_from"`
 	// GenesisFile is what the nodes of a private network were started with.
 	GenesisFile string `yaml:"genesis_file"`
+	// synthetic is a network that nobody takes for the public one of its name.
+	synthetic bool
 	// EVM are chains whose messages are signed before anyone asks, besides the
 	// C-Chain.
 	EVM []evmConfig `yaml:"evm"`

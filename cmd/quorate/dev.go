@@ -95,7 +95,7 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 		return fmt.Errorf("making a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
-	c.Networks = map[string]networkConfig{"fuji": {Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true}}
+	c.Networks = map[string]networkConfig{"fuji": {Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true, synthetic: true}}
 
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)

@@ -76,7 +76,7 @@ func newClient(o networkOptions) (*node.Client, error) {
 // newNetwork puts the parts together around a client of a node on the network id.
 // It owns the client from then on.
 func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, error) {
-	if known, ok := knownNetworks[o.name]; ok && known != id {
+	if known, ok := knownNetworks[o.name]; ok && known != id && !o.config.synthetic {
 		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &network{name: o.name, id: id, node: client, log: o.log, genesis: o.genesis}
