@@ -48,7 +48,6 @@ func Run(t *testing.T, engine Engine) {
 		{"readers during commits", testConcurrentReaders},
 		{"context", testContext},
 		{"close", testClose},
-		{"reopen", testReopen},
 		{"histories", testHistories},
 		{"bounded", testBounded},
 		{"bounded: replacing", testBoundedReplace},
@@ -57,6 +56,9 @@ func Run(t *testing.T, engine Engine) {
 		{"bounded: two at once", testBoundedTwo},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, engine) })
+	}
+	if engine.Persistent {
+		t.Run("reopen", func(t *testing.T) { testReopen(t, engine) })
 	}
 }
 
@@ -743,9 +745,6 @@ func testClose(t *testing.T, engine Engine) {
 }
 
 func testReopen(t *testing.T, engine Engine) {
-	if !engine.Persistent {
-		t.Skip("the engine keeps nothing")
-	}
 	open := engine.Place(t)
 	var want [32]byte
 	for round := range 3 {
