@@ -21,8 +21,6 @@ var ErrBeyondTip = errors.New("beyond the node's last accepted block")
 // MaxBlockRange is how many containers the index API gives at once.
 const MaxBlockRange = indexer.MaxFetchedByRange
 
-const blockIndexPath = "/ext/index/P/block"
-
 // Container is what consensus accepted: a P-Chain block in its proposer envelope,
 // if it was made in one.
 type Container struct {
@@ -54,45 +52,9 @@ func (c *Client) BlockByHeight(ctx context.Context, height uint64) ([]byte, erro
 	return decodeBytes(method, reply.Encoding, text)
 }
 
-// BlockRange has up to n accepted P-Chain blocks as containers in their order,
-// beginning at an index; fewer if there are no more, or if the node prefers so, but
-// at least one. n is 1 to MaxBlockRange.
-//
-// Errors are those of Call, among them an *RPCError that is NotOffered if the node
-// keeps no index, or ErrBeyondTip.
+// BlockRange is Containers of the P-Chain's blocks.
 func (c *Client) BlockRange(ctx context.Context, start uint64, n int) ([]Container, error) {
-	const method = "index.getContainerRange"
-	var reply indexer.GetContainerRangeResponse
-	if err := c.Call(ctx, blockIndexPath, method, indexer.GetContainerRangeArgs{
-		StartIndex: avajson.Uint64(start), NumToFetch: avajson.Uint64(n), Encoding: formatting.Hex,
-	}, &reply); err != nil {
-		return nil, beyondTip(beyondTip(err, "start index", "last accepted index"), noContainers)
-	}
-	if len(reply.Containers) == 0 || len(reply.Containers) > n {
-		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(reply.Containers))
-	}
-	containers := make([]Container, len(reply.Containers))
-	for i := range reply.Containers {
-		var err error
-		if containers[i], err = decodeContainer(method, &reply.Containers[i]); err != nil {
-			return nil, err
-		}
-		if want := start + uint64(i); containers[i].Index != want {
-			return nil, fmt.Errorf("%s: %w: container %d, want %d", method, ErrMalformed, containers[i].Index, want)
-		}
-	}
-	return containers, nil
-}
-
-// LastBlock is the container that the node's index of the P-Chain ends with.
-// Errors are as of BlockRange.
-func (c *Client) LastBlock(ctx context.Context) (Container, error) {
-	const method = "index.getLastAccepted"
-	var reply indexer.FormattedContainer
-	if err := c.Call(ctx, blockIndexPath, method, indexer.GetLastAcceptedArgs{Encoding: formatting.Hex}, &reply); err != nil {
-		return Container{}, beyondTip(err, noContainers)
-	}
-	return decodeContainer(method, &reply)
+	return c.Containers(ctx, PChainBlocks, start, n)
 }
 
 const noContainers = "no containers have been accepted"

@@ -78,7 +78,7 @@ func TestBlockRange(t *testing.T) {
 		{ID: ids.ID{1}, Index: 7, Bytes: []byte("seven"), Accepted: at},
 		{ID: ids.ID{1}, Index: 8, Bytes: []byte("eight"), Accepted: at},
 	}, got)
-	last, err := c.LastBlock(t.Context())
+	last, err := c.LastContainer(t.Context(), PChainBlocks)
 	require.NoError(t, err)
 	require.Equal(t, Container{ID: ids.ID{1}, Index: 9, Bytes: []byte("nine"), Accepted: at}, last)
 
@@ -106,7 +106,7 @@ func TestBlockRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, call := range []func() error{
 				func() error { _, err := c.BlockRange(t.Context(), 7, 5); return err },
-				func() error { _, err := c.LastBlock(t.Context()); return err },
+				func() error { _, err := c.LastContainer(t.Context(), PChainBlocks); return err },
 			} {
 				err := call()
 				var refused *RPCError
@@ -116,6 +116,6 @@ func TestBlockRange(t *testing.T) {
 			}
 		})
 	}
-	_, err = one(t, 200, refusal("no containers have been accepted")).LastBlock(t.Context())
+	_, err = one(t, 200, refusal("no containers have been accepted")).LastContainer(t.Context(), PChainBlocks)
 	require.ErrorIs(t, err, ErrBeyondTip)
 }
