@@ -11,6 +11,7 @@ require (
 	github.com/google/btree v1.1.3
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/mattn/go-isatty v0.0.22
+	github.com/mattn/go-sqlite3 v1.14.52
 	github.com/maypok86/otter/v2 v2.4.0
 	github.com/prometheus/client_golang v1.23.0
 	github.com/schollz/progressbar/v3 v3.19.1

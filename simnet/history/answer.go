@@ -53,6 +53,13 @@ func (n *Node) Height(c Chain) uint64 {
 	return uint64(len(n.chains[c].ends))
 }
 
+// Txs is how many transactions the blocks of a chain have.
+func (n *Node) Txs(c Chain) int {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.chains[c].txs
+}
+
 // Call answers a call of the node API as avalanchego does. The result is a *Result or
 // what encoding/json makes one of. Errors are ErrNotServed, or have the node's words.
 func (n *Node) Call(path, method string, params json.RawMessage) (any, error) {

@@ -46,6 +46,7 @@ type record struct {
 	size int64
 	// first is the block at height 0.
 	first []byte
+	txs   int
 	// ends are where containers end in the file, the one of height 1 first.
 	ends []int64
 }
@@ -207,6 +208,7 @@ func (n *Node) publish(batch []*Block) error {
 
 // note takes in what a block says besides. It needs mu.
 func (n *Node) note(b *Block) {
+	n.chains[b.Chain].txs += len(b.Txs)
 	if b.Chain != C {
 		for _, tx := range b.Txs {
 			n.txs[b.Chain][shortID(tx.ID)] = uint32(b.Height)

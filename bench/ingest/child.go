@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/simnet"
+	"quorate/simnet/history"
+)
+
+// child is a process of ours that tells what it has to say in lines of JSON.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+func startChild(ctx context.Context, t task) (*child, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{cmd: exec.CommandContext(ctx, self)}
+	c.cmd.Env = append(os.Environ(), taskEnv+"="+string(text))
+	c.cmd.Stderr = os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the %s process: %w", t.Role, err)
+	}
+	c.out = json.NewDecoder(bufio.NewReader(out))
+	return c, nil
+}
+
+func (c *child) read(v any) error { return c.out.Decode(v) }
+
+// stop lets it end.
+func (c *child) stop() {
+	_ = c.in.Close() // which it waits for
+	_ = c.cmd.Wait()
+}
+
+// nodeReady is what the simulated node tells when its history is made.
+type nodeReady struct {
+	URL     string
+	Heights [3]uint64
+	TxsOf   [3]int
+	Busy    int
+}
+
+func (n nodeReady) all() int { return n.TxsOf[0] + n.TxsOf[1] + n.TxsOf[2] }
+
+func optionsOf(p pastOptions) history.Options {
+	return history.Options{Seed: p.Seed, Txs: p.Txs, BusyEvents: p.Busy}
+}
+
+// runNode is a simulated node until standard input ends. Each line there is answered
+// with the processor time so far.
+func runNode(t task) error {
+	sim, err := simnet.Start(simnet.Options{
+		Seed: t.Past.Seed, Validators: 1, History: &simnet.History{Options: optionsOf(t.Past), Dir: t.Dir},
+	})
+	if err != nil {
+		return err
+	}
+	defer sim.Close()
+	past := sim.History()
+	_, events := past.Generator().Busy()
+	out := json.NewEncoder(os.Stdout)
+	if err := out.Encode(nodeReady{
+		URL: sim.NodeURL(), Busy: events,
+		Heights: [3]uint64{past.Height(history.P), past.Height(history.X), past.Height(history.C)},
+		TxsOf:   [3]int{past.Txs(history.P), past.Txs(history.X), past.Txs(history.C)},
+	}); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if err := out.Encode(cpu()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cpu is the processor time of this process.
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// bench is what the runs share.
+type bench struct {
+	past pastOptions
+	node *child
+	what nodeReady
+	root string
+}
+
+func (b *bench) nodeCPU() (spent time.Duration, err error) {
+	if _, err := io.WriteString(b.node.in, "\n"); err != nil {
+		return 0, err
+	}
+	err = b.node.read(&spent)
+	return spent, err
+}
+
+// recorded is what a process tells that records.
+type recorded struct {
+	// Blocks and Txs were recorded in Took, with CPU. Done says that it was all.
+	Blocks, Txs int
+	Took, CPU   time.Duration
+	Bytes       int64
+	Done        bool
+	Readings    readings
+}
+
+// record has a process record, and prints a line about it.
+func (b *bench) record(ctx context.Context, name string, t task) (*recorded, error) {
+	if t.Dir == "" {
+		t.Dir = filepath.Join(b.root, t.Role)
+	}
+	before, err := b.nodeCPU()
+	if err != nil {
+		return nil, err
+	}
+	var r recorded
+	if err := b.once(ctx, t, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	after, err := b.nodeCPU()
+	if err != nil {
+		return nil, err
+	}
+	seconds, txs := r.Took.Seconds(), float64(r.Txs)
+	if !r.Done {
+		name += fmt.Sprintf(", the first %d transactions", r.Txs)
+	}
+	fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.0f |\n", name, float64(r.Blocks)/seconds, txs/seconds,
+		float64(r.CPU.Microseconds())/txs, float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs)
+	return &r, nil
+}
+
+// once runs a process that tells one thing.
+func (b *bench) once(ctx context.Context, t task, answer any) error {
+	t.Past, t.URL, t.TxsOf = b.past, b.what.URL, b.what.TxsOf
+	c, err := startChild(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	return c.read(answer)
+}
+
+// restart is how long it took to serve after a kill.
+type restart struct {
+	at   int // transactions recorded
+	took time.Duration
+}
+
+// kill records once more, reading meanwhile, kills that in the middle, and starts it
+// again.
+func (b *bench) kill(ctx context.Context) (*readings, restart, error) {
+	t := task{Role: roleLedger, Dir: filepath.Join(b.root, "killed"), Past: b.past, URL: b.what.URL, TxsOf: b.what.TxsOf, Probe: true}
+	c, err := startChild(ctx, t)
+	if err != nil {
+		return nil, restart{}, err
+	}
+	defer c.stop()
+	var p progress
+	for p.Txs < b.what.all()*2/3 && !p.Done {
+		if err := c.read(&p); err != nil {
+			return nil, restart{}, fmt.Errorf("recording while reading: %w", err)
+		}
+	}
+	if err := c.cmd.Process.Kill(); err != nil {
+		return nil, restart{}, err
+	}
+	_ = c.cmd.Wait()
+	begun := time.Now()
+	again, err := startChild(ctx, t)
+	if err != nil {
+		return nil, restart{}, err
+	}
+	defer again.stop()
+	defer func() { _ = again.cmd.Process.Kill() }()
+	var first, later progress
+	if err := again.read(&first); err != nil {
+		return nil, restart{}, fmt.Errorf("after a kill: %w", err)
+	}
+	r := restart{at: p.Txs, took: time.Since(begun)}
+	for later.Height <= p.Height && !later.Done {
+		if err := again.read(&later); err != nil {
+			return nil, restart{}, fmt.Errorf("after a kill: %w", err)
+		}
+	}
+	if first.Height == 0 {
+		return nil, restart{}, errors.New("after a kill, nothing is recorded")
+	}
+	return &p.Readings, r, nil
+}
+
+// addressesOf are the one whose balance changes most, and the others.
+func addressesOf(p pastOptions) (busy ids.ShortID, others []ids.ShortID, g *history.Generator, err error) {
+	if g, err = history.New(optionsOf(p)); err != nil {
+		return ids.ShortID{}, nil, nil, err
+	}
+	busy, _ = g.Busy()
+	return busy, g.Addresses(), g, nil
+}

@@ -1,0 +1,168 @@
+// Command ingest measures how fast the service records chains and how fast it reads
+// what it recorded: a made-up history of the P-, the X- and the C-Chain, served by a
+// simulated node, goes through the service's own pipelines into its own store, and
+// once more into plain SQLite tables. The node and each of the stores have a process
+// of their own, so that processor time can be told apart; time on the clock is that
+// of everything together on this machine.
+//
+//	go run ./bench/ingest -txs 1000000
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// task is what one of our processes is told to do, in its environment.
+type task struct {
+	// Role is one of the roles below.
+	Role string
+	Past pastOptions
+	URL  string
+	Dir  string
+	// TxsOf is how many transactions the chains have.
+	TxsOf [3]int
+	// Probe has the store read while it records.
+	Probe bool
+	// Limit ends recording into SQLite; 0 for none.
+	Limit time.Duration
+	// Profile is where the process writes what it spends processor time on.
+	Profile string
+}
+
+// pastOptions are what all processes must agree on about the history.
+type pastOptions struct {
+	Seed      uint64
+	Txs, Busy int
+}
+
+const (
+	roleNode   = "node"   // is the simulated node
+	roleBlocks = "blocks" // records P-Chain blocks without the ledger
+	roleLedger = "ledger" // records all chains, with outputs
+	roleRead   = "read"   // reads what was recorded
+	roleSQLite = "sqlite" // records all chains into tables, and reads them
+	taskEnv    = "QUORATE_BENCH_INGEST"
+)
+
+func main() {
+	log.SetFlags(0)
+	if text := os.Getenv(taskEnv); text != "" {
+		if err := work(text); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	var past pastOptions
+	flag.IntVar(&past.Txs, "txs", 100_000, "`number` of transactions")
+	flag.IntVar(&past.Busy, "busy", -1, "how often the balance of one address changes; -1: as often as there are transactions")
+	flag.Uint64Var(&past.Seed, "seed", 1, "`number` from which the history follows")
+	limit := flag.Duration("sqlite", 10*time.Minute, "`time` that SQLite is given, after which its rate so far counts; 0 leaves it out")
+	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
+	flag.Parse()
+	if past.Busy < 0 {
+		past.Busy = past.Txs
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, past, *limit, *dir, *profile); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func work(text string) error {
+	var t task
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return err
+	}
+	switch t.Role {
+	case roleNode:
+		return runNode(t)
+	case roleBlocks, roleLedger:
+		return runRecord(t)
+	case roleRead:
+		return runRead(t)
+	case roleSQLite:
+		return runSQLite(t)
+	}
+	return fmt.Errorf("no role %q", t.Role)
+}
+
+func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string) (err error) {
+	root, err := os.MkdirTemp(dir, "quorate-ingest-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load(), past.Seed, past.Txs)
+	begun := time.Now()
+	node, err := startChild(ctx, task{Role: roleNode, Past: past, Dir: root})
+	if err != nil {
+		return err
+	}
+	defer node.stop()
+	var what nodeReady
+	if err := node.read(&what); err != nil {
+		return fmt.Errorf("making the history: %w", err)
+	}
+	fmt.Printf("history made in %.0f s: %d P, %d X and %d C blocks, %d transactions; the busy address' balance changes %d times\n\n",
+		time.Since(begun).Seconds(), what.Heights[0], what.Heights[1], what.Heights[2], what.all(), what.Busy)
+
+	b := bench{past: past, node: node, what: what, root: root}
+	fmt.Println("| recorded | blocks/s | transactions/s | CPU us/transaction | of the node | MB per million transactions |")
+	fmt.Println("|---|---|---|---|---|---|")
+	if _, err := b.record(ctx, "P-Chain blocks and L1s, Pebble", task{Role: roleBlocks}); err != nil {
+		return err
+	}
+	if _, err := b.record(ctx, "all chains and outputs, Pebble", task{Role: roleLedger, Dir: filepath.Join(root, "ledger"), Profile: profile}); err != nil {
+		return err
+	}
+	var tables *recorded
+	if limit > 0 {
+		if tables, err = b.record(ctx, "all chains and outputs, SQLite", task{Role: roleSQLite, Dir: filepath.Join(root, "sqlite"), Limit: limit}); err != nil {
+			return err
+		}
+	}
+	probed, restarted, err := b.kill(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("\n| read | p50 ms | p99 ms | worst ms | reads |\n|---|---|---|---|---|")
+	var idle readings
+	if err := b.once(ctx, task{Role: roleRead, Dir: filepath.Join(root, "ledger")}, &idle); err != nil {
+		return err
+	}
+	idle.print("Pebble, idle")
+	probed.print("Pebble, recording")
+	if tables != nil {
+		tables.Readings.print("SQLite, idle")
+	}
+	fmt.Printf("\nkilled at %d transactions, it serves again %.0f ms after it was started anew, and goes on\n", restarted.at, float64(restarted.took.Microseconds())/1000)
+	fmt.Printf("load at the end %s\n", load())
+	return nil
+}
+
+// load is the machine's load average: how much else is going on.
+func load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	var one, five float64
+	if _, err := fmt.Sscan(string(b), &one, &five); err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1f", one)
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"quorate/chain/genesis"
+	"quorate/chain/pchain"
+	"quorate/index"
+	"quorate/index/l1record"
+	"quorate/index/ledger"
+	"quorate/index/primary"
+	"quorate/node"
+	"quorate/store"
+)
+
+// progress is what a process tells again and again that records and reads.
+type progress struct {
+	// Height is the P-Chain's. The first line comes as soon as a read was answered.
+	Height   uint64
+	Txs      int
+	Done     bool
+	Readings readings
+}
+
+// tips are how far chains are on the node.
+type tips map[string]uint64
+
+// begin finds out about the node what the service does, too.
+func begin(ctx context.Context, url string) (client *node.Client, g *genesis.Genesis, t tips, err error) {
+	client, err = node.New(node.Options{Endpoints: []string{url}, Timeout: 30 * time.Second})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	networkID, err := client.NetworkID(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	b, err := client.BlockByHeight(ctx, 0)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	first, err := pchain.ParseBlock(b)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if g, err = genesis.Of(networkID, first.ID); err != nil {
+		return nil, nil, nil, err
+	}
+	t = make(tips)
+	if t["P"], err = client.Height(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	if t["X"], err = client.XChainHeight(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	t["C"], err = client.EVMHeight(ctx, node.CChainRPC)
+	return client, g, t, err
+}
+
+// runRecord records into Pebble until all is there.
+func runRecord(t task) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if t.Profile != "" {
+		f, err := os.Create(t.Profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	// As the service opens it, with the memory that it takes by default.
+	rows, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	client, g, to, err := begin(ctx, t.URL)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	o := primary.Options{NetworkID: g.NetworkID, Node: client, Store: rows, Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(g.NetworkID)}}
+	if t.Role == roleLedger {
+		o.Genesis = g
+	} else {
+		delete(to, "X")
+		delete(to, "C")
+	}
+	chains, err := primary.New(o)
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	transactions := t.TxsOf[0]
+	if t.Role == roleLedger {
+		transactions += t.TxsOf[1] + t.TxsOf[2]
+	}
+	share := float64(transactions) / float64(sum(to))
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	var probe *prober
+	if t.Probe {
+		if probe, err = newProber(t.Past, g, rows); err != nil {
+			return err
+		}
+		// What was recorded before a kill is served before anything else.
+		if err := probe.first(ctx); err == nil {
+			if err := out.Encode(progress{Height: probe.height(ctx)}); err != nil {
+				return err
+			}
+		}
+		running.Go(func() { probe.run(ctx) })
+	}
+	begun, spent := time.Now(), cpu()
+	running.Go(func() { chains.Run(ctx) })
+	blocks, err := await(ctx, to, chains.Status, func(at tips) error {
+		if !t.Probe {
+			return nil
+		}
+		return out.Encode(progress{Height: at["P"], Txs: int(share * float64(sum(at))), Readings: probe.readings()})
+	})
+	if err != nil {
+		return err
+	}
+	r := recorded{Blocks: blocks, Txs: transactions, Took: time.Since(begun), CPU: cpu() - spent, Done: true}
+	if t.Probe {
+		return out.Encode(progress{Height: to["P"], Txs: transactions, Done: true, Readings: probe.readings()})
+	}
+	cancel()
+	running.Wait()
+	if o.Genesis != nil {
+		if err := ledger.NewMatcher(rows, g.NetworkID, nil).Settle(context.Background()); err != nil {
+			return err
+		}
+		r.Took, r.CPU = time.Since(begun), cpu()-spent
+	}
+	if err := calm(rows); err != nil {
+		return err
+	}
+	if r.Bytes, err = size(t.Dir); err != nil {
+		return err
+	}
+	return out.Encode(r)
+}
+
+func sum(t tips) (n uint64) {
+	for _, height := range t {
+		n += height
+	}
+	return n
+}
+
+// await waits until all chains are recorded, and tells meanwhile how far they are.
+func await(ctx context.Context, to tips, status func() map[string]index.Status, tell func(tips) error) (blocks int, err error) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for rounds := 0; ; rounds++ {
+		at, done := make(tips), true
+		for chain, s := range status() {
+			if s.State == index.Stopped {
+				return 0, fmt.Errorf("chain %s at %d: %w", chain, s.Next, s.Err)
+			}
+			at[chain] = s.Next
+			done = done && s.Next > to[chain]
+		}
+		if done {
+			return int(sum(at)), nil
+		}
+		if rounds%10 == 0 {
+			if err := tell(at); err != nil {
+				return 0, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// calm waits until the store has put its files in order, a minute at most.
+func calm(rows store.Store) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for range 600 {
+		if rows.Stats().CompactionDebtBytes == 0 {
+			break
+		}
+		<-ticker.C
+	}
+	return nil
+}
+
+// size is that of all files in a folder, in bytes.
+func size(dir string) (sum int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	return sum, err
+}
