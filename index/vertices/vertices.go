@@ -52,9 +52,10 @@ func (r *Record) Run(ctx context.Context, from Source, log *slog.Logger) error {
 	const shortest, longest = time.Second, 5 * time.Minute
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		done, err := r.fill(ctx, from)
+		if done || ctx.Err() != nil {
+			return nil //nolint:nilerr // it was asked to end
+		}
 		switch {
-		case done, ctx.Err() != nil:
-			return nil
 		case err == nil:
 			pause = shortest / 2
 			continue

@@ -85,12 +85,12 @@ func (g *Generator) propose(tx *txs.Tx) error {
 }
 
 // legacyProposal makes a transaction that takes effect with the block that follows.
-func (g *Generator) legacyProposal(make func(*draft) (*txs.Tx, error), commit bool) error {
+func (g *Generator) legacyProposal(propose func(*draft) (*txs.Tx, error), commit bool) error {
 	option := g.open(P, 0)
 	option.Height++
 	d := g.draft(option)
 	d.aborted = !commit
-	tx, err := make(d)
+	tx, err := propose(d)
 	if tx == nil || err != nil {
 		return err
 	}

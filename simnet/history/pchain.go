@@ -142,7 +142,7 @@ func (d *draft) spread(who int32, rich bool) {
 		}
 		left -= amount
 		s := spec{party: g.somebody(), amount: amount}
-		ahead := uint64(d.now()) + uint64(g.share(uint64(g.o.Span.Seconds()), 0.001, 0.1))
+		ahead := uint64(d.now()) + g.share(uint64(g.o.Span.Seconds()), 0.001, 0.1)
 		switch n := g.rng.IntN(100); {
 		case n < 2:
 			s.locktime = ahead
@@ -434,7 +434,7 @@ func (g *Generator) createSubnetTx(d *draft) (*txs.Tx, error) {
 	}
 	one := subnet{id: tx.ID(), owner: who}
 	if all := g.l1s.subnets; len(all) < someSubnets {
-		g.l1s.subnets = append(all, one)
+		g.l1s.subnets = append(g.l1s.subnets, one)
 	} else {
 		all[g.rng.IntN(len(all))] = one
 	}
@@ -527,7 +527,8 @@ func (g *Generator) transformTx(d *draft) (*txs.Tx, error) {
 		return nil, err
 	}
 	g.onX.abroad = pool[:len(pool)-1]
-	d.ins = append(coins, one)
+	coins = append(coins, one)
+	d.ins = coins
 	d.change(who, fee)
 	base := d.pBase()
 	return d.simply(&txs.TransformSubnetTx{
