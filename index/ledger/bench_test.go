@@ -151,6 +151,7 @@ func BenchmarkRead(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			runtime.GC()
 			var took []time.Duration
+			before := cpu()
 			for b.Loop() {
 				at := time.Now()
 				if err := f(); err != nil {
@@ -158,6 +159,7 @@ func BenchmarkRead(b *testing.B) {
 				}
 				took = append(took, time.Since(at))
 			}
+			b.ReportMetric(float64((cpu()-before).Microseconds())/float64(len(took)), "cpu-us/op")
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")

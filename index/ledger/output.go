@@ -211,11 +211,16 @@ func parseSpend(v []byte) (s spend, err error) {
 	return s, r.End()
 }
 
-// listed is the value of the lists of an account by time: the body, and the spend
-// in those of spent ones. Those by amount only have the time, because they are
-// seldom read.
-func (o *Output) listed(s *spend) []byte {
+// listed is the value of the lists of an account: by amount the time comes first;
+// then the body, and the spend in those of spent ones.
+func (o *Output) listed(byAmount bool, s *spend) []byte {
 	w := row.New(160)
+	if byAmount {
+		w.Time(o.Time)
+		if s != nil {
+			return w.B // most rows in the end, and seldom read
+		}
+	}
 	o.appendBody(&w)
 	if s != nil {
 		appendSpend(&w, &s.Spend)
@@ -223,31 +228,31 @@ func (o *Output) listed(s *spend) []byte {
 	return w.B
 }
 
-func (o *Output) listedTime() []byte {
-	w := row.New(8)
-	w.Time(o.Time)
-	return w.B
-}
-
-// parseListed is the output of an account that stands at a key of a list by time.
-func parseListed(a *account, g *group, k, v []byte, spent bool) (*Output, error) {
+// parseListed is the output of an account that stands at a key of a list; complete
+// says whether it has more than its ID.
+func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (o *Output, complete bool, err error) {
 	n, id, err := parseKey(k)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	r := row.Read(v)
-	o := &Output{ChainID: a.source, Time: row.Unix(n)}
+	o = &Output{ChainID: a.source, Time: row.Unix(n)}
 	o.ID, o.DestinationID, o.AssetID = id, a.destination, a.assetID
 	o.Threshold, o.Addresses = g.threshold, g.addresses
-	o.readBody(r)
-	if spent {
-		s := readSpend(r)
-		o.Spent = &s
+	if byAmount {
+		o.Time = r.Time()
+	}
+	if complete = !byAmount || !spent; complete {
+		o.readBody(r)
+		if spent {
+			s := readSpend(r)
+			o.Spent = &s
+		}
 	}
 	if err := r.End(); err != nil {
-		return nil, fmt.Errorf("output %s: %w", id, err)
+		return nil, false, fmt.Errorf("output %s: %w", id, err)
 	}
-	return o, nil
+	return o, complete, nil
 }
 
 // timeKey and amountKey are where an output stands in the lists of its account.

@@ -36,7 +36,7 @@ func (id accountID) partition(s series) []byte {
 
 // checkpointEvery is how many events lie between two checkpoints on average. Which
 // event has one follows from the ID of its block: no count is kept.
-const checkpointEvery = 1024
+const checkpointEvery = 256
 
 // checkpoints reports whether an account that gets n events by a block has a
 // checkpoint there; salt is the beginning of the block's ID, which nobody chooses.

@@ -375,14 +375,14 @@ func (b *application) make(o *Output) {
 func listOutput(batch *store.Batch, id accountID, o *Output, s *spend) {
 	byTime, byAmount := store.PK{P: id[:], K: o.timeKey()}, store.PK{P: id[:], K: o.amountKey()}
 	if s == nil {
-		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(nil))
-		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listedTime())
+		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
+		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
 		return
 	}
 	batch.Delete(store.FamilyUnspentByTime, byTime)
 	batch.Delete(store.FamilyUnspentByAmount, byAmount)
-	batch.Put(store.FamilySpentByTime, byTime, o.listed(s))
-	batch.Put(store.FamilySpentByAmount, byAmount, o.listedTime())
+	batch.Put(store.FamilySpentByTime, byTime, o.listed(false, s))
+	batch.Put(store.FamilySpentByAmount, byAmount, o.listed(true, s))
 }
 
 // spend records that an output of this chain is consumed on it.

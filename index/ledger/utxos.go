@@ -251,7 +251,7 @@ func (w *outputWalk) gather(ctx context.Context, lo, hi []byte) (done bool, err 
 		for _, one := range rows {
 			r := row.Read(one.V)
 			k := row.Uint64(r.Number(), one.K[min(8, len(one.K)):])
-			if err := r.End(); err != nil {
+			if err := r.Err(); err != nil {
 				return false, err
 			}
 			if bytes.Compare(k, lo) >= 0 && (hi == nil || bytes.Compare(k, hi) < 0) {
@@ -284,61 +284,63 @@ func (w *outputWalk) next(ctx context.Context) (*Output, error) {
 
 // read makes more outputs ready, if there are any.
 func (w *outputWalk) read(ctx context.Context) error {
-	if w.merge != nil && !w.query.ByAmount {
-		one, l, ok, err := w.merge.next(ctx)
-		if err != nil || !ok {
-			return err
-		}
-		a := &w.accounts[l.tag/2]
-		o, err := parseListed(&a.account, a.group, one.K, one.V, l.tag%2 == 1)
+	w.ready = nil
+	var incomplete []ids.ID
+	for len(w.ready) <= w.query.Limit {
+		o, complete, err := w.take(ctx)
 		if err != nil {
 			return err
 		}
-		if o.Spent == nil && a.atomic() {
-			// It may have arrived without the Matcher having noticed yet.
-			return w.hydrate(ctx, []ids.ID{o.ID})
+		if o == nil {
+			break
 		}
-		w.ready = append(w.ready[:0], o)
+		if !complete {
+			incomplete = append(incomplete, o.ID)
+		}
+		w.ready = append(w.ready, o)
+	}
+	if len(incomplete) == 0 {
 		return nil
 	}
-	var some []ids.ID
-	for len(some) <= w.query.Limit {
-		var k []byte
-		if w.merge == nil {
-			if len(w.few) == 0 {
-				break
-			}
-			k, w.few = w.few[0], w.few[1:]
-		} else {
-			one, _, ok, err := w.merge.next(ctx)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			k = one.K
-		}
-		_, id, err := parseKey(k)
-		if err != nil {
-			return err
-		}
-		some = append(some, id)
-	}
-	return w.hydrate(ctx, some)
-}
-
-// hydrate makes outputs ready from their records.
-func (w *outputWalk) hydrate(ctx context.Context, outputIDs []ids.ID) error {
-	outputs, err := w.outputs(ctx, outputIDs)
+	outputs, err := w.outputs(ctx, incomplete)
 	if err != nil {
 		return err
 	}
-	for i, o := range outputs {
-		if o == nil {
-			return fmt.Errorf("%w: output %s is listed and missing", store.ErrCorrupt, outputIDs[i])
+	for i := range w.ready {
+		if len(outputs) == 0 {
+			break
 		}
+		if w.ready[i].ID != incomplete[0] {
+			continue
+		}
+		if outputs[0] == nil {
+			return fmt.Errorf("%w: output %s is listed and missing", store.ErrCorrupt, incomplete[0])
+		}
+		w.ready[i] = outputs[0]
+		outputs, incomplete = outputs[1:], incomplete[1:]
 	}
-	w.ready = outputs
 	return nil
+}
+
+// take returns the next output, nil after the last one, and whether it has more than
+// its ID.
+func (w *outputWalk) take(ctx context.Context) (o *Output, complete bool, err error) {
+	if w.merge == nil {
+		if len(w.few) == 0 {
+			return nil, false, nil
+		}
+		_, id, err := parseKey(w.few[0])
+		o = new(Output)
+		o.ID = id
+		w.few = w.few[1:]
+		return o, false, err
+	}
+	one, l, ok, err := w.merge.next(ctx)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	a, spent := &w.accounts[l.tag/2], l.tag%2 == 1
+	o, complete, err = parseListed(&a.account, a.group, one.K, one.V, w.query.ByAmount, spent)
+	// What is between two chains may have arrived without the Matcher having noticed.
+	return o, complete && (spent || !a.atomic()), err
 }
