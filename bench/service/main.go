@@ -41,13 +41,14 @@ func main() {
 	validators := flag.Int("validators", 100, "`number` of validators")
 	connections := flag.Int("c", 64, "`number` of connections")
 	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation)")
+	pin := flag.Bool("pin", false, "run the service on processor 0 alone; run this program on another with taskset -c 1")
 	memory := flag.String("memory-limit", "512MiB", "the service's memory limit")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	b := bench{validators: *validators, connections: *connections, requests: *requests, memory: *memory}
+	b := bench{pin: *pin, validators: *validators, connections: *connections, requests: *requests, memory: *memory}
 	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
 	measure, ok := measures[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
@@ -64,6 +65,7 @@ func main() {
 }
 
 type bench struct {
+	pin                               bool
 	validators, connections, requests int
 	memory                            string
 }
@@ -108,6 +110,10 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) 
 		args = append(args, "--network", name+"="+n.NodeURL())
 	}
 	p.base = "http://" + public
+	if b.pin {
+		args = append([]string{"-c", "0", binary}, args...)
+		binary = "taskset"
+	}
 	p.cmd = exec.Command(binary, args...)
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
