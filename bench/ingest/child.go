@@ -191,7 +191,7 @@ func (b *bench) kill(ctx context.Context) (*readings, restart, error) {
 	var p progress
 	for p.Txs < b.what.all()*2/3 && !p.Done {
 		if err := c.read(&p); err != nil {
-			return nil, restart{}, fmt.Errorf("recording while reading: %w", err)
+			return nil, restart{}, fmt.Errorf("the process that records and reads ended: %w", err)
 		}
 	}
 	if err := c.cmd.Process.Kill(); err != nil {
@@ -210,13 +210,13 @@ func (b *bench) kill(ctx context.Context) (*readings, restart, error) {
 		return nil, restart{}, fmt.Errorf("after a kill: %w", err)
 	}
 	r := restart{at: p.Txs, took: time.Since(begun)}
+	if !first.Served || first.Height == 0 {
+		return nil, restart{}, errors.New("after a kill, what was recorded is not served")
+	}
 	for later.Height <= p.Height && !later.Done {
 		if err := again.read(&later); err != nil {
 			return nil, restart{}, fmt.Errorf("after a kill: %w", err)
 		}
-	}
-	if first.Height == 0 {
-		return nil, restart{}, errors.New("after a kill, nothing is recorded")
 	}
 	return &p.Readings, r, nil
 }

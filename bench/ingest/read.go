@@ -21,15 +21,18 @@ import (
 const (
 	// pageSize is the largest of the Data API.
 	pageSize = 100
-	// reads of each kind are measured while nothing else happens.
+	// idleReads of each kind are measured while nothing else happens, or as many as
+	// there is idleTime for.
 	idleReads = 3000
+	idleTime  = 20 * time.Second
 	// probePause is the time between two reads while recording. Reads are due whether
 	// or not the one before is done, and waiting counts.
 	probePause = 10 * time.Millisecond
 )
 
-// readings are how long reads took.
-type readings struct{ Page, All, Busy, Now summary }
+// readings are how long reads took. Late is by how much those began after they were
+// due, which counts as a part of them.
+type readings struct{ Page, All, Busy, Now, Late summary }
 
 func (r readings) print(name string) {
 	for _, line := range []struct {
@@ -37,7 +40,7 @@ func (r readings) print(name string) {
 		summary
 	}{
 		{"page of 100 unspent outputs", r.Page}, {"page of 100 outputs, spent ones too", r.All},
-		{"balance of the busy address at a past second", r.Busy}, {"balance of some address now", r.Now},
+		{"balance of the busy address at a past second", r.Busy}, {"balance of some address now", r.Now}, {"of which is waiting for a processor", r.Late},
 	} {
 		if line.N == 0 {
 			continue
@@ -152,8 +155,12 @@ func runRead(t task) error {
 // measure times reads, after some to warm up.
 func measure(read func() error) (summary, error) {
 	var all []time.Duration
+	first := time.Now()
 	for i := range idleReads + idleReads/5 {
 		begun := time.Now()
+		if begun.Sub(first) > idleTime && len(all) > 0 {
+			break
+		}
 		if err := read(); err != nil {
 			return summary{}, err
 		}
@@ -169,6 +176,7 @@ type prober struct {
 	*reader
 	mu               sync.Mutex
 	pages, all, past []time.Duration // guarded by mu
+	late             []time.Duration // guarded by mu
 	failed           error           // guarded by mu
 }
 
@@ -207,6 +215,7 @@ func (p *prober) run(ctx context.Context) {
 			case <-time.After(wait):
 			}
 		}
+		late := time.Since(next)
 		_, tip, err := p.record.Tip(ctx, p.chainIDs[0])
 		if err != nil {
 			continue // nothing is recorded yet
@@ -224,6 +233,7 @@ func (p *prober) run(ctx context.Context) {
 		p.mu.Lock()
 		if err == nil {
 			*to = append(*to, took)
+			p.late = append(p.late, late)
 		} else if ctx.Err() == nil {
 			p.failed = err
 		}
@@ -231,9 +241,12 @@ func (p *prober) run(ctx context.Context) {
 	}
 }
 
-// readings so far.
-func (p *prober) readings() readings {
+// readings so far; the error is that of a read that failed.
+func (p *prober) readings() (readings, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return readings{Page: summarize(p.pages), All: summarize(p.all), Busy: summarize(p.past)}
+	if p.failed != nil {
+		return readings{}, fmt.Errorf("reading while recording: %w", p.failed)
+	}
+	return readings{Page: summarize(p.pages), All: summarize(p.all), Busy: summarize(p.past), Late: summarize(p.late)}, nil
 }

@@ -23,7 +23,9 @@ import (
 
 // progress is what a process tells again and again that records and reads.
 type progress struct {
-	// Height is the P-Chain's. The first line comes as soon as a read was answered.
+	// Served says that reads were answered before anything was recorded anew.
+	Served bool
+	// Height is the P-Chain's.
 	Height   uint64
 	Txs      int
 	Done     bool
@@ -117,7 +119,7 @@ func runRecord(t task) error {
 		}
 		// What was recorded before a kill is served before anything else.
 		if err := probe.first(ctx); err == nil {
-			if err := out.Encode(progress{Height: probe.height(ctx)}); err != nil {
+			if err := out.Encode(progress{Served: true, Height: probe.height(ctx)}); err != nil {
 				return err
 			}
 		}
@@ -129,14 +131,22 @@ func runRecord(t task) error {
 		if !t.Probe {
 			return nil
 		}
-		return out.Encode(progress{Height: at["P"], Txs: int(share * float64(sum(at))), Readings: probe.readings()})
+		so, err := probe.readings()
+		if err != nil {
+			return err
+		}
+		return out.Encode(progress{Height: at["P"], Txs: int(share * float64(sum(at))), Readings: so})
 	})
 	if err != nil {
 		return err
 	}
 	r := recorded{Blocks: blocks, Txs: transactions, Took: time.Since(begun), CPU: cpu() - spent, Done: true}
 	if t.Probe {
-		return out.Encode(progress{Height: to["P"], Txs: transactions, Done: true, Readings: probe.readings()})
+		so, err := probe.readings()
+		if err != nil {
+			return err
+		}
+		return out.Encode(progress{Height: to["P"], Txs: transactions, Done: true, Readings: so})
 	}
 	cancel()
 	running.Wait()
@@ -146,9 +156,7 @@ func runRecord(t task) error {
 		}
 		r.Took, r.CPU = time.Since(begun), cpu()-spent
 	}
-	if err := calm(rows); err != nil {
-		return err
-	}
+	calm(rows)
 	if r.Bytes, err = size(t.Dir); err != nil {
 		return err
 	}
@@ -191,17 +199,21 @@ func await(ctx context.Context, to tips, status func() map[string]index.Status, 
 	}
 }
 
-// calm waits until the store has put its files in order, a minute at most.
-func calm(rows store.Store) error {
+// calm waits until the store has put its files in order: until it has stopped for two
+// seconds, half a minute at most.
+func calm(rows store.Store) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	for range 600 {
-		if rows.Stats().CompactionDebtBytes == 0 {
-			break
+	debt, since := uint64(0), time.Now()
+	for range 300 {
+		if now := rows.Stats().CompactionDebtBytes; now != debt {
+			debt, since = now, time.Now()
+		}
+		if time.Since(since) > 2*time.Second {
+			return
 		}
 		<-ticker.C
 	}
-	return nil
 }
 
 // size is that of all files in a folder, in bytes.
