@@ -75,8 +75,9 @@ func main() {
 		past.Busy = past.Txs
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, past, *limit, *dir, *profile); err != nil {
+	err := run(ctx, past, *limit, *dir, *profile)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }
