@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ava-labs/libevm/common"
 	"github.com/ava-labs/libevm/ethclient"
 	"github.com/stretchr/testify/require"
 
@@ -160,7 +159,7 @@ func history(t *testing.T, ctx context.Context, node string, keys []*secp256k1.P
 	issueX(x.IssueExportTx(cID, []*avax.TransferableOutput{pay(avaxID, 5*units.Avax, ownedBy(me)), pay(avaxID, units.Avax, ownedBy(other))}, options...))
 
 	// The C-Chain.
-	_, err = c.IssueImportTx(xID, common.Address(keys[0].EthAddress()), options...)
+	_, err = c.IssueImportTx(xID, keys[0].EthAddress(), options...)
 	require.NoError(t, err)
 	export := func(to ids.ID, amount uint64, owner ids.ShortID) {
 		t.Helper()
@@ -326,7 +325,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 			require.ElementsMatch(t, outputIDs(t, xbuilder.Parser.Codec(), raw, group), unspentIDs(s.utxos(ctx, "x-chain", texts, pageSize), xChainID), name+"X-Chain")
 		}
 		if len(group) == 1 {
-			theirs, err := x.GetAllBalances(ctx, group[0], false)
+			theirs, err := x.GetAllBalances(ctx, group[0], false) //nolint:staticcheck // deprecated, and what explorers compare with
 			require.NoError(t, err)
 			want, got := assets{}, assets{}
 			for _, b := range theirs {
@@ -346,7 +345,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 		if slices.Contains(partial, i) {
 			continue // of what takes another's signature, too, the node tells them all
 		}
-		balance, err := p.GetBalance(ctx, group)
+		balance, err := p.GetBalance(ctx, group) //nolint:staticcheck // deprecated, and what explorers compare with
 		require.NoError(t, err)
 		var ours struct {
 			Balances map[string][]struct{ AssetID, Amount string }
@@ -443,7 +442,7 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, 2, kinds["AddPermissionlessDelegatorTx"], "%v", kinds)
 
 	// Subnets: the node tells the primary network among them, too.
-	theirs, err := p.GetSubnets(ctx, nil)
+	theirs, err := p.GetSubnets(ctx, nil) //nolint:staticcheck // deprecated, and what explorers compare with
 	require.NoError(t, err)
 	var listed struct {
 		Subnets []struct {
