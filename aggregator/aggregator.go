@@ -280,16 +280,7 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 		return r, nil
 	}
 	a.metrics.served.WithLabelValues("round").Inc()
-	result, err := a.fly(ctx, req, set, need, want)
-	if err != nil {
-		return nil, err
-	}
-	a.finished.put(id, result)
-	// A message short of its buffer is only good until more validators sign.
-	if a.archive != nil && result.Weight >= want {
-		a.archive.putMessage(id, result)
-	}
-	return result, nil
+	return a.fly(ctx, req, set, id)
 }
 
 // recall finds a message that was finished before the service was started; nil
@@ -306,19 +297,18 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 }
 
 // fly joins the round for req, or starts it, and waits for the outcome.
-func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, need, want uint64) (*Result, error) {
-	key := flightKey{message: req.Message.ID(), justification: hashing.ComputeHash256Array(req.Justification), set: set.Fingerprint()}
+func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, id finishedID) (*Result, error) {
 	outcomes := make(chan outcome, 1)
-	c := &caller{need: need, want: want, outcome: outcomes}
+	c := &caller{need: id.need, want: id.want, outcome: outcomes}
 	if req.Progress != nil {
 		c.progress = func(account Account) {
 			account.PChainHeight = set.Height
 			req.Progress(account)
 		}
 	}
-	f, err := a.board(key, req, set, c)
-	if err != nil {
-		return nil, err
+	f, finished, err := a.board(req, set, id, c)
+	if err != nil || finished != nil {
+		return finished, err
 	}
 	select {
 	case o := <-outcomes:
@@ -339,7 +329,7 @@ func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, 
 				f.prove(members)
 			}
 		}
-		accounts <- f.round.account(need)
+		accounts <- f.round.account(c.need)
 		f.round.leave(c)
 	}) {
 		select {
@@ -373,21 +363,26 @@ func late(account Account) Code {
 	return CodeQuorumNotReached
 }
 
-// board puts c on the flight of key, starting it if need be.
-func (a *Aggregator) board(key flightKey, req Request, set *validators.Set, c *caller) (*flight, error) {
+// board puts c on the flight for req, starting it if need be. A flight that has
+// landed since the caller looked has left its message, which is returned instead.
+func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *caller) (*flight, *Result, error) {
+	key := flightKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.life.Err() != nil {
-		return nil, &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}
+		return nil, nil, &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}
 	}
 	if f, ok := a.flights[key]; ok {
 		if f.inbox.put(func(time.Duration) { f.round.join(c) }) {
-			return f, nil
+			return f, nil, nil
 		}
+	}
+	if r, ok := a.finished.get(id); ok {
+		return nil, r, nil
 	}
 	request, err := proto.Marshal(&sdk.SignatureRequest{Message: req.Message.Bytes(), Justification: req.Justification})
 	if err != nil {
-		return nil, fmt.Errorf("encoding the signature request: %w", err)
+		return nil, nil, fmt.Errorf("encoding the signature request: %w", err)
 	}
 	f := &flight{
 		agg:     a,
@@ -409,7 +404,7 @@ func (a *Aggregator) board(key flightKey, req Request, set *validators.Set, c *c
 		a.watchFunds(f, set)
 		f.run(a.life)
 	})
-	return f, nil
+	return f, nil, nil
 }
 
 // land takes a flight off the board.

@@ -392,3 +392,23 @@ func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
 		require.Equal(t, 4, n.requests, "one more round")
 	})
 }
+
+// A caller that looked before the round was over, and comes to board after it, is
+// served by what the round left.
+func TestWhoComesAfterTheFlightFindsItsMessage(t *testing.T) {
+	n := newFakeNetwork(t, 25, 25, 25, 25)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		req := Request{Message: testMessage(t, "m")}
+		set := n.set()
+		id := finishedID{message: req.Message.ID(), set: set.Fingerprint(), need: set.MinWeight(67), want: set.MinWeight(67)}
+		first, err := a.fly(ctx, req, set, id)
+		require.NoError(t, err)
+		settle()
+		again, err := a.fly(ctx, req, set, id)
+		require.NoError(t, err)
+		require.Same(t, first, again)
+		for _, v := range n.validators {
+			require.LessOrEqual(t, v.requests, 1)
+		}
+	})
+}

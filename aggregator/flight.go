@@ -36,6 +36,7 @@ type flight struct {
 	// Owned by the goroutine of run.
 	round *round
 	built map[uint64]*Result // finished messages by target weight
+	filed finishedID         // what file kept last
 }
 
 // event changes the round; it runs on the flight's goroutine.
@@ -346,7 +347,23 @@ func (f *flight) finish(a action) {
 		}
 		f.built[a.target] = result
 	}
+	f.file(a.caller, result)
 	f.answer(a.caller, outcome{result: result})
+}
+
+// file keeps the message for those who ask again. It is done here, not by the
+// caller, so that whoever finds the flight gone finds its message.
+func (f *flight) file(c *caller, result *Result) {
+	id := finishedID{message: f.key.message, set: f.key.set, need: c.need, want: c.want}
+	if id == f.filed {
+		return
+	}
+	f.filed = id
+	f.agg.finished.put(id, result)
+	// A message short of its buffer is only good until more validators sign.
+	if f.agg.archive != nil && result.Weight >= c.want {
+		f.agg.archive.putMessage(id, result)
+	}
 }
 
 // serveLate gives a caller whose time is up the quorum, if that is at hand: it was
