@@ -377,7 +377,7 @@ func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *c
 			return f, nil, nil
 		}
 	}
-	if r, ok := a.finished.get(id); ok {
+	if r, ok := a.finished.look(id); ok {
 		return nil, r, nil
 	}
 	request, err := proto.Marshal(&sdk.SignatureRequest{Message: req.Message.Bytes(), Justification: req.Justification})
