@@ -19,7 +19,8 @@ import (
 type Output struct {
 	chain.Output
 	// ChainID is the blockchain that made it, in the block of Height at Time: for a
-	// reward the one that committed it.
+	// reward the one that committed it. What a Record returns has the number of the
+	// block there, 0 for what was made before the chain had blocks.
 	ChainID ids.ID
 	Height  uint64
 	Time    time.Time
