@@ -37,21 +37,20 @@ func (i Index) path() string { return "/ext/index/" + string(i) }
 // keeps no index, or ErrBeyondTip.
 func (c *Client) Containers(ctx context.Context, index Index, start uint64, n int) ([]Container, error) {
 	const method = "index.getContainerRange"
-	var reply indexer.GetContainerRangeResponse
+	var reply containerRange
 	if err := c.Call(ctx, index.path(), method, indexer.GetContainerRangeArgs{
 		StartIndex: avajson.Uint64(start), NumToFetch: avajson.Uint64(n), Encoding: formatting.Hex,
 	}, &reply); err != nil {
 		return nil, beyondTip(beyondTip(err, "start index", "last accepted index"), noContainers)
 	}
-	if len(reply.Containers) == 0 || len(reply.Containers) > n {
-		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(reply.Containers))
+	containers, err := reply.containers(method)
+	if err != nil {
+		return nil, err
 	}
-	containers := make([]Container, len(reply.Containers))
-	for i := range reply.Containers {
-		var err error
-		if containers[i], err = decodeContainer(method, &reply.Containers[i]); err != nil {
-			return nil, err
-		}
+	if len(containers) == 0 || len(containers) > n {
+		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(containers))
+	}
+	for i := range containers {
 		if want := start + uint64(i); containers[i].Index != want {
 			return nil, fmt.Errorf("%s: %w: container %d, want %d", method, ErrMalformed, containers[i].Index, want)
 		}
