@@ -83,6 +83,7 @@ type Client struct {
 	headers   map[string]string
 	log       *slog.Logger
 	http      *http.Client
+	buffers   sync.Pool     // of *bytes.Buffer, for answers
 	requests  atomic.Uint64 // the last one's ID
 	last      atomic.Int64  // index of the endpoint that answered last
 }
@@ -101,6 +102,7 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("no node is given; name at least one, such as http://127.0.0.1:9650")
 	}
 	c := &Client{timeout: o.Timeout, limit: maxResponse, headers: maps.Clone(o.Headers), log: o.Log}
+	c.buffers.New = func() any { return new(bytes.Buffer) }
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
 	}
@@ -284,6 +286,15 @@ func (c *Client) ask(ctx context.Context, e *endpoint, path, method string, args
 	return fmt.Errorf("%s: %w", e.name, err)
 }
 
+// keptBuffer is the size of the largest buffer that is used again, in bytes.
+const keptBuffer = 8 << 20
+
+func (c *Client) release(b *bytes.Buffer) {
+	if b.Cap() <= keptBuffer {
+		c.buffers.Put(b)
+	}
+}
+
 func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, body []byte, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -302,10 +313,15 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, 
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, c.limit+1))
-	if err != nil {
+	buffer := c.buffers.Get().(*bytes.Buffer)
+	defer c.release(buffer)
+	buffer.Reset()
+	// With room for what ReadFrom wants to be free at the end.
+	buffer.Grow(int(min(max(answer.ContentLength, 0), c.limit)) + bytes.MinRead)
+	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, c.limit+1)); err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
+	content := buffer.Bytes()
 	if int64(len(content)) > c.limit {
 		return malformedError{fmt.Errorf("it has more than %d bytes", c.limit)}
 	}
@@ -313,6 +329,9 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, 
 	case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:
 	default:
 		return fmt.Errorf("HTTP status %s", answer.Status)
+	}
+	if quick, ok := reply.(shortcut); ok && answer.StatusCode == http.StatusOK && quick.readUsual(content) {
+		return nil
 	}
 	var decoded response
 	err = json.Unmarshal(content, &decoded)

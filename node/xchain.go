@@ -44,21 +44,20 @@ type caller func(ctx context.Context, path, method string, args, reply any) erro
 
 func containers(ctx context.Context, call caller, index Index, start uint64, n int) ([]Container, error) {
 	const method = "index.getContainerRange"
-	var reply indexer.GetContainerRangeResponse
+	var reply containerRange
 	if err := call(ctx, index.path(), method, indexer.GetContainerRangeArgs{
 		StartIndex: avajson.Uint64(start), NumToFetch: avajson.Uint64(n), Encoding: formatting.Hex,
 	}, &reply); err != nil {
 		return nil, beyondTip(beyondTip(err, "start index", "last accepted index"), noContainers)
 	}
-	if len(reply.Containers) == 0 || len(reply.Containers) > n {
-		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(reply.Containers))
+	found, err := reply.containers(method)
+	if err != nil {
+		return nil, err
 	}
-	found := make([]Container, len(reply.Containers))
-	for i := range reply.Containers {
-		var err error
-		if found[i], err = decodeContainer(method, &reply.Containers[i]); err != nil {
-			return nil, err
-		}
+	if len(found) == 0 || len(found) > n {
+		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(found))
+	}
+	for i := range found {
 		if want := start + uint64(i); found[i].Index != want {
 			return nil, fmt.Errorf("%s: %w: container %d, want %d", method, ErrMalformed, found[i].Index, want)
 		}
