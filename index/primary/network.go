@@ -47,6 +47,9 @@ type Options struct {
 	// Start is the height from which the P-Chain is recorded without a ledger, which
 	// needs all of it.
 	Start uint64
+	// WindowBytes bounds the memory of blocks on their way into the store, for each
+	// chain; 0 means the default of index.Options.
+	WindowBytes int64
 	// Recorded is called after each commit of P-Chain blocks; it does not block.
 	Recorded func()
 	// Metrics may be nil.
@@ -128,7 +131,7 @@ func New(o Options) (*Network, error) {
 
 func add[B any](n *Network, o Options, chain string, source index.Source[B], start uint64, committed func(uint64), tenants ...index.Tenant[B]) error {
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Committed: committed, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, WindowBytes: o.WindowBytes, Committed: committed, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
