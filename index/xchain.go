@@ -34,6 +34,8 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, log *slog.Logger) *N
 		one:  readOne(n.XChainBlock, read),
 		some: containersOf(n, node.XChainBlocks),
 		read: read,
+
+		whole: true,
 	}, log)
 }
 

@@ -179,7 +179,9 @@ func digest(t testing.TB, s store.Reader) (sum [32]byte) {
 func cursors(t testing.TB, s store.Reader) heights {
 	t.Helper()
 	at := make(heights)
-	for chain, tenants := range map[string][]string{index.PChain: {"l1", "ledger+subnets"}, index.XChain: {"ledger"}, index.CChain: {"ledger"}} {
+	for chain, tenants := range map[string][]string{
+		index.PChain: {index.Containers, "l1", "ledger+subnets"}, index.XChain: {index.Containers, "ledger"}, index.CChain: {index.Containers, "ledger"},
+	} {
 		for i, tenant := range tenants {
 			c, err := store.ReadCursor(t.Context(), s, index.Cursor(networkID, chain, tenant))
 			require.NoError(t, err)
