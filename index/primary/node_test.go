@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ type testNode struct {
 	url      string
 	genesis  *genesis.Genesis
 	vertices []indexer.FormattedContainer
-	// withoutIndex turns the index API off, away cuts every connection.
+	// withoutIndex turns the index of blocks off, away cuts every connection.
 	withoutIndex, away atomic.Bool
 	calls              atomic.Int64
 }
@@ -118,7 +119,7 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 	switch {
 	case method == "info.getNetworkID":
 		return map[string]any{"networkID": strconv.Itoa(networkID)}, nil
-	case len(path) > 11 && path[:11] == "/ext/index/" && n.withoutIndex.Load():
+	case strings.HasPrefix(path, "/ext/index/") && path != "/ext/index/X/vtx" && n.withoutIndex.Load():
 		return nil, history.ErrNotServed
 	case path == "/ext/index/X/vtx":
 		var args indexer.GetContainerRangeArgs
