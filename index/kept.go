@@ -79,9 +79,12 @@ type again[B any] struct {
 	given atomic.Uint64 // the height after the last one that was given away
 }
 
-// Tip implements Source.
+// local says whether there are blocks left that are kept.
+func (a *again[B]) local() bool { return a.given.Load() < a.kept }
+
+// Tip implements Source: as long as there are blocks that are kept it is their last.
 func (a *again[B]) Tip(ctx context.Context) (uint64, error) {
-	if a.given.Load() < a.kept {
+	if a.local() {
 		return a.kept - 1, nil
 	}
 	return a.Keeper.Tip(ctx)

@@ -216,13 +216,17 @@ func (r *running[B]) poll(ctx context.Context) error {
 	defer ticker.Stop()
 	for told, known := uint64(0), false; ; {
 		var height uint64
+		a, ok := r.source.(*again[B])
+		local := ok && a.local()
 		if err := r.retry(ctx, "asking for the height", func() (err error) {
 			height, err = r.source.Tip(ctx)
 			return err
 		}); err != nil {
 			return err
 		}
-		height = r.status.tip(height)
+		if !local { // where the chain really ends is not known yet
+			height = r.status.tip(height)
+		}
 		var news chan<- uint64
 		if !known || height > told {
 			news = r.tips

@@ -144,6 +144,9 @@ func runUntil(t testing.TB, n *testNode, chains *primary.Network, g *genesis.Gen
 	require.Eventually(t, func() bool {
 		for chain, status := range chains.Status() {
 			require.NotEqual(t, index.Stopped, status.State, "%s: %v", chain, status.Err)
+			if n.away.Load() && status.State == index.Following {
+				t.Errorf("chain %s: got state %q, want it not to claim what only the node knows", chain, status.State)
+			}
 			if status.Next < n.tips()[chain] {
 				return false
 			}
