@@ -87,6 +87,8 @@ type ChainStatus struct {
 	Next uint64  `json:"next"`
 	Tip  *uint64 `json:"tip,omitempty"`
 	Lag  uint64  `json:"lag"`
+	// Rebuilt is how much of a record that is rebuilding is made again, in percent.
+	Rebuilt int `json:"rebuilt,omitempty"`
 
 	BlocksPerSecond float64 `json:"blocksPerSecond"`
 	Error           string  `json:"error,omitempty"`
@@ -94,6 +96,9 @@ type ChainStatus struct {
 
 func newChainStatus(s index.Status) ChainStatus {
 	c := ChainStatus{State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond}
+	if s.State == index.Rebuilding {
+		c.Rebuilt = s.Rebuilt()
+	}
 	if s.TipKnown {
 		c.Tip = &s.Tip
 	}

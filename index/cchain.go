@@ -2,9 +2,15 @@ package index
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"log/slog"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/chain/cchain"
+	"quorate/index/container"
 	"quorate/node"
 )
 
@@ -23,10 +29,14 @@ type CChainNode interface {
 const leastSize = 256
 
 // NewCChainSource makes a source of the C-Chain's blocks, as far as they concern
-// other chains; a nil log drops what it has to say.
-func NewCChainSource(n CChainNode, log *slog.Logger) *NodeSource[*cchain.Block] {
+// other chains. Their containers are what the node gave if whole, else only that part
+// of it. A nil log drops what it has to say.
+func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cchain.Block] {
 	pack := func(content *cchain.Block) Block[*cchain.Block] {
-		return Block[*cchain.Block]{Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: leastSize + len(content.ExtraData), Content: content}
+		return Block[*cchain.Block]{
+			Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: leastSize + 2*len(content.ExtraData), Content: content,
+			Container: container.Container{Height: content.Height, Form: container.Part, Bytes: appendPart(nil, content)},
+		}
 	}
 	return newNodeSource(chainAPI[*cchain.Block]{
 		name: CChain,
@@ -49,5 +59,35 @@ func NewCChainSource(n CChainNode, log *slog.Logger) *NodeSource[*cchain.Block] 
 			kept.ExtraData = append([]byte(nil), content.ExtraData...)
 			return pack(&kept), nil
 		},
+		part: func(height uint64, b []byte) (Block[*cchain.Block], error) {
+			content, err := parsePart(height, b)
+			if err != nil {
+				return Block[*cchain.Block]{}, unreadable(height, err)
+			}
+			return pack(content), nil
+		},
+		whole: whole,
 	}, log)
+}
+
+// appendPart appends what of a block concerns other chains: hash, parent, time and
+// atomic transactions.
+func appendPart(to []byte, b *cchain.Block) []byte {
+	to = append(append(to, b.ID[:]...), b.ParentID[:]...)
+	return append(binary.AppendVarint(to, b.Time.Unix()), b.ExtraData...)
+}
+
+func parsePart(height uint64, b []byte) (*cchain.Block, error) {
+	bad := errors.New("what is kept of it is cut short")
+	if len(b) < 2*ids.IDLen {
+		return nil, bad
+	}
+	block := &cchain.Block{Height: height, ID: ids.ID(b), ParentID: ids.ID(b[ids.IDLen:])}
+	b = b[2*ids.IDLen:]
+	seconds, n := binary.Varint(b)
+	if n <= 0 {
+		return nil, bad
+	}
+	block.Time, block.ExtraData = time.Unix(seconds, 0).UTC(), b[n:]
+	return block, nil
 }

@@ -14,9 +14,10 @@ import (
 	"quorate/store"
 )
 
-// lane is how far a tenant has come.
+// lane is how far a tenant has come, or the keeping of containers.
 type lane[B any] struct {
-	tenant Tenant[B]
+	tenant string
+	apply  func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error
 	name   string       // of the cursor
 	cursor store.Cursor // as it is in the store once the last commit is
 	mark   mark
@@ -69,7 +70,17 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 		var batch store.Batch
 		lanes = nil
 		for _, tenant := range p.options.Tenants {
-			l, err := p.lane(ctx, tenant, &batch)
+			apply := func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error {
+				return tenant.Apply(ctx, r, block.Content, batch)
+			}
+			l, err := p.lane(ctx, tenant.Name(), apply, &batch)
+			if err != nil {
+				return err
+			}
+			lanes = append(lanes, l)
+		}
+		if p.options.Keep {
+			l, err := p.lane(ctx, Containers, p.keep, &batch)
 			if err != nil {
 				return err
 			}
@@ -83,31 +94,29 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 	for _, l := range lanes {
 		if l.mark.from > p.options.Start {
 			p.log.Warn("the record does not reach back as far as configured; it would have to be made anew",
-				slog.String("tenant", l.tenant.Name()), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
+				slog.String("tenant", l.tenant), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
 		}
 	}
 	return lanes, nil
 }
 
 // lane reads where a tenant stands, and has a batch take over from there.
-func (p *Pipeline[B]) lane(ctx context.Context, tenant Tenant[B], batch *store.Batch) (*lane[B], error) {
+func (p *Pipeline[B]) lane(ctx context.Context, tenant string, apply func(context.Context, store.Reader, *Block[B], *store.Batch) error, batch *store.Batch) (*lane[B], error) {
 	o := &p.options
-	l := &lane[B]{tenant: tenant, name: Cursor(o.NetworkID, o.Chain, tenant.Name())}
+	l := &lane[B]{tenant: tenant, apply: apply, name: Cursor(o.NetworkID, o.Chain, tenant)}
 	was, err := store.ReadCursor(ctx, o.Store, l.name)
 	if err != nil {
 		return nil, err
 	}
 	l.cursor = store.Cursor{Next: was.Next, Epoch: was.Epoch + 1}
-	if was == (store.Cursor{}) {
+	values, err := o.Store.Get(ctx, store.FamilyIndexed, []store.PK{l.key()})
+	if err == nil && was.Next == 0 && values[0] == nil { // new, or to begin anew
 		l.cursor.Next, l.mark = o.Start, mark{from: o.Start}
-	} else {
-		values, err := o.Store.Get(ctx, store.FamilyIndexed, []store.PK{l.key()})
-		if err == nil {
-			l.mark, err = parseMark(values[0])
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading how far %s goes: %w", l.name, err)
-		}
+	} else if err == nil {
+		l.mark, err = parseMark(values[0])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading how far %s goes: %w", l.name, err)
 	}
 	l.next = l.cursor.Next
 	batch.Put(store.FamilyIndexed, l.key(), l.mark.bytes())
@@ -261,8 +270,8 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 			if l.next != b.Height {
 				continue
 			}
-			if err := l.tenant.Apply(ctx, c.options.Store, b.Content, c.batch); err != nil {
-				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant.Name(), err)}
+			if err := l.apply(ctx, c.options.Store, b, c.batch); err != nil {
+				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant, err)}
 			}
 			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
 		}

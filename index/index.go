@@ -12,6 +12,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/index/container"
 	"quorate/store"
 )
 
@@ -45,6 +46,8 @@ type Block[B any] struct {
 	Size int
 	// Content is what tenants are given.
 	Content B
+	// Container is what the block was read from; empty if its source is no Keeper.
+	Container container.Container
 }
 
 // Source is where a chain's accepted blocks come from. Its methods are called from
@@ -58,11 +61,19 @@ type Source[B any] interface {
 	Fetch(ctx context.Context, from uint64, n int) ([]Block[B], error)
 }
 
+// Keeper is a Source whose blocks come with their containers, from which it can read
+// them again.
+type Keeper[B any] interface {
+	Source[B]
+	// Again reads a block from its container.
+	Again(ctx context.Context, c container.Container) (Block[B], error)
+}
+
 // Tenant keeps one record of a chain. All its rows follow from the chain's blocks,
 // so that writing them twice makes no difference.
 type Tenant[B any] interface {
-	// Name is part of the name of the tenant's cursor in the store. A tenant whose
-	// rows change their form takes another name, and so begins anew.
+	// Name is part of the name of the tenant's cursor in the store. How a tenant whose
+	// rows change their form begins anew is told at Form.
 	Name() string
 	// Apply adds what follows from a block to a batch. Blocks come one at a time
 	// and in order, the genesis block first if the pipeline begins with it. r does

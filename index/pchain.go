@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"quorate/chain/pchain"
+	"quorate/index/container"
 	"quorate/node"
 )
 
@@ -37,6 +38,8 @@ func NewPChainSource(n PChainNode, log *slog.Logger) *PChainSource {
 		one:  readOne(n.BlockByHeight, read),
 		some: n.BlockRange,
 		read: readBytes(read),
+
+		whole: true,
 	}, log)
 }
 
@@ -56,6 +59,8 @@ func readOne[B any](fetch func(context.Context, uint64) ([]byte, error), read fu
 		if err != nil {
 			return Block[B]{}, err
 		}
-		return read(height, b)
+		block, err := read(height, b)
+		block.Container = container.Container{Height: height, Form: container.Bare, Bytes: b}
+		return block, err
 	}
 }

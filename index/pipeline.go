@@ -23,6 +23,9 @@ type Options[B any] struct {
 	// Tenants each have their own cursor: one that is new to the store gets the
 	// blocks from Start on, while those that have them already are left out.
 	Tenants []Tenant[B]
+	// Keep has the containers of blocks kept, beside the rows of tenants, and tenants
+	// that have to begin anew read from those that are. It takes a Keeper for a Source.
+	Keep bool
 	// Start is the height at which a tenant begins that the store does not know
 	// yet; 0 is the genesis block. For others it is without effect.
 	Start uint64
@@ -107,6 +110,9 @@ func New[B any](o Options[B]) (*Pipeline[B], error) {
 		}
 		names[t.Name()] = true
 	}
+	if _, ok := o.Source.(Keeper[B]); o.Keep && !ok {
+		return nil, errors.New("containers cannot be kept of a source that does not give them")
+	}
 	o = o.withDefaults()
 	return &Pipeline[B]{
 		options: o,
@@ -156,10 +162,15 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	}
 	c := newCommitter(p, lanes)
 	next := c.next // from now on the committer's alone
-	p.status.position(c.from(), next)
-	p.log.Info("indexing", slog.Uint64("from", next))
+	source, kept, err := p.source(ctx, next)
+	if err != nil {
+		return err
+	}
+	p.status.position(c.from(), next, kept)
+	p.log.Info("indexing", slog.Uint64("from", next), slog.Uint64("kept", kept))
 	r := &running[B]{
 		Pipeline: p,
+		source:   source,
 		window:   c.window,
 		tips:     make(chan uint64),
 		jobs:     make(chan *job[B]),
@@ -179,6 +190,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 // jobs from there to fetch, and the same jobs, in their order, to the committer.
 type running[B any] struct {
 	*Pipeline[B]
+	source Source[B]
 	window *window
 	tips   chan uint64
 	jobs   chan *job[B]
@@ -204,13 +216,17 @@ func (r *running[B]) poll(ctx context.Context) error {
 	defer ticker.Stop()
 	for told, known := uint64(0), false; ; {
 		var height uint64
+		a, ok := r.source.(*again[B])
+		local := ok && a.local()
 		if err := r.retry(ctx, "asking for the height", func() (err error) {
-			height, err = r.options.Source.Tip(ctx)
+			height, err = r.source.Tip(ctx)
 			return err
 		}); err != nil {
 			return err
 		}
-		height = r.status.tip(height)
+		if !local { // where the chain really ends is not known yet
+			height = r.status.tip(height)
+		}
 		var news chan<- uint64
 		if !known || height > told {
 			news = r.tips
@@ -294,7 +310,7 @@ func (r *running[B]) fetch(ctx context.Context) error {
 func (r *running[B]) get(ctx context.Context, from uint64, n int) (blocks []Block[B], err error) {
 	var unreadable error
 	err = r.retry(ctx, "fetching blocks", func() (err error) {
-		blocks, err = r.options.Source.Fetch(ctx, from, n)
+		blocks, err = r.source.Fetch(ctx, from, n)
 		if errors.Is(err, ErrUnreadable) {
 			unreadable = err
 			return nil

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"quorate/index/container"
 	"quorate/node"
 )
 
@@ -51,6 +52,11 @@ type chainAPI[B any] struct {
 	some func(ctx context.Context, start uint64, n int) ([]node.Container, error)
 	// read reads the container that is said to have the block at a height.
 	read func(height uint64, c *node.Container) (Block[B], error)
+	// part reads what is kept of a block where there are no ranges; nil if that is
+	// the block itself.
+	part func(height uint64, b []byte) (Block[B], error)
+	// whole says whether containers are kept as they are; if not, part of them.
+	whole bool
 }
 
 func newNodeSource[B any](chain chainAPI[B], log *slog.Logger) *NodeSource[B] {
@@ -102,6 +108,24 @@ func (s *NodeSource[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[
 	return s.singly(ctx, from, n)
 }
 
+// Again implements Keeper.
+func (s *NodeSource[B]) Again(_ context.Context, c container.Container) (b Block[B], err error) {
+	if c.Form == container.Part {
+		if s.chain.part == nil {
+			return b, unreadable(c.Height, errors.New("only a part of it is kept"))
+		}
+		b, err = s.chain.part(c.Height, c.Bytes)
+	} else {
+		// As it was in the node's index, which has no genesis block.
+		b, err = s.chain.read(c.Height, &node.Container{ID: c.ID, Index: max(c.Height, 1) - 1, Bytes: c.Bytes, Accepted: c.Time})
+	}
+	if err == nil && b.Height != c.Height {
+		err = unreadable(c.Height, fmt.Errorf("what is kept of it is block %d", b.Height))
+	}
+	b.Container = c
+	return b, err
+}
+
 // errIncomplete is an index that was not there from the beginning of the chain.
 var errIncomplete = errors.New("the node's index of blocks is not complete")
 
@@ -117,6 +141,10 @@ func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Bloc
 		b, err := s.chain.read(want, &containers[i])
 		if err == nil && b.Height != want {
 			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)
+		}
+		if s.chain.whole {
+			b.Container = container.Container{Height: want, Form: container.Accepted, ID: containers[i].ID, Time: containers[i].Accepted, Bytes: containers[i].Bytes}
+			b.Size += len(containers[i].Bytes)
 		}
 		if err != nil {
 			return before(blocks, err)

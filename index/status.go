@@ -12,6 +12,8 @@ type State string
 const (
 	// Idle is a pipeline that does not run, or whose node has not answered yet.
 	Idle State = "idle"
+	// Rebuilding is at blocks whose containers are kept: a record is made again.
+	Rebuilding State = "rebuilding"
 	// CatchingUp is far from the tip.
 	CatchingUp State = "catching up"
 	// Following is at the tip, or a few blocks away.
@@ -31,6 +33,8 @@ type Status struct {
 	// From is the first height that all tenants record, Next the first that one of
 	// them has not recorded yet.
 	From, Next uint64
+	// Kept is the first height for which a node has to be asked.
+	Kept uint64
 	// Tip is the node's last accepted height as it was last heard, never a lower
 	// one than before; TipKnown is false before that.
 	Tip      uint64
@@ -47,6 +51,14 @@ func (s Status) Lag() uint64 {
 		return 0
 	}
 	return s.Tip - s.Next + 1
+}
+
+// Rebuilt is how much of a Rebuilding record is made again, in percent.
+func (s Status) Rebuilt() int {
+	if s.Kept <= s.From || s.Next >= s.Kept {
+		return 100
+	}
+	return int(100 * (max(s.Next, s.From) - s.From) / (s.Kept - s.From))
 }
 
 // status is what the goroutines of a pipeline say about themselves.
@@ -79,6 +91,8 @@ func (s *status) read() Status {
 		for _, err := range s.trouble {
 			now.Err = err
 		}
+	case now.Next < now.Kept:
+		now.State = Rebuilding
 	case !now.TipKnown:
 		now.State = Idle
 	case now.Lag() > nearTip:
@@ -95,10 +109,10 @@ func (s *status) begin() {
 	s.running, s.trouble, s.current = true, make(map[string]error), Status{}
 }
 
-func (s *status) position(from, next uint64) {
+func (s *status) position(from, next, kept uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current.From, s.current.Next = from, next
+	s.current.From, s.current.Next, s.current.Kept = from, next, kept
 	s.since, s.then = time.Now(), next
 	s.sinceBefore, s.thenBefore = s.since, s.then
 }

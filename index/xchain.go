@@ -9,6 +9,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/hashing"
 
 	"quorate/chain/xchain"
+	"quorate/index/container"
 	"quorate/node"
 )
 
@@ -49,6 +50,8 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, past *XChainPast, lo
 		one:  readOne(n.XChainBlock, read),
 		some: containersOf(n, node.XChainBlocks),
 		read: readBytes(read),
+
+		whole: true,
 	}, log)
 	// A transaction at index i of the node's is at place i+1.
 	readTx := func(place uint64, c *node.Container) (Block[*xchain.Block], error) {
@@ -69,10 +72,14 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, past *XChainPast, lo
 			if err != nil {
 				return Block[*xchain.Block]{}, err
 			}
-			return readTx(place, &c[0])
+			b, err := readTx(place, &c[0])
+			b.Container = container.Container{Height: place, Form: container.Accepted, ID: c[0].ID, Time: c[0].Accepted, Bytes: c[0].Bytes}
+			return b, err
 		},
 		some: someTxs,
 		read: readTx,
+
+		whole: true,
 	}, log)
 	return s
 }
@@ -99,20 +106,54 @@ func (s *XChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*
 	case from >= before:
 		blocks, err := s.blocks.Fetch(ctx, from-before, n)
 		for i := range blocks {
-			b := &blocks[i]
-			if b.Height == 0 && before > 0 {
-				// Its parent is the last vertex, which transactions know nothing of.
-				b.ParentID = p.mark(before - 1)
-			}
-			b.Height += before
-			b.Content.Place, b.Content.Before = b.Height, before
+			p.place(&blocks[i])
 		}
 		return blocks, err
 	case from == 0:
-		return []Block[*xchain.Block]{{ID: p.mark(0), Content: p.Genesis()}}, nil
+		return []Block[*xchain.Block]{p.genesis()}, nil
 	default:
 		return s.txs.Fetch(ctx, from, int(min(uint64(n), before-from)))
 	}
+}
+
+// Again implements Keeper. It needs no node: where something was before there were
+// blocks, that is in the store before anything that is kept.
+func (s *XChainSource) Again(ctx context.Context, c container.Container) (Block[*xchain.Block], error) {
+	p, err := s.past.recall(ctx)
+	if err != nil {
+		return Block[*xchain.Block]{}, err
+	}
+	before := p.before()
+	switch {
+	case c.Height >= before:
+		c.Height -= before
+		b, err := s.blocks.Again(ctx, c)
+		if err == nil {
+			p.place(&b)
+		}
+		return b, err
+	case c.Height == 0:
+		return p.genesis(), nil
+	default:
+		return s.txs.Again(ctx, c)
+	}
+}
+
+// place puts a block where it comes in the order of all that was accepted.
+func (p *past) place(b *Block[*xchain.Block]) {
+	before := p.before()
+	if b.Height == 0 && before > 0 {
+		// Its parent is the last vertex, which transactions know nothing of.
+		b.ParentID = p.mark(before - 1)
+	}
+	b.Height += before
+	b.Container.Height = b.Height
+	b.Content.Place, b.Content.Before = b.Height, before
+}
+
+// genesis has no bytes of its own among what nodes give.
+func (p *past) genesis() Block[*xchain.Block] {
+	return Block[*xchain.Block]{ID: p.mark(0), Content: p.Genesis(), Container: container.Container{Form: container.Bare}}
 }
 
 // mark stands for the ID of what is at a place before the first block: transactions do

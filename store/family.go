@@ -90,6 +90,15 @@ var (
 	// network ID and a height, k the place in the order of acceptance and the
 	// vertex's ID. See package index/vertices.
 	FamilyVertex = family(40, "vertex")
+	// FamilyContainer holds what records are made from, as nodes gave it: p is network,
+	// chain and a part of the height, k is the height. See package index/container, for
+	// the next, too.
+	FamilyContainer = family(41, "cont")
+	// FamilyContainerID finds them: p is network, chain and the container's ID.
+	FamilyContainerID = family(42, "cont_id")
+	// FamilyAnswer holds what nodes said about P-Chain blocks that is not in them: p is
+	// the network, what was asked, and the transaction. See package index/primary.
+	FamilyAnswer = family(43, "p_answer")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -275,7 +275,7 @@ func runSQLite(t task) error {
 	if err != nil {
 		return err
 	}
-	c, err := pipelineOf(g.NetworkID, index.CChain, index.NewCChainSource(client, nil), rows, primary.CChain(onC, &chainTable{db, 2, g.CChainID}))
+	c, err := pipelineOf(g.NetworkID, index.CChain, index.NewCChainSource(client, false, nil), rows, primary.CChain(onC, &chainTable{db, 2, g.CChainID}))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"quorate/handlers/compat"
+	"quorate/index/primary"
 	"quorate/node"
 )
 
@@ -61,6 +63,9 @@ type networkConfig struct {
 	// IndexFrom is the height from which the P-Chain is recorded with Record l1, if
 	// nothing of it is yet.
 	IndexFrom uint64 `yaml:"index_from"`
+	// KeepContainers is what is kept of blocks as nodes gave them: all, needed or none;
+	// empty stands for needed where there is a ledger, else none. See primary.Keep.
+	KeepContainers primary.Keep `yaml:"keep_containers"`
 	// GenesisFile is what the nodes of a private network were started with.
 	GenesisFile string `yaml:"genesis_file"`
 	// synthetic is a network that nobody takes for the public one of its name.
@@ -72,6 +77,15 @@ type networkConfig struct {
 
 // ledger reports whether outputs, balances and stakes are recorded.
 func (n networkConfig) ledger() bool { return n.Record != recordL1 }
+
+// keep is KeepContainers or its default. What signing needs alone is small, and soon
+// fetched again.
+func (n networkConfig) keep() primary.Keep {
+	if n.KeepContainers == "" && !n.ledger() {
+		return primary.KeepNone
+	}
+	return cmp.Or(n.KeepContainers, primary.KeepNeeded)
+}
 
 const (
 	recordAll = "all"
@@ -332,6 +346,11 @@ func (c *config) check() error {
 			return fmt.Errorf("networks.%s.record: %q is neither %s nor %s", name, n.Record, recordAll, recordL1)
 		case n.ledger() && n.IndexFrom > 0:
 			return fmt.Errorf("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, recordL1)
+		}
+		switch n.keep() {
+		case primary.KeepAll, primary.KeepNeeded, primary.KeepNone:
+		default:
+			return fmt.Errorf("networks.%s.keep_containers: %q is none of %s, %s, %s", name, n.KeepContainers, primary.KeepAll, primary.KeepNeeded, primary.KeepNone)
 		}
 		for _, chain := range n.EVM {
 			if _, err := node.ParseEndpoint(chain.RPC); err != nil {

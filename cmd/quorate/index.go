@@ -162,7 +162,9 @@ func describe(c handlers.ChainStatus) string {
 	if c.From > 0 {
 		text += fmt.Sprintf(" from height %d on", c.From)
 	}
-	if c.Tip != nil {
+	if c.State == index.Rebuilding {
+		text += fmt.Sprintf(", %d %% made again from what is kept", c.Rebuilt)
+	} else if c.Tip != nil {
 		text += fmt.Sprintf(", %d to go", c.Lag)
 	}
 	if c.State == index.CatchingUp && c.BlocksPerSecond > 0 {

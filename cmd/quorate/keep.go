@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"quorate/aggregator"
+	"quorate/index"
+	"quorate/index/primary"
 	"quorate/store"
 )
 
@@ -31,6 +33,10 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, CacheBytes: memory / 16, MemTableBytes: min(memory/64, 32<<20), Log: log})
 	if err != nil {
 		return nil, storeFailure(err, dir, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
+	}
+	if err := index.Upgrade(ctx, s, log, primary.Forms()...); err != nil {
+		_ = s.Close()
+		return nil, storeFailure(err, dir, "")
 	}
 	k := &keep{store: s, log: log}
 	limit := uint64(c.ArchiveLimit)
@@ -63,6 +69,8 @@ func storeFailure(err error, dir, inUse string) error {
 	switch {
 	case errors.Is(err, store.ErrInUse):
 		hint = inUse
+	case errors.Is(err, index.ErrNewer):
+		hint = "Run the version of quorate that used it last, or give this one a folder of its own with --data-dir."
 	case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
 		hint = fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", dir)
 	}

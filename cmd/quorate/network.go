@@ -137,6 +137,7 @@ func newRecorder(n *network, o networkOptions, metrics prometheus.Registerer, re
 		Store:         o.store,
 		Genesis:       o.genesis,
 		ValidatorFees: o.validatorFees,
+		Keep:          o.config.keep(),
 		Tenants:       []index.Tenant[*pchain.Block]{l1record.NewTenant(n.id)},
 		Start:         o.config.IndexFrom,
 		Metrics:       metrics,

@@ -29,10 +29,13 @@ func records(n *network) (data.Network, bool) {
 	d.Progress = func(chainID ids.ID) data.Progress {
 		status := n.chains.Status()[names[chainID]]
 		p := data.Progress{Lag: status.Lag(), CaughtUp: status.State == index.Following, Err: status.Err}
+		if status.Next < status.Kept {
+			p.Rebuilding, p.Rebuilt = true, status.Rebuilt()
+		}
 		// The last block's time is a row; without it the record has just begun.
 		height, now, err := n.chains.Ledger.Tip(context.Background(), chainID)
 		if err != nil {
-			return data.Progress{Lag: p.Lag, Err: p.Err}
+			return data.Progress{Lag: p.Lag, Err: p.Err, Rebuilding: p.Rebuilding, Rebuilt: p.Rebuilt}
 		}
 		p.Height, p.Time = height, now
 		return p

@@ -61,6 +61,10 @@ type Progress struct {
 	// CaughtUp says that the record is at the chain's end, or a few blocks away, as
 	// far as is known.
 	CaughtUp bool
+	// Rebuilding says that the record is being made again from what is kept of its
+	// blocks, of which Rebuilt percent is done.
+	Rebuilding bool
+	Rebuilt    int
 	// Err is why recording does not go on at the moment.
 	Err error
 }

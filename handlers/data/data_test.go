@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -330,6 +331,10 @@ func TestCatchingUp(t *testing.T) {
 	for path, chains := range needs {
 		for id, name := range names {
 			up := f.progress[id]
+			if slices.Contains(chains, id) {
+				f.progress[id] = data.Progress{Height: 70, Time: now, Rebuilding: true, Rebuilt: 42}
+				requireError(t, get(h, path), 503, "the index of the "+name+" is being rebuilt, 42 % is done; try again later")
+			}
 			f.progress[id] = data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}
 			w := get(h, path)
 			needed := false

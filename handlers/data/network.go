@@ -114,6 +114,11 @@ func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) erro
 		if i == 0 {
 			first = p
 		}
+		if p.Rebuilding {
+			e := apierr.Unavailable(p.Err, "the index of the %s is being rebuilt, %d %% is done; try again later", b.name, p.Rebuilt)
+			e.Code = codeCatchingUp
+			return e
+		}
 		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
 		if !p.CaughtUp && !past {
 			e := apierr.Unavailable(p.Err, "the index of the %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", b.name, p.Height, p.Lag)

@@ -16,8 +16,16 @@ import (
 	"quorate/store"
 )
 
-// name is the tenant's. Another form of the rows takes another name.
+// name is the tenant's.
 const name = "l1"
+
+// Form is that of the record's rows. Version 1 is the first.
+func Form() index.Form {
+	return index.Form{
+		Name: name, Version: 1, Cursor: index.CursorOf(name),
+		Families: []store.Family{store.FamilyL1Tx, store.FamilyL1Height, store.FamilyL1Subnet, store.FamilyL1Validation},
+	}
+}
 
 // Record is the record of one network, of which a store may hold several. It is
 // safe for concurrent use. Reads see what was committed, and fail as the store does.

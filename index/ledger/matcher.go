@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -227,6 +228,12 @@ func fence(networkID uint32) string { return fmt.Sprintf("index/%d/passages", ne
 
 func position(networkID uint32, chainID ids.ID) string {
 	return fmt.Sprintf("index/%d/passages/%s", networkID, chainID)
+}
+
+// isMatcher tells whether a cursor is one of those two.
+func isMatcher(cursor string) bool {
+	parts := strings.Split(cursor, "/")
+	return len(parts) >= 3 && parts[0] == "index" && parts[2] == "passages"
 }
 
 func (m *Matcher) takeOver(ctx context.Context) error {

@@ -14,8 +14,23 @@ import (
 	"quorate/store"
 )
 
-// name is the tenant's. Another form of the rows takes another name.
+// name is the tenant's.
 const name = "ledger"
+
+// Form is that of the rows of Tenant and Matcher. Version 1 is the first.
+func Form() index.Form {
+	tenant := index.CursorOf(name)
+	return index.Form{
+		Name: name, Version: 1,
+		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
+		Families: []store.Family{
+			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
+			store.FamilyAccount, store.FamilyOwners, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint, store.FamilyAtomic,
+			store.FamilyClock, store.FamilyAsset, store.FamilyStaking, store.FamilyStakingByAddress, store.FamilyDelegation,
+			store.FamilyDelegationByNode, store.FamilyDelegationByAddress, store.FamilyValidation,
+		},
+	}
+}
 
 var (
 	// ErrMissing says that a block refers to something that an earlier one must

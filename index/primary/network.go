@@ -1,6 +1,7 @@
 package primary
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"quorate/chain/pchain"
 	"quorate/chain/xchain"
 	"quorate/index"
+	"quorate/index/l1record"
 	"quorate/index/ledger"
 	"quorate/index/ledger/subnets"
 	"quorate/index/vertices"
@@ -47,12 +49,41 @@ type Options struct {
 	// Start is the height from which the P-Chain is recorded without a ledger, which
 	// needs all of it.
 	Start uint64
+	// Keep says which containers are kept; empty means KeepNeeded.
+	Keep Keep
+	// WindowBytes bounds the memory of blocks on their way into the store, for each
+	// chain; 0 means the default of index.Options.
+	WindowBytes int64
 	// Recorded is called after each commit of P-Chain blocks; it does not block.
 	Recorded func()
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 	// Log may be nil.
 	Log *slog.Logger
+}
+
+// Keep says what is kept of what records are made from.
+type Keep string
+
+// What can be kept.
+const (
+	// KeepNone keeps nothing: a record that has to be made again is fetched again.
+	KeepNone Keep = "none"
+	// KeepNeeded keeps what it takes to make all records again without a node: of
+	// C-Chain blocks only what concerns other chains.
+	KeepNeeded Keep = "needed"
+	// KeepAll keeps all that consensus accepted, as far as a node with an index gives
+	// it: whole C-Chain blocks, too.
+	KeepAll Keep = "all"
+)
+
+// Forms are those of the records that a Network keeps, for index.Upgrade.
+func Forms() []index.Form {
+	platform := ledger.Form()
+	// What blocks of the P-Chain mean is read for the ledger and for subnets together.
+	platform.Families = append(platform.Families, subnets.Families()...)
+	platform.Families = append(platform.Families, store.FamilyPState)
+	return []index.Form{l1record.Form(), platform, vertices.Form()}
 }
 
 // pipeline is a chain's, whatever its blocks are.
@@ -80,6 +111,7 @@ func New(o Options) (*Network, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Keep = cmp.Or(o.Keep, KeepNeeded)
 	n := &Network{lines: make(map[string]pipeline), log: o.Log}
 	tenants := o.Tenants
 	committed := func(uint64) {
@@ -94,18 +126,25 @@ func New(o Options) (*Network, error) {
 		n.Ledger = ledger.New(o.Store, o.NetworkID)
 		n.Subnets = subnets.New(o.Store, o.NetworkID)
 		n.Vertices = vertices.New(o.Store, o.NetworkID)
+		n.Vertices.Keep = o.Keep != KeepNone
 		recorded := committed
 		committed = func(next uint64) {
 			n.matcher.Wake()
 			recorded(next)
 		}
+		var asked pchain.Node = o.Node
+		var said *answers
+		if o.Keep != KeepNone {
+			said = &answers{node: o.Node, reader: o.Store, networkID: o.NetworkID}
+			asked = said
+		}
 		decoder, err := pchain.NewDecoder(pchain.DecoderOptions{
-			NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: o.Node, ValidatorFees: o.ValidatorFees,
+			NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: asked, ValidatorFees: o.ValidatorFees,
 		})
 		if err != nil {
 			return nil, err
 		}
-		tenants = append(tenants[:len(tenants):len(tenants)], PChain(o.NetworkID, decoder, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID)))
+		tenants = append(tenants[:len(tenants):len(tenants)], pChain(o.NetworkID, decoder, said, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID)))
 	}
 	err := add(n, o, index.PChain, index.NewPChainSource(o.Node, o.Log), start, committed, tenants...)
 	if err != nil || o.Genesis == nil {
@@ -124,12 +163,12 @@ func New(o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n, add(n, o, index.CChain, index.NewCChainSource(o.Node, o.Log), 0, woken, CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
+	return n, add(n, o, index.CChain, index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log), 0, woken, CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
 }
 
 func add[B any](n *Network, o Options, chain string, source index.Source[B], start uint64, committed func(uint64), tenants ...index.Tenant[B]) error {
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Committed: committed, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: committed, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)

@@ -73,10 +73,15 @@ func CChain(decoder *cchain.Decoder, tenants ...Tenant) index.Tenant[*cchain.Blo
 // those before it, so that the decoder's state is kept with the rows. What only the
 // node knows is asked for until it answers. A nil log drops what goes wrong.
 func PChain(networkID uint32, decoder *pchain.Decoder, log *slog.Logger, tenants ...Tenant) index.Tenant[*pchain.Block] {
+	return pChain(networkID, decoder, nil, log, tenants...)
+}
+
+// pChain is PChain for a decoder that asks through said, if that is not nil.
+func pChain(networkID uint32, decoder *pchain.Decoder, said *answers, log *slog.Logger, tenants ...Tenant) index.Tenant[*pchain.Block] {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	p := &platform{partition: binary.BigEndian.AppendUint32(nil, networkID), decoder: decoder, log: log}
+	p := &platform{partition: binary.BigEndian.AppendUint32(nil, networkID), decoder: decoder, said: said, log: log}
 	return &reader[*pchain.Block]{tenants: tenants, read: p.read}
 }
 
@@ -84,6 +89,7 @@ func PChain(networkID uint32, decoder *pchain.Decoder, log *slog.Logger, tenants
 type platform struct {
 	partition []byte
 	decoder   *pchain.Decoder
+	said      *answers // nil if they are not kept
 	log       *slog.Logger
 	state     *pchain.State // nil before the first block
 }
@@ -105,6 +111,9 @@ func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Bl
 	said, err := p.ask(ctx, block)
 	if err != nil {
 		return nil, err
+	}
+	if p.said != nil {
+		p.said.take(batch)
 	}
 	for _, row := range p.state.TakeChanges() {
 		pk := store.PK{P: p.partition, K: row.Key}

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/chain/xchain"
+	"quorate/index"
+	"quorate/index/container"
 	"quorate/node"
 	"quorate/store"
 )
@@ -35,15 +38,29 @@ type Source interface {
 
 // Record keeps the vertices of one network. Safe for concurrent use.
 type Record struct {
+	// Keep has the vertices themselves kept, too, so that the record can be made again
+	// without a node. It is set before Run.
+	Keep bool
+
 	store     store.Store
 	networkID uint32
+}
+
+const cursorPrefix = "vertices/"
+
+// Form is that of the record's rows. Version 1 is the first.
+func Form() index.Form {
+	return index.Form{
+		Name: "vertices", Version: 1, Families: []store.Family{store.FamilyVertex},
+		Cursor: func(name string) bool { return strings.HasPrefix(name, cursorPrefix) },
+	}
 }
 
 // New makes a record, which may be there from earlier.
 func New(s store.Store, networkID uint32) *Record { return &Record{store: s, networkID: networkID} }
 
 // cursor is the name of the place in the index that the record goes on from.
-func (r *Record) cursor() string { return fmt.Sprintf("vertices/%d", r.networkID) }
+func (r *Record) cursor() string { return fmt.Sprintf("%s%d", cursorPrefix, r.networkID) }
 
 // complete marks a record to which nothing is added.
 const complete = 1 << 63
@@ -86,7 +103,18 @@ func (r *Record) fill(ctx context.Context, from Source) (done bool, err error) {
 	}
 	var batch store.Batch
 	next := store.Cursor{Next: at.Next, Epoch: at.Epoch}
-	containers, err := from.Vertices(ctx, at.Next, node.MaxBlockRange)
+	chain := container.Chain{NetworkID: r.networkID, Name: container.Vertices}
+	kept, err := chain.Range(ctx, r.store, at.Next, node.MaxBlockRange)
+	if err != nil {
+		return false, err
+	}
+	var containers []node.Container
+	for _, c := range kept {
+		containers = append(containers, node.Container{ID: c.ID, Index: c.Height, Bytes: c.Bytes, Accepted: c.Time})
+	}
+	if len(kept) == 0 {
+		containers, err = from.Vertices(ctx, at.Next, node.MaxBlockRange)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -99,6 +127,9 @@ func (r *Record) fill(ctx context.Context, from Source) (done bool, err error) {
 			return false, fmt.Errorf("vertex %d: %w", c.Index, err)
 		}
 		batch.Put(store.FamilyVertex, store.PK{P: r.partition(v.Height), K: key(v.Index, v.ID)}, encode(v))
+		if r.Keep && len(kept) == 0 {
+			chain.Put(&batch, &container.Container{Height: c.Index, Form: container.Accepted, ID: v.ID, Time: c.Accepted, Bytes: c.Bytes})
+		}
 		next.Next++
 		if v.Stop {
 			next.Next = complete

@@ -20,8 +20,14 @@ import (
 	"quorate/store"
 )
 
-// name is the tenant's. Another form of the rows takes another name.
+// name is the tenant's.
 const name = "subnets"
+
+// Families are those of the record's rows, whose form is that of the record with which
+// they share a cursor.
+func Families() []store.Family {
+	return []store.Family{store.FamilySubnet, store.FamilySubnetFact}
+}
 
 // ErrChain says that a block is not the P-Chain's.
 var ErrChain = errors.New("subnets are recorded from blocks of the P-Chain")

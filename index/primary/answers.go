@@ -1,0 +1,113 @@
+package primary
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/chain/pchain"
+	"quorate/store"
+)
+
+// answers asks a node what P-Chain blocks do not say, once: what it answered is kept
+// beside the containers, so that blocks are understood again without it. It serves one
+// pipeline.
+type answers struct {
+	node      pchain.Node
+	reader    store.Reader
+	networkID uint32
+	// fresh are answers that are not in a batch yet.
+	fresh []store.Record
+}
+
+// What was asked, in keys.
+const (
+	askedReward = 'r'
+	askedTx     = 't'
+)
+
+func (a *answers) key(asked byte, id ids.ID) store.PK {
+	p := append(binary.BigEndian.AppendUint32(nil, a.networkID), asked)
+	return store.PK{P: append(p, id[:]...)}
+}
+
+// take moves what is new into a batch.
+func (a *answers) take(batch *store.Batch) {
+	for _, one := range a.fresh {
+		batch.Put(store.FamilyAnswer, one.PK, one.V)
+	}
+	a.fresh = nil
+}
+
+func (a *answers) look(ctx context.Context, pk store.PK) ([]byte, error) {
+	values, err := a.reader.Get(ctx, store.FamilyAnswer, []store.PK{pk})
+	if err != nil {
+		return nil, fmt.Errorf("reading what a node answered: %w", err)
+	}
+	return values[0], nil
+}
+
+// RewardUTXOs implements pchain.Node.
+func (a *answers) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error) {
+	pk := a.key(askedReward, txID)
+	v, err := a.look(ctx, pk)
+	if err != nil {
+		return nil, err
+	}
+	if v != nil {
+		return parseList(v)
+	}
+	utxos, err := a.node.RewardUTXOs(ctx, txID, height)
+	if err != nil {
+		return nil, err
+	}
+	a.fresh = append(a.fresh, store.Record{PK: pk, V: appendList(utxos)})
+	return utxos, nil
+}
+
+// Tx implements pchain.Node.
+func (a *answers) Tx(ctx context.Context, txID ids.ID) ([]byte, error) {
+	pk := a.key(askedTx, txID)
+	v, err := a.look(ctx, pk)
+	if err != nil || v != nil {
+		return v, err
+	}
+	tx, err := a.node.Tx(ctx, txID)
+	if err != nil {
+		return nil, err
+	}
+	a.fresh = append(a.fresh, store.Record{PK: pk, V: tx})
+	return tx, nil
+}
+
+// appendList writes how many there are, and each after its length.
+func appendList(all [][]byte) []byte {
+	b := binary.AppendUvarint(nil, uint64(len(all)))
+	for _, one := range all {
+		b = append(binary.AppendUvarint(b, uint64(len(one))), one...)
+	}
+	return b
+}
+
+func parseList(b []byte) (all [][]byte, err error) {
+	bad := fmt.Errorf("%w: an answer of a node is cut short", store.ErrCorrupt)
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) {
+		return nil, bad
+	}
+	b = b[n:]
+	for range count {
+		size, n := binary.Uvarint(b)
+		if n <= 0 || size > uint64(len(b)-n) {
+			return nil, bad
+		}
+		all = append(all, b[n:][:size])
+		b = b[n:][size:]
+	}
+	if len(b) > 0 {
+		return nil, bad
+	}
+	return all, nil
+}

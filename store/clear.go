@@ -1,0 +1,54 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// clearRows is how many rows are deleted in one batch where there is no other way.
+const clearRows = 10_000
+
+// Clear deletes all rows of a family: at once where the engine can, else bit by bit,
+// in which case an error may leave some of them. Nothing must write to the family
+// meanwhile.
+func Clear(ctx context.Context, s Store, family Family) error {
+	if err := family.check(); err != nil {
+		return err
+	}
+	if whole, ok := s.(interface {
+		clear(ctx context.Context, family Family) error
+	}); ok {
+		return whole.clear(ctx, family)
+	}
+	for {
+		rows, err := s.Walk(ctx, family, nil, clearRows)
+		if err != nil {
+			return fmt.Errorf("clearing family %s: %w", family, err)
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		var b Batch
+		for _, row := range rows {
+			b.Delete(family, row.PK)
+		}
+		if err := s.Commit(ctx, &b); err != nil {
+			return fmt.Errorf("clearing family %s: %w", family, err)
+		}
+	}
+}
+
+// clear deletes a family without looking at its rows.
+func (s *Pebble) clear(ctx context.Context, family Family) error {
+	leave, err := s.begin(ctx, family)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := s.db.DeleteRange([]byte{byte(family)}, []byte{byte(family) + 1}, pebble.Sync); err != nil {
+		return fmt.Errorf("clearing family %s: %w", family, s.wrap(err))
+	}
+	return nil
+}
