@@ -72,6 +72,7 @@ func (g *Generator) earlyRound(now int64) error {
 	e.recent = slices.Clone(e.recent[max(0, len(e.recent)-recentVertices):])
 	g.tips[X].time = b.Time.Unix()
 	g.txs += len(b.Txs)
+	g.truth.early(b)
 	g.queue = append(g.queue, b)
 	return nil
 }
@@ -112,7 +113,9 @@ func (g *Generator) linearise(now int64) error {
 	}
 	stop.ID, stop.Bytes = built.ID(), built.Bytes()
 	at := time.Unix(max(now, g.tips[X].time), 0).UTC()
-	g.queue = append(g.queue, &Block{Chain: X, Early: true, Time: at, Vertices: []Vertex{stop}})
+	last := &Block{Chain: X, Early: true, Time: at, Vertices: []Vertex{stop}}
+	g.truth.early(last)
+	g.queue = append(g.queue, last)
 	first, err := avmblock.NewStandardBlock(stop.ID, 0, at, nil, g.xParser.Codec())
 	if err != nil {
 		return fmt.Errorf("the first X-Chain block: %w", err)
