@@ -30,6 +30,7 @@ func records(n *network) (data.Network, bool) {
 	d.Ledger = n.chains.Ledger
 	d.Subnets = n.chains.Subnets
 	d.Vertices = vertexReader{n.chains.Vertices}
+	d.Rewards = n.stakes
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
 	d.Progress = func(chainID ids.ID) data.Progress {
 		status := n.chains.Status()[names[chainID]]

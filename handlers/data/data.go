@@ -49,6 +49,9 @@ type Network struct {
 	Ledger   Ledger
 	Subnets  Subnets
 	Vertices Vertices
+	// Rewards may be nil: then what live stakes will be paid is left out of answers,
+	// unless it is recorded.
+	Rewards Rewards
 
 	// Needs is for networks of which nothing is recorded, and leaves out all the rest:
 	// what has to be configured first. Clients are told.
