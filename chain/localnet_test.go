@@ -167,8 +167,13 @@ func TestRecordedNetwork(t *testing.T) {
 		parsed, err := x.ParseBlock(raw)
 		require.NoError(t, err)
 		require.Equal(t, uint64(height), parsed.Height)
-		if height > 0 { // the first one follows a vertex
+		if height > 0 {
 			require.Equal(t, parent, parsed.ParentID)
+		} else {
+			linear, err := x.AlwaysLinear(parsed)
+			require.NoError(t, err)
+			require.True(t, linear, "it follows vertex %s", parsed.ParentID)
+			require.NotEqual(t, ids.Empty, parsed.ParentID)
 		}
 		parent = parsed.ID
 		got, err := x.Ledger(parsed)

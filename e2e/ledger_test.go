@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/url"
@@ -398,6 +399,7 @@ func TestLedger(t *testing.T) {
 	stakers, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
 	require.NoError(t, err)
 	checked := 0
+	potential := make(map[string]uint64)
 	for _, v := range stakers {
 		if v.DelegatorCount == nil || *v.DelegatorCount == 0 {
 			continue
@@ -405,13 +407,19 @@ func TestLedger(t *testing.T) {
 		one, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, []ids.NodeID{v.NodeID})
 		require.NoError(t, err)
 		want := make(map[string]string)
+		potential[one[0].TxID.String()] = *one[0].PotentialReward
 		for _, d := range one[0].Delegators {
-			want[d.TxID.String()] = fmt.Sprint(d.Weight, d.StartTime, d.EndTime)
+			// A tenth is the validator's.
+			net := *d.PotentialReward * 9 / 10
+			want[d.TxID.String()] = fmt.Sprint(d.Weight, d.StartTime, d.EndTime, *d.PotentialReward, net)
+			potential[d.TxID.String()] = *d.PotentialReward
 		}
 		var page struct {
 			Delegators []struct {
 				TxHash, AmountDelegated, DelegationStatus string
 				StartTimestamp, EndTimestamp              uint64
+				GrossReward, NetReward                    string
+				EstimatedGrossReward, EstimatedNetReward  string
 			}
 		}
 		s.records(ctx, "delegators", url.Values{"nodeIds": {v.NodeID.String()}, "pageSize": {"100"}}, &page)
@@ -420,7 +428,12 @@ func TestLedger(t *testing.T) {
 			require.Equal(t, "active", d.DelegationStatus)
 			amount, err := strconv.ParseUint(d.AmountDelegated, 10, 64)
 			require.NoError(t, err)
-			got[d.TxHash] = fmt.Sprint(amount, d.StartTimestamp, d.EndTimestamp)
+			gross, err := strconv.ParseUint(d.GrossReward, 10, 64)
+			require.NoError(t, err)
+			net, err := strconv.ParseUint(d.NetReward, 10, 64)
+			require.NoError(t, err)
+			require.Equal(t, []string{d.GrossReward, d.NetReward}, []string{d.EstimatedGrossReward, d.EstimatedNetReward})
+			got[d.TxHash] = fmt.Sprint(amount, d.StartTimestamp, d.EndTimestamp, gross, net)
 		}
 		require.Equal(t, want, got)
 		checked += len(got)
@@ -429,7 +442,7 @@ func TestLedger(t *testing.T) {
 
 	// What is staked now, by who owns it.
 	var staking struct {
-		Transactions []struct{ TxHash, TxType string }
+		Transactions []struct{ TxHash, TxType, EstimatedReward string }
 	}
 	text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), keys[0].Address().Bytes())
 	require.NoError(t, err)
@@ -437,7 +450,9 @@ func TestLedger(t *testing.T) {
 	kinds := make(map[string]int)
 	for _, tx := range staking.Transactions {
 		kinds[tx.TxType]++
+		require.Equal(t, strconv.FormatUint(potential[tx.TxHash], 10), tx.EstimatedReward, "what %s will be paid", tx.TxHash)
 	}
+	require.NotContains(t, slices.Collect(maps.Values(potential)), uint64(0), "rewards")
 	require.Equal(t, 1, kinds["AddPermissionlessValidatorTx"], "%v", kinds)
 	require.Equal(t, 2, kinds["AddPermissionlessDelegatorTx"], "%v", kinds)
 

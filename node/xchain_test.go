@@ -82,3 +82,46 @@ func TestXChainBlocks(t *testing.T) {
 		})
 	}
 }
+
+// TestPastOfOneNode has three nodes: one without a complete index, one that has it, and
+// one that has the same in another order.
+func TestPastOfOneNode(t *testing.T) {
+	container := func(id byte, index, at string) string {
+		return `{"id":"` + ids.ID{id}.String() + `","bytes":"` + hexOf(t, "it") + `","timestamp":"2026-01-02T03:04:05.` + at + `Z","encoding":"hex","index":"` + index + `"}`
+	}
+	serving := func(lastVertex, lastTx, txs string) string {
+		return methods(t, map[string]string{
+			"/ext/index/X/vtx index.getLastAccepted": lastVertex, "/ext/index/X/tx index.getLastAccepted": lastTx,
+			"/ext/index/X/tx index.getContainerRange": `{"containers":[` + txs + `]}`,
+		})
+	}
+	late := serving(container(8, "3", "5"), container(3, "6", "1"), container(4, "0", "1"))
+	whole := serving(container(9, "4", "5"), container(3, "7", "1"), container(5, "0", "1"))
+	other := serving(container(9, "4", "6"), container(3, "7", "2"), container(6, "0", "1"))
+
+	vertex, tx, err := newClient(t, late, whole, other).XChainPast(t.Context(), ids.ID{9})
+	require.NoError(t, err)
+	require.Equal(t, []any{uint64(4), uint64(7)}, []any{vertex.Index, tx.Index})
+	for name, endpoints := range map[string][]string{"first": {whole, late, other}, "last": {late, other, whole}} {
+		got, err := newClient(t, endpoints...).ContainersUpTo(t.Context(), XChainTxs, tx, 0, 1)
+		require.NoError(t, err, name)
+		require.Equal(t, ids.ID{5}, got[0].ID, "the index that is asked for is the %s", name)
+	}
+
+	_, _, err = newClient(t, late).XChainPast(t.Context(), ids.ID{9})
+	require.ErrorIs(t, err, ErrNoPast)
+	_, err = newClient(t, late, other).ContainersUpTo(t.Context(), XChainTxs, tx, 0, 1)
+	require.ErrorIs(t, err, ErrNoPast)
+	none, _ := serve(t, 404, "404 page not found\n")
+	_, _, err = newClient(t, none).XChainPast(t.Context(), ids.ID{9})
+	require.ErrorIs(t, err, ErrNoPast, "it keeps no index")
+	empty, _ := serve(t, 200, refusal("no containers have been accepted"))
+	_, _, err = newClient(t, empty).XChainPast(t.Context(), ids.ID{9})
+	require.ErrorIs(t, err, ErrNoPast)
+
+	// One that does not answer may have it.
+	away, _ := serve(t, 502, "")
+	_, err = newClient(t, late, away).ContainersUpTo(t.Context(), XChainTxs, tx, 0, 1)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NotErrorIs(t, err, ErrNoPast)
+}

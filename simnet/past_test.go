@@ -22,6 +22,7 @@ import (
 	"quorate/index"
 	"quorate/index/ledger"
 	"quorate/index/primary"
+	"quorate/index/vertices"
 	"quorate/node"
 	"quorate/simnet/history"
 	"quorate/store"
@@ -50,7 +51,13 @@ func begun(t *testing.T, n *Network, client *node.Client) *genesis.Genesis {
 // TestRecordOfTheChainsIsTrue has the index read the chains from the node API, while
 // they grow, and compares what it then says with what the generator knows.
 func TestRecordOfTheChainsIsTrue(t *testing.T) {
-	n := start(t, Options{Seed: 3, Validators: 2, History: &History{Options: history.Options{Txs: 1500, Addresses: 60, Record: true}, Dir: t.TempDir()}})
+	for name, earlyTxs := range map[string]int{"always with blocks": 0, "first with vertices": 250} {
+		t.Run(name, func(t *testing.T) { testRecordIsTrue(t, earlyTxs) })
+	}
+}
+
+func testRecordIsTrue(t *testing.T, earlyTxs int) {
+	n := start(t, Options{Seed: 3, Validators: 2, History: &History{Options: history.Options{Txs: 1500, Addresses: 60, EarlyTxs: earlyTxs, Record: true}, Dir: t.TempDir()}})
 	client := dial(t, n)
 	begin := begun(t, n, client)
 	rows := store.NewMemory()
@@ -67,43 +74,71 @@ func TestRecordOfTheChainsIsTrue(t *testing.T) {
 	for range 5 {
 		require.NoError(t, n.past.Grow(t.Context(), 100))
 	}
-	g := n.past.Generator()
-	heights := map[string]uint64{"P": n.past.Height(history.P), "X": n.past.Height(history.X), "C": n.past.Height(history.C)}
-	for chain, want := range heights {
-		require.Eventually(t, func() bool {
-			s := chains.Status()[chain]
-			require.NotEqual(t, index.Stopped, s.State, "%s: %v", chain, s.Err)
-			return s.Next == want+1
-		}, time.Minute, 10*time.Millisecond, "chain %s is at %d, want %d", chain, chains.Status()[chain].Next, want)
-	}
+	awaitRecorded(t, n, chains)
+	require.Eventually(t, func() bool {
+		_, _, err := chains.Vertices.At(t.Context(), 0, true, 1, nil)
+		return !errors.Is(err, vertices.ErrIncomplete)
+	}, time.Minute, 10*time.Millisecond, "vertices are not complete")
 	cancel()
 	<-done
 	require.NoError(t, ledger.NewMatcher(rows, n.NetworkID(), nil).Settle(t.Context()))
+	requireTruth(t, n, rows)
+}
 
+// awaitRecorded waits until all that was accepted is recorded.
+func awaitRecorded(t *testing.T, n *Network, chains *primary.Network) {
+	t.Helper()
+	for name, c := range map[string]history.Chain{"P": history.P, "X": history.X, "C": history.C} {
+		want := n.past.Height(c) + 1
+		if txs := uint64(len(n.past.Generator().Truth().EarlyTxIDs)); c == history.X && txs > 0 {
+			want += txs + 1 // and the genesis
+		}
+		require.Eventually(t, func() bool {
+			s := chains.Status()[name]
+			require.NotEqual(t, index.Stopped, s.State, "%s: %v", name, s.Err)
+			return s.Next == want
+		}, time.Minute, 10*time.Millisecond, "chain %s is at %d, want %d", name, chains.Status()[name].Next, want)
+	}
+}
+
+// requireTruth compares a record with what the generator knows.
+func requireTruth(t *testing.T, n *Network, rows store.Store) {
+	t.Helper()
+	g := n.past.Generator()
 	record := ledger.New(rows, n.NetworkID())
+	height, _, err := record.Tip(t.Context(), g.ChainID(history.X))
+	require.NoError(t, err)
+	require.Equal(t, n.past.Height(history.X), height)
 	for _, c := range []history.Chain{history.P, history.X} {
 		for _, address := range g.Addresses() {
-			var want, got []ids.ID
+			want := make(map[ids.ID]*history.Output)
 			amounts := new(big.Int)
 			for o := range g.Truth().Outputs() {
-				if o.Spent == nil && (o.Chain == c || o.Destination == c) && o.Threshold == 1 && slices.Contains(o.Addresses, address) {
-					want = append(want, o.ID)
-					if o.AssetID == g.AVAXAssetID() && o.Kind == history.Transfer {
+				if (o.Chain == c || o.Destination == c) && o.Threshold == 1 && slices.Contains(o.Addresses, address) {
+					want[o.ID] = o
+					if o.Spent == nil && o.AssetID == g.AVAXAssetID() && o.Kind == history.Transfer {
 						amounts.Add(amounts, new(big.Int).SetUint64(o.Amount))
 					}
 				}
 			}
 			for after := (*ledger.Position)(nil); ; {
-				page, err := record.UTXOs(t.Context(), ledger.OutputQuery{ChainID: g.ChainID(c), Addresses: []ids.ShortID{address}, Limit: 50, After: after})
+				page, err := record.UTXOs(t.Context(), ledger.OutputQuery{ChainID: g.ChainID(c), Addresses: []ids.ShortID{address}, IncludeSpent: true, Limit: 50, After: after})
 				require.NoError(t, err)
 				for _, o := range page.Outputs {
-					got = append(got, o.ID)
+					truth := want[o.ID]
+					require.NotNil(t, truth, "output %s of %s on %s is not there, or twice in the list", o.ID, address, c)
+					delete(want, o.ID)
+					require.Equal(t, []any{truth.TxID, truth.Amount, truth.Height, truth.Time}, []any{o.TxID, o.Amount, o.Height, o.Time}, "output %s on %s", o.ID, c)
+					require.Equal(t, truth.Spent == nil, o.Spent == nil, "output %s on %s is spent", o.ID, c)
+					if truth.Spent != nil {
+						require.Equal(t, []any{truth.Spent.TxID, truth.Spent.Height, truth.Spent.Time}, []any{o.Spent.TxID, o.Spent.Height, o.Spent.Time}, "spend of %s", o.ID)
+					}
 				}
 				if after = page.Next; after == nil {
 					break
 				}
 			}
-			require.ElementsMatch(t, want, got, "outputs of %s on %s", address, c)
+			require.Empty(t, want, "outputs of %s on %s are left out", address, c)
 			balances, _, err := record.Balances(t.Context(), g.ChainID(c), []ids.ShortID{address}, time.Time{})
 			require.NoError(t, err)
 			sum := new(big.Int)
@@ -113,6 +148,23 @@ func TestRecordOfTheChainsIsTrue(t *testing.T) {
 				}
 			}
 			require.Equal(t, amounts.String(), sum.String(), "AVAX of %s on %s", address, c)
+		}
+	}
+	byHeight := make(map[uint64][]history.Vertex)
+	several := 0
+	for _, v := range g.Truth().EarlyVertices {
+		byHeight[v.Height] = append(byHeight[v.Height], v)
+		several = max(several, len(byHeight[v.Height]))
+	}
+	if len(byHeight) > 0 {
+		require.Greater(t, several, 1, "no height has several vertices")
+	}
+	for height, want := range byHeight {
+		got, _, err := vertices.New(rows, n.NetworkID()).At(t.Context(), height, true, 100, nil)
+		require.NoError(t, err)
+		require.Len(t, got, len(want), "vertices at height %d", height)
+		for i, v := range want {
+			require.Equal(t, []any{v.ID, v.TxIDs, v.ParentIDs, len(v.Bytes)}, []any{got[i].ID, got[i].TxIDs, got[i].ParentIDs, got[i].Size}, "vertex %d at height %d", i, height)
 		}
 	}
 }

@@ -53,7 +53,7 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 				return usage(fmt.Errorf("--history %d is not between 0 and 10000000", transactions), "For example: quorate dev --history 100000")
 			}
 			if transactions > 0 {
-				o.History = &simnet.History{Options: history.Options{Txs: transactions}, Pace: blockPace}
+				o.History = &simnet.History{Options: history.Options{Txs: transactions, EarlyTxs: transactions / 10}, Pace: blockPace}
 			}
 			f := faults / 5
 			o.Faults = simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f, Malformed: f}
@@ -205,7 +205,9 @@ func lookAt(sim *simnet.Network, base string) (string, error) {
 	return fmt.Sprintf(`
 Look at what an address owns, while blocks keep coming:
   curl -s '%s/v1/networks/fuji/blockchains/p-chain/balances?addresses=%s'
-`, base, owner), nil
+And at vertices, which the X-Chain accepted before it had blocks:
+  curl -s '%s/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?vertexHeight=1'
+`, base, owner, base), nil
 }
 
 // awaitUp waits until the service reports that it can sign.

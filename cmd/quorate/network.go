@@ -24,6 +24,7 @@ import (
 	"quorate/index/l1record"
 	"quorate/index/primary"
 	"quorate/node"
+	"quorate/node/stakes"
 	"quorate/p2p"
 	"quorate/store"
 	"quorate/validators"
@@ -42,6 +43,8 @@ type network struct {
 	// nil without a store.
 	chains  *primary.Network
 	genesis *genesis.Genesis // nil if it is not known, or of no use
+	ledger  bool             // whether outputs, balances and stakes are to be recorded
+	stakes  *stakes.Cache    // nil without a store
 	record  *l1record.Record
 	ahead   *aheadWork // nil if nothing is signed before it is asked for
 	// messages knows what follows from P-Chain transactions.
@@ -79,7 +82,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 	if known, ok := knownNetworks[o.name]; ok && known != id && !o.config.synthetic {
 		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
-	n := &network{name: o.name, id: id, node: client, log: o.log, genesis: o.genesis}
+	n := &network{name: o.name, id: id, node: client, log: o.log, genesis: o.genesis, ledger: o.config.ledger()}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, o.metrics)
 	var err error
 	n.peers, err = p2p.New(p2p.Config{
@@ -115,7 +118,10 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		recorded = make(chan struct{}, 1)
 		n.record = l1record.New(o.store, id)
 		derive.Record = n.record
-		if n.chains, err = newRecorder(n, o, metrics, recorded); err != nil {
+		if n.chains, err = newRecorder(n, o, metrics, recorded); err == nil {
+			n.stakes, err = stakes.New(client, func() uint64 { return n.chains.Status()[index.PChain].Next })
+		}
+		if err != nil {
 			n.close()
 			return nil, fmt.Errorf("network %s: %w", o.name, err)
 		}

@@ -14,17 +14,23 @@ import (
 	"quorate/index/vertices"
 )
 
-// records are a network's records as the Data API reads them; false if none are
-// kept.
+// records are a network's records as the Data API reads them, or what is missing for
+// them; false if the service has no place to keep any.
 func records(n *network) (data.Network, bool) {
 	g := n.genesis
-	if g == nil || n.chains == nil || n.chains.Ledger == nil {
+	switch {
+	case n.chains == nil:
 		return data.Network{}, false
+	case !n.ledger:
+		return data.Network{Needs: fmt.Sprintf("the service is to record L1 transactions only; set networks.%s.record to %s", n.name, recordAll)}, true
+	case g == nil:
+		return data.Network{Needs: fmt.Sprintf("what the network began with is not known; give the file that its nodes were started with as networks.%s.genesis_file", n.name)}, true
 	}
 	d := data.Network{NetworkID: n.id, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID}
 	d.Ledger = n.chains.Ledger
 	d.Subnets = n.chains.Subnets
 	d.Vertices = vertexReader{n.chains.Vertices}
+	d.Rewards = n.stakes
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
 	d.Progress = func(chainID ids.ID) data.Progress {
 		status := n.chains.Status()[names[chainID]]
@@ -32,16 +38,24 @@ func records(n *network) (data.Network, bool) {
 		if status.Next < status.Kept {
 			p.Rebuilding, p.Rebuilt = true, status.Rebuilt()
 		}
+		if errors.Is(status.Err, index.ErrNoPast) {
+			p.Needs = needsPast
+		}
 		// The last block's time is a row; without it the record has just begun.
 		height, now, err := n.chains.Ledger.Tip(context.Background(), chainID)
 		if err != nil {
-			return data.Progress{Lag: p.Lag, Err: p.Err, Rebuilding: p.Rebuilding, Rebuilt: p.Rebuilt}
+			return data.Progress{Lag: p.Lag, Err: p.Err, Rebuilding: p.Rebuilding, Rebuilt: p.Rebuilt, Needs: p.Needs}
 		}
 		p.Height, p.Time = height, now
 		return p
 	}
 	return d, true
 }
+
+// needsPast is what clients are told about networks whose X-Chain began with vertices,
+// as long as no node gives them.
+const needsPast = "what it accepted before it had blocks is not to be had from the configured nodes; " +
+	"one of them must run with --index-enabled since its own first start, and if the record was begun, be the one that it was begun with"
 
 // vertexReader puts the record of vertices into the Data API's terms.
 type vertexReader struct{ record *vertices.Record }

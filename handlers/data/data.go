@@ -49,6 +49,13 @@ type Network struct {
 	Ledger   Ledger
 	Subnets  Subnets
 	Vertices Vertices
+	// Rewards may be nil: then what live stakes will be paid is left out of answers,
+	// unless it is recorded.
+	Rewards Rewards
+
+	// Needs is for networks of which nothing is recorded, and leaves out all the rest:
+	// what has to be configured first. Clients are told.
+	Needs string
 }
 
 // Progress is how far the record of a blockchain is.
@@ -67,6 +74,9 @@ type Progress struct {
 	Rebuilt    int
 	// Err is why recording does not go on at the moment.
 	Err error
+	// Needs says what has to be done before it goes on, where it does not go on by
+	// itself; clients are told.
+	Needs string
 }
 
 // Options of the operations.
@@ -140,6 +150,9 @@ var ErrCatchingUp = errors.New("the record is still being caught up")
 
 // codeCatchingUp tells a record that is catching up from other reasons for a 503.
 const codeCatchingUp = "INDEX_CATCHING_UP"
+
+// codeIndexLacks says that an operator has to do something first.
+const codeIndexLacks = "INDEX_LACKS_SOURCE"
 
 // explain turns what went wrong into what the client is told. Request is the
 // context of the client's request.

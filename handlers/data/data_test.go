@@ -572,3 +572,28 @@ func TestLargeAnswers(t *testing.T) {
 	f.failFrom = 0
 	requireError(t, get(fuji(t, f), subnetsURL), 500)
 }
+
+// TestWhatIsMissingIsSaid asks for what cannot be recorded before somebody does
+// something.
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	f := newFake()
+	f.progress[xID] = data.Progress{Height: 0, Needs: "switch it on", Err: errors.New("secret")}
+	h := fuji(t, f)
+	for _, path := range []string{xUTXOs, utxosPath, balances} {
+		w := get(h, path)
+		requireError(t, w, 503, "the x-chain is not recorded: switch it on")
+		require.Contains(t, w.Body.String(), `"code":"INDEX_LACKS_SOURCE"`)
+		require.NotContains(t, w.Body.String(), "secret")
+	}
+	require.Equal(t, http.StatusOK, get(h, subnetsURL).Code)
+	require.Equal(t, http.StatusOK, get(h, vertices).Code, "they may be complete all the same")
+	f.err = fmt.Errorf("secret: %w", data.ErrCatchingUp)
+	requireError(t, get(h, vertices), 503, "the x-chain is not recorded: switch it on")
+
+	h = surface(t, map[string]data.Network{"fuji": {Needs: "give networks.fuji.genesis_file"}}, compat.Auto)
+	for _, op := range operations {
+		requireError(t, get(h, op), 503, "chain data of fuji is not recorded: give networks.fuji.genesis_file")
+		requireError(t, get(h, strings.Replace(op, "/fuji/", "/testnet/", 1)), 503, "chain data of testnet is not recorded")
+		requireError(t, get(h, strings.Replace(op, "/fuji/", "/mainnet/", 1)), 404, "network: ")
+	}
+}

@@ -10,10 +10,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/data/query"
 	"quorate/index/ledger"
+	"quorate/node/stakes"
 )
 
 type delegator struct {
@@ -25,8 +27,8 @@ type delegator struct {
 	StartTimestamp   int64    `json:"startTimestamp"`
 	EndTimestamp     int64    `json:"endTimestamp"`
 	DelegationStatus string   `json:"delegationStatus"`
-	GrossReward      string   `json:"grossReward"`
-	NetReward        string   `json:"netReward"`
+	GrossReward      string   `json:"grossReward,omitempty"`
+	NetReward        string   `json:"netReward,omitempty"`
 	// The generated clients want these of delegations that are not completed.
 	EstimatedGrossReward string `json:"estimatedGrossReward,omitempty"`
 	EstimatedNetReward   string `json:"estimatedNetReward,omitempty"`
@@ -62,12 +64,16 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 	if err != nil {
 		return err
 	}
+	potential, err := n.potentialOfDelegations(ctx, page)
+	if err != nil {
+		return err
+	}
 	answer := struct {
 		NextPageToken string      `json:"nextPageToken,omitempty"`
 		Delegators    []delegator `json:"delegators"`
 	}{Delegators: make([]delegator, len(page.Delegations))}
 	for i, d := range page.Delegations {
-		if answer.Delegators[i], err = n.delegator(d, page.Now); err != nil {
+		if answer.Delegators[i], err = n.delegator(d, page.Now, potential); err != nil {
 			return err
 		}
 	}
@@ -97,12 +103,42 @@ func nodeIDs(q *query.Values) []ids.NodeID {
 	return all
 }
 
-func (n *network) delegator(d *ledger.Delegation, now time.Time) (delegator, error) {
+// awaits reports whether only the node knows what a delegation will be paid.
+func awaits(d *ledger.Delegation, now time.Time) bool {
+	return !d.Settled && d.PotentialReward == 0 && !d.Start.After(now)
+}
+
+// potentialOfDelegations asks what live delegations will be paid, which clients demand
+// to know: an answer without it is no better than none.
+func (n *network) potentialOfDelegations(ctx context.Context, page *ledger.DelegationPage) (map[ids.ID]uint64, error) {
+	of := make(map[ids.ID]stakes.Validator)
+	for _, d := range page.Delegations {
+		if awaits(d, page.Now) {
+			of[d.TxID] = stakes.Validator{SubnetID: constants.PrimaryNetworkID, NodeID: d.NodeID}
+		}
+	}
+	if n.Rewards == nil || len(of) == 0 {
+		return nil, nil
+	}
+	potential, err := n.Rewards.Potential(ctx, of)
+	if err == nil {
+		return potential, nil
+	}
+	for txID := range of {
+		if _, ok := potential[txID]; !ok {
+			return nil, apierr.Unavailable(err, "the node that knows what active delegations will be paid does not answer; try again later")
+		}
+	}
+	return potential, nil // it was known
+}
+
+// delegator leaves out the rewards of a live delegation that the node does not list,
+// which has just ended there or not begun yet.
+func (n *network) delegator(d *ledger.Delegation, now time.Time, potential map[ids.ID]uint64) (delegator, error) {
 	addresses, err := n.bech32(d.RewardAddresses)
 	if err != nil {
 		return delegator{}, err
 	}
-	gross, net := d.Rewards()
 	shown := delegator{
 		TxHash:           d.TxID.String(),
 		NodeID:           d.NodeID.String(),
@@ -112,9 +148,18 @@ func (n *network) delegator(d *ledger.Delegation, now time.Time) (delegator, err
 		StartTimestamp:   d.Start.Unix(),
 		EndTimestamp:     d.End.Unix(),
 		DelegationStatus: string(d.StatusAt(now)),
-		GrossReward:      strconv.FormatUint(gross, 10),
-		NetReward:        strconv.FormatUint(net, 10),
 	}
+	if awaits(d, now) {
+		amount, known := potential[d.TxID]
+		if !known {
+			return shown, nil
+		}
+		paid := *d
+		paid.PotentialReward = amount
+		d = &paid
+	}
+	gross, net := d.Rewards()
+	shown.GrossReward, shown.NetReward = strconv.FormatUint(gross, 10), strconv.FormatUint(net, 10)
 	if shown.DelegationStatus != string(ledger.DelegationCompleted) {
 		shown.EstimatedGrossReward, shown.EstimatedNetReward = shown.GrossReward, shown.NetReward
 	}

@@ -39,6 +39,9 @@ type blockchain struct {
 }
 
 func newNetwork(name string, n Network) (*network, error) {
+	if n.Needs != "" {
+		return &network{Network: n}, nil
+	}
 	if n.Progress == nil || n.XChainID == ids.Empty || n.CChainID == ids.Empty || n.AVAXAssetID == ids.Empty {
 		return nil, errors.New("the IDs of its chains and of AVAX, and the progress of its records, are required")
 	}
@@ -54,7 +57,12 @@ func newNetwork(name string, n Network) (*network, error) {
 // network finds the network that a path names.
 func (a *API) network(name string) (*network, error) {
 	if n, ok := a.networks[name]; ok {
-		return n, nil
+		if n.Needs == "" {
+			return n, nil
+		}
+		e := apierr.Unavailable(nil, "chain data of %s is not recorded: %s", name, n.Needs)
+		e.Code = codeIndexLacks
+		return nil, e
 	}
 	served := "none"
 	if len(a.names) > 0 {
@@ -121,6 +129,9 @@ func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) erro
 		}
 		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
 		if !p.CaughtUp && !past {
+			if err := lacking(b, p); err != nil {
+				return err
+			}
 			e := apierr.Unavailable(p.Err, "the index of the %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", b.name, p.Height, p.Lag)
 			e.Code = codeCatchingUp
 			return e
@@ -135,6 +146,16 @@ func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) erro
 		h.Set("Indexed-State", "stalled")
 	}
 	return nil
+}
+
+// lacking answers for a record that does not go on by itself; nil if it does.
+func lacking(b blockchain, p Progress) error {
+	if p.Needs == "" {
+		return nil
+	}
+	e := apierr.Unavailable(p.Err, "the %s is not recorded: %s", b.name, p.Needs)
+	e.Code = codeIndexLacks
+	return e
 }
 
 // all are the network's blockchains, b first. What an export or import is about

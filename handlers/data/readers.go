@@ -9,6 +9,7 @@ import (
 	chain "quorate/chain/ledger"
 	"quorate/index/ledger"
 	"quorate/index/ledger/subnets"
+	"quorate/node/stakes"
 )
 
 // Ledger is the record of outputs and stakers of one network, as *ledger.Record
@@ -25,6 +26,16 @@ type Ledger interface {
 }
 
 var _ Ledger = (*ledger.Record)(nil)
+
+// Rewards knows what current stakes will be paid, as *stakes.Cache has it: by
+// transaction, in nAVAX, before commission. Those that the upstream node does not list
+// are left out; an error is the node's, and comes with what is known all the same. It
+// returns soon after ctx has ended.
+type Rewards interface {
+	Potential(ctx context.Context, of map[ids.ID]stakes.Validator) (map[ids.ID]uint64, error)
+}
+
+var _ Rewards = (*stakes.Cache)(nil)
 
 // Subnets is the record of the subnets of one network, as *subnets.Record has it:
 // the primary network is among them. Otherwise as Ledger.

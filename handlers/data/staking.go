@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/data/query"
 	"quorate/index/ledger"
+	"quorate/node/stakes"
 
 	chain "quorate/chain/ledger"
 )
@@ -41,7 +43,7 @@ type stakingTransaction struct {
 	DelegationFeePercent           string          `json:"delegationFeePercent,omitempty"`
 	NodeID                         string          `json:"nodeId"`
 	SubnetID                       string          `json:"subnetId"`
-	EstimatedReward                string          `json:"estimatedReward"`
+	EstimatedReward                string          `json:"estimatedReward,omitempty"`
 	RewardAddresses                []string        `json:"rewardAddresses"`
 	Memo                           string          `json:"memo"`
 	BLSCredentials                 *blsCredentials `json:"blsCredentials,omitempty"`
@@ -115,13 +117,14 @@ func (a *API) listStaking(ctx context.Context, c echo.Context, n *network) error
 	if err != nil {
 		return err
 	}
+	potential := a.potentialOfStakings(ctx, n, page)
 	answer := struct {
 		NextPageToken string               `json:"nextPageToken,omitempty"`
 		Transactions  []stakingTransaction `json:"transactions"`
 		ChainInfo     chainInfo            `json:"chainInfo"`
 	}{Transactions: make([]stakingTransaction, len(page.Stakings)), ChainInfo: n.info(b)}
 	for i := range page.Stakings {
-		if answer.Transactions[i], err = n.staking(&page.Stakings[i], page.Now, known); err != nil {
+		if answer.Transactions[i], err = n.staking(&page.Stakings[i], page.Now, known, potential); err != nil {
 			return err
 		}
 	}
@@ -145,7 +148,40 @@ func kinds(q *query.Values) []chain.Kind {
 	return all
 }
 
-func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets) (stakingTransaction, error) {
+// potentialOfStakings asks what transactions will be paid that have begun to stake. What
+// the node does not tell is left out.
+func (a *API) potentialOfStakings(ctx context.Context, n *network, page *ledger.StakingPage) map[ids.ID]uint64 {
+	of := make(map[ids.ID]stakes.Validator)
+	for i := range page.Stakings {
+		s := &page.Stakings[i]
+		if s.Staker.PotentialReward == 0 && !s.Staker.Start.After(page.Now) {
+			of[s.TxID] = stakes.Validator{SubnetID: s.Staker.SubnetID, NodeID: s.Staker.NodeID}
+		}
+	}
+	if n.Rewards == nil || len(of) == 0 {
+		return nil
+	}
+	potential, err := n.Rewards.Potential(ctx, of)
+	if err != nil {
+		a.log.Warn("what stakes will be paid is left out", slog.String("network", n.shown), slog.Any("error", err))
+	}
+	return potential
+}
+
+// estimate shows what a stake will be paid: 0 before it begins, nothing if it is not
+// known.
+func estimate(s *ledger.Staking, now time.Time, potential map[ids.ID]uint64) string {
+	amount, known := potential[s.TxID]
+	switch {
+	case s.Staker.PotentialReward > 0:
+		amount = s.Staker.PotentialReward
+	case !known && !s.Staker.Start.After(now):
+		return ""
+	}
+	return strconv.FormatUint(amount, 10)
+}
+
+func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets, potential map[ids.ID]uint64) (stakingTransaction, error) {
 	rewardAddresses, err := n.bech32(s.Staker.RewardAddresses)
 	if err != nil {
 		return stakingTransaction{}, err
@@ -163,7 +199,7 @@ func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets)
 		EndTimestamp:    s.End.Unix(),
 		NodeID:          s.Staker.NodeID.String(),
 		SubnetID:        s.Staker.SubnetID.String(),
-		EstimatedReward: strconv.FormatUint(s.Staker.PotentialReward, 10),
+		EstimatedReward: estimate(s.Staking, now, potential),
 		RewardAddresses: rewardAddresses,
 		Memo:            "0x" + hex.EncodeToString(s.Memo),
 		// No output of a staking transaction leaves the P-Chain, and none pays for

@@ -1,7 +1,9 @@
 package data
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/labstack/echo/v4"
@@ -45,6 +47,9 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	// There have been no new ones since the X-Chain has blocks: how far those are
 	// recorded does not matter. The reader knows whether its vertices are complete.
 	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: *height, Ascending: p.ascending, Limit: p.size, After: p.after})
+	if errors.Is(err, ErrCatchingUp) {
+		err = cmp.Or(lacking(b, n.Progress(b.id)), err)
+	}
 	if err != nil {
 		return err
 	}

@@ -279,3 +279,60 @@ func TestLimits(t *testing.T) {
 	require.Len(t, balances, 1)
 	require.Equal(t, int64(100_001), balances[0].Outputs)
 }
+
+// TestBeforeTheFirstBlock records a chain that accepted something before it had blocks,
+// at times that a clock showed which was set back.
+func TestBeforeTheFirstBlock(t *testing.T) {
+	s, at := store.NewMemory(), time.Unix(10_000, 0).UTC()
+	alice := ids.ShortID{1}
+	tenant := ledger.NewTenant(network, xChain)
+	const before = 3
+	block := func(height uint64, rough bool, at time.Time, txs ...chain.Tx) *chain.Block {
+		return &chain.Block{ChainID: xChain, Height: height, Before: before, ID: ids.ID{byte(height)}, Rough: rough, Time: at, Txs: txs}
+	}
+	pays := func(id byte, consumed ...chain.Output) chain.Tx {
+		tx := chain.Tx{ID: ids.ID{id}, Kind: "BaseTx", Made: []chain.Output{made(ids.ID{id}, 0, chain.Output{
+			Kind: chain.Transfer, Role: chain.Ordinary, AssetID: avaxID, Amount: uint64(id), Addresses: []ids.ShortID{alice}, Threshold: 1, DestinationID: xChain,
+		})}}
+		for _, o := range consumed {
+			tx.Consumed = append(tx.Consumed, chain.Input{OutputID: o.ID, SourceChainID: xChain, AssetID: avaxID, Amount: o.Amount})
+		}
+		return tx
+	}
+	first := pays(1)
+	second := pays(2, first.Made[0])
+	third := pays(3, second.Made[0])
+	record := ledger.New(s, network)
+	for _, b := range []*chain.Block{
+		block(0, false, at), block(1, true, at.Add(9*time.Second), first), block(2, true, at.Add(5*time.Second), second), block(3, false, at.Add(20*time.Second)), block(4, false, at.Add(30*time.Second), third),
+	} {
+		if b.Height == 2 || b.Height == 4 {
+			tenant = ledger.NewTenant(network, xChain) // as after a restart
+		}
+		apply(t, s, tenant, b)
+		height, _, err := record.Tip(t.Context(), xChain)
+		require.NoError(t, err)
+		require.Equal(t, b.Height-min(b.Height, before), height, "number of the block at %d", b.Height)
+	}
+	page, err := record.UTXOs(t.Context(), ledger.OutputQuery{ChainID: xChain, Addresses: []ids.ShortID{alice}, IncludeSpent: true, Ascending: true, Limit: 10})
+	require.NoError(t, err)
+	got := make(map[uint64][]any)
+	for _, o := range page.Outputs {
+		got[o.Amount] = []any{o.Height, o.Time}
+		if o.Spent != nil {
+			got[o.Amount] = append(got[o.Amount], o.Spent.Height, o.Spent.Time)
+		}
+	}
+	none, then, later := uint64(0), at.Add(9*time.Second), at.Add(30*time.Second)
+	require.Equal(t, map[uint64][]any{
+		1: {none, then, none, then}, // time stands still while the clock is behind
+		2: {none, then, uint64(1), later},
+		3: {uint64(1), later},
+	}, got)
+	outputs, err := record.Outputs(t.Context(), []ids.ID{second.Made[0].ID})
+	require.NoError(t, err)
+	require.Equal(t, []uint64{0, 1}, []uint64{outputs[0].Height, outputs[0].Spent.Height})
+
+	var batch store.Batch
+	require.ErrorIs(t, ledger.NewTenant(network, xChain).Apply(t.Context(), s, block(5, false, at), &batch), ledger.ErrTime, "blocks have to be in time")
+}

@@ -48,9 +48,7 @@ func (r *Result) text(s string) *Result {
 
 // Height is that of a chain's last block.
 func (n *Node) Height(c Chain) uint64 {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return uint64(len(n.chains[c].ends))
+	return n.count(&n.chains[c])
 }
 
 // Txs is how many transactions the blocks of a chain have.
@@ -78,11 +76,11 @@ func (n *Node) Call(path, method string, params json.RawMessage) (any, error) {
 }
 
 func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
-	c, ok := map[string]Chain{"P/block": P, "X/block": X, "C/block": C}[name]
+	r, ok := map[string]*record{
+		"P/block": &n.chains[P], "X/block": &n.chains[X], "C/block": &n.chains[C],
+		"X/tx": &n.early[earlyTxs], "X/vtx": &n.early[earlyVertices],
+	}[name]
 	if !ok {
-		if name == "X/tx" || name == "X/vtx" { // of a chain that always had blocks
-			return nil, errors.New("no containers have been accepted")
-		}
 		return nil, ErrNotServed
 	}
 	var args indexer.GetContainerRangeArgs
@@ -92,7 +90,7 @@ func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
 	if args.Encoding != formatting.Hex {
 		return nil, fmt.Errorf("unsupported encoding %q", args.Encoding)
 	}
-	count := n.Height(c)
+	count := n.count(r)
 	first, last := uint64(args.StartIndex), uint64(args.StartIndex)+uint64(args.NumToFetch)
 	switch method {
 	case "index.getContainerRange":
@@ -118,23 +116,29 @@ func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
 	case first >= count:
 		return nil, fmt.Errorf("start index (%d) > last accepted index (%d)", first, count-1)
 	}
-	file, from, to := n.span(c, first, min(last, count))
+	file, from, to := n.span(r, first, min(last, count))
 	section := io.NewSectionReader(file, from, to-from-1) // without the last comma
-	r := &Result{size: section.Size()}
+	result := &Result{size: section.Size()}
 	if method != "index.getContainerRange" {
-		r.parts = append(r.parts, section)
-		return r, nil
+		result.parts = append(result.parts, section)
+		return result, nil
 	}
-	r.text(`{"containers":[`)
-	r.parts = append(r.parts, section)
-	return r.text(`]}`), nil
+	result.text(`{"containers":[`)
+	result.parts = append(result.parts, section)
+	return result.text(`]}`), nil
+}
+
+// count is how many containers there are.
+func (n *Node) count(r *record) uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return uint64(len(r.ends))
 }
 
 // span is where containers are, from first on to before last; there must be such.
-func (n *Node) span(c Chain, first, last uint64) (file io.ReaderAt, from, to int64) {
+func (n *Node) span(r *record, first, last uint64) (file io.ReaderAt, from, to int64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	r := &n.chains[c]
 	if first > 0 {
 		from = r.ends[first-1]
 	}
@@ -151,22 +155,30 @@ func (n *Node) block(c Chain, height uint64) ([]byte, bool, error) {
 		defer n.mu.RUnlock()
 		return n.chains[c].first, n.chains[c].first != nil, nil
 	}
-	file, from, to := n.span(c, height-1, height)
+	b, err := n.container(&n.chains[c], height-1)
+	if err != nil {
+		return nil, false, fmt.Errorf("reading a block: %w", err)
+	}
+	if wrapped, err := proposer.ParseWithoutVerification(b); err == nil {
+		return wrapped.Block(), true, nil
+	}
+	return b, true, nil
+}
+
+// container has the bytes of one that there is.
+func (n *Node) container(r *record, index uint64) ([]byte, error) {
+	file, from, to := n.span(r, index, index+1)
 	text := make([]byte, to-from)
 	if _, err := file.ReadAt(text, from); err != nil {
-		return nil, false, fmt.Errorf("reading a block: %w", err)
+		return nil, err
 	}
 	_, text, _ = bytes.Cut(text, []byte(`"bytes":"0x`))
 	text, _, _ = bytes.Cut(text, []byte(`"`))
 	b := make([]byte, hex.DecodedLen(len(text)))
 	if _, err := hex.Decode(b, text); err != nil {
-		return nil, false, fmt.Errorf("reading a block: %w", err)
+		return nil, err
 	}
-	b = b[:len(b)-4] // the checksum
-	if wrapped, err := proposer.ParseWithoutVerification(b); err == nil {
-		return wrapped.Block(), true, nil
-	}
-	return b, true, nil
+	return b[:len(b)-4], nil // without the checksum
 }
 
 // blockByHeight answers the calls of that name.
@@ -194,8 +206,13 @@ func (n *Node) tx(c Chain, id ids.ID) ([]byte, bool, error) {
 		return b, true, nil
 	}
 	n.mu.RLock()
+	early, isEarly := n.earlyAt[shortID(id)]
 	height, ok := n.txs[c][shortID(id)]
 	n.mu.RUnlock()
+	if isEarly && c == X {
+		b, err := n.container(&n.early[earlyTxs], uint64(early))
+		return b, err == nil, err
+	}
 	if !ok {
 		return nil, false, nil
 	}

@@ -166,6 +166,10 @@ func (g *Generator) beginX(raw []byte, at time.Time) error {
 			g.keep(X, one)
 		}
 	}
+	if !g.early.over {
+		g.tips[X].time = at.Unix()
+		return nil // its first block comes after the last vertex
+	}
 	// As on a network that never had vertices: nothing is before the first block.
 	first, err := avmblock.NewStandardBlock(ids.Empty, 0, at, nil, g.xParser.Codec())
 	if err != nil {

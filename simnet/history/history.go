@@ -61,6 +61,9 @@ type Options struct {
 	// BusyEvents is how often the P-Chain balance of one more address changes: at
 	// most about once for each of Txs. See Generator.Busy.
 	BusyEvents int
+	// EarlyTxs is about how many transactions the X-Chain accepts in vertices, before it
+	// has blocks; at most Txs/5. 0 means that it has blocks from the beginning.
+	EarlyTxs int
 	// Record keeps the Truth, in memory: about 500 bytes a transaction.
 	Record bool
 }
@@ -100,6 +103,11 @@ type Block struct {
 	Container   []byte
 	// Txs are the transactions, proposals included.
 	Txs []Tx
+	// Early says that this is no block, but Txs that the X-Chain accepted before it had
+	// blocks, in this order, and the Vertices that brought them. The first block comes
+	// after the last of these, which has no Txs.
+	Early    bool
+	Vertices []Vertex
 	// Rewarded are the outputs that a node reports from this block on.
 	Rewarded []Reward
 	// Began are stakes that begin with this block, Ended those that end, by their
@@ -160,6 +168,7 @@ type Generator struct {
 	onX    xState
 	evm    evmState
 	legacy legacy
+	early  early
 
 	busyMade, busySpent uint64 // heights at which the busy address was counted last
 	busyEvents          int
@@ -187,6 +196,9 @@ func New(o Options) (*Generator, error) {
 	if o.BusyEvents < 0 || o.BusyEvents > o.Txs {
 		return nil, fmt.Errorf("%d changes of one balance in %d transactions, at most one each is possible", o.BusyEvents, o.Txs)
 	}
+	if o.EarlyTxs < 0 || o.EarlyTxs > o.Txs/5 {
+		return nil, fmt.Errorf("%d transactions of %d in vertices, at most a fifth is possible", o.EarlyTxs, o.Txs)
+	}
 	g := &Generator{
 		o:     o,
 		rng:   rand.New(rand.NewPCG(o.Seed, 0x686973746f7279)),
@@ -195,6 +207,7 @@ func New(o Options) (*Generator, error) {
 	g.end = g.clock + o.Span.Seconds()
 	g.zipf = rand.NewZipf(g.rng, 1.1, 8, uint64(o.Addresses-1))
 	g.network.id = o.NetworkID
+	g.early = early{left: o.EarlyTxs, over: o.EarlyTxs == 0}
 	if o.Record {
 		g.truth = newTruth()
 	}
@@ -261,7 +274,7 @@ func (g *Generator) Truth() *Truth { return g.truth }
 var errPoor = errors.New("nobody has money left to pay a fee")
 
 // Next makes the block that is accepted next, whichever chain's. The first three are
-// the genesis blocks. There is no end, but an error if fees have eaten up everything.
+// the genesis blocks, unless the X-Chain's comes later because of EarlyTxs. There is no end, but an error if fees have eaten up everything.
 func (g *Generator) Next() (*Block, error) {
 	for len(g.queue) == 0 {
 		if err := g.round(); err != nil {

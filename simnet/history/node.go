@@ -28,7 +28,11 @@ type Node struct {
 
 	mu     sync.RWMutex
 	chains [chains]record
-	txs    [2]map[uint64]uint32 // guarded by mu; heights by the first bytes of IDs, on P and X
+	// early are transactions and vertices from before the X-Chain had blocks; earlyAt
+	// is where the transactions are, by the first bytes of IDs. Guarded by mu.
+	early   [2]record
+	earlyAt map[uint64]uint32
+	txs     [2]map[uint64]uint32 // guarded by mu; heights by the first bytes of IDs, on P and X
 	// rewards and stakes are those of the P-Chain's last block; guarded by mu.
 	rewards map[ids.ID][][]byte
 	stakes  map[ids.NodeID][]Stake
@@ -38,12 +42,19 @@ type Node struct {
 	addresses []ids.ShortID
 }
 
-// record is the blocks of one chain. The writer alone uses w and size; the rest is
+// What is in Node.early.
+const (
+	earlyTxs = iota
+	earlyVertices
+)
+
+// record is the blocks of one chain. The writer alone uses w, size and next; the rest is
 // guarded by Node.mu.
 type record struct {
 	file *os.File
 	w    *bufio.Writer
 	size int64
+	next uint64 // how many containers were written
 	// first is the block at height 0.
 	first []byte
 	txs   int
@@ -61,7 +72,7 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	}
 	n := &Node{
 		generator: g, sealer: sealer, rewards: make(map[ids.ID][][]byte), stakes: make(map[ids.NodeID][]Stake),
-		staked: make(map[ids.ID]ids.NodeID), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
+		staked: make(map[ids.ID]ids.NodeID), earlyAt: make(map[uint64]uint32), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
 	}
 	for _, tx := range g.Genesis() {
 		n.genesis[tx.ID] = tx.Bytes
@@ -69,9 +80,8 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	for i := range n.txs {
 		n.txs[i] = make(map[uint64]uint32)
 	}
-	for i := range n.chains {
-		r := &n.chains[i]
-		if r.file, err = os.CreateTemp(dir, "history-"+Chain(i).String()+"-"); err != nil {
+	for _, r := range n.records() {
+		if r.file, err = os.CreateTemp(dir, "history-"); err != nil {
 			_ = n.Close()
 			return nil, fmt.Errorf("making a place for blocks: %w", err)
 		}
@@ -100,12 +110,23 @@ func (n *Node) Generator() *Generator { return n.generator }
 // Close gives up the files. Nothing else may run.
 func (n *Node) Close() error {
 	var err error
-	for i := range n.chains {
-		if f := n.chains[i].file; f != nil {
+	for _, r := range n.records() {
+		if f := r.file; f != nil {
 			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
 	}
 	return err
+}
+
+func (n *Node) records() []*record {
+	var all []*record
+	for i := range n.chains {
+		all = append(all, &n.chains[i])
+	}
+	for i := range n.early {
+		all = append(all, &n.early[i])
+	}
+	return all
 }
 
 // publishEvery is how many blocks become visible at a time.
@@ -170,35 +191,38 @@ func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 // publish writes blocks and makes them visible.
 func (n *Node) publish(batch []*Block) error {
 	type end struct {
-		chain Chain
-		at    int64
+		record *record
+		at     int64
 	}
 	ends := make([]end, 0, len(batch))
 	var text []byte
-	for _, b := range batch {
-		if b.Height == 0 {
-			continue
-		}
-		r := &n.chains[b.Chain]
-		text = appendContainer(text[:0], b)
+	keep := func(r *record, index uint64, id ids.ID, content []byte, at time.Time) error {
+		text = appendContainer(text[:0], index, id, content, at)
 		if _, err := r.w.Write(text); err != nil {
 			return fmt.Errorf("keeping blocks: %w", err)
 		}
 		r.size += int64(len(text))
-		ends = append(ends, end{b.Chain, r.size})
+		r.next++
+		ends = append(ends, end{r, r.size})
+		return nil
 	}
-	for i := range n.chains {
-		if err := n.chains[i].w.Flush(); err != nil {
+	for _, b := range batch {
+		if err := n.keep(b, keep); err != nil {
+			return err
+		}
+	}
+	for _, r := range n.records() {
+		if err := r.w.Flush(); err != nil {
 			return fmt.Errorf("keeping blocks: %w", err)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, e := range ends {
-		n.chains[e.chain].ends = append(n.chains[e.chain].ends, e.at)
+		e.record.ends = append(e.record.ends, e.at)
 	}
 	for _, b := range batch {
-		if b.Height == 0 {
+		if b.Height == 0 && !b.Early {
 			n.chains[b.Chain].first = b.Bytes
 		}
 		n.note(b)
@@ -206,10 +230,39 @@ func (n *Node) publish(batch []*Block) error {
 	return nil
 }
 
+// keep hands over the containers of a block.
+func (n *Node) keep(b *Block, keep func(r *record, index uint64, id ids.ID, content []byte, at time.Time) error) error {
+	if !b.Early {
+		if b.Height == 0 {
+			return nil
+		}
+		return keep(&n.chains[b.Chain], b.Height-1, b.ContainerID, b.Container, b.Time)
+	}
+	// As on a node that was there: each is accepted at a moment of its own.
+	for _, tx := range b.Txs {
+		r := &n.early[earlyTxs]
+		if err := keep(r, r.next, tx.ID, tx.Bytes, b.Time.Add(time.Duration(r.next+1))); err != nil {
+			return err
+		}
+	}
+	for _, v := range b.Vertices {
+		r := &n.early[earlyVertices]
+		if err := keep(r, r.next, v.ID, v.Bytes, b.Time.Add(time.Duration(r.next+1))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // note takes in what a block says besides. It needs mu.
 func (n *Node) note(b *Block) {
 	n.chains[b.Chain].txs += len(b.Txs)
-	if b.Chain != C {
+	switch {
+	case b.Early:
+		for _, tx := range b.Txs {
+			n.earlyAt[shortID(tx.ID)] = uint32(len(n.earlyAt))
+		}
+	case b.Chain != C:
 		for _, tx := range b.Txs {
 			n.txs[b.Chain][shortID(tx.ID)] = uint32(b.Height)
 		}
@@ -240,15 +293,15 @@ func (n *Node) note(b *Block) {
 func shortID(id ids.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 // appendContainer appends a container as the index API gives it, and a comma.
-func appendContainer(to []byte, b *Block) []byte {
+func appendContainer(to []byte, index uint64, id ids.ID, content []byte, at time.Time) []byte {
 	to = append(to, `{"id":"`...)
-	to = append(to, b.ContainerID.String()...)
+	to = append(to, id.String()...)
 	to = append(to, `","bytes":"`...)
-	to = appendHex(to, b.Container)
+	to = appendHex(to, content)
 	to = append(to, `","timestamp":"`...)
-	to = b.Time.AppendFormat(to, time.RFC3339)
+	to = at.AppendFormat(to, time.RFC3339Nano)
 	to = append(to, `","encoding":"hex","index":"`...)
-	to = strconv.AppendUint(to, b.Height-1, 10)
+	to = strconv.AppendUint(to, index, 10)
 	return append(to, `"},`...)
 }
 

@@ -52,6 +52,11 @@ type Spent struct {
 // Truth is every output that there ever was, as the generator knows it without
 // reading a block.
 type Truth struct {
+	// EarlyTxIDs and EarlyVertices are what the X-Chain accepted before it had blocks,
+	// in this order.
+	EarlyTxIDs    []ids.ID
+	EarlyVertices []Vertex
+
 	outputs []*Output
 	byCoin  map[coinID]*Output
 }
@@ -92,6 +97,17 @@ func (t *Truth) spend(c *coin, _ *Generator, b *Block, txID ids.ID) {
 		panic("history: an output is spent that does not exist, or twice") // which would be a mistake here
 	}
 	o.Spent = &Spent{Chain: b.Chain, TxID: txID, Height: b.Height, Time: b.Time}
+}
+
+// early records what was accepted without a block.
+func (t *Truth) early(b *Block) {
+	if t == nil {
+		return
+	}
+	for _, tx := range b.Txs {
+		t.EarlyTxIDs = append(t.EarlyTxIDs, tx.ID)
+	}
+	t.EarlyVertices = append(t.EarlyVertices, b.Vertices...)
 }
 
 // restake says that the stake of some outputs goes on.

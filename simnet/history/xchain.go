@@ -69,6 +69,9 @@ func (g *Generator) pick(list *[]coin) (coin, bool) {
 }
 
 func (g *Generator) xBlock(now int64) error {
+	if !g.early.over {
+		return g.earlyRound(now)
+	}
 	b := g.open(X, now)
 	var all []*txs.Tx
 	for range g.batch() {

@@ -1,0 +1,172 @@
+package simnet
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/chain/genesis"
+	"quorate/chain/xchain"
+	"quorate/index"
+	"quorate/index/ledger"
+	"quorate/index/primary"
+	"quorate/node"
+	"quorate/simnet/history"
+	"quorate/store"
+)
+
+// dying is a store whose process ends with a commit, before it is written or after.
+type dying struct {
+	store.Store
+	left    int // commits before that
+	written bool
+}
+
+func (d *dying) Commit(ctx context.Context, b *store.Batch) error {
+	if d.left--; d.left < 0 {
+		if d.written && d.left == -1 {
+			if err := d.Store.Commit(ctx, b); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("killed: %w", store.ErrClosed)
+	}
+	return d.Store.Commit(ctx, b)
+}
+
+// pastNode has what a node gives of the time before blocks overruled.
+type pastNode struct {
+	*node.Client
+	none bool // no index
+	// other is another node, which accepted in another order.
+	other bool
+}
+
+func (n *pastNode) XChainPast(ctx context.Context, stop ids.ID) (vertex, tx node.Container, err error) {
+	if n.none {
+		return vertex, tx, node.ErrNoPast
+	}
+	vertex, tx, err = n.Client.XChainPast(ctx, stop)
+	return vertex, tx, err
+}
+
+func (n *pastNode) ContainersUpTo(ctx context.Context, i node.Index, last node.Container, start uint64, count int) ([]node.Container, error) {
+	if n.none || n.other {
+		return nil, node.ErrNoPast
+	}
+	return n.Client.ContainersUpTo(ctx, i, last, start, count)
+}
+
+func pastPipeline(t *testing.T, n index.XChainNode, rows store.Store, g *genesis.Genesis) *index.Pipeline[*xchain.Block] {
+	t.Helper()
+	decoder, err := xchain.NewDecoder(g.XChainID, g.X)
+	require.NoError(t, err)
+	p, err := index.New(index.Options[*xchain.Block]{
+		NetworkID: g.NetworkID, Chain: index.XChain, Store: rows,
+		Source:  index.NewXChainSource(n, decoder, index.NewXChainPast(n, decoder, rows, g.NetworkID), nil),
+		Tenants: []index.Tenant[*xchain.Block]{primary.XChain(decoder, ledger.NewTenant(g.NetworkID, g.XChainID))},
+		// So that each block is a commit.
+		WindowBytes: 1,
+	})
+	require.NoError(t, err)
+	return p
+}
+
+// runUntil runs a pipeline until it is at a place, or ends.
+func runUntil(t *testing.T, p *index.Pipeline[*xchain.Block], want uint64) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(5 * time.Millisecond):
+			if p.Status().Next >= want {
+				cancel()
+			}
+		}
+	}
+}
+
+// TestPastSurvivesDeath ends the recording of an X-Chain with vertices in its past
+// after every few commits, and compares what there is in the end with a record that
+// was made in one go.
+func TestPastSurvivesDeath(t *testing.T) {
+	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 300, Addresses: 20, EarlyTxs: 50, Record: true}, Dir: t.TempDir()}})
+	client := dial(t, n)
+	g := begun(t, n, client)
+	early := uint64(len(n.past.Generator().Truth().EarlyTxIDs))
+	require.NotZero(t, early)
+	want := early + 1 + n.past.Height(history.X) + 1
+
+	whole := store.NewMemory()
+	require.NoError(t, runUntil(t, pastPipeline(t, client, whole, g), want))
+	full := content(t, whole)
+
+	rows := store.NewMemory()
+	deaths := 0
+	for {
+		d := &dying{Store: rows, left: 2 + deaths%9, written: deaths%2 == 0}
+		err := runUntil(t, pastPipeline(t, client, d, g), want)
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, store.ErrClosed)
+		deaths++
+		require.Less(t, deaths, 1000)
+	}
+	require.Greater(t, deaths, int(want)/12, "places %d", want)
+	t.Logf("%d places, of which %d before the first block, in %d lives", want, early+1, deaths+1)
+	require.Equal(t, full, content(t, rows), "the record of many lives is another than that of one")
+}
+
+// content is all rows but the cursors, which count who took over.
+func content(t *testing.T, s store.Store) map[string]string {
+	t.Helper()
+	rows := make(map[string]string)
+	for _, family := range store.Families() {
+		if family == store.FamilyCursor {
+			continue
+		}
+		for row, err := range store.Rows(t.Context(), s, family) {
+			require.NoError(t, err)
+			rows[fmt.Sprintf("%s %x/%x", family, row.P, row.K)] = fmt.Sprintf("%x", row.V)
+		}
+	}
+	return rows
+}
+
+func TestPastThatNoNodeHas(t *testing.T) {
+	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 300, Addresses: 20, EarlyTxs: 50}, Dir: t.TempDir()}})
+	client := dial(t, n)
+	g := begun(t, n, client)
+	fails := func(p *index.Pipeline[*xchain.Block], next uint64) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		require.Eventually(t, func() bool { return p.Status().State == index.Retrying }, 20*time.Second, 5*time.Millisecond)
+		require.ErrorIs(t, p.Status().Err, index.ErrNoPast)
+		cancel()
+		require.NoError(t, <-done)
+		require.Equal(t, next, p.Status().Next)
+	}
+	rows := store.NewMemory()
+	fails(pastPipeline(t, &pastNode{Client: client, none: true}, rows, g), 0)
+
+	// Begun with one node, it does not go on with another.
+	require.ErrorIs(t, runUntil(t, pastPipeline(t, client, &dying{Store: rows, left: 10}, g), 1<<40), store.ErrClosed)
+	at, err := store.ReadCursor(t.Context(), rows, index.Cursor(g.NetworkID, index.XChain, "ledger"))
+	require.NoError(t, err)
+	require.Greater(t, at.Next, uint64(2))
+	fails(pastPipeline(t, &pastNode{Client: client, other: true}, rows, g), at.Next)
+	require.NoError(t, runUntil(t, pastPipeline(t, client, rows, g), at.Next+5), "the one it was begun with is back")
+}

@@ -1,0 +1,126 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/engine/avalanche/vertex"
+	avmblock "github.com/ava-labs/avalanchego/vms/avm/block"
+)
+
+// Vertex is what the X-Chain accepted before it had blocks.
+type Vertex struct {
+	ID        ids.ID
+	ParentIDs []ids.ID
+	// Height is one more than the largest of the parents'; several have the same.
+	Height uint64
+	// TxIDs are in the order of the vertex. One may be in several vertices.
+	TxIDs []ids.ID
+	Bytes []byte
+}
+
+// early is the time before the X-Chain was linearised (Cortina).
+type early struct {
+	left int // how many transactions there will be
+	over bool
+	// recent are vertices to build on, height the largest.
+	recent []Vertex
+	height uint64
+}
+
+// recentVertices is how many vertices have a chance to get children.
+const recentVertices = 8
+
+// earlyRound makes a few vertices side by side, with new transactions, or ends the
+// time of vertices.
+func (g *Generator) earlyRound(now int64) error {
+	e := &g.early
+	if e.left <= 0 || g.txs > g.o.Txs/2 {
+		return g.linearise(now)
+	}
+	b := &Block{Chain: X, Early: true, Time: time.Unix(max(now, g.tips[X].time), 0).UTC()}
+	var raw [][]byte
+	for range g.between(1, 5) {
+		tx, err := g.xTx(b)
+		if err != nil {
+			return err
+		}
+		raw = append(raw, tx.Bytes())
+	}
+	side := min(g.between(1, 3), len(raw))
+	for i := range side {
+		var txs [][]byte
+		for j := i; j < len(raw); j += side {
+			txs = append(txs, raw[j])
+		}
+		if again := raw[g.rng.IntN(len(raw))]; g.chance(0.15) && !slices.ContainsFunc(txs, func(tx []byte) bool { return &tx[0] == &again[0] }) {
+			txs = append(txs, again)
+		}
+		v, err := g.vertex(txs)
+		if err != nil {
+			return err
+		}
+		b.Vertices = append(b.Vertices, v)
+	}
+	e.left -= len(raw)
+	for _, v := range b.Vertices {
+		e.recent = append(e.recent, v)
+		e.height = max(e.height, v.Height)
+	}
+	e.recent = slices.Clone(e.recent[max(0, len(e.recent)-recentVertices):])
+	g.tips[X].time = b.Time.Unix()
+	g.txs += len(b.Txs)
+	g.truth.early(b)
+	g.queue = append(g.queue, b)
+	return nil
+}
+
+// vertex builds on some of the recent ones.
+func (g *Generator) vertex(txs [][]byte) (Vertex, error) {
+	recent := g.early.recent
+	var v Vertex
+	for _, i := range g.rng.Perm(len(recent))[:min(g.between(1, 4), len(recent))] {
+		v.ParentIDs = append(v.ParentIDs, recent[i].ID)
+		v.Height = max(v.Height, recent[i].Height+1)
+	}
+	built, err := vertex.Build(g.network.chainIDs[X], v.Height, v.ParentIDs, txs)
+	if err != nil {
+		return v, fmt.Errorf("a vertex: %w", err)
+	}
+	v.ID, v.Bytes = built.ID(), built.Bytes()
+	for _, tx := range built.Txs() { // which are sorted now
+		parsed, err := g.xParser.ParseTx(tx)
+		if err != nil {
+			return v, fmt.Errorf("a vertex: %w", err)
+		}
+		v.TxIDs = append(v.TxIDs, parsed.ID())
+	}
+	return v, nil
+}
+
+// linearise makes the last vertex, and the first block on top of it.
+func (g *Generator) linearise(now int64) error {
+	e := &g.early
+	stop := Vertex{Height: e.height + 1}
+	for _, v := range e.recent {
+		stop.ParentIDs = append(stop.ParentIDs, v.ID)
+	}
+	built, err := vertex.BuildStopVertex(g.network.chainIDs[X], stop.Height, stop.ParentIDs)
+	if err != nil {
+		return fmt.Errorf("the last vertex: %w", err)
+	}
+	stop.ID, stop.Bytes = built.ID(), built.Bytes()
+	at := time.Unix(max(now, g.tips[X].time), 0).UTC()
+	last := &Block{Chain: X, Early: true, Time: at, Vertices: []Vertex{stop}}
+	g.truth.early(last)
+	g.queue = append(g.queue, last)
+	first, err := avmblock.NewStandardBlock(stop.ID, 0, at, nil, g.xParser.Codec())
+	if err != nil {
+		return fmt.Errorf("the first X-Chain block: %w", err)
+	}
+	g.accept(&Block{Chain: X, ParentID: stop.ID, Time: at}, first.ID(), first.Bytes())
+	*e = early{over: true}
+	return nil
+}
