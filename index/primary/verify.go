@@ -480,7 +480,9 @@ func (v *verifier) compare(address ids.ShortID, wrong func(format string, args .
 				switch {
 				case b.Bucket == ledger.UnlockedStaked, b.Bucket == ledger.LockedStaked, b.Bucket == ledger.PendingStaked, b.Export:
 					continue
-				case (b.SharedWith == ids.Empty && sourceID != chainID) || (b.SharedWith != ids.Empty && b.SharedWith != sourceID):
+				case b.Bucket >= ledger.AtomicMemoryUnlocked && (sourceID == chainID || b.SharedWith != sourceID):
+					continue
+				case b.Bucket < ledger.AtomicMemoryUnlocked && sourceID != chainID:
 					continue
 				}
 				sum := sums[b.AssetID]
