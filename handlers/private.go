@@ -21,6 +21,8 @@ type PrivateOptions struct {
 	// Index tells how far the chains of each network are recorded, by network and
 	// chain; nil tells nothing.
 	Index func() map[string]map[string]index.Status
+	// Verify checks what is recorded; nil offers no such thing.
+	Verify Verify
 	// Gatherer collects the metrics to show; nil shows none.
 	Gatherer prometheus.Gatherer
 	// Log gets one line per request; nil drops them.
@@ -28,8 +30,8 @@ type PrivateOptions struct {
 }
 
 // NewPrivate makes the operators' surface: /metrics, /healthz (the process is
-// alive), /readyz (every network is ready), /readyz/{network} (that one is) and
-// /index (how far chains are recorded).
+// alive), /readyz (every network is ready), /readyz/{network} (that one is), /index
+// (how far chains are recorded) and POST /index/verify (see Verify).
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	e, err := newEcho(o.Log, nil)
 	if err != nil {
@@ -69,6 +71,9 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		}
 		return c.JSON(http.StatusOK, IndexStatus{networks})
 	})
+	if o.Verify != nil {
+		e.POST("/index/verify", verifyIndex(o.Verify))
+	}
 	return e, nil
 }
 

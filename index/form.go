@@ -15,6 +15,10 @@ import (
 // ErrNewer says that a record was written by a newer version of this program.
 var ErrNewer = errors.New("record is of a newer version")
 
+// ErrOlder says that a record was written by an older version of this program, and is
+// to be made again.
+var ErrOlder = errors.New("record is of an older version")
+
 // Form is how the rows of a record look, in all networks that a store knows.
 type Form struct {
 	// Name is the record's.
@@ -79,6 +83,23 @@ func Upgrade(ctx context.Context, s store.Store, log *slog.Logger, forms ...Form
 	for i := range forms {
 		if err := forms[i].upgrade(ctx, s, log); err != nil {
 			return fmt.Errorf("upgrading record %s: %w", forms[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// Check says what Upgrade would have to do, as an error: ErrNewer or ErrOlder.
+func Check(ctx context.Context, r store.Reader, forms ...Form) error {
+	for i := range forms {
+		f := &forms[i]
+		version, whole, err := f.noted(ctx, r)
+		switch {
+		case err != nil:
+			return err
+		case version > f.Version:
+			return fmt.Errorf("%w: record %s is of version %d, this program knows versions up to %d", ErrNewer, f.Name, version, f.Version)
+		case version != f.Version || !whole:
+			return fmt.Errorf("%w: record %s is of version %d, this program makes version %d of it", ErrOlder, f.Name, version, f.Version)
 		}
 	}
 	return nil

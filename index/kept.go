@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/index/container"
 	"quorate/store"
 )
@@ -24,6 +26,21 @@ func KeptUntil(ctx context.Context, r store.Reader, networkID uint32, chain stri
 	}
 	m, err := readMark(ctx, r, name)
 	return m.from, at.Next, err
+}
+
+// Recorded is what a tenant has of a chain: blocks from one height until, not
+// including, another, the last of them with an ID. Without any, both heights are equal.
+func Recorded(ctx context.Context, r store.Reader, networkID uint32, chain, tenant string) (from, until uint64, last ids.ID, err error) {
+	name := Cursor(networkID, chain, tenant)
+	at, err := store.ReadCursor(ctx, r, name)
+	if err != nil || at.Next == 0 {
+		return 0, 0, ids.Empty, err
+	}
+	m, err := readMark(ctx, r, name)
+	if err != nil || !m.begun {
+		return 0, 0, ids.Empty, err
+	}
+	return m.from, at.Next, m.last, nil
 }
 
 func readMark(ctx context.Context, r store.Reader, name string) (mark, error) {

@@ -28,10 +28,11 @@ func newIndex() *cobra.Command {
 		Long: `A running service records the chains of its networks in its store. Its private
 address tells how far.
 
-  quorate index status`,
+  quorate index status
+  quorate index verify`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newIndexStatus())
+	cmd.AddCommand(newIndexStatus(), newIndexVerify())
 	return cmd
 }
 

@@ -113,7 +113,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,12 @@ const (
 	buckets // how many there are
 )
 
+func (b Bucket) String() string {
+	return [buckets]string{
+		"unlocked", "locked", "locked stakeable", "staked", "locked staked", "pending staked", "on the way", "on the way and locked",
+	}[b]
+}
+
 // bucketAt is what the output counts as at a time in Unix seconds while it exists.
 // The rules change at phases only.
 func (o *Output) bucketAt(t uint64) Bucket {

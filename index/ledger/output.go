@@ -52,6 +52,10 @@ func (o *Output) ListAmount() uint64 {
 	return 1
 }
 
+// IsBalance reports whether the output is part of a balance, which rights to make more
+// of something, and properties, are not.
+func (o *Output) IsBalance() bool { return holdingOf(o.Kind) != rights }
+
 // The clustering keys of an output's rows.
 var (
 	madeKey  = []byte{0}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 
@@ -18,6 +19,7 @@ import (
 	"quorate/chain/pchain"
 	"quorate/chain/xchain"
 	"quorate/index"
+	"quorate/index/container"
 	"quorate/index/l1record"
 	"quorate/index/ledger"
 	"quorate/index/ledger/subnets"
@@ -31,6 +33,7 @@ type Node interface {
 	index.XChainNode
 	index.CChainNode
 	pchain.Node
+	UTXOs(ctx context.Context, chain, source, hrp string, owner ids.ShortID) ([][]byte, error)
 }
 
 // Options of a Network. NetworkID, Node and Store are required.
@@ -90,6 +93,8 @@ func Forms() []index.Form {
 type pipeline interface {
 	Run(ctx context.Context) error
 	Status() index.Status
+	tip(ctx context.Context) (uint64, error)
+	verify(v *verifier) error
 }
 
 // Network records the chains of the primary network of one network: for each a
@@ -103,7 +108,11 @@ type Network struct {
 	Ledger   *ledger.Record
 	Vertices *vertices.Record
 	past     *index.XChainPast
-	log      *slog.Logger
+
+	networkID uint32
+	genesis   *genesis.Genesis // nil without a ledger
+	node      Node
+	log       *slog.Logger
 }
 
 // New puts the pipelines of a network together. It fetches nothing yet.
@@ -112,7 +121,7 @@ func New(o Options) (*Network, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Keep = cmp.Or(o.Keep, KeepNeeded)
-	n := &Network{lines: make(map[string]pipeline), log: o.Log}
+	n := &Network{lines: make(map[string]pipeline), networkID: o.NetworkID, genesis: o.Genesis, node: o.Node, log: o.Log}
 	tenants := o.Tenants
 	committed := func(uint64) {
 		if o.Recorded != nil {
@@ -166,7 +175,7 @@ func New(o Options) (*Network, error) {
 	return n, add(n, o, index.CChain, index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log), 0, woken, CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
 }
 
-func add[B any](n *Network, o Options, chain string, source index.Source[B], start uint64, committed func(uint64), tenants ...index.Tenant[B]) error {
+func add[B any](n *Network, o Options, chain string, source index.Keeper[B], start uint64, committed func(uint64), tenants ...index.Tenant[B]) error {
 	p, err := index.New(index.Options[B]{
 		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: committed, Log: o.Log,
 	})
@@ -174,7 +183,14 @@ func add[B any](n *Network, o Options, chain string, source index.Source[B], sta
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
 	}
 	n.chains = append(n.chains, chain)
-	n.lines[chain] = p
+	l := &line[B]{Pipeline: p, chain: container.Chain{NetworkID: o.NetworkID, Name: chain}, store: o.Store, source: source}
+	for _, t := range tenants {
+		l.tenants = append(l.tenants, t.Name())
+	}
+	if chain == index.PChain && o.Genesis != nil {
+		l.genesisID = o.Genesis.P.ID
+	}
+	n.lines[chain] = l
 	if o.Metrics == nil {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 
 	"quorate/chain/genesis"
+	"quorate/index/ledger"
 	"quorate/node"
 	"quorate/simnet/history"
 )
@@ -35,6 +36,8 @@ type testNode struct {
 	// withoutIndex turns the index of blocks off, away cuts every connection.
 	withoutIndex, away atomic.Bool
 	calls              atomic.Int64
+	// right is what outputs are answered from; nil answers none.
+	right *ledger.Record
 }
 
 // networkID is a network that the library knows, so that clients find its genesis.
@@ -132,6 +135,9 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 		// A few at a time, so that it takes a while.
 		rest := n.vertices[args.StartIndex:]
 		return indexer.GetContainerRangeResponse{Containers: rest[:min(len(rest), int(args.NumToFetch), 10)]}, nil
+	}
+	if n.right != nil && strings.HasSuffix(method, ".getUTXOs") {
+		return n.utxos(map[string]string{"platform": "P", "avm": "X", "avax": "C"}[strings.TrimSuffix(method, ".getUTXOs")], params, n.right)
 	}
 	return n.Call(path, method, params)
 }

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"quorate/handlers"
+	"quorate/index"
+	"quorate/index/primary"
+	"quorate/store"
+)
+
+// mostAddresses is how many addresses can be compared in one verification.
+const mostAddresses = handlers.MostVerifiedAddresses
+
+func newIndexVerify() *cobra.Command {
+	var server, name, config string
+	var addresses int
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check what is recorded of the chains",
+		Long: `Check what is recorded again: that blocks follow one another up to the one that the
+node has, that outputs, balances and supply agree with one another, and that a
+sample of addresses owns what the node says, at the same height.
+
+A running service does it at its private address, beside its work. With --config it
+is done in the store itself, for which the service must be stopped; the node is then
+ahead of the record after a while, and addresses cannot be compared.
+
+  quorate index verify
+  quorate index verify --network fuji --addresses 10000
+  quorate index verify --config quorate.yaml
+
+Where blocks are not kept (keep_containers: none) all of them are fetched again.
+
+Exit codes: 0 nothing differs, 1 something differs (it says what) or the command
+failed, 2 mistake in the command line, 3 nothing differs, but not all was checked.`,
+		Args: cobra.NoArgs,
+		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
+			if addresses < 0 || addresses > mostAddresses {
+				return usage(fmt.Errorf("--addresses: %d is not between 0 and %d", addresses, mostAddresses), "")
+			}
+			v := &verification{out: cmd.OutOrStdout()}
+			if f, ok := cmd.ErrOrStderr().(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+				v.terminal = f
+			}
+			o := primary.VerifyOptions{Addresses: addresses}
+			_, _ = rand.Read(o.Seed[:]) // never fails
+			var err error
+			if config == "" {
+				err = verifyRemotely(cmd.Context(), server, name, o, v)
+			} else {
+				err = verifyStore(cmd.Context(), config, name, o, v)
+			}
+			return v.conclude(err)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of a service's private address")
+	flags.StringVar(&name, "network", "", "only the network of this `name`")
+	flags.StringVar(&config, "config", "", "configuration `file` of a stopped service, whose store is looked at")
+	flags.IntVar(&addresses, "addresses", 1000, "`number` of addresses to compare with the node, drawn anew each time")
+	return cmd
+}
+
+// verification prints what is found.
+type verification struct {
+	out      io.Writer
+	terminal *os.File // nil if there is none
+	bar      *progressbar.ProgressBar
+	network  string
+	what     string // the part that is in progress
+	tenth    uint64 // of it that was printed
+	verdict  primary.Verdict
+	done     int // networks
+}
+
+// begin tells of which network the following is.
+func (v *verification) begin(network string) { v.network = network }
+
+func (v *verification) line(format string, args ...any) {
+	if v.bar != nil {
+		_ = v.bar.Clear()
+	}
+	_, _ = fmt.Fprintf(v.out, "%s: %s\n", v.network, fmt.Sprintf(format, args...))
+}
+
+// tell prints a step.
+func (v *verification) tell(one primary.Verification) {
+	switch {
+	case one.Progress != nil:
+		v.progress(one.Progress)
+	case one.Wrong != "":
+		v.line("DIFFERS: %s", one.Wrong)
+	case one.Unchecked != "":
+		v.line("not checked: %s", one.Unchecked)
+	case one.Summary != "":
+		v.line("%s", one.Summary)
+	case one.Done != nil:
+		v.verdict.Wrong += one.Done.Wrong
+		v.verdict.Unchecked += one.Done.Unchecked
+		v.done++
+	}
+}
+
+// progress is a bar on a terminal, else a line for each tenth.
+func (v *verification) progress(p *primary.VerifyProgress) {
+	what := v.network + " " + p.What
+	if v.what != what {
+		v.what, v.tenth = what, 0
+		if v.terminal != nil {
+			total := int64(p.Total)
+			if total == 0 {
+				total = -1
+			}
+			v.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(v.terminal), progressbar.OptionSetDescription(what),
+				progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
+		}
+	}
+	if v.terminal != nil {
+		_ = v.bar.Set64(int64(p.Done)) // which only fails beyond the total
+		return
+	}
+	if p.Total > 0 && 10*p.Done/p.Total > v.tenth {
+		v.tenth = 10 * p.Done / p.Total
+		v.line("%s: %d of %d", p.What, p.Done, p.Total)
+	}
+}
+
+// conclude turns what was found into the command's end.
+func (v *verification) conclude(err error) error {
+	if v.bar != nil {
+		_ = v.bar.Clear()
+	}
+	switch {
+	case err != nil:
+		return err
+	case v.verdict.Wrong > 0:
+		return &exitError{code: exitFailed, err: fmt.Errorf("%d differences were found", v.verdict.Wrong),
+			hint: "What differs is listed above. A record is made again from nothing when the data folder's store is moved away."}
+	case v.done == 0:
+		return &exitError{code: exitNegative, err: errors.New("nothing was checked: no network's chains are recorded"), hint: "Has the node answered, and is there a network of that name?"}
+	case v.verdict.Unchecked > 0:
+		return &exitError{code: exitNegative, err: errors.New("nothing differs in what was checked, but not all was"), hint: "What was not checked is listed above."}
+	}
+	_, _ = fmt.Fprintln(v.out, "nothing differs")
+	return nil
+}
+
+// verifyRemotely has a service do it.
+func verifyRemotely(ctx context.Context, server, name string, o primary.VerifyOptions, v *verification) error {
+	client := newHTTPClient()
+	client.Timeout = 0 // it takes as long as it takes
+	defer client.CloseIdleConnections()
+	status, err := readIndexStatus(ctx, client, server)
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(status.Networks))
+	if name != "" {
+		if !slices.Contains(names, name) {
+			return usage(fmt.Errorf("--network: no chains of %q are recorded by the service%s", name, suggest(name, names)), "It records those of: "+strings.Join(names, ", "))
+		}
+		names = []string{name}
+	}
+	for _, network := range names {
+		v.begin(network)
+		if err := verifyAt(ctx, client, server, network, o, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func verifyAt(ctx context.Context, client *http.Client, server, network string, o primary.VerifyOptions, v *verification) error {
+	query := url.Values{"network": {network}, "addresses": {strconv.Itoa(o.Addresses)}, "seed": {o.Seed.String()}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(server, "/")+"/index/verify?"+query.Encode(), nil)
+	if err != nil {
+		return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, such as http://127.0.0.1:8081")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+		return &exitError{code: exitFailed, err: fmt.Errorf("the server answers with status %d: %s", response.StatusCode, text)}
+	}
+	for lines := json.NewDecoder(response.Body); ; {
+		var one primary.Verification
+		if err := lines.Decode(&one); err != nil {
+			return &exitError{code: exitFailed, err: fmt.Errorf("the verification ended before its end: %w", err), hint: "The service's log has the reason."}
+		}
+		v.tell(one)
+		if one.Done != nil {
+			return nil
+		}
+	}
+}
+
+// verifyStore does it in the store of a stopped service.
+func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions, v *verification) error {
+	settings := &cobra.Command{}
+	addFlags(settings.Flags())
+	if err := settings.Flags().Set("config", file); err != nil {
+		return err
+	}
+	c, err := load(settings, os.Environ())
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(c.Networks))
+	if name != "" {
+		if !slices.Contains(names, name) {
+			return usage(fmt.Errorf("--network: %q is not in %s%s", name, file, suggest(name, names)), "It has: "+strings.Join(names, ", "))
+		}
+		names = []string{name}
+	}
+	return withStore(ctx, c.DataDir, func(s store.Store) error {
+		log := slog.New(slog.DiscardHandler)
+		if err := index.Check(ctx, s, primary.Forms()...); err != nil {
+			return &exitError{code: exitFailed, err: err, hint: "Start the service once, which makes the record again."}
+		}
+		for _, network := range names {
+			v.begin(network)
+			if err := verifyNetwork(ctx, s, network, c.Networks[network], o, log, v); err != nil {
+				return &exitError{code: exitFailed, err: fmt.Errorf("network %s: %w", network, err), hint: "Does its node answer?"}
+			}
+		}
+		return nil
+	})
+}
+
+func verifyNetwork(ctx context.Context, s store.Store, name string, c networkConfig, o primary.VerifyOptions, log *slog.Logger, v *verification) error {
+	n := &network{name: name, log: log}
+	options := networkOptions{name: name, config: c, log: log, store: s}
+	client, err := newClient(options)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	n.node = client
+	if n.id, err = client.NetworkID(ctx); err != nil {
+		return err
+	}
+	if c.ledger() {
+		if options.genesis, options.validatorFees, err = findGenesis(ctx, client, n.id, c.GenesisFile); err != nil {
+			return err
+		}
+	}
+	chains, err := newRecorder(n, options, nil, nil)
+	if err != nil {
+		return err
+	}
+	_, err = chains.Verify(ctx, o, v.tell)
+	return err
+}
+
+// verify checks what a network has recorded, for the private surface.
+func (r *reception) verify(ctx context.Context, name string, o primary.VerifyOptions, tell func(primary.Verification)) error {
+	s, ok := r.slots[name]
+	if !ok {
+		return handlers.ErrNotRecorded
+	}
+	n := s.open()
+	if n == nil || n.chains == nil {
+		return handlers.ErrNotRecorded
+	}
+	_, err := n.chains.Verify(ctx, o, tell)
+	return err
+}
