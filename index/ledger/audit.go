@@ -293,7 +293,7 @@ func (a *audit) accounts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		total, any, err := a.series(events, checkpoints, id)
+		total, found, err := a.series(events, checkpoints, id)
 		if err == nil { // what is left belongs to no series
 			for _, rest := range []*puller{events, checkpoints} {
 				if rest.ok && bytes.HasPrefix(rest.row.P, id[:]) {
@@ -309,9 +309,9 @@ func (a *audit) accounts(ctx context.Context) error {
 		switch {
 		case err != nil:
 			a.wrong("account %x: its balance cannot be read: %v", id, err)
-		case any && total != owns:
+		case found && total != owns:
 			a.wrong("account %x has a balance of %s in %d outputs, and lists %s in %d", id, total.amount.big(), total.count, owns.amount.big(), owns.count)
-		case !any && owns != (tally{}) && !sole:
+		case !found && owns != (tally{}) && !sole:
 			a.wrong("account %x lists %s in %d outputs, and has no balance", id, owns.amount.big(), owns.count)
 		}
 	}
@@ -369,7 +369,7 @@ func (a *audit) recorded(ctx context.Context, outputIDs []ids.ID) ([]*Output, er
 
 // series adds up the events of an account, and compares its checkpoints with them. In
 // the end every output is unlocked, so that what remains elsewhere is wrong.
-func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, any bool, err error) {
+func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, found bool, err error) {
 	var final sums
 	for s := seriesMade; s <= seriesUnphase; s++ {
 		p := id.partition(s)
@@ -389,16 +389,16 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 			return nil
 		}
 		for ; events.ok && bytes.Equal(events.row.P, p); events.next() {
-			any = true
+			found = true
 			if len(events.row.K) < 8 {
-				return total, any, fmt.Errorf("%w: event at a key of %d bytes", store.ErrCorrupt, len(events.row.K))
+				return total, found, fmt.Errorf("%w: event at a key of %d bytes", store.ErrCorrupt, len(events.row.K))
 			}
 			if err := errors.Join(check(events.row.K[:8]), sum.addRow(events.row.V)); err != nil {
-				return total, any, err
+				return total, found, err
 			}
 		}
 		if err := check(nil); err != nil {
-			return total, any, err
+			return total, found, err
 		}
 		final.add(&sum)
 	}
@@ -408,7 +408,7 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 			a.wrong("account %x: in the end %s of it in %d outputs stays in bucket %d, which is locked or staked", id, one.amount.big(), one.count, b)
 		}
 	}
-	return total, any, errors.Join(events.err, checkpoints.err)
+	return total, found, errors.Join(events.err, checkpoints.err)
 }
 
 // puller goes through a family.

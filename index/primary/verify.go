@@ -35,8 +35,9 @@ type Verification struct {
 
 // VerifyProgress is how far a part of a verification is; a Total of 0 is not known.
 type VerifyProgress struct {
-	What        string `json:"what"`
-	Done, Total uint64
+	What  string `json:"what"`
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total,omitempty"`
 }
 
 // Verdict is what a verification came to.
@@ -394,6 +395,9 @@ func (v *verifier) addresses(all []ids.ShortID) error {
 			break
 		}
 		v.progress("addresses", uint64(i+1), uint64(len(all)))
+	}
+	if checked == 0 {
+		return nil
 	}
 	v.summary("%d addresses own %d outputs, and have the balances, that the node says: %s", checked, outputs, outcome(v.verdict.Wrong-bad))
 	return nil
