@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -86,6 +87,10 @@ func work(text string) error {
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
+	}
+	if t.Role != roleNode { // as the service by default
+		debug.SetMemoryLimit(1<<30 - 1<<27)
+		debug.SetGCPercent(400)
 	}
 	switch t.Role {
 	case roleNode:
