@@ -189,7 +189,7 @@ func (b *bench) kill(ctx context.Context) (readings, restart, error) {
 	}
 	defer c.stop()
 	var p progress
-	for p.Txs < b.what.all()*2/3 && !p.Done {
+	for p.Txs < b.what.all()/2 && !p.Done {
 		if err := c.read(&p); err != nil {
 			return nil, restart{}, fmt.Errorf("the process that records and reads ended: %w", err)
 		}
