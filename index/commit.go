@@ -243,69 +243,40 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 	if one.err != nil {
 		return c.stop(ctx, one.err)
 	}
-	for rest := one.blocks; len(rest) > 0; {
-		n, err := c.applyTurn(ctx, rest)
-		if err != nil {
-			return err
+	for i := range one.blocks {
+		b := &one.blocks[i]
+		if b.Height != c.next {
+			return c.stop(ctx, fmt.Errorf("%w: the source gives block %d", ErrDiscontinuity, b.Height))
 		}
-		if rest = rest[n:]; c.full() {
+		for _, l := range c.lanes {
+			if l.next != b.Height {
+				continue
+			}
+			if l.mark.begun && l.mark.last != b.ParentID {
+				return c.stop(ctx, fmt.Errorf("%w: its parent is %s, but block %d is recorded as %s; was the network made anew? Then give its record another place",
+					ErrDiscontinuity, b.ParentID, b.Height-1, l.mark.last))
+			}
+		}
+		for _, l := range c.lanes {
+			if l.next != b.Height {
+				continue
+			}
+			if err := l.tenant.Apply(ctx, c.options.Store, b.Content, c.batch); err != nil {
+				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant.Name(), err)}
+			}
+			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
+		}
+		c.next++
+		if c.blocks++; c.blocks == 1 {
+			c.timer.Reset(c.age())
+		}
+		c.size += int64(b.Size)
+		if c.batch.Len() >= batchRows || c.batch.Bytes() >= batchBytes || c.size >= c.options.WindowBytes/4 {
 			if err := c.commit(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
-}
-
-func (c *committer[B]) full() bool {
-	return c.batch.Len() >= batchRows || c.batch.Bytes() >= batchBytes || c.size >= c.options.WindowBytes/4
-}
-
-// applyTurn adds the first n blocks to the batch: those of one turn, or fewer if the
-// batch is full before.
-func (c *committer[B]) applyTurn(ctx context.Context, blocks []Block[B]) (n int, err error) {
-	giveBack, err := c.options.Turns.take(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer giveBack()
-	for n < min(len(blocks), turnBlocks) && !c.full() {
-		if err := c.applyOne(ctx, &blocks[n]); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
-}
-
-// applyOne adds a block to the batch.
-func (c *committer[B]) applyOne(ctx context.Context, b *Block[B]) error {
-	if b.Height != c.next {
-		return c.stop(ctx, fmt.Errorf("%w: the source gives block %d", ErrDiscontinuity, b.Height))
-	}
-	for _, l := range c.lanes {
-		if l.next != b.Height {
-			continue
-		}
-		if l.mark.begun && l.mark.last != b.ParentID {
-			return c.stop(ctx, fmt.Errorf("%w: its parent is %s, but block %d is recorded as %s; was the network made anew? Then give its record another place",
-				ErrDiscontinuity, b.ParentID, b.Height-1, l.mark.last))
-		}
-	}
-	for _, l := range c.lanes {
-		if l.next != b.Height {
-			continue
-		}
-		if err := l.tenant.Apply(ctx, c.options.Store, b.Content, c.batch); err != nil {
-			return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant.Name(), err)}
-		}
-		l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
-	}
-	c.next++
-	if c.blocks++; c.blocks == 1 {
-		c.timer.Reset(c.age())
-	}
-	c.size += int64(b.Size)
 	return nil
 }
 

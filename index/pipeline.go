@@ -31,8 +31,6 @@ type Options[B any] struct {
 	// WindowBytes bounds the memory of blocks that were fetched and are not
 	// committed; each fetcher may exceed it by one answer. Default 64 MiB.
 	WindowBytes int64
-	// Turns are those of the Source, and of other pipelines; nil means no bound.
-	Turns Turns
 	// Poll is how often the node is asked for its height while there is nothing to
 	// fetch; default 200 ms. See Wake.
 	Poll time.Duration

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,6 @@ import (
 type NodeSource[B any] struct {
 	chain chainAPI[B]
 	log   *slog.Logger
-	turns Turns
 
 	// ranges is how many blocks a range may have: fewer after each failure.
 	ranges atomic.Int64
@@ -61,12 +59,6 @@ func newNodeSource[B any](chain chainAPI[B], log *slog.Logger) *NodeSource[B] {
 	}
 	s := &NodeSource[B]{chain: chain, log: log}
 	s.ranges.Store(node.MaxBlockRange)
-	return s
-}
-
-// TakeTurns has blocks be read in turns; to be called before the source is used.
-func (s *NodeSource[B]) TakeTurns(turns Turns) *NodeSource[B] {
-	s.turns = turns
 	return s
 }
 
@@ -120,22 +112,6 @@ func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Bloc
 		return nil, err
 	}
 	blocks := make([]Block[B], 0, len(containers))
-	for part := range slices.Chunk(containers, turnBlocks) {
-		giveBack, err := s.turns.take(ctx)
-		if err != nil {
-			return nil, err
-		}
-		blocks, err = s.readAll(blocks, from+uint64(len(blocks)), part)
-		giveBack()
-		if err != nil {
-			return before(blocks, err)
-		}
-	}
-	return blocks, nil
-}
-
-// readAll appends the blocks in containers, as far as they can be read.
-func (s *NodeSource[B]) readAll(blocks []Block[B], from uint64, containers []node.Container) ([]Block[B], error) {
 	for i := range containers {
 		want := from + uint64(i)
 		b, err := s.chain.read(want, containers[i].Bytes)
@@ -143,7 +119,7 @@ func (s *NodeSource[B]) readAll(blocks []Block[B], from uint64, containers []nod
 			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)
 		}
 		if err != nil {
-			return blocks, err
+			return before(blocks, err)
 		}
 		blocks = append(blocks, b)
 	}

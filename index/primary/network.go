@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,7 +66,6 @@ type pipeline interface {
 type Network struct {
 	chains []string
 	lines  map[string]pipeline
-	turns  index.Turns
 	// matcher, Ledger, Subnets and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
 	Subnets  *subnets.Record
@@ -82,9 +80,7 @@ func New(o Options) (*Network, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	// Half of the processors, because what the store does for every row takes the other.
-	turns := index.NewTurns(runtime.GOMAXPROCS(0) / 2)
-	n := &Network{lines: make(map[string]pipeline), turns: turns, node: o.Node, log: o.Log}
+	n := &Network{lines: make(map[string]pipeline), node: o.Node, log: o.Log}
 	tenants := o.Tenants
 	committed := func(uint64) {
 		if o.Recorded != nil {
@@ -111,7 +107,7 @@ func New(o Options) (*Network, error) {
 		}
 		tenants = append(tenants[:len(tenants):len(tenants)], PChain(o.NetworkID, decoder, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID)))
 	}
-	err := add(n, o, index.PChain, index.NewPChainSource(o.Node, o.Log).TakeTurns(n.turns), start, committed, tenants...)
+	err := add(n, o, index.PChain, index.NewPChainSource(o.Node, o.Log), start, committed, tenants...)
 	if err != nil || o.Genesis == nil {
 		return n, err
 	}
@@ -120,19 +116,19 @@ func New(o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := add(n, o, index.XChain, index.NewXChainSource(o.Node, x, o.Log).TakeTurns(n.turns), 0, woken, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
+	if err := add(n, o, index.XChain, index.NewXChainSource(o.Node, x, o.Log), 0, woken, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
 		return nil, err
 	}
 	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID)
 	if err != nil {
 		return nil, err
 	}
-	return n, add(n, o, index.CChain, index.NewCChainSource(o.Node, o.Log).TakeTurns(n.turns), 0, woken, CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
+	return n, add(n, o, index.CChain, index.NewCChainSource(o.Node, o.Log), 0, woken, CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
 }
 
 func add[B any](n *Network, o Options, chain string, source index.Source[B], start uint64, committed func(uint64), tenants ...index.Tenant[B]) error {
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Turns: n.turns, Committed: committed, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Committed: committed, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
