@@ -756,36 +756,3 @@ func TestOneBatchAhead(t *testing.T) {
 		requireRows(t, memory, l, 0, 4)
 	})
 }
-
-// TestTurns has several pipelines share one turn.
-func TestTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := index.NewTurns(0) // which is one
-		var busy, most atomic.Int32
-		var all []*started
-		for range 3 {
-			o := options(&numbers{tip: 300}, store.NewMemory(), &slow{ledger: ledger{name: "l", rows: 1}, busy: &busy, most: &most})
-			o.Turns = turns
-			all = append(all, start(t, o))
-		}
-		time.Sleep(2 * time.Second)
-		for _, p := range all {
-			p.await(t, 301)
-			p.stop(t)
-		}
-		require.Equal(t, int32(1), most.Load(), "pipelines that applied blocks at a time")
-	})
-}
-
-// slow is a tenant that takes a millisecond for a block, and counts how many do.
-type slow struct {
-	ledger
-	busy, most *atomic.Int32
-}
-
-func (s *slow) Apply(ctx context.Context, r store.Reader, height uint64, batch *store.Batch) error {
-	s.most.Store(max(s.most.Load(), s.busy.Add(1)))
-	defer s.busy.Add(-1)
-	time.Sleep(time.Millisecond)
-	return s.ledger.Apply(ctx, r, height, batch)
-}
