@@ -727,3 +727,32 @@ func TestMarkDamaged(t *testing.T) {
 		require.NoError(t, memory.Close())
 	}
 }
+
+// TestOneBatchAhead: while a batch is written, which takes a second, the next one
+// fills, and no more than that; whoever ends the pipeline waits for what is on its way.
+func TestOneBatchAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, l := store.NewMemory(), &ledger{name: "l", rows: 5000} // 4 blocks are a batch
+		var writing atomic.Int32
+		var ahead atomic.Int64
+		w := &watched{Store: memory, check: func(b *store.Batch) {
+			if b.Len() < 5000 {
+				return // taking over
+			}
+			require.Equal(t, int32(1), writing.Add(1), "batches being written at a time")
+			time.Sleep(time.Second)
+			l.mu.Lock()
+			ahead.Store(max(ahead.Load(), int64(l.seen[len(l.seen)-1])))
+			l.mu.Unlock()
+			writing.Add(-1)
+		}}
+		p := start(t, options(&numbers{tip: 100}, w, l))
+		time.Sleep(1100 * time.Millisecond)
+		require.Equal(t, int64(7), ahead.Load(), "the last block applied when blocks 0 to 3 were written")
+		require.Equal(t, uint64(4), p.Status().Next)
+		p.stop(t)
+		require.Equal(t, int32(0), writing.Load(), "batches being written when the pipeline has ended")
+		// The second batch was called off before it was written.
+		requireRows(t, memory, l, 0, 4)
+	})
+}

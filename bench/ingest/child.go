@@ -181,7 +181,7 @@ type restart struct {
 
 // kill records once more, reading meanwhile, kills that in the middle, and starts it
 // again.
-func (b *bench) kill(ctx context.Context) (*readings, restart, error) {
+func (b *bench) kill(ctx context.Context) (readings, restart, error) {
 	t := task{Role: roleLedger, Dir: filepath.Join(b.root, "killed"), Past: b.past, URL: b.what.URL, TxsOf: b.what.TxsOf, Probe: true}
 	c, err := startChild(ctx, t)
 	if err != nil {
@@ -189,7 +189,7 @@ func (b *bench) kill(ctx context.Context) (*readings, restart, error) {
 	}
 	defer c.stop()
 	var p progress
-	for p.Txs < b.what.all()*2/3 && !p.Done {
+	for p.Txs < b.what.all()/2 && !p.Done {
 		if err := c.read(&p); err != nil {
 			return nil, restart{}, fmt.Errorf("the process that records and reads ended: %w", err)
 		}
@@ -218,7 +218,7 @@ func (b *bench) kill(ctx context.Context) (*readings, restart, error) {
 			return nil, restart{}, fmt.Errorf("after a kill: %w", err)
 		}
 	}
-	return &p.Readings, r, nil
+	return p.Readings, r, nil
 }
 
 // addressesOf are the one whose balance changes most, and the others.

@@ -5,7 +5,7 @@
 // of their own, so that processor time can be told apart; time on the clock is that
 // of everything together on this machine.
 //
-//	go run ./bench/ingest -txs 1000000
+//	go run ./bench/ingest
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -64,10 +65,10 @@ func main() {
 		return
 	}
 	var past pastOptions
-	flag.IntVar(&past.Txs, "txs", 100_000, "`number` of transactions")
+	flag.IntVar(&past.Txs, "txs", 1_000_000, "`number` of transactions")
 	flag.IntVar(&past.Busy, "busy", -1, "how often the balance of one address changes; -1: as often as there are transactions")
 	flag.Uint64Var(&past.Seed, "seed", 1, "`number` from which the history follows")
-	limit := flag.Duration("sqlite", 10*time.Minute, "`time` that SQLite is given, after which its rate so far counts; 0 leaves it out")
+	limit := flag.Duration("sqlite", 45*time.Second, "`time` that SQLite is given, after which its rate so far counts; 0 leaves it out")
 	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
 	flag.Parse()
@@ -86,6 +87,10 @@ func work(text string) error {
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
+	}
+	if t.Role != roleNode { // as the service by default
+		debug.SetMemoryLimit(1<<30 - 1<<27)
+		debug.SetGCPercent(400)
 	}
 	switch t.Role {
 	case roleNode:
@@ -136,7 +141,9 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 			return err
 		}
 	}
+	asleep := watch(ctx)
 	probed, restarted, err := b.kill(ctx)
+	late := asleep()
 	if err != nil {
 		return err
 	}
@@ -147,12 +154,37 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	}
 	idle.print("Pebble, idle")
 	probed.print("Pebble, recording")
+	readings{{"a process that only sleeps, late by", late}}.print("meanwhile")
 	if tables != nil {
 		tables.Readings.print("SQLite, idle")
 	}
 	fmt.Printf("\nkilled at %d transactions, it serves again %.0f ms after it was started anew, and goes on\n", restarted.at, float64(restarted.took.Microseconds())/1000)
 	fmt.Printf("load at the end %s\n", load())
 	return nil
+}
+
+// watch measures by how much this process, which has nothing to do, wakes up late:
+// what of the others' waiting is the machine's. It ends when the result is asked for.
+func watch(ctx context.Context) (late func() summary) {
+	ctx, stop := context.WithCancel(ctx)
+	result := make(chan summary, 1)
+	go func() {
+		var all []time.Duration
+		for {
+			due := time.Now().Add(probePause)
+			select {
+			case <-ctx.Done():
+				result <- summarize(all)
+				return
+			case <-time.After(probePause):
+				all = append(all, time.Since(due))
+			}
+		}
+	}()
+	return func() summary {
+		stop()
+		return <-result
+	}
 }
 
 // load is the machine's load average: how much else is going on.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -25,28 +26,28 @@ const (
 	// there is idleTime for.
 	idleReads = 3000
 	idleTime  = 20 * time.Second
-	// probePause is the time between two reads while recording. Reads are due whether
-	// or not the one before is done, and waiting counts.
+	// probePause is the time between two reads while recording, idlePause while nothing
+	// else happens.
 	probePause = 10 * time.Millisecond
+	idlePause  = time.Millisecond
+	// connections is how many reads may be under way.
+	connections = 16
 )
 
-// readings are how long reads took. Late is by how much those began after they were
-// due, which counts as a part of them.
-type readings struct{ Page, All, Busy, Now, Late summary }
+// readings are how long reads took, by what was read.
+type readings []reading
+
+type reading struct {
+	What string
+	summary
+}
 
 func (r readings) print(name string) {
-	for _, line := range []struct {
-		what string
-		summary
-	}{
-		{"page of 100 unspent outputs", r.Page}, {"page of 100 outputs, spent ones too", r.All},
-		{"balance of the busy address at a past second", r.Busy}, {"balance of some address now", r.Now}, {"of which is waiting for a processor", r.Late},
-	} {
-		if line.N == 0 {
-			continue
+	for _, one := range r {
+		if one.N > 0 {
+			fmt.Printf("| %s: %s | %.2f | %.2f | %.1f | %d |\n", name, one.What,
+				milliseconds(one.P50), milliseconds(one.P99), milliseconds(one.Worst), one.N)
 		}
-		fmt.Printf("| %s: %s | %.2f | %.2f | %.1f | %d |\n", name, line.what,
-			milliseconds(line.P50), milliseconds(line.P99), milliseconds(line.Worst), line.N)
 	}
 }
 
@@ -66,7 +67,7 @@ func summarize(all []time.Duration) summary {
 	return summary{P50: at(0.5), P99: at(0.99), Worst: all[len(all)-1], N: len(all)}
 }
 
-// reader does reads as the Data API would.
+// reader does reads as the Data API does. It belongs to one goroutine.
 type reader struct {
 	record    *ledger.Record
 	rng       *rand.Rand
@@ -75,43 +76,100 @@ type reader struct {
 	busy      ids.ShortID
 	addresses []ids.ShortID
 	from      time.Time
+	surface   *surface
 }
 
-func newReader(p pastOptions, g *genesis.Genesis, v ledger.Viewer) (*reader, error) {
+// kind is a kind of read.
+type kind struct {
+	what string
+	read func(ctx context.Context, r *reader) error
+}
+
+// kinds are read while nothing else happens, the first four of them while blocks are
+// recorded.
+var kinds = [...]kind{
+	{whatPage, func(ctx context.Context, r *reader) error { return r.page(ctx, ledger.OutputQuery{}) }},
+	{whatAll, func(ctx context.Context, r *reader) error { return r.page(ctx, ledger.OutputQuery{IncludeSpent: true}) }},
+	{whatPast, func(ctx context.Context, r *reader) error { return r.past(ctx) }},
+	{"page of 100 unspent outputs through HTTP", func(ctx context.Context, r *reader) error { return r.surface.page(ctx, r) }},
+	{"page of 100 by amount, spent ones too", func(ctx context.Context, r *reader) error {
+		return r.page(ctx, ledger.OutputQuery{IncludeSpent: true, ByAmount: true})
+	}},
+	{whatNow, func(ctx context.Context, r *reader) error { return r.now(ctx) }},
+}
+
+const (
+	whatPage = "page of 100 unspent outputs"
+	whatAll  = "page of 100 outputs, spent ones too"
+	whatPast = "balance of the busy address at a past second"
+	whatNow  = "balance of some address now"
+	probed   = 4 // kinds
+)
+
+// newReaders makes readers that share nothing but the surface.
+func newReaders(n int, p pastOptions, g *genesis.Genesis, v ledger.Viewer) ([]*reader, error) {
 	busy, others, made, err := addressesOf(p)
 	if err != nil {
 		return nil, err
 	}
-	rng := rand.New(rand.NewPCG(p.Seed, 2))
-	return &reader{
-		record: ledger.New(v, made.NetworkID()), rng: rng, zipf: rand.NewZipf(rng, 1.1, 8, uint64(len(others)-1)),
-		chainIDs: [2]ids.ID{made.ChainID(history.P), made.ChainID(history.X)}, busy: busy, addresses: others, from: g.Time,
-	}, nil
+	record := ledger.New(v, made.NetworkID())
+	shown, err := newSurface(g, record)
+	if err != nil {
+		return nil, err
+	}
+	readers := make([]*reader, n)
+	for i := range readers {
+		rng := rand.New(rand.NewPCG(p.Seed, uint64(2+i)))
+		readers[i] = &reader{
+			record: record, rng: rng, zipf: rand.NewZipf(rng, 1.1, 8, uint64(len(others)-1)),
+			chainIDs: [2]ids.ID{made.ChainID(history.P), made.ChainID(history.X)}, busy: busy, addresses: others, from: g.Time, surface: shown,
+		}
+	}
+	return readers, nil
 }
 
-func (r *reader) address() ids.ShortID { return r.addresses[r.zipf.Uint64()] }
-
-// page reads the newest outputs of an address: a popular one as often as it is
-// popular, on one of two chains, and sometimes the busy one.
-func (r *reader) page(ctx context.Context, spent bool) error {
-	q := ledger.OutputQuery{ChainID: r.chainIDs[r.rng.IntN(2)], Addresses: []ids.ShortID{r.address()}, IncludeSpent: spent, Limit: pageSize}
-	if r.rng.IntN(10) == 0 {
-		q.ChainID, q.Addresses[0] = r.chainIDs[0], r.busy
+// owner is an address as often as it is popular, on one of two chains, and sometimes
+// the busy one.
+func (r *reader) owner() (chain int, address ids.ShortID) {
+	if chain = r.rng.IntN(2); r.rng.IntN(10) == 0 {
+		return 0, r.busy
 	}
+	return chain, r.addresses[r.zipf.Uint64()]
+}
+
+// page reads the first outputs of an address.
+func (r *reader) page(ctx context.Context, q ledger.OutputQuery) error {
+	chain, address := r.owner()
+	q.ChainID, q.Addresses, q.Limit = r.chainIDs[chain], []ids.ShortID{address}, pageSize
 	_, err := r.record.UTXOs(ctx, q)
 	return err
 }
 
 // past reads a balance of the busy address at any second so far.
-func (r *reader) past(ctx context.Context, tip time.Time) error {
+func (r *reader) past(ctx context.Context) error {
+	_, tip, err := r.record.Tip(ctx, r.chainIDs[0])
+	if err != nil {
+		return err
+	}
 	at := r.from.Add(time.Duration(r.rng.Int64N(max(int64(tip.Sub(r.from)), 1)))).Truncate(time.Second)
-	_, _, err := r.record.Balances(ctx, r.chainIDs[0], []ids.ShortID{r.busy}, at)
+	_, _, err = r.record.Balances(ctx, r.chainIDs[0], []ids.ShortID{r.busy}, at)
 	return err
 }
 
 func (r *reader) now(ctx context.Context) error {
-	_, _, err := r.record.Balances(ctx, r.chainIDs[r.rng.IntN(2)], []ids.ShortID{r.address()}, time.Time{})
+	chain, address := r.owner()
+	_, _, err := r.record.Balances(ctx, r.chainIDs[chain], []ids.ShortID{address}, time.Time{})
 	return err
+}
+
+// recorded says whether something of both chains is.
+func (r *reader) recorded(ctx context.Context) bool {
+	for _, chainID := range r.chainIDs {
+		if _, _, err := r.record.Tip(ctx, chainID); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // runRead reads while nothing else happens.
@@ -127,27 +185,30 @@ func runRead(t task) error {
 		return err
 	}
 	defer client.Close()
-	r, err := newReader(t.Past, g, rows)
+	readers, err := newReaders(connections, t.Past, g, rows)
 	if err != nil {
 		return err
 	}
-	_, tip, err := r.record.Tip(ctx, r.chainIDs[0])
-	if err != nil {
-		return err
-	}
+	defer readers[0].surface.close()
 	var result readings
-	for _, kind := range []struct {
-		to   *summary
-		read func() error
-	}{
-		{&result.Page, func() error { return r.page(ctx, false) }},
-		{&result.All, func() error { return r.page(ctx, true) }},
-		{&result.Busy, func() error { return r.past(ctx, tip) }},
-		{&result.Now, func() error { return r.now(ctx) }},
-	} {
-		if *kind.to, err = measure(kind.read); err != nil {
+	for _, k := range kinds {
+		one, err := measure(func() error { return k.read(ctx, readers[0]) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.what, err)
+		}
+		result = append(result, reading{k.what, one})
+	}
+	for _, k := range []kind{kinds[0], kinds[3]} {
+		p := &prober{readers: readers, kinds: []kind{k}, every: idlePause}
+		within, cancel := context.WithTimeout(ctx, idleReads*idlePause)
+		p.run(within)
+		cancel()
+		so, err := p.readings()
+		if err != nil {
 			return err
 		}
+		so[0].What += fmt.Sprintf(", %d connections, %.0f/s", connections, 1/idlePause.Seconds())
+		result = append(result, so...)
 	}
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
@@ -171,73 +232,54 @@ func measure(read func() error) (summary, error) {
 	return summarize(all), nil
 }
 
-// prober reads while blocks are recorded.
+// prober has reads fall due at fixed times, one kind after the other, whether or not
+// those before are done: waiting for one of the readers counts, and so does waiting
+// for a processor.
 type prober struct {
-	*reader
-	mu               sync.Mutex
-	pages, all, past []time.Duration // guarded by mu
-	late             []time.Duration // guarded by mu
-	failed           error           // guarded by mu
-}
+	readers []*reader
+	kinds   []kind
+	every   time.Duration
 
-func newProber(p pastOptions, g *genesis.Genesis, v ledger.Viewer) (*prober, error) {
-	r, err := newReader(p, g, v)
-	return &prober{reader: r}, err
-}
-
-// first does a read of each kind; an error says that nothing is recorded yet.
-func (p *prober) first(ctx context.Context) error {
-	if err := p.page(ctx, true); err != nil {
-		return err
-	}
-	return p.reader.past(ctx, p.from.Add(time.Hour))
-}
-
-func (p *prober) height(ctx context.Context) uint64 {
-	height, _, err := p.record.Tip(ctx, p.chainIDs[0])
-	if err != nil {
-		return 0
-	}
-	return height
+	mu     sync.Mutex
+	took   [len(kinds)][]time.Duration // guarded by mu
+	late   []time.Duration             // guarded by mu
+	failed error                       // guarded by mu
 }
 
 // run reads until ctx ends.
 func (p *prober) run(ctx context.Context) {
-	ticker := time.NewTicker(probePause)
-	defer ticker.Stop()
-	next := time.Now()
-	for n := 0; ctx.Err() == nil; n++ {
-		next = next.Add(probePause)
-		if wait := time.Until(next); wait > 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(wait):
+	begun := time.Now()
+	var due atomic.Int64
+	var running sync.WaitGroup
+	for _, r := range p.readers {
+		running.Go(func() {
+			for {
+				n := due.Add(1)
+				at := begun.Add(time.Duration(n) * p.every)
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(time.Until(at)):
+				}
+				p.read(ctx, r, int(n)%len(p.kinds), at)
 			}
-		}
-		late := time.Since(next)
-		_, tip, err := p.record.Tip(ctx, p.chainIDs[0])
-		if err != nil {
-			continue // nothing is recorded yet
-		}
-		to := &p.pages
-		switch n % 3 {
-		case 0:
-			err = p.page(ctx, false)
-		case 1:
-			to, err = &p.all, p.page(ctx, true)
-		case 2:
-			to, err = &p.past, p.reader.past(ctx, tip)
-		}
-		took := time.Since(next)
-		p.mu.Lock()
-		if err == nil {
-			*to = append(*to, took)
-			p.late = append(p.late, late)
-		} else if ctx.Err() == nil {
-			p.failed = err
-		}
-		p.mu.Unlock()
+		})
+	}
+	running.Wait()
+}
+
+func (p *prober) read(ctx context.Context, r *reader, kind int, due time.Time) {
+	late := time.Since(due)
+	err := p.kinds[kind].read(ctx, r)
+	took := time.Since(due)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil:
+		p.took[kind] = append(p.took[kind], took)
+		p.late = append(p.late, late)
+	case ctx.Err() == nil:
+		p.failed = fmt.Errorf("%s: %w", p.kinds[kind].what, err)
 	}
 }
 
@@ -246,7 +288,11 @@ func (p *prober) readings() (readings, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed != nil {
-		return readings{}, fmt.Errorf("reading while recording: %w", p.failed)
+		return nil, p.failed
 	}
-	return readings{Page: summarize(p.pages), All: summarize(p.all), Busy: summarize(p.past), Late: summarize(p.late)}, nil
+	var r readings
+	for i, k := range p.kinds {
+		r = append(r, reading{k.what, summarize(p.took[i])})
+	}
+	return append(r, reading{"of which before reading began", summarize(p.late)}), nil
 }

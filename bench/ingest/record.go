@@ -114,16 +114,29 @@ func runRecord(t task) error {
 	defer cancel()
 	var probe *prober
 	if t.Probe {
-		if probe, err = newProber(t.Past, g, rows); err != nil {
+		readers, err := newReaders(connections, t.Past, g, rows)
+		if err != nil {
 			return err
 		}
+		first := readers[0]
+		defer first.surface.close()
+		probe = &prober{readers: readers, kinds: kinds[:probed], every: probePause}
 		// What was recorded before a kill is served before anything else.
-		if err := probe.first(ctx); err == nil {
-			if err := out.Encode(progress{Served: true, Height: probe.height(ctx)}); err != nil {
+		if first.recorded(ctx) {
+			height, err := serveFirst(ctx, first)
+			if err != nil {
+				return err
+			}
+			if err := out.Encode(progress{Served: true, Height: height}); err != nil {
 				return err
 			}
 		}
-		running.Go(func() { probe.run(ctx) })
+		running.Go(func() {
+			for !first.recorded(ctx) && ctx.Err() == nil {
+				time.Sleep(probePause)
+			}
+			probe.run(ctx)
+		})
 	}
 	begun, spent := time.Now(), cpu()
 	running.Go(func() { chains.Run(ctx) })
@@ -161,6 +174,17 @@ func runRecord(t task) error {
 		return err
 	}
 	return out.Encode(r)
+}
+
+// serveFirst does the reads that are probed, once, and tells how far the P-Chain is.
+func serveFirst(ctx context.Context, r *reader) (height uint64, err error) {
+	for _, k := range kinds[:probed] {
+		if err := k.read(ctx, r); err != nil {
+			return 0, err
+		}
+	}
+	height, _, err = r.record.Tip(ctx, r.chainIDs[0])
+	return height, err
 }
 
 func sum(t tips) (n uint64) {

@@ -373,16 +373,18 @@ func (t *tables) readings(p pastOptions, from time.Time) (r readings, err error)
 		return err
 	}
 	for _, kind := range []struct {
-		to   *summary
+		what string
 		read func() error
 	}{
-		{&r.Page, pages(` and o.spent_tx is null`)}, {&r.All, pages(``)},
-		{&r.Busy, func() error { return balance(busy, 0, from.Unix()+rng.Int64N(max(tip-from.Unix(), 1))) }},
-		{&r.Now, func() error { return balance(others[zipf.Uint64()], rng.IntN(2), tip) }},
+		{whatPage, pages(` and o.spent_tx is null`)}, {whatAll, pages(``)},
+		{whatPast, func() error { return balance(busy, 0, from.Unix()+rng.Int64N(max(tip-from.Unix(), 1))) }},
+		{whatNow, func() error { return balance(others[zipf.Uint64()], rng.IntN(2), tip) }},
 	} {
-		if *kind.to, err = measure(kind.read); err != nil {
-			return r, err
+		one, err := measure(kind.read)
+		if err != nil {
+			return nil, err
 		}
+		r = append(r, reading{kind.what, one})
 	}
 	return r, nil
 }

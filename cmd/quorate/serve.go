@@ -103,6 +103,9 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	defer kept.close()
 
 	debug.SetMemoryLimit(int64(c.MemoryLimit - c.MemoryLimit/8)) // the store's is not the collector's
+	// The limit is what memory may be used up to: collecting more often would only take
+	// processor time, of which requests wait for a part.
+	debug.SetGCPercent(400)
 	names := slices.Sorted(maps.Keys(c.Networks))
 	surface, err := newReception(names, handlers.Options{
 		Log:            log,
