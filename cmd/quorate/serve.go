@@ -66,6 +66,11 @@ the same address. Health and metrics: /readyz and /metrics at --private-listen.`
 	return cmd
 }
 
+// relaxedGC is how much garbage may be made before it is collected, in percent of
+// what is alive. That is little beside the memory limit, which has the last word, and
+// each collection is felt by the requests that come in meanwhile.
+const relaxedGC = 300
+
 func newLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
@@ -103,6 +108,9 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	defer kept.close()
 
 	debug.SetMemoryLimit(int64(c.MemoryLimit - c.MemoryLimit/8)) // the store's is not the collector's
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(relaxedGC)
+	}
 	names := slices.Sorted(maps.Keys(c.Networks))
 	surface, err := newReception(names, handlers.Options{
 		Log:            log,
