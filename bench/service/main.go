@@ -186,18 +186,10 @@ func bodyOf(n *simnet.Network, text string) []byte {
 
 // load sends count requests over the given number of connections, each of which
 // has one under way at a time, as fast as they are answered.
-func (p *process) load(ctx context.Context, network string, connections, count int, body func(i int) []byte, done func(i int)) ([]time.Duration, error) {
-	return p.paced(ctx, network, connections, count, 0, body, done)
-}
-
-// paced is load at a rate per second, if that is not 0. Times then count from the
-// moment at which a request was due, so that one slow answer counts for all that
-// it held up.
-func (p *process) paced(ctx context.Context, network string, connections, count int, rate float64, body func(i int) []byte, done func(i int)) (times []time.Duration, err error) {
+func (p *process) load(ctx context.Context, network string, connections, count int, body func(i int) []byte, done func(i int)) (times []time.Duration, err error) {
 	times = make([]time.Duration, count)
 	var next atomic.Int64
 	workers, ctx := errgroup.WithContext(ctx)
-	began := time.Now()
 	for range connections {
 		workers.Go(func() error {
 			c, err := p.dial(network)
@@ -211,11 +203,6 @@ func (p *process) paced(ctx context.Context, network string, connections, count 
 					return nil
 				}
 				start := time.Now()
-				if rate > 0 {
-					due := began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
-					time.Sleep(time.Until(due))
-					start = due
-				}
 				err := c.sign(body(i))
 				if errors.Is(err, errNotSigned) && p.tolerant {
 					p.failed.Add(1)
@@ -237,9 +224,8 @@ func (p *process) paced(ctx context.Context, network string, connections, count 
 // measured is the service rather than the load generator.
 type connection struct {
 	net.Conn
-	in   *bufio.Reader
-	head string
-	out  []byte
+	in            *bufio.Reader
+	host, network string
 }
 
 func (p *process) dial(network string) (*connection, error) {
@@ -248,21 +234,14 @@ func (p *process) dial(network string) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{
-		Conn: conn,
-		in:   bufio.NewReader(conn),
-		head: "POST /v1/signatureAggregator/" + network + "/aggregateSignatures HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: ",
-	}, nil
+	return &connection{Conn: conn, in: bufio.NewReader(conn), host: host, network: network}, nil
 }
 
 // errNotSigned is a complete answer that is no signed message.
 var errNotSigned = errors.New("not signed")
 
 func (c *connection) sign(body []byte) error {
-	c.out = append(c.out[:0], c.head...)
-	c.out = strconv.AppendInt(c.out, int64(len(body)), 10)
-	c.out = append(append(c.out, "\r\n\r\n"...), body...)
-	if _, err := c.Write(c.out); err != nil {
+	if _, err := c.Write(append(requestHead(c.host, c.network, len(body)), body...)); err != nil {
 		return err
 	}
 	length, ok := 0, false
