@@ -66,11 +66,6 @@ the same address. Health and metrics: /readyz and /metrics at --private-listen.`
 	return cmd
 }
 
-// relaxedGC is how much garbage may be made before it is collected, in percent of
-// what is alive. That is little beside the memory limit, which has the last word, and
-// each collection is felt by the requests that come in meanwhile.
-const relaxedGC = 300
-
 func newLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
@@ -108,9 +103,6 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	defer kept.close()
 
 	debug.SetMemoryLimit(int64(c.MemoryLimit - c.MemoryLimit/8)) // the store's is not the collector's
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(relaxedGC)
-	}
 	names := slices.Sorted(maps.Keys(c.Networks))
 	surface, err := newReception(names, handlers.Options{
 		Log:            log,
@@ -132,6 +124,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var alive sync.WaitGroup
+	alive.Go(func() { spaceCollections(life) })
 	var left atomic.Int64
 	left.Store(int64(len(names)))
 	for _, name := range names {
