@@ -42,6 +42,7 @@ func (b *bench) warm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	time.Sleep(200 * time.Millisecond) // until what it asked has been counted
 	asked := n.Requests()
 	answer, err := p.answer(ctx, body)
 	if err != nil {
