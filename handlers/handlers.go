@@ -62,16 +62,15 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the data API: %w", err)
 	}
-	e, err := newEcho(o.Log, o.Metrics)
-	if err != nil {
-		return nil, err
-	}
-	e.Use(
+	e, err := newEcho(o.Log, o.Metrics,
 		middleware.CORS(),
 		middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second)),
 		middleware.Params(),
 		compat.Middleware(mode),
 	)
+	if err != nil {
+		return nil, err
+	}
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch)
 	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)
@@ -85,8 +84,9 @@ func New(o Options) (*echo.Echo, error) {
 }
 
 // newEcho has what both surfaces share: request IDs, access log, metrics, error
-// bodies and the recovery of panics, from the outside in.
-func newEcho(log *slog.Logger, metrics prometheus.Registerer) (*echo.Echo, error) {
+// bodies and the recovery of panics, from the outside in; further middleware comes
+// within these.
+func newEcho(log *slog.Logger, metrics prometheus.Registerer, further ...echo.MiddlewareFunc) (*echo.Echo, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -100,14 +100,15 @@ func newEcho(log *slog.Logger, metrics prometheus.Registerer) (*echo.Echo, error
 		return apierr.DataAPI
 	})
 	e.Pre(middleware.Colons())
-	e.Use(middleware.RequestID(), middleware.AccessLog(log))
+	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log)}
 	if metrics != nil {
 		m, err := middleware.Metrics(e, metrics)
 		if err != nil {
 			return nil, err
 		}
-		e.Use(m)
+		all = append(all, m)
 	}
-	e.Use(middleware.Errors(), middleware.Recover(log))
+	all = append(all, middleware.Errors(), middleware.Recover(log))
+	e.Use(middleware.Chain(append(all, further...)...))
 	return e, nil
 }

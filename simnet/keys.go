@@ -109,12 +109,14 @@ func (p progression) signer(i int) (*localsigner.LocalSigner, error) {
 // an addition for each, and one inversion for all.
 func (p progression) sign(message []byte, n int) [][]byte {
 	hash := blst.HashToG2(message, bls.CiphersuiteSignature.Bytes())
-	step := times(hash, p.step)
 	points := make(blst.P2s, n)
-	next := times(hash, p.first)
-	for i := range points {
-		points[i] = *next
-		next.AddAssign(step)
+	points[0] = *times(hash, p.first)
+	if n > 1 {
+		step := times(hash, p.step)
+		for i := range points[1:] {
+			points[i+1] = points[i]
+			points[i+1].AddAssign(step)
+		}
 	}
 	signatures := make([][]byte, n)
 	for i, affine := range points.ToAffine() {

@@ -221,11 +221,12 @@ func (v *Validator) serve(ctx context.Context, raw net.Conn, config *tls.Config)
 		if _, err := io.ReadFull(conn, body); err != nil {
 			return
 		}
+		arrived := time.Now()
 		msg, err := v.network.messages.Parse(body, ids.EmptyNodeID, func() {})
 		if err != nil {
 			return
 		}
-		if err := s.handle(msg); err != nil {
+		if err := s.handle(msg, arrived); err != nil {
 			return
 		}
 	}
@@ -315,7 +316,7 @@ func (n *Network) peerList(turn int) []*ips.ClaimedIPPort {
 	return list
 }
 
-func (s *session) handle(msg *message.InboundMessage) error {
+func (s *session) handle(msg *message.InboundMessage, arrived time.Time) error {
 	n := s.v.network
 	switch m := msg.Message.(type) {
 	case *p2ppb.Handshake:
@@ -331,13 +332,14 @@ func (s *session) handle(msg *message.InboundMessage) error {
 	case *p2ppb.Ping:
 		return s.send(n.messages.Pong())
 	case *p2ppb.AppRequest:
-		s.asked(m)
+		s.asked(m, arrived)
 	}
 	return nil
 }
 
-// asked deals with an application request; only signatures are served.
-func (s *session) asked(m *p2ppb.AppRequest) {
+// asked deals with an application request; only signatures are served. What that
+// takes is part of the answer time, not on top of it.
+func (s *session) asked(m *p2ppb.AppRequest, arrived time.Time) {
 	v := s.v
 	chainID, err := ids.ToID(m.ChainId)
 	if err != nil {
@@ -381,13 +383,13 @@ func (s *session) asked(m *p2ppb.AppRequest) {
 			}
 		}
 	}
-	after := v.network.AnswerTime(v.Index, msg.ID()) + answer.Delay
-	if after == 0 && answer.Drip == 0 {
+	due := arrived.Add(v.network.AnswerTime(v.Index, msg.ID()) + answer.Delay)
+	if !time.Now().Before(due) && answer.Drip == 0 {
 		reply()
 		return
 	}
 	v.network.running.Add(1)
-	time.AfterFunc(after, func() {
+	time.AfterFunc(time.Until(due), func() {
 		defer v.network.running.Done()
 		if s.ctx.Err() == nil {
 			reply()

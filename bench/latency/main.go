@@ -6,6 +6,7 @@
 // in this one on processor 0, so that its CPU time is its own.
 //
 //	go run ./bench/latency -validators 5,100,500,1000 -c 1,16
+//	go run ./bench/latency -matrix
 package main
 
 import (
@@ -71,12 +72,13 @@ func main() {
 	flag.DurationVar(&o.latency.Median, "median", 40*time.Millisecond, "median answer time; 0 for none")
 	flag.DurationVar(&o.latency.P99, "p99", 400*time.Millisecond, "99th percentile of the answer time")
 	flag.Float64Var(&o.latency.Persistent, "persistent", 0, "share of the variance that belongs to the validator, 0 to 1")
-	flag.Float64Var(&o.faults, "faults", 0, "share of faulty validators: offline, refusing, invalid, silent in equal parts")
+	flag.Float64Var(&o.faults, "faults", 0, "share of faulty validators: offline, refusing, invalid, silent in equal parts; of fewer than 20, all silent")
 	flag.IntVar(&o.rounds, "rounds", 100, "messages measured for each line")
 	flag.IntVar(&o.warmup, "warmup", 30, "messages before, from which the service learns")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the network")
 	flag.BoolVar(&o.oneByOne, "one-by-one", false, "check each signature by itself")
 	flag.BoolVar(&o.everyone, "everyone", false, "ask all validators at once instead of planning")
+	all := flag.Bool("matrix", false, "measure all combinations of validators, -c, weights, faults (0 and 20 %) and answer times (as given and none), and print a Markdown table; fewer rounds unless given")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the service to this `file`")
 	flag.Parse()
 	if os.Getenv(pinned) == "" {
@@ -96,10 +98,20 @@ func main() {
 	default:
 		log.Fatalf("-weights: %q is neither uniform nor heavy", *weights)
 	}
-	fmt.Printf("%s/%s, service on 1 of %d processors, %s, seed %d; answer times median %s, p99 %s, %.0f %% of the variance per validator; weights %s; faults %.0f %%; quorum 67; %d messages a line after %d\n\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), o.seed, o.latency.Median, o.latency.P99, 100*o.latency.Persistent, *weights, 100*o.faults, o.rounds, o.warmup)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "validators\tC\tfloor p50\tp99\tours p50\tp90\tp99 ms\tabove floor p50\tp99 ms\tratio p50\tp99\tasked %\tfailed\tmessages/s\tCPU ms\tRSS MB\tconnected s\t")
+	if *all {
+		if !given("rounds") {
+			o.rounds = 30
+		}
+		if !given("warmup") {
+			o.warmup = 20
+		}
+	}
+	fmt.Printf("%s/%s, service on one processor and validators on another, %s, seed %d; answer times median %s, p99 %s, %.0f %% of the variance per validator; ",
+		runtime.GOOS, runtime.GOARCH, runtime.Version(), o.seed, o.latency.Median, o.latency.P99, 100*o.latency.Persistent)
+	if !*all {
+		fmt.Printf("weights %s; faults %.0f %%; ", *weights, 100*o.faults)
+	}
+	fmt.Printf("quorum 67; %d messages a line after %d\n\n", o.rounds, o.warmup)
 	if o.profile != "" {
 		f, err := os.Create(o.profile)
 		if err != nil {
@@ -109,23 +121,90 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	err = measureAll(w, o)
+	if *all {
+		err = measureMatrix(o)
+	} else {
+		err = measureAll(o)
+	}
 	pprof.StopCPUProfile()
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func measureAll(w *tabwriter.Writer, o options) error {
+// given reports whether a flag was set on the command line.
+func given(name string) (yes bool) {
+	flag.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
+	return yes
+}
+
+// measureAll prints a line for each number of validators and of messages at a time.
+func measureAll(o options) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "validators\tC\tfloor p50\tp99\tours p50\tp90\tp99 ms\tabove floor p50\tp99 ms\tratio p50\tp99\tasked %\tfailed\tmessages/s\tCPU ms\tRSS MB\tconnected s\t")
 	for _, n := range o.validators {
-		if err := measure(w, n, o); err != nil {
+		lines, err := measure(n, o)
+		if err != nil {
 			return err
+		}
+		for _, l := range lines {
+			fmt.Fprintf(w, "%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%s\t%s\t%.0f\t%d\t%.1f\t%.1f\t%d\t%.1f\t\n",
+				n, l.concurrency, quantile(l.floor, .5), quantile(l.floor, .99),
+				quantile(l.took, .5), quantile(l.took, .9), quantile(l.took, .99),
+				quantile(l.above, .5), quantile(l.above, .99), ratio(l.ratio, .5), ratio(l.ratio, .99),
+				100*mean(l.asked), l.failed, l.rate, l.cpu, l.resident, l.connected.Seconds())
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// measureMatrix prints a row of a Markdown table for each combination.
+func measureMatrix(o options) error {
+	fmt.Print("| validators | weights | faults | answer times | C | floor p50 / p99 ms | ours p50 / p90 / p99 ms | above floor p50 / p99 ms | p50 to floor | asked | failed | messages/s | CPU ms | RSS MB |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, n := range o.validators {
+		for _, weights := range []simnet.Weights{simnet.Uniform, simnet.HeavyTailed} {
+			for _, faults := range []float64{0, 0.2} {
+				for _, median := range []time.Duration{o.latency.Median, 0} {
+					cell := o
+					cell.weights, cell.faults, cell.latency.Median = weights, faults, median
+					lines, err := measure(n, cell)
+					if err != nil {
+						return err
+					}
+					for _, l := range lines {
+						l.print(n, cell)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// print writes a row of the matrix.
+func (l *line) print(validators int, o options) {
+	weights, times := "uniform", "log-normal"
+	if o.weights == simnet.HeavyTailed {
+		weights = "heavy"
+	}
+	if o.latency.Median == 0 {
+		times = "none"
+	}
+	fmt.Printf("| %d | %s | %.0f %% | %s | %d | %.0f / %.0f | %.0f / %.0f / %.0f | %.1f / %.1f | %s | %.0f %% | %d | %.1f | %.1f | %d |\n",
+		validators, weights, 100*o.faults, times, l.concurrency, quantile(l.floor, .5), quantile(l.floor, .99),
+		quantile(l.took, .5), quantile(l.took, .9), quantile(l.took, .99), quantile(l.above, .5), quantile(l.above, .99),
+		ratio(l.ratio, .5), 100*mean(l.asked), l.failed, l.rate, l.cpu, l.resident)
+}
+
+// ratio is a quantile of ratios to the floor; there are none to a floor of nothing.
+func ratio(values []float64, q float64) string {
+	if len(values) == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(quantile(values, q), 'f', 2, 64)
 }
 
 func numbers(text string) (list []int, err error) {
@@ -363,8 +442,19 @@ func startService(n network, o options) (*service, error) {
 	}}, nil
 }
 
-// measure prints a line for each number of messages at a time.
-func measure(w *tabwriter.Writer, validators int, o options) error {
+// line is what was measured with one number of messages at a time.
+type line struct {
+	results
+
+	concurrency int
+	rate, cpu   float64 // messages per second, ms of the processor for each
+	resident    int     // MB
+	connected   time.Duration
+}
+
+// measure makes a network and a service, and a line for each number of messages at
+// a time.
+func measure(validators int, o options) (lines []line, err error) {
 	f := o.faults / 4
 	so := simnet.Options{
 		Seed:       o.seed,
@@ -373,20 +463,23 @@ func measure(w *tabwriter.Writer, validators int, o options) error {
 		Latency:    o.latency,
 		Faults:     simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f / 2, Malformed: f / 2},
 	}
+	if f*float64(validators) < 1 { // too few for each kind
+		so.Faults = simnet.Faults{Silent: o.faults}
+	}
 	n, err := startSimulation(so)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer n.stop()
 	start := time.Now()
 	s, err := startService(n.network, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer s.stop()
 	for s.peers.ConnectedCount() < n.Online {
 		if time.Since(start) > time.Minute {
-			return fmt.Errorf("only %d of %d validators connected within a minute", s.peers.ConnectedCount(), n.Online)
+			return nil, fmt.Errorf("only %d of %d validators connected within a minute", s.peers.ConnectedCount(), n.Online)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -394,35 +487,35 @@ func measure(w *tabwriter.Writer, validators int, o options) error {
 	next := 0
 	for _, c := range o.concurrency {
 		if err := n.prepare(span{next, o.warmup}); err != nil {
-			return err
+			return nil, err
 		}
 		if _, err := s.signMany(n.network, so, next, o.warmup, c); err != nil {
-			return err
+			return nil, err
 		}
 		next += o.warmup
 		if err := n.prepare(span{next, o.rounds}); err != nil {
-			return err
+			return nil, err
 		}
 		time.Sleep(200 * time.Millisecond) // what is left to be proven is not this line's
 		cpu, began := cpuTime(), time.Now()
 		r, err := s.signMany(n.network, so, next, o.rounds, c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		took := time.Since(began)
 		time.Sleep(500 * time.Millisecond) // but what this line leaves is
 		cpu = cpuTime() - cpu
 		next += o.rounds
-		fmt.Fprintf(w, "%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.0f\t%d\t%.1f\t%.1f\t%d\t%.1f\t\n",
-			validators, c, quantile(r.floor, .5), quantile(r.floor, .99),
-			quantile(r.took, .5), quantile(r.took, .9), quantile(r.took, .99),
-			quantile(r.above, .5), quantile(r.above, .99), quantile(r.ratio, .5), quantile(r.ratio, .99),
-			100*mean(r.asked), r.failed, float64(o.rounds)/took.Seconds(), cpu.Seconds()*1e3/float64(o.rounds), residentMB(), connected.Seconds())
+		lines = append(lines, line{
+			results: r, concurrency: c, rate: float64(o.rounds) / took.Seconds(), cpu: cpu.Seconds() * 1e3 / float64(o.rounds),
+			resident: residentMB(), connected: connected,
+		})
 	}
-	return nil
+	return lines, nil
 }
 
-// results of the messages of one line; times in ms.
+// results of the messages of one line; times in ms. Ratio has none if the floor is
+// nothing.
 type results struct {
 	floor, took, above, ratio, asked []float64
 	failed                           int
@@ -463,7 +556,9 @@ func (s *service) signMany(n network, so simnet.Options, first, count, concurren
 					r.floor = append(r.floor, ms(floor))
 					r.took = append(r.took, ms(took))
 					r.above = append(r.above, ms(took-floor))
-					r.ratio = append(r.ratio, float64(took)/float64(max(floor, 1)))
+					if floor > 0 {
+						r.ratio = append(r.ratio, float64(took)/float64(floor))
+					}
 					r.asked = append(r.asked, float64(result.AskedWeight)/float64(result.TotalWeight))
 				}
 				mu.Unlock()

@@ -42,6 +42,7 @@ func (b *bench) warm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	time.Sleep(200 * time.Millisecond) // until what it asked has been counted
 	asked := n.Requests()
 	answer, err := p.answer(ctx, body)
 	if err != nil {
@@ -85,9 +86,18 @@ type repeats struct {
 // take measures one turn of count requests at full speed, and fewer at half of it
 // and one at a time.
 func (r *repeats) take(ctx context.Context, connections, count int, body []byte) error {
-	once := func(int) []byte { return body }
+	many, err := r.process.newRepeater("fuji", connections, body)
+	if err != nil {
+		return err
+	}
+	defer many.close()
+	one, err := r.process.newRepeater("fuji", 1, body)
+	if err != nil {
+		return err
+	}
+	defer one.close()
 	server, own, start := r.process.cpuTime(), ownCPUTime(), time.Now()
-	times, err := r.process.load(ctx, "fuji", connections, count, once, nil)
+	times, err := many.run(ctx, count, 0)
 	if err != nil {
 		return err
 	}
@@ -98,11 +108,11 @@ func (r *repeats) take(ctx context.Context, connections, count int, body []byte)
 	r.full = append(r.full, times...)
 	rate := float64(count) / took.Seconds()
 	r.rates = append(r.rates, rate)
-	if times, err = r.process.paced(ctx, "fuji", connections, count/2, rate/2, once, nil); err != nil {
+	if times, err = many.run(ctx, count/2, rate/2); err != nil {
 		return err
 	}
 	r.half = append(r.half, times...)
-	if times, err = r.process.load(ctx, "fuji", 1, count/20, once, nil); err != nil {
+	if times, err = one.run(ctx, count/20, 0); err != nil {
 		return err
 	}
 	r.alone = append(r.alone, times...)

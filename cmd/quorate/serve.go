@@ -127,6 +127,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var alive sync.WaitGroup
+	alive.Go(func() { spaceCollections(life) })
 	var left atomic.Int64
 	left.Store(int64(len(names)))
 	for _, name := range names {

@@ -9,7 +9,7 @@ import (
 // patience is a context.WithTimeout whose timer is not set before somebody waits
 // for it, as most requests are answered before anybody does. End ends it.
 type patience struct {
-	context.Context // of the client's request
+	context.Context //nolint:containedctx // of the client's request
 
 	until time.Time
 

@@ -1,0 +1,18 @@
+package middleware
+
+import "github.com/labstack/echo/v4"
+
+// Chain makes one middleware of several, the first one outermost. Echo puts its
+// middleware together anew for each request; these are put together once.
+func Chain(all ...echo.MiddlewareFunc) echo.MiddlewareFunc {
+	chain := func(c echo.Context) error { return c.Handler()(c) }
+	for i := len(all) - 1; i >= 0; i-- {
+		chain = all[i](chain)
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.SetHandler(next)
+			return chain(c)
+		}
+	}
+}
