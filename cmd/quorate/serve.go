@@ -105,7 +105,9 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	debug.SetMemoryLimit(int64(c.MemoryLimit - c.MemoryLimit/8)) // the store's is not the collector's
 	// The limit is what memory may be used up to: collecting more often would only take
 	// processor time, of which requests wait for a part.
-	debug.SetGCPercent(400)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 	names := slices.Sorted(maps.Keys(c.Networks))
 	surface, err := newReception(names, handlers.Options{
 		Log:            log,
@@ -127,7 +129,6 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var alive sync.WaitGroup
-	alive.Go(func() { spaceCollections(life) })
 	var left atomic.Int64
 	left.Store(int64(len(names)))
 	for _, name := range names {
