@@ -60,8 +60,8 @@ func (d *decoder) readBlock(s *scanner) {
 	b := d.block
 	var h header
 	var hash, transactions bool
-	s.object(func(name string) {
-		switch name {
+	s.object(func(name []byte) {
+		switch string(name) {
 		case "hash":
 			b.Hash, hash = s.hash(), true
 		case "transactions":
@@ -125,8 +125,8 @@ func (h *header) tell(s *scanner, b *Block) {
 func (d *decoder) readTransaction(s *scanner, at int) {
 	tx := &d.block.Transactions[at]
 	var from bool
-	s.object(func(name string) {
-		switch name {
+	s.object(func(name []byte) {
+		switch string(name) {
 		case "hash":
 			tx.Hash = s.hash()
 		case "transactionIndex":
@@ -187,8 +187,8 @@ func (d *decoder) readReceipts(s *scanner) {
 func (d *decoder) readReceipt(s *scanner, at int) {
 	tx := &d.block.Transactions[at]
 	var status, hash, gas, logs bool
-	s.object(func(name string) {
-		switch name {
+	s.object(func(name []byte) {
+		switch string(name) {
 		case "transactionHash":
 			hash = true
 			d.same(s, "transaction", s.hash(), tx.Hash)
@@ -240,8 +240,8 @@ const maxTopics = 4
 func (d *decoder) readLog(s *scanner, tx *Transaction) {
 	var l Log
 	var index bool
-	s.object(func(name string) {
-		switch name {
+	s.object(func(name []byte) {
+		switch string(name) {
 		case "logIndex":
 			index = true
 			l.Index = uint32(s.small(math.MaxUint32))

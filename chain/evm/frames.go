@@ -24,8 +24,8 @@ func (d *decoder) readTraces(s *scanner) {
 
 func (d *decoder) readTrace(s *scanner, tx *Transaction) {
 	var result bool
-	s.object(func(name string) {
-		switch name {
+	s.object(func(name []byte) {
+		switch string(name) {
 		case "txHash":
 			d.same(s, "transaction", s.hash(), tx.Hash)
 		case "error":
@@ -64,8 +64,8 @@ func (f *frames) read(s *scanner, depth uint16) {
 	own := Frame{Depth: depth}
 	f.found = append(f.found, own)
 	var typed, from bool
-	s.object(func(name string) {
-		switch name {
+	s.object(func(name []byte) {
+		switch string(name) {
 		case "type":
 			typed = true
 			own.Type = frameType(s.text())

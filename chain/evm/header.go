@@ -57,15 +57,15 @@ type header struct {
 }
 
 // member reads a member of a block, and reports whether it is the header's.
-func (h *header) member(s *scanner, name string) {
+func (h *header) member(s *scanner, name []byte) {
 	i := slices.IndexFunc(headerFields[:], func(f struct {
 		name string
 		kind fieldKind
 	}) bool {
-		return f.name == name
+		return f.name == string(name)
 	})
 	if i < 0 {
-		switch name {
+		switch string(name) {
 		// Of the block, not of the header.
 		case "size", "totalDifficulty", "uncles", "blockExtraData", "version":
 		default:

@@ -71,7 +71,7 @@ func (s *scanner) end() {
 
 // object calls member with each member's name; it must consume the value. A name
 // that has escapes stays as it is written.
-func (s *scanner) object(member func(name string)) {
+func (s *scanner) object(member func(name []byte)) {
 	if !s.take('{') {
 		return
 	}
@@ -84,7 +84,7 @@ func (s *scanner) object(member func(name string)) {
 		if !s.take(':') {
 			return
 		}
-		member(string(name))
+		member(name)
 		if s.peek() == ',' {
 			s.at++
 			continue
@@ -160,7 +160,7 @@ func (s *scanner) skipAt(depth int) {
 	case c == '"':
 		s.text()
 	case c == '{':
-		s.object(func(string) { s.skipAt(depth + 1) })
+		s.object(func([]byte) { s.skipAt(depth + 1) })
 	case c == '[':
 		s.array(func(int) { s.skipAt(depth + 1) })
 	case c == 't' || c == 'f' || c == 'n' || c == '-' || c >= '0' && c <= '9':
