@@ -292,6 +292,37 @@ func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMR
 	return returned, nil
 }
 
+// HaveCode reports which of up to MaxCalls addresses are contracts now. Errors are those
+// of Call.
+func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool, error) {
+	const method = "eth_getCode"
+	if len(addresses) == 0 {
+		return nil, nil
+	}
+	if len(addresses) > MaxCalls {
+		return nil, fmt.Errorf("%s: %d addresses, at most %d are possible", method, len(addresses), MaxCalls)
+	}
+	calls := make([]invocation, len(addresses))
+	for i, address := range addresses {
+		calls[i] = invocation{method, []any{address, "latest"}}
+	}
+	answers, err := e.client.batch(ctx, e.path, calls, nil)
+	if err != nil {
+		return nil, err
+	}
+	have := make([]bool, len(addresses))
+	for i, a := range answers {
+		switch {
+		case a.refused != nil:
+			return nil, a.refused
+		case len(a.result) < len(`"0x"`) || a.result[0] != '"':
+			return nil, fmt.Errorf("%s: %w: no string", method, ErrMalformed)
+		}
+		have[i] = len(a.result) > len(`"0x"`)
+	}
+	return have, nil
+}
+
 // executionFailed tells what the contract did from what the node could not do. The
 // code 3 is go-ethereum's for a revert with a reason; for the other failures there are
 // only the texts of its core/vm.

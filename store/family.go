@@ -90,6 +90,19 @@ var (
 	// network ID and a height, k the place in the order of acceptance and the
 	// vertex's ID. See package index/vertices.
 	FamilyVertex = family(40, "vertex")
+
+	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
+	// is network ID, blockchain and contract.
+
+	// FamilyEVMAsked holds what contracts say they are: k is empty. See package
+	// index/evm/contracts, for the next, too.
+	FamilyEVMAsked = family(56, "evm_asked")
+	// FamilyEVMTokenURI holds where the metadata of tokens are: k is standard and
+	// token.
+	FamilyEVMTokenURI = family(57, "evm_token_uri")
+	// FamilyEVMMetadata holds what those metadata say, and how they were had: k is the
+	// token. See package index/evm/metadata.
+	FamilyEVMMetadata = family(58, "evm_metadata")
 )
 
 // familyNames is written by the declarations above and read-only from then on.
