@@ -28,12 +28,8 @@ var (
 	ErrTime = errors.New("time cannot be right")
 )
 
-// The caches of a tenant, in entries.
-const (
-	recentHoldings = 20_000
-	recentSupplies = 5_000
-	knownEmitters  = 20_000
-)
+// caches are how much a tenant remembers, in entries.
+type caches struct{ holdings, supplies, emitters int }
 
 const (
 	// daySeconds is how long a UTC day is.
@@ -53,6 +49,7 @@ const (
 type Tenant struct {
 	blockchainID ids.ID
 	chain        chainKey
+	caches       caches
 
 	// begun says whether head is that of the block before.
 	begun bool
@@ -76,7 +73,7 @@ var _ index.Tenant[*evm.Block] = (*Tenant)(nil)
 // NewTenant makes the tenant that records one chain of a network. It serves one
 // pipeline.
 func NewTenant(networkID uint32, blockchainID ids.ID) *Tenant {
-	t := &Tenant{blockchainID: blockchainID, chain: keyOf(networkID, blockchainID)}
+	t := &Tenant{blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000}}
 	t.reset()
 	return t
 }
@@ -88,8 +85,8 @@ func (t *Tenant) reset() {
 	t.begun, t.head = false, head{}
 	t.ranges = [2]uint64{}
 	t.emitters = make(map[common.Address]struct{})
-	t.holdings = recent.New[holdingKey, *holding](recentHoldings)
-	t.supplies = recent.New[tokenKey, *supply](recentSupplies)
+	t.holdings = recent.New[holdingKey, *holding](t.caches.holdings)
+	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
 }
 
 // Apply implements index.Tenant. Errors are ErrChain, ErrOrder and ErrTime, or the
@@ -131,7 +128,7 @@ func countBytes(n uint64) []byte { return binary.AppendUvarint([]byte{version}, 
 // begin sees to it that what is remembered is of the blocks before.
 func (t *Tenant) begin(ctx context.Context, r store.Reader, block *evm.Block) error {
 	next := t.begun && block.Number == t.head.tip.Number+1
-	if len(t.emitters) >= knownEmitters {
+	if len(t.emitters) >= t.caches.emitters {
 		clear(t.emitters)
 	}
 	if !next || t.holdings.Full() || t.supplies.Full() {
@@ -199,7 +196,7 @@ func (a *application) readLogs() {
 	for i := range a.block.Transactions {
 		logs := a.block.Transactions[i].Logs
 		for j := range logs {
-			a.transfers = appendTransfers(a.transfers, &logs[j])
+			a.transfers = append(a.transfers, evm.Transfers(&logs[j])...)
 		}
 		a.ends = append(a.ends, len(a.transfers))
 	}
