@@ -167,7 +167,7 @@ func (w *world) check(rng *rand.Rand) {
 			require.NoError(t, err)
 			return p.Internals, p.Next, limit
 		})
-		require.Equal(t, want, w.older(got, tip), what)
+		require.Equal(t, want, got, what)
 	case 2:
 		q := wallet
 		want := w.transfersOf(tip, &q)
@@ -264,16 +264,6 @@ func (w *world) check(rng *rand.Rand) {
 			require.Equal(t, &want, got)
 		}
 	}
-}
-
-// older leaves out what came after the first page, which is no page's fault.
-func (*world) older(list []evm.Internal, tip uint64) (kept []evm.Internal) {
-	for _, one := range list {
-		if one.Block.Number <= tip {
-			kept = append(kept, one)
-		}
-	}
-	return kept
 }
 
 // TestRecord records random pasts and asks everything at random moments.
