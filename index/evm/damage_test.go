@@ -5,8 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ava-labs/libevm/common"
-
 	chain "quorate/chain/evm"
 	"quorate/index/evm"
 	"quorate/store"
@@ -125,7 +123,7 @@ func FuzzDamage(f *testing.F) {
 				_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: wallet, Limit: 3})
 				return err
 			},
-			func() error { _, err := w.record.Deployment(t.Context(), common.Address(wallet)); return err },
+			func() error { _, err := w.record.Deployment(t.Context(), wallet); return err },
 			func() error { _, err := w.record.Days(t.Context(), 0, 3); return err },
 		} {
 			_ = ask() // an error is as good as any content

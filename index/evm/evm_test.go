@@ -419,7 +419,17 @@ func TestUntraced(t *testing.T) {
 	}
 	require.Greater(t, last, first)
 	w := newWorld(t, p, store.NewMemory())
-	w.advance(len(p.blocks))
+	traced, busy := false, uint64(0)
+	for !w.done() {
+		got, err := w.record.Traced(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, traced, got, "before block %d", w.blocks[w.next].Number)
+		if b := w.blocks[w.next]; len(b.Transactions) > 0 {
+			traced, busy = b.Traced, b.Number
+		}
+		w.advance(1)
+	}
+	require.Greater(t, busy, last)
 	n := func(n uint64) *uint64 { return &n }
 	for _, c := range []struct {
 		start, end *uint64
