@@ -16,6 +16,8 @@ var (
 	ErrUntraced = errors.New("calls inside transactions are not recorded for these blocks")
 	// ErrBeyondTip says that a block is not recorded yet.
 	ErrBeyondTip = errors.New("block is not recorded yet")
+	// ErrBeforeRecord says that a block is older than the record.
+	ErrBeforeRecord = errors.New("block is older than the record")
 	// ErrNotDeployed says that no recorded transaction made a contract at an address:
 	// it is an account, or its code was there from the beginning.
 	ErrNotDeployed = errors.New("no recorded transaction deployed it")
@@ -27,7 +29,7 @@ var (
 type LatestQuery struct {
 	// Success, if it is not nil, leaves those that ended otherwise out.
 	Success *bool
-	// Limit is the greatest length of the page, at least 1.
+	// Limit is the greatest length of the page, 1 to 10,000.
 	Limit int
 	// After is the Next of the page before, nil for the first.
 	After []byte
@@ -45,7 +47,7 @@ type WalletQuery struct {
 	Wallet common.Address
 	// Start and End bound the numbers of blocks, Start <= number < End; nil does not.
 	Start, End *uint64
-	// Limit is the greatest length of the page, at least 1.
+	// Limit is the greatest length of the page, 1 to 10,000.
 	Limit int
 	// After is the Next of the page before, nil for the first.
 	After []byte
@@ -72,7 +74,7 @@ type BalanceQuery struct {
 	Contract *common.Address
 	// At is the number of the block after which balances are told; nil is the last.
 	At *uint64
-	// Limit is the greatest length of the page, at least 1.
+	// Limit is the greatest length of the page, 1 to 10,000.
 	Limit int
 	// After is the Next of the page before, nil for the first.
 	After []byte
@@ -91,7 +93,7 @@ type BalancePage struct {
 // whose transaction it sent, and those that it made itself, being a contract.
 type DeploymentQuery struct {
 	Address common.Address
-	// Limit is the greatest length of the page, at least 1.
+	// Limit is the greatest length of the page, 1 to 10,000.
 	Limit int
 	// After is the Next of the page before, nil for the first.
 	After []byte
@@ -110,7 +112,7 @@ type TokenQuery struct {
 	Contract common.Address
 	// Standard is that of the contract: ERC721 or ERC1155; others have no tokens.
 	Standard evm.Standard
-	// Limit is the greatest length of the page, at least 1.
+	// Limit is the greatest length of the page, 1 to 10,000.
 	Limit int
 	// After is the Next of the page before, nil for the first.
 	After []byte
