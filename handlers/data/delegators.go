@@ -12,7 +12,8 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
 	"quorate/index/ledger"
 )
 
@@ -48,10 +49,10 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 	if err != nil {
 		return err
 	}
-	if want.After, err = position(p.after, ledger.ParsePosition); err != nil {
+	if want.After, err = position(p.After, ledger.ParsePosition); err != nil {
 		return err
 	}
-	want.Ascending, want.Limit = p.ascending, p.size
+	want.Ascending, want.Limit = p.ascending, p.Size
 	if n.Ledger == nil {
 		return absent("delegations")
 	}
@@ -72,9 +73,9 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 		}
 	}
 	if page.Next != nil {
-		answer.NextPageToken = p.list.Token(page.Next.Bytes())
+		answer.NextPageToken = p.Token(page.Next.Bytes())
 	}
-	return reply(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // nodeIDs reads nodeIds, sorted.
