@@ -128,6 +128,19 @@ var (
 	FamilyEVMDeployment = family(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
 	FamilyEVMDay = family(55, "evm_day")
+
+	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
+	// is network ID, blockchain and contract.
+
+	// FamilyEVMAsked holds what contracts say they are: k is empty. See package
+	// index/evm/contracts, for the next, too.
+	FamilyEVMAsked = family(56, "evm_asked")
+	// FamilyEVMTokenURI holds where the metadata of tokens are: k is standard and
+	// token.
+	FamilyEVMTokenURI = family(57, "evm_token_uri")
+	// FamilyEVMMetadata holds what those metadata say, and how they were had: k is the
+	// token. See package index/evm/metadata.
+	FamilyEVMMetadata = family(58, "evm_metadata")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -365,8 +365,8 @@ type head struct {
 	// first is the number of the first recorded block, tip the last.
 	first uint64
 	tip   BlockRef
-	// txs counts the transactions of all blocks.
-	txs uint64
+	// txs counts the transactions of all blocks, busy is the last block with any.
+	txs, busy uint64
 	// untracedFrom and untracedTo are the first and the last block with transactions
 	// whose calls are not known; there are none if untraced is false.
 	untraced                 bool
@@ -380,6 +380,7 @@ func (h *head) bytes() []byte {
 	b = binary.AppendUvarint(b, h.tip.Number)
 	b = appendRef(b, &h.tip)
 	b = binary.AppendUvarint(b, h.txs)
+	b = binary.AppendUvarint(b, h.busy)
 	if h.untraced {
 		b = binary.AppendUvarint(b, h.untracedFrom)
 		b = binary.AppendUvarint(b, h.untracedTo)
@@ -391,7 +392,7 @@ func parseHead(v []byte) (*head, error) {
 	r := read(v)
 	h := &head{chainID: ids.ID(r.hash()), first: r.number()}
 	h.tip = r.ref(r.number())
-	h.txs = r.number()
+	h.txs, h.busy = r.number(), r.number()
 	if len(r.rest) > 0 {
 		h.untraced, h.untracedFrom, h.untracedTo = true, r.number(), r.number()
 	}

@@ -153,12 +153,12 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 		return nil, err
 	}
 	defer s.close()
-	lo, hi, any, err := listKeys(q.Start, q.End, q.After, placeSize)
+	lo, hi, ok, err := listKeys(q.Start, q.End, q.After, placeSize)
 	if err != nil {
 		return nil, err
 	}
 	p := &InternalPage{}
-	if !any {
+	if !ok {
 		return p, nil
 	}
 	if h := s.head; h.untraced && (q.Start == nil || *q.Start <= h.untracedTo) && (q.End == nil || *q.End > h.untracedFrom) {
@@ -201,12 +201,12 @@ func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, e
 		return nil, err
 	}
 	defer s.close()
-	lo, hi, any, err := listKeys(q.Start, q.End, q.After, placeSize)
+	lo, hi, ok, err := listKeys(q.Start, q.End, q.After, placeSize)
 	if err != nil {
 		return nil, err
 	}
 	p := &TransferPage{}
-	if !any {
+	if !ok {
 		return p, nil
 	}
 	c := s.classifier()

@@ -82,6 +82,21 @@ func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
 	return s.head.tip, nil
 }
 
+// Traced reports whether the calls inside transactions are known of the last recorded
+// block that has transactions; false if none has.
+func (r *Record) Traced(ctx context.Context) (bool, error) {
+	s, err := r.view(ctx)
+	switch {
+	case errors.Is(err, ErrEmpty):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	defer s.close()
+	h := s.head
+	return h.txs > 0 && !(h.untraced && h.untracedTo == h.busy), nil
+}
+
 // Known reports of addresses, in their order, whether they are known to be contracts:
 // because a transaction made them, or because they told of tokens. Contracts that
 // were there from the beginning and tell nothing are not known.
@@ -128,7 +143,7 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 
 // listKeys are the keys lo <= k < hi of a list, newest first, that lie within
 // Start <= number < End and after a position; false if there are none.
-func listKeys(start, end *uint64, after []byte, size int) (lo, hi []byte, any bool, err error) {
+func listKeys(start, end *uint64, after []byte, size int) (lo, hi []byte, ok bool, err error) {
 	if after != nil && len(after) != size {
 		return nil, nil, false, fmt.Errorf("%w: %d bytes", ErrPosition, len(after))
 	}

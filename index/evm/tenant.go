@@ -109,7 +109,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *evm.Block, ba
 	}
 	a.balances()
 	if n := uint64(len(block.Transactions)); n > 0 {
-		t.head.txs += n
+		t.head.txs, t.head.busy = t.head.txs+n, block.Number
 		batch.Put(store.FamilyEVMDay, store.PK{P: t.chain.partition(), K: uint64Key(block.Time / daySeconds)}, countBytes(t.head.txs))
 		if !block.Traced {
 			if !t.head.untraced {
