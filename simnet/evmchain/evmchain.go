@@ -171,7 +171,7 @@ func New(o Options) (*Generator, error) {
 	}
 	g := &Generator{
 		o:     o,
-		rng:   rand.New(rand.NewPCG(o.Seed, 0x65766d ^ o.ChainID<<24)),
+		rng:   rand.New(rand.NewPCG(o.Seed, 0x65766d^o.ChainID<<24)),
 		state: newState(o.Record),
 		clock: float64(o.Start.UnixMilli()),
 	}
