@@ -20,25 +20,36 @@ type directory struct {
 	contracts map[common.Address]*evm.Contract
 }
 
-// directory asks for addresses, in any order and number.
+// directory asks for addresses, in any order and number. Of those that the record
+// does not know as contracts no node is asked: most are wallets.
 func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Address) (*directory, error) {
 	d := &directory{chain: of, lists: a.lists, contracts: make(map[common.Address]*evm.Contract)}
 	addresses = slices.Clone(addresses)
 	slices.SortFunc(addresses, common.Address.Cmp)
 	addresses = slices.Compact(addresses)
-	if len(addresses) > 0 && addresses[0] == (common.Address{}) { // whom minting is from
-		addresses = addresses[1:]
-	}
 	if len(addresses) == 0 {
 		return d, nil
 	}
-	found, err := of.Contracts.Contracts(ctx, addresses)
+	known, err := of.Record.Known(ctx, addresses)
 	if err != nil {
-		return nil, fmt.Errorf("asking %d addresses for contracts: %w", len(addresses), err)
+		return nil, err
+	}
+	var asked []common.Address
+	for i, is := range known {
+		if is {
+			asked = append(asked, addresses[i])
+		}
+	}
+	if len(asked) == 0 {
+		return d, nil
+	}
+	found, err := of.Contracts.Contracts(ctx, asked)
+	if err != nil {
+		return nil, fmt.Errorf("asking what %d contracts are: %w", len(asked), err)
 	}
 	for i, c := range found {
 		if c != nil {
-			d.contracts[addresses[i]] = c
+			d.contracts[asked[i]] = c
 		}
 	}
 	return d, nil

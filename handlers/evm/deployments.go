@@ -114,7 +114,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		ERC20      []erc20Transfer       `json:"erc20Transfers"`
 		ERC721     []erc721Transfer      `json:"erc721Transfers"`
 		ERC1155    []erc1155Transfer     `json:"erc1155Transfers"`
-		Internals  []internalTransaction `json:"internalTransactions"`
+		Internals  []internalTransaction `json:"internalTransactions,omitzero"` // left out if not known
 		Message    *messageInfo          `json:"interchainMessageInfo,omitempty"`
 		Teleporter *messageInfo          `json:"teleporterMessageInfo,omitempty"`
 	}{
@@ -124,7 +124,6 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		},
 		Native: a.fullTransaction(d, tx),
 		ERC20:  []erc20Transfer{}, ERC721: []erc721Transfer{}, ERC1155: []erc1155Transfer{},
-		Internals: make([]internalTransaction, len(found.Internals)),
 	}
 	if sent := time.Unix(int64(tx.Block.Time), 0); progress.Time.Sub(sent) > historical {
 		answer.Token.HistoricalPrice = shownPrice(ctx, currency, a.rate(ctx, of, nil, currency, sent))
@@ -147,8 +146,11 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 			answer.ERC1155 = append(answer.ERC1155, d.erc1155Transfer(t, details))
 		}
 	}
-	for i := range found.Internals {
-		answer.Internals[i] = d.internal(&found.Internals[i].Frame)
+	if found.Traced {
+		answer.Internals = make([]internalTransaction, len(found.Internals))
+		for i := range found.Internals {
+			answer.Internals[i] = d.internal(&found.Internals[i].Frame)
+		}
 	}
 	if m := found.Message; m != nil {
 		info := messageInfo{Direction: "SOURCE_TRANSACTION", DestinationChainID: m.BlockchainID.String()}

@@ -17,6 +17,8 @@ import (
 // of the package and the store's. It is used from many goroutines and returns soon
 // after ctx has ended.
 type Record interface {
+	// Known says of addresses, in their order, whether they may be contracts.
+	Known(ctx context.Context, addresses []common.Address) ([]bool, error)
 	Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionPage, error)
 	Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalPage, error)
 	Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error)
@@ -28,6 +30,8 @@ type Record interface {
 	// all, newest first. Days between two that had transactions are there.
 	Days(ctx context.Context, before int64, limit int) ([]evm.Day, error)
 }
+
+var _ Record = (*evm.Record)(nil)
 
 // Contracts knows contracts by having asked them. Errors are package node's or the
 // store's. Otherwise as Record.
