@@ -323,6 +323,16 @@ func TestManyTokens(t *testing.T) {
 	require.Equal(t, "UNINDEXED", answer.Transfers[500].Token.Metadata.IndexStatus)
 }
 
+// A token whose details are too large for the answer takes nothing from the others.
+func TestLargeDetails(t *testing.T) {
+	f := newFake()
+	f.largeURI = 2
+	body := get(fuji(t, f), transfers).Body.String()
+	require.Contains(t, body, `"tokenId":"2","tokenUri":"","metadata":{"indexStatus":"METADATA_CONTENT_TOO_LARGE"}`)
+	require.Contains(t, body, `"tokenId":"3","tokenUri":"ipfs://items/{id}"`)
+	require.Less(t, len(body), 1<<16)
+}
+
 func TestWithoutMetadata(t *testing.T) {
 	f := newFake()
 	c := f.chain()
