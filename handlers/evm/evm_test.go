@@ -153,9 +153,9 @@ func TestNotFound(t *testing.T) {
 
 func TestNamesOfChains(t *testing.T) {
 	f := newFake()
-	l1, other, mainnet := f.chain(), f.chain(), f.chain()
+	l1, mainnet := f.chain(), f.chain()
 	l1.ChainID, l1.BlockchainID, l1.Primary = 99_999, l1ID, false
-	other = l1
+	other := l1
 	other.BlockchainID = otherID
 	other.NativeToken = api.NativeToken{Name: "Other", Symbol: "OTH", Decimals: 6, LogoURI: "https://example.org/oth", Description: "It is"}
 	mainnet.ChainID, mainnet.BlockchainID = 43114, ids.ID{0x33}
