@@ -15,7 +15,8 @@ import (
 
 // EVM is an EVM chain of a network, under the node API's /ext/bc/<ID>/rpc and /ws.
 type EVM struct {
-	// Options say what happened, in Txs transactions before the network starts.
+	// Options say what happened, in Txs transactions before the network starts. The
+	// first chain may be an L1, too: then the C-Chain is a History's, if any.
 	// NetworkID and BlockchainID are the network's, Seed is, if it is 0. Without a
 	// Start, a chain that goes on lasts until now.
 	evmchain.Options
@@ -36,12 +37,14 @@ const firstL1ChainID = 99_001
 func (n *Network) addEVM(ctx context.Context, c EVM) error {
 	i := len(n.evm)
 	o := c.Options
-	o.NetworkID, o.BlockchainID, o.L1 = n.options.NetworkID, n.chain, i > 0
+	isC := i == 0 && !o.L1
+	o.NetworkID, o.BlockchainID, o.L1 = n.options.NetworkID, n.chain, !isC
 	if o.Seed == 0 {
 		o.Seed = n.options.Seed
 	}
-	if i > 0 {
-		if i == 1 && n.l1Main != ids.Empty {
+	if !isC {
+		first := i == 0 || i == 1 && n.cChain != nil
+		if first && n.l1Main != ids.Empty {
 			o.BlockchainID = n.l1Main
 		} else {
 			o.BlockchainID = draw(n.options.Seed, "EVM", uint64(i))
@@ -51,7 +54,10 @@ func (n *Network) addEVM(ctx context.Context, c EVM) error {
 			}
 		}
 		if o.ChainID == 0 {
-			o.ChainID = firstL1ChainID + uint64(i-1)
+			o.ChainID = firstL1ChainID + uint64(i)
+			if n.cChain != nil {
+				o.ChainID--
+			}
 		}
 	}
 	if o.Start.IsZero() && c.Pace > 0 {
@@ -72,6 +78,9 @@ func (n *Network) addEVM(ctx context.Context, c EVM) error {
 		return err
 	}
 	n.evm = append(n.evm, node)
+	if isC {
+		n.cChain = node
+	}
 	if err := node.Grow(ctx, o.Txs); err != nil {
 		return fmt.Errorf("making EVM chain %d: %w", o.ChainID, err)
 	}
@@ -96,7 +105,7 @@ func (n *Network) evmAt(path string) *evmchain.Node {
 		return nil
 	}
 	if name == "C" {
-		return n.evm[0]
+		return n.cChain
 	}
 	id, err := ids.FromString(name)
 	if err != nil {

@@ -36,8 +36,8 @@ type Options struct {
 	// means that P-Chain blocks are empty and there is nothing else.
 	History *History
 	// EVM are EVM chains with traffic of all kinds: first the C-Chain, in place of what
-	// the Ethereum API tells of a History's (whose containers know nothing of it), then
-	// L1s, the first of them that of L1Validators.
+	// the Ethereum API tells of a History's (whose containers know nothing of it), unless
+	// it says that it is an L1; then L1s, the first of them that of L1Validators.
 	EVM []EVM
 	// NodeListen is the address of the node API; empty means a free port.
 	NodeListen string

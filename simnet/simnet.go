@@ -55,6 +55,7 @@ type Network struct {
 	past   *history.Node // nil without a history
 	xChain ids.ID        // with a history
 	evm    []*evmchain.Node
+	cChain *evmchain.Node     // the one of evm that is the C-Chain, nil if none is
 	cancel context.CancelFunc // of what goes on by itself
 
 	mu     sync.Mutex

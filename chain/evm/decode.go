@@ -260,7 +260,7 @@ func (d *decoder) readLog(s *scanner, tx *Transaction) {
 				topics[i] = s.hash()
 				n++
 			})
-			l.Topics = append(make([]common.Hash, 0, n), topics[:n]...)
+			l.Topics = append([]common.Hash(nil), topics[:n]...)
 		case "data":
 			l.Data = s.data()
 		case "removed":
