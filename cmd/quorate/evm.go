@@ -225,7 +225,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	}
 	e.served = handler.Chain{
 		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(),
-		Record: record, Contracts: e.book, URIs: e.book, Node: api, Metadata: metadataReader{e.keeper},
+		Record: record, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
 		Progress: func() reply.Progress { return e.progress(record) },
 	}
 	return e, nil
@@ -298,27 +298,6 @@ func (r *reception) evmSurface() (*handler.Chains, error) {
 		}
 	}
 	return handler.NewChains(all, starting)
-}
-
-// metadataReader puts what is kept of metadata into the Data API's terms.
-type metadataReader struct{ keeper *metadata.Keeper }
-
-func (r metadataReader) Metadata(ctx context.Context, tokens []evm.Token) ([]handler.Metadata, error) {
-	kept, err := r.keeper.Metadata(ctx, tokens)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]handler.Metadata, len(kept))
-	for i := range kept {
-		k := &kept[i]
-		all[i] = handler.Metadata{
-			Status: string(k.Status), Updated: k.Updated,
-			Name: k.Name, Symbol: k.Symbol, Description: k.Description,
-			Image: k.Image, AnimationURL: k.AnimationURL, ExternalURL: k.ExternalURL, BackgroundColor: k.BackgroundColor,
-			Attributes: k.Attributes, Properties: k.Properties, Decimals: k.Decimals,
-		}
-	}
-	return all, nil
 }
 
 // newEVMOptions reads what files say of tokens and methods.

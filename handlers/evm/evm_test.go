@@ -153,9 +153,9 @@ func TestNotFound(t *testing.T) {
 
 func TestNamesOfChains(t *testing.T) {
 	f := newFake()
-	l1, other, mainnet := f.chain(), f.chain(), f.chain()
+	l1, mainnet := f.chain(), f.chain()
 	l1.ChainID, l1.BlockchainID, l1.Primary = 99_999, l1ID, false
-	other = l1
+	other := l1
 	other.BlockchainID = otherID
 	other.NativeToken = api.NativeToken{Name: "Other", Symbol: "OTH", Decimals: 6, LogoURI: "https://example.org/oth", Description: "It is"}
 	mainnet.ChainID, mainnet.BlockchainID = 43114, ids.ID{0x33}
@@ -321,6 +321,16 @@ func TestManyTokens(t *testing.T) {
 	require.NotEmpty(t, answer.Transfers[499].Token.TokenURI)
 	require.Empty(t, answer.Transfers[500].Token.TokenURI)
 	require.Equal(t, "UNINDEXED", answer.Transfers[500].Token.Metadata.IndexStatus)
+}
+
+// A token whose details are too large for the answer takes nothing from the others.
+func TestLargeDetails(t *testing.T) {
+	f := newFake()
+	f.largeURI = 2
+	body := get(fuji(t, f), transfers).Body.String()
+	require.Contains(t, body, `"tokenId":"2","tokenUri":"","metadata":{"indexStatus":"METADATA_CONTENT_TOO_LARGE"}`)
+	require.Contains(t, body, `"tokenId":"3","tokenUri":"ipfs://items/{id}"`)
+	require.Less(t, len(body), 1<<16)
 }
 
 func TestWithoutMetadata(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
+	"quorate/index/evm/metadata"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -97,6 +98,7 @@ type fake struct {
 	progress     reply.Progress
 
 	err, nodeErr error
+	largeURI     int // the token that has one
 
 	// What was asked last; guarded by mu.
 	askedWallet   evm.WalletQuery
@@ -348,6 +350,8 @@ func (f *fake) TokenURI(_ context.Context, standard chain.Standard, contract com
 		return "", f.nodeErr
 	case contract == bare:
 		return "", nil
+	case id.Eq(uint256.NewInt(uint64(f.largeURI))) && f.largeURI > 0:
+		return strings.Repeat("x", 17<<20), nil
 	case standard == chain.ERC1155:
 		return "ipfs://items/{id}", nil
 	}
@@ -364,14 +368,15 @@ func (f *fake) NativeBalance(_ context.Context, _ common.Address, block uint64) 
 	return uint256.MustFromDecimal("1234567890123456789"), nil
 }
 
-func (f *fake) Metadata(_ context.Context, tokens []evm.Token) ([]api.Metadata, error) {
-	words := []string{"INDEXED", "UNREACHABLE_TOKEN_URI", "of another service", "UNINDEXED"}
-	all := make([]api.Metadata, len(tokens))
+func (f *fake) Metadata(_ context.Context, tokens []evm.Token) ([]metadata.Metadata, error) {
+	words := []metadata.Status{metadata.Indexed, metadata.Unreachable, metadata.Unknown, metadata.Unindexed}
+	all := make([]metadata.Metadata, len(tokens))
 	for i, t := range tokens {
-		all[i] = api.Metadata{Status: words[t.TokenID.Uint64()%4]}
-		if all[i].Status == "INDEXED" {
-			all[i] = api.Metadata{
-				Status: "INDEXED", Updated: time.Unix(now-60, 0), Name: "Name", Symbol: "SYM", Description: "Description", Image: "https://example.org/image",
+		all[i].Status = words[t.TokenID.Uint64()%4]
+		if all[i].Status == metadata.Indexed {
+			all[i].Updated = time.Unix(now-60, 0)
+			all[i].Document = metadata.Document{
+				Name: "Name", Symbol: "SYM", Description: "Description", Image: "https://example.org/image",
 				AnimationURL: "https://example.org/animation", ExternalURL: "https://example.org", BackgroundColor: "ffffff",
 				Attributes: `[{"trait_type":"a","value":1}]`, Properties: `{"a":1}`, Decimals: ptr(uint64(0)),
 			}

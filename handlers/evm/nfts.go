@@ -14,6 +14,7 @@ import (
 	chain "quorate/chain/evm"
 	"quorate/handlers/compat"
 	"quorate/index/evm"
+	"quorate/index/evm/metadata"
 )
 
 // nft names a token that has an ID.
@@ -80,18 +81,13 @@ const (
 	// largest page has. Only a transaction may move more, whose further ones are shown
 	// without.
 	maxNFTs = 500
-	// maxAsking is how many questions of one request contracts are asked at a time.
+	// maxAsking is about how many tokens contracts are asked at a time.
 	maxAsking = 16
+	// maxDetails is how much URIs and metadata of an answer may be, in bytes. Some have
+	// whole images in them: a token whose own do not fit is shown without, and a
+	// smaller page has them.
+	maxDetails = 16 << 20
 )
-
-// unindexed are the metadata of which nothing was fetched.
-const unindexed = "UNINDEXED"
-
-// statuses are the API's words for how far metadata were had.
-var statuses = []string{
-	"UNKNOWN", "MISSING_TOKEN", "INVALID_TOKEN_URI", "INVALID_TOKEN_URI_SCHEME", "UNREACHABLE_TOKEN_URI", "THROTTLED_TOKEN_URI",
-	"METADATA_CONTENT_TOO_LARGE", "INVALID_METADATA", "INVALID_METADATA_JSON", "INDEXED", unindexed,
-}
 
 // details finds out about tokens.
 func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]nftDetails, error) {
@@ -101,58 +97,71 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]nft
 		if _, known := found[t]; known {
 			continue
 		}
-		found[t] = nftDetails{metadata: nftMetadata{IndexStatus: unindexed}}
+		found[t] = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
 		if len(asked) < maxNFTs {
 			asked = append(asked, t)
 		}
 	}
-	if len(asked) == 0 {
-		return found, nil
-	}
-	uris := make([]string, len(asked))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(maxAsking)
-	for i, t := range asked {
-		group.Go(func() (err error) {
-			uris[i], err = of.URIs.TokenURI(groupCtx, t.standard, t.contract, &t.id)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), err)
-	}
-	var all []Metadata
-	if of.Metadata != nil {
-		named := make([]evm.Token, len(asked))
-		for i, t := range asked {
-			named[i] = evm.Token{Contract: t.contract, TokenID: t.id}
+	room := maxDetails
+	for some := range slices.Chunk(asked, maxAsking) {
+		uris, err := uris(ctx, of, some)
+		if err != nil {
+			return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), err)
 		}
-		var err error
-		if all, err = of.Metadata.Metadata(ctx, named); err != nil {
-			return nil, fmt.Errorf("reading the metadata of %d tokens: %w", len(asked), err)
+		all := make([]metadata.Metadata, len(some))
+		for i := range all {
+			all[i].Status = metadata.Unindexed
 		}
-	}
-	for i, t := range asked {
-		d := nftDetails{uri: uris[i], metadata: nftMetadata{IndexStatus: unindexed}}
-		if all != nil {
-			d.metadata = shownMetadata(ctx, t.standard, &all[i])
+		if of.Metadata != nil {
+			named := make([]evm.Token, len(some))
+			for i, t := range some {
+				named[i] = evm.Token{Contract: t.contract, TokenID: t.id}
+			}
+			if all, err = of.Metadata.Metadata(ctx, named); err != nil {
+				return nil, fmt.Errorf("reading the metadata of %d tokens: %w", len(asked), err)
+			}
 		}
-		found[t] = d
+		for i, t := range some {
+			d := nftDetails{uri: uris[i], metadata: shownMetadata(ctx, t.standard, &all[i])}
+			if size := d.size(); size <= room {
+				room -= size
+			} else {
+				d = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.TooLarge)}}
+			}
+			found[t] = d
+		}
 	}
 	return found, nil
 }
 
-func shownMetadata(ctx context.Context, standard chain.Standard, m *Metadata) nftMetadata {
+// uris asks for the URIs of tokens at once.
+func uris(ctx context.Context, of *Chain, tokens []nft) ([]string, error) {
+	uris := make([]string, len(tokens))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, t := range tokens {
+		group.Go(func() (err error) {
+			uris[i], err = of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
+			return err
+		})
+	}
+	return uris, group.Wait()
+}
+
+// size is about how much of an answer the details take, in bytes.
+func (d *nftDetails) size() int {
+	m := &d.metadata
+	return len(d.uri) + len(m.Name) + len(m.Symbol) + len(m.ImageURI) + len(m.Description) + len(m.AnimationURI) + len(m.ExternalURL) +
+		len(m.Background) + len(m.Attributes) + len(m.Properties)
+}
+
+func shownMetadata(ctx context.Context, standard chain.Standard, m *metadata.Metadata) nftMetadata {
 	shown := nftMetadata{
-		IndexStatus: m.Status, Name: m.Name, Symbol: m.Symbol, ImageURI: m.Image, Description: m.Description,
+		IndexStatus: string(m.Status), Name: m.Name, Symbol: m.Symbol, ImageURI: m.Image, Description: m.Description,
 		AnimationURI: m.AnimationURL, ExternalURL: m.ExternalURL, Background: m.BackgroundColor,
 	}
-	switch {
-	case !slices.Contains(statuses, m.Status):
-		shown.IndexStatus = statuses[0]
-	case m.Status == "INDEXED" && !compat.Enabled(ctx):
+	if m.Status == metadata.Indexed && !compat.Enabled(ctx) {
 		// The documented form has this word in lower case; it has no other ones.
-		shown.IndexStatus = strings.ToLower(m.Status)
+		shown.IndexStatus = strings.ToLower(shown.IndexStatus)
 	}
 	if !m.Updated.IsZero() {
 		shown.Updated = m.Updated.Unix()

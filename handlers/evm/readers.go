@@ -2,7 +2,6 @@ package evm
 
 import (
 	"context"
-	"time"
 
 	"github.com/holiman/uint256"
 
@@ -10,6 +9,9 @@ import (
 
 	chain "quorate/chain/evm"
 	"quorate/index/evm"
+	"quorate/index/evm/contracts"
+	"quorate/index/evm/metadata"
+	"quorate/node"
 )
 
 // Record is the record of a chain, as *evm.Record has it: each answer is of one
@@ -33,46 +35,38 @@ type Record interface {
 
 var _ Record = (*evm.Record)(nil)
 
-// Contracts knows contracts by having asked them. Errors are package node's or the
+// Contracts knows contracts by having asked them, as *contracts.Book does. Errors are package node's or the
 // store's. Otherwise as Record.
 type Contracts interface {
 	// Contracts are those at the addresses, nil where there is none.
 	Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error)
 }
 
-// URIs knows where tokens say that their metadata are. Otherwise as Contracts.
+var _ Contracts = (*contracts.Book)(nil)
+
+// URIs knows where tokens say that their metadata are, as *contracts.Book does.
+// Otherwise as Contracts.
 type URIs interface {
 	// TokenURI is what the contract answers, empty if it answers nothing.
 	TokenURI(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (string, error)
 }
 
-// Node is a node of the chain. Errors are package node's.
+var _ URIs = (*contracts.Book)(nil)
+
+// Node is a node of the chain, as *node.EVM is. Errors are package node's.
 type Node interface {
 	// NativeBalance is in the least unit, after a block.
 	NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error)
 }
 
-// MetadataReader knows what tokens' metadata say, as far as they were fetched.
-// Otherwise as Record.
+var _ Node = (*node.EVM)(nil)
+
+// MetadataReader knows what tokens' metadata say, as far as they were fetched, as
+// *metadata.Keeper does. Otherwise as Record.
 type MetadataReader interface {
 	// Metadata are those of the tokens, in their order. It fetches nothing while the
 	// caller waits.
-	Metadata(ctx context.Context, tokens []evm.Token) ([]Metadata, error)
+	Metadata(ctx context.Context, tokens []evm.Token) ([]metadata.Metadata, error)
 }
 
-// Metadata is what the metadata of a token say, and how far they were had. What they
-// do not say is empty.
-type Metadata struct {
-	// Status is one of the Data API's words for that, such as INDEXED.
-	Status string
-	// Updated is when they were last fetched, zero if never.
-	Updated time.Time
-
-	Name, Symbol, Description        string
-	Image, AnimationURL, ExternalURL string
-	BackgroundColor                  string
-	// Attributes (ERC-721) and Properties (ERC-1155) are JSON texts.
-	Attributes, Properties string
-	// Decimals are those of ERC-1155.
-	Decimals *uint64
-}
+var _ MetadataReader = (*metadata.Keeper)(nil)

@@ -209,9 +209,12 @@ func (l *Lists) addEntry(e *entry) error {
 // extend takes an extension. Those of other names mean nothing here, nor do values
 // that are no text.
 func (t *Token) extend(name string, value json.RawMessage) error {
-	var text string
-	if json.Unmarshal(value, &text) != nil || text == "" {
+	if value[0] != '"' {
 		return nil
+	}
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil || text == "" {
+		return err
 	}
 	if len(text) > maxText {
 		return fmt.Errorf("it is longer than %d bytes", maxText)
