@@ -57,7 +57,7 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 	}
 	dialing, dialed := context.WithTimeout(ctx, e.client.timeout)
 	defer dialed()
-	connection, response, err := websocket.Dial(dialing, webSocketURL(endpoint.base, e.path), &websocket.DialOptions{HTTPClient: e.client.http, HTTPHeader: headers})
+	connection, response, err := websocket.Dial(dialing, webSocketURL(endpoint.base, e.path), &websocket.DialOptions{HTTPClient: e.client.http, HTTPHeader: headers}) //nolint:bodyclose // Dial sees to it
 	if err != nil {
 		if response != nil { // the error has the URL, and so what may be a secret
 			err = fmt.Errorf("HTTP status %s", response.Status)
