@@ -225,6 +225,11 @@ func (k *Keeper) work(ctx context.Context) {
 // update fetches and keeps the metadata of a token; again says that it is not its turn
 // yet. Errors are about the node and the store.
 func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
+	// Whoever asked for it may have looked right before another fetch was over.
+	before, err := k.read(ctx, t)
+	if err != nil || time.Now().Before(before.next()) {
+		return false, err
+	}
 	found, err := k.contracts.Contracts(ctx, []common.Address{t.contract})
 	if err != nil {
 		return false, err
@@ -277,15 +282,19 @@ func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, err error) 
 	return m, nil
 }
 
+// read is what is kept of a token.
+func (k *Keeper) read(ctx context.Context, t token) (kept, error) {
+	rows, err := k.store.Get(ctx, store.FamilyEVMMetadata, []store.PK{k.key(t)})
+	if err != nil {
+		return kept{}, err
+	}
+	return decode(rows[0])
+}
+
 // keep writes what was found. A document that was had before outlives failures that
 // may pass.
 func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
-	key := k.key(t)
-	rows, err := k.store.Get(ctx, store.FamilyEVMMetadata, []store.PK{key})
-	if err != nil {
-		return err
-	}
-	before, err := decode(rows[0])
+	before, err := k.read(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -298,7 +307,7 @@ func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
 	}
 	now.Updated = time.Now()
 	batch := store.Batch{NoSync: true} // it can be fetched again
-	batch.Put(store.FamilyEVMMetadata, key, encode(&now))
+	batch.Put(store.FamilyEVMMetadata, k.key(t), encode(&now))
 	return k.store.Commit(ctx, &batch)
 }
 
