@@ -441,7 +441,8 @@ func (r *rendering) renderFrame(frames []frame, at int) {
 	}
 	b = append(b, `,"type":"`...)
 	b = append(b, frameNames[f.op]...)
-	r.traces = append(b, `"}`...)
+	b = append(b, `"}`...)
+	r.traces = b
 }
 
 // granite says whether headers have milliseconds: not those of the first eighth.
@@ -543,7 +544,8 @@ func (r *rendering) end(g *Generator, b *Block) {
 	t = appendHex(t, transactions[:])
 	t = append(t, `"`+afterHeader+listOfTransactions...)
 	t = append(t, r.text...)
-	b.Text = append(t, `]}`...)
+	t = append(t, `]}`...)
+	b.Text = t
 	b.Receipts, b.Traces = append(r.receipts, ']'), append(r.traces, ']')
 	b.Txs = r.hashes
 	if g.truth != nil {
