@@ -432,7 +432,8 @@ func (r *rendering) renderFrame(frames []frame, at int) {
 			}
 			r.renderFrame(frames, i)
 		}
-		b = append(r.traces, ']')
+		b = r.traces
+		b = append(b, ']')
 	}
 	if f.op != evm.FrameStaticCall {
 		b = append(b, `,"value":"`...)
@@ -546,7 +547,8 @@ func (r *rendering) end(g *Generator, b *Block) {
 	t = append(t, r.text...)
 	t = append(t, `]}`...)
 	b.Text = t
-	b.Receipts, b.Traces = append(r.receipts, ']'), append(r.traces, ']')
+	r.receipts, r.traces = append(r.receipts, ']'), append(r.traces, ']')
+	b.Receipts, b.Traces = r.receipts, r.traces
 	b.Txs = r.hashes
 	if g.truth != nil {
 		b.Decoded = &evm.Block{
