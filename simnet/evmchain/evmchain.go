@@ -109,7 +109,7 @@ type Block struct {
 }
 
 // Generator makes a chain block by block. Next belongs to one goroutine; the rest is
-// safe for concurrent use. In memory are about 100 bytes a transaction: each balance
+// safe for concurrent use. In memory are about 250 bytes a transaction: each balance
 // at each block.
 type Generator struct {
 	o     Options

@@ -521,7 +521,7 @@ func (r *replay) tokens(contract common.Address, standard evm.Standard) (all []T
 
 // TestTruthIsWhatBlocksSay replays blocks, and compares with the truth at some of them.
 func TestTruthIsWhatBlocksSay(t *testing.T) {
-	g, blocks := chain(t, Options{Seed: 3, Txs: 8000, Record: true})
+	g, blocks := chain(t, Options{Seed: 3, Txs: 5000, Record: true})
 	truth := g.Truth()
 	standards := make(map[common.Address]evm.Standard)
 	kinds := make(map[evm.Standard]int)
@@ -539,7 +539,7 @@ func TestTruthIsWhatBlocksSay(t *testing.T) {
 	var most int
 	for number, b := range blocks {
 		r.block(t, b, standards)
-		if number%97 != 0 && number != len(blocks)-1 {
+		if number%131 != 0 && number != len(blocks)-1 {
 			continue
 		}
 		for _, address := range truth.Accounts() {

@@ -432,7 +432,8 @@ func (r *rendering) renderFrame(frames []frame, at int) {
 			}
 			r.renderFrame(frames, i)
 		}
-		b = append(r.traces, ']')
+		b = r.traces
+		b = append(b, ']')
 	}
 	if f.op != evm.FrameStaticCall {
 		b = append(b, `,"value":"`...)
@@ -441,7 +442,8 @@ func (r *rendering) renderFrame(frames []frame, at int) {
 	}
 	b = append(b, `,"type":"`...)
 	b = append(b, frameNames[f.op]...)
-	r.traces = append(b, `"}`...)
+	b = append(b, `"}`...)
+	r.traces = b
 }
 
 // granite says whether headers have milliseconds: not those of the first eighth.
@@ -543,8 +545,10 @@ func (r *rendering) end(g *Generator, b *Block) {
 	t = appendHex(t, transactions[:])
 	t = append(t, `"`+afterHeader+listOfTransactions...)
 	t = append(t, r.text...)
-	b.Text = append(t, `]}`...)
-	b.Receipts, b.Traces = append(r.receipts, ']'), append(r.traces, ']')
+	t = append(t, `]}`...)
+	b.Text = t
+	r.receipts, r.traces = append(r.receipts, ']'), append(r.traces, ']')
+	b.Receipts, b.Traces = r.receipts, r.traces
 	b.Txs = r.hashes
 	if g.truth != nil {
 		b.Decoded = &evm.Block{

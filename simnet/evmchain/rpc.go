@@ -469,7 +469,8 @@ func (n *Node) appendLogs(to []byte, r *request, f *Faults) ([]byte, error) {
 			}
 		}
 	}
-	out := append(to, '[')
+	out := to
+	out = append(out, '[')
 	var receipts []byte
 	for number := first; number <= last; number++ {
 		if receipts, err = n.appendPart(receipts[:0], number, receiptsPart); err != nil {
