@@ -58,8 +58,8 @@ type EVMSource struct {
 }
 
 // maxEVMBlocks is how many blocks are asked for in one request at most: with receipts
-// and traces less than a fifth of what nodes take in one batch.
-const maxEVMBlocks = 64
+// and traces a tenth of what nodes take in one batch.
+const maxEVMBlocks = 32
 
 // NewEVMSource makes a source. It asks nothing yet.
 func NewEVMSource(o EVMOptions) *EVMSource {

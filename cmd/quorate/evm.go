@@ -87,6 +87,7 @@ func closeEVMChains(chains []evmChain) {
 // what it is.
 type evmRecords struct {
 	networkID uint32
+	cChainID  ids.ID
 	chains    []evmChain
 	store     store.Store
 	fetcher   *metadata.Fetcher
@@ -116,9 +117,14 @@ func newEVMRecords(n *network, o networkOptions, metrics prometheus.Registerer) 
 		networkID: n.id, store: o.store, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
 		waiting: make(map[string]error), taken: make(map[ids.ID]string),
 	}
+	if n.genesis != nil {
+		r.cChainID = n.genesis.CChainID
+	}
 	for _, c := range n.evmChains {
-		if c.cChain() && o.config.synthetic {
-			continue // it has no receipts
+		// A network whose genesis is not known has a P-Chain only, as far as records go,
+		// and the C-Chain of a synthetic one has no receipts.
+		if c.cChain() && (n.genesis == nil || o.config.synthetic) {
+			continue
 		}
 		r.chains = append(r.chains, c)
 		r.waiting[c.name] = nil
@@ -178,10 +184,11 @@ func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, erro
 	if err != nil {
 		return nil, err
 	}
-	var blockchainID ids.ID
-	if c.cChain() {
-		blockchainID, err = c.client.BlockchainID(ctx, "C")
-	} else if blockchainID, err = api.BlockchainID(ctx); err == nil && blockchainID == ids.Empty {
+	blockchainID := r.cChainID
+	if !c.cChain() {
+		blockchainID, err = api.BlockchainID(ctx)
+	}
+	if err == nil && blockchainID == ids.Empty {
 		err = errors.New("the chain does not tell its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc")
 	}
 	if err != nil {

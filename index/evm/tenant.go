@@ -291,13 +291,13 @@ func (a *application) list(tx *evm.Transaction, at place) {
 }
 
 // deployments records what contracts a transaction made, and reports whether it did.
-func (a *application) deployments(tx *evm.Transaction, at place) (any bool) {
+func (a *application) deployments(tx *evm.Transaction, at place) (made bool) {
 	if !tx.Success {
 		return false
 	}
 	if tx.To == nil && tx.Created != (common.Address{}) {
 		a.deployment(&Deployment{Contract: tx.Created, TxHash: tx.Hash, Deployer: tx.From}, at)
-		any = true
+		made = true
 	}
 	for j := range tx.Frames {
 		f := &tx.Frames[j]
@@ -306,9 +306,9 @@ func (a *application) deployments(tx *evm.Transaction, at place) (any bool) {
 		}
 		at.minor = uint32(j + 1)
 		a.deployment(&Deployment{Contract: f.To, TxHash: tx.Hash, Deployer: tx.From, Creator: &f.From}, at)
-		any = true
+		made = true
 	}
-	return any
+	return made
 }
 
 func (a *application) deployment(d *Deployment, at place) {

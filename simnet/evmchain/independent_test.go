@@ -270,10 +270,10 @@ func TestBlocksFitTogether(t *testing.T) {
 // TestRootIsThatOfLibevm compares with what types.DeriveSha of libevm made of the same.
 func TestRootIsThatOfLibevm(t *testing.T) {
 	for n, want := range map[int]string{
-		0: "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421",
-		1: "0x7da536f7df63a0dfb481590e53be0e3063d9b798925cc3d479a3eb3155d0b394",
-		2: "0x47a291e1f0920ea2b564d3d828c0f3a4691bc9f2b15813c5a3a3e7e3d6bd17ef",
-		17: "0xc77e9c9740a1bfdc42c6e9f3a813bbbd74c7e088d820b900226adcf28b6f7195",
+		0:   "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421",
+		1:   "0x7da536f7df63a0dfb481590e53be0e3063d9b798925cc3d479a3eb3155d0b394",
+		2:   "0x47a291e1f0920ea2b564d3d828c0f3a4691bc9f2b15813c5a3a3e7e3d6bd17ef",
+		17:  "0xc77e9c9740a1bfdc42c6e9f3a813bbbd74c7e088d820b900226adcf28b6f7195",
 		128: "0xe1cd4f1f54c7598231e569250fc86b14343bbd6432cd96404aafab0b44bcac51",
 		300: "0xe4d023b77f84f8318a006e22663b6ad6525971498f3ad152b540168f307979c9",
 		600: "0x52f7f773fab27c14629b1f4c59f94bde5d2953f63a056d38bdefbad57cbacc25",

@@ -34,6 +34,7 @@ type Node struct {
 
 	faults  atomic.Pointer[Faults]
 	answers atomic.Uint64
+	buffers sync.Pool // of *[]byte, for answers
 	sockets sockets
 }
 

@@ -267,7 +267,8 @@ func (r *rendering) renderTransaction(g *Generator, p *plan, hash common.Hash, i
 		b = append(b, `","yParity":"`...)
 		b = appendQuantity(b, parity)
 	}
-	r.text = append(b, `"}`...)
+	b = append(b, `"}`...)
+	r.text = b
 }
 
 func appendRecipient(b []byte, p *plan) []byte {
@@ -363,7 +364,8 @@ func (r *rendering) renderReceipt(g *Generator, p *plan, hash common.Hash, index
 	b = appendQuantity(b, uint64(index))
 	b = append(b, `","type":"`...)
 	b = appendQuantity(b, uint64(r.tx.kind))
-	r.receipts = append(b, `"}`...)
+	b = append(b, `"}`...)
+	r.receipts = b
 
 	for i := range bloom {
 		r.bloom[i] |= bloom[i]
@@ -395,7 +397,8 @@ func creates(op evm.FrameType) bool { return op == evm.FrameCreate || op == evm.
 
 func (r *rendering) renderFrame(frames []frame, at int) {
 	f := &frames[at]
-	b := append(r.traces, `{"from":"`...)
+	b := r.traces
+	b = append(b, `{"from":"`...)
 	b = appendHex(b, f.from.address[:])
 	b = append(b, `","gas":"`...)
 	b = appendQuantity(b, f.gas)
@@ -538,7 +541,7 @@ func (r *rendering) end(g *Generator, b *Block) {
 	t = appendQuantity(t, g.number)
 	t = append(t, `","transactionsRoot":"`...)
 	t = appendHex(t, transactions[:])
-	t = append(t, `","uncles":[]`+listOfTransactions...)
+	t = append(t, `"`+afterHeader+listOfTransactions...)
 	t = append(t, r.text...)
 	b.Text = append(t, `]}`...)
 	b.Receipts, b.Traces = append(r.receipts, ']'), append(r.traces, ']')
@@ -561,6 +564,8 @@ const (
 	blank    = zeroHash
 	// listOfTransactions is what in a block's text is before its transactions.
 	listOfTransactions = `,"transactions":[`
+	// afterHeader is what is behind the members of the header.
+	afterHeader = `,"uncles":[]`
 )
 
 const hexDigits = "0123456789abcdef"

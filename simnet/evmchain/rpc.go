@@ -61,7 +61,17 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if count := n.answers.Add(1); f.Every > 0 && count%f.Every != 0 {
 		f.Truncated, f.Reset, f.HalfBatch, f.Drip = false, false, false, 0
 	}
-	answer := n.answer(body, &f)
+	buffer, _ := n.buffers.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	answer := n.answer((*buffer)[:0], body, &f)
+	defer func() {
+		if cap(answer) <= maxBuffer {
+			*buffer = answer
+			n.buffers.Put(buffer)
+		}
+	}()
 	w.Header().Set("Content-Type", "application/json")
 	if !f.Reset && f.Drip == 0 && !f.Truncated {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
@@ -69,28 +79,31 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.write(r.Context(), w, answer)
 }
 
-// answer answers a call or a batch of them.
-func (n *Node) answer(body []byte, f *Faults) []byte {
+// maxBuffer is the size of the largest answer whose memory is used again.
+const maxBuffer = 16 << 20
+
+// answer appends the answer to a call or to a batch of them.
+func (n *Node) answer(out, body []byte, f *Faults) []byte {
 	var calls []request
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 		calls = make([]request, 1)
 		if err := json.Unmarshal(body, &calls[0]); err != nil {
-			return appendError(nil, nil, &rpcError{code: -32700, message: "parse error"})
+			return appendError(out, nil, &rpcError{code: -32700, message: "parse error"})
 		}
-		return append(n.appendAnswer(nil, &calls[0], f), '\n')
+		return append(n.appendAnswer(out, &calls[0], f), '\n')
 	}
 	if err := json.Unmarshal(body, &calls); err != nil {
-		return appendError(nil, nil, &rpcError{code: -32700, message: "parse error"})
+		return appendError(out, nil, &rpcError{code: -32700, message: "parse error"})
 	}
 	if len(calls) == 0 {
-		return appendError(nil, nil, &rpcError{code: -32600, message: "empty batch"})
+		return appendError(out, nil, &rpcError{code: -32600, message: "empty batch"})
 	}
-	out := []byte{'['}
+	out = append(out, '[')
 	for i := range calls {
 		if f.HalfBatch && i%2 == 1 {
 			continue
 		}
-		if len(out) > 1 {
+		if out[len(out)-1] != '[' {
 			out = append(out, ',')
 		}
 		out = n.appendAnswer(out, &calls[i], f)

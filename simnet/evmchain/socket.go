@@ -117,7 +117,7 @@ func (s *socket) answer(ctx context.Context, body []byte) (answer []byte, then f
 	f := s.node.faults.Load()
 	var r request
 	if json.Unmarshal(body, &r) != nil || r.Method != "eth_subscribe" && r.Method != "eth_unsubscribe" {
-		return s.node.answer(body, f), nil
+		return s.node.answer(nil, body, f), nil
 	}
 	name, err := r.text(0)
 	if err != nil {
@@ -153,11 +153,12 @@ func (s *socket) tell(ctx context.Context, id string, next uint64) {
 		s.node.mu.RUnlock()
 		for tip := s.node.tip(s.node.faults.Load()); next <= tip; next++ {
 			b = append(b[:0], `{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"`+id+`","result":`...)
-			var err error
-			if b, err = s.node.appendPart(b, next, textPart); err != nil {
+			text, err := s.node.appendPart(nil, next, textPart)
+			if err != nil {
 				return
 			}
-			b = append(b[:bytes.Index(b, []byte(`,"uncles":[]`))], `}}}`...)
+			header, _, _ := bytes.Cut(text, []byte(afterHeader))
+			b = append(append(b, header...), `}}}`...)
 			if ctx.Err() != nil || s.write(ctx, b) != nil {
 				return
 			}
