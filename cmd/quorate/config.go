@@ -93,6 +93,17 @@ const (
 type evmConfig struct {
 	// RPC is the URL of its Ethereum API.
 	RPC string `yaml:"rpc"`
+	// NativeToken is what pays for gas there; without it answers call it so.
+	NativeToken *tokenConfig `yaml:"native_token"`
+}
+
+// tokenConfig is a token that no contract tells of.
+type tokenConfig struct {
+	Name        string `yaml:"name"`
+	Symbol      string `yaml:"symbol"`
+	Decimals    *uint8 `yaml:"decimals"` // 18 without it
+	LogoURI     string `yaml:"logo_uri"`
+	Description string `yaml:"description"`
 }
 
 // metadataConfig is about documents that token URIs lead to.
@@ -294,7 +305,7 @@ func (c *config) readFile(path string) error {
 	}
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
-		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", "field ", "unknown key ", "not found", "is not known").Replace(text)
+		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known").Replace(text)
 		return fmt.Errorf("configuration %s: %s", path, text)
 	}
 	if c.Networks == nil {
@@ -355,6 +366,9 @@ func (c *config) check() error {
 		for _, chain := range n.EVM {
 			if _, err := node.ParseEndpoint(chain.RPC); err != nil {
 				return fmt.Errorf("networks.%s.evm.rpc: %w", name, err)
+			}
+			if t := chain.NativeToken; t != nil && (t.Name == "" || t.Symbol == "") {
+				return fmt.Errorf("networks.%s.evm.native_token: it needs a name and a symbol", name)
 			}
 		}
 		for _, url := range n.Nodes {

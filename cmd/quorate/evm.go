@@ -38,7 +38,8 @@ type evmChain struct {
 	path   string
 	own    bool // the client is of no other use
 	// name is what the chain is called until its node has told what it is.
-	name string
+	name  string
+	token handler.NativeToken
 }
 
 // cChain reports whether it is the C-Chain of the network.
@@ -57,9 +58,21 @@ func newEVMChains(client *node.Client, o networkOptions) ([]evmChain, error) {
 		if u, err := url.Parse(c.RPC); err == nil {
 			name += " " + u.Host + u.Path // without what may be a secret
 		}
-		chains = append(chains, evmChain{client: client, own: true, name: name})
+		chains = append(chains, evmChain{client: client, own: true, name: name, token: c.NativeToken.served()})
 	}
 	return chains, nil
+}
+
+// served is the token as answers have it.
+func (t *tokenConfig) served() handler.NativeToken {
+	if t == nil {
+		return handler.NativeToken{}
+	}
+	shown := handler.NativeToken{Name: t.Name, Symbol: t.Symbol, Decimals: 18, LogoURI: t.LogoURI, Description: t.Description}
+	if t.Decimals != nil {
+		shown.Decimals = *t.Decimals
+	}
+	return shown
 }
 
 func closeEVMChains(chains []evmChain) {
@@ -224,7 +237,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 		return nil, fmt.Errorf("recording EVM chain %d: %w", chainID, err)
 	}
 	e.served = handler.Chain{
-		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(),
+		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
 		Record: record, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
 		Progress: func() reply.Progress { return e.progress(record) },
 	}

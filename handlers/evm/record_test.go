@@ -451,8 +451,7 @@ func TestRecord(t *testing.T) {
 	// What comes while pages are read does not move them.
 	t.Run("growth", func(t *testing.T) {
 		want := r.latest(nil)
-		var grow func()
-		grow = func() {
+		grow := func() {
 			require.NoError(t, r.node.Grow(t.Context(), 10))
 			r.await()
 		}
