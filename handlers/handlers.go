@@ -15,6 +15,8 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
+	"quorate/handlers/evm"
+	"quorate/handlers/metrics"
 	"quorate/handlers/middleware"
 	"quorate/handlers/signing"
 )
@@ -32,6 +34,12 @@ type Options struct {
 	Networks map[string]Network
 	// Data has the records of networks, by their name in paths; none if it is empty.
 	Data map[string]data.Network
+	// EVM has the records of EVM chains; its Log and Timeout are those below, and nil
+	// Chains are none.
+	EVM evm.Options
+	// PageKey seals page tokens of the Metrics API, which are good for 24 hours: it
+	// should outlast the process. If it is empty they are good for this surface alone.
+	PageKey []byte
 	// Log gets one line per request; nil drops them.
 	Log *slog.Logger
 	// Metrics may be nil.
@@ -62,6 +70,11 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the data API: %w", err)
 	}
+	if o.EVM.Chains == nil {
+		o.EVM.Chains = new(evm.Chains)
+	}
+	o.EVM.Log, o.EVM.Timeout = o.Log, o.RequestTimeout
+	series := metrics.New(metrics.Options{Chains: o.EVM.Chains, Key: o.PageKey, Timeout: o.RequestTimeout})
 	e, err := newEcho(o.Log, o.Metrics,
 		middleware.CORS(),
 		middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second)),
@@ -77,6 +90,8 @@ func New(o Options) (*echo.Echo, error) {
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
 	records.Route(e)
+	evm.New(o.EVM).Route(e)
+	series.Route(e)
 	health := peerHealth(o.Networks)
 	e.GET("/health", health)
 	e.HEAD("/health", health)
@@ -86,7 +101,7 @@ func New(o Options) (*echo.Echo, error) {
 // newEcho has what both surfaces share: request IDs, access log, metrics, error
 // bodies and the recovery of panics, from the outside in; further middleware comes
 // within these.
-func newEcho(log *slog.Logger, metrics prometheus.Registerer, further ...echo.MiddlewareFunc) (*echo.Echo, error) {
+func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo.MiddlewareFunc) (*echo.Echo, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -94,15 +109,18 @@ func newEcho(log *slog.Logger, metrics prometheus.Registerer, further ...echo.Mi
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = apierr.Handler(func(path string) apierr.Form {
-		if path == signing.PeerPath {
+		switch {
+		case path == signing.PeerPath:
 			return apierr.Peer
+		case metrics.Serves(path):
+			return apierr.MetricsAPI
 		}
 		return apierr.DataAPI
 	})
 	e.Pre(middleware.Colons())
 	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log)}
-	if metrics != nil {
-		m, err := middleware.Metrics(e, metrics)
+	if registerer != nil {
+		m, err := middleware.Metrics(e, registerer)
 		if err != nil {
 			return nil, err
 		}

@@ -97,10 +97,12 @@ type ChainStatus struct {
 
 	BlocksPerSecond float64 `json:"blocksPerSecond"`
 	Error           string  `json:"error,omitempty"`
+	// Note is what holds of all that is recorded at the moment.
+	Note string `json:"note,omitempty"`
 }
 
 func newChainStatus(s index.Status) ChainStatus {
-	c := ChainStatus{State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond}
+	c := ChainStatus{State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond, Note: s.Note}
 	if s.State == index.Rebuilding {
 		c.Rebuilt = s.Rebuilt()
 	}

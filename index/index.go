@@ -69,6 +69,12 @@ type Keeper[B any] interface {
 	Again(ctx context.Context, c container.Container) (Block[B], error)
 }
 
+// Noter is a Source that has something to say about what it brings, as long as it is
+// so; empty if it has not.
+type Noter interface {
+	Note() string
+}
+
 // Tenant keeps one record of a chain. All its rows follow from the chain's blocks,
 // so that writing them twice makes no difference.
 type Tenant[B any] interface {

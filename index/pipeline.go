@@ -132,7 +132,13 @@ func (p *Pipeline[B]) Wake() {
 }
 
 // Status tells how the pipeline stands.
-func (p *Pipeline[B]) Status() Status { return p.status.read() }
+func (p *Pipeline[B]) Status() Status {
+	status := p.status.read()
+	if noter, ok := p.options.Source.(Noter); ok {
+		status.Note = noter.Note()
+	}
+	return status
+}
 
 // Run records blocks until ctx ends, and then returns nil. It goes on from what the
 // store has, and takes over from whoever else records the same chain there, who

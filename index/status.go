@@ -43,6 +43,8 @@ type Status struct {
 	BlocksPerSecond float64
 	// Err is why the pipeline is Retrying or Stopped.
 	Err error
+	// Note is what the source has to say; see Noter.
+	Note string
 }
 
 // Lag is the number of blocks that are accepted and not recorded.

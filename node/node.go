@@ -41,10 +41,12 @@ func (e *RPCError) Error() string {
 	return fmt.Sprintf("%s: the node answers %d: %s", e.Method, e.Code, e.Message)
 }
 
+// methodNotFound is JSON-RPC 2.0's.
+const methodNotFound = -32601
+
 // NotOffered reports whether the node lacks the method or the whole API, as
 // opposed to having looked and found nothing.
 func (e *RPCError) NotOffered() bool {
-	const methodNotFound = -32601 // JSON-RPC 2.0
 	// avalanchego has no code of its own for it (gorilla/rpc, v2/map.go).
 	return e.Code == http.StatusNotFound || e.Code == methodNotFound || strings.HasPrefix(e.Message, "rpc: can't find ")
 }
@@ -168,9 +170,14 @@ type response struct {
 // last seconds at the end; all are tried. Errors: *RPCError, ErrMalformed,
 // ErrUnavailable, or ctx's own.
 func (c *Client) Call(ctx context.Context, path, method string, args, reply any) error {
+	return c.try(ctx, method, func(e *endpoint) error { return c.ask(ctx, e, path, method, args, reply) })
+}
+
+// try asks endpoints until one answers, be it with a refusal.
+func (c *Client) try(ctx context.Context, method string, ask func(*endpoint) error) error {
 	var failures []error
 	for _, i := range c.order() {
-		err := c.ask(ctx, c.endpoints[i], path, method, args, reply)
+		err := ask(c.endpoints[i])
 		var refused *RPCError
 		if err == nil || errors.As(err, &refused) && !refused.NotOffered() {
 			c.last.Store(int64(i))
@@ -265,14 +272,33 @@ func (c *Client) ask(ctx context.Context, e *endpoint, path, method string, args
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", method, err)
 	}
-	err = c.attempt(ctx, e, path, method, body, reply)
+	return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: c.timeout, read: func(status int, content []byte) error {
+		return readAnswer(status, content, path, method, reply)
+	}})
+}
+
+// exchange is a request to an endpoint.
+type exchange struct {
+	path string
+	// method is for errors.
+	method  string
+	body    []byte
+	timeout time.Duration
+	// read reads an answer with one of the statuses 200, 400 and 404. Unless keeps, it
+	// holds on to nothing of the content.
+	read  func(status int, content []byte) error
+	keeps bool
+}
+
+func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
+	err := c.attempt(ctx, e, x)
 	var refused *RPCError
 	if err == nil || errors.As(err, &refused) {
 		e.works(c.log)
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", method, ctx.Err())
+		return fmt.Errorf("%s: %w", x.method, ctx.Err())
 	}
 	// http's own errors repeat the URL, its query included.
 	var wrapped *url.Error
@@ -280,7 +306,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, path, method string, args
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("no answer within %s", c.timeout)
+		err = fmt.Errorf("no answer within %s", x.timeout)
 	}
 	e.failed(c.log, err)
 	return fmt.Errorf("%s: %w", e.name, err)
@@ -295,12 +321,12 @@ func (c *Client) release(b *bytes.Buffer) {
 	}
 }
 
-func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, body []byte, reply any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
+	ctx, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
 	u := *e.base
-	u.Path += path
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	u.Path += x.path
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(x.body))
 	if err != nil {
 		return err
 	}
@@ -313,9 +339,12 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, 
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	buffer := c.buffers.Get().(*bytes.Buffer)
-	defer c.release(buffer)
-	buffer.Reset()
+	buffer := new(bytes.Buffer)
+	if !x.keeps {
+		buffer = c.buffers.Get().(*bytes.Buffer)
+		defer c.release(buffer)
+		buffer.Reset()
+	}
 	// With room for what ReadFrom wants to be free at the end.
 	buffer.Grow(int(min(max(answer.ContentLength, 0), c.limit)) + bytes.MinRead)
 	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, c.limit+1)); err != nil {
@@ -327,23 +356,26 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, path, method string, 
 	}
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:
-	default:
-		return fmt.Errorf("HTTP status %s", answer.Status)
+		return x.read(answer.StatusCode, content)
 	}
-	if quick, ok := reply.(shortcut); ok && answer.StatusCode == http.StatusOK && quick.readUsual(content) {
+	return fmt.Errorf("HTTP status %s", answer.Status)
+}
+
+func readAnswer(status int, content []byte, path, method string, reply any) error {
+	if quick, ok := reply.(shortcut); ok && status == http.StatusOK && quick.readUsual(content) {
 		return nil
 	}
 	var decoded response
-	err = json.Unmarshal(content, &decoded)
+	err := json.Unmarshal(content, &decoded)
 	if err == nil && decoded.Error != nil {
 		return &RPCError{Method: method, Code: decoded.Error.Code, Message: decoded.Error.Message}
 	}
 	switch {
-	case answer.StatusCode == http.StatusNotFound:
+	case status == http.StatusNotFound:
 		// The node's way to say that it runs no such blockchain or API.
 		return &RPCError{Method: method, Code: http.StatusNotFound, Message: "no such API at " + path}
-	case answer.StatusCode != http.StatusOK:
-		return fmt.Errorf("HTTP status %s", answer.Status)
+	case status != http.StatusOK:
+		return fmt.Errorf("HTTP status %d", status)
 	case err != nil:
 		return malformedError{err}
 	case len(decoded.Result) == 0 || string(decoded.Result) == "null":

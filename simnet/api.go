@@ -60,6 +60,10 @@ func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if node := n.evmAt(r.URL.Path); node != nil {
+		node.ServeHTTP(w, r)
+		return
+	}
 	var request struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`

@@ -35,6 +35,10 @@ type Options struct {
 	// History gives the network a past, and a P-, an X- and a C-Chain that go on; nil
 	// means that P-Chain blocks are empty and there is nothing else.
 	History *History
+	// EVM are EVM chains with traffic of all kinds: first the C-Chain, in place of what
+	// the Ethereum API tells of a History's (whose containers know nothing of it), unless
+	// it says that it is an L1; then L1s, the first of them that of L1Validators.
+	EVM []EVM
 	// NodeListen is the address of the node API; empty means a free port.
 	NodeListen string
 	// Log may be nil.

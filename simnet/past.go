@@ -34,7 +34,7 @@ func (n *Network) History() *history.Node { return n.past }
 const shortestPast = 30 * 24 * time.Hour
 
 // remember makes the network's past.
-func (n *Network) remember(h History) error {
+func (n *Network) remember(ctx context.Context, h History) error {
 	o := h.Options
 	o.Seed, o.NetworkID = n.options.Seed, n.options.NetworkID
 	if o.Genesis == nil && o.Span == 0 {
@@ -57,8 +57,6 @@ func (n *Network) remember(h History) error {
 	if n.past, err = history.NewNode(g, h.Dir); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	n.cancel = cancel
 	if err := n.past.Grow(ctx, o.Txs); err != nil {
 		return err
 	}

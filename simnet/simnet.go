@@ -31,6 +31,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
+	"quorate/simnet/evmchain"
 	"quorate/simnet/history"
 )
 
@@ -53,7 +54,9 @@ type Network struct {
 
 	past   *history.Node // nil without a history
 	xChain ids.ID        // with a history
-	cancel context.CancelFunc
+	evm    []*evmchain.Node
+	cChain *evmchain.Node     // the one of evm that is the C-Chain, nil if none is
+	cancel context.CancelFunc // of what goes on by itself
 
 	mu     sync.Mutex
 	states []dated             // guarded by mu; by height, the first one from 1 on
@@ -146,8 +149,16 @@ func Start(o Options) (*Network, error) {
 		genesis[n.l1] = members
 	}
 	n.states = []dated{{from: 1, state: genesis}}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
 	if o.History != nil {
-		if err := n.remember(*o.History); err != nil {
+		if err := n.remember(ctx, *o.History); err != nil {
+			n.Close()
+			return nil, err
+		}
+	}
+	for _, c := range o.EVM {
+		if err := n.addEVM(ctx, c); err != nil {
 			n.Close()
 			return nil, err
 		}
@@ -198,6 +209,11 @@ func (n *Network) Close() {
 	if n.past != nil {
 		if err := n.past.Close(); err != nil {
 			n.log.Warn("giving up the history", slog.Any("error", err))
+		}
+	}
+	for _, node := range n.evm {
+		if err := node.Close(); err != nil {
+			n.log.Warn("giving up an EVM chain", slog.Any("error", err))
 		}
 	}
 }

@@ -90,15 +90,67 @@ var (
 	// network ID and a height, k the place in the order of acceptance and the
 	// vertex's ID. See package index/vertices.
 	FamilyVertex = family(40, "vertex")
+
+	// The families of EVM chains, p of which begins with the network ID and the
+	// chain. See package index/evm.
+
+	// FamilyEVMHead says how far a chain is: k is empty.
+	FamilyEVMHead = family(41, "evm_head")
+	// FamilyEVMBlock holds blocks: p goes on with a range of heights, k is the height.
+	FamilyEVMBlock = family(42, "evm_block")
+	// FamilyEVMTx lists transactions, newest first: p goes on with how they ended and
+	// a range of heights, k is place. FamilyEVMTxRange lists the ranges that have any.
+	FamilyEVMTx      = family(43, "evm_tx")
+	FamilyEVMTxRange = family(44, "evm_tx_range")
+	// FamilyEVMTxHash says where a transaction is: p goes on with its hash.
+	FamilyEVMTxHash = family(45, "evm_tx_hash")
+	// FamilyEVMInternal and FamilyEVMTransfer list calls inside transactions and
+	// ERC-1155 transfers, newest first: p goes on with the wallet, k is place.
+	FamilyEVMInternal = family(46, "evm_internal")
+	FamilyEVMTransfer = family(47, "evm_transfer")
+	// FamilyEVMBalance holds balances of ERC-1155 tokens: p goes on with the wallet, k
+	// is contract and token. FamilyEVMBalanceAt has the height, too, and holds what
+	// the balance was from there on.
+	FamilyEVMBalance   = family(48, "evm_balance")
+	FamilyEVMBalanceAt = family(49, "evm_balance_at")
+	// FamilyEVMOwner and FamilyEVMSupply list the tokens of ERC-721 and ERC-1155
+	// contracts that there are: p goes on with the contract, k is the token.
+	FamilyEVMOwner  = family(50, "evm_owner")
+	FamilyEVMSupply = family(51, "evm_supply")
+	// FamilyEVMContract lists known contracts: p goes on with the address, k is empty,
+	// or the place of a deployment, newest first.
+	FamilyEVMContract = family(52, "evm_contract")
+	// FamilyEVMDeployer lists deployments, newest first: p goes on with the address of
+	// who deployed, k is place.
+	FamilyEVMDeployer = family(53, "evm_deployer")
+	// FamilyEVMDeployment holds all about transactions that deployed something: p goes
+	// on with the transaction's place, k is a kind and a number.
+	FamilyEVMDeployment = family(54, "evm_deployment")
+	// FamilyEVMDay counts transactions: k is the day.
+	FamilyEVMDay = family(55, "evm_day")
+
+	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
+	// is network ID, blockchain and contract.
+
+	// FamilyEVMAsked holds what contracts say they are: k is empty. See package
+	// index/evm/contracts, for the next, too.
+	FamilyEVMAsked = family(56, "evm_asked")
+	// FamilyEVMTokenURI holds where the metadata of tokens are: k is standard and
+	// token.
+	FamilyEVMTokenURI = family(57, "evm_token_uri")
+	// FamilyEVMMetadata holds what those metadata say, and how they were had: k is the
+	// token. See package index/evm/metadata.
+	FamilyEVMMetadata = family(58, "evm_metadata")
+
 	// FamilyContainer holds what records are made from, as nodes gave it: p is network,
 	// chain and a part of the height, k is the height. See package index/container, for
 	// the next, too.
-	FamilyContainer = family(41, "cont")
+	FamilyContainer = family(60, "cont")
 	// FamilyContainerID finds them: p is network, chain and the container's ID.
-	FamilyContainerID = family(42, "cont_id")
+	FamilyContainerID = family(61, "cont_id")
 	// FamilyAnswer holds what nodes said about P-Chain blocks that is not in them: p is
 	// the network, what was asked, and the transaction. See package index/primary.
-	FamilyAnswer = family(43, "p_answer")
+	FamilyAnswer = family(62, "p_answer")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -5,6 +5,8 @@
 package evm
 
 import (
+	"unsafe"
+
 	"github.com/holiman/uint256"
 
 	"github.com/ava-labs/libevm/common"
@@ -24,6 +26,19 @@ type Block struct {
 	Transactions []Transaction
 	// Traced says that the frames of the transactions are known.
 	Traced bool
+}
+
+// Size is what the block takes in memory, in bytes, about.
+func (b *Block) Size() int {
+	n := int(unsafe.Sizeof(*b))
+	for i := range b.Transactions {
+		tx := &b.Transactions[i]
+		n += int(unsafe.Sizeof(*tx)) + len(tx.Input) + len(tx.Frames)*int(unsafe.Sizeof(Frame{}))
+		for j := range tx.Logs {
+			n += int(unsafe.Sizeof(Log{})) + len(tx.Logs[j].Topics)*common.HashLength + len(tx.Logs[j].Data)
+		}
+	}
+	return n
 }
 
 // Transaction is a transaction with its receipt.

@@ -22,15 +22,7 @@ type aheadWork struct {
 	network   *network
 	recorded  <-chan struct{}
 	networkID uint32
-	chains    []evmChain
 	log       *slog.Logger
-}
-
-// evmChain is an EVM chain whose messages are signed.
-type evmChain struct {
-	client *node.Client
-	path   string
-	own    bool // the client is of no other use
 }
 
 // newAheadWork returns nil if nothing is to be signed ahead. Recorded has a token
@@ -44,16 +36,7 @@ func newAheadWork(n *network, o networkOptions, metrics prometheus.Registerer, r
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	w := &aheadWork{queue: queue, network: n, recorded: recorded, networkID: n.id, log: o.log, chains: []evmChain{{client: n.node, path: node.CChainRPC}}}
-	for _, chain := range o.config.EVM {
-		client, err := node.New(node.Options{Endpoints: []string{chain.RPC}, Log: o.log})
-		if err != nil {
-			w.close()
-			return nil, err
-		}
-		w.chains = append(w.chains, evmChain{client: client, own: true})
-	}
-	return w, nil
+	return &aheadWork{queue: queue, network: n, recorded: recorded, networkID: n.id, log: o.log}, nil
 }
 
 // run follows the chains and signs until ctx ends.
@@ -69,7 +52,7 @@ func (w *aheadWork) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	for _, chain := range w.chains {
+	for _, chain := range w.network.evmChains {
 		g.Go(func() error {
 			// It ends with ctx, which is no failure.
 			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, OnMessage: w.sent, Log: w.log})
@@ -89,12 +72,4 @@ func (w *aheadWork) sent(m node.SentMessage) {
 	w.queue.Offer(ahead.Job{ID: message.ID(), Request: func(context.Context) (aggregator.Request, error) {
 		return aggregator.Request{Message: message}, nil
 	}})
-}
-
-func (w *aheadWork) close() {
-	for _, chain := range w.chains {
-		if chain.own {
-			chain.client.Close()
-		}
-	}
 }

@@ -45,8 +45,14 @@ type config struct {
 	// RequestTimeout bounds the work on one request.
 	RequestTimeout time.Duration `yaml:"request_timeout"`
 	// LogLevel is debug, info, warn or error.
-	LogLevel string                   `yaml:"log_level"`
-	Networks map[string]networkConfig `yaml:"networks"`
+	LogLevel string `yaml:"log_level"`
+	// Metadata says how documents about tokens are fetched.
+	Metadata metadataConfig `yaml:"metadata"`
+	// TokenLists are files that say more of tokens (tokenlists.org).
+	TokenLists []string `yaml:"token_lists"`
+	// MethodSignatures is a file with signatures of methods, to name them.
+	MethodSignatures string                   `yaml:"method_signatures"`
+	Networks         map[string]networkConfig `yaml:"networks"`
 }
 
 // networkConfig is a network that is served under the name of its key.
@@ -58,7 +64,7 @@ type networkConfig struct {
 	// AheadRounds is how many messages are signed at a time before anyone asks;
 	// 0 turns that off.
 	AheadRounds *int `yaml:"ahead_rounds"`
-	// Record is all, or l1 for what signing needs alone.
+	// Record is all, primary for all but EVM chains, or l1 for what signing needs alone.
 	Record string `yaml:"record"`
 	// IndexFrom is the height from which the P-Chain is recorded with Record l1, if
 	// nothing of it is yet.
@@ -70,8 +76,8 @@ type networkConfig struct {
 	GenesisFile string `yaml:"genesis_file"`
 	// synthetic is a network that nobody takes for the public one of its name.
 	synthetic bool
-	// EVM are chains whose messages are signed before anyone asks, besides the
-	// C-Chain.
+	// EVM are chains that are recorded, and whose messages are signed before anyone
+	// asks, besides the C-Chain.
 	EVM []evmConfig `yaml:"evm"`
 }
 
@@ -87,15 +93,39 @@ func (n networkConfig) keep() primary.Keep {
 	return cmp.Or(n.KeepContainers, primary.KeepNeeded)
 }
 
+// evm reports whether EVM chains are recorded.
+func (n networkConfig) evm() bool { return n.Record == recordAll || n.Record == "" }
+
+// What of a network is recorded.
 const (
-	recordAll = "all"
-	recordL1  = "l1"
+	recordAll     = "all"
+	recordPrimary = "primary"
+	recordL1      = "l1"
 )
 
 // evmConfig is an EVM chain.
 type evmConfig struct {
 	// RPC is the URL of its Ethereum API.
 	RPC string `yaml:"rpc"`
+	// NativeToken is what pays for gas there; without it answers call it so.
+	NativeToken *tokenConfig `yaml:"native_token"`
+}
+
+// tokenConfig is a token that no contract tells of.
+type tokenConfig struct {
+	Name        string `yaml:"name"`
+	Symbol      string `yaml:"symbol"`
+	Decimals    *uint8 `yaml:"decimals"` // 18 without it
+	LogoURI     string `yaml:"logo_uri"`
+	Description string `yaml:"description"`
+}
+
+// metadataConfig is about documents that token URIs lead to.
+type metadataConfig struct {
+	// IPFSGateways are base URLs; without any, documents of IPFS cannot be reached.
+	IPFSGateways []string `yaml:"ipfs_gateways"`
+	// AllowPrivate lets token URIs lead to addresses that are not public.
+	AllowPrivate bool `yaml:"allow_private"`
 }
 
 // aheadRounds is AheadRounds or its default.
@@ -163,7 +193,7 @@ func settings() []setting {
 			c.forAll(func(n *networkConfig) { n.AllowPrivateIPs = allow })
 			return nil
 		}},
-		{"record", "QUORATE_RECORD", "what", "what to record of the chains, for all networks: all, or l1 for what signing needs", func(c *config, v string) error {
+		{"record", "QUORATE_RECORD", "what", "what to record of the chains, for all networks: all, primary for all but EVM chains, or l1 for what signing needs", func(c *config, v string) error {
 			c.forAll(func(n *networkConfig) { n.Record = v })
 			return nil
 		}},
@@ -289,7 +319,7 @@ func (c *config) readFile(path string) error {
 	}
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
-		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.evmConfig", " of an EVM chain", "field ", "unknown key ", "not found", "is not known").Replace(text)
+		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known").Replace(text)
 		return fmt.Errorf("configuration %s: %s", path, text)
 	}
 	if c.Networks == nil {
@@ -342,8 +372,8 @@ func (c *config) check() error {
 			return fmt.Errorf("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
 		}
 		switch {
-		case n.Record != "" && n.Record != recordAll && n.Record != recordL1:
-			return fmt.Errorf("networks.%s.record: %q is neither %s nor %s", name, n.Record, recordAll, recordL1)
+		case n.Record != "" && n.Record != recordAll && n.Record != recordPrimary && n.Record != recordL1:
+			return fmt.Errorf("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, recordAll, recordPrimary, recordL1)
 		case n.ledger() && n.IndexFrom > 0:
 			return fmt.Errorf("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, recordL1)
 		}
@@ -355,6 +385,9 @@ func (c *config) check() error {
 		for _, chain := range n.EVM {
 			if _, err := node.ParseEndpoint(chain.RPC); err != nil {
 				return fmt.Errorf("networks.%s.evm.rpc: %w", name, err)
+			}
+			if t := chain.NativeToken; t != nil && (t.Name == "" || t.Symbol == "") {
+				return fmt.Errorf("networks.%s.evm.native_token: it needs a name and a symbol", name)
 			}
 		}
 		for _, url := range n.Nodes {

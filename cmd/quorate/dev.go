@@ -21,6 +21,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/simnet"
+	"quorate/simnet/evmchain"
 	"quorate/simnet/history"
 	"quorate/validators"
 )
@@ -54,6 +55,7 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 			}
 			if transactions > 0 {
 				o.History = &simnet.History{Options: history.Options{Txs: transactions, EarlyTxs: transactions / 10}, Pace: blockPace}
+				o.EVM = []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: transactions}, Pace: blockPace}}
 			}
 			f := faults / 5
 			o.Faults = simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f, Malformed: f}
@@ -77,7 +79,7 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 	flags.Uint64Var(&o.Seed, "seed", 1, "`number` from which the network follows")
 	flags.DurationVar(&latency, "latency", 20*time.Millisecond, "median answer `time` of the validators")
 	flags.Float64Var(&faults, "faults", 0.1, "`share` of faulty validators: offline, refusing, silent, forging, talking garbage")
-	flags.IntVar(&transactions, "history", 2000, "`number` of transactions that the P-, X- and C-Chain have behind them; 0: none, and no such chains")
+	flags.IntVar(&transactions, "history", 2000, "`number` of transactions that the P-, X- and C-Chain, and an EVM chain, have behind them; 0: none, and no such chains")
 	return cmd
 }
 
@@ -95,7 +97,11 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 		return fmt.Errorf("making a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
-	c.Networks = map[string]networkConfig{"fuji": {Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true, synthetic: true}}
+	fuji := networkConfig{Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true, synthetic: true}
+	for _, chain := range sim.EVM() {
+		fuji.EVM = append(fuji.EVM, evmConfig{RPC: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())})
+	}
+	c.Networks = map[string]networkConfig{"fuji": fuji}
 
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
@@ -207,7 +213,18 @@ Look at what an address owns, while blocks keep coming:
   curl -s '%s/v1/networks/fuji/blockchains/p-chain/balances?addresses=%s'
 And at vertices, which the X-Chain accepted before it had blocks:
   curl -s '%s/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?vertexHeight=1'
-`, base, owner, base), nil
+%s`, base, owner, base, lookAtEVM(sim, base)), nil
+}
+
+// lookAtEVM says how to ask for what an EVM chain says; nothing without one.
+func lookAtEVM(sim *simnet.Network, base string) string {
+	if len(sim.EVM()) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`
+Look at what happens on an EVM chain:
+  curl -s '%s/v1/chains/%d/transactions'
+`, base, sim.EVM()[0].Generator().ChainID())
 }
 
 // awaitUp waits until the service reports that it can sign.

@@ -172,6 +172,9 @@ func describe(c handlers.ChainStatus) string {
 		left := time.Duration(float64(c.Lag) / c.BlocksPerSecond * float64(time.Second)).Round(time.Second)
 		text += fmt.Sprintf(", %.0f blocks/s, %s left", c.BlocksPerSecond, left)
 	}
+	if c.Note != "" {
+		text += " (" + c.Note + ")"
+	}
 	if c.Error != "" {
 		text += ": " + c.Error
 	}

@@ -101,6 +101,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"network with a bad name":  {args: []string{"--network", "a/b=http://x"}, want: "a/b"},
 		"network in the store":     {args: []string{"--network", "store=http://x"}, want: "networks: \"store\""},
 		"more memory than numbers": {args: []string{"--memory-limit", "9EiB"}, want: "memory_limit"},
+		"token without a symbol":   {file: "networks:\n  fuji:\n    nodes: [http://x]\n    evm: [{rpc: 'http://x/ext/bc/y/rpc', native_token: {name: X}}]\n", want: "networks.fuji.evm.native_token"},
+		"unknown key of a token":   {file: "networks:\n  fuji:\n    evm: [{native_token: {decimal: 1}}]\n", want: "decimal is not known of a native token"},
 		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
 	} {
 		t.Run(name, func(t *testing.T) {

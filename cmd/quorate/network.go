@@ -21,6 +21,7 @@ import (
 	"quorate/chain/genesis"
 	"quorate/chain/pchain"
 	"quorate/index"
+	"quorate/index/evm/metadata"
 	"quorate/index/l1record"
 	"quorate/index/primary"
 	"quorate/node"
@@ -47,6 +48,9 @@ type network struct {
 	stakes  *stakes.Cache    // nil without a store
 	record  *l1record.Record
 	ahead   *aheadWork // nil if nothing is signed before it is asked for
+	// evmChains are the network's; evm records them, nil if they are not recorded.
+	evmChains []evmChain
+	evm       *evmRecords
 	// messages knows what follows from P-Chain transactions.
 	messages *l1message.Deriver
 	log      *slog.Logger
@@ -67,6 +71,10 @@ type networkOptions struct {
 	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
+	// fetcher gets the metadata of tokens; changed is called when there are more EVM
+	// chains to read. Both are needed to record them.
+	fetcher *metadata.Fetcher
+	changed func() error
 }
 
 // knownNetworks are the IDs that names in paths stand for elsewhere.
@@ -127,6 +135,13 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		}
 	}
 	n.messages = l1message.New(derive)
+	if n.evmChains, err = newEVMChains(client, o); err != nil {
+		n.close()
+		return nil, fmt.Errorf("network %s: %w", o.name, err)
+	}
+	if o.store != nil && o.fetcher != nil && o.config.evm() {
+		n.evm = newEVMRecords(n, o, metrics)
+	}
 	if n.ahead, err = newAheadWork(n, o, metrics, recorded); err != nil {
 		n.close()
 		return nil, fmt.Errorf("network %s: %w", o.name, err)
@@ -213,6 +228,12 @@ func (n *network) run(ctx context.Context) error {
 	if n.ahead != nil {
 		g.Go(func() error { return n.ahead.run(ctx) })
 	}
+	if n.evm != nil {
+		g.Go(func() error {
+			n.evm.run(ctx) // as with the other chains
+			return nil
+		})
+	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("network %s: %w", n.name, err)
 	}
@@ -221,9 +242,7 @@ func (n *network) run(ctx context.Context) error {
 
 // close ends what run does not.
 func (n *network) close() {
-	if n.ahead != nil {
-		n.ahead.close()
-	}
+	closeEVMChains(n.evmChains)
 	n.signer.Close()
 	n.node.Close()
 }

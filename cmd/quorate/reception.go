@@ -145,6 +145,13 @@ func (r *reception) open(n *network) error {
 	return r.rebuild()
 }
 
+// refresh lets requests in to EVM chains that are new.
+func (r *reception) refresh() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rebuild()
+}
+
 // fail takes a network out of service for good.
 func (r *reception) fail(name string, err error) {
 	r.slots[name].state.Store(&slotState{failed: err})
@@ -163,8 +170,13 @@ func (r *reception) operators() map[string]handlers.Network {
 func (r *reception) recorded() map[string]map[string]index.Status {
 	networks := make(map[string]map[string]index.Status)
 	for name, s := range r.slots {
-		if n := s.open(); n != nil && n.chains != nil {
-			networks[name] = n.chains.Status()
+		n := s.open()
+		if n == nil || n.chains == nil {
+			continue
+		}
+		networks[name] = n.chains.Status()
+		if n.evm != nil {
+			n.evm.addStatus(networks[name])
 		}
 	}
 	return networks
@@ -186,6 +198,10 @@ func (r *reception) rebuild() error {
 				o.Data[name] = d
 			}
 		}
+	}
+	var err error
+	if o.EVM.Chains, err = r.evmSurface(); err != nil {
+		return err
 	}
 	surface, err := handlers.New(o)
 	if err != nil {
@@ -284,6 +300,7 @@ func (r replacing) Register(c prometheus.Collector) error {
 // bring opens a network and runs it: it asks the node until ctx ends, and runs
 // until life ends. The result is nil if one of the two ended it.
 func (r *reception) bring(ctx, life context.Context, o networkOptions) error {
+	o.changed = r.refresh
 	n, err := r.assemble(ctx, o)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -23,6 +23,7 @@ import (
 
 	"quorate/handlers"
 	"quorate/handlers/compat"
+	"quorate/index/evm/metadata"
 )
 
 func newServe() *cobra.Command {
@@ -109,7 +110,22 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 		debug.SetGCPercent(400)
 	}
 	names := slices.Sorted(maps.Keys(c.Networks))
+	fetcher, err := metadata.NewFetcher(metadata.FetchOptions{Gateways: c.Metadata.IPFSGateways, AllowPrivate: c.Metadata.AllowPrivate})
+	if err != nil {
+		return usage(fmt.Errorf("metadata.ipfs_gateways: %w", err), "")
+	}
+	defer fetcher.Close()
+	words, err := newEVMOptions(c)
+	if err != nil {
+		return usage(err, "Correct the file, or leave it out of the configuration.")
+	}
+	key, err := pageKey(c.DataDir)
+	if err != nil {
+		return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
+	}
 	surface, err := newReception(names, handlers.Options{
+		EVM:            words,
+		PageKey:        key,
 		Log:            log,
 		Metrics:        registry,
 		ClientCompat:   compat.Mode(c.ClientCompat),
@@ -141,6 +157,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				metrics: registry,
 				store:   kept.store,
 				archive: kept.archive,
+				fetcher: fetcher,
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),

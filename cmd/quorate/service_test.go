@@ -23,11 +23,12 @@ type service struct {
 }
 
 // startService runs serve until its networks, given by name, are ready.
-func startService(t *testing.T, dataDir string, networks map[string]*simnet.Network) *service {
+func startService(t *testing.T, dataDir string, networks map[string]*simnet.Network, more ...string) *service {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	listen, private := freeAddress(t), freeAddress(t)
 	args := []string{"serve", "--listen", listen, "--private-listen", private, "--data-dir", dataDir, "--allow-private-ips", "--log-level", "debug"}
+	args = append(args, more...)
 	for name, n := range networks {
 		args = append(args, "--network", name+"="+n.NodeURL())
 	}

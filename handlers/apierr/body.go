@@ -16,6 +16,8 @@ const (
 	DataAPI Form = iota
 	// Peer is {error}, of the stand-alone signature aggregator program.
 	Peer
+	// MetricsAPI is as DataAPI, with a list of messages.
+	MetricsAPI
 )
 
 type dataBody struct {
@@ -24,6 +26,13 @@ type dataBody struct {
 	Error      string `json:"error"`
 	Code       string `json:"code,omitempty"`
 	Outcomes   any    `json:"outcomes,omitempty"`
+}
+
+type metricsBody struct {
+	Message    []string `json:"message"`
+	StatusCode int      `json:"statusCode"`
+	Error      string   `json:"error"`
+	Code       string   `json:"code,omitempty"`
 }
 
 type peerBody struct {
@@ -65,8 +74,11 @@ func Handler(formOf func(path string) Form) echo.HTTPErrorHandler {
 		}
 		c.Set(contextKey, e)
 		body := Body(e)
-		if form == Peer {
+		switch form {
+		case Peer:
 			body = peerBody{Error: e.Message, Code: e.Code, Outcomes: e.Outcomes}
+		case MetricsAPI:
+			body = metricsBody{Message: []string{e.Message}, StatusCode: e.Status, Error: http.StatusText(e.Status), Code: e.Code}
 		}
 		content, err := json.Marshal(body)
 		if err != nil {

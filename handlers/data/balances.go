@@ -8,7 +8,8 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
 	"quorate/index/ledger"
 )
 
@@ -107,7 +108,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 	default:
 		answer.Balances = atomic
 	}
-	return reply(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // onChain are the balances of a bucket, in the order of the reader: by asset.

@@ -1,46 +1,25 @@
 package data_test
 
 import (
-	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 )
 
-// call is a call of a method of the official JavaScript client.
+// call is a call of the official client and what must come of it.
 type call struct {
-	Name    string         `json:"name"`
-	Path    string         `json:"path"`
-	Request map[string]any `json:"request"`
-	// List is the member of a page that has the items; empty if there are no pages.
-	List string `json:"list,omitempty"`
+	chainkit.Call
 
 	id    string // what tells the items apart
 	count int    // of items, on all pages
 	pages int
-}
-
-type result struct {
-	Name  string
-	Pages []map[string]any
-	Error *struct {
-		Type, Message string
-		Status        int
-	}
 }
 
 // officialCalls are all operations, with everything that the client can send.
@@ -49,72 +28,72 @@ func officialCalls() []call {
 	a, both := text(alice), "P-"+text(alice)+", X-"+text(bob)
 	return []call{
 		{
-			Name: "UTXOs of the P-Chain", Path: network + "utxos.listByAddresses", List: "utxos", id: "utxoId", count: 41, pages: 5,
-			Request: map[string]any{"blockchainId": "p-chain", "addresses": a, "includeSpent": true},
+			Call: chainkit.Call{Name: "UTXOs of the P-Chain", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": "p-chain", "addresses": a, "includeSpent": true}},
+			id:   "utxoId", count: 41, pages: 5,
 		},
 		{
-			Name: "UTXOs by amount", Path: network + "utxos.listByAddresses", List: "utxos", id: "utxoId", count: 15, pages: 4,
-			Request: map[string]any{
+			Call: chainkit.Call{Name: "UTXOs by amount", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{
 				"blockchainId": "11111111111111111111111111111111LpoYY", "addresses": both, "includeSpent": false, "pageSize": 4,
 				"minUtxoAmount": 7.5, "sortBy": "amount", "sortOrder": "asc", "network": "testnet",
-			},
+			}},
+			id: "utxoId", count: 15, pages: 4,
 		},
 		{
-			Name: "UTXOs of the X-Chain", Path: network + "utxos.listByAddresses", List: "utxos", id: "utxoId", count: 12, pages: 6,
-			Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "includeSpent": true, "pageSize": 2},
+			Call: chainkit.Call{Name: "UTXOs of the X-Chain", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "includeSpent": true, "pageSize": 2}},
+			id:   "utxoId", count: 12, pages: 6,
 		},
 		{
-			Name: "UTXOs of an asset", Path: network + "utxos.listByAddresses", List: "utxos", id: "utxoId", count: 4, pages: 4,
-			Request: map[string]any{"blockchainId": xID.String(), "addresses": a, "assetId": art.String(), "pageSize": 1, "minUtxoAmount": 1},
+			Call: chainkit.Call{Name: "UTXOs of an asset", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": xID.String(), "addresses": a, "assetId": art.String(), "pageSize": 1, "minUtxoAmount": 1}},
+			id:   "utxoId", count: 4, pages: 4,
 		},
 		{
-			Name: "UTXOs of the C-Chain", Path: network + "utxos.listByAddresses", List: "utxos", id: "utxoId", count: 3, pages: 3,
-			Request: map[string]any{"blockchainId": "c-chain", "addresses": a, "includeSpent": true, "pageSize": 1},
+			Call: chainkit.Call{Name: "UTXOs of the C-Chain", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": "c-chain", "addresses": a, "includeSpent": true, "pageSize": 1}},
+			id:   "utxoId", count: 3, pages: 3,
 		},
 		{
-			Name: "no UTXOs", Path: network + "utxos.listByAddresses", List: "utxos", id: "utxoId", pages: 1,
-			Request: map[string]any{"blockchainId": cID.String(), "addresses": text(carol)},
+			Call: chainkit.Call{Name: "no UTXOs", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": cID.String(), "addresses": text(carol)}},
+			id:   "utxoId", pages: 1,
 		},
-		{Name: "balances of the P-Chain", Path: network + "balances.listByAddresses", pages: 1, Request: map[string]any{"blockchainId": "p-chain", "addresses": both}},
-		{Name: "balances of the X-Chain", Path: network + "balances.listByAddresses", pages: 1, Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "blockTimestamp": 1_600_000_000}},
-		{Name: "balances of the C-Chain", Path: network + "balances.listByAddresses", pages: 1, Request: map[string]any{"blockchainId": "c-chain", "addresses": a}},
+		{Call: chainkit.Call{Name: "balances of the P-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "p-chain", "addresses": both}}, pages: 1},
+		{Call: chainkit.Call{Name: "balances of the X-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "blockTimestamp": 1_600_000_000}}, pages: 1},
+		{Call: chainkit.Call{Name: "balances of the C-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "c-chain", "addresses": a}}, pages: 1},
 		{
-			Name: "staking", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", id: "txHash", count: 23, pages: 3,
-			Request: map[string]any{"blockchainId": "p-chain", "addresses": a},
+			Call: chainkit.Call{Name: "staking", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", Request: map[string]any{"blockchainId": "p-chain", "addresses": a}},
+			id:   "txHash", count: 23, pages: 3,
 		},
 		{
-			Name: "staking of some types", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", id: "txHash", count: 4, pages: 4,
-			Request: map[string]any{
+			Call: chainkit.Call{Name: "staking of some types", Path: network + "transactions.listActiveStakingTransactions", List: "transactions", Request: map[string]any{
 				"blockchainId": "p-chain", "addresses": both, "txTypes": []string{"UNKNOWN", "AddValidatorTx", "OperationTx"},
 				"startTimestamp": 1, "endTimestamp": 1_800_000_000, "sortOrder": "asc", "pageSize": 1,
-			},
+			}},
+			id: "txHash", count: 4, pages: 4,
 		},
-		{Name: "subnets", Path: network + "listSubnets", List: "subnets", id: "subnetId", count: 150, pages: 2, Request: map[string]any{}},
-		{Name: "oldest subnets", Path: network + "listSubnets", List: "subnets", id: "subnetId", count: 150, pages: 22, Request: map[string]any{"sortOrder": "asc", "pageSize": 7}},
-		{Name: "delegators", Path: network + "listDelegators", List: "delegators", id: "txHash", count: 26, pages: 3, Request: map[string]any{}},
+		{Call: chainkit.Call{Name: "subnets", Path: network + "listSubnets", List: "subnets", Request: map[string]any{}}, id: "subnetId", count: 150, pages: 2},
+		{Call: chainkit.Call{Name: "oldest subnets", Path: network + "listSubnets", List: "subnets", Request: map[string]any{"sortOrder": "asc", "pageSize": 7}}, id: "subnetId", count: 150, pages: 22},
+		{Call: chainkit.Call{Name: "delegators", Path: network + "listDelegators", List: "delegators", Request: map[string]any{}}, id: "txHash", count: 26, pages: 3},
 		{
-			Name: "some delegators", Path: network + "listDelegators", List: "delegators", id: "txHash", count: 3, pages: 2,
-			Request: map[string]any{"delegationStatus": "completed", "nodeIds": nodeA.String() + "," + nodeB.String(), "rewardAddresses": both, "pageSize": 2, "sortOrder": "asc"},
-		},
-		{
-			Name: "vertices", Path: network + "vertices.listByHeight", List: "vertices", id: "vertexHash", count: 13, pages: 2,
-			Request: map[string]any{"blockchainId": "x-chain", "vertexHeight": 5},
+			Call: chainkit.Call{Name: "some delegators", Path: network + "listDelegators", List: "delegators", Request: map[string]any{"delegationStatus": "completed", "nodeIds": nodeA.String() + "," + nodeB.String(), "rewardAddresses": both, "pageSize": 2, "sortOrder": "asc"}},
+			id:   "txHash", count: 3, pages: 2,
 		},
 		{
-			Name: "no vertices", Path: network + "vertices.listByHeight", List: "vertices", id: "vertexHash", pages: 1,
-			Request: map[string]any{"blockchainId": xID.String(), "vertexHeight": 1_000_000, "sortOrder": "asc"},
+			Call: chainkit.Call{Name: "vertices", Path: network + "vertices.listByHeight", List: "vertices", Request: map[string]any{"blockchainId": "x-chain", "vertexHeight": 5}},
+			id:   "vertexHash", count: 13, pages: 2,
+		},
+		{
+			Call: chainkit.Call{Name: "no vertices", Path: network + "vertices.listByHeight", List: "vertices", Request: map[string]any{"blockchainId": xID.String(), "vertexHeight": 1_000_000, "sortOrder": "asc"}},
+			id:   "vertexHash", pages: 1,
 		},
 	}
 }
 
 func TestOfficialClient(t *testing.T) {
-	directory := installClient(t)
+	client := chainkit.Install(t)
 	for _, mode := range []compat.Mode{compat.Auto, compat.On, compat.Off} {
 		t.Run(string(mode), func(t *testing.T) {
 			server := httptest.NewServer(surface(t, map[string]data.Network{"fuji": newFake().network()}, mode))
 			defer server.Close()
 			calls := officialCalls()
-			for i, r := range runClient(t, directory, server.URL, calls) {
+			for i, r := range client.Run(t, server.URL, plain(calls)) {
 				c := calls[i]
 				require.Equal(t, c.Name, r.Name)
 				if mode == compat.Off && c.List == "subnets" {
@@ -141,22 +120,22 @@ func TestOfficialClient(t *testing.T) {
 			}
 		})
 	}
-	t.Run("errors", func(t *testing.T) { testClientErrors(t, directory) })
+	t.Run("errors", func(t *testing.T) { testClientErrors(t, client) })
 }
 
 // testClientErrors checks that our errors become the client's, and that a response
 // it does not like would make the tests above fail.
-func testClientErrors(t *testing.T, directory string) {
+func testClientErrors(t *testing.T, client *chainkit.Client) {
 	t.Helper()
 	f := newFake()
 	server := httptest.NewServer(fuji(t, f))
 	defer server.Close()
-	utxos := func(blockchainID, addresses, network string) call {
-		return call{Path: "data.primaryNetwork.utxos.listByAddresses", List: "utxos", Request: map[string]any{
+	utxos := func(blockchainID, addresses, network string) chainkit.Call {
+		return chainkit.Call{Path: "data.primaryNetwork.utxos.listByAddresses", List: "utxos", Request: map[string]any{
 			"blockchainId": blockchainID, "addresses": addresses, "network": network, "pageSize": 1,
 		}}
 	}
-	results := runClient(t, directory, server.URL, []call{
+	results := client.Run(t, server.URL, []chainkit.Call{
 		utxos("p-chain", "nobody", "fuji"),
 		utxos("2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM", text(alice), "fuji"),
 		utxos("p-chain", text(alice), "mainnet"),
@@ -164,7 +143,7 @@ func testClientErrors(t *testing.T, directory string) {
 	p := f.progress[pID]
 	p.CaughtUp = false
 	f.progress[pID] = p
-	results = append(results, runClient(t, directory, server.URL, []call{utxos("p-chain", text(alice), "fuji")})...)
+	results = append(results, client.Run(t, server.URL, []chainkit.Call{utxos("p-chain", text(alice), "fuji")})...)
 	for i, want := range []struct {
 		kind, message string
 		status        int
@@ -192,71 +171,17 @@ func testClientErrors(t *testing.T, directory string) {
 			_, err := change.WriteString(w, recorder.Body.String())
 			require.NoError(t, err)
 		}))
-		r := runClient(t, directory, broken.URL, []call{utxos("p-chain", text(alice), "fuji")})
+		r := client.Run(t, broken.URL, []chainkit.Call{utxos("p-chain", text(alice), "fuji")})
 		broken.Close()
 		require.NotNil(t, r[0].Error)
 		require.Equal(t, "ResponseValidationError", r[0].Error.Type)
 	}
 }
 
-// runClient makes calls one after the other.
-func runClient(t *testing.T, directory, url string, calls []call) []result {
-	t.Helper()
-	input, err := json.Marshal(map[string]any{"url": url, "calls": calls})
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	node := exec.CommandContext(ctx, "node", "client.mjs")
-	node.Dir, node.Stdin = directory, bytes.NewReader(input)
-	var output, errors bytes.Buffer
-	node.Stdout, node.Stderr = &output, &errors
-	require.NoError(t, node.Run(), "%s", &errors)
-	var results []result
-	require.NoError(t, json.Unmarshal(output.Bytes(), &results), "%s", &output)
-	require.Len(t, results, len(calls))
-	return results
-}
-
-// installClient returns a directory with the client and its packages. What was
-// installed is kept in .cache at the top of the repository if that is there, by the
-// lock file it was installed from.
-func installClient(t *testing.T) string {
-	t.Helper()
-	lock, err := os.ReadFile("chainkit/package-lock.json")
-	require.NoError(t, err)
-	digest := sha256.Sum256(lock)
-	name := "chainkit-" + hex.EncodeToString(digest[:8])
-	cache, err := filepath.Abs("../../.cache")
-	require.NoError(t, err)
-	directory := t.TempDir()
-	for _, file := range []string{"package.json", "package-lock.json", "client.mjs"} {
-		content, err := os.ReadFile(filepath.Join("chainkit", file))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(directory, file), content, 0o600))
+func plain(calls []call) []chainkit.Call {
+	all := make([]chainkit.Call, len(calls))
+	for i, c := range calls {
+		all[i] = c.Call
 	}
-	kept := filepath.Join(cache, name)
-	modules := filepath.Join(directory, "node_modules")
-	if _, err := os.Stat(kept); err == nil {
-		require.NoError(t, os.Symlink(filepath.Join(kept, "node_modules"), modules))
-		return directory
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir = directory
-	output, err := npm.CombinedOutput()
-	require.NoError(t, err, "installing the official client needs Node.js with npm, and a registry or its cache: %s", output)
-	if _, err := os.Stat(cache); err != nil {
-		return directory
-	}
-	// Another test may do the same: only what is complete gets its name.
-	part, err := os.MkdirTemp(cache, name+"-*.part")
-	require.NoError(t, err)
-	defer os.RemoveAll(part)
-	require.NoError(t, os.CopyFS(filepath.Join(part, "node_modules"), os.DirFS(modules)))
-	if err := os.Rename(part, kept); err != nil {
-		_, missing := os.Stat(kept)
-		require.NoError(t, missing, "keeping what was installed: %v", err)
-	}
-	return directory
+	return all
 }

@@ -15,7 +15,6 @@ package data
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,8 +28,8 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/reply"
 	"quorate/index/ledger"
-	"quorate/store"
 )
 
 // Network is a network whose records are served. All members are required but the
@@ -59,25 +58,7 @@ type Network struct {
 }
 
 // Progress is how far the record of a blockchain is.
-type Progress struct {
-	// Height and Time are those of the last block that is recorded.
-	Height uint64
-	Time   time.Time
-	// Lag is how many accepted blocks are known and not recorded.
-	Lag uint64
-	// CaughtUp says that the record is at the chain's end, or a few blocks away, as
-	// far as is known.
-	CaughtUp bool
-	// Rebuilding says that the record is being made again from what is kept of its
-	// blocks, of which Rebuilt percent is done.
-	Rebuilding bool
-	Rebuilt    int
-	// Err is why recording does not go on at the moment.
-	Err error
-	// Needs says what has to be done before it goes on, where it does not go on by
-	// itself; clients are told.
-	Needs string
-}
+type Progress = reply.Progress
 
 // Options of the operations.
 type Options struct {
@@ -148,50 +129,24 @@ func (a *API) Route(e *echo.Echo) {
 // answer needs it.
 var ErrCatchingUp = errors.New("the record is still being caught up")
 
-// codeCatchingUp tells a record that is catching up from other reasons for a 503.
-const codeCatchingUp = "INDEX_CATCHING_UP"
-
-// codeIndexLacks says that an operator has to do something first.
-const codeIndexLacks = "INDEX_LACKS_SOURCE"
-
 // explain turns what went wrong into what the client is told. Request is the
 // context of the client's request.
 func explain(request context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	var known *apierr.Error
-	switch {
-	case errors.As(err, &known):
-		return err
-	case request.Err() != nil && !errors.Is(context.Cause(request), apierr.ErrStopping):
-		return apierr.ErrClientGone
-	case request.Err() != nil, errors.Is(err, store.ErrClosed):
-		return apierr.Unavailable(err, "the service is stopping; send the request again")
-	case errors.Is(err, context.DeadlineExceeded):
-		return apierr.Unavailable(err, "the answer was not complete in the time allowed for a request; ask for fewer addresses or a smaller page")
-	case errors.Is(err, ledger.ErrPosition):
-		return badToken(err)
-	case errors.Is(err, ledger.ErrTooMany):
-		return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}
-	case errors.Is(err, ErrCatchingUp), errors.Is(err, ledger.ErrBehind), errors.Is(err, ledger.ErrUnknownChain):
-		e := apierr.Unavailable(err, "the index of this chain is still catching up; try again later")
-		e.Code = codeCatchingUp
-		return e
-	default:
-		return apierr.Internal(err)
-	}
+	return reply.Explain(request, err, func(err error) error {
+		switch {
+		case errors.Is(err, ledger.ErrPosition):
+			return reply.BadToken(err)
+		case errors.Is(err, ledger.ErrTooMany):
+			return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}
+		case errors.Is(err, ErrCatchingUp), errors.Is(err, ledger.ErrBehind), errors.Is(err, ledger.ErrUnknownChain):
+			return reply.CatchingUp(err, "the index of this chain is still catching up; try again later")
+		default:
+			return apierr.Internal(err)
+		}
+	})
 }
 
 // absent answers for a record that this instance does not keep.
 func absent(what string) error {
 	return apierr.Unavailable(nil, "this instance keeps no record of %s on this network", what)
-}
-
-func reply(c echo.Context, body any) error {
-	content, err := json.Marshal(body)
-	if err != nil {
-		return apierr.Internal(err)
-	}
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
 }

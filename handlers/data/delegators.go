@@ -13,7 +13,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
 	"quorate/index/ledger"
 	"quorate/node/stakes"
 )
@@ -50,10 +51,10 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 	if err != nil {
 		return err
 	}
-	if want.After, err = position(p.after, ledger.ParsePosition); err != nil {
+	if want.After, err = position(p.After, ledger.ParsePosition); err != nil {
 		return err
 	}
-	want.Ascending, want.Limit = p.ascending, p.size
+	want.Ascending, want.Limit = p.ascending, p.Size
 	if n.Ledger == nil {
 		return absent("delegations")
 	}
@@ -78,9 +79,9 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 		}
 	}
 	if page.Next != nil {
-		answer.NextPageToken = p.list.Token(page.Next.Bytes())
+		answer.NextPageToken = p.Token(page.Next.Bytes())
 	}
-	return reply(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // nodeIDs reads nodeIds, sorted.

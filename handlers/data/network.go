@@ -3,7 +3,6 @@ package data
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -13,7 +12,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/data/query"
+	"quorate/handlers/reply"
+	"quorate/handlers/query"
 )
 
 // network is a network under one of its names.
@@ -123,30 +123,22 @@ func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) erro
 			first = p
 		}
 		if p.Rebuilding {
-			e := apierr.Unavailable(p.Err, "the index of the %s is being rebuilt, %d %% is done; try again later", b.name, p.Rebuilt)
-			e.Code = codeCatchingUp
-			return e
+			return reply.CatchingUp(p.Err, "the index of the %s is being rebuilt, %d %% is done; try again later", b.name, p.Rebuilt)
 		}
 		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
 		if !p.CaughtUp && !past {
 			if err := lacking(b, p); err != nil {
 				return err
 			}
-			e := apierr.Unavailable(p.Err, "the index of the %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", b.name, p.Height, p.Lag)
-			e.Code = codeCatchingUp
-			return e
+			return p.Behind("the " + b.name)
 		}
 	}
-	h := c.Response().Header()
-	h.Set("Indexed-Height", strconv.FormatUint(first.Height, 10))
-	h.Set("Indexed-Timestamp", strconv.FormatInt(first.Time.Unix(), 10))
-	h.Set("Indexed-Lag", strconv.FormatUint(first.Lag, 10))
-	h.Set("Indexed-State", "following")
-	if first.Err != nil {
-		h.Set("Indexed-State", "stalled")
-	}
+	first.Show(c.Response().Header())
 	return nil
 }
+
+// codeIndexLacks says that an operator has to do something first.
+const codeIndexLacks = "INDEX_LACKS_SOURCE"
 
 // lacking answers for a record that does not go on by itself; nil if it does.
 func lacking(b blockchain, p Progress) error {

@@ -1,57 +1,27 @@
 package data
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
-	"quorate/handlers/apierr"
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
 	"quorate/index/ledger/page"
 )
 
 // paging is what all lists have in common.
 type paging struct {
-	list      page.List
-	size      int
+	query.Page
 	ascending bool
-	// after is where the page before ended, nil for the first page.
-	after []byte
 }
 
 // readPaging reads pageSize, pageToken and sortOrder. The operation and whatever
 // decides about the list besides the order is scope: a token is of no use for
 // another list.
 func readPaging(q *query.Values, most, usual uint64, operation string, scope ...string) paging {
-	p := paging{
-		size:      int(q.Integer("pageSize", 1, most, usual)),
-		ascending: q.OneOf("sortOrder", "desc", "asc") == "asc",
-	}
-	p.list = page.List{Operation: operation, Filters: append(scope, fmt.Sprint(p.ascending))}
-	token, _ := q.Text("pageToken")
-	if token == "" {
-		return p
-	}
-	position, err := p.list.Position(token)
-	switch {
-	case errors.Is(err, page.ErrOtherList):
-		q.Fail("pageToken", "it belongs to another request; repeat the request it came from and change nothing but the token")
-	case err != nil:
-		q.Fail("pageToken", "%q is no token of this service; send one as it was received, or none for the first page", apierr.Excerpt(token))
-	default:
-		p.after = position
-	}
-	return p
-}
-
-// badToken answers for a token that is sound and leads nowhere.
-func badToken(cause error) error {
-	return &apierr.Error{
-		Status:  http.StatusBadRequest,
-		Message: "pageToken: it leads nowhere in this list; send one as it was received, or none for the first page",
-		Err:     cause,
-	}
+	ascending := q.OneOf("sortOrder", "desc", "asc") == "asc"
+	list := page.List{Operation: operation, Filters: append(scope, fmt.Sprint(ascending))}
+	return paging{Page: q.Page(list, most, usual), ascending: ascending}
 }
 
 // position reads an optional position; parse's errors are the token's fault.
@@ -61,7 +31,7 @@ func position[T any](after []byte, parse func([]byte) (*T, error)) (*T, error) {
 	}
 	p, err := parse(after)
 	if err != nil {
-		return nil, badToken(err)
+		return nil, reply.BadToken(err)
 	}
 	return p, nil
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
 	"quorate/index/ledger"
 	"quorate/node/stakes"
 
@@ -89,10 +90,10 @@ func (a *API) listStaking(ctx context.Context, c echo.Context, n *network) error
 	if err := q.Err(); err != nil {
 		return err
 	}
-	if want.From, err = position(p.after, ledger.ParseStakingPosition); err != nil {
+	if want.From, err = position(p.After, ledger.ParseStakingPosition); err != nil {
 		return err
 	}
-	want.Ascending, want.Limit = p.ascending, p.size
+	want.Ascending, want.Limit = p.ascending, p.Size
 	if n.Ledger == nil {
 		return absent("staking")
 	}
@@ -129,9 +130,9 @@ func (a *API) listStaking(ctx context.Context, c echo.Context, n *network) error
 		}
 	}
 	if page.Next != nil {
-		answer.NextPageToken = p.list.Token(page.Next.Bytes())
+		answer.NextPageToken = p.Token(page.Next.Bytes())
 	}
-	return reply(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // kinds reads txTypes, sorted.

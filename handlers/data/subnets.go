@@ -10,7 +10,7 @@ import (
 
 	"quorate/handlers/compat"
 	"quorate/handlers/data/genesis"
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
 	"quorate/index/ledger/subnets"
 )
 
@@ -61,7 +61,7 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	if err := q.Err(); err != nil {
 		return err
 	}
-	at, err := position(p.after, subnets.ParsePosition)
+	at, err := position(p.After, subnets.ParsePosition)
 	if err != nil {
 		return err
 	}
@@ -74,13 +74,13 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	clientsForm := compat.Enabled(ctx)
 	w := newStream(c.Response(), a.log)
 	w.text(`{"subnets":[`)
-	for left := p.size; left > 0; {
+	for left := p.Size; left > 0; {
 		page, err := n.Subnets.List(ctx, p.ascending, min(left, subnetsAtATime), at)
 		if err != nil {
 			return w.fail(ctx, err)
 		}
 		for i, one := range page.Subnets {
-			if left < p.size || i > 0 {
+			if left < p.Size || i > 0 {
 				w.text(",")
 			}
 			shown, err := n.subnet(ctx, one, clientsForm)
@@ -98,7 +98,7 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	}
 	w.text("]")
 	if at != nil {
-		w.text(`,"nextPageToken":"` + p.list.Token(at.Bytes()) + `"`)
+		w.text(`,"nextPageToken":"` + p.Token(at.Bytes()) + `"`)
 	}
 	w.text("}")
 	return w.end()

@@ -14,7 +14,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting"
 
 	chain "quorate/chain/ledger"
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
 	"quorate/index/ledger"
 )
 
@@ -75,10 +76,10 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	if want.After, err = position(p.after, ledger.ParsePosition); err != nil {
+	if want.After, err = position(p.After, ledger.ParsePosition); err != nil {
 		return err
 	}
-	want.Ascending, want.Limit = p.ascending, p.size
+	want.Ascending, want.Limit = p.ascending, p.Size
 	if n.Ledger == nil {
 		return absent("outputs")
 	}
@@ -110,9 +111,9 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 		}
 	}
 	if page.Next != nil {
-		answer.NextPageToken = p.list.Token(page.Next.Bytes())
+		answer.NextPageToken = p.Token(page.Next.Bytes())
 	}
-	return reply(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // asset reads assetId; ids.Empty, which is no asset, if it is absent.

@@ -10,7 +10,8 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/handlers/data/query"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
 )
 
 type vertex struct {
@@ -46,7 +47,7 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	}
 	// There have been no new ones since the X-Chain has blocks: how far those are
 	// recorded does not matter. The reader knows whether its vertices are complete.
-	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: *height, Ascending: p.ascending, Limit: p.size, After: p.after})
+	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: *height, Ascending: p.ascending, Limit: p.Size, After: p.After})
 	if errors.Is(err, ErrCatchingUp) {
 		err = cmp.Or(lacking(b, n.Progress(b.id)), err)
 	}
@@ -71,9 +72,9 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 		}
 	}
 	if page.Next != nil {
-		answer.NextPageToken = p.list.Token(page.Next)
+		answer.NextPageToken = p.Token(page.Next)
 	}
-	return reply(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // texts are IDs as cb58, [] if there are none.

@@ -23,7 +23,8 @@ type BlockRef struct {
 	BaseFee            *uint256.Int
 }
 
-// Transaction is a recorded transaction. Its Logs and Frames are left out.
+// Transaction is a recorded transaction. Its Logs and Frames are left out. Of its
+// Input lists have the first four bytes, and nothing if it creates a contract.
 type Transaction struct {
 	Block BlockRef
 	// Index is the place in the block.
@@ -60,9 +61,11 @@ type Deployment struct {
 // DeploymentDetails are all that a transaction did.
 type DeploymentDetails struct {
 	Transaction Transaction
-	// Transfers are in log order, Internals in the order in which they began.
+	// Transfers are in log order, Internals in the order in which they began, which are
+	// known if the block was Traced.
 	Transfers []TokenTransfer
 	Internals []Internal
+	Traced    bool
 	// Message is the interchain message that the transaction sent or delivered, nil
 	// if none.
 	Message *InterchainMessage
@@ -73,7 +76,8 @@ type DeploymentDetails struct {
 type InterchainMessage struct {
 	ID common.Hash
 	// Delivered tells a message from another chain from one to another chain, and
-	// BlockchainID is that other chain.
+	// BlockchainID is that other chain; it is empty for a Warp message that was sent
+	// by other means than Teleporter, which names no destination.
 	Delivered    bool
 	BlockchainID ids.ID
 }

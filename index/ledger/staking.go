@@ -155,10 +155,10 @@ type validation struct {
 
 // stake records a new staking transaction.
 func (b *application) stake(ctx context.Context, s *Staking) error {
-	b.stakes.put(s.TxID, s, s.Height)
+	b.stakes.Put(s.TxID, s, s.Height)
 	b.batch.Put(store.FamilyStaking, stakingRow(b.networkID, s.TxID), s.bytes())
 	if slices.ContainsFunc(s.Made, func(id ids.ID) bool {
-		o, ok := b.outputs.get(id)
+		o, ok := b.outputs.Get(id)
 		return ok && o.Role == chain.Stake
 	}) {
 		for _, pk := range s.addressRows(b.networkID) {
@@ -169,8 +169,8 @@ func (b *application) stake(ctx context.Context, s *Staking) error {
 	start := row.Seconds(s.Staker.Start)
 	if !s.Staker.Delegator {
 		v := validation{start: start, shares: s.Staker.Shares}
-		known, _ := b.nodes.get(string(node))
-		b.nodes.put(string(node), append(slices.Clone(known), v), s.Height)
+		known, _ := b.nodes.Get(string(node))
+		b.nodes.Put(string(node), append(slices.Clone(known), v), s.Height)
 		w := row.New(8)
 		w.Number(uint64(v.shares))
 		b.batch.Put(store.FamilyValidation, store.PK{P: node, K: row.Uint64(start, s.TxID[:])}, w.B)
@@ -192,7 +192,7 @@ func (b *application) stake(ctx context.Context, s *Staking) error {
 func (b *application) shares(ctx context.Context, node []byte, start uint64) (uint32, error) {
 	var best validation
 	found := false
-	recent, _ := b.nodes.get(string(node))
+	recent, _ := b.nodes.Get(string(node))
 	for _, v := range recent {
 		if v.start <= start && (!found || v.start >= best.start) {
 			best, found = v, true
@@ -256,7 +256,7 @@ func (b *application) settle(ctx context.Context, tx *chain.Tx) error {
 			b.batch.Delete(store.FamilyStakingByAddress, pk)
 		}
 	}
-	b.stakes.put(txID, &s, b.block.Height)
+	b.stakes.Put(txID, &s, b.block.Height)
 	b.batch.Put(store.FamilyStaking, stakingRow(b.networkID, txID), s.bytes())
 	if !s.Staker.Delegator || s.Staker.SubnetID != constants.PrimaryNetworkID || s.Settled == nil {
 		return nil
@@ -280,7 +280,7 @@ func (b *application) settle(ctx context.Context, tx *chain.Tx) error {
 
 // staking returns a recorded staking transaction, which must not be changed.
 func (b *application) staking(ctx context.Context, txID ids.ID) (*Staking, error) {
-	if s, ok := b.stakes.get(txID); ok {
+	if s, ok := b.stakes.Get(txID); ok {
 		return s, nil
 	}
 	values, err := b.r.Get(ctx, store.FamilyStaking, []store.PK{stakingRow(b.networkID, txID)})
@@ -306,7 +306,7 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 		}
 		o := *was
 		o.StakeEnd, o.body = until, nil
-		b.outputs.put(id, &o, b.block.Height)
+		b.outputs.Put(id, &o, b.block.Height)
 		b.batch.Put(store.FamilyOutput, outputRow(b.networkID, id, madeKey), o.bytes())
 		a, _, ok := accountOf(b.chainID, &o.Output)
 		if !ok {
@@ -326,7 +326,7 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 
 // output returns a recorded output, which must not be changed.
 func (b *application) output(ctx context.Context, id ids.ID) (*Output, error) {
-	if o, ok := b.outputs.get(id); ok {
+	if o, ok := b.outputs.Get(id); ok {
 		return o, nil
 	}
 	values, err := b.r.Get(ctx, store.FamilyOutput, []store.PK{outputRow(b.networkID, id, madeKey)})

@@ -10,6 +10,7 @@ import (
 
 	chain "quorate/chain/ledger"
 	"quorate/index"
+	"quorate/index/internal/recent"
 	"quorate/index/ledger/internal/row"
 	"quorate/store"
 )
@@ -66,10 +67,10 @@ type Tenant struct {
 	last     uint64
 	lastTime uint64
 
-	outputs  *recent[ids.ID, *Output]
-	accounts *recent[string, struct{}] // whose rows were written, by list and place
-	stakes   *recent[ids.ID, *Staking]
-	nodes    *recent[string, []validation] // that began, by their partition
+	outputs  *recent.Map[ids.ID, *Output]
+	accounts *recent.Map[string, struct{}] // whose rows were written, by list and place
+	stakes   *recent.Map[ids.ID, *Staking]
+	nodes    *recent.Map[string, []validation] // that began, by their partition
 
 	// pending are events by their partition that may not be committed yet, sorted.
 	pending      map[string][]event
@@ -91,10 +92,10 @@ func (*Tenant) Name() string { return name }
 
 func (t *Tenant) reset() {
 	t.begun = false
-	t.outputs = newRecent[ids.ID, *Output](recentOutputs)
-	t.accounts = newRecent[string, struct{}](recentAccounts)
-	t.stakes = newRecent[ids.ID, *Staking](recentStakes)
-	t.nodes = newRecent[string, []validation](recentStakes)
+	t.outputs = recent.New[ids.ID, *Output](recentOutputs)
+	t.accounts = recent.New[string, struct{}](recentAccounts)
+	t.stakes = recent.New[ids.ID, *Staking](recentStakes)
+	t.nodes = recent.New[string, []validation](recentStakes)
 	t.pending, t.pendingCount = make(map[string][]event), 0
 }
 
@@ -135,7 +136,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 
 // begin sees to it that what is remembered is of the blocks before.
 func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) error {
-	full := t.outputs.full() || t.accounts.full() || t.stakes.full() || t.nodes.full() || t.pendingCount > pendingEvents
+	full := t.outputs.Full() || t.accounts.Full() || t.stakes.Full() || t.nodes.Full() || t.pendingCount > pendingEvents
 	if t.begun && block.Height == t.last+1 && !full {
 		return t.inTime(block)
 	}
@@ -156,10 +157,10 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) 
 		return t.inTime(block)
 	}
 	if values[0] != nil {
-		t.outputs.forget(committed.height)
-		t.accounts.forget(committed.height)
-		t.stakes.forget(committed.height)
-		t.nodes.forget(committed.height)
+		t.outputs.Forget(committed.height)
+		t.accounts.Forget(committed.height)
+		t.stakes.Forget(committed.height)
+		t.nodes.Forget(committed.height)
 		t.forgetEvents(committed.height)
 	}
 	return t.inTime(block)
@@ -291,7 +292,7 @@ func (b *application) resolve(ctx context.Context) error {
 			if in.SourceChainID != b.chainID {
 				continue
 			}
-			if _, ok := b.outputs.get(in.OutputID); !ok {
+			if _, ok := b.outputs.Get(in.OutputID); !ok {
 				missing = append(missing, in.OutputID)
 				keys = append(keys, outputRow(b.networkID, in.OutputID, madeKey))
 			}
@@ -322,7 +323,7 @@ func (b *application) resolve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.outputs.put(o.ID, o, 0)
+		b.outputs.Put(o.ID, o, 0)
 	}
 	return nil
 }
@@ -344,7 +345,7 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 			b.queue(movement{outputID: in.OutputID, arrival: true})
 			continue
 		}
-		o, ok := b.outputs.get(in.OutputID)
+		o, ok := b.outputs.Get(in.OutputID)
 		if !ok {
 			return fmt.Errorf("input %d: output %s: %w", i, in.OutputID, ErrMissing)
 		}
@@ -382,7 +383,7 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 
 // make records a new output.
 func (b *application) make(o *Output) {
-	b.outputs.put(o.ID, o, o.Height)
+	b.outputs.Put(o.ID, o, o.Height)
 	b.batch.Put(store.FamilyOutput, outputRow(b.networkID, o.ID, madeKey), o.bytes())
 	if o.DestinationID != b.chainID {
 		b.queue(movement{outputID: o.ID})
@@ -448,10 +449,10 @@ func (b *application) know(a *account, g *group) {
 	for _, chainID := range []ids.ID{a.source, a.destination} {
 		pk := store.PK{P: accountList(b.networkID, chainID, a.group), K: a.listKey(chainID)}
 		known := string(pk.P) + string(pk.K)
-		if _, ok := b.accounts.get(known); ok {
+		if _, ok := b.accounts.Get(known); ok {
 			continue
 		}
-		b.accounts.put(known, struct{}{}, b.block.Height)
+		b.accounts.Put(known, struct{}{}, b.block.Height)
 		b.batch.Put(store.FamilyAccount, pk, nil)
 		if g.id[0] == groupSeveral {
 			for _, address := range g.addresses {

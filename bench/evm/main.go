@@ -1,0 +1,258 @@
+// Command evm measures how fast the service records an EVM chain and how fast it
+// answers from what it recorded: a made-up chain, whose Ethereum API a simulated node
+// serves over HTTP, goes through the service's own source and pipeline into its own
+// store, once with receipts and logs alone and once with the calls inside transactions,
+// too. Then the operations of the Data API are asked for, through HTTP. Node, recording
+// and reading have a process each, so that processor time can be told apart; time on
+// the clock is that of everything together on this machine.
+//
+//	go run ./bench/evm -txs 1000000
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+)
+
+// task is what one of our processes is told to do, in its environment.
+type task struct {
+	// Role is one of the roles below.
+	Role string
+	Seed uint64
+	Txs  int
+	Dir  string
+	// Node is where the chain is, for all but the node.
+	Node nodeReady
+	// Connections are how many read at a time.
+	Connections int
+	// Profile is where the process writes what it spends processor time on.
+	Profile string
+}
+
+const (
+	roleNode   = "node"   // is the simulated node
+	roleLogs   = "logs"   // records without traces
+	roleTraces = "traces" // records with traces
+	roleRead   = "read"   // asks for what was recorded
+	taskEnv    = "QUORATE_BENCH_EVM"
+)
+
+// nodeReady is what the simulated node tells when its chain is made.
+type nodeReady struct {
+	URL          string
+	ChainID      uint64
+	BlockchainID ids.ID
+	Tip          uint64
+	Txs          int
+}
+
+// recorded is what a process tells that recorded.
+type recorded struct {
+	Took, CPU time.Duration
+	Bytes     int64
+}
+
+func main() {
+	log.SetFlags(0)
+	if text := os.Getenv(taskEnv); text != "" {
+		if err := work(text); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	var t task
+	flag.IntVar(&t.Txs, "txs", 1_000_000, "`number` of transactions")
+	flag.Uint64Var(&t.Seed, "seed", 1, "`number` from which the chain follows")
+	flag.IntVar(&t.Connections, "connections", 16, "`number` of connections that ask at a time")
+	flag.StringVar(&t.Dir, "dir", "", "`folder` for blocks and stores, about 5 kB for a transaction; default: a temporary one")
+	flag.StringVar(&t.Profile, "cpuprofile", "", "write a CPU profile of the process that records with traces to this `file`")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, t)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func work(text string) error {
+	var t task
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return err
+	}
+	switch t.Role {
+	case roleNode:
+		return runNode(t)
+	case roleLogs, roleTraces:
+		return runRecord(t)
+	case roleRead:
+		return runRead(t)
+	}
+	return fmt.Errorf("no role %q", t.Role)
+}
+
+func run(ctx context.Context, t task) (err error) {
+	root, err := os.MkdirTemp(t.Dir, "quorate-evm-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load(), t.Seed, t.Txs)
+	begun := time.Now()
+	t.Role, t.Dir = roleNode, root
+	node, err := startChild(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer node.stop()
+	if err := node.read(&t.Node); err != nil {
+		return fmt.Errorf("making the chain: %w", err)
+	}
+	fmt.Printf("chain made in %.0f s: %d blocks, %d transactions\n\n", time.Since(begun).Seconds(), t.Node.Tip+1, t.Node.Txs)
+
+	fmt.Println("| recorded | transactions/s | CPU us/transaction | of the node | MB per million transactions |")
+	fmt.Println("|---|---|---|---|---|")
+	profile := t.Profile
+	for _, line := range []struct{ name, role string }{
+		{"blocks, receipts and logs", roleLogs}, {"the same and traces", roleTraces},
+	} {
+		t.Role, t.Dir, t.Profile = line.role, filepath.Join(root, line.role), ""
+		if line.role == roleTraces {
+			t.Profile = profile
+		}
+		before, err := node.spent()
+		if err != nil {
+			return err
+		}
+		var r recorded
+		if err := once(ctx, t, &r); err != nil {
+			return fmt.Errorf("recording %s: %w", line.name, err)
+		}
+		after, err := node.spent()
+		if err != nil {
+			return err
+		}
+		txs := float64(t.Node.Txs)
+		fmt.Printf("| %s | %.0f | %.1f | %.1f | %.0f |\n", line.name, txs/r.Took.Seconds(), float64(r.CPU.Microseconds())/txs,
+			float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs)
+	}
+	fmt.Printf("\n| operation, %d connections | requests/s | p50 ms | p99 ms | CPU us | at %.0f requests/s: p50 ms | p99 ms | worst ms |\n|---|---|---|---|---|---|---|---|\n",
+		t.Connections, 1/pace.Seconds())
+	t.Role, t.Dir, t.Profile = roleRead, filepath.Join(root, roleTraces), ""
+	c, err := startChild(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	for {
+		var r reading
+		if err := c.read(&r); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		fmt.Printf("| %s | %.0f | %.2f | %.2f | %d | %.2f | %.2f | %.1f |\n", r.Name, r.Often.Rate, milliseconds(r.Often.P50), milliseconds(r.Often.P99),
+			r.Often.CPU.Microseconds(), milliseconds(r.Paced.P50), milliseconds(r.Paced.P99), milliseconds(r.Paced.Worst))
+	}
+	fmt.Printf("\nall in %.0f s, load at the end %s\n", time.Since(begun).Seconds(), load())
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// load is the machine's load average: how much else is going on.
+func load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	var one float64
+	if _, err := fmt.Sscan(string(b), &one); err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1f", one)
+}
+
+// child is a process of ours that tells what it has to say in lines of JSON.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+func startChild(ctx context.Context, t task) (*child, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{cmd: exec.CommandContext(ctx, self)}
+	c.cmd.Env = append(os.Environ(), taskEnv+"="+string(text))
+	c.cmd.Stderr = os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the %s process: %w", t.Role, err)
+	}
+	c.out = json.NewDecoder(bufio.NewReader(out))
+	return c, nil
+}
+
+func (c *child) read(v any) error { return c.out.Decode(v) }
+
+// spent is the processor time of a node so far.
+func (c *child) spent() (d time.Duration, err error) {
+	if _, err := io.WriteString(c.in, "\n"); err != nil {
+		return 0, err
+	}
+	err = c.read(&d)
+	return d, err
+}
+
+// stop lets it end.
+func (c *child) stop() {
+	_ = c.in.Close() // which it waits for
+	_ = c.cmd.Wait()
+}
+
+// once runs a process that tells one thing.
+func once(ctx context.Context, t task, answer any) error {
+	c, err := startChild(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	return c.read(answer)
+}
+
+// cpu is the processor time of this process.
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,284 @@
+package evm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/crypto"
+)
+
+// ErrInconsistent says that what a node told of a block is unreadable, incomplete,
+// or does not fit together. Another node, or the same one later, may do better.
+var ErrInconsistent = errors.New("what the node tells of an EVM block does not hold")
+
+// Answers are what a node tells of a block, in JSON.
+type Answers struct {
+	// Block is eth_getBlockByNumber's, with whole transactions.
+	Block []byte
+	// Receipts are eth_getBlockReceipts'. They may be nil for a block without
+	// transactions.
+	Receipts []byte
+	// Traces are debug_traceBlockByNumber's, by callTracer; nil if the node gives
+	// none.
+	Traces []byte
+}
+
+// Decode reads a block and checks that its parts belong together and that nothing is
+// missing. The block's hash is checked, too, unless its header has fields that are
+// not known here. The result does not refer to the answers. Errors are
+// ErrInconsistent.
+func Decode(a Answers) (*Block, error) {
+	d := decoder{block: new(Block), logs: -1}
+	for _, part := range []struct {
+		name string
+		json []byte
+		read func(*scanner)
+	}{{"block", a.Block, d.readBlock}, {"receipts", a.Receipts, d.readReceipts}, {"traces", a.Traces, d.readTraces}} {
+		if part.json == nil && (part.name == "traces" || part.name == "receipts" && len(d.block.Transactions) == 0) {
+			continue
+		}
+		s := scanner{b: part.json}
+		part.read(&s)
+		if s.end(); s.err != nil {
+			return nil, fmt.Errorf("%w: %s of block %d: %w", ErrInconsistent, part.name, d.block.Number, s.err)
+		}
+	}
+	d.block.Traced = a.Traces != nil || len(d.block.Transactions) == 0
+	return d.block, nil
+}
+
+type decoder struct {
+	block *Block
+	logs  int64 // the index of the last log
+}
+
+func (d *decoder) readBlock(s *scanner) {
+	b := d.block
+	var h header
+	var hash, transactions bool
+	s.object(func(name []byte) {
+		switch string(name) {
+		case "hash":
+			b.Hash, hash = s.hash(), true
+		case "transactions":
+			transactions = true
+			s.array(func(i int) {
+				b.Transactions = append(b.Transactions, Transaction{})
+				d.readTransaction(s, i)
+			})
+		default:
+			h.member(s, name)
+		}
+	})
+	if s.err != nil {
+		return
+	}
+	if !hash || !transactions {
+		s.fail("no hash, or no transactions")
+		return
+	}
+	h.tell(s, b)
+	if want, known := h.hash(); known && want != b.Hash {
+		s.fail("its hash is said to be %s, and is %s", b.Hash, want)
+	}
+	for i := range b.Transactions {
+		if tx := &b.Transactions[i]; tx.Hash == (common.Hash{}) {
+			s.fail("transaction %d has no hash", i)
+		}
+	}
+}
+
+// tell puts what is wanted of a header into a block.
+func (h *header) tell(s *scanner, b *Block) {
+	for i, to := range map[int]*uint64{numberField: &b.Number, timeField: &b.Time, millisecondsField: &b.Milliseconds} {
+		if !h.has[i] && i != millisecondsField {
+			s.fail("no %s", headerFields[i].name)
+			return
+		}
+		if len(h.fields[i]) > 8 {
+			s.fail("%s has %d bytes", headerFields[i].name, len(h.fields[i]))
+			return
+		}
+		*to = new(uint256.Int).SetBytes(h.fields[i]).Uint64()
+	}
+	if b.Time > math.MaxInt64/1000 {
+		s.fail("its time is %d", b.Time)
+	}
+	if !h.has[parentField] || len(h.fields[parentField]) != common.HashLength {
+		s.fail("no parentHash")
+		return
+	}
+	b.ParentHash = common.Hash(h.fields[parentField])
+	if h.has[baseFeeField] {
+		b.BaseFee = new(uint256.Int).SetBytes(h.fields[baseFeeField])
+	}
+	if h.has[delayField] && len(h.fields[delayField]) <= 8 {
+		excess := new(uint256.Int).SetBytes(h.fields[delayField]).Uint64()
+		b.MinDelayExcess = &excess
+	}
+}
+
+func (d *decoder) readTransaction(s *scanner, at int) {
+	tx := &d.block.Transactions[at]
+	var from bool
+	s.object(func(name []byte) {
+		switch string(name) {
+		case "hash":
+			tx.Hash = s.hash()
+		case "transactionIndex":
+			s.optional(func() {
+				if i := s.number(); i != uint64(at) {
+					s.fail("transaction %d says it is number %d", at, i)
+				}
+			})
+		case "type":
+			tx.Type = uint8(s.small(math.MaxUint8))
+		case "nonce":
+			tx.Nonce = s.number()
+		case "from":
+			tx.From, from = s.address(), true
+		case "to":
+			s.optional(func() {
+				to := s.address()
+				tx.To = &to
+			})
+		case "value":
+			tx.Value = s.big()
+		case "input":
+			tx.Input = s.data()
+		case "gas":
+			tx.GasLimit = s.number()
+		case "gasPrice":
+			s.optional(func() { tx.GasPrice = s.big() })
+		case "maxFeePerGas":
+			s.optional(func() { tx.MaxFee = pointer(s.big()) })
+		case "maxPriorityFeePerGas":
+			s.optional(func() { tx.MaxPriorityFee = pointer(s.big()) })
+		default:
+			s.skip()
+		}
+	})
+	if !from {
+		s.fail("transaction %d has no sender", at)
+	}
+}
+
+func pointer[T any](v T) *T { return &v }
+
+func (d *decoder) readReceipts(s *scanner) {
+	read := 0
+	s.array(func(i int) {
+		if i >= len(d.block.Transactions) {
+			s.fail("more receipts than the %d transactions", len(d.block.Transactions))
+			return
+		}
+		d.readReceipt(s, i)
+		read++
+	})
+	if read != len(d.block.Transactions) {
+		s.fail("%d receipts for %d transactions", read, len(d.block.Transactions))
+	}
+}
+
+func (d *decoder) readReceipt(s *scanner, at int) {
+	tx := &d.block.Transactions[at]
+	var status, hash, gas, logs bool
+	s.object(func(name []byte) {
+		switch string(name) {
+		case "transactionHash":
+			hash = true
+			d.same(s, "transaction", s.hash(), tx.Hash)
+		case "blockHash":
+			d.same(s, "block", s.hash(), d.block.Hash)
+		case "transactionIndex":
+			if i := s.number(); i != uint64(at) {
+				s.fail("receipt %d says it is number %d", at, i)
+			}
+		case "status":
+			status = true
+			tx.Success = s.small(1) == 1
+		case "gasUsed":
+			gas = true
+			tx.GasUsed = s.number()
+		case "effectiveGasPrice":
+			s.optional(func() { tx.GasPrice = s.big() })
+		case "contractAddress":
+			s.optional(func() {
+				if created := s.address(); tx.To == nil {
+					tx.Created = created
+				}
+			})
+		case "logs":
+			logs = true
+			s.array(func(int) { d.readLog(s, tx) })
+		default:
+			s.skip()
+		}
+	})
+	if s.err == nil && !(status && hash && gas && logs) {
+		s.fail("receipt %d lacks its status, hash, gas or logs", at)
+	}
+	if tx.To == nil && tx.Created == (common.Address{}) {
+		tx.Created = crypto.CreateAddress(tx.From, tx.Nonce)
+	}
+}
+
+// same says that a part is of another block or transaction than it should be.
+func (d *decoder) same(s *scanner, what string, got, want common.Hash) {
+	if s.err == nil && got != want {
+		s.fail("it is of %s %s, not %s", what, got, want)
+	}
+}
+
+// maxTopics is how many topics the EVM has operations for.
+const maxTopics = 4
+
+func (d *decoder) readLog(s *scanner, tx *Transaction) {
+	var l Log
+	var index bool
+	s.object(func(name []byte) {
+		switch string(name) {
+		case "logIndex":
+			index = true
+			l.Index = uint32(s.small(math.MaxUint32))
+		case "address":
+			l.Address = s.address()
+		case "transactionHash":
+			d.same(s, "transaction", s.hash(), tx.Hash)
+		case "topics":
+			var topics [maxTopics]common.Hash
+			n := 0
+			s.array(func(i int) {
+				if i >= maxTopics {
+					s.fail("a log has more than %d topics", maxTopics)
+					return
+				}
+				topics[i] = s.hash()
+				n++
+			})
+			l.Topics = append([]common.Hash(nil), topics[:n]...)
+		case "data":
+			l.Data = s.data()
+		case "removed":
+			if s.peek() == 't' {
+				s.fail("a log was removed, though its block is accepted")
+			}
+			s.skip()
+		default:
+			s.skip()
+		}
+	})
+	if s.err != nil {
+		return
+	}
+	if !index || int64(l.Index) <= d.logs {
+		s.fail("log %d follows log %d", l.Index, d.logs)
+		return
+	}
+	d.logs = int64(l.Index)
+	tx.Logs = append(tx.Logs, l)
+}

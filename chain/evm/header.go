@@ -1,0 +1,116 @@
+package evm
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/crypto"
+	"github.com/ava-labs/libevm/rlp"
+)
+
+// fieldKind is how a field of a header is written.
+type fieldKind uint8
+
+const (
+	fieldQuantity fieldKind = iota
+	fieldData
+)
+
+// headerFields are the fields of headers under their names in the Ethereum API, in
+// the order in which they are hashed (avalanchego graft/coreth and graft/subnet-evm,
+// plugin/evm/customtypes). Those after extDataHash may be missing: at the end
+// they are left out, before others they are empty. The headers of subnet-evm lack
+// the fields that begin with extData.
+var headerFields = [...]struct {
+	name string
+	kind fieldKind
+}{
+	{"parentHash", fieldData}, {"sha3Uncles", fieldData}, {"miner", fieldData}, {"stateRoot", fieldData},
+	{"transactionsRoot", fieldData}, {"receiptsRoot", fieldData}, {"logsBloom", fieldData}, {"difficulty", fieldQuantity},
+	{"number", fieldQuantity}, {"gasLimit", fieldQuantity}, {"gasUsed", fieldQuantity}, {"timestamp", fieldQuantity},
+	{"extraData", fieldData}, {"mixHash", fieldData}, {"nonce", fieldData},
+	{"extDataHash", fieldData},
+	{"baseFeePerGas", fieldQuantity}, {"extDataGasUsed", fieldQuantity}, {"blockGasCost", fieldQuantity}, {"blobGasUsed", fieldQuantity},
+	{"excessBlobGas", fieldQuantity}, {"parentBeaconBlockRoot", fieldData}, {"timestampMilliseconds", fieldQuantity}, {"minDelayExcess", fieldQuantity},
+}
+
+// The places of some of them.
+const (
+	parentField         = 0
+	numberField         = 8
+	timeField           = 11
+	extDataHashField    = 15
+	baseFeeField        = 16
+	extDataGasUsedField = 17
+	millisecondsField   = 22
+	delayField          = 23
+)
+
+// header collects the fields of a block's header.
+type header struct {
+	fields [len(headerFields)][]byte // as bytes, quantities without leading zeros
+	has    [len(headerFields)]bool
+	// strange says that there are members that this version does not know: fields
+	// of later headers may be among them.
+	strange bool
+}
+
+// member reads a member of a block, and reports whether it is the header's.
+func (h *header) member(s *scanner, name []byte) {
+	i := slices.IndexFunc(headerFields[:], func(f struct {
+		name string
+		kind fieldKind
+	}) bool {
+		return f.name == string(name)
+	})
+	if i < 0 {
+		switch string(name) {
+		// Of the block, not of the header.
+		case "size", "totalDifficulty", "uncles", "blockExtraData", "version":
+		default:
+			h.strange = true
+		}
+		s.skip()
+		return
+	}
+	h.has[i] = s.optional(func() {
+		if headerFields[i].kind == fieldQuantity {
+			n := s.big()
+			h.fields[i] = n.Bytes()
+			return
+		}
+		h.fields[i] = s.data()
+	})
+}
+
+// hash is the block's hash, false if it cannot be told because the header has
+// fields that are not known here, or lacks some.
+func (h *header) hash() (common.Hash, bool) {
+	if h.strange {
+		return common.Hash{}, false
+	}
+	last := 0
+	for i := range headerFields {
+		if i < extDataHashField && !h.has[i] {
+			return common.Hash{}, false
+		}
+		if h.has[i] {
+			last = i
+		}
+	}
+	var out bytes.Buffer
+	w := rlp.NewEncoderBuffer(&out)
+	list := w.List()
+	for i := range last + 1 {
+		if (i == extDataHashField || i == extDataGasUsedField) && !h.has[extDataHashField] {
+			continue
+		}
+		w.WriteBytes(h.fields[i])
+	}
+	w.ListEnd(list)
+	if err := w.Flush(); err != nil {
+		return common.Hash{}, false
+	}
+	return crypto.Keccak256Hash(out.Bytes()), true
+}

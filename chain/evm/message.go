@@ -1,0 +1,32 @@
+package evm
+
+import (
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+)
+
+// Teleporter is where every chain that has it has the Teleporter contract, whose
+// deployment gives it the same address everywhere (ava-labs/icm-contracts, 1.0.0).
+var Teleporter = common.HexToAddress("0x253b2784c75e510dD0fF1da844684a1aC0aa5fcf")
+
+// Message is a Teleporter message that a transaction sent or delivered.
+type Message struct {
+	ID common.Hash
+	// Delivered tells a message from another chain from one to another chain, and
+	// BlockchainID is that other chain.
+	Delivered    bool
+	BlockchainID ids.ID
+}
+
+// Messages are the Teleporter messages in logs, in their order.
+func Messages(logs []Log) []Message {
+	var found []Message
+	for i := range logs {
+		l := &logs[i]
+		if l.Address != Teleporter || len(l.Topics) < 3 || l.Topics[0] != sentTopic && l.Topics[0] != receivedTopic {
+			continue
+		}
+		found = append(found, Message{ID: l.Topics[1], Delivered: l.Topics[0] == receivedTopic, BlockchainID: ids.ID(l.Topics[2])})
+	}
+	return found
+}

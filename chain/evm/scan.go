@@ -1,0 +1,304 @@
+package evm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/libevm/common"
+)
+
+// scanner reads JSON in one pass without making anything of what nobody asks for:
+// blocks are mostly long hex strings under known names. The first error stays, and
+// ends everything.
+type scanner struct {
+	b   []byte
+	at  int
+	err error
+}
+
+// maxNesting bounds JSON of which nothing is wanted.
+const maxNesting = 64
+
+var errCutShort = errors.New("it ends early")
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("at byte %d: %w", s.at, fmt.Errorf(format, args...))
+	}
+}
+
+// peek is the next byte that is no blank, 0 at the end and after an error.
+func (s *scanner) peek() byte {
+	if s.err != nil {
+		return 0
+	}
+	for s.at < len(s.b) {
+		switch c := s.b[s.at]; c {
+		case ' ', '\n', '\r', '\t':
+			s.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take consumes a byte that must come next.
+func (s *scanner) take(want byte) bool {
+	switch got := s.peek(); {
+	case s.err != nil:
+	case got == 0 && s.at >= len(s.b):
+		s.fail("%w", errCutShort)
+	case got != want:
+		s.fail("%q instead of %q", got, want)
+	default:
+		s.at++
+		return true
+	}
+	return false
+}
+
+// end says that nothing may follow.
+func (s *scanner) end() {
+	if s.peek(); s.err == nil && s.at < len(s.b) {
+		s.fail("something follows the end")
+	}
+}
+
+// object calls member with each member's name; it must consume the value. A name
+// that has escapes stays as it is written.
+func (s *scanner) object(member func(name []byte)) {
+	if !s.take('{') {
+		return
+	}
+	if s.peek() == '}' {
+		s.at++
+		return
+	}
+	for s.err == nil {
+		name := s.text()
+		if !s.take(':') {
+			return
+		}
+		member(name)
+		if s.peek() == ',' {
+			s.at++
+			continue
+		}
+		s.take('}')
+		return
+	}
+}
+
+// array calls element at each element, with its place; it must consume the value.
+func (s *scanner) array(element func(i int)) {
+	if !s.take('[') {
+		return
+	}
+	if s.peek() == ']' {
+		s.at++
+		return
+	}
+	for i := 0; s.err == nil; i++ {
+		element(i)
+		if s.peek() == ',' {
+			s.at++
+			continue
+		}
+		s.take(']')
+		return
+	}
+}
+
+// text is what stands between quotes, as it is written.
+func (s *scanner) text() []byte {
+	if !s.take('"') {
+		return nil
+	}
+	for from := s.at; ; {
+		n := bytes.IndexByte(s.b[s.at:], '"')
+		if n < 0 {
+			s.at = len(s.b)
+			s.fail("%w", errCutShort)
+			return nil
+		}
+		end := s.at + n
+		s.at = end + 1
+		slashes := 0
+		for end-slashes > from && s.b[end-slashes-1] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return s.b[from:end]
+		}
+	}
+}
+
+// null consumes a null if one comes.
+func (s *scanner) null() bool {
+	if s.peek() == 'n' && bytes.HasPrefix(s.b[s.at:], []byte("null")) {
+		s.at += len("null")
+		return true
+	}
+	return false
+}
+
+// skip consumes a value, whatever it is.
+func (s *scanner) skip() { s.skipAt(0) }
+
+func (s *scanner) skipAt(depth int) {
+	if depth > maxNesting {
+		s.fail("nested more than %d deep", maxNesting)
+		return
+	}
+	switch c := s.peek(); {
+	case s.err != nil:
+	case c == '"':
+		s.text()
+	case c == '{':
+		s.object(func([]byte) { s.skipAt(depth + 1) })
+	case c == '[':
+		s.array(func(int) { s.skipAt(depth + 1) })
+	case c == 't' || c == 'f' || c == 'n' || c == '-' || c >= '0' && c <= '9':
+		for s.at < len(s.b) && bytes.IndexByte([]byte("truefalsn+-.0123456789E"), s.b[s.at]) >= 0 {
+			s.at++
+		}
+	case s.at >= len(s.b):
+		s.fail("%w", errCutShort)
+	default:
+		s.fail("%q begins no value", c)
+	}
+}
+
+// digits is what follows 0x in a string.
+func (s *scanner) digits() []byte {
+	text := s.text()
+	if s.err == nil && (len(text) < 2 || text[0] != '0' || text[1] != 'x') {
+		s.fail("%q is not of the form 0x...", clipped(text))
+	}
+	if s.err != nil {
+		return nil
+	}
+	return text[2:]
+}
+
+// clipped keeps a remote text short in an error.
+func clipped(text []byte) []byte { return text[:min(len(text), 40)] }
+
+// number reads a quantity of 64 bits.
+func (s *scanner) number() (n uint64) {
+	digits := s.digits()
+	if s.err != nil {
+		return 0
+	}
+	if len(digits) == 0 || len(digits) > 16 {
+		s.fail("a number of %d digits", len(digits))
+		return 0
+	}
+	for _, c := range digits {
+		v := nibble(c)
+		if v > 15 {
+			s.fail("%q in a number", c)
+			return 0
+		}
+		n = n<<4 | uint64(v)
+	}
+	return n
+}
+
+// small reads a quantity that is at most limit.
+func (s *scanner) small(limit uint64) uint64 {
+	n := s.number()
+	if s.err == nil && n > limit {
+		s.fail("%d is more than %d", n, limit)
+		return 0
+	}
+	return n
+}
+
+// big reads a quantity of 256 bits.
+func (s *scanner) big() (n uint256.Int) {
+	digits := s.digits()
+	if s.err != nil {
+		return n
+	}
+	if len(digits) == 0 || len(digits) > 64 {
+		s.fail("a number of %d digits", len(digits))
+		return n
+	}
+	for i := range digits {
+		c := digits[len(digits)-1-i]
+		v := nibble(c)
+		if v > 15 {
+			s.fail("%q in a number", c)
+			return uint256.Int{}
+		}
+		n[i/16] |= uint64(v) << (i % 16 * 4)
+	}
+	return n
+}
+
+// nibble is the value of a hex digit, more than 15 if it is none.
+func nibble(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 16
+}
+
+// fixed reads so many bytes as to has.
+func (s *scanner) fixed(to []byte) {
+	digits := s.digits()
+	if s.err != nil {
+		return
+	}
+	if len(digits) != 2*len(to) {
+		s.fail("%d hex digits instead of %d", len(digits), 2*len(to))
+		return
+	}
+	if _, err := hex.Decode(to, digits); err != nil {
+		s.fail("%w", err)
+	}
+}
+
+func (s *scanner) hash() (h common.Hash) {
+	s.fixed(h[:])
+	return h
+}
+
+func (s *scanner) address() (a common.Address) {
+	s.fixed(a[:])
+	return a
+}
+
+// data reads bytes of any length, nil if there are none.
+func (s *scanner) data() []byte {
+	digits := s.digits()
+	if s.err != nil || len(digits) == 0 {
+		return nil
+	}
+	b := make([]byte, len(digits)/2)
+	if _, err := hex.Decode(b, digits); err != nil {
+		s.fail("%w", err)
+		return nil
+	}
+	return b
+}
+
+// optional runs read unless a null comes, and reports whether it did.
+func (s *scanner) optional(read func()) bool {
+	if s.null() {
+		return false
+	}
+	read()
+	return s.err == nil
+}

@@ -1,0 +1,351 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/chain/evm"
+	handler "quorate/handlers/evm"
+	"quorate/handlers/evm/methods"
+	"quorate/handlers/evm/tokenlist"
+	"quorate/handlers/reply"
+	"quorate/index"
+	"quorate/index/evm"
+	"quorate/index/evm/contracts"
+	"quorate/index/evm/metadata"
+	"quorate/node"
+	"quorate/store"
+)
+
+// evmChain is where an EVM chain's Ethereum API is.
+type evmChain struct {
+	client *node.Client
+	path   string
+	own    bool // the client is of no other use
+	// name is what the chain is called until its node has told what it is.
+	name  string
+	token handler.NativeToken
+}
+
+// cChain reports whether it is the C-Chain of the network.
+func (c evmChain) cChain() bool { return !c.own }
+
+// newEVMChains are the C-Chain and the chains that are configured.
+func newEVMChains(client *node.Client, o networkOptions) ([]evmChain, error) {
+	chains := []evmChain{{client: client, path: node.CChainRPC, name: "evm C"}}
+	for _, c := range o.config.EVM {
+		client, err := node.New(node.Options{Endpoints: []string{c.RPC}, Log: o.log})
+		if err != nil {
+			closeEVMChains(chains)
+			return nil, err
+		}
+		name := "evm"
+		if u, err := url.Parse(c.RPC); err == nil {
+			name += " " + u.Host + u.Path // without what may be a secret
+		}
+		chains = append(chains, evmChain{client: client, own: true, name: name, token: c.NativeToken.served()})
+	}
+	return chains, nil
+}
+
+// served is the token as answers have it.
+func (t *tokenConfig) served() handler.NativeToken {
+	if t == nil {
+		return handler.NativeToken{}
+	}
+	shown := handler.NativeToken{Name: t.Name, Symbol: t.Symbol, Decimals: 18, LogoURI: t.LogoURI, Description: t.Description}
+	if t.Decimals != nil {
+		shown.Decimals = *t.Decimals
+	}
+	return shown
+}
+
+func closeEVMChains(chains []evmChain) {
+	for _, c := range chains {
+		if c.own {
+			c.client.Close()
+		}
+	}
+}
+
+// evmRecords records the EVM chains of a network, each from when its node has told
+// what it is.
+type evmRecords struct {
+	networkID uint32
+	cChainID  ids.ID
+	chains    []evmChain
+	store     store.Store
+	fetcher   *metadata.Fetcher
+	// changed is called when there is one more to read.
+	changed func() error
+	metrics prometheus.Registerer
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	open    []*evmRecord      // guarded by mu
+	waiting map[string]error  // by name: why a chain is not open yet; guarded by mu
+	taken   map[ids.ID]string // guarded by mu
+}
+
+// evmRecord records one chain.
+type evmRecord struct {
+	name     string
+	served   handler.Chain
+	node     *node.EVM
+	pipeline *index.Pipeline[*chain.Block]
+	book     *contracts.Book
+	keeper   *metadata.Keeper
+}
+
+func newEVMRecords(n *network, o networkOptions, metrics prometheus.Registerer) *evmRecords {
+	r := &evmRecords{
+		networkID: n.id, store: o.store, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
+		waiting: make(map[string]error), taken: make(map[ids.ID]string),
+	}
+	if n.genesis != nil {
+		r.cChainID = n.genesis.CChainID
+	}
+	for _, c := range n.evmChains {
+		// A network whose genesis is not known has a P-Chain only, as far as records go,
+		// and the C-Chain of a synthetic one has no receipts.
+		if c.cChain() && (n.genesis == nil || o.config.synthetic) {
+			continue
+		}
+		r.chains = append(r.chains, c)
+		r.waiting[c.name] = nil
+	}
+	return r
+}
+
+// run records until ctx ends.
+func (r *evmRecords) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, c := range r.chains {
+		running.Go(func() { r.record(ctx, c) })
+	}
+	running.Wait()
+}
+
+// record waits for a chain's node, ever longer, and records the chain.
+func (r *evmRecords) record(ctx context.Context, c evmChain) {
+	const longest = 10 * time.Second
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
+		e, err := r.identify(ctx, c)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && e == nil {
+			return
+		}
+		if err == nil {
+			defer e.book.Close()
+			if err = r.changed(); err == nil {
+				e.run(ctx, r.log)
+				return
+			}
+			r.log.Error("an EVM chain cannot be served", slog.String("chain", e.name), slog.Any("error", err))
+			return
+		}
+		r.mu.Lock()
+		first := r.waiting[c.name] == nil
+		r.waiting[c.name] = err
+		r.mu.Unlock()
+		if first {
+			r.log.Warn("an EVM chain is not recorded yet", slog.String("chain", c.name), slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// identify asks a chain what it is and puts together what records it. The result is
+// nil if the chain is recorded already.
+func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, error) {
+	api := c.client.EVM(c.path)
+	chainID, err := api.ChainID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	blockchainID := r.cChainID
+	if !c.cChain() {
+		blockchainID, err = api.BlockchainID(ctx)
+	}
+	if err == nil && blockchainID == ids.Empty {
+		err = errors.New("the chain does not tell its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc")
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, taken := r.taken[blockchainID]; taken {
+		delete(r.waiting, c.name)
+		r.log.Warn("an EVM chain is configured twice; it is recorded once", slog.String("chain", c.name), slog.String("recorded", other))
+		return nil, nil
+	}
+	e, err := r.assemble(c, api, chainID, blockchainID)
+	if err != nil {
+		return nil, err
+	}
+	delete(r.waiting, c.name)
+	r.taken[blockchainID] = e.name
+	r.open = append(r.open, e)
+	return e, nil
+}
+
+func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockchainID ids.ID) (*evmRecord, error) {
+	name := index.EVMChain(chainID)
+	log := r.log.With(slog.Uint64("evmChainID", chainID))
+	e := &evmRecord{name: name, node: api}
+	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID})
+	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
+	record := evm.New(r.store, r.networkID, blockchainID, e.book)
+	var err error
+	e.pipeline, err = index.New(index.Options[*chain.Block]{
+		// Chains of different networks and blockchains may have the same chain ID.
+		NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
+		Source:  index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log}),
+		Store:   r.store,
+		Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID)},
+		// Blocks are decoded where they are fetched.
+		WindowBytes: 32 << 20,
+		Log:         r.log,
+	})
+	if err == nil {
+		err = r.metrics.Register(index.NewCollector(name, e.pipeline.Status))
+	}
+	if err != nil {
+		e.book.Close()
+		return nil, fmt.Errorf("recording EVM chain %d: %w", chainID, err)
+	}
+	e.served = handler.Chain{
+		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
+		Record: record, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
+		Progress: func() reply.Progress { return e.progress(record) },
+	}
+	return e, nil
+}
+
+func (e *evmRecord) run(ctx context.Context, log *slog.Logger) {
+	var running sync.WaitGroup
+	running.Go(func() { e.node.Heads(ctx, e.pipeline.Wake) })
+	running.Go(func() { e.keeper.Run(ctx) })
+	running.Go(func() {
+		if err := e.pipeline.Run(ctx); err != nil {
+			log.Error("an EVM chain is not recorded any more", slog.String("chain", e.name), slog.Any("error", err))
+		}
+	})
+	running.Wait()
+}
+
+// progress is how far the record is.
+func (e *evmRecord) progress(record *evm.Record) reply.Progress {
+	status := e.pipeline.Status()
+	p := reply.Progress{Lag: status.Lag(), CaughtUp: status.State == index.Following, Err: status.Err}
+	// The last block's time is a row; without it the record has just begun.
+	tip, err := record.Tip(context.Background())
+	if err != nil {
+		return reply.Progress{Lag: p.Lag, Err: p.Err}
+	}
+	p.Height, p.Time = tip.Number, time.Unix(int64(tip.Time), 0)
+	return p
+}
+
+// addStatus adds how far the chains are to those of the network.
+func (r *evmRecords) addStatus(all map[string]index.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		all[e.name] = e.pipeline.Status()
+	}
+	for name, err := range r.waiting {
+		state := index.Idle
+		if err != nil {
+			state = index.Retrying
+		}
+		all[name] = index.Status{State: state, Err: err}
+	}
+}
+
+// chainsServed are the chains that can be read, and whether more will come.
+func (r *evmRecords) chainsServed() (served []handler.Chain, starting bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		served = append(served, e.served)
+	}
+	return served, len(r.waiting) > 0
+}
+
+// evmSurface are the EVM chains of all networks, as they are served now.
+func (r *reception) evmSurface() (*handler.Chains, error) {
+	var all []handler.Chain
+	starting := false
+	for _, name := range slices.Sorted(maps.Keys(r.slots)) {
+		s := r.slots[name]
+		n := s.open()
+		switch {
+		case n == nil:
+			starting = starting || s.waiting()
+		case n.evm != nil:
+			served, more := n.evm.chainsServed()
+			all, starting = append(all, served...), starting || more
+		}
+	}
+	return handler.NewChains(all, starting)
+}
+
+// newEVMOptions reads what files say of tokens and methods.
+func newEVMOptions(c config) (handler.Options, error) {
+	var o handler.Options
+	var err error
+	if len(c.TokenLists) > 0 {
+		if o.Lists, err = tokenlist.Open(c.TokenLists...); err != nil {
+			return o, fmt.Errorf("token_lists: %w", err)
+		}
+	}
+	if c.MethodSignatures != "" {
+		if o.Methods, err = methods.Open(c.MethodSignatures); err != nil {
+			return o, fmt.Errorf("method_signatures: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// pageKey is the key that seals page tokens, kept in the data folder so that they
+// outlast the process.
+func pageKey(dataDir string) ([]byte, error) {
+	const size = 32
+	path := filepath.Join(dataDir, "page.key")
+	key, err := os.ReadFile(path)
+	if err == nil && len(key) == size {
+		return key, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the key of page tokens: %w", err)
+	}
+	key = make([]byte, size)
+	_, _ = rand.Read(key) // never fails
+	if err := os.WriteFile(path, key, 0o600); err != nil {
+		return nil, fmt.Errorf("keeping the key of page tokens: %w", err)
+	}
+	return key, nil
+}

@@ -1,0 +1,230 @@
+package evm_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/chainkit"
+	"quorate/handlers/compat"
+	api "quorate/handlers/evm"
+	"quorate/handlers/reply"
+)
+
+// call is a call of the official client and what must come of it.
+type call struct {
+	chainkit.Call
+
+	// id tells the items apart; a list of members.
+	id    []string
+	count int // of items, on all pages
+	pages int
+}
+
+// officialCalls are all operations, with everything that the client can send. The
+// client has none for the Metrics API's.
+func officialCalls() []call {
+	const (
+		wallet = "data.evm.address."
+		chain  = "43113"
+	)
+	id := []string{"txHash", "logIndex", "address", "tokenId", "value"}
+	return []call{
+		{
+			Call: chainkit.Call{Name: "latest transactions", Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": chain}},
+			id:   id, count: 25, pages: 3,
+		},
+		{
+			Call: chainkit.Call{Name: "failed transactions", Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": "c-chain", "status": "failed", "pageSize": 1}},
+			id:   id, count: 2, pages: 2,
+		},
+		{
+			Call: chainkit.Call{Name: "good transactions", Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": cChainID.String(), "status": "success", "pageSize": 100}},
+			id:   id, count: 23, pages: 1,
+		},
+		{
+			Call: chainkit.Call{Name: "internal transactions", Path: wallet + "transactions.listInternal", List: "transactions", Request: map[string]any{"chainId": chain, "address": alice.Hex(), "pageSize": 4}},
+			id:   id, count: 23, pages: 6,
+		},
+		{
+			Call: chainkit.Call{Name: "some internal transactions", Path: wallet + "transactions.listInternal", List: "transactions", Request: map[string]any{"chainId": chain, "address": lower(till), "startBlock": 990, "endBlock": 1000, "pageSize": 3}},
+			id:   id, count: 10, pages: 4,
+		},
+		{
+			Call: chainkit.Call{Name: "transfers", Path: wallet + "transactions.listErc1155", List: "transactions", Request: map[string]any{"chainId": chain, "address": bob.Hex()}},
+			id:   id, count: 23, pages: 3,
+		},
+		{
+			Call: chainkit.Call{Name: "some transfers", Path: wallet + "transactions.listErc1155", List: "transactions", Request: map[string]any{"chainId": chain, "address": bob.Hex(), "startBlock": 0, "endBlock": 999, "pageSize": 1}},
+			id:   id, count: 11, pages: 11,
+		},
+		{
+			Call: chainkit.Call{Name: "no transfers", Path: wallet + "transactions.listErc1155", List: "transactions", Request: map[string]any{"chainId": chain, "address": coin.Hex()}},
+			id:   id, pages: 1,
+		},
+		{
+			Call: chainkit.Call{Name: "balances", Path: wallet + "balances.listErc1155", List: "erc1155TokenBalances", Request: map[string]any{"chainId": chain, "address": alice.Hex()}},
+			id:   id, count: 24, pages: 3,
+		},
+		{
+			Call: chainkit.Call{Name: "balances of old", Path: wallet + "balances.listErc1155", List: "erc1155TokenBalances", Request: map[string]any{"chainId": chain, "address": alice.Hex(), "blockNumber": "7", "contractAddress": items.Hex(), "pageSize": 500}},
+			id:   id, count: 23, pages: 1,
+		},
+		{
+			Call: chainkit.Call{Name: "a deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": cards.Hex(), "currency": "eur"}},
+		},
+		{
+			Call: chainkit.Call{Name: "a plain deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": till.Hex()}},
+		},
+		{
+			Call: chainkit.Call{Name: "an untraced deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": coin.Hex()}},
+		},
+		{
+			Call: chainkit.Call{Name: "deployments", Path: wallet + "contracts.listDeployments", List: "contracts", Request: map[string]any{"chainId": chain, "address": alice.Hex(), "pageSize": 6}},
+			id:   id, count: 20, pages: 4,
+		},
+		{
+			Call: chainkit.Call{Name: "deployments by a contract", Path: wallet + "contracts.listDeployments", List: "contracts", Request: map[string]any{"chainId": chain, "address": till.Hex()}},
+			id:   id, count: 3, pages: 1,
+		},
+		{
+			Call: chainkit.Call{Name: "tokens", Path: "data.nfts.list", List: "tokens", Request: map[string]any{"chainId": chain, "address": cards.Hex()}},
+			id:   id, count: 23, pages: 3,
+		},
+		{
+			Call: chainkit.Call{Name: "tokens that say nothing", Path: "data.nfts.list", List: "tokens", Request: map[string]any{"chainId": chain, "address": bare.Hex()}},
+			id:   id, count: 1, pages: 1,
+		},
+		{
+			Call: chainkit.Call{Name: "fungible tokens", Path: "data.nfts.list", List: "tokens", Request: map[string]any{"chainId": chain, "address": items.Hex(), "pageSize": 1}},
+			id:   id, count: 2, pages: 2,
+		},
+	}
+}
+
+// identity tells an item from others of its list.
+func identity(item map[string]any, members []string) string {
+	var text []string
+	for _, member := range members {
+		if v, ok := item[member]; ok {
+			text = append(text, fmt.Sprint(v))
+		}
+	}
+	if token, ok := item["erc1155Token"].(map[string]any); ok {
+		text = append(text, fmt.Sprint(token["tokenId"]))
+	}
+	return strings.Join(text, " ")
+}
+
+// requireCalls makes calls and checks what comes of them. Refused are those whose
+// documented form the client does not take.
+func requireCalls(t *testing.T, client *chainkit.Client, url string, calls []call, refused func(call) bool) []chainkit.Result {
+	t.Helper()
+	plain := make([]chainkit.Call, len(calls))
+	for i, c := range calls {
+		plain[i] = c.Call
+	}
+	results := client.Run(t, url, plain)
+	for i, r := range results {
+		c := calls[i]
+		require.Equal(t, c.Name, r.Name)
+		if refused(c) {
+			require.NotNil(t, r.Error, c.Name)
+			require.Equal(t, "ResponseValidationError", r.Error.Type, c.Name)
+			continue
+		}
+		require.Nil(t, r.Error, "%s: %+v", c.Name, r.Error)
+		if c.List == "" {
+			require.Len(t, r.Pages, 1)
+			require.NotEmpty(t, r.Pages[0]["nativeTransaction"])
+			continue
+		}
+		require.Len(t, r.Pages, c.pages, c.Name)
+		seen := make(map[string]bool)
+		for _, page := range r.Pages {
+			for _, item := range page[c.List].([]any) {
+				id := identity(item.(map[string]any), c.id)
+				require.False(t, seen[id], "%s: %s is there twice", c.Name, id)
+				seen[id] = true
+			}
+		}
+		require.Len(t, seen, c.count, c.Name)
+	}
+	return results
+}
+
+func TestOfficialClient(t *testing.T) {
+	client := chainkit.Install(t)
+	for name, tt := range map[string]struct {
+		mode   compat.Mode
+		prices api.Prices
+	}{
+		"auto without prices": {compat.Auto, nil}, "auto": {compat.Auto, prices{}}, "on": {compat.On, prices{}}, "off": {compat.Off, prices{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(surface(t, tt.mode, api.Options{Lists: lists(t), Prices: tt.prices}, newFake().chain()))
+			defer server.Close()
+			requireCalls(t, client, server.URL, officialCalls(), func(c call) bool {
+				// The documented form of two members is not the client's: the word for
+				// metadata that were had, and prices as text.
+				documented := c.Name == "transfers" || c.Name == "some transfers" || strings.Contains(c.Name, "balances") ||
+					c.Name == "tokens" || c.Name == "fungible tokens" || c.Name == "a deployment" || c.Name == "a plain deployment" || c.Name == "an untraced deployment"
+				return tt.mode == compat.Off && documented
+			})
+		})
+	}
+	t.Run("errors", func(t *testing.T) { testClientErrors(t, client) })
+}
+
+// testClientErrors checks that our errors become the client's, and that a response
+// it does not like would make the tests above fail.
+func testClientErrors(t *testing.T, client *chainkit.Client) {
+	t.Helper()
+	f := newFake()
+	server := httptest.NewServer(fuji(t, f))
+	defer server.Close()
+	latest := func(chain, status string) chainkit.Call {
+		return chainkit.Call{Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": chain, "status": status}}
+	}
+	internal := chainkit.Call{Path: "data.evm.address.transactions.listInternal", List: "transactions", Request: map[string]any{"chainId": "43113", "address": "nobody"}}
+	account := chainkit.Call{Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": "43113", "address": bob.Hex()}}
+	results := client.Run(t, server.URL, []chainkit.Call{internal, account, latest("1", "failed")})
+	f.progress = reply.Progress{}
+	results = append(results, client.Run(t, server.URL, []chainkit.Call{latest("43113", "failed")})...)
+	for i, want := range []struct {
+		kind, message string
+		status        int
+	}{
+		{"BadRequestError", `address: "nobody" is no address`, 400},
+		{"NotFoundError", "address: no transaction", 404},
+		{"NotFoundError", "chainId: ", 404},
+		{"ServiceUnavailableError", "the index of this chain is still catching up", 503},
+	} {
+		require.NotNil(t, results[i].Error)
+		require.Equal(t, want.kind, results[i].Error.Type)
+		require.Equal(t, want.status, results[i].Error.Status)
+		require.Contains(t, results[i].Error.Message, want.message)
+	}
+
+	h := fuji(t, newFake())
+	for _, change := range []*strings.Replacer{
+		strings.NewReplacer(`"blockIndex":1`, `"blockIndex":"1"`), strings.NewReplacer(`"CONTRACT_CALL"`, `"contract call"`),
+		strings.NewReplacer(`"blockNumber":"999"`, `"blockNumber":null`), strings.NewReplacer(`"to":`, `"towards":`),
+	} {
+		broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			recorder := httptest.NewRecorder()
+			h.ServeHTTP(recorder, r)
+			w.Header().Set("Content-Type", "application/json")
+			_, err := change.WriteString(w, recorder.Body.String())
+			require.NoError(t, err)
+		}))
+		r := client.Run(t, broken.URL, []chainkit.Call{{Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": "43113"}}})
+		broken.Close()
+		require.NotNil(t, r[0].Error)
+		require.Equal(t, "ResponseValidationError", r[0].Error.Type)
+	}
+}

@@ -1,0 +1,175 @@
+package evm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/chain/evm"
+	"quorate/handlers/evm/tokenlist"
+	"quorate/index/evm"
+)
+
+// directory is what is known of the addresses of an answer.
+type directory struct {
+	chain     *Chain
+	lists     *tokenlist.Lists
+	contracts map[common.Address]*evm.Contract
+}
+
+// directory asks for addresses, in any order and number. Of those that the record
+// does not know as contracts no node is asked: most are wallets.
+func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Address) (*directory, error) {
+	d := &directory{chain: of, lists: a.lists, contracts: make(map[common.Address]*evm.Contract)}
+	addresses = slices.Clone(addresses)
+	slices.SortFunc(addresses, common.Address.Cmp)
+	addresses = slices.Compact(addresses)
+	if len(addresses) == 0 {
+		return d, nil
+	}
+	known, err := of.Record.Known(ctx, addresses)
+	if err != nil {
+		return nil, err
+	}
+	var asked []common.Address
+	for i, is := range known {
+		if is {
+			asked = append(asked, addresses[i])
+		}
+	}
+	if len(asked) == 0 {
+		return d, nil
+	}
+	found, err := of.Contracts.Contracts(ctx, asked)
+	if err != nil {
+		return nil, fmt.Errorf("asking what %d contracts are: %w", len(asked), err)
+	}
+	for i, c := range found {
+		if c != nil {
+			d.contracts[asked[i]] = c
+		}
+	}
+	return d, nil
+}
+
+// standard is that of the contract at an address, Unknown if there is none. A token
+// of ERC-20 without decimals is none.
+func (d *directory) standard(at common.Address) chain.Standard {
+	c := d.contracts[at]
+	if c == nil || c.Standard == chain.ERC20 && c.Decimals == nil {
+		return chain.Unknown
+	}
+	return c.Standard
+}
+
+// listed is what token lists say of an address; nothing of it is required.
+func (d *directory) listed(at common.Address) *tokenlist.Token {
+	return cmp.Or(d.lists.Token(d.chain.ChainID, at), new(tokenlist.Token))
+}
+
+// addressParty is an address that has part in something.
+type addressParty struct {
+	Name     string `json:"name,omitempty"`
+	Symbol   string `json:"symbol,omitempty"`
+	Decimals *uint8 `json:"decimals,omitempty"`
+	LogoURI  string `json:"logoUri,omitempty"`
+	Address  string `json:"address"`
+}
+
+func (d *directory) party(at common.Address) addressParty {
+	p := addressParty{Address: at.Hex(), LogoURI: d.listed(at).LogoURI}
+	if c := d.contracts[at]; c != nil {
+		p.Name, p.Symbol, p.Decimals = c.Name, c.Symbol, c.Decimals
+	}
+	return p
+}
+
+// The API's words for standards.
+const (
+	typeERC20   = "ERC-20"
+	typeERC721  = "ERC-721"
+	typeERC1155 = "ERC-1155"
+	typeUnknown = "UNKNOWN"
+)
+
+// contract is one in the list of contracts. Which members it may have depends on its
+// standard.
+type contract struct {
+	Name          string         `json:"name,omitempty"`
+	Description   string         `json:"description,omitempty"`
+	OfficialSite  string         `json:"officialSite,omitempty"`
+	Email         string         `json:"email,omitempty"`
+	LogoAsset     *imageAsset    `json:"logoAsset,omitempty"`
+	BannerAsset   *imageAsset    `json:"bannerAsset,omitempty"`
+	Color         string         `json:"color,omitempty"`
+	ResourceLinks []resourceLink `json:"resourceLinks,omitempty"`
+	Tags          []string       `json:"tags,omitempty"`
+	Address       string         `json:"address"`
+	Deployment    deployment     `json:"deploymentDetails"`
+	ERCType       string         `json:"ercType"`
+	Symbol        string         `json:"symbol,omitempty"`
+	Decimals      *uint8         `json:"decimals,omitempty"`
+}
+
+type imageAsset struct {
+	ImageURI string `json:"imageUri"`
+}
+
+type resourceLink struct {
+	Type string `json:"type"`
+	URL  string `json:"url"`
+}
+
+type deployment struct {
+	TxHash                  string `json:"txHash"`
+	DeployerAddress         string `json:"deployerAddress"`
+	DeployerContractAddress string `json:"deployerContractAddress,omitempty"`
+}
+
+// deployed shows a contract and how it came about.
+func (d *directory) deployed(of evm.Deployment) contract {
+	listed := d.listed(of.Contract)
+	shown := contract{
+		Name: listed.Name, Description: listed.Description, Email: listed.Email, Color: listed.Color, Tags: listed.Tags,
+		LogoAsset: image(listed.LogoURI), BannerAsset: image(listed.BannerURI),
+		Address:    of.Contract.Hex(),
+		Deployment: deployment{TxHash: of.TxHash.Hex(), DeployerAddress: of.Deployer.Hex()},
+		ERCType:    typeUnknown,
+	}
+	if of.Creator != nil {
+		shown.Deployment.DeployerContractAddress = of.Creator.Hex()
+	}
+	for _, link := range listed.Links {
+		shown.ResourceLinks = append(shown.ResourceLinks, resourceLink(link))
+		if link.Type == tokenlist.Website {
+			shown.OfficialSite = link.URL
+		}
+	}
+	known := d.contracts[of.Contract]
+	if known == nil {
+		return shown
+	}
+	shown.Name = cmp.Or(known.Name, listed.Name)
+	switch d.standard(of.Contract) {
+	case chain.ERC20:
+		shown.ERCType, shown.Decimals = typeERC20, known.Decimals
+	case chain.ERC721:
+		shown.ERCType = typeERC721
+	case chain.ERC1155:
+		shown.ERCType = typeERC1155
+	default:
+		return shown
+	}
+	shown.Symbol = cmp.Or(known.Symbol, listed.Symbol)
+	return shown
+}
+
+func image(uri string) *imageAsset {
+	if uri == "" {
+		return nil
+	}
+	return &imageAsset{ImageURI: uri}
+}

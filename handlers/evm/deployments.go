@@ -1,0 +1,255 @@
+package evm
+
+import (
+	"context"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/chain/evm"
+	"quorate/handlers/apierr"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
+	"quorate/index/evm"
+	"quorate/index/ledger/page"
+)
+
+type networkToken struct {
+	Name        string `json:"name"`
+	Symbol      string `json:"symbol"`
+	Decimals    uint8  `json:"decimals"`
+	LogoURI     string `json:"logoUri,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+type networkTokenDetails struct {
+	NetworkToken    networkToken `json:"networkToken"`
+	CurrentPrice    *price       `json:"currentPrice,omitempty"`
+	HistoricalPrice *price       `json:"historicalPrice,omitempty"`
+}
+
+type erc20Transfer struct {
+	From     addressParty `json:"from"`
+	To       addressParty `json:"to"`
+	LogIndex uint32       `json:"logIndex"`
+	Value    string       `json:"value"`
+	Token    erc20Token   `json:"erc20Token"`
+}
+
+type erc721Transfer struct {
+	From     addressParty `json:"from"`
+	To       addressParty `json:"to"`
+	LogIndex uint32       `json:"logIndex"`
+	Token    erc721Token  `json:"erc721Token"`
+}
+
+// messageInfo is shown under two names, the documented one and the clients'.
+type messageInfo struct {
+	InterchainMessageID string `json:"interchainMessageId,omitempty"`
+	TeleporterMessageID string `json:"teleporterMessageId,omitempty"`
+	Direction           string `json:"direction"`
+	SourceChainID       string `json:"sourceChainId,omitempty"`
+	DestinationChainID  string `json:"destinationChainId,omitempty"`
+}
+
+// historical is the age from which on a transaction has a price of its own time.
+const historical = 24 * time.Hour
+
+// getDeployment is GET /v1/chains/{chainId}/contracts/{address}/transactions:getDeployment.
+func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) error {
+	at, err := address(c)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	currency := q.OneOf("currency", currencies...)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	progress, err := current(c, of, nil)
+	if err != nil {
+		return err
+	}
+	found, err := of.Record.Deployment(ctx, at)
+	if err != nil {
+		return err
+	}
+	tx := &found.Transaction
+	parties := []common.Address{tx.From, tx.Recipient}
+	for i := range found.Internals {
+		parties = append(parties, found.Internals[i].From, found.Internals[i].To)
+	}
+	for i := range found.Transfers {
+		t := &found.Transfers[i]
+		parties = append(parties, t.From, t.To, t.Contract)
+	}
+	d, err := a.directory(ctx, of, parties)
+	if err != nil {
+		return err
+	}
+	var transfers []*chain.Transfer
+	var tokens []nft
+	for i := range found.Transfers {
+		t := &found.Transfers[i].Transfer
+		// A log may look like a transfer and come from a contract that has no tokens.
+		if d.standard(t.Contract) != t.Standard {
+			continue
+		}
+		transfers = append(transfers, t)
+		if t.Standard != chain.ERC20 {
+			tokens = append(tokens, moved(t))
+		}
+	}
+	details, err := a.details(ctx, of, tokens)
+	if err != nil {
+		return err
+	}
+
+	native := of.NativeToken
+	answer := struct {
+		Token      networkTokenDetails   `json:"networkTokenDetails"`
+		Native     fullTransaction       `json:"nativeTransaction"`
+		ERC20      []erc20Transfer       `json:"erc20Transfers"`
+		ERC721     []erc721Transfer      `json:"erc721Transfers"`
+		ERC1155    []erc1155Transfer     `json:"erc1155Transfers"`
+		Internals  []internalTransaction `json:"internalTransactions,omitzero"` // left out if not known
+		Message    *messageInfo          `json:"interchainMessageInfo,omitempty"`
+		Teleporter *messageInfo          `json:"teleporterMessageInfo,omitempty"`
+	}{
+		Token: networkTokenDetails{
+			NetworkToken: networkToken(native),
+			CurrentPrice: shownPrice(ctx, currency, a.rate(ctx, of, nil, currency, progress.Time)),
+		},
+		Native: a.fullTransaction(d, tx),
+		ERC20:  []erc20Transfer{}, ERC721: []erc721Transfer{}, ERC1155: []erc1155Transfer{},
+	}
+	if sent := time.Unix(int64(tx.Block.Time), 0); progress.Time.Sub(sent) > historical {
+		answer.Token.HistoricalPrice = shownPrice(ctx, currency, a.rate(ctx, of, nil, currency, sent))
+	}
+	coins := make(map[common.Address]erc20Token)
+	for _, t := range transfers {
+		from, to := d.party(t.From), d.party(t.To)
+		switch t.Standard {
+		case chain.ERC20:
+			coin, known := coins[t.Contract]
+			if !known {
+				coin = d.erc20(t.Contract, shownPrice(ctx, currency, a.rate(ctx, of, &t.Contract, currency, progress.Time)))
+				coins[t.Contract] = coin
+			}
+			answer.ERC20 = append(answer.ERC20, erc20Transfer{from, to, t.LogIndex, t.Amount.Dec(), coin})
+		case chain.ERC721:
+			token := moved(t)
+			answer.ERC721 = append(answer.ERC721, erc721Transfer{from, to, t.LogIndex, d.erc721(token, nil, details[token])})
+		case chain.ERC1155:
+			answer.ERC1155 = append(answer.ERC1155, d.erc1155Transfer(t, details))
+		}
+	}
+	if found.Traced {
+		answer.Internals = make([]internalTransaction, len(found.Internals))
+		for i := range found.Internals {
+			answer.Internals[i] = d.internal(&found.Internals[i].Frame)
+		}
+	}
+	if m := found.Message; m != nil {
+		info := messageInfo{Direction: "SOURCE_TRANSACTION", DestinationChainID: m.BlockchainID.String()}
+		if m.Delivered {
+			info = messageInfo{Direction: "DESTINATION_TRANSACTION", SourceChainID: m.BlockchainID.String()}
+		}
+		documented, clients := info, info
+		documented.InterchainMessageID, clients.TeleporterMessageID = m.ID.Hex(), m.ID.Hex()
+		answer.Message, answer.Teleporter = &documented, &clients
+	}
+	return reply.JSON(c, answer)
+}
+
+// listDeployments is GET /v1/chains/{chainId}/contracts/{address}/deployments.
+func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) error {
+	by, err := address(c)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	p := q.Page(page.List{Operation: "deployments", Filters: []string{of.BlockchainID.String(), by.Hex()}}, 100, 10)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if _, err := current(c, of, nil); err != nil {
+		return err
+	}
+	found, err := of.Record.Deployments(ctx, evm.DeploymentQuery{Address: by, Limit: p.Size, After: p.After})
+	if err != nil {
+		return err
+	}
+	addresses := make([]common.Address, len(found.Deployments))
+	for i, one := range found.Deployments {
+		addresses[i] = one.Contract
+	}
+	d, err := a.directory(ctx, of, addresses)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string     `json:"nextPageToken,omitempty"`
+		Contracts     []contract `json:"contracts"`
+	}{Contracts: make([]contract, len(found.Deployments))}
+	for i, one := range found.Deployments {
+		answer.Contracts[i] = d.deployed(one)
+	}
+	if found.Next != nil {
+		answer.NextPageToken = p.Token(found.Next)
+	}
+	return reply.JSON(c, answer)
+}
+
+// listTokens is GET /v1/chains/{chainId}/nfts/collections/{address}/tokens.
+func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
+	at, err := address(c)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	p := q.Page(page.List{Operation: "tokens", Filters: []string{of.BlockchainID.String(), at.Hex()}}, 100, 10)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if _, err := current(c, of, nil); err != nil {
+		return err
+	}
+	d, err := a.directory(ctx, of, []common.Address{at})
+	if err != nil {
+		return err
+	}
+	standard := d.standard(at)
+	if standard != chain.ERC721 && standard != chain.ERC1155 {
+		return apierr.NotFound("address: there is no collection of ERC-721 or ERC-1155 tokens at %s", at)
+	}
+	found, err := of.Record.Tokens(ctx, evm.TokenQuery{Contract: at, Standard: standard, Limit: p.Size, After: p.After})
+	if err != nil {
+		return err
+	}
+	tokens := make([]nft, len(found.Tokens))
+	for i := range found.Tokens {
+		tokens[i] = nft{standard: standard, contract: at, id: found.Tokens[i].TokenID}
+	}
+	details, err := a.details(ctx, of, tokens)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string `json:"nextPageToken,omitempty"`
+		Tokens        []any  `json:"tokens"`
+	}{Tokens: make([]any, len(tokens))}
+	for i, t := range tokens {
+		if standard == chain.ERC721 {
+			answer.Tokens[i] = d.erc721(t, found.Tokens[i].Owner, details[t])
+		} else {
+			answer.Tokens[i] = shownERC1155(t, details[t])
+		}
+	}
+	if found.Next != nil {
+		answer.NextPageToken = p.Token(found.Next)
+	}
+	return reply.JSON(c, answer)
+}

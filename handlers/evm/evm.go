@@ -1,0 +1,166 @@
+// Package evm has the Data API's operations on EVM chains: transactions, calls
+// inside them, tokens and who holds them, contracts and who deployed them. It reads
+// requests, asks the record of the chain they name and puts the answers into the
+// API's form; it keeps nothing itself.
+//
+// An answer is never silently out of date: while the record of the chain is being
+// caught up, what is beyond it is 503. Other answers have the headers Indexed-Height,
+// Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network
+// do. What only the chain's node can tell, such as the names of contracts, is asked of
+// it when it is needed: 503 while it is away.
+package evm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/handlers/apierr"
+	"quorate/handlers/evm/methods"
+	"quorate/handlers/evm/tokenlist"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
+	"quorate/index/evm"
+	"quorate/node"
+)
+
+// Options of the operations.
+type Options struct {
+	// Chains are required, be there any or none.
+	Chains *Chains
+	// Methods names methods; nil means methods.New().
+	Methods *methods.Table
+	// Lists says more of tokens; may be nil.
+	Lists *tokenlist.Lists
+	// Prices says what tokens cost; without it no answer has a price.
+	Prices Prices
+	// Log may be nil.
+	Log *slog.Logger
+	// Timeout bounds the work on one request; 0 means 30 s.
+	Timeout time.Duration
+}
+
+// API serves the operations. Safe for concurrent use.
+type API struct {
+	chains  *Chains
+	methods *methods.Table
+	lists   *tokenlist.Lists
+	prices  Prices
+	log     *slog.Logger
+	timeout time.Duration
+}
+
+// New makes an API.
+func New(o Options) *API {
+	a := &API{
+		chains:  o.Chains,
+		methods: o.Methods,
+		lists:   o.Lists,
+		prices:  o.Prices,
+		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		timeout: cmp.Or(o.Timeout, 30*time.Second),
+	}
+	if a.methods == nil {
+		a.methods = methods.New()
+	}
+	return a
+}
+
+// Route adds the operations to e.
+func (a *API) Route(e *echo.Echo) {
+	for path, operation := range map[string]func(context.Context, echo.Context, *Chain) error{
+		"/transactions": a.listLatest,
+		"/addresses/:address/transactions\\:listInternals": a.listInternals,
+		"/addresses/:address/transactions\\:listErc1155":   a.listTransfers,
+		"/addresses/:address/balances\\:listErc1155":       a.listBalances,
+		"/contracts/:address/transactions\\:getDeployment": a.getDeployment,
+		"/contracts/:address/deployments":                  a.listDeployments,
+		"/nfts/collections/:address/tokens":                a.listTokens,
+	} {
+		e.GET("/v1/chains/:chainId"+path, func(c echo.Context) error {
+			chain, err := a.chains.Find(c.Param("chainId"))
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
+			defer cancel()
+			return Explain(c.Request().Context(), operation(ctx, c, chain))
+		})
+	}
+}
+
+// codeUntraced tells a record without calls inside transactions from other reasons
+// for a 503.
+const codeUntraced = "INDEX_UNTRACED"
+
+// Explain turns what went wrong with a chain's record or node into what the client
+// is told. Request is the context of the client's request.
+func Explain(request context.Context, err error) error {
+	return reply.Explain(request, err, func(err error) error {
+		var refusal *node.RPCError
+		switch {
+		case errors.Is(err, evm.ErrPosition):
+			return reply.BadToken(err)
+		case errors.Is(err, evm.ErrBeyondTip):
+			return &apierr.Error{Status: http.StatusBadRequest, Message: "blockNumber: the chain has no such block yet; ask for an earlier one, or leave it out for the last", Err: err}
+		case errors.Is(err, evm.ErrNotDeployed):
+			return &apierr.Error{Status: http.StatusNotFound, Message: "address: no transaction of this chain is known to have deployed a contract there; it is an account, or its code was there from the beginning", Err: err}
+		case errors.Is(err, evm.ErrUntraced):
+			e := apierr.Unavailable(err, "calls inside transactions are not recorded for all of these blocks, as the node of this instance did not trace them; ask for other blocks with startBlock and endBlock, or another instance")
+			e.Code = codeUntraced
+			return e
+		case errors.Is(err, evm.ErrEmpty):
+			return reply.CatchingUp(err, "nothing of this chain is indexed yet; try again later")
+		case errors.Is(err, node.ErrUnavailable):
+			return apierr.Unavailable(err, "the node of this chain, which the answer needs, cannot be reached; try again later")
+		case errors.Is(err, node.ErrMalformed), errors.As(err, &refusal):
+			return &apierr.Error{Status: http.StatusBadGateway, Message: "the node of this chain did not tell what the answer needs; it may not keep the state of old blocks", Err: err}
+		default:
+			return apierr.Internal(err)
+		}
+	})
+}
+
+// current demands that the record of a chain is caught up, or has all blocks up to
+// last if that is not nil, and says in the answer's headers how far it is.
+func current(c echo.Context, chain *Chain, last *uint64) (reply.Progress, error) {
+	p := chain.Progress()
+	if !p.CaughtUp && (last == nil || *last > p.Height) {
+		return p, p.Behind("this chain")
+	}
+	p.Show(c.Response().Header())
+	return p, nil
+}
+
+var addressShape = regexp.MustCompile("^0[xX][0-9a-fA-F]{40}$")
+
+// address is the one in the path.
+func address(c echo.Context) (common.Address, error) {
+	text := c.Param("address")
+	if !addressShape.MatchString(text) {
+		return common.Address{}, apierr.BadRequest("address: %q is no address; give 0x and 40 hexadecimal digits", apierr.Excerpt(text))
+	}
+	return common.HexToAddress(text[2:]), nil
+}
+
+// readAddress reads an optional address, nil if it is absent.
+func readAddress(q *query.Values, key string) *common.Address {
+	text, ok := q.Text(key)
+	if !ok {
+		return nil
+	}
+	if !addressShape.MatchString(text) {
+		q.Fail(key, "%q is no address; give 0x and 40 hexadecimal digits", apierr.Excerpt(text))
+		return nil
+	}
+	a := common.HexToAddress(text[2:])
+	return &a
+}

@@ -1,0 +1,443 @@
+package evm_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/chain/evm"
+	"quorate/handlers/compat"
+	api "quorate/handlers/evm"
+	"quorate/handlers/reply"
+	"quorate/index/evm"
+	"quorate/node"
+	"quorate/store"
+)
+
+// The operations, with what they need to succeed.
+var (
+	base        = "/v1/chains/43113"
+	latest      = base + "/transactions?x=y"
+	internals   = base + "/addresses/" + alice.Hex() + "/transactions:listInternals?x=y"
+	transfers   = base + "/addresses/" + bob.Hex() + "/transactions:listErc1155?x=y"
+	balances    = base + "/addresses/" + alice.Hex() + "/balances:listErc1155?x=y"
+	deployment  = base + "/contracts/" + cards.Hex() + "/transactions:getDeployment"
+	deployments = base + "/contracts/" + alice.Hex() + "/deployments?x=y"
+	tokens      = base + "/nfts/collections/" + cards.Hex() + "/tokens?x=y"
+
+	// lists by the member that has the items.
+	pagedBy = map[string]string{
+		latest: "transactions", internals: "transactions", transfers: "transactions", balances: "erc1155TokenBalances",
+		deployments: "contracts", tokens: "tokens",
+	}
+	operations = []string{latest, internals, transfers, balances, deployment, deployments, tokens}
+)
+
+func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
+	t.Helper()
+	require.Equal(t, status, w.Code, w.Body.String())
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var body struct {
+		Message, Error string
+		StatusCode     int
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body), w.Body.String())
+	require.Equal(t, status, body.StatusCode)
+	require.Equal(t, http.StatusText(status), body.Error)
+	require.Less(t, len(body.Message), 500)
+	for i, part := range parts {
+		if i == 0 {
+			require.True(t, strings.HasPrefix(body.Message, part), "got %q, want it to begin with %q", body.Message, part)
+		}
+		require.Contains(t, body.Message, part)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	h := fuji(t, newFake())
+	type mistake struct{ path, parameter, part string }
+	var tests []mistake
+	for op := range pagedBy {
+		sizes := "1 to 100"
+		if op == balances {
+			sizes = "1 to 500"
+		}
+		for _, bad := range []string{"0", "-1", "1.5", "ten", "", "501", "18446744073709551616", "1e1", "%20", "0x10"} {
+			tests = append(tests, mistake{op + "&pageSize=" + bad, "pageSize: must be an integer from " + sizes, ""})
+		}
+		tests = append(tests,
+			mistake{op + "&pageSize=1&pageSize=2", "pageSize: ", "2 times"},
+			mistake{op + "&pageToken=x", "pageToken: ", "no token of this service"},
+			mistake{op + "&pageToken=" + strings.Repeat("A", 5000), "pageToken: ", "no token"},
+			mistake{op + "&pageToken=%zz", "pageToken: ", "percent escape"},
+		)
+	}
+	tests = append(tests, mistake{latest + "&pageSize=101", "pageSize: ", ""}, mistake{tokens + "&pageSize=101", "pageSize: ", ""})
+	for _, path := range []string{
+		"/addresses/%s/transactions:listInternals", "/addresses/%s/transactions:listErc1155", "/addresses/%s/balances:listErc1155",
+		"/contracts/%s/transactions:getDeployment", "/contracts/%s/deployments", "/nfts/collections/%s/tokens",
+	} {
+		for _, bad := range []string{
+			"0x", "alice", alice.Hex()[2:], alice.Hex() + "00", alice.Hex()[:41], "0xg" + alice.Hex()[3:], "%20" + alice.Hex(), "fuji1qqqq",
+			"0x" + strings.Repeat("0", 64), "%00", "0x%D9%A1" + alice.Hex()[3:],
+		} {
+			tests = append(tests, mistake{base + fmt.Sprintf(path, bad), "address: ", "is no address"})
+		}
+	}
+	for _, op := range []string{internals, transfers} {
+		for _, key := range []string{"startBlock", "endBlock"} {
+			for _, bad := range []string{"-1", "1.5", "", "1e3", "latest", "0x1", "18446744073709551616"} {
+				tests = append(tests, mistake{op + "&" + key + "=" + bad, key + ": must be an integer from 0 to ", ""})
+			}
+			tests = append(tests, mistake{op + "&" + key + "=1&" + key + "=1", key + ": ", "2 times"})
+		}
+		tests = append(tests, mistake{op + "&startBlock=8&endBlock=7", "startBlock: 8 is after endBlock, which is 7", ""})
+	}
+	for _, bad := range []string{"-1", "1.5", "", "latest", "0x1", "1e2", "18446744073709551616"} {
+		tests = append(tests, mistake{balances + "&blockNumber=" + bad, "blockNumber: must be an integer", ""})
+	}
+	tests = append(tests, mistake{balances + "&blockNumber=1001", "blockNumber: the chain has no such block yet", ""})
+	for _, bad := range []string{"", "x", coin.Hex()[2:], coin.Hex() + "," + coin.Hex()} {
+		tests = append(tests, mistake{balances + "&contractAddress=" + bad, "contractAddress: ", "is no address"})
+	}
+	tests = append(tests, mistake{balances + "&contractAddress=" + coin.Hex() + "&contractAddress=" + coin.Hex(), "contractAddress: ", "2 times"})
+	for _, bad := range []string{"", "Success", "pending", "1", "success,failed"} {
+		tests = append(tests, mistake{latest + "&status=" + bad, "status: must be failed or success", ""})
+	}
+	tests = append(tests, mistake{latest + "&status=failed&status=failed", "status: ", "2 times"})
+	for _, bad := range []string{"", "USD", "btc", "usd,eur"} {
+		tests = append(tests, mistake{deployment + "?currency=" + bad, "currency: must be usd, eur, ", ""})
+	}
+	for _, tt := range tests {
+		requireError(t, get(h, tt.path), http.StatusBadRequest, tt.parameter, tt.part)
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	for _, op := range operations {
+		for _, chain := range []string{"1", "043113", "43113.0", "0x0a869", "mainnet", "C", "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5", strings.Repeat("9", 300)} {
+			requireError(t, get(h, strings.Replace(op, "43113", chain, 1)), http.StatusNotFound, "chainId: ", "it indexes 43113")
+		}
+		requireError(t, get(h, strings.Replace(op, "?", "/?", 1)+"/"), http.StatusNotFound, "there is no GET")
+		r := httptest.NewRequest(http.MethodPost, op, http.NoBody)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		requireError(t, w, http.StatusNotFound, "there is no POST")
+	}
+	for _, account := range []common.Address{bob, items, {}} {
+		requireError(t, get(h, base+"/contracts/"+account.Hex()+"/transactions:getDeployment"), http.StatusNotFound, "address: no transaction of this chain")
+	}
+	for _, none := range []common.Address{bob, coin, till, odd, gone, {}} {
+		requireError(t, get(h, base+"/nfts/collections/"+none.Hex()+"/tokens"), http.StatusNotFound, "address: there is no collection")
+	}
+	requireError(t, get(surface(t, compat.Auto, api.Options{}), latest), http.StatusNotFound, "chainId: this instance indexes no EVM chain")
+	starting := api.Options{Chains: must(api.NewChains([]api.Chain{f.chain()}, true))}
+	requireError(t, get(surface(t, compat.Auto, starting), "/v1/chains/1/transactions"), http.StatusServiceUnavailable, "chainId: ", "starting")
+	require.Equal(t, http.StatusOK, get(surface(t, compat.Auto, starting), latest).Code)
+}
+
+func TestNamesOfChains(t *testing.T) {
+	f := newFake()
+	l1, mainnet := f.chain(), f.chain()
+	l1.ChainID, l1.BlockchainID, l1.Primary = 99_999, l1ID, false
+	other := l1
+	other.BlockchainID = otherID
+	other.NativeToken = api.NativeToken{Name: "Other", Symbol: "OTH", Decimals: 6, LogoURI: "https://example.org/oth", Description: "It is"}
+	mainnet.ChainID, mainnet.BlockchainID = 43114, ids.ID{0x33}
+	two := surface(t, compat.Auto, api.Options{}, f.chain(), l1)
+	for _, name := range []string{"43113", cChainID.String(), "c-chain", "99999", l1ID.String()} {
+		require.Equal(t, http.StatusOK, get(two, "/v1/chains/"+name+"/transactions").Code, name)
+	}
+	many := surface(t, compat.Auto, api.Options{}, f.chain(), l1, other, mainnet)
+	requireError(t, get(many, "/v1/chains/99999/transactions"), http.StatusBadRequest, "chainId: 99999 is the name of several", l1ID.String(), otherID.String())
+	requireError(t, get(many, "/v1/chains/c-chain/transactions"), http.StatusBadRequest, "chainId: c-chain", cChainID.String())
+	requireError(t, get(many, "/v1/chains/5/transactions"), http.StatusNotFound, "chainId: ", "it indexes 43113, 43114, 99999")
+	for name, want := range map[string]string{
+		cChainID.String(): `"networkToken":{"name":"Avalanche","symbol":"AVAX","decimals":18}`,
+		l1ID.String():     `"networkToken":{"name":"Native token","symbol":"NATIVE","decimals":18}`,
+		otherID.String():  `"networkToken":{"name":"Other","symbol":"OTH","decimals":6,"logoUri":"https://example.org/oth","description":"It is"}`,
+	} {
+		body := get(many, strings.Replace(deployment, "43113", name, 1)).Body.String()
+		require.Contains(t, body, want)
+	}
+	require.Contains(t, get(many, strings.Replace(balances, "43113", otherID.String(), 1)).Body.String(), `"nativeTokenBalance":{"name":"Other","symbol":"OTH","decimals":6,"logoUri":"https://example.org/oth","chainId":"99999","balance":"1234567890123456789"}`)
+	// Chain IDs in answers are decimal, whatever the path has.
+	require.Contains(t, get(many, "/v1/chains/"+otherID.String()+"/transactions").Body.String(), `"chainId":"99999"`)
+	for _, broken := range []api.Chain{{}, {ChainID: 1, BlockchainID: l1ID}} {
+		_, err := api.NewChains([]api.Chain{broken}, false)
+		require.ErrorContains(t, err, "are required")
+	}
+}
+
+// Pages follow each other, each as long as was asked for but the last.
+func TestPages(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	counts := map[string]int{latest: 25, internals: 23, transfers: 23, balances: 24, deployments: 20, tokens: 23}
+	for op, member := range pagedBy {
+		var whole struct{ Items []any }
+		content := map[string]json.RawMessage{}
+		require.NoError(t, json.Unmarshal(get(h, op+"&pageSize=100").Body.Bytes(), &content))
+		require.NoError(t, json.Unmarshal(content[member], &whole.Items))
+		require.Len(t, whole.Items, counts[op], op)
+		require.NotContains(t, content, "nextPageToken")
+		for _, size := range []int{1, 4, 5, 10, counts[op], counts[op] + 1} {
+			var all []any
+			token := ""
+			for pages := 1; ; pages++ {
+				w := get(h, fmt.Sprintf("%s&pageSize=%d&pageToken=%s", op, size, token))
+				require.Equal(t, http.StatusOK, w.Code, w.Body)
+				var page map[string]json.RawMessage
+				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &page))
+				var some []any
+				require.NoError(t, json.Unmarshal(page[member], &some))
+				all = append(all, some...)
+				if page["nextPageToken"] == nil {
+					require.Equal(t, (counts[op]+size-1)/size, pages, op)
+					break
+				}
+				require.Len(t, some, size)
+				require.NoError(t, json.Unmarshal(page["nextPageToken"], &token))
+				require.NotEmpty(t, token)
+			}
+			require.Equal(t, whole.Items, all, op)
+		}
+		var usual map[string][]any
+		_ = json.Unmarshal(get(h, op).Body.Bytes(), &usual)
+		require.Len(t, usual[member], 10, "the usual size")
+	}
+	require.Equal(t, http.StatusOK, get(h, balances+"&pageSize=500").Code)
+}
+
+// A token is of use for the list it came from and no other.
+func TestTokensOfOtherLists(t *testing.T) {
+	f := newFake()
+	l1 := f.chain()
+	l1.ChainID, l1.BlockchainID, l1.Primary = 99_999, l1ID, false
+	h := surface(t, compat.Auto, api.Options{}, f.chain(), l1)
+	token := func(path string) string {
+		var body struct{ NextPageToken string }
+		require.NoError(t, json.Unmarshal(get(h, path+"&pageSize=2").Body.Bytes(), &body))
+		require.NotEmpty(t, body.NextPageToken, path)
+		return body.NextPageToken
+	}
+	others := map[string][]string{
+		latest:      {latest + "&status=success", latest + "&status=failed", strings.Replace(latest, "43113", "99999", 1)},
+		internals:   {internals + "&startBlock=0", internals + "&endBlock=0", internals + "&endBlock=1000", transfers, strings.Replace(internals, alice.Hex(), bob.Hex(), 1)},
+		transfers:   {transfers + "&startBlock=1", strings.Replace(transfers, bob.Hex(), alice.Hex(), 1)},
+		balances:    {balances + "&blockNumber=1000", balances + "&contractAddress=" + items.Hex(), strings.Replace(balances, alice.Hex(), bob.Hex(), 1)},
+		deployments: {strings.Replace(deployments, alice.Hex(), till.Hex(), 1), latest},
+		tokens:      {strings.Replace(tokens, cards.Hex(), items.Hex(), 1), strings.Replace(tokens, "43113", "99999", 1)},
+	}
+	for op, paths := range others {
+		mine := token(op)
+		for _, path := range paths {
+			requireError(t, get(h, path+"&pageToken="+mine), http.StatusBadRequest, "pageToken: it belongs to another request")
+		}
+		// The same list by another name of the chain or another spelling of an address.
+		for _, change := range []*strings.Replacer{
+			strings.NewReplacer("43113", "c-chain"), strings.NewReplacer("43113", cChainID.String()),
+			strings.NewReplacer(alice.Hex(), lower(alice), bob.Hex(), upper(bob), cards.Hex(), upper(cards)), strings.NewReplacer(":", "%3A"), strings.NewReplacer(":", "%3a"),
+		} {
+			require.Equal(t, http.StatusOK, get(h, change.Replace(op)+"&pageSize=3&pageToken="+mine).Code, op)
+		}
+	}
+	f.mu.Lock()
+	f.err = fmt.Errorf("reading: %w", evm.ErrPosition)
+	f.mu.Unlock()
+	requireError(t, get(h, latest), http.StatusBadRequest, "pageToken: it leads nowhere")
+}
+
+// What is asked of the record is what the request says.
+func TestWhatIsAsked(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	for _, op := range []string{internals, strings.Replace(transfers, bob.Hex(), alice.Hex(), 1)} {
+		require.Equal(t, 200, get(h, op+"&startBlock=7&endBlock=18446744073709551615").Code)
+		require.Equal(t, evm.WalletQuery{Wallet: alice, Start: ptr(uint64(7)), End: ptr(uint64(1<<64 - 1)), Limit: 10}, f.askedWallet)
+		require.Equal(t, 200, get(h, op+"&pageSize=100").Code)
+		require.Equal(t, evm.WalletQuery{Wallet: alice, Limit: 100}, f.askedWallet)
+		for _, empty := range []string{"&startBlock=5&endBlock=5", "&endBlock=0", "&startBlock=0&endBlock=0"} {
+			f.askedWallet = evm.WalletQuery{}
+			w := get(h, op+empty)
+			require.JSONEq(t, `{"transactions":[]}`, w.Body.String())
+			require.Zero(t, f.askedWallet, "nothing is asked")
+			require.Equal(t, "1000", w.Header().Get("Indexed-Height"))
+		}
+	}
+	require.Equal(t, 200, get(h, balances+"&blockNumber=0012&contractAddress="+upper(items)+"&pageSize=500").Code)
+	require.Equal(t, evm.BalanceQuery{Wallet: alice, At: ptr(uint64(12)), Contract: &items, Limit: 500}, f.askedBalance)
+	require.EqualValues(t, 12, f.askedNative, "both are told after the same block")
+	require.Equal(t, 200, get(h, balances).Code)
+	require.Equal(t, evm.BalanceQuery{Wallet: alice, Limit: 10}, f.askedBalance)
+	require.EqualValues(t, height, f.askedNative)
+	for text, want := range map[string]*bool{"": nil, "&status=success": ptr(true), "&status=failed": ptr(false)} {
+		require.Equal(t, 200, get(h, latest+text).Code)
+		require.Equal(t, evm.LatestQuery{Success: want, Limit: 10}, f.askedLatest)
+	}
+	require.Equal(t, 200, get(h, latest+"&pageSize=3").Code)
+	require.Equal(t, []common.Address{coin, till}, f.askedContract, "no wallets, and each contract once")
+	// The same token is asked for once.
+	f.askedTokens = 0
+	require.Equal(t, 200, get(h, transfers+"&pageSize=100").Code)
+	require.Equal(t, 5, f.askedTokens)
+}
+
+// A transaction may move any number of tokens: for how many the node is asked is
+// bounded.
+func TestManyTokens(t *testing.T) {
+	f := newFake()
+	d := f.details[cards]
+	d.Transfers = nil
+	for n := range 2_000 {
+		d.Transfers = append(d.Transfers, evm.TokenTransfer{Transfer: chain.Transfer{Standard: chain.ERC1155, Contract: items, LogIndex: uint32(n), TokenID: *uint256.NewInt(uint64(n))}})
+	}
+	var answer struct {
+		Transfers []struct {
+			Token struct {
+				TokenURI string
+				Metadata struct{ IndexStatus string }
+			} `json:"erc1155Token"`
+		} `json:"erc1155Transfers"`
+	}
+	require.NoError(t, json.Unmarshal(get(fuji(t, f), deployment).Body.Bytes(), &answer))
+	require.Equal(t, 500, f.askedTokens)
+	require.Len(t, answer.Transfers, 2_000)
+	require.NotEmpty(t, answer.Transfers[499].Token.TokenURI)
+	require.Empty(t, answer.Transfers[500].Token.TokenURI)
+	require.Equal(t, "UNINDEXED", answer.Transfers[500].Token.Metadata.IndexStatus)
+}
+
+// A token whose details are too large for the answer takes nothing from the others.
+func TestLargeDetails(t *testing.T) {
+	f := newFake()
+	f.largeURI = 2
+	body := get(fuji(t, f), transfers).Body.String()
+	require.Contains(t, body, `"tokenId":"2","tokenUri":"","metadata":{"indexStatus":"METADATA_CONTENT_TOO_LARGE"}`)
+	require.Contains(t, body, `"tokenId":"3","tokenUri":"ipfs://items/{id}"`)
+	require.Less(t, len(body), 1<<16)
+}
+
+func TestWithoutMetadata(t *testing.T) {
+	f := newFake()
+	c := f.chain()
+	c.Metadata = nil
+	body := get(surface(t, compat.Auto, api.Options{}, c), transfers+"&pageSize=1").Body.String()
+	require.Contains(t, body, `"tokenUri":"ipfs://items/{id}","metadata":{"indexStatus":"UNINDEXED"}`)
+}
+
+func TestPriceFails(t *testing.T) {
+	want := get(surface(t, compat.Auto, api.Options{}, newFake().chain()), deployment).Body.String()
+	h := surface(t, compat.Auto, api.Options{Prices: prices{err: errors.New("no")}}, newFake().chain())
+	require.Equal(t, want, get(h, deployment).Body.String(), "an answer without prices")
+	unpriced := surface(t, compat.Auto, api.Options{Prices: prices{}}, newFake().chain())
+	require.Equal(t, want, get(unpriced, deployment+"?currency=nzd").Body.String())
+}
+
+func TestCatchingUp(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	for _, op := range operations {
+		w := get(h, op)
+		require.Equal(t, 200, w.Code)
+		require.Equal(t, []string{"1000", "1700000000", "0", "following"}, []string{
+			w.Header().Get("Indexed-Height"), w.Header().Get("Indexed-Timestamp"), w.Header().Get("Indexed-Lag"), w.Header().Get("Indexed-State"),
+		})
+	}
+	f.progress.Err, f.progress.Lag = errors.New("node away"), 3
+	w := get(h, latest)
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, "stalled", w.Header().Get("Indexed-State"))
+	require.Equal(t, "3", w.Header().Get("Indexed-Lag"))
+
+	f.progress = reply.Progress{Height: 900, Lag: 100, Err: errors.New("secret cause")}
+	for _, op := range operations {
+		w := get(h, op)
+		requireError(t, w, http.StatusServiceUnavailable, "the index of this chain is still catching up: it has got to height 900, and 100 further blocks")
+		require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
+		require.NotContains(t, w.Body.String(), "secret")
+		require.Empty(t, w.Header().Get("Indexed-Height"))
+	}
+	// What is before that is known.
+	for path, want := range map[string]int{
+		internals + "&endBlock=901": 200, transfers + "&endBlock=901": 200, balances + "&blockNumber=900": 200, transfers + "&startBlock=3&endBlock=900": 200,
+		internals + "&endBlock=902": 503, transfers + "&endBlock=902": 503, balances + "&blockNumber=901": 503, transfers + "&startBlock=3": 503,
+		internals + "&startBlock=950&endBlock=950": 503,
+	} {
+		require.Equal(t, want, get(h, path).Code, path)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		status int
+		part   string
+	}{
+		{evm.ErrEmpty, 503, "nothing of this chain is indexed yet"},
+		{evm.ErrUntraced, 503, "calls inside transactions are not recorded"},
+		{store.ErrClosed, 503, "the service is stopping"},
+		{errors.New("secret"), 500, "something went wrong"},
+		{node.ErrUnavailable, 503, "the node of this chain"},
+		{node.ErrMalformed, 502, "the node of this chain"},
+		{&node.RPCError{Method: "eth_call", Message: "secret"}, 502, "the node of this chain"},
+		{context.DeadlineExceeded, 503, "the answer was not complete in the time"},
+	} {
+		err := fmt.Errorf("secret: %w", tt.err)
+		f := newFake()
+		f.err = err
+		h := fuji(t, f)
+		for _, op := range operations {
+			w := get(h, op)
+			requireError(t, w, tt.status, tt.part)
+			require.NotContains(t, w.Body.String(), "secret")
+			require.Equal(t, errors.Is(tt.err, evm.ErrUntraced), strings.Contains(w.Body.String(), "INDEX_UNTRACED"))
+		}
+		f.err, f.nodeErr = nil, err
+		for _, op := range operations {
+			requireError(t, get(h, op), tt.status, tt.part)
+		}
+		// Nothing is asked where there is nothing to ask about.
+		require.Equal(t, 200, get(h, golden["nothing"]).Code)
+		require.Equal(t, 200, get(h, golden["nothing_deployed"]).Code)
+	}
+}
+
+// slow answers when the request's time is over, or its client gone.
+type slow struct{ *fake }
+
+func (s slow) Latest(ctx context.Context, _ evm.LatestQuery) (*evm.TransactionPage, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake().chain()
+		c.Record = slow{newFake()}
+		h := surface(t, compat.Auto, api.Options{}, c)
+		began := time.Now()
+		requireError(t, get(h, latest), http.StatusServiceUnavailable, "the answer was not complete in the time allowed")
+		require.Equal(t, 30*time.Second, time.Since(began))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, latest, http.NoBody).WithContext(ctx))
+		require.Empty(t, w.Body.String(), "nobody is there")
+	})
+}

@@ -1,0 +1,197 @@
+package evm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holiman/uint256"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/chain/evm"
+	"quorate/handlers/compat"
+	"quorate/index/evm"
+	"quorate/index/evm/metadata"
+)
+
+// nft names a token that has an ID.
+type nft struct {
+	standard chain.Standard
+	contract common.Address
+	id       uint256.Int
+}
+
+// nftMetadata is what a token's metadata say.
+type nftMetadata struct {
+	IndexStatus  string `json:"indexStatus"`
+	Updated      int64  `json:"metadataLastUpdatedTimestamp,omitempty"`
+	Name         string `json:"name,omitempty"`
+	Symbol       string `json:"symbol,omitempty"`
+	ImageURI     string `json:"imageUri,omitempty"`
+	Description  string `json:"description,omitempty"`
+	AnimationURI string `json:"animationUri,omitempty"`
+	ExternalURL  string `json:"externalUrl,omitempty"`
+	Background   string `json:"background,omitempty"`
+	// Attributes are of ERC-721, Decimals and Properties of ERC-1155.
+	Attributes string  `json:"attributes,omitempty"`
+	Decimals   *uint64 `json:"decimals,omitempty"`
+	Properties string  `json:"properties,omitempty"`
+}
+
+type erc20Token struct {
+	Address  string `json:"address"`
+	Name     string `json:"name"`
+	Symbol   string `json:"symbol"`
+	Decimals uint8  `json:"decimals"`
+	LogoURI  string `json:"logoUri,omitempty"`
+	ERCType  string `json:"ercType"`
+	Price    *price `json:"price,omitempty"`
+}
+
+type erc721Token struct {
+	Address      string      `json:"address"`
+	Name         string      `json:"name"`
+	Symbol       string      `json:"symbol"`
+	ERCType      string      `json:"ercType"`
+	TokenID      string      `json:"tokenId"`
+	TokenURI     string      `json:"tokenUri"`
+	Metadata     nftMetadata `json:"metadata"`
+	OwnerAddress string      `json:"ownerAddress,omitempty"`
+}
+
+type erc1155Token struct {
+	Address  string      `json:"address"`
+	ERCType  string      `json:"ercType"`
+	TokenID  string      `json:"tokenId"`
+	TokenURI string      `json:"tokenUri"`
+	Metadata nftMetadata `json:"metadata"`
+}
+
+// nftDetails are what an answer says of a token besides its name.
+type nftDetails struct {
+	uri      string
+	metadata nftMetadata
+}
+
+const (
+	// maxNFTs is for how many tokens of an answer details are had: as many as the
+	// largest page has. Only a transaction may move more, whose further ones are shown
+	// without.
+	maxNFTs = 500
+	// maxAsking is about how many tokens contracts are asked at a time.
+	maxAsking = 16
+	// maxDetails is how much URIs and metadata of an answer may be, in bytes. Some have
+	// whole images in them: a token whose own do not fit is shown without, and a
+	// smaller page has them.
+	maxDetails = 16 << 20
+)
+
+// details finds out about tokens.
+func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]nftDetails, error) {
+	found := make(map[nft]nftDetails, len(tokens))
+	var asked []nft
+	for _, t := range tokens {
+		if _, known := found[t]; known {
+			continue
+		}
+		found[t] = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
+		if len(asked) < maxNFTs {
+			asked = append(asked, t)
+		}
+	}
+	room := maxDetails
+	for some := range slices.Chunk(asked, maxAsking) {
+		uris, err := uris(ctx, of, some)
+		if err != nil {
+			return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), err)
+		}
+		all := make([]metadata.Metadata, len(some))
+		for i := range all {
+			all[i].Status = metadata.Unindexed
+		}
+		if of.Metadata != nil {
+			named := make([]evm.Token, len(some))
+			for i, t := range some {
+				named[i] = evm.Token{Contract: t.contract, TokenID: t.id}
+			}
+			if all, err = of.Metadata.Metadata(ctx, named); err != nil {
+				return nil, fmt.Errorf("reading the metadata of %d tokens: %w", len(asked), err)
+			}
+		}
+		for i, t := range some {
+			d := nftDetails{uri: uris[i], metadata: shownMetadata(ctx, t.standard, &all[i])}
+			if size := d.size(); size <= room {
+				room -= size
+			} else {
+				d = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.TooLarge)}}
+			}
+			found[t] = d
+		}
+	}
+	return found, nil
+}
+
+// uris asks for the URIs of tokens at once.
+func uris(ctx context.Context, of *Chain, tokens []nft) ([]string, error) {
+	uris := make([]string, len(tokens))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, t := range tokens {
+		group.Go(func() (err error) {
+			uris[i], err = of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
+			return err
+		})
+	}
+	return uris, group.Wait()
+}
+
+// size is about how much of an answer the details take, in bytes.
+func (d *nftDetails) size() int {
+	m := &d.metadata
+	return len(d.uri) + len(m.Name) + len(m.Symbol) + len(m.ImageURI) + len(m.Description) + len(m.AnimationURI) + len(m.ExternalURL) +
+		len(m.Background) + len(m.Attributes) + len(m.Properties)
+}
+
+func shownMetadata(ctx context.Context, standard chain.Standard, m *metadata.Metadata) nftMetadata {
+	shown := nftMetadata{
+		IndexStatus: string(m.Status), Name: m.Name, Symbol: m.Symbol, ImageURI: m.Image, Description: m.Description,
+		AnimationURI: m.AnimationURL, ExternalURL: m.ExternalURL, Background: m.BackgroundColor,
+	}
+	if m.Status == metadata.Indexed && !compat.Enabled(ctx) {
+		// The documented form has this word in lower case; it has no other ones.
+		shown.IndexStatus = strings.ToLower(shown.IndexStatus)
+	}
+	if !m.Updated.IsZero() {
+		shown.Updated = m.Updated.Unix()
+	}
+	if standard == chain.ERC721 {
+		shown.Attributes = m.Attributes
+	} else {
+		shown.Decimals, shown.Properties = m.Decimals, m.Properties
+	}
+	return shown
+}
+
+func (d *directory) erc20(at common.Address, price *price) erc20Token {
+	c := d.contracts[at]
+	return erc20Token{Address: at.Hex(), Name: c.Name, Symbol: c.Symbol, Decimals: *c.Decimals, LogoURI: d.listed(at).LogoURI, ERCType: typeERC20, Price: price}
+}
+
+// erc721 shows a token; owner may be nil.
+func (d *directory) erc721(t nft, owner *common.Address, details nftDetails) erc721Token {
+	c := d.contracts[t.contract]
+	shown := erc721Token{
+		Address: t.contract.Hex(), Name: c.Name, Symbol: c.Symbol, ERCType: typeERC721,
+		TokenID: t.id.Dec(), TokenURI: details.uri, Metadata: details.metadata,
+	}
+	if owner != nil {
+		shown.OwnerAddress = owner.Hex()
+	}
+	return shown
+}
+
+func shownERC1155(t nft, details nftDetails) erc1155Token {
+	return erc1155Token{Address: t.contract.Hex(), ERCType: typeERC1155, TokenID: t.id.Dec(), TokenURI: details.uri, Metadata: details.metadata}
+}

@@ -1,0 +1,70 @@
+package evm
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/handlers/compat"
+)
+
+// Prices is a source of prices. It is used from many goroutines and returns soon
+// after ctx has ended.
+type Prices interface {
+	// Price is what one token costs in a currency at a time, nil if it is not known.
+	// Token nil means the native token. The currency is one of the API's codes, such
+	// as usd.
+	Price(ctx context.Context, chainID uint64, token *common.Address, currency string, at time.Time) (*big.Rat, error)
+}
+
+// currencies are the API's; the first is the usual one.
+var currencies = []string{"usd", "eur", "aud", "cad", "chf", "clp", "cny", "czk", "dkk", "gbp", "hkd", "huf", "jpy", "nzd"}
+
+type price struct {
+	CurrencyCode string `json:"currencyCode"`
+	// Value is a string in the documented form and a number in the clients'.
+	Value any `json:"value"`
+}
+
+// rate asks what a token costs, nil if that is not known. An answer goes out without
+// prices rather than not at all.
+func (a *API) rate(ctx context.Context, of *Chain, token *common.Address, currency string, at time.Time) *big.Rat {
+	if a.prices == nil {
+		return nil
+	}
+	rate, err := a.prices.Price(ctx, of.ChainID, token, currency, at)
+	if err != nil {
+		a.log.LogAttrs(ctx, slog.LevelWarn, "no price", slog.Uint64("chainID", of.ChainID), slog.Any("token", token), slog.Any("error", err))
+		return nil
+	}
+	return rate
+}
+
+func shownPrice(ctx context.Context, currency string, value *big.Rat) *price {
+	if value == nil {
+		return nil
+	}
+	text := value.FloatString(18)
+	text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	if compat.Enabled(ctx) {
+		return &price{currency, json.Number(text)}
+	}
+	return &price{currency, text}
+}
+
+// worth is what a balance of a token with decimals is worth, nil if its rate is.
+func worth(balance *uint256.Int, decimals uint8, rate *big.Rat) *big.Rat {
+	if rate == nil {
+		return nil
+	}
+	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(decimals)), nil)
+	value := new(big.Rat).SetFrac(balance.ToBig(), unit)
+	return value.Mul(value, rate)
+}

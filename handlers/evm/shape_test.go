@@ -1,0 +1,100 @@
+package evm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/compat"
+	api "quorate/handlers/evm"
+)
+
+var update = flag.Bool("update", false, "write the golden files of the shapes anew")
+
+// golden are answers that have every variant, by the file they are compared with.
+var golden = map[string]string{
+	"latest":             latest + "&pageSize=6",
+	"latest_failed":      latest + "&status=failed",
+	"internals":          internals + "&pageSize=8",
+	"transfers":          transfers + "&pageSize=5",
+	"balances":           balances + "&pageSize=3",
+	"balances_contract":  balances + "&contractAddress=0x1100000000000000000000000000000000000000&blockNumber=7",
+	"deployment":         deployment,
+	"deployment_plain":   base + "/contracts/" + till.Hex() + "/transactions:getDeployment",
+	"deployment_untold":  base + "/contracts/" + coin.Hex() + "/transactions:getDeployment",
+	"deployments":        deployments + "&pageSize=8",
+	"tokens_721":         tokens + "&pageSize=3",
+	"tokens_721_bare":    base + "/nfts/collections/" + bare.Hex() + "/tokens",
+	"tokens_1155":        base + "/nfts/collections/" + items.Hex() + "/tokens",
+	"nothing":            base + "/addresses/" + coin.Hex() + "/transactions:listErc1155",
+	"nothing_deployed":   base + "/contracts/" + bob.Hex() + "/deployments",
+	"nothing_internal":   base + "/addresses/" + bob.Hex() + "/transactions:listInternals",
+	"nothing_in_balance": base + "/addresses/" + bob.Hex() + "/balances:listErc1155",
+}
+
+func TestShapes(t *testing.T) {
+	h := fuji(t, newFake())
+	for name, path := range golden {
+		w := get(h, path)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+		require.NotContains(t, w.Body.String(), "null", name)
+		requireGolden(t, name, w.Body.Bytes())
+	}
+}
+
+// TestShapesWithPrices has a source of prices, and the clients' form.
+func TestShapesWithPrices(t *testing.T) {
+	for name, mode := range map[string]compat.Mode{"documented": compat.Off, "clients": compat.On} {
+		h := surface(t, mode, api.Options{Prices: prices{}}, newFake().chain())
+		requireGolden(t, "prices_balances_"+name, get(h, balances+"&pageSize=1").Body.Bytes())
+		requireGolden(t, "prices_deployment_"+name, get(h, deployment+"?currency=eur").Body.Bytes())
+		requireGolden(t, "prices_historical_"+name, get(h, golden["deployment_plain"]).Body.Bytes())
+	}
+}
+
+var opaque = regexp.MustCompile(`"nextPageToken":"[\w-]+"`)
+
+func requireGolden(t *testing.T, name string, body []byte) {
+	t.Helper()
+	var got bytes.Buffer
+	require.NoError(t, json.Indent(&got, opaque.ReplaceAll(body, []byte(`"nextPageToken":"opaque"`)), "", "  "))
+	got.WriteByte('\n')
+	file := filepath.Join("testdata", name+".json")
+	if *update {
+		require.NoError(t, os.WriteFile(file, got.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String(), name)
+}
+
+// TestClientsForm compares the two forms: they are the same but for one word.
+func TestClientsForm(t *testing.T) {
+	const sdk = "speakeasy-sdk/typescript 0.3.13 2.792.2 1.0.0 @avalanche-sdk/chainkit"
+	documented, clients := `"indexStatus":"indexed"`, `"indexStatus":"INDEXED"`
+	for _, tt := range []struct {
+		mode  compat.Mode
+		agent string
+		want  string
+	}{
+		{compat.Auto, "curl/8", documented}, {compat.Auto, sdk, clients}, {compat.On, "curl/8", clients}, {compat.Off, sdk, documented},
+	} {
+		h := surface(t, tt.mode, api.Options{Lists: lists(t)}, newFake().chain())
+		for name, path := range golden {
+			got := get(h, path, "User-Agent", tt.agent).Body.String()
+			if name == "transfers" || strings.HasPrefix(name, "tokens_721") && name != "tokens_721_bare" {
+				require.Contains(t, got, tt.want, name)
+			}
+			requireGolden(t, name, []byte(strings.ReplaceAll(got, clients, documented)))
+		}
+	}
+}

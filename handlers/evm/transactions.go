@@ -1,0 +1,154 @@
+package evm
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/holiman/uint256"
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/common/hexutil"
+
+	"quorate/handlers/evm/methods"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
+	"quorate/index/evm"
+	"quorate/index/ledger/page"
+)
+
+// block says in what block something stands.
+type block struct {
+	BlockNumber    string `json:"blockNumber"`
+	BlockTimestamp uint64 `json:"blockTimestamp"`
+	Milliseconds   uint64 `json:"blockTimestampMilliseconds,omitempty"`
+	BlockHash      string `json:"blockHash"`
+}
+
+func shownBlock(b *evm.BlockRef) block {
+	return block{BlockNumber: decimal(b.Number), BlockTimestamp: b.Time, Milliseconds: b.Milliseconds, BlockHash: b.Hash.Hex()}
+}
+
+type nativeTransaction struct {
+	block
+	MinDelayExcess *uint64      `json:"blockMinDelayExcess,omitempty"`
+	ChainID        string       `json:"chainId"`
+	BlockIndex     uint32       `json:"blockIndex"`
+	TxHash         string       `json:"txHash"`
+	TxStatus       string       `json:"txStatus"`
+	TxType         uint8        `json:"txType"`
+	GasLimit       string       `json:"gasLimit"`
+	GasUsed        string       `json:"gasUsed"`
+	GasPrice       string       `json:"gasPrice"`
+	Nonce          string       `json:"nonce"`
+	From           addressParty `json:"from"`
+	To             addressParty `json:"to"`
+	Method         method       `json:"method"`
+	Value          string       `json:"value"`
+}
+
+// fullTransaction is a transaction with what only its own answer has.
+type fullTransaction struct {
+	nativeTransaction
+	Input                string `json:"input"`
+	BaseFeePerGas        string `json:"baseFeePerGas"`
+	MaxFeePerGas         string `json:"maxFeePerGas,omitempty"`
+	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"`
+}
+
+type method struct {
+	CallType   string `json:"callType"`
+	MethodHash string `json:"methodHash"`
+	MethodName string `json:"methodName,omitempty"`
+}
+
+// listLatest is GET /v1/chains/{chainId}/transactions.
+func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
+	q := query.Parse(c.Request().URL.RawQuery)
+	var want evm.LatestQuery
+	status, filtered := q.Text("status")
+	if filtered {
+		success := q.OneOf("status", "failed", "success") == "success"
+		want.Success = &success
+	}
+	p := q.Page(page.List{Operation: "latest transactions", Filters: []string{of.BlockchainID.String(), status}}, 100, 10)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if _, err := current(c, of, nil); err != nil {
+		return err
+	}
+	want.Limit, want.After = p.Size, p.After
+	found, err := of.Record.Latest(ctx, want)
+	if err != nil {
+		return err
+	}
+	var parties []common.Address
+	for i := range found.Transactions {
+		tx := &found.Transactions[i]
+		parties = append(parties, tx.From, tx.Recipient)
+	}
+	d, err := a.directory(ctx, of, parties)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string              `json:"nextPageToken,omitempty"`
+		Transactions  []nativeTransaction `json:"transactions"`
+	}{Transactions: make([]nativeTransaction, len(found.Transactions))}
+	for i := range found.Transactions {
+		answer.Transactions[i] = a.transaction(d, &found.Transactions[i])
+	}
+	if found.Next != nil {
+		answer.NextPageToken = p.Token(found.Next)
+	}
+	return reply.JSON(c, answer)
+}
+
+func (a *API) transaction(d *directory, tx *evm.Transaction) nativeTransaction {
+	shown := nativeTransaction{
+		block: shownBlock(&tx.Block), MinDelayExcess: tx.Block.MinDelayExcess,
+		ChainID: decimal(d.chain.ChainID), BlockIndex: tx.Index, TxHash: tx.Hash.Hex(), TxStatus: "0", TxType: tx.Type,
+		GasLimit: decimal(tx.GasLimit), GasUsed: decimal(tx.GasUsed), GasPrice: tx.GasPrice.Dec(), Nonce: decimal(tx.Nonce),
+		From: d.party(tx.From), To: d.party(tx.Recipient), Method: a.method(tx), Value: tx.Value.Dec(),
+	}
+	if tx.Success {
+		shown.TxStatus = "1"
+	}
+	return shown
+}
+
+func (a *API) fullTransaction(d *directory, tx *evm.Transaction) fullTransaction {
+	shown := fullTransaction{nativeTransaction: a.transaction(d, tx), Input: hexutil.Encode(tx.Input), BaseFeePerGas: "0"}
+	if fee := tx.Block.BaseFee; fee != nil {
+		shown.BaseFeePerGas = fee.Dec()
+	}
+	shown.MaxFeePerGas, shown.MaxPriorityFeePerGas = optional(tx.MaxFee), optional(tx.MaxPriorityFee)
+	return shown
+}
+
+// method tells what a transaction calls. Call data that are shorter than a selector
+// are shown as they are.
+func (a *API) method(tx *evm.Transaction) method {
+	switch {
+	case tx.To == nil:
+		return method{CallType: "CONTRACT_CREATION", MethodName: "Contract Created"}
+	case len(tx.Input) == 0:
+		return method{CallType: "NATIVE_TRANSFER", MethodName: "Native Transfer"}
+	}
+	var selector methods.Selector
+	m := method{CallType: "CONTRACT_CALL", MethodHash: hexutil.Encode(tx.Input[:min(len(tx.Input), len(selector))])}
+	if copy(selector[:], tx.Input) == len(selector) {
+		m.MethodName = a.methods.Name(selector)
+	}
+	return m
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func optional(n *uint256.Int) string {
+	if n == nil {
+		return ""
+	}
+	return n.Dec()
+}

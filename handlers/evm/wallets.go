@@ -1,0 +1,263 @@
+package evm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/chain/evm"
+	"quorate/handlers/query"
+	"quorate/handlers/reply"
+	"quorate/index/evm"
+	"quorate/index/ledger/page"
+)
+
+type internalTransaction struct {
+	From     addressParty `json:"from"`
+	To       addressParty `json:"to"`
+	Type     string       `json:"internalTxType"`
+	Value    string       `json:"value"`
+	Reverted bool         `json:"isReverted"`
+	GasUsed  string       `json:"gasUsed"`
+	GasLimit string       `json:"gasLimit"`
+}
+
+type listedInternal struct {
+	block
+	TxHash string `json:"txHash"`
+	internalTransaction
+}
+
+// frameTypes are the API's words for operations.
+var frameTypes = map[chain.FrameType]string{
+	chain.FrameCall: "CALL", chain.FrameCallCode: "CALLCODE", chain.FrameDelegateCall: "DELEGATECALL", chain.FrameStaticCall: "STATICCALL",
+	chain.FrameCreate: "CREATE", chain.FrameCreate2: "CREATE2",
+}
+
+func (d *directory) internal(f *chain.Frame) internalTransaction {
+	shown := internalTransaction{
+		From: d.party(f.From), To: d.party(f.To), Type: frameTypes[f.Type], Value: f.Value.Dec(),
+		Reverted: f.Reverted, GasUsed: decimal(f.GasUsed), GasLimit: decimal(f.Gas),
+	}
+	if shown.Type == "" {
+		shown.Type = "UNKNOWN"
+	}
+	return shown
+}
+
+// readWallet reads what lists of a wallet have in common. Empty says that the range
+// of blocks is, and last is the last block that the list needs, nil for all.
+func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQuery, p query.Page, last *uint64, empty bool, err error) {
+	if want.Wallet, err = address(c); err != nil {
+		return
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	want.Start, want.End = q.Optional("startBlock"), q.Optional("endBlock")
+	filters := []string{of.BlockchainID.String(), want.Wallet.Hex()}
+	for _, bound := range []*uint64{want.Start, want.End} {
+		text := ""
+		if bound != nil {
+			text = fmt.Sprint(*bound)
+		}
+		filters = append(filters, text)
+	}
+	if want.Start != nil && want.End != nil && *want.Start > *want.End {
+		q.Fail("startBlock", "%d is after endBlock, which is %d; blocks from startBlock on and before endBlock are listed", *want.Start, *want.End)
+	}
+	p = q.Page(page.List{Operation: operation, Filters: filters}, 100, 10)
+	want.Limit, want.After = p.Size, p.After
+	if end := want.End; end != nil {
+		if empty = *end == 0 || want.Start != nil && *want.Start == *end; !empty {
+			before := *end - 1
+			last = &before
+		}
+	}
+	return want, p, last, empty, q.Err()
+}
+
+// listInternals is GET /v1/chains/{chainId}/addresses/{address}/transactions:listInternals.
+func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) error {
+	want, p, last, empty, err := readWallet(c, of, "internal transactions")
+	if err != nil {
+		return err
+	}
+	if _, err := current(c, of, last); err != nil {
+		return err
+	}
+	found := new(evm.InternalPage)
+	if !empty {
+		if found, err = of.Record.Internals(ctx, want); err != nil {
+			return err
+		}
+	}
+	var parties []common.Address
+	for i := range found.Internals {
+		parties = append(parties, found.Internals[i].From, found.Internals[i].To)
+	}
+	d, err := a.directory(ctx, of, parties)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string           `json:"nextPageToken,omitempty"`
+		Transactions  []listedInternal `json:"transactions"`
+	}{Transactions: make([]listedInternal, len(found.Internals))}
+	for i := range found.Internals {
+		internal := &found.Internals[i]
+		answer.Transactions[i] = listedInternal{shownBlock(&internal.Block), internal.TxHash.Hex(), d.internal(&internal.Frame)}
+	}
+	if found.Next != nil {
+		answer.NextPageToken = p.Token(found.Next)
+	}
+	return reply.JSON(c, answer)
+}
+
+type erc1155Transfer struct {
+	From     addressParty `json:"from"`
+	To       addressParty `json:"to"`
+	LogIndex uint32       `json:"logIndex"`
+	Value    string       `json:"value"`
+	Token    erc1155Token `json:"erc1155Token"`
+}
+
+type listedTransfer struct {
+	block
+	TxHash string `json:"txHash"`
+	erc1155Transfer
+}
+
+func (d *directory) erc1155Transfer(t *chain.Transfer, details map[nft]nftDetails) erc1155Transfer {
+	token := moved(t)
+	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: t.Amount.Dec(), Token: shownERC1155(token, details[token])}
+}
+
+// moved is the token that a transfer moves.
+func moved(t *chain.Transfer) nft {
+	return nft{standard: t.Standard, contract: t.Contract, id: t.TokenID}
+}
+
+// listTransfers is GET /v1/chains/{chainId}/addresses/{address}/transactions:listErc1155.
+func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) error {
+	want, p, last, empty, err := readWallet(c, of, "ERC-1155 transfers")
+	if err != nil {
+		return err
+	}
+	if _, err := current(c, of, last); err != nil {
+		return err
+	}
+	found := new(evm.TransferPage)
+	if !empty {
+		if found, err = of.Record.Transfers(ctx, want); err != nil {
+			return err
+		}
+	}
+	var parties []common.Address
+	var tokens []nft
+	for i := range found.Transfers {
+		t := &found.Transfers[i].Transfer
+		parties = append(parties, t.From, t.To)
+		tokens = append(tokens, moved(t))
+	}
+	d, err := a.directory(ctx, of, parties)
+	if err != nil {
+		return err
+	}
+	details, err := a.details(ctx, of, tokens)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NextPageToken string           `json:"nextPageToken,omitempty"`
+		Transactions  []listedTransfer `json:"transactions"`
+	}{Transactions: make([]listedTransfer, len(found.Transfers))}
+	for i := range found.Transfers {
+		t := &found.Transfers[i]
+		answer.Transactions[i] = listedTransfer{shownBlock(&t.Block), t.TxHash.Hex(), d.erc1155Transfer(&t.Transfer, details)}
+	}
+	if found.Next != nil {
+		answer.NextPageToken = p.Token(found.Next)
+	}
+	return reply.JSON(c, answer)
+}
+
+type nativeBalance struct {
+	Name         string `json:"name"`
+	Symbol       string `json:"symbol"`
+	Decimals     uint8  `json:"decimals"`
+	LogoURI      string `json:"logoUri,omitempty"`
+	ChainID      string `json:"chainId"`
+	Price        *price `json:"price,omitempty"`
+	Balance      string `json:"balance"`
+	BalanceValue *price `json:"balanceValue,omitempty"`
+}
+
+type erc1155Balance struct {
+	erc1155Token
+	ChainID string `json:"chainId"`
+	Balance string `json:"balance"`
+}
+
+// listBalances is GET /v1/chains/{chainId}/addresses/{address}/balances:listErc1155.
+func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error {
+	wallet, err := address(c)
+	if err != nil {
+		return err
+	}
+	q := query.Parse(c.Request().URL.RawQuery)
+	want := evm.BalanceQuery{Wallet: wallet, At: q.Optional("blockNumber"), Contract: readAddress(q, "contractAddress")}
+	filters := []string{of.BlockchainID.String(), wallet.Hex(), "", ""}
+	if want.At != nil {
+		filters[2] = fmt.Sprint(*want.At)
+	}
+	if want.Contract != nil {
+		filters[3] = want.Contract.Hex()
+	}
+	p := q.Page(page.List{Operation: "ERC-1155 balances", Filters: filters}, 500, 10)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	progress, err := current(c, of, want.At)
+	if err != nil {
+		return err
+	}
+	want.Limit, want.After = p.Size, p.After
+	found, err := of.Record.Balances(ctx, want)
+	if err != nil {
+		return err
+	}
+	native, err := of.Node.NativeBalance(ctx, wallet, found.At.Number)
+	if err != nil {
+		return fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, found.At.Number, err)
+	}
+	var tokens []nft
+	for _, b := range found.Balances {
+		tokens = append(tokens, nft{standard: chain.ERC1155, contract: b.Contract, id: b.TokenID})
+	}
+	details, err := a.details(ctx, of, tokens)
+	if err != nil {
+		return err
+	}
+	t, id := of.NativeToken, decimal(of.ChainID)
+	rate := a.rate(ctx, of, nil, currencies[0], progress.Time)
+	answer := struct {
+		NextPageToken string           `json:"nextPageToken,omitempty"`
+		Native        nativeBalance    `json:"nativeTokenBalance"`
+		Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
+	}{
+		Native: nativeBalance{
+			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: id, Balance: native.Dec(),
+			Price: shownPrice(ctx, currencies[0], rate), BalanceValue: shownPrice(ctx, currencies[0], worth(native, t.Decimals, rate)),
+		},
+		Tokens: make([]erc1155Balance, len(found.Balances)),
+	}
+	for i, b := range found.Balances {
+		answer.Tokens[i] = erc1155Balance{erc1155Token: shownERC1155(tokens[i], details[tokens[i]]), ChainID: id, Balance: b.Amount.Dec()}
+	}
+	if found.Next != nil {
+		answer.NextPageToken = p.Token(found.Next)
+	}
+	return reply.JSON(c, answer)
+}

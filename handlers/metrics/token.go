@@ -1,0 +1,112 @@
+package metrics
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+)
+
+// lifetime is how long a page token is good for.
+const lifetime = 24 * time.Hour
+
+// tokens makes page tokens, which are UUIDs of version 8 (RFC 9562) that say all
+// themselves, so that none needs to be kept:
+//
+//	octets 0-3   when it expires, in Unix seconds
+//	octets 4-5   the day that the page before ended with, in days since 1970
+//	octets 6-15  a seal of these and the chain, the bits of version and variant
+//	             left out: 74 bits of HMAC-SHA-256
+type tokens struct{ key []byte }
+
+// newTokens makes a key if there is none.
+func newTokens(key []byte) tokens {
+	if len(key) == 0 {
+		key = make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // never fails
+	}
+	return tokens{key}
+}
+
+const (
+	sealedSize  = 6
+	versionBits = 8 << 4
+	variantBits = 2 << 6
+)
+
+var (
+	errMalformed = errors.New("is no token of this series; send one as it was received, or none for the first page")
+	errExpired   = errors.New("has expired, as tokens do after 24 hours; begin with the first page again")
+)
+
+// seal makes the token of the page after a day, which is given by its first second.
+func (t tokens) seal(day int64, chain ids.ID, now time.Time) (string, error) {
+	number := day / secondsPerDay
+	if number < 0 || number > 1<<16-1 {
+		return "", fmt.Errorf("day %d has no token", day)
+	}
+	var id uuid
+	binary.BigEndian.PutUint32(id[:], uint32(now.Add(lifetime).Unix()))
+	binary.BigEndian.PutUint16(id[4:], uint16(number))
+	t.sign(&id, chain)
+	return id.String(), nil
+}
+
+// open is the day of a token. The error goes on from the token's text.
+func (t tokens) open(token string, chain ids.ID, now time.Time) (day int64, err error) {
+	id, ok := parse(token)
+	if !ok {
+		return 0, errMalformed
+	}
+	signed := id
+	t.sign(&signed, chain)
+	if !hmac.Equal(id[:], signed[:]) {
+		return 0, errMalformed
+	}
+	if now.Unix() >= int64(binary.BigEndian.Uint32(id[:])) {
+		return 0, errExpired
+	}
+	return int64(binary.BigEndian.Uint16(id[4:])) * secondsPerDay, nil
+}
+
+// sign fills in all behind the sealed octets.
+func (t tokens) sign(id *uuid, chain ids.ID) {
+	mac := hmac.New(sha256.New, t.key)
+	mac.Write(chain[:])
+	mac.Write(id[:sealedSize])
+	copy(id[sealedSize:], mac.Sum(nil))
+	id[6] = versionBits | id[6]&0x0f
+	id[8] = variantBits | id[8]&0x3f
+}
+
+// uuid is a UUID in octets.
+type uuid [16]byte
+
+func (u uuid) String() string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// parse reads a UUID in the usual form, in digits of either case.
+func parse(text string) (u uuid, ok bool) {
+	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+	if len(text) != len(form) {
+		return u, false
+	}
+	digits := make([]byte, 0, 2*len(u))
+	for i := range form {
+		switch {
+		case form[i] == 'x':
+			digits = append(digits, text[i])
+		case text[i] != '-':
+			return u, false
+		}
+	}
+	_, err := hex.Decode(u[:], digits)
+	return u, err == nil
+}

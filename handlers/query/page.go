@@ -1,0 +1,40 @@
+package query
+
+import (
+	"errors"
+
+	"quorate/handlers/apierr"
+	"quorate/index/ledger/page"
+)
+
+// Page is the part of a list that is asked for.
+type Page struct {
+	// Size is the greatest length of it.
+	Size int
+	// After is where the page before ended, nil for the first page.
+	After []byte
+
+	list page.List
+}
+
+// Token is the pageToken of the page after a position.
+func (p Page) Token(position []byte) string { return p.list.Token(position) }
+
+// Page reads pageSize and pageToken. A token of another list is of no use.
+func (v *Values) Page(list page.List, most, usual uint64) Page {
+	p := Page{Size: int(v.Integer("pageSize", 1, most, usual)), list: list}
+	token, _ := v.Text("pageToken")
+	if token == "" {
+		return p
+	}
+	position, err := list.Position(token)
+	switch {
+	case errors.Is(err, page.ErrOtherList):
+		v.Fail("pageToken", "it belongs to another request; repeat the request it came from and change nothing but the token")
+	case err != nil:
+		v.Fail("pageToken", "%q is no token of this service; send one as it was received, or none for the first page", apierr.Excerpt(token))
+	default:
+		p.After = position
+	}
+	return p
+}

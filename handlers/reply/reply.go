@@ -1,0 +1,105 @@
+// Package reply has what all answers from records have in common: how far the
+// record is that they are from, what is said when there is none, and their form.
+package reply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quorate/handlers/apierr"
+	"quorate/store"
+)
+
+// Progress is how far the record of a blockchain is.
+type Progress struct {
+	// Height and Time are those of the last block that is recorded.
+	Height uint64
+	Time   time.Time
+	// Lag is how many accepted blocks are known and not recorded.
+	Lag uint64
+	// CaughtUp says that the record is at the chain's end, or a few blocks away, as
+	// far as is known.
+	CaughtUp bool
+	// Rebuilding says that the record is being made again from what is kept of its
+	// blocks, of which Rebuilt percent is done.
+	Rebuilding bool
+	Rebuilt    int
+	// Err is why recording does not go on at the moment.
+	Err error
+	// Needs says what has to be done before it goes on, where it does not go on by
+	// itself; clients are told.
+	Needs string
+}
+
+// codeCatchingUp tells a record that is catching up from other reasons for a 503.
+const codeCatchingUp = "INDEX_CATCHING_UP"
+
+// CatchingUp answers for a record that does not reach yet to where the answer needs
+// it.
+func CatchingUp(cause error, format string, args ...any) error {
+	e := apierr.Unavailable(cause, format, args...)
+	e.Code = codeCatchingUp
+	return e
+}
+
+// Behind answers for the record of a chain that is not caught up.
+func (p Progress) Behind(chain string) error {
+	return CatchingUp(p.Err, "the index of %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
+}
+
+// Show says in an answer's headers how far the record is that it is from.
+func (p Progress) Show(h http.Header) {
+	h.Set("Indexed-Height", strconv.FormatUint(p.Height, 10))
+	h.Set("Indexed-Timestamp", strconv.FormatInt(p.Time.Unix(), 10))
+	h.Set("Indexed-Lag", strconv.FormatUint(p.Lag, 10))
+	h.Set("Indexed-State", "following")
+	if p.Err != nil {
+		h.Set("Indexed-State", "stalled")
+	}
+}
+
+// Explain turns what went wrong into what the client is told. Request is the
+// context of the client's request; particular explains the errors that are the
+// records' own.
+func Explain(request context.Context, err error, particular func(error) error) error {
+	if err == nil {
+		return nil
+	}
+	var known *apierr.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case request.Err() != nil && !errors.Is(context.Cause(request), apierr.ErrStopping):
+		return apierr.ErrClientGone
+	case request.Err() != nil, errors.Is(err, store.ErrClosed):
+		return apierr.Unavailable(err, "the service is stopping; send the request again")
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierr.Unavailable(err, "the answer was not complete in the time allowed for a request; ask for fewer addresses or a smaller page")
+	default:
+		return particular(err)
+	}
+}
+
+// BadToken answers for a page token that is sound and leads nowhere.
+func BadToken(cause error) error {
+	return &apierr.Error{
+		Status:  http.StatusBadRequest,
+		Message: "pageToken: it leads nowhere in this list; send one as it was received, or none for the first page",
+		Err:     cause,
+	}
+}
+
+// JSON sends an answer that is complete.
+func JSON(c echo.Context, body any) error {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return apierr.Internal(err)
+	}
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
+}

@@ -1,0 +1,400 @@
+package evm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/chain/evm"
+	"quorate/store"
+)
+
+// version begins every value. Numbers are uvarints, amounts their bytes without
+// leading zeros after a byte that counts them.
+const version = 1
+
+func appendUint256(b []byte, n *uint256.Int) []byte {
+	size := n.ByteLen()
+	full := n.Bytes32()
+	return append(append(b, byte(size)), full[32-size:]...)
+}
+
+func appendBytes(b, s []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+
+// reader takes a value apart. After the first error it reads zeroes. What it returns
+// of bytes refers to the value.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+var errShort = errors.New("it ends early")
+
+func read(v []byte) *reader {
+	r := &reader{rest: v}
+	if got := r.byte(); got != version {
+		r.fail(fmt.Errorf("version %d", got))
+	}
+	return r
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: row that cannot be read: %w", store.ErrCorrupt, err)
+	}
+	r.rest = nil
+}
+
+// end is the first error, and one if anything is left.
+func (r *reader) end() error {
+	if r.err == nil && len(r.rest) > 0 {
+		r.fail(fmt.Errorf("%d bytes too many", len(r.rest)))
+	}
+	return r.err
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.rest) {
+		r.fail(errShort)
+		return nil
+	}
+	part := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return part
+}
+
+func (r *reader) byte() byte {
+	if part := r.take(1); part != nil {
+		return part[0]
+	}
+	return 0
+}
+
+func (r *reader) number() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) uint32() uint32 {
+	n := r.number()
+	if n > math.MaxUint32 {
+		r.fail(fmt.Errorf("number %d", n))
+		return 0
+	}
+	return uint32(n)
+}
+
+func (r *reader) signed() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// bytes reads a byte string; an empty one is nil.
+func (r *reader) bytes() []byte {
+	n := r.number()
+	if n > uint64(len(r.rest)) {
+		r.fail(errShort)
+		return nil
+	}
+	if n == 0 {
+		return nil
+	}
+	return r.take(int(n))
+}
+
+func (r *reader) hash() (h common.Hash) {
+	copy(h[:], r.take(len(h)))
+	return h
+}
+
+func (r *reader) address() (a common.Address) {
+	copy(a[:], r.take(len(a)))
+	return a
+}
+
+func (r *reader) uint256() (n uint256.Int) {
+	size := r.byte()
+	if size > 32 {
+		r.fail(fmt.Errorf("amount of %d bytes", size))
+		return n
+	}
+	n.SetBytes(r.take(int(size)))
+	return n
+}
+
+func (r *reader) uint256p() *uint256.Int {
+	n := r.uint256()
+	return &n
+}
+
+// What a reference to a block has.
+const (
+	refMilliseconds = 1 << iota
+	refMinDelayExcess
+	refBaseFee
+)
+
+// appendRef writes a block without its number, which keys have.
+func appendRef(b []byte, ref *BlockRef) []byte {
+	at := len(b)
+	b = append(b, 0)
+	b = append(b, ref.Hash[:]...)
+	b = binary.AppendUvarint(b, ref.Time)
+	if ref.Milliseconds != 0 {
+		b[at] |= refMilliseconds
+		b = binary.AppendVarint(b, int64(ref.Milliseconds-1000*ref.Time)) // which may wrap, there and back
+	}
+	if ref.MinDelayExcess != nil {
+		b[at] |= refMinDelayExcess
+		b = binary.AppendUvarint(b, *ref.MinDelayExcess)
+	}
+	if ref.BaseFee != nil {
+		b[at] |= refBaseFee
+		b = appendUint256(b, ref.BaseFee)
+	}
+	return b
+}
+
+func (r *reader) ref(number uint64) BlockRef {
+	flags := r.byte()
+	ref := BlockRef{Number: number, Hash: r.hash(), Time: r.number()}
+	if flags&refMilliseconds != 0 {
+		ref.Milliseconds = uint64(r.signed()) + 1000*ref.Time
+	}
+	if flags&refMinDelayExcess != 0 {
+		n := r.number()
+		ref.MinDelayExcess = &n
+	}
+	if flags&refBaseFee != 0 {
+		ref.BaseFee = r.uint256p()
+	}
+	return ref
+}
+
+// What a transaction is.
+const (
+	txSuccess = 1 << iota
+	txCreates
+	txMaxFee
+	txMaxPriorityFee
+)
+
+// selectorSize is how much of the input of a transaction lists have.
+const selectorSize = 4
+
+// appendTx writes a transaction, with all of its input or what lists need of it.
+func appendTx(b []byte, tx *evm.Transaction, input []byte) []byte {
+	var flags byte
+	recipient := tx.Created
+	if tx.To == nil {
+		flags |= txCreates
+	} else {
+		recipient = *tx.To
+	}
+	if tx.Success {
+		flags |= txSuccess
+	}
+	if tx.MaxFee != nil {
+		flags |= txMaxFee
+	}
+	if tx.MaxPriorityFee != nil {
+		flags |= txMaxPriorityFee
+	}
+	b = append(b, flags, tx.Type)
+	b = append(b, tx.Hash[:]...)
+	b = append(b, tx.From[:]...)
+	b = append(b, recipient[:]...)
+	b = binary.AppendUvarint(b, tx.Nonce)
+	b = appendUint256(b, &tx.Value)
+	b = binary.AppendUvarint(b, tx.GasLimit)
+	b = binary.AppendUvarint(b, tx.GasUsed)
+	b = appendUint256(b, &tx.GasPrice)
+	if tx.MaxFee != nil {
+		b = appendUint256(b, tx.MaxFee)
+	}
+	if tx.MaxPriorityFee != nil {
+		b = appendUint256(b, tx.MaxPriorityFee)
+	}
+	return appendBytes(b, input)
+}
+
+// listed is what lists have of a transaction's input.
+func listed(tx *evm.Transaction) []byte {
+	if tx.To == nil {
+		return nil // it is code
+	}
+	return tx.Input[:min(len(tx.Input), selectorSize)]
+}
+
+func (r *reader) tx(at place) (tx Transaction) {
+	flags := r.byte()
+	tx.Type = r.byte()
+	tx.Index = at.major
+	tx.Hash, tx.From, tx.Recipient = r.hash(), r.address(), r.address()
+	if flags&txCreates == 0 {
+		to := tx.Recipient
+		tx.To = &to
+	} else {
+		tx.Created = tx.Recipient
+	}
+	tx.Success = flags&txSuccess != 0
+	tx.Nonce, tx.Value, tx.GasLimit, tx.GasUsed, tx.GasPrice = r.number(), r.uint256(), r.number(), r.number(), r.uint256()
+	if flags&txMaxFee != 0 {
+		tx.MaxFee = r.uint256p()
+	}
+	if flags&txMaxPriorityFee != 0 {
+		tx.MaxPriorityFee = r.uint256p()
+	}
+	tx.Input = r.bytes()
+	tx.Block = r.ref(at.number)
+	return tx
+}
+
+// appendFrame writes a call.
+func appendFrame(b []byte, f *evm.Frame) []byte {
+	var flags byte
+	if f.Reverted {
+		flags = 1
+	}
+	b = append(b, byte(f.Type), flags)
+	b = append(b, f.From[:]...)
+	b = append(b, f.To[:]...)
+	b = appendUint256(b, &f.Value)
+	b = binary.AppendUvarint(b, f.Gas)
+	b = binary.AppendUvarint(b, f.GasUsed)
+	return binary.AppendUvarint(b, uint64(f.Depth))
+}
+
+func (r *reader) frame() (f evm.Frame) {
+	f.Type, f.Reverted = evm.FrameType(r.byte()), r.byte() != 0
+	f.From, f.To, f.Value, f.Gas, f.GasUsed = r.address(), r.address(), r.uint256(), r.number(), r.number()
+	depth := r.number()
+	if depth > math.MaxUint16 {
+		r.fail(fmt.Errorf("depth %d", depth))
+	}
+	f.Depth = uint16(depth)
+	return f
+}
+
+// appendTransfer writes a transfer without its place.
+func appendTransfer(b []byte, t *evm.Transfer) []byte {
+	b = append(b, byte(t.Standard))
+	b = append(b, t.Contract[:]...)
+	b = append(b, t.From[:]...)
+	b = append(b, t.To[:]...)
+	return appendUint256(appendUint256(b, &t.TokenID), &t.Amount)
+}
+
+func (r *reader) transfer(logIndex, position uint32) evm.Transfer {
+	return evm.Transfer{
+		LogIndex: logIndex, Position: position,
+		Standard: evm.Standard(r.byte()), Contract: r.address(), From: r.address(), To: r.address(), TokenID: r.uint256(), Amount: r.uint256(),
+	}
+}
+
+// appendDeployment writes who made a contract.
+func appendDeployment(b []byte, d *Deployment) []byte {
+	b = append(b, d.Contract[:]...)
+	b = append(b, d.TxHash[:]...)
+	b = append(b, d.Deployer[:]...)
+	if d.Creator != nil {
+		b = append(b, d.Creator[:]...)
+	}
+	return b
+}
+
+func parseDeployment(v []byte) (Deployment, error) {
+	r := read(v)
+	d := Deployment{Contract: r.address(), TxHash: r.hash(), Deployer: r.address()}
+	if len(r.rest) > 0 {
+		creator := r.address()
+		d.Creator = &creator
+	}
+	return d, r.end()
+}
+
+// What a message of a transaction is.
+const (
+	noMessage byte = iota
+	messageSent
+	messageDelivered
+)
+
+func appendMessage(b []byte, m *InterchainMessage) []byte {
+	if m == nil {
+		return append(b, noMessage)
+	}
+	kind := messageSent
+	if m.Delivered {
+		kind = messageDelivered
+	}
+	return append(append(append(b, kind), m.ID[:]...), m.BlockchainID[:]...)
+}
+
+func (r *reader) message() *InterchainMessage {
+	kind := r.byte()
+	switch kind {
+	case noMessage:
+		return nil
+	case messageSent, messageDelivered:
+		return &InterchainMessage{ID: r.hash(), Delivered: kind == messageDelivered, BlockchainID: ids.ID(r.hash())}
+	}
+	r.fail(fmt.Errorf("message of kind %d", kind))
+	return nil
+}
+
+// head is how far a chain is recorded.
+type head struct {
+	chainID ids.ID
+	// first is the number of the first recorded block, tip the last.
+	first uint64
+	tip   BlockRef
+	// txs counts the transactions of all blocks, busy is the last block with any.
+	txs, busy uint64
+	// untracedFrom and untracedTo are the first and the last block with transactions
+	// whose calls are not known; there are none if untraced is false.
+	untraced                 bool
+	untracedFrom, untracedTo uint64
+}
+
+func (h *head) bytes() []byte {
+	b := append(make([]byte, 0, 128), version)
+	b = append(b, h.chainID[:]...)
+	b = binary.AppendUvarint(b, h.first)
+	b = binary.AppendUvarint(b, h.tip.Number)
+	b = appendRef(b, &h.tip)
+	b = binary.AppendUvarint(b, h.txs)
+	b = binary.AppendUvarint(b, h.busy)
+	if h.untraced {
+		b = binary.AppendUvarint(b, h.untracedFrom)
+		b = binary.AppendUvarint(b, h.untracedTo)
+	}
+	return b
+}
+
+func parseHead(v []byte) (*head, error) {
+	r := read(v)
+	h := &head{chainID: ids.ID(r.hash()), first: r.number()}
+	h.tip = r.ref(r.number())
+	h.txs, h.busy = r.number(), r.number()
+	if len(r.rest) > 0 {
+		h.untraced, h.untracedFrom, h.untracedTo = true, r.number(), r.number()
+	}
+	return h, r.end()
+}

@@ -1,0 +1,300 @@
+package metadata
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// FetchOptions of a Fetcher.
+type FetchOptions struct {
+	// Gateways are where documents of IPFS are had: base URLs such as
+	// https://ipfs.example, the next one if one fails. Without any, those documents
+	// cannot be reached. They may be at private addresses.
+	Gateways []string
+	// AllowPrivate lets token URIs lead to addresses that are not public: for local
+	// networks, never where strangers deploy contracts.
+	AllowPrivate bool
+	// Limit is the greatest size of a document, in bytes; 0 means 1 MiB.
+	Limit int64
+	// Timeout bounds the fetching of one document, all redirects and gateways
+	// included; 0 means 10 s.
+	Timeout time.Duration
+}
+
+// Fetcher gets the documents that token URIs lead to. The URIs are written by
+// strangers: no request goes to an address that is not public, whatever a name
+// resolves to at that moment and whoever redirects there. Safe for concurrent use.
+type Fetcher struct {
+	gateways []*url.URL
+	limit    int64
+	timeout  time.Duration
+	public   *http.Client // for what strangers name
+	gateway  *http.Client // for what the operator names
+}
+
+const (
+	maxRedirects = 3
+	// maxHeader bounds the header of an answer, in bytes.
+	maxHeader = 64 << 10
+)
+
+// NewFetcher checks the options. It fetches nothing.
+func NewFetcher(o FetchOptions) (*Fetcher, error) {
+	f := &Fetcher{limit: o.Limit, timeout: o.Timeout}
+	if f.limit <= 0 {
+		f.limit = 1 << 20
+	}
+	if f.timeout <= 0 {
+		f.timeout = 10 * time.Second
+	}
+	for _, text := range o.Gateways {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("IPFS gateway %q is no URL such as https://ipfs.example", text)
+		}
+		f.gateways = append(f.gateways, u)
+	}
+	control := refusePrivate
+	if o.AllowPrivate {
+		control = nil
+	}
+	f.public, f.gateway = newClient(control), newClient(nil)
+	return f, nil
+}
+
+// Close drops idle connections.
+func (f *Fetcher) Close() {
+	f.public.CloseIdleConnections()
+	f.gateway.CloseIdleConnections()
+}
+
+func newClient(control func(string, string, syscall.RawConn) error) *http.Client {
+	return &http.Client{
+		// A proxy would connect in our place, and to any address.
+		Transport: &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: 5 * time.Second, Control: control}).DialContext,
+			TLSHandshakeTimeout:    5 * time.Second,
+			MaxResponseHeaderBytes: maxHeader,
+			MaxIdleConns:           16,
+			IdleConnTimeout:        30 * time.Second,
+			ForceAttemptHTTP2:      true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+var errPrivate = errors.New("the address is not public")
+
+// refusePrivate is called with the address itself, after the name was resolved and
+// right before the connection is made.
+func refusePrivate(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !public(at.Addr()) {
+		return errPrivate
+	}
+	return nil
+}
+
+// notPublic are the blocks of addresses that are set aside (IANA's special-purpose
+// registries), as far as package netip does not tell them; and those that stand for
+// IPv4 addresses, which would have to be looked into.
+var notPublic = prefixes(
+	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		all[i] = netip.MustParsePrefix(text)
+	}
+	return all
+}
+
+// public reports whether an address is one of the public Internet.
+func public(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// failure is why there is no document.
+type failure struct {
+	status Status
+	err    error
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("%s: %v", f.status, f.err) }
+func (f *failure) Unwrap() error { return f.err }
+
+func failed(s Status, format string, args ...any) error {
+	return &failure{s, fmt.Errorf(format, args...)}
+}
+
+// statusOf is what a failed fetch comes to.
+func statusOf(err error) Status {
+	var f *failure
+	if errors.As(err, &f) {
+		return f.status
+	}
+	return Unknown
+}
+
+// hostOf is who answers for a URI, empty if nobody is asked.
+func (f *Fetcher) hostOf(uri string) string {
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil:
+		return ""
+	case strings.EqualFold(u.Scheme, "ipfs") && len(f.gateways) > 0:
+		return f.gateways[0].Host
+	case strings.EqualFold(u.Scheme, "http"), strings.EqualFold(u.Scheme, "https"):
+		return strings.ToLower(u.Host)
+	}
+	return ""
+}
+
+// fetch gets the document at a URI. The errors are failures, or ctx's.
+func (f *Fetcher) fetch(ctx context.Context, uri string) ([]byte, error) {
+	scheme, rest, ok := strings.Cut(strings.TrimSpace(uri), ":")
+	if !ok {
+		return nil, failed(InvalidURI, "it is no URI")
+	}
+	timed, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	var document []byte
+	var err error
+	switch strings.ToLower(scheme) {
+	case "data":
+		return f.inline(rest)
+	case "http", "https":
+		document, err = f.get(timed, uri, nil)
+	case "ipfs":
+		document, err = f.fromIPFS(timed, uri)
+	default:
+		return nil, failed(InvalidScheme, "scheme %.20q", scheme)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return document, err
+}
+
+// inline decodes a data: URI (RFC 2397).
+func (f *Fetcher) inline(rest string) ([]byte, error) {
+	kind, data, ok := strings.Cut(rest, ",")
+	if !ok {
+		return nil, failed(InvalidURI, "no comma in a data: URI")
+	}
+	if int64(len(data)) > 4*f.limit {
+		return nil, failed(TooLarge, "%d bytes in a data: URI", len(data))
+	}
+	var document []byte
+	if unescaped, err := url.PathUnescape(data); err == nil {
+		data = unescaped
+	} // else it has bare percent signs, as contracts do that escape nothing
+	if strings.HasSuffix(strings.ToLower(strings.TrimSpace(kind)), ";base64") {
+		text := strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "", " ", "").Replace(data)
+		var err error
+		if document, err = base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "=")); err != nil {
+			return nil, failed(InvalidURI, "base64: %w", err)
+		}
+	} else {
+		document = []byte(data)
+	}
+	if int64(len(document)) > f.limit {
+		return nil, failed(TooLarge, "%d bytes in a data: URI", len(document))
+	}
+	return document, nil
+}
+
+// fromIPFS asks the gateways for ipfs://CID/path.
+func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return nil, failed(InvalidURI, "it is no URI")
+	}
+	path := strings.TrimPrefix(u.Host+u.Path, "ipfs/") // ipfs://ipfs/CID is common
+	segments := strings.Split(path, "/")
+	if u.Opaque != "" || segments[0] == "" || slices.Contains(segments, "..") || slices.Contains(segments, ".") {
+		return nil, failed(InvalidURI, "it names no document of IPFS")
+	}
+	err = failed(Unreachable, "no IPFS gateway is configured")
+	for _, gateway := range f.gateways {
+		var document []byte
+		if document, err = f.get(ctx, gateway.JoinPath("ipfs", path).String(), gateway); err == nil || statusOf(err) == TooLarge {
+			return document, err
+		}
+	}
+	return nil, err
+}
+
+// get follows redirects itself, since each must pass the same checks. Through is the
+// gateway that is asked, nil if none is.
+func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byte, error) {
+	for range maxRedirects + 1 {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, failed(InvalidURI, "it is no URL")
+		}
+		client := f.public
+		if through != nil && u.Scheme == through.Scheme && u.Host == through.Host {
+			client = f.gateway
+		}
+		document, next, err := f.once(ctx, client, u)
+		if err != nil || next == "" {
+			return document, err
+		}
+		text = next
+	}
+	return nil, failed(Unreachable, "more than %d redirects", maxRedirects)
+}
+
+// once makes one request, whose answer is a document or another place.
+func (f *Fetcher) once(ctx context.Context, client *http.Client, u *url.URL) (document []byte, next string, err error) {
+	plain := *u
+	plain.User, plain.Fragment = nil, ""
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, plain.String(), nil)
+	if err != nil {
+		return nil, "", failed(InvalidURI, "it is no URL")
+	}
+	request.Header.Set("Accept", "application/json, */*;q=0.5")
+	request.Header.Set("User-Agent", "quorate")
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, "", failed(Unreachable, "asking %s: %w", u.Host, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	switch code := answer.StatusCode; {
+	case code == http.StatusTooManyRequests:
+		return nil, "", failed(Throttled, "%s refuses for a while", u.Host)
+	case code >= 300 && code < 400:
+		to, err := answer.Location()
+		if err != nil {
+			return nil, "", failed(Unreachable, "%s redirects to nowhere", u.Host)
+		}
+		return nil, to.String(), nil
+	case code != http.StatusOK:
+		return nil, "", failed(Unreachable, "%s answers with status %d", u.Host, code)
+	case answer.ContentLength > f.limit:
+		return nil, "", failed(TooLarge, "%s has %d bytes", u.Host, answer.ContentLength)
+	}
+	document, err = io.ReadAll(io.LimitReader(answer.Body, f.limit+1))
+	switch {
+	case int64(len(document)) > f.limit:
+		return nil, "", failed(TooLarge, "%s has more than %d bytes", u.Host, f.limit)
+	case err != nil:
+		return nil, "", failed(Unreachable, "reading from %s: %w", u.Host, err)
+	}
+	return document, "", nil
+}

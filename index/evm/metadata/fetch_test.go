@@ -1,0 +1,246 @@
+package metadata
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+)
+
+// stranger is a server that does what servers do to those who trust them. Only its own
+// address counts as public, so that whatever else is on this machine is private.
+type stranger struct {
+	*httptest.Server
+	// private is what nobody may reach, reached how often it was.
+	private *httptest.Server
+	reached atomic.Int64
+}
+
+func newStranger(t *testing.T) *stranger {
+	s := new(stranger)
+	s.private = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.reached.Add(1)
+		fmt.Fprint(w, `{"name":"secret"}`)
+	}))
+	t.Cleanup(s.private.Close)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/good", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"good"}`) })
+	mux.HandleFunc("/ipfs/Qm1/7.json", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"seven"}`) })
+	mux.HandleFunc("/ipfs/Qm1/away", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, s.private.URL, http.StatusFound) })
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/announced", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "99999999") })
+	mux.HandleFunc("/drip", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			fmt.Fprint(w, " ")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	mux.HandleFunc("/silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/headers", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 2*maxHeader)) })
+	mux.HandleFunc("/busy", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
+	mux.HandleFunc("/gone", http.NotFound)
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		fmt.Fprint(w, `{"name":`)
+	})
+	mux.HandleFunc("/hop/", func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		fmt.Sscan(strings.TrimPrefix(r.URL.Path, "/hop/"), &n)
+		if n > 0 {
+			http.Redirect(w, r, fmt.Sprintf("/hop/%d", n-1), http.StatusMovedPermanently)
+			return
+		}
+		fmt.Fprint(w, `{"name":"far"}`)
+	})
+	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Query().Get("url"), http.StatusFound)
+	})
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(s.CloseClientConnections)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// fetcher takes the stranger for public.
+func (s *stranger) fetcher(t *testing.T, o FetchOptions) *Fetcher {
+	f, err := NewFetcher(o)
+	require.NoError(t, err)
+	f.public = newClient(func(network, address string, c syscall.RawConn) error {
+		if address == s.Listener.Addr().String() {
+			return nil
+		}
+		return refusePrivate(network, address, c)
+	})
+	t.Cleanup(f.Close)
+	return f
+}
+
+func TestFetch(t *testing.T) {
+	s := newStranger(t)
+	f := s.fetcher(t, FetchOptions{Gateways: []string{"http://127.0.0.1:1", s.URL}, Timeout: 300 * time.Millisecond, Limit: 64 << 10})
+	port := netip.MustParseAddrPort(s.private.Listener.Addr().String()).Port()
+	to := func(target string) string { return s.URL + "/to?url=" + url.QueryEscape(target) }
+	for uri, want := range map[string]string{
+		s.URL + "/good":                           `{"name":"good"}`,
+		s.URL + "/hop/3":                          `{"name":"far"}`,
+		s.URL + "/hop/4":                          "UNREACHABLE_TOKEN_URI",
+		s.URL + "/endless":                        "METADATA_CONTENT_TOO_LARGE",
+		s.URL + "/announced":                      "METADATA_CONTENT_TOO_LARGE",
+		s.URL + "/drip":                           "UNREACHABLE_TOKEN_URI",
+		s.URL + "/silent":                         "UNREACHABLE_TOKEN_URI",
+		s.URL + "/headers":                        "UNREACHABLE_TOKEN_URI",
+		s.URL + "/cut":                            "UNREACHABLE_TOKEN_URI",
+		s.URL + "/gone":                           "UNREACHABLE_TOKEN_URI",
+		s.URL + "/busy":                           "THROTTLED_TOKEN_URI",
+		to(s.URL + "/good"):                       `{"name":"good"}`,
+		to(s.private.URL):                         "UNREACHABLE_TOKEN_URI",
+		to("file:///etc/passwd"):                  "INVALID_TOKEN_URI",
+		to("http://[::1]:1/"):                     "UNREACHABLE_TOKEN_URI",
+		to("http://169.254.169.254/latest"):       "UNREACHABLE_TOKEN_URI",
+		s.private.URL:                             "UNREACHABLE_TOKEN_URI",
+		fmt.Sprintf("http://localhost:%d/", port): "UNREACHABLE_TOKEN_URI",
+		fmt.Sprintf("http://[::ffff:127.0.0.1]:%d/", port): "UNREACHABLE_TOKEN_URI",
+		fmt.Sprintf("http://2130706433:%d/", port):         "UNREACHABLE_TOKEN_URI",
+		"ipfs://Qm1/7.json":                                `{"name":"seven"}`,
+		"ipfs://ipfs/Qm1/7.json":                           `{"name":"seven"}`,
+		"ipfs://Qm1/away":                                  "UNREACHABLE_TOKEN_URI",
+		"ipfs://Qm1/../../good":                            "INVALID_TOKEN_URI",
+		"ipfs://Qm1/%2e%2e/%2e%2e/good":                    "INVALID_TOKEN_URI",
+		"ipfs://":                                          "INVALID_TOKEN_URI",
+		"":                                                 "INVALID_TOKEN_URI",
+		"7.json":                                           "INVALID_TOKEN_URI",
+		"http://":                                          "INVALID_TOKEN_URI",
+		"http://%zz":                                       "INVALID_TOKEN_URI",
+		"ftp://example.org/7":                              "INVALID_TOKEN_URI_SCHEME",
+		"file:///etc/passwd":                               "INVALID_TOKEN_URI_SCHEME",
+		`data:application/json,{"name":"50%"}`:             `{"name":"50%"}`,
+		`data:application/json;utf8,%7B%22name%22%3A%22a+b%22%7D`:                                   `{"name":"a+b"}`,
+		"data:application/json;base64," + base64.StdEncoding.EncodeToString([]byte(`{"name":"c"}`)): `{"name":"c"}`,
+		"data:;base64," + base64.RawURLEncoding.EncodeToString([]byte(`{"name":"???>>>"}`)):         `{"name":"???>>>"}`,
+		"data:;base64,!!!":                       "INVALID_TOKEN_URI",
+		"data:nothing":                           "INVALID_TOKEN_URI",
+		"data:," + strings.Repeat("x", 64<<10+1): "METADATA_CONTENT_TOO_LARGE",
+		"data:," + strings.Repeat("x", 10<<20):   "METADATA_CONTENT_TOO_LARGE",
+	} {
+		t.Run(fmt.Sprintf("%.60s", uri), func(t *testing.T) {
+			t.Parallel()
+			got, err := f.fetch(t.Context(), uri)
+			if err != nil {
+				got = []byte(statusOf(err))
+			}
+			require.Equal(t, want, string(got), "%v", err)
+		})
+	}
+	t.Cleanup(func() { require.Zero(t, s.reached.Load(), "requests that reached a private address") })
+}
+
+func TestFetchFromPrivate(t *testing.T) {
+	s := newStranger(t)
+	f, err := NewFetcher(FetchOptions{AllowPrivate: true})
+	require.NoError(t, err)
+	defer f.Close()
+	got, err := f.fetch(t.Context(), s.URL+"/good")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"name":"good"}`, string(got))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = f.fetch(ctx, s.URL+"/good")
+	require.ErrorIs(t, err, context.Canceled)
+
+	_, err = NewFetcher(FetchOptions{Gateways: []string{"ipfs.example"}})
+	require.Error(t, err)
+}
+
+func TestPublic(t *testing.T) {
+	for address, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true, "172.32.0.1": true,
+		"127.0.0.1": false, "127.9.9.9": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false,
+		"100.64.0.1": false, "0.0.0.0": false, "0.1.2.3": false, "224.0.0.1": false, "239.1.1.1": false, "255.255.255.255": false, "240.0.0.1": false,
+		"198.18.0.1": false, "192.0.2.1": false, "::1": false, "::": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::7f00:1": false,
+		"fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "fd12::1": false, "ff02::1": false, "fec0::1": false,
+		"64:ff9b::7f00:1": false, "2002:7f00:1::": false, "2001::1": false, "2001:db8::1": false,
+	} {
+		require.Equal(t, want, public(netip.MustParseAddr(address)), address)
+	}
+}
+
+func TestParse(t *testing.T) {
+	decimals := uint64(6)
+	for name, c := range map[string]struct {
+		json   string
+		want   Document
+		status Status
+	}{
+		"all of it": {
+			`{"name":"a","symbol":"b","image":"c","description":"d","animation_url":"e","external_url":"f","background_color":"g","attributes":[ {"trait_type":"x"} ],"decimals":6,"properties":{"p": 1}}`,
+			Document{Name: "a", Symbol: "b", Image: "c", Description: "d", AnimationURL: "e", ExternalURL: "f", BackgroundColor: "g", Attributes: `[{"trait_type":"x"}]`, Properties: `{"p":1}`, Decimals: &decimals}, "",
+		},
+		"wrong types":   {`{"name":1,"symbol":null,"image":{},"attributes":"[]","decimals":"6","properties":[]}`, Document{}, ""},
+		"null":          {`null`, Document{}, Invalid},
+		"a list":        {`[1]`, Document{}, Invalid},
+		"a page":        {`<html>`, Document{}, InvalidJSON},
+		"nothing":       {``, Document{}, InvalidJSON},
+		"cut short":     {`{"name":"a"`, Document{}, InvalidJSON},
+		"a mark before": {"\xef\xbb\xbf" + `{"name":"a"}`, Document{Name: "a"}, ""},
+		"other image":   {`{"image_url":"c"}`, Document{Image: "c"}, ""},
+		"long members":  {`{"name":"` + strings.Repeat("n", maxName+1) + `","symbol":"s","attributes":["` + strings.Repeat("n", maxJSON) + `"]}`, Document{Symbol: "s"}, ""},
+		"large image":   {`{"name":"n","image":"data:` + strings.Repeat("A", maxLink) + `"}`, Document{Name: "n"}, ""},
+		"huge decimals": {`{"decimals":1e9}`, Document{}, ""},
+		"null decimals": {`{"decimals":null}`, Document{}, ""},
+		"no good UTF-8": {"{\"name\":\"a\xff\"}", Document{Name: "a\ufffd"}, ""},
+		"deeply nested": {`{"properties":` + strings.Repeat(`{"a":`, 20_000) + `1` + strings.Repeat(`}`, 20_000) + `}`, Document{}, InvalidJSON},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parse([]byte(c.json))
+			if c.status != "" {
+				require.Equal(t, c.status, statusOf(err))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestForToken(t *testing.T) {
+	require.Equal(t, "https://x/00000000000000000000000000000000000000000000000000000000000abcde.json", forToken("https://x/{id}.json", uint256.NewInt(0xabcde)))
+	require.Equal(t, "https://x/{ID}", forToken("https://x/{ID}", uint256.NewInt(1)))
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"name":"a","attributes":[1],"decimals":6}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := parse(b)
+		if err != nil {
+			require.Contains(t, []Status{Invalid, InvalidJSON}, statusOf(err))
+			return
+		}
+		want := kept{Metadata: Metadata{Status: Indexed, Updated: time.Unix(1, 0).UTC(), Document: d}, failures: 3}
+		got, err := decode(encode(&want))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		_, _ = decode(b)
+	})
+}

@@ -1,0 +1,164 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/chain/evm"
+	"quorate/node"
+)
+
+// EVMChain is the name of an EVM chain in cursors, errors and logs, by its EIP-155 ID.
+func EVMChain(chainID uint64) string { return "evm-" + strconv.FormatUint(chainID, 10) }
+
+// EVMNode is what is asked of an upstream node; *node.EVM has it.
+type EVMNode interface {
+	Tip(ctx context.Context) (uint64, error)
+	Blocks(ctx context.Context, from uint64, n int, traces bool) ([]node.EVMBlock, error)
+}
+
+// EVMOptions of an EVMSource. Node and Chain are required.
+type EVMOptions struct {
+	Node EVMNode
+	// Chain is for logs.
+	Chain string
+	// Traced reports whether what was recorded in earlier runs has the calls inside
+	// transactions; nil means that nothing was recorded. It is asked if the node
+	// gives no traces.
+	Traced func(ctx context.Context) (bool, error)
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// EVMSource fetches the blocks of an EVM chain with their receipts and, where the node
+// gives them, the calls inside transactions. What does not fit together is asked for
+// again. It implements Source and Noter.
+type EVMSource struct {
+	node   EVMNode
+	chain  string
+	before func(ctx context.Context) (bool, error)
+	log    *slog.Logger
+
+	// atOnce is how many blocks are asked for in one request: fewer after each
+	// failure.
+	atOnce atomic.Int64
+
+	mu sync.Mutex
+	// traced says that this run has traced blocks; guarded by mu.
+	traced bool
+	// untraced is why blocks come without traces, nil while they do not; guarded by mu.
+	untraced error
+}
+
+// maxEVMBlocks is how many blocks are asked for in one request at most: with receipts
+// and traces a tenth of what nodes take in one batch.
+const maxEVMBlocks = 32
+
+// NewEVMSource makes a source. It asks nothing yet.
+func NewEVMSource(o EVMOptions) *EVMSource {
+	s := &EVMSource{node: o.Node, chain: o.Chain, before: o.Traced, log: o.Log}
+	if s.before == nil {
+		s.before = func(context.Context) (bool, error) { return false, nil }
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.atOnce.Store(maxEVMBlocks)
+	return s
+}
+
+// Tip implements Source.
+func (s *EVMSource) Tip(ctx context.Context) (uint64, error) { return s.node.Tip(ctx) }
+
+// Note implements Noter.
+func (s *EVMSource) Note() string {
+	if err := s.whyUntraced(); err != nil {
+		return "calls inside transactions are not recorded: " + err.Error()
+	}
+	return ""
+}
+
+func (s *EVMSource) whyUntraced() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.untraced
+}
+
+// Fetch implements Source.
+func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
+	size := s.atOnce.Load()
+	blocks, err := s.fetch(ctx, from, min(n, int(size)))
+	switch {
+	case err == nil:
+		s.atOnce.Store(min(2*size, maxEVMBlocks))
+	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed), errors.Is(err, evm.ErrInconsistent):
+		// It may have been too much at once.
+		s.atOnce.Store(max(size/2, 1))
+	}
+	return blocks, err
+}
+
+func (s *EVMSource) fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
+	traces := s.whyUntraced() == nil
+	answers, err := s.node.Blocks(ctx, from, n, traces)
+	if traces && errors.Is(err, node.ErrNoTraces) {
+		if err := s.doWithout(ctx, err); err != nil {
+			return nil, err
+		}
+		answers, err = s.node.Blocks(ctx, from, n, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([]Block[*evm.Block], 0, len(answers))
+	for i := range answers {
+		b, err := s.decode(from+uint64(i), evm.Answers(answers[i]))
+		if err != nil {
+			return before(blocks, err)
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks, nil
+}
+
+func (s *EVMSource) decode(height uint64, a evm.Answers) (Block[*evm.Block], error) {
+	content, err := evm.Decode(a)
+	if err == nil && content.Number != height {
+		err = fmt.Errorf("%w: asked for block %d, got %d", evm.ErrInconsistent, height, content.Number)
+	}
+	if err != nil {
+		return Block[*evm.Block]{}, err
+	}
+	if content.Traced && len(content.Transactions) > 0 {
+		s.mu.Lock()
+		s.traced = true
+		s.mu.Unlock()
+	}
+	return Block[*evm.Block]{Height: height, ID: ids.ID(content.Hash), ParentID: ids.ID(content.ParentHash), Size: content.Size(), Content: content}, nil
+}
+
+// doWithout goes on without traces, unless those of earlier blocks were there: a record
+// that is complete stays so, and waits for a node that has them.
+func (s *EVMSource) doWithout(ctx context.Context, cause error) error {
+	before, err := s.before(ctx)
+	if err != nil {
+		return fmt.Errorf("looking whether blocks were traced: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.traced || before {
+		return fmt.Errorf("waiting for a node that traces, as the blocks before were traced: %w", cause)
+	}
+	if s.untraced == nil {
+		s.untraced = cause
+		s.log.Warn("calls inside transactions are not recorded", slog.String("chain", s.chain), slog.Any("cause", cause))
+	}
+	return nil
+}

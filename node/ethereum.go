@@ -1,0 +1,347 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/common/hexutil"
+)
+
+// ErrNoTraces says that no node gives traces of calls inside transactions: the API is
+// off, or the state that it takes is gone.
+var ErrNoTraces = errors.New("the node has no debug_traceBlockByNumber for these blocks")
+
+// EVM is the Ethereum API of one EVM chain. Safe for concurrent use.
+type EVM struct {
+	client *Client
+	path   string
+}
+
+// EVM is the chain whose API the nodes have at path; empty, if the endpoints are the
+// API's own URLs.
+func (c *Client) EVM(path string) *EVM { return &EVM{client: c, path: path} }
+
+// EVMBlock is what a node says of a block, in JSON that was not looked into.
+type EVMBlock struct {
+	// Block has whole transactions.
+	Block []byte
+	// Receipts are nil for the genesis block.
+	Receipts []byte
+	// Traces are callTracer's; nil for the genesis block, and where none were asked for.
+	Traces []byte
+}
+
+// Tip is the height of the newest block that is accepted and executed, so that its
+// receipts are there. Accepted blocks are final.
+func (e *EVM) Tip(ctx context.Context) (uint64, error) {
+	// With asynchronous execution, too: see avalanchego vms/saevm, on "latest".
+	return e.client.EVMHeight(ctx, e.path)
+}
+
+// ChainID is the chain's ID in signatures (EIP-155).
+func (e *EVM) ChainID(ctx context.Context) (uint64, error) {
+	const method = "eth_chainId"
+	var id string
+	if err := e.client.Call(ctx, e.path, method, []any{}, &id); err != nil {
+		return 0, err
+	}
+	return quantity(method, id)
+}
+
+// blockchainInPath finds the blockchain in the URL of an API.
+var blockchainInPath = regexp.MustCompile(`/ext/bc/([^/]+)/`)
+
+// BlockchainID is the ID of the blockchain on the P-Chain: as the Warp precompile tells
+// it, or the URL. It is empty if neither does.
+func (e *EVM) BlockchainID(ctx context.Context) (ids.ID, error) {
+	// Keccak-256 of getBlockchainID() begins with it.
+	returned, err := e.Calls(ctx, nil, []EVMCall{{To: common.HexToAddress(warpPrecompile), Data: []byte{0x42, 0x13, 0xcf, 0x78}}})
+	if err != nil {
+		return ids.Empty, err
+	}
+	if r := returned[0]; !r.Failed && len(r.Data) == ids.IDLen {
+		return ids.ID(r.Data), nil
+	}
+	for _, endpoint := range e.client.endpoints {
+		if found := blockchainInPath.FindStringSubmatch(endpoint.base.Path + e.path + "/"); found != nil {
+			if id, err := ids.FromString(found[1]); err == nil {
+				return id, nil
+			}
+		}
+	}
+	return ids.Empty, nil
+}
+
+const (
+	blockMethod    = "eth_getBlockByNumber"
+	receiptsMethod = "eth_getBlockReceipts"
+	tracesMethod   = "debug_traceBlockByNumber"
+	// tooLarge is go-ethereum's code for a batch whose answers are too many bytes:
+	// those before the limit are there.
+	tooLarge = -32003
+)
+
+// Blocks asks for up to n blocks from a height on in one request. The result has at
+// least one; fewer than n if the rest is too much for one answer, or beyond the tip.
+// Errors are those of Call, ErrBeyondTip, or ErrNoTraces.
+func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EVMBlock, error) {
+	var calls []invocation
+	ends := make([]int, 0, n) // of each block's calls
+	for height := from; height < from+uint64(n); height++ {
+		calls = append(calls, blockCalls(height, traces)...)
+		ends = append(ends, len(calls))
+	}
+	answers, err := e.client.batch(ctx, e.path, calls, checkTraces)
+	if err != nil {
+		return nil, noTraces(err)
+	}
+	var blocks []EVMBlock
+	first := 0
+	for _, end := range ends {
+		b, err := readBlock(calls[first:end], answers[first:end])
+		if err != nil && len(blocks) > 0 {
+			break
+		}
+		var refused *RPCError
+		if errors.As(err, &refused) && refused.Code == tooLarge && len(calls) > 1 {
+			return e.large(ctx, from, traces)
+		}
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, b)
+		first = end
+	}
+	return blocks, nil
+}
+
+func blockCalls(height uint64, traces bool) []invocation {
+	number := "0x" + strconv.FormatUint(height, 16)
+	calls := []invocation{{blockMethod, []any{number, true}}}
+	if height == 0 {
+		return calls // it executed nothing
+	}
+	calls = append(calls, invocation{receiptsMethod, []any{number}})
+	if traces {
+		calls = append(calls, invocation{tracesMethod, []any{number, map[string]any{"tracer": "callTracer"}}})
+	}
+	return calls
+}
+
+// large asks for the parts of a block one by one.
+func (e *EVM) large(ctx context.Context, height uint64, traces bool) ([]EVMBlock, error) {
+	calls := blockCalls(height, traces)
+	var answers []outcome
+	for i := range calls {
+		one, err := e.client.batch(ctx, e.path, calls[i:i+1], checkTraces)
+		if err != nil {
+			return nil, noTraces(err)
+		}
+		answers = append(answers, one...)
+	}
+	b, err := readBlock(calls, answers)
+	if err != nil {
+		return nil, err
+	}
+	return []EVMBlock{b}, nil
+}
+
+// checkTraces lets another node try what this one does not trace.
+func checkTraces(answers []outcome) error {
+	for _, a := range answers {
+		if a.refused != nil && a.refused.Method == tracesMethod && untraceable(a.refused) {
+			return &RPCError{Method: tracesMethod, Code: methodNotFound, Message: a.refused.Message}
+		}
+	}
+	return nil
+}
+
+// untraceable reports whether it is of no use to ask the node again.
+func untraceable(refused *RPCError) bool {
+	if refused.NotOffered() {
+		return true
+	}
+	for _, text := range []string{"missing trie node", "historical state", "state unavailable", "not supported", "not allowed"} {
+		if strings.Contains(refused.Message, text) {
+			return true
+		}
+	}
+	return false
+}
+
+func noTraces(err error) error {
+	var refused *RPCError
+	if errors.As(err, &refused) && refused.Method == tracesMethod {
+		return fmt.Errorf("%w: %s", ErrNoTraces, refused.Message)
+	}
+	return err
+}
+
+// readBlock sorts the answers for one block.
+func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
+	for i, a := range answers {
+		method := calls[i].method
+		switch {
+		case a.refused != nil && slices.ContainsFunc([]string{"unfinalized data", "after last accepted", "future block", "header not found"}, func(text string) bool {
+			return strings.Contains(a.refused.Message, text)
+		}):
+			return b, fmt.Errorf("%w: %w", ErrBeyondTip, a.refused)
+		case a.refused != nil:
+			return b, a.refused
+		case a.result == nil && method != tracesMethod:
+			return b, fmt.Errorf("%w: %s says there is nothing yet", ErrBeyondTip, method)
+		case a.result == nil:
+			return b, fmt.Errorf("%s: %w: null", method, ErrMalformed)
+		}
+		switch method {
+		case blockMethod:
+			b.Block = a.result
+		case receiptsMethod:
+			b.Receipts = a.result
+		case tracesMethod:
+			b.Traces = a.result
+		}
+	}
+	return b, nil
+}
+
+// NativeBalance is what an address owns of the chain's own token after a block, in wei.
+func (e *EVM) NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error) {
+	const method = "eth_getBalance"
+	var text string
+	if err := e.client.Call(ctx, e.path, method, []any{address, "0x" + strconv.FormatUint(block, 16)}, &text); err != nil {
+		return nil, err
+	}
+	balance, err := hexutil.DecodeBig(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
+	}
+	n, _ := uint256.FromBig(balance) // it has 256 bits at most
+	return n, nil
+}
+
+// EVMCall is a call of a contract that changes nothing.
+type EVMCall struct {
+	To   common.Address
+	Data []byte
+	// Gas bounds the execution; 0 leaves it to the node.
+	Gas uint64
+}
+
+// EVMReturn is what a call came to.
+type EVMReturn struct {
+	Data []byte
+	// Failed says that the contract did not return; Data is then empty.
+	Failed bool
+}
+
+// MaxCalls is how many calls go into one request.
+const MaxCalls = 100
+
+// Calls makes up to MaxCalls calls after a block, nil being the newest one. A contract
+// that fails is no error; a node that cannot execute is. Errors are those of Call.
+func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMReturn, error) {
+	const method = "eth_call"
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	if len(calls) > MaxCalls {
+		return nil, fmt.Errorf("%s: %d calls, at most %d are possible", method, len(calls), MaxCalls)
+	}
+	at := "latest"
+	if block != nil {
+		at = "0x" + strconv.FormatUint(*block, 16)
+	}
+	invocations := make([]invocation, len(calls))
+	for i, call := range calls {
+		params := map[string]any{"to": call.To, "data": hexutil.Bytes(call.Data)}
+		if call.Gas > 0 {
+			params["gas"] = hexutil.Uint64(call.Gas)
+		}
+		invocations[i] = invocation{method, []any{params, at}}
+	}
+	answers, err := e.client.batch(ctx, e.path, invocations, nil)
+	if err != nil {
+		return nil, err
+	}
+	returned := make([]EVMReturn, len(calls))
+	for i, a := range answers {
+		switch {
+		case a.refused != nil && executionFailed(a.refused):
+			returned[i].Failed = true
+		case a.refused != nil:
+			return nil, a.refused
+		case len(a.result) < 2 || a.result[0] != '"':
+			return nil, fmt.Errorf("%s: %w: no string", method, ErrMalformed)
+		default:
+			if returned[i].Data, err = hexData(method, string(a.result[1:len(a.result)-1])); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return returned, nil
+}
+
+// HaveCode reports which of up to MaxCalls addresses are contracts now. Errors are those
+// of Call.
+func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool, error) {
+	const method = "eth_getCode"
+	if len(addresses) == 0 {
+		return nil, nil
+	}
+	if len(addresses) > MaxCalls {
+		return nil, fmt.Errorf("%s: %d addresses, at most %d are possible", method, len(addresses), MaxCalls)
+	}
+	calls := make([]invocation, len(addresses))
+	for i, address := range addresses {
+		calls[i] = invocation{method, []any{address, "latest"}}
+	}
+	answers, err := e.client.batch(ctx, e.path, calls, nil)
+	if err != nil {
+		return nil, err
+	}
+	have := make([]bool, len(addresses))
+	for i, a := range answers {
+		switch {
+		case a.refused != nil:
+			return nil, a.refused
+		case len(a.result) < len(`"0x"`) || a.result[0] != '"':
+			return nil, fmt.Errorf("%s: %w: no string", method, ErrMalformed)
+		}
+		have[i] = len(a.result) > len(`"0x"`)
+	}
+	return have, nil
+}
+
+// executionFailed tells what the contract did from what the node could not do. The
+// code 3 is go-ethereum's for a revert with a reason; for the other failures there are
+// only the texts of its core/vm.
+func executionFailed(refused *RPCError) bool {
+	if refused.Code == 3 {
+		return true
+	}
+	for _, text := range []string{"execution reverted", "out of gas", "invalid opcode", "invalid jump", "stack underflow", "stack limit reached", "write protection", "return data out of bounds", "gas uint64 overflow", "max call depth", "intrinsic gas"} {
+		if strings.Contains(refused.Message, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// webSocketURL is where an endpoint has the WebSocket that goes with the API at path.
+func webSocketURL(base *url.URL, path string) string {
+	u := *base
+	u.Scheme = "ws" + strings.TrimPrefix(u.Scheme, "http")
+	u.Path = strings.TrimSuffix(u.Path+path, "/rpc") + "/ws"
+	return u.String()
+}

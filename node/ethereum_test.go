@@ -1,0 +1,319 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+)
+
+// ethereum answers batches, call by call.
+func ethereum(t *testing.T, answer func(method string, params []json.RawMessage) string) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		type call struct {
+			ID     json.RawMessage
+			Method string
+			Params []json.RawMessage
+		}
+		var one call
+		if json.Unmarshal(body, &one) == nil {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, one.ID, answer(one.Method, one.Params))
+			return
+		}
+		var calls []call
+		if err := json.Unmarshal(body, &calls); err != nil {
+			t.Error(err)
+		}
+		var answers []string
+		for _, c := range calls {
+			answers = append(answers, fmt.Sprintf(" {\"jsonrpc\":\"2.0\",\"id\":%s,%s}\n", c.ID, answer(c.Method, c.Params)))
+		}
+		slices.Reverse(answers) // any order will do
+		fmt.Fprintf(w, "[%s]", strings.Join(answers, ","))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// blockOf has blocks up to 4, without traces where told so.
+func blockOf(untraced string) func(string, []json.RawMessage) string {
+	return func(method string, params []json.RawMessage) string {
+		number := string(params[0])
+		switch {
+		case number > `"0x4"`:
+			return `"error":{"code":-32000,"message":"cannot query unfinalized data"}`
+		case method == tracesMethod && untraced != "":
+			return untraced
+		}
+		return fmt.Sprintf(`"result":{"said":"%s %s, \"]}\\"}`, method, strings.Trim(number, `"`))
+	}
+}
+
+func said(method string, height int) []byte {
+	return fmt.Appendf(nil, `{"said":"%s 0x%x, \"]}\\"}`, method, height)
+}
+
+func TestBlocks(t *testing.T) {
+	const missing = `"error":{"code":-32601,"message":"the method debug_traceBlockByNumber does not exist/is not available"}`
+	whole := func(height int) EVMBlock {
+		return EVMBlock{Block: said(blockMethod, height), Receipts: said(receiptsMethod, height), Traces: said(tracesMethod, height)}
+	}
+	chain := newClient(t, ethereum(t, blockOf(""))).EVM("")
+	got, err := chain.Blocks(t.Context(), 0, 3, true)
+	require.NoError(t, err)
+	require.Equal(t, []EVMBlock{{Block: said(blockMethod, 0)}, whole(1), whole(2)}, got)
+
+	got, err = chain.Blocks(t.Context(), 3, 9, true)
+	require.NoError(t, err)
+	require.Equal(t, []EVMBlock{whole(3), whole(4)}, got)
+	_, err = chain.Blocks(t.Context(), 5, 1, true)
+	require.ErrorIs(t, err, ErrBeyondTip)
+
+	for _, refusal := range []string{missing, `"error":{"code":-32000,"message":"required historical state unavailable (reexec=128)"}`} {
+		bare := ethereum(t, blockOf(refusal))
+		chain = newClient(t, bare).EVM("")
+		_, err = chain.Blocks(t.Context(), 1, 2, true)
+		require.ErrorIs(t, err, ErrNoTraces)
+		got, err = chain.Blocks(t.Context(), 1, 2, false)
+		require.NoError(t, err)
+		require.Equal(t, EVMBlock{Block: said(blockMethod, 1), Receipts: said(receiptsMethod, 1)}, got[0])
+
+		// Another node may trace.
+		got, err = newClient(t, bare, ethereum(t, blockOf(""))).EVM("").Blocks(t.Context(), 1, 1, true)
+		require.NoError(t, err)
+		require.Equal(t, []EVMBlock{whole(1)}, got)
+	}
+}
+
+// TestBlocksTooLarge has a node that gives so many bytes for a batch, and anything for
+// a call alone.
+func TestBlocksTooLarge(t *testing.T) {
+	var left, batches int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var calls []request
+		_ = json.NewDecoder(r.Body).Decode(&calls)
+		batches++
+		var answers []string
+		for i, c := range calls {
+			answer := fmt.Sprintf(`{"id":%d,"result":%q}`, c.ID, c.Method)
+			if len(calls) > 1 && i >= left {
+				answer = fmt.Sprintf(`{"id":%d,"error":{"code":-32003,"message":"response too large"}}`, c.ID)
+			}
+			answers = append(answers, answer)
+		}
+		fmt.Fprintf(w, "[%s]", strings.Join(answers, ","))
+	}))
+	defer server.Close()
+	chain := newClient(t, server.URL).EVM("")
+	for bytes, want := range map[int]struct{ blocks, batches int }{9: {3, 1}, 8: {2, 1}, 3: {1, 1}, 2: {1, 4}, 0: {1, 4}} {
+		left, batches = bytes, 0
+		got, err := chain.Blocks(t.Context(), 1, 3, true)
+		require.NoError(t, err)
+		require.Len(t, got, want.blocks)
+		require.Equal(t, want.batches, batches)
+	}
+}
+
+func TestBlocksNotExecutedYet(t *testing.T) {
+	_, err := newClient(t, ethereum(t, func(method string, _ []json.RawMessage) string {
+		if method == receiptsMethod {
+			return `"result":null`
+		}
+		return `"result":{}`
+	})).EVM("").Blocks(t.Context(), 1, 1, false)
+	require.ErrorIs(t, err, ErrBeyondTip)
+}
+
+func TestBatchMalformed(t *testing.T) {
+	for name, body := range map[string]string{
+		"nothing":         ``,
+		"no JSON":         `<html>`,
+		"cut short":       `[{"id":0,"result":{"a":1}},{"id":1,"res`,
+		"cut in a string": `[{"id":0,"result":"0x12`,
+		"one answer":      `[{"id":0,"result":{}}]`,
+		"twice the same":  `[{"id":0,"result":{}},{"id":0,"result":{}}]`,
+		"unknown ID":      `[{"id":0,"result":{}},{"id":7,"result":{}}]`,
+		"null ID":         `[{"id":null,"result":{}},{"id":1,"result":{}}]`,
+		"no ID":           `[{"result":{}},{"id":1,"result":{}}]`,
+		"numbers":         `[1,2]`,
+		"empty":           `[]`,
+		"something more":  `[{"id":0,"result":{}},{"id":1,"result":{}}] x`,
+		"wrong brackets":  `[{"id":0,"result":{]},{"id":1}]`,
+		"not a batch":     `{"id":0,"result":{}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := serve(t, 200, body)
+			_, err := newClient(t, url).EVM("").Blocks(t.Context(), 1, 1, false)
+			require.Error(t, err)
+			if name != "wrong brackets" { // whose inside is for others to read
+				require.ErrorIs(t, err, ErrMalformed)
+			}
+		})
+	}
+	url, _ := serve(t, 200, `{"id":null,"error":{"code":-32600,"message":"batch too large"}}`)
+	_, err := newClient(t, url).EVM("").Blocks(t.Context(), 1, 1, false)
+	var refused *RPCError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, -32600, refused.Code)
+}
+
+func FuzzReadBatch(f *testing.F) {
+	f.Add(`[{"id":0,"result":{"a":["\"]",1]}},{"id":1,"error":{"code":-1,"message":"x"}}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		answers, err := readBatch(200, []byte(text), "", []invocation{{method: "a"}, {method: "b"}})
+		if err != nil {
+			return
+		}
+		for _, a := range answers {
+			require.Contains(t, text, string(a.result))
+		}
+		if json.Valid([]byte(text)) {
+			var want []struct{ Result json.RawMessage }
+			require.NoError(t, json.Unmarshal([]byte(text), &want))
+			require.Len(t, want, 2)
+		}
+	})
+}
+
+func TestCalls(t *testing.T) {
+	refusal := `"error":{"code":3,"message":"execution reverted: no","data":"0x"}`
+	var at string
+	chain := newClient(t, ethereum(t, func(method string, params []json.RawMessage) string {
+		if method == "eth_getCode" {
+			return map[bool]string{true: `"result":"0x60"`, false: `"result":"0x"`}[strings.Contains(string(params[0]), "01")]
+		}
+		var call struct{ To, Data, Gas string }
+		_ = json.Unmarshal(params[0], &call)
+		at = string(params[1])
+		if call.Data == "0x02" {
+			return refusal
+		}
+		return fmt.Sprintf(`"result":%q`, call.Data+strings.TrimPrefix(call.Gas, "0x"))
+	})).EVM("")
+	calls := []EVMCall{{To: common.Address{19: 1}, Data: []byte{1}}, {Data: []byte{2}}, {Data: []byte{3}, Gas: 0x10}}
+	got, err := chain.Calls(t.Context(), nil, calls)
+	require.NoError(t, err)
+	require.Equal(t, []EVMReturn{{Data: []byte{1}}, {Failed: true}, {Data: []byte{3, 0x10}}}, got)
+	require.Equal(t, `"latest"`, at)
+	height := uint64(17)
+	_, err = chain.Calls(t.Context(), &height, calls)
+	require.NoError(t, err)
+	require.Equal(t, `"0x11"`, at)
+
+	for _, nodes := range []string{"missing trie node 12 (path )", "header not found", "rate limit"} {
+		refusal = fmt.Sprintf(`"error":{"code":-32000,"message":%q}`, nodes)
+		_, err = chain.Calls(t.Context(), nil, calls)
+		var refused *RPCError
+		require.ErrorAs(t, err, &refused, "what a node cannot do is not what a contract did")
+	}
+	_, err = chain.Calls(t.Context(), nil, make([]EVMCall, MaxCalls+1))
+	require.Error(t, err)
+	none, err := chain.Calls(t.Context(), nil, nil)
+	require.NoError(t, err)
+	require.Empty(t, none)
+
+	have, err := chain.HaveCode(t.Context(), []common.Address{{19: 1}, {19: 2}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, false}, have)
+}
+
+func TestNativeBalance(t *testing.T) {
+	result := `"0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"`
+	chain := newClient(t, ethereum(t, func(_ string, params []json.RawMessage) string {
+		require.Equal(t, `"0x5"`, string(params[1]))
+		return `"result":` + result
+	})).EVM("")
+	got, err := chain.NativeBalance(t.Context(), common.Address{}, 5)
+	require.NoError(t, err)
+	require.Equal(t, new(uint256.Int).SetAllOne(), got)
+	for _, result = range []string{`"0x1` + strings.Repeat("0", 64) + `"`, `"12"`, `""`} {
+		_, err = chain.NativeBalance(t.Context(), common.Address{}, 5)
+		require.ErrorIs(t, err, ErrMalformed)
+	}
+}
+
+func TestBlockchainID(t *testing.T) {
+	want := ids.ID{1, 2, 3}
+	result := fmt.Sprintf(`"0x%x"`, want[:])
+	url := ethereum(t, func(string, []json.RawMessage) string { return `"result":` + result })
+	got, err := newClient(t, url).EVM(CChainRPC).BlockchainID(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	result = `"0x"` // there is no such contract
+	got, err = newClient(t, url+"/ext/bc/"+want.String()+"/rpc").EVM("").BlockchainID(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	got, err = newClient(t, url).EVM(CChainRPC).BlockchainID(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+// TestHeads has a node that tells of two blocks and hangs up.
+func TestHeads(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ext/bc/C/ws" {
+			t.Errorf("got %s, want the path of the WebSocket", r.URL.Path)
+		}
+		connection, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = connection.CloseNow() }()
+		_, asked, _ := connection.Read(r.Context())
+		if !strings.Contains(string(asked), "newHeads") {
+			t.Errorf("got %s, want a subscription", asked)
+		}
+		for _, message := range []string{`{"id":1,"result":"0x1"}`, `{"method":"eth_subscription","params":{}}`, `{"method":"eth_subscription","params":{}}`} {
+			_ = connection.Write(r.Context(), websocket.MessageText, []byte(message))
+		}
+	}))
+	defer server.Close()
+	woken := make(chan struct{}, 10)
+	heard, err := newClient(t, server.URL).EVM(CChainRPC).hear(t.Context(), func() { woken <- struct{}{} })
+	require.Error(t, err)
+	require.True(t, heard)
+	require.Len(t, woken, 2)
+
+	url, _ := serve(t, 404, ``)
+	heard, err = newClient(t, url).EVM(CChainRPC).hear(t.Context(), func() {})
+	require.ErrorContains(t, err, "404")
+	require.False(t, heard)
+}
+
+// TestHeadsTriesAgain waits ever longer for a node without WebSocket.
+func TestHeadsTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		client, err := New(Options{Endpoints: []string{"http://node"}, Log: slog.New(slog.DiscardHandler), HTTP: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			tries++
+			return nil, io.ErrUnexpectedEOF
+		})}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		client.EVM("").Heads(ctx, func() {})
+		require.Greater(t, tries, 8)
+		require.Less(t, tries, 25)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

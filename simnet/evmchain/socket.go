@@ -1,0 +1,172 @@
+package evmchain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// sockets are the WebSocket connections that go on.
+type sockets struct {
+	mu      sync.Mutex
+	all     map[*websocket.Conn]struct{} // guarded by mu
+	closed  bool                         // guarded by mu
+	running sync.WaitGroup
+}
+
+// add reports whether it is not too late for another one. Each must be removed.
+func (s *sockets) add(c *websocket.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if s.all == nil {
+		s.all = make(map[*websocket.Conn]struct{})
+	}
+	s.all[c] = struct{}{}
+	s.running.Add(1)
+	return true
+}
+
+func (s *sockets) remove(c *websocket.Conn) {
+	s.mu.Lock()
+	delete(s.all, c)
+	s.mu.Unlock()
+	s.running.Done()
+}
+
+// close ends all and waits for them.
+func (s *sockets) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.drop()
+	s.running.Wait()
+}
+
+func (s *sockets) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		_ = c.CloseNow()
+	}
+}
+
+// DropSockets breaks off all WebSocket connections.
+func (n *Node) DropSockets() { n.sockets.drop() }
+
+// socketWrite is how long a message may take.
+const socketWrite = 10 * time.Second
+
+// serveSocket answers calls over a WebSocket until either side ends it.
+func (n *Node) serveSocket(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return // which was answered
+	}
+	defer func() { _ = conn.CloseNow() }()
+	if !n.sockets.add(conn) {
+		return
+	}
+	defer n.sockets.remove(conn)
+	conn.SetReadLimit(maxRequest)
+	s := &socket{node: n, conn: conn, ends: make(map[string]context.CancelFunc)}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer s.running.Wait()
+	defer cancel()
+	for {
+		_, body, err := conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		answer, then := s.answer(ctx, body)
+		if err := s.write(ctx, answer); err != nil {
+			return
+		}
+		if then != nil {
+			then()
+		}
+	}
+}
+
+// socket is a connection. Its fields belong to the goroutine that reads.
+type socket struct {
+	node    *Node
+	conn    *websocket.Conn
+	ends    map[string]context.CancelFunc
+	count   int
+	running sync.WaitGroup
+}
+
+func (s *socket) write(ctx context.Context, message []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, socketWrite)
+	defer cancel()
+	return s.conn.Write(ctx, websocket.MessageText, message)
+}
+
+// answer answers as over HTTP, but for subscriptions, which begin with what is to be
+// done when the answer is sent.
+func (s *socket) answer(ctx context.Context, body []byte) (answer []byte, then func()) {
+	f := s.node.faults.Load()
+	var r request
+	if json.Unmarshal(body, &r) != nil || r.Method != "eth_subscribe" && r.Method != "eth_unsubscribe" {
+		return s.node.answer(nil, body, f), nil
+	}
+	name, err := r.text(0)
+	if err != nil {
+		return appendError(nil, r.ID, err), nil
+	}
+	out := append(appendID([]byte(`{"jsonrpc":"2.0","id":`), r.ID), `,"result":`...)
+	if r.Method == "eth_unsubscribe" {
+		end, ok := s.ends[name]
+		if !ok {
+			return appendError(nil, r.ID, &rpcError{code: -32000, message: "subscription not found"}), nil
+		}
+		end()
+		delete(s.ends, name)
+		return append(out, `true}`...), nil
+	}
+	if name != "newHeads" {
+		return appendError(nil, r.ID, &rpcError{code: -32601, message: fmt.Sprintf("no %q subscription in eth namespace", name)}), nil
+	}
+	s.count++
+	id := fmt.Sprintf("0x%x", s.count)
+	inner, end := context.WithCancel(ctx)
+	s.ends[id] = end
+	next := s.node.tip(f) + 1
+	return append(out, `"`+id+`"}`...), func() { s.running.Go(func() { s.tell(inner, id, next) }) }
+}
+
+// tell tells of each block from one on, until ctx ends or nobody listens.
+func (s *socket) tell(ctx context.Context, id string, next uint64) {
+	var b []byte
+	for {
+		s.node.mu.RLock()
+		grown := s.node.grown
+		s.node.mu.RUnlock()
+		for tip := s.node.tip(s.node.faults.Load()); next <= tip; next++ {
+			b = append(b[:0], `{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"`+id+`","result":`...)
+			text, err := s.node.appendPart(nil, next, textPart)
+			if err != nil {
+				return
+			}
+			header, _, _ := bytes.Cut(text, []byte(afterHeader))
+			b = append(append(b, header...), `}}}`...)
+			if ctx.Err() != nil || s.write(ctx, b) != nil {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-grown:
+		}
+	}
+}
