@@ -202,11 +202,11 @@ func (f *frame) text() string {
 	if f.Value != nil {
 		value = f.Value.ToInt().String()
 	}
-	return fmt.Sprint(f.number, f.blockHash, f.txHash, f.From, f.To, f.Type, value, f.reverted, uint64(f.GasUsed), uint64(f.Gas))
+	return fmt.Sprintln(f.number, f.blockHash, f.txHash, f.From, f.To, f.Type, value, f.reverted, uint64(f.GasUsed), uint64(f.Gas))
 }
 
 func (i *internalTransaction) text() string {
-	return fmt.Sprint(i.BlockNumber, i.BlockHash, i.TxHash, i.From.Address, i.To.Address, i.InternalTxType, i.Value, i.IsReverted, i.GasUsed, i.GasLimit)
+	return fmt.Sprintln(i.BlockNumber, i.BlockHash, i.TxHash, i.From.Address, i.To.Address, i.InternalTxType, i.Value, i.IsReverted, i.GasUsed, i.GasLimit)
 }
 
 // evmWorld is what was made on the chain.
@@ -381,7 +381,7 @@ func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, 
 				}
 			}
 			kinds[kind]++
-			text := fmt.Sprint(uint64(block.Number), block.Hash, uint64(block.Timestamp), index, tx.Hash, receipt.Status, uint64(tx.Type), uint64(tx.Gas), receipt.GasUsed, receipt.EffectiveGasPrice, uint64(tx.Nonce), tx.Value.ToInt(), tx.From, to, kind, selector)
+			text := fmt.Sprintln(uint64(block.Number), block.Hash, uint64(block.Timestamp), index, tx.Hash, receipt.Status, uint64(tx.Type), uint64(tx.Gas), receipt.GasUsed, receipt.EffectiveGasPrice, uint64(tx.Nonce), tx.Value.ToInt(), tx.From, to, kind, selector)
 			want = append(want, text)
 			if receipt.Status == types.ReceiptStatusSuccessful {
 				wantGood = append(wantGood, text)
@@ -400,7 +400,7 @@ func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, 
 		var got []string
 		for _, tx := range list[nativeTransaction](ctx, s, evmPath+"transactions", "transactions", query, 7) {
 			require.Equal(t, "43112", tx.ChainID)
-			got = append(got, fmt.Sprint(tx.BlockNumber, tx.BlockHash, tx.BlockTimestamp, tx.BlockIndex, tx.TxHash, tx.TxStatus, tx.TxType, tx.GasLimit, tx.GasUsed, tx.GasPrice, tx.Nonce, tx.Value, tx.From.Address, tx.To.Address, tx.Method.CallType, tx.Method.MethodHash))
+			got = append(got, fmt.Sprintln(tx.BlockNumber, tx.BlockHash, tx.BlockTimestamp, tx.BlockIndex, tx.TxHash, tx.TxStatus, tx.TxType, tx.GasLimit, tx.GasUsed, tx.GasPrice, tx.Nonce, tx.Value, tx.From.Address, tx.To.Address, tx.Method.CallType, tx.Method.MethodHash))
 		}
 		require.Equal(t, want, got, "status %q", status)
 	}
@@ -489,14 +489,14 @@ func (w *evmWorld) requireTransfers(t *testing.T, ctx context.Context, s *servic
 		var want []string
 		for _, m := range slices.Backward(all) {
 			if m.from == wallet || m.to == wallet {
-				want = append(want, fmt.Sprint(m.block, m.tx, m.log, m.from, m.to, m.id, m.value))
+				want = append(want, fmt.Sprintln(m.block, m.tx, m.log, m.from, m.to, m.id, m.value))
 			}
 		}
 		var got []string
 		for _, x := range list[tokenTransfer](ctx, s, evmPath+"addresses/"+wallet.Hex()+"/transactions:listErc1155", "transactions", nil, 2) {
 			require.Equal(t, w.itemsAt.Hex(), x.Erc1155Token.Address)
 			require.Equal(t, "ERC-1155", x.Erc1155Token.ErcType)
-			got = append(got, fmt.Sprint(x.BlockNumber, x.TxHash, x.LogIndex, x.From.Address, x.To.Address, x.Erc1155Token.TokenID, x.Value))
+			got = append(got, fmt.Sprintln(x.BlockNumber, x.TxHash, x.LogIndex, x.From.Address, x.To.Address, x.Erc1155Token.TokenID, x.Value))
 		}
 		require.Equal(t, want, got, "%s", wallet)
 	}
@@ -514,7 +514,7 @@ func (w *evmWorld) requireBalances(t *testing.T, ctx context.Context, s *service
 			var want []string
 			for _, id := range []int64{1, 2, 7, 300} {
 				if n, ok := w.ask(ctx, w.itemsAt, w.items, height, "balanceOf", wallet, big.NewInt(id)).(*big.Int); ok && n.Sign() > 0 {
-					want = append(want, fmt.Sprint(w.itemsAt.Hex(), id, n))
+					want = append(want, fmt.Sprintln(w.itemsAt.Hex(), id, n))
 				}
 			}
 			native, err := w.client.BalanceAt(ctx, wallet, new(big.Int).SetUint64(height))
@@ -529,7 +529,7 @@ func (w *evmWorld) requireBalances(t *testing.T, ctx context.Context, s *service
 				require.Equal(t, native.String(), page.NativeTokenBalance.Balance, "%s at %d", wallet, height)
 				require.Equal(t, "AVAX", page.NativeTokenBalance.Symbol)
 				for _, b := range page.Tokens {
-					got = append(got, fmt.Sprint(b.Address, b.TokenID, b.Balance))
+					got = append(got, fmt.Sprintln(b.Address, b.TokenID, b.Balance))
 				}
 				query.Set("pageToken", page.NextPageToken)
 				more = page.NextPageToken != ""
@@ -611,12 +611,12 @@ func (w *evmWorld) requireDeployments(t *testing.T, ctx context.Context, s *serv
 		require.Equal(t, "AVAX", got.NetworkTokenDetails.NetworkToken.Symbol)
 		var internals []string
 		for _, i := range got.InternalTransactions {
-			internals = append(internals, fmt.Sprint(i.From.Address, i.To.Address, i.InternalTxType, i.Value, i.IsReverted, i.GasUsed, i.GasLimit))
+			internals = append(internals, fmt.Sprintln(i.From.Address, i.To.Address, i.InternalTxType, i.Value, i.IsReverted, i.GasUsed, i.GasLimit))
 		}
 		var frames []string
 		for _, f := range truth.internals {
 			if f.txHash == tx.Hash() {
-				frames = append(frames, fmt.Sprint(f.From, f.To, f.Type, f.Value.ToInt(), f.reverted, uint64(f.GasUsed), uint64(f.Gas)))
+				frames = append(frames, fmt.Sprintln(f.From, f.To, f.Type, f.Value.ToInt(), f.reverted, uint64(f.GasUsed), uint64(f.Gas)))
 			}
 		}
 		require.Equal(t, frames, internals)
@@ -649,7 +649,7 @@ func (w *evmWorld) requireTokens(t *testing.T, ctx context.Context, s *service, 
 			require.EqualValues(t, 2, id, "burnt")
 			continue
 		}
-		want = append(want, fmt.Sprint(n, owner, w.ask(ctx, w.cardsAt, w.cards, tip, "tokenURI", n)))
+		want = append(want, fmt.Sprintln(n, owner, w.ask(ctx, w.cardsAt, w.cards, tip, "tokenURI", n)))
 	}
 	require.Len(t, want, 11)
 	path := evmPath + "nfts/collections/" + w.cardsAt.Hex() + "/tokens"
@@ -661,7 +661,7 @@ func (w *evmWorld) requireTokens(t *testing.T, ctx context.Context, s *service, 
 	}, 20*time.Second, 100*time.Millisecond, "metadata")
 	var got []string
 	for _, x := range tokens {
-		got = append(got, fmt.Sprint(x.TokenID, x.OwnerAddress, x.TokenURI))
+		got = append(got, fmt.Sprintln(x.TokenID, x.OwnerAddress, x.TokenURI))
 		require.Equal(t, "Test Cards", x.Name)
 		require.Equal(t, "CARD", x.Symbol)
 		require.Equal(t, "Card "+x.TokenID, x.Metadata.Name)

@@ -37,7 +37,8 @@ type Form struct {
 func CursorOf(tenant string) func(name string) bool {
 	return func(name string) bool {
 		parts := strings.Split(name, "/")
-		return len(parts) == 4 && parts[0] == "index" && slices.Contains(strings.Split(parts[3], "+"), tenant)
+		last := len(parts) - 1 // chains' names may have slashes
+		return last >= 3 && parts[0] == "index" && slices.Contains(strings.Split(parts[last], "+"), tenant)
 	}
 }
 

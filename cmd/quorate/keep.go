@@ -11,6 +11,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/index"
+	"quorate/index/evm"
 	"quorate/index/primary"
 	"quorate/store"
 )
@@ -34,7 +35,7 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 	if err != nil {
 		return nil, storeFailure(err, dir, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
 	}
-	if err := index.Upgrade(ctx, s, log, primary.Forms()...); err != nil {
+	if err := index.Upgrade(ctx, s, log, append(primary.Forms(), evm.Form())...); err != nil {
 		_ = s.Close()
 		return nil, storeFailure(err, dir, "")
 	}

@@ -15,8 +15,20 @@ import (
 	"quorate/store"
 )
 
-// name is the tenant's. Another form of the rows takes another name.
-const name = "evm1"
+// name is the tenant's.
+const name = "evm"
+
+// Form is that of the record's rows. Version 1 is the first.
+func Form() index.Form {
+	return index.Form{
+		Name: name, Version: 1, Cursor: index.CursorOf(name),
+		Families: []store.Family{
+			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
+			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
+			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
+		},
+	}
+}
 
 var (
 	// ErrChain says that the rows of another chain are where those of this one belong.
