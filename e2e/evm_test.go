@@ -484,7 +484,7 @@ func (w *evmWorld) movements(truth *told) (all []movement) {
 
 func (w *evmWorld) requireTransfers(t *testing.T, ctx context.Context, s *service, truth *told) {
 	all := w.movements(truth)
-	require.Len(t, all, 14)
+	require.Len(t, all, 12)
 	for _, wallet := range append(w.wallets, common.Address{}) {
 		var want []string
 		for _, m := range slices.Backward(all) {
