@@ -171,13 +171,14 @@ const maxMoves = 3
 func (a *Aggregator) Sign(ctx context.Context, req Request) (*Result, error) {
 	started := time.Now()
 	result, err := a.sign(ctx, req)
-	outcome := "signed"
-	if err != nil {
-		outcome = "cancelled"
-		var failed *Error
-		if errors.As(err, &failed) {
-			outcome = string(failed.Code)
-		}
+	if err == nil {
+		a.metrics.signed.Observe(time.Since(started).Seconds())
+		return result, nil
+	}
+	outcome := "cancelled"
+	var failed *Error
+	if errors.As(err, &failed) {
+		outcome = string(failed.Code)
 	}
 	a.metrics.latency.WithLabelValues(outcome).Observe(time.Since(started).Seconds())
 	return result, err
@@ -189,17 +190,17 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 		return nil, err
 	}
 	for moves := 0; ; moves++ {
-		result, err := a.signFor(ctx, req, set)
-		// What is shared may come from a set that is alike at another height.
-		var failed *Error
-		if errors.As(err, &failed) && failed.Account != nil {
-			failed.Account.PChainHeight = set.Height
-		}
+		result, atHand, err := a.signFor(ctx, req, set)
 		if err != nil {
+			// What is shared may come from a set that is alike at another height.
+			var failed *Error
+			if errors.As(err, &failed) && failed.Account != nil {
+				failed.Account.PChainHeight = set.Height
+			}
 			return nil, err
 		}
 		result = result.at(set.Height)
-		if moves == maxMoves {
+		if atHand || moves == maxMoves {
 			return result, nil
 		}
 		// The set that is wanted may have changed while validators were asked.
@@ -214,7 +215,7 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 // resolve finds the validator set that req is to be signed by.
 func (a *Aggregator) resolve(ctx context.Context, req Request) (*validators.Set, error) {
 	defer func(started time.Time) {
-		a.metrics.stages.WithLabelValues("set").Observe(time.Since(started).Seconds())
+		a.metrics.resolved.Observe(time.Since(started).Seconds())
 	}(time.Now())
 	subnetID, err := a.signingSubnet(ctx, req)
 	if err != nil {
@@ -255,8 +256,9 @@ func (a *Aggregator) signingSubnet(ctx context.Context, req Request) (ids.ID, er
 	return subnetID, nil
 }
 
-// signFor serves req from what is known, or from a round with set.
-func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.Set) (*Result, error) {
+// signFor serves req from what is known, or from a round with set. AtHand: nothing
+// was waited for.
+func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.Set) (r *Result, atHand bool, err error) {
 	quorum := req.QuorumPercentage
 	if quorum == 0 {
 		quorum = DefaultQuorumPercentage
@@ -264,23 +266,24 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 	need := set.MinWeight(quorum)
 	want := set.MinWeight(min(quorum+req.QuorumPercentageBuffer, 100))
 	if len(set.Validators) == 0 {
-		return nil, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so nobody can sign", set.SubnetID, set.Height)}
+		return nil, false, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so nobody can sign", set.SubnetID, set.Height)}
 	}
 	if keyed := set.KeyedWeight(); keyed < need {
-		return nil, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
+		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
 	}
 	id := finishedID{message: req.Message.ID(), set: set.Fingerprint(), need: need, want: want}
 	if r, ok := a.finished.get(id); ok {
-		a.metrics.served.WithLabelValues("memory").Inc()
-		return r, nil
+		a.metrics.fromMemory.Inc()
+		return r, true, nil
 	}
 	if r := a.recall(ctx, id, req.Message, set); r != nil {
 		a.metrics.served.WithLabelValues("archive").Inc()
 		a.finished.put(id, r)
-		return r, nil
+		return r, false, nil
 	}
 	a.metrics.served.WithLabelValues("round").Inc()
-	return a.fly(ctx, req, set, id)
+	r, err = a.fly(ctx, req, set, id)
+	return r, false, err
 }
 
 // recall finds a message that was finished before the service was started; nil
@@ -377,7 +380,7 @@ func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *c
 			return f, nil, nil
 		}
 	}
-	if r, ok := a.finished.get(id); ok {
+	if r, ok := a.finished.look(id); ok {
 		return nil, r, nil
 	}
 	request, err := proto.Marshal(&sdk.SignatureRequest{Message: req.Message.Bytes(), Justification: req.Justification})

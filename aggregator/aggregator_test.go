@@ -412,3 +412,24 @@ func TestWhoComesAfterTheFlightFindsItsMessage(t *testing.T) {
 		}
 	})
 }
+
+// What could not have its buffer is asked for again once validators had the time to
+// come back, and until then it is not.
+func TestMessageShortOfItsBufferIsNotKeptForLong(t *testing.T) {
+	n := newFakeNetwork(t, 25, 25, 25, 25)
+	n.validators[3].do = refuse(-3, "not now", 0)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		req := Request{Message: testMessage(t, "m"), QuorumPercentage: 67, QuorumPercentageBuffer: 20}
+		for range 2 {
+			r, err := a.Sign(ctx, req)
+			require.NoError(t, err)
+			require.EqualValues(t, 75, r.Weight)
+		}
+		require.Equal(t, 1, n.validators[3].requests)
+		n.validators[3].do = honest(0)
+		time.Sleep(shortLife)
+		r, err := a.Sign(ctx, req)
+		require.NoError(t, err)
+		require.EqualValues(t, 100, r.Weight)
+	})
+}

@@ -3,6 +3,7 @@ package aggregator
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/maypok86/otter/v2"
 
@@ -94,10 +95,20 @@ func newFinished(maxBytes uint64) (*finished, error) {
 	return &finished{cache: cache}, nil
 }
 
+// shortLife is how long a message that is short of its buffer is good enough for
+// those who ask again: by then more validators may sign.
+const shortLife = 10 * time.Second
+
 func (f *finished) get(id finishedID) (*Result, bool) {
-	r, ok := f.cache.GetIfPresent(id)
+	r, ok := f.look(id)
 	count(ok, &f.hits, &f.misses)
 	return r, ok
+}
+
+// look is get for those who have been counted already.
+func (f *finished) look(id finishedID) (*Result, bool) {
+	r, ok := f.cache.GetIfPresent(id)
+	return r, ok && (r.Weight >= id.want || time.Since(r.made) < shortLife)
 }
 
 func (f *finished) put(id finishedID, r *Result) { f.cache.Set(id, r) }

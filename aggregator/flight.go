@@ -344,6 +344,7 @@ func (f *flight) finish(a action) {
 			TotalWeight:     f.round.set.TotalWeight,
 			Account:         f.round.account(a.target),
 			AskedWeight:     f.round.askedWeight(),
+			made:            time.Now(),
 		}
 		f.built[a.target] = result
 	}

@@ -17,6 +17,11 @@ type metrics struct {
 	proofs   prometheus.Histogram
 	rounds   prometheus.Gauge
 	served   *prometheus.CounterVec
+
+	// Of a message that is at hand, which is where looking them up would show.
+	signed     prometheus.Observer // latency
+	resolved   prometheus.Observer // stages, of the set
+	fromMemory prometheus.Counter  // served
 }
 
 var latencyBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}
@@ -48,6 +53,9 @@ func newMetrics(r prometheus.Registerer, proven *signatures, done *finished) (*m
 			Name: "quorate_requests_served_total", Help: "Requests by what served them: a message finished before (memory, archive), or a round.",
 		}, []string{"source"}),
 	}
+	m.signed = m.latency.WithLabelValues("signed")
+	m.resolved = m.stages.WithLabelValues("set")
+	m.fromMemory = m.served.WithLabelValues("memory")
 	cacheBytes := func(cache string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quorate_cache_bytes", Help: "Bytes in memory of finished messages and of proven signatures.", ConstLabels: prometheus.Labels{"cache": cache},

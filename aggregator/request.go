@@ -59,6 +59,8 @@ type Result struct {
 	AskedWeight uint64
 	// Account says what every validator did that was part of the round.
 	Account Account
+
+	made time.Time // zero if it was read from the archive
 }
 
 // at is the same result for a set that is alike at another height.

@@ -55,48 +55,81 @@ func newCChain(t testing.TB, ctx context.Context, base string) *cChain {
 	c.nonce, err = client.NonceAt(ctx, c.account, nil)
 	require.NoError(t, err)
 
-	var artefact struct {
+	messenger := readArtefact(t, messengerArtefact)
+	c.abi = messenger.abi
+	receipt := c.await(ctx, c.send(ctx, nil, messenger.code, nil))
+	c.messenger = receipt.ContractAddress
+	return c
+}
+
+// artefact is a compiled contract.
+type artefact struct {
+	abi  abi.ABI
+	code []byte
+}
+
+func readArtefact(t testing.TB, content []byte) artefact {
+	t.Helper()
+	var a struct {
 		ABI      json.RawMessage `json:"abi"`
 		Bytecode string          `json:"bytecode"`
 	}
-	require.NoError(t, json.Unmarshal(messengerArtefact, &artefact))
-	c.abi, err = abi.JSON(strings.NewReader(string(artefact.ABI)))
+	require.NoError(t, json.Unmarshal(content, &a))
+	parsed, err := abi.JSON(strings.NewReader(string(a.ABI)))
 	require.NoError(t, err)
-	receipt := c.await(ctx, c.send(ctx, nil, common.FromHex(artefact.Bytecode), nil))
-	c.messenger = receipt.ContractAddress
-	return c
+	return artefact{abi: parsed, code: common.FromHex(a.Bytecode)}
 }
 
 // send issues a transaction with a gas limit of its own: an estimate would not
 // see what is still pending.
 func (c *cChain) send(ctx context.Context, to *common.Address, data []byte, access types.AccessList) common.Hash {
 	c.t.Helper()
-	price, err := c.client.SuggestGasPrice(ctx)
-	require.NoError(c.t, err)
-	tx, err := types.SignNewTx(c.key, types.LatestSignerForChainID(c.chainID), &types.DynamicFeeTx{
+	price := c.price(ctx)
+	return c.issue(ctx, &types.DynamicFeeTx{
 		ChainID:    c.chainID,
 		Nonce:      c.nonce,
 		GasTipCap:  big.NewInt(1),
-		GasFeeCap:  new(big.Int).Add(new(big.Int).Mul(price, big.NewInt(4)), big.NewInt(10)),
+		GasFeeCap:  price,
 		Gas:        1_500_000,
 		To:         to,
 		Data:       data,
 		AccessList: access,
 	})
+}
+
+// price is enough for the next blocks.
+func (c *cChain) price(ctx context.Context) *big.Int {
+	c.t.Helper()
+	price, err := c.client.SuggestGasPrice(ctx)
+	require.NoError(c.t, err)
+	return price.Add(price.Mul(price, big.NewInt(4)), big.NewInt(10))
+}
+
+// issue signs and sends a transaction that has the next nonce.
+func (c *cChain) issue(ctx context.Context, content types.TxData) common.Hash {
+	c.t.Helper()
+	tx, err := types.SignNewTx(c.key, types.LatestSignerForChainID(c.chainID), content)
 	require.NoError(c.t, err)
 	require.NoError(c.t, c.client.SendTransaction(ctx, tx))
 	c.nonce++
 	return tx.Hash()
 }
 
+// await waits for a transaction, which must succeed.
 func (c *cChain) await(ctx context.Context, hash common.Hash) *types.Receipt {
+	c.t.Helper()
+	receipt := c.accepted(ctx, hash)
+	require.Equal(c.t, types.ReceiptStatusSuccessful, receipt.Status, "transaction %s was reverted", hash)
+	return receipt
+}
+
+func (c *cChain) accepted(ctx context.Context, hash common.Hash) *types.Receipt {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		receipt, err := c.client.TransactionReceipt(ctx, hash)
 		if err == nil {
-			require.Equal(c.t, types.ReceiptStatusSuccessful, receipt.Status, "transaction %s was reverted", hash)
 			return receipt
 		}
 		select {

@@ -39,8 +39,8 @@ func NewCChainSource(n CChainNode, log *slog.Logger) *NodeSource[*cchain.Block] 
 			return pack(&cchain.Block{Height: b.Height, ID: b.Hash, ParentID: b.ParentHash, Time: b.Time, ExtraData: b.ExtraData}), nil
 		},
 		some: containersOf(n, node.CChainBlocks),
-		read: func(height uint64, b []byte) (Block[*cchain.Block], error) {
-			content, err := cchain.ParseBlock(b)
+		read: func(height uint64, c *node.Container) (Block[*cchain.Block], error) {
+			content, err := cchain.ParseBlock(c.Bytes)
 			if err != nil {
 				return Block[*cchain.Block]{}, unreadable(height, err)
 			}

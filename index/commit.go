@@ -18,7 +18,7 @@ import (
 type lane[B any] struct {
 	tenant Tenant[B]
 	name   string       // of the cursor
-	cursor store.Cursor // as it is in the store
+	cursor store.Cursor // as it is in the store once the last commit is
 	mark   mark
 	next   uint64 // the height of the next block to apply
 }
@@ -143,14 +143,36 @@ type committer[B any] struct {
 	lanes  []*lane[B]
 	next   uint64 // the height of the next block to come
 
-	batch  store.Batch
+	batch  *store.Batch
 	blocks uint64 // applied to the batch
 	size   int64  // of those
 	timer  *time.Timer
+
+	// flight is the commit under way, nil for none; spare the batch it does not use.
+	// One batch is written while the next one fills.
+	flight *flight
+	spare  *store.Batch
+}
+
+// flight is a batch on its way into the store.
+type flight struct {
+	batch *store.Batch
+	next  uint64
+	size  int64
+	to    []store.Cursor // by lane
+	done  chan error     // holds what came of it
+}
+
+// landed is never ready without a flight.
+func (f *flight) landed() <-chan error {
+	if f == nil {
+		return nil
+	}
+	return f.done
 }
 
 func newCommitter[B any](p *Pipeline[B], lanes []*lane[B]) *committer[B] {
-	c := &committer[B]{Pipeline: p, lanes: lanes, next: math.MaxUint64}
+	c := &committer[B]{Pipeline: p, lanes: lanes, next: math.MaxUint64, batch: new(store.Batch), spare: new(store.Batch)}
 	for _, l := range lanes {
 		c.next = min(c.next, l.next)
 	}
@@ -167,10 +189,11 @@ func (c *committer[B]) from() uint64 {
 	return from
 }
 
-func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) error {
+func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) (err error) {
 	c.timer = time.NewTimer(batchAge)
 	defer c.timer.Stop()
 	c.timer.Stop()
+	defer func() { err = errors.Join(err, c.land()) }()
 	var current *job[B]
 	for {
 		var jobs <-chan *job[B]
@@ -196,6 +219,10 @@ func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) error {
 				continue
 			}
 			if err := c.apply(ctx, one); err != nil {
+				return err
+			}
+		case err := <-c.flight.landed():
+			if err := c.arrived(err); err != nil {
 				return err
 			}
 		case <-c.timer.C:
@@ -234,7 +261,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 			if l.next != b.Height {
 				continue
 			}
-			if err := l.tenant.Apply(ctx, c.options.Store, b.Content, &c.batch); err != nil {
+			if err := l.tenant.Apply(ctx, c.options.Store, b.Content, c.batch); err != nil {
 				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant.Name(), err)}
 			}
 			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
@@ -265,41 +292,63 @@ func (c *committer[B]) stop(ctx context.Context, err error) error {
 	return errors.Join(&BlockError{c.options.Chain, c.next, err}, c.commit(ctx))
 }
 
-// commit writes the batch and how far it goes.
+// commit sends the batch on its way, with how far it goes, once the one before has
+// arrived.
 func (c *committer[B]) commit(ctx context.Context) error {
 	if c.blocks == 0 {
 		return nil
 	}
-	c.timer.Stop()
-	for _, l := range c.lanes {
-		// A tenant that is ahead has nothing to write, but must not be ours no more.
-		c.batch.Move(l.name, l.cursor, store.Cursor{Next: l.next, Epoch: l.cursor.Epoch})
-		if l.next != l.cursor.Next {
-			c.batch.Put(store.FamilyIndexed, l.key(), l.mark.bytes())
-		}
-	}
-	if err := c.write(ctx); err != nil {
+	if err := c.land(); err != nil {
 		return err
 	}
+	c.timer.Stop()
+	f := &flight{batch: c.batch, next: c.next, size: c.size, done: make(chan error, 1)}
 	for _, l := range c.lanes {
-		l.cursor.Next = l.next
+		// A tenant that is ahead has nothing to write, but must not be ours no more.
+		to := store.Cursor{Next: l.next, Epoch: l.cursor.Epoch}
+		f.batch.Move(l.name, l.cursor, to)
+		if l.next != l.cursor.Next {
+			f.batch.Put(store.FamilyIndexed, l.key(), l.mark.bytes())
+		}
+		f.to, l.cursor = append(f.to, to), to
 	}
-	c.window.committed(c.size, c.next)
-	c.status.committed(c.next)
-	c.batch.Reset()
+	c.flight, c.batch, c.spare = f, c.spare, nil
 	c.blocks, c.size = 0, 0
-	c.options.Committed(c.next)
+	go func() { f.done <- c.write(ctx, f) }() // land waits for it
 	return nil
 }
 
-// write commits the batch, once, however often the store fails to answer.
-func (c *committer[B]) write(ctx context.Context) error {
+// land waits until nothing is on its way.
+func (c *committer[B]) land() error {
+	if c.flight == nil {
+		return nil
+	}
+	return c.arrived(<-c.flight.done)
+}
+
+// arrived notes what came of a commit.
+func (c *committer[B]) arrived(err error) error {
+	f := c.flight
+	c.flight = nil
+	if err != nil {
+		return err
+	}
+	c.window.committed(f.size, f.next)
+	c.status.committed(f.next)
+	f.batch.Reset()
+	c.spare = f.batch
+	c.options.Committed(f.next)
+	return nil
+}
+
+// write commits a batch, once, however often the store fails to answer.
+func (c *committer[B]) write(ctx context.Context, f *flight) error {
 	unsure := false
 	return c.withStore(ctx, "writing the index", func() error {
-		err := c.options.Store.Commit(ctx, &c.batch)
+		err := c.options.Store.Commit(ctx, f.batch)
 		if unsure && errors.Is(err, store.ErrFenced) {
 			// It may have been ourselves who moved the cursor.
-			written, readErr := c.written(ctx)
+			written, readErr := c.written(ctx, f)
 			if written || readErr != nil {
 				return readErr
 			}
@@ -309,14 +358,14 @@ func (c *committer[B]) write(ctx context.Context) error {
 	})
 }
 
-// written reports whether the cursors are where the batch moves them.
-func (c *committer[B]) written(ctx context.Context) (bool, error) {
-	for _, l := range c.lanes {
+// written reports whether the cursors are where a batch moves them.
+func (c *committer[B]) written(ctx context.Context, f *flight) (bool, error) {
+	for i, l := range c.lanes {
 		at, err := store.ReadCursor(ctx, c.options.Store, l.name)
 		if err != nil {
 			return false, err
 		}
-		if at != (store.Cursor{Next: l.next, Epoch: l.cursor.Epoch}) {
+		if at != f.to[i] {
 			return false, nil
 		}
 	}

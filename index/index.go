@@ -72,8 +72,9 @@ type Tenant[B any] interface {
 	Name() string
 	// Apply adds what follows from a block to a batch. Blocks come one at a time
 	// and in order, the genesis block first if the pipeline begins with it. r does
-	// not show the rows of batch yet. The batch keeps the slices it is given. An
-	// error ends the pipeline and drops the batch.
+	// not show the rows of batch yet, nor, for a while, those of the batch before. The
+	// batch keeps the slices it is given. An error ends the pipeline and drops the
+	// batch.
 	Apply(ctx context.Context, r store.Reader, block B, batch *store.Batch) error
 }
 

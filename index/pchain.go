@@ -36,8 +36,13 @@ func NewPChainSource(n PChainNode, log *slog.Logger) *PChainSource {
 		tip:  n.Height,
 		one:  readOne(n.BlockByHeight, read),
 		some: n.BlockRange,
-		read: read,
+		read: readBytes(read),
 	}, log)
+}
+
+// readBytes makes a chainAPI's read of what needs nothing but bytes.
+func readBytes[B any](read func(uint64, []byte) (Block[B], error)) func(uint64, *node.Container) (Block[B], error) {
+	return func(height uint64, c *node.Container) (Block[B], error) { return read(height, c.Bytes) }
 }
 
 func unreadable(height uint64, err error) error {

@@ -49,8 +49,8 @@ type chainAPI[B any] struct {
 	// some are containers of the chain's index from a place in it on; those of
 	// height h are at h-1.
 	some func(ctx context.Context, start uint64, n int) ([]node.Container, error)
-	// read reads what is said to be the block at a height.
-	read func(height uint64, b []byte) (Block[B], error)
+	// read reads the container that is said to have the block at a height.
+	read func(height uint64, c *node.Container) (Block[B], error)
 }
 
 func newNodeSource[B any](chain chainAPI[B], log *slog.Logger) *NodeSource[B] {
@@ -114,7 +114,7 @@ func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Bloc
 	blocks := make([]Block[B], 0, len(containers))
 	for i := range containers {
 		want := from + uint64(i)
-		b, err := s.chain.read(want, containers[i].Bytes)
+		b, err := s.chain.read(want, &containers[i])
 		if err == nil && b.Height != want {
 			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)
 		}

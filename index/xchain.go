@@ -2,7 +2,11 @@ package index
 
 import (
 	"context"
+	"encoding/binary"
 	"log/slog"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 
 	"quorate/chain/xchain"
 	"quorate/node"
@@ -16,11 +20,22 @@ type XChainNode interface {
 	XChainHeight(ctx context.Context) (uint64, error)
 	XChainBlock(ctx context.Context, height uint64) ([]byte, error)
 	Containers(ctx context.Context, index node.Index, start uint64, n int) ([]node.Container, error)
+	XChainPastNode
 }
 
-// NewXChainSource makes a source of the X-Chain's blocks, which it has had since it
-// was linearised (Cortina); a nil log drops what it has to say.
-func NewXChainSource(n XChainNode, decoder *xchain.Decoder, log *slog.Logger) *NodeSource[*xchain.Block] {
+// XChainSource fetches all that the X-Chain accepted, in its order: where the chain
+// always had blocks, these; where it was linearised later (Cortina), the genesis, the
+// transactions from before there were blocks, and then the blocks from the one at
+// height 0 on. A Block's Height is the place in this order (xchain.Block.Place).
+type XChainSource struct {
+	past   *XChainPast
+	blocks *NodeSource[*xchain.Block]
+	txs    *NodeSource[*xchain.Block]
+}
+
+// NewXChainSource makes a source; a nil log drops what it has to say.
+func NewXChainSource(n XChainNode, decoder *xchain.Decoder, past *XChainPast, log *slog.Logger) *XChainSource {
+	s := &XChainSource{past: past}
 	read := func(height uint64, b []byte) (Block[*xchain.Block], error) {
 		content, err := decoder.ParseBlock(b)
 		if err != nil {
@@ -28,13 +43,86 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, log *slog.Logger) *N
 		}
 		return Block[*xchain.Block]{Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: parsedSize * len(b), Content: content}, nil
 	}
-	return newNodeSource(chainAPI[*xchain.Block]{
+	s.blocks = newNodeSource(chainAPI[*xchain.Block]{
 		name: XChain,
 		tip:  n.XChainHeight,
 		one:  readOne(n.XChainBlock, read),
 		some: containersOf(n, node.XChainBlocks),
-		read: read,
+		read: readBytes(read),
 	}, log)
+	// A transaction at index i of the node's is at place i+1.
+	readTx := func(place uint64, c *node.Container) (Block[*xchain.Block], error) {
+		p := s.past.current()
+		content, err := decoder.ParseTx(c.Bytes, c.Index, c.Accepted, p.Past)
+		if err != nil {
+			return Block[*xchain.Block]{}, unreadable(place, err)
+		}
+		return Block[*xchain.Block]{Height: content.Place, ID: p.mark(place), ParentID: p.mark(place - 1), Size: parsedSize * len(c.Bytes), Content: content}, nil
+	}
+	someTxs := func(ctx context.Context, start uint64, size int) ([]node.Container, error) {
+		return s.past.containers(ctx, node.XChainTxs, s.past.current().lastTx, start, size)
+	}
+	s.txs = newNodeSource(chainAPI[*xchain.Block]{
+		name: XChain,
+		one: func(ctx context.Context, place uint64) (Block[*xchain.Block], error) {
+			c, err := someTxs(ctx, place-1, 1)
+			if err != nil {
+				return Block[*xchain.Block]{}, err
+			}
+			return readTx(place, &c[0])
+		},
+		some: someTxs,
+		read: readTx,
+	}, log)
+	return s
+}
+
+// Tip implements Source. An error is ErrNoPast if what was before there were blocks
+// cannot be had.
+func (s *XChainSource) Tip(ctx context.Context) (uint64, error) {
+	p, err := s.past.find(ctx)
+	if err != nil {
+		return 0, err
+	}
+	height, err := s.blocks.Tip(ctx)
+	return p.before() + height, err
+}
+
+// Fetch implements Source.
+func (s *XChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*xchain.Block], error) {
+	p, err := s.past.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before := p.before()
+	switch {
+	case from >= before:
+		blocks, err := s.blocks.Fetch(ctx, from-before, n)
+		for i := range blocks {
+			b := &blocks[i]
+			if b.Height == 0 && before > 0 {
+				// Its parent is the last vertex, which transactions know nothing of.
+				b.ParentID = p.mark(before - 1)
+			}
+			b.Height += before
+			b.Content.Place, b.Content.Before = b.Height, before
+		}
+		return blocks, err
+	case from == 0:
+		return []Block[*xchain.Block]{{ID: p.mark(0), Content: p.Genesis()}}, nil
+	default:
+		return s.txs.Fetch(ctx, from, int(min(uint64(n), before-from)))
+	}
+}
+
+// mark stands for the ID of what is at a place before the first block: transactions do
+// not name the one before, but each place is one of a certain node's order.
+func (p *past) mark(place uint64) ids.ID {
+	if place == 0 {
+		return p.First
+	}
+	b := binary.BigEndian.AppendUint64(p.lastTx.ID[:], uint64(p.lastTx.Accepted.UnixNano()))
+	return hashing.ComputeHash256Array(binary.BigEndian.AppendUint64(b, place))
 }
 
 // containersOf fetches ranges of one index.

@@ -42,7 +42,7 @@ func (c *Client) batch(ctx context.Context, path string, calls []invocation, che
 	}
 	var answers []outcome
 	err = c.try(ctx, method, func(e *endpoint) error {
-		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: max(c.timeout, batchTimeout), read: func(status int, content []byte) error {
+		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: max(c.timeout, batchTimeout), keeps: true, read: func(status int, content []byte) error {
 			var err error
 			if answers, err = readBatch(status, content, path, calls); err == nil && check != nil {
 				err = check(answers)

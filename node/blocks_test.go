@@ -13,7 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting"
 )
 
-func hexOf(t *testing.T, b string) string {
+func hexOf(t testing.TB, b string) string {
 	text, err := formatting.Encode(formatting.Hex, []byte(b))
 	require.NoError(t, err)
 	return text

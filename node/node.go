@@ -85,6 +85,7 @@ type Client struct {
 	headers   map[string]string
 	log       *slog.Logger
 	http      *http.Client
+	buffers   sync.Pool     // of *bytes.Buffer, for answers
 	requests  atomic.Uint64 // the last one's ID
 	last      atomic.Int64  // index of the endpoint that answered last
 }
@@ -103,6 +104,7 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("no node is given; name at least one, such as http://127.0.0.1:9650")
 	}
 	c := &Client{timeout: o.Timeout, limit: maxResponse, headers: maps.Clone(o.Headers), log: o.Log}
+	c.buffers.New = func() any { return new(bytes.Buffer) }
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
 	}
@@ -282,8 +284,10 @@ type exchange struct {
 	method  string
 	body    []byte
 	timeout time.Duration
-	// read reads an answer with one of the statuses 200, 400 and 404.
-	read func(status int, content []byte) error
+	// read reads an answer with one of the statuses 200, 400 and 404. Keeps says that
+	// what it makes of the content refers to it.
+	read  func(status int, content []byte) error
+	keeps bool
 }
 
 func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
@@ -308,6 +312,15 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 	return fmt.Errorf("%s: %w", e.name, err)
 }
 
+// keptBuffer is the size of the largest buffer that is used again, in bytes.
+const keptBuffer = 8 << 20
+
+func (c *Client) release(b *bytes.Buffer) {
+	if b.Cap() <= keptBuffer {
+		c.buffers.Put(b)
+	}
+}
+
 func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 	ctx, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
@@ -326,10 +339,18 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, c.limit+1))
-	if err != nil {
+	buffer := new(bytes.Buffer)
+	if !x.keeps {
+		buffer = c.buffers.Get().(*bytes.Buffer)
+		defer c.release(buffer)
+		buffer.Reset()
+	}
+	// With room for what ReadFrom wants to be free at the end.
+	buffer.Grow(int(min(max(answer.ContentLength, 0), c.limit)) + bytes.MinRead)
+	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, c.limit+1)); err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
+	content := buffer.Bytes()
 	if int64(len(content)) > c.limit {
 		return malformedError{fmt.Errorf("it has more than %d bytes", c.limit)}
 	}
@@ -341,6 +362,9 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 }
 
 func readAnswer(status int, content []byte, path, method string, reply any) error {
+	if quick, ok := reply.(shortcut); ok && status == http.StatusOK && quick.readUsual(content) {
+		return nil
+	}
 	var decoded response
 	err := json.Unmarshal(content, &decoded)
 	if err == nil && decoded.Error != nil {

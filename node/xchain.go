@@ -36,34 +36,44 @@ func (i Index) path() string { return "/ext/index/" + string(i) }
 // Errors are those of Call, among them an *RPCError that is NotOffered if the node
 // keeps no index, or ErrBeyondTip.
 func (c *Client) Containers(ctx context.Context, index Index, start uint64, n int) ([]Container, error) {
+	return containers(ctx, c.Call, index, start, n)
+}
+
+// caller is Client.Call, or the same of one endpoint.
+type caller func(ctx context.Context, path, method string, args, reply any) error
+
+func containers(ctx context.Context, call caller, index Index, start uint64, n int) ([]Container, error) {
 	const method = "index.getContainerRange"
-	var reply indexer.GetContainerRangeResponse
-	if err := c.Call(ctx, index.path(), method, indexer.GetContainerRangeArgs{
+	var reply containerRange
+	if err := call(ctx, index.path(), method, indexer.GetContainerRangeArgs{
 		StartIndex: avajson.Uint64(start), NumToFetch: avajson.Uint64(n), Encoding: formatting.Hex,
 	}, &reply); err != nil {
 		return nil, beyondTip(beyondTip(err, "start index", "last accepted index"), noContainers)
 	}
-	if len(reply.Containers) == 0 || len(reply.Containers) > n {
-		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(reply.Containers))
+	found, err := reply.containers(method)
+	if err != nil {
+		return nil, err
 	}
-	containers := make([]Container, len(reply.Containers))
-	for i := range reply.Containers {
-		var err error
-		if containers[i], err = decodeContainer(method, &reply.Containers[i]); err != nil {
-			return nil, err
-		}
-		if want := start + uint64(i); containers[i].Index != want {
-			return nil, fmt.Errorf("%s: %w: container %d, want %d", method, ErrMalformed, containers[i].Index, want)
+	if len(found) == 0 || len(found) > n {
+		return nil, fmt.Errorf("%s: %w: asked for 1 to %d containers, got %d", method, ErrMalformed, n, len(found))
+	}
+	for i := range found {
+		if want := start + uint64(i); found[i].Index != want {
+			return nil, fmt.Errorf("%s: %w: container %d, want %d", method, ErrMalformed, found[i].Index, want)
 		}
 	}
-	return containers, nil
+	return found, nil
 }
 
 // LastContainer is what an index ends with. Errors are as of Containers.
 func (c *Client) LastContainer(ctx context.Context, index Index) (Container, error) {
+	return lastContainer(ctx, c.Call, index)
+}
+
+func lastContainer(ctx context.Context, call caller, index Index) (Container, error) {
 	const method = "index.getLastAccepted"
 	var reply indexer.FormattedContainer
-	if err := c.Call(ctx, index.path(), method, indexer.GetLastAcceptedArgs{Encoding: formatting.Hex}, &reply); err != nil {
+	if err := call(ctx, index.path(), method, indexer.GetLastAcceptedArgs{Encoding: formatting.Hex}, &reply); err != nil {
 		return Container{}, beyondTip(err, noContainers)
 	}
 	return decodeContainer(method, &reply)

@@ -85,9 +85,9 @@ type Member struct {
 const (
 	// recentMessages is how many messages a validator remembers to have seen.
 	recentMessages = 4096
-	// recentSignings is how many messages' signatures are remembered, of about
+	// RecentSignings is how many messages' signatures are remembered, of about
 	// 120 bytes for each validator.
-	recentSignings = 256
+	RecentSignings = 256
 )
 
 // Start brings a network up. Close ends it.
@@ -335,12 +335,21 @@ type signing struct {
 
 // signature of a message by validator i.
 func (n *Network) signature(m *warp.UnsignedMessage, i int) []byte {
+	return n.sign(m).signatures[n.options.key(i)]
+}
+
+// Prepare makes everybody's signatures of a message before anybody asks for them,
+// so that what is measured later is the one who asks. The newest RecentSignings
+// messages are remembered.
+func (n *Network) Prepare(m *warp.UnsignedMessage) { n.sign(m) }
+
+func (n *Network) sign(m *warp.UnsignedMessage) *signing {
 	id := m.ID()
 	n.mu.Lock()
 	s, ok := n.signed[id]
 	if !ok {
 		s = new(signing)
-		if len(n.recent) >= recentSignings {
+		if len(n.recent) >= RecentSignings {
 			delete(n.signed, n.recent[0])
 			n.recent = n.recent[1:]
 		}
@@ -349,7 +358,7 @@ func (n *Network) signature(m *warp.UnsignedMessage, i int) []byte {
 	}
 	n.mu.Unlock()
 	s.once.Do(func() { s.signatures = n.keys.sign(m.Bytes(), len(n.validators)) })
-	return s.signatures[n.options.key(i)]
+	return s
 }
 
 // AnswerTime is how long validator i takes to answer for a message.

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Batch collects what one Commit writes. The zero value is empty and ready. It
@@ -16,9 +18,17 @@ type Batch struct {
 	// made again, such as caches.
 	NoSync bool
 
-	ops   []op
-	moves []move
-	bytes int
+	ops    []op
+	moves  []move
+	bytes  int
+	sorted []place // see order
+}
+
+// place is where an operation stands among those of a batch.
+type place struct {
+	// begin is the family and the first bytes of p.
+	begin uint64
+	op    int
 }
 
 type op struct {
@@ -66,8 +76,31 @@ func (b *Batch) Bytes() int { return b.bytes }
 func (b *Batch) Reset() {
 	clear(b.ops)
 	clear(b.moves)
-	*b = Batch{NoSync: b.NoSync, ops: b.ops[:0], moves: b.moves[:0]}
+	*b = Batch{NoSync: b.NoSync, ops: b.ops[:0], moves: b.moves[:0], sorted: b.sorted[:0]}
 }
+
+// order sets sorted: the operations by family and key, those on the same row in the
+// order in which they were added.
+func (b *Batch) order() {
+	b.sorted = slices.Grow(b.sorted[:0], len(b.ops))
+	for i := range b.ops {
+		var begin [8]byte
+		begin[0] = byte(b.ops[i].family)
+		copy(begin[1:], b.ops[i].pk.P)
+		b.sorted = append(b.sorted, place{begin: binary.BigEndian.Uint64(begin[:]), op: i})
+	}
+	slices.SortFunc(b.sorted, func(x, y place) int {
+		if x.begin != y.begin {
+			return cmp.Compare(x.begin, y.begin)
+		}
+		if c := b.ops[x.op].pk.compare(b.ops[y.op].pk); c != 0 {
+			return c
+		}
+		return cmp.Compare(x.op, y.op)
+	})
+}
+
+func (o *op) sameRow(other *op) bool { return o.family == other.family && o.pk.compare(other.pk) == 0 }
 
 func (b *Batch) check() error {
 	for i := range b.ops {

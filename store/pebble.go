@@ -179,6 +179,7 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	if len(b.ops) == 0 && len(b.moves) == 0 {
 		return nil
 	}
+	b.order()
 	// Beside keys and values, an entry has a tag, two lengths and the prefix.
 	batch := s.db.NewBatchWithSize(b.bytes + 16*(len(b.ops)+len(b.moves)) + 64)
 	if err := s.fill(batch, b); err != nil {
@@ -199,10 +200,15 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// fill copies b into batch and applies it, not waiting for the disk.
+// fill copies b into batch and applies it, not waiting for the disk. In order,
+// because finding a row's place in the write buffer is then a step from the one
+// before.
 func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
-	for i := range b.ops {
-		op := &b.ops[i]
+	for at, place := range b.sorted {
+		op := &b.ops[place.op]
+		if at+1 < len(b.sorted) && op.sameRow(&b.ops[b.sorted[at+1].op]) {
+			continue // only the last write to a row is seen
+		}
 		n := prefixLen(op.pk.P) + len(op.pk.K)
 		var entry *pebble.DeferredBatchOp
 		if op.delete {

@@ -271,7 +271,7 @@ func runSQLite(t task) error {
 	if err != nil {
 		return err
 	}
-	x, err := pipelineOf(g.NetworkID, index.XChain, index.NewXChainSource(client, onX, nil), rows, primary.XChain(onX, &chainTable{db, 1, g.XChainID}))
+	x, err := pipelineOf(g.NetworkID, index.XChain, index.NewXChainSource(client, onX, index.NewXChainPast(client, onX, rows, g.NetworkID), nil), rows, primary.XChain(onX, &chainTable{db, 1, g.XChainID}))
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,13 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"os"
@@ -169,15 +169,42 @@ type network struct {
 	Online    int
 }
 
+// simulation is the other process.
+type simulation struct {
+	network
+	stop func()
+	in   *json.Encoder
+	out  *json.Decoder
+}
+
+// span is some of the messages.
+type span struct{ First, Count int }
+
+// prepare makes the validators sign messages ahead, so that this is not part of
+// what is measured.
+func (s *simulation) prepare(messages span) error {
+	if messages.Count > simnet.RecentSignings {
+		return fmt.Errorf("%d messages are more than the %d that the validators can sign ahead", messages.Count, simnet.RecentSignings)
+	}
+	if err := s.in.Encode(messages); err != nil {
+		return fmt.Errorf("having messages signed ahead: %w", err)
+	}
+	var done span
+	if err := s.out.Decode(&done); err != nil {
+		return fmt.Errorf("having messages signed ahead: %w", err)
+	}
+	return nil
+}
+
 // startSimulation runs the validators on processor 1 until stop is called.
-func startSimulation(o simnet.Options) (n network, stop func(), err error) {
+func startSimulation(o simnet.Options) (*simulation, error) {
 	text, err := json.Marshal(o)
 	if err != nil {
-		return n, nil, err
+		return nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return n, nil, err
+		return nil, err
 	}
 	cmd := exec.Command("taskset", "-c", "1", self)
 	cmd.Env = append(os.Environ(), simulate+"="+string(text), "GOMAXPROCS=1")
@@ -185,24 +212,24 @@ func startSimulation(o simnet.Options) (n network, stop func(), err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return n, nil, err
+		return nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return n, nil, err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return n, nil, fmt.Errorf("starting the validators: %w", err)
+		return nil, fmt.Errorf("starting the validators: %w", err)
 	}
-	stop = func() {
+	s := &simulation{in: json.NewEncoder(in), out: json.NewDecoder(out), stop: func() {
 		_ = in.Close() // which it waits for
 		_ = cmd.Wait()
+	}}
+	if err := s.out.Decode(&s.network); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("starting the validators: %w", err)
 	}
-	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&n); err != nil {
-		stop()
-		return n, nil, fmt.Errorf("starting the validators: %w", err)
-	}
-	return n, stop, nil
+	return s, nil
 }
 
 // runSimulation is the other process: it ends when standard input does.
@@ -232,8 +259,25 @@ func runSimulation(text string) error {
 	if err := json.NewEncoder(os.Stdout).Encode(n); err != nil {
 		return err
 	}
-	_, _ = bufio.NewReader(os.Stdin).ReadByte()
-	return nil
+	in := json.NewDecoder(os.Stdin)
+	for {
+		var messages span
+		if err := in.Decode(&messages); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for i := range messages.Count {
+			m, err := n.message(o.Seed, messages.First+i)
+			if err != nil {
+				return err
+			}
+			sim.Prepare(m)
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(messages); err != nil {
+			return err
+		}
+	}
 }
 
 // floor is when the fastest possible quorum has answered.
@@ -329,13 +373,13 @@ func measure(w *tabwriter.Writer, validators int, o options) error {
 		Latency:    o.latency,
 		Faults:     simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f / 2, Malformed: f / 2},
 	}
-	n, stopNetwork, err := startSimulation(so)
+	n, err := startSimulation(so)
 	if err != nil {
 		return err
 	}
-	defer stopNetwork()
+	defer n.stop()
 	start := time.Now()
-	s, err := startService(n, o)
+	s, err := startService(n.network, o)
 	if err != nil {
 		return err
 	}
@@ -349,13 +393,19 @@ func measure(w *tabwriter.Writer, validators int, o options) error {
 	connected := time.Since(start)
 	next := 0
 	for _, c := range o.concurrency {
-		if _, err := s.signMany(n, so, next, o.warmup, c); err != nil {
+		if err := n.prepare(span{next, o.warmup}); err != nil {
+			return err
+		}
+		if _, err := s.signMany(n.network, so, next, o.warmup, c); err != nil {
 			return err
 		}
 		next += o.warmup
+		if err := n.prepare(span{next, o.rounds}); err != nil {
+			return err
+		}
 		time.Sleep(200 * time.Millisecond) // what is left to be proven is not this line's
 		cpu, began := cpuTime(), time.Now()
-		r, err := s.signMany(n, so, next, o.rounds, c)
+		r, err := s.signMany(n.network, so, next, o.rounds, c)
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,12 @@ import (
 
 func main() {
 	log.SetFlags(0)
+	if os.Getenv(asFloor) != "" {
+		if err := runFloor(); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	validators := flag.Int("validators", 100, "`number` of validators")
 	connections := flag.Int("c", 64, "`number` of connections")
 	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation)")
@@ -296,52 +302,6 @@ func quantiles(times []time.Duration) string {
 		return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(10 * time.Microsecond)
 	}
 	return fmt.Sprintf("p50 %s, p90 %s, p99 %s, greatest %s", at(.5), at(.9), at(.99), at(1))
-}
-
-// warm measures repeats of a message that was signed before.
-func (b *bench) warm(ctx context.Context) error {
-	n, err := simnet.Start(simnet.Options{Seed: 1, Validators: b.validators})
-	if err != nil {
-		return err
-	}
-	defer n.Close()
-	p, err := b.start(ctx, map[string]*simnet.Network{"fuji": n})
-	if err != nil {
-		return err
-	}
-	defer p.stop()
-	body := bodyOf(n, "again and again")
-	once := func(int) []byte { return body }
-	first, err := p.load(ctx, "fuji", 1, 1, once, nil)
-	if err != nil {
-		return err
-	}
-	asked := n.Requests()
-	if _, err := p.load(ctx, "fuji", b.connections, 5000, once, nil); err != nil {
-		return err
-	}
-	count := b.orDefault(200_000)
-	start := time.Now()
-	times, err := p.load(ctx, "fuji", b.connections, count, once, nil)
-	if err != nil {
-		return err
-	}
-	took := time.Since(start)
-	rate := float64(count) / took.Seconds()
-	half, err := p.paced(ctx, "fuji", b.connections, count/2, rate/2, once, nil)
-	if err != nil {
-		return err
-	}
-	alone, err := p.load(ctx, "fuji", 1, count/20, once, nil)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%d validators; the message's first request took %s\n", b.validators, first[0].Round(10*time.Microsecond))
-	fmt.Printf("%d connections, as fast as they are answered: %s; %.0f requests/s\n", b.connections, quantiles(times), rate)
-	fmt.Printf("%d connections, half as many requests: %s\n", b.connections, quantiles(half))
-	fmt.Printf("1 connection: %s\n", quantiles(alone))
-	fmt.Printf("validators were asked %d times for it\n", n.Requests()-asked)
-	return nil
 }
 
 // duplicates counts what 1,000 identical requests at once ask of validators.

@@ -14,11 +14,18 @@ import (
 type Block struct {
 	// ChainID is the blockchain's.
 	ChainID ids.ID
-	Height  uint64
-	ID      ids.ID
+	// Height is the block's number, plus Before. Before is how much the chain accepted
+	// before its block at height 0, each of which is a Block with a Height of its own:
+	// the X-Chain's genesis and transactions from before it had blocks. It is 0 on
+	// chains that always had blocks.
+	Height, Before uint64
+	ID             ids.ID
 	// Time is the chain's time at this block, to the second.
 	Time time.Time
-	Txs  []Tx
+	// Rough says that Time is not the chain's but what a node's clock showed. It may lie
+	// before that of the block before, which then counts.
+	Rough bool
+	Txs   []Tx
 }
 
 // Tx is an accepted transaction, or what a proposal that was committed or aborted

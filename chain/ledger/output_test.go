@@ -31,6 +31,21 @@ func TestOutputOf(t *testing.T) {
 		Addresses: []ids.ShortID{{2}, {1}}, Threshold: 2, Locktime: 3, StakeableLocktime: 9, DestinationID: ids.ID{5}, Bytes: b,
 	}, got)
 
+	utxo.Out = transfer
+	got, err = ledger.OutputOf(txs.Codec, utxo, ledger.Ordinary, ids.ID{5})
+	require.NoError(t, err)
+	b, err = txs.Codec.Marshal(txs.CodecVersion, utxo)
+	require.NoError(t, err)
+	require.Equal(t, b, got.Bytes)
+
+	// A lock that ended before there was time still is a lock.
+	utxo.Out = &stakeable.LockOut{TransferableOut: transfer}
+	got, err = ledger.OutputOf(txs.Codec, utxo, ledger.Ordinary, ids.ID{5})
+	require.NoError(t, err)
+	b, err = txs.Codec.Marshal(txs.CodecVersion, utxo)
+	require.NoError(t, err)
+	require.Equal(t, b, got.Bytes)
+
 	// A lock in a lock is nothing that the P-Chain accepts.
 	utxo.Out = &stakeable.LockOut{Locktime: 9, TransferableOut: &stakeable.LockOut{Locktime: 8, TransferableOut: transfer}}
 	_, err = ledger.OutputOf(txs.Codec, utxo, ledger.Stake, ids.ID{5})

@@ -49,3 +49,17 @@ func ParseVertex(b []byte, index uint64, accepted time.Time) (*Vertex, error) {
 	}
 	return parsed, nil
 }
+
+// AlwaysLinear reports whether the chain that begins with a block had no vertices: the
+// block then follows a vertex without parents, which nodes make up to begin with
+// (avalanchego snow/engine/avalanche/bootstrap).
+func (d *Decoder) AlwaysLinear(first *Block) (bool, error) {
+	if first.ParentID == ids.Empty {
+		return true, nil
+	}
+	stop, err := vertex.BuildStopVertex(d.chainID, 0, nil)
+	if err != nil {
+		return false, fmt.Errorf("making a vertex: %w", err)
+	}
+	return first.ParentID == stop.ID(), nil
+}

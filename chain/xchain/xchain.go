@@ -32,9 +32,20 @@ var (
 	ErrVertex = errors.New("not a readable X-Chain vertex")
 )
 
-// Block is an accepted X-Chain block (avalanchego vms/avm/block).
+// Block is an accepted X-Chain block (avalanchego vms/avm/block), or what takes the
+// place of one for the time before there were any.
 type Block struct {
 	Height uint64
+	// Place is where it comes in the order of all that the chain accepted. On chains
+	// that always had blocks it is the Height. On others the genesis comes first, then
+	// one by one the transactions that were accepted without a block, and then the
+	// block at height 0: at Before, which is 0 if there was nothing before.
+	Place, Before uint64
+	// Early says that this is no block but the genesis, at Place 0, or one
+	// transaction. Its Height is 0, because that block begins with what came of it, and
+	// its Time is when a node heard of it, which may be long after, but not after that
+	// of the first block.
+	Early bool
 	// ID and ParentID are those of the X-Chain's own blocks, not those of proposer
 	// envelopes. The parent of the block at height 0 is the vertex that ended the
 	// time before there were blocks, on all networks.
@@ -97,19 +108,19 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 		return nil, fmt.Errorf("%w: its time is beyond %d", ErrBlock, int64(math.MaxInt64))
 	}
 	return &Block{
-		Height: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
+		Height: inner.Height(), Place: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
 		Txs: inner.Txs(), Bytes: b, EnvelopeID: envelopeID,
 	}, nil
 }
 
 // Ledger says what a block does to outputs. Errors are ErrTransaction.
 func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
-	out := &ledger.Block{ChainID: d.chainID, Height: b.Height, ID: b.ID, Time: b.Time}
-	if b.Height == 0 {
-		if len(b.Txs) != 0 {
-			return nil, fmt.Errorf("%w: the block at height 0 has some", ErrTransaction)
-		}
-		out.Time, out.Txs = d.genesis.Time, d.genesis.Txs
+	out := &ledger.Block{ChainID: d.chainID, Height: b.Place, Before: b.Before, ID: b.ID, Time: b.Time, Rough: b.Early}
+	if b.Height == 0 && !b.Early && len(b.Txs) != 0 {
+		return nil, fmt.Errorf("%w: the block at height 0 has some", ErrTransaction)
+	}
+	if b.Place == 0 {
+		out.Time, out.Txs, out.Rough = d.genesis.Time, d.genesis.Txs, false
 		return out, nil
 	}
 	for _, tx := range b.Txs {
@@ -122,21 +133,37 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	return out, nil
 }
 
-// LedgerOfTx reads a transaction from before the X-Chain had blocks, as a block of
-// its own: index is its place in the order of acceptance, from 0, and stands for
-// the height; accepted is when the node that was asked accepted it, because
-// vertices have no time. Its ID is the transaction's. Errors are ErrTransaction.
-func (d *Decoder) LedgerOfTx(b []byte, index uint64, accepted time.Time) (*ledger.Block, error) {
+// Past is what there was before the X-Chain had blocks.
+type Past struct {
+	// Txs is how many transactions were accepted.
+	Txs uint64
+	// First and Time are the ID and time of the block at height 0, which came after
+	// them all.
+	First ids.ID
+	Time  time.Time
+}
+
+// Genesis takes the place of a block for what the chain began with.
+func (p Past) Genesis() *Block {
+	return &Block{Before: p.Txs + 1, Early: true, ID: p.First, Time: p.Time}
+}
+
+// ParseTx reads a transaction from before the X-Chain had blocks, as a block of its
+// own whose ID is the transaction's: index is its place in the order of acceptance,
+// from 0, and accepted when the node that was asked accepted it, because vertices have
+// no time. A node that came later heard of it later: then the time is that of the
+// first block. Errors are ErrTransaction.
+func (d *Decoder) ParseTx(b []byte, index uint64, accepted time.Time, past Past) (*Block, error) {
 	tx, err := d.parser.ParseTx(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTransaction, err)
 	}
-	read, err := d.read(tx)
-	if err != nil {
-		return nil, err
+	at := accepted.UTC().Truncate(time.Second)
+	if at.After(past.Time) {
+		at = past.Time
 	}
-	return &ledger.Block{
-		ChainID: d.chainID, Height: index, ID: read.ID, Time: accepted.UTC().Truncate(time.Second), Txs: []ledger.Tx{*read},
+	return &Block{
+		Place: index + 1, Before: past.Txs + 1, Early: true, ID: tx.ID(), Time: at, Txs: []*txs.Tx{tx}, Bytes: b,
 	}, nil
 }
 

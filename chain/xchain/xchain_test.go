@@ -118,6 +118,9 @@ func accepted(t testing.TB, unsigned txs.UnsignedTx) *txs.Tx {
 
 var genesis = &ledger.Block{ChainID: chainID, Time: at.Add(-time.Hour), Txs: []ledger.Tx{{ID: avaxID, Kind: "CreateAssetTx"}}}
 
+// earlier is what there was before blocks.
+var earlier = xchain.Past{Txs: 40, First: ids.ID{'f'}, Time: at.Add(time.Hour)}
+
 func newDecoder(t testing.TB) *xchain.Decoder {
 	t.Helper()
 	d, err := xchain.NewDecoder(chainID, genesis)
@@ -210,9 +213,11 @@ func TestKindsOfTransactions(t *testing.T) {
 			require.Zero(t, balance[token], "tokens are neither made nor burned")
 
 			// The same from before there were blocks.
-			alone, err := d.LedgerOfTx(tx.Bytes(), 12, at.Add(time.Millisecond))
+			early, err := d.ParseTx(tx.Bytes(), 12, at.Add(time.Millisecond), earlier)
 			require.NoError(t, err)
-			require.Equal(t, &ledger.Block{ChainID: chainID, Height: 12, ID: tx.ID(), Time: at, Txs: b.Txs}, alone)
+			alone, err := d.Ledger(early)
+			require.NoError(t, err)
+			require.Equal(t, &ledger.Block{ChainID: chainID, Height: 13, Before: 41, ID: tx.ID(), Time: at, Rough: true, Txs: b.Txs}, alone)
 		})
 	}
 	visitor := reflect.TypeFor[txs.Visitor]()
@@ -231,9 +236,46 @@ func addresses(out ledger.Output) [][]byte {
 	return all
 }
 
+// TestPastHasPlaces reads what was before blocks, and the first block after it.
+func TestPastHasPlaces(t *testing.T) {
+	d := newDecoder(t)
+	got, err := d.Ledger(earlier.Genesis())
+	require.NoError(t, err)
+	require.Equal(t, &ledger.Block{ChainID: chainID, Before: 41, ID: earlier.First, Time: genesis.Time, Txs: genesis.Txs}, got)
+
+	tx := accepted(t, kinds()["BaseTx"].tx).Bytes()
+	for heard, want := range map[time.Time]time.Time{
+		earlier.Time.Add(-time.Second): earlier.Time.Add(-time.Second),
+		earlier.Time.Add(time.Hour):    earlier.Time, // by a node that came later
+	} {
+		b, err := d.ParseTx(tx, 39, heard, earlier)
+		require.NoError(t, err)
+		require.Equal(t, []any{uint64(40), uint64(41), uint64(0), want}, []any{b.Place, b.Before, b.Height, b.Time})
+	}
+
+	first := must(d.ParseBlock(blockOf(ids.ID{'s'}, 0).Bytes()))
+	first.Place, first.Before = 41, 41
+	got, err = d.Ledger(first)
+	require.NoError(t, err)
+	require.Equal(t, &ledger.Block{ChainID: chainID, Height: 41, Before: 41, ID: first.ID, Time: at}, got, "nothing is new in the first block")
+}
+
+func TestChainsThatWereAlwaysLinear(t *testing.T) {
+	d := newDecoder(t)
+	alone := must(vertex.BuildStopVertex(chainID, 0, nil))
+	after := must(vertex.BuildStopVertex(chainID, 1, []ids.ID{{1}}))
+	for parent, want := range map[ids.ID]bool{ids.Empty: true, alone.ID(): true, after.ID(): false} {
+		got, err := d.AlwaysLinear(must(d.ParseBlock(blockOf(parent, 0).Bytes())))
+		require.NoError(t, err)
+		require.Equal(t, want, got, "the first block follows %s", parent)
+	}
+}
+
 func TestTokensHaveGroupAndPayload(t *testing.T) {
 	d := newDecoder(t)
-	b, err := d.LedgerOfTx(accepted(t, kinds()["OperationTx"].tx).Bytes(), 0, at)
+	early, err := d.ParseTx(accepted(t, kinds()["OperationTx"].tx).Bytes(), 0, at, earlier)
+	require.NoError(t, err)
+	b, err := d.Ledger(early)
 	require.NoError(t, err)
 	out := b.Txs[0].Made[4]
 	require.Equal(t, uint32(2), out.GroupID)
@@ -253,7 +295,7 @@ func TestBlocks(t *testing.T) {
 			got, err := d.ParseBlock(test.bytes)
 			require.NoError(t, err)
 			require.Len(t, got.Txs, 2)
-			require.Equal(t, &xchain.Block{Height: 7, ID: inner.ID(), ParentID: ids.ID{1}, Time: at, Txs: got.Txs, Bytes: inner.Bytes(), EnvelopeID: test.envelope}, got)
+			require.Equal(t, &xchain.Block{Height: 7, Place: 7, ID: inner.ID(), ParentID: ids.ID{1}, Time: at, Txs: got.Txs, Bytes: inner.Bytes(), EnvelopeID: test.envelope}, got)
 		})
 	}
 
@@ -275,7 +317,7 @@ func TestBlocks(t *testing.T) {
 			require.ErrorIs(t, err, xchain.ErrBlock)
 		})
 	}
-	_, err = d.LedgerOfTx([]byte{0, 0, 1}, 0, at)
+	_, err = d.ParseTx([]byte{0, 0, 1}, 0, at, earlier)
 	require.ErrorIs(t, err, xchain.ErrTransaction)
 	_, err = xchain.NewDecoder(chainID, nil)
 	require.Error(t, err)
@@ -299,7 +341,7 @@ func TestVertices(t *testing.T) {
 	require.Equal(t, want, got)
 	d := newDecoder(t)
 	for i, tx := range got.Txs {
-		b, err := d.LedgerOfTx(tx, uint64(i), accepted)
+		b, err := d.ParseTx(tx, uint64(i), accepted, earlier)
 		require.NoError(t, err)
 		require.Equal(t, got.TxIDs[i], b.ID)
 	}
@@ -344,7 +386,9 @@ func FuzzBlock(f *testing.F) {
 				require.NotZero(t, out.Kind)
 				require.NotEmpty(t, out.Bytes)
 			}
-			alone, err := d.LedgerOfTx(b.Txs[i].Bytes(), 0, at)
+			early, err := d.ParseTx(b.Txs[i].Bytes(), 0, at, earlier)
+			require.NoError(t, err)
+			alone, err := d.Ledger(early)
 			require.NoError(t, err)
 			require.Equal(t, tx, alone.Txs[0])
 		}
@@ -365,7 +409,7 @@ func FuzzVertex(f *testing.F) {
 		require.Equal(t, ids.ID(hashing.ComputeHash256Array(raw)), v.ID)
 		require.Len(t, v.TxIDs, len(v.Txs))
 		for i, tx := range v.Txs {
-			if b, err := d.LedgerOfTx(tx, 0, at); err == nil {
+			if b, err := d.ParseTx(tx, 0, at, earlier); err == nil {
 				require.Equal(t, v.TxIDs[i], b.ID)
 			}
 		}

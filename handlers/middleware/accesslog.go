@@ -18,6 +18,17 @@ func AccessLog(log *slog.Logger) echo.MiddlewareFunc {
 			start := time.Now()
 			err := next(c)
 			r, status := c.Request(), c.Response().Status
+			e, level := apierr.Of(c), slog.LevelInfo
+			if e != nil && status >= http.StatusInternalServerError {
+				// A code says that the network, not the service, is at fault.
+				level = slog.LevelError
+				if e.Code != "" || status == http.StatusServiceUnavailable {
+					level = slog.LevelWarn
+				}
+			}
+			if !log.Enabled(r.Context(), level) {
+				return err
+			}
 			attrs := []slog.Attr{
 				slog.String("request_id", requestID(c)),
 				slog.String("method", apierr.Excerpt(r.Method)),
@@ -28,21 +39,13 @@ func AccessLog(log *slog.Logger) echo.MiddlewareFunc {
 				slog.String("client", c.RealIP()),
 				slog.String("user_agent", apierr.Excerpt(r.UserAgent())),
 			}
-			level := slog.LevelInfo
-			if e := apierr.Of(c); e != nil {
+			if e != nil {
 				if e.Code != "" {
 					attrs = append(attrs, slog.String("code", e.Code))
 				}
 				attrs = append(attrs, slog.String("message", e.Message))
-				if status >= http.StatusInternalServerError {
-					// A code says that the network, not the service, is at fault.
-					level = slog.LevelError
-					if e.Code != "" || status == http.StatusServiceUnavailable {
-						level = slog.LevelWarn
-					}
-					if e.Err != nil {
-						attrs = append(attrs, slog.String("cause", e.Err.Error()))
-					}
+				if status >= http.StatusInternalServerError && e.Err != nil {
+					attrs = append(attrs, slog.String("cause", e.Err.Error()))
 				}
 			}
 			log.LogAttrs(r.Context(), level, "request", attrs...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -32,10 +33,10 @@ func Metrics(e *echo.Echo, r prometheus.Registerer) (echo.MiddlewareFunc, error)
 		}
 	}
 	// At the first request all routes are there.
-	routes := sync.OnceValue(func() map[string]bool {
-		known := make(map[string]bool)
+	routes := sync.OnceValue(func() map[string]*byClass {
+		known := map[string]*byClass{unmatched: {}}
 		for _, route := range e.Routes() {
-			known[route.Path] = true
+			known[route.Path] = new(byClass)
 		}
 		return known
 	})
@@ -46,15 +47,57 @@ func Metrics(e *echo.Echo, r prometheus.Registerer) (echo.MiddlewareFunc, error)
 			start := time.Now()
 			err := next(c)
 			route := c.Path()
-			if !routes()[route] {
-				route = "unmatched"
+			classes, ok := routes()[route]
+			if !ok {
+				route, classes = unmatched, routes()[unmatched]
 			}
-			class := statusClass(c.Response().Status)
-			requests.WithLabelValues(route, class).Inc()
-			seconds.WithLabelValues(route, class).Observe(time.Since(start).Seconds())
+			status := c.Response().Status
+			s := classes.of(status)
+			if s == nil {
+				class := statusClass(status)
+				s = &series{requests.WithLabelValues(route, class), seconds.WithLabelValues(route, class)}
+				classes.keep(status, s)
+			}
+			s.requests.Inc()
+			s.seconds.Observe(time.Since(start).Seconds())
 			return err
 		}
 	}, nil
+}
+
+// unmatched stands for paths that are no route's.
+const unmatched = "unmatched"
+
+// series are the metrics of one route and status class.
+type series struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
+}
+
+// byClass spares the lookup of a route's series by their labels, once they have
+// been found. Safe for concurrent use.
+type byClass [6]atomic.Pointer[series]
+
+// of is nil if they are not known yet.
+func (b *byClass) of(status int) *series {
+	if i := classIndex(status); i >= 0 {
+		return b[i].Load()
+	}
+	return nil
+}
+
+func (b *byClass) keep(status int, s *series) {
+	if i := classIndex(status); i >= 0 {
+		b[i].Store(s)
+	}
+}
+
+// classIndex is negative for what is seldom.
+func classIndex(status int) int {
+	if i := status / 100; status != apierr.StatusClientGone && i >= 0 && i < len(byClass{}) {
+		return i
+	}
+	return -1
 }
 
 func statusClass(status int) string {

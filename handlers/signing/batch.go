@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/jsonbody"
@@ -30,11 +33,11 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c)
-	if err != nil {
+	var body bytes.Buffer
+	if err := readBody(c, &body); err != nil {
 		return err
 	}
-	object, err := jsonbody.Strict(body, "requests")
+	object, err := jsonbody.Strict(body.Bytes(), "requests")
 	if err != nil {
 		return err
 	}
@@ -47,11 +50,14 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	var work errgroup.Group
 	for i, request := range requests {
 		work.Go(func() error {
-			var signed string
+			var signed *warp.Message
 			var err error
 			panics[i] = contain(func() { signed, err = a.signOne(client, name, network, request) })
+			if panics[i] != nil {
+				return nil
+			}
 			if err == nil {
-				results[i] = signedReply{signed}
+				results[i] = signedReply{hexOf(signed)}
 				return nil
 			}
 			var known *apierr.Error
@@ -92,13 +98,13 @@ func contain(f func()) (panicked error) {
 	return nil
 }
 
-func (a *API) signOne(client context.Context, name string, n Network, body []byte) (string, error) {
+func (a *API) signOne(client context.Context, name string, n Network, body []byte) (*warp.Message, error) {
 	req, err := decode(body, dataForm)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := n.owns(name, req); err != nil {
-		return "", err
+		return nil, err
 	}
 	return a.sign(client, n, req, dataForm)
 }

@@ -1,9 +1,9 @@
 package signing
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
-	"io"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -64,31 +64,39 @@ func (f form) names() []string {
 	return names
 }
 
+// maxKeptBody is up to which capacity buffers of bodies are used again, in bytes.
+const maxKeptBody = 16 << 10
+
 // read reads and decodes the request's body.
-func read(c echo.Context, f form) (aggregator.Request, error) {
-	body, err := readBody(c)
-	if err != nil {
-		return aggregator.Request{}, err
+func (a *API) read(c echo.Context, f form) (repeatID, *repeat, error) {
+	buffer := a.bodies.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= maxKeptBody {
+			buffer.Reset()
+			a.bodies.Put(buffer)
+		}
+	}()
+	if err := readBody(c, buffer); err != nil {
+		return repeatID{}, nil, err
 	}
-	return decode(body, f)
+	return a.repeats.decode(buffer.Bytes(), f)
 }
 
 // readBody reads the request's body. The Content-Type is not looked at: clients
 // vary, and only JSON is understood anyway.
-func readBody(c echo.Context) ([]byte, error) {
+func readBody(c echo.Context, into *bytes.Buffer) error {
 	r := c.Request()
 	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, apierr.BadRequest("the request body has Content-Encoding %q; send it uncompressed", apierr.Excerpt(encoding))
+		return apierr.BadRequest("the request body has Content-Encoding %q; send it uncompressed", apierr.Excerpt(encoding))
 	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	if _, err := into.ReadFrom(r.Body); err != nil {
 		var known *apierr.Error
 		if errors.As(err, &known) {
-			return nil, known
+			return known
 		}
-		return nil, &apierr.Error{Status: 400, Message: "the request body could not be read; send it again", Err: err}
+		return &apierr.Error{Status: 400, Message: "the request body could not be read; send it again", Err: err}
 	}
-	return body, nil
+	return nil
 }
 
 // decode makes a request of a body. Its errors are *apierr.Error with status 400

@@ -5,6 +5,7 @@
 package signing
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -13,11 +14,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
@@ -52,12 +55,20 @@ type API struct {
 	names    []string           // configured names, sorted
 	byID     map[uint32]Network
 	timeout  time.Duration
+	repeats  *repeats
+	bodies   sync.Pool // of *bytes.Buffer
 }
 
 // New makes an API. Networks are keyed by their name in paths; whichever of fuji
 // and testnet is given also answers to the other. Timeout bounds one aggregation.
 func New(networks map[string]Network, timeout time.Duration) (*API, error) {
+	known, err := newRepeats()
+	if err != nil {
+		return nil, err
+	}
 	a := &API{
+		repeats:  known,
+		bodies:   sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		networks: maps.Clone(networks),
 		names:    slices.Sorted(maps.Keys(networks)),
 		byID:     make(map[uint32]Network),
@@ -110,21 +121,34 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	req, err := read(c, dataForm)
+	id, known, err := a.read(c, dataForm)
 	if err != nil {
 		return err
 	}
-	if err := network.owns(name, req); err != nil {
+	if err := network.owns(name, known.req); err != nil {
 		return err
 	}
 	if wantsEvents(c) {
-		return a.stream(c, network, req)
+		return a.stream(c, network, known.req)
 	}
-	signed, err := a.sign(c.Request().Context(), network, req, dataForm)
+	return a.answer(c, network, id, known, dataForm)
+}
+
+// answer has a message signed and sends it.
+func (a *API) answer(c echo.Context, n Network, id repeatID, known *repeat, f form) error {
+	signed, err := a.sign(c.Request().Context(), n, known.req, f)
 	if err != nil {
 		return err
 	}
-	return replySigned(c, signed)
+	content, err := a.repeats.reply(id, known, signed)
+	if err != nil {
+		return apierr.Internal(err)
+	}
+	status := http.StatusOK
+	if !f.peer {
+		status = statusSigned(c)
+	}
+	return c.Blob(status, echo.MIMEApplicationJSON, content)
 }
 
 // owns refuses a message of another network than the path's.
@@ -136,18 +160,22 @@ func (n Network) owns(name string, req aggregator.Request) error {
 	return nil
 }
 
-type signedReply struct {
-	// SignedMessage is hex without a prefix.
-	SignedMessage string `json:"signedMessage"`
-}
-
-// replySigned answers with a signed message in hex.
-func replySigned(c echo.Context, signed string) error {
-	status := http.StatusOK
-	if compat.Enabled(c.Request().Context()) {
-		status = http.StatusCreated
+// signedReply and peerReply carry a signed message in hex without a prefix.
+type (
+	signedReply struct {
+		SignedMessage string `json:"signedMessage"`
 	}
-	return reply(c, status, signedReply{signed})
+	peerReply struct {
+		SignedMessage string `json:"signed-message"`
+	}
+)
+
+// statusSigned is the status that comes with a signed message.
+func statusSigned(c echo.Context) int {
+	if compat.Enabled(c.Request().Context()) {
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }
 
 // PeerPath is the one path of the stand-alone aggregator program.
@@ -157,22 +185,16 @@ const PeerPath = "/aggregate-signatures"
 // aggregator program has it. That program serves one network; here the network
 // ID in the message picks one.
 func (a *API) PeerAggregateSignatures(c echo.Context) error {
-	req, err := read(c, peerForm)
+	id, known, err := a.read(c, peerForm)
 	if err != nil {
 		return err
 	}
-	network, ok := a.byID[req.Message.NetworkID]
+	network, ok := a.byID[known.req.Message.NetworkID]
 	if !ok {
 		return apierr.BadRequest("message: it belongs to the network with ID %d, which is not served here; this instance serves %s",
-			req.Message.NetworkID, a.servedIDs())
+			known.req.Message.NetworkID, a.servedIDs())
 	}
-	signed, err := a.sign(c.Request().Context(), network, req, peerForm)
-	if err != nil {
-		return err
-	}
-	return reply(c, http.StatusOK, struct {
-		SignedMessage string `json:"signed-message"`
-	}{signed})
+	return a.answer(c, network, id, known, peerForm)
 }
 
 func (a *API) servedIDs() string {
@@ -189,17 +211,19 @@ func (a *API) servedIDs() string {
 	return b.String()
 }
 
-// sign returns the signed message in hex without a prefix. Client is the context
-// of the client's request.
-func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (string, error) {
-	ctx, cancel := context.WithTimeout(client, a.timeout)
-	defer cancel()
+// sign returns the signed message. Client is the context of the client's request.
+func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*warp.Message, error) {
+	ctx := newPatience(client, a.timeout)
+	defer ctx.end()
 	result, err := n.Signer.Sign(ctx, req)
 	if err != nil {
-		return "", failure(client, err, f)
+		return nil, failure(client, err, f)
 	}
-	return hex.EncodeToString(result.Message.Bytes()), nil
+	return result.Message, nil
 }
+
+// hexOf is a signed message in hex without a prefix.
+func hexOf(m *warp.Message) string { return hex.EncodeToString(m.Bytes()) }
 
 func reply(c echo.Context, status int, body any) error {
 	content, err := json.Marshal(body)

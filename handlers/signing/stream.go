@@ -2,7 +2,6 @@ package signing
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +20,11 @@ const eventStream = "text/event-stream"
 
 // wantsEvents reports whether the client asks for progress while it waits.
 func wantsEvents(c echo.Context) bool {
-	for part := range strings.SplitSeq(c.Request().Header.Get(echo.HeaderAccept), ",") {
+	accept := c.Request().Header.Get(echo.HeaderAccept)
+	if accept == "" {
+		return false
+	}
+	for part := range strings.SplitSeq(accept, ",") {
 		if media, _, err := mime.ParseMediaType(part); err == nil && media == eventStream {
 			return true
 		}
@@ -81,7 +84,7 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 				panic(o.panicked)
 			}
 			if o.err == nil {
-				_ = send(response, "result", signedReply{hex.EncodeToString(o.result.Message.Bytes())})
+				_ = send(response, "result", signedReply{hexOf(o.result.Message)})
 				return nil
 			}
 			var known *apierr.Error

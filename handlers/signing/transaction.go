@@ -2,7 +2,6 @@ package signing
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 
 	"github.com/labstack/echo/v4"
@@ -35,7 +34,7 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	if err != nil {
 		return soon(c, failure(c.Request().Context(), err, dataForm))
 	}
-	return replySigned(c, hex.EncodeToString(result.Message.Bytes()))
+	return reply(c, statusSigned(c), signedReply{hexOf(result.Message)})
 }
 
 // soon tells clients when to come back for a transaction that is being decided:

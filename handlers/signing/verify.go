@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -44,11 +45,11 @@ func (a *API) VerifySignedMessage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c)
-	if err != nil {
+	var body bytes.Buffer
+	if err := readBody(c, &body); err != nil {
 		return err
 	}
-	req, err := decodeVerify(body)
+	req, err := decodeVerify(body.Bytes())
 	if err != nil {
 		return err
 	}

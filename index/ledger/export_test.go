@@ -9,6 +9,6 @@ func (m *Matcher) CheckpointEvery(n int) { m.checkpointEvery = n }
 // Plain is the output without what is remembered about it.
 func (o *Output) Plain() Output {
 	plain := *o
-	plain.packed = nil
+	plain.packed, plain.body = nil, nil
 	return plain
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -19,7 +18,8 @@ import (
 type Output struct {
 	chain.Output
 	// ChainID is the blockchain that made it, in the block of Height at Time: for a
-	// reward the one that committed it.
+	// reward the one that committed it. What a Record returns has the number of the
+	// block there, 0 for what was made before the chain had blocks.
 	ChainID ids.ID
 	Height  uint64
 	Time    time.Time
@@ -29,8 +29,8 @@ type Output struct {
 	// Spent is nil as long as it is not consumed.
 	Spent *chain.Spend
 
-	// packed is the ID's text once it was needed.
-	packed []byte
+	// packed is the ID's text once it was needed, body what lists have of it.
+	packed, body []byte
 }
 
 func (o *Output) packedID() []byte {
@@ -73,6 +73,15 @@ const (
 
 // appendBody writes what is not known from the account and the key of a list.
 func (o *Output) appendBody(w *row.Writer) {
+	if o.body == nil {
+		body := row.Writer{B: make([]byte, 0, 64)}
+		o.writeBody(&body)
+		o.body = body.B
+	}
+	w.B = append(w.B, o.body...)
+}
+
+func (o *Output) writeBody(w *row.Writer) {
 	var flags byte
 	if o.Locktime != 0 || o.StakeableLocktime != 0 {
 		flags |= bodyLocktimes
@@ -86,7 +95,7 @@ func (o *Output) appendBody(w *row.Writer) {
 	if g, ok := groupOf(o.Addresses, o.Threshold); !ok || !slices.Equal(g.addresses, o.Addresses) {
 		flags |= bodyAddresses
 	}
-	if !bytes.Equal(o.Bytes, utxoBytes(o)) {
+	if !bytes.Equal(o.Bytes, o.TransferBytes()) {
 		flags |= bodyBytes
 	}
 	w.Byte(flags)
@@ -139,7 +148,7 @@ func (o *Output) readBody(r *row.Reader) {
 	if flags&bodyBytes != 0 {
 		o.Bytes = r.Bytes()
 	} else if r.Err() == nil {
-		o.Bytes = utxoBytes(o)
+		o.Bytes = o.TransferBytes()
 	}
 }
 
@@ -270,35 +279,4 @@ func parseKey(k []byte) (n uint64, id ids.ID, err error) {
 		return 0, ids.Empty, fmt.Errorf("%w: list with key %x: %w", store.ErrCorrupt, k, err)
 	}
 	return n, id, nil
-}
-
-// The codec's type IDs of outputs are the same on P-, X- and C-Chain
-// (avalanchego vms/platformvm/txs and vms/avm/txs).
-const (
-	typeTransfer  = 7
-	typeStakeable = 22
-)
-
-// utxoBytes is the codec's form of an output that holds an amount, nil for others.
-func utxoBytes(o *Output) []byte {
-	if o.Kind != chain.Transfer || len(o.Addresses) > math.MaxUint16 {
-		return nil
-	}
-	b := make([]byte, 2, 110+len(o.Addresses)*ids.ShortIDLen)
-	b = append(b, o.TxID[:]...)
-	b = binary.BigEndian.AppendUint32(b, o.Index)
-	b = append(b, o.AssetID[:]...)
-	if o.StakeableLocktime != 0 {
-		b = binary.BigEndian.AppendUint32(b, typeStakeable)
-		b = binary.BigEndian.AppendUint64(b, o.StakeableLocktime)
-	}
-	b = binary.BigEndian.AppendUint32(b, typeTransfer)
-	b = binary.BigEndian.AppendUint64(b, o.Amount)
-	b = binary.BigEndian.AppendUint64(b, o.Locktime)
-	b = binary.BigEndian.AppendUint32(b, o.Threshold)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(o.Addresses)))
-	for _, a := range o.Addresses {
-		b = append(b, a[:]...)
-	}
-	return b
 }

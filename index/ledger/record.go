@@ -84,7 +84,8 @@ func (s *state) clock(chainID ids.ID) (clock, error) {
 	return clock{}, fmt.Errorf("%w: %s", ErrUnknownChain, chainID)
 }
 
-// Tip is the last block of a chain that is recorded: what "now" means.
+// Tip is the last block of a chain that is recorded: what "now" means. The height is 0
+// as long as only what was before there were blocks is.
 func (r *Record) Tip(ctx context.Context, chainID ids.ID) (height uint64, now time.Time, err error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -92,7 +93,25 @@ func (r *Record) Tip(ctx context.Context, chainID ids.ID) (height uint64, now ti
 	}
 	defer func() { _ = s.Close() }()
 	c, err := s.clock(chainID)
-	return c.height, row.Unix(c.time), err
+	return c.number(c.height), row.Unix(c.time), err
+}
+
+// number replaces heights of outputs by the numbers of blocks, which is what is shown
+// of them.
+func (s *state) number(outputs []*Output) {
+	for _, o := range outputs {
+		if o == nil {
+			continue
+		}
+		for _, c := range s.clocks {
+			if c.before > 0 && c.chainID == o.ChainID {
+				o.Height = c.number(o.Height)
+			}
+			if c.before > 0 && o.Spent != nil && c.chainID == o.Spent.ChainID {
+				o.Spent.Height = c.number(o.Spent.Height)
+			}
+		}
+	}
 }
 
 // Outputs returns recorded outputs by their IDs, nil for those that are not.
@@ -102,7 +121,9 @@ func (r *Record) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, er
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	return s.outputs(ctx, outputIDs)
+	outputs, err := s.outputs(ctx, outputIDs)
+	s.number(outputs)
+	return outputs, err
 }
 
 func (s *state) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {

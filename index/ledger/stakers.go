@@ -150,6 +150,8 @@ func (r *Record) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPa
 		if full.Made, err = s.outputs(ctx, staking.Made); err != nil {
 			return nil, err
 		}
+		s.number(full.Consumed)
+		s.number(full.Made)
 		page.Stakings = append(page.Stakings, full)
 	}
 }

@@ -305,7 +305,7 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 			continue
 		}
 		o := *was
-		o.StakeEnd = until
+		o.StakeEnd, o.body = until, nil
 		b.outputs.Put(id, &o, b.block.Height)
 		b.batch.Put(store.FamilyOutput, outputRow(b.networkID, id, madeKey), o.bytes())
 		a, _, ok := accountOf(b.chainID, &o.Output)

@@ -40,7 +40,7 @@ const (
 // a Tenant each. Of all rows that it writes it is the only writer, and they follow
 // from the blocks of its chain alone: what follows from two chains is the Matcher's.
 //
-// Heights identify the blocks of a chain, and the times of blocks do not decrease.
+// Heights (with what comes before block 0) identify the blocks of a chain, and the times of blocks do not decrease.
 // The genesis block must be among them.
 type Tenant struct {
 	networkID       uint32
@@ -93,6 +93,11 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 	if err := t.begin(ctx, r, block); err != nil {
 		return err
 	}
+	if block.Rough && t.begun && row.Seconds(block.Time) < t.lastTime {
+		inTime := *block
+		inTime.Time = row.Unix(t.lastTime)
+		block = &inTime
+	}
 	b := &application{
 		Tenant: t, r: r, block: block, batch: batch,
 		time: row.Seconds(block.Time), salt: binary.BigEndian.Uint64(block.ID[:]),
@@ -109,7 +114,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 	if err := b.events(ctx); err != nil {
 		return err
 	}
-	batch.Put(store.FamilyClock, store.PK{P: row.Network(t.networkID), K: t.chainID[:]}, clock{block.Height, b.time}.bytes())
+	batch.Put(store.FamilyClock, store.PK{P: row.Network(t.networkID), K: t.chainID[:]}, clock{block.Height, b.time, block.Before}.bytes())
 	t.begun, t.last, t.lastTime = true, block.Height, b.time
 	return nil
 }
@@ -147,7 +152,7 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) 
 }
 
 func (t *Tenant) inTime(block *chain.Block) error {
-	if t.begun && row.Seconds(block.Time) < t.lastTime {
+	if t.begun && !block.Rough && row.Seconds(block.Time) < t.lastTime {
 		return fmt.Errorf("%w: it is %s, that of the block before %s", ErrTime, block.Time, row.Unix(t.lastTime))
 	}
 	return nil
@@ -175,14 +180,24 @@ func (t *Tenant) forgetEvents(committed uint64) {
 }
 
 // clock is how far a chain is.
-type clock struct{ height, time uint64 }
+type clock struct {
+	height, time uint64
+	// before is how many heights come before the chain's block 0.
+	before uint64
+}
 
 func (c clock) bytes() []byte {
-	w := row.New(16)
+	w := row.New(24)
 	w.Number(c.height)
 	w.Number(c.time)
+	if c.before > 0 {
+		w.Number(c.before)
+	}
 	return w.B
 }
+
+// number is the block's that has a height; 0 for what was before there were blocks.
+func (c clock) number(height uint64) uint64 { return height - min(height, c.before) }
 
 // chainClock is how far one of the chains of a network is.
 type chainClock struct {
@@ -217,6 +232,9 @@ func parseClock(v []byte) (c clock, err error) {
 	}
 	r := row.Read(v)
 	c = clock{height: r.Number(), time: r.Number()}
+	if r.Len() > 0 {
+		c.before = r.Number()
+	}
 	return c, r.End()
 }
 

@@ -158,6 +158,7 @@ func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) 
 		accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.assetID != q.AssetID })
 	}
 	page := &OutputPage{Now: row.Unix(c.time)}
+	defer func() { s.number(page.Outputs) }()
 	walk := &outputWalk{state: s, query: &q, accounts: accounts, pins: s.pins(q.After)}
 	if err := walk.begin(ctx); err != nil {
 		return nil, err

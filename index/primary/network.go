@@ -71,7 +71,7 @@ type Network struct {
 	Subnets  *subnets.Record
 	Ledger   *ledger.Record
 	Vertices *vertices.Record
-	node     Node
+	past     *index.XChainPast
 	log      *slog.Logger
 }
 
@@ -80,7 +80,7 @@ func New(o Options) (*Network, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Network{lines: make(map[string]pipeline), node: o.Node, log: o.Log}
+	n := &Network{lines: make(map[string]pipeline), log: o.Log}
 	tenants := o.Tenants
 	committed := func(uint64) {
 		if o.Recorded != nil {
@@ -116,7 +116,8 @@ func New(o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := add(n, o, index.XChain, index.NewXChainSource(o.Node, x, o.Log), 0, woken, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
+	n.past = index.NewXChainPast(o.Node, x, o.Store, o.NetworkID)
+	if err := add(n, o, index.XChain, index.NewXChainSource(o.Node, x, n.past, o.Log), 0, woken, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
 		return nil, err
 	}
 	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID)
@@ -161,7 +162,7 @@ func (n *Network) Run(ctx context.Context) {
 	}
 	if n.Vertices != nil {
 		running.Go(func() {
-			if err := n.Vertices.Run(ctx, n.node, n.log); err != nil {
+			if err := n.Vertices.Run(ctx, n.past, n.log); err != nil {
 				n.log.Error("vertices are not recorded any more", slog.Any("error", err))
 			}
 		})

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/chain/xchain"
 	"quorate/node"
@@ -28,7 +27,10 @@ var (
 
 // Source is the index of a node.
 type Source interface {
-	Containers(ctx context.Context, index node.Index, start uint64, n int) ([]node.Container, error)
+	// Vertices are up to n of all vertices, in the order in which one and the same
+	// node accepted them, from a place on: at least one, the last of all being a stop
+	// vertex; or none, and no error, where there never were any.
+	Vertices(ctx context.Context, start uint64, n int) ([]node.Container, error)
 }
 
 // Record keeps the vertices of one network. Safe for concurrent use.
@@ -84,13 +86,12 @@ func (r *Record) fill(ctx context.Context, from Source) (done bool, err error) {
 	}
 	var batch store.Batch
 	next := store.Cursor{Next: at.Next, Epoch: at.Epoch}
-	containers, err := from.Containers(ctx, node.XChainVertices, at.Next, node.MaxBlockRange)
-	switch {
-	case errors.Is(err, node.ErrBeyondTip) && at.Next == 0 && r.networkID != constants.MainnetID && r.networkID != constants.FujiID:
-		// The index is empty: the chain had blocks from its beginning.
-		next.Next = complete
-	case err != nil:
+	containers, err := from.Vertices(ctx, at.Next, node.MaxBlockRange)
+	if err != nil {
 		return false, err
+	}
+	if len(containers) == 0 {
+		next.Next = complete
 	}
 	for _, c := range containers {
 		v, err := xchain.ParseVertex(c.Bytes, c.Index, c.Accepted)

@@ -25,16 +25,10 @@ type dag struct {
 	most  int // of a range
 }
 
-func (d *dag) Containers(_ context.Context, index node.Index, start uint64, n int) ([]node.Container, error) {
-	if index != node.XChainVertices {
-		panic(index)
-	}
+func (d *dag) Vertices(_ context.Context, start uint64, n int) ([]node.Container, error) {
 	if d.fails > 0 {
 		d.fails--
 		return nil, errors.New("away")
-	}
-	if start >= uint64(len(d.all)) {
-		return nil, node.ErrBeyondTip
 	}
 	var found []node.Container
 	for i := start; i < uint64(len(d.all)) && len(found) < min(n, d.most); i++ {
@@ -131,10 +125,6 @@ func TestChainThatAlwaysHadBlocks(t *testing.T) {
 	page, _, err := r.At(t.Context(), 0, false, 10, nil)
 	require.NoError(t, err)
 	require.Empty(t, page)
-
-	// Mainnet and Fuji had not: a node that knows no vertices was not there.
-	_, err = New(store.NewMemory(), 5).fill(t.Context(), &dag{})
-	require.ErrorIs(t, err, node.ErrBeyondTip)
 }
 
 func TestUnreadableVertexEndsTheRecord(t *testing.T) {

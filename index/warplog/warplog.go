@@ -55,7 +55,7 @@ func Follow(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := follower{Options: o}
+	f := follower{Options: o, size: maxRange}
 	pause := o.Poll
 	for {
 		err := f.advance(ctx)
@@ -91,8 +91,9 @@ func levelOf(err error) slog.Level {
 
 type follower struct {
 	Options
-	started bool
+	started bool   // blocks have been read
 	next    uint64 // the first block that was not read
+	size    uint64 // of a range; less than maxRange after one was refused
 }
 
 // advance reads up to the present.
@@ -102,15 +103,19 @@ func (f *follower) advance(ctx context.Context) error {
 		return err
 	}
 	if !f.started {
-		f.started = true
+		// Until something was read, a height is no more than what one node says.
 		f.next = height - min(height, f.Lookback)
 	}
 	for f.next <= height {
-		through := min(height, f.next+maxRange-1)
+		through := min(height, f.next+f.size-1)
 		sent, err := f.Source.SentMessages(ctx, f.Path, f.next, through)
 		if err != nil {
+			// Nodes, and what stands before them, have limits of their own.
+			f.size = max(f.size/2, 1)
 			return err
 		}
+		f.started = true
+		f.size = min(2*f.size, maxRange)
 		for _, m := range sent {
 			f.OnMessage(m)
 		}

@@ -20,6 +20,7 @@ type fakeChain struct {
 	fails  bool        // guarded by mu
 	calls  int         // guarded by mu
 	ranges [][2]uint64 // guarded by mu
+	most   uint64      // blocks in a range; 0 means any number
 }
 
 func (c *fakeChain) set(height uint64, fails bool) {
@@ -50,6 +51,9 @@ func (c *fakeChain) SentMessages(_ context.Context, _ string, from, through uint
 	defer c.mu.Unlock()
 	if c.fails || through > c.height {
 		return nil, errors.New("away")
+	}
+	if c.most > 0 && through-from >= c.most {
+		return nil, errors.New("block range too wide")
 	}
 	c.ranges = append(c.ranges, [2]uint64{from, through})
 	for b := from; b <= through; b++ {
@@ -113,5 +117,47 @@ func TestYoungChainIsReadFromItsBeginning(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.Equal(t, []uint64{0, 1, 2}, got)
+	})
+}
+
+func TestRangesBecomeAsSmallAsTheNodeWantsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var got []uint64
+		go func() {
+			_ = Follow(ctx, Options{Source: &fakeChain{height: 500, most: 100}, Path: "/x", OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+		}()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Len(t, got, 501)
+	})
+}
+
+// lyingChain tells an absurd height when it is first asked.
+type lyingChain struct {
+	fakeChain
+	lied bool
+}
+
+func (c *lyingChain) EVMHeight(ctx context.Context, path string) (uint64, error) {
+	if !c.lied {
+		c.lied = true
+		return 1 << 62, nil
+	}
+	return c.fakeChain.EVMHeight(ctx, path)
+}
+
+func TestAbsurdHeightAtTheStartIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var got []uint64
+		go func() {
+			_ = Follow(ctx, Options{Source: &lyingChain{fakeChain: fakeChain{height: 10}}, Path: "/x", OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, got, 11)
 	})
 }

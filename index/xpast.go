@@ -1,0 +1,178 @@
+package index
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/chain/xchain"
+	"quorate/node"
+	"quorate/store"
+)
+
+// ErrNoPast says that the X-Chain accepted transactions before it had blocks, which
+// no node gives. Without them nothing of the chain can be recorded.
+var ErrNoPast = errors.New("what the X-Chain accepted before it had blocks is not to be had; a node is needed that keeps an index (index-enabled) since its own first start")
+
+// XChainPastNode is what is asked of an upstream node about the time before the
+// X-Chain had blocks; *node.Client has it.
+type XChainPastNode interface {
+	XChainPast(ctx context.Context, stopVertexID ids.ID) (vertex, tx node.Container, err error)
+	ContainersUpTo(ctx context.Context, index node.Index, last node.Container, start uint64, n int) ([]node.Container, error)
+}
+
+// XChainPast finds out what one network's X-Chain accepted before it had blocks, and
+// keeps it in the store before anything follows from it: each node accepted vertices
+// and transactions in an order of its own, so that a record has to go on with the
+// index that it was begun with. Safe for concurrent use.
+type XChainPast struct {
+	node      XChainNode
+	decoder   *xchain.Decoder
+	store     store.Store
+	networkID uint32
+
+	known atomic.Pointer[past]
+}
+
+// NewXChainPast makes one. It asks nothing yet.
+func NewXChainPast(n XChainNode, decoder *xchain.Decoder, s store.Store, networkID uint32) *XChainPast {
+	return &XChainPast{node: n, decoder: decoder, store: s, networkID: networkID}
+}
+
+// past is what was before the first block.
+type past struct {
+	// linear says that nothing was.
+	linear bool
+	xchain.Past
+	// lastVertex and lastTx end the indexes, without their bytes.
+	lastVertex, lastTx node.Container
+}
+
+// before is how many places come before the block at height 0.
+func (p *past) before() uint64 {
+	if p.linear {
+		return 0
+	}
+	return p.Txs + 1 // and the genesis
+}
+
+// current is what find found; it must have.
+func (x *XChainPast) current() *past { return x.known.Load() }
+
+// find returns what is known, or asks. Errors are ErrNoPast, those of the node, or
+// those of the store.
+func (x *XChainPast) find(ctx context.Context) (*past, error) {
+	if p := x.known.Load(); p != nil {
+		return p, nil
+	}
+	p, err := x.load(ctx)
+	if p == nil && err == nil {
+		p, err = x.ask(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the X-Chain's past: %w", err)
+	}
+	x.known.Store(p)
+	return p, nil
+}
+
+func (x *XChainPast) ask(ctx context.Context) (*past, error) {
+	raw, err := x.node.XChainBlock(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	first, err := x.decoder.ParseBlock(raw)
+	if err == nil && first.Height != 0 {
+		err = fmt.Errorf("%w: asked for block 0, got %d", node.ErrMalformed, first.Height)
+	}
+	if err != nil {
+		return nil, err
+	}
+	linear, err := x.decoder.AlwaysLinear(first)
+	if linear || err != nil {
+		return &past{linear: linear}, err
+	}
+	p := &past{}
+	p.lastVertex, p.lastTx, err = x.node.XChainPast(ctx, first.ParentID)
+	if errors.Is(err, node.ErrNoPast) {
+		err = fmt.Errorf("%w: %w", ErrNoPast, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.Past = xchain.Past{Txs: p.lastTx.Index + 1, First: first.ID, Time: first.Time}
+	err = x.save(ctx, p)
+	if errors.Is(err, store.ErrFenced) {
+		return x.load(ctx) // another process was first
+	}
+	return p, err
+}
+
+// Vertices are vertices of before there were blocks, in the order in which the node
+// accepted them, from a place on; none, and no error, if the chain always had blocks.
+// The last one is a stop vertex. Errors are ErrNoPast or those of the node or the store.
+func (x *XChainPast) Vertices(ctx context.Context, start uint64, n int) ([]node.Container, error) {
+	p, err := x.find(ctx)
+	if err != nil || p.linear {
+		return nil, err
+	}
+	return x.containers(ctx, node.XChainVertices, p.lastVertex, start, n)
+}
+
+func (x *XChainPast) containers(ctx context.Context, index node.Index, last node.Container, start uint64, n int) ([]node.Container, error) {
+	found, err := x.node.ContainersUpTo(ctx, index, last, start, n)
+	if errors.Is(err, node.ErrNoPast) {
+		err = fmt.Errorf("%w: %w", ErrNoPast, err)
+	}
+	return found, err
+}
+
+func (x *XChainPast) cursor() string { return Cursor(x.networkID, XChain, "past") }
+
+const pastVersion = 1
+
+func (x *XChainPast) save(ctx context.Context, p *past) error {
+	b := append([]byte{pastVersion}, p.First[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.Time.Unix()))
+	for _, c := range []node.Container{p.lastVertex, p.lastTx} {
+		b = append(b, c.ID[:]...)
+		b = binary.BigEndian.AppendUint64(b, c.Index)
+		b = binary.BigEndian.AppendUint64(b, uint64(c.Accepted.UnixNano()))
+	}
+	var batch store.Batch
+	batch.Put(store.FamilyIndexed, store.PK{P: []byte(x.cursor())}, b)
+	batch.Move(x.cursor(), store.Cursor{}, store.Cursor{Next: p.Txs, Epoch: 1})
+	return x.store.Commit(ctx, &batch)
+}
+
+// load returns nil if nothing is kept.
+func (x *XChainPast) load(ctx context.Context) (*past, error) {
+	values, err := x.store.Get(ctx, store.FamilyIndexed, []store.PK{{P: []byte(x.cursor())}})
+	if err != nil || values[0] == nil {
+		return nil, err
+	}
+	var row struct {
+		Version uint8
+		First   ids.ID
+		Time    int64
+		Last    [2]struct {
+			ID              ids.ID
+			Index, Accepted uint64
+		}
+	}
+	r := bytes.NewReader(values[0])
+	if err := binary.Read(r, binary.BigEndian, &row); err != nil || row.Version != pastVersion || r.Len() > 0 {
+		return nil, fmt.Errorf("%w: the past of the X-Chain", store.ErrCorrupt)
+	}
+	p := &past{Past: xchain.Past{Txs: row.Last[1].Index + 1, First: row.First, Time: time.Unix(row.Time, 0).UTC()}}
+	for i, c := range []*node.Container{&p.lastVertex, &p.lastTx} {
+		c.ID, c.Index, c.Accepted = row.Last[i].ID, row.Last[i].Index, time.Unix(0, int64(row.Last[i].Accepted)).UTC()
+	}
+	return p, nil
+}

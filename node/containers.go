@@ -1,0 +1,237 @@
+package node
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strconv"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/indexer"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+)
+
+// shortcut is what a reply has that knows the usual form of a whole answer and so
+// reads it faster than encoding/json does. False says nothing about the answer but
+// that it has another form; then the reply is as it was. It keeps nothing of the
+// answer.
+type shortcut interface{ readUsual(answer []byte) bool }
+
+// containerRange is the result of index.getContainerRange: the bulk of all that is
+// ever fetched.
+type containerRange struct {
+	indexer.GetContainerRangeResponse
+
+	// usual is what was read by the shortcut, in place of the rest.
+	usual []Container
+}
+
+// containers are those of the reply, whichever way it was read.
+func (r *containerRange) containers(method string) ([]Container, error) {
+	if r.usual != nil {
+		return r.usual, nil
+	}
+	containers := make([]Container, len(r.Containers))
+	for i := range r.Containers {
+		var err error
+		if containers[i], err = decodeContainer(method, &r.Containers[i]); err != nil {
+			return nil, err
+		}
+	}
+	return containers, nil
+}
+
+var _ shortcut = (*containerRange)(nil)
+
+// readUsual reads containers that a node encoded as it does: all members, each
+// once, strings without escapes, bytes in hexadecimal with a checksum.
+func (r *containerRange) readUsual(answer []byte) bool {
+	s := scanner{rest: answer}
+	var containers []Container
+	// One piece of memory for all: they are held and dropped together.
+	room := make([]byte, 0, len(answer)/2)
+	s.object(func(name string) {
+		switch name {
+		case "jsonrpc":
+			s.plain()
+		case "id":
+			s.number()
+		case "result":
+			s.object(func(name string) {
+				if name != "containers" || containers != nil {
+					s.failed = true
+					return
+				}
+				s.array(func() {
+					var c Container
+					if c, room = s.container(room); !s.failed {
+						containers = append(containers, c)
+					}
+				})
+			})
+		default:
+			s.failed = true
+		}
+	})
+	if s.space(); s.failed || len(s.rest) > 0 || len(containers) == 0 {
+		return false
+	}
+	r.usual = containers
+	return true
+}
+
+// scanner goes through JSON of few forms. Whatever has another one fails it.
+type scanner struct {
+	rest   []byte
+	failed bool
+}
+
+func (s *scanner) space() {
+	for len(s.rest) > 0 && (s.rest[0] == ' ' || s.rest[0] == '\n' || s.rest[0] == '\t' || s.rest[0] == '\r') {
+		s.rest = s.rest[1:]
+	}
+}
+
+// next reports whether a byte comes next, and steps over it.
+func (s *scanner) next(b byte) bool {
+	s.space()
+	if s.failed || len(s.rest) == 0 || s.rest[0] != b {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+func (s *scanner) expect(b byte) {
+	if !s.next(b) {
+		s.failed = true
+	}
+}
+
+// object calls member before each member's value, which it has to read.
+func (s *scanner) object(member func(name string)) {
+	s.expect('{')
+	for more := !s.next('}'); more && !s.failed; {
+		name := string(s.string())
+		s.expect(':')
+		if s.failed {
+			return
+		}
+		member(name)
+		if more = s.next(','); !more {
+			s.expect('}')
+		}
+	}
+}
+
+// array calls element before each element, which it has to read.
+func (s *scanner) array(element func()) {
+	s.expect('[')
+	for more := !s.next(']'); more && !s.failed; {
+		element()
+		if more = s.next(','); !more {
+			s.expect(']')
+		}
+	}
+}
+
+// string is what stands between two quotes, for callers who refuse what is escaped.
+func (s *scanner) string() []byte {
+	s.expect('"')
+	end := bytes.IndexByte(s.rest, '"')
+	if s.failed || end < 0 {
+		s.failed = true
+		return nil
+	}
+	text := s.rest[:end]
+	s.rest = s.rest[end+1:]
+	return text
+}
+
+// plain is the content of a string of printable ASCII without escapes.
+func (s *scanner) plain() string {
+	text := s.string()
+	for _, b := range text {
+		if b < ' ' || b > '~' || b == '\\' {
+			s.failed = true
+		}
+	}
+	return string(text)
+}
+
+// number steps over a whole number.
+func (s *scanner) number() {
+	s.space()
+	n := 0
+	for n < len(s.rest) && '0' <= s.rest[n] && s.rest[n] <= '9' {
+		n++
+	}
+	if n == 0 || n > 1 && s.rest[0] == '0' {
+		s.failed = true
+		return
+	}
+	s.rest = s.rest[n:]
+}
+
+// The members of a container.
+const (
+	memberID = 1 << iota
+	memberBytes
+	memberTimestamp
+	memberEncoding
+	memberIndex
+	allMembers = 1<<iota - 1
+)
+
+// container reads one, with its bytes at the end of room.
+func (s *scanner) container(room []byte) (Container, []byte) {
+	var c Container
+	seen := 0
+	s.object(func(name string) {
+		var member int
+		var err error
+		switch name {
+		case "id":
+			member = memberID
+			c.ID, err = ids.FromString(s.plain())
+		case "bytes":
+			member = memberBytes
+			c.Bytes, room, err = decodeHex(room, s.string())
+		case "timestamp":
+			member = memberTimestamp
+			err = c.Accepted.UnmarshalText(s.string())
+		case "encoding":
+			member = memberEncoding
+			s.failed = s.failed || s.plain() != "hex"
+		case "index":
+			member = memberIndex
+			c.Index, err = strconv.ParseUint(s.plain(), 10, 64)
+		}
+		s.failed = s.failed || err != nil || member == 0 || seen&member != 0
+		seen |= member
+	})
+	s.failed = s.failed || seen != allMembers
+	c.Accepted = c.Accepted.UTC()
+	return c, room
+}
+
+var errHex = errors.New("not bytes in hexadecimal with a checksum")
+
+// decodeHex appends to room the bytes that avalanchego's "hex" encoding has (utils/
+// formatting), and returns them by themselves, too; at least one.
+func decodeHex(room, text []byte) (b, grown []byte, err error) {
+	const checksum = 4
+	digits, ok := bytes.CutPrefix(text, []byte("0x"))
+	if !ok {
+		return nil, room, errHex
+	}
+	from := len(room)
+	if grown, err = hex.AppendDecode(room, digits); err != nil {
+		return nil, room, err
+	}
+	to := len(grown) - checksum
+	if to <= from || !bytes.Equal(grown[to:], hashing.Checksum(grown[from:to], checksum)) {
+		return nil, room, errHex
+	}
+	return grown[from:to:to], grown[:to], nil
+}
