@@ -54,6 +54,9 @@ func ethereum(t *testing.T, answer func(method string, params []json.RawMessage)
 // blockOf has blocks up to 4, without traces where told so.
 func blockOf(untraced string) func(string, []json.RawMessage) string {
 	return func(method string, params []json.RawMessage) string {
+		if len(params) == 0 {
+			return `"result":"` + strings.Repeat("x", 1000) + `"`
+		}
 		number := string(params[0])
 		switch {
 		case number > `"0x4"`:
@@ -79,9 +82,13 @@ func TestBlocks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []EVMBlock{{Block: said(blockMethod, 0)}, whole(1), whole(2)}, got)
 
+	first := got
 	got, err = chain.Blocks(t.Context(), 3, 9, true)
 	require.NoError(t, err)
 	require.Equal(t, []EVMBlock{whole(3), whole(4)}, got)
+	_, err = chain.Tip(t.Context()) // the fake's answer is no height
+	require.Error(t, err)
+	require.Equal(t, []EVMBlock{{Block: said(blockMethod, 0)}, whole(1), whole(2)}, first, "what came before, after other answers")
 	_, err = chain.Blocks(t.Context(), 5, 1, true)
 	require.ErrorIs(t, err, ErrBeyondTip)
 
