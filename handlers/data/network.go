@@ -12,8 +12,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/reply"
 	"quorate/handlers/query"
+	"quorate/handlers/reply"
 )
 
 // network is a network under one of its names.
