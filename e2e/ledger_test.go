@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"slices"
 	"strconv"
 	"testing"
@@ -492,6 +493,12 @@ func TestLedger(t *testing.T) {
 	var vertices struct{ Vertices []any }
 	s.records(ctx, "blockchains/x-chain/vertices:listByHeight", url.Values{"vertexHeight": {"0"}}, &vertices)
 	require.Empty(t, vertices.Vertices)
+
+	// The service's own verification finds what is compared above, and says so.
+	verify := exec.CommandContext(ctx, program, "index", "verify", "--server", s.private)
+	out, err := verify.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("index verify:\n%s", out)
 	t.Logf("all after %s", time.Since(start))
 }
 
