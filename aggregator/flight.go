@@ -36,7 +36,9 @@ type flight struct {
 	// Owned by the goroutine of run.
 	round *round
 	built map[uint64]*Result // finished messages by target weight
-	filed finishedID         // what file kept last
+	// filed and filedResult are what file kept last.
+	filed       finishedID
+	filedResult *Result
 }
 
 // event changes the round; it runs on the flight's goroutine.
@@ -356,10 +358,10 @@ func (f *flight) finish(a action) {
 // caller, so that whoever finds the flight gone finds its message.
 func (f *flight) file(c *caller, result *Result) {
 	id := finishedID{message: f.key.message, set: f.key.set, need: c.need, want: c.want}
-	if id == f.filed {
+	if id == f.filed && result == f.filedResult {
 		return
 	}
-	f.filed = id
+	f.filed, f.filedResult = id, result
 	f.agg.finished.put(id, result)
 	// A message short of its buffer is only good until more validators sign.
 	if f.agg.archive != nil && result.Weight >= c.want {

@@ -73,14 +73,20 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 			apply := func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error {
 				return tenant.Apply(ctx, r, block.Content, batch)
 			}
-			l, err := p.lane(ctx, tenant.Name(), apply, &batch)
+			l, err := p.lane(ctx, tenant.Name(), p.options.Start, apply, &batch)
 			if err != nil {
 				return err
 			}
 			lanes = append(lanes, l)
 		}
 		if p.options.Keep {
-			l, err := p.lane(ctx, Containers, p.keep, &batch)
+			// Keeping that is new begins where the record goes on: what is recorded
+			// already is not fetched again for it.
+			start := lanes[0].next
+			for _, l := range lanes {
+				start = min(start, l.next)
+			}
+			l, err := p.lane(ctx, Containers, start, p.keep, &batch)
 			if err != nil {
 				return err
 			}
@@ -92,7 +98,7 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 		return nil, err
 	}
 	for _, l := range lanes {
-		if l.mark.from > p.options.Start {
+		if l.tenant != Containers && l.mark.from > p.options.Start {
 			p.log.Warn("the record does not reach back as far as configured; it would have to be made anew",
 				slog.String("tenant", l.tenant), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
 		}
@@ -100,8 +106,9 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 	return lanes, nil
 }
 
-// lane reads where a tenant stands, and has a batch take over from there.
-func (p *Pipeline[B]) lane(ctx context.Context, tenant string, apply func(context.Context, store.Reader, *Block[B], *store.Batch) error, batch *store.Batch) (*lane[B], error) {
+// lane reads where a tenant stands, and has a batch take over from there; one that is
+// new begins at start.
+func (p *Pipeline[B]) lane(ctx context.Context, tenant string, start uint64, apply func(context.Context, store.Reader, *Block[B], *store.Batch) error, batch *store.Batch) (*lane[B], error) {
 	o := &p.options
 	l := &lane[B]{tenant: tenant, apply: apply, name: Cursor(o.NetworkID, o.Chain, tenant)}
 	was, err := store.ReadCursor(ctx, o.Store, l.name)
@@ -111,7 +118,7 @@ func (p *Pipeline[B]) lane(ctx context.Context, tenant string, apply func(contex
 	l.cursor = store.Cursor{Next: was.Next, Epoch: was.Epoch + 1}
 	values, err := o.Store.Get(ctx, store.FamilyIndexed, []store.PK{l.key()})
 	if err == nil && was.Next == 0 && values[0] == nil { // new, or to begin anew
-		l.cursor.Next, l.mark = o.Start, mark{from: o.Start}
+		l.cursor.Next, l.mark = start, mark{from: start}
 	} else if err == nil {
 		l.mark, err = parseMark(values[0])
 	}

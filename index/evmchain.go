@@ -55,6 +55,9 @@ type EVMSource struct {
 	traced bool
 	// untraced is why blocks come without traces, nil while they do not; guarded by mu.
 	untraced error
+	// stuck is how often the block at stuckAt could not be had; guarded by mu.
+	stuckAt uint64
+	stuck   int
 }
 
 // maxEVMBlocks is how many blocks are asked for in one request at most: with receipts
@@ -94,19 +97,50 @@ func (s *EVMSource) whyUntraced() error {
 // Fetch implements Source.
 func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
 	size := s.atOnce.Load()
-	blocks, err := s.fetch(ctx, from, min(n, int(size)))
+	n = min(n, int(size))
+	blocks, err := s.fetch(ctx, from, n, s.whyUntraced() == nil)
 	switch {
 	case err == nil:
 		s.atOnce.Store(min(2*size, maxEVMBlocks))
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed), errors.Is(err, evm.ErrInconsistent):
 		// It may have been too much at once.
 		s.atOnce.Store(max(size/2, 1))
+		if n == 1 && s.failed(from) >= traceAttempts {
+			return s.withoutTraces(ctx, from, err)
+		}
 	}
 	return blocks, err
 }
 
-func (s *EVMSource) fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
-	traces := s.whyUntraced() == nil
+// traceAttempts is how often a block is asked for with its traces before it is tried
+// without: anybody can send a transaction whose traces are too large for any answer.
+const traceAttempts = 10
+
+// failed counts failures to get the one block at a height, one height at a time.
+func (s *EVMSource) failed(height uint64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stuckAt != height {
+		s.stuckAt, s.stuck = height, 0
+	}
+	s.stuck++
+	return s.stuck
+}
+
+// withoutTraces gets a block that cannot be had with them, if it can be had at all.
+func (s *EVMSource) withoutTraces(ctx context.Context, height uint64, cause error) ([]Block[*evm.Block], error) {
+	if s.whyUntraced() != nil {
+		return nil, cause
+	}
+	blocks, err := s.fetch(ctx, height, 1, false)
+	if err != nil {
+		return nil, cause
+	}
+	s.log.Warn("the calls inside a block's transactions cannot be had and are not recorded", slog.String("chain", s.chain), slog.Uint64("height", height), slog.Any("cause", cause))
+	return blocks, nil
+}
+
+func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) ([]Block[*evm.Block], error) {
 	answers, err := s.node.Blocks(ctx, from, n, traces)
 	if traces && errors.Is(err, node.ErrNoTraces) {
 		if err := s.doWithout(ctx, err); err != nil {

@@ -95,6 +95,9 @@ func (s *XChainSource) Tip(ctx context.Context) (uint64, error) {
 	return p.before() + height, err
 }
 
+// Height is that of the last accepted block.
+func (s *XChainSource) Height(ctx context.Context) (uint64, error) { return s.blocks.Tip(ctx) }
+
 // Fetch implements Source.
 func (s *XChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*xchain.Block], error) {
 	p, err := s.past.find(ctx)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/chain/evm"
@@ -153,9 +154,13 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		}
 	}
 	if m := found.Message; m != nil {
-		info := messageInfo{Direction: "SOURCE_TRANSACTION", DestinationChainID: m.BlockchainID.String()}
+		other := ""
+		if m.BlockchainID != ids.Empty { // which a message without a destination has
+			other = m.BlockchainID.String()
+		}
+		info := messageInfo{Direction: "SOURCE_TRANSACTION", DestinationChainID: other}
 		if m.Delivered {
-			info = messageInfo{Direction: "DESTINATION_TRANSACTION", SourceChainID: m.BlockchainID.String()}
+			info = messageInfo{Direction: "DESTINATION_TRANSACTION", SourceChainID: other}
 		}
 		documented, clients := info, info
 		documented.InterchainMessageID, clients.TeleporterMessageID = m.ID.Hex(), m.ID.Hex()

@@ -205,7 +205,7 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		kills = 8
 	}
-	const each = 300 // transactions
+	const each = 500 // transactions
 	n := newTestNode(t, 1, kills*each)
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))

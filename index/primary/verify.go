@@ -422,7 +422,13 @@ func (v *verifier) heights() (at [3]uint64, err error) {
 	return at, nil
 }
 
-func (l *line[B]) tip(ctx context.Context) (uint64, error) { return l.source.Tip(ctx) }
+// tip is the height of the node's last block.
+func (l *line[B]) tip(ctx context.Context) (uint64, error) {
+	if x, ok := any(l.source).(*index.XChainSource); ok {
+		return x.Height(ctx) // its tip counts what was before there were blocks, too
+	}
+	return l.source.Tip(ctx)
+}
 
 // compare compares the outputs and balances of one address on all chains, and on the
 // way between them, and returns how many outputs there are.

@@ -226,18 +226,24 @@ func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	}
 	path := strings.TrimPrefix(u.Host+u.Path, "ipfs/") // ipfs://ipfs/CID is common
 	segments := strings.Split(path, "/")
-	if u.Opaque != "" || segments[0] == "" || slices.Contains(segments, "..") || slices.Contains(segments, ".") {
+	if u.Opaque != "" || segments[0] == "" || slices.Contains(segments, "..") || slices.Contains(segments, ".") || strings.Contains(path, `\`) {
 		return nil, failed(InvalidURI, "it names no document of IPFS")
 	}
 	err = failed(Unreachable, "no IPFS gateway is configured")
 	for _, gateway := range f.gateways {
+		// The path is decoded: it is escaped once, and decoded no second time.
+		at := *gateway
+		at.Path, at.RawPath = documents(gateway)+path, ""
 		var document []byte
-		if document, err = f.get(ctx, gateway.JoinPath("ipfs", path).String(), gateway); err == nil || statusOf(err) == TooLarge {
+		if document, err = f.get(ctx, at.String(), gateway); err == nil || statusOf(err) == TooLarge {
 			return document, err
 		}
 	}
 	return nil, err
 }
+
+// documents is where a gateway has documents.
+func documents(gateway *url.URL) string { return strings.TrimSuffix(gateway.Path, "/") + "/ipfs/" }
 
 // get follows redirects itself, since each must pass the same checks. Through is the
 // gateway that is asked, nil if none is.
@@ -248,7 +254,8 @@ func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byt
 			return nil, failed(InvalidURI, "it is no URL")
 		}
 		client := f.public
-		if through != nil && u.Scheme == through.Scheme && u.Host == through.Host {
+		// A gateway may be at a private address, of which only documents are to be had.
+		if through != nil && u.Scheme == through.Scheme && u.Host == through.Host && strings.HasPrefix(u.Path, documents(through)) && !strings.Contains(u.Path, "/..") {
 			client = f.gateway
 		}
 		document, next, err := f.once(ctx, client, u)

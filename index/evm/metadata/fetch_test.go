@@ -37,6 +37,10 @@ func newStranger(t *testing.T) *stranger {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/good", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"good"}`) })
 	mux.HandleFunc("/ipfs/Qm1/7.json", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"seven"}`) })
+	mux.HandleFunc("/ipfs/Qm1/100%25.json", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"all"}`) })
+	mux.HandleFunc("/ipfs/Qm1/{inside}/{name}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"name":%q}`, r.URL.Path) // decoded once
+	})
 	mux.HandleFunc("/ipfs/Qm1/away", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, s.private.URL, http.StatusFound) })
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
@@ -124,6 +128,9 @@ func TestFetch(t *testing.T) {
 		fmt.Sprintf("http://2130706433:%d/", port):         "UNREACHABLE_TOKEN_URI",
 		"ipfs://Qm1/7.json":                                `{"name":"seven"}`,
 		"ipfs://ipfs/Qm1/7.json":                           `{"name":"seven"}`,
+		"ipfs://Qm1/100%25.json":                           `{"name":"all"}`,
+		"ipfs://Qm1/%252e%252e/good":                       `{"name":"/ipfs/Qm1/%2e%2e/good"}`,
+		"ipfs://Qm1/a%5c..%5cgood":                         "INVALID_TOKEN_URI",
 		"ipfs://Qm1/away":                                  "UNREACHABLE_TOKEN_URI",
 		"ipfs://Qm1/../../good":                            "INVALID_TOKEN_URI",
 		"ipfs://Qm1/%2e%2e/%2e%2e/good":                    "INVALID_TOKEN_URI",
