@@ -40,10 +40,11 @@ type option struct {
 	early float64
 }
 
-// by is the probability that the option has contributed within t from now.
-func (o *option) by(t time.Duration) float64 {
+// by is the probability that the option has contributed within t from now, logT being
+// the logarithm of t in nanoseconds.
+func (o *option) by(t time.Duration, logT float64) float64 {
 	if !o.inFlight {
-		return o.expect.by(t)
+		return o.expect.byLog(logT)
 	}
 	// Given that nothing came so far: the rest of the distribution, scaled.
 	if o.early >= 0.999 {
@@ -103,10 +104,11 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		i              int
 		mean, variance float64
 	}
-	var shares []share
+	shares := make([]share, 0, len(options))
+	logT := math.Log(float64(t))
 	for i := range options {
 		o := &options[i]
-		q := o.by(t)
+		q := o.by(t, logT)
 		c := share{i: o.i, mean: o.weight * q, variance: o.weight * o.weight * q * (1 - q)}
 		if o.inFlight {
 			mean += c.mean
@@ -134,8 +136,9 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 func (p planner) earliest(options []option, have, goal float64) (time.Duration, bool) {
 	reached := func(t time.Duration) bool {
 		mean, variance := have, 0.0
+		logT := math.Log(float64(t))
 		for i := range options {
-			q := options[i].by(t)
+			q := options[i].by(t, logT)
 			w := options[i].weight
 			mean += w * q
 			variance += w * w * q * (1 - q)
