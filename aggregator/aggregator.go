@@ -402,8 +402,9 @@ func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *c
 	}
 	a.flights[key] = f
 	a.metrics.rounds.Inc()
+	alone := len(a.flights) == 1
 	a.running.Go(func() {
-		f.round = a.newRound(req.Message, set)
+		f.round = a.newRound(req.Message, set, alone)
 		a.watchFunds(f, set)
 		f.run(a.life)
 	})
@@ -423,9 +424,13 @@ func (a *Aggregator) land(f *flight) {
 	a.metrics.rounds.Dec()
 }
 
-func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set) *round {
+func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, alone bool) *round {
+	plan := planner{Slack: slackAmong, SlackMin: slackMinAmong, Everyone: a.everyone}
+	if alone {
+		plan.Slack, plan.SlackMin = slackAlone, slackMinAlone
+	}
 	a.history.mu.Lock()
-	plan := planner{Margin: a.history.margin, Slack: defaultSlack, SlackMin: defaultSlackMin, Everyone: a.everyone}
+	plan.Margin = a.history.margin
 	a.history.mu.Unlock()
 	limits := a.limits
 	if a.oneByOne {
