@@ -15,6 +15,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
+	"quorate/handlers/docs"
 	"quorate/handlers/evm"
 	"quorate/handlers/metrics"
 	"quorate/handlers/middleware"
@@ -92,6 +93,9 @@ func New(o Options) (*echo.Echo, error) {
 	records.Route(e)
 	evm.New(o.EVM).Route(e)
 	series.Route(e)
+	if err := docs.Route(e); err != nil {
+		return nil, fmt.Errorf("setting up the reference: %w", err)
+	}
 	health := peerHealth(o.Networks)
 	e.GET("/health", health)
 	e.HEAD("/health", health)

@@ -26,6 +26,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/handlers/compat"
+	"quorate/handlers/docs/conform"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -116,6 +117,7 @@ func newPublic(t testing.TB, s *fakeSigner, change func(*Options)) *echo.Echo {
 	}
 	e, err := New(o)
 	require.NoError(t, err)
+	conform.Watch(t, e)
 	return e
 }
 

@@ -25,6 +25,7 @@ import (
 	"quorate/handlers"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
+	"quorate/handlers/docs/conform"
 	"quorate/index/ledger"
 	"quorate/index/ledger/subnets"
 	"quorate/store"
@@ -40,6 +41,7 @@ func surface(t testing.TB, networks map[string]data.Network, mode compat.Mode) *
 	t.Helper()
 	e, err := handlers.New(handlers.Options{Data: networks, ClientCompat: mode})
 	require.NoError(t, err)
+	conform.Watch(t, e)
 	return e
 }
 

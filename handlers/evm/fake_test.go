@@ -25,6 +25,7 @@ import (
 	chain "quorate/chain/evm"
 	"quorate/handlers"
 	"quorate/handlers/compat"
+	"quorate/handlers/docs/conform"
 	api "quorate/handlers/evm"
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/reply"
@@ -415,6 +416,7 @@ func surface(t testing.TB, mode compat.Mode, o api.Options, chains ...api.Chain)
 	}
 	e, err := handlers.New(handlers.Options{EVM: o, ClientCompat: mode})
 	require.NoError(t, err)
+	conform.Watch(t, e)
 	return e
 }
 

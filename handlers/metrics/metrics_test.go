@@ -26,6 +26,7 @@ import (
 
 	chain "quorate/chain/evm"
 	"quorate/handlers"
+	"quorate/handlers/docs/conform"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
@@ -76,6 +77,7 @@ func surface(t testing.TB, key []byte, d *days) *echo.Echo {
 	require.NoError(t, err)
 	e, err := handlers.New(handlers.Options{EVM: api.Options{Chains: chains}, PageKey: key})
 	require.NoError(t, err)
+	conform.Watch(t, e)
 	return e
 }
 

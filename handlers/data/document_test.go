@@ -1,0 +1,18 @@
+package data_test
+
+import (
+	"testing"
+
+	"quorate/handlers/docs/conform"
+)
+
+func TestParametersAreAsDocumented(t *testing.T) {
+	conform.Parameters(t, fuji(t, newFake()), map[string]string{
+		"listUtxos":               utxosPath,
+		"listBalances":            balances,
+		"listStakingTransactions": stakings,
+		"listVerticesByHeight":    vertices,
+		"listSubnets":             subnetsURL,
+		"listDelegators":          delegators,
+	})
+}

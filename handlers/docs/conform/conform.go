@@ -1,0 +1,212 @@
+// Package conform holds the real surface against its OpenAPI document, in tests: every
+// answer must be one that the document describes, with no member that it does not
+// name, and every parameter must have the limits that it states.
+package conform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/docs"
+)
+
+// load reads the document once: it takes some tenths of a second.
+var load = sync.OnceValues(func() (*openapi3.T, error) {
+	plain, err := docs.Document()
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := json.Unmarshal(plain, &tree); err != nil {
+		return nil, err
+	}
+	closeObjects(tree)
+	closed, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	document, err := openapi3.NewLoader().LoadFromData(closed)
+	if err != nil {
+		return nil, fmt.Errorf("loading the document: %w", err)
+	}
+	return document, nil
+})
+
+// closeObjects forbids members that a schema does not name. Clients must not rely on
+// that, as later versions may have more; a test must.
+func closeObjects(tree any) {
+	switch node := tree.(type) {
+	case map[string]any:
+		_, properties := node["properties"].(map[string]any)
+		_, open := node["additionalProperties"]
+		if node["type"] == "object" && properties && !open {
+			node["additionalProperties"] = false
+		}
+		for _, child := range node {
+			closeObjects(child)
+		}
+	case []any:
+		for _, child := range node {
+			closeObjects(child)
+		}
+	}
+}
+
+// Document is the document, checked to be a valid one.
+func Document(t testing.TB) *openapi3.T {
+	t.Helper()
+	document, err := load()
+	require.NoError(t, err)
+	return document
+}
+
+// Watch holds each of e's answers against the document; what differs fails the test.
+// Requests for paths that are not in the document pass, and so do streams.
+func Watch(t testing.TB, e *echo.Echo) {
+	t.Helper()
+	router, err := gorillamux.NewRouter(Document(t))
+	require.NoError(t, err)
+	e.Pre(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			request := c.Request().Clone(context.WithoutCancel(c.Request().Context()))
+			route, values, err := router.FindRoute(request)
+			if err != nil {
+				return next(c)
+			}
+			answer := &recorder{ResponseWriter: c.Response().Writer}
+			c.Response().Writer = answer
+			err = next(c)
+			kind := c.Response().Header().Get(echo.HeaderContentType)
+			if err != nil || !c.Response().Committed || answer.Len() == 0 || kind == "text/event-stream" {
+				return err
+			}
+			if err := check(request, route, values, c.Response(), answer.Bytes()); err != nil {
+				t.Errorf("%s %s: the answer is not as the document has it: %v\n%s", request.Method, request.URL, err, answer.Bytes())
+			}
+			return nil
+		}
+	})
+}
+
+// recorder keeps what passes through it.
+type recorder struct {
+	http.ResponseWriter
+	bytes.Buffer
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.Buffer.Write(b)
+	return r.ResponseWriter.Write(b)
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func check(r *http.Request, route *routers.Route, values map[string]string, response *echo.Response, body []byte) error {
+	return openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: values, Route: route},
+		Status:                 response.Status,
+		Header:                 response.Header(),
+		Body:                   io.NopCloser(bytes.NewReader(body)),
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+	})
+}
+
+// Parameters asks h for each of the operations with every limit of every parameter of
+// its query: what the document allows must be 200, and what it does not 400 with a
+// message that names the parameter. Requests are URLs that succeed, by operation ID.
+func Parameters(t *testing.T, h http.Handler, requests map[string]string) {
+	operations := map[string]*openapi3.Operation{}
+	for _, path := range Document(t).Paths.Map() {
+		for _, operation := range path.Operations() {
+			operations[operation.OperationID] = operation
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(requests)) {
+		base, err := url.Parse(requests[id])
+		require.NoError(t, err)
+		operation := operations[id]
+		require.NotNil(t, operation, "operation %s", id)
+		with := func(name, value string) string {
+			query := base.Query()
+			query.Set(name, value)
+			return base.Path + "?" + query.Encode()
+		}
+		ask := func(request string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, request, nil))
+			return w
+		}
+		allowed := func(name, value string) {
+			w := ask(with(name, value))
+			require.Equal(t, http.StatusOK, w.Code, "%s: %s=%s: %s", id, name, value, w.Body)
+		}
+		refused := func(name, request string) {
+			w := ask(request)
+			require.Equal(t, http.StatusBadRequest, w.Code, "%s: %s: %s", id, request, w.Body)
+			require.Contains(t, w.Body.String(), name, "%s: %s", id, request)
+		}
+		require.Equal(t, http.StatusOK, ask(base.String()).Code, "%s: %s", id, base)
+		for _, ref := range operation.Parameters {
+			p := ref.Value
+			if p.In != "query" || p.Name == "pageToken" {
+				continue
+			}
+			s := p.Schema.Value
+			if p.Required {
+				query := base.Query()
+				query.Del(p.Name)
+				refused(p.Name, base.Path+"?"+query.Encode())
+			}
+			for _, value := range s.Enum {
+				allowed(p.Name, fmt.Sprint(value))
+			}
+			if len(s.Enum) > 0 || s.Type.Is("boolean") {
+				refused(p.Name, with(p.Name, "nonsense"))
+			}
+			if s.Type.Is("boolean") {
+				allowed(p.Name, "true")
+				allowed(p.Name, "false")
+			}
+			if s.Type.Is("integer") || s.Type.Is("number") {
+				refused(p.Name, with(p.Name, "one"))
+				if s.Min != nil {
+					allowed(p.Name, fmt.Sprint(*s.Min))
+					refused(p.Name, with(p.Name, fmt.Sprint(*s.Min-1)))
+				}
+				if s.Max != nil {
+					allowed(p.Name, fmt.Sprint(*s.Max))
+					refused(p.Name, with(p.Name, fmt.Sprint(*s.Max+1)))
+				}
+			}
+			if s.Type.Is("integer") {
+				refused(p.Name, with(p.Name, "1.5"))
+			}
+			if s.Type.Is("array") {
+				var all []string
+				for _, value := range s.Items.Value.Enum {
+					all = append(all, fmt.Sprint(value))
+				}
+				allowed(p.Name, strings.Join(all, ","))
+				refused(p.Name, with(p.Name, "nonsense"))
+			}
+		}
+	}
+}

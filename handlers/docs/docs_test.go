@@ -1,0 +1,120 @@
+package docs_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"quorate/handlers/docs"
+	"quorate/handlers/docs/conform"
+)
+
+// The document is a valid one, examples and defaults included, without an operation or
+// parameter that nobody explains.
+func TestDocumentIsValid(t *testing.T) {
+	document := conform.Document(t)
+	require.NoError(t, document.Validate(t.Context(), openapi3.EnableExamplesValidation()))
+	seen := map[string]bool{}
+	for path, item := range document.Paths.Map() {
+		for method, operation := range item.Operations() {
+			require.NotEmpty(t, operation.Summary, "%s %s", method, path)
+			require.NotEmpty(t, operation.Tags, "%s %s", method, path)
+			require.False(t, seen[operation.OperationID], operation.OperationID)
+			seen[operation.OperationID] = true
+		}
+	}
+}
+
+func surface(t *testing.T) http.Handler {
+	t.Helper()
+	e := echo.New()
+	require.NoError(t, docs.Route(e))
+	return e
+}
+
+func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Everything that the page loads is served here, and it may load nothing else.
+func TestPageNeedsNoOtherHost(t *testing.T) {
+	h := surface(t)
+	page := get(h, "/docs")
+	require.Equal(t, http.StatusOK, page.Code)
+	require.Contains(t, page.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	require.NotRegexp(t, `https?://`, page.Header().Get("Content-Security-Policy"))
+	links := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page.Body.String(), -1)
+	require.GreaterOrEqual(t, len(links), 4)
+	for _, link := range links {
+		if strings.HasPrefix(link[1], "data:") {
+			continue
+		}
+		require.Equal(t, http.StatusOK, get(h, "/"+link[1]).Code, link[1])
+	}
+	start := get(h, "/docs/start.js").Body.String()
+	require.Contains(t, start, `url: "docs/openapi.json"`)
+	require.Contains(t, start, "validatorUrl: null")
+	require.True(t, json.Valid(get(h, "/docs/openapi.json").Body.Bytes()))
+}
+
+func TestFilesAreCompressedAndKept(t *testing.T) {
+	h := surface(t)
+	plain := get(h, "/docs/swagger-ui.css")
+	packed := get(h, "/docs/swagger-ui.css", "Accept-Encoding", "br, gzip")
+	require.Equal(t, "gzip", packed.Header().Get("Content-Encoding"))
+	require.Less(t, packed.Body.Len(), plain.Body.Len()/4)
+	unpacked, err := gzip.NewReader(packed.Body)
+	require.NoError(t, err)
+	content, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
+	require.Equal(t, plain.Body.Bytes(), content)
+	kept := get(h, "/docs/swagger-ui.css", "If-None-Match", plain.Header().Get("ETag"))
+	require.Equal(t, http.StatusNotModified, kept.Code)
+	require.Zero(t, kept.Body.Len())
+}
+
+// What is embedded of Swagger UI is what its package has.
+func TestVendoredFilesHaveTheirSums(t *testing.T) {
+	sums, err := os.ReadFile(filepath.Join("ui", "SHA256SUMS"))
+	require.NoError(t, err)
+	n := 0
+	for lines := bufio.NewScanner(bytes.NewReader(sums)); lines.Scan(); {
+		want, name, ok := strings.Cut(lines.Text(), "  ")
+		if !ok {
+			continue
+		}
+		n++
+		packed, err := os.Open(filepath.Join("ui", name+".gz"))
+		require.NoError(t, err)
+		defer func() { _ = packed.Close() }()
+		plain, err := gzip.NewReader(packed)
+		require.NoError(t, err)
+		sum := sha256.New()
+		_, err = io.Copy(sum, plain)
+		require.NoError(t, err)
+		require.Equal(t, want, hex.EncodeToString(sum.Sum(nil)), name)
+	}
+	require.Equal(t, 2, n)
+}
