@@ -195,14 +195,8 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	}
 	p := &DeploymentPage{}
 	rows, p.Next = page(rows, q.Limit)
-	for _, row := range rows {
-		d, err := parseDeployment(row.V)
-		if err != nil {
-			return nil, err
-		}
-		p.Deployments = append(p.Deployments, d)
-	}
-	return p, nil
+	p.Deployments, err = inPlaces(rows, "deployment", (*reader).deployment)
+	return p, err
 }
 
 // deploymentRows is how many rows of a deployment are read at a time.
@@ -272,7 +266,7 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	case kind == deploymentTransfer && len(k) == 8:
 		d.Transfers = append(d.Transfers, r.tokenTransfer(place{number: at.number, major: binary.BigEndian.Uint32(k), minor: binary.BigEndian.Uint32(k[4:])}))
 	case kind == deploymentInternal && len(k) == 4:
-		d.Internals = append(d.Internals, r.internal(at.number))
+		d.Internals = append(d.Internals, r.internal(at))
 	default:
 		return fmt.Errorf("%w: part %x of a deployment", store.ErrCorrupt, row.K)
 	}
