@@ -195,17 +195,37 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string     `json:"nextPageToken,omitempty"`
-		Contracts     []contract `json:"contracts"`
-	}{Contracts: make([]contract, len(found.Deployments))}
+	answer := contractPage{Contracts: make([]contract, len(found.Deployments))}
 	for i, one := range found.Deployments {
 		answer.Contracts[i] = d.deployed(one)
 	}
 	if found.Next != nil {
 		answer.NextPageToken = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, &answer)
+}
+
+type tokenPage[T any, P interface {
+	*T
+	member
+}] struct {
+	NextPageToken string `json:"nextPageToken,omitempty"`
+	Tokens        []T    `json:"tokens"`
+}
+
+// AppendJSON implements reply.Appender.
+func (p *tokenPage[T, P]) AppendJSON(b []byte) []byte {
+	return appendPage[T, P](b, p.NextPageToken, "tokens", p.Tokens)
+}
+
+type contractPage struct {
+	NextPageToken string     `json:"nextPageToken,omitempty"`
+	Contracts     []contract `json:"contracts"`
+}
+
+// AppendJSON implements reply.Appender.
+func (p *contractPage) AppendJSON(b []byte) []byte {
+	return appendPage(b, p.NextPageToken, "contracts", p.Contracts)
 }
 
 // listTokens is GET /v1/chains/{chainId}/nfts/collections/{address}/tokens.
@@ -242,19 +262,20 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string `json:"nextPageToken,omitempty"`
-		Tokens        []any  `json:"tokens"`
-	}{Tokens: make([]any, len(tokens))}
-	for i, t := range tokens {
-		if standard == chain.ERC721 {
-			answer.Tokens[i] = d.erc721(t, found.Tokens[i].Owner, details[t])
-		} else {
-			answer.Tokens[i] = shownERC1155(t, details[t])
-		}
-	}
+	next := ""
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	if standard == chain.ERC1155 {
+		answer := tokenPage[erc1155Token, *erc1155Token]{NextPageToken: next, Tokens: make([]erc1155Token, len(tokens))}
+		for i, t := range tokens {
+			answer.Tokens[i] = d.erc1155(t, details[t])
+		}
+		return a.replies.JSON(c, &answer)
+	}
+	answer := tokenPage[erc721Token, *erc721Token]{NextPageToken: next, Tokens: make([]erc721Token, len(tokens))}
+	for i, t := range tokens {
+		answer.Tokens[i] = d.erc721(t, found.Tokens[i].Owner, details[t])
+	}
+	return a.replies.JSON(c, &answer)
 }

@@ -19,6 +19,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/libevm/common"
@@ -29,6 +30,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
+	"quorate/index/evm/memo"
 	"quorate/node"
 )
 
@@ -56,6 +58,10 @@ type API struct {
 	prices  Prices
 	log     *slog.Logger
 	timeout time.Duration
+
+	spellings *memo.Table[common.Address, string] // of addresses, with their checksums
+	balances  *memo.Table[balanceOf, uint256.Int]
+	replies   reply.Writer
 }
 
 // New makes an API.
@@ -67,6 +73,9 @@ func New(o Options) *API {
 		prices:  o.Prices,
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
+
+		spellings: memo.New[common.Address, string](spellingRoom),
+		balances:  memo.New[balanceOf, uint256.Int](balanceRoom),
 	}
 	if a.methods == nil {
 		a.methods = methods.New()

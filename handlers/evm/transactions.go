@@ -12,39 +12,38 @@ import (
 
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/query"
-	"quorate/handlers/reply"
 	"quorate/index/evm"
 	"quorate/index/ledger/page"
 )
 
 // block says in what block something stands.
 type block struct {
-	BlockNumber    string `json:"blockNumber"`
-	BlockTimestamp uint64 `json:"blockTimestamp"`
-	Milliseconds   uint64 `json:"blockTimestampMilliseconds,omitempty"`
-	BlockHash      string `json:"blockHash"`
+	BlockNumber    number      `json:"blockNumber"`
+	BlockTimestamp uint64      `json:"blockTimestamp"`
+	Milliseconds   uint64      `json:"blockTimestampMilliseconds,omitempty"`
+	BlockHash      common.Hash `json:"blockHash"`
 }
 
 func shownBlock(b *evm.BlockRef) block {
-	return block{BlockNumber: decimal(b.Number), BlockTimestamp: b.Time, Milliseconds: b.Milliseconds, BlockHash: b.Hash.Hex()}
+	return block{BlockNumber: number(b.Number), BlockTimestamp: b.Time, Milliseconds: b.Milliseconds, BlockHash: b.Hash}
 }
 
 type nativeTransaction struct {
 	block
 	MinDelayExcess *uint64      `json:"blockMinDelayExcess,omitempty"`
-	ChainID        string       `json:"chainId"`
+	ChainID        number       `json:"chainId"`
 	BlockIndex     uint32       `json:"blockIndex"`
-	TxHash         string       `json:"txHash"`
+	TxHash         common.Hash  `json:"txHash"`
 	TxStatus       string       `json:"txStatus"`
 	TxType         uint8        `json:"txType"`
-	GasLimit       string       `json:"gasLimit"`
-	GasUsed        string       `json:"gasUsed"`
-	GasPrice       string       `json:"gasPrice"`
-	Nonce          string       `json:"nonce"`
+	GasLimit       number       `json:"gasLimit"`
+	GasUsed        number       `json:"gasUsed"`
+	GasPrice       amount       `json:"gasPrice"`
+	Nonce          number       `json:"nonce"`
 	From           addressParty `json:"from"`
 	To             addressParty `json:"to"`
 	Method         method       `json:"method"`
-	Value          string       `json:"value"`
+	Value          amount       `json:"value"`
 }
 
 // fullTransaction is a transaction with what only its own answer has.
@@ -60,6 +59,16 @@ type method struct {
 	CallType   string `json:"callType"`
 	MethodHash string `json:"methodHash"`
 	MethodName string `json:"methodName,omitempty"`
+}
+
+type transactionPage struct {
+	NextPageToken string              `json:"nextPageToken,omitempty"`
+	Transactions  []nativeTransaction `json:"transactions"`
+}
+
+// AppendJSON implements reply.Appender.
+func (p *transactionPage) AppendJSON(b []byte) []byte {
+	return appendPage(b, p.NextPageToken, "transactions", p.Transactions)
 }
 
 // listLatest is GET /v1/chains/{chainId}/transactions.
@@ -83,7 +92,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	if err != nil {
 		return err
 	}
-	var parties []common.Address
+	parties := make([]common.Address, 0, 2*len(found.Transactions))
 	for i := range found.Transactions {
 		tx := &found.Transactions[i]
 		parties = append(parties, tx.From, tx.Recipient)
@@ -92,25 +101,22 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string              `json:"nextPageToken,omitempty"`
-		Transactions  []nativeTransaction `json:"transactions"`
-	}{Transactions: make([]nativeTransaction, len(found.Transactions))}
+	answer := transactionPage{Transactions: make([]nativeTransaction, len(found.Transactions))}
 	for i := range found.Transactions {
 		answer.Transactions[i] = a.transaction(d, &found.Transactions[i])
 	}
 	if found.Next != nil {
 		answer.NextPageToken = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, &answer)
 }
 
 func (a *API) transaction(d *directory, tx *evm.Transaction) nativeTransaction {
 	shown := nativeTransaction{
 		block: shownBlock(&tx.Block), MinDelayExcess: tx.Block.MinDelayExcess,
-		ChainID: decimal(d.chain.ChainID), BlockIndex: tx.Index, TxHash: tx.Hash.Hex(), TxStatus: "0", TxType: tx.Type,
-		GasLimit: decimal(tx.GasLimit), GasUsed: decimal(tx.GasUsed), GasPrice: tx.GasPrice.Dec(), Nonce: decimal(tx.Nonce),
-		From: d.party(tx.From), To: d.party(tx.Recipient), Method: a.method(tx), Value: tx.Value.Dec(),
+		ChainID: number(d.chain.ChainID), BlockIndex: tx.Index, TxHash: tx.Hash, TxStatus: "0", TxType: tx.Type,
+		GasLimit: number(tx.GasLimit), GasUsed: number(tx.GasUsed), GasPrice: amount(tx.GasPrice), Nonce: number(tx.Nonce),
+		From: d.party(tx.From), To: d.party(tx.Recipient), Method: a.method(tx), Value: amount(tx.Value),
 	}
 	if tx.Success {
 		shown.TxStatus = "1"

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/chain/evm"
 	"quorate/handlers/query"
-	"quorate/handlers/reply"
 	"quorate/index/evm"
 	"quorate/index/ledger/page"
 )
@@ -19,16 +19,26 @@ type internalTransaction struct {
 	From     addressParty `json:"from"`
 	To       addressParty `json:"to"`
 	Type     string       `json:"internalTxType"`
-	Value    string       `json:"value"`
+	Value    amount       `json:"value"`
 	Reverted bool         `json:"isReverted"`
-	GasUsed  string       `json:"gasUsed"`
-	GasLimit string       `json:"gasLimit"`
+	GasUsed  number       `json:"gasUsed"`
+	GasLimit number       `json:"gasLimit"`
 }
 
 type listedInternal struct {
 	block
-	TxHash string `json:"txHash"`
+	TxHash common.Hash `json:"txHash"`
 	internalTransaction
+}
+
+type internalPage struct {
+	NextPageToken string           `json:"nextPageToken,omitempty"`
+	Transactions  []listedInternal `json:"transactions"`
+}
+
+// AppendJSON implements reply.Appender.
+func (p *internalPage) AppendJSON(b []byte) []byte {
+	return appendPage(b, p.NextPageToken, "transactions", p.Transactions)
 }
 
 // frameTypes are the API's words for operations.
@@ -39,8 +49,8 @@ var frameTypes = map[chain.FrameType]string{
 
 func (d *directory) internal(f *chain.Frame) internalTransaction {
 	shown := internalTransaction{
-		From: d.party(f.From), To: d.party(f.To), Type: frameTypes[f.Type], Value: f.Value.Dec(),
-		Reverted: f.Reverted, GasUsed: decimal(f.GasUsed), GasLimit: decimal(f.Gas),
+		From: d.party(f.From), To: d.party(f.To), Type: frameTypes[f.Type], Value: amount(f.Value),
+		Reverted: f.Reverted, GasUsed: number(f.GasUsed), GasLimit: number(f.Gas),
 	}
 	if shown.Type == "" {
 		shown.Type = "UNKNOWN"
@@ -93,7 +103,7 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 			return err
 		}
 	}
-	var parties []common.Address
+	parties := make([]common.Address, 0, 2*len(found.Internals))
 	for i := range found.Internals {
 		parties = append(parties, found.Internals[i].From, found.Internals[i].To)
 	}
@@ -101,37 +111,44 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string           `json:"nextPageToken,omitempty"`
-		Transactions  []listedInternal `json:"transactions"`
-	}{Transactions: make([]listedInternal, len(found.Internals))}
+	answer := internalPage{Transactions: make([]listedInternal, len(found.Internals))}
 	for i := range found.Internals {
 		internal := &found.Internals[i]
-		answer.Transactions[i] = listedInternal{shownBlock(&internal.Block), internal.TxHash.Hex(), d.internal(&internal.Frame)}
+		answer.Transactions[i] = listedInternal{shownBlock(&internal.Block), internal.TxHash, d.internal(&internal.Frame)}
 	}
 	if found.Next != nil {
 		answer.NextPageToken = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, &answer)
 }
 
 type erc1155Transfer struct {
 	From     addressParty `json:"from"`
 	To       addressParty `json:"to"`
 	LogIndex uint32       `json:"logIndex"`
-	Value    string       `json:"value"`
+	Value    amount       `json:"value"`
 	Token    erc1155Token `json:"erc1155Token"`
 }
 
 type listedTransfer struct {
 	block
-	TxHash string `json:"txHash"`
+	TxHash common.Hash `json:"txHash"`
 	erc1155Transfer
 }
 
-func (d *directory) erc1155Transfer(t *chain.Transfer, details map[nft]nftDetails) erc1155Transfer {
+type transferPage struct {
+	NextPageToken string           `json:"nextPageToken,omitempty"`
+	Transactions  []listedTransfer `json:"transactions"`
+}
+
+// AppendJSON implements reply.Appender.
+func (p *transferPage) AppendJSON(b []byte) []byte {
+	return appendPage(b, p.NextPageToken, "transactions", p.Transactions)
+}
+
+func (d *directory) erc1155Transfer(t *chain.Transfer, details map[nft]*nftDetails) erc1155Transfer {
 	token := moved(t)
-	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: t.Amount.Dec(), Token: shownERC1155(token, details[token])}
+	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: amount(t.Amount), Token: d.erc1155(token, details[token])}
 }
 
 // moved is the token that a transfer moves.
@@ -154,8 +171,8 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 			return err
 		}
 	}
-	var parties []common.Address
-	var tokens []nft
+	parties := make([]common.Address, 0, 2*len(found.Transfers))
+	tokens := make([]nft, 0, len(found.Transfers))
 	for i := range found.Transfers {
 		t := &found.Transfers[i].Transfer
 		parties = append(parties, t.From, t.To)
@@ -169,18 +186,15 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string           `json:"nextPageToken,omitempty"`
-		Transactions  []listedTransfer `json:"transactions"`
-	}{Transactions: make([]listedTransfer, len(found.Transfers))}
+	answer := transferPage{Transactions: make([]listedTransfer, len(found.Transfers))}
 	for i := range found.Transfers {
 		t := &found.Transfers[i]
-		answer.Transactions[i] = listedTransfer{shownBlock(&t.Block), t.TxHash.Hex(), d.erc1155Transfer(&t.Transfer, details)}
+		answer.Transactions[i] = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details)}
 	}
 	if found.Next != nil {
 		answer.NextPageToken = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, &answer)
 }
 
 type nativeBalance struct {
@@ -196,8 +210,48 @@ type nativeBalance struct {
 
 type erc1155Balance struct {
 	erc1155Token
-	ChainID string `json:"chainId"`
-	Balance string `json:"balance"`
+	ChainID number `json:"chainId"`
+	Balance amount `json:"balance"`
+}
+
+// balanceOf is what a balance of native tokens is of.
+type balanceOf struct {
+	wallet common.Address
+	after  common.Hash // of a block, which is final
+}
+
+// balanceRoom is how many balances of native tokens are remembered, about 150 bytes
+// each.
+const balanceRoom = 1 << 13
+
+// nativeBalance asks the node of a chain, once for a wallet and a block.
+func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Address, after *evm.BlockRef) (*uint256.Int, error) {
+	key := balanceOf{wallet, after.Hash}
+	if balance, ok := a.balances.Get(key); ok {
+		return &balance, nil
+	}
+	balance, err := of.Node.NativeBalance(ctx, wallet, after.Number)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, after.Number, err)
+	}
+	a.balances.Put(key, *balance)
+	return balance, nil
+}
+
+type balancePage struct {
+	NextPageToken string           `json:"nextPageToken,omitempty"`
+	Native        nativeBalance    `json:"nativeTokenBalance"`
+	Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
+}
+
+// AppendJSON implements reply.Appender.
+func (p *balancePage) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	if p.NextPageToken != "" {
+		b = append(appendText(append(b, `"nextPageToken":`...), p.NextPageToken), ',')
+	}
+	b = appendValue(append(b, `"nativeTokenBalance":`...), p.Native)
+	return append(appendItems(append(b, `,"erc1155TokenBalances":`...), p.Tokens), '}')
 }
 
 // listBalances is GET /v1/chains/{chainId}/addresses/{address}/balances:listErc1155.
@@ -228,11 +282,11 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if err != nil {
 		return err
 	}
-	native, err := of.Node.NativeBalance(ctx, wallet, found.At.Number)
+	native, err := a.nativeBalance(ctx, of, wallet, &found.At)
 	if err != nil {
-		return fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, found.At.Number, err)
+		return err
 	}
-	var tokens []nft
+	tokens := make([]nft, 0, len(found.Balances))
 	for _, b := range found.Balances {
 		tokens = append(tokens, nft{standard: chain.ERC1155, contract: b.Contract, id: b.TokenID})
 	}
@@ -240,24 +294,20 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if err != nil {
 		return err
 	}
-	t, id := of.NativeToken, decimal(of.ChainID)
+	t, shown := of.NativeToken, a.newDirectory(of)
 	rate := a.rate(ctx, of, nil, currencies[0], progress.Time)
-	answer := struct {
-		NextPageToken string           `json:"nextPageToken,omitempty"`
-		Native        nativeBalance    `json:"nativeTokenBalance"`
-		Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
-	}{
+	answer := balancePage{
 		Native: nativeBalance{
-			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: id, Balance: native.Dec(),
+			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(of.ChainID), Balance: native.Dec(),
 			Price: shownPrice(ctx, currencies[0], rate), BalanceValue: shownPrice(ctx, currencies[0], worth(native, t.Decimals, rate)),
 		},
 		Tokens: make([]erc1155Balance, len(found.Balances)),
 	}
 	for i, b := range found.Balances {
-		answer.Tokens[i] = erc1155Balance{erc1155Token: shownERC1155(tokens[i], details[tokens[i]]), ChainID: id, Balance: b.Amount.Dec()}
+		answer.Tokens[i] = erc1155Balance{erc1155Token: shown.erc1155(tokens[i], details[tokens[i]]), ChainID: number(of.ChainID), Balance: amount(b.Amount)}
 	}
 	if found.Next != nil {
 		answer.NextPageToken = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, &answer)
 }
