@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ava-labs/libevm/common"
 )
@@ -77,15 +78,18 @@ func (a *asker) alone(ctx context.Context, path string) error {
 	return nil
 }
 
-// keep has the answer for the floor.
-func (a *asker) keep(path string) error {
+// keep has the answer for the floor, and tells how long it took: nothing is in memory
+// of what is asked for the first time.
+func (a *asker) keep(path string) (time.Duration, error) {
 	w := httptest.NewRecorder()
+	begun := time.Now()
 	a.surface.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	took := time.Since(begun)
 	if w.Code != http.StatusOK {
-		return fmt.Errorf("%s: status %d: %.300s", path, w.Code, w.Body)
+		return 0, fmt.Errorf("%s: status %d: %.300s", path, w.Code, w.Body)
 	}
 	a.answers[path] = &answer{w.Header(), w.Body.Bytes()}
-	return nil
+	return took, nil
 }
 
 // connection is one that is kept.
@@ -202,18 +206,21 @@ func (s *sample) requests(a *asker) (all []operation, err error) {
 	rng := rand.New(rand.NewPCG(1, pathsOf))
 	add := func(name, path string, from []common.Address) {
 		var paths []string
+		var first []time.Duration
 		for range pathsOf {
 			one := base + path
 			if from != nil {
 				one = fmt.Sprintf(one, pick(rng, from))
 			}
 			if a.answers[one] == nil {
-				err = errors.Join(err, a.keep(one))
+				took, failed := a.keep(one)
+				first, err = append(first, took), errors.Join(err, failed)
 			}
 			paths = append(paths, one)
 		}
 		all = append(all, operation{
 			name:  "HTTP: " + name,
+			first: distribution(first),
 			ask:   func(_ context.Context, rng *rand.Rand) error { return a.get(pick(rng, paths)) },
 			floor: func(_ context.Context, rng *rand.Rand) error { return a.get(underFloor + pick(rng, paths)) },
 			alone: func(ctx context.Context, rng *rand.Rand) error { return a.alone(ctx, pick(rng, paths)) },

@@ -45,6 +45,9 @@ type reading struct {
 	// the service's work without sockets, one request after the other. Both are nil
 	// for reads of the record.
 	Floor, Alone *summary
+	// First is how long it takes to answer what was not asked for before, as far as it
+	// does not wait for a connection.
+	First summary
 }
 
 type summary struct {
@@ -64,6 +67,7 @@ type operation struct {
 	ask  func(ctx context.Context, rng *rand.Rand) error
 	// floor and alone are nil for reads of the record.
 	floor, alone func(ctx context.Context, rng *rand.Rand) error
+	first        summary
 }
 
 // sample is what operations ask for: addresses as often as they send and receive.
@@ -150,7 +154,7 @@ func runRead(t task) (err error) {
 // read measures all there is of an operation, the number of which is part of the name
 // of its profile.
 func (o *operation) read(ctx context.Context, rows store.Store, t task, number int) (r reading, err error) {
-	r.Name = o.name
+	r.Name, r.First = o.name, o.first
 	if o.alone != nil {
 		end, err := t.profile(fmt.Sprintf("%02d.pprof", number))
 		if err != nil {
@@ -311,15 +315,19 @@ func measure(ctx context.Context, rows store.Store, ask func(context.Context, *r
 	}
 	spent, misses = cpu()-spent, rows.Stats().CacheMisses-misses
 	runtime.ReadMemStats(&after)
+	n := float64(len(all))
+	sum := distribution(all)
+	sum.Rate, sum.CPU = n/readTime.Seconds(), spent/time.Duration(len(all))
+	sum.Allocs, sum.Bytes = float64(after.Mallocs-before.Mallocs)/n, float64(after.TotalAlloc-before.TotalAlloc)/n
+	sum.Rounds, sum.Misses = float64(after.NumGC-before.NumGC)/n, float64(misses)/n
+	return sum, nil
+}
+
+// distribution sorts times, of which there is one at least.
+func distribution(all []time.Duration) summary {
 	slices.Sort(all)
 	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
-	n := float64(len(all))
-	return summary{
-		P50: at(0.5), P99: at(0.99), Worst: all[len(all)-1],
-		Rate: n / readTime.Seconds(), CPU: spent / time.Duration(len(all)),
-		Allocs: float64(after.Mallocs-before.Mallocs) / n, Bytes: float64(after.TotalAlloc-before.TotalAlloc) / n,
-		Rounds: float64(after.NumGC-before.NumGC) / n, Misses: float64(misses) / n,
-	}, nil
+	return summary{P50: at(0.5), P99: at(0.99), Worst: all[len(all)-1]}
 }
 
 func during(ctx context.Context, ask func(context.Context, *rand.Rand) error, connections int, pace, long time.Duration) ([]time.Duration, error) {

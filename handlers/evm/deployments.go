@@ -14,7 +14,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
-	"quorate/index/ledger/page"
+	paging "quorate/index/ledger/page"
 )
 
 type networkToken struct {
@@ -176,7 +176,7 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 		return err
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(page.List{Operation: "deployments", Filters: []string{of.BlockchainID.String(), by.Hex()}}, 100, 10)
+	p := q.Page(paging.List{Operation: "deployments", Filters: []string{of.name, by.Hex()}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -195,37 +195,11 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 	if err != nil {
 		return err
 	}
-	answer := contractPage{Contracts: make([]contract, len(found.Deployments))}
-	for i, one := range found.Deployments {
-		answer.Contracts[i] = d.deployed(one)
-	}
+	answer := pageOf("contracts", len(found.Deployments), func(i int, x *contract) { *x = d.deployed(found.Deployments[i]) })
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, &answer)
-}
-
-type tokenPage[T any, P interface {
-	*T
-	member
-}] struct {
-	NextPageToken string `json:"nextPageToken,omitempty"`
-	Tokens        []T    `json:"tokens"`
-}
-
-// AppendJSON implements reply.Appender.
-func (p *tokenPage[T, P]) AppendJSON(b []byte) []byte {
-	return appendPage[T, P](b, p.NextPageToken, "tokens", p.Tokens)
-}
-
-type contractPage struct {
-	NextPageToken string     `json:"nextPageToken,omitempty"`
-	Contracts     []contract `json:"contracts"`
-}
-
-// AppendJSON implements reply.Appender.
-func (p *contractPage) AppendJSON(b []byte) []byte {
-	return appendPage(b, p.NextPageToken, "contracts", p.Contracts)
+	return a.replies.JSON(c, answer)
 }
 
 // listTokens is GET /v1/chains/{chainId}/nfts/collections/{address}/tokens.
@@ -235,7 +209,7 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 		return err
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(page.List{Operation: "tokens", Filters: []string{of.BlockchainID.String(), at.Hex()}}, 100, 10)
+	p := q.Page(paging.List{Operation: "tokens", Filters: []string{of.name, at.Hex()}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -267,15 +241,13 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 		next = p.Token(found.Next)
 	}
 	if standard == chain.ERC1155 {
-		answer := tokenPage[erc1155Token, *erc1155Token]{NextPageToken: next, Tokens: make([]erc1155Token, len(tokens))}
-		for i, t := range tokens {
-			answer.Tokens[i] = d.erc1155(t, details[t])
-		}
-		return a.replies.JSON(c, &answer)
+		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[tokens[i]]) })
+		answer.next = next
+		return a.replies.JSON(c, answer)
 	}
-	answer := tokenPage[erc721Token, *erc721Token]{NextPageToken: next, Tokens: make([]erc721Token, len(tokens))}
-	for i, t := range tokens {
-		answer.Tokens[i] = d.erc721(t, found.Tokens[i].Owner, details[t])
-	}
-	return a.replies.JSON(c, &answer)
+	answer := pageOf("tokens", len(tokens), func(i int, x *erc721Token) {
+		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[tokens[i]])
+	})
+	answer.next = next
+	return a.replies.JSON(c, answer)
 }

@@ -38,31 +38,62 @@ type member interface{ appendMembers(b []byte) []byte }
 
 func appendObject(b []byte, m member) []byte { return append(m.appendMembers(append(b, '{')), '}') }
 
-// appendPage writes an answer that is a list.
-func appendPage[T any, P interface {
+// items are the items of a list, each made when it is written: all of them together
+// would take more memory than the answer.
+type items[T any, P interface {
 	*T
 	member
-}](b []byte, next, name string, items []T) []byte {
-	b = append(b, '{')
-	if next != "" {
-		b = append(appendText(append(b, `"nextPageToken":`...), next), ',')
-	}
-	b = append(append(append(b, '"'), name...), `":`...)
-	return append(appendItems[T, P](b, items), '}')
+}] struct {
+	n    int
+	item func(i int, x *T) // sets x to item i
 }
 
-func appendItems[T any, P interface {
-	*T
-	member
-}](b []byte, items []T) []byte {
+func (l *items[T, P]) appendTo(b []byte) []byte {
 	b = append(b, '[')
-	for i := range items {
+	x := new(T)
+	for i := range l.n {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendObject(b, P(&items[i]))
+		l.item(i, x)
+		b = appendObject(b, P(x))
 	}
 	return append(b, ']')
+}
+
+// page is an answer that is a list.
+type page[T any, P interface {
+	*T
+	member
+}] struct {
+	// next is the token of the next page, empty if this is the last.
+	next string
+	// name is that of the member that has the items.
+	name string
+	items[T, P]
+}
+
+// pageOf is a page of n items.
+func pageOf[T any, P interface {
+	*T
+	member
+}](name string, n int, item func(i int, x *T)) *page[T, P] {
+	return &page[T, P]{name: name, items: items[T, P]{n, item}}
+}
+
+// AppendJSON implements reply.Appender.
+func (p *page[T, P]) AppendJSON(b []byte) []byte {
+	b = append(appendNext(append(b, '{'), p.next), '"')
+	b = append(append(b, p.name...), `":`...)
+	return append(p.appendTo(b), '}')
+}
+
+// appendNext writes the member with which a page begins if there is another one.
+func appendNext(b []byte, token string) []byte {
+	if token == "" {
+		return b
+	}
+	return append(appendText(append(b, `"nextPageToken":`...), token), ',')
 }
 
 // appendValue writes what an answer has once.

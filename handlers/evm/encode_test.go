@@ -14,9 +14,9 @@ import (
 	"quorate/handlers/reply"
 )
 
-// TestEncodePages checks that every answer that writes itself does as encoding/json
-// does, of all that the words and numbers can be.
-func TestEncodePages(t *testing.T) {
+// TestEncode checks that what writes itself does as encoding/json does, with all that
+// words and numbers can be.
+func TestEncode(t *testing.T) {
 	texts := []string{
 		"", "plain", `"quoted\`, "<a href='x'>&amp;</a>", "tab\tand\nline\r\b\f\x00\x1f\x7f", "é ü 漢 😀", "\u2028 and \u2029", "not \xff UTF-8 \xc3",
 		"data:application/json;utf8,{\"a\":[1]}",
@@ -28,38 +28,62 @@ func TestEncodePages(t *testing.T) {
 	}
 }
 
-func FuzzEncodePages(f *testing.F) {
+func FuzzEncode(f *testing.F) {
 	f.Add("text", uint64(7))
 	f.Add("\xe2\x80\xa8<", uint64(1<<63))
 	f.Fuzz(func(t *testing.T, text string, n uint64) { requireAsStandard(t, text, n) })
 }
 
-// requireAsStandard fills all answers with a text and a number, and has them full,
-// with every other item empty, and without items.
+// requireAsStandard fills what writes itself with a text and a number, and has it full,
+// and with every other member empty.
 func requireAsStandard(t *testing.T, text string, n uint64) {
 	t.Helper()
-	for _, blank := range []func() reply.Appender{
-		func() reply.Appender { return new(transactionPage) },
-		func() reply.Appender { return new(internalPage) },
-		func() reply.Appender { return new(transferPage) },
-		func() reply.Appender { return new(balancePage) },
-		func() reply.Appender { return new(contractPage) },
-		func() reply.Appender { return new(tokenPage[erc721Token, *erc721Token]) },
-		func() reply.Appender { return new(tokenPage[erc1155Token, *erc1155Token]) },
+	for _, blank := range []func() member{
+		func() member { return new(nativeTransaction) },
+		func() member { return new(listedInternal) },
+		func() member { return new(listedTransfer) },
+		func() member { return new(erc1155Balance) },
+		func() member { return new(contract) },
+		func() member { return new(erc721Token) },
+		func() member { return new(erc1155Token) },
 	} {
 		for skip := range 3 {
-			page := blank()
-			left := skip
-			fill(t, reflect.ValueOf(page).Elem(), text, n, func() bool {
+			x, left := blank(), skip
+			fill(t, reflect.ValueOf(x).Elem(), text, n, func() bool {
 				left++
 				return skip == 0 || left%(skip+1) != 0
 			})
-			want, err := json.Marshal(page)
+			want, err := json.Marshal(x)
 			require.NoError(t, err)
-			got := page.AppendJSON([]byte("before"))
-			require.Equal(t, "before"+string(want), string(got), "%T", page)
+			require.Equal(t, "before"+string(want), string(appendObject([]byte("before"), x)), "%T", x)
 		}
 	}
+	for many := range 3 {
+		all := make([]method, many)
+		for i := range all {
+			all[i] = method{CallType: "CALL", MethodName: text}
+		}
+		item := func(i int, x *method) { *x = all[i] }
+		shown := pageOf("transactions", many, item)
+		shown.next = text
+		requireAppends(t, shown, struct {
+			NextPageToken string   `json:"nextPageToken,omitempty"`
+			Transactions  []method `json:"transactions"`
+		}{text, all})
+	}
+	native := nativeBalance{Name: text, Price: &price{text, text}}
+	requireAppends(t, &balancePage{next: text, native: native}, struct {
+		NextPageToken string           `json:"nextPageToken,omitempty"`
+		Native        nativeBalance    `json:"nativeTokenBalance"`
+		Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
+	}{text, native, []erc1155Balance{}})
+}
+
+func requireAppends(t *testing.T, got reply.Appender, want any) {
+	t.Helper()
+	content, err := json.Marshal(want)
+	require.NoError(t, err)
+	require.Equal(t, string(content), string(got.AppendJSON(nil)))
 }
 
 // checked are members that hold addresses, hashes and fixed words alone.

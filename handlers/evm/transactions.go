@@ -13,7 +13,7 @@ import (
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/query"
 	"quorate/index/evm"
-	"quorate/index/ledger/page"
+	paging "quorate/index/ledger/page"
 )
 
 // block says in what block something stands.
@@ -61,16 +61,6 @@ type method struct {
 	MethodName string `json:"methodName,omitempty"`
 }
 
-type transactionPage struct {
-	NextPageToken string              `json:"nextPageToken,omitempty"`
-	Transactions  []nativeTransaction `json:"transactions"`
-}
-
-// AppendJSON implements reply.Appender.
-func (p *transactionPage) AppendJSON(b []byte) []byte {
-	return appendPage(b, p.NextPageToken, "transactions", p.Transactions)
-}
-
 // listLatest is GET /v1/chains/{chainId}/transactions.
 func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	q := query.Parse(c.Request().URL.RawQuery)
@@ -80,7 +70,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 		success := q.OneOf("status", "failed", "success") == "success"
 		want.Success = &success
 	}
-	p := q.Page(page.List{Operation: "latest transactions", Filters: []string{of.BlockchainID.String(), status}}, 100, 10)
+	p := q.Page(paging.List{Operation: "latest transactions", Filters: []string{of.name, status}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -101,14 +91,13 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	if err != nil {
 		return err
 	}
-	answer := transactionPage{Transactions: make([]nativeTransaction, len(found.Transactions))}
-	for i := range found.Transactions {
-		answer.Transactions[i] = a.transaction(d, &found.Transactions[i])
-	}
+	answer := pageOf("transactions", len(found.Transactions), func(i int, x *nativeTransaction) {
+		*x = a.transaction(d, &found.Transactions[i])
+	})
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, &answer)
+	return a.replies.JSON(c, answer)
 }
 
 func (a *API) transaction(d *directory, tx *evm.Transaction) nativeTransaction {

@@ -12,7 +12,7 @@ import (
 	chain "quorate/chain/evm"
 	"quorate/handlers/query"
 	"quorate/index/evm"
-	"quorate/index/ledger/page"
+	paging "quorate/index/ledger/page"
 )
 
 type internalTransaction struct {
@@ -29,16 +29,6 @@ type listedInternal struct {
 	block
 	TxHash common.Hash `json:"txHash"`
 	internalTransaction
-}
-
-type internalPage struct {
-	NextPageToken string           `json:"nextPageToken,omitempty"`
-	Transactions  []listedInternal `json:"transactions"`
-}
-
-// AppendJSON implements reply.Appender.
-func (p *internalPage) AppendJSON(b []byte) []byte {
-	return appendPage(b, p.NextPageToken, "transactions", p.Transactions)
 }
 
 // frameTypes are the API's words for operations.
@@ -66,7 +56,7 @@ func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQue
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
 	want.Start, want.End = q.Optional("startBlock"), q.Optional("endBlock")
-	filters := []string{of.BlockchainID.String(), want.Wallet.Hex()}
+	filters := []string{of.name, want.Wallet.Hex()}
 	for _, bound := range []*uint64{want.Start, want.End} {
 		text := ""
 		if bound != nil {
@@ -77,7 +67,7 @@ func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQue
 	if want.Start != nil && want.End != nil && *want.Start > *want.End {
 		q.Fail("startBlock", "%d is after endBlock, which is %d; blocks from startBlock on and before endBlock are listed", *want.Start, *want.End)
 	}
-	p = q.Page(page.List{Operation: operation, Filters: filters}, 100, 10)
+	p = q.Page(paging.List{Operation: operation, Filters: filters}, 100, 10)
 	want.Limit, want.After = p.Size, p.After
 	if end := want.End; end != nil {
 		if empty = *end == 0 || want.Start != nil && *want.Start == *end; !empty {
@@ -111,15 +101,14 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	answer := internalPage{Transactions: make([]listedInternal, len(found.Internals))}
-	for i := range found.Internals {
+	answer := pageOf("transactions", len(found.Internals), func(i int, x *listedInternal) {
 		internal := &found.Internals[i]
-		answer.Transactions[i] = listedInternal{shownBlock(&internal.Block), internal.TxHash, d.internal(&internal.Frame)}
-	}
+		*x = listedInternal{shownBlock(&internal.Block), internal.TxHash, d.internal(&internal.Frame)}
+	})
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, &answer)
+	return a.replies.JSON(c, answer)
 }
 
 type erc1155Transfer struct {
@@ -134,16 +123,6 @@ type listedTransfer struct {
 	block
 	TxHash common.Hash `json:"txHash"`
 	erc1155Transfer
-}
-
-type transferPage struct {
-	NextPageToken string           `json:"nextPageToken,omitempty"`
-	Transactions  []listedTransfer `json:"transactions"`
-}
-
-// AppendJSON implements reply.Appender.
-func (p *transferPage) AppendJSON(b []byte) []byte {
-	return appendPage(b, p.NextPageToken, "transactions", p.Transactions)
 }
 
 func (d *directory) erc1155Transfer(t *chain.Transfer, details map[nft]*nftDetails) erc1155Transfer {
@@ -186,15 +165,14 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	answer := transferPage{Transactions: make([]listedTransfer, len(found.Transfers))}
-	for i := range found.Transfers {
+	answer := pageOf("transactions", len(found.Transfers), func(i int, x *listedTransfer) {
 		t := &found.Transfers[i]
-		answer.Transactions[i] = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details)}
-	}
+		*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details)}
+	})
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, &answer)
+	return a.replies.JSON(c, answer)
 }
 
 type nativeBalance struct {
@@ -238,20 +216,18 @@ func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Addres
 	return balance, nil
 }
 
+// balancePage is a page of balances, and one of the native token.
 type balancePage struct {
-	NextPageToken string           `json:"nextPageToken,omitempty"`
-	Native        nativeBalance    `json:"nativeTokenBalance"`
-	Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
+	next   string
+	native nativeBalance
+	items[erc1155Balance, *erc1155Balance]
 }
 
 // AppendJSON implements reply.Appender.
 func (p *balancePage) AppendJSON(b []byte) []byte {
-	b = append(b, '{')
-	if p.NextPageToken != "" {
-		b = append(appendText(append(b, `"nextPageToken":`...), p.NextPageToken), ',')
-	}
-	b = appendValue(append(b, `"nativeTokenBalance":`...), p.Native)
-	return append(appendItems(append(b, `,"erc1155TokenBalances":`...), p.Tokens), '}')
+	b = appendNext(append(b, '{'), p.next)
+	b = appendValue(append(b, `"nativeTokenBalance":`...), p.native)
+	return append(p.appendTo(append(b, `,"erc1155TokenBalances":`...)), '}')
 }
 
 // listBalances is GET /v1/chains/{chainId}/addresses/{address}/balances:listErc1155.
@@ -262,14 +238,14 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
 	want := evm.BalanceQuery{Wallet: wallet, At: q.Optional("blockNumber"), Contract: readAddress(q, "contractAddress")}
-	filters := []string{of.BlockchainID.String(), wallet.Hex(), "", ""}
+	filters := []string{of.name, wallet.Hex(), "", ""}
 	if want.At != nil {
 		filters[2] = fmt.Sprint(*want.At)
 	}
 	if want.Contract != nil {
 		filters[3] = want.Contract.Hex()
 	}
-	p := q.Page(page.List{Operation: "ERC-1155 balances", Filters: filters}, 500, 10)
+	p := q.Page(paging.List{Operation: "ERC-1155 balances", Filters: filters}, 500, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -296,18 +272,20 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	}
 	t, shown := of.NativeToken, a.newDirectory(of)
 	rate := a.rate(ctx, of, nil, currencies[0], progress.Time)
-	answer := balancePage{
-		Native: nativeBalance{
+	answer := &balancePage{
+		native: nativeBalance{
 			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(of.ChainID), Balance: native.Dec(),
 			Price: shownPrice(ctx, currencies[0], rate), BalanceValue: shownPrice(ctx, currencies[0], worth(native, t.Decimals, rate)),
 		},
-		Tokens: make([]erc1155Balance, len(found.Balances)),
 	}
-	for i, b := range found.Balances {
-		answer.Tokens[i] = erc1155Balance{erc1155Token: shown.erc1155(tokens[i], details[tokens[i]]), ChainID: number(of.ChainID), Balance: amount(b.Amount)}
-	}
+	answer.items = items[erc1155Balance, *erc1155Balance]{len(tokens), func(i int, x *erc1155Balance) {
+		*x = erc1155Balance{
+			erc1155Token: shown.erc1155(tokens[i], details[tokens[i]]),
+			ChainID:      number(of.ChainID), Balance: amount(found.Balances[i].Amount),
+		}
+	}}
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, &answer)
+	return a.replies.JSON(c, answer)
 }

@@ -73,7 +73,7 @@ func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, 
 	if err != nil {
 		return nil, err
 	}
-	var rows []store.Row
+	rows := make([]store.Row, 0, min(limit, len(succeeded)+len(failed)))
 	for len(rows) < limit && len(succeeded)+len(failed) > 0 {
 		if len(failed) == 0 || len(succeeded) > 0 && bytes.Compare(succeeded[0].K, failed[0].K) < 0 {
 			rows, succeeded = append(rows, succeeded[0]), succeeded[1:]
