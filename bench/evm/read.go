@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"sync"
@@ -82,6 +83,11 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 // runRead asks while nothing else happens.
 func runRead(t task) (err error) {
 	ctx := context.Background()
+	// The collector as the service sets it.
+	debug.SetMemoryLimit(1<<30 - 1<<27)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 	rows, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
 	if err != nil {
 		return err

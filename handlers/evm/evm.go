@@ -1,7 +1,8 @@
 // Package evm has the Data API's operations on EVM chains: transactions, calls
 // inside them, tokens and who holds them, contracts and who deployed them. It reads
 // requests, asks the record of the chain they name and puts the answers into the
-// API's form; it keeps nothing itself.
+// API's form. All it keeps, in memory of fixed size, is what cannot change: how
+// addresses are spelt, and balances after a block.
 //
 // An answer is never silently out of date: while the record of the chain is being
 // caught up, what is beyond it is 503. Other answers have the headers Indexed-Height,
