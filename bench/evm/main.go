@@ -40,7 +40,8 @@ type task struct {
 	Node nodeReady
 	// Connections are how many read at a time.
 	Connections int
-	// Profile is where the process writes what it spends processor time on.
+	// Profile is where the process writes what it spends processor time on: a file, or
+	// for roleRead a folder.
 	Profile string
 }
 
@@ -81,9 +82,10 @@ func main() {
 	flag.IntVar(&t.Connections, "connections", 16, "`number` of connections that ask at a time")
 	flag.StringVar(&t.Dir, "dir", "", "`folder` for blocks and stores, about 5 kB for a transaction; default: a temporary one")
 	flag.StringVar(&t.Profile, "cpuprofile", "", "write a CPU profile of the process that records with traces to this `file`")
+	profiles := flag.String("readprofiles", "", "write a CPU profile of each HTTP operation, asked for without a connection, to this `folder`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, t)
+	err := run(ctx, t, *profiles)
 	stop()
 	if err != nil {
 		log.Fatal(err)
@@ -106,7 +108,7 @@ func work(text string) error {
 	return fmt.Errorf("no role %q", t.Role)
 }
 
-func run(ctx context.Context, t task) (err error) {
+func run(ctx context.Context, t task, profiles string) (err error) {
 	root, err := os.MkdirTemp(t.Dir, "quorate-evm-")
 	if err != nil {
 		return err
@@ -152,14 +154,13 @@ func run(ctx context.Context, t task) (err error) {
 		fmt.Printf("| %s | %.0f | %.1f | %.1f | %.0f |\n", line.name, txs/r.Took.Seconds(), float64(r.CPU.Microseconds())/txs,
 			float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs)
 	}
-	fmt.Printf("\n| operation, %d connections | requests/s | p50 ms | p99 ms | CPU us | at %.0f requests/s: p50 ms | p99 ms | worst ms |\n|---|---|---|---|---|---|---|---|\n",
-		t.Connections, 1/pace.Seconds())
-	t.Role, t.Dir, t.Profile = roleRead, filepath.Join(root, roleTraces), ""
+	t.Role, t.Dir, t.Profile = roleRead, filepath.Join(root, roleTraces), profiles
 	c, err := startChild(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer c.stop()
+	var all []reading
 	for {
 		var r reading
 		if err := c.read(&r); errors.Is(err, io.EOF) {
@@ -167,11 +168,32 @@ func run(ctx context.Context, t task) (err error) {
 		} else if err != nil {
 			return fmt.Errorf("reading: %w", err)
 		}
-		fmt.Printf("| %s | %.0f | %.2f | %.2f | %d | %.2f | %.2f | %.1f |\n", r.Name, r.Often.Rate, milliseconds(r.Often.P50), milliseconds(r.Often.P99),
-			r.Often.CPU.Microseconds(), milliseconds(r.Paced.P50), milliseconds(r.Paced.P99), milliseconds(r.Paced.Worst))
+		all = append(all, r)
 	}
+	tell(all, t.Connections)
 	fmt.Printf("\nall in %.0f s, load at the end %s\n", time.Since(begun).Seconds(), load())
 	return nil
+}
+
+// tell prints how long operations took.
+func tell(all []reading, connections int) {
+	fmt.Printf("\n| operation, %d connections | requests/s | p50 ms | p99 ms | CPU us | rounds of GC/1000 | cache misses | at %.0f requests/s: p50 ms | p99 ms | worst ms |\n|---|---|---|---|---|---|---|---|---|---|\n",
+		connections, 1/pace.Seconds())
+	for _, r := range all {
+		o := r.Often
+		fmt.Printf("| %s | %.0f | %.2f | %.2f | %d | %.1f | %.2f | %.2f | %.2f | %.1f |\n", r.Name, o.Rate, milliseconds(o.P50), milliseconds(o.P99),
+			o.CPU.Microseconds(), 1000*o.Rounds, o.Misses, milliseconds(r.Paced.P50), milliseconds(r.Paced.P99), milliseconds(r.Paced.Worst))
+	}
+	fmt.Println("\nThe floor is a handler that has the same answers at hand. Alone is the service's work without a connection; the first time\nit is asked for something, one request after the other, it may have to ask the node.")
+	fmt.Println("\n| operation | CPU us | of the floor | ratio | p99 ms | of the floor | alone: p50 us | CPU us | allocations | kB | the first time: p50 ms | p99 ms |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, r := range all {
+		if r.Floor == nil || r.Alone == nil {
+			continue
+		}
+		fmt.Printf("| %s | %d | %d | %.1f | %.2f | %.2f | %.0f | %d | %.0f | %.1f | %.2f | %.2f |\n", r.Name, r.Often.CPU.Microseconds(), r.Floor.CPU.Microseconds(),
+			float64(r.Often.CPU)/float64(r.Floor.CPU), milliseconds(r.Often.P99), milliseconds(r.Floor.P99),
+			1000*milliseconds(r.Alone.P50), r.Alone.CPU.Microseconds(), r.Alone.Allocs, r.Alone.Bytes/1000, milliseconds(r.First.P50), milliseconds(r.First.P99))
+	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

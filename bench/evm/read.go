@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -39,19 +42,33 @@ const (
 type reading struct {
 	Name         string
 	Often, Paced summary
+	// Floor is as Often, of a handler that has the same answers at hand, and Alone is
+	// the service's work without sockets, one request after the other. Both are nil
+	// for reads of the record.
+	Floor, Alone *summary
+	// First is how long it takes to answer what was not asked for before, as far as it
+	// does not wait for a connection.
+	First summary
 }
 
 type summary struct {
 	P50, P99, Worst time.Duration
-	// Rate is in requests a second, CPU the processor time of one.
+	// Rate is in requests a second.
 	Rate float64
-	CPU  time.Duration
+	// The rest is of one request: processor time, allocations and their bytes, rounds of
+	// garbage collection, and blocks that the store's cache did not have.
+	CPU            time.Duration
+	Allocs, Bytes  float64
+	Rounds, Misses float64
 }
 
 // operation is one to be timed.
 type operation struct {
 	name string
 	ask  func(ctx context.Context, rng *rand.Rand) error
+	// floor and alone are nil for reads of the record.
+	floor, alone func(ctx context.Context, rng *rand.Rand) error
+	first        summary
 }
 
 // sample is what operations ask for: addresses as often as they send and receive.
@@ -66,6 +83,11 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 // runRead asks while nothing else happens.
 func runRead(t task) (err error) {
 	ctx := context.Background()
+	// The collector as the service sets it.
+	debug.SetMemoryLimit(1<<30 - 1<<27)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 	rows, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
 	if err != nil {
 		return err
@@ -106,7 +128,12 @@ func runRead(t task) (err error) {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: surface, ReadHeaderTimeout: time.Minute}
+	web := &asker{surface: surface, address: listener.Addr().String(), answers: make(map[string]*answer)}
+	operations, err := s.requests(web)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: web, ReadHeaderTimeout: time.Minute}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -116,16 +143,10 @@ func runRead(t task) (err error) {
 		_ = server.Close()
 		<-served
 	}()
-	web := &asker{
-		base:   "http://" + listener.Addr().String(),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: t.Connections}},
-	}
+	defer web.close()
 	out := json.NewEncoder(os.Stdout)
-	for _, o := range append(s.reads(record), s.requests(web)...) {
-		r := reading{Name: o.name}
-		if r.Often, err = o.measure(ctx, t.Connections, 0); err == nil {
-			r.Paced, err = o.measure(ctx, t.Connections, pace)
-		}
+	for i, o := range append(s.reads(record), operations...) {
+		r, err := o.read(ctx, rows, t, i)
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.name, err)
 		}
@@ -134,6 +155,54 @@ func runRead(t task) (err error) {
 		}
 	}
 	return nil
+}
+
+// read measures all there is of an operation, the number of which is part of the name
+// of its profile.
+func (o *operation) read(ctx context.Context, rows store.Store, t task, number int) (r reading, err error) {
+	r.Name, r.First = o.name, o.first
+	if o.alone != nil {
+		end, err := t.profile(fmt.Sprintf("%02d.pprof", number))
+		if err != nil {
+			return r, err
+		}
+		alone, err := measure(ctx, rows, o.alone, 1, 0)
+		end()
+		if err != nil {
+			return r, err
+		}
+		r.Alone = &alone
+	}
+	if r.Often, err = measure(ctx, rows, o.ask, t.Connections, 0); err != nil {
+		return r, err
+	}
+	if o.floor != nil {
+		floor, err := measure(ctx, rows, o.floor, t.Connections, 0)
+		if err != nil {
+			return r, err
+		}
+		r.Floor = &floor
+	}
+	r.Paced, err = measure(ctx, rows, o.ask, t.Connections, pace)
+	return r, err
+}
+
+// profile begins to write a CPU profile into the folder for them, if there is one.
+func (t *task) profile(name string) (end func(), err error) {
+	if t.Profile == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(filepath.Join(t.Profile, name))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}, nil
 }
 
 // draw finds out from the record what there is to ask for.
@@ -195,115 +264,79 @@ func (s *sample) reads(r *evm.Record) []operation {
 		}
 	}
 	return []operation{
-		{"record: latest transactions", latest(nil)},
-		{"record: latest that succeeded", latest(&yes)},
-		{"record: latest that failed", latest(&no)},
-		{"record: internal transactions", func(ctx context.Context, rng *rand.Rand) error {
+		{name: "record: latest transactions", ask: latest(nil)},
+		{name: "record: latest that succeeded", ask: latest(&yes)},
+		{name: "record: latest that failed", ask: latest(&no)},
+		{name: "record: internal transactions", ask: func(ctx context.Context, rng *rand.Rand) error {
 			_, err := r.Internals(ctx, evm.WalletQuery{Wallet: pick(rng, s.wallets), Limit: pageSize})
 			return err
 		}},
-		{"record: ERC-1155 transfers", func(ctx context.Context, rng *rand.Rand) error {
+		{name: "record: ERC-1155 transfers", ask: func(ctx context.Context, rng *rand.Rand) error {
 			_, err := r.Transfers(ctx, evm.WalletQuery{Wallet: pick(rng, s.wallets), Limit: pageSize})
 			return err
 		}},
-		{"record: ERC-1155 balances", func(ctx context.Context, rng *rand.Rand) error {
+		{name: "record: ERC-1155 balances", ask: func(ctx context.Context, rng *rand.Rand) error {
 			_, err := r.Balances(ctx, evm.BalanceQuery{Wallet: pick(rng, s.wallets), Limit: pageSize})
 			return err
 		}},
-		{"record: ERC-1155 balances at any block", func(ctx context.Context, rng *rand.Rand) error {
+		{name: "record: ERC-1155 balances at any block", ask: func(ctx context.Context, rng *rand.Rand) error {
 			at := rng.Uint64N(s.tip + 1)
 			_, err := r.Balances(ctx, evm.BalanceQuery{Wallet: pick(rng, s.wallets), At: &at, Limit: pageSize})
 			return err
 		}},
-		{"record: deployment", func(ctx context.Context, rng *rand.Rand) error {
+		{name: "record: deployment", ask: func(ctx context.Context, rng *rand.Rand) error {
 			_, err := r.Deployment(ctx, pick(rng, s.deployed))
 			return err
 		}},
-		{"record: deployments", func(ctx context.Context, rng *rand.Rand) error {
+		{name: "record: deployments", ask: func(ctx context.Context, rng *rand.Rand) error {
 			_, err := r.Deployments(ctx, evm.DeploymentQuery{Address: pick(rng, s.deployers), Limit: pageSize})
 			return err
 		}},
-		{"record: tokens of a collection", func(ctx context.Context, rng *rand.Rand) error {
+		{name: "record: tokens of a collection", ask: func(ctx context.Context, rng *rand.Rand) error {
 			c := pick(rng, s.collections)
 			_, err := r.Tokens(ctx, evm.TokenQuery{Contract: c, Standard: s.standards[c], Limit: pageSize})
 			return err
 		}},
-		{"record: days", func(ctx context.Context, _ *rand.Rand) error {
+		{name: "record: days", ask: func(ctx context.Context, _ *rand.Rand) error {
 			_, err := r.Days(ctx, 0, pageSize)
 			return err
 		}},
 	}
 }
 
-// asker asks over HTTP.
-type asker struct {
-	base   string
-	client *http.Client
-}
-
-func (a *asker) get(ctx context.Context, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := a.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %.300s", path, response.Status, body)
-	}
-	return nil
-}
-
-// requests are those of the Data API and the Metrics API.
-func (s *sample) requests(a *asker) []operation {
-	const base = "/v1/chains/c-chain"
-	of := func(name, path string, from []common.Address) operation {
-		return operation{"HTTP: " + name, func(ctx context.Context, rng *rand.Rand) error {
-			return a.get(ctx, fmt.Sprintf(base+path, pick(rng, from)))
-		}}
-	}
-	return []operation{
-		{"HTTP: latest transactions", func(ctx context.Context, _ *rand.Rand) error {
-			return a.get(ctx, base+"/transactions?pageSize=100")
-		}},
-		of("internal transactions", "/addresses/%s/transactions:listInternals?pageSize=100", s.wallets),
-		of("ERC-1155 transfers", "/addresses/%s/transactions:listErc1155?pageSize=100", s.wallets),
-		of("ERC-1155 balances", "/addresses/%s/balances:listErc1155?pageSize=100", s.wallets),
-		of("deployment transaction", "/contracts/%s/transactions:getDeployment", s.deployed),
-		of("deployments", "/contracts/%s/deployments?pageSize=100", s.deployers),
-		of("tokens of a collection", "/nfts/collections/%s/tokens?pageSize=100", s.collections),
-	}
-}
-
 // measure asks from so many connections: each for the next as soon as it has the one
 // before, or, if there is a pace, all together so often. Then requests are due whether
 // or not a connection is free, and waiting for one counts.
-func (o *operation) measure(ctx context.Context, connections int, pace time.Duration) (summary, error) {
-	if _, err := o.during(ctx, connections, pace, readTime/5); err != nil {
+func measure(ctx context.Context, rows store.Store, ask func(context.Context, *rand.Rand) error, connections int, pace time.Duration) (summary, error) {
+	if _, err := during(ctx, ask, connections, pace, readTime/5); err != nil {
 		return summary{}, err
 	}
-	before := cpu()
-	all, err := o.during(ctx, connections, pace, readTime)
+	runtime.GC() // what was there before is nobody's fault
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	spent, misses := cpu(), rows.Stats().CacheMisses
+	all, err := during(ctx, ask, connections, pace, readTime)
 	if err != nil {
 		return summary{}, err
 	}
-	spent := cpu() - before
-	slices.Sort(all)
-	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
-	return summary{
-		P50: at(0.5), P99: at(0.99), Worst: all[len(all)-1],
-		Rate: float64(len(all)) / readTime.Seconds(), CPU: spent / time.Duration(len(all)),
-	}, nil
+	spent, misses = cpu()-spent, rows.Stats().CacheMisses-misses
+	runtime.ReadMemStats(&after)
+	n := float64(len(all))
+	sum := distribution(all)
+	sum.Rate, sum.CPU = n/readTime.Seconds(), spent/time.Duration(len(all))
+	sum.Allocs, sum.Bytes = float64(after.Mallocs-before.Mallocs)/n, float64(after.TotalAlloc-before.TotalAlloc)/n
+	sum.Rounds, sum.Misses = float64(after.NumGC-before.NumGC)/n, float64(misses)/n
+	return sum, nil
 }
 
-func (o *operation) during(ctx context.Context, connections int, pace, long time.Duration) ([]time.Duration, error) {
+// distribution sorts times, of which there is one at least.
+func distribution(all []time.Duration) summary {
+	slices.Sort(all)
+	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
+	return summary{P50: at(0.5), P99: at(0.99), Worst: all[len(all)-1]}
+}
+
+func during(ctx context.Context, ask func(context.Context, *rand.Rand) error, connections int, pace, long time.Duration) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var all []time.Duration // guarded by mu, as are failed and next
 	var failed error
@@ -330,7 +363,7 @@ func (o *operation) during(ctx context.Context, connections int, pace, long time
 					return
 				}
 				time.Sleep(time.Until(at))
-				err := o.ask(ctx, rng)
+				err := ask(ctx, rng)
 				took := time.Since(at)
 				mu.Lock()
 				all, failed = append(all, took), errors.Join(failed, err)

@@ -33,6 +33,8 @@ type Chain struct {
 	Node      Node
 	// Metadata may be nil: then none is indexed.
 	Metadata MetadataReader
+
+	name string // BlockchainID as text
 }
 
 // NativeToken is the token of a chain that pays for gas. LogoURI and Description may
@@ -72,7 +74,8 @@ func NewChains(all []Chain, starting bool) (*Chains, error) {
 			}
 		}
 		id := strconv.FormatUint(chain.ChainID, 10)
-		names := []string{id, chain.BlockchainID.String()}
+		chain.name = chain.BlockchainID.String()
+		names := []string{id, chain.name}
 		if chain.Primary {
 			names = append(names, cChain)
 		}
@@ -97,7 +100,7 @@ func (c *Chains) Find(name string) (*Chain, error) {
 	case len(found) > 1:
 		var blockchainIDs []string
 		for _, chain := range found {
-			blockchainIDs = append(blockchainIDs, chain.BlockchainID.String())
+			blockchainIDs = append(blockchainIDs, chain.name)
 		}
 		return nil, apierr.BadRequest("chainId: %s is the name of several chains here; use a blockchain ID: %s", name, strings.Join(blockchainIDs, ", "))
 	case c.starting:

@@ -11,6 +11,7 @@ import (
 	chain "quorate/chain/evm"
 	"quorate/handlers/evm/tokenlist"
 	"quorate/index/evm"
+	"quorate/index/evm/memo"
 )
 
 // directory is what is known of the addresses of an answer.
@@ -18,12 +19,33 @@ type directory struct {
 	chain     *Chain
 	lists     *tokenlist.Lists
 	contracts map[common.Address]*evm.Contract
+	spellings *memo.Table[common.Address, string]
+	unlisted  tokenlist.Token // empty
+}
+
+func (a *API) newDirectory(of *Chain) *directory {
+	return &directory{chain: of, lists: a.lists, contracts: make(map[common.Address]*evm.Contract), spellings: a.spellings}
+}
+
+// spellingRoom is of how many addresses the spelling is remembered, about 130 bytes
+// each.
+const spellingRoom = 1 << 15
+
+// spelt is an address with its checksum in the case of its letters (EIP-55), which is a
+// hash.
+func (d *directory) spelt(at common.Address) string {
+	text, ok := d.spellings.Get(at)
+	if !ok {
+		text = at.Hex()
+		d.spellings.Put(at, text)
+	}
+	return text
 }
 
 // directory asks for addresses, in any order and number. Of those that the record
 // does not know as contracts no node is asked: most are wallets.
 func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Address) (*directory, error) {
-	d := &directory{chain: of, lists: a.lists, contracts: make(map[common.Address]*evm.Contract)}
+	d := a.newDirectory(of)
 	addresses = slices.Clone(addresses)
 	slices.SortFunc(addresses, common.Address.Cmp)
 	addresses = slices.Compact(addresses)
@@ -34,11 +56,21 @@ func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Addre
 	if err != nil {
 		return nil, err
 	}
+	memory, _ := of.Contracts.(rememberer)
 	var asked []common.Address
 	for i, is := range known {
-		if is {
-			asked = append(asked, addresses[i])
+		if !is {
+			continue
 		}
+		if memory != nil {
+			if c, ok := memory.Remembered(addresses[i]); ok {
+				if c != nil {
+					d.contracts[addresses[i]] = c
+				}
+				continue
+			}
+		}
+		asked = append(asked, addresses[i])
 	}
 	if len(asked) == 0 {
 		return d, nil
@@ -67,7 +99,10 @@ func (d *directory) standard(at common.Address) chain.Standard {
 
 // listed is what token lists say of an address; nothing of it is required.
 func (d *directory) listed(at common.Address) *tokenlist.Token {
-	return cmp.Or(d.lists.Token(d.chain.ChainID, at), new(tokenlist.Token))
+	if known := d.lists.Token(d.chain.ChainID, at); known != nil {
+		return known
+	}
+	return &d.unlisted
 }
 
 // addressParty is an address that has part in something.
@@ -80,7 +115,7 @@ type addressParty struct {
 }
 
 func (d *directory) party(at common.Address) addressParty {
-	p := addressParty{Address: at.Hex(), LogoURI: d.listed(at).LogoURI}
+	p := addressParty{Address: d.spelt(at), LogoURI: d.listed(at).LogoURI}
 	if c := d.contracts[at]; c != nil {
 		p.Name, p.Symbol, p.Decimals = c.Name, c.Symbol, c.Decimals
 	}
@@ -124,9 +159,9 @@ type resourceLink struct {
 }
 
 type deployment struct {
-	TxHash                  string `json:"txHash"`
-	DeployerAddress         string `json:"deployerAddress"`
-	DeployerContractAddress string `json:"deployerContractAddress,omitempty"`
+	TxHash                  common.Hash `json:"txHash"`
+	DeployerAddress         string      `json:"deployerAddress"`
+	DeployerContractAddress string      `json:"deployerContractAddress,omitempty"`
 }
 
 // deployed shows a contract and how it came about.
@@ -135,12 +170,12 @@ func (d *directory) deployed(of evm.Deployment) contract {
 	shown := contract{
 		Name: listed.Name, Description: listed.Description, Email: listed.Email, Color: listed.Color, Tags: listed.Tags,
 		LogoAsset: image(listed.LogoURI), BannerAsset: image(listed.BannerURI),
-		Address:    of.Contract.Hex(),
-		Deployment: deployment{TxHash: of.TxHash.Hex(), DeployerAddress: of.Deployer.Hex()},
+		Address:    d.spelt(of.Contract),
+		Deployment: deployment{TxHash: of.TxHash, DeployerAddress: d.spelt(of.Deployer)},
 		ERCType:    typeUnknown,
 	}
 	if of.Creator != nil {
-		shown.Deployment.DeployerContractAddress = of.Creator.Hex()
+		shown.Deployment.DeployerContractAddress = d.spelt(*of.Creator)
 	}
 	for _, link := range listed.Links {
 		shown.ResourceLinks = append(shown.ResourceLinks, resourceLink(link))

@@ -14,7 +14,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
-	"quorate/index/ledger/page"
+	paging "quorate/index/ledger/page"
 )
 
 type networkToken struct {
@@ -176,7 +176,7 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 		return err
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(page.List{Operation: "deployments", Filters: []string{of.BlockchainID.String(), by.Hex()}}, 100, 10)
+	p := q.Page(paging.List{Operation: "deployments", Filters: []string{of.name, by.Hex()}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -195,17 +195,11 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string     `json:"nextPageToken,omitempty"`
-		Contracts     []contract `json:"contracts"`
-	}{Contracts: make([]contract, len(found.Deployments))}
-	for i, one := range found.Deployments {
-		answer.Contracts[i] = d.deployed(one)
-	}
+	answer := pageOf("contracts", len(found.Deployments), func(i int, x *contract) { *x = d.deployed(found.Deployments[i]) })
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, answer)
 }
 
 // listTokens is GET /v1/chains/{chainId}/nfts/collections/{address}/tokens.
@@ -215,7 +209,7 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 		return err
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(page.List{Operation: "tokens", Filters: []string{of.BlockchainID.String(), at.Hex()}}, 100, 10)
+	p := q.Page(paging.List{Operation: "tokens", Filters: []string{of.name, at.Hex()}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -242,19 +236,18 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string `json:"nextPageToken,omitempty"`
-		Tokens        []any  `json:"tokens"`
-	}{Tokens: make([]any, len(tokens))}
-	for i, t := range tokens {
-		if standard == chain.ERC721 {
-			answer.Tokens[i] = d.erc721(t, found.Tokens[i].Owner, details[t])
-		} else {
-			answer.Tokens[i] = shownERC1155(t, details[t])
-		}
-	}
+	next := ""
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	if standard == chain.ERC1155 {
+		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[tokens[i]]) })
+		answer.next = next
+		return a.replies.JSON(c, answer)
+	}
+	answer := pageOf("tokens", len(tokens), func(i int, x *erc721Token) {
+		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[tokens[i]])
+	})
+	answer.next = next
+	return a.replies.JSON(c, answer)
 }

@@ -1,7 +1,8 @@
 // Package evm has the Data API's operations on EVM chains: transactions, calls
 // inside them, tokens and who holds them, contracts and who deployed them. It reads
 // requests, asks the record of the chain they name and puts the answers into the
-// API's form; it keeps nothing itself.
+// API's form. All it keeps, in memory of fixed size, is what cannot change: how
+// addresses are spelt, and balances after a block.
 //
 // An answer is never silently out of date: while the record of the chain is being
 // caught up, what is beyond it is 503. Other answers have the headers Indexed-Height,
@@ -19,6 +20,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/libevm/common"
@@ -29,6 +31,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
+	"quorate/index/evm/memo"
 	"quorate/node"
 )
 
@@ -56,6 +59,10 @@ type API struct {
 	prices  Prices
 	log     *slog.Logger
 	timeout time.Duration
+
+	spellings *memo.Table[common.Address, string] // of addresses, with their checksums
+	balances  *memo.Table[balanceOf, uint256.Int]
+	replies   reply.Writer
 }
 
 // New makes an API.
@@ -67,6 +74,9 @@ func New(o Options) *API {
 		prices:  o.Prices,
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
+
+		spellings: memo.New[common.Address, string](spellingRoom),
+		balances:  memo.New[balanceOf, uint256.Int](balanceRoom),
 	}
 	if a.methods == nil {
 		a.methods = methods.New()

@@ -56,7 +56,7 @@ type erc721Token struct {
 	Name         string      `json:"name"`
 	Symbol       string      `json:"symbol"`
 	ERCType      string      `json:"ercType"`
-	TokenID      string      `json:"tokenId"`
+	TokenID      amount      `json:"tokenId"`
 	TokenURI     string      `json:"tokenUri"`
 	Metadata     nftMetadata `json:"metadata"`
 	OwnerAddress string      `json:"ownerAddress,omitempty"`
@@ -65,7 +65,7 @@ type erc721Token struct {
 type erc1155Token struct {
 	Address  string      `json:"address"`
 	ERCType  string      `json:"ercType"`
-	TokenID  string      `json:"tokenId"`
+	TokenID  amount      `json:"tokenId"`
 	TokenURI string      `json:"tokenUri"`
 	Metadata nftMetadata `json:"metadata"`
 }
@@ -90,14 +90,15 @@ const (
 )
 
 // details finds out about tokens.
-func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]nftDetails, error) {
-	found := make(map[nft]nftDetails, len(tokens))
+func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nftDetails, error) {
+	found := make(map[nft]*nftDetails, len(tokens))
 	var asked []nft
+	unknown := nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
 	for _, t := range tokens {
 		if _, known := found[t]; known {
 			continue
 		}
-		found[t] = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
+		found[t] = &unknown
 		if len(asked) < maxNFTs {
 			asked = append(asked, t)
 		}
@@ -122,11 +123,11 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]nft
 			}
 		}
 		for i, t := range some {
-			d := nftDetails{uri: uris[i], metadata: shownMetadata(ctx, t.standard, &all[i])}
+			d := &nftDetails{uri: uris[i], metadata: shownMetadata(ctx, t.standard, &all[i])}
 			if size := d.size(); size <= room {
 				room -= size
 			} else {
-				d = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.TooLarge)}}
+				d = &nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.TooLarge)}}
 			}
 			found[t] = d
 		}
@@ -134,11 +135,18 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]nft
 	return found, nil
 }
 
-// uris asks for the URIs of tokens at once.
+// uris asks for the URIs of tokens, at once for those that are not at hand.
 func uris(ctx context.Context, of *Chain, tokens []nft) ([]string, error) {
 	uris := make([]string, len(tokens))
+	memory, _ := of.URIs.(rememberer)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, t := range tokens {
+		if memory != nil {
+			var ok bool
+			if uris[i], ok = memory.RememberedURI(t.standard, t.contract, &t.id); ok {
+				continue
+			}
+		}
 		group.Go(func() (err error) {
 			uris[i], err = of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
 			return err
@@ -176,22 +184,22 @@ func shownMetadata(ctx context.Context, standard chain.Standard, m *metadata.Met
 
 func (d *directory) erc20(at common.Address, price *price) erc20Token {
 	c := d.contracts[at]
-	return erc20Token{Address: at.Hex(), Name: c.Name, Symbol: c.Symbol, Decimals: *c.Decimals, LogoURI: d.listed(at).LogoURI, ERCType: typeERC20, Price: price}
+	return erc20Token{Address: d.spelt(at), Name: c.Name, Symbol: c.Symbol, Decimals: *c.Decimals, LogoURI: d.listed(at).LogoURI, ERCType: typeERC20, Price: price}
 }
 
 // erc721 shows a token; owner may be nil.
-func (d *directory) erc721(t nft, owner *common.Address, details nftDetails) erc721Token {
+func (d *directory) erc721(t nft, owner *common.Address, details *nftDetails) erc721Token {
 	c := d.contracts[t.contract]
 	shown := erc721Token{
-		Address: t.contract.Hex(), Name: c.Name, Symbol: c.Symbol, ERCType: typeERC721,
-		TokenID: t.id.Dec(), TokenURI: details.uri, Metadata: details.metadata,
+		Address: d.spelt(t.contract), Name: c.Name, Symbol: c.Symbol, ERCType: typeERC721,
+		TokenID: amount(t.id), TokenURI: details.uri, Metadata: details.metadata,
 	}
 	if owner != nil {
-		shown.OwnerAddress = owner.Hex()
+		shown.OwnerAddress = d.spelt(*owner)
 	}
 	return shown
 }
 
-func shownERC1155(t nft, details nftDetails) erc1155Token {
-	return erc1155Token{Address: t.contract.Hex(), ERCType: typeERC1155, TokenID: t.id.Dec(), TokenURI: details.uri, Metadata: details.metadata}
+func (d *directory) erc1155(t nft, details *nftDetails) erc1155Token {
+	return erc1155Token{Address: d.spelt(t.contract), ERCType: typeERC1155, TokenID: amount(t.id), TokenURI: details.uri, Metadata: details.metadata}
 }

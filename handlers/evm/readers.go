@@ -51,6 +51,15 @@ type URIs interface {
 	TokenURI(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (string, error)
 }
 
+// rememberer is what Contracts and URIs may be, too: it tells at once what it has in
+// memory, and ok is false if they have to be asked.
+type rememberer interface {
+	Remembered(address common.Address) (found *evm.Contract, ok bool)
+	RememberedURI(standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, ok bool)
+}
+
+var _ rememberer = (*contracts.Book)(nil)
+
 var _ URIs = (*contracts.Book)(nil)
 
 // Node is a node of the chain, as *node.EVM is. Errors are package node's.

@@ -12,39 +12,38 @@ import (
 
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/query"
-	"quorate/handlers/reply"
 	"quorate/index/evm"
-	"quorate/index/ledger/page"
+	paging "quorate/index/ledger/page"
 )
 
 // block says in what block something stands.
 type block struct {
-	BlockNumber    string `json:"blockNumber"`
-	BlockTimestamp uint64 `json:"blockTimestamp"`
-	Milliseconds   uint64 `json:"blockTimestampMilliseconds,omitempty"`
-	BlockHash      string `json:"blockHash"`
+	BlockNumber    number      `json:"blockNumber"`
+	BlockTimestamp uint64      `json:"blockTimestamp"`
+	Milliseconds   uint64      `json:"blockTimestampMilliseconds,omitempty"`
+	BlockHash      common.Hash `json:"blockHash"`
 }
 
 func shownBlock(b *evm.BlockRef) block {
-	return block{BlockNumber: decimal(b.Number), BlockTimestamp: b.Time, Milliseconds: b.Milliseconds, BlockHash: b.Hash.Hex()}
+	return block{BlockNumber: number(b.Number), BlockTimestamp: b.Time, Milliseconds: b.Milliseconds, BlockHash: b.Hash}
 }
 
 type nativeTransaction struct {
 	block
 	MinDelayExcess *uint64      `json:"blockMinDelayExcess,omitempty"`
-	ChainID        string       `json:"chainId"`
+	ChainID        number       `json:"chainId"`
 	BlockIndex     uint32       `json:"blockIndex"`
-	TxHash         string       `json:"txHash"`
+	TxHash         common.Hash  `json:"txHash"`
 	TxStatus       string       `json:"txStatus"`
 	TxType         uint8        `json:"txType"`
-	GasLimit       string       `json:"gasLimit"`
-	GasUsed        string       `json:"gasUsed"`
-	GasPrice       string       `json:"gasPrice"`
-	Nonce          string       `json:"nonce"`
+	GasLimit       number       `json:"gasLimit"`
+	GasUsed        number       `json:"gasUsed"`
+	GasPrice       amount       `json:"gasPrice"`
+	Nonce          number       `json:"nonce"`
 	From           addressParty `json:"from"`
 	To             addressParty `json:"to"`
 	Method         method       `json:"method"`
-	Value          string       `json:"value"`
+	Value          amount       `json:"value"`
 }
 
 // fullTransaction is a transaction with what only its own answer has.
@@ -71,7 +70,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 		success := q.OneOf("status", "failed", "success") == "success"
 		want.Success = &success
 	}
-	p := q.Page(page.List{Operation: "latest transactions", Filters: []string{of.BlockchainID.String(), status}}, 100, 10)
+	p := q.Page(paging.List{Operation: "latest transactions", Filters: []string{of.name, status}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -83,7 +82,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	if err != nil {
 		return err
 	}
-	var parties []common.Address
+	parties := make([]common.Address, 0, 2*len(found.Transactions))
 	for i := range found.Transactions {
 		tx := &found.Transactions[i]
 		parties = append(parties, tx.From, tx.Recipient)
@@ -92,25 +91,21 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string              `json:"nextPageToken,omitempty"`
-		Transactions  []nativeTransaction `json:"transactions"`
-	}{Transactions: make([]nativeTransaction, len(found.Transactions))}
-	for i := range found.Transactions {
-		answer.Transactions[i] = a.transaction(d, &found.Transactions[i])
-	}
+	answer := pageOf("transactions", len(found.Transactions), func(i int, x *nativeTransaction) {
+		*x = a.transaction(d, &found.Transactions[i])
+	})
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, answer)
 }
 
 func (a *API) transaction(d *directory, tx *evm.Transaction) nativeTransaction {
 	shown := nativeTransaction{
 		block: shownBlock(&tx.Block), MinDelayExcess: tx.Block.MinDelayExcess,
-		ChainID: decimal(d.chain.ChainID), BlockIndex: tx.Index, TxHash: tx.Hash.Hex(), TxStatus: "0", TxType: tx.Type,
-		GasLimit: decimal(tx.GasLimit), GasUsed: decimal(tx.GasUsed), GasPrice: tx.GasPrice.Dec(), Nonce: decimal(tx.Nonce),
-		From: d.party(tx.From), To: d.party(tx.Recipient), Method: a.method(tx), Value: tx.Value.Dec(),
+		ChainID: number(d.chain.ChainID), BlockIndex: tx.Index, TxHash: tx.Hash, TxStatus: "0", TxType: tx.Type,
+		GasLimit: number(tx.GasLimit), GasUsed: number(tx.GasUsed), GasPrice: amount(tx.GasPrice), Nonce: number(tx.Nonce),
+		From: d.party(tx.From), To: d.party(tx.Recipient), Method: a.method(tx), Value: amount(tx.Value),
 	}
 	if tx.Success {
 		shown.TxStatus = "1"

@@ -4,30 +4,30 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/chain/evm"
 	"quorate/handlers/query"
-	"quorate/handlers/reply"
 	"quorate/index/evm"
-	"quorate/index/ledger/page"
+	paging "quorate/index/ledger/page"
 )
 
 type internalTransaction struct {
 	From     addressParty `json:"from"`
 	To       addressParty `json:"to"`
 	Type     string       `json:"internalTxType"`
-	Value    string       `json:"value"`
+	Value    amount       `json:"value"`
 	Reverted bool         `json:"isReverted"`
-	GasUsed  string       `json:"gasUsed"`
-	GasLimit string       `json:"gasLimit"`
+	GasUsed  number       `json:"gasUsed"`
+	GasLimit number       `json:"gasLimit"`
 }
 
 type listedInternal struct {
 	block
-	TxHash string `json:"txHash"`
+	TxHash common.Hash `json:"txHash"`
 	internalTransaction
 }
 
@@ -39,8 +39,8 @@ var frameTypes = map[chain.FrameType]string{
 
 func (d *directory) internal(f *chain.Frame) internalTransaction {
 	shown := internalTransaction{
-		From: d.party(f.From), To: d.party(f.To), Type: frameTypes[f.Type], Value: f.Value.Dec(),
-		Reverted: f.Reverted, GasUsed: decimal(f.GasUsed), GasLimit: decimal(f.Gas),
+		From: d.party(f.From), To: d.party(f.To), Type: frameTypes[f.Type], Value: amount(f.Value),
+		Reverted: f.Reverted, GasUsed: number(f.GasUsed), GasLimit: number(f.Gas),
 	}
 	if shown.Type == "" {
 		shown.Type = "UNKNOWN"
@@ -56,7 +56,7 @@ func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQue
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
 	want.Start, want.End = q.Optional("startBlock"), q.Optional("endBlock")
-	filters := []string{of.BlockchainID.String(), want.Wallet.Hex()}
+	filters := []string{of.name, want.Wallet.Hex()}
 	for _, bound := range []*uint64{want.Start, want.End} {
 		text := ""
 		if bound != nil {
@@ -67,7 +67,7 @@ func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQue
 	if want.Start != nil && want.End != nil && *want.Start > *want.End {
 		q.Fail("startBlock", "%d is after endBlock, which is %d; blocks from startBlock on and before endBlock are listed", *want.Start, *want.End)
 	}
-	p = q.Page(page.List{Operation: operation, Filters: filters}, 100, 10)
+	p = q.Page(paging.List{Operation: operation, Filters: filters}, 100, 10)
 	want.Limit, want.After = p.Size, p.After
 	if end := want.End; end != nil {
 		if empty = *end == 0 || want.Start != nil && *want.Start == *end; !empty {
@@ -93,7 +93,7 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 			return err
 		}
 	}
-	var parties []common.Address
+	parties := make([]common.Address, 0, 2*len(found.Internals))
 	for i := range found.Internals {
 		parties = append(parties, found.Internals[i].From, found.Internals[i].To)
 	}
@@ -101,37 +101,33 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string           `json:"nextPageToken,omitempty"`
-		Transactions  []listedInternal `json:"transactions"`
-	}{Transactions: make([]listedInternal, len(found.Internals))}
-	for i := range found.Internals {
+	answer := pageOf("transactions", len(found.Internals), func(i int, x *listedInternal) {
 		internal := &found.Internals[i]
-		answer.Transactions[i] = listedInternal{shownBlock(&internal.Block), internal.TxHash.Hex(), d.internal(&internal.Frame)}
-	}
+		*x = listedInternal{shownBlock(&internal.Block), internal.TxHash, d.internal(&internal.Frame)}
+	})
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, answer)
 }
 
 type erc1155Transfer struct {
 	From     addressParty `json:"from"`
 	To       addressParty `json:"to"`
 	LogIndex uint32       `json:"logIndex"`
-	Value    string       `json:"value"`
+	Value    amount       `json:"value"`
 	Token    erc1155Token `json:"erc1155Token"`
 }
 
 type listedTransfer struct {
 	block
-	TxHash string `json:"txHash"`
+	TxHash common.Hash `json:"txHash"`
 	erc1155Transfer
 }
 
-func (d *directory) erc1155Transfer(t *chain.Transfer, details map[nft]nftDetails) erc1155Transfer {
+func (d *directory) erc1155Transfer(t *chain.Transfer, details map[nft]*nftDetails) erc1155Transfer {
 	token := moved(t)
-	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: t.Amount.Dec(), Token: shownERC1155(token, details[token])}
+	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: amount(t.Amount), Token: d.erc1155(token, details[token])}
 }
 
 // moved is the token that a transfer moves.
@@ -154,8 +150,8 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 			return err
 		}
 	}
-	var parties []common.Address
-	var tokens []nft
+	parties := make([]common.Address, 0, 2*len(found.Transfers))
+	tokens := make([]nft, 0, len(found.Transfers))
 	for i := range found.Transfers {
 		t := &found.Transfers[i].Transfer
 		parties = append(parties, t.From, t.To)
@@ -169,18 +165,14 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NextPageToken string           `json:"nextPageToken,omitempty"`
-		Transactions  []listedTransfer `json:"transactions"`
-	}{Transactions: make([]listedTransfer, len(found.Transfers))}
-	for i := range found.Transfers {
+	answer := pageOf("transactions", len(found.Transfers), func(i int, x *listedTransfer) {
 		t := &found.Transfers[i]
-		answer.Transactions[i] = listedTransfer{shownBlock(&t.Block), t.TxHash.Hex(), d.erc1155Transfer(&t.Transfer, details)}
-	}
+		*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details)}
+	})
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, answer)
 }
 
 type nativeBalance struct {
@@ -196,8 +188,46 @@ type nativeBalance struct {
 
 type erc1155Balance struct {
 	erc1155Token
-	ChainID string `json:"chainId"`
-	Balance string `json:"balance"`
+	ChainID number `json:"chainId"`
+	Balance amount `json:"balance"`
+}
+
+// balanceOf is what a balance of native tokens is of.
+type balanceOf struct {
+	wallet common.Address
+	after  common.Hash // of a block, which is final
+}
+
+// balanceRoom is how many balances of native tokens are remembered, about 150 bytes
+// each.
+const balanceRoom = 1 << 13
+
+// nativeBalance asks the node of a chain, once for a wallet and a block.
+func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Address, after *evm.BlockRef) (*uint256.Int, error) {
+	key := balanceOf{wallet, after.Hash}
+	if balance, ok := a.balances.Get(key); ok {
+		return &balance, nil
+	}
+	balance, err := of.Node.NativeBalance(ctx, wallet, after.Number)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, after.Number, err)
+	}
+	a.balances.Put(key, *balance)
+	return balance, nil
+}
+
+// balancePage is a page of balances, and one of the native token.
+type balancePage struct {
+	next   string
+	native nativeBalance
+	items[erc1155Balance, *erc1155Balance]
+}
+
+// AppendJSON implements reply.Appender.
+func (p *balancePage) AppendJSON(b []byte) []byte {
+	b = appendNext(append(b, '{'), p.next)
+	b = appendValue(append(b, `"nativeTokenBalance":`...), p.native)
+	return append(p.appendTo(append(b, `,"erc1155TokenBalances":`...)), '}')
 }
 
 // listBalances is GET /v1/chains/{chainId}/addresses/{address}/balances:listErc1155.
@@ -208,14 +238,14 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
 	want := evm.BalanceQuery{Wallet: wallet, At: q.Optional("blockNumber"), Contract: readAddress(q, "contractAddress")}
-	filters := []string{of.BlockchainID.String(), wallet.Hex(), "", ""}
+	filters := []string{of.name, wallet.Hex(), "", ""}
 	if want.At != nil {
 		filters[2] = fmt.Sprint(*want.At)
 	}
 	if want.Contract != nil {
 		filters[3] = want.Contract.Hex()
 	}
-	p := q.Page(page.List{Operation: "ERC-1155 balances", Filters: filters}, 500, 10)
+	p := q.Page(paging.List{Operation: "ERC-1155 balances", Filters: filters}, 500, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -228,11 +258,11 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if err != nil {
 		return err
 	}
-	native, err := of.Node.NativeBalance(ctx, wallet, found.At.Number)
+	native, err := a.nativeBalance(ctx, of, wallet, &found.At)
 	if err != nil {
-		return fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, found.At.Number, err)
+		return err
 	}
-	var tokens []nft
+	tokens := make([]nft, 0, len(found.Balances))
 	for _, b := range found.Balances {
 		tokens = append(tokens, nft{standard: chain.ERC1155, contract: b.Contract, id: b.TokenID})
 	}
@@ -240,24 +270,22 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if err != nil {
 		return err
 	}
-	t, id := of.NativeToken, decimal(of.ChainID)
+	t, shown := of.NativeToken, a.newDirectory(of)
 	rate := a.rate(ctx, of, nil, currencies[0], progress.Time)
-	answer := struct {
-		NextPageToken string           `json:"nextPageToken,omitempty"`
-		Native        nativeBalance    `json:"nativeTokenBalance"`
-		Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
-	}{
-		Native: nativeBalance{
-			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: id, Balance: native.Dec(),
+	answer := &balancePage{
+		native: nativeBalance{
+			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(of.ChainID), Balance: native.Dec(),
 			Price: shownPrice(ctx, currencies[0], rate), BalanceValue: shownPrice(ctx, currencies[0], worth(native, t.Decimals, rate)),
 		},
-		Tokens: make([]erc1155Balance, len(found.Balances)),
 	}
-	for i, b := range found.Balances {
-		answer.Tokens[i] = erc1155Balance{erc1155Token: shownERC1155(tokens[i], details[tokens[i]]), ChainID: id, Balance: b.Amount.Dec()}
-	}
+	answer.items = items[erc1155Balance, *erc1155Balance]{len(tokens), func(i int, x *erc1155Balance) {
+		*x = erc1155Balance{
+			erc1155Token: shown.erc1155(tokens[i], details[tokens[i]]),
+			ChainID:      number(of.ChainID), Balance: amount(found.Balances[i].Amount),
+		}
+	}}
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return a.replies.JSON(c, answer)
 }

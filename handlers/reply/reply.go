@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -95,11 +96,46 @@ func BadToken(cause error) error {
 	}
 }
 
+// Appender is an answer that writes itself, as encoding/json would.
+type Appender interface {
+	// AppendJSON appends the answer to b.
+	AppendJSON(b []byte) []byte
+}
+
+// Writer sends answers that write themselves, in memory that it uses again. The zero
+// value is ready. Safe for concurrent use.
+type Writer struct{ buffers sync.Pool } // of *[]byte
+
+// maxKept is the size beyond which memory is not kept for another answer, in bytes:
+// about four times a page of a hundred items.
+const maxKept = 256 << 10
+
+// JSON sends an answer that is complete.
+func (w *Writer) JSON(c echo.Context, body Appender) error {
+	kept, _ := w.buffers.Get().(*[]byte)
+	if kept == nil {
+		kept = new([]byte)
+	}
+	content := body.AppendJSON((*kept)[:0])
+	err := send(c, content)
+	if cap(content) <= maxKept {
+		*kept = content
+		w.buffers.Put(kept)
+	}
+	return err
+}
+
+// send says how long the answer is: else net/http has to send it in chunks.
+func send(c echo.Context, content []byte) error {
+	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
+}
+
 // JSON sends an answer that is complete.
 func JSON(c echo.Context, body any) error {
 	content, err := json.Marshal(body)
 	if err != nil {
 		return apierr.Internal(err)
 	}
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
+	return send(c, content)
 }

@@ -319,14 +319,13 @@ func appendDeployment(b []byte, d *Deployment) []byte {
 	return b
 }
 
-func parseDeployment(v []byte) (Deployment, error) {
-	r := read(v)
+func (r *reader) deployment(place) Deployment {
 	d := Deployment{Contract: r.address(), TxHash: r.hash(), Deployer: r.address()}
 	if len(r.rest) > 0 {
 		creator := r.address()
 		d.Creator = &creator
 	}
-	return d, r.end()
+	return d
 }
 
 // What a message of a transaction is.

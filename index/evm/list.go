@@ -35,19 +35,28 @@ func (r *Record) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, e
 	}
 	p := &TransactionPage{}
 	rows, p.Next = page(rows, q.Limit)
-	for _, row := range rows {
+	p.Transactions, err = inPlaces(rows, "transaction", (*reader).tx)
+	return p, err
+}
+
+// inPlaces reads rows of a list whose keys are places. What says what they are.
+func inPlaces[T any](rows []store.Row, what string, of func(*reader, place) T) ([]T, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	all := make([]T, len(rows))
+	for i, row := range rows {
 		at, ok := placeOf(row.K)
 		if !ok {
-			return nil, fmt.Errorf("%w: transaction at %x", store.ErrCorrupt, row.K)
+			return nil, fmt.Errorf("%w: %s at %x", store.ErrCorrupt, what, row.K)
 		}
 		v := read(row.V)
-		tx := v.tx(at)
+		all[i] = of(v, at)
 		if err := v.end(); err != nil {
 			return nil, err
 		}
-		p.Transactions = append(p.Transactions, tx)
 	}
-	return p, nil
+	return all, nil
 }
 
 // latest merges the lists of those that succeeded and those that failed.
@@ -64,7 +73,7 @@ func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, 
 	if err != nil {
 		return nil, err
 	}
-	var rows []store.Row
+	rows := make([]store.Row, 0, min(limit, len(succeeded)+len(failed)))
 	for len(rows) < limit && len(succeeded)+len(failed) > 0 {
 		if len(failed) == 0 || len(succeeded) > 0 && bytes.Compare(succeeded[0].K, failed[0].K) < 0 {
 			rows, succeeded = append(rows, succeeded[0]), succeeded[1:]
@@ -169,24 +178,13 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 		return nil, fmt.Errorf("reading internal transactions: %w", err)
 	}
 	rows, p.Next = page(rows, q.Limit)
-	for _, row := range rows {
-		at, ok := placeOf(row.K)
-		if !ok {
-			return nil, fmt.Errorf("%w: internal transaction at %x", store.ErrCorrupt, row.K)
-		}
-		v := read(row.V)
-		one := v.internal(at.number)
-		if err := v.end(); err != nil {
-			return nil, err
-		}
-		p.Internals = append(p.Internals, one)
-	}
-	return p, nil
+	p.Internals, err = inPlaces(rows, "internal transaction", (*reader).internal)
+	return p, err
 }
 
-func (r *reader) internal(number uint64) Internal {
+func (r *reader) internal(at place) Internal {
 	i := Internal{Frame: r.frame(), TxHash: r.hash()}
-	i.Block = r.ref(number)
+	i.Block = r.ref(at.number)
 	return i
 }
 
@@ -216,17 +214,9 @@ func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, e
 		if err != nil {
 			return nil, fmt.Errorf("reading transfers: %w", err)
 		}
-		some := make([]TokenTransfer, len(rows))
-		for i, row := range rows {
-			at, ok := placeOf(row.K)
-			if !ok {
-				return nil, fmt.Errorf("%w: transfer at %x", store.ErrCorrupt, row.K)
-			}
-			v := read(row.V)
-			some[i] = v.tokenTransfer(at)
-			if err := v.end(); err != nil {
-				return nil, err
-			}
+		some, err := inPlaces(rows, "transfer", (*reader).tokenTransfer)
+		if err != nil {
+			return nil, err
 		}
 		if err := c.learn(ctx, len(some), func(i int) common.Address { return some[i].Contract }); err != nil {
 			return nil, err

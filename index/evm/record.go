@@ -10,6 +10,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/chain/evm"
+	"quorate/index/evm/memo"
 	"quorate/store"
 )
 
@@ -25,6 +26,12 @@ type Contracts interface {
 	Contracts(ctx context.Context, addresses []common.Address) ([]*Contract, error)
 }
 
+// rememberer is what Contracts may be, too: it tells at once what it has in memory,
+// and ok is false if Contracts has to be asked.
+type rememberer interface {
+	Remembered(address common.Address) (found *Contract, ok bool)
+}
+
 // Record reads the record of one chain, of which a store may hold several. Each call
 // sees one state of it. It is safe for concurrent use. Errors are ErrEmpty while
 // nothing is recorded, those of the calls, of Contracts, and of the store.
@@ -37,11 +44,12 @@ type Record struct {
 	chainID   ids.ID
 	chain     chainKey
 	contracts Contracts
+	known     *memo.Table[common.Address, knowledge]
 }
 
 // New makes a reader of a chain's record, which may be empty.
 func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
-	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts}
+	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown()}
 }
 
 // state is one state of a record.
@@ -95,30 +103,6 @@ func (r *Record) Traced(ctx context.Context) (bool, error) {
 	defer s.close()
 	h := s.head
 	return h.txs > 0 && !(h.untraced && h.untracedTo == h.busy), nil
-}
-
-// Known reports of addresses, in their order, whether they are known to be contracts:
-// because a transaction made them, or because they told of tokens. Contracts that
-// were there from the beginning and tell nothing are not known.
-func (r *Record) Known(ctx context.Context, addresses []common.Address) ([]bool, error) {
-	s, err := r.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	keys := make([]store.PK, len(addresses))
-	for i := range addresses {
-		keys[i].P = s.chain.partition(addresses[i][:])
-	}
-	values, err := s.Get(ctx, store.FamilyEVMContract, keys)
-	if err != nil {
-		return nil, fmt.Errorf("reading contracts: %w", err)
-	}
-	known := make([]bool, len(values))
-	for i, v := range values {
-		known[i] = v != nil
-	}
-	return known, nil
 }
 
 // block returns the reference of a recorded block.
@@ -195,14 +179,8 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	}
 	p := &DeploymentPage{}
 	rows, p.Next = page(rows, q.Limit)
-	for _, row := range rows {
-		d, err := parseDeployment(row.V)
-		if err != nil {
-			return nil, err
-		}
-		p.Deployments = append(p.Deployments, d)
-	}
-	return p, nil
+	p.Deployments, err = inPlaces(rows, "deployment", (*reader).deployment)
+	return p, err
 }
 
 // deploymentRows is how many rows of a deployment are read at a time.
@@ -272,7 +250,7 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	case kind == deploymentTransfer && len(k) == 8:
 		d.Transfers = append(d.Transfers, r.tokenTransfer(place{number: at.number, major: binary.BigEndian.Uint32(k), minor: binary.BigEndian.Uint32(k[4:])}))
 	case kind == deploymentInternal && len(k) == 4:
-		d.Internals = append(d.Internals, r.internal(at.number))
+		d.Internals = append(d.Internals, r.internal(at))
 	default:
 		return fmt.Errorf("%w: part %x of a deployment", store.ErrCorrupt, row.K)
 	}
@@ -343,11 +321,20 @@ func (s *state) classifier() *classifier {
 
 // learn asks for the standards of n contracts, as far as they are not known.
 func (c *classifier) learn(ctx context.Context, n int, contract func(int) common.Address) error {
+	memory, _ := c.contracts.(rememberer)
 	var ask []common.Address
 	for i := range n {
 		address := contract(i)
 		if _, ok := c.standards[address]; !ok {
 			c.standards[address] = evm.Unknown
+			if memory != nil {
+				if one, ok := memory.Remembered(address); ok {
+					if one != nil {
+						c.standards[address] = one.Standard
+					}
+					continue
+				}
+			}
 			ask = append(ask, address)
 		}
 	}

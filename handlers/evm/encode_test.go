@@ -1,0 +1,145 @@
+package evm
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/handlers/reply"
+)
+
+// TestEncode checks that what writes itself does as encoding/json does, with all that
+// words and numbers can be.
+func TestEncode(t *testing.T) {
+	texts := []string{
+		"", "plain", `"quoted\`, "<a href='x'>&amp;</a>", "tab\tand\nline\r\b\f\x00\x1f\x7f", "é ü 漢 😀", "\u2028 and \u2029", "not \xff UTF-8 \xc3",
+		"data:application/json;utf8,{\"a\":[1]}",
+	}
+	for _, text := range texts {
+		for _, n := range []uint64{0, 1, math.MaxUint64} {
+			requireAsStandard(t, text, n)
+		}
+	}
+}
+
+func FuzzEncode(f *testing.F) {
+	f.Add("text", uint64(7))
+	f.Add("\xe2\x80\xa8<", uint64(1<<63))
+	f.Fuzz(func(t *testing.T, text string, n uint64) { requireAsStandard(t, text, n) })
+}
+
+// requireAsStandard fills what writes itself with a text and a number, and has it full,
+// and with every other member empty.
+func requireAsStandard(t *testing.T, text string, n uint64) {
+	t.Helper()
+	for _, blank := range []func() member{
+		func() member { return new(nativeTransaction) },
+		func() member { return new(listedInternal) },
+		func() member { return new(listedTransfer) },
+		func() member { return new(erc1155Balance) },
+		func() member { return new(contract) },
+		func() member { return new(erc721Token) },
+		func() member { return new(erc1155Token) },
+	} {
+		for skip := range 3 {
+			x, left := blank(), skip
+			fill(t, reflect.ValueOf(x).Elem(), text, n, func() bool {
+				left++
+				return skip == 0 || left%(skip+1) != 0
+			})
+			want, err := json.Marshal(x)
+			require.NoError(t, err)
+			require.Equal(t, "before"+string(want), string(appendObject([]byte("before"), x)), "%T", x)
+		}
+	}
+	for many := range 3 {
+		all := make([]method, many)
+		for i := range all {
+			all[i] = method{CallType: "CALL", MethodName: text}
+		}
+		item := func(i int, x *method) { *x = all[i] }
+		shown := pageOf("transactions", many, item)
+		shown.next = text
+		requireAppends(t, shown, struct {
+			NextPageToken string   `json:"nextPageToken,omitempty"`
+			Transactions  []method `json:"transactions"`
+		}{text, all})
+	}
+	native := nativeBalance{Name: text, Price: &price{text, text}}
+	requireAppends(t, &balancePage{next: text, native: native}, struct {
+		NextPageToken string           `json:"nextPageToken,omitempty"`
+		Native        nativeBalance    `json:"nativeTokenBalance"`
+		Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
+	}{text, native, []erc1155Balance{}})
+}
+
+func requireAppends(t *testing.T, got reply.Appender, want any) {
+	t.Helper()
+	content, err := json.Marshal(want)
+	require.NoError(t, err)
+	require.Equal(t, string(content), string(got.AppendJSON(nil)))
+}
+
+// checked are members that hold addresses, hashes and fixed words alone.
+var checked = map[string]bool{
+	"Address": true, "OwnerAddress": true, "DeployerAddress": true, "DeployerContractAddress": true,
+	"TxStatus": true, "CallType": true, "Type": true, "ERCType": true,
+}
+
+// fill sets what a value has in it, as far as wanted says so. Slices are made in any
+// case: they have two members, or none.
+func fill(t *testing.T, v reflect.Value, text string, n uint64, wanted func() bool) {
+	t.Helper()
+	switch at := v.Addr().Interface().(type) {
+	case *amount:
+		*at = amount(*new(uint256.Int).Mul(uint256.NewInt(n), uint256.NewInt(1e18+n)))
+		return
+	case *common.Hash:
+		*at = common.BytesToHash([]byte(text))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field, about := v.Field(i), v.Type().Field(i)
+			if about.Type.Kind() == reflect.String && checked[about.Name] {
+				field.SetString("0x00000000000000000000000000000000000A11cE")
+				continue
+			}
+			if about.Anonymous {
+				// Its members can be set, itself it cannot.
+				field = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
+			} else if about.Type.Kind() != reflect.Struct && about.Type.Kind() != reflect.Slice && !wanted() {
+				continue
+			}
+			fill(t, field, text, n, wanted)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 0, 2))
+		for wanted() && v.Len() < 2 {
+			v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+			fill(t, v.Index(v.Len()-1), text, n, wanted)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), text, n, wanted)
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		v.SetBool(n%2 == 1)
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		v.SetUint(n & (1<<v.Type().Bits() - 1))
+	case reflect.Int64:
+		v.SetInt(int64(n))
+	case reflect.Interface: // the value of a price
+		v.Set(reflect.ValueOf(text))
+	default:
+		t.Fatalf("a member is %s", v.Type())
+	}
+}
