@@ -42,7 +42,7 @@ func (r *Record) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, e
 		}
 		v := read(row.V)
 		tx := v.tx(at)
-		if err := v.end(); err != nil {
+		if err := v.End(); err != nil {
 			return nil, err
 		}
 		p.Transactions = append(p.Transactions, tx)
@@ -129,9 +129,9 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 		return nil, nil
 	}
 	v := read(values[0])
-	success := v.byte() != 0
-	at := place{number: v.number(), major: v.uint32()}
-	if err := v.end(); err != nil {
+	success := v.Byte() != 0
+	at := place{number: v.Number(), major: v.Uint32()}
+	if err := v.End(); err != nil {
 		return nil, err
 	}
 	values, err = s.Get(ctx, store.FamilyEVMTx, []store.PK{{P: s.chain.txPartition(success, at.number>>rangeBits), K: at.appendTx(nil)}})
@@ -140,7 +140,7 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 	}
 	v = read(values[0])
 	tx := v.tx(at)
-	return &tx, v.end()
+	return &tx, v.End()
 }
 
 // Internals lists calls with value, and creations, that a wallet made or received
@@ -176,7 +176,7 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 		}
 		v := read(row.V)
 		one := v.internal(at.number)
-		if err := v.end(); err != nil {
+		if err := v.End(); err != nil {
 			return nil, err
 		}
 		p.Internals = append(p.Internals, one)
@@ -224,7 +224,7 @@ func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, e
 			}
 			v := read(row.V)
 			some[i] = v.tokenTransfer(at)
-			if err := v.end(); err != nil {
+			if err := v.End(); err != nil {
 				return nil, err
 			}
 		}
@@ -295,7 +295,7 @@ func (r *Record) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 		if q.Standard == evm.ERC721 {
 			v := read(row.V)
 			owner := v.address()
-			if err := v.end(); err != nil {
+			if err := v.End(); err != nil {
 				return nil, err
 			}
 			t.Owner = &owner
@@ -454,7 +454,7 @@ func (b *balances) amounts(ctx context.Context, rows []store.Row) ([]TokenBalanc
 		}
 		v := read(row.V)
 		found[of[i]].Amount = v.uint256()
-		if err := v.end(); err != nil {
+		if err := v.End(); err != nil {
 			return nil, err
 		}
 	}

@@ -138,7 +138,7 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	}
 	v := read(values[0])
 	ref := v.ref(number)
-	return ref, v.end()
+	return ref, v.End()
 }
 
 // listKeys are the keys lo <= k < hi of a list, newest first, that lie within
@@ -266,7 +266,7 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	r := read(row.V)
 	switch kind, k := row.K[0], row.K[1:]; {
 	case kind == deploymentTx && len(k) == 0:
-		d.Traced = r.byte() != 0
+		d.Traced = r.Byte() != 0
 		d.Transaction = r.tx(at)
 		d.Message = r.message()
 	case kind == deploymentTransfer && len(k) == 8:
@@ -276,7 +276,7 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	default:
 		return fmt.Errorf("%w: part %x of a deployment", store.ErrCorrupt, row.K)
 	}
-	return r.end()
+	return r.End()
 }
 
 // Days tells how many transactions each day had, newest first: at most limit days that
@@ -310,8 +310,8 @@ func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, erro
 	counts := make([]uint64, len(rows)+1)
 	for i, row := range rows {
 		v := read(row.V)
-		counts[i] = v.number()
-		if err := v.end(); err != nil {
+		counts[i] = v.Number()
+		if err := v.End(); err != nil {
 			return nil, err
 		}
 		if len(row.K) != 8 {
