@@ -66,6 +66,50 @@ func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts 
 	}
 }
 
+// TestTokensThatCannotBeAsked: what is wrong with one token says that token alone.
+func TestTokensThatCannotBeAsked(t *testing.T) {
+	f := newFake()
+	plain := tokensOf(t, fuji(t, f))
+	require.Len(t, plain, 10)
+	f.tokenErr = map[int]error{
+		1: &node.RPCError{Method: "eth_call", Code: -32000, Message: "gas limit is too high"},
+		4: node.ErrMalformed,
+		9: context.DeadlineExceeded,
+	}
+	got := tokensOf(t, fuji(t, f))
+	require.Len(t, got, len(plain))
+	failed := 0
+	for i, token := range got {
+		want := plain[i]
+		if id := want.TokenID; id == "1" || id == "4" || id == "9" {
+			failed++
+			want.TokenURI = ""
+			if want.Metadata.IndexStatus == "UNINDEXED" {
+				want.Metadata.IndexStatus = "UNKNOWN"
+			}
+		}
+		require.Equal(t, want, token)
+	}
+	require.Equal(t, len(f.tokenErr), failed)
+
+	f.tokenErr = map[int]error{4: node.ErrUnavailable}
+	requireError(t, get(fuji(t, f), tokens), 503, "the node of this chain")
+}
+
+type shownToken struct {
+	TokenID, TokenURI string
+	Metadata          struct{ IndexStatus string }
+}
+
+func tokensOf(t *testing.T, h http.Handler) []shownToken {
+	t.Helper()
+	w := get(h, tokens)
+	require.Equal(t, 200, w.Code, w.Body)
+	var answer struct{ Tokens []shownToken }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return answer.Tokens
+}
+
 func TestMistakes(t *testing.T) {
 	h := fuji(t, newFake())
 	type mistake struct{ path, parameter, part string }
@@ -409,8 +453,14 @@ func TestFailures(t *testing.T) {
 			require.Equal(t, errors.Is(tt.err, evm.ErrUntraced), strings.Contains(w.Body.String(), "INDEX_UNTRACED"))
 		}
 		f.err, f.nodeErr = nil, err
+		var refused *node.RPCError
+		perToken := errors.As(err, &refused) || errors.Is(err, node.ErrMalformed) || errors.Is(err, context.DeadlineExceeded)
 		for _, op := range operations {
-			requireError(t, get(h, op), tt.status, tt.part)
+			if w := get(h, op); op == transfers && perToken {
+				require.Equal(t, 200, w.Code, "of these contracts nothing but the tokens' URIs is asked: %s", w.Body)
+			} else {
+				requireError(t, w, tt.status, tt.part)
+			}
 		}
 		// Nothing is asked where there is nothing to ask about.
 		require.Equal(t, 200, get(h, golden["nothing"]).Code)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -98,7 +99,8 @@ type fake struct {
 	progress     reply.Progress
 
 	err, nodeErr error
-	largeURI     int // the token that has one
+	largeURI     int           // the token that has one
+	tokenErr     map[int]error // what comes of asking for the URIs of some tokens
 
 	// What was asked last; guarded by mu.
 	askedWallet   evm.WalletQuery
@@ -348,6 +350,8 @@ func (f *fake) TokenURI(_ context.Context, standard chain.Standard, contract com
 	switch {
 	case f.nodeErr != nil:
 		return "", f.nodeErr
+	case f.tokenErr[int(id.Uint64())] != nil:
+		return "", fmt.Errorf("asking: %w", f.tokenErr[int(id.Uint64())])
 	case contract == bare:
 		return "", nil
 	case id.Eq(uint256.NewInt(uint64(f.largeURI))) && f.largeURI > 0:
