@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -130,11 +131,15 @@ func Explain(request context.Context, err error) error {
 }
 
 // current demands that the record of a chain is caught up, or has all blocks up to
-// last if that is not nil, and says in the answer's headers how far it is.
+// last if that is not nil, and says in the answer's headers how far it is. A last block
+// that the chain is known to have, and the record has not, is not left out in silence.
 func current(c echo.Context, chain *Chain, last *uint64) (reply.Progress, error) {
 	p := chain.Progress()
 	if !p.CaughtUp && (last == nil || *last > p.Height) {
 		return p, p.Behind("this chain")
+	}
+	if last != nil && *last > p.Height && *last-p.Height <= p.Lag {
+		return p, p.NotYet(p.Err, fmt.Sprintf("block %d", *last))
 	}
 	p.Show(c.Response().Header())
 	return p, nil

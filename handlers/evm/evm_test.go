@@ -427,6 +427,64 @@ func TestCatchingUp(t *testing.T) {
 	}
 }
 
+// TestBlocksAheadOfTheRecord asks for blocks that the chain has, the record has not yet
+// got, and nobody has.
+func TestBlocksAheadOfTheRecord(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	f.progress.Lag = 3
+	for path, want := range map[string]int{
+		balances + "&blockNumber=1000": 200, balances + "&blockNumber=1001": 503, balances + "&blockNumber=1003": 503, balances + "&blockNumber=1004": 400,
+		internals + "&endBlock=1001": 200, internals + "&endBlock=1002": 503, transfers + "&endBlock=1004": 503,
+		// What nobody has yet bounds nothing.
+		transfers + "&endBlock=1005": 200, internals + "&endBlock=18446744073709551615": 200,
+	} {
+		w := get(h, path)
+		require.Equal(t, want, w.Code, "%s: %s", path, w.Body)
+		if want == 503 {
+			require.Contains(t, w.Body.String(), "is not recorded yet: ")
+			require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
+		}
+	}
+	// While the node is away nobody knows how far the chain is.
+	f.progress.Err = errors.New("secret")
+	requireError(t, get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not recorded yet")
+
+	// A token may come from an instance that is ahead of this one.
+	f.progress.Err, f.progress.Lag = nil, 0
+	token := nextToken(t, get(h, balances))
+	f.balancesErr = evm.ErrBeyondTip
+	requireError(t, get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not recorded yet")
+}
+
+// TestOldStateIsAskedForOnce pages through balances while the node forgets the state of
+// the block that they are of.
+func TestOldStateIsAskedForOnce(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	w := get(h, balances)
+	require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
+	f.nativeErr = &node.RPCError{Method: "eth_getBalance", Code: -32000, Message: "missing trie node"}
+	requireError(t, get(h, balances), 502, "the node of this chain")
+	pages := 1
+	for token := nextToken(t, w); token != ""; pages++ {
+		w = get(h, balances+"&pageToken="+token)
+		require.Equal(t, 200, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
+		token = nextToken(t, w)
+	}
+	require.Equal(t, 3, pages)
+}
+
+// nextToken is that of a page, empty if it is the last.
+func nextToken(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	require.Equal(t, 200, w.Code, w.Body)
+	var answer struct{ NextPageToken string }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return answer.NextPageToken
+}
+
 func TestFailures(t *testing.T) {
 	for _, tt := range []struct {
 		err    error

@@ -99,8 +99,10 @@ type fake struct {
 	progress     reply.Progress
 
 	err, nodeErr error
-	largeURI     int           // the token that has one
-	tokenErr     map[int]error // what comes of asking for the URIs of some tokens
+	// balancesErr comes of reading balances, nativeErr of asking for one's own.
+	balancesErr, nativeErr error
+	largeURI               int           // the token that has one
+	tokenErr               map[int]error // what comes of asking for the URIs of some tokens
 
 	// What was asked last; guarded by mu.
 	askedWallet   evm.WalletQuery
@@ -287,6 +289,9 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.askedBalance = q
+	if f.balancesErr != nil {
+		return nil, f.balancesErr
+	}
 	at := uint64(height)
 	if q.At != nil {
 		at = *q.At
@@ -366,8 +371,8 @@ func (f *fake) NativeBalance(_ context.Context, _ common.Address, block uint64) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.askedNative = block
-	if f.nodeErr != nil {
-		return nil, f.nodeErr
+	if err := cmp.Or(f.nodeErr, f.nativeErr); err != nil {
+		return nil, err
 	}
 	return uint256.MustFromDecimal("1234567890123456789"), nil
 }

@@ -2,8 +2,10 @@ package evm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/libevm/common"
@@ -200,6 +202,25 @@ type erc1155Balance struct {
 	Balance string `json:"balance"`
 }
 
+// joinBalances puts what a wallet has of the chain's own token before the position of a
+// page: later pages need it, too, when the node may have dropped the state of the block.
+func joinBalances(native *uint256.Int, position []byte) []byte {
+	b := native.Bytes32()
+	return append(b[:], position...)
+}
+
+// splitBalances takes apart what joinBalances made, or nothing for the first page.
+func splitBalances(b []byte) (native *uint256.Int, position []byte, err error) {
+	const size = 32
+	switch {
+	case b == nil:
+		return nil, nil, nil
+	case len(b) <= size:
+		return nil, nil, fmt.Errorf("%w: %d bytes", evm.ErrPosition, len(b))
+	}
+	return new(uint256.Int).SetBytes(b[:size]), b[size:], nil
+}
+
 // listBalances is GET /v1/chains/{chainId}/addresses/{address}/balances:listErc1155.
 func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error {
 	wallet, err := address(c)
@@ -223,14 +244,24 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if err != nil {
 		return err
 	}
-	want.Limit, want.After = p.Size, p.After
-	found, err := of.Record.Balances(ctx, want)
+	want.Limit = p.Size
+	native, after, err := splitBalances(p.After)
 	if err != nil {
 		return err
 	}
-	native, err := of.Node.NativeBalance(ctx, wallet, found.At.Number)
+	want.After = after
+	found, err := of.Record.Balances(ctx, want)
+	if errors.Is(err, evm.ErrBeyondTip) && (want.At == nil || progress.Err != nil) {
+		// Its token is from where more was recorded, or who knows how far the chain is.
+		return progress.NotYet(err, "the block that is asked for")
+	}
 	if err != nil {
-		return fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, found.At.Number, err)
+		return err
+	}
+	if native == nil {
+		if native, err = of.Node.NativeBalance(ctx, wallet, found.At.Number); err != nil {
+			return fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, found.At.Number, err)
+		}
 	}
 	var tokens []nft
 	for _, b := range found.Balances {
@@ -257,7 +288,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 		answer.Tokens[i] = erc1155Balance{erc1155Token: shownERC1155(tokens[i], details[tokens[i]]), ChainID: id, Balance: b.Amount.Dec()}
 	}
 	if found.Next != nil {
-		answer.NextPageToken = p.Token(found.Next)
+		answer.NextPageToken = p.Token(joinBalances(native, found.Next))
 	}
 	return reply.JSON(c, answer)
 }

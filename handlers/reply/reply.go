@@ -53,6 +53,11 @@ func (p Progress) Behind(chain string) error {
 	return CatchingUp(p.Err, "the index of %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
 }
 
+// NotYet answers for a block that the chain has, or may have, and the record has not.
+func (p Progress) NotYet(cause error, block string) error {
+	return CatchingUp(cause, "%s is not recorded yet: the index of this chain has got to height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
+}
+
 // Show says in an answer's headers how far the record is that it is from.
 func (p Progress) Show(h http.Header) {
 	h.Set("Indexed-Height", strconv.FormatUint(p.Height, 10))
