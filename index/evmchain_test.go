@@ -250,7 +250,7 @@ func TestEVMWithoutTraces(t *testing.T) {
 // TestEVMTracesLost waits once a chain was traced, be it in this run or before.
 func TestEVMTracesLost(t *testing.T) {
 	waits := func(s index.Status) bool {
-		return s.State == index.Retrying && strings.Contains(s.Err.Error(), "waiting for a node that traces")
+		return (s.State == index.Retrying || s.State == index.Stalled) && strings.Contains(s.Err.Error(), "waiting for a node that traces")
 	}
 	n := newEVMNode(t, 50)
 	n.tip = 20

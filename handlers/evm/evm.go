@@ -4,7 +4,8 @@
 // API's form; it keeps nothing itself.
 //
 // An answer is never silently out of date: while the record of the chain is being
-// caught up, what is beyond it is 503. Other answers have the headers Indexed-Height,
+// caught up for the first time, what is beyond it is 503. Later, when its node is away
+// or was, answers are of what is recorded. They have the headers Indexed-Height,
 // Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network
 // do. What only the chain's node can tell, such as the names of contracts, is asked of
 // it when it is needed: 503 while it is away.
