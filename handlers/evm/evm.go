@@ -116,7 +116,7 @@ func Explain(request context.Context, err error) error {
 		case errors.Is(err, evm.ErrNotDeployed):
 			return &apierr.Error{Status: http.StatusNotFound, Message: "address: no transaction of this chain is known to have deployed a contract there; it is an account, or its code was there from the beginning", Err: err}
 		case errors.Is(err, evm.ErrUntraced):
-			e := apierr.Unavailable(err, "calls inside transactions are not recorded for all of these blocks, as the node of this instance did not trace them; ask for other blocks with startBlock and endBlock, or another instance")
+			e := apierr.Unavailable(err, "calls inside transactions are not recorded for all of these blocks, as the node of this instance did not trace them; ask another instance, or, if this operation has startBlock and endBlock, for other blocks")
 			e.Code = codeUntraced
 			return e
 		case errors.Is(err, evm.ErrEmpty):

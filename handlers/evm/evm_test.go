@@ -427,6 +427,13 @@ func TestCatchingUp(t *testing.T) {
 	}
 }
 
+// TestUntracedDeployment: what a transaction did inside is not left out in silence.
+func TestUntracedDeployment(t *testing.T) {
+	w := get(fuji(t, newFake()), base+"/contracts/"+coin.Hex()+"/transactions:getDeployment")
+	requireError(t, w, 503, "calls inside transactions are not recorded")
+	require.Contains(t, w.Body.String(), `"code":"INDEX_UNTRACED"`)
+}
+
 // TestBlocksAheadOfTheRecord asks for blocks that the chain has, the record has not yet
 // got, and nobody has.
 func TestBlocksAheadOfTheRecord(t *testing.T) {

@@ -162,7 +162,7 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 		return p, nil
 	}
 	if h := s.head; h.untraced && (q.Start == nil || *q.Start <= h.untracedTo) && (q.End == nil || *q.End > h.untracedFrom) {
-		return nil, fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, h.untracedFrom, h.untracedTo)
+		return nil, s.untraced()
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMInternal, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, q.Limit+1)
 	if err != nil {

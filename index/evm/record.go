@@ -82,8 +82,8 @@ func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
 	return s.head.tip, nil
 }
 
-// Traced reports whether the calls inside transactions are known of the last recorded
-// block that has transactions; false if none has.
+// Traced reports whether the calls inside transactions are known of all blocks that are
+// recorded; false if none has transactions.
 func (r *Record) Traced(ctx context.Context) (bool, error) {
 	s, err := r.view(ctx)
 	switch {
@@ -93,8 +93,7 @@ func (r *Record) Traced(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer s.close()
-	h := s.head
-	return h.txs > 0 && !(h.untraced && h.untracedTo == h.busy), nil
+	return s.head.txs > 0 && !s.head.untraced, nil
 }
 
 // Known reports of addresses, in their order, whether they are known to be contracts:
@@ -177,7 +176,8 @@ func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 }
 
 // Deployments lists what contracts an address deployed, whether they still exist or
-// not. A contract that was made twice at the same address is there twice.
+// not. A contract that was made twice at the same address is there twice. ErrUntraced
+// says that calls, in which contracts are made, too, are not known of all blocks.
 func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -188,6 +188,9 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	lo, _, _, err := listKeys(nil, nil, q.After, placeSize)
 	if err != nil {
 		return nil, err
+	}
+	if s.head.untraced {
+		return nil, s.untraced() // contracts that were made in calls may be missing
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMDeployer, s.chain.partition(q.Address[:]), lo, nil, store.Ascending, q.Limit+1)
 	if err != nil {
@@ -205,11 +208,17 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	return p, nil
 }
 
+// untraced says of which blocks the calls inside transactions are not known.
+func (s *state) untraced() error {
+	return fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, s.head.untracedFrom, s.head.untracedTo)
+}
+
 // deploymentRows is how many rows of a deployment are read at a time.
 const deploymentRows = 1024
 
 // Deployment tells all about the transaction that made a contract, the last one if it
-// was made several times. The error is ErrNotDeployed if there is none.
+// was made several times. The error is ErrNotDeployed if there is none, and
+// ErrUntraced if one may have made it in a call that is not known.
 func (r *Record) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -221,6 +230,9 @@ func (r *Record) Deployment(ctx context.Context, contract common.Address) (*Depl
 		return nil, fmt.Errorf("reading deployments: %w", err)
 	}
 	if len(newest) == 0 {
+		if s.head.untraced {
+			return nil, s.untraced() // it may have been made in a call
+		}
 		return nil, fmt.Errorf("%w: %s", ErrNotDeployed, contract)
 	}
 	at, ok := placeOf(newest[0].K)
