@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -184,6 +185,55 @@ func TestBatchIsBoundedLikeOneRequest(t *testing.T) {
 		require.EqualValues(t, 503, answer.Results[0]["statusCode"])
 		require.Contains(t, answer.Results[99], "signedMessage")
 	})
+}
+
+// What failed inside an answer of status 200 is for operators to find by the ID that
+// its client has; the cause is not for the client.
+func TestFailuresInsideAnswersAreLogged(t *testing.T) {
+	item := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	signer := &fakeSigner{sign: func(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
+		if req.QuorumPercentage == 99 {
+			return nil, errors.New("disk: hunter2")
+		}
+		return signed(req), nil
+	}}
+	bad := strings.Replace(item, "}", `,"quorumPercentage":99}`, 1)
+	for name, tt := range map[string]struct {
+		path, body, accept string
+		parts              []string
+		more               float64
+	}{
+		"batch":         {fujiPath + ":batch", `{"requests":[` + item + `,` + bad + `,{"message":"zz"},` + bad + `]}`, "", []string{"requests[1]", "requests[3]"}, 0},
+		"a large batch": {fujiPath + ":batch", `{"requests":[` + strings.Repeat(bad+",", 29) + bad + `]}`, "", []string{"requests[0]", "requests[1]", "requests[2]", "requests[3]", "requests[4]", "requests[5]", "requests[6]", "requests[7]", "requests[8]", "requests[9]"}, 20},
+		"stream":        {fujiPath, bad, "text/event-stream", []string{"error event"}, 0},
+		"all is well":   {fujiPath + ":batch", `{"requests":[` + item + `,{"message":"zz"}]}`, "", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			h := newPublic(t, signer, func(o *Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+			w := post(h, tt.path, tt.body, "X-Request-Id", "r1", "Accept", tt.accept)
+			require.Equal(t, http.StatusOK, w.Code)
+			require.NotContains(t, w.Body.String(), "hunter2")
+			var parts []string
+			for line := range strings.Lines(log.String()) {
+				var logged map[string]any
+				require.NoError(t, json.Unmarshal([]byte(line), &logged))
+				require.Equal(t, "r1", logged["request_id"])
+				if logged["msg"] == "request" {
+					continue
+				}
+				require.Equal(t, "disk: hunter2", logged["cause"])
+				require.EqualValues(t, 500, logged["status"])
+				parts = append(parts, logged["part"].(string))
+				if len(parts) == len(tt.parts) && tt.more > 0 {
+					require.InDelta(t, tt.more, logged["more"], 0)
+				} else {
+					require.NotContains(t, logged, "more")
+				}
+			}
+			require.Equal(t, tt.parts, parts)
+		})
+	}
 }
 
 // What panics on a goroutine of ours must not take the process along, any more than

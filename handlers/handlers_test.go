@@ -27,6 +27,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/compat"
 	"quorate/handlers/docs/conform"
+	"quorate/index"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -641,6 +642,29 @@ func TestHealth(t *testing.T) {
 }
 
 // FuzzSurface: no body whatever makes a 5xx or an incomplete error.
+// TestReadinessTellsWhatIsStalled: a chain that is not recorded any more is no reason
+// to sign nothing.
+func TestReadinessTellsWhatIsStalled(t *testing.T) {
+	away := errors.New("asking for the height: no upstream node is reachable")
+	private, err := NewPrivate(PrivateOptions{
+		Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}}},
+		Index: func() map[string]map[string]index.Status {
+			return map[string]map[string]index.Status{"fuji": {
+				"P": {State: index.Following, CaughtUp: true}, "evm-7": {State: index.Stalled, CaughtUp: true, Err: away},
+				"evm-8": {State: index.Retrying, Err: away}, "X": {State: index.Stopped, Err: errors.New("a block does not fit")},
+			}}
+		},
+	})
+	require.NoError(t, err)
+	for _, path := range []string{"/readyz", "/readyz/fuji"} {
+		w := do(private, "GET", path, "")
+		require.Equal(t, 200, w.Code)
+		require.JSONEq(t, `{"ready":true,"networks":{"fuji":{"ready":true,"stalled":{
+			"evm-7":"asking for the height: no upstream node is reachable","X":"a block does not fit"}}}}`, w.Body.String())
+	}
+	require.Contains(t, do(private, "GET", "/index", "").Body.String(), `"state":"stalled"`)
+}
+
 func FuzzSurface(f *testing.F) {
 	for _, seed := range []string{"", "{}", "null", `{"message":"00"}`, `{"message":"` + hexOf(message(f, 5).Bytes()) + `","quorumPercentage":1e1}`,
 		`{"message":"` + hexOf(logData(f, message(f, 1).Bytes())) + `"}`} {

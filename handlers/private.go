@@ -49,7 +49,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		return c.JSON(http.StatusOK, map[string]string{"status": "alive"})
 	})
 	e.GET("/readyz", func(c echo.Context) error {
-		return sendReadiness(c, o.Networks)
+		return sendReadiness(c, o.Networks, o.Index)
 	})
 	e.GET("/readyz/:network", func(c echo.Context) error {
 		name := c.Param("network")
@@ -57,7 +57,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		if !ok {
 			return apierr.NotFound("network: %q is not served here", apierr.Excerpt(name))
 		}
-		return sendReadiness(c, map[string]Network{name: n})
+		return sendReadiness(c, map[string]Network{name: n}, o.Index)
 	})
 	e.GET("/index", func(c echo.Context) error {
 		networks := make(map[string]map[string]ChainStatus)
@@ -119,10 +119,32 @@ type readiness struct {
 	Ready bool `json:"ready"`
 	// Reason says what is missing.
 	Reason string `json:"reason,omitempty"`
+	// Stalled are the chains, with the cause of each, whose records answer as of the
+	// moment when recording came to a halt. Signing does not depend on them, so that the
+	// network is ready all the same.
+	Stalled map[string]string `json:"stalled,omitempty"`
 }
 
-func sendReadiness(c echo.Context, networks map[string]Network) error {
+// stalled are those of a network's chains that are.
+func stalled(chains map[string]index.Status) map[string]string {
+	var causes map[string]string
+	for chain, status := range chains {
+		if status.Err != nil && (status.State == index.Stalled || status.State == index.Stopped) {
+			if causes == nil {
+				causes = make(map[string]string)
+			}
+			causes[chain] = status.Err.Error()
+		}
+	}
+	return causes
+}
+
+func sendReadiness(c echo.Context, networks map[string]Network, recorded func() map[string]map[string]index.Status) error {
 	status, all := http.StatusOK, true
+	var chains map[string]map[string]index.Status
+	if recorded != nil {
+		chains = recorded()
+	}
 	states := make(map[string]readiness, len(networks))
 	for name, n := range networks {
 		state := readiness{Ready: true}
@@ -130,6 +152,7 @@ func sendReadiness(c echo.Context, networks map[string]Network) error {
 			state = readiness{Reason: err.Error()}
 			status, all = http.StatusServiceUnavailable, false
 		}
+		state.Stalled = stalled(chains[name])
 		states[name] = state
 	}
 	return c.JSON(status, struct {

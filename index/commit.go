@@ -297,7 +297,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 }
 
 func (c *committer[B]) age() time.Duration {
-	if c.Status().Lag() > nearTip {
+	if c.Status().Lag() > NearTip {
 		return batchAge
 	}
 	return batchAgeAtTip

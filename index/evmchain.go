@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -29,7 +30,7 @@ type EVMOptions struct {
 	Node EVMNode
 	// Chain is for logs.
 	Chain string
-	// Traced reports whether what was recorded in earlier runs has the calls inside
+	// Traced reports whether all that was recorded in earlier runs has the calls inside
 	// transactions; nil means that nothing was recorded. It is asked if the node
 	// gives no traces.
 	Traced func(ctx context.Context) (bool, error)
@@ -53,8 +54,13 @@ type EVMSource struct {
 	mu sync.Mutex
 	// traced says that this run has traced blocks; guarded by mu.
 	traced bool
-	// untraced is why blocks come without traces, nil while they do not; guarded by mu.
+	// untraced is why blocks come without traces, nil while they do not. They are asked
+	// for again at retryAt, pause after the last time. Guarded by mu.
 	untraced error
+	retryAt  time.Time
+	pause    time.Duration
+	// gaps says that this run has recorded blocks without traces; guarded by mu.
+	gaps bool
 	// stuck is how often the block at stuckAt could not be had; guarded by mu.
 	stuckAt uint64
 	stuck   int
@@ -94,11 +100,36 @@ func (s *EVMSource) whyUntraced() error {
 	return s.untraced
 }
 
+// A node may be restarted with its tracing on: it is asked for traces again, ever more
+// rarely.
+const (
+	firstTraceRetry = time.Minute
+	lastTraceRetry  = time.Hour
+)
+
+// traces reports whether to ask for them.
+func (s *EVMSource) traces() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.untraced == nil || !time.Now().Before(s.retryAt)
+}
+
+// tracesCame notes that they did.
+func (s *EVMSource) tracesCame() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.untraced == nil {
+		return
+	}
+	s.untraced, s.pause = nil, 0
+	s.log.Info("calls inside transactions are recorded from now on", slog.String("chain", s.chain))
+}
+
 // Fetch implements Source.
 func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
 	size := s.atOnce.Load()
 	n = min(n, int(size))
-	blocks, err := s.fetch(ctx, from, n, s.whyUntraced() == nil)
+	blocks, err := s.fetch(ctx, from, n, s.traces())
 	switch {
 	case err == nil:
 		s.atOnce.Store(min(2*size, maxEVMBlocks))
@@ -147,6 +178,8 @@ func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) 
 			return nil, err
 		}
 		answers, err = s.node.Blocks(ctx, from, n, false)
+	} else if traces && err == nil {
+		s.tracesCame()
 	}
 	if err != nil {
 		return nil, err
@@ -187,8 +220,13 @@ func (s *EVMSource) doWithout(ctx context.Context, cause error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.traced || before {
+	if !s.gaps && (s.traced || before) {
 		return fmt.Errorf("waiting for a node that traces, as the blocks before were traced: %w", cause)
+	}
+	s.gaps = true
+	if now := time.Now(); !now.Before(s.retryAt) {
+		s.pause = min(max(2*s.pause, firstTraceRetry), lastTraceRetry)
+		s.retryAt = now.Add(s.pause)
 	}
 	if s.untraced == nil {
 		s.untraced = cause

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -247,10 +248,58 @@ func TestEVMWithoutTraces(t *testing.T) {
 	}
 }
 
+// TestEVMTracesComeLater asks a node for traces again that had none, ever more rarely,
+// and takes none for granted afterwards: what is missing already is missing.
+func TestEVMTracesComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &tracingNode{}
+		source := index.NewEVMSource(index.EVMOptions{Node: n, Chain: "evm"})
+		fetch := func() {
+			t.Helper()
+			_, err := source.Fetch(t.Context(), 0, 1)
+			require.Error(t, err) // it has no blocks
+			require.NotErrorIs(t, err, node.ErrNoTraces)
+		}
+		fetch()
+		require.NotEmpty(t, source.Note())
+		n.asked = 0
+		for range 24 * 60 {
+			time.Sleep(time.Minute)
+			fetch()
+		}
+		require.True(t, n.asked > 20 && n.asked < 40, "asked for traces %d times in a day", n.asked)
+		n.traces = true
+		time.Sleep(time.Hour)
+		fetch()
+		require.Empty(t, source.Note())
+		n.traces = false
+		fetch()
+		require.NotEmpty(t, source.Note())
+	})
+}
+
+// tracingNode has blocks that cannot be read.
+type tracingNode struct {
+	traces bool
+	asked  int // how often for traces
+}
+
+func (*tracingNode) Tip(context.Context) (uint64, error) { return 0, nil }
+
+func (n *tracingNode) Blocks(_ context.Context, _ uint64, _ int, traces bool) ([]node.EVMBlock, error) {
+	if traces {
+		n.asked++
+		if !n.traces {
+			return nil, node.ErrNoTraces
+		}
+	}
+	return []node.EVMBlock{{Block: []byte("{}")}}, nil
+}
+
 // TestEVMTracesLost waits once a chain was traced, be it in this run or before.
 func TestEVMTracesLost(t *testing.T) {
 	waits := func(s index.Status) bool {
-		return s.State == index.Retrying && strings.Contains(s.Err.Error(), "waiting for a node that traces")
+		return (s.State == index.Retrying || s.State == index.Stalled) && strings.Contains(s.Err.Error(), "waiting for a node that traces")
 	}
 	n := newEVMNode(t, 50)
 	n.tip = 20

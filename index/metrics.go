@@ -3,7 +3,7 @@ package index
 import "github.com/prometheus/client_golang/prometheus"
 
 // states in the order of their numbers in the metric.
-var states = []State{Idle, CatchingUp, Following, Retrying, Stopped}
+var states = []State{Idle, Rebuilding, CatchingUp, Following, Retrying, Stalled, Stopped}
 
 // collector is the metrics of a pipeline.
 type collector struct {

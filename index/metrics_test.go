@@ -22,7 +22,9 @@ quorate_index_next_height{chain="P"} 8
 quorate_index_state{chain="P",state="catching up"} 0
 quorate_index_state{chain="P",state="following"} 1
 quorate_index_state{chain="P",state="idle"} 0
+quorate_index_state{chain="P",state="rebuilding"} 0
 quorate_index_state{chain="P",state="retrying"} 0
+quorate_index_state{chain="P",state="stalled"} 0
 quorate_index_state{chain="P",state="stopped"} 0
 # HELP quorate_index_tip_height Height of the last accepted block, as the node last said.
 # TYPE quorate_index_tip_height gauge

@@ -245,7 +245,7 @@ func (r *running[B]) poll(ctx context.Context) error {
 			case news <- height:
 				told, known, news = height, true, nil
 			case <-ticker.C:
-				waiting = r.Status().Lag() > nearTip && time.Since(asked) < pollFar
+				waiting = r.Status().Lag() > NearTip && time.Since(asked) < pollFar
 			case <-r.wake:
 				waiting = false
 			}

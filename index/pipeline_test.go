@@ -307,6 +307,7 @@ func TestNodeAway(t *testing.T) {
 		status := p.Status()
 		require.Equal(t, index.Retrying, status.State)
 		require.ErrorIs(t, status.Err, errAway)
+		require.False(t, status.CaughtUp)
 		source.set(func() {
 			if asked < 700 || asked > 1500 {
 				t.Errorf("got %d calls in an hour, want one every 2.5 to 5 seconds", asked)
@@ -316,6 +317,7 @@ func TestNodeAway(t *testing.T) {
 		p.await(t, 5001)
 		require.Equal(t, index.Following, p.Status().State)
 		require.NoError(t, p.Status().Err)
+		require.True(t, p.Status().CaughtUp)
 		for range 5 { // gone in the middle of things
 			source.set(func() {
 				source.tip += 3000
@@ -330,11 +332,16 @@ func TestNodeAway(t *testing.T) {
 			p.Wake()
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			require.Equal(t, index.Retrying, p.Status().State)
+			status := p.Status()
+			require.Equal(t, index.Stalled, status.State)
+			require.ErrorIs(t, status.Err, errAway)
+			require.True(t, status.CaughtUp, "what was recorded is there")
+			require.Positive(t, status.Lag())
 			source.set(func() { source.trouble = nil })
 			p.await(t, source.tip+1)
 		}
 		p.stop(t)
+		require.False(t, p.Status().CaughtUp, "nobody looks any more")
 		requireRows(t, memory, l, 0, source.tip+1)
 		require.Equal(t, source.tip+1, source.fetched)
 		lines := strings.Count(logged.String(), "\n")

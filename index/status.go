@@ -20,12 +20,15 @@ const (
 	Following State = "following"
 	// Retrying has no node or store that answers, and goes on by itself.
 	Retrying State = "retrying"
+	// Stalled is Retrying after it had been Following: what is recorded is good, and
+	// what came after it is missing.
+	Stalled State = "stalled"
 	// Stopped has ended with an error; somebody must look at it.
 	Stopped State = "stopped"
 )
 
-// nearTip is how many blocks from the tip are no longer a matter of catching up.
-const nearTip = 64
+// NearTip is how many blocks from the tip are no longer a matter of catching up.
+const NearTip = 64
 
 // Status is how a pipeline stands.
 type Status struct {
@@ -41,7 +44,11 @@ type Status struct {
 	TipKnown bool
 	// BlocksPerSecond is over the last seconds in which there was a commit.
 	BlocksPerSecond float64
-	// Err is why the pipeline is Retrying or Stopped.
+	// CaughtUp says that the pipeline was Following since it began to run. Trouble
+	// changes nothing about it, but the end of the pipeline does: then nobody knows any
+	// more how far the chain is.
+	CaughtUp bool
+	// Err is why the pipeline is Retrying, Stalled or Stopped.
 	Err error
 	// Note is what the source has to say; see Noter.
 	Note string
@@ -90,6 +97,9 @@ func (s *status) read() Status {
 		now.State = Idle
 	case len(s.trouble) > 0:
 		now.State = Retrying
+		if now.CaughtUp {
+			now.State = Stalled
+		}
 		for _, err := range s.trouble {
 			now.Err = err
 		}
@@ -97,7 +107,7 @@ func (s *status) read() Status {
 		now.State = Rebuilding
 	case !now.TipKnown:
 		now.State = Idle
-	case now.Lag() > nearTip:
+	case now.Lag() > NearTip:
 		now.State = CatchingUp
 	default:
 		now.State = Following
@@ -123,7 +133,7 @@ func (s *status) position(from, next, kept uint64) {
 func (s *status) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.current.Err = false, err
+	s.running, s.current.Err, s.current.CaughtUp = false, err, false
 }
 
 // tip notes the node's height, and returns the highest so far.
@@ -131,13 +141,22 @@ func (s *status) tip(height uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.Tip, s.current.TipKnown = max(s.current.Tip, height), true
+	s.catchUp()
 	return s.current.Tip
+}
+
+// catchUp notes once that the tip is near. It needs mu.
+func (s *status) catchUp() {
+	if c := &s.current; c.TipKnown && c.Next >= c.Kept && c.Lag() <= NearTip {
+		c.CaughtUp = true
+	}
 }
 
 func (s *status) committed(next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.Next = next
+	s.catchUp()
 	now := time.Now()
 	if now.Sub(s.since) >= rateWindow {
 		s.sinceBefore, s.thenBefore = s.since, s.then

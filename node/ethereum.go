@@ -89,6 +89,8 @@ const (
 	// tooLarge is go-ethereum's code for a batch whose answers are too many bytes:
 	// those before the limit are there.
 	tooLarge = -32003
+	// invalidRequest is JSON-RPC 2.0's, and go-ethereum's for a batch of too many calls.
+	invalidRequest = -32600
 )
 
 // Blocks asks for up to n blocks from a height on in one request. The result has at
@@ -248,48 +250,84 @@ type EVMReturn struct {
 // MaxCalls is how many calls go into one request.
 const MaxCalls = 100
 
+const callMethod = "eth_call"
+
 // Calls makes up to MaxCalls calls after a block, nil being the newest one. A contract
-// that fails is no error; a node that cannot execute is. Errors are those of Call.
+// that fails is no error, nor is one whose answer is too long for the node or for us:
+// it has failed, too, and the others are asked again without it. A node that cannot
+// execute is an error. Errors are those of Call.
 func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMReturn, error) {
-	const method = "eth_call"
-	if len(calls) == 0 {
-		return nil, nil
-	}
 	if len(calls) > MaxCalls {
-		return nil, fmt.Errorf("%s: %d calls, at most %d are possible", method, len(calls), MaxCalls)
+		return nil, fmt.Errorf("%s: %d calls, at most %d are possible", callMethod, len(calls), MaxCalls)
 	}
 	at := "latest"
 	if block != nil {
 		at = "0x" + strconv.FormatUint(*block, 16)
 	}
+	left := make([]int, len(calls)) // which have no answer yet
 	invocations := make([]invocation, len(calls))
 	for i, call := range calls {
 		params := map[string]any{"to": call.To, "data": hexutil.Bytes(call.Data)}
 		if call.Gas > 0 {
 			params["gas"] = hexutil.Uint64(call.Gas)
 		}
-		invocations[i] = invocation{method, []any{params, at}}
-	}
-	answers, err := e.client.batch(ctx, e.path, invocations, nil)
-	if err != nil {
-		return nil, err
+		left[i], invocations[i] = i, invocation{callMethod, []any{params, at}}
 	}
 	returned := make([]EVMReturn, len(calls))
-	for i, a := range answers {
+	for atOnce := len(calls); len(left) > 0; {
+		some := left[:min(atOnce, len(left))]
+		tooMuch, err := e.someCalls(ctx, invocations, some, returned)
+		if err != nil {
+			return nil, err
+		}
+		answered := len(some) - len(tooMuch)
 		switch {
+		case answered > 0:
+			atOnce = answered
+		case len(some) == 1:
+			returned[some[0]].Failed, tooMuch = true, nil
+		default:
+			atOnce = len(some) / 2
+		}
+		left = append(tooMuch, left[len(some):]...)
+	}
+	return returned, nil
+}
+
+// someCalls makes some of the calls in one request, and returns those that were too
+// much for it.
+func (e *EVM) someCalls(ctx context.Context, calls []invocation, some []int, returned []EVMReturn) (tooMuch []int, err error) {
+	asked := make([]invocation, len(some))
+	for i, call := range some {
+		asked[i] = calls[call]
+	}
+	answers, err := e.client.batch(ctx, e.path, asked, nil)
+	var refused *RPCError
+	switch {
+	case errors.Is(err, errOversized),
+		errors.As(err, &refused) && (refused.Code == tooLarge || refused.Code == invalidRequest && len(some) > 1):
+		return slices.Clone(some), nil
+	case err != nil:
+		return nil, err
+	}
+	for i, a := range answers {
+		r := &returned[some[i]]
+		switch {
+		case a.refused != nil && a.refused.Code == tooLarge:
+			tooMuch = append(tooMuch, some[i])
 		case a.refused != nil && executionFailed(a.refused):
-			returned[i].Failed = true
+			r.Failed = true
 		case a.refused != nil:
 			return nil, a.refused
 		case len(a.result) < 2 || a.result[0] != '"':
-			return nil, fmt.Errorf("%s: %w: no string", method, ErrMalformed)
+			return nil, fmt.Errorf("%s: %w: no string", callMethod, ErrMalformed)
 		default:
-			if returned[i].Data, err = hexData(method, string(a.result[1:len(a.result)-1])); err != nil {
+			if r.Data, err = hexData(callMethod, string(a.result[1:len(a.result)-1])); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return returned, nil
+	return tooMuch, nil
 }
 
 // HaveCode reports which of up to MaxCalls addresses are contracts now. Errors are those
@@ -325,12 +363,12 @@ func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool,
 
 // executionFailed tells what the contract did from what the node could not do. The
 // code 3 is go-ethereum's for a revert with a reason; for the other failures there are
-// only the texts of its core/vm.
+// only the texts of its core/vm, and that of its API for an execution that took too long.
 func executionFailed(refused *RPCError) bool {
 	if refused.Code == 3 {
 		return true
 	}
-	for _, text := range []string{"execution reverted", "out of gas", "invalid opcode", "invalid jump", "stack underflow", "stack limit reached", "write protection", "return data out of bounds", "gas uint64 overflow", "max call depth", "intrinsic gas"} {
+	for _, text := range []string{"execution reverted", "out of gas", "invalid opcode", "invalid jump", "stack underflow", "stack limit reached", "write protection", "return data out of bounds", "gas uint64 overflow", "max call depth", "intrinsic gas", "execution aborted"} {
 		if strings.Contains(refused.Message, text) {
 			return true
 		}

@@ -240,6 +240,88 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, []bool{true, false}, have)
 }
 
+// TestCallsTooLarge asks contracts of which some answer at excessive length: more than
+// the node puts into a batch, or more than is read of an answer.
+func TestCallsTooLarge(t *testing.T) {
+	calls := make([]EVMCall, MaxCalls)
+	for i := range calls {
+		calls[i].Data = []byte{byte(i)}
+	}
+	for name, tt := range map[string]struct {
+		batch int            // bytes that the node puts into a batch, 0 for any number
+		most  int            // calls that it takes in one, 0 for any number
+		long  map[string]int // answers by call, in bytes
+		fails []int
+	}{
+		"each is short":             {batch: 1000},
+		"one is more than a batch":  {batch: 1000, long: map[string]int{"0x07": 2000}, fails: []int{7}},
+		"many are":                  {batch: 1000, long: map[string]int{"0x00": 2000, "0x07": 600, "0x08": 600, "0x63": 2000}, fails: []int{0, 99}},
+		"one is more than is read":  {long: map[string]int{"0x07": 60_000}, fails: []int{7}},
+		"all together are":          {long: map[string]int{"0x01": 15_000, "0x20": 15_000, "0x40": 15_000}},
+		"the batch has many calls":  {most: 30},
+		"all of that, in one batch": {batch: 30_000, most: 64, long: map[string]int{"0x01": 29_000, "0x02": 29_000, "0x07": 60_000}, fails: []int{7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				var asked []struct {
+					ID     int
+					Params []json.RawMessage
+				}
+				if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+					t.Error(err)
+				}
+				if tt.most > 0 && len(asked) > tt.most {
+					fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}`)
+					return
+				}
+				var answers []string
+				left := tt.batch
+				for _, c := range asked {
+					var call struct{ Data string }
+					_ = json.Unmarshal(c.Params[0], &call)
+					result := call.Data + strings.Repeat("00", max(0, tt.long[call.Data]/2))
+					if left -= len(result); tt.batch > 0 && left < 0 {
+						left = 0
+						answers = append(answers, fmt.Sprintf(`{"id":%d,"error":{"code":-32003,"message":"response too large"}}`, c.ID))
+						continue
+					}
+					answers = append(answers, fmt.Sprintf(`{"id":%d,"result":%q}`, c.ID, result))
+				}
+				fmt.Fprintf(w, "[%s]", strings.Join(answers, ","))
+			}))
+			defer server.Close()
+			client := newClient(t, server.URL)
+			client.limit = 40_000
+			got, err := client.EVM("").Calls(t.Context(), nil, calls)
+			require.NoError(t, err)
+			for i, r := range got {
+				if slices.Contains(tt.fails, i) {
+					require.Equal(t, EVMReturn{Failed: true}, r, i)
+				} else {
+					require.False(t, r.Failed, i)
+					require.Equal(t, byte(i), r.Data[0])
+				}
+			}
+			require.Less(t, requests, 2*MaxCalls)
+			require.False(t, client.endpoints[0].cooling(), "the node did nothing wrong")
+		})
+	}
+}
+
+// TestCallsThatAreAborted tells executions that take too long from a node that fails.
+func TestCallsThatAreAborted(t *testing.T) {
+	for _, text := range []string{"execution aborted (timeout = 5s)", "out of gas", "contract creation code storage out of gas"} {
+		chain := newClient(t, ethereum(t, func(string, []json.RawMessage) string {
+			return fmt.Sprintf(`"error":{"code":-32000,"message":%q}`, text)
+		})).EVM("")
+		got, err := chain.Calls(t.Context(), nil, []EVMCall{{}})
+		require.NoError(t, err, text)
+		require.Equal(t, []EVMReturn{{Failed: true}}, got, text)
+	}
+}
+
 func TestNativeBalance(t *testing.T) {
 	result := `"0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"`
 	chain := newClient(t, ethereum(t, func(_ string, params []json.RawMessage) string {

@@ -194,6 +194,12 @@ func (c *Client) try(ctx context.Context, method string, ask func(*endpoint) err
 // malformedError makes ErrMalformed the conclusion of a call, if nobody does better.
 type malformedError struct{ error }
 
+func (e malformedError) Unwrap() error { return e.error }
+
+// errOversized is the ErrMalformed of an answer that is longer than what is read: it
+// may have been too much at once.
+var errOversized = fmt.Errorf("%w: it is too long", ErrMalformed)
+
 // conclude says what came of a call that no endpoint answered. Only the
 // conclusion can be told from the error, what each endpoint did is text.
 func conclude(method string, failures []error) error {
@@ -204,6 +210,8 @@ func conclude(method string, failures []error) error {
 		var refused *RPCError
 		var bad malformedError
 		switch {
+		case errors.Is(err, errOversized):
+			kind = errOversized
 		case errors.As(err, &bad):
 			kind = ErrMalformed
 		case !errors.As(err, &refused) && kind == nil:
@@ -297,6 +305,10 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 		e.works(c.log)
 		return err
 	}
+	if errors.Is(err, errOversized) {
+		e.works(c.log) // whoever asked for so much has to ask for less
+		return fmt.Errorf("%s: %w", e.name, err)
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", x.method, ctx.Err())
 	}
@@ -352,7 +364,7 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 	}
 	content := buffer.Bytes()
 	if int64(len(content)) > c.limit {
-		return malformedError{fmt.Errorf("it has more than %d bytes", c.limit)}
+		return malformedError{fmt.Errorf("%w: it has more than %d bytes", errOversized, c.limit)}
 	}
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:

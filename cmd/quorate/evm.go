@@ -99,12 +99,17 @@ type evmRecords struct {
 	mu      sync.Mutex
 	open    []*evmRecord      // guarded by mu
 	waiting map[string]error  // by name: why a chain is not open yet; guarded by mu
+	refused map[string]error  // by name: why a chain will not be recorded; guarded by mu
 	taken   map[ids.ID]string // guarded by mu
 }
+
+// errChainID says that a chain cannot be told from another one of its network.
+var errChainID = errors.New("two chains of one network have the same EVM chain ID")
 
 // evmRecord records one chain.
 type evmRecord struct {
 	name     string
+	source   string // what the chain was called before
 	served   handler.Chain
 	node     *node.EVM
 	pipeline *index.Pipeline[*chain.Block]
@@ -115,7 +120,7 @@ type evmRecord struct {
 func newEVMRecords(n *network, o networkOptions, metrics prometheus.Registerer) *evmRecords {
 	r := &evmRecords{
 		networkID: n.id, store: o.store, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
-		waiting: make(map[string]error), taken: make(map[ids.ID]string),
+		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
 	}
 	if n.genesis != nil {
 		r.cChainID = n.genesis.CChainID
@@ -152,6 +157,10 @@ func (r *evmRecords) record(ctx context.Context, c evmChain) {
 		if err == nil && e == nil {
 			return
 		}
+		if errors.Is(err, errChainID) {
+			r.refuse(c, err)
+			return
+		}
 		if err == nil {
 			defer e.book.Close()
 			if err = r.changed(); err == nil {
@@ -173,6 +182,18 @@ func (r *evmRecords) record(ctx context.Context, c evmChain) {
 			return
 		case <-time.After(pause):
 		}
+	}
+}
+
+// refuse gives a chain up: nothing but another configuration would help.
+func (r *evmRecords) refuse(c evmChain, err error) {
+	r.mu.Lock()
+	delete(r.waiting, c.name)
+	r.refused[c.name] = err
+	r.mu.Unlock()
+	r.log.Error("an EVM chain is not recorded", slog.String("chain", c.name), slog.Any("error", err))
+	if err := r.changed(); err != nil { // what is not known is not waited for any more
+		r.log.Error("the surface cannot be renewed", slog.Any("error", err))
 	}
 }
 
@@ -201,6 +222,12 @@ func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, erro
 		r.log.Warn("an EVM chain is configured twice; it is recorded once", slog.String("chain", c.name), slog.String("recorded", other))
 		return nil, nil
 	}
+	for _, other := range r.open {
+		if other.served.ChainID == chainID {
+			return nil, fmt.Errorf("%w, %d: %s (blockchain %s), which is recorded, and %s (blockchain %s), which is not; configure one of them",
+				errChainID, chainID, other.source, other.served.BlockchainID, c.name, blockchainID)
+		}
+	}
 	e, err := r.assemble(c, api, chainID, blockchainID)
 	if err != nil {
 		return nil, err
@@ -214,7 +241,7 @@ func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, erro
 func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockchainID ids.ID) (*evmRecord, error) {
 	name := index.EVMChain(chainID)
 	log := r.log.With(slog.Uint64("evmChainID", chainID))
-	e := &evmRecord{name: name, node: api}
+	e := &evmRecord{name: name, source: c.name, node: api}
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
 	record := evm.New(r.store, r.networkID, blockchainID, e.book)
@@ -259,7 +286,7 @@ func (e *evmRecord) run(ctx context.Context, log *slog.Logger) {
 // progress is how far the record is.
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 	status := e.pipeline.Status()
-	p := reply.Progress{Lag: status.Lag(), CaughtUp: status.State == index.Following, Err: status.Err}
+	p := reply.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
 	// The last block's time is a row; without it the record has just begun.
 	tip, err := record.Tip(context.Background())
 	if err != nil {
@@ -282,6 +309,9 @@ func (r *evmRecords) addStatus(all map[string]index.Status) {
 			state = index.Retrying
 		}
 		all[name] = index.Status{State: state, Err: err}
+	}
+	for name, err := range r.refused {
+		all[name] = index.Status{State: index.Stopped, Err: err}
 	}
 }
 

@@ -69,14 +69,14 @@ func evmService(t *testing.T, dir string, n *simnet.Network) *service {
 	return startService(t, dir, map[string]*simnet.Network{"fuji": n}, "--config", file)
 }
 
-// awaitStatus waits until a line of index status has a text.
-func awaitStatus(t *testing.T, s *service, text string) {
+// awaitStatus waits until a line of index status has one of several texts.
+func awaitStatus(t *testing.T, s *service, texts ...string) {
 	t.Helper()
 	var out string
 	require.Eventually(t, func() bool {
 		_, out, _ = quorate(t, "", "index", "status", "--server", s.private)
-		return strings.Contains(out, text)
-	}, 60*time.Second, 50*time.Millisecond, "%s: %s\n%s", text, out, s.log)
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(out, text) })
+	}, 60*time.Second, 50*time.Millisecond, "%s: %s\n%s", texts, out, s.log)
 }
 
 // TestEVMChainIsServed asks for everything that is recorded of a chain, whose node
@@ -91,7 +91,7 @@ func TestEVMChainIsServed(t *testing.T) {
 	made.SetFaults(evmchain.Faults{Every: 3, Reset: true, HalfBatch: true})
 	dir := t.TempDir()
 	s := evmService(t, dir, n)
-	awaitStatus(t, s, "fuji evm-99001: retrying")
+	awaitStatus(t, s, "fuji evm-99001: retrying", "fuji evm-99001: stalled")
 	made.SetFaults(evmchain.Faults{Every: 4, Truncated: true, Behind: 3})
 	awaitStatus(t, s, "fuji evm-99001: ")
 	made.SetFaults(evmchain.Faults{})
@@ -220,6 +220,60 @@ func compareBalances(t *testing.T, base string, truth *evmchain.Truth, wallet co
 		n += len(want)
 	}
 	return n
+}
+
+// TestEVMChainThatStalls answers from what is recorded while its node is away, and says
+// that it does.
+func TestEVMChainThatStalls(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 23, Validators: 3, EVM: []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: 100}}}})
+	require.NoError(t, err)
+	defer n.Close()
+	made := n.EVM()[0]
+	s := evmService(t, t.TempDir(), n)
+	defer s.stop(t)
+	awaitStatus(t, s, "fuji evm-99001: following")
+	made.SetFaults(evmchain.Faults{Every: 1, Reset: true})
+	awaitStatus(t, s, fmt.Sprintf("fuji evm-99001: stalled, %d blocks recorded, 0 to go: asking for the height: ", made.Tip()+1))
+	response, err := http.Get(s.base + "/v1/avg_tps/99001")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, []string{fmt.Sprint(made.Tip()), "0", "stalled"},
+		[]string{response.Header.Get("Indexed-Height"), response.Header.Get("Indexed-Lag"), response.Header.Get("Indexed-State")})
+	var ready struct {
+		Networks map[string]struct{ Stalled map[string]string }
+	}
+	require.Equal(t, http.StatusOK, getJSON(t, s.private+"/readyz", &ready))
+	require.Contains(t, ready.Networks["fuji"].Stalled["evm-99001"], "asking for the height")
+	metrics, err := http.Get(s.private + "/metrics")
+	require.NoError(t, err)
+	defer metrics.Body.Close()
+	text, err := io.ReadAll(metrics.Body)
+	require.NoError(t, err)
+	require.Regexp(t, `quorate_index_state\{.*chain="evm-99001".*state="stalled"\} 1`, string(text))
+	made.SetFaults(evmchain.Faults{})
+	awaitStatus(t, s, "fuji evm-99001: following")
+}
+
+// TestEVMChainsOfOneID: two blockchains cannot have one name. Whoever configured them
+// hears which they are, and the chain ID of neither is waited for.
+func TestEVMChainsOfOneID(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 24, Validators: 3, EVM: []simnet.EVM{
+		{Options: evmchain.Options{L1: true, Txs: 50, Seed: 1, ChainID: 7001}}, {Options: evmchain.Options{L1: true, Txs: 50, Seed: 2, ChainID: 7001}},
+	}})
+	require.NoError(t, err)
+	defer n.Close()
+	s := evmService(t, t.TempDir(), n)
+	defer s.stop(t)
+	awaitStatus(t, s, "evm-7001: following")
+	awaitStatus(t, s, "two chains of one network have the same EVM chain ID, 7001: ")
+	_, out, _ := quorate(t, "", "index", "status", "--server", s.private)
+	for _, c := range n.EVM() {
+		require.Contains(t, out, c.Generator().BlockchainID().String())
+	}
+	require.Eventually(t, func() bool { return getJSON(t, s.base+"/v1/chains/1/transactions", nil) == http.StatusNotFound }, 10*time.Second, 20*time.Millisecond)
+	var some any
+	require.Equal(t, http.StatusOK, getJSON(t, s.base+"/v1/chains/7001/transactions", &some))
 }
 
 // TestEVMChainThatIsAway says so, and leaves everything else alone.

@@ -54,6 +54,28 @@ func Of(c echo.Context) *Error {
 	return e
 }
 
+const insideKey = "apierr.inside"
+
+// Failure is a failed part of an answer that as a whole succeeded.
+type Failure struct {
+	// Part says which it is.
+	Part string
+	*Error
+}
+
+// Note keeps a failure inside an answer for the log: its client is told the body of
+// the error and no cause. It is for the goroutine that serves the request.
+func Note(c echo.Context, part string, e *Error) {
+	c.Set(insideKey, append(Inside(c), Failure{part, e}))
+}
+
+// Inside are the failures inside the answer to a request, in the order in which they
+// were noted.
+func Inside(c echo.Context) []Failure {
+	failures, _ := c.Get(insideKey).([]Failure)
+	return failures
+}
+
 // Handler turns errors into responses; formOf picks the form by the request's
 // path.
 func Handler(formOf func(path string) Form) echo.HTTPErrorHandler {

@@ -81,9 +81,6 @@ func officialCalls() []call {
 			Call: chainkit.Call{Name: "a plain deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": till.Hex()}},
 		},
 		{
-			Call: chainkit.Call{Name: "an untraced deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": coin.Hex()}},
-		},
-		{
 			Call: chainkit.Call{Name: "deployments", Path: wallet + "contracts.listDeployments", List: "contracts", Request: map[string]any{"chainId": chain, "address": alice.Hex(), "pageSize": 6}},
 			id:   id, count: 20, pages: 4,
 		},
@@ -172,7 +169,7 @@ func TestOfficialClient(t *testing.T) {
 				// The documented form of two members is not the client's: the word for
 				// metadata that were had, and prices as text.
 				documented := c.Name == "transfers" || c.Name == "some transfers" || strings.Contains(c.Name, "balances") ||
-					c.Name == "tokens" || c.Name == "fungible tokens" || c.Name == "a deployment" || c.Name == "a plain deployment" || c.Name == "an untraced deployment"
+					c.Name == "tokens" || c.Name == "fungible tokens" || c.Name == "a deployment" || c.Name == "a plain deployment"
 				return tt.mode == compat.Off && documented
 			})
 		})

@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -78,6 +79,9 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		return err
 	}
 	tx := &found.Transaction
+	if !found.Traced {
+		return fmt.Errorf("%w: of block %d, in which the contract was deployed", evm.ErrUntraced, tx.Block.Number)
+	}
 	parties := []common.Address{tx.From, tx.Recipient}
 	for i := range found.Internals {
 		parties = append(parties, found.Internals[i].From, found.Internals[i].To)
@@ -115,7 +119,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		ERC20      []erc20Transfer       `json:"erc20Transfers"`
 		ERC721     []erc721Transfer      `json:"erc721Transfers"`
 		ERC1155    []erc1155Transfer     `json:"erc1155Transfers"`
-		Internals  []internalTransaction `json:"internalTransactions,omitzero"` // left out if not known
+		Internals  []internalTransaction `json:"internalTransactions"`
 		Message    *messageInfo          `json:"interchainMessageInfo,omitempty"`
 		Teleporter *messageInfo          `json:"teleporterMessageInfo,omitempty"`
 	}{
@@ -147,11 +151,8 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 			answer.ERC1155 = append(answer.ERC1155, d.erc1155Transfer(t, details))
 		}
 	}
-	if found.Traced {
-		answer.Internals = make([]internalTransaction, len(found.Internals))
-		for i := range found.Internals {
-			answer.Internals[i] = d.internal(&found.Internals[i].Frame)
-		}
+	for i := range found.Internals {
+		answer.Internals[i] = d.internal(&found.Internals[i].Frame)
 	}
 	if m := found.Message; m != nil {
 		other := ""

@@ -5,7 +5,8 @@
 // addresses are spelt, and balances after a block.
 //
 // An answer is never silently out of date: while the record of the chain is being
-// caught up, what is beyond it is 503. Other answers have the headers Indexed-Height,
+// caught up for the first time, what is beyond it is 503. Later, when its node is away
+// or was, answers are of what is recorded. They have the headers Indexed-Height,
 // Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network
 // do. What only the chain's node can tell, such as the names of contracts, is asked of
 // it when it is needed: 503 while it is away.
@@ -15,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -124,7 +126,7 @@ func Explain(request context.Context, err error) error {
 		case errors.Is(err, evm.ErrNotDeployed):
 			return &apierr.Error{Status: http.StatusNotFound, Message: "address: no transaction of this chain is known to have deployed a contract there; it is an account, or its code was there from the beginning", Err: err}
 		case errors.Is(err, evm.ErrUntraced):
-			e := apierr.Unavailable(err, "calls inside transactions are not recorded for all of these blocks, as the node of this instance did not trace them; ask for other blocks with startBlock and endBlock, or another instance")
+			e := apierr.Unavailable(err, "calls inside transactions are not recorded for all of these blocks, as the node of this instance did not trace them; ask another instance, or, if this operation has startBlock and endBlock, for other blocks")
 			e.Code = codeUntraced
 			return e
 		case errors.Is(err, evm.ErrEmpty):
@@ -140,11 +142,15 @@ func Explain(request context.Context, err error) error {
 }
 
 // current demands that the record of a chain is caught up, or has all blocks up to
-// last if that is not nil, and says in the answer's headers how far it is.
+// last if that is not nil, and says in the answer's headers how far it is. A last block
+// that the chain is known to have, and the record has not, is not left out in silence.
 func current(c echo.Context, chain *Chain, last *uint64) (reply.Progress, error) {
 	p := chain.Progress()
 	if !p.CaughtUp && (last == nil || *last > p.Height) {
 		return p, p.Behind("this chain")
+	}
+	if last != nil && *last > p.Height && *last-p.Height <= p.Lag {
+		return p, p.NotYet(p.Err, fmt.Sprintf("block %d", *last))
 	}
 	p.Show(c.Response().Header())
 	return p, nil

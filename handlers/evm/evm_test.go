@@ -66,6 +66,50 @@ func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts 
 	}
 }
 
+// TestTokensThatCannotBeAsked: what is wrong with one token says that token alone.
+func TestTokensThatCannotBeAsked(t *testing.T) {
+	f := newFake()
+	plain := tokensOf(t, fuji(t, f))
+	require.Len(t, plain, 10)
+	f.tokenErr = map[int]error{
+		1: &node.RPCError{Method: "eth_call", Code: -32000, Message: "gas limit is too high"},
+		4: node.ErrMalformed,
+		9: context.DeadlineExceeded,
+	}
+	got := tokensOf(t, fuji(t, f))
+	require.Len(t, got, len(plain))
+	failed := 0
+	for i, token := range got {
+		want := plain[i]
+		if id := want.TokenID; id == "1" || id == "4" || id == "9" {
+			failed++
+			want.TokenURI = ""
+			if want.Metadata.IndexStatus == "UNINDEXED" {
+				want.Metadata.IndexStatus = "UNKNOWN"
+			}
+		}
+		require.Equal(t, want, token)
+	}
+	require.Equal(t, len(f.tokenErr), failed)
+
+	f.tokenErr = map[int]error{4: node.ErrUnavailable}
+	requireError(t, get(fuji(t, f), tokens), 503, "the node of this chain")
+}
+
+type shownToken struct {
+	TokenID, TokenURI string
+	Metadata          struct{ IndexStatus string }
+}
+
+func tokensOf(t *testing.T, h http.Handler) []shownToken {
+	t.Helper()
+	w := get(h, tokens)
+	require.Equal(t, 200, w.Code, w.Body)
+	var answer struct{ Tokens []shownToken }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return answer.Tokens
+}
+
 func TestMistakes(t *testing.T) {
 	h := fuji(t, newFake())
 	type mistake struct{ path, parameter, part string }
@@ -383,6 +427,71 @@ func TestCatchingUp(t *testing.T) {
 	}
 }
 
+// TestUntracedDeployment: what a transaction did inside is not left out in silence.
+func TestUntracedDeployment(t *testing.T) {
+	w := get(fuji(t, newFake()), base+"/contracts/"+coin.Hex()+"/transactions:getDeployment")
+	requireError(t, w, 503, "calls inside transactions are not recorded")
+	require.Contains(t, w.Body.String(), `"code":"INDEX_UNTRACED"`)
+}
+
+// TestBlocksAheadOfTheRecord asks for blocks that the chain has, the record has not yet
+// got, and nobody has.
+func TestBlocksAheadOfTheRecord(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	f.progress.Lag = 3
+	for path, want := range map[string]int{
+		balances + "&blockNumber=1000": 200, balances + "&blockNumber=1001": 503, balances + "&blockNumber=1003": 503, balances + "&blockNumber=1004": 400,
+		internals + "&endBlock=1001": 200, internals + "&endBlock=1002": 503, transfers + "&endBlock=1004": 503,
+		// What nobody has yet bounds nothing.
+		transfers + "&endBlock=1005": 200, internals + "&endBlock=18446744073709551615": 200,
+	} {
+		w := get(h, path)
+		require.Equal(t, want, w.Code, "%s: %s", path, w.Body)
+		if want == 503 {
+			require.Contains(t, w.Body.String(), "is not recorded yet: ")
+			require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
+		}
+	}
+	// While the node is away nobody knows how far the chain is.
+	f.progress.Err = errors.New("secret")
+	requireError(t, get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not recorded yet")
+
+	// A token may come from an instance that is ahead of this one.
+	f.progress.Err, f.progress.Lag = nil, 0
+	token := nextToken(t, get(h, balances))
+	f.balancesErr = evm.ErrBeyondTip
+	requireError(t, get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not recorded yet")
+}
+
+// TestOldStateIsAskedForOnce pages through balances while the node forgets the state of
+// the block that they are of.
+func TestOldStateIsAskedForOnce(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	w := get(h, balances)
+	require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
+	f.nativeErr = &node.RPCError{Method: "eth_getBalance", Code: -32000, Message: "missing trie node"}
+	requireError(t, get(h, balances), 502, "the node of this chain")
+	pages := 1
+	for token := nextToken(t, w); token != ""; pages++ {
+		w = get(h, balances+"&pageToken="+token)
+		require.Equal(t, 200, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
+		token = nextToken(t, w)
+	}
+	require.Equal(t, 3, pages)
+}
+
+// nextToken is that of a page, empty if it is the last.
+func nextToken(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	require.Equal(t, 200, w.Code, w.Body)
+	var answer struct{ NextPageToken string }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return answer.NextPageToken
+}
+
 func TestFailures(t *testing.T) {
 	for _, tt := range []struct {
 		err    error
@@ -409,8 +518,14 @@ func TestFailures(t *testing.T) {
 			require.Equal(t, errors.Is(tt.err, evm.ErrUntraced), strings.Contains(w.Body.String(), "INDEX_UNTRACED"))
 		}
 		f.err, f.nodeErr = nil, err
+		var refused *node.RPCError
+		perToken := errors.As(err, &refused) || errors.Is(err, node.ErrMalformed) || errors.Is(err, context.DeadlineExceeded)
 		for _, op := range operations {
-			requireError(t, get(h, op), tt.status, tt.part)
+			if w := get(h, op); op == transfers && perToken {
+				require.Equal(t, 200, w.Code, "of these contracts nothing but the tokens' URIs is asked: %s", w.Body)
+			} else {
+				requireError(t, w, tt.status, tt.part)
+			}
 		}
 		// Nothing is asked where there is nothing to ask about.
 		require.Equal(t, 200, get(h, golden["nothing"]).Code)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -99,7 +100,10 @@ type fake struct {
 	progress     reply.Progress
 
 	err, nodeErr error
-	largeURI     int // the token that has one
+	// balancesErr comes of reading balances, nativeErr of asking for one's own.
+	balancesErr, nativeErr error
+	largeURI               int           // the token that has one
+	tokenErr               map[int]error // what comes of asking for the URIs of some tokens
 
 	// What was asked last; guarded by mu.
 	askedWallet   evm.WalletQuery
@@ -286,6 +290,9 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.askedBalance = q
+	if f.balancesErr != nil {
+		return nil, f.balancesErr
+	}
 	at := uint64(height)
 	if q.At != nil {
 		at = *q.At
@@ -349,6 +356,8 @@ func (f *fake) TokenURI(_ context.Context, standard chain.Standard, contract com
 	switch {
 	case f.nodeErr != nil:
 		return "", f.nodeErr
+	case f.tokenErr[int(id.Uint64())] != nil:
+		return "", fmt.Errorf("asking: %w", f.tokenErr[int(id.Uint64())])
 	case contract == bare:
 		return "", nil
 	case id.Eq(uint256.NewInt(uint64(f.largeURI))) && f.largeURI > 0:
@@ -363,8 +372,8 @@ func (f *fake) NativeBalance(_ context.Context, _ common.Address, block uint64) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.askedNative = block
-	if f.nodeErr != nil {
-		return nil, f.nodeErr
+	if err := cmp.Or(f.nodeErr, f.nativeErr); err != nil {
+		return nil, err
 	}
 	return uint256.MustFromDecimal("1234567890123456789"), nil
 }

@@ -2,7 +2,9 @@ package evm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/index/evm"
 	"quorate/index/evm/metadata"
+	"quorate/node"
 )
 
 // nft names a token that has an ID.
@@ -105,7 +108,7 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nf
 	}
 	room := maxDetails
 	for some := range slices.Chunk(asked, maxAsking) {
-		uris, err := uris(ctx, of, some)
+		uris, err := a.uris(ctx, of, some)
 		if err != nil {
 			return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), err)
 		}
@@ -123,7 +126,13 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nf
 			}
 		}
 		for i, t := range some {
-			d := &nftDetails{uri: uris[i], metadata: shownMetadata(ctx, t.standard, &all[i])}
+			if uris[i] == nil {
+				uris[i] = new(string)
+				if all[i].Status == metadata.Unindexed {
+					all[i].Status = metadata.Unknown
+				}
+			}
+			d := &nftDetails{uri: *uris[i], metadata: shownMetadata(ctx, t.standard, &all[i])}
 			if size := d.size(); size <= room {
 				room -= size
 			} else {
@@ -135,24 +144,41 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nf
 	return found, nil
 }
 
-// uris asks for the URIs of tokens, at once for those that are not at hand.
-func uris(ctx context.Context, of *Chain, tokens []nft) ([]string, error) {
-	uris := make([]string, len(tokens))
+// uris asks for the URIs of tokens, at once for those that are not at hand. One that
+// cannot be told is nil: it is no reason to keep the others back.
+func (a *API) uris(ctx context.Context, of *Chain, tokens []nft) ([]*string, error) {
+	uris := make([]*string, len(tokens))
 	memory, _ := of.URIs.(rememberer)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, t := range tokens {
 		if memory != nil {
-			var ok bool
-			if uris[i], ok = memory.RememberedURI(t.standard, t.contract, &t.id); ok {
+			if uri, ok := memory.RememberedURI(t.standard, t.contract, &t.id); ok {
+				uris[i] = &uri
 				continue
 			}
 		}
-		group.Go(func() (err error) {
-			uris[i], err = of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
-			return err
+		group.Go(func() error {
+			uri, err := of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
+			switch {
+			case err == nil:
+				uris[i] = &uri
+			case ctx.Err() != nil || !ofToken(err):
+				return err
+			default:
+				a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
+					slog.String("contract", t.contract.Hex()), slog.String("tokenID", t.id.Dec()), slog.Any("error", err))
+			}
+			return nil
 		})
 	}
 	return uris, group.Wait()
+}
+
+// ofToken reports whether an error may be about one token alone, while the node
+// answers for others.
+func ofToken(err error) bool {
+	var refused *node.RPCError
+	return errors.As(err, &refused) || errors.Is(err, node.ErrMalformed) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // size is about how much of an answer the details take, in bytes.

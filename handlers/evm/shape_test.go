@@ -29,7 +29,6 @@ var golden = map[string]string{
 	"balances_contract":  balances + "&contractAddress=0x1100000000000000000000000000000000000000&blockNumber=7",
 	"deployment":         deployment,
 	"deployment_plain":   base + "/contracts/" + till.Hex() + "/transactions:getDeployment",
-	"deployment_untold":  base + "/contracts/" + coin.Hex() + "/transactions:getDeployment",
 	"deployments":        deployments + "&pageSize=8",
 	"tokens_721":         tokens + "&pageSize=3",
 	"tokens_721_bare":    base + "/nfts/collections/" + bare.Hex() + "/tokens",

@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holiman/uint256"
@@ -230,6 +231,25 @@ func (p *balancePage) AppendJSON(b []byte) []byte {
 	return append(p.appendTo(append(b, `,"erc1155TokenBalances":`...)), '}')
 }
 
+// joinBalances puts what a wallet has of the chain's own token before the position of a
+// page: later pages need it, too, when the node may have dropped the state of the block.
+func joinBalances(native *uint256.Int, position []byte) []byte {
+	b := native.Bytes32()
+	return append(b[:], position...)
+}
+
+// splitBalances takes apart what joinBalances made, or nothing for the first page.
+func splitBalances(b []byte) (native *uint256.Int, position []byte, err error) {
+	const size = 32
+	switch {
+	case b == nil:
+		return nil, nil, nil
+	case len(b) <= size:
+		return nil, nil, fmt.Errorf("%w: %d bytes", evm.ErrPosition, len(b))
+	}
+	return new(uint256.Int).SetBytes(b[:size]), b[size:], nil
+}
+
 // listBalances is GET /v1/chains/{chainId}/addresses/{address}/balances:listErc1155.
 func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error {
 	wallet, err := address(c)
@@ -253,14 +273,24 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if err != nil {
 		return err
 	}
-	want.Limit, want.After = p.Size, p.After
-	found, err := of.Record.Balances(ctx, want)
+	want.Limit = p.Size
+	native, after, err := splitBalances(p.After)
 	if err != nil {
 		return err
 	}
-	native, err := a.nativeBalance(ctx, of, wallet, &found.At)
+	want.After = after
+	found, err := of.Record.Balances(ctx, want)
+	if errors.Is(err, evm.ErrBeyondTip) && (want.At == nil || progress.Err != nil) {
+		// Its token is from where more was recorded, or who knows how far the chain is.
+		return progress.NotYet(err, "the block that is asked for")
+	}
 	if err != nil {
 		return err
+	}
+	if native == nil {
+		if native, err = a.nativeBalance(ctx, of, wallet, &found.At); err != nil {
+			return err
+		}
 	}
 	tokens := make([]nft, 0, len(found.Balances))
 	for _, b := range found.Balances {
@@ -285,7 +315,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 		}
 	}}
 	if found.Next != nil {
-		answer.next = p.Token(found.Next)
+		answer.next = p.Token(joinBalances(native, found.Next))
 	}
 	return a.replies.JSON(c, answer)
 }

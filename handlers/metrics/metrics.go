@@ -17,6 +17,7 @@ import (
 	"quorate/handlers/evm"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
+	record "quorate/index/evm"
 )
 
 // prefix begins the paths of the operations.
@@ -97,6 +98,8 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	// The last block's time is that of the days, or later.
+	progress = chain.Progress()
 	progress.Show(c.Response().Header())
 	// Nothing is kept: the series is computed for each request, from all that is known
 	// until this moment. If recording has stopped that is until the last block.
@@ -104,6 +107,7 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 	if progress.Err == nil && now.After(until) {
 		until = now
 	}
+	days = withIdle(days, before, until.Unix())
 	answer := struct {
 		Results       []point `json:"results"`
 		Status        int     `json:"status"`
@@ -117,12 +121,35 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 		}
 	}
 	for _, day := range days {
-		// The day that has begun counts as far as it has gone.
-		elapsed := min(max(until.Unix()-day.Start, 1), secondsPerDay)
+		// The running day has gone as far as its last block says: then the answer does
+		// not depend on when it is asked for.
+		elapsed := int64(secondsPerDay)
+		if until.Unix()-day.Start < secondsPerDay {
+			elapsed = min(max(progress.Time.Unix()-day.Start, 1), secondsPerDay)
+		}
 		answer.Results = append(answer.Results, point{
 			Timestamp: day.Start,
 			Value:     math.Round(float64(day.Transactions)/float64(elapsed)*100) / 100,
 		})
 	}
 	return reply.JSON(c, answer)
+}
+
+// withIdle puts before days, newest first, those that had no block: from the newest of
+// them to the one of until, in Unix seconds, and before another one if that is not 0.
+// The result has one day more than a page at most.
+func withIdle(days []record.Day, before, until int64) []record.Day {
+	if len(days) == 0 {
+		return days
+	}
+	last := until - until%secondsPerDay
+	if before != 0 {
+		last = min(last, before-secondsPerDay)
+	}
+	var all []record.Day
+	for start := last; start > days[0].Start && len(all) <= pageSize; start -= secondsPerDay {
+		all = append(all, record.Day{Start: start})
+	}
+	all = append(all, days...)
+	return all[:min(len(all), pageSize+1)]
 }

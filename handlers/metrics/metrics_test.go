@@ -142,7 +142,7 @@ func TestSeries(t *testing.T) {
 		w := get(surface(t, nil, d), "/v1/avg_tps/7")
 		require.JSONEq(t, fmt.Sprintf(`{
 			"results": [
-				{"timestamp": 946684800, "value": 1.39},
+				{"timestamp": 946684800, "value": 1.41},
 				{"timestamp": 946598400, "value": 0.14},
 				{"timestamp": 946512000, "value": 0.29}
 			], "status": 200, "lastRun": %d}`, 946684800+3600), w.Body.String())
@@ -155,10 +155,28 @@ func TestSeries(t *testing.T) {
 		require.InDelta(t, 1.41, a.Results[0].Value, 1e-9)
 		require.Equal(t, "stalled", get(surface(t, nil, d), "/v1/avg_tps/7").Header().Get("Indexed-State"))
 
+		// Recording goes on again, and no block comes for an hour, nor for two days more:
+		// those days had none.
+		d.progress.Err = nil
+		time.Sleep(time.Hour)
+		a = read(t, get(surface(t, nil, d), "/v1/avg_tps/7"))
+		require.InDelta(t, 1.41, a.Results[0].Value, 1e-9, "it does not depend on when it is asked for")
+		require.EqualValues(t, 946684800+7200, a.LastRun)
+		d.progress.Err = errors.New("node away")
+		time.Sleep(48 * time.Hour)
+		require.Len(t, read(t, get(surface(t, nil, d), "/v1/avg_tps/7")).Results, 3, "nobody knows what blocks those days had")
+		d.progress.Err = nil
+		a = read(t, get(surface(t, nil, d), "/v1/avg_tps/7"))
+		require.Len(t, a.Results, 5)
+		for i, want := range []float64{0, 0, 0.06, 0.14, 0.29} {
+			require.EqualValues(t, 946684800+day*(2-i), a.Results[i].Timestamp)
+			require.InDelta(t, want, a.Results[i].Value, 1e-9)
+		}
+
 		// A chain's clock may be ahead of ours; a day that is over has all its seconds.
 		d.progress = reply.Progress{CaughtUp: true, Time: time.Now().Add(48 * time.Hour)}
 		a = read(t, get(surface(t, nil, d), "/v1/avg_tps/7"))
-		require.InDelta(t, 0.06, a.Results[0].Value, 1e-9)
+		require.InDelta(t, 0.06, a.Results[len(a.Results)-3].Value, 1e-9)
 
 		// The first second of a day.
 		d.progress.Time = time.Unix(d.all[0].Start, 0)
@@ -195,6 +213,32 @@ func TestPages(t *testing.T) {
 		}
 		require.Equal(t, n, seen)
 	}
+}
+
+// TestIdlePages: the chain has been quiet for longer than a page.
+func TestIdlePages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDays(2)
+		time.Sleep(250 * day * time.Second)
+		var starts []int64
+		token := ""
+		for _, size := range []int{100, 100, 52} {
+			a := read(t, get(surface(t, []byte("key"), d), "/v1/avg_tps/7?pageToken="+token))
+			require.Len(t, a.Results, size)
+			for _, point := range a.Results {
+				starts = append(starts, point.Timestamp)
+				require.Equal(t, point.Timestamp == d.all[1].Start, point.Value > 0)
+			}
+			token = ""
+			if a.NextPageToken != nil {
+				token = *a.NextPageToken
+			}
+		}
+		require.Empty(t, token)
+		for i, start := range starts {
+			require.Equal(t, d.all[0].Start+day*int64(250-i), start)
+		}
+	})
 }
 
 // A day that begins between pages moves nothing.

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quorate/handlers/apierr"
+	"quorate/index"
 	"quorate/store"
 )
 
@@ -24,8 +25,9 @@ type Progress struct {
 	Time   time.Time
 	// Lag is how many accepted blocks are known and not recorded.
 	Lag uint64
-	// CaughtUp says that the record is at the chain's end, or a few blocks away, as
-	// far as is known.
+	// CaughtUp says that the record is, or was until something went wrong, at the
+	// chain's end or a few blocks away. How far behind it is then, as far as is known,
+	// Lag tells.
 	CaughtUp bool
 	// Rebuilding says that the record is being made again from what is kept of its
 	// blocks, of which Rebuilt percent is done.
@@ -54,15 +56,24 @@ func (p Progress) Behind(chain string) error {
 	return CatchingUp(p.Err, "the index of %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
 }
 
+// NotYet answers for a block that the chain has, or may have, and the record has not.
+func (p Progress) NotYet(cause error, block string) error {
+	return CatchingUp(cause, "%s is not recorded yet: the index of this chain has got to height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
+}
+
 // Show says in an answer's headers how far the record is that it is from.
 func (p Progress) Show(h http.Header) {
 	h.Set("Indexed-Height", strconv.FormatUint(p.Height, 10))
 	h.Set("Indexed-Timestamp", strconv.FormatInt(p.Time.Unix(), 10))
 	h.Set("Indexed-Lag", strconv.FormatUint(p.Lag, 10))
-	h.Set("Indexed-State", "following")
-	if p.Err != nil {
-		h.Set("Indexed-State", "stalled")
+	state := index.Following
+	switch {
+	case p.Err != nil:
+		state = index.Stalled
+	case p.Lag > index.NearTip: // after an outage
+		state = index.CatchingUp
 	}
+	h.Set("Indexed-State", string(state))
 }
 
 // Explain turns what went wrong into what the client is told. Request is the

@@ -47,6 +47,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	}
 	client := c.Request().Context()
 	results, panics := make([]any, len(requests)), make([]error, len(requests))
+	failures := make([]*apierr.Error, len(requests))
 	var work errgroup.Group
 	for i, request := range requests {
 		work.Go(func() error {
@@ -68,7 +69,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 			if at.Status == http.StatusBadRequest {
 				at.Message = fmt.Sprintf("requests[%d]: %s", i, at.Message)
 			}
-			results[i] = apierr.Body(&at)
+			results[i], failures[i] = apierr.Body(&at), &at
 			return nil
 		})
 	}
@@ -80,6 +81,11 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	for i, e := range failures {
+		if e != nil {
+			apierr.Note(c, fmt.Sprintf("requests[%d]", i), e)
+		}
 	}
 	return reply(c, http.StatusOK, struct {
 		Results []any `json:"results"`

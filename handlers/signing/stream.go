@@ -89,6 +89,7 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 			}
 			var known *apierr.Error
 			if errors.As(failure(c.Request().Context(), o.err, dataForm), &known) {
+				apierr.Note(c, "error event", known)
 				_ = send(response, "error", apierr.Body(known))
 			}
 			return nil

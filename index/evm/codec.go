@@ -2,7 +2,6 @@ package evm
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
@@ -12,12 +11,12 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/chain/evm"
-	"quorate/store"
+	"quorate/index/internal/row"
 )
 
 // version begins every value. Numbers are uvarints, amounts their bytes without
 // leading zeros after a byte that counts them.
-const version = 1
+const version = row.Version
 
 func appendUint256(b []byte, n *uint256.Int) []byte {
 	size := n.ByteLen()
@@ -27,114 +26,37 @@ func appendUint256(b []byte, n *uint256.Int) []byte {
 
 func appendBytes(b, s []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 
-// reader takes a value apart. After the first error it reads zeroes. What it returns
-// of bytes refers to the value.
-type reader struct {
-	rest []byte
-	err  error
-}
-
-var errShort = errors.New("it ends early")
+// reader takes a value apart, as row.Reader does, and knows what only EVM chains have.
+type reader struct{ row.Reader }
 
 func read(v []byte) *reader {
-	r := &reader{rest: v}
-	if got := r.byte(); got != version {
-		r.fail(fmt.Errorf("version %d", got))
-	}
+	r := new(reader)
+	r.Begin(v)
 	return r
 }
 
-func (r *reader) fail(err error) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: row that cannot be read: %w", store.ErrCorrupt, err)
-	}
-	r.rest = nil
-}
-
-// end is the first error, and one if anything is left.
-func (r *reader) end() error {
-	if r.err == nil && len(r.rest) > 0 {
-		r.fail(fmt.Errorf("%d bytes too many", len(r.rest)))
-	}
-	return r.err
-}
-
-func (r *reader) take(n int) []byte {
-	if n > len(r.rest) {
-		r.fail(errShort)
-		return nil
-	}
-	part := r.rest[:n:n]
-	r.rest = r.rest[n:]
-	return part
-}
-
-func (r *reader) byte() byte {
-	if part := r.take(1); part != nil {
-		return part[0]
-	}
-	return 0
-}
-
-func (r *reader) number() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	if n <= 0 {
-		r.fail(errShort)
-		return 0
-	}
-	r.rest = r.rest[n:]
-	return v
-}
-
-func (r *reader) uint32() uint32 {
-	n := r.number()
-	if n > math.MaxUint32 {
-		r.fail(fmt.Errorf("number %d", n))
-		return 0
-	}
-	return uint32(n)
-}
-
 func (r *reader) signed() int64 {
-	v, n := binary.Varint(r.rest)
-	if n <= 0 {
-		r.fail(errShort)
-		return 0
-	}
-	r.rest = r.rest[n:]
-	return v
-}
-
-// bytes reads a byte string; an empty one is nil.
-func (r *reader) bytes() []byte {
-	n := r.number()
-	if n > uint64(len(r.rest)) {
-		r.fail(errShort)
-		return nil
-	}
-	if n == 0 {
-		return nil
-	}
-	return r.take(int(n))
+	n := r.Number()
+	return int64(n>>1) ^ -int64(n&1) // as binary.AppendVarint folds it
 }
 
 func (r *reader) hash() (h common.Hash) {
-	copy(h[:], r.take(len(h)))
+	copy(h[:], r.Take(len(h)))
 	return h
 }
 
 func (r *reader) address() (a common.Address) {
-	copy(a[:], r.take(len(a)))
+	copy(a[:], r.Take(len(a)))
 	return a
 }
 
 func (r *reader) uint256() (n uint256.Int) {
-	size := r.byte()
+	size := r.Byte()
 	if size > 32 {
-		r.fail(fmt.Errorf("amount of %d bytes", size))
+		r.Fail(fmt.Errorf("amount of %d bytes", size))
 		return n
 	}
-	n.SetBytes(r.take(int(size)))
+	n.SetBytes(r.Take(int(size)))
 	return n
 }
 
@@ -172,13 +94,13 @@ func appendRef(b []byte, ref *BlockRef) []byte {
 }
 
 func (r *reader) ref(number uint64) BlockRef {
-	flags := r.byte()
-	ref := BlockRef{Number: number, Hash: r.hash(), Time: r.number()}
+	flags := r.Byte()
+	ref := BlockRef{Number: number, Hash: r.hash(), Time: r.Number()}
 	if flags&refMilliseconds != 0 {
 		ref.Milliseconds = uint64(r.signed()) + 1000*ref.Time
 	}
 	if flags&refMinDelayExcess != 0 {
-		n := r.number()
+		n := r.Number()
 		ref.MinDelayExcess = &n
 	}
 	if flags&refBaseFee != 0 {
@@ -243,8 +165,8 @@ func listed(tx *evm.Transaction) []byte {
 }
 
 func (r *reader) tx(at place) (tx Transaction) {
-	flags := r.byte()
-	tx.Type = r.byte()
+	flags := r.Byte()
+	tx.Type = r.Byte()
 	tx.Index = at.major
 	tx.Hash, tx.From, tx.Recipient = r.hash(), r.address(), r.address()
 	if flags&txCreates == 0 {
@@ -254,14 +176,14 @@ func (r *reader) tx(at place) (tx Transaction) {
 		tx.Created = tx.Recipient
 	}
 	tx.Success = flags&txSuccess != 0
-	tx.Nonce, tx.Value, tx.GasLimit, tx.GasUsed, tx.GasPrice = r.number(), r.uint256(), r.number(), r.number(), r.uint256()
+	tx.Nonce, tx.Value, tx.GasLimit, tx.GasUsed, tx.GasPrice = r.Number(), r.uint256(), r.Number(), r.Number(), r.uint256()
 	if flags&txMaxFee != 0 {
 		tx.MaxFee = r.uint256p()
 	}
 	if flags&txMaxPriorityFee != 0 {
 		tx.MaxPriorityFee = r.uint256p()
 	}
-	tx.Input = r.bytes()
+	tx.Input = r.Bytes()
 	tx.Block = r.ref(at.number)
 	return tx
 }
@@ -282,11 +204,11 @@ func appendFrame(b []byte, f *evm.Frame) []byte {
 }
 
 func (r *reader) frame() (f evm.Frame) {
-	f.Type, f.Reverted = evm.FrameType(r.byte()), r.byte() != 0
-	f.From, f.To, f.Value, f.Gas, f.GasUsed = r.address(), r.address(), r.uint256(), r.number(), r.number()
-	depth := r.number()
+	f.Type, f.Reverted = evm.FrameType(r.Byte()), r.Byte() != 0
+	f.From, f.To, f.Value, f.Gas, f.GasUsed = r.address(), r.address(), r.uint256(), r.Number(), r.Number()
+	depth := r.Number()
 	if depth > math.MaxUint16 {
-		r.fail(fmt.Errorf("depth %d", depth))
+		r.Fail(fmt.Errorf("depth %d", depth))
 	}
 	f.Depth = uint16(depth)
 	return f
@@ -304,7 +226,7 @@ func appendTransfer(b []byte, t *evm.Transfer) []byte {
 func (r *reader) transfer(logIndex, position uint32) evm.Transfer {
 	return evm.Transfer{
 		LogIndex: logIndex, Position: position,
-		Standard: evm.Standard(r.byte()), Contract: r.address(), From: r.address(), To: r.address(), TokenID: r.uint256(), Amount: r.uint256(),
+		Standard: evm.Standard(r.Byte()), Contract: r.address(), From: r.address(), To: r.address(), TokenID: r.uint256(), Amount: r.uint256(),
 	}
 }
 
@@ -321,7 +243,7 @@ func appendDeployment(b []byte, d *Deployment) []byte {
 
 func (r *reader) deployment(place) Deployment {
 	d := Deployment{Contract: r.address(), TxHash: r.hash(), Deployer: r.address()}
-	if len(r.rest) > 0 {
+	if r.Len() > 0 {
 		creator := r.address()
 		d.Creator = &creator
 	}
@@ -347,14 +269,14 @@ func appendMessage(b []byte, m *InterchainMessage) []byte {
 }
 
 func (r *reader) message() *InterchainMessage {
-	kind := r.byte()
+	kind := r.Byte()
 	switch kind {
 	case noMessage:
 		return nil
 	case messageSent, messageDelivered:
 		return &InterchainMessage{ID: r.hash(), Delivered: kind == messageDelivered, BlockchainID: ids.ID(r.hash())}
 	}
-	r.fail(fmt.Errorf("message of kind %d", kind))
+	r.Fail(fmt.Errorf("message of kind %d", kind))
 	return nil
 }
 
@@ -389,11 +311,11 @@ func (h *head) bytes() []byte {
 
 func parseHead(v []byte) (*head, error) {
 	r := read(v)
-	h := &head{chainID: ids.ID(r.hash()), first: r.number()}
-	h.tip = r.ref(r.number())
-	h.txs, h.busy = r.number(), r.number()
-	if len(r.rest) > 0 {
-		h.untraced, h.untracedFrom, h.untracedTo = true, r.number(), r.number()
+	h := &head{chainID: ids.ID(r.hash()), first: r.Number()}
+	h.tip = r.ref(r.Number())
+	h.txs, h.busy = r.Number(), r.Number()
+	if r.Len() > 0 {
+		h.untraced, h.untracedFrom, h.untracedTo = true, r.Number(), r.Number()
 	}
-	return h, r.end()
+	return h, r.End()
 }

@@ -419,17 +419,23 @@ func TestUntraced(t *testing.T) {
 	}
 	require.Greater(t, last, first)
 	w := newWorld(t, p, store.NewMemory())
-	traced, busy := false, uint64(0)
+	traced, gaps, busy := false, false, uint64(0)
 	for !w.done() {
 		got, err := w.record.Traced(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, traced, got, "before block %d", w.blocks[w.next].Number)
 		if b := w.blocks[w.next]; len(b.Transactions) > 0 {
-			traced, busy = b.Traced, b.Number
+			gaps = gaps || !b.Traced
+			traced, busy = !gaps, b.Number
 		}
 		w.advance(1)
 	}
 	require.Greater(t, busy, last)
+	// A contract may have been made in a call that nobody knows of.
+	_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+	require.ErrorIs(t, err, evm.ErrUntraced)
+	_, err = w.record.Deployment(t.Context(), common.Address{0xee})
+	require.ErrorIs(t, err, evm.ErrUntraced)
 	n := func(n uint64) *uint64 { return &n }
 	for _, c := range []struct {
 		start, end *uint64

@@ -237,8 +237,8 @@ func parseBalance(v []byte) (since uint64, amount uint256.Int, err error) {
 		return 0, amount, nil
 	}
 	r := read(v)
-	since, amount = r.number(), r.uint256()
-	return since, amount, r.end()
+	since, amount = r.Number(), r.uint256()
+	return since, amount, r.End()
 }
 
 // parseSupply reads nothing for no row.
@@ -247,7 +247,7 @@ func parseSupply(v []byte) (since uint64, total wide, err error) {
 		return 0, wide{}, nil
 	}
 	r := read(v)
-	since = r.number()
-	total = wide{low: r.uint256(), high: r.number()}
-	return since, total, r.end()
+	since = r.Number()
+	total = wide{low: r.uint256(), high: r.Number()}
+	return since, total, r.End()
 }

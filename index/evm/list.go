@@ -52,7 +52,7 @@ func inPlaces[T any](rows []store.Row, what string, of func(*reader, place) T) (
 		}
 		v := read(row.V)
 		all[i] = of(v, at)
-		if err := v.end(); err != nil {
+		if err := v.End(); err != nil {
 			return nil, err
 		}
 	}
@@ -138,9 +138,9 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 		return nil, nil
 	}
 	v := read(values[0])
-	success := v.byte() != 0
-	at := place{number: v.number(), major: v.uint32()}
-	if err := v.end(); err != nil {
+	success := v.Byte() != 0
+	at := place{number: v.Number(), major: v.Uint32()}
+	if err := v.End(); err != nil {
 		return nil, err
 	}
 	values, err = s.Get(ctx, store.FamilyEVMTx, []store.PK{{P: s.chain.txPartition(success, at.number>>rangeBits), K: at.appendTx(nil)}})
@@ -149,7 +149,7 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 	}
 	v = read(values[0])
 	tx := v.tx(at)
-	return &tx, v.end()
+	return &tx, v.End()
 }
 
 // Internals lists calls with value, and creations, that a wallet made or received
@@ -171,7 +171,7 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 		return p, nil
 	}
 	if h := s.head; h.untraced && (q.Start == nil || *q.Start <= h.untracedTo) && (q.End == nil || *q.End > h.untracedFrom) {
-		return nil, fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, h.untracedFrom, h.untracedTo)
+		return nil, s.untraced()
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMInternal, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, q.Limit+1)
 	if err != nil {
@@ -285,7 +285,7 @@ func (r *Record) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 		if q.Standard == evm.ERC721 {
 			v := read(row.V)
 			owner := v.address()
-			if err := v.end(); err != nil {
+			if err := v.End(); err != nil {
 				return nil, err
 			}
 			t.Owner = &owner
@@ -444,7 +444,7 @@ func (b *balances) amounts(ctx context.Context, rows []store.Row) ([]TokenBalanc
 		}
 		v := read(row.V)
 		found[of[i]].Amount = v.uint256()
-		if err := v.end(); err != nil {
+		if err := v.End(); err != nil {
 			return nil, err
 		}
 	}

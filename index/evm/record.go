@@ -90,8 +90,8 @@ func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
 	return s.head.tip, nil
 }
 
-// Traced reports whether the calls inside transactions are known of the last recorded
-// block that has transactions; false if none has.
+// Traced reports whether the calls inside transactions are known of all blocks that are
+// recorded; false if none has transactions.
 func (r *Record) Traced(ctx context.Context) (bool, error) {
 	s, err := r.view(ctx)
 	switch {
@@ -101,8 +101,7 @@ func (r *Record) Traced(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer s.close()
-	h := s.head
-	return h.txs > 0 && !(h.untraced && h.untracedTo == h.busy), nil
+	return s.head.txs > 0 && !s.head.untraced, nil
 }
 
 // block returns the reference of a recorded block.
@@ -122,7 +121,7 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	}
 	v := read(values[0])
 	ref := v.ref(number)
-	return ref, v.end()
+	return ref, v.End()
 }
 
 // listKeys are the keys lo <= k < hi of a list, newest first, that lie within
@@ -161,7 +160,8 @@ func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 }
 
 // Deployments lists what contracts an address deployed, whether they still exist or
-// not. A contract that was made twice at the same address is there twice.
+// not. A contract that was made twice at the same address is there twice. ErrUntraced
+// says that calls, in which contracts are made, too, are not known of all blocks.
 func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -173,6 +173,9 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	if err != nil {
 		return nil, err
 	}
+	if s.head.untraced {
+		return nil, s.untraced() // contracts that were made in calls may be missing
+	}
 	rows, err := s.Scan(ctx, store.FamilyEVMDeployer, s.chain.partition(q.Address[:]), lo, nil, store.Ascending, q.Limit+1)
 	if err != nil {
 		return nil, fmt.Errorf("reading deployments: %w", err)
@@ -183,11 +186,17 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	return p, err
 }
 
+// untraced says of which blocks the calls inside transactions are not known.
+func (s *state) untraced() error {
+	return fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, s.head.untracedFrom, s.head.untracedTo)
+}
+
 // deploymentRows is how many rows of a deployment are read at a time.
 const deploymentRows = 1024
 
 // Deployment tells all about the transaction that made a contract, the last one if it
-// was made several times. The error is ErrNotDeployed if there is none.
+// was made several times. The error is ErrNotDeployed if there is none, and
+// ErrUntraced if one may have made it in a call that is not known.
 func (r *Record) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -199,6 +208,9 @@ func (r *Record) Deployment(ctx context.Context, contract common.Address) (*Depl
 		return nil, fmt.Errorf("reading deployments: %w", err)
 	}
 	if len(newest) == 0 {
+		if s.head.untraced {
+			return nil, s.untraced() // it may have been made in a call
+		}
 		return nil, fmt.Errorf("%w: %s", ErrNotDeployed, contract)
 	}
 	at, ok := placeOf(newest[0].K)
@@ -244,7 +256,7 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	r := read(row.V)
 	switch kind, k := row.K[0], row.K[1:]; {
 	case kind == deploymentTx && len(k) == 0:
-		d.Traced = r.byte() != 0
+		d.Traced = r.Byte() != 0
 		d.Transaction = r.tx(at)
 		d.Message = r.message()
 	case kind == deploymentTransfer && len(k) == 8:
@@ -254,7 +266,7 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	default:
 		return fmt.Errorf("%w: part %x of a deployment", store.ErrCorrupt, row.K)
 	}
-	return r.end()
+	return r.End()
 }
 
 // Days tells how many transactions each day had, newest first: at most limit days that
@@ -288,8 +300,8 @@ func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, erro
 	counts := make([]uint64, len(rows)+1)
 	for i, row := range rows {
 		v := read(row.V)
-		counts[i] = v.number()
-		if err := v.end(); err != nil {
+		counts[i] = v.Number()
+		if err := v.End(); err != nil {
 			return nil, err
 		}
 		if len(row.K) != 8 {

@@ -10,7 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	chain "quorate/chain/ledger"
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 

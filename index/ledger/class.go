@@ -3,7 +3,7 @@ package ledger
 import (
 	"slices"
 
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 )
 
 // Bucket is what an output counts as in a balance at a time.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	chain "quorate/chain/ledger"
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 

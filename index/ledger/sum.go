@@ -5,7 +5,7 @@ import (
 	"math/big"
 	"math/bits"
 
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 )
 
 // quantity is a signed number of 128 bits: what an account holds may exceed 64.

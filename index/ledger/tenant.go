@@ -11,7 +11,7 @@ import (
 	chain "quorate/chain/ledger"
 	"quorate/index"
 	"quorate/index/internal/recent"
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 

@@ -31,6 +31,7 @@ type fakeNode struct {
 	mu    sync.Mutex
 	away  error
 	asked int           // calls; guarded by mu
+	gas   []uint64      // of the calls; guarded by mu
 	gate  chan struct{} // if not nil, answers wait for it
 }
 
@@ -55,6 +56,9 @@ func (n *fakeNode) Calls(ctx context.Context, _ *uint64, calls []node.EVMCall) (
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked += len(calls)
+	for _, call := range calls {
+		n.gas = append(n.gas, call.Gas)
+	}
 	if n.away != nil {
 		return nil, n.away
 	}
@@ -252,6 +256,24 @@ func TestTokenURI(t *testing.T) {
 			require.Equal(t, c.exists, exists, name)
 		}
 	}
+}
+
+// TestGasIsBounded asks everything there is to ask: what strangers wrote never runs
+// for as long as the node lets it.
+func TestGasIsBounded(t *testing.T) {
+	n := newFake()
+	book := newBook(t, n, store.NewMemory())
+	_, err := book.Contracts(t.Context(), []common.Address{address(1), address(2)})
+	require.NoError(t, err)
+	for i, gas := range n.gas {
+		require.True(t, gas >= 100_000 && gas <= 200_000, "question %d has %d gas", i, gas)
+	}
+	n.gas = nil
+	for _, standard := range []chain.Standard{chain.ERC721, chain.ERC1155} {
+		_, err = book.TokenURI(t.Context(), standard, address(2), uint256.NewInt(7))
+		require.NoError(t, err)
+	}
+	require.Equal(t, []uint64{uriGas, uriGas}, n.gas)
 }
 
 func FuzzRows(f *testing.F) {

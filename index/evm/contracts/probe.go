@@ -47,8 +47,10 @@ func supportsInterface(id ...byte) []byte {
 
 const (
 	word = 32
-	// probeGas is what a contract may use for an answer, of which none takes much.
-	probeGas = 1_000_000
+	// probeGas is what a contract may use for an answer, of which none takes much. The
+	// longest that can be had for it are a few hundred kilobytes, so that a request of
+	// nothing but those has an answer that package node reads.
+	probeGas = 200_000
 	// maxText bounds names and symbols, in bytes.
 	maxText = 256
 )

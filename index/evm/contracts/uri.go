@@ -34,6 +34,9 @@ const (
 	// maxURI is the longest URI that is taken, in bytes: those that have the whole
 	// document in them are long.
 	maxURI = 1 << 20
+	// uriGas is what a contract may use for a URI: some compose the document, image
+	// and all, which takes millions.
+	uriGas = 10_000_000
 	// maxKeptURI is the longest that the store keeps; longer ones are asked for.
 	maxKeptURI = 8 << 10
 )
@@ -108,7 +111,7 @@ func (b *Book) loadURI(ctx context.Context, token tokenKey) (uri, error) {
 		method = uriMethod
 	}
 	id := token.id.Bytes32()
-	returned, err := b.node.Calls(ctx, nil, []node.EVMCall{{To: token.contract, Data: slices.Concat(method, id[:])}})
+	returned, err := b.node.Calls(ctx, nil, []node.EVMCall{{To: token.contract, Data: slices.Concat(method, id[:]), Gas: uriGas}})
 	if err != nil {
 		if rows[0] != nil {
 			return kept, nil

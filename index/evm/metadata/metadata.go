@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -89,8 +90,9 @@ type Keeper struct {
 	queue     chan token
 
 	mu      sync.Mutex
-	waiting map[token]struct{} // what is queued or fetched; guarded by mu
-	hosts   map[string]*host   // guarded by mu
+	waiting map[token]string           // what is queued or fetched, and its host once that is known; guarded by mu
+	tokens  map[common.Address]*tokens // of those that are waited for; guarded by mu
+	hosts   map[string]*host           // guarded by mu
 }
 
 type token struct {
@@ -98,16 +100,36 @@ type token struct {
 	id       uint256.Int
 }
 
+// tokens are how many of a contract's wait, and how many of these are fetched now.
+type tokens struct{ waiting, fetched int }
+
 // host is somebody who is asked for documents.
 type host struct {
 	limiter *rate.Limiter
 	busy    bool // with one document at a time
+	queued  int  // how many tokens wait for it
+	// timeouts is how many requests in a row had no answer in time; until is when it is
+	// asked again.
+	timeouts int
+	until    time.Time
 }
 
 const (
 	// maxWaiting is how many tokens may wait; what comes then is left for the next
 	// reader to ask for.
 	maxWaiting = 4096
+	// maxPerContract and maxPerHost are how many of them may be of one contract, and of
+	// one host: whoever is slow keeps the rest of the queue free.
+	maxPerContract = 256
+	maxPerHost     = 512
+	// maxFetched is how many documents are fetched for one contract at a time: its tokens
+	// may be on many hosts.
+	maxFetched = 2
+	// maxTimeouts is after how many timeouts in a row a host is left alone, for
+	// firstPause at first, and twice as long each time up to lastPause.
+	maxTimeouts = 3
+	firstPause  = 30 * time.Second
+	lastPause   = 30 * time.Minute
 	// maxHosts bounds what is remembered of hosts.
 	maxHosts = 1024
 	// recheck is the pause before a token whose host is busy is looked at again.
@@ -126,7 +148,8 @@ func New(o Options) *Keeper {
 		contracts: o.Contracts, fetcher: o.Fetcher, store: o.Store, workers: o.Workers, rate: rate.Limit(o.Rate), log: o.Log,
 		partition: append(binary.BigEndian.AppendUint32(nil, o.NetworkID), o.BlockchainID[:]...),
 		queue:     make(chan token, maxWaiting),
-		waiting:   make(map[token]struct{}),
+		waiting:   make(map[token]string),
+		tokens:    make(map[common.Address]*tokens),
 		hosts:     make(map[string]*host),
 	}
 	if k.workers <= 0 {
@@ -171,15 +194,35 @@ func (k *Keeper) Metadata(ctx context.Context, tokens []evm.Token) ([]Metadata, 
 	return all, nil
 }
 
-// enqueue never waits.
+// enqueue never waits. What there is no room for is left for the next reader to ask for.
 func (k *Keeper) enqueue(t token) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, there := k.waiting[t]; there || len(k.waiting) >= maxWaiting {
+	of := k.tokens[t.contract]
+	if _, there := k.waiting[t]; there || len(k.waiting) >= maxWaiting || of != nil && of.waiting >= maxPerContract {
 		return
 	}
-	k.waiting[t] = struct{}{}
+	if of == nil {
+		of = new(tokens)
+		k.tokens[t.contract] = of
+	}
+	of.waiting++
+	k.waiting[t] = ""
 	k.queue <- t // has room for all that wait
+}
+
+// forget ends the waiting for a token.
+func (k *Keeper) forget(t token) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.hosts[k.waiting[t]]; h != nil {
+		h.queued--
+	}
+	delete(k.waiting, t)
+	of := k.tokens[t.contract]
+	if of.waiting--; of.waiting == 0 {
+		delete(k.tokens, t.contract)
+	}
 }
 
 // Run fetches until ctx ends.
@@ -208,9 +251,7 @@ func (k *Keeper) work(ctx context.Context) {
 			k.log.Debug("metadata cannot be fetched at the moment", slog.String("contract", t.contract.Hex()), slog.Any("error", err))
 		}
 		if !again {
-			k.mu.Lock()
-			delete(k.waiting, t)
-			k.mu.Unlock()
+			k.forget(t)
 			continue
 		}
 		k.queue <- t // still counted as waiting, so that there is room
@@ -253,11 +294,16 @@ func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
 		fresh.Status = InvalidURI
 	default:
 		name := k.fetcher.hostOf(uri)
-		if !k.turn(name) {
+		switch k.turn(t, name) {
+		case later:
 			return true, nil
+		case never:
+			return false, nil
+		case now:
 		}
-		fresh, err = k.fetch(ctx, uri)
-		k.done(name)
+		var late bool
+		fresh, late, err = k.fetch(ctx, uri)
+		k.done(t, name, late)
 		if err != nil {
 			return false, err
 		}
@@ -265,21 +311,24 @@ func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
 	return false, k.keep(ctx, t, fresh)
 }
 
-func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, err error) {
+// fetch gets a document; late says that it did not come in time.
+func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, late bool, err error) {
 	b, err := k.fetcher.fetch(ctx, uri)
 	if err == nil {
 		m.Document, err = parse(b)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return m, ctx.Err()
+		return m, false, ctx.Err()
 	case err != nil:
 		k.log.Debug("no metadata", slog.Any("error", err))
 		m.Status = statusOf(err)
+		var timeout net.Error
+		late = errors.As(err, &timeout) && timeout.Timeout()
 	default:
 		m.Status = Indexed
 	}
-	return m, nil
+	return m, late, nil
 }
 
 // read is what is kept of a token.
@@ -298,51 +347,95 @@ func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
 	if err != nil {
 		return err
 	}
-	now := kept{Metadata: m}
+	row := kept{Metadata: m}
 	if m.Status.passing() {
-		now.failures = before.failures + 1
+		row.failures = before.failures + 1
 		if before.Status == Indexed {
-			now.Metadata = before.Metadata
+			row.Metadata = before.Metadata
 		}
 	}
-	now.Updated = time.Now()
+	row.Updated = time.Now()
 	batch := store.Batch{NoSync: true} // it can be fetched again
-	batch.Put(store.FamilyEVMMetadata, k.key(t), encode(&now))
+	batch.Put(store.FamilyEVMMetadata, k.key(t), encode(&row))
 	return k.store.Commit(ctx, &batch)
 }
 
-// turn takes a host's turn, false if it has to wait. Nobody waits for no host.
-func (k *Keeper) turn(name string) bool {
-	if name == "" {
-		return true
-	}
+// turn says when a token's document may be fetched.
+type turn int
+
+const (
+	now turn = iota
+	later
+	// never is until a reader asks again.
+	never
+)
+
+// turn takes the turn of a host for a token, if it is its turn. Nobody waits for no
+// host.
+func (k *Keeper) turn(t token, name string) turn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h := k.hosts[name]
-	if h == nil {
-		for other, idle := range k.hosts {
-			if len(k.hosts) < maxHosts {
-				break
-			}
-			if !idle.busy {
-				delete(k.hosts, other)
-			}
-		}
-		h = &host{limiter: rate.NewLimiter(k.rate, 1)}
-		k.hosts[name] = h
+	of := k.tokens[t.contract]
+	if name == "" {
+		of.fetched++
+		return now
 	}
-	if h.busy || !h.limiter.Allow() {
-		return false
+	h := k.host(name)
+	if time.Now().Before(h.until) {
+		return never
+	}
+	if before := k.waiting[t]; before != name {
+		if h.queued >= maxPerHost {
+			return never
+		}
+		if other := k.hosts[before]; other != nil {
+			other.queued--
+		}
+		k.waiting[t] = name
+		h.queued++
+	}
+	if h.busy || of.fetched >= maxFetched || !h.limiter.Allow() {
+		return later
 	}
 	h.busy = true
-	return true
+	of.fetched++
+	return now
 }
 
-func (k *Keeper) done(name string) {
+// host is the one of a name. It needs mu.
+func (k *Keeper) host(name string) *host {
+	if h := k.hosts[name]; h != nil {
+		return h
+	}
+	for other, idle := range k.hosts {
+		if len(k.hosts) < maxHosts {
+			break
+		}
+		if !idle.busy && idle.queued == 0 {
+			delete(k.hosts, other)
+		}
+	}
+	h := &host{limiter: rate.NewLimiter(k.rate, 1)}
+	k.hosts[name] = h
+	return h
+}
+
+// done gives the turn back; late says that the host did not answer in time.
+func (k *Keeper) done(t token, name string, late bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if h := k.hosts[name]; h != nil {
-		h.busy = false
+	k.tokens[t.contract].fetched--
+	h := k.hosts[name]
+	if h == nil {
+		return
+	}
+	h.busy = false
+	if !late {
+		h.timeouts = 0
+		return
+	}
+	if h.timeouts++; h.timeouts >= maxTimeouts {
+		h.until = time.Now().Add(min(firstPause<<min(h.timeouts-maxTimeouts, 20), lastPause))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holiman/uint256"
@@ -210,26 +211,140 @@ func TestRetries(t *testing.T) {
 // TestQueueIsBounded asks for more than can wait, while nothing is fetched.
 func TestQueueIsBounded(t *testing.T) {
 	k := New(Options{Store: store.NewMemory(), NetworkID: 5})
-	tokens := make([]evm.Token, 2*maxWaiting)
-	for i := range tokens {
-		tokens[i] = one(nfts, uint64(i))
+	asked := make([]evm.Token, 2*maxWaiting)
+	for i := range asked {
+		asked[i] = one(nfts, uint64(i))
 	}
 	for range 2 {
-		_, err := k.Metadata(t.Context(), tokens)
+		_, err := k.Metadata(t.Context(), asked)
 		require.NoError(t, err)
 	}
+	require.Len(t, k.queue, maxPerContract, "one contract leaves room for others")
+	for i := range asked {
+		asked[i].Contract = common.Address{9, byte(i), byte(i >> 8)}
+	}
+	_, err := k.Metadata(t.Context(), asked)
+	require.NoError(t, err)
 	require.Len(t, k.queue, maxWaiting)
+	for len(k.queue) > 0 {
+		k.forget(<-k.queue)
+	}
+	require.Empty(t, k.waiting)
+	require.Empty(t, k.tokens)
+}
+
+// waitFor takes a token out of the queue that it is put into, as a worker does.
+func waitFor(k *Keeper, contract common.Address, id int) token {
+	k.enqueue(token{contract, *uint256.NewInt(uint64(id))})
+	return <-k.queue
 }
 
 func TestHostsAreBounded(t *testing.T) {
 	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
 	for i := range 3 * maxHosts {
 		name := fmt.Sprint(i)
-		require.True(t, k.turn(name))
-		require.False(t, k.turn(name), "two documents of one host at a time")
-		k.done(name)
+		first, second := waitFor(k, nfts, 1), waitFor(k, multi, 2)
+		require.Equal(t, now, k.turn(first, name))
+		require.Equal(t, later, k.turn(second, name), "two documents of one host at a time")
+		k.done(first, name, false)
+		k.forget(first)
+		k.forget(second)
 	}
 	require.LessOrEqual(t, len(k.hosts), maxHosts)
+}
+
+// TestOneHostHasAPartOfTheQueue: many contracts can name one slow host.
+func TestOneHostHasAPartOfTheQueue(t *testing.T) {
+	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+	var dropped, kept int
+	for i := range maxWaiting {
+		one := waitFor(k, common.Address{9, byte(i), byte(i >> 8)}, i)
+		switch k.turn(one, "slow.example") {
+		case never:
+			dropped++
+			k.forget(one)
+		case now, later:
+			kept++
+			require.NotEqual(t, never, k.turn(one, "slow.example"), "it is counted once")
+		}
+	}
+	require.Equal(t, []int{maxPerHost, maxWaiting - maxPerHost}, []int{kept, dropped})
+	require.Len(t, k.waiting, maxPerHost)
+	require.Equal(t, now, k.turn(waitFor(k, nfts, 1), "quick.example"))
+}
+
+// TestOneContractHasAPartOfTheWorkers: one contract can name many slow hosts.
+func TestOneContractHasAPartOfTheWorkers(t *testing.T) {
+	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+	host := func(i int) string { return fmt.Sprintf("%d.slow.example", i) }
+	for i := range maxFetched {
+		require.Equal(t, now, k.turn(waitFor(k, nfts, i), host(i)))
+	}
+	third := waitFor(k, nfts, maxFetched)
+	require.Equal(t, later, k.turn(third, host(maxFetched)))
+	require.Equal(t, now, k.turn(waitFor(k, multi, 1), "quick.example"))
+	k.done(token{contract: nfts}, host(0), false)
+	require.Equal(t, now, k.turn(third, host(maxFetched)))
+}
+
+// TestHostsThatTimeOutAreLeftAlone for a while, and longer if it was of no use.
+func TestHostsThatTimeOutAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+		tok := waitFor(k, nfts, 1)
+		ask := func(late bool) {
+			t.Helper()
+			time.Sleep(time.Millisecond) // for the rate
+			require.Equal(t, now, k.turn(tok, "slow.example"))
+			k.done(tok, "slow.example", late)
+		}
+		ask(true)
+		ask(true)
+		ask(false)
+		for range maxTimeouts {
+			ask(true)
+		}
+		for pause := firstPause; pause < 2*lastPause; pause *= 2 {
+			wait := min(pause, lastPause)
+			require.Equal(t, never, k.turn(tok, "slow.example"))
+			time.Sleep(wait - time.Second)
+			require.Equal(t, never, k.turn(tok, "slow.example"), "%s", wait)
+			time.Sleep(time.Second)
+			ask(true)
+		}
+		time.Sleep(lastPause)
+		ask(false)
+		ask(true)
+		time.Sleep(time.Millisecond)
+		require.Equal(t, now, k.turn(tok, "slow.example"), "what is over counts no more")
+	})
+}
+
+// TestLateAnswersAreTold tells a host that does not answer in time from one that does.
+func TestLateAnswersAreTold(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/silent":
+			<-r.Context().Done()
+		case "/drip":
+			_, _ = w.Write([]byte("{"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	f, err := NewFetcher(FetchOptions{AllowPrivate: true, Timeout: 200 * time.Millisecond})
+	require.NoError(t, err)
+	defer f.Close()
+	k := New(Options{Fetcher: f, Store: store.NewMemory()})
+	for path, want := range map[string]bool{"/silent": true, "/drip": true, "/none": false} {
+		m, late, err := k.fetch(t.Context(), server.URL+path)
+		require.NoError(t, err)
+		require.Equal(t, Unreachable, m.Status, path)
+		require.Equal(t, want, late, path)
+	}
 }
 
 func TestDamagedRow(t *testing.T) {

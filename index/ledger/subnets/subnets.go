@@ -16,7 +16,7 @@ import (
 
 	chain "quorate/chain/ledger"
 	"quorate/index"
-	"quorate/index/ledger/internal/row"
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 

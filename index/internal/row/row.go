@@ -1,6 +1,6 @@
-// Package row writes and reads the values and keys of rows of the ledger: numbers
-// are uvarints, IDs 32 bytes, byte strings come after their length, and a value
-// begins with a version.
+// Package row writes and reads the values and keys of rows of records: numbers are
+// uvarints, IDs 32 bytes, byte strings come after their length, and a value begins
+// with a version.
 package row
 
 import (
@@ -81,7 +81,8 @@ func (w *Writer) Bool(v bool) {
 func Seconds(t time.Time) uint64 { return uint64(max(0, t.Unix())) }
 
 // Reader takes a value apart. After the first error it reads zeroes. What it
-// returns refers to the value.
+// returns refers to the value. Begin one with Read, or with Begin where it is part of
+// another reader.
 type Reader struct {
 	rest []byte
 	err  error
@@ -89,11 +90,17 @@ type Reader struct {
 
 // Read begins with the version of a value.
 func Read(v []byte) *Reader {
-	r := &Reader{rest: v}
+	r := new(Reader)
+	r.Begin(v)
+	return r
+}
+
+// Begin makes r read a value, whose version is the first that it reads.
+func (r *Reader) Begin(v []byte) {
+	r.rest, r.err = v, nil
 	if got := r.Byte(); got != Version {
 		r.Fail(fmt.Errorf("version %d", got))
 	}
-	return r
 }
 
 var errShort = errors.New("it ends early")
