@@ -88,7 +88,8 @@ func (s *NodeSource[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[
 			s.log.Info("blocks come in ranges again", slog.String("chain", s.chain.name))
 		}
 		return blocks, nil
-	case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, ErrUnreadable):
+	case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, ErrUnreadable), errors.Is(err, ErrNoPast):
+		// What nodes do not have in ranges of the past they do not have singly either.
 		return nil, err
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed):
 		// The node, or only the range: too much at once, or refused by what stands

@@ -45,6 +45,8 @@ type pastNode struct {
 	none bool // no index
 	// other is another node, which accepted in another order.
 	other bool
+	// since is how much later this node accepted than the other.
+	since time.Duration
 }
 
 func (n *pastNode) XChainPast(ctx context.Context, stop ids.ID) (vertex, tx node.Container, err error) {
@@ -52,6 +54,7 @@ func (n *pastNode) XChainPast(ctx context.Context, stop ids.ID) (vertex, tx node
 		return vertex, tx, node.ErrNoPast
 	}
 	vertex, tx, err = n.Client.XChainPast(ctx, stop)
+	vertex.Accepted, tx.Accepted = vertex.Accepted.Add(n.since), tx.Accepted.Add(n.since)
 	return vertex, tx, err
 }
 
@@ -59,6 +62,7 @@ func (n *pastNode) ContainersUpTo(ctx context.Context, i node.Index, last node.C
 	if n.none || n.other {
 		return nil, node.ErrNoPast
 	}
+	last.Accepted = last.Accepted.Add(-n.since)
 	return n.Client.ContainersUpTo(ctx, i, last, start, count)
 }
 
@@ -161,6 +165,24 @@ func TestPastThatNoNodeHas(t *testing.T) {
 	}
 	rows := store.NewMemory()
 	fails(pastPipeline(t, &pastNode{Client: client, none: true}, rows, g), 0)
+
+	// What is found out by reading alone is not gone by.
+	decoder, err := xchain.NewDecoder(g.XChainID, g.X)
+	require.NoError(t, err)
+	before := content(t, rows)
+	_, err = index.NewXChainSource(client, decoder, index.NewXChainPast(client, decoder, rows, g.NetworkID).Reading(), nil).Fetch(t.Context(), 1, 5)
+	require.NoError(t, err)
+	require.Equal(t, before, content(t, rows))
+
+	// A node whose index was chosen and is gone before anything was recorded gives way
+	// to another.
+	gone := store.NewMemory()
+	first := &pastNode{Client: client, other: true}
+	fails(pastPipeline(t, first, gone, g), 1) // with the genesis
+	require.NotEmpty(t, content(t, gone))
+	fails(pastPipeline(t, &pastNode{Client: client, none: true}, gone, g), 1)
+	second := &pastNode{Client: client, since: time.Hour}
+	require.NoError(t, runUntil(t, pastPipeline(t, second, gone, g), 10))
 
 	// Begun with one node, it does not go on with another.
 	require.ErrorIs(t, runUntil(t, pastPipeline(t, client, &dying{Store: rows, left: 10}, g), 1<<40), store.ErrClosed)
