@@ -283,7 +283,11 @@ func (s *Pebble) Stats() Stats {
 	stats.MemoryBytes = m.MemTable.Size + uint64(max(m.BlockCache.Size, 0))
 	stats.CacheHits, stats.CacheMisses = uint64(m.BlockCache.Hits), uint64(m.BlockCache.Misses)
 	stats.ReadAmplification = m.ReadAmp()
-	stats.CompactionDebtBytes = m.Compact.EstimatedDebt
+	stats.CompactionDebtBytes, stats.Compactions = m.Compact.EstimatedDebt, int(m.Compact.NumInProgress)
+	for level := range m.Levels {
+		stats.FlushedBytes += m.Levels[level].TableBytesFlushed
+		stats.CompactedBytes += m.Levels[level].TableBytesCompacted
+	}
 	return stats
 }
 
