@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -293,6 +294,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 			}
 			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
 		}
+		runtime.Gosched() // there may be somebody who reads, and has waited for a processor
 		c.next++
 		if c.blocks++; c.blocks == 1 {
 			c.timer.Reset(c.age())
