@@ -3,6 +3,7 @@ package simnet
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ type pastNode struct {
 	none bool // no index
 	// other is another node, which accepted in another order.
 	other bool
+	asked atomic.Int32 // for containers
 	// since is how much later this node accepted than the other.
 	since time.Duration
 }
@@ -59,6 +61,7 @@ func (n *pastNode) XChainPast(ctx context.Context, stop ids.ID) (vertex, tx node
 }
 
 func (n *pastNode) ContainersUpTo(ctx context.Context, i node.Index, last node.Container, start uint64, count int) ([]node.Container, error) {
+	n.asked.Add(1)
 	if n.none || n.other {
 		return nil, node.ErrNoPast
 	}
@@ -173,6 +176,12 @@ func TestPastThatNoNodeHas(t *testing.T) {
 	_, err = index.NewXChainSource(client, decoder, index.NewXChainPast(client, decoder, rows, g.NetworkID).Reading(), nil).Fetch(t.Context(), 1, 5)
 	require.NoError(t, err)
 	require.Equal(t, before, content(t, rows))
+
+	// What is not to be had in a range is not asked for place by place.
+	lost := &pastNode{Client: client, other: true}
+	_, err = index.NewXChainSource(lost, decoder, index.NewXChainPast(lost, decoder, store.NewMemory(), g.NetworkID), nil).Fetch(t.Context(), 5, 10)
+	require.ErrorIs(t, err, index.ErrNoPast)
+	require.EqualValues(t, 1, lost.asked.Load())
 
 	// A node whose index was chosen and is gone before anything was recorded gives way
 	// to another.
