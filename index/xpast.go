@@ -113,7 +113,7 @@ func (x *XChainPast) another(ctx context.Context, kept *past, at store.Cursor) (
 		return kept, err
 	}
 	if _, err := x.containers(ctx, node.XChainTxs, kept.lastTx, kept.lastTx.Index, 1); !errors.Is(err, ErrNoPast) {
-		return kept, nil //nolint:nilerr // whether it is to be had will be seen
+		return kept, nil // whether it is to be had will be seen
 	}
 	p, err := x.ask(ctx, at)
 	if errors.Is(err, ErrNoPast) {
