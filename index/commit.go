@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -176,7 +177,9 @@ type flight struct {
 	next  uint64
 	size  int64
 	to    []store.Cursor // by lane
-	done  chan error     // holds what came of it
+	// reached is where tenants are once it has arrived.
+	reached map[string]reach
+	done    chan error // holds what came of it
 }
 
 // landed is never ready without a flight.
@@ -203,6 +206,15 @@ func (c *committer[B]) from() uint64 {
 		from = max(from, l.mark.from)
 	}
 	return from
+}
+
+// reached is where tenants are once everything that was sent has arrived.
+func (c *committer[B]) reached() map[string]reach {
+	at := make(map[string]reach, len(c.lanes))
+	for _, l := range c.lanes {
+		at[l.tenant] = reach{l.mark.from, l.next}
+	}
+	return at
 }
 
 func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) (err error) {
@@ -282,6 +294,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 			}
 			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
 		}
+		runtime.Gosched() // there may be somebody who reads, and has waited for a processor
 		c.next++
 		if c.blocks++; c.blocks == 1 {
 			c.timer.Reset(c.age())
@@ -328,6 +341,7 @@ func (c *committer[B]) commit(ctx context.Context) error {
 		}
 		f.to, l.cursor = append(f.to, to), to
 	}
+	f.reached = c.reached()
 	c.flight, c.batch, c.spare = f, c.spare, nil
 	c.blocks, c.size = 0, 0
 	go func() { f.done <- c.write(ctx, f) }() // land waits for it
@@ -350,7 +364,7 @@ func (c *committer[B]) arrived(err error) error {
 		return err
 	}
 	c.window.committed(f.size, f.next)
-	c.status.committed(f.next)
+	c.status.committed(f.next, f.reached)
 	f.batch.Reset()
 	c.spare = f.batch
 	c.options.Committed(f.next)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -140,6 +141,7 @@ func (a *again[B]) read(ctx context.Context, from uint64, n int) ([]Block[B], er
 	}
 	blocks := make([]Block[B], 0, len(found))
 	for i := range found {
+		runtime.Gosched() // as the committer does
 		b, err := a.Again(ctx, found[i])
 		if err != nil {
 			return before(blocks, err)

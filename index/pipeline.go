@@ -133,7 +133,14 @@ func (p *Pipeline[B]) Wake() {
 
 // Status tells how the pipeline stands.
 func (p *Pipeline[B]) Status() Status {
-	status := p.status.read()
+	return p.noted(p.status.read())
+}
+
+// StatusOf tells how the record of one tenant stands, which may be ahead of others that
+// are made again; as Status before Run has found out.
+func (p *Pipeline[B]) StatusOf(tenant string) Status { return p.noted(p.status.readOf(tenant)) }
+
+func (p *Pipeline[B]) noted(status Status) Status {
 	if noter, ok := p.options.Source.(Noter); ok {
 		status.Note = noter.Note()
 	}
@@ -172,7 +179,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.status.position(c.from(), next, kept)
+	p.status.position(c.from(), next, kept, c.reached())
 	p.log.Info("indexing", slog.Uint64("from", next), slog.Uint64("kept", kept))
 	r := &running[B]{
 		Pipeline: p,
@@ -184,6 +191,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.poll(ctx) })
+	group.Go(func() error { return r.peek(ctx) })
 	group.Go(func() error { return r.plan(ctx, next) })
 	for range p.options.Fetchers {
 		group.Go(func() error { return r.fetch(ctx) })
@@ -251,6 +259,29 @@ func (r *running[B]) poll(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// peek asks for the node's height while blocks come from the store, so that records
+// which are not made again can tell how far behind they are meanwhile. Nothing waits
+// for the node.
+func (r *running[B]) peek(ctx context.Context) error {
+	a, ok := r.source.(*again[B])
+	if !ok {
+		return nil
+	}
+	ticker := time.NewTicker(pollFar)
+	defer ticker.Stop()
+	for a.local() {
+		if height, err := a.Keeper.Tip(ctx); err == nil {
+			r.status.tip(height)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	return nil
 }
 
 // plan cuts what is accepted into jobs.

@@ -20,6 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/index"
+	"quorate/index/container"
 	"quorate/store"
 )
 
@@ -422,6 +423,84 @@ func TestUnreadableBlock(t *testing.T) {
 		require.Equal(t, uint64(2000), at.Height)
 		requireRows(t, memory, l, 0, 2000)
 	})
+}
+
+func TestStatusSaysWhichBlockCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, bad := range []uint64{1, 49, 50, 51, 2000} {
+			p := start(t, options(&numbers{tip: 4000, most: 50, bad: bad}, store.NewMemory(), &ledger{name: "l", rows: 1}))
+			require.Error(t, <-p.ended)
+			s := p.Status()
+			require.Equal(t, index.Stopped, s.State)
+			require.Equal(t, bad, s.Next, "where it stands")
+			require.ErrorContains(t, s.Err, fmt.Sprintf("indexing block %d of chain N", bad))
+			require.ErrorContains(t, s.Err, "of a kind to come")
+		}
+	})
+}
+
+// TestTenantsHaveTheirOwnStatus has one tenant begin anew from what is kept, while the
+// node is slow: the other is not made again, and says how far it really is behind.
+func TestTenantsHaveTheirOwnStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, memory := &keptNumbers{numbers{tip: 3000}}, store.NewMemory()
+		first, second := &ledger{name: "first", rows: 1}, &ledger{name: "second", rows: 1}
+		o := options(source, memory, first)
+		o.Keep = true
+		p := start(t, o)
+		p.await(t, 3001)
+		p.stop(t)
+		source.grow(10)
+
+		o = options(source, memory, first, second)
+		o.Keep, o.WindowBytes = true, 1
+		slow := &slowStore{Store: memory, delay: time.Second}
+		o.Store = slow
+		p = start(t, o)
+		for p.Status().State != index.Rebuilding || p.Status().Next == 0 || !p.Status().TipKnown {
+			time.Sleep(time.Millisecond)
+		}
+		whole, one, other := p.Status(), p.StatusOf("first"), p.StatusOf("second")
+		require.Equal(t, index.Rebuilding, other.State)
+		require.Equal(t, whole.Next, other.Next)
+		require.Equal(t, index.Following, one.State)
+		require.Equal(t, uint64(3001), one.Next)
+		require.Equal(t, uint64(10), one.Lag())
+		p.await(t, 3011)
+		for _, tenant := range []string{"first", "second"} {
+			require.Equal(t, index.Following, p.StatusOf(tenant).State)
+			require.Zero(t, p.StatusOf(tenant).Lag())
+		}
+		p.stop(t)
+	})
+}
+
+// keptNumbers are numbers with containers.
+type keptNumbers struct{ numbers }
+
+func (n *keptNumbers) Fetch(ctx context.Context, from uint64, most int) ([]index.Block[uint64], error) {
+	blocks, err := n.numbers.Fetch(ctx, from, most)
+	for i := range blocks {
+		blocks[i].Container = container.Container{Height: blocks[i].Height, Form: container.Bare, Bytes: []byte("n")}
+	}
+	return blocks, err
+}
+
+func (n *keptNumbers) Again(_ context.Context, c container.Container) (index.Block[uint64], error) {
+	b := n.block(c.Height)
+	b.Container = c
+	return b, nil
+}
+
+// slowStore takes its time for each commit.
+type slowStore struct {
+	store.Store
+	delay time.Duration
+}
+
+func (s *slowStore) Commit(ctx context.Context, b *store.Batch) error {
+	time.Sleep(s.delay)
+	return s.Store.Commit(ctx, b)
 }
 
 func TestTenantThatFails(t *testing.T) {

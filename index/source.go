@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +89,8 @@ func (s *NodeSource[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[
 			s.log.Info("blocks come in ranges again", slog.String("chain", s.chain.name))
 		}
 		return blocks, nil
-	case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, ErrUnreadable):
+	case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, ErrUnreadable), errors.Is(err, ErrNoPast):
+		// What nodes do not have in ranges of the past they do not have singly either.
 		return nil, err
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed):
 		// The node, or only the range: too much at once, or refused by what stands
@@ -138,6 +140,7 @@ func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Bloc
 	blocks := make([]Block[B], 0, len(containers))
 	for i := range containers {
 		want := from + uint64(i)
+		runtime.Gosched() // as the committer does
 		b, err := s.chain.read(want, &containers[i])
 		if err == nil && b.Height != want {
 			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)

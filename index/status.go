@@ -62,6 +62,11 @@ func (s Status) Lag() uint64 {
 	return s.Tip - s.Next + 1
 }
 
+// near reports whether the tip is a few blocks away at most, as far as is known.
+func (s Status) near() bool {
+	return s.TipKnown && s.Next >= s.Kept && s.Lag() <= NearTip
+}
+
 // Rebuilt is how much of a Rebuilding record is made again, in percent.
 func (s Status) Rebuilt() int {
 	if s.Kept <= s.From || s.Next >= s.Kept {
@@ -76,6 +81,7 @@ type status struct {
 	current Status           // without State; guarded by mu
 	running bool             // guarded by mu
 	trouble map[string]error // by what goes wrong; guarded by mu
+	lanes   map[string]reach // by tenant; guarded by mu
 
 	// since and then are when counting for the rate began, and at which block;
 	// before are the ones of the count before. Guarded by mu.
@@ -83,13 +89,33 @@ type status struct {
 	then, thenBefore   uint64
 }
 
+// reach is which blocks a tenant has.
+type reach struct{ from, next uint64 }
+
 // rateWindow is the least time that a rate is taken over.
 const rateWindow = 5 * time.Second
 
 func (s *status) read() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.at(s.current)
+}
+
+// readOf is how one tenant stands.
+func (s *status) readOf(tenant string) Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := s.current
+	if l, ok := s.lanes[tenant]; ok {
+		now.From, now.Next = l.from, l.next
+		// It may be where the others still have to get to.
+		now.CaughtUp = now.CaughtUp || now.near()
+	}
+	return s.at(now)
+}
+
+// at adds the State; mu is held.
+func (s *status) at(now Status) Status {
 	switch {
 	case now.Err != nil:
 		now.State = Stopped
@@ -121,9 +147,10 @@ func (s *status) begin() {
 	s.running, s.trouble, s.current = true, make(map[string]error), Status{}
 }
 
-func (s *status) position(from, next, kept uint64) {
+func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lanes = lanes
 	s.current.From, s.current.Next, s.current.Kept = from, next, kept
 	s.since, s.then = time.Now(), next
 	s.sinceBefore, s.thenBefore = s.since, s.then
@@ -147,14 +174,13 @@ func (s *status) tip(height uint64) uint64 {
 
 // catchUp notes once that the tip is near. It needs mu.
 func (s *status) catchUp() {
-	if c := &s.current; c.TipKnown && c.Next >= c.Kept && c.Lag() <= NearTip {
-		c.CaughtUp = true
-	}
+	s.current.CaughtUp = s.current.CaughtUp || s.current.near()
 }
 
-func (s *status) committed(next uint64) {
+func (s *status) committed(next uint64, lanes map[string]reach) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lanes = lanes
 	s.current.Next = next
 	s.catchUp()
 	now := time.Now()

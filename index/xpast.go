@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +39,11 @@ type XChainPast struct {
 	store     store.Store
 	networkID uint32
 
-	known atomic.Pointer[past]
+	// reading keeps it from writing.
+	reading bool
+
+	finding sync.Mutex // is held by find until something is known
+	known   atomic.Pointer[past]
 }
 
 // NewXChainPast makes one. It asks nothing yet.
@@ -45,10 +51,17 @@ func NewXChainPast(n XChainNode, decoder *xchain.Decoder, s store.Store, network
 	return &XChainPast{node: n, decoder: decoder, store: s, networkID: networkID}
 }
 
+// Reading is the same past, of which nothing is written to the store.
+func (x *XChainPast) Reading() *XChainPast {
+	return &XChainPast{node: x.node, decoder: x.decoder, store: x.store, networkID: x.networkID, reading: true}
+}
+
 // past is what was before the first block.
 type past struct {
 	// linear says that nothing was.
 	linear bool
+	// unsaved says that the store has nothing of it.
+	unsaved bool
 	xchain.Past
 	// lastVertex and lastTx end the indexes, without their bytes.
 	lastVertex, lastTx node.Container
@@ -68,12 +81,21 @@ func (x *XChainPast) current() *past { return x.known.Load() }
 // find returns what is known, or asks. Errors are ErrNoPast, those of the node, or
 // those of the store.
 func (x *XChainPast) find(ctx context.Context) (*past, error) {
-	if p := x.known.Load(); p != nil {
+	if p := x.known.Load(); p != nil && !(x.reading && p.unsaved) {
 		return p, nil
 	}
-	p, err := x.load(ctx)
-	if p == nil && err == nil {
-		p, err = x.ask(ctx)
+	x.finding.Lock()
+	defer x.finding.Unlock()
+	if p := x.known.Load(); p != nil && !(x.reading && p.unsaved) {
+		return p, nil
+	}
+	p, at, err := x.load(ctx)
+	switch {
+	case err != nil:
+	case p == nil:
+		p, err = x.ask(ctx, at)
+	case !p.linear && !x.reading:
+		p, err = x.another(ctx, p, at)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the X-Chain's past: %w", err)
@@ -82,7 +104,52 @@ func (x *XChainPast) find(ctx context.Context) (*past, error) {
 	return p, nil
 }
 
-func (x *XChainPast) ask(ctx context.Context) (*past, error) {
+// another is the past that is kept, or that of a node that there is if no node has what
+// is kept, as long as nothing was recorded that follows from it: after a start, since
+// what a running pipeline has on its way would still follow from the other.
+func (x *XChainPast) another(ctx context.Context, kept *past, at store.Cursor) (*past, error) {
+	begun, err := x.begun(ctx)
+	if err != nil || begun {
+		return kept, err
+	}
+	if _, err := x.containers(ctx, node.XChainTxs, kept.lastTx, kept.lastTx.Index, 1); !errors.Is(err, ErrNoPast) {
+		return kept, nil // whether it is to be had will be seen
+	}
+	p, err := x.ask(ctx, at)
+	if errors.Is(err, ErrNoPast) {
+		return kept, nil // no other node has any either
+	}
+	return p, err
+}
+
+// begun reports whether anything is recorded that depends on a node's order, which the
+// genesis, at place 0, does not.
+func (x *XChainPast) begun(ctx context.Context) (bool, error) {
+	chain, vertices := Cursor(x.networkID, XChain, ""), fmt.Sprintf("vertices/%d", x.networkID)
+	for row, err := range store.Rows(ctx, x.store, store.FamilyCursor) {
+		if err != nil {
+			return false, err
+		}
+		name := string(row.P)
+		least := uint64(1)
+		switch {
+		case name == x.cursor():
+			continue
+		case name == vertices:
+			least = 0
+		case !strings.HasPrefix(name, chain):
+			continue
+		}
+		at, err := store.ReadCursor(ctx, x.store, name)
+		if err != nil || at.Next > least {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// ask finds out what nodes have; at is the cursor of what is kept.
+func (x *XChainPast) ask(ctx context.Context, at store.Cursor) (*past, error) {
 	raw, err := x.node.XChainBlock(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -99,7 +166,7 @@ func (x *XChainPast) ask(ctx context.Context) (*past, error) {
 		return nil, err
 	}
 	if linear {
-		return x.keep(ctx, &past{linear: true})
+		return x.keep(ctx, &past{linear: true}, at)
 	}
 	p := &past{}
 	p.lastVertex, p.lastTx, err = x.node.XChainPast(ctx, first.ParentID)
@@ -110,14 +177,18 @@ func (x *XChainPast) ask(ctx context.Context) (*past, error) {
 		return nil, err
 	}
 	p.Past = xchain.Past{Txs: p.lastTx.Index + 1, First: first.ID, Time: first.Time}
-	return x.keep(ctx, p)
+	return x.keep(ctx, p, at)
 }
 
 // keep saves what was found, and returns what is to be gone by.
-func (x *XChainPast) keep(ctx context.Context, p *past) (*past, error) {
-	err := x.save(ctx, p)
+func (x *XChainPast) keep(ctx context.Context, p *past, at store.Cursor) (*past, error) {
+	if x.reading {
+		p.unsaved = true
+		return p, nil
+	}
+	err := x.save(ctx, p, at)
 	if errors.Is(err, store.ErrFenced) {
-		return x.load(ctx) // another process was first
+		p, _, err = x.load(ctx) // another process was first
 	}
 	return p, err
 }
@@ -145,7 +216,7 @@ func (x *XChainPast) cursor() string { return Cursor(x.networkID, XChain, "past"
 
 const pastVersion = 1
 
-func (x *XChainPast) save(ctx context.Context, p *past) error {
+func (x *XChainPast) save(ctx context.Context, p *past, at store.Cursor) error {
 	b := []byte{pastVersion} // and nothing more if there was nothing
 	if !p.linear {
 		b = append(b, p.First[:]...)
@@ -158,17 +229,27 @@ func (x *XChainPast) save(ctx context.Context, p *past) error {
 	}
 	var batch store.Batch
 	batch.Put(store.FamilyIndexed, store.PK{P: []byte(x.cursor())}, b)
-	batch.Move(x.cursor(), store.Cursor{}, store.Cursor{Next: p.Txs, Epoch: 1})
+	batch.Move(x.cursor(), at, store.Cursor{Next: p.Txs, Epoch: at.Epoch + 1})
 	return x.store.Commit(ctx, &batch)
 }
 
-// load returns nil if nothing is kept.
-func (x *XChainPast) load(ctx context.Context) (*past, error) {
+// load returns nil if nothing is kept, and the cursor that goes with what is.
+func (x *XChainPast) load(ctx context.Context) (*past, store.Cursor, error) {
+	// The cursor first: if both change meanwhile, moving it fails.
+	at, err := store.ReadCursor(ctx, x.store, x.cursor())
+	if err != nil {
+		return nil, at, err
+	}
 	values, err := x.store.Get(ctx, store.FamilyIndexed, []store.PK{{P: []byte(x.cursor())}})
 	if err != nil || values[0] == nil {
-		return nil, err
+		return nil, at, err
 	}
-	if len(values[0]) == 1 && values[0][0] == pastVersion {
+	p, err := parsePast(values[0])
+	return p, at, err
+}
+
+func parsePast(v []byte) (*past, error) {
+	if len(v) == 1 && v[0] == pastVersion {
 		return &past{linear: true}, nil
 	}
 	var row struct {
@@ -180,7 +261,7 @@ func (x *XChainPast) load(ctx context.Context) (*past, error) {
 			Index, Accepted uint64
 		}
 	}
-	r := bytes.NewReader(values[0])
+	r := bytes.NewReader(v)
 	if err := binary.Read(r, binary.BigEndian, &row); err != nil || row.Version != pastVersion || r.Len() > 0 {
 		return nil, fmt.Errorf("%w: the past of the X-Chain", store.ErrCorrupt)
 	}

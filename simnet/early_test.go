@@ -3,6 +3,7 @@ package simnet
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,9 @@ type pastNode struct {
 	none bool // no index
 	// other is another node, which accepted in another order.
 	other bool
+	asked atomic.Int32 // for containers
+	// since is how much later this node accepted than the other.
+	since time.Duration
 }
 
 func (n *pastNode) XChainPast(ctx context.Context, stop ids.ID) (vertex, tx node.Container, err error) {
@@ -52,13 +56,16 @@ func (n *pastNode) XChainPast(ctx context.Context, stop ids.ID) (vertex, tx node
 		return vertex, tx, node.ErrNoPast
 	}
 	vertex, tx, err = n.Client.XChainPast(ctx, stop)
+	vertex.Accepted, tx.Accepted = vertex.Accepted.Add(n.since), tx.Accepted.Add(n.since)
 	return vertex, tx, err
 }
 
 func (n *pastNode) ContainersUpTo(ctx context.Context, i node.Index, last node.Container, start uint64, count int) ([]node.Container, error) {
+	n.asked.Add(1)
 	if n.none || n.other {
 		return nil, node.ErrNoPast
 	}
+	last.Accepted = last.Accepted.Add(-n.since)
 	return n.Client.ContainersUpTo(ctx, i, last, start, count)
 }
 
@@ -161,6 +168,30 @@ func TestPastThatNoNodeHas(t *testing.T) {
 	}
 	rows := store.NewMemory()
 	fails(pastPipeline(t, &pastNode{Client: client, none: true}, rows, g), 0)
+
+	// What is found out by reading alone is not gone by.
+	decoder, err := xchain.NewDecoder(g.XChainID, g.X)
+	require.NoError(t, err)
+	before := content(t, rows)
+	_, err = index.NewXChainSource(client, decoder, index.NewXChainPast(client, decoder, rows, g.NetworkID).Reading(), nil).Fetch(t.Context(), 1, 5)
+	require.NoError(t, err)
+	require.Equal(t, before, content(t, rows))
+
+	// What is not to be had in a range is not asked for place by place.
+	lost := &pastNode{Client: client, other: true}
+	_, err = index.NewXChainSource(lost, decoder, index.NewXChainPast(lost, decoder, store.NewMemory(), g.NetworkID), nil).Fetch(t.Context(), 5, 10)
+	require.ErrorIs(t, err, index.ErrNoPast)
+	require.EqualValues(t, 1, lost.asked.Load())
+
+	// A node whose index was chosen and is gone before anything was recorded gives way
+	// to another.
+	gone := store.NewMemory()
+	first := &pastNode{Client: client, other: true}
+	fails(pastPipeline(t, first, gone, g), 1) // with the genesis
+	require.NotEmpty(t, content(t, gone))
+	fails(pastPipeline(t, &pastNode{Client: client, none: true}, gone, g), 1)
+	second := &pastNode{Client: client, since: time.Hour}
+	require.NoError(t, runUntil(t, pastPipeline(t, second, gone, g), 10))
 
 	// Begun with one node, it does not go on with another.
 	require.ErrorIs(t, runUntil(t, pastPipeline(t, client, &dying{Store: rows, left: 10}, g), 1<<40), store.ErrClosed)

@@ -26,9 +26,10 @@ type Batch struct {
 
 // place is where an operation stands among those of a batch.
 type place struct {
-	// begin is the family and the first bytes of p.
-	begin uint64
-	op    int
+	// begin is the family and the first bytes of p, which many have in common, and then
+	// those after them.
+	begin, then uint64
+	op          int
 }
 
 type op struct {
@@ -84,14 +85,19 @@ func (b *Batch) Reset() {
 func (b *Batch) order() {
 	b.sorted = slices.Grow(b.sorted[:0], len(b.ops))
 	for i := range b.ops {
-		var begin [8]byte
+		var begin [16]byte
 		begin[0] = byte(b.ops[i].family)
 		copy(begin[1:], b.ops[i].pk.P)
-		b.sorted = append(b.sorted, place{begin: binary.BigEndian.Uint64(begin[:]), op: i})
+		b.sorted = append(b.sorted, place{
+			begin: binary.BigEndian.Uint64(begin[:]), then: binary.BigEndian.Uint64(begin[8:]), op: i,
+		})
 	}
 	slices.SortFunc(b.sorted, func(x, y place) int {
 		if x.begin != y.begin {
 			return cmp.Compare(x.begin, y.begin)
+		}
+		if x.then != y.then {
+			return cmp.Compare(x.then, y.then)
 		}
 		if c := b.ops[x.op].pk.compare(b.ops[y.op].pk); c != 0 {
 			return c

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -133,7 +134,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 
 func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 	p := &pebble.Options{
-		FS:           o.fs,
+		FS:           yieldingFS{o.fs},
 		Lock:         lock,
 		Comparer:     comparer(),
 		CacheSize:    o.CacheBytes,
@@ -209,11 +210,17 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	return nil
 }
 
+// yieldRows is how many rows are copied between two occasions for others to run.
+const yieldRows = 256
+
 // fill copies b into batch and applies it, not waiting for the disk. In order,
 // because finding a row's place in the write buffer is then a step from the one
 // before.
 func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 	for at, place := range b.sorted {
+		if at%yieldRows == yieldRows-1 {
+			runtime.Gosched() // to those who read
+		}
 		op := &b.ops[place.op]
 		if at+1 < len(b.sorted) && op.sameRow(&b.ops[b.sorted[at+1].op]) {
 			continue // only the last write to a row is seen
@@ -283,7 +290,11 @@ func (s *Pebble) Stats() Stats {
 	stats.MemoryBytes = m.MemTable.Size + uint64(max(m.BlockCache.Size, 0))
 	stats.CacheHits, stats.CacheMisses = uint64(m.BlockCache.Hits), uint64(m.BlockCache.Misses)
 	stats.ReadAmplification = m.ReadAmp()
-	stats.CompactionDebtBytes = m.Compact.EstimatedDebt
+	stats.CompactionDebtBytes, stats.Compactions = m.Compact.EstimatedDebt, int(m.Compact.NumInProgress)
+	for level := range m.Levels {
+		stats.FlushedBytes += m.Levels[level].TableBytesFlushed
+		stats.CompactedBytes += m.Levels[level].TableBytesCompacted
+	}
 	return stats
 }
 

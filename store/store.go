@@ -146,8 +146,13 @@ type Stats struct {
 	CacheHits, CacheMisses uint64
 	// ReadAmplification is the number of places a lookup may have to visit.
 	ReadAmplification int
-	// CompactionDebtBytes is the rewriting that still lies ahead of the engine.
+	// CompactionDebtBytes is the rewriting that still lies ahead of the engine, and
+	// Compactions how much of it is under way.
 	CompactionDebtBytes uint64
+	Compactions         int
+	// FlushedBytes and CompactedBytes were written since the store was opened: rows for
+	// the first time, and again.
+	FlushedBytes, CompactedBytes uint64
 }
 
 // After returns the smallest key greater than k: where an ascending scan goes on.

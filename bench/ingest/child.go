@@ -132,8 +132,10 @@ type recorded struct {
 	Blocks, Txs int
 	Took, CPU   time.Duration
 	Bytes       int64
-	Done        bool
-	Readings    readings
+	// Flushed and Compacted is what was written for it, in bytes; 0 if not known.
+	Flushed, Compacted uint64
+	Done               bool
+	Readings           readings
 }
 
 // record has a process record, and prints a line about it.
@@ -157,8 +159,9 @@ func (b *bench) record(ctx context.Context, name string, t task) (*recorded, err
 	if !r.Done {
 		name += fmt.Sprintf(", the first %d transactions", r.Txs)
 	}
-	fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.0f |\n", name, float64(r.Blocks)/seconds, txs/seconds,
-		float64(r.CPU.Microseconds())/txs, float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs)
+	fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.0f | %.0f + %.0f |\n", name, float64(r.Blocks)/seconds, txs/seconds,
+		float64(r.CPU.Microseconds())/txs, float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs,
+		float64(r.Flushed)/txs, float64(r.Compacted)/txs)
 	return &r, nil
 }
 

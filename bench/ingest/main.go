@@ -127,8 +127,8 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 		time.Since(begun).Seconds(), what.Heights[0], what.Heights[1], what.Heights[2], what.all(), what.Busy)
 
 	b := bench{past: past, node: node, what: what, root: root}
-	fmt.Println("| recorded | blocks/s | transactions/s | CPU us/transaction | of the node | MB per million transactions |")
-	fmt.Println("|---|---|---|---|---|---|")
+	fmt.Println("| recorded | blocks/s | transactions/s | CPU us/transaction | of the node | MB per million transactions | written: rows, and rows again |")
+	fmt.Println("|---|---|---|---|---|---|---|")
 	if _, err := b.record(ctx, "P-Chain blocks and L1s, Pebble", task{Role: roleBlocks}); err != nil {
 		return err
 	}
@@ -147,14 +147,14 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	if err != nil {
 		return err
 	}
-	fmt.Println("\n| read | p50 ms | p99 ms | worst ms | reads |\n|---|---|---|---|---|")
+	fmt.Println("\n| read | p50 ms | p99 ms | worst ms | reads | processor p50 / p99 ms | blocks from disk |\n|---|---|---|---|---|---|---|")
 	var idle readings
 	if err := b.once(ctx, task{Role: roleRead, Dir: filepath.Join(root, "ledger")}, &idle); err != nil {
 		return err
 	}
 	idle.print("Pebble, idle")
 	probed.print("Pebble, recording")
-	readings{{"a process that only sleeps, late by", late}}.print("meanwhile")
+	readings{{What: "a process that only sleeps, late by", summary: late}}.print("meanwhile")
 	if tables != nil {
 		tables.Readings.print("SQLite, idle")
 	}

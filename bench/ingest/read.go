@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -40,13 +43,25 @@ type readings []reading
 type reading struct {
 	What string
 	summary
+	// Own is the processor time of the thread that reads, which waits for nobody, and
+	// Blocks how many blocks a read does not find in the store's cache; zero if they
+	// were not measured.
+	Own    summary
+	Blocks float64
+}
+
+func (r reading) processor() string {
+	if r.Own.N == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f / %.2f", milliseconds(r.Own.P50), milliseconds(r.Own.P99))
 }
 
 func (r readings) print(name string) {
 	for _, one := range r {
 		if one.N > 0 {
-			fmt.Printf("| %s: %s | %.2f | %.2f | %.1f | %d |\n", name, one.What,
-				milliseconds(one.P50), milliseconds(one.P99), milliseconds(one.Worst), one.N)
+			fmt.Printf("| %s: %s | %.2f | %.2f | %.1f | %d | %s | %.1f |\n", name, one.What,
+				milliseconds(one.P50), milliseconds(one.P99), milliseconds(one.Worst), one.N, one.processor(), one.Blocks)
 		}
 	}
 }
@@ -190,13 +205,18 @@ func runRead(t task) error {
 		return err
 	}
 	defer readers[0].surface.close()
+	calm(rows) // opening it may have begun something
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var result readings
 	for _, k := range kinds {
-		one, err := measure(func() error { return k.read(ctx, readers[0]) })
-		if err != nil {
+		one := reading{What: k.what}
+		missed, reads := rows.Stats().CacheMisses, 0
+		if one.summary, one.Own, err = measure(func() error { reads++; return k.read(ctx, readers[0]) }); err != nil {
 			return fmt.Errorf("%s: %w", k.what, err)
 		}
-		result = append(result, reading{k.what, one})
+		one.Blocks = float64(rows.Stats().CacheMisses-missed) / float64(reads)
+		result = append(result, one)
 	}
 	for _, k := range []kind{kinds[0], kinds[3]} {
 		p := &prober{readers: readers, kinds: []kind{k}, every: idlePause}
@@ -214,22 +234,33 @@ func runRead(t task) error {
 }
 
 // measure times reads, after some to warm up.
-func measure(read func() error) (summary, error) {
-	var all []time.Duration
+func measure(read func() error) (took, own summary, err error) {
+	var all, spent []time.Duration
 	first := time.Now()
 	for i := range idleReads + idleReads/5 {
 		begun := time.Now()
 		if begun.Sub(first) > idleTime && len(all) > 0 {
 			break
 		}
+		before := threadCPU()
 		if err := read(); err != nil {
-			return summary{}, err
+			return summary{}, summary{}, err
 		}
 		if i >= idleReads/5 {
 			all = append(all, time.Since(begun))
+			spent = append(spent, threadCPU()-before)
 		}
 	}
-	return summarize(all), nil
+	return summarize(all), summarize(spent), nil
+}
+
+// threadCPU is the processor time of this thread. Getrusage counts it in ticks of the
+// system's clock, which reads are much shorter than.
+func threadCPU() time.Duration {
+	const ofThread = 3 // CLOCK_THREAD_CPUTIME_ID
+	var spent syscall.Timespec
+	_, _, _ = syscall.Syscall(syscall.SYS_CLOCK_GETTIME, ofThread, uintptr(unsafe.Pointer(&spent)), 0)
+	return time.Duration(spent.Nano())
 }
 
 // prober has reads fall due at fixed times, one kind after the other, whether or not
@@ -292,7 +323,7 @@ func (p *prober) readings() (readings, error) {
 	}
 	var r readings
 	for i, k := range p.kinds {
-		r = append(r, reading{k.what, summarize(p.took[i])})
+		r = append(r, reading{What: k.what, summary: summarize(p.took[i])})
 	}
-	return append(r, reading{"of which before reading began", summarize(p.late)}), nil
+	return append(r, reading{What: "of which before reading began", summary: summarize(p.late)}), nil
 }

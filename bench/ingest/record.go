@@ -170,6 +170,8 @@ func runRecord(t task) error {
 		r.Took, r.CPU = time.Since(begun), cpu()-spent
 	}
 	calm(rows)
+	stats := rows.Stats()
+	r.Flushed, r.Compacted = stats.FlushedBytes, stats.CompactedBytes
 	if r.Bytes, err = size(t.Dir); err != nil {
 		return err
 	}
@@ -223,15 +225,15 @@ func await(ctx context.Context, to tips, status func() map[string]index.Status, 
 	}
 }
 
-// calm waits until the store has put its files in order: until it has stopped for two
-// seconds, half a minute at most.
+// calm waits until the store has put its files in order: until nothing has been under
+// way for two seconds, five minutes at most.
 func calm(rows store.Store) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	debt, since := uint64(0), time.Now()
-	for range 300 {
-		if now := rows.Stats().CompactionDebtBytes; now != debt {
-			debt, since = now, time.Now()
+	since := time.Now()
+	for range 3000 {
+		if rows.Stats().Compactions > 0 {
+			since = time.Now()
 		}
 		if time.Since(since) > 2*time.Second {
 			return

@@ -380,11 +380,11 @@ func (t *tables) readings(p pastOptions, from time.Time) (r readings, err error)
 		{whatPast, func() error { return balance(busy, 0, from.Unix()+rng.Int64N(max(tip-from.Unix(), 1))) }},
 		{whatNow, func() error { return balance(others[zipf.Uint64()], rng.IntN(2), tip) }},
 	} {
-		one, err := measure(kind.read)
+		one, own, err := measure(kind.read)
 		if err != nil {
 			return nil, err
 		}
-		r = append(r, reading{kind.what, one})
+		r = append(r, reading{What: kind.what, summary: one, Own: own})
 	}
 	return r, nil
 }

@@ -33,7 +33,7 @@ func records(n *network) (data.Network, bool) {
 	d.Rewards = n.stakes
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
 	d.Progress = func(chainID ids.ID) data.Progress {
-		status := n.chains.Status()[names[chainID]]
+		status := n.chains.LedgerStatus(names[chainID])
 		p := data.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
 		if status.Next < status.Kept {
 			p.Rebuilding, p.Rebuilt = true, status.Rebuilt()

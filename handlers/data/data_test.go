@@ -360,6 +360,9 @@ func TestCatchingUp(t *testing.T) {
 	require.Equal(t, http.StatusOK, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code)
 	requireError(t, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain")
 	requireError(t, get(h, utxosPath+fmt.Sprintf("&blockTimestamp=%d", covered)), 503, "the index of the c-chain")
+	f.progress[cID] = data.Progress{Height: 70, Time: ago(time.Hour), Rebuilding: true, Rebuilt: 42}
+	require.Equal(t, http.StatusOK, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code, "what is made again already is there")
+	requireError(t, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain is being rebuilt")
 	f.progress[cID] = data.Progress{}
 	requireError(t, get(h, balances+"&blockTimestamp=0"), 503, "the index of the c-chain")
 

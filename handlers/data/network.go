@@ -122,10 +122,10 @@ func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) erro
 		if i == 0 {
 			first = p
 		}
-		if p.Rebuilding {
+		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
+		if p.Rebuilding && !past {
 			return reply.CatchingUp(p.Err, "the index of the %s is being rebuilt, %d %% is done; try again later", b.name, p.Rebuilt)
 		}
-		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
 		if !p.CaughtUp && !past {
 			if err := lacking(b, p); err != nil {
 				return err

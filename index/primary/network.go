@@ -93,6 +93,7 @@ func Forms() []index.Form {
 type pipeline interface {
 	Run(ctx context.Context) error
 	Status() index.Status
+	StatusOf(tenant string) index.Status
 	tip(ctx context.Context) (uint64, error)
 	verify(v *verifier) error
 }
@@ -102,6 +103,8 @@ type pipeline interface {
 type Network struct {
 	chains []string
 	lines  map[string]pipeline
+	// ledgers are the names of the tenants that have the ledger, by chain.
+	ledgers map[string]string
 	// matcher, Ledger, Subnets and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
 	Subnets  *subnets.Record
@@ -121,7 +124,7 @@ func New(o Options) (*Network, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Keep = cmp.Or(o.Keep, KeepNeeded)
-	n := &Network{lines: make(map[string]pipeline), networkID: o.NetworkID, genesis: o.Genesis, node: o.Node, log: o.Log}
+	n := &Network{lines: make(map[string]pipeline), ledgers: make(map[string]string), networkID: o.NetworkID, genesis: o.Genesis, node: o.Node, log: o.Log}
 	tenants := o.Tenants
 	committed := func(uint64) {
 		if o.Recorded != nil {
@@ -155,7 +158,8 @@ func New(o Options) (*Network, error) {
 		}
 		tenants = append(tenants[:len(tenants):len(tenants)], pChain(o.NetworkID, decoder, said, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID)))
 	}
-	err := add(n, o, index.PChain, index.NewPChainSource(o.Node, o.Log), start, committed, tenants...)
+	p := index.NewPChainSource(o.Node, o.Log)
+	err := add(n, o, chainOf[*pchain.Block]{name: index.PChain, source: p, verified: p, height: p.Tip, start: start, committed: committed}, tenants...)
 	if err != nil || o.Genesis == nil {
 		return n, err
 	}
@@ -165,25 +169,47 @@ func New(o Options) (*Network, error) {
 		return nil, err
 	}
 	n.past = index.NewXChainPast(o.Node, x, o.Store, o.NetworkID)
-	if err := add(n, o, index.XChain, index.NewXChainSource(o.Node, x, n.past, o.Log), 0, woken, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
+	verified := index.NewXChainSource(o.Node, x, n.past.Reading(), o.Log)
+	if err := add(n, o, chainOf[*xchain.Block]{
+		name: index.XChain, source: index.NewXChainSource(o.Node, x, n.past, o.Log), verified: verified,
+		height:    verified.Height, // its tip counts what was before there were blocks, too
+		committed: woken,
+	}, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
 		return nil, err
 	}
 	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID)
 	if err != nil {
 		return nil, err
 	}
-	return n, add(n, o, index.CChain, index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log), 0, woken, CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
+	source := index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log)
+	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: source, verified: source, height: source.Tip, committed: woken},
+		CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
 }
 
-func add[B any](n *Network, o Options, chain string, source index.Keeper[B], start uint64, committed func(uint64), tenants ...index.Tenant[B]) error {
+// chainOf is what is particular about recording a chain.
+type chainOf[B any] struct {
+	name string
+	// source is where blocks are recorded from; verified has the same and writes nothing.
+	source, verified index.Keeper[B]
+	// height is that of the node's last block.
+	height    func(ctx context.Context) (uint64, error)
+	start     uint64
+	committed func(uint64)
+}
+
+func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]) error {
+	chain := of.name
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: committed, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Tenants: tenants, Start: of.start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: of.committed, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
 	}
 	n.chains = append(n.chains, chain)
-	l := &line[B]{Pipeline: p, chain: container.Chain{NetworkID: o.NetworkID, Name: chain}, store: o.Store, source: source}
+	if o.Genesis != nil {
+		n.ledgers[chain] = tenants[len(tenants)-1].Name() // New has it come last
+	}
+	l := &line[B]{Pipeline: p, chain: container.Chain{NetworkID: o.NetworkID, Name: chain}, store: o.Store, source: of.verified, height: of.height}
 	for _, t := range tenants {
 		l.tenants = append(l.tenants, t.Name())
 	}
@@ -229,7 +255,21 @@ func (n *Network) Run(ctx context.Context) {
 func (n *Network) Status() map[string]index.Status {
 	all := make(map[string]index.Status, len(n.lines))
 	for chain, p := range n.lines {
-		all[chain] = p.Status()
+		s := p.Status()
+		if chain == index.XChain && s.Note == "" && n.Vertices != nil {
+			s.Note = n.Vertices.Trouble()
+		}
+		all[chain] = s
 	}
 	return all
+}
+
+// LedgerStatus tells how far the ledger of a chain is, whatever other records of the
+// chain are made again; the zero Status if there is none.
+func (n *Network) LedgerStatus(chain string) index.Status {
+	p, ok := n.lines[chain]
+	if !ok || n.Ledger == nil {
+		return index.Status{}
+	}
+	return p.StatusOf(n.ledgers[chain])
 }

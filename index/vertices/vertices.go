@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -44,14 +45,32 @@ type Record struct {
 
 	store     store.Store
 	networkID uint32
+	// trouble is what ended Run, or keeps it from going on.
+	trouble atomic.Pointer[string]
+	// told is the place after that of the damaged vertex that was told of last.
+	told atomic.Uint64
+}
+
+// Trouble says why vertices are not recorded at the moment; empty if they are.
+func (r *Record) Trouble() string {
+	if text := r.trouble.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+func (r *Record) troubled(err error) {
+	text := fmt.Sprintf("vertices are not recorded: %v", err)
+	r.trouble.Store(&text)
 }
 
 const cursorPrefix = "vertices/"
 
-// Form is that of the record's rows. Version 1 is the first.
+// Form is that of the record's rows. Version 1 is the first; a record of version 1 that
+// was not finished may go on with another node's order than it was begun with.
 func Form() index.Form {
 	return index.Form{
-		Name: "vertices", Version: 1, Families: []store.Family{store.FamilyVertex},
+		Name: "vertices", Version: 2, Families: []store.Family{store.FamilyVertex},
 		Cursor: func(name string) bool { return strings.HasPrefix(name, cursorPrefix) },
 	}
 }
@@ -70,9 +89,15 @@ const complete = 1 << 63
 func (r *Record) Run(ctx context.Context, from Source, log *slog.Logger) error {
 	const shortest, longest = time.Second, 5 * time.Minute
 	for pause := shortest; ; pause = min(2*pause, longest) {
-		done, err := r.fill(ctx, from)
+		done, err := r.fill(ctx, from, log)
+		if err == nil {
+			r.trouble.Store(nil)
+		}
 		if done || ctx.Err() != nil {
 			return nil //nolint:nilerr // it was asked to end
+		}
+		if err != nil {
+			r.troubled(err)
 		}
 		switch {
 		case err == nil:
@@ -92,8 +117,36 @@ func (r *Record) Run(ctx context.Context, from Source, log *slog.Logger) error {
 	}
 }
 
+// kept are the vertices from a place on that are kept and whole; none if they have to
+// be fetched. damaged is why the one at that place is not whole.
+func (r *Record) kept(ctx context.Context, chain container.Chain, start uint64) (whole []node.Container, damaged, err error) {
+	found, err := chain.Range(ctx, r.store, start, node.MaxBlockRange)
+	if errors.Is(err, store.ErrCorrupt) {
+		// One by one, because one that cannot be read hides those before it.
+		found = nil
+		one, oneErr := chain.Get(ctx, r.store, start)
+		if oneErr != nil {
+			return nil, err, nil
+		}
+		found, err = append(found, one), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range found {
+		if _, err := xchain.ParseVertex(c.Bytes, c.Height, c.Time); err != nil {
+			if len(whole) == 0 {
+				damaged = fmt.Errorf("%w: kept vertex %d: %w", store.ErrCorrupt, c.Height, err)
+			}
+			break
+		}
+		whole = append(whole, node.Container{ID: c.ID, Index: c.Height, Bytes: c.Bytes, Accepted: c.Time})
+	}
+	return whole, damaged, nil
+}
+
 // fill records one range, and reports whether it was the last.
-func (r *Record) fill(ctx context.Context, from Source) (done bool, err error) {
+func (r *Record) fill(ctx context.Context, from Source, log *slog.Logger) (done bool, err error) {
 	at, err := store.ReadCursor(ctx, r.store, r.cursor())
 	if err != nil {
 		return false, err
@@ -104,19 +157,21 @@ func (r *Record) fill(ctx context.Context, from Source) (done bool, err error) {
 	var batch store.Batch
 	next := store.Cursor{Next: at.Next, Epoch: at.Epoch}
 	chain := container.Chain{NetworkID: r.networkID, Name: container.Vertices}
-	kept, err := chain.Range(ctx, r.store, at.Next, node.MaxBlockRange)
+	kept, damaged, err := r.kept(ctx, chain, at.Next)
 	if err != nil {
 		return false, err
 	}
-	var containers []node.Container
-	for _, c := range kept {
-		containers = append(containers, node.Container{ID: c.ID, Index: c.Height, Bytes: c.Bytes, Accepted: c.Time})
+	containers, most := kept, node.MaxBlockRange
+	if damaged != nil {
+		most = 1 // those that follow may be whole
+		if place := at.Next + 1; r.told.Swap(place) != place {
+			log.Warn("what is kept of a vertex cannot be read; asking a node for it", slog.Uint64("index", at.Next), slog.Any("error", damaged))
+		}
 	}
 	if len(kept) == 0 {
-		containers, err = from.Vertices(ctx, at.Next, node.MaxBlockRange)
-	}
-	if err != nil {
-		return false, err
+		if containers, err = from.Vertices(ctx, at.Next, most); err != nil {
+			return false, err
+		}
 	}
 	if len(containers) == 0 {
 		next.Next = complete

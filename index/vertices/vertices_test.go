@@ -1,9 +1,11 @@
 package vertices
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/snow/engine/avalanche/vertex"
 
 	"quorate/chain/xchain"
+	"quorate/index"
 	"quorate/node"
 	"quorate/store"
 )
@@ -74,7 +77,7 @@ func TestEveryVertexIsRecordedOnce(t *testing.T) {
 		d.fails = 20
 		// Interrupted after each range.
 		for range 4 {
-			_, _ = r.fill(t.Context(), d)
+			_, _ = r.fill(t.Context(), d, slog.New(slog.DiscardHandler))
 		}
 		require.NoError(t, New(s, 5).Run(t.Context(), d, slog.New(slog.DiscardHandler)))
 		byHeight := make(map[uint64][]*xchain.Vertex)
@@ -131,6 +134,78 @@ func TestUnreadableVertexEndsTheRecord(t *testing.T) {
 	r := New(store.NewMemory(), 5)
 	err := r.Run(t.Context(), &dag{all: [][]byte{{1, 2, 3}}, most: 5}, slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, err, xchain.ErrVertex)
+	require.Contains(t, r.Trouble(), "vertex 0")
+}
+
+// TestDamagedVertexIsFetchedAgain makes a record again from what is kept, of which some
+// is damaged.
+func TestDamagedVertexIsFetchedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, want := newDAG(t, 30)
+		log := slog.New(slog.DiscardHandler)
+		s := store.NewMemory()
+		r := New(s, 5)
+		r.Keep = true
+		require.NoError(t, r.Run(t.Context(), d, log))
+		right, err := store.DumpHash(t.Context(), s)
+		require.NoError(t, err)
+
+		var rows []store.Record
+		for row, err := range store.Rows(t.Context(), s, store.FamilyContainer) {
+			require.NoError(t, err)
+			rows = append(rows, row)
+		}
+		require.Len(t, rows, len(want))
+		at, err := store.ReadCursor(t.Context(), s, r.cursor())
+		require.NoError(t, err)
+		var b store.Batch
+		b.Put(store.FamilyContainer, rows[0].PK, nil)
+		b.Put(store.FamilyContainer, rows[5].PK, []byte{0xff})
+		b.Put(store.FamilyContainer, rows[9].PK, rows[9].V[:len(rows[9].V)/2])
+		b.Delete(store.FamilyContainer, rows[20].PK)
+		b.Move(r.cursor(), at, store.Cursor{Epoch: at.Epoch})
+		require.NoError(t, s.Commit(t.Context(), &b))
+		require.NoError(t, store.Clear(t.Context(), s, store.FamilyVertex))
+
+		var said bytes.Buffer
+		d.fails = 4 // the node is away at first
+		r = New(s, 5)
+		r.Keep = true
+		require.NoError(t, r.Run(t.Context(), d, slog.New(slog.NewTextHandler(&said, nil))))
+		require.Empty(t, r.Trouble())
+		for _, place := range []string{"index=0 ", "index=5 ", "index=9 "} {
+			require.Equal(t, 1, strings.Count(said.String(), place), "%s in:\n%s", place, said.String())
+		}
+		again, err := store.DumpHash(t.Context(), s)
+		require.NoError(t, err)
+		require.Equal(t, right, again, "the record is another than before")
+	})
+}
+
+// TestRecordsOfBeforeBeginAnew upgrades a store with the beginning of a record that an
+// older version made.
+func TestRecordsOfBeforeBeginAnew(t *testing.T) {
+	d, want := newDAG(t, 30)
+	log := slog.New(slog.DiscardHandler)
+	s := store.NewMemory()
+	r := New(s, 5)
+	done, err := r.fill(t.Context(), d, log)
+	require.NoError(t, err)
+	require.False(t, done)
+	older := Form()
+	older.Version = 1
+	require.NoError(t, index.Upgrade(t.Context(), s, log, older))
+	require.NoError(t, index.Upgrade(t.Context(), s, log, Form()))
+	at, err := store.ReadCursor(t.Context(), s, r.cursor())
+	require.NoError(t, err)
+	require.Zero(t, at.Next)
+	rows, err := s.Walk(t.Context(), store.FamilyVertex, nil, 1)
+	require.NoError(t, err)
+	require.Empty(t, rows)
+	require.NoError(t, New(s, 5).Run(t.Context(), d, log))
+	rows, err = s.Walk(t.Context(), store.FamilyVertex, nil, 1000)
+	require.NoError(t, err)
+	require.Len(t, rows, len(want))
 }
 
 func FuzzDecode(f *testing.F) {

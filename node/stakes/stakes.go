@@ -44,7 +44,11 @@ const (
 	failedFor = 2 * time.Second
 	// atOnce is how many validators are asked for at a time.
 	atOnce = 8
-	// patience bounds the time for one validator.
+	// lackingFor is how long an answer is good that lacks a stake which the record has,
+	// while the chain does not move: the node may have been behind the record.
+	lackingFor = 2 * time.Second
+	// patience bounds the time for one request to the node, and for all that one call
+	// of Potential waits for.
 	patience = 5 * time.Second
 )
 
@@ -81,7 +85,10 @@ func New(n Node, height func() uint64) (*Cache, error) {
 // Potential is what the stakes with the given transactions will be paid, in nAVAX (or
 // the subnet's own unit), before commission. What the node does not list as current is
 // left out. With an error, which is that of the node, what could be learnt comes, too.
+// It takes five seconds at most, however many validators there are.
 func (c *Cache) Potential(ctx context.Context, of map[ids.ID]Validator) (map[ids.ID]uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	wanted := make(map[Validator][]ids.ID)
 	for txID, v := range of {
 		wanted[v] = append(wanted[v], txID)
@@ -117,6 +124,16 @@ func (c *Cache) of(ctx context.Context, v Validator, wanted []ids.ID) *answer {
 	if before != nil && c.good(before, wanted) {
 		return before
 	}
+	late := func() *answer {
+		a := &answer{err: fmt.Errorf("asking what the stakes of %s will be paid: %w", v.NodeID, context.Cause(ctx))}
+		if before != nil {
+			a.rewards = before.rewards // which were true, and mostly are
+		}
+		return a
+	}
+	if ctx.Err() != nil {
+		return late() // without a request that nobody waits for
+	}
 	// Whoever asks first does so for the others, and is not the one whose leaving ends it.
 	asked := c.asking.DoChan(v.SubnetID.String()+v.NodeID.String(), func() (any, error) {
 		height := c.height()
@@ -141,7 +158,7 @@ func (c *Cache) of(ctx context.Context, v Validator, wanted []ids.ID) *answer {
 	})
 	select {
 	case <-ctx.Done():
-		return &answer{err: ctx.Err()}
+		return late()
 	case done := <-asked:
 		return done.Val.(*answer)
 	}
@@ -153,13 +170,12 @@ func (c *Cache) good(a *answer, wanted []ids.ID) bool {
 	if a.err != nil {
 		return age < failedFor
 	}
-	if a.height == c.height() {
-		return true
-	}
+	still := a.height == c.height()
 	for _, txID := range wanted {
 		if _, ok := a.rewards[txID]; !ok {
-			return false // it may have begun since
+			// It may have begun since, or the node had not come to it.
+			return still && age < lackingFor
 		}
 	}
-	return age < freshFor
+	return still || age < freshFor
 }

@@ -94,6 +94,46 @@ func TestRewardsAreRemembered(t *testing.T) {
 	})
 }
 
+func TestOneDeadlineForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: time.Hour}
+		c, err := New(f, func() uint64 { return 1 })
+		require.NoError(t, err)
+		of := make(map[ids.ID]Validator)
+		for i := range byte(100) {
+			of[ids.ID{i}] = Validator{NodeID: ids.NodeID{i}}
+		}
+		begun := time.Now()
+		_, err = c.Potential(t.Context(), of)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, patience, time.Since(begun))
+		require.LessOrEqual(t, f.calls, 2*atOnce, "requests that nobody waits for")
+		time.Sleep(2 * time.Hour) // requests under way end
+	})
+}
+
+func TestNodeBehindTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{stakes: map[Validator][]node.CurrentStake{}}
+		c, err := New(f, func() uint64 { return 1 })
+		require.NoError(t, err)
+		ask := func() map[ids.ID]uint64 {
+			got, err := c.Potential(t.Context(), map[ids.ID]Validator{{1}: one})
+			require.NoError(t, err)
+			return got
+		}
+		require.Empty(t, ask())
+		f.stakes[one] = []node.CurrentStake{{TxID: ids.ID{1}, PotentialReward: 10}}
+		require.Empty(t, ask(), "not each time anew")
+		require.Equal(t, 1, f.calls)
+		time.Sleep(lackingFor)
+		require.Equal(t, map[ids.ID]uint64{{1}: 10}, ask())
+		time.Sleep(time.Hour)
+		require.Equal(t, map[ids.ID]uint64{{1}: 10}, ask())
+		require.Equal(t, 2, f.calls, "the chain has not moved")
+	})
+}
+
 func TestManyAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: time.Second, stakes: map[Validator][]node.CurrentStake{one: {{TxID: ids.ID{1}, PotentialReward: 10}}}}
