@@ -129,6 +129,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		},
 		Native: a.fullTransaction(d, tx),
 		ERC20:  []erc20Transfer{}, ERC721: []erc721Transfer{}, ERC1155: []erc1155Transfer{},
+		Internals: make([]internalTransaction, len(found.Internals)),
 	}
 	if sent := time.Unix(int64(tx.Block.Time), 0); progress.Time.Sub(sent) > historical {
 		answer.Token.HistoricalPrice = shownPrice(ctx, currency, a.rate(ctx, of, nil, currency, sent))
