@@ -300,7 +300,14 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", x.method, ctx.Err())
 	}
-	// http's own errors repeat the URL, its query included.
+	err = c.withoutURL(err)
+	e.failed(c.log, err)
+	return fmt.Errorf("%s: %w", e.name, err)
+}
+
+// withoutURL is the error of an attempt as it may be told: http's own errors repeat
+// the URL, its query included.
+func (c *Client) withoutURL(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
@@ -308,8 +315,7 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("no answer within %s", x.timeout)
 	}
-	e.failed(c.log, err)
-	return fmt.Errorf("%s: %w", e.name, err)
+	return err
 }
 
 // keptBuffer is the size of the largest buffer that is used again, in bytes.
