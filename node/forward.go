@@ -87,7 +87,7 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	err = c.withoutURL(err)
+	err = c.withoutURL(err, c.timeout)
 	e.failed(c.log, err)
 	return nil, fmt.Errorf("%s: %w", e.name, err)
 }

@@ -300,20 +300,20 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", x.method, ctx.Err())
 	}
-	err = c.withoutURL(err)
+	err = c.withoutURL(err, x.timeout)
 	e.failed(c.log, err)
 	return fmt.Errorf("%s: %w", e.name, err)
 }
 
 // withoutURL is the error of an attempt as it may be told: http's own errors repeat
 // the URL, its query included.
-func (c *Client) withoutURL(err error) error {
+func (c *Client) withoutURL(err error, timeout time.Duration) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("no answer within %s", x.timeout)
+		err = fmt.Errorf("no answer within %s", timeout)
 	}
 	return err
 }
