@@ -98,6 +98,9 @@ type nodeAPI struct {
 
 	public, operator *rpc.Surface
 	background       []func(context.Context)
+
+	mu       sync.Mutex
+	caughtUp map[ids.ID]bool // guarded by mu: chains that were recorded up to the tip once
 }
 
 // rpcServices are what answers, each in a file of its own.
@@ -107,7 +110,7 @@ func rpcServices() []func(*nodeAPI) error {
 
 func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
 	a := &nodeAPI{
-		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
+		network: n, aliases: ids.NewAliaser(), caughtUp: make(map[ids.ID]bool), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
 	}
 	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, Log: o.log}
@@ -175,7 +178,7 @@ func (a *nodeAPI) addService(base, endpoint, path string, e rpc.Endpoint) error 
 
 func (a *nodeAPI) handler(path string, e rpc.Endpoint) (http.Handler, error) {
 	e.Path, e.Log, e.BodyLimit = path, a.log, handlers.NodeBodyLimit
-	if path != "" {
+	if path != "" && e.Upstream == nil {
 		e.Upstream = a.network.node
 	}
 	return rpc.NewHandler(e)
@@ -256,7 +259,7 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if clean != r.URL.Path {
 		u := *r.URL
 		u.Path, u.RawPath = clean, ""
-		http.Redirect(w, r, u.String(), http.StatusMovedPermanently)
+		rpc.Redirect(w, &u)
 		return
 	}
 	name, prefix := s.main, ""
