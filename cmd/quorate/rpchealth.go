@@ -111,7 +111,7 @@ func (c *checks) disk(context.Context) (any, error) {
 	if err := syscall.Statfs(c.api.dir, &disk); err != nil {
 		return nil, fmt.Errorf("looking at the disk of the data folder: %w", err)
 	}
-	left := disk.Bavail * uint64(disk.Bsize) //nolint:unconvert // it is signed or not by platform
+	left := disk.Bavail * uint64(disk.Bsize)
 	said := map[string]any{"availableDiskBytes": left, "availableDiskPercentage": 100 * disk.Bavail / max(disk.Blocks, 1)}
 	if left < leastDisk {
 		return said, fmt.Errorf("the data folder's disk has %s left, less than %s", humanize.IBytes(left), humanize.IBytes(leastDisk))
