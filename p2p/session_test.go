@@ -236,14 +236,17 @@ func TestPeersTellWhatANodeSays(t *testing.T) {
 		p.send(&p2p.Message{Message: &p2p.Message_Ping{Ping: &p2p.Ping{Uptime: 83}}})
 		next[*p2p.Message_Pong](p)
 		heard := time.Now()
-		p.s.look(heard) // as the network's pulse does
+		time.Sleep(2 * pulseInterval)
 		after := p.n.Peers()[0]
 		require.Equal(t, uint32(83), after.ObservedUptime)
-		require.Equal(t, heard.UTC(), after.LastReceived)
-		require.Equal(t, heard.UTC(), after.LastSent)
+		require.Less(t, after.LastReceived.Sub(heard).Abs(), time.Second)
+		require.Less(t, after.LastSent.Sub(heard).Abs(), time.Second)
 		time.Sleep(3 * time.Second)
-		p.s.look(time.Now())
-		require.Equal(t, heard.UTC(), p.n.Peers()[0].LastReceived, "while the node is silent")
+		require.Equal(t, after.LastReceived, p.n.Peers()[0].LastReceived, "while the node is silent")
+		p.s.unsent.Add(p.s.sent.Load())
+		traffic := p.n.Traffic()
+		require.Equal(t, after.LastReceived.Unix(), traffic.LastReceived.Unix())
+		require.Equal(t, Traffic{Connected: 1, FailRate: 0.5, LastSent: traffic.LastSent, LastReceived: traffic.LastReceived}, traffic)
 	})
 }
 
