@@ -14,6 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func newForwarder(t *testing.T, h hosts) *Client {
+	t.Helper()
+	c, err := New(Options{Endpoints: []string{"http://user:secret@a?token=secret", "http://b?token=secret", "http://c"}, HTTP: &http.Client{Transport: h}})
+	require.NoError(t, err)
+	return c
+}
+
 // An answer is handed on as it is, whoever gives it; what is no answer makes room for
 // the next node.
 func TestForward(t *testing.T) {
@@ -42,7 +49,7 @@ func TestForward(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newNetwork(t, test.hosts)
+				n := newForwarder(t, test.hosts)
 				began := time.Now()
 				got, err := n.Forward(t.Context(), "/ext/bc/P", []byte("{}"), test.hedged)
 				require.NoError(t, err)
@@ -55,7 +62,7 @@ func TestForward(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(t, hosts{"a": refuse, "b": refuse, "c": refuse})
+		n := newForwarder(t, hosts{"a": refuse, "b": refuse, "c": refuse})
 		_, err := n.Forward(t.Context(), "/ext/bc/P", nil, true)
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.NotContains(t, err.Error(), "secret")
