@@ -74,13 +74,21 @@ type session struct {
 
 	// peer is what is known of the node; nil before the handshake is finished.
 	peer   atomic.Pointer[Peer]
-	quiet  atomic.Int32 // pulses since the last sign of life
-	pings  atomic.Int32 // sent and not answered
-	pinged atomic.Int64 // when the last one was sent, in ns since the start of the session
-	lag    atomic.Int64 // between the last ping and its pong, in ns; 0: not known
+	quiet  atomic.Int32  // pulses since the last sign of life
+	pings  atomic.Int32  // sent and not answered
+	pinged atomic.Int64  // when the last one was sent, in ns since the start of the session
+	lag    atomic.Int64  // between the last ping and its pong, in ns; 0: not known
+	uptime atomic.Uint32 // percent, of ours as the node sees it
+	sent   atomic.Uint64 // messages
+	unsent atomic.Uint64 // messages that the node had no room for
+
+	// lastSent and lastHeard are as of the last pulse, in Unix seconds; what happens to
+	// a message costs nothing that way.
+	lastSent, lastHeard atomic.Int64
 
 	// Owned by the goroutine of pulse.
 	nextPing time.Time
+	spoken   uint64 // sent at the last pulse
 
 	ending sync.Once
 	cause  atomic.Pointer[error] // why we ended it; nil: we did not
@@ -96,6 +104,8 @@ func (n *Network) newSession(conn io.ReadWriter, w *wire, cert *staking.Certific
 		nextPing: now.Add(rand.N(pingInterval)),
 	}
 	s.hear = s.heard
+	s.lastSent.Store(now.Unix())
+	s.lastHeard.Store(now.Unix())
 	return s
 }
 
@@ -139,6 +149,7 @@ func (s *session) end(cause error) {
 func (s *session) send(framed []byte) bool {
 	if !s.wire.room(len(framed)) {
 		s.n.metrics.unsent.Inc()
+		s.unsent.Add(1)
 		return false
 	}
 	if _, err := s.conn.Write(framed); err != nil {
@@ -146,6 +157,7 @@ func (s *session) send(framed []byte) bool {
 		return false
 	}
 	s.n.metrics.bytesSent.Add(float64(len(framed)))
+	s.sent.Add(1)
 	return true
 }
 
@@ -270,6 +282,7 @@ func (s *session) heard(c content) error {
 		if m.Ping.GetUptime() > 100 {
 			return fmt.Errorf("%w: uptime of %d %%", errMalformed, m.Ping.GetUptime())
 		}
+		s.uptime.Store(m.Ping.GetUptime())
 		s.send(s.n.frames.pong)
 	case *p2p.Message_Pong:
 		return s.ponged()
@@ -332,6 +345,10 @@ func (s *session) told(m *p2p.PeerList) error {
 			Version:     s.hello.version.Semantic(),
 			UpgradeTime: time.Unix(int64(s.hello.upgradeTime), 0).UTC(),
 			Since:       time.Now(),
+
+			TrackedSubnets: s.hello.tracked,
+			SupportedACPs:  s.hello.supported,
+			ObjectedACPs:   s.hello.objected,
 		})
 		s.n.connect(s)
 	}
@@ -382,9 +399,16 @@ func (n *Network) pulse(ctx context.Context) {
 
 // look is one session's part of a pulse.
 func (s *session) look(now time.Time) {
-	if s.quiet.Add(1) > int32(silence/pulseInterval) {
+	switch quiet := s.quiet.Add(1); {
+	case quiet > int32(silence/pulseInterval):
 		s.end(errSilent)
 		return
+	case quiet == 1:
+		s.lastHeard.Store(now.Unix())
+	}
+	if sent := s.sent.Load(); sent != s.spoken {
+		s.spoken = sent
+		s.lastSent.Store(now.Unix())
 	}
 	peer := s.peer.Load()
 	if peer == nil {

@@ -51,8 +51,10 @@ type config struct {
 	// TokenLists are files that say more of tokens (tokenlists.org).
 	TokenLists []string `yaml:"token_lists"`
 	// MethodSignatures is a file with signatures of methods, to name them.
-	MethodSignatures string                   `yaml:"method_signatures"`
-	Networks         map[string]networkConfig `yaml:"networks"`
+	MethodSignatures string `yaml:"method_signatures"`
+	// NodeAPI is about what is answered as a node does.
+	NodeAPI  nodeAPIConfig            `yaml:"node_api"`
+	Networks map[string]networkConfig `yaml:"networks"`
 }
 
 // networkConfig is a network that is served under the name of its key.
@@ -79,6 +81,9 @@ type networkConfig struct {
 	// EVM are chains that are recorded, and whose messages are signed before anyone
 	// asks, besides the C-Chain.
 	EVM []evmConfig `yaml:"evm"`
+	// HealthSubnets are IDs of subnets without whose validators the service is not
+	// healthy, besides the primary network.
+	HealthSubnets []string `yaml:"health_subnets"`
 }
 
 // ledger reports whether outputs, balances and stakes are recorded.
@@ -155,6 +160,7 @@ func defaults() config {
 		ClientCompat:   string(compat.Auto),
 		RequestTimeout: 15 * time.Second,
 		LogLevel:       "info",
+		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]networkConfig),
 	}
 }
@@ -184,6 +190,12 @@ func settings() []setting {
 			return err
 		}},
 		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *config) *string { return &c.LogLevel })},
+		{"admin", "QUORATE_ADMIN", "", "let operators change names and levels, and write profiles, at /ext/admin of the private address", func(c *config, v string) (err error) {
+			if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			return nil
+		}},
 		{"network", "QUORATE_NETWORKS", "name=url[,url]", "network to serve and the nodes to ask, repeatable (in the environment, separated by semicolons)", (*config).addNetworks},
 		{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "", "connect to validators at private addresses, for all networks", func(c *config, v string) error {
 			allow, err := strconv.ParseBool(v)
@@ -242,7 +254,7 @@ func addFlags(flags *pflag.FlagSet) {
 		switch s.flag {
 		case "network":
 			flags.StringArray(s.flag, nil, usage)
-		case "allow-private-ips":
+		case "allow-private-ips", "admin":
 			flags.Bool(s.flag, false, usage)
 		default:
 			flags.String(s.flag, "", usage)
@@ -319,7 +331,7 @@ func (c *config) readFile(path string) error {
 	}
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
-		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known").Replace(text)
+		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.nodeAPIConfig", " of node_api", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known").Replace(text)
 		return fmt.Errorf("configuration %s: %s", path, text)
 	}
 	if c.Networks == nil {
@@ -354,6 +366,9 @@ func (c *config) check() error {
 	if c.ArchiveLimit < leastArchive {
 		return fmt.Errorf("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
 	}
+	if err := c.NodeAPI.check(c.Networks); err != nil {
+		return err
+	}
 	if c.DataDir == "" {
 		return errors.New("data_dir is empty; name a folder")
 	}
@@ -376,6 +391,9 @@ func (c *config) check() error {
 			return fmt.Errorf("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, recordAll, recordPrimary, recordL1)
 		case n.ledger() && n.IndexFrom > 0:
 			return fmt.Errorf("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, recordL1)
+		}
+		if _, err := n.healthSubnets(); err != nil {
+			return fmt.Errorf("networks.%s.health_subnets: %w", name, err)
 		}
 		switch n.keep() {
 		case primary.KeepAll, primary.KeepNeeded, primary.KeepNone:

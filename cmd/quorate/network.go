@@ -20,6 +20,7 @@ import (
 	"quorate/aggregator/l1message"
 	"quorate/chain/genesis"
 	"quorate/chain/pchain"
+	"quorate/handlers/rpc/admin"
 	"quorate/index"
 	"quorate/index/evm/metadata"
 	"quorate/index/l1record"
@@ -53,7 +54,9 @@ type network struct {
 	evm       *evmRecords
 	// messages knows what follows from P-Chain transactions.
 	messages *l1message.Deriver
-	log      *slog.Logger
+	// api is what the network answers as a node does; nil where nobody asks.
+	api *nodeAPI
+	log *slog.Logger
 }
 
 // networkOptions says how to put a network together.
@@ -71,6 +74,9 @@ type networkOptions struct {
 	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
+	nodeAPI       nodeAPIConfig
+	loggers       *loggers
+	profiles      *admin.Profiles
 	// fetcher gets the metadata of tokens; changed is called when there are more EVM
 	// chains to read. Both are needed to record them.
 	fetcher *metadata.Fetcher
@@ -81,7 +87,7 @@ type networkOptions struct {
 var knownNetworks = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
 
 func newClient(o networkOptions) (*node.Client, error) {
-	return node.New(node.Options{Endpoints: o.config.Nodes, Log: o.log})
+	return node.New(node.Options{Endpoints: o.config.Nodes, ForwardLimit: o.nodeAPI.CallsInFlight, Log: o.log})
 }
 
 // newNetwork puts the parts together around a client of a node on the network id.
@@ -225,6 +231,12 @@ func (n *network) run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if n.api != nil {
+		g.Go(func() error {
+			n.api.work(ctx)
+			return nil
+		})
+	}
 	if n.ahead != nil {
 		g.Go(func() error { return n.ahead.run(ctx) })
 	}
@@ -251,7 +263,7 @@ func (n *network) close() {
 func (n *network) ready() error {
 	height, ok := n.resolver.ProposedHeight()
 	if !ok {
-		return errors.New("the node does not tell the current P-Chain height")
+		return errNoHeight
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

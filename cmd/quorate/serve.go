@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -23,6 +25,7 @@ import (
 
 	"quorate/handlers"
 	"quorate/handlers/compat"
+	"quorate/handlers/rpc/admin"
 	"quorate/index/evm/metadata"
 )
 
@@ -48,7 +51,9 @@ Then:
        -H 'Content-Type: application/json' -d '{"message": "0x..."}'
 
 Existing relayers find the stand-alone aggregator's POST /aggregate-signatures at
-the same address. Health and metrics: /readyz and /metrics at --private-listen.`,
+the same address. Clients of a node find one at it, too: /ext of the only network, of
+mainnet or as the configuration says (node_api.network), /NAME/ext of each. Health and
+metrics: /readyz, /ext/health and /metrics at --private-listen.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd, os.Environ())
@@ -70,10 +75,14 @@ the same address. Health and metrics: /readyz and /metrics at --private-listen.`
 func newLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
+	return slog.New(newLogHandler(l, w))
+}
+
+func newLogHandler(l slog.Level, w io.Writer) slog.Handler {
 	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
+		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})
 }
 
 // addresses are what a started service listens on.
@@ -82,7 +91,8 @@ type addresses struct{ public, private net.Addr }
 // serve runs the service until ctx ends or its last network fails. Started is
 // called once, when requests are answered.
 func serve(ctx context.Context, c config, errOut io.Writer, started func(addresses)) error {
-	log := newLogger(c.LogLevel, errOut)
+	logs := newLoggers(c.LogLevel, errOut)
+	log := logs.named(mainLogger)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -123,7 +133,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
 	}
-	surface, err := newReception(names, handlers.Options{
+	surface, err := newReception(names, c.NodeAPI.main(c.Networks), handlers.Options{
 		EVM:            words,
 		PageKey:        key,
 		Log:            log,
@@ -134,10 +144,13 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true}, Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}
+
+	profiles := admin.NewProfiles(cmp.Or(c.NodeAPI.ProfileDir, filepath.Join(c.DataDir, "profiles")))
+	defer profiles.Close()
 
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -153,11 +166,13 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				name:    name,
 				config:  c.Networks[name],
 				dir:     dirOf(c.DataDir, name),
-				log:     log.With(slog.String("network", name)),
+				log:     logs.named(name).With(slog.String("network", name)),
 				metrics: registry,
 				store:   kept.store,
 				archive: kept.archive,
 				fetcher: fetcher,
+				nodeAPI: c.NodeAPI,
+				loggers: logs, profiles: profiles,
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
@@ -204,6 +219,11 @@ func announce(out io.Writer, c config, a addresses) {
 		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures, GET .../aggregateSignatures/{txHash}\n", name)
 		if c.Networks[name].ledger() {
 			_, _ = fmt.Fprintf(out, "  GET  /v1/networks/%s/...\n", name)
+		}
+		if name == c.NodeAPI.main(c.Networks) {
+			_, _ = fmt.Fprintf(out, "  POST /ext/..., /%s/ext/... as a node\n", name)
+		} else {
+			_, _ = fmt.Fprintf(out, "  POST /%s/ext/... as a node\n", name)
 		}
 	}
 	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", a.private)

@@ -1,0 +1,195 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/gorilla/rpc/v2"
+
+	avajson "github.com/ava-labs/avalanchego/utils/json"
+
+	"quorate/node"
+)
+
+// ErrForward is what a native method returns when the nodes are to answer in its
+// place.
+var ErrForward = errors.New("answered by upstream")
+
+// Upstream are the nodes that answer what is not answered natively.
+type Upstream interface {
+	// Forward posts body to path of a node, and to others too if it is hedged and
+	// takes long.
+	Forward(ctx context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error)
+}
+
+// Service is what an Endpoint answers natively: the exported methods of Methods that
+// have the form of gorilla's RPC, under each of Names.
+type Service struct {
+	Names   []string
+	Methods any
+}
+
+// Endpoint is one path at which a node answers JSON-RPC.
+type Endpoint struct {
+	// Services may be empty.
+	Services []Service
+	// Upstream answers what no service does; nil: nobody does.
+	Upstream Upstream
+	// Path is where the nodes have the endpoint.
+	Path string
+	// Rename are prefixes of methods that nodes know by another name.
+	Rename map[string]string
+	// Ready says whether the endpoint can answer; nil: always.
+	Ready func() bool
+	// BodyLimit is in bytes; 0 means 1 MiB.
+	BodyLimit int64
+	Log       *slog.Logger
+}
+
+// NewHandler makes a handler of e, which answers as a node does: in its envelope,
+// with its codes and texts.
+func NewHandler(e Endpoint) (http.Handler, error) {
+	if e.BodyLimit <= 0 {
+		e.BodyLimit = 1 << 20
+	}
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &endpoint{Endpoint: e, server: rpc.NewServer()}
+	own := codec{Codec: avajson.NewCodec(), endpoint: h}
+	h.server.RegisterCodec(own, "application/json")
+	// With one codec alone, gorilla takes a request without a content type.
+	h.server.RegisterCodec(own, "application/json;charset=utf-8")
+	for _, s := range e.Services {
+		for _, name := range s.Names {
+			if err := h.server.RegisterService(s.Methods, name); err != nil {
+				return nil, fmt.Errorf("service %q: %w", name, err)
+			}
+		}
+	}
+	return h, nil
+}
+
+type endpoint struct {
+	Endpoint
+	server *rpc.Server
+}
+
+// ServeHTTP implements http.Handler.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if e.Ready != nil && !e.Ready() {
+		http.Error(w, "API call rejected because chain is not done bootstrapping", http.StatusServiceUnavailable)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, e.BodyLimit)
+	e.server.ServeHTTP(w, r)
+}
+
+// codec reads requests as the node's own does, and lets upstream answer what is not
+// answered here.
+type codec struct {
+	rpc.Codec
+	endpoint *endpoint
+}
+
+// NewRequest implements rpc.Codec.
+func (c codec) NewRequest(r *http.Request) rpc.CodecRequest {
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if err != nil {
+		// What was read so far is no JSON, which is what the client is told.
+		c.endpoint.Log.Debug("a request's body is not complete", slog.Any("error", err))
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return &request{CodecRequest: c.Codec.NewRequest(r), endpoint: c.endpoint, ctx: r.Context(), body: body}
+}
+
+type request struct {
+	rpc.CodecRequest
+	endpoint *endpoint
+	ctx      context.Context //nolint:containedctx // a request's own, which gorilla does not hand on
+	body     []byte
+	unknown  bool // no service has the method
+}
+
+// Method implements rpc.CodecRequest.
+func (r *request) Method() (string, error) {
+	method, err := r.CodecRequest.Method()
+	r.unknown = err == nil && !r.endpoint.server.HasMethod(method)
+	return method, err
+}
+
+// WriteError implements rpc.CodecRequest.
+func (r *request) WriteError(w http.ResponseWriter, status int, err error) {
+	if r.endpoint.Upstream != nil && (r.unknown || errors.Is(err, ErrForward)) {
+		answer, failed := r.forward()
+		if failed == nil {
+			relay(w, answer)
+			return
+		}
+		err = failed
+	}
+	r.CodecRequest.WriteError(w, status, err)
+}
+
+// call is a request as far as it is handed on: what is not looked at keeps its form.
+type call struct {
+	Version json.RawMessage `json:"jsonrpc,omitempty"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	ID      json.RawMessage `json:"id,omitempty"`
+}
+
+func (r *request) forward() (*node.Forwarded, error) {
+	var c call
+	if err := json.NewDecoder(bytes.NewReader(r.body)).Decode(&c); err != nil {
+		return nil, err
+	}
+	prefix, method, _ := strings.Cut(c.Method, ".")
+	if other, ok := r.endpoint.Rename[prefix]; ok {
+		c.Method = other + "." + method
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	hedged := !strings.HasPrefix(method, "issue")
+	answer, err := r.endpoint.Upstream.Forward(r.ctx, r.endpoint.Path, body, hedged)
+	if err != nil {
+		r.endpoint.Log.Warn("a call could not be forwarded", slog.String("method", c.Method), slog.Any("error", err))
+		return nil, fmt.Errorf("the upstream node does not answer %s", c.Method)
+	}
+	return answer, nil
+}
+
+func relay(w http.ResponseWriter, answer *node.Forwarded) {
+	for name, values := range answer.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body)
+}
+
+// recovered answers for a handler that panics as a node answers for what fails.
+func recovered(h http.Handler, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler { //nolint:errorlint // it is compared so in net/http
+					panic(p)
+				}
+				log.Error("panic", slog.Any("panic", p), slog.String("path", r.URL.Path), slog.String("stack", string(debug.Stack())))
+				http.Error(w, "internal error", http.StatusInternalServerError)
+			}
+		}()
+		h.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,66 @@
+package rpc
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+)
+
+// Node is a way to the nodes for what is passed through unread.
+type Node interface {
+	Upstream
+	// Direct readies a request for the node that is to be asked now.
+	Direct(r *http.Request, path string)
+}
+
+// Pass hands on what comes as it is, and the answer too: the Ethereum API of the
+// C-Chain, single calls and batches.
+func Pass(upstream Upstream, path string, limit int64, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+		if err != nil {
+			http.Error(w, "content length too large", http.StatusRequestEntityTooLarge)
+			return
+		}
+		answer, err := upstream.Forward(r.Context(), path, body, false)
+		if err != nil {
+			log.Warn("a call could not be forwarded", slog.String("path", path), slog.Any("error", err))
+			http.Error(w, "the upstream node does not answer", http.StatusBadGateway)
+			return
+		}
+		relay(w, answer)
+	})
+}
+
+// PassConnection hands on WebSockets, at most so many at a time.
+func PassConnection(n Node, path string, most int, log *slog.Logger) http.Handler {
+	open := make(chan struct{}, most)
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			for _, private := range []string{"Authorization", "Cookie"} {
+				r.Out.Header.Del(private)
+			}
+			n.Direct(r.Out, path)
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			log.Warn("a connection could not be passed through", slog.String("path", path), slog.Any("error", err))
+			http.Error(w, "the upstream node does not answer", http.StatusBadGateway)
+		},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case open <- struct{}{}:
+		default:
+			http.Error(w, "too many connections", http.StatusServiceUnavailable)
+			return
+		}
+		defer func() { <-open }()
+		proxy.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,99 @@
+// Package rpc has the JSON-RPC surface of a node: the paths under /ext with their
+// aliases, the envelope, codes and texts, so that a client of avalanchego cannot tell
+// the service from a node. What is not answered natively is handed on to the nodes
+// as it came.
+package rpc
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/rs/cors"
+
+	"github.com/ava-labs/avalanchego/ids"
+)
+
+// Options of a Surface. NodeID is required.
+type Options struct {
+	// NodeID is told with every answer.
+	NodeID ids.NodeID
+	// AllowedHosts are the names by which the service may be addressed; addresses
+	// always may, and "*" is any name. Nil means localhost. It keeps pages of the web
+	// from reaching a service on the visitor's machine under a name of their own.
+	AllowedHosts []string
+	// AllowedOrigins are the web pages' origins that may call; nil means all.
+	AllowedOrigins []string
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Surface answers under /ext. Endpoints may be added while it serves.
+type Surface struct {
+	router  *router
+	handler http.Handler
+}
+
+// New makes a surface without endpoints.
+func New(o Options) *Surface {
+	if o.AllowedHosts == nil {
+		o.AllowedHosts = []string{"localhost"}
+	}
+	if o.AllowedOrigins == nil {
+		o.AllowedOrigins = []string{"*"}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Surface{router: newRouter()}
+	h := knownHosts(recovered(s.router, o.Log), o.AllowedHosts)
+	h = cors.New(cors.Options{AllowedOrigins: o.AllowedOrigins, AllowCredentials: true}).Handler(h)
+	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Node-Id", o.NodeID.String())
+		h.ServeHTTP(w, r)
+	})
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// base is where all endpoints are.
+const base = "/ext/"
+
+// Add serves an endpoint (such as /rpc, or nothing) of a base (such as bc/C).
+func (s *Surface) Add(name, endpoint string, h http.Handler) error {
+	return s.router.add(base+name, endpoint, h)
+}
+
+// Alias makes other names lead to a base. The base need not be there yet.
+func (s *Surface) Alias(name string, aliases ...string) error {
+	paths := make([]string, len(aliases))
+	for i, a := range aliases {
+		paths[i] = base + a
+	}
+	return s.router.alias(base+name, paths...)
+}
+
+// knownHosts refuses requests that address the service by a name it does not go by.
+func knownHosts(h http.Handler, allowed []string) http.Handler {
+	names := make(map[string]bool, len(allowed))
+	for _, name := range allowed {
+		if name == "*" {
+			return h
+		}
+		names[strings.ToLower(name)] = true
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host // without a port
+		}
+		if host != "" && net.ParseIP(strings.Trim(host, "[]")) == nil && !names[strings.ToLower(host)] {
+			http.Error(w, "invalid host specified", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
