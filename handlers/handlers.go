@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -37,6 +38,9 @@ type Options struct {
 	// EVM has the records of EVM chains; its Log and Timeout are those below, and nil
 	// Chains are none.
 	EVM evm.Options
+	// Node answers as a node does, for what is below /ext and /{network}/ext; nil
+	// offers no such thing.
+	Node http.Handler
 	// PageKey seals page tokens of the Metrics API, which are good for 24 hours: it
 	// should outlast the process. If it is empty they are good for this surface alone.
 	PageKey []byte
@@ -76,14 +80,15 @@ func New(o Options) (*echo.Echo, error) {
 	o.EVM.Log, o.EVM.Timeout = o.Log, o.RequestTimeout
 	series := metrics.New(metrics.Options{Chains: o.EVM.Chains, Key: o.PageKey, Timeout: o.RequestTimeout})
 	e, err := newEcho(o.Log, o.Metrics,
-		middleware.CORS(),
-		middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second)),
+		middleware.Except(forNode, middleware.CORS()),
+		middleware.Except(forNode, middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second))),
 		middleware.Params(),
-		compat.Middleware(mode),
+		middleware.Except(forNode, compat.Middleware(mode)),
 	)
 	if err != nil {
 		return nil, err
 	}
+	routeNode(e, o.Node, cmp.Or(o.BodyTimeout, 10*time.Second))
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch)
 	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,9 @@ type PrivateOptions struct {
 	Index func() map[string]map[string]index.Status
 	// Verify checks what is recorded; nil offers no such thing.
 	Verify Verify
+	// Node answers as a node does to its operator, below /ext and /{network}/ext; nil
+	// offers no such thing.
+	Node http.Handler
 	// Gatherer collects the metrics to show; nil shows none.
 	Gatherer prometheus.Gatherer
 	// Log gets one line per request; nil drops them.
@@ -31,7 +35,7 @@ type PrivateOptions struct {
 
 // NewPrivate makes the operators' surface: /metrics, /healthz (the process is
 // alive), /readyz (every network is ready), /readyz/{network} (that one is), /index
-// (how far chains are recorded) and POST /index/verify (see Verify).
+// (how far chains are recorded), POST /index/verify (see Verify) and a node's /ext.
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	e, err := newEcho(o.Log, nil)
 	if err != nil {
@@ -74,6 +78,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	if o.Verify != nil {
 		e.POST("/index/verify", verifyIndex(o.Verify))
 	}
+	routeNode(e, o.Node, 10*time.Second)
 	return e, nil
 }
 

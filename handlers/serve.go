@@ -78,6 +78,7 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) && failed == nil {
 		failed = err
 	}
+	cancel(apierr.ErrStopping) // for connections that are passed through, which nothing else ends
 	running.shut()
 	if failed != nil {
 		return fmt.Errorf("serving HTTP on %s: %w", ln.Addr(), failed)

@@ -51,8 +51,10 @@ type config struct {
 	// TokenLists are files that say more of tokens (tokenlists.org).
 	TokenLists []string `yaml:"token_lists"`
 	// MethodSignatures is a file with signatures of methods, to name them.
-	MethodSignatures string                   `yaml:"method_signatures"`
-	Networks         map[string]networkConfig `yaml:"networks"`
+	MethodSignatures string `yaml:"method_signatures"`
+	// NodeAPI is about what is answered as a node does.
+	NodeAPI  nodeAPIConfig            `yaml:"node_api"`
+	Networks map[string]networkConfig `yaml:"networks"`
 }
 
 // networkConfig is a network that is served under the name of its key.
@@ -155,6 +157,7 @@ func defaults() config {
 		ClientCompat:   string(compat.Auto),
 		RequestTimeout: 15 * time.Second,
 		LogLevel:       "info",
+		NodeAPI:        nodeAPIConfig{AllowedHosts: []string{"localhost"}},
 		Networks:       make(map[string]networkConfig),
 	}
 }
@@ -319,7 +322,7 @@ func (c *config) readFile(path string) error {
 	}
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
-		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known").Replace(text)
+		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.nodeAPIConfig", " of node_api", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known").Replace(text)
 		return fmt.Errorf("configuration %s: %s", path, text)
 	}
 	if c.Networks == nil {
@@ -353,6 +356,9 @@ func (c *config) check() error {
 	}
 	if c.ArchiveLimit < leastArchive {
 		return fmt.Errorf("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
+	}
+	if err := c.NodeAPI.check(c.Networks); err != nil {
+		return err
 	}
 	if c.DataDir == "" {
 		return errors.New("data_dir is empty; name a folder")

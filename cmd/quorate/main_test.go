@@ -103,6 +103,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"more memory than numbers": {args: []string{"--memory-limit", "9EiB"}, want: "memory_limit"},
 		"token without a symbol":   {file: "networks:\n  fuji:\n    nodes: [http://x]\n    evm: [{rpc: 'http://x/ext/bc/y/rpc', native_token: {name: X}}]\n", want: "networks.fuji.evm.native_token"},
 		"unknown key of a token":   {file: "networks:\n  fuji:\n    evm: [{native_token: {decimal: 1}}]\n", want: "decimal is not known of a native token"},
+		"unknown network at /ext":  {file: "node_api: {network: fui}\nnetworks:\n  fuji:\n    nodes: [http://x]\n", want: "did you mean fuji?"},
+		"unknown key of the API":   {file: "node_api: {netwrk: fuji}\n", want: "netwrk is not known of node_api"},
 		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
 	} {
 		t.Run(name, func(t *testing.T) {

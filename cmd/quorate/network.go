@@ -53,7 +53,9 @@ type network struct {
 	evm       *evmRecords
 	// messages knows what follows from P-Chain transactions.
 	messages *l1message.Deriver
-	log      *slog.Logger
+	// api is what the network answers as a node does; nil where nobody asks.
+	api *nodeAPI
+	log *slog.Logger
 }
 
 // networkOptions says how to put a network together.
@@ -71,6 +73,7 @@ type networkOptions struct {
 	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
+	nodeAPI       nodeAPIConfig
 	// fetcher gets the metadata of tokens; changed is called when there are more EVM
 	// chains to read. Both are needed to record them.
 	fetcher *metadata.Fetcher
@@ -222,6 +225,12 @@ func (n *network) run(ctx context.Context) error {
 	if n.chains != nil {
 		g.Go(func() error {
 			n.chains.Run(ctx) // without it the network signs all the same
+			return nil
+		})
+	}
+	if n.api != nil {
+		g.Go(func() error {
+			n.api.work(ctx)
 			return nil
 		})
 	}

@@ -107,8 +107,10 @@ type reception struct {
 	ids map[string]uint32 // guarded by mu; by name, those that nodes have told
 }
 
-func newReception(names []string, o handlers.Options) (*reception, error) {
+// newReception is for the networks of these names, of which main is at /ext.
+func newReception(names []string, main string, o handlers.Options) (*reception, error) {
 	r := &reception{options: o, slots: make(map[string]*slot, len(names)), ids: make(map[string]uint32, len(names))}
+	r.options.Node = nodeSurface{reception: r, main: main}
 	if o.Metrics != nil {
 		r.options.Metrics = replacing{o.Metrics}
 	}
@@ -332,5 +334,13 @@ func (r *reception) assemble(ctx context.Context, o networkOptions) (*network, e
 		client.Close()
 		return nil, err
 	}
-	return newNetwork(client, id, o)
+	n, err := newNetwork(client, id, o)
+	if err != nil {
+		return nil, err
+	}
+	if n.api, err = newNodeAPI(ctx, n, o); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
 }

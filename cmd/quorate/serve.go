@@ -123,7 +123,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
 	}
-	surface, err := newReception(names, handlers.Options{
+	surface, err := newReception(names, c.NodeAPI.main(c.Networks), handlers.Options{
 		EVM:            words,
 		PageKey:        key,
 		Log:            log,
@@ -134,7 +134,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true}, Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}
@@ -158,6 +158,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				store:   kept.store,
 				archive: kept.archive,
 				fetcher: fetcher,
+				nodeAPI: c.NodeAPI,
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),

@@ -16,3 +16,16 @@ func Chain(all ...echo.MiddlewareFunc) echo.MiddlewareFunc {
 		}
 	}
 }
+
+// Except is m, but not for requests of which skip is true.
+func Except(skip func(echo.Context) bool, m echo.MiddlewareFunc) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		with := m(next)
+		return func(c echo.Context) error {
+			if skip(c) {
+				return next(c)
+			}
+			return with(c)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	avagenesis "github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/handlers"
+	"quorate/handlers/rpc"
+	"quorate/node"
+)
+
+// nodeAPIConfig is about what the service answers as a node does, below /ext.
+type nodeAPIConfig struct {
+	// Network is the one that /ext is of; the others are at /NAME/ext. Empty stands
+	// for the only one, else mainnet, else the first by name.
+	Network string `yaml:"network"`
+	// AllowedHosts are the names by which clients may address it.
+	AllowedHosts []string `yaml:"allowed_hosts"`
+}
+
+// main is the network whose surface is at /ext.
+func (c nodeAPIConfig) main(networks map[string]networkConfig) string {
+	if c.Network != "" {
+		return c.Network
+	}
+	if _, ok := networks["mainnet"]; ok {
+		return "mainnet"
+	}
+	names := slices.Sorted(maps.Keys(networks))
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+func (c nodeAPIConfig) check(networks map[string]networkConfig) error {
+	if _, ok := networks[c.Network]; c.Network != "" && !ok {
+		return fmt.Errorf("node_api.network: %q is none of the networks%s", c.Network, suggest(c.Network, slices.Collect(maps.Keys(networks))))
+	}
+	return nil
+}
+
+// nodeAPI is what one network answers as a node does: to everybody, and to its
+// operator. Services add what they answer when a network opens; see rpcServices.
+type nodeAPI struct {
+	network *network
+	// xChainID and cChainID are empty if the network has no such chain.
+	xChainID, cChainID ids.ID
+	// aliases are the blockchains' names. Safe for concurrent use.
+	aliases ids.Aliaser
+	log     *slog.Logger
+
+	public, operator *rpc.Surface
+	background       []func(context.Context)
+}
+
+// rpcServices are what answers, each in a file of its own.
+func rpcServices() []func(*nodeAPI) error {
+	return []func(*nodeAPI) error{addInfo, addChains, addIndexes, addCChain}
+}
+
+func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
+	a := &nodeAPI{network: n, aliases: ids.NewAliaser(), log: o.log}
+	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, Log: o.log}
+	a.public, a.operator = rpc.New(surface), rpc.New(surface)
+	var err error
+	if a.xChainID, a.cChainID, err = findChains(ctx, n, o.log); err != nil {
+		return nil, err
+	}
+	for id, names := range map[ids.ID][]string{
+		constants.PlatformChainID: avagenesis.PChainAliases,
+		a.xChainID:                avagenesis.XChainAliases,
+		a.cChainID:                avagenesis.CChainAliases,
+	} {
+		if id == ids.Empty && names[0] != avagenesis.PChainAliases[0] {
+			continue
+		}
+		if err := a.name(id, names); err != nil {
+			return nil, err
+		}
+	}
+	for _, add := range rpcServices() {
+		if err := add(a); err != nil {
+			return nil, fmt.Errorf("the node API of network %s: %w", n.name, err)
+		}
+	}
+	return a, nil
+}
+
+// name gives a primary network's chain its names, and leads their paths to it.
+func (a *nodeAPI) name(id ids.ID, names []string) error {
+	var paths []string
+	for _, name := range names {
+		if err := a.aliases.Alias(id, name); err != nil {
+			return err
+		}
+		paths = append(paths, name, path.Join(constants.ChainAliasPrefix, name))
+	}
+	if err := a.aliases.Alias(id, id.String()); err != nil {
+		return err
+	}
+	return errors.Join(a.public.Alias(chainBase(id), paths...), a.operator.Alias(chainBase(id), paths...))
+}
+
+// chainBase is the base of a blockchain's endpoints.
+func chainBase(id ids.ID) string { return path.Join(constants.ChainAliasPrefix, id.String()) }
+
+// add serves an endpoint (such as /rpc, or nothing) of a base (such as info, or
+// chainBase) to everybody.
+func (a *nodeAPI) add(base, endpoint string, h http.Handler) error {
+	return errors.Join(a.public.Add(base, endpoint, h), a.operator.Add(base, endpoint, h))
+}
+
+// addService does so for JSON-RPC. Methods that no service has are the nodes' to
+// answer if path, where they have the endpoint, is not empty.
+func (a *nodeAPI) addService(base, endpoint, path string, e rpc.Endpoint) error {
+	h, err := a.handler(path, e)
+	if err != nil {
+		return err
+	}
+	return a.add(base, endpoint, h)
+}
+
+func (a *nodeAPI) handler(path string, e rpc.Endpoint) (http.Handler, error) {
+	e.Path, e.Log, e.BodyLimit = path, a.log, handlers.NodeBodyLimit
+	if path != "" {
+		e.Upstream = a.network.node
+	}
+	return rpc.NewHandler(e)
+}
+
+// run calls f when the network runs, until its context ends, for which f has to
+// look.
+func (a *nodeAPI) run(f func(context.Context)) { a.background = append(a.background, f) }
+
+// work does what was given to run, and waits for it to end.
+func (a *nodeAPI) work(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, f := range a.background {
+		running.Go(func() { f(ctx) })
+	}
+	running.Wait()
+}
+
+// findChains are the IDs of the X- and the C-Chain, empty if the network has none.
+func findChains(ctx context.Context, n *network, log *slog.Logger) (x, c ids.ID, err error) {
+	if n.genesis != nil {
+		return n.genesis.XChainID, n.genesis.CChainID, nil
+	}
+	if x, err = askForChain(ctx, n.node, "X", log); err == nil {
+		c, err = askForChain(ctx, n.node, "C", log)
+	}
+	return x, c, err
+}
+
+// askForChain asks the nodes what a name stands for, until one answers or ctx ends.
+func askForChain(ctx context.Context, client *node.Client, name string, log *slog.Logger) (ids.ID, error) {
+	const pause = time.Second
+	for {
+		id, err := client.BlockchainID(ctx, name)
+		var refused *node.RPCError
+		switch {
+		case err == nil:
+			return id, nil
+		case errors.As(err, &refused):
+			return ids.Empty, nil
+		case ctx.Err() != nil:
+			return ids.Empty, fmt.Errorf("asking the node for its chains: %w", context.Cause(ctx))
+		}
+		log.Warn("the node does not tell its chains; asking again", slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// nodeSurface finds the surface of the network that a path is for.
+type nodeSurface struct {
+	reception *reception
+	main      string
+	operator  bool
+}
+
+// ServeHTTP implements http.Handler.
+func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	clean := path.Clean(r.URL.Path)
+	if strings.HasSuffix(r.URL.Path, "/") {
+		clean += "/"
+	}
+	if clean != r.URL.Path {
+		u := *r.URL
+		u.Path, u.RawPath = clean, ""
+		http.Redirect(w, r, u.String(), http.StatusMovedPermanently)
+		return
+	}
+	name, prefix := s.main, ""
+	if first, _, _ := strings.Cut(r.URL.Path[1:], "/"); first != "ext" {
+		name, prefix = first, "/"+first
+	}
+	slot := s.reception.named(name)
+	if slot == nil {
+		http.NotFound(w, r)
+		return
+	}
+	n := slot.open()
+	if n == nil {
+		http.Error(w, slot.unavailable().Message, http.StatusServiceUnavailable)
+		return
+	}
+	surface := n.api.public
+	if s.operator {
+		surface = n.api.operator
+	}
+	http.StripPrefix(prefix, surface).ServeHTTP(w, r)
+}

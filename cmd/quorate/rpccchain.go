@@ -1,0 +1,23 @@
+package main
+
+import (
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers"
+	"quorate/handlers/rpc"
+)
+
+// addCChain passes through what is for the C-Chain.
+func addCChain(a *nodeAPI) error {
+	if a.cChainID == ids.Empty {
+		return nil
+	}
+	c, client := chainBase(a.cChainID), a.network.node
+	if err := a.addService(c, "/avax", "/ext/bc/C/avax", rpc.Endpoint{}); err != nil {
+		return err
+	}
+	if err := a.add(c, "/rpc", rpc.Pass(client, "/ext/bc/C/rpc", handlers.NodeBodyLimit, a.log)); err != nil {
+		return err
+	}
+	return a.add(c, "/ws", rpc.PassConnection(client, "/ext/bc/C/ws", a.log))
+}

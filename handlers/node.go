@@ -1,0 +1,37 @@
+package handlers
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quorate/handlers/middleware"
+)
+
+// Where a node's surface is: of one network, and of each by its name.
+const (
+	nodePath        = "/ext/*"
+	nodeNetworkPath = "/:ofNode/ext/*"
+)
+
+// NodeBodyLimit is how long requests to a node's surface may be, in bytes, which is
+// what a node allows on the C-Chain.
+const NodeBodyLimit = 5 << 20
+
+// forNode reports whether a request is for a node's surface, which has its own rules
+// for browsers, and errors of its own.
+func forNode(c echo.Context) bool {
+	return c.Path() == nodePath || c.Path() == nodeNetworkPath
+}
+
+// routeNode hands what is for a node's surface to h, if that is not nil.
+func routeNode(e *echo.Echo, h http.Handler, patience time.Duration) {
+	if h == nil {
+		return
+	}
+	body := middleware.Body(NodeBodyLimit, patience)
+	for _, path := range []string{nodePath, nodeNetworkPath} {
+		e.Any(path, echo.WrapHandler(h), body)
+	}
+}
