@@ -82,6 +82,16 @@ func (x *XChainPast) find(ctx context.Context) (*past, error) {
 	return p, nil
 }
 
+// Before is how many places in the order of all that the chain accepted come before its
+// block at height 0. Errors are ErrNoPast, those of the node, or those of the store.
+func (x *XChainPast) Before(ctx context.Context) (uint64, error) {
+	p, err := x.find(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return p.before(), nil
+}
+
 func (x *XChainPast) ask(ctx context.Context) (*past, error) {
 	raw, err := x.node.XChainBlock(ctx, 0)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"quorate/index/l1record"
 	"quorate/index/ledger"
 	"quorate/index/ledger/subnets"
+	"quorate/index/lookup"
 	"quorate/index/vertices"
 	"quorate/store"
 )
@@ -86,7 +87,7 @@ func Forms() []index.Form {
 	// What blocks of the P-Chain mean is read for the ledger and for subnets together.
 	platform.Families = append(platform.Families, subnets.Families()...)
 	platform.Families = append(platform.Families, store.FamilyPState)
-	return []index.Form{l1record.Form(), platform, vertices.Form()}
+	return []index.Form{l1record.Form(), platform, vertices.Form(), lookup.Form()}
 }
 
 // pipeline is a chain's, whatever its blocks are.
@@ -108,6 +109,7 @@ type Network struct {
 	Ledger   *ledger.Record
 	Vertices *vertices.Record
 	past     *index.XChainPast
+	kept     bool
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -153,7 +155,11 @@ func New(o Options) (*Network, error) {
 		if err != nil {
 			return nil, err
 		}
+		n.kept = o.Keep != KeepNone
 		tenants = append(tenants[:len(tenants):len(tenants)], pChain(o.NetworkID, decoder, said, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID)))
+		if n.kept {
+			tenants = append(tenants, lookup.PChain(o.NetworkID))
+		}
 	}
 	err := add(n, o, index.PChain, index.NewPChainSource(o.Node, o.Log), start, committed, tenants...)
 	if err != nil || o.Genesis == nil {
@@ -165,7 +171,11 @@ func New(o Options) (*Network, error) {
 		return nil, err
 	}
 	n.past = index.NewXChainPast(o.Node, x, o.Store, o.NetworkID)
-	if err := add(n, o, index.XChain, index.NewXChainSource(o.Node, x, n.past, o.Log), 0, woken, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
+	xTenants := []index.Tenant[*xchain.Block]{XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))}
+	if n.kept {
+		xTenants = append(xTenants, lookup.XChain(o.NetworkID))
+	}
+	if err := add(n, o, index.XChain, index.NewXChainSource(o.Node, x, n.past, o.Log), 0, woken, xTenants...); err != nil {
 		return nil, err
 	}
 	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID)
@@ -223,6 +233,27 @@ func (n *Network) Run(ctx context.Context) {
 		})
 	}
 	running.Wait()
+}
+
+// Kept says whether the containers of blocks are kept, and found by what is in them:
+// see package lookup.
+func (n *Network) Kept() bool { return n.kept }
+
+// ChainStatus tells how far one chain is recorded.
+func (n *Network) ChainStatus(chain string) index.Status {
+	if p, ok := n.lines[chain]; ok {
+		return p.Status()
+	}
+	return index.Status{State: index.Idle}
+}
+
+// XChainBefore is what comes before the X-Chain's block at height 0 in the order of all
+// that is recorded of it: 0 if the chain always had blocks.
+func (n *Network) XChainBefore(ctx context.Context) (uint64, error) {
+	if n.past == nil {
+		return 0, index.ErrNoPast
+	}
+	return n.past.Before(ctx)
 }
 
 // Status tells how far the chains are recorded, by name.
