@@ -52,9 +52,21 @@ type Container struct {
 	Form   Form
 	// ID is what consensus knows it by, and Time when the node that was asked accepted
 	// it; both are zero but for what is Accepted.
-	ID    ids.ID
-	Time  time.Time
+	ID   ids.ID
+	Time time.Time
+	// Kept is when it came to be kept, zero if that was not noted.
+	Kept  time.Time
 	Bytes []byte
+
+	hashed bool // ID is that of Bytes
+}
+
+// Hash is the SHA-256 of the bytes, which often is the ID.
+func (one *Container) Hash() ids.ID {
+	if one.hashed {
+		return one.ID
+	}
+	return hashing.ComputeHash256Array(one.Bytes)
 }
 
 // Chain names whose containers are kept: those of one chain, in one network.
@@ -85,12 +97,17 @@ func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(),
 const (
 	flagForm  = 0x0f
 	flagOwnID = 0x10 // the ID is not the hash of the bytes, and is given
+	flagKept  = 0x20 // it is noted when it came
 )
 
 // Put writes a container. The batch does not keep its bytes.
 func (c Chain) Put(batch *store.Batch, one *Container) {
-	v := make([]byte, 1, 1+binary.MaxVarintLen64+ids.IDLen+len(one.Bytes))
+	v := make([]byte, 1, 1+2*binary.MaxVarintLen64+ids.IDLen+len(one.Bytes))
 	v[0] = byte(one.Form)
+	if !one.Kept.IsZero() {
+		v[0] |= flagKept
+		v = binary.AppendVarint(v, one.Kept.UnixNano())
+	}
 	if one.Form == Accepted {
 		v = binary.AppendVarint(v, one.Time.UnixNano())
 		if one.ID != hashing.ComputeHash256Array(one.Bytes) {
@@ -111,8 +128,15 @@ func parse(height uint64, v []byte) (Container, error) {
 		return Container{}, bad
 	}
 	one := Container{Height: height, Form: Form(v[0] & flagForm), Bytes: v[1:]}
-	if one.Form == 0 || one.Form > Part || v[0]&^(flagForm|flagOwnID) != 0 {
+	if one.Form == 0 || one.Form > Part || v[0]&^(flagForm|flagOwnID|flagKept) != 0 {
 		return Container{}, bad
+	}
+	if v[0]&flagKept != 0 {
+		at, n := binary.Varint(one.Bytes)
+		if n <= 0 {
+			return Container{}, bad
+		}
+		one.Kept, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
 	}
 	if one.Form != Accepted {
 		return one, nil
@@ -123,7 +147,7 @@ func parse(height uint64, v []byte) (Container, error) {
 	}
 	one.Time, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
 	if v[0]&flagOwnID == 0 {
-		one.ID = hashing.ComputeHash256Array(one.Bytes)
+		one.ID, one.hashed = hashing.ComputeHash256Array(one.Bytes), true
 		return one, nil
 	}
 	if len(one.Bytes) < ids.IDLen {
