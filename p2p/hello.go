@@ -33,6 +33,10 @@ type hello struct {
 	version     *version.Application
 	upgradeTime uint64 // Unix seconds; the newest upgrade that the node knows of
 	claim       peer.UnsignedIP
+	// tracked are the subnets that the node follows, the primary network among them.
+	tracked []ids.ID
+	// supported and objected are ACPs that are not decided yet.
+	supported, objected []uint32
 }
 
 // greeting is our own handshake.
@@ -89,7 +93,7 @@ func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, er
 	if !n.compatible.Compatible(h.version) {
 		return nil, fmt.Errorf("%w: %w: %s", errHello, errIncompatible, h.version.Semantic())
 	}
-	if err := checkInterests(m); err != nil {
+	if err := h.interests(m); err != nil {
 		return nil, err
 	}
 	addr, err := claimedAddr(m.GetIpAddr(), m.GetIpPort())
@@ -112,24 +116,28 @@ func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, er
 
 func clockSkew(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
-// checkInterests checks the parts of a handshake that say what the node wants of
-// others. We serve nothing of it, but a node that gets them wrong is not one to
-// rely on.
-func checkInterests(m *p2p.Handshake) error {
+// interests reads the parts of a handshake that say what the node wants of others,
+// and for the network. We serve nothing of it, but a node that gets them wrong is not
+// one to rely on.
+func (h *hello) interests(m *p2p.Handshake) error {
 	if got := len(m.GetTrackedSubnets()); got > maxTrackedSubnets {
 		return fmt.Errorf("%w: tracks %d subnets, more than %d", errHello, got, maxTrackedSubnets)
 	}
-	for _, id := range m.GetTrackedSubnets() {
-		if _, err := ids.ToID(id); err != nil {
+	tracked := set.Of(constants.PrimaryNetworkID)
+	for _, b := range m.GetTrackedSubnets() {
+		id, err := ids.ToID(b)
+		if err != nil {
 			return fmt.Errorf("%w: subnet: %w", errHello, err)
 		}
+		tracked.Add(id)
 	}
-	supported := set.Of(m.GetSupportedAcps()...)
-	for _, acp := range m.GetObjectedAcps() {
-		if supported.Contains(acp) && constants.CurrentACPs.Contains(acp) {
+	supported, objected := open(m.GetSupportedAcps()), open(m.GetObjectedAcps())
+	for acp := range objected {
+		if supported.Contains(acp) {
 			return fmt.Errorf("%w: both supports and objects to ACP %d", errHello, acp)
 		}
 	}
+	h.tracked, h.supported, h.objected = tracked.List(), supported.List(), objected.List()
 	if m.GetKnownPeers() == nil {
 		return nil
 	}
@@ -140,6 +148,18 @@ func checkInterests(m *p2p.Handshake) error {
 		return fmt.Errorf("%w: salt of %d bytes, more than %d", errHello, got, maxBloomSalt)
 	}
 	return nil
+}
+
+// open are the ACPs that the network still decides on. Others are not remembered, so
+// that there is a bound to what a node can say.
+func open(acps []uint32) set.Set[uint32] {
+	found := set.Of[uint32]()
+	for _, acp := range acps {
+		if constants.CurrentACPs.Contains(acp) {
+			found.Add(acp)
+		}
+	}
+	return found
 }
 
 // claimedAddr is an address as messages have it.

@@ -12,6 +12,8 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/peer"
 	"github.com/ava-labs/avalanchego/staking"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 )
 
 // ErrIdentity is the error of New for an identity on disk that cannot be used.
@@ -22,6 +24,7 @@ const (
 	identityDir = "identity"
 	certFile    = "staker.crt"
 	keyFile     = "staker.key"
+	signerFile  = "signer.key"
 )
 
 // loadIdentity reads the TLS certificate and key of dir, which are named and
@@ -108,6 +111,48 @@ func createIdentity(dir string) error {
 		if _, statErr := os.Stat(place); statErr == nil {
 			return nil // the other process was first
 		}
+		return err
+	}
+	return syncDir(dir)
+}
+
+// loadSigner reads the BLS key of the identity in dir, or makes one if there is none.
+// An empty dir means a new one that is not kept. It plays no part in connections:
+// peers check it for registered validators only (avalanchego, network/peer).
+func loadSigner(dir string) (bls.Signer, error) {
+	if dir == "" {
+		return localsigner.New()
+	}
+	name := filepath.Join(dir, identityDir, signerFile)
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		if err := createSigner(name); err != nil {
+			return nil, fmt.Errorf("making the BLS key %s: %w", name, err)
+		}
+	}
+	key, err := localsigner.FromFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w; restore %s from a backup, or move it away to get a new one at the next start", ErrIdentity, err, name)
+	}
+	return key, nil
+}
+
+// createSigner makes the file appear as a whole. A second process that does the same
+// at the same time wins or loses.
+func createSigner(name string) error {
+	key, err := localsigner.New()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(name)
+	draft, err := os.MkdirTemp(dir, signerFile+"-*.tmp") // mode 0700
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(draft) //nolint:errcheck // a leftover draft harms nobody
+	if err := writeFile(filepath.Join(draft, signerFile), key.ToBytes()); err != nil {
+		return err
+	}
+	if err := os.Link(filepath.Join(draft, signerFile), name); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(dir)

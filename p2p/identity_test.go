@@ -16,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
+	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
 )
 
 func TestIdentityIsKept(t *testing.T) {
@@ -33,6 +36,36 @@ func TestIdentityIsKept(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "nothing but the identity is left in the folder")
+}
+
+func TestBLSKeyIsKeptAndProven(t *testing.T) {
+	dir := t.TempDir()
+	proof := func() *signer.ProofOfPossession {
+		n, err := New(Config{NetworkID: testNetworkID, Dir: dir})
+		require.NoError(t, err)
+		return n.Proof()
+	}
+	first := proof()
+	require.NoError(t, first.Verify())
+	require.Equal(t, first.PublicKey, proof().PublicKey, "key after a restart")
+	name := filepath.Join(dir, identityDir, signerFile)
+	info, err := os.Stat(name)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	key, err := localsigner.FromFile(name) // as avalanchego reads it
+	require.NoError(t, err)
+	require.Equal(t, first.PublicKey[:], bls.PublicKeyToCompressedBytes(key.PublicKey()))
+	entries, err := os.ReadDir(filepath.Dir(name))
+	require.NoError(t, err)
+	require.Len(t, entries, 3, "nothing else is left in the folder")
+
+	require.NoError(t, os.WriteFile(name, []byte("garbage"), 0o600))
+	_, err = New(Config{NetworkID: testNetworkID, Dir: dir})
+	require.ErrorIs(t, err, ErrIdentity)
+	require.ErrorContains(t, err, "restore "+name)
+	kept, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, "garbage", string(kept))
 }
 
 func TestIdentityWithoutFolderIsNew(t *testing.T) {

@@ -19,9 +19,11 @@ import (
 	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/peer"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/ips"
 	"github.com/ava-labs/avalanchego/utils/set"
 	"github.com/ava-labs/avalanchego/version"
+	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
 )
 
 // Config of a Network. Only NetworkID is required.
@@ -30,7 +32,7 @@ type Config struct {
 	// fuji). It also decides the upgrade time, the bootstrappers and the label
 	// of the metrics.
 	NetworkID uint32
-	// Dir keeps the identity (identity/staker.crt and identity/staker.key) and
+	// Dir keeps the identity (identity/staker.crt, staker.key and signer.key) and
 	// the address book (addresses.json); it is made if missing and belongs to
 	// one process at a time, because peers keep one connection for each node ID.
 	// Empty: a new identity for each start, and no address book on disk.
@@ -81,6 +83,16 @@ type Peer struct {
 	Since time.Time
 	// RoundTrip is how long the last ping took; 0 before the first one.
 	RoundTrip time.Duration
+	// LastSent and LastReceived are when there was a message last, up to a second ago
+	// more than it says.
+	LastSent, LastReceived time.Time
+	// ObservedUptime is how much of the time the node has seen us, in percent.
+	ObservedUptime uint32
+	// TrackedSubnets are what the node follows, the primary network among them.
+	// SupportedACPs and ObjectedACPs are what it thinks of undecided proposals. None
+	// may be changed.
+	TrackedSubnets              []ids.ID
+	SupportedACPs, ObjectedACPs []uint32
 }
 
 // Network holds our connections to one Avalanche network. It only dials and
@@ -95,6 +107,7 @@ type Network struct {
 	log           *slog.Logger
 	tls           *tls.Config
 	signer        *peer.IPSigner
+	proof         *signer.ProofOfPossession
 	compatible    *version.Compatibility
 	bootstrappers set.Set[ids.NodeID] // the library's, wanted whether validators or not
 	decoder       *decoder
@@ -158,16 +171,23 @@ func New(config Config) (*Network, error) {
 			n.bootstrappers.Add(b.ID)
 		}
 	}
-	if err := n.build(cert); err != nil {
+	blsKey, err := loadSigner(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.build(cert, blsKey); err != nil {
 		return nil, fmt.Errorf("setting up the peer-to-peer network %d: %w", config.NetworkID, err)
 	}
 	return n, nil
 }
 
 // build makes the parts that may fail.
-func (n *Network) build(cert *tls.Certificate) (err error) {
-	if n.signer, err = newSigner(cert); err != nil {
+func (n *Network) build(cert *tls.Certificate, blsKey bls.Signer) (err error) {
+	if n.signer, err = newSigner(cert, blsKey); err != nil {
 		return err
+	}
+	if n.proof, err = signer.NewProofOfPossession(blsKey); err != nil {
+		return fmt.Errorf("proving the BLS key: %w", err)
 	}
 	if n.decoder, err = newDecoder(); err != nil {
 		return err
@@ -266,6 +286,12 @@ func (n *Network) leave(s *session) {
 // NodeID is our own node ID.
 func (n *Network) NodeID() ids.NodeID { return n.nodeID }
 
+// Proof is our own BLS public key, and that we have its secret.
+func (n *Network) Proof() *signer.ProofOfPossession { return n.proof }
+
+// Claimed is where we tell others that we listen, which is nowhere.
+func (n *Network) Claimed() netip.AddrPort { return nowhere }
+
 // Connected reports whether a request to nodeID can be sent now.
 func (n *Network) Connected(nodeID ids.NodeID) bool {
 	n.mu.RLock()
@@ -289,6 +315,8 @@ func (n *Network) Peers() []Peer {
 	for _, s := range n.connected {
 		peer := *s.peer.Load()
 		peer.RoundTrip = time.Duration(s.lag.Load())
+		peer.LastSent, peer.LastReceived = time.Unix(s.lastSent.Load(), 0).UTC(), time.Unix(s.lastHeard.Load(), 0).UTC()
+		peer.ObservedUptime = s.uptime.Load()
 		list = append(list, peer)
 	}
 	return list

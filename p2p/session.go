@@ -74,10 +74,16 @@ type session struct {
 
 	// peer is what is known of the node; nil before the handshake is finished.
 	peer   atomic.Pointer[Peer]
-	quiet  atomic.Int32 // pulses since the last sign of life
-	pings  atomic.Int32 // sent and not answered
-	pinged atomic.Int64 // when the last one was sent, in ns since the start of the session
-	lag    atomic.Int64 // between the last ping and its pong, in ns; 0: not known
+	quiet  atomic.Int32  // pulses since the last sign of life
+	pings  atomic.Int32  // sent and not answered
+	pinged atomic.Int64  // when the last one was sent, in ns since the start of the session
+	lag    atomic.Int64  // between the last ping and its pong, in ns; 0: not known
+	uptime atomic.Uint32 // percent, of ours as the node sees it
+	spoke  atomic.Bool   // something was sent since the last pulse
+
+	// lastSent and lastHeard are as of the last pulse, in Unix seconds; what happens to
+	// a message costs nothing that way.
+	lastSent, lastHeard atomic.Int64
 
 	// Owned by the goroutine of pulse.
 	nextPing time.Time
@@ -96,6 +102,8 @@ func (n *Network) newSession(conn io.ReadWriter, w *wire, cert *staking.Certific
 		nextPing: now.Add(rand.N(pingInterval)),
 	}
 	s.hear = s.heard
+	s.lastSent.Store(now.Unix())
+	s.lastHeard.Store(now.Unix())
 	return s
 }
 
@@ -146,6 +154,9 @@ func (s *session) send(framed []byte) bool {
 		return false
 	}
 	s.n.metrics.bytesSent.Add(float64(len(framed)))
+	if !s.spoke.Load() {
+		s.spoke.Store(true)
+	}
 	return true
 }
 
@@ -270,6 +281,7 @@ func (s *session) heard(c content) error {
 		if m.Ping.GetUptime() > 100 {
 			return fmt.Errorf("%w: uptime of %d %%", errMalformed, m.Ping.GetUptime())
 		}
+		s.uptime.Store(m.Ping.GetUptime())
 		s.send(s.n.frames.pong)
 	case *p2p.Message_Pong:
 		return s.ponged()
@@ -332,6 +344,10 @@ func (s *session) told(m *p2p.PeerList) error {
 			Version:     s.hello.version.Semantic(),
 			UpgradeTime: time.Unix(int64(s.hello.upgradeTime), 0).UTC(),
 			Since:       time.Now(),
+
+			TrackedSubnets: s.hello.tracked,
+			SupportedACPs:  s.hello.supported,
+			ObjectedACPs:   s.hello.objected,
 		})
 		s.n.connect(s)
 	}
@@ -382,9 +398,15 @@ func (n *Network) pulse(ctx context.Context) {
 
 // look is one session's part of a pulse.
 func (s *session) look(now time.Time) {
-	if s.quiet.Add(1) > int32(silence/pulseInterval) {
+	switch quiet := s.quiet.Add(1); {
+	case quiet > int32(silence/pulseInterval):
 		s.end(errSilent)
 		return
+	case quiet == 1:
+		s.lastHeard.Store(now.Unix())
+	}
+	if s.spoke.Swap(false) {
+		s.lastSent.Store(now.Unix())
 	}
 	peer := s.peer.Load()
 	if peer == nil {

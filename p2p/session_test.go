@@ -206,11 +206,44 @@ func TestHandshakeComesFirstAndPeerListEndsIt(t *testing.T) {
 			Version:     version.Current.Semantic(),
 			UpgradeTime: time.Unix(12345, 0).UTC(),
 			Since:       time.Now(),
+
+			LastSent: time.Now().UTC(), LastReceived: time.Now().UTC(),
+			TrackedSubnets: []ids.ID{constants.PrimaryNetworkID}, SupportedACPs: []uint32{}, ObjectedACPs: []uint32{},
 		}}, p.n.Peers())
 		p.send(&p2p.Message{Message: &p2p.Message_GetPeerList{GetPeerList: &p2p.GetPeerList{}}})
 		require.Empty(t, next[*p2p.Message_PeerList_](p).PeerList_.ClaimedIpPorts)
 		p.send(messagePing)
 		next[*p2p.Message_Pong](p)
+	})
+}
+
+// What info.peers tells of a node is what it said, and when.
+func TestPeersTellWhatANodeSays(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, p *partner) {
+		subnet := ids.ID{1}
+		undecided, _ := constants.CurrentACPs.Peek()
+		p.greet(func(m *p2p.Handshake) {
+			m.TrackedSubnets = [][]byte{subnet[:], subnet[:]}
+			m.SupportedAcps, m.ObjectedAcps = []uint32{1, 7, 7, undecided}, []uint32{7}
+		})
+		peer := p.n.Peers()[0]
+		require.ElementsMatch(t, []ids.ID{constants.PrimaryNetworkID, subnet}, peer.TrackedSubnets)
+		require.Equal(t, []uint32{undecided}, peer.SupportedACPs)
+		require.Empty(t, peer.ObjectedACPs)
+
+		require.Zero(t, peer.ObservedUptime)
+		time.Sleep(10 * time.Second)
+		p.send(&p2p.Message{Message: &p2p.Message_Ping{Ping: &p2p.Ping{Uptime: 83}}})
+		next[*p2p.Message_Pong](p)
+		heard := time.Now()
+		p.s.look(heard) // as the network's pulse does
+		after := p.n.Peers()[0]
+		require.Equal(t, uint32(83), after.ObservedUptime)
+		require.Equal(t, heard.UTC(), after.LastReceived)
+		require.Equal(t, heard.UTC(), after.LastSent)
+		time.Sleep(3 * time.Second)
+		p.s.look(time.Now())
+		require.Equal(t, heard.UTC(), p.n.Peers()[0].LastReceived, "while the node is silent")
 	})
 }
 

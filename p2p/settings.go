@@ -11,7 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils"
-	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 )
 
 // upgradeTime is when peers of an older version stop being compatible with us
@@ -25,22 +25,17 @@ func upgradeTime(config Config) time.Time {
 }
 
 // newSigner signs our address for the handshake.
-func newSigner(cert *tls.Certificate) (*peer.IPSigner, error) {
+func newSigner(cert *tls.Certificate, blsKey bls.Signer) (*peer.IPSigner, error) {
 	key, ok := cert.PrivateKey.(crypto.Signer)
 	if !ok {
 		return nil, fmt.Errorf("identity's key of type %T cannot sign", cert.PrivateKey)
 	}
-	// Peers check this signature against the key of a registered validator only,
-	// and we are none, so the key need not outlive the process.
-	blsKey, err := localsigner.New()
-	if err != nil {
-		return nil, fmt.Errorf("making a BLS key: %w", err)
-	}
-	// What clients without a listener claim by convention: the port must not be
-	// zero, and nobody gossips or dials it.
-	nowhere := utils.NewAtomic(netip.AddrPortFrom(netip.IPv4Unspecified(), 1))
-	return peer.NewIPSigner(nowhere, key, blsKey), nil
+	return peer.NewIPSigner(utils.NewAtomic(nowhere), key, blsKey), nil
 }
+
+// nowhere is what clients without a listener claim by convention: the port must not
+// be zero, and nobody gossips or dials it.
+var nowhere = netip.AddrPortFrom(netip.IPv4Unspecified(), 1)
 
 // frames are the messages that are always the same, framed.
 type frames struct {
