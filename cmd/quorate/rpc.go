@@ -136,7 +136,7 @@ func (a *nodeAPI) addService(base, endpoint, path string, e rpc.Endpoint) error 
 
 func (a *nodeAPI) handler(path string, e rpc.Endpoint) (http.Handler, error) {
 	e.Path, e.Log, e.BodyLimit = path, a.log, handlers.NodeBodyLimit
-	if path != "" {
+	if path != "" && e.Upstream == nil {
 		e.Upstream = a.network.node
 	}
 	return rpc.NewHandler(e)

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/utils/constants"
-
 	"quorate/handlers/rpc"
+	"quorate/handlers/rpc/chain"
 	rpcindex "quorate/handlers/rpc/index"
 	"quorate/index"
 	"quorate/index/container"
@@ -18,23 +16,22 @@ import (
 // addIndexes answers for the index of accepted containers.
 func addIndexes(a *nodeAPI) error {
 	for _, one := range []struct {
-		path, kept string
-		chain      ids.ID
+		path, chain, kept string
 		// heights are the first of the index, and the one after the last: no less than
 		// until, to which all of the chain is kept.
 		heights func(ctx context.Context, until uint64) (first, end uint64, err error)
 	}{
-		{"C/block", index.CChain, a.cChainID, afterGenesis},
-		{"P/block", index.PChain, constants.PlatformChainID, afterGenesis},
-		{"X/block", index.XChain, a.xChainID, func(ctx context.Context, until uint64) (uint64, uint64, error) {
+		{"C/block", index.CChain, index.CChain, afterGenesis},
+		{"P/block", index.PChain, index.PChain, afterGenesis},
+		{"X/block", index.XChain, index.XChain, func(ctx context.Context, until uint64) (uint64, uint64, error) {
 			before, err := a.network.chains.XChainBefore(ctx)
 			return before + 1, until, err
 		}},
-		{"X/tx", index.XChain, a.xChainID, func(ctx context.Context, until uint64) (uint64, uint64, error) {
+		{"X/tx", index.XChain, index.XChain, func(ctx context.Context, until uint64) (uint64, uint64, error) {
 			before, err := a.network.chains.XChainBefore(ctx)
 			return 1, min(before, until), err
 		}},
-		{"X/vtx", container.Vertices, a.xChainID, func(ctx context.Context, _ uint64) (uint64, uint64, error) {
+		{"X/vtx", index.XChain, container.Vertices, func(ctx context.Context, _ uint64) (uint64, uint64, error) {
 			n, err := a.network.chains.XChainVertices(ctx)
 			return 0, n, err
 		}},
@@ -42,14 +39,15 @@ func addIndexes(a *nodeAPI) error {
 		path := "/ext/index/" + one.path
 		e := rpc.Endpoint{}
 		if n := a.network; n.chains != nil && n.chains.Kept() {
-			e.Ready = func() bool { return a.caughtUp(one.chain) }
+			// Vertices belong to the X-Chain.
+			e.Ready = chain.Ready(func() index.Status { return n.chains.ChainStatus(one.chain) })
 			s := rpcindex.New(rpcindex.Options{
-				Reader: n.store, Chain: container.Chain{NetworkID: n.id, Name: one.kept},
+				Reader: a.store, Chain: container.Chain{NetworkID: n.id, Name: one.kept},
 				Heights: func(ctx context.Context) (uint64, uint64, error) {
 					var from, until uint64
 					if one.kept != container.Vertices {
 						var err error
-						if from, until, err = index.KeptUntil(ctx, n.store, n.id, one.kept); err != nil {
+						if from, until, err = index.KeptUntil(ctx, a.store, n.id, one.kept); err != nil {
 							return 0, 0, err
 						}
 					}
@@ -75,21 +73,6 @@ func afterGenesis(_ context.Context, until uint64) (uint64, uint64, error) { ret
 func (a *nodeAPI) addIndex(base, path string, e rpc.Endpoint) error {
 	e.Upstream = indexUpstream{a.network.node}
 	return a.addService(base, "", path, e)
-}
-
-// caughtUp reports whether a blockchain's record is at the tip, as far as that is
-// known, also while no node answers.
-func (a *nodeAPI) caughtUp(id ids.ID) bool {
-	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, a.xChainID: index.XChain, a.cChainID: index.CChain}
-	status := a.network.chains.ChainStatus(names[id])
-	switch status.State {
-	case index.Following:
-		return true
-	case index.Retrying:
-		return status.TipKnown && status.Next >= status.Kept && status.Lag() <= index.NearTip
-	default:
-		return false
-	}
 }
 
 // indexUpstream asks nodes that may run without an index: then they have no such path,
