@@ -260,7 +260,7 @@ func (n *network) close() {
 func (n *network) ready() error {
 	height, ok := n.resolver.ProposedHeight()
 	if !ok {
-		return errors.New("the node does not tell the current P-Chain height")
+		return errNoHeight
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

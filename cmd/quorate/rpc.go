@@ -20,6 +20,7 @@ import (
 	"quorate/handlers"
 	"quorate/handlers/rpc"
 	"quorate/node"
+	"quorate/store"
 )
 
 // nodeAPIConfig is about what the service answers as a node does, below /ext.
@@ -57,6 +58,7 @@ func (c nodeAPIConfig) check(networks map[string]networkConfig) error {
 // operator. Services add what they answer when a network opens; see rpcServices.
 type nodeAPI struct {
 	network *network
+	store   store.Store // nil without one
 	// xChainID and cChainID are empty if the network has no such chain.
 	xChainID, cChainID ids.ID
 	// aliases are the blockchains' names. Safe for concurrent use.
@@ -73,7 +75,7 @@ func rpcServices() []func(*nodeAPI) error {
 }
 
 func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
-	a := &nodeAPI{network: n, aliases: ids.NewAliaser(), log: o.log}
+	a := &nodeAPI{network: n, store: o.store, aliases: ids.NewAliaser(), log: o.log}
 	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, Log: o.log}
 	a.public, a.operator = rpc.New(surface), rpc.New(surface)
 	var err error
