@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,8 @@ type alike struct {
 	// sets are members whose lists have no order, loose those whose values are the
 	// answering node's own.
 	sets, loose []string
+	// free are members whose value is of one kind, and whatever it is.
+	free []string
 }
 
 // kind is what of a value remains if it is loose: for texts, no more than that.
@@ -119,6 +122,10 @@ func (a alike) differences(at string, node, service any) (all []string) {
 				all = append(all, fmt.Sprintf("%s.%s: only the service has it: %s", at, name, text(other)))
 			case !also:
 				all = append(all, fmt.Sprintf("%s.%s: only the node has it: %s", at, name, text(one)))
+			case slices.Contains(a.free, name):
+				if kind(one) != kind(other) {
+					all = append(all, fmt.Sprintf("%s.%s: the node has %s, the service %s", at, name, text(one), text(other)))
+				}
 			default:
 				inner := a
 				inner.shape = a.shape || slices.Contains(a.loose, name)
@@ -268,7 +275,7 @@ func startNodeAPI(t *testing.T, ctx context.Context) *nodeAPI {
 	program := buildService(t)
 	network := localnet.Start(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(config, []byte("networks:\n  local:\n    keep_containers: all\n"), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte("node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"), 0o600))
 	n := &nodeAPI{t: t, node: network.Node(0).URL, keys: []*secp256k1.PrivateKey{genesis.EWOQKey}}
 	n.service = startService(t, program, n.node, "--ahead-rounds", "0", "--config", config)
 	for range 2 {
@@ -338,7 +345,8 @@ func (n *nodeAPI) info(ctx context.Context, t *testing.T) {
 		n.both(ctx, t, alike{shape: true}, n.service.private, path, "info."+method, "{}", "info."+method)
 	}
 	n.both(ctx, t, alike{}, n.service.private, path, "info.getVMs", "{}", "info.getVMs")
-	n.same(ctx, t, alike{shape: true}, path, "info.acps", "{}")
+	// Which proposals are current depends on the version.
+	n.same(ctx, t, alike{shape: true, free: []string{"acps"}}, path, "info.acps", "{}")
 	n.same(ctx, t, exact, path, "info.peers", `{"nodeIDs":["`+ids.GenerateTestNodeID().String()+`"]}`)
 }
 
@@ -575,6 +583,8 @@ func (n *nodeAPI) index(ctx context.Context, t *testing.T) {
 	}
 }
 
+var anyUTXO = regexp.MustCompile(`UTXO [1-9A-Za-z]{40,}`)
+
 // badRequests are refused by both in the same words.
 func (n *nodeAPI) badRequests(ctx context.Context, t *testing.T) {
 	const contentType = "application/json"
@@ -723,6 +733,9 @@ func (n *nodeAPI) badRequests(ctx context.Context, t *testing.T) {
 	for _, r := range all {
 		node := ask(t, ctx, r.verb, n.node+r.path, r.contentType, r.body)
 		service := ask(t, ctx, r.verb, n.service.url+r.path, r.contentType, r.body)
+		if strings.Contains(r.body, `"json"`) { // which of the outputs fails first is each one's own
+			node.body, service.body = anyUTXO.ReplaceAllString(node.body, "UTXO"), anyUTXO.ReplaceAllString(service.body, "UTXO")
+		}
 		found := how.compare(node, service)
 		for _, d := range found {
 			shown := r.body

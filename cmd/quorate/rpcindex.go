@@ -42,7 +42,7 @@ func addIndexes(a *nodeAPI) error {
 			// Vertices belong to the X-Chain.
 			e.Ready = chain.Ready(func() index.Status { return n.chains.ChainStatus(one.chain) })
 			s := rpcindex.New(rpcindex.Options{
-				Reader: a.store, Chain: container.Chain{NetworkID: n.id, Name: one.kept},
+				Reader: a.store, Log: a.log, Chain: container.Chain{NetworkID: n.id, Name: one.kept},
 				Heights: func(ctx context.Context) (uint64, uint64, error) {
 					var from, until uint64
 					if one.kept != container.Vertices {

@@ -123,18 +123,17 @@ func (c Chain) Put(batch *store.Batch, one *Container) {
 func (one *Container) Size() int { return len(one.Bytes) + 100 }
 
 func parse(height uint64, v []byte) (Container, error) {
-	bad := fmt.Errorf("%w: container %d", store.ErrCorrupt, height)
 	if len(v) == 0 {
-		return Container{}, bad
+		return corrupt(height)
 	}
 	one := Container{Height: height, Form: Form(v[0] & flagForm), Bytes: v[1:]}
 	if one.Form == 0 || one.Form > Part || v[0]&^(flagForm|flagOwnID|flagKept) != 0 {
-		return Container{}, bad
+		return corrupt(height)
 	}
 	if v[0]&flagKept != 0 {
 		at, n := binary.Varint(one.Bytes)
 		if n <= 0 {
-			return Container{}, bad
+			return corrupt(height)
 		}
 		one.Kept, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
 	}
@@ -143,7 +142,7 @@ func parse(height uint64, v []byte) (Container, error) {
 	}
 	at, n := binary.Varint(one.Bytes)
 	if n <= 0 {
-		return Container{}, bad
+		return corrupt(height)
 	}
 	one.Time, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
 	if v[0]&flagOwnID == 0 {
@@ -151,10 +150,14 @@ func parse(height uint64, v []byte) (Container, error) {
 		return one, nil
 	}
 	if len(one.Bytes) < ids.IDLen {
-		return Container{}, bad
+		return corrupt(height)
 	}
 	one.ID, one.Bytes = ids.ID(one.Bytes), one.Bytes[ids.IDLen:]
 	return one, nil
+}
+
+func corrupt(height uint64) (Container, error) {
+	return Container{}, fmt.Errorf("%w: container %d", store.ErrCorrupt, height)
 }
 
 // most is how many containers are read at a time: a partition's.
@@ -164,12 +167,12 @@ const most = 1 << bucketBits
 // are no more, or for those that follow to be read anew. It is empty if there is none
 // at that height.
 func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([]Container, error) {
-	var found []Container
 	at := c.key(from)
 	rows, err := r.Scan(ctx, store.FamilyContainer, at.P, at.K, nil, store.Ascending, min(n, most))
 	if err != nil {
 		return nil, fmt.Errorf("reading containers: %w", err)
 	}
+	found := make([]Container, 0, len(rows))
 	for _, row := range rows {
 		if len(row.K) != 8 || binary.BigEndian.Uint64(row.K) != from+uint64(len(found)) {
 			break

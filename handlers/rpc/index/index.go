@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,7 +21,7 @@ import (
 	"quorate/store"
 )
 
-// Options of a Service. All are required.
+// Options of a Service. All but Log are required.
 type Options struct {
 	Reader store.Reader
 	// Chain names the containers.
@@ -29,6 +30,8 @@ type Options struct {
 	// first+i, the last one the one before end. If not all from first on are kept, the
 	// error is rpc.ErrForward.
 	Heights func(ctx context.Context) (first, end uint64, err error)
+	// Log gets what goes wrong with the record, of which clients learn no more than that.
+	Log *slog.Logger
 }
 
 // Service has the methods of one index. What is kept may lack what consensus knows
@@ -37,16 +40,22 @@ type Options struct {
 type Service struct{ o Options }
 
 // New makes a service.
-func New(o Options) *Service { return &Service{o} }
+func New(o Options) *Service {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{o}
+}
 
 var (
 	errNothing = errors.New("no containers have been accepted")
+	errBroken  = errors.New("the service cannot read its record of containers")
 	errNumber  = fmt.Errorf("numToFetch must be in [1,%d]", indexer.MaxFetchedByRange)
 )
 
 // GetLastAccepted answers index.getLastAccepted.
 func (s *Service) GetLastAccepted(r *http.Request, args *indexer.GetLastAcceptedArgs, reply *rpc.Raw) error {
-	first, end, err := s.o.Heights(r.Context())
+	first, end, err := s.heights(r.Context())
 	if err != nil {
 		return err
 	}
@@ -58,7 +67,7 @@ func (s *Service) GetLastAccepted(r *http.Request, args *indexer.GetLastAccepted
 
 // GetContainerByIndex answers index.getContainerByIndex.
 func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContainerByIndexArgs, reply *rpc.Raw) error {
-	first, end, err := s.o.Heights(r.Context())
+	first, end, err := s.heights(r.Context())
 	if err != nil {
 		return err
 	}
@@ -108,7 +117,7 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 		return fmt.Errorf("%w but is %d", errNumber, n)
 	}
 	ctx := r.Context()
-	first, end, err := s.o.Heights(ctx)
+	first, end, err := s.heights(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,7 +134,7 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 	for uint64(len(all)) < n {
 		some, err := s.o.Chain.Range(ctx, s.o.Reader, first+start+uint64(len(all)), int(n)-len(all))
 		if err != nil {
-			return err
+			return s.broken(err)
 		}
 		if len(some) == 0 {
 			return rpc.ErrForward // there is a gap in what is kept
@@ -151,10 +160,23 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 	return nil
 }
 
+func (s *Service) heights(ctx context.Context) (first, end uint64, err error) {
+	if first, end, err = s.o.Heights(ctx); err != nil && !errors.Is(err, rpc.ErrForward) {
+		err = s.broken(err)
+	}
+	return first, end, err
+}
+
+// broken is what clients are told of an error of the store.
+func (s *Service) broken(err error) error {
+	s.o.Log.Error("containers cannot be read", slog.String("chain", s.o.Chain.Name), slog.Any("error", err))
+	return errBroken
+}
+
 // find returns the height of a container of this index, and that of the first. It is
 // database.ErrNotFound, whose text is the node's, if there is none.
 func (s *Service) find(ctx context.Context, args *indexer.GetIndexArgs) (first, height uint64, err error) {
-	first, end, err := s.o.Heights(ctx)
+	first, end, err := s.heights(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -163,7 +185,7 @@ func (s *Service) find(ctx context.Context, args *indexer.GetIndexArgs) (first, 
 	case err == nil && height >= first && height < end:
 		return first, height, nil
 	case err != nil && !errors.Is(err, container.ErrMissing):
-		return 0, 0, err
+		return 0, 0, s.broken(err)
 	case first >= end:
 		return 0, 0, database.ErrNotFound
 	}
@@ -180,10 +202,13 @@ func (s *Service) find(ctx context.Context, args *indexer.GetIndexArgs) (first, 
 // accepted reads a container as consensus knows it, or fails with rpc.ErrForward.
 func (s *Service) accepted(ctx context.Context, height uint64) (container.Container, error) {
 	one, err := s.o.Chain.Get(ctx, s.o.Reader, height)
-	if errors.Is(err, container.ErrMissing) || err == nil && one.Form != container.Accepted {
-		err = rpc.ErrForward
+	switch {
+	case errors.Is(err, container.ErrMissing), err == nil && one.Form != container.Accepted:
+		return one, rpc.ErrForward
+	case err != nil:
+		return one, s.broken(err)
 	}
-	return one, err
+	return one, nil
 }
 
 func (s *Service) reply(ctx context.Context, reply *rpc.Raw, first, height uint64, e formatting.Encoding) error {
