@@ -92,6 +92,15 @@ func (x *XChainPast) Before(ctx context.Context) (uint64, error) {
 	return p.before(), nil
 }
 
+// VertexCount is how many vertices the chain accepted. Errors are those of Before.
+func (x *XChainPast) VertexCount(ctx context.Context) (uint64, error) {
+	p, err := x.find(ctx)
+	if err != nil || p.linear {
+		return 0, err
+	}
+	return p.lastVertex.Index + 1, nil
+}
+
 func (x *XChainPast) ask(ctx context.Context) (*past, error) {
 	raw, err := x.node.XChainBlock(ctx, 0)
 	if err != nil {

@@ -77,8 +77,64 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 	}
 }
 
+// errBusy says that an endpoint is asked as much at a time as it may be.
+var errBusy = errors.New("too many calls in flight")
+
+// enter waits for its turn at e, as long as a call may take.
+func (c *Client) enter(ctx context.Context, e *endpoint) error {
+	select {
+	case e.calls <- struct{}{}:
+		return nil
+	default:
+	}
+	defer e.waiting.Add(-1)
+	if e.waiting.Add(1) > int64(waitingPerCall*cap(e.calls)) {
+		return errBusy
+	}
+	timer := time.NewTimer(c.timeout)
+	defer timer.Stop()
+	select {
+	case e.calls <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return errBusy
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// waitingPerCall is how many calls may wait for each that is in flight.
+const waitingPerCall = 8
+
+// Load is how busy a client's endpoints are.
+type Load struct {
+	Endpoints int
+	// Failing is how many of them failed when they were asked last.
+	Failing int
+	// InFlight is how many calls are being forwarded.
+	InFlight int
+}
+
+// Load tells how busy the endpoints are.
+func (c *Client) Load() Load {
+	l := Load{Endpoints: len(c.endpoints)}
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if !e.failedAt.IsZero() {
+			l.Failing++
+		}
+		e.mu.Unlock()
+		l.InFlight += len(e.calls)
+	}
+	return l
+}
+
 // forward asks one endpoint and notes whether it works.
 func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []byte) (*Forwarded, error) {
+	if err := c.enter(ctx, e); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.name, err)
+	}
+	defer func() { <-e.calls }()
 	answer, err := c.post(ctx, e, path, body)
 	if err == nil {
 		e.works(c.log)

@@ -59,6 +59,9 @@ type Options struct {
 	// Timeout bounds one attempt at one endpoint, reading the answer included;
 	// 0 means 5 s.
 	Timeout time.Duration
+	// ForwardLimit is how many calls are forwarded to one endpoint at a time; 0 means
+	// 256. Some more wait for their turn.
+	ForwardLimit int
 	// Headers are sent with every call.
 	Headers map[string]string
 	// HTTP makes the calls; nil means a client of our own. Its CheckRedirect is
@@ -69,7 +72,8 @@ type Options struct {
 }
 
 const (
-	defaultTimeout = 5 * time.Second
+	defaultTimeout      = 5 * time.Second
+	defaultForwardLimit = 256
 	// coolDown is how long an endpoint that failed is asked last.
 	coolDown = 5 * time.Second
 	// maxResponse bounds an answer, in bytes: all validator sets of mainnet take
@@ -94,6 +98,9 @@ type endpoint struct {
 	base *url.URL
 	name string // of base, without what may be a secret
 
+	calls   chan struct{} // those that are being forwarded
+	waiting atomic.Int64  // calls that wait for their turn
+
 	mu       sync.Mutex
 	failedAt time.Time // guarded by mu; zero while it works
 }
@@ -111,13 +118,16 @@ func New(o Options) (*Client, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	if o.ForwardLimit <= 0 {
+		o.ForwardLimit = defaultForwardLimit
+	}
 	for _, text := range o.Endpoints {
 		base, err := ParseEndpoint(text)
 		if err != nil {
 			return nil, err
 		}
 		name := url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path}
-		c.endpoints = append(c.endpoints, &endpoint{base: base, name: name.String()})
+		c.endpoints = append(c.endpoints, &endpoint{base: base, name: name.String(), calls: make(chan struct{}, o.ForwardLimit)})
 	}
 	if o.HTTP != nil {
 		own := *o.HTTP

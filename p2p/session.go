@@ -79,7 +79,8 @@ type session struct {
 	pinged atomic.Int64  // when the last one was sent, in ns since the start of the session
 	lag    atomic.Int64  // between the last ping and its pong, in ns; 0: not known
 	uptime atomic.Uint32 // percent, of ours as the node sees it
-	spoke  atomic.Bool   // something was sent since the last pulse
+	sent   atomic.Uint64 // messages
+	unsent atomic.Uint64 // messages that the node had no room for
 
 	// lastSent and lastHeard are as of the last pulse, in Unix seconds; what happens to
 	// a message costs nothing that way.
@@ -87,6 +88,7 @@ type session struct {
 
 	// Owned by the goroutine of pulse.
 	nextPing time.Time
+	spoken   uint64 // sent at the last pulse
 
 	ending sync.Once
 	cause  atomic.Pointer[error] // why we ended it; nil: we did not
@@ -147,6 +149,7 @@ func (s *session) end(cause error) {
 func (s *session) send(framed []byte) bool {
 	if !s.wire.room(len(framed)) {
 		s.n.metrics.unsent.Inc()
+		s.unsent.Add(1)
 		return false
 	}
 	if _, err := s.conn.Write(framed); err != nil {
@@ -154,9 +157,7 @@ func (s *session) send(framed []byte) bool {
 		return false
 	}
 	s.n.metrics.bytesSent.Add(float64(len(framed)))
-	if !s.spoke.Load() {
-		s.spoke.Store(true)
-	}
+	s.sent.Add(1)
 	return true
 }
 
@@ -405,7 +406,8 @@ func (s *session) look(now time.Time) {
 	case quiet == 1:
 		s.lastHeard.Store(now.Unix())
 	}
-	if s.spoke.Swap(false) {
+	if sent := s.sent.Load(); sent != s.spoken {
+		s.spoken = sent
 		s.lastSent.Store(now.Unix())
 	}
 	peer := s.peer.Load()

@@ -81,6 +81,9 @@ type networkConfig struct {
 	// EVM are chains that are recorded, and whose messages are signed before anyone
 	// asks, besides the C-Chain.
 	EVM []evmConfig `yaml:"evm"`
+	// HealthSubnets are IDs of subnets without whose validators the service is not
+	// healthy, besides the primary network.
+	HealthSubnets []string `yaml:"health_subnets"`
 }
 
 // ledger reports whether outputs, balances and stakes are recorded.
@@ -157,7 +160,7 @@ func defaults() config {
 		ClientCompat:   string(compat.Auto),
 		RequestTimeout: 15 * time.Second,
 		LogLevel:       "info",
-		NodeAPI:        nodeAPIConfig{AllowedHosts: []string{"localhost"}},
+		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]networkConfig),
 	}
 }
@@ -187,6 +190,12 @@ func settings() []setting {
 			return err
 		}},
 		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *config) *string { return &c.LogLevel })},
+		{"admin", "QUORATE_ADMIN", "", "let operators change names and levels, and write profiles, at /ext/admin of the private address", func(c *config, v string) (err error) {
+			if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			return nil
+		}},
 		{"network", "QUORATE_NETWORKS", "name=url[,url]", "network to serve and the nodes to ask, repeatable (in the environment, separated by semicolons)", (*config).addNetworks},
 		{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "", "connect to validators at private addresses, for all networks", func(c *config, v string) error {
 			allow, err := strconv.ParseBool(v)
@@ -245,7 +254,7 @@ func addFlags(flags *pflag.FlagSet) {
 		switch s.flag {
 		case "network":
 			flags.StringArray(s.flag, nil, usage)
-		case "allow-private-ips":
+		case "allow-private-ips", "admin":
 			flags.Bool(s.flag, false, usage)
 		default:
 			flags.String(s.flag, "", usage)
@@ -382,6 +391,9 @@ func (c *config) check() error {
 			return fmt.Errorf("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, recordAll, recordPrimary, recordL1)
 		case n.ledger() && n.IndexFrom > 0:
 			return fmt.Errorf("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, recordL1)
+		}
+		if _, err := n.healthSubnets(); err != nil {
+			return fmt.Errorf("networks.%s.health_subnets: %w", name, err)
 		}
 		switch n.keep() {
 		case primary.KeepAll, primary.KeepNeeded, primary.KeepNone:

@@ -20,6 +20,7 @@ import (
 	"quorate/aggregator/l1message"
 	"quorate/chain/genesis"
 	"quorate/chain/pchain"
+	"quorate/handlers/rpc/admin"
 	"quorate/index"
 	"quorate/index/evm/metadata"
 	"quorate/index/l1record"
@@ -74,6 +75,8 @@ type networkOptions struct {
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
 	nodeAPI       nodeAPIConfig
+	loggers       *loggers
+	profiles      *admin.Profiles
 	// fetcher gets the metadata of tokens; changed is called when there are more EVM
 	// chains to read. Both are needed to record them.
 	fetcher *metadata.Fetcher
@@ -84,7 +87,7 @@ type networkOptions struct {
 var knownNetworks = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
 
 func newClient(o networkOptions) (*node.Client, error) {
-	return node.New(node.Options{Endpoints: o.config.Nodes, Log: o.log})
+	return node.New(node.Options{Endpoints: o.config.Nodes, ForwardLimit: o.nodeAPI.CallsInFlight, Log: o.log})
 }
 
 // newNetwork puts the parts together around a client of a node on the network id.

@@ -13,12 +13,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers"
 	"quorate/handlers/rpc"
+	"quorate/handlers/rpc/admin"
+	"quorate/handlers/rpc/health"
 	"quorate/node"
 	"quorate/store"
 )
@@ -30,6 +34,19 @@ type nodeAPIConfig struct {
 	Network string `yaml:"network"`
 	// AllowedHosts are the names by which clients may address it.
 	AllowedHosts []string `yaml:"allowed_hosts"`
+	// Admin lets the operator change names and levels of loggers, and write profiles.
+	Admin bool `yaml:"admin"`
+	// ProfileDir is where profiles are written; empty stands for profiles in the data
+	// folder.
+	ProfileDir string `yaml:"profile_dir"`
+	// HealthInterval is between two runs of the checks behind health.
+	HealthInterval time.Duration `yaml:"health_interval"`
+	// CallsInFlight is how many calls are forwarded to one node at a time.
+	CallsInFlight int `yaml:"calls_in_flight"`
+}
+
+func defaultNodeAPI() nodeAPIConfig {
+	return nodeAPIConfig{AllowedHosts: []string{"localhost"}, HealthInterval: 30 * time.Second, CallsInFlight: 256}
 }
 
 // main is the network whose surface is at /ext.
@@ -51,6 +68,12 @@ func (c nodeAPIConfig) check(networks map[string]networkConfig) error {
 	if _, ok := networks[c.Network]; c.Network != "" && !ok {
 		return fmt.Errorf("node_api.network: %q is none of the networks%s", c.Network, suggest(c.Network, slices.Collect(maps.Keys(networks))))
 	}
+	if c.HealthInterval < 100*time.Millisecond || c.HealthInterval > time.Hour {
+		return fmt.Errorf("node_api.health_interval: %s is not between 100ms and 1h", c.HealthInterval)
+	}
+	if c.CallsInFlight < 1 || c.CallsInFlight > 65536 {
+		return fmt.Errorf("node_api.calls_in_flight: %d is not between 1 and 65536", c.CallsInFlight)
+	}
 	return nil
 }
 
@@ -63,7 +86,16 @@ type nodeAPI struct {
 	xChainID, cChainID ids.ID
 	// aliases are the blockchains' names. Safe for concurrent use.
 	aliases ids.Aliaser
-	log     *slog.Logger
+	// subnets are those that health looks at besides the primary network.
+	subnets []ids.ID
+	config  nodeAPIConfig
+	// dir is the network's part of the data folder, store may be nil.
+	dir      string
+	store    store.Store
+	metrics  prometheus.Registerer
+	loggers  *loggers
+	profiles *admin.Profiles
+	log      *slog.Logger
 
 	public, operator *rpc.Surface
 	background       []func(context.Context)
@@ -71,14 +103,20 @@ type nodeAPI struct {
 
 // rpcServices are what answers, each in a file of its own.
 func rpcServices() []func(*nodeAPI) error {
-	return []func(*nodeAPI) error{addInfo, addChains, addIndexes, addCChain}
+	return []func(*nodeAPI) error{addInfo, addHealth, addChains, addIndexes, addCChain, addAdmin}
 }
 
 func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
-	a := &nodeAPI{network: n, store: o.store, aliases: ids.NewAliaser(), log: o.log}
+	a := &nodeAPI{
+		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
+		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
+	}
 	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, Log: o.log}
 	a.public, a.operator = rpc.New(surface), rpc.New(surface)
 	var err error
+	if a.subnets, err = o.config.healthSubnets(); err != nil {
+		return nil, err
+	}
 	if a.xChainID, a.cChainID, err = findChains(ctx, n, o.log); err != nil {
 		return nil, err
 	}
@@ -138,7 +176,7 @@ func (a *nodeAPI) addService(base, endpoint, path string, e rpc.Endpoint) error 
 
 func (a *nodeAPI) handler(path string, e rpc.Endpoint) (http.Handler, error) {
 	e.Path, e.Log, e.BodyLimit = path, a.log, handlers.NodeBodyLimit
-	if path != "" {
+	if path != "" && e.Upstream == nil {
 		e.Upstream = a.network.node
 	}
 	return rpc.NewHandler(e)
@@ -190,6 +228,19 @@ func askForChain(ctx context.Context, client *node.Client, name string, log *slo
 	}
 }
 
+// healthSubnets are HealthSubnets' IDs.
+func (n networkConfig) healthSubnets() ([]ids.ID, error) {
+	all := make([]ids.ID, len(n.HealthSubnets))
+	for i, text := range n.HealthSubnets {
+		id, err := ids.FromString(text)
+		if err != nil || id == constants.PrimaryNetworkID || slices.Contains(all[:i], id) {
+			return nil, fmt.Errorf("%q is not the ID of one more subnet", text)
+		}
+		all[i] = id
+	}
+	return all, nil
+}
+
 // nodeSurface finds the surface of the network that a path is for.
 type nodeSurface struct {
 	reception *reception
@@ -206,7 +257,8 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if clean != r.URL.Path {
 		u := *r.URL
 		u.Path, u.RawPath = clean, ""
-		http.Redirect(w, r, u.String(), http.StatusMovedPermanently)
+		w.Header().Set("Location", u.String()) // without a body, as a node has it
+		w.WriteHeader(http.StatusMovedPermanently)
 		return
 	}
 	name, prefix := s.main, ""
@@ -220,6 +272,10 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n := slot.open()
 	if n == nil {
+		if s.operator && strings.HasPrefix(strings.TrimPrefix(r.URL.Path, prefix), "/ext/health") {
+			health.Failing("network", slot.ready).ServeHTTP(w, r)
+			return
+		}
 		http.Error(w, slot.unavailable().Message, http.StatusServiceUnavailable)
 		return
 	}

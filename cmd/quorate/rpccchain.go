@@ -7,6 +7,9 @@ import (
 	"quorate/handlers/rpc"
 )
 
+// maxSockets is how many WebSockets of a network may be open at a time.
+const maxSockets = 1024
+
 // addCChain passes through what is for the C-Chain.
 func addCChain(a *nodeAPI) error {
 	if a.cChainID == ids.Empty {
@@ -19,5 +22,5 @@ func addCChain(a *nodeAPI) error {
 	if err := a.add(c, "/rpc", rpc.Pass(client, "/ext/bc/C/rpc", handlers.NodeBodyLimit, a.log)); err != nil {
 		return err
 	}
-	return a.add(c, "/ws", rpc.PassConnection(client, "/ext/bc/C/ws", a.log))
+	return a.add(c, "/ws", rpc.PassConnection(client, "/ext/bc/C/ws", maxSockets, a.log))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -23,6 +25,7 @@ import (
 
 	"quorate/handlers"
 	"quorate/handlers/compat"
+	"quorate/handlers/rpc/admin"
 	"quorate/index/evm/metadata"
 )
 
@@ -70,10 +73,14 @@ the same address. Health and metrics: /readyz and /metrics at --private-listen.`
 func newLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
+	return slog.New(newLogHandler(l, w))
+}
+
+func newLogHandler(l slog.Level, w io.Writer) slog.Handler {
 	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
+		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})
 }
 
 // addresses are what a started service listens on.
@@ -82,7 +89,8 @@ type addresses struct{ public, private net.Addr }
 // serve runs the service until ctx ends or its last network fails. Started is
 // called once, when requests are answered.
 func serve(ctx context.Context, c config, errOut io.Writer, started func(addresses)) error {
-	log := newLogger(c.LogLevel, errOut)
+	logs := newLoggers(c.LogLevel, errOut)
+	log := logs.named(mainLogger)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -139,6 +147,9 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 		return err
 	}
 
+	profiles := admin.NewProfiles(cmp.Or(c.NodeAPI.ProfileDir, filepath.Join(c.DataDir, "profiles")))
+	defer profiles.Close()
+
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	// Networks outlive the surfaces, so that requests in flight can finish.
@@ -153,12 +164,13 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				name:    name,
 				config:  c.Networks[name],
 				dir:     dirOf(c.DataDir, name),
-				log:     log.With(slog.String("network", name)),
+				log:     logs.named(name).With(slog.String("network", name)),
 				metrics: registry,
 				store:   kept.store,
 				archive: kept.archive,
 				fetcher: fetcher,
 				nodeAPI: c.NodeAPI,
+				loggers: logs, profiles: profiles,
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),

@@ -37,9 +37,10 @@ func Pass(upstream Upstream, path string, limit int64, log *slog.Logger) http.Ha
 	})
 }
 
-// PassConnection hands on a WebSocket.
-func PassConnection(n Node, path string, log *slog.Logger) http.Handler {
-	return &httputil.ReverseProxy{
+// PassConnection hands on WebSockets, at most so many at a time.
+func PassConnection(n Node, path string, most int, log *slog.Logger) http.Handler {
+	open := make(chan struct{}, most)
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			for _, private := range []string{"Authorization", "Cookie"} {
 				r.Out.Header.Del(private)
@@ -52,4 +53,14 @@ func PassConnection(n Node, path string, log *slog.Logger) http.Handler {
 		},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case open <- struct{}{}:
+		default:
+			http.Error(w, "too many connections", http.StatusServiceUnavailable)
+			return
+		}
+		defer func() { <-open }()
+		proxy.ServeHTTP(w, r)
+	})
 }

@@ -39,7 +39,8 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if clean != asked {
 		u := *request.URL
 		u.Path = clean
-		http.Redirect(w, request, u.String(), http.StatusMovedPermanently)
+		w.Header().Set("Location", u.String())
+		w.WriteHeader(http.StatusMovedPermanently)
 		return
 	}
 	r.mu.RLock()

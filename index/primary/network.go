@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -60,6 +61,8 @@ type Options struct {
 	WindowBytes int64
 	// Recorded is called after each commit of P-Chain blocks; it does not block.
 	Recorded func()
+	// Now tells when a container came to be kept; nil means time.Now.
+	Now func() time.Time
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 	// Log may be nil.
@@ -138,6 +141,9 @@ func New(o Options) (*Network, error) {
 		n.Subnets = subnets.New(o.Store, o.NetworkID)
 		n.Vertices = vertices.New(o.Store, o.NetworkID)
 		n.Vertices.Keep = o.Keep != KeepNone
+		if o.Now != nil {
+			n.Vertices.Now = o.Now
+		}
 		recorded := committed
 		committed = func(next uint64) {
 			n.matcher.Wake()
@@ -187,7 +193,7 @@ func New(o Options) (*Network, error) {
 
 func add[B any](n *Network, o Options, chain string, source index.Keeper[B], start uint64, committed func(uint64), tenants ...index.Tenant[B]) error {
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: committed, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: source, Store: o.Store, Tenants: tenants, Start: start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: committed, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
@@ -257,6 +263,14 @@ func (n *Network) XChainBefore(ctx context.Context) (uint64, error) {
 		return 0, index.ErrNoPast
 	}
 	return n.past.Before(ctx)
+}
+
+// XChainVertices is how many vertices the X-Chain accepted before it had blocks.
+func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
+	if n.past == nil {
+		return 0, index.ErrNoPast
+	}
+	return n.past.VertexCount(ctx)
 }
 
 // Status tells how far the chains are recorded, by name.

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/ava-labs/avalanchego/utils/logging"
+
+	"quorate/handlers/rpc/admin"
+)
+
+// loggers are the service's own and one for each network, by name, with levels that
+// can be changed while they are in use. Safe for concurrent use.
+type loggers struct {
+	handler slog.Handler // lets everything through
+	initial logging.Level
+
+	mu     sync.Mutex
+	levels map[string]admin.Levels   // guarded by mu
+	bounds map[string]*slog.LevelVar // guarded by mu
+}
+
+// mainLogger is the name of the one that belongs to no network, as it is on a node.
+const mainLogger = "main"
+
+func newLoggers(level string, w io.Writer) *loggers {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
+	return &loggers{
+		handler: newLogHandler(slog.Level(math.MinInt), w), initial: nodeLevel(l),
+		levels: make(map[string]admin.Levels), bounds: make(map[string]*slog.LevelVar),
+	}
+}
+
+// named is the logger of a name.
+func (l *loggers) named(name string) *slog.Logger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	bound, ok := l.bounds[name]
+	if !ok {
+		bound = new(slog.LevelVar)
+		l.bounds[name] = bound
+		l.set(name, admin.Levels{LogLevel: l.initial, DisplayLevel: l.initial})
+	}
+	return slog.New(levelled{l.handler, bound})
+}
+
+// set needs mu. A node has a file and a display, we have one output: it gets what
+// either of them would.
+func (l *loggers) set(name string, levels admin.Levels) {
+	l.levels[name] = levels
+	l.bounds[name].Set(slogLevel(min(levels.LogLevel, levels.DisplayLevel)))
+}
+
+// Names implements admin.Loggers.
+func (l *loggers) Names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.levels))
+}
+
+// Levels implements admin.Loggers.
+func (l *loggers) Levels(name string) (admin.Levels, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	levels, ok := l.levels[name]
+	return levels, ok
+}
+
+// SetLevels implements admin.Loggers.
+func (l *loggers) SetLevels(name string, levels admin.Levels) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.levels[name]; ok {
+		l.set(name, levels)
+	}
+}
+
+// levelOf are slog's levels for a node's, of which the finer ones lie between and
+// below slog's own.
+var levelOf = map[logging.Level]slog.Level{
+	logging.Off: math.MaxInt, logging.Fatal: slog.LevelError + 4, logging.Error: slog.LevelError, logging.Warn: slog.LevelWarn,
+	logging.Info: slog.LevelInfo, logging.Trace: slog.LevelDebug + 2, logging.Debug: slog.LevelDebug, logging.Verbo: slog.LevelDebug - 4,
+}
+
+func slogLevel(l logging.Level) slog.Level { return levelOf[l] }
+
+// nodeLevel is a node's name for one of slog's levels.
+func nodeLevel(l slog.Level) logging.Level {
+	for level, same := range levelOf {
+		if same == l {
+			return level
+		}
+	}
+	return logging.Info
+}
+
+// levelled passes on what is of a level that may change.
+type levelled struct {
+	slog.Handler
+	bound *slog.LevelVar
+}
+
+// Enabled implements slog.Handler.
+func (h levelled) Enabled(_ context.Context, l slog.Level) bool { return l >= h.bound.Level() }
+
+// WithAttrs implements slog.Handler.
+func (h levelled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return levelled{h.Handler.WithAttrs(attrs), h.bound}
+}
+
+// WithGroup implements slog.Handler.
+func (h levelled) WithGroup(name string) slog.Handler {
+	return levelled{h.Handler.WithGroup(name), h.bound}
+}

@@ -1,0 +1,240 @@
+// Package admin has what the operator of a node may change while it runs
+// (avalanchego, package api/admin): names of chains and endpoints, levels of loggers,
+// profiles.
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils"
+	"github.com/ava-labs/avalanchego/utils/logging"
+	"github.com/ava-labs/avalanchego/utils/perms"
+	"github.com/ava-labs/avalanchego/utils/profiler"
+)
+
+// Names gives names, which last.
+type Names interface {
+	// AliasEndpoint makes /ext/<alias> lead to /ext/<endpoint>.
+	AliasEndpoint(endpoint, alias string) error
+	// AliasChain gives a blockchain, which is known by a name, another one.
+	AliasChain(chain, alias string) error
+	// Aliases are those of a blockchain in the order in which it was given them, nil
+	// if there is no such chain.
+	Aliases(ids.ID) []string
+}
+
+// Loggers have levels that can be changed.
+type Loggers interface {
+	// Names of them all.
+	Names() []string
+	// Levels of one, false if there is none of that name.
+	Levels(name string) (Levels, bool)
+	// SetLevels changes those of a logger that there is.
+	SetLevels(name string, levels Levels)
+}
+
+// What methods take and give is as in avalanchego's package api/admin, which would
+// bring a node's plugins with it.
+type (
+	// AliasArgs are of admin.alias.
+	AliasArgs struct {
+		Endpoint string `json:"endpoint"`
+		Alias    string `json:"alias"`
+	}
+	// AliasChainArgs are of admin.aliasChain.
+	AliasChainArgs struct {
+		Chain string `json:"chain"`
+		Alias string `json:"alias"`
+	}
+	// GetChainAliasesArgs are of admin.getChainAliases.
+	GetChainAliasesArgs struct {
+		Chain string `json:"chain"`
+	}
+	// GetChainAliasesReply is of admin.getChainAliases.
+	GetChainAliasesReply struct {
+		Aliases []string `json:"aliases"`
+	}
+	// GetLoggerLevelArgs are of admin.getLoggerLevel.
+	GetLoggerLevelArgs struct {
+		LoggerName string `json:"loggerName"`
+	}
+	// SetLoggerLevelArgs are of admin.setLoggerLevel.
+	SetLoggerLevelArgs struct {
+		LoggerName   string         `json:"loggerName"`
+		LogLevel     *logging.Level `json:"logLevel"`
+		DisplayLevel *logging.Level `json:"displayLevel"`
+	}
+	// Levels are of a logger: for what a node writes into files, and for what it shows.
+	Levels struct {
+		LogLevel     logging.Level `json:"logLevel"`
+		DisplayLevel logging.Level `json:"displayLevel"`
+	}
+	// LoggerLevelReply is of both.
+	LoggerLevelReply struct {
+		LoggerLevels map[string]Levels `json:"loggerLevels"`
+	}
+	// LoadVMsReply is of admin.loadVMs.
+	LoadVMsReply struct {
+		NewVMs map[ids.ID][]string `json:"newVMs"`
+	}
+)
+
+// Profiles writes profiles of this process into a folder. Safe for concurrent use.
+type Profiles struct {
+	mu       sync.Mutex
+	dir      string
+	profiler profiler.Profiler // guarded by mu
+}
+
+// NewProfiles writes into dir, which is made when it is needed.
+func NewProfiles(dir string) *Profiles {
+	return &Profiles{dir: dir, profiler: profiler.New(dir)}
+}
+
+// Close ends a profile that is being written.
+func (p *Profiles) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.profiler.StopCPUProfiler() // there may be none
+}
+
+func (p *Profiles) do(f func(profiler.Profiler) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f(p.profiler)
+}
+
+// Options of a Service. All are required.
+type Options struct {
+	Names    Names
+	Loggers  Loggers
+	Profiles *Profiles
+}
+
+// Service has the methods.
+type Service struct{ o Options }
+
+// New makes a service.
+func New(o Options) *Service { return &Service{o} }
+
+// maxAlias is in bytes.
+const maxAlias = 512
+
+var (
+	errAliasTooLong = errors.New("alias length is too long")
+	errNoLevel      = errors.New("need to specify either displayLevel or logLevel")
+)
+
+// Alias answers admin.alias.
+func (s *Service) Alias(_ *http.Request, args *AliasArgs, _ *api.EmptyReply) error {
+	if len(args.Alias) > maxAlias {
+		return errAliasTooLong
+	}
+	return s.o.Names.AliasEndpoint(args.Endpoint, args.Alias)
+}
+
+// AliasChain answers admin.aliasChain.
+func (s *Service) AliasChain(_ *http.Request, args *AliasChainArgs, _ *api.EmptyReply) error {
+	if len(args.Alias) > maxAlias {
+		return errAliasTooLong
+	}
+	return s.o.Names.AliasChain(args.Chain, args.Alias)
+}
+
+// GetChainAliases answers admin.getChainAliases.
+func (s *Service) GetChainAliases(_ *http.Request, args *GetChainAliasesArgs, reply *GetChainAliasesReply) error {
+	id, err := ids.FromString(args.Chain)
+	if err != nil {
+		return err
+	}
+	reply.Aliases = s.o.Names.Aliases(id)
+	return nil
+}
+
+// GetLoggerLevel answers admin.getLoggerLevel.
+func (s *Service) GetLoggerLevel(_ *http.Request, args *GetLoggerLevelArgs, reply *LoggerLevelReply) error {
+	return s.levels(args.LoggerName, reply)
+}
+
+// SetLoggerLevel answers admin.setLoggerLevel.
+func (s *Service) SetLoggerLevel(_ *http.Request, args *SetLoggerLevelArgs, reply *LoggerLevelReply) error {
+	if args.LogLevel == nil && args.DisplayLevel == nil {
+		return errNoLevel
+	}
+	for _, name := range s.named(args.LoggerName) {
+		levels, ok := s.o.Loggers.Levels(name)
+		if !ok {
+			break // levels says so
+		}
+		if args.LogLevel != nil {
+			levels.LogLevel = *args.LogLevel
+		}
+		if args.DisplayLevel != nil {
+			levels.DisplayLevel = *args.DisplayLevel
+		}
+		s.o.Loggers.SetLevels(name, levels)
+	}
+	return s.levels(args.LoggerName, reply)
+}
+
+// named is one logger, or all.
+func (s *Service) named(name string) []string {
+	if name == "" {
+		return s.o.Loggers.Names()
+	}
+	return []string{name}
+}
+
+func (s *Service) levels(name string, reply *LoggerLevelReply) error {
+	reply.LoggerLevels = make(map[string]Levels)
+	for _, name := range s.named(name) {
+		levels, ok := s.o.Loggers.Levels(name)
+		if !ok {
+			return errors.New(`logger with name "` + name + `" not found`)
+		}
+		reply.LoggerLevels[name] = levels
+	}
+	return nil
+}
+
+// LoadVMs answers admin.loadVMs: there are never new ones.
+func (s *Service) LoadVMs(_ *http.Request, _ *struct{}, reply *LoadVMsReply) error {
+	reply.NewVMs = make(map[ids.ID][]string)
+	return nil
+}
+
+// StartCPUProfiler answers admin.startCPUProfiler.
+func (s *Service) StartCPUProfiler(*http.Request, *struct{}, *api.EmptyReply) error {
+	return s.o.Profiles.do(profiler.Profiler.StartCPUProfiler)
+}
+
+// StopCPUProfiler answers admin.stopCPUProfiler.
+func (s *Service) StopCPUProfiler(*http.Request, *struct{}, *api.EmptyReply) error {
+	return s.o.Profiles.do(profiler.Profiler.StopCPUProfiler)
+}
+
+// MemoryProfile answers admin.memoryProfile.
+func (s *Service) MemoryProfile(*http.Request, *struct{}, *api.EmptyReply) error {
+	return s.o.Profiles.do(profiler.Profiler.MemoryProfile)
+}
+
+// LockProfile answers admin.lockProfile.
+func (s *Service) LockProfile(*http.Request, *struct{}, *api.EmptyReply) error {
+	return s.o.Profiles.do(profiler.Profiler.LockProfile)
+}
+
+// Stacktrace answers admin.stacktrace.
+func (s *Service) Stacktrace(*http.Request, *struct{}, *api.EmptyReply) error {
+	return s.o.Profiles.do(func(profiler.Profiler) error {
+		if err := os.MkdirAll(s.o.Profiles.dir, perms.ReadWriteExecute); err != nil {
+			return err
+		}
+		return perms.WriteFile(filepath.Join(s.o.Profiles.dir, "stacktrace.txt"), []byte(utils.GetStacktrace(true)), perms.ReadWrite)
+	})
+}

@@ -1,0 +1,135 @@
+// Package health reports how a service is as a node does (avalanchego, package
+// api/health): checks that run from time to time, each under its tags.
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ava-labs/avalanchego/api/health"
+	"github.com/ava-labs/avalanchego/utils/logging"
+
+	"quorate/handlers/rpc"
+)
+
+// Application is the tag of checks that every report has.
+const Application = health.ApplicationTag
+
+// Check tells how something is: what it says is part of the report, as JSON, and the
+// error is what is wrong. It has to end with its context.
+type Check struct {
+	Name string
+	Tags []string
+	// Ready makes it part of the readiness report, too: there it holds once it has
+	// held.
+	Ready bool
+	Run   func(context.Context) (any, error)
+}
+
+// Options of a Reporter.
+type Options struct {
+	// Interval is between two runs of all checks; 0 means 30 s. Timeout bounds each;
+	// 0 means 10 s.
+	Interval, Timeout time.Duration
+	// Metrics gets checks_failing.
+	Metrics prometheus.Registerer
+	Checks  []Check
+}
+
+// Reporter runs checks and reports.
+type Reporter struct {
+	health   health.Health
+	interval time.Duration
+}
+
+// New makes a Reporter, to which all checks fail that have not run yet.
+func New(o Options) (*Reporter, error) {
+	if o.Interval <= 0 {
+		o.Interval = 30 * time.Second
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	h, err := health.New(logging.NoLog{}, o.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the health metrics: %w", err)
+	}
+	for _, c := range o.Checks {
+		checker := health.CheckerFunc(func(ctx context.Context) (any, error) {
+			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+			defer cancel()
+			return c.Run(ctx)
+		})
+		err := h.RegisterHealthCheck(c.Name, checker, c.Tags...)
+		if err == nil && c.Ready {
+			err = h.RegisterReadinessCheck(c.Name, checker, c.Tags...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("health check %s: %w", c.Name, err)
+		}
+	}
+	return &Reporter{h, o.Interval}, nil
+}
+
+// Run runs the checks until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	r.health.Start(ctx, r.interval)
+	<-ctx.Done()
+	r.health.Stop()
+}
+
+// Endpoints are what a node has at health: GET and JSON-RPC, and plain reports below.
+func (r *Reporter) Endpoints(log *slog.Logger) (map[string]http.Handler, error) {
+	answer, err := rpc.NewHandler(rpc.Endpoint{Services: []rpc.Service{{Names: []string{"health"}, Methods: &Service{r.health}}}, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	report := health.NewGetHandler(r.health.Health)
+	return map[string]http.Handler{
+		"": http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodGet {
+				report.ServeHTTP(w, req)
+				return
+			}
+			answer.ServeHTTP(w, req)
+		}),
+		"/health":    report,
+		"/readiness": health.NewGetHandler(r.health.Readiness),
+		"/liveness":  health.NewGetHandler(r.health.Liveness),
+	}, nil
+}
+
+// Service has the methods.
+type Service struct{ reporter health.Reporter }
+
+// Health answers health.health.
+func (s *Service) Health(_ *http.Request, args *health.APIArgs, reply *health.APIReply) error {
+	reply.Checks, reply.Healthy = s.reporter.Health(args.Tags...)
+	return nil
+}
+
+// Readiness answers health.readiness.
+func (s *Service) Readiness(_ *http.Request, args *health.APIArgs, reply *health.APIReply) error {
+	reply.Checks, reply.Healthy = s.reporter.Readiness(args.Tags...)
+	return nil
+}
+
+// Liveness answers health.liveness.
+func (s *Service) Liveness(_ *http.Request, args *health.APIArgs, reply *health.APIReply) error {
+	reply.Checks, reply.Healthy = s.reporter.Liveness(args.Tags...)
+	return nil
+}
+
+// Failing is a handler that reports one failing check, where there is nothing yet that
+// could be checked.
+func Failing(name string, why func() error) http.Handler {
+	return health.NewGetHandler(func(...string) (map[string]health.Result, bool) {
+		text := why().Error()
+		return map[string]health.Result{name: {Error: &text, Timestamp: time.Now().UTC(), ContiguousFailures: 1}}, false
+	})
+}

@@ -1,0 +1,50 @@
+package p2p
+
+import "time"
+
+// Traffic is how it goes with our messages.
+type Traffic struct {
+	// Connected is the number of nodes that requests can be sent to.
+	Connected int
+	// FailRate is the share of messages on the present connections that nodes had no
+	// room for.
+	FailRate float64
+	// LastSent and LastReceived are when there was a message last on one of them; zero
+	// without connections.
+	LastSent, LastReceived time.Time
+	// Requests is how many wait for answers, Longest how long the oldest of them does.
+	Requests int
+	Longest  time.Duration
+}
+
+// Traffic tells how it goes. It looks at every connection: not for every request.
+func (n *Network) Traffic() Traffic {
+	var t Traffic
+	var sent, unsent uint64
+	n.mu.RLock()
+	t.Connected = len(n.connected)
+	for _, s := range n.connected {
+		sent += s.sent.Load()
+		unsent += s.unsent.Load()
+		t.LastSent = later(t.LastSent, s.lastSent.Load())
+		t.LastReceived = later(t.LastReceived, s.lastHeard.Load())
+	}
+	n.mu.RUnlock()
+	if unsent > 0 {
+		t.FailRate = float64(unsent) / float64(sent+unsent)
+	}
+	n.calls.mu.RLock()
+	defer n.calls.mu.RUnlock()
+	t.Requests = len(n.calls.byID)
+	for _, c := range n.calls.byID {
+		t.Longest = max(t.Longest, time.Since(c.start))
+	}
+	return t
+}
+
+func later(t time.Time, unix int64) time.Time {
+	if other := time.Unix(unix, 0); other.After(t) {
+		return other
+	}
+	return t
+}
