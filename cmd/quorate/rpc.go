@@ -81,7 +81,6 @@ func (c nodeAPIConfig) check(networks map[string]networkConfig) error {
 // operator. Services add what they answer when a network opens; see rpcServices.
 type nodeAPI struct {
 	network *network
-	store   store.Store // nil without one
 	// xChainID and cChainID are empty if the network has no such chain.
 	xChainID, cChainID ids.ID
 	// aliases are the blockchains' names. Safe for concurrent use.
