@@ -100,7 +100,8 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 	b = append(append(b, `],"endIndex":{"address":"`...), address...)
 	b = append(append(b, `","utxo":"`...), after.String()...)
 	b = append(append(b, `"},"encoding":"`...), args.Encoding.String()...)
-	reply.JSON = append(b, `"}`...)
+	b = append(b, `"}`...)
+	reply.JSON = b
 	return nil
 }
 

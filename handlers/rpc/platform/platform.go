@@ -305,7 +305,8 @@ func (s *Service) GetBalance(r *http.Request, args *platformvm.GetBalanceRequest
 		if _, err := txs.GenesisCodec.Unmarshal(one.Bytes, &utxo); err != nil {
 			return s.chain.Failed(ctx, fmt.Errorf("reading UTXO %s: %w", one.ID, err))
 		}
-		to, amount := unlocked, uint64(0)
+		to := unlocked
+		var amount uint64
 		switch out := utxo.Out.(type) {
 		case *secp256k1fx.TransferOutput:
 			if amount = out.Amt; out.Locktime > now {
