@@ -57,7 +57,9 @@ func (p *Pipeline[B]) keep(_ context.Context, _ store.Reader, block *Block[B], b
 	if block.Container.Form == 0 {
 		return fmt.Errorf("%w: the source gives no container", ErrUnreadable)
 	}
-	container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain}.Put(batch, &block.Container)
+	one := block.Container
+	one.Kept = p.options.Now()
+	container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain}.Put(batch, &one)
 	return nil
 }
 

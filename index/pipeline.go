@@ -40,6 +40,8 @@ type Options[B any] struct {
 	// Committed is called after each commit with the first height that no tenant
 	// lacks. It holds up the pipeline: it must only wake whoever reads the rows.
 	Committed func(next uint64)
+	// Now tells when a container came to be kept; default time.Now.
+	Now func() time.Time
 	// Log gets what goes wrong and when it works again; nil drops it.
 	Log *slog.Logger
 }
@@ -75,6 +77,9 @@ func (o Options[B]) withDefaults() Options[B] {
 	}
 	if o.Poll <= 0 {
 		o.Poll = 200 * time.Millisecond
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Committed == nil {
 		o.Committed = func(uint64) {}

@@ -104,6 +104,25 @@ func (x *XChainPast) find(ctx context.Context) (*past, error) {
 	return p, nil
 }
 
+// Before is how many places in the order of all that the chain accepted come before its
+// block at height 0. Errors are ErrNoPast, those of the node, or those of the store.
+func (x *XChainPast) Before(ctx context.Context) (uint64, error) {
+	p, err := x.find(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return p.before(), nil
+}
+
+// VertexCount is how many vertices the chain accepted. Errors are those of Before.
+func (x *XChainPast) VertexCount(ctx context.Context) (uint64, error) {
+	p, err := x.find(ctx)
+	if err != nil || p.linear {
+		return 0, err
+	}
+	return p.lastVertex.Index + 1, nil
+}
+
 // another is the past that is kept, or that of a node that there is if no node has what
 // is kept, as long as nothing was recorded that follows from it: after a start, since
 // what a running pipeline has on its way would still follow from the other.

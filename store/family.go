@@ -151,6 +151,18 @@ var (
 	// FamilyAnswer holds what nodes said about P-Chain blocks that is not in them: p is
 	// the network, what was asked, and the transaction. See package index/primary.
 	FamilyAnswer = family(62, "p_answer")
+
+	// FamilyTxPlace says where transactions of the P-Chain and the X-Chain are: p is
+	// network, chain and the transaction's ID. See package index/lookup, for the next,
+	// too.
+	FamilyTxPlace = family(65, "tx_place")
+	// FamilyBlockPlace says the same of blocks by their own IDs, which are not those of
+	// containers.
+	FamilyBlockPlace = family(66, "block_place")
+	// FamilyOwned lists the outputs that an address has a part in and that can be
+	// consumed: p is network, the chain on which, the one that made them, and the
+	// address, k is the output's ID. See package index/ledger.
+	FamilyOwned = family(67, "utxo_own")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -44,6 +44,11 @@ type Genesis struct {
 	// Supply is all there was at the beginning, of which rewards are made more, in
 	// nAVAX: on the P- and the X-Chain together.
 	Supply uint64
+	// PTxs and XTxs are the transactions by their IDs, as nodes keep them: no block has
+	// them.
+	PTxs, XTxs map[ids.ID][]byte
+	// Aliases are what the X-Chain's assets may be called besides their IDs.
+	Aliases map[string]ids.ID
 }
 
 // Of is the genesis of the network whose P-Chain begins with a block
@@ -108,6 +113,10 @@ func Parse(b []byte) (*Genesis, error) {
 	if g.P, err = pChain(parsed, hashing.ComputeHash256Array(b), g.Time); err != nil {
 		return nil, fmt.Errorf("reading the P-Chain's genesis: %w", err)
 	}
+	g.PTxs = make(map[ids.ID][]byte)
+	for _, tx := range slices.Concat(parsed.Validators, parsed.Chains) {
+		g.PTxs[tx.ID()] = tx.Bytes()
+	}
 	for _, chain := range parsed.Chains {
 		created, ok := chain.Unsigned.(*txs.CreateChainTx)
 		if !ok {
@@ -117,7 +126,7 @@ func Parse(b []byte) (*Genesis, error) {
 		switch created.VMID {
 		case constants.AVMID:
 			g.XChainID = chain.ID()
-			if g.X, err = xChain(created.GenesisData, g.XChainID, g.Time); err != nil {
+			if err = g.xChain(created.GenesisData); err != nil {
 				return nil, fmt.Errorf("reading the X-Chain's genesis: %w", err)
 			}
 			g.AVAXAssetID = g.X.Txs[0].ID
@@ -161,30 +170,33 @@ func pChain(g *platformgenesis.Genesis, id ids.ID, at time.Time) (*ledger.Block,
 }
 
 // xChain reads the X-Chain's genesis; its first asset is that of fees.
-func xChain(b []byte, chainID ids.ID, at time.Time) (*ledger.Block, error) {
+func (g *Genesis) xChain(b []byte) error {
 	parser, err := xchain.NewParser()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c := parser.GenesisCodec()
-	var g avm.Genesis
-	if _, err := c.Unmarshal(b, &g); err != nil {
-		return nil, err
+	var x avm.Genesis
+	if _, err := c.Unmarshal(b, &x); err != nil {
+		return err
 	}
-	if len(g.Txs) == 0 {
-		return nil, errors.New("it has no asset")
+	if len(x.Txs) == 0 {
+		return errors.New("it has no asset")
 	}
-	out := &ledger.Block{ChainID: chainID, Time: at}
-	for _, asset := range g.Txs {
+	g.X = &ledger.Block{ChainID: g.XChainID, Time: g.Time}
+	g.XTxs, g.Aliases = make(map[ids.ID][]byte), make(map[string]ids.ID)
+	for _, asset := range x.Txs {
 		tx := &avmtxs.Tx{Unsigned: &asset.CreateAssetTx}
 		if err := tx.Initialize(c); err != nil {
-			return nil, fmt.Errorf("asset %q: %w", asset.Alias, err)
+			return fmt.Errorf("asset %q: %w", asset.Alias, err)
 		}
-		read, err := xchain.Read(tx, chainID, c)
+		read, err := xchain.Read(tx, g.XChainID, c)
 		if err != nil {
-			return nil, fmt.Errorf("asset %q: %w", asset.Alias, err)
+			return fmt.Errorf("asset %q: %w", asset.Alias, err)
 		}
-		out.Txs = append(out.Txs, *read)
+		g.X.Txs = append(g.X.Txs, *read)
+		g.XTxs[tx.ID()] = tx.Bytes()
+		g.Aliases[asset.Alias] = tx.ID()
 	}
-	return out, nil
+	return nil
 }

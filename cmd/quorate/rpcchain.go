@@ -5,19 +5,81 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/rpc"
+	"quorate/handlers/rpc/asset"
+	"quorate/handlers/rpc/chain"
+	"quorate/handlers/rpc/platform"
+	"quorate/index"
 )
 
-// addChains answers for the P- and the X-Chain.
+// Where nodes have the endpoints of the P- and the X-Chain.
+const (
+	platformPath = "/ext/bc/P"
+	assetPath    = "/ext/bc/X"
+)
+
+// addChains answers for the P- and the X-Chain: from the record, if the ledger and
+// what it was made from are kept, or else as nodes do.
 func addChains(a *nodeAPI) error {
-	if err := a.addService(chainBase(constants.PlatformChainID), "", "/ext/bc/P", rpc.Endpoint{}); err != nil {
+	var onPlatform rpc.Endpoint
+	onAsset := rpc.Endpoint{Rename: map[string]string{"xvm": "avm"}}
+	if chains := a.network.chains; chains != nil && chains.Ledger != nil && chains.Kept() {
+		var err error
+		if onPlatform, onAsset, err = a.recorded(onPlatform, onAsset); err != nil {
+			return err
+		}
+	}
+	if err := a.addService(chainBase(constants.PlatformChainID), "", platformPath, onPlatform); err != nil {
 		return err
 	}
 	if a.xChainID == ids.Empty {
 		return nil
 	}
 	x := chainBase(a.xChainID)
-	if err := a.addService(x, "", "/ext/bc/X", rpc.Endpoint{Rename: map[string]string{"xvm": "avm"}}); err != nil {
+	if err := a.addService(x, "", assetPath, onAsset); err != nil {
 		return err
 	}
-	return a.addService(x, "/wallet", "/ext/bc/X/wallet", rpc.Endpoint{})
+	return a.addService(x, "/wallet", assetPath+"/wallet", rpc.Endpoint{})
+}
+
+// recorded adds the services that answer from the record.
+func (a *nodeAPI) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.Endpoint, error) {
+	chains, g := a.network.chains, a.network.genesis
+	ready := make(map[ids.ID]func() bool)
+	options := make(map[string]chain.Options)
+	for name, id := range map[string]ids.ID{index.PChain: constants.PlatformChainID, index.XChain: g.XChainID, index.CChain: g.CChainID} {
+		status := func() index.Status { return chains.ChainStatus(name) }
+		ready[id] = chain.Ready(status)
+		options[name] = chain.Options{
+			NetworkID: a.network.id, ID: id, Name: name, Aliases: a.aliases, Store: a.store, Ledger: chains.Ledger,
+			Status: status, Sources: ready, Log: a.log,
+		}
+	}
+	p, x := options[index.PChain], options[index.XChain]
+	p.Genesis, x.Genesis, x.Before = g.PTxs, g.XTxs, chains.XChainBefore
+	about, err := platform.New(platform.Options{
+		Chain: p, AVAXAssetID: g.AVAXAssetID, Subnets: chains.Subnets, Upstream: a.network.node, Path: platformPath,
+		Follows: func(id ids.ID) bool {
+			return id == g.XChainID || id == g.CChainID || a.network.evm != nil && a.network.evm.follows(id)
+		},
+	})
+	if err != nil {
+		return onPlatform, onAsset, err
+	}
+	assets, err := asset.New(x, chains.Ledger, g.Aliases)
+	if err != nil {
+		return onPlatform, onAsset, err
+	}
+	onPlatform.Services = []rpc.Service{{Names: platform.Names, Methods: about}}
+	onPlatform.Ready = ready[constants.PlatformChainID]
+	onAsset.Services = []rpc.Service{{Names: asset.Names, Methods: assets}}
+	onAsset.Ready = ready[g.XChainID]
+	return onPlatform, onAsset, nil
+}
+
+// follows tells whether a blockchain is recorded.
+func (r *evmRecords) follows(id ids.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.taken[id]
+	return ok
 }

@@ -1,13 +1,112 @@
 package main
 
-import "quorate/handlers/rpc"
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"quorate/handlers/rpc"
+	"quorate/handlers/rpc/chain"
+	rpcindex "quorate/handlers/rpc/index"
+	"quorate/index"
+	"quorate/index/container"
+	"quorate/node"
+)
 
 // addIndexes answers for the index of accepted containers.
 func addIndexes(a *nodeAPI) error {
-	for _, index := range []string{"C/block", "P/block", "X/block", "X/tx", "X/vtx"} {
-		if err := a.addService("index/"+index, "", "/ext/index/"+index, rpc.Endpoint{}); err != nil {
+	for _, one := range []struct {
+		path, chain, kept string
+		// heights are the first of the index, and the one after the last: no less than
+		// until, to which all of the chain is kept.
+		heights func(ctx context.Context, until uint64) (first, end uint64, err error)
+	}{
+		{"C/block", index.CChain, index.CChain, afterGenesis},
+		{"P/block", index.PChain, index.PChain, afterGenesis},
+		{"X/block", index.XChain, index.XChain, func(ctx context.Context, until uint64) (uint64, uint64, error) {
+			before, err := a.network.chains.XChainBefore(ctx)
+			return before + 1, until, err
+		}},
+		{"X/tx", index.XChain, index.XChain, func(ctx context.Context, until uint64) (uint64, uint64, error) {
+			before, err := a.network.chains.XChainBefore(ctx)
+			return 1, min(before, until), err
+		}},
+		{"X/vtx", index.XChain, container.Vertices, func(ctx context.Context, _ uint64) (uint64, uint64, error) {
+			n, err := a.network.chains.XChainVertices(ctx)
+			return 0, n, err
+		}},
+	} {
+		path := "/ext/index/" + one.path
+		e := rpc.Endpoint{}
+		if n := a.network; n.chains != nil && n.chains.Kept() {
+			// Vertices belong to the X-Chain.
+			e.Ready = chain.Ready(func() index.Status { return n.chains.ChainStatus(one.chain) })
+			s := rpcindex.New(rpcindex.Options{
+				Reader: a.store, Log: a.log, Chain: container.Chain{NetworkID: n.id, Name: one.kept},
+				Heights: func(ctx context.Context) (uint64, uint64, error) {
+					var from, until uint64
+					if one.kept != container.Vertices {
+						var err error
+						if from, until, err = index.KeptUntil(ctx, a.store, n.id, one.kept); err != nil {
+							return 0, 0, err
+						}
+					}
+					first, end, err := one.heights(ctx, until)
+					if err == nil && from > first {
+						err = rpc.ErrForward
+					}
+					return first, end, err
+				},
+			})
+			e.Services = []rpc.Service{{Names: []string{"index"}, Methods: s}}
+		}
+		if err := a.addIndex("index/"+one.path, path, e); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func afterGenesis(_ context.Context, until uint64) (uint64, uint64, error) { return 1, until, nil }
+
+// addIndex does as addService, and has an index that the nodes do not have explained.
+func (a *nodeAPI) addIndex(base, path string, e rpc.Endpoint) error {
+	e.Upstream = indexUpstream{a.network.node}
+	return a.addService(base, "", path, e)
+}
+
+// indexUpstream asks nodes that may run without an index: then they have no such path,
+// of which clients learn nothing.
+type indexUpstream struct{ rpc.Upstream }
+
+// Forward implements rpc.Upstream.
+func (u indexUpstream) Forward(ctx context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error) {
+	answer, err := u.Upstream.Forward(ctx, path, body, hedged)
+	if err != nil || answer.Status != http.StatusNotFound {
+		return answer, err
+	}
+	var call struct {
+		ID json.RawMessage `json:"id"`
+	}
+	type failure struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+		Data    any    `json:"data"`
+	}
+	if err := json.Unmarshal(body, &call); err != nil {
+		return nil, err
+	}
+	answer.Status = http.StatusOK
+	if call.ID == nil || string(call.ID) == "null" {
+		answer.Header, answer.Body = nil, nil
+		return answer, nil
+	}
+	answer.Header = http.Header{"Content-Type": {"application/json; charset=utf-8"}}
+	answer.Body, err = json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		Error   failure         `json:"error"`
+		ID      json.RawMessage `json:"id"`
+	}{"2.0", failure{-32000, "this index is not kept here, and the upstream node runs without one: the service must keep_containers all of a node that runs with index-enabled", nil}, call.ID})
+	answer.Body = append(answer.Body, '\n')
+	return answer, err
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/gorilla/rpc/v2"
@@ -102,34 +103,129 @@ type codec struct {
 
 // NewRequest implements rpc.Codec.
 func (c codec) NewRequest(r *http.Request) rpc.CodecRequest {
-	body, err := io.ReadAll(r.Body)
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 && n <= c.endpoint.BodyLimit {
+		body.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(r.Body)
 	_ = r.Body.Close()
 	if err != nil {
 		// What was read so far is no JSON, which is what the client is told.
 		c.endpoint.Log.Debug("a request's body is not complete", slog.Any("error", err))
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return &request{CodecRequest: c.Codec.NewRequest(r), endpoint: c.endpoint, ctx: r.Context(), body: body}
+	q := &request{codec: c.Codec, http: r, endpoint: c.endpoint, ctx: r.Context(), body: body.Bytes()}
+	if json.Unmarshal(q.body, &q.call) != nil {
+		q.call = incoming{}
+		if json.NewDecoder(bytes.NewReader(q.body)).Decode(&q.call) != nil {
+			q.bad = true
+		}
+	}
+	q.bad = q.bad || q.call.Version != "2.0"
+	return q
 }
 
+// incoming is a call as it comes.
+type incoming struct {
+	Version string           `json:"jsonrpc"`
+	Method  string           `json:"method"`
+	Params  *json.RawMessage `json:"params"`
+	ID      *json.RawMessage `json:"id"`
+}
+
+// request is a call. What is wrong with one is for the node's own codec to say.
 type request struct {
-	rpc.CodecRequest
+	codec    rpc.Codec
+	http     *http.Request
 	endpoint *endpoint
 	ctx      context.Context //nolint:containedctx // a request's own, which gorilla does not hand on
 	body     []byte
-	unknown  bool // no service has the method
+	call     incoming
+	bad      bool             // call is not to be used
+	method   string           // once it is known
+	own      rpc.CodecRequest // the node's, once it is needed
+}
+
+func (r *request) node() rpc.CodecRequest {
+	if r.own == nil {
+		r.http.Body = io.NopCloser(bytes.NewReader(r.body))
+		r.own = r.codec.NewRequest(r.http)
+	}
+	return r.own
 }
 
 // Method implements rpc.CodecRequest.
-func (r *request) Method() (string, error) {
-	method, err := r.CodecRequest.Method()
-	r.unknown = err == nil && !r.endpoint.server.HasMethod(method)
-	return method, err
+func (r *request) Method() (method string, err error) {
+	i := strings.IndexByte(r.call.Method, '.')
+	if r.bad || i < 0 || i+1 == len(r.call.Method) || r.call.Method[i+1] < 'a' || r.call.Method[i+1] > 'z' {
+		if method, err = r.node().Method(); err != nil {
+			return method, err
+		}
+	} else {
+		b := []byte(r.call.Method)
+		b[i+1] -= 'a' - 'A'
+		method = string(b)
+	}
+	r.method = method
+	return method, nil
 }
+
+// ReadRequest implements rpc.CodecRequest.
+func (r *request) ReadRequest(args any) error {
+	if !r.bad && (r.call.Params == nil || json.Unmarshal(*r.call.Params, args) == nil) {
+		return nil
+	}
+	return r.node().ReadRequest(args)
+}
+
+// Raw is a reply that is JSON already, as encoding/json would write it.
+type Raw struct {
+	// JSON is not changed, and may be shared.
+	JSON []byte
+}
+
+// WriteResponse implements rpc.CodecRequest.
+func (r *request) WriteResponse(w http.ResponseWriter, reply any) {
+	if r.call.ID == nil {
+		return
+	}
+	raw, ok := reply.(*Raw)
+	if !ok {
+		result, err := json.Marshal(reply)
+		if err != nil {
+			rpc.WriteError(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		raw = &Raw{result}
+	}
+	const before, between, after = `{"jsonrpc":"2.0","result":`, `,"id":`, "}\n"
+	id := *r.call.ID
+	if bytes.ContainsAny(id, "<>& \t\r\n\u2028\u2029") {
+		id, _ = json.Marshal(r.call.ID) // it was read from JSON
+	}
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(before) + len(raw.JSON) + len(between) + len(id) + len(after))}
+	if len(raw.JSON) > copyBelow {
+		// A write each is cheaper than a copy.
+		_, _ = io.WriteString(w, before)
+		_, _ = w.Write(raw.JSON)
+		_, _ = w.Write(append(append([]byte(between), id...), after...))
+		return
+	}
+	b := make([]byte, 0, len(before)+len(raw.JSON)+len(between)+len(id)+len(after))
+	b = append(append(append(b, before...), raw.JSON...), between...)
+	_, _ = w.Write(append(append(b, id...), after...))
+}
+
+// copyBelow is up to which size a reply is copied together, in bytes.
+const copyBelow = 2048
+
+// jsonType is the node's. It is shared by all answers and never changed.
+var jsonType = []string{"application/json; charset=utf-8"}
 
 // WriteError implements rpc.CodecRequest.
 func (r *request) WriteError(w http.ResponseWriter, status int, err error) {
-	if r.endpoint.Upstream != nil && (r.unknown || errors.Is(err, ErrForward)) {
+	if r.endpoint.Upstream != nil && (errors.Is(err, ErrForward) || r.method != "" && !r.endpoint.server.HasMethod(r.method)) {
 		answer, failed := r.forward()
 		if failed == nil {
 			relay(w, answer)
@@ -137,7 +233,7 @@ func (r *request) WriteError(w http.ResponseWriter, status int, err error) {
 		}
 		err = failed
 	}
-	r.CodecRequest.WriteError(w, status, err)
+	r.node().WriteError(w, status, err)
 }
 
 // call is a request as far as it is handed on: what is not looked at keeps its form.

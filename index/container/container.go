@@ -52,9 +52,21 @@ type Container struct {
 	Form   Form
 	// ID is what consensus knows it by, and Time when the node that was asked accepted
 	// it; both are zero but for what is Accepted.
-	ID    ids.ID
-	Time  time.Time
+	ID   ids.ID
+	Time time.Time
+	// Kept is when it came to be kept, zero if that was not noted.
+	Kept  time.Time
 	Bytes []byte
+
+	hashed bool // ID is that of Bytes
+}
+
+// Hash is the SHA-256 of the bytes, which often is the ID.
+func (one *Container) Hash() ids.ID {
+	if one.hashed {
+		return one.ID
+	}
+	return hashing.ComputeHash256Array(one.Bytes)
 }
 
 // Chain names whose containers are kept: those of one chain, in one network.
@@ -85,12 +97,17 @@ func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(),
 const (
 	flagForm  = 0x0f
 	flagOwnID = 0x10 // the ID is not the hash of the bytes, and is given
+	flagKept  = 0x20 // it is noted when it came
 )
 
 // Put writes a container. The batch does not keep its bytes.
 func (c Chain) Put(batch *store.Batch, one *Container) {
-	v := make([]byte, 1, 1+binary.MaxVarintLen64+ids.IDLen+len(one.Bytes))
+	v := make([]byte, 1, 1+2*binary.MaxVarintLen64+ids.IDLen+len(one.Bytes))
 	v[0] = byte(one.Form)
+	if !one.Kept.IsZero() {
+		v[0] |= flagKept
+		v = binary.AppendVarint(v, one.Kept.UnixNano())
+	}
 	if one.Form == Accepted {
 		v = binary.AppendVarint(v, one.Time.UnixNano())
 		if one.ID != hashing.ComputeHash256Array(one.Bytes) {
@@ -106,31 +123,41 @@ func (c Chain) Put(batch *store.Batch, one *Container) {
 func (one *Container) Size() int { return len(one.Bytes) + 100 }
 
 func parse(height uint64, v []byte) (Container, error) {
-	bad := fmt.Errorf("%w: container %d", store.ErrCorrupt, height)
 	if len(v) == 0 {
-		return Container{}, bad
+		return corrupt(height)
 	}
 	one := Container{Height: height, Form: Form(v[0] & flagForm), Bytes: v[1:]}
-	if one.Form == 0 || one.Form > Part || v[0]&^(flagForm|flagOwnID) != 0 {
-		return Container{}, bad
+	if one.Form == 0 || one.Form > Part || v[0]&^(flagForm|flagOwnID|flagKept) != 0 {
+		return corrupt(height)
+	}
+	if v[0]&flagKept != 0 {
+		at, n := binary.Varint(one.Bytes)
+		if n <= 0 {
+			return corrupt(height)
+		}
+		one.Kept, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
 	}
 	if one.Form != Accepted {
 		return one, nil
 	}
 	at, n := binary.Varint(one.Bytes)
 	if n <= 0 {
-		return Container{}, bad
+		return corrupt(height)
 	}
 	one.Time, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
 	if v[0]&flagOwnID == 0 {
-		one.ID = hashing.ComputeHash256Array(one.Bytes)
+		one.ID, one.hashed = hashing.ComputeHash256Array(one.Bytes), true
 		return one, nil
 	}
 	if len(one.Bytes) < ids.IDLen {
-		return Container{}, bad
+		return corrupt(height)
 	}
 	one.ID, one.Bytes = ids.ID(one.Bytes), one.Bytes[ids.IDLen:]
 	return one, nil
+}
+
+func corrupt(height uint64) (Container, error) {
+	return Container{}, fmt.Errorf("%w: container %d", store.ErrCorrupt, height)
 }
 
 // most is how many containers are read at a time: a partition's.
@@ -140,12 +167,12 @@ const most = 1 << bucketBits
 // are no more, or for those that follow to be read anew. It is empty if there is none
 // at that height.
 func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([]Container, error) {
-	var found []Container
 	at := c.key(from)
 	rows, err := r.Scan(ctx, store.FamilyContainer, at.P, at.K, nil, store.Ascending, min(n, most))
 	if err != nil {
 		return nil, fmt.Errorf("reading containers: %w", err)
 	}
+	found := make([]Container, 0, len(rows))
 	for _, row := range rows {
 		if len(row.K) != 8 || binary.BigEndian.Uint64(row.K) != from+uint64(len(found)) {
 			break

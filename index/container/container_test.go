@@ -18,9 +18,9 @@ func TestContainersComeBack(t *testing.T) {
 	at := time.Unix(1_600_000_000, 123456789).UTC()
 	want := []Container{
 		{Height: 1022, Form: Bare, Bytes: []byte("bare")},
-		{Height: 1023, Form: Accepted, ID: hashing.ComputeHash256Array([]byte("hashed")), Time: at, Bytes: []byte("hashed")},
-		{Height: 1024, Form: Accepted, ID: ids.ID{7}, Time: at, Bytes: []byte("known by another ID")},
-		{Height: 1025, Form: Part, Bytes: []byte{}},
+		{Height: 1023, Form: Accepted, ID: hashing.ComputeHash256Array([]byte("hashed")), Time: at, Bytes: []byte("hashed"), hashed: true},
+		{Height: 1024, Form: Accepted, ID: ids.ID{7}, Time: at, Kept: at.Add(time.Hour), Bytes: []byte("known by another ID")},
+		{Height: 1025, Form: Part, Kept: at, Bytes: []byte{}},
 		{Height: 1027, Form: Bare, Bytes: []byte("after a gap")},
 	}
 	var b store.Batch
@@ -47,6 +47,9 @@ func TestContainersComeBack(t *testing.T) {
 	one, err := c.Get(t.Context(), s, 1024)
 	require.NoError(t, err)
 	require.Equal(t, want[2], one)
+	for _, one := range want {
+		require.Equal(t, ids.ID(hashing.ComputeHash256Array(one.Bytes)), one.Hash())
+	}
 	_, err = c.Get(t.Context(), s, 1026)
 	require.ErrorIs(t, err, ErrMissing)
 	height, err := c.HeightOf(t.Context(), s, ids.ID{7})
@@ -74,6 +77,7 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, one.Form, again.Form)
 		require.Equal(t, one.ID, again.ID)
+		require.Equal(t, one.Kept, again.Kept)
 		require.Equal(t, string(one.Bytes), string(again.Bytes))
 	})
 }

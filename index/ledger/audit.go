@@ -251,6 +251,36 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 				a.wrong("output %s: list %s says something else about it", o.id, family)
 			}
 		}
+		if unmatched[o.id] {
+			o.spent = nil
+		}
+	}
+	return a.owned(ctx, listed)
+}
+
+// owned compares outputs with the lists of their owners.
+func (a *audit) owned(ctx context.Context, listed []*audited) error {
+	var keys []store.PK
+	for _, o := range listed {
+		keys = slices.AppendSeq(keys, o.made.ownedRows(a.networkID))
+	}
+	rows, err := a.Get(ctx, store.FamilyOwned, keys)
+	if err != nil {
+		return fmt.Errorf("reading lists of owners: %w", err)
+	}
+	for _, o := range listed {
+		for range o.made.ownedRows(a.networkID) {
+			got := rows[0]
+			rows = rows[1:]
+			switch {
+			case o.spent != nil && got != nil:
+				a.wrong("output %s is in list %s and was consumed", o.id, store.FamilyOwned)
+			case o.spent == nil && got == nil && o.made.Role != chain.Stake: // which may not have ended
+				a.wrong("output %s is missing in list %s", o.id, store.FamilyOwned)
+			case got != nil && !bytes.Equal(got, o.made.Bytes):
+				a.wrong("output %s: list %s says something else about it", o.id, store.FamilyOwned)
+			}
+		}
 	}
 	return nil
 }

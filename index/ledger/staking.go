@@ -255,6 +255,9 @@ func (b *application) settle(ctx context.Context, tx *chain.Tx) error {
 		for _, pk := range s.addressRows(b.networkID) {
 			b.batch.Delete(store.FamilyStakingByAddress, pk)
 		}
+		if err := b.free(ctx, s.Made); err != nil {
+			return err
+		}
 	}
 	b.stakes.Put(txID, &s, b.block.Height)
 	b.batch.Put(store.FamilyStaking, stakingRow(b.networkID, txID), s.bytes())
@@ -275,6 +278,20 @@ func (b *application) settle(ctx context.Context, tx *chain.Tx) error {
 		}
 	}
 	d.put(b.networkID, b.batch)
+	return nil
+}
+
+// free lists what was staked with its owners, now that it can be consumed.
+func (b *application) free(ctx context.Context, made []ids.ID) error {
+	for _, id := range made {
+		o, err := b.output(ctx, id)
+		if err != nil {
+			return err
+		}
+		if o.Role == chain.Stake {
+			own(b.batch, b.networkID, o)
+		}
+	}
 	return nil
 }
 
@@ -313,7 +330,7 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 			continue
 		}
 		account, one := a.id(b.networkID), tallyOf(&o)
-		listOutput(b.batch, account, &o, nil)
+		listOutput(b.batch, b.networkID, account, &o, nil)
 		b.phase(account, was, seriesPhases, b.time, one.minus())
 		if from, to := was.bucketAt(b.time), o.bucketAt(b.time); from != to {
 			b.change(account, seriesPhases, b.time, from, one.minus())

@@ -22,13 +22,13 @@ const name = "ledger"
 func Form() index.Form {
 	tenant := index.CursorOf(name)
 	return index.Form{
-		Name: name, Version: 1,
+		Name: name, Version: 2, // 2: what addresses have a part in
 		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
 			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
 			store.FamilyAccount, store.FamilyOwners, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint, store.FamilyAtomic,
 			store.FamilyClock, store.FamilyAsset, store.FamilyStaking, store.FamilyStakingByAddress, store.FamilyDelegation,
-			store.FamilyDelegationByNode, store.FamilyDelegationByAddress, store.FamilyValidation,
+			store.FamilyDelegationByNode, store.FamilyDelegationByAddress, store.FamilyValidation, store.FamilyOwned,
 		},
 	}
 }
@@ -395,7 +395,7 @@ func (b *application) make(o *Output) {
 	id := a.id(b.networkID)
 	b.know(&a, &g)
 	if !b.arrived[o.ID] {
-		listOutput(b.batch, id, o, nil)
+		listOutput(b.batch, b.networkID, id, o, nil)
 	}
 	if a.holding == rights {
 		return
@@ -405,8 +405,16 @@ func (b *application) make(o *Output) {
 	b.phase(id, o, seriesPhases, b.time, one)
 }
 
-// listOutput puts an output into the lists of its account.
-func listOutput(batch *store.Batch, id accountID, o *Output, s *spend) {
+// listOutput puts an output into the lists of its account and of its owners.
+func listOutput(batch *store.Batch, networkID uint32, id accountID, o *Output, s *spend) {
+	switch {
+	case s != nil:
+		for pk := range o.ownedRows(networkID) {
+			batch.Delete(store.FamilyOwned, pk)
+		}
+	case o.Role != chain.Stake: // which is listed when it ends
+		own(batch, networkID, o)
+	}
 	byTime, byAmount := store.PK{P: id[:], K: o.timeKey()}, store.PK{P: id[:], K: o.amountKey()}
 	if s == nil {
 		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
@@ -426,7 +434,7 @@ func (b *application) spend(o *Output, s *spend) {
 		return
 	}
 	id := a.id(b.networkID)
-	listOutput(b.batch, id, o, s)
+	listOutput(b.batch, b.networkID, id, o, s)
 	if a.holding == rights {
 		return
 	}

@@ -98,6 +98,8 @@ func options(client *node.Client, g *genesis.Genesis, s store.Store) primary.Opt
 	return primary.Options{
 		NetworkID: g.NetworkID, Node: client, Store: s, Genesis: g, WindowBytes: smallWindow,
 		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(g.NetworkID)},
+		// So that the same history makes the same rows.
+		Now: func() time.Time { return time.Unix(1_600_000_000, 1) },
 	}
 }
 

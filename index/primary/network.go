@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,6 +24,7 @@ import (
 	"quorate/index/l1record"
 	"quorate/index/ledger"
 	"quorate/index/ledger/subnets"
+	"quorate/index/lookup"
 	"quorate/index/vertices"
 	"quorate/store"
 )
@@ -59,6 +61,8 @@ type Options struct {
 	WindowBytes int64
 	// Recorded is called after each commit of P-Chain blocks; it does not block.
 	Recorded func()
+	// Now tells when a container came to be kept; nil means time.Now.
+	Now func() time.Time
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 	// Log may be nil.
@@ -86,7 +90,7 @@ func Forms() []index.Form {
 	// What blocks of the P-Chain mean is read for the ledger and for subnets together.
 	platform.Families = append(platform.Families, subnets.Families()...)
 	platform.Families = append(platform.Families, store.FamilyPState)
-	return []index.Form{l1record.Form(), platform, vertices.Form()}
+	return []index.Form{l1record.Form(), platform, vertices.Form(), lookup.Form()}
 }
 
 // pipeline is a chain's, whatever its blocks are.
@@ -111,6 +115,7 @@ type Network struct {
 	Ledger   *ledger.Record
 	Vertices *vertices.Record
 	past     *index.XChainPast
+	kept     bool
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -139,6 +144,9 @@ func New(o Options) (*Network, error) {
 		n.Subnets = subnets.New(o.Store, o.NetworkID)
 		n.Vertices = vertices.New(o.Store, o.NetworkID)
 		n.Vertices.Keep = o.Keep != KeepNone
+		if o.Now != nil {
+			n.Vertices.Now = o.Now
+		}
 		recorded := committed
 		committed = func(next uint64) {
 			n.matcher.Wake()
@@ -156,7 +164,13 @@ func New(o Options) (*Network, error) {
 		if err != nil {
 			return nil, err
 		}
-		tenants = append(tenants[:len(tenants):len(tenants)], pChain(o.NetworkID, decoder, said, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID)))
+		n.kept = o.Keep != KeepNone
+		recorder := pChain(o.NetworkID, decoder, said, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID))
+		n.ledgers[index.PChain] = recorder.Name()
+		tenants = append(tenants[:len(tenants):len(tenants)], recorder)
+		if n.kept {
+			tenants = append(tenants, lookup.PChain(o.NetworkID))
+		}
 	}
 	p := index.NewPChainSource(o.Node, o.Log)
 	err := add(n, o, chainOf[*pchain.Block]{name: index.PChain, source: p, verified: p, height: p.Tip, start: start, committed: committed}, tenants...)
@@ -170,11 +184,17 @@ func New(o Options) (*Network, error) {
 	}
 	n.past = index.NewXChainPast(o.Node, x, o.Store, o.NetworkID)
 	verified := index.NewXChainSource(o.Node, x, n.past.Reading(), o.Log)
+	xLedger := XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))
+	n.ledgers[index.XChain] = xLedger.Name()
+	xTenants := []index.Tenant[*xchain.Block]{xLedger}
+	if n.kept {
+		xTenants = append(xTenants, lookup.XChain(o.NetworkID))
+	}
 	if err := add(n, o, chainOf[*xchain.Block]{
 		name: index.XChain, source: index.NewXChainSource(o.Node, x, n.past, o.Log), verified: verified,
 		height:    verified.Height, // its tip counts what was before there were blocks, too
 		committed: woken,
-	}, XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))); err != nil {
+	}, xTenants...); err != nil {
 		return nil, err
 	}
 	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID)
@@ -182,8 +202,9 @@ func New(o Options) (*Network, error) {
 		return nil, err
 	}
 	source := index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log)
-	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: source, verified: source, height: source.Tip, committed: woken},
-		CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID)))
+	cLedger := CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID))
+	n.ledgers[index.CChain] = cLedger.Name()
+	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: source, verified: source, height: source.Tip, committed: woken}, cLedger)
 }
 
 // chainOf is what is particular about recording a chain.
@@ -200,18 +221,18 @@ type chainOf[B any] struct {
 func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]) error {
 	chain := of.name
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Tenants: tenants, Start: of.start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: of.committed, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Tenants: tenants, Start: of.start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
 	}
 	n.chains = append(n.chains, chain)
-	if o.Genesis != nil {
-		n.ledgers[chain] = tenants[len(tenants)-1].Name() // New has it come last
-	}
 	l := &line[B]{Pipeline: p, chain: container.Chain{NetworkID: o.NetworkID, Name: chain}, store: o.Store, source: of.verified, height: of.height}
 	for _, t := range tenants {
 		l.tenants = append(l.tenants, t.Name())
+		if found, ok := t.(*lookup.Tenant[B]); ok {
+			l.lookup = found
+		}
 	}
 	if chain == index.PChain && o.Genesis != nil {
 		l.genesisID = o.Genesis.P.ID
@@ -249,6 +270,35 @@ func (n *Network) Run(ctx context.Context) {
 		})
 	}
 	running.Wait()
+}
+
+// Kept says whether the containers of blocks are kept, and found by what is in them:
+// see package lookup.
+func (n *Network) Kept() bool { return n.kept }
+
+// ChainStatus tells how far one chain is recorded.
+func (n *Network) ChainStatus(chain string) index.Status {
+	if p, ok := n.lines[chain]; ok {
+		return p.Status()
+	}
+	return index.Status{State: index.Idle}
+}
+
+// XChainBefore is what comes before the X-Chain's block at height 0 in the order of all
+// that is recorded of it: 0 if the chain always had blocks.
+func (n *Network) XChainBefore(ctx context.Context) (uint64, error) {
+	if n.past == nil {
+		return 0, index.ErrNoPast
+	}
+	return n.past.Before(ctx)
+}
+
+// XChainVertices is how many vertices the X-Chain accepted before it had blocks.
+func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
+	if n.past == nil {
+		return 0, index.ErrNoPast
+	}
+	return n.past.VertexCount(ctx)
 }
 
 // Status tells how far the chains are recorded, by name.

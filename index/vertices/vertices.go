@@ -42,6 +42,8 @@ type Record struct {
 	// Keep has the vertices themselves kept, too, so that the record can be made again
 	// without a node. It is set before Run.
 	Keep bool
+	// Now tells when a vertex came to be kept; time.Now unless it is set before Run.
+	Now func() time.Time
 
 	store     store.Store
 	networkID uint32
@@ -76,7 +78,9 @@ func Form() index.Form {
 }
 
 // New makes a record, which may be there from earlier.
-func New(s store.Store, networkID uint32) *Record { return &Record{store: s, networkID: networkID} }
+func New(s store.Store, networkID uint32) *Record {
+	return &Record{Now: time.Now, store: s, networkID: networkID}
+}
 
 // cursor is the name of the place in the index that the record goes on from.
 func (r *Record) cursor() string { return fmt.Sprintf("%s%d", cursorPrefix, r.networkID) }
@@ -183,7 +187,7 @@ func (r *Record) fill(ctx context.Context, from Source, log *slog.Logger) (done 
 		}
 		batch.Put(store.FamilyVertex, store.PK{P: r.partition(v.Height), K: key(v.Index, v.ID)}, encode(v))
 		if r.Keep && len(kept) == 0 {
-			chain.Put(&batch, &container.Container{Height: c.Index, Form: container.Accepted, ID: v.ID, Time: c.Accepted, Bytes: c.Bytes})
+			chain.Put(&batch, &container.Container{Height: c.Index, Form: container.Accepted, ID: v.ID, Time: c.Accepted, Kept: r.Now(), Bytes: c.Bytes})
 		}
 		next.Next++
 		if v.Stop {

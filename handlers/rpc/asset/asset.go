@@ -1,0 +1,237 @@
+// Package asset answers the calls about the asset chain (the X-Chain) as a node does,
+// from what is recorded of it.
+package asset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/database"
+	"github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/choices"
+	avajson "github.com/ava-labs/avalanchego/utils/json"
+	safemath "github.com/ava-labs/avalanchego/utils/math"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/avm"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+
+	own "quorate/chain/ledger"
+	"quorate/handlers/rpc"
+	"quorate/handlers/rpc/chain"
+	"quorate/index/ledger"
+)
+
+// Names are those of the service: the node's own, and the one in its documentation.
+var Names = []string{"avm", "xvm"}
+
+// Assets knows what assets there are, as *ledger.Record does.
+type Assets interface {
+	Assets(ctx context.Context, assetIDs []ids.ID) ([]*own.Asset, error)
+}
+
+// Service has the methods. It is safe for concurrent use.
+type Service struct {
+	chain   *chain.Chain
+	content *content
+	assets  Assets
+	aliases map[string]ids.ID
+	names   map[ids.ID]string
+}
+
+// New makes the service of a chain, whose Content is set here. Aliases are what its
+// assets may be called besides their IDs.
+func New(o chain.Options, assets Assets, aliases map[string]ids.ID) (*Service, error) {
+	content, err := newContent()
+	if err != nil {
+		return nil, err
+	}
+	o.Content = content
+	s := &Service{content: content, assets: assets, aliases: aliases, names: make(map[ids.ID]string, len(aliases))}
+	for alias, id := range aliases {
+		s.names[id] = alias
+	}
+	if s.chain, err = chain.New(o); err != nil {
+		return nil, err
+	}
+	content.context = s.chain.Context
+	return s, nil
+}
+
+var (
+	errNoTxID   = errors.New("nil transaction ID")
+	errNotAsset = errors.New("transaction doesn't create an asset")
+)
+
+// GetHeight is avm.getHeight.
+func (s *Service) GetHeight(r *http.Request, _ *struct{}, reply *api.GetHeightResponse) error {
+	height, err := s.chain.Height(r.Context())
+	reply.Height = avajson.Uint64(height)
+	return err
+}
+
+// GetTxFee is avm.getTxFee.
+func (s *Service) GetTxFee(_ *http.Request, _ *struct{}, reply *avm.GetTxFeeReply) error {
+	fees := genesis.GetTxFeeConfig(s.chain.NetworkID)
+	reply.TxFee, reply.CreateAssetTxFee = avajson.Uint64(fees.TxFee), avajson.Uint64(fees.CreateAssetTxFee)
+	return nil
+}
+
+// GetBlock is avm.getBlock.
+func (s *Service) GetBlock(r *http.Request, args *api.GetBlockArgs, reply *rpc.Raw) error {
+	return s.chain.Block(r.Context(), args, reply)
+}
+
+// GetBlockByHeight is avm.getBlockByHeight.
+func (s *Service) GetBlockByHeight(r *http.Request, args *api.GetBlockByHeightArgs, reply *rpc.Raw) error {
+	return s.chain.BlockByHeight(r.Context(), args, reply)
+}
+
+// GetTx is avm.getTx.
+func (s *Service) GetTx(r *http.Request, args *api.GetTxArgs, reply *rpc.Raw) error {
+	if args.TxID == ids.Empty {
+		return errNoTxID
+	}
+	return s.chain.Tx(r.Context(), args, reply)
+}
+
+// GetTxStatus is avm.getTxStatus.
+func (s *Service) GetTxStatus(r *http.Request, args *api.JSONTxID, reply *avm.GetTxStatusReply) error {
+	if args.TxID == ids.Empty {
+		return errNoTxID
+	}
+	known, err := s.chain.Known(r.Context(), args.TxID)
+	reply.Status = choices.Unknown
+	if known {
+		reply.Status = choices.Accepted
+	}
+	return err
+}
+
+// asset finds an asset's ID by one of its names.
+func (s *Service) asset(name string) (ids.ID, error) {
+	if id, ok := s.aliases[name]; ok {
+		return id, nil
+	}
+	id, err := ids.FromString(name)
+	if err != nil {
+		return ids.Empty, fmt.Errorf("asset '%s' not found", name)
+	}
+	return id, nil
+}
+
+// GetAssetDescription is avm.getAssetDescription.
+func (s *Service) GetAssetDescription(r *http.Request, args *avm.GetAssetDescriptionArgs, reply *avm.GetAssetDescriptionReply) error {
+	ctx := r.Context()
+	id, err := s.asset(args.AssetID)
+	if err != nil {
+		return err
+	}
+	found, err := s.assets.Assets(ctx, []ids.ID{id})
+	if err != nil {
+		return s.chain.Failed(ctx, err)
+	}
+	if found[0] == nil {
+		known, err := s.chain.Known(ctx, id)
+		if err == nil {
+			err = database.ErrNotFound
+		}
+		if known {
+			err = errNotAsset
+		}
+		return err
+	}
+	reply.AssetID, reply.Name, reply.Symbol, reply.Denomination = id, found[0].Name, found[0].Symbol, avajson.Uint8(found[0].Denomination)
+	return nil
+}
+
+// GetUTXOs is avm.getUTXOs.
+func (s *Service) GetUTXOs(r *http.Request, args *api.GetUTXOsArgs, reply *rpc.Raw) error {
+	return s.chain.UTXOs(r.Context(), args, reply)
+}
+
+// address reads the one address of a call.
+func (s *Service) address(text string) (set.Set[ids.ShortID], error) {
+	address, err := avax.ParseServiceAddress(s.chain.Addresses, text)
+	return set.Of(address), err
+}
+
+// amounts calls f for each amount that an address owns: alone and unlocked, or partial
+// ones, too.
+func (s *Service) amounts(ctx context.Context, addresses set.Set[ids.ShortID], partial bool, f func(utxo *avax.UTXO, amount uint64) error) error {
+	now := uint64(time.Now().Unix())
+	return s.chain.Owned(ctx, addresses, func(one *ledger.Owned) error {
+		var utxo avax.UTXO
+		if _, err := s.content.parser.Codec().Unmarshal(one.Bytes, &utxo); err != nil {
+			return s.chain.Failed(ctx, fmt.Errorf("reading UTXO %s: %w", one.ID, err))
+		}
+		out, ok := utxo.Out.(*secp256k1fx.TransferOutput)
+		if !ok || !partial && (len(out.Addrs) != 1 || out.Locktime > now) {
+			return nil
+		}
+		return f(&utxo, out.Amt)
+	})
+}
+
+// GetBalance is avm.getBalance.
+func (s *Service) GetBalance(r *http.Request, args *avm.GetBalanceArgs, reply *avm.GetBalanceReply) error {
+	addresses, err := s.address(args.Address)
+	if err != nil {
+		return fmt.Errorf("problem parsing address '%s': %w", args.Address, err)
+	}
+	asset, err := s.asset(args.AssetID)
+	if err != nil {
+		return err
+	}
+	reply.UTXOIDs = []avax.UTXOID{}
+	return s.amounts(r.Context(), addresses, args.IncludePartial, func(utxo *avax.UTXO, amount uint64) error {
+		if utxo.AssetID() != asset {
+			return nil
+		}
+		sum, err := safemath.Add(amount, uint64(reply.Balance))
+		if err != nil {
+			return err
+		}
+		reply.Balance = avajson.Uint64(sum)
+		reply.UTXOIDs = append(reply.UTXOIDs, utxo.UTXOID)
+		return nil
+	})
+}
+
+// GetAllBalances is avm.getAllBalances. They are in the order of their names, where a
+// node has none.
+func (s *Service) GetAllBalances(r *http.Request, args *avm.GetAllBalancesArgs, reply *avm.GetAllBalancesReply) error {
+	addresses, err := s.address(args.Address)
+	if err != nil {
+		return fmt.Errorf("problem parsing address '%s': %w", args.Address, err)
+	}
+	sums := make(map[ids.ID]uint64)
+	if err := s.amounts(r.Context(), addresses, args.IncludePartial, func(utxo *avax.UTXO, amount uint64) error {
+		sum, err := safemath.Add(amount, sums[utxo.AssetID()])
+		if err != nil {
+			sum = math.MaxUint64
+		}
+		sums[utxo.AssetID()] = sum
+		return nil
+	}); err != nil {
+		return err
+	}
+	reply.Balances = make([]avm.Balance, 0, len(sums))
+	for id, sum := range sums {
+		name, ok := s.names[id]
+		if !ok {
+			name = id.String()
+		}
+		reply.Balances = append(reply.Balances, avm.Balance{AssetID: name, Balance: avajson.Uint64(sum)})
+	}
+	slices.SortFunc(reply.Balances, func(a, b avm.Balance) int { return strings.Compare(a.AssetID, b.AssetID) })
+	return nil
+}

@@ -1,0 +1,331 @@
+// Package chain is what the services of the asset chain and the platform chain have in
+// common: blocks and transactions out of the containers that are kept, pages of UTXOs
+// out of the ledger, and the forms in which a node shows them.
+package chain
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/database"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+
+	"quorate/handlers/rpc"
+	"quorate/index"
+	"quorate/index/container"
+	"quorate/index/ledger"
+	"quorate/index/lookup"
+	"quorate/store"
+)
+
+// Ledger is the record of outputs of one network, as *ledger.Record has it. It is used
+// from many goroutines and returns soon after ctx has ended.
+type Ledger interface {
+	Owned(ctx context.Context, q ledger.OwnedQuery) ([]ledger.Owned, error)
+}
+
+// Options of a Chain. All are required unless said otherwise.
+type Options struct {
+	NetworkID uint32
+	// ID is the blockchain's; Name is index.PChain or index.XChain.
+	ID   ids.ID
+	Name string
+	// Aliases know the blockchains of the network by ID and by other names. The first
+	// name of this one stands before addresses.
+	Aliases ids.AliaserReader
+	Store   store.Reader
+	Ledger  Ledger
+	// Status tells how far the chain is recorded. It does not block.
+	Status func() index.Status
+	// Before is how much the chain accepted before its block at height 0; nil: nothing.
+	Before func(ctx context.Context) (uint64, error)
+	// Genesis are the transactions that no block has, by their IDs.
+	Genesis map[ids.ID][]byte
+	// Sources tell of other blockchains whether what they export is recorded by now. What
+	// comes from blockchains that are not among them is not asked for here.
+	Sources map[ids.ID]func() bool
+	// Content writes blocks and transactions as JSON.
+	Content Content
+	// CacheBytes bounds the memory for answers that are ready; 0 means 32 MiB.
+	CacheBytes uint64
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Content knows what is in the blocks of a chain. It is used from many goroutines.
+type Content interface {
+	// Block is the JSON of a block without its envelope.
+	Block(b []byte) ([]byte, error)
+	// Tx is a transaction of a block without its envelope, by its place among those of
+	// the block. Early says that there is no block, but the transaction alone.
+	Tx(block []byte, i int, early bool) ([]byte, error)
+	// TxJSON is the JSON of a transaction; genesis says that it is from before all
+	// blocks.
+	TxJSON(tx []byte, genesis bool) ([]byte, error)
+}
+
+// Chain answers for one chain. It is safe for concurrent use. Its errors are meant for
+// clients; rpc.ErrForward is among them wherever the record does not have what a node
+// may have.
+type Chain struct {
+	Options
+	// Addresses reads and writes addresses as nodes do.
+	Addresses avax.AddressManager
+	// Context is what avalanchego's types need to show addresses.
+	Context    *snow.Context
+	containers container.Chain
+	lookup     *lookup.Chain
+	ready      *otter.Cache[cacheKey, []byte]
+}
+
+// cacheKey names an answer: a block by height, or a transaction.
+type cacheKey struct {
+	tx       bool
+	id       ids.ID
+	height   uint64
+	encoding formatting.Encoding
+}
+
+// New puts a chain together.
+func New(o Options) (*Chain, error) {
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 32 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Chain{
+		Options:    o,
+		Context:    &snow.Context{NetworkID: o.NetworkID, ChainID: o.ID, BCLookup: o.Aliases},
+		containers: container.Chain{NetworkID: o.NetworkID, Name: o.Name},
+		lookup:     lookup.New(o.Store, o.NetworkID, o.Name),
+	}
+	c.Addresses = avax.NewAddressManager(c.Context)
+	var err error
+	c.ready, err = otter.New(&otter.Options[cacheKey, []byte]{
+		MaximumWeight: o.CacheBytes,
+		Weigher:       func(_ cacheKey, b []byte) uint32 { return uint32(len(b)) + 128 },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making room for answers: %w", err)
+	}
+	return c, nil
+}
+
+// Failed notes that the record cannot be read, which is not for clients to know: nodes
+// are asked then.
+func (c *Chain) Failed(ctx context.Context, err error) error {
+	if !errors.Is(err, rpc.ErrForward) && ctx.Err() == nil {
+		c.Log.Error("what is recorded of a chain cannot be read; asking a node", slog.String("chain", c.Name), slog.Any("error", err))
+	}
+	return rpc.ErrForward
+}
+
+// before is how many containers come before the block at height 0.
+func (c *Chain) before(ctx context.Context) (uint64, error) {
+	if c.Before == nil {
+		return 0, nil
+	}
+	n, err := c.Before(ctx)
+	if err != nil {
+		return 0, c.Failed(ctx, err)
+	}
+	return n, nil
+}
+
+// Height is that of the last block that is recorded.
+func (c *Chain) Height(ctx context.Context) (uint64, error) {
+	before, err := c.before(ctx)
+	if err != nil {
+		return 0, err
+	}
+	next := c.Status().Next
+	if next <= before {
+		return 0, rpc.ErrForward
+	}
+	return next - 1 - before, nil
+}
+
+// Block answers getBlock.
+func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Raw) error {
+	height, err := c.lookup.Block(ctx, args.BlockID)
+	if errors.Is(err, lookup.ErrUnknown) {
+		return fmt.Errorf("couldn't get block with id %s: %w", args.BlockID, database.ErrNotFound)
+	}
+	if err != nil {
+		return c.Failed(ctx, err)
+	}
+	reply.JSON, err = c.block(ctx, height, args.Encoding)
+	return err
+}
+
+// BlockByHeight answers getBlockByHeight.
+func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArgs, reply *rpc.Raw) error {
+	before, err := c.before(ctx)
+	if err != nil {
+		return err
+	}
+	height := uint64(args.Height)
+	if next := c.Status().Next; next <= before || height >= next-before {
+		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
+	}
+	reply.JSON, err = c.block(ctx, before+height, args.Encoding)
+	return err
+}
+
+// block is the answer about the block in the container of a height, which is
+// recorded.
+func (c *Chain) block(ctx context.Context, height uint64, encoding formatting.Encoding) ([]byte, error) {
+	key := cacheKey{height: height, encoding: encoding}
+	if b, ok := c.ready.GetIfPresent(key); ok {
+		return b, nil
+	}
+	inner, err := c.inner(ctx, height)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.answer("block", inner, encoding, c.Content.Block)
+	if err != nil {
+		return nil, c.Failed(ctx, err)
+	}
+	c.ready.Set(key, answer)
+	return answer, nil
+}
+
+// inner is what is kept of a height, without the envelope.
+func (c *Chain) inner(ctx context.Context, height uint64) ([]byte, error) {
+	kept, err := c.containers.Get(ctx, c.Store, height)
+	if errors.Is(err, container.ErrMissing) {
+		return nil, rpc.ErrForward // from before containers were kept
+	}
+	if err != nil {
+		return nil, c.Failed(ctx, err)
+	}
+	// As in the node: what can be an envelope is one, the rest is bare.
+	if wrapped, err := proposer.ParseWithoutVerification(kept.Bytes); err == nil {
+		return wrapped.Block(), nil
+	}
+	return kept.Bytes, nil
+}
+
+// answer is the reply that a block or transaction is the member name of.
+func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJSON func([]byte) ([]byte, error)) ([]byte, error) {
+	out := make([]byte, 0, 2*len(b)+64)
+	out = append(append(append(out, `{"`...), name...), `":`...)
+	if encoding == formatting.JSON {
+		content, err := asJSON(b)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, content...)
+	} else {
+		out = append(appendEncoded(append(out, '"'), encoding, b), '"')
+	}
+	return append(append(append(out, `,"encoding":"`...), encoding.String()...), `"}`...), nil
+}
+
+// Tx answers getTx. The error is database.ErrNotFound for what is not recorded.
+func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
+	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
+	if b, ok := c.ready.GetIfPresent(key); ok {
+		reply.JSON = b
+		return nil
+	}
+	tx, genesis, err := c.TxBytes(ctx, args.TxID)
+	if err != nil {
+		return err
+	}
+	reply.JSON, err = c.answer("tx", tx, args.Encoding, func(b []byte) ([]byte, error) { return c.Content.TxJSON(b, genesis) })
+	if err != nil {
+		return c.Failed(ctx, err)
+	}
+	c.ready.Set(key, reply.JSON)
+	return nil
+}
+
+// TxBytes are a transaction; genesis says that it is from before all blocks. The error
+// is database.ErrNotFound for what is not recorded.
+func (c *Chain) TxBytes(ctx context.Context, id ids.ID) (tx []byte, genesis bool, err error) {
+	if b, ok := c.Genesis[id]; ok {
+		return b, true, nil
+	}
+	place, err := c.lookup.Tx(ctx, id)
+	if errors.Is(err, lookup.ErrUnknown) {
+		return nil, false, database.ErrNotFound
+	}
+	if err != nil {
+		return nil, false, c.Failed(ctx, err)
+	}
+	before, err := c.before(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	inner, err := c.inner(ctx, place.Height)
+	if err != nil {
+		return nil, false, err
+	}
+	if tx, err = c.Content.Tx(inner, place.Index, place.Height < before); err != nil {
+		return nil, false, c.Failed(ctx, err)
+	}
+	return tx, false, nil
+}
+
+// Find says in which block a transaction is, and at which place in it, and gives the
+// block without its envelope. The error is database.ErrNotFound for what is not
+// recorded, or only in the genesis.
+func (c *Chain) Find(ctx context.Context, id ids.ID) (place lookup.Place, block []byte, err error) {
+	place, err = c.lookup.Tx(ctx, id)
+	if errors.Is(err, lookup.ErrUnknown) {
+		return place, nil, database.ErrNotFound
+	}
+	if err != nil {
+		return place, nil, c.Failed(ctx, err)
+	}
+	block, err = c.inner(ctx, place.Height)
+	return place, block, err
+}
+
+// At is the block at a height, without its envelope, of a chain that always had blocks;
+// nil if it is not recorded.
+func (c *Chain) At(ctx context.Context, height uint64) ([]byte, error) {
+	if height >= c.Status().Next {
+		return nil, nil
+	}
+	return c.inner(ctx, height)
+}
+
+// Known says whether a transaction is recorded.
+func (c *Chain) Known(ctx context.Context, id ids.ID) (bool, error) {
+	if _, ok := c.Genesis[id]; ok {
+		return true, nil
+	}
+	_, err := c.lookup.Tx(ctx, id)
+	if errors.Is(err, lookup.ErrUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, c.Failed(ctx, err)
+	}
+	return true, nil
+}
+
+// utxoHead is what UTXOs begin with: the codec's version, and what made them.
+const utxoHead = 2 + ids.IDLen + 4
+
+// IDOf is what made a UTXO, of its bytes.
+func IDOf(utxo []byte) (id avax.UTXOID, err error) {
+	if len(utxo) < utxoHead {
+		return id, fmt.Errorf("%w: a UTXO of %d bytes", store.ErrCorrupt, len(utxo))
+	}
+	return avax.UTXOID{TxID: ids.ID(utxo[2:][:ids.IDLen]), OutputIndex: binary.BigEndian.Uint32(utxo[2+ids.IDLen:])}, nil
+}

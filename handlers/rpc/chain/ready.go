@@ -1,0 +1,22 @@
+package chain
+
+import (
+	"sync/atomic"
+
+	"quorate/index"
+)
+
+// Ready makes of a chain's status what says whether the chain can be asked: from when
+// it was recorded up to its end for the first time on. It is safe for concurrent use.
+func Ready(status func() index.Status) func() bool {
+	var once atomic.Bool
+	return func() bool {
+		if once.Load() {
+			return true
+		}
+		if s := status(); s.TipKnown && s.Lag() == 0 && s.Next >= s.Kept {
+			once.Store(true)
+		}
+		return once.Load()
+	}
+}

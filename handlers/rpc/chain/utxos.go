@@ -1,0 +1,209 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+
+	"quorate/handlers/rpc"
+	"quorate/index/ledger"
+)
+
+const (
+	// maxAddresses and maxPage are a node's limits.
+	maxAddresses = 1024
+	maxPage      = 1024
+	// maxBalance is how many outputs are added up; with more, nodes are asked.
+	maxBalance = 100_000
+)
+
+var (
+	errNoAddresses = errors.New("no addresses provided")
+	// errEncoding is what a node says about JSON where there is none.
+	errEncoding = errors.New("unsupported encoding in method")
+)
+
+// UTXOs answers getUTXOs: each address' in the order of their IDs, so that pages follow
+// on one another whatever is spent between them.
+func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Raw) error {
+	switch n := len(args.Addresses); {
+	case n == 0:
+		return errNoAddresses
+	case n > maxAddresses:
+		return fmt.Errorf("number of addresses given, %d, exceeds maximum, %d", n, maxAddresses)
+	}
+	source := c.ID
+	if args.SourceChain != "" {
+		var err error
+		if source, err = c.Aliases.Lookup(args.SourceChain); err != nil {
+			return fmt.Errorf("problem parsing source chainID %q: %w", args.SourceChain, err)
+		}
+	}
+	addresses, err := avax.ParseServiceAddresses(c.Addresses, args.Addresses)
+	if err != nil {
+		return err
+	}
+	var last ids.ShortID
+	var after ids.ID
+	if start := args.StartIndex; start.Address != "" || start.UTXO != "" {
+		if last, err = avax.ParseServiceAddress(c.Addresses, start.Address); err != nil {
+			return fmt.Errorf("couldn't parse start index address %q: %w", start.Address, err)
+		}
+		if after, err = ids.FromString(start.UTXO); err != nil {
+			return fmt.Errorf("couldn't parse start index utxo: %w", err)
+		}
+	}
+	if source != c.ID {
+		if recorded := c.Sources[source]; recorded == nil || !recorded() {
+			return rpc.ErrForward
+		}
+	}
+	limit := int(args.Limit)
+	if limit <= 0 || limit > maxPage {
+		limit = maxPage
+	}
+	found, last, after, err := c.page(ctx, source, addresses, last, after, limit)
+	if err != nil {
+		return c.Failed(ctx, err)
+	}
+	if args.Encoding == formatting.JSON && len(found) > 0 {
+		return &UTXOError{found[0].ID}
+	}
+	address, err := c.Addresses.FormatLocalAddress(last)
+	if err != nil {
+		return fmt.Errorf("problem formatting address: %w", err)
+	}
+	size := 256
+	for i := range found {
+		size += 2*len(found[i].Bytes) + 16
+	}
+	b := append(make([]byte, 0, size), `{"numFetched":"`...)
+	b = strconv.AppendInt(b, int64(len(found)), 10)
+	b = append(b, `","utxos":[`...)
+	for i := range found {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendEncoded(append(b, '"'), args.Encoding, found[i].Bytes), '"')
+	}
+	b = append(append(b, `],"endIndex":{"address":"`...), address...)
+	b = append(append(b, `","utxo":"`...), after.String()...)
+	b = append(append(b, `"},"encoding":"`...), args.Encoding.String()...)
+	b = append(b, `"}`...)
+	reply.JSON = b
+	return nil
+}
+
+// UTXOError says that a UTXO cannot be shown as JSON.
+type UTXOError struct{ ID ids.ID }
+
+// Error implements error, as the asset chain's service says it.
+func (e *UTXOError) Error() string {
+	return fmt.Sprintf("couldn't encode UTXO %s as string: %s", e.ID, errEncoding)
+}
+
+// page finds a page of UTXOs: those of addresses from last on, and of last those after
+// an ID. It returns where it ended.
+func (c *Chain) page(ctx context.Context, source ids.ID, addresses set.Set[ids.ShortID], last ids.ShortID, after ids.ID, limit int) ([]ledger.Owned, ids.ShortID, ids.ID, error) {
+	sorted := addresses.List()
+	slices.SortFunc(sorted, ids.ShortID.Compare)
+	var all []ledger.Owned
+	var seen set.Set[ids.ID]
+	for _, address := range sorted {
+		order := bytes.Compare(address[:], last[:])
+		if order < 0 {
+			continue
+		}
+		q := ledger.OwnedQuery{ChainID: c.ID, SourceID: source, Address: address}
+		if order == 0 {
+			q.After = after
+		}
+		last = address
+		for {
+			q.Limit = limit - len(all)
+			found, err := c.Ledger.Owned(ctx, q)
+			if err != nil {
+				return nil, last, after, err
+			}
+			if len(found) > 0 {
+				after = found[len(found)-1].ID
+			}
+			if len(sorted) == 1 {
+				all = found
+			} else {
+				for i := range found {
+					if !seen.Contains(found[i].ID) {
+						seen.Add(found[i].ID)
+						all = append(all, found[i])
+					}
+				}
+			}
+			if len(all) >= limit {
+				return all, last, after, nil
+			}
+			if len(found) < q.Limit {
+				break
+			}
+			q.After = after
+		}
+	}
+	return all, last, after, nil
+}
+
+// Owned calls f for each UTXO that one of the addresses has a part in, once. The error
+// is rpc.ErrForward if there are too many.
+func (c *Chain) Owned(ctx context.Context, addresses set.Set[ids.ShortID], f func(one *ledger.Owned) error) error {
+	sorted := addresses.List()
+	slices.SortFunc(sorted, ids.ShortID.Compare)
+	var seen set.Set[ids.ID]
+	n := 0
+	for _, address := range sorted {
+		q := ledger.OwnedQuery{ChainID: c.ID, SourceID: c.ID, Address: address, Limit: maxPage}
+		for {
+			found, err := c.Ledger.Owned(ctx, q)
+			if err != nil {
+				return c.Failed(ctx, err)
+			}
+			for i := range found {
+				if len(sorted) > 1 {
+					if seen.Contains(found[i].ID) {
+						continue
+					}
+					seen.Add(found[i].ID)
+				}
+				if err := f(&found[i]); err != nil {
+					return err
+				}
+			}
+			if len(found) < q.Limit {
+				break
+			}
+			if n += len(found); n >= maxBalance {
+				return rpc.ErrForward
+			}
+			q.After = found[len(found)-1].ID
+		}
+	}
+	return nil
+}
+
+// appendEncoded appends b in one of the hex forms.
+func appendEncoded(to []byte, encoding formatting.Encoding, b []byte) []byte {
+	to = hex.AppendEncode(append(to, "0x"...), b)
+	if encoding == formatting.HexNC {
+		return to
+	}
+	digest := hashing.ComputeHash256Array(b)
+	return hex.AppendEncode(to, digest[len(digest)-4:])
+}

@@ -1,0 +1,67 @@
+package platform
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/snow"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+
+	"quorate/chain/pchain"
+)
+
+// content reads and shows blocks and transactions of the P-Chain.
+type content struct {
+	// context is nil until the chain is put together.
+	context *snow.Context
+}
+
+// Block implements chain.Content.
+func (c *content) Block(b []byte) ([]byte, error) {
+	parsed, err := block.Parse(block.Codec, b)
+	if err != nil {
+		return nil, fmt.Errorf("reading a block: %w", err)
+	}
+	parsed.InitCtx(c.context)
+	return json.Marshal(parsed)
+}
+
+// Tx implements chain.Content.
+func (c *content) Tx(b []byte, i int, _ bool) ([]byte, error) {
+	parsed, err := pchain.ParseBlock(b)
+	if err != nil {
+		return nil, err
+	}
+	tx, _, err := txOf(parsed, i)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Bytes(), nil
+}
+
+// txOf is the transaction at a place of a block, and whether it is what the block
+// proposes; see package lookup.
+func txOf(b *pchain.Block, i int) (tx *txs.Tx, proposed bool, err error) {
+	switch {
+	case i < len(b.Txs):
+		return b.Txs[i], false, nil
+	case i == len(b.Txs) && b.Proposal != nil:
+		return b.Proposal, true, nil
+	}
+	return nil, false, fmt.Errorf("a block has %d transactions, and should have one at %d", len(b.Txs), i)
+}
+
+// TxJSON implements chain.Content.
+func (c *content) TxJSON(b []byte, genesis bool) ([]byte, error) {
+	codec := txs.Codec
+	if genesis {
+		codec = txs.GenesisCodec
+	}
+	tx, err := txs.Parse(codec, b)
+	if err != nil {
+		return nil, fmt.Errorf("reading a transaction: %w", err)
+	}
+	tx.Unsigned.InitCtx(c.context)
+	return json.Marshal(tx)
+}

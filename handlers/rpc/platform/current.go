@@ -1,0 +1,142 @@
+package platform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/rpc"
+)
+
+// current asks nodes what the record cannot know, once for each height of the chain.
+type current struct {
+	upstream rpc.Upstream
+	path     string
+	// height changes whenever the chain does; it does not block.
+	height  func() uint64
+	answers *otter.Cache[string, *answer]
+	asking  singleflight.Group
+	log     *slog.Logger
+}
+
+// answer is what a node said.
+type answer struct {
+	result []byte
+	err    error
+	height uint64 // before it was asked
+	at     time.Time
+}
+
+const (
+	// currentBytes bounds what is remembered.
+	currentBytes = 64 << 20
+	// freshFor is how long an answer is good whatever the chain does: who is connected
+	// changes without it, and the node that was asked may have been behind.
+	freshFor = 5 * time.Second
+	// patience bounds the time for one answer.
+	patience = 30 * time.Second
+	// questionNodes is how many nodes a question that is remembered may be about.
+	questionNodes = 64
+)
+
+func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *slog.Logger) (*current, error) {
+	answers, err := otter.New(&otter.Options[string, *answer]{
+		MaximumWeight: currentBytes,
+		Weigher:       func(k string, a *answer) uint32 { return uint32(len(k)+len(a.result)) + 256 },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making room for answers of nodes: %w", err)
+	}
+	return &current{upstream: upstream, path: path, height: height, answers: answers, log: log}, nil
+}
+
+// ask returns the result that nodes give for a method with parameters about a subnet
+// and some of its nodes, which are sorted.
+func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeIDs []ids.NodeID, args any) ([]byte, error) {
+	if len(nodeIDs) > questionNodes {
+		return nil, rpc.ErrForward
+	}
+	about := append(make([]byte, 0, 256), method...)
+	about = append(about, subnetID[:]...)
+	for i := range nodeIDs {
+		about = append(about, nodeIDs[i][:]...)
+	}
+	question := string(about)
+	if a, ok := c.answers.GetIfPresent(question); ok && a.height == c.height() && time.Since(a.at) < freshFor {
+		return a.result, a.err
+	}
+	params, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	// Whoever leaves does not end it for others.
+	coming := c.asking.DoChan(question, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		a := &answer{height: c.height(), at: time.Now()}
+		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(*refusal)) {
+			c.answers.Set(question, a)
+			return a.result, a.err
+		}
+		return nil, a.err
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-coming:
+		if r.Err != nil {
+			if !errors.As(r.Err, new(*refusal)) {
+				c.log.Warn("a call could not be forwarded", slog.String("method", method), slog.Any("error", r.Err))
+				return nil, fmt.Errorf("the upstream node does not answer %s", method)
+			}
+			return nil, r.Err
+		}
+		return r.Val.([]byte), nil //nolint:forcetypeassert // it is what is returned above
+	}
+}
+
+// refusal is a node's error.
+type refusal struct{ text string }
+
+// Error implements error: it is what the client is told.
+func (r *refusal) Error() string { return r.text }
+
+// call asks nodes and returns the result as they wrote it. A node's own error is a
+// refusal.
+func call(ctx context.Context, upstream rpc.Upstream, path, method string, params []byte) ([]byte, error) {
+	if upstream == nil {
+		return nil, errors.New("there is no node")
+	}
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
+	got, err := upstream.Forward(ctx, path, body, true)
+	if err != nil {
+		return nil, err
+	}
+	var reply struct {
+		Result json.RawMessage `json:"result"`
+		Error  *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(got.Body, &reply); err != nil || got.Status != http.StatusOK {
+		return nil, fmt.Errorf("an answer of %d bytes with status %d", len(got.Body), got.Status)
+	}
+	if reply.Error != nil {
+		return nil, &refusal{reply.Error.Message}
+	}
+	if reply.Result == nil {
+		return nil, errors.New("an answer without a result")
+	}
+	// The answer's own bytes need not be kept for it.
+	return bytes.Clone(reply.Result), nil
+}
