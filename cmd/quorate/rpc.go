@@ -91,7 +91,6 @@ type nodeAPI struct {
 	config  nodeAPIConfig
 	// dir is the network's part of the data folder, store may be nil.
 	dir      string
-	store    store.Store
 	metrics  prometheus.Registerer
 	loggers  *loggers
 	profiles *admin.Profiles
