@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -10,10 +11,7 @@ import (
 )
 
 // Where a node's surface is: of one network, and of each by its name.
-const (
-	nodePath        = "/ext/*"
-	nodeNetworkPath = "/:ofNode/ext/*"
-)
+var nodePaths = []string{"/ext", "/ext/*", "/:ofNode/ext", "/:ofNode/ext/*"}
 
 // NodeBodyLimit is how long requests to a node's surface may be, in bytes, which is
 // what a node allows on the C-Chain.
@@ -22,7 +20,7 @@ const NodeBodyLimit = 5 << 20
 // forNode reports whether a request is for a node's surface, which has its own rules
 // for browsers, and errors of its own.
 func forNode(c echo.Context) bool {
-	return c.Path() == nodePath || c.Path() == nodeNetworkPath
+	return slices.Contains(nodePaths, c.Path())
 }
 
 // routeNode hands what is for a node's surface to h, if that is not nil.
@@ -31,7 +29,7 @@ func routeNode(e *echo.Echo, h http.Handler, patience time.Duration) {
 		return
 	}
 	body := middleware.Body(NodeBodyLimit, patience)
-	for _, path := range []string{nodePath, nodeNetworkPath} {
+	for _, path := range nodePaths {
 		e.Any(path, echo.WrapHandler(h), body)
 	}
 }

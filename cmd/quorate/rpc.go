@@ -81,7 +81,6 @@ func (c nodeAPIConfig) check(networks map[string]networkConfig) error {
 // operator. Services add what they answer when a network opens; see rpcServices.
 type nodeAPI struct {
 	network *network
-	store   store.Store // nil without one
 	// xChainID and cChainID are empty if the network has no such chain.
 	xChainID, cChainID ids.ID
 	// aliases are the blockchains' names. Safe for concurrent use.
@@ -91,6 +90,7 @@ type nodeAPI struct {
 	config  nodeAPIConfig
 	// dir is the network's part of the data folder, store may be nil.
 	dir      string
+	store    store.Store
 	metrics  prometheus.Registerer
 	loggers  *loggers
 	profiles *admin.Profiles
@@ -98,6 +98,9 @@ type nodeAPI struct {
 
 	public, operator *rpc.Surface
 	background       []func(context.Context)
+
+	mu       sync.Mutex
+	caughtUp map[ids.ID]bool // guarded by mu: chains that were recorded up to the tip once
 }
 
 // rpcServices are what answers, each in a file of its own.
@@ -107,7 +110,7 @@ func rpcServices() []func(*nodeAPI) error {
 
 func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
 	a := &nodeAPI{
-		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
+		network: n, aliases: ids.NewAliaser(), caughtUp: make(map[ids.ID]bool), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
 	}
 	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, Log: o.log}
@@ -256,8 +259,7 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if clean != r.URL.Path {
 		u := *r.URL
 		u.Path, u.RawPath = clean, ""
-		w.Header().Set("Location", u.String()) // without a body, as a node has it
-		w.WriteHeader(http.StatusMovedPermanently)
+		rpc.Redirect(w, &u)
 		return
 	}
 	name, prefix := s.main, ""

@@ -68,7 +68,7 @@ func TestNodeSurface(t *testing.T) {
 			require.Equal(t, "Origin", a.header.Get("Vary"))
 		}
 	}
-	for _, path := range []string{"/ext/nothing", "/ext/info/", "/other/ext/info", "/ext/", "/mainnet/ext/"} {
+	for _, path := range []string{"/ext/nothing", "/ext/info/", "/other/ext/info", "/ext", "/mainnet/ext", "/ext/", "/mainnet/ext/"} {
 		a := callRPC(t, s.base+path, "info.getNetworkID", "{}")
 		require.Equal(t, http.StatusNotFound, a.status, path)
 		require.Equal(t, "404 page not found\n", a.body, path)
@@ -78,6 +78,8 @@ func TestNodeSurface(t *testing.T) {
 		a = callRPC(t, s.base+path, "info.getNetworkID", "{}")
 		require.Equal(t, http.StatusMovedPermanently, a.status, path)
 		require.Equal(t, want, a.header.Get("Location"))
+		require.Empty(t, a.body)
+		require.Empty(t, a.header.Get("Content-Type"))
 	}
 
 	// What the service has no answer for is the nodes'.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
@@ -42,12 +41,7 @@ func addHealth(a *nodeAPI) error {
 }
 
 // checks look at a network's parts.
-type checks struct {
-	api *nodeAPI
-
-	mu       sync.Mutex
-	caughtUp map[ids.ID]bool // guarded by mu: chains that were recorded up to the tip once
-}
+type checks struct{ api *nodeAPI }
 
 func (c *checks) all() []health.Check {
 	application := []string{health.Application}
@@ -90,14 +84,8 @@ func (c *checks) bls(context.Context) (any, error) {
 // bootstrapped lists the subnets with a chain that has not been recorded up to the tip
 // since the start.
 func (c *checks) bootstrapped(context.Context) (any, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.caughtUp == nil {
-		c.caughtUp = make(map[ids.ID]bool)
-	}
 	for _, id := range c.chains() {
-		c.caughtUp[id] = c.caughtUp[id] || c.api.bootstrapped(id)
-		if !c.caughtUp[id] {
+		if !c.api.bootstrapped(id) {
 			return []ids.ID{constants.PrimaryNetworkID}, errors.New("subnets not bootstrapped")
 		}
 	}

@@ -48,11 +48,16 @@ func addInfo(a *nodeAPI) error {
 	return nil
 }
 
-// bootstrapped reports whether a blockchain is recorded up to the tip; one that is
-// not recorded is the nodes' to answer for, who have it.
+// bootstrapped reports whether a blockchain has been recorded up to the tip since the
+// start; one that is not recorded is the nodes' to answer for, who have it.
 func (a *nodeAPI) bootstrapped(id ids.ID) bool {
-	status, ok := a.status(id)
-	return !ok || status.State == index.Following
+	status, recorded := a.status(id)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !recorded || status.State == index.Following {
+		a.caughtUp[id] = true
+	}
+	return a.caughtUp[id]
 }
 
 // status tells how far a primary network's chain is recorded, false if it is not at

@@ -51,7 +51,9 @@ Then:
        -H 'Content-Type: application/json' -d '{"message": "0x..."}'
 
 Existing relayers find the stand-alone aggregator's POST /aggregate-signatures at
-the same address. Health and metrics: /readyz and /metrics at --private-listen.`,
+the same address. Clients of a node find one at it, too: /ext of the only network, of
+mainnet or as the configuration says (node_api.network), /NAME/ext of each. Health and
+metrics: /readyz, /ext/health and /metrics at --private-listen.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd, os.Environ())
@@ -217,6 +219,11 @@ func announce(out io.Writer, c config, a addresses) {
 		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures, GET .../aggregateSignatures/{txHash}\n", name)
 		if c.Networks[name].ledger() {
 			_, _ = fmt.Fprintf(out, "  GET  /v1/networks/%s/...\n", name)
+		}
+		if name == c.NodeAPI.main(c.Networks) {
+			_, _ = fmt.Fprintf(out, "  POST /ext/..., /%s/ext/... as a node\n", name)
+		} else {
+			_, _ = fmt.Fprintf(out, "  POST /%s/ext/... as a node\n", name)
 		}
 	}
 	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", a.private)

@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"sync"
@@ -39,8 +40,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if clean != asked {
 		u := *request.URL
 		u.Path = clean
-		w.Header().Set("Location", u.String())
-		w.WriteHeader(http.StatusMovedPermanently)
+		Redirect(w, &u)
 		return
 	}
 	r.mu.RLock()
@@ -51,6 +51,12 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	h.ServeHTTP(w, request)
+}
+
+// Redirect sends a client to another place, as a node does: without a body.
+func Redirect(w http.ResponseWriter, to *url.URL) {
+	w.Header().Set("Location", to.String())
+	w.WriteHeader(http.StatusMovedPermanently)
 }
 
 // add serves an endpoint (such as /rpc, or nothing) below a base.

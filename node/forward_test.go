@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An answer is handed on as it is, whoever gives it; what is no answer makes room for
+// the next node.
+func TestForward(t *testing.T) {
+	late := func(r *http.Request) (*http.Response, error) {
+		select {
+		case <-time.After(2 * time.Second):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		return answer(http.StatusOK, "late")(r)
+	}
+	for name, test := range map[string]struct {
+		hosts  hosts
+		hedged bool
+		want   string
+		status int
+		took   time.Duration
+	}{
+		"first":                   {hosts: hosts{"a": answer(200, "a"), "b": answer(200, "b"), "c": answer(200, "c")}, want: "a", status: 200},
+		"refusal is an answer":    {hosts: hosts{"a": answer(400, "no"), "b": answer(200, "b"), "c": answer(200, "c")}, want: "no", status: 400},
+		"dead node":               {hosts: hosts{"a": refuse, "b": answer(200, "b"), "c": answer(200, "c")}, want: "b", status: 200},
+		"node behind a dead door": {hosts: hosts{"a": answer(502, "bad"), "b": answer(429, "slow"), "c": answer(200, "c")}, want: "c", status: 200},
+		"hanging node, hedged":    {hosts: hosts{"a": hang, "b": answer(200, "b"), "c": answer(200, "c")}, hedged: true, want: "b", status: 200, took: hedgeAfter},
+		"hanging node":            {hosts: hosts{"a": hang, "b": answer(200, "b"), "c": answer(200, "c")}, want: "b", status: 200, took: defaultTimeout},
+		"slow nodes, hedged":      {hosts: hosts{"a": late, "b": hang, "c": hang}, hedged: true, want: "late", status: 200, took: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, test.hosts)
+				began := time.Now()
+				got, err := n.Forward(t.Context(), "/ext/bc/P", []byte("{}"), test.hedged)
+				require.NoError(t, err)
+				require.Equal(t, test.want, string(got.Body))
+				require.Equal(t, test.status, got.Status)
+				require.Equal(t, test.took, time.Since(began))
+				synctest.Wait() // for those that lost
+				require.Zero(t, n.Load().InFlight)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, hosts{"a": refuse, "b": refuse, "c": refuse})
+		_, err := n.Forward(t.Context(), "/ext/bc/P", nil, true)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.NotContains(t, err.Error(), "secret")
+		require.Equal(t, Load{Endpoints: 3, Failing: 3}, n.Load())
+	})
+}
+
+// No more calls than agreed reach a node at a time; the others wait, but not all, and
+// not for ever.
+func TestForwardLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 2
+		release := make(chan struct{})
+		c, err := New(Options{
+			Endpoints: []string{"http://a"}, ForwardLimit: limit,
+			HTTP: &http.Client{Transport: hosts{"a": func(*http.Request) (*http.Response, error) {
+				<-release
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("a")), Header: http.Header{}}, nil
+			}}},
+		})
+		require.NoError(t, err)
+		const refused = 5
+		var mu sync.Mutex
+		var done, failed int
+		var calls sync.WaitGroup
+		for range limit + waitingPerCall*limit + refused {
+			calls.Go(func() {
+				_, err := c.Forward(context.Background(), "/", nil, false)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					assert.ErrorIs(t, err, ErrUnavailable)
+					assert.ErrorContains(t, err, errBusy.Error())
+					failed++
+				} else {
+					done++
+				}
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, refused, failed, "at once")
+		require.Equal(t, Load{Endpoints: 1, InFlight: limit}, c.Load())
+		for range limit {
+			release <- struct{}{}
+		}
+		synctest.Wait()
+		require.Equal(t, limit, done)
+		require.Equal(t, limit, c.Load().InFlight, "those that waited")
+		time.Sleep(defaultTimeout)
+		synctest.Wait()
+		require.Equal(t, refused+waitingPerCall*limit-limit, failed, "those that waited for too long")
+		require.Zero(t, c.Load().Failing, "a busy node is not a broken one")
+		close(release)
+		calls.Wait()
+		require.Equal(t, 2*limit, done)
+		require.Zero(t, c.Load().InFlight)
+	})
+}
