@@ -84,6 +84,32 @@ func (t *Tenant[B]) Apply(_ context.Context, _ store.Reader, block B, batch *sto
 	return nil
 }
 
+// Check tells what of a block, whose record is committed, is not found where it is.
+func (t *Tenant[B]) Check(ctx context.Context, r store.Reader, block B, wrong func(what string)) error {
+	c := &Chain{reader: r, prefix: t.prefix}
+	id, height, txs := t.read(block)
+	if id != ids.Empty {
+		at, err := c.Block(ctx, id)
+		if err != nil && !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		if err != nil || at != height {
+			wrong(fmt.Sprintf("block %d is not found by its ID %s", height, id))
+		}
+	}
+	for i, txID := range txs {
+		at, err := c.Tx(ctx, txID)
+		if err != nil && !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		// A proposal that was refused may be made again.
+		if err != nil || at.Height < height || at.Height == height && at.Index != i {
+			wrong(fmt.Sprintf("transaction %s of block %d is not found", txID, height))
+		}
+	}
+	return nil
+}
+
 func prefix(networkID uint32, chain string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, networkID), chain...)
 }

@@ -202,6 +202,9 @@ func add[B any](n *Network, o Options, chain string, source index.Keeper[B], sta
 	l := &line[B]{Pipeline: p, chain: container.Chain{NetworkID: o.NetworkID, Name: chain}, store: o.Store, source: source}
 	for _, t := range tenants {
 		l.tenants = append(l.tenants, t.Name())
+		if found, ok := t.(*lookup.Tenant[B]); ok {
+			l.lookup = found
+		}
 	}
 	if chain == index.PChain && o.Genesis != nil {
 		l.genesisID = o.Genesis.P.ID

@@ -16,6 +16,7 @@ import (
 	"quorate/index"
 	"quorate/index/container"
 	"quorate/index/ledger"
+	"quorate/index/lookup"
 	"quorate/store"
 )
 
@@ -111,7 +112,8 @@ type line[B any] struct {
 	store     store.Store
 	source    index.Keeper[B]
 	tenants   []string
-	genesisID ids.ID // of the block at height 0; empty if it is not known
+	genesisID ids.ID            // of the block at height 0; empty if it is not known
+	lookup    *lookup.Tenant[B] // nil if nothing is found by ID
 }
 
 // verify checks the blocks of a chain.
@@ -145,6 +147,12 @@ func (l *line[B]) verify(v *verifier) error {
 	keptFrom, kept, err := index.KeptUntil(v.ctx, l.store, l.chain.NetworkID, name)
 	if err != nil {
 		return err
+	}
+	found := uint64(0) // below which blocks are found by their IDs
+	if l.lookup != nil {
+		if _, found, _, err = index.Recorded(v.ctx, l.store, l.chain.NetworkID, name, l.lookup.Name()); err != nil {
+			return err
+		}
 	}
 	var parent ids.ID
 	fetched, bad := uint64(0), v.verdict.Wrong
@@ -180,6 +188,14 @@ func (l *line[B]) verify(v *verifier) error {
 			}
 			if at == 0 && l.genesisID != ids.Empty && b.ID != l.genesisID {
 				v.wrong("%s-Chain block 0 is %s, but the genesis is %s", name, b.ID, l.genesisID)
+			}
+			if !fromNode && at < found {
+				if err := l.lookup.Check(v.ctx, l.store, b.Content, func(what string) { v.wrong("%s-Chain: %s", name, what) }); err != nil {
+					if v.ctx.Err() != nil || !errors.Is(err, store.ErrCorrupt) {
+						return err
+					}
+					v.wrong("%s-Chain block %d: where it is cannot be read: %v", name, at, err)
+				}
 			}
 			for id, tenant := range ends[at] {
 				if id != b.ID {

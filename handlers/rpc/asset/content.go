@@ -53,6 +53,9 @@ func (c *content) Block(b []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if one, ok := parsed.(*block.StandardBlock); ok && len(one.Transactions) == 0 {
+		one.Transactions = nil // the one at height 0, as a node made it
+	}
 	return json.Marshal(parsed)
 }
 
@@ -81,6 +84,9 @@ func (c *content) TxJSON(b []byte, genesis bool) ([]byte, error) {
 	tx, err := parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("reading a transaction: %w", err)
+	}
+	if genesis {
+		tx.Creds = nil // as a node made it
 	}
 	if err := c.complete(tx); err != nil {
 		return nil, err

@@ -90,6 +90,7 @@ type Chain struct {
 
 // cacheKey names an answer: a block by height, or a transaction.
 type cacheKey struct {
+	tx       bool
 	id       ids.ID
 	height   uint64
 	encoding formatting.Encoding
@@ -235,7 +236,7 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 
 // Tx answers getTx. The error is database.ErrNotFound for what is not recorded.
 func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
-	key := cacheKey{id: args.TxID, encoding: args.Encoding}
+	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
 	if b, ok := c.ready.GetIfPresent(key); ok {
 		reply.JSON = b
 		return nil

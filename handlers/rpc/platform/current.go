@@ -13,6 +13,8 @@ import (
 	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/handlers/rpc"
 )
 
@@ -43,8 +45,8 @@ const (
 	freshFor = 5 * time.Second
 	// patience bounds the time for one answer.
 	patience = 30 * time.Second
-	// questionBytes is the length of questions beyond which they are not remembered.
-	questionBytes = 4096
+	// questionNodes is how many nodes a question that is remembered may be about.
+	questionNodes = 64
 )
 
 func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *slog.Logger) (*current, error) {
@@ -58,14 +60,24 @@ func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *s
 	return &current{upstream: upstream, path: path, height: height, answers: answers, log: log}, nil
 }
 
-// ask returns the result that nodes give for a method with parameters, which are JSON.
-func (c *current) ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	if len(params) > questionBytes {
+// ask returns the result that nodes give for a method with parameters about a subnet
+// and some of its nodes, which are sorted.
+func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeIDs []ids.NodeID, args any) ([]byte, error) {
+	if len(nodeIDs) > questionNodes {
 		return nil, rpc.ErrForward
 	}
-	question := method + string(params)
+	about := append(make([]byte, 0, 256), method...)
+	about = append(about, subnetID[:]...)
+	for i := range nodeIDs {
+		about = append(about, nodeIDs[i][:]...)
+	}
+	question := string(about)
 	if a, ok := c.answers.GetIfPresent(question); ok && a.height == c.height() && time.Since(a.at) < freshFor {
 		return a.result, a.err
+	}
+	params, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
 	}
 	// Whoever leaves does not end it for others.
 	coming := c.asking.DoChan(question, func() (any, error) {

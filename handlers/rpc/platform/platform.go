@@ -352,19 +352,14 @@ func (s *Service) GetCurrentValidators(r *http.Request, args *platformvm.GetCurr
 	// Their order and repetitions are without meaning.
 	slices.SortFunc(args.NodeIDs, ids.NodeID.Compare)
 	args.NodeIDs = slices.Compact(args.NodeIDs)
-	return s.ask(r.Context(), "platform.getCurrentValidators", args, reply)
+	var err error
+	reply.JSON, err = s.current.ask(r.Context(), "platform.getCurrentValidators", args.SubnetID, args.NodeIDs, args)
+	return err
 }
 
 // GetCurrentSupply is platform.getCurrentSupply.
 func (s *Service) GetCurrentSupply(r *http.Request, args *platformvm.GetCurrentSupplyArgs, reply *rpc.Raw) error {
-	return s.ask(r.Context(), "platform.getCurrentSupply", args, reply)
-}
-
-func (s *Service) ask(ctx context.Context, method string, args any, reply *rpc.Raw) error {
-	params, err := json.Marshal(args)
-	if err != nil {
-		return err
-	}
-	reply.JSON, err = s.current.ask(ctx, method, params)
+	var err error
+	reply.JSON, err = s.current.ask(r.Context(), "platform.getCurrentSupply", args.SubnetID, nil, args)
 	return err
 }
