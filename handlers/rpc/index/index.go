@@ -226,7 +226,7 @@ const around = 192
 // appendContainer writes what indexer.FormattedContainer is as JSON.
 func appendContainer(b []byte, one *container.Container, first uint64, e formatting.Encoding) ([]byte, error) {
 	b = append(b, `{"id":"`...)
-	b = append(b, one.ID.String()...)
+	b = appendID(b, one.ID)
 	b = append(b, `","bytes":"0x`...)
 	switch e {
 	case formatting.Hex, formatting.HexC:
