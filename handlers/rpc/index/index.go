@@ -156,7 +156,8 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 			return err
 		}
 	}
-	reply.JSON = append(b, `]}`...)
+	b = append(b, `]}`...)
+	reply.JSON = b
 	return nil
 }
 
