@@ -121,7 +121,7 @@ func joined(list []string) string {
 }
 
 // history issues transactions of every kind that the wallet makes.
-func history(t *testing.T, ctx context.Context, node string, keys []*secp256k1.PrivateKey) {
+func history(t testing.TB, ctx context.Context, node string, keys []*secp256k1.PrivateKey) {
 	t.Helper()
 	keychain := secp256k1fx.NewKeychain(keys...)
 	w, err := primary.MakeWallet(ctx, node, keychain, keychain, primary.WalletConfig{})

@@ -207,9 +207,9 @@ func (a alike) compare(node, service rpcAnswer) (all []string) {
 	return append(all, a.differences("body", parsed(node.body), parsed(service.body))...)
 }
 
-// nodeAPI is a service beside a node with the same history.
+// nodeAPI is a service, its index caught up, beside a node with the same history.
 type nodeAPI struct {
-	t             *testing.T
+	network       *localnet.Network
 	node          string
 	service       *service
 	keys          []*secp256k1.PrivateKey
@@ -223,7 +223,7 @@ func (n *nodeAPI) same(ctx context.Context, t *testing.T, how alike, path, metho
 	n.both(ctx, t, how, n.service.url, path, method, params, method)
 }
 
-// sameTo asks the service's own method on one of its listeners.
+// both asks the service at one of its listeners, and for a method by its own name.
 func (n *nodeAPI) both(ctx context.Context, t *testing.T, how alike, base, path, method, params, serviceMethod string) {
 	t.Helper()
 	n.compared++
@@ -270,13 +270,13 @@ func (n *nodeAPI) listed(ctx context.Context, t *testing.T, path, prefix string)
 var encodings = []string{"", `,"encoding":"hex"`, `,"encoding":"HexC"`, `,"encoding":"hexnc"`, `,"encoding":"json"`}
 
 // startNodeAPI brings up a network with a history, and a service that has recorded it.
-func startNodeAPI(t *testing.T, ctx context.Context) *nodeAPI {
+func startNodeAPI(t testing.TB, ctx context.Context) *nodeAPI {
 	t.Helper()
 	program := buildService(t)
 	network := localnet.Start(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"), 0o600))
-	n := &nodeAPI{t: t, node: network.Node(0).URL, keys: []*secp256k1.PrivateKey{genesis.EWOQKey}}
+	n := &nodeAPI{network: network, node: network.Node(0).URL, keys: []*secp256k1.PrivateKey{genesis.EWOQKey}}
 	n.service = startService(t, program, n.node, "--ahead-rounds", "0", "--config", config)
 	for range 2 {
 		key, err := secp256k1.NewPrivateKey()
@@ -300,7 +300,7 @@ func startNodeAPI(t *testing.T, ctx context.Context) *nodeAPI {
 }
 
 // addresses of the keys on a chain, each alone and then all together.
-func (n *nodeAPI) addresses(t *testing.T, chain string) (groups [][]string) {
+func (n *nodeAPI) addresses(t testing.TB, chain string) (groups [][]string) {
 	t.Helper()
 	var all []string
 	for _, key := range n.keys {
@@ -322,11 +322,19 @@ func TestNodeAPI(t *testing.T) {
 	start := time.Now()
 	n := startNodeAPI(t, ctx)
 	t.Logf("ready after %s", time.Since(start))
-	for name, part := range map[string]func(context.Context, *testing.T){
-		"info": n.info, "asset chain": n.assetChain, "platform chain": n.platformChain, "index": n.index,
-		"bad requests": n.badRequests, "pages": n.pages, "official clients": n.officialClients,
+	for _, part := range []struct {
+		name    string
+		compare func(context.Context, *testing.T)
+	}{
+		{"info", n.info},
+		{"asset chain", n.assetChain},
+		{"platform chain", n.platformChain},
+		{"index", n.index},
+		{"pages", n.pages},
+		{"bad requests", n.badRequests},
+		{"official clients", n.officialClients},
 	} {
-		t.Run(name, func(t *testing.T) { part(ctx, t) })
+		t.Run(part.name, func(t *testing.T) { part.compare(ctx, t) })
 	}
 	t.Logf("%d calls compared; all after %s", n.compared, time.Since(start))
 }

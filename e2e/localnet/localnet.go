@@ -205,6 +205,9 @@ func (n *Network) launch(i int) {
 // Node i, 0 to Size-1.
 func (n *Network) Node(i int) *Node { return n.nodes[i] }
 
+// PID is the process ID of node i.
+func (n *Network) PID(i int) int { return n.nodes[i].process.Process.Pid }
+
 // Stop ends node i as an operator would, and kills it if that takes too long: a
 // node that has lost its quorum may need 20 s.
 func (n *Network) Stop(i int) {

@@ -183,6 +183,9 @@ func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([
 		}
 		found = append(found, one)
 	}
+	if len(found) == 0 {
+		return nil, nil
+	}
 	return found, nil
 }
 

@@ -156,7 +156,8 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 			return err
 		}
 	}
-	reply.JSON = append(b, `]}`...)
+	b = append(b, `]}`...)
+	reply.JSON = b
 	return nil
 }
 
@@ -226,7 +227,7 @@ const around = 192
 // appendContainer writes what indexer.FormattedContainer is as JSON.
 func appendContainer(b []byte, one *container.Container, first uint64, e formatting.Encoding) ([]byte, error) {
 	b = append(b, `{"id":"`...)
-	b = append(b, one.ID.String()...)
+	b = appendID(b, one.ID)
 	b = append(b, `","bytes":"0x`...)
 	switch e {
 	case formatting.Hex, formatting.HexC:
