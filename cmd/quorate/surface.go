@@ -79,8 +79,10 @@ type tracingConfig struct {
 
 func surfaceDefaults() surfaceConfig {
 	return surfaceConfig{
-		ProxyHeader: string(access.XForwardedFor),
-		CORSOrigins: []string{"*"},
+		RateClasses:    make(map[string]rateClass),
+		TrustedProxies: []string{},
+		ProxyHeader:    string(access.XForwardedFor),
+		CORSOrigins:    []string{"*"},
 		Limits: limitsConfig{
 			Body: 256 << 10, Header: 32 << 10,
 			HeaderTime: 10 * time.Second, BodyTime: 10 * time.Second, Stall: 30 * time.Second,

@@ -115,9 +115,11 @@ func flatten(c config) map[string]string {
 }
 
 func flattenInto(flat map[string]string, key string, v reflect.Value) {
-	if s, ok := v.Interface().(fmt.Stringer); ok && v.Kind() != reflect.Pointer {
-		flat[key] = s.String()
-		return
+	if v.Kind() != reflect.Pointer && v.CanInterface() { // not what is embedded
+		if s, ok := v.Interface().(fmt.Stringer); ok {
+			flat[key] = s.String()
+			return
+		}
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -129,9 +131,9 @@ func flattenInto(flat map[string]string, key string, v reflect.Value) {
 			field := v.Type().Field(i)
 			name, option, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 			switch {
-			case !field.IsExported():
 			case option == "inline":
 				flattenInto(flat, key, v.Field(i))
+			case !field.IsExported():
 			default:
 				flattenInto(flat, strings.TrimPrefix(key+"."+name, "."), v.Field(i))
 			}
