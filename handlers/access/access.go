@@ -162,11 +162,11 @@ func (g *Guard) admit(c echo.Context) (class string, left *allowance, err error)
 	}
 	if key != "" {
 		var h *holder
-		var any bool
+		var some bool
 		if len(key) <= maxKeyLength {
-			h, any = g.keys.look(key)
+			h, some = g.keys.look(key)
 		} else {
-			_, any = g.keys.look("")
+			_, some = g.keys.look("")
 		}
 		switch {
 		case h != nil && h.Revoked.IsZero():
@@ -175,7 +175,7 @@ func (g *Guard) admit(c echo.Context) (class string, left *allowance, err error)
 		case h != nil:
 			g.refused.WithLabelValues("key").Inc()
 			return "", nil, &apierr.Error{Status: http.StatusForbidden, Message: "the API key was revoked; ask the operator of this service for another, or send none"}
-		case any:
+		case some:
 			g.refused.WithLabelValues("key").Inc()
 			return "", nil, &apierr.Error{Status: http.StatusUnauthorized, Message: "the API key is not known here; check the header " + headerKey + ", or send none"}
 		}

@@ -30,10 +30,10 @@ type holder struct {
 	left *allowance
 }
 
-// look finds a key; any says whether there are keys at all. The file is looked at
+// look finds a key; some says whether there are keys at all. The file is looked at
 // each time, which takes a microsecond or two, so that a key is good as soon as it is
 // added and of no use as soon as it is revoked.
-func (k *keyring) look(key string) (h *holder, any bool) {
+func (k *keyring) look(key string) (h *holder, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refresh()
