@@ -4,7 +4,7 @@ GOTESTSUM  = go run gotest.tools/gotestsum@v1.13.0
 GOLANGCI   = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 CACHE     ?= $(CURDIR)/.cache
 
-.PHONY: help build test test-unit test-e2e lint bench clean
+.PHONY: help build test test-unit test-e2e lint bench clean notices
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,3 +38,6 @@ bench: ## run the short benchmarks; bench/README.md explains each
 
 clean: ## remove what the targets made
 	rm -rf quorate $(CACHE)
+
+notices: ## write the licences of what is built in
+	go run ./deploy/notices > THIRD_PARTY_NOTICES.new && mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES

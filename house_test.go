@@ -18,7 +18,7 @@ var floors = map[string]int{
 	"aggregator": 2, "index": 2,
 	"handlers": 3,
 	"simnet":   3,
-	"cmd":      4, "bench": 4,
+	"cmd":      4, "bench": 4, "deploy": 4,
 }
 
 func TestImportsPointOneWay(t *testing.T) {

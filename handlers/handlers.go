@@ -12,7 +12,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
@@ -56,6 +58,16 @@ type Options struct {
 	BodyLimit int64
 	// BodyTimeout bounds the arrival of a request body; 0 means 10 s.
 	BodyTimeout time.Duration
+	// Origins are the web sites whose pages may call the service, such as
+	// https://example.org; nil means all, and an empty list none.
+	Origins []string
+	// Access checks keys and allowances; nil lets everybody in.
+	Access *access.Guard
+	// ClientIP finds a request's client, for the log and for Access; nil takes the
+	// peer of the connection.
+	ClientIP echo.IPExtractor
+	// Tracer makes a span of each request; nil makes none.
+	Tracer trace.Tracer
 	// RequestTimeout bounds the work on one request, after its body has arrived;
 	// 0 means 30 s.
 	RequestTimeout time.Duration
@@ -80,14 +92,27 @@ func New(o Options) (*echo.Echo, error) {
 	}
 	o.EVM.Log, o.EVM.Timeout = o.Log, o.RequestTimeout
 	series := metrics.New(metrics.Options{Chains: o.EVM.Chains, Key: o.PageKey, Timeout: o.RequestTimeout})
-	e, err := newEcho(o.Log, o.Metrics,
-		middleware.Except(forNode, middleware.CORS()),
+	origins := o.Origins
+	if origins == nil {
+		origins = []string{"*"}
+	}
+	further := []echo.MiddlewareFunc{middleware.Except(forNode, middleware.CORS(origins...))}
+	if o.Tracer != nil {
+		further = append(further, middleware.Trace(o.Tracer))
+	}
+	if o.Access != nil {
+		further = append(further, o.Access.Middleware())
+	}
+	e, err := newEcho(o.Log, o.Metrics, append(further,
 		middleware.Except(forNode, middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second))),
 		middleware.Params(),
 		middleware.Except(forNode, compat.Middleware(mode)),
-	)
+	)...)
 	if err != nil {
 		return nil, err
+	}
+	if o.ClientIP != nil {
+		e.IPExtractor = o.ClientIP
 	}
 	routeNode(e, o.Node, cmp.Or(o.BodyTimeout, 10*time.Second))
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)

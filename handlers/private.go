@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -11,7 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/handlers/apierr"
+	"quorate/handlers/signing"
 	"quorate/index"
 )
 
@@ -34,7 +38,8 @@ type PrivateOptions struct {
 }
 
 // NewPrivate makes the operators' surface: /metrics, /healthz (the process is
-// alive), /readyz (every network is ready), /readyz/{network} (that one is), /index
+// alive), /readyz (every network is ready), /readyz/{network} (that one is),
+// /readyz/{network}/{subnetID} (enough validators of that subnet are connected), /index
 // (how far chains are recorded), POST /index/verify (see Verify) and a node's /ext.
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	e, err := newEcho(o.Log, nil)
@@ -62,6 +67,23 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 			return apierr.NotFound("network: %q is not served here", apierr.Excerpt(name))
 		}
 		return sendReadiness(c, map[string]Network{name: n}, o.Index)
+	})
+	e.GET("/readyz/:network/:subnet", func(c echo.Context) error {
+		name, text := c.Param("network"), c.Param("subnet")
+		n, ok := o.Networks[name]
+		if !ok || n.SubnetReady == nil {
+			return apierr.NotFound("network: %q is not served here", apierr.Excerpt(name))
+		}
+		subnet, err := ids.FromString(text)
+		if err != nil {
+			return apierr.BadRequest("subnet: %q is no subnet ID", apierr.Excerpt(text))
+		}
+		err = n.SubnetReady(subnet)
+		if errors.Is(err, signing.ErrNoSubnet) {
+			return apierr.NotFound("subnet: %s has no validators on %s", subnet, name)
+		}
+		n.Ready = func() error { return err }
+		return sendReadiness(c, map[string]Network{name: n}, nil)
 	})
 	e.GET("/index", func(c echo.Context) error {
 		networks := make(map[string]map[string]ChainStatus)

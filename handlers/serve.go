@@ -1,7 +1,9 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,10 +27,28 @@ const (
 // apierr.ErrStopping, and returns when no handler runs any more. It closes ln.
 // The result is nil after an orderly stop.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
-	return serve(ctx, ln, h, log, grace, farewell)
+	return ServeWith(ctx, ln, h, ServeOptions{Log: log})
 }
 
-func serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, grace, farewell time.Duration) error {
+// ServeOptions are Serve's; the zero value is fit for use.
+type ServeOptions struct {
+	// TLS makes it HTTPS, with HTTP/2; nil means plain HTTP/1.1.
+	TLS *tls.Config
+	// HeaderBytes bounds the headers of a request; 0 means 32 KiB.
+	HeaderBytes int
+	// HeaderTimeout bounds their arrival, and that of a TLS handshake; 0 means 10 s.
+	HeaderTimeout time.Duration
+	// Log gets what goes wrong below requests; nil drops it.
+	Log *slog.Logger
+}
+
+// ServeWith is Serve with options.
+func ServeWith(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions) error {
+	return serve(ctx, ln, h, o, grace, farewell)
+}
+
+func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions, grace, farewell time.Duration) error {
+	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -44,9 +64,10 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 			h.ServeHTTP(w, r)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, 10*time.Second),
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		MaxHeaderBytes:    cmp.Or(o.HeaderBytes, 32<<10),
+		TLSConfig:         o.TLS,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// No ReadTimeout: it would cancel requests that are worked on for longer.
 		// Bodies have a deadline of their own. Answers are small and of bounded
@@ -54,7 +75,13 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		WriteTimeout: 5 * time.Minute,
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
+	go func() {
+		if o.TLS != nil {
+			served <- server.ServeTLS(ln, "", "") // the files are the configuration's
+			return
+		}
+		served <- server.Serve(ln)
+	}()
 
 	var failed error
 	select {

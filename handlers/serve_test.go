@@ -33,7 +33,7 @@ func start(t *testing.T, h http.Handler, grace, farewell time.Duration) running 
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, ln, h, nil, grace, farewell) }()
+	go func() { served <- serve(ctx, ln, h, ServeOptions{}, grace, farewell) }()
 	stop := sync.OnceValue(func() error {
 		cancel()
 		return <-served

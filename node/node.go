@@ -67,6 +67,8 @@ type Options struct {
 	// HTTP makes the calls; nil means a client of our own. Its CheckRedirect is
 	// not used: redirects are never followed.
 	HTTP *http.Client
+	// Wrap, unless nil, is put around what makes the calls of a client of our own.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// Log gets a line when an endpoint fails or comes back; nil drops them.
 	Log *slog.Logger
 }
@@ -133,11 +135,15 @@ func New(o Options) (*Client, error) {
 		own := *o.HTTP
 		c.http = &own
 	} else {
-		c.http = &http.Client{Transport: &http.Transport{
+		var transport http.RoundTripper = &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			MaxIdleConnsPerHost: 32,
 			IdleConnTimeout:     90 * time.Second,
-		}}
+		}
+		if o.Wrap != nil {
+			transport = o.Wrap(transport)
+		}
+		c.http = &http.Client{Transport: transport}
 	}
 	// Whoever answers with a redirect could send our token and trust elsewhere.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

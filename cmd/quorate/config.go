@@ -53,8 +53,9 @@ type config struct {
 	// MethodSignatures is a file with signatures of methods, to name them.
 	MethodSignatures string `yaml:"method_signatures"`
 	// NodeAPI is about what is answered as a node does.
-	NodeAPI  nodeAPIConfig            `yaml:"node_api"`
-	Networks map[string]networkConfig `yaml:"networks"`
+	NodeAPI       nodeAPIConfig            `yaml:"node_api"`
+	Networks      map[string]networkConfig `yaml:"networks"`
+	surfaceConfig `yaml:",inline"`
 }
 
 // networkConfig is a network that is served under the name of its key.
@@ -162,6 +163,7 @@ func defaults() config {
 		LogLevel:       "info",
 		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]networkConfig),
+		surfaceConfig:  surfaceDefaults(),
 	}
 }
 
@@ -262,35 +264,39 @@ func addFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// load puts the configuration together and checks it.
+// load puts the configuration together and checks it. The error has all problems.
 func load(cmd *cobra.Command, environ []string) (config, error) {
-	c := defaults()
+	s := look(cmd, environ)
+	if len(s.problems) > 0 {
+		return s.config, usage(errors.Join(s.problems...), s.hint)
+	}
+	return s.config, nil
+}
+
+// look puts the configuration together, with all that is wrong with it.
+func look(cmd *cobra.Command, environ []string) *survey {
+	s := &survey{config: defaults(), origins: make(map[string]string)}
 	if path, _ := cmd.Flags().GetString("config"); path != "" {
-		if err := c.readFile(path); err != nil {
-			return c, usage(err, "Compare it with config.example.yaml.")
-		}
+		s.readFile(path)
 	}
 	known := settings()
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, "QUORATE_") {
-			continue
-		}
-		if !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
-			return c, usage(fmt.Errorf("unknown environment variable %s%s", name, suggest(name, envNames(known))), "")
+		if strings.HasPrefix(name, "QUORATE_") && !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
+			s.wrong("", fmt.Errorf("unknown environment variable %s%s", name, suggest(name, envNames(known))))
 		}
 	}
-	for _, s := range known { // in order, since the last ones apply to all networks
+	for _, k := range known { // in order, since the last ones apply to all networks
 		for _, variable := range environ {
-			if name, value, _ := strings.Cut(variable, "="); name == s.env && value != "" {
-				if err := s.set(&c, value); err != nil {
-					return c, usage(fmt.Errorf("environment variable %s: %w", s.env, err), "")
+			if name, value, _ := strings.Cut(variable, "="); name == k.env && value != "" {
+				if err := s.apply(k.env, func(c *config) error { return k.set(c, value) }); err != nil {
+					s.wrong("", fmt.Errorf("environment variable %s: %w", k.env, err))
 				}
 			}
 		}
 	}
-	for _, s := range known {
-		f := cmd.Flags().Lookup(s.flag)
+	for _, k := range known {
+		f := cmd.Flags().Lookup(k.flag)
 		if f == nil || !f.Changed {
 			continue
 		}
@@ -299,15 +305,15 @@ func load(cmd *cobra.Command, environ []string) (config, error) {
 			values = list.GetSlice()
 		}
 		for _, v := range values {
-			if err := s.set(&c, v); err != nil {
-				return c, usage(fmt.Errorf("flag --%s: %w", s.flag, err), "")
+			if err := s.apply("--"+k.flag, func(c *config) error { return k.set(c, v) }); err != nil {
+				s.wrong("", fmt.Errorf("flag --%s: %w", k.flag, err))
 			}
 		}
 	}
-	if err := c.check(); err != nil {
-		return c, usage(err, "")
+	for _, err := range s.config.problems() {
+		s.wrong("", err)
 	}
-	return c, nil
+	return s
 }
 
 func envNames(known []setting) []string {
@@ -318,11 +324,16 @@ func envNames(known []setting) []string {
 	return names
 }
 
-func (c *config) readFile(path string) error {
+func (s *survey) readFile(path string) {
+	const hint = "Compare it with config.example.yaml."
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("reading the configuration: %w", err)
+		s.wrong(hint, fmt.Errorf("reading the configuration: %w", err))
+		return
 	}
+	s.file, s.lines = path, linesOf(content)
+	c := &s.config
+	before := flatten(*c)
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
 	err = decoder.Decode(c)
@@ -330,91 +341,108 @@ func (c *config) readFile(path string) error {
 		err = nil
 	}
 	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
-		text = strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.nodeAPIConfig", " of node_api", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known").Replace(text)
-		return fmt.Errorf("configuration %s: %s", path, text)
+		names := strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.nodeAPIConfig", " of node_api", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.surfaceConfig", "", " in type main.limitsConfig", " of limits", " in type main.tlsConfig", " of tls", " in type main.tracingConfig", " of tracing", " in type main.rateClass", " of a rate class", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known")
+		texts := []string{err.Error()}
+		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
+			texts = mistakes.Errors // the rest has been decoded
+		}
+		for _, text := range texts {
+			s.wrong(hint, fmt.Errorf("configuration %s: %s", path, names.Replace(text)))
+		}
 	}
 	if c.Networks == nil {
 		c.Networks = make(map[string]networkConfig)
 	}
-	return nil
+	for key, value := range flatten(*c) {
+		line, given := s.lines[key]
+		if given {
+			s.origins[key] = path + ":" + strconv.Itoa(line)
+		} else if before[key] != value { // within something that is written otherwise
+			s.origins[key] = path
+		}
+	}
 }
 
-// check says what is wrong, by the name of the key.
-func (c *config) check() error {
+// check says all that is wrong, by the names of the keys.
+func (c *config) check() error { return errors.Join(c.problems()...) }
+
+// problems are all that is wrong; each begins with the name of a key.
+func (c *config) problems() (all []error) {
+	wrong := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
+	c.surfaceConfig.check(wrong)
 	for key, address := range map[string]string{"listen": c.Listen, "private_listen": c.PrivateListen} {
 		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-			return fmt.Errorf("%s: %q is no address such as 127.0.0.1:8080", key, address)
+			wrong("%s: %q is no address such as 127.0.0.1:8080", key, address)
 		}
 	}
 	if _, err := compat.ParseMode(c.ClientCompat); err != nil {
-		return fmt.Errorf("client_compat: %w", err)
+		wrong("client_compat: %w", err)
 	}
 	if c.RequestTimeout < time.Second || c.RequestTimeout > 4*time.Minute {
-		return fmt.Errorf("request_timeout: %s is not between 1s and 4m", c.RequestTimeout)
+		wrong("request_timeout: %s is not between 1s and 4m", c.RequestTimeout)
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return fmt.Errorf("log_level: %q is none of debug, info, warn, error", c.LogLevel)
+		wrong("log_level: %q is none of debug, info, warn, error", c.LogLevel)
 	}
 	if c.MemoryLimit < leastMemory {
-		return fmt.Errorf("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, size(leastMemory))
+		wrong("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, size(leastMemory))
 	}
 	if c.MemoryLimit > math.MaxInt64 {
-		return fmt.Errorf("memory_limit: %s is more than any machine has", c.MemoryLimit)
+		wrong("memory_limit: %s is more than any machine has", c.MemoryLimit)
 	}
 	if c.ArchiveLimit < leastArchive {
-		return fmt.Errorf("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
+		wrong("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
 	}
 	if err := c.NodeAPI.check(c.Networks); err != nil {
-		return err
+		wrong("%w", err)
 	}
 	if c.DataDir == "" {
-		return errors.New("data_dir is empty; name a folder")
+		wrong("data_dir is empty; name a folder")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		if strings.ContainsAny(name, "/\\:. \t") || name == "" {
-			return fmt.Errorf("networks: %q cannot be a name; use letters, digits and hyphens", name)
+			wrong("networks: %q cannot be a name; use letters, digits and hyphens", name)
 		}
 		if name == storeFolder {
-			return fmt.Errorf("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
+			wrong("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
 		}
 		n := c.Networks[name]
 		if len(n.Nodes) == 0 {
-			return fmt.Errorf("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
+			wrong("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
 		}
 		if rounds := n.aheadRounds(); rounds < 0 || rounds > 256 {
-			return fmt.Errorf("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
+			wrong("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
 		}
 		switch {
 		case n.Record != "" && n.Record != recordAll && n.Record != recordPrimary && n.Record != recordL1:
-			return fmt.Errorf("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, recordAll, recordPrimary, recordL1)
+			wrong("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, recordAll, recordPrimary, recordL1)
 		case n.ledger() && n.IndexFrom > 0:
-			return fmt.Errorf("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, recordL1)
+			wrong("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, recordL1)
 		}
 		if _, err := n.healthSubnets(); err != nil {
-			return fmt.Errorf("networks.%s.health_subnets: %w", name, err)
+			wrong("networks.%s.health_subnets: %w", name, err)
 		}
 		switch n.keep() {
 		case primary.KeepAll, primary.KeepNeeded, primary.KeepNone:
 		default:
-			return fmt.Errorf("networks.%s.keep_containers: %q is none of %s, %s, %s", name, n.KeepContainers, primary.KeepAll, primary.KeepNeeded, primary.KeepNone)
+			wrong("networks.%s.keep_containers: %q is none of %s, %s, %s", name, n.KeepContainers, primary.KeepAll, primary.KeepNeeded, primary.KeepNone)
 		}
 		for _, chain := range n.EVM {
 			if _, err := node.ParseEndpoint(chain.RPC); err != nil {
-				return fmt.Errorf("networks.%s.evm.rpc: %w", name, err)
+				wrong("networks.%s.evm.rpc: %w", name, err)
 			}
 			if t := chain.NativeToken; t != nil && (t.Name == "" || t.Symbol == "") {
-				return fmt.Errorf("networks.%s.evm.native_token: it needs a name and a symbol", name)
+				wrong("networks.%s.evm.native_token: it needs a name and a symbol", name)
 			}
 		}
 		for _, url := range n.Nodes {
 			if _, err := node.ParseEndpoint(url); err != nil {
-				return fmt.Errorf("networks.%s.nodes: %w", name, err)
+				wrong("networks.%s.nodes: %w", name, err)
 			}
 		}
 	}
-	return nil
+	return all
 }
 
 // suggest finds the name that was probably meant.

@@ -119,7 +119,7 @@ Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 		// Ours name one, in the one line that says what to do.
 		DisableSuggestions: true,
 	}
-	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newIndex(), newStore(), newVersion())
+	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newIndex(), newStore(), newKeys(), newConfig(), newMan(), newVersion())
 	return root
 }
 

@@ -81,13 +81,19 @@ type networkOptions struct {
 	// chains to read. Both are needed to record them.
 	fetcher *metadata.Fetcher
 	changed func() error
+	// traces may be nil.
+	traces *traces
 }
 
 // knownNetworks are the IDs that names in paths stand for elsewhere.
 var knownNetworks = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
 
 func newClient(o networkOptions) (*node.Client, error) {
-	return node.New(node.Options{Endpoints: o.config.Nodes, ForwardLimit: o.nodeAPI.CallsInFlight, Log: o.log})
+	options := node.Options{Endpoints: o.config.Nodes, ForwardLimit: o.nodeAPI.CallsInFlight, Log: o.log}
+	if o.traces != nil {
+		options.Wrap = o.traces.transport
+	}
+	return node.New(options)
 }
 
 // newNetwork puts the parts together around a client of a node on the network id.

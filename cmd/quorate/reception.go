@@ -95,6 +95,21 @@ func (s *slot) ready() error {
 	return errors.New("the node has not answered yet; is it up, and is networks." + s.name + ".nodes right?")
 }
 
+// subnetReady is ready for the validators of one subnet.
+func (s *slot) subnetReady(subnet ids.ID) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	share, ok := s.open().coverage.Share(subnet)
+	if !ok {
+		return fmt.Errorf("subnet %s: %w", subnet, signing.ErrNoSubnet)
+	}
+	if share < aggregator.DefaultQuorumPercentage/100. {
+		return fmt.Errorf("connected to %.1f %% of the subnet's weight, %d %% are needed", 100*share, aggregator.DefaultQuorumPercentage)
+	}
+	return nil
+}
+
 // reception is the public surface while networks come and go. The surface wants
 // to know every network's ID, which only its node can tell: so there is a new
 // surface each time a network opens, and requests for the others get 503.
@@ -163,7 +178,11 @@ func (r *reception) fail(name string, err error) {
 func (r *reception) operators() map[string]handlers.Network {
 	networks := make(map[string]handlers.Network, len(r.slots))
 	for name, s := range r.slots {
-		networks[name] = handlers.Network{Signer: s, Ready: s.ready}
+		n := handlers.Network{Signer: s, Ready: s.ready, SubnetReady: s.subnetReady}
+		if r.options.Tracer != nil {
+			n.Signer = tracedSigner{s, name, r.options.Tracer}
+		}
+		networks[name] = n
 	}
 	return networks
 }

@@ -133,14 +133,19 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
 	}
-	surface, err := newReception(names, c.NodeAPI.main(c.Networks), handlers.Options{
+	entry, err := newDoor(ctx, c, log, registry)
+	if err != nil {
+		return err
+	}
+	defer entry.close()
+	surface, err := newReception(names, c.NodeAPI.main(c.Networks), entry.furnish(handlers.Options{
 		EVM:            words,
 		PageKey:        key,
 		Log:            log,
 		Metrics:        registry,
 		ClientCompat:   compat.Mode(c.ClientCompat),
 		RequestTimeout: c.RequestTimeout,
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -173,6 +178,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				fetcher: fetcher,
 				nodeAPI: c.NodeAPI,
 				loggers: logs, profiles: profiles,
+				traces: entry.traces,
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
@@ -193,7 +199,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	started(addresses{public.Addr(), private.Addr()})
 
 	g, serving := errgroup.WithContext(ctx)
-	g.Go(func() error { return handlers.Serve(serving, public, surface, log) })
+	g.Go(func() error { return entry.serve(serving, public, surface) })
 	g.Go(func() error { return handlers.Serve(serving, private, operators, log) })
 	err = g.Wait()
 	giveUp(nil) // a surface that broke ends the waiting for nodes, too
@@ -214,7 +220,7 @@ func (e *outOfServiceError) Error() string { return e.err.Error() }
 
 // announce says what is served and where.
 func announce(out io.Writer, c config, a addresses) {
-	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on http://%s\n", a.public)
+	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on %s://%s\n", c.scheme(), a.public)
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures, GET .../aggregateSignatures/{txHash}\n", name)
 		if c.Networks[name].ledger() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 )
 
@@ -40,6 +41,9 @@ func AccessLog(log *slog.Logger) echo.MiddlewareFunc {
 				slog.Duration("took", time.Since(start)),
 				slog.String("client", c.RealIP()),
 				slog.String("user_agent", apierr.Excerpt(r.UserAgent())),
+			}
+			if key := access.KeyName(c); key != "" {
+				attrs = append(attrs, slog.String("key", key))
 			}
 			if e != nil {
 				if e.Code != "" {

@@ -7,12 +7,16 @@ import (
 	echomiddleware "github.com/labstack/echo/v4/middleware"
 )
 
-// CORS lets browsers on any site call the service. Nothing depends on cookies,
-// so credentials stay forbidden. Both names of the API key header are allowed:
+// CORS lets browsers on the sites of the given origins call the service, * for any;
+// without origins on none but its own. Nothing depends on cookies, so credentials
+// stay forbidden. Both names of the API key header are allowed:
 // the documented one and the one that the official clients send.
-func CORS() echo.MiddlewareFunc {
+func CORS(origins ...string) echo.MiddlewareFunc {
+	if len(origins) == 0 { // echo would take that for all
+		return func(next echo.HandlerFunc) echo.HandlerFunc { return next }
+	}
 	return echomiddleware.CORSWithConfig(echomiddleware.CORSConfig{
-		AllowOrigins: []string{"*"},
+		AllowOrigins: origins,
 		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions},
 		AllowHeaders: []string{
 			echo.HeaderAccept, echo.HeaderContentType, "User-Agent", echo.HeaderXRequestID,

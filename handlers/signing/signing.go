@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -47,7 +48,13 @@ type Network struct {
 	// Ready returns nil if requests can be expected to succeed, else why not. Nil
 	// means always ready. It is called for each health request and must not block.
 	Ready func() error
+	// SubnetReady is Ready for the messages that one subnet signs; ErrNoSubnet if it
+	// has no validators. Nil means that it is not told.
+	SubnetReady func(ids.ID) error
 }
+
+// ErrNoSubnet says that there are no validators of a subnet.
+var ErrNoSubnet = errors.New("it has no validators")
 
 // API serves the signing operations of a set of networks. Safe for concurrent use.
 type API struct {

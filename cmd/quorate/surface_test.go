@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/simnet"
+)
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "quorate.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func startSimnet(t *testing.T, o simnet.Options) *simnet.Network {
+	t.Helper()
+	n, err := simnet.Start(o)
+	require.NoError(t, err)
+	t.Cleanup(n.Close)
+	return n
+}
+
+// ask makes a request and reads the whole answer.
+func ask(t *testing.T, method, url, body string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, string(content)
+}
+
+// The bounds of the public surface, over real sockets and through the configuration.
+func TestServiceGuardsItsSurface(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 31, Validators: 5})
+	dir := t.TempDir()
+	file := writeFile(t, `
+rate_classes:
+  default: {per_second: 0.001, burst: 4}
+  partner: {per_second: 1000, burst: 2000}
+cors_origins: ["https://example.org"]
+limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 300ms, connections_per_address: 20}
+`)
+	s := startService(t, dir, map[string]*simnet.Network{"fuji": n}, "--config", file)
+	url := s.base + "/v1/signatureAggregator/fuji/aggregateSignatures"
+	body := fmt.Sprintf(`{"message":"%x"}`, n.Message([]byte("guarded")).Bytes())
+
+	// Keys: made, used and revoked while the service runs.
+	keys := func(args ...string) string {
+		code, out, errOut := quorate(t, "", append(append([]string{"keys"}, args...), "--data-dir", dir, "--config", file)...)
+		require.Zero(t, code, errOut)
+		return strings.TrimSpace(out)
+	}
+	key := keys("add", "explorer", "--class", "partner")
+	response, content := ask(t, "POST", url, body, "x-glacier-api-key", key)
+	require.Equal(t, 200, response.StatusCode, content)
+	require.Equal(t, "2000", response.Header.Get("ratelimit-limit"))
+	require.Contains(t, keys("list"), "explorer")
+	require.NotContains(t, keys("list"), key)
+	code, _, errOut := quorate(t, "", "keys", "add", "other", "--class", "partnr", "--data-dir", dir, "--config", file)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errOut, "did you mean partner?")
+
+	// Oversize.
+	response, content = ask(t, "POST", url, strings.Repeat(" ", 5<<10), "x-data-api-key", key)
+	require.Equal(t, 400, response.StatusCode)
+	require.Contains(t, content, "larger than 4096 bytes")
+	response, _ = ask(t, "GET", s.base+"/health", "", "x-padding", strings.Repeat("x", 16<<10))
+	require.Equal(t, 431, response.StatusCode)
+
+	// Browsers of one site.
+	response, _ = ask(t, "OPTIONS", url, "", "Origin", "https://example.org", "Access-Control-Request-Method", "POST")
+	require.Equal(t, "https://example.org", response.Header.Get("Access-Control-Allow-Origin"))
+	response, _ = ask(t, "OPTIONS", url, "", "Origin", "https://example.com", "Access-Control-Request-Method", "POST")
+	require.Empty(t, response.Header.Get("Access-Control-Allow-Origin"))
+
+	// Slow clients.
+	address := strings.TrimPrefix(s.base, "http://")
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+		return c
+	}
+	c := dial()
+	_, err := io.WriteString(c, "GET /health HTTP/1.1\r\nHo")
+	require.NoError(t, err)
+	rest, err := io.ReadAll(c)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "slow header")
+	require.NotContains(t, string(rest), "200 OK")
+	c = dial()
+	_, err = fmt.Fprintf(c, "POST /v1/signatureAggregator/fuji/aggregateSignatures HTTP/1.1\r\nHost: x\r\nx-data-api-key: %s\r\nContent-Length: 100\r\n\r\n{", key)
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	require.Equal(t, 400, answer.StatusCode, "slow body")
+	// Too many connections; those to operators are others.
+	http.DefaultClient.CloseIdleConnections()
+	var held []net.Conn
+	for range 40 {
+		held = append(held, dial())
+	}
+	require.Eventually(t, func() bool {
+		_, metrics := ask(t, "GET", s.private+"/metrics", "")
+		return !strings.Contains(metrics, `quorate_http_connections_refused_total{bound="address"} 0`)
+	}, 20*time.Second, 20*time.Millisecond)
+	for _, c := range held {
+		c.Close()
+	}
+
+	keys("revoke", "explorer")
+	require.Eventually(t, func() bool { // once there is room for a connection
+		r, err := http.NewRequest("POST", url, strings.NewReader(body))
+		require.NoError(t, err)
+		r.Header.Set("x-glacier-api-key", key)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		require.Equal(t, 403, response.StatusCode)
+		return true
+	}, 20*time.Second, 20*time.Millisecond)
+
+	// Everybody's allowance: startService has used none of it, as /health is free.
+	for i := range 5 {
+		response, content = ask(t, "POST", url, body)
+		require.Equal(t, i < 4, response.StatusCode == 200, "request %d: %s", i, content)
+	}
+	require.Equal(t, 429, response.StatusCode)
+	require.NotEmpty(t, response.Header.Get("retry-after"))
+	require.Equal(t, response.Header.Get("retry-after"), response.Header.Get("ratelimit-reset"))
+	var failure struct {
+		Message, Error string
+		StatusCode     int
+	}
+	require.NoError(t, json.Unmarshal([]byte(content), &failure))
+	require.Equal(t, 429, failure.StatusCode)
+	require.Equal(t, "Too Many Requests", failure.Error)
+	require.NotContains(t, s.log.String(), key)
+	s.stop(t)
+}
+
+func TestServiceOverTLS(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+
+	n := startSimnet(t, simnet.Options{Seed: 32, Validators: 5})
+	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n}, "--config", writeFile(t, fmt.Sprintf("tls: {cert: %q, key: %q}\n", cert, key)))
+	leaf, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	response, err := client.Post("https"+strings.TrimPrefix(s.base, "http")+"/v1/signatureAggregator/fuji/aggregateSignatures", "application/json",
+		strings.NewReader(fmt.Sprintf(`{"message":"%x"}`, n.Message([]byte("over TLS")).Bytes())))
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, 200, response.StatusCode)
+	require.Equal(t, 2, response.ProtoMajor)
+	client.CloseIdleConnections()
+	response, err = http.Get(s.base + "/health")
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, 400, response.StatusCode, "plain HTTP is told that it is")
+	s.stop(t)
+}
+
+// A round that is under way when the service is told to stop is finished.
+func TestStopFinishesTheRoundInFlight(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 33, Validators: 5, Latency: simnet.Latency{Median: time.Second, P99: 1500 * time.Millisecond}})
+	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n})
+	asked := n.Requests()
+	status := make(chan int, 1)
+	go func() {
+		response, err := http.Post(s.base+"/v1/signatureAggregator/fuji/aggregateSignatures", "application/json", strings.NewReader(fmt.Sprintf(`{"message":"%x"}`, n.Message([]byte("last")).Bytes())))
+		if err != nil {
+			status <- 0
+			return
+		}
+		response.Body.Close()
+		status <- response.StatusCode
+	}()
+	require.Eventually(t, func() bool { return n.Requests() > asked }, 20*time.Second, time.Millisecond)
+	require.Empty(t, status, "the round was over before the service was told to stop")
+	s.stop(t)
+	require.Equal(t, 200, <-status)
+}
+
+func TestReadinessOfASubnet(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 34, Validators: 5})
+	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n})
+	for subnet, want := range map[string]int{constants.PrimaryNetworkID.String(): 200, ids.ID{7}.String(): 404, "x": 400} {
+		response, content := ask(t, "GET", s.private+"/readyz/fuji/"+subnet, "")
+		require.Equal(t, want, response.StatusCode, "%s: %s", subnet, content)
+	}
+	s.stop(t)
+}
+
+func TestTraces(t *testing.T) {
+	var mu sync.Mutex
+	var received []byte
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		content, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		received = append(received, content...)
+	}))
+	defer collector.Close()
+	n := startSimnet(t, simnet.Options{Seed: 35, Validators: 5})
+	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n}, "--config", writeFile(t, "tracing: {otlp: "+collector.URL+"}\n"))
+	response, _ := ask(t, "POST", s.base+"/v1/signatureAggregator/fuji/aggregateSignatures", fmt.Sprintf(`{"message":"%x"}`, n.Message([]byte("traced")).Bytes()), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	require.Equal(t, 200, response.StatusCode)
+	s.stop(t)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"/v1/signatureAggregator/:network/aggregateSignatures", "\x05round", "\x04node", "\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c"} {
+		require.True(t, bytes.Contains(received, []byte(want)), "no span has %q", want)
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	file := writeFile(t, `listen: 127.0.0.1:1
+networks:
+  fuji:
+    nodes: ["http://user:geheim@127.0.0.1:9650?token=verborgen"]
+rate_classes:
+  default: {per_second: 5}
+`)
+	code, out, errOut := quorate(t, "", "config", "check", "--config", file, "--log-level", "warn")
+	require.Zero(t, code, errOut)
+	for _, want := range []string{
+		`listen +127\.0\.0\.1:1 +\S+:1\n`, `log_level +warn +--log-level\n`, `request_timeout +15s +default\n`,
+		`networks\.fuji\.nodes +\[http://\*\*\*@127\.0\.0\.1:9650\?\*\*\*\] +\S+:4\n`, `networks\.fuji\.record +all +default\n`,
+		`rate_classes\.default\.per_second +5 +\S+:6\n`, `limits\.body +256 KiB +default\n`, `tls\.cert +"" +default\n`,
+	} {
+		require.Regexp(t, regexp.MustCompile(want), out)
+	}
+	require.NotContains(t, out, "geheim")
+	require.NotContains(t, out, "verborgen")
+
+	bad := writeFile(t, `listen: nowhere
+lisen: x
+request_timeout: [1]
+networks:
+  fuji:
+    nodes: ["ftp://user:geheim@127.0.0.1?token=verborgen"]
+    record: some
+rate_classes:
+  default: {per_second: 0, burst: -1}
+trusted_proxies: [here]
+limits: {body: 1}
+tls: {cert: x}
+`)
+	code, out, errOut = quorate(t, "", "config", "check", "--config", bad, "--network", "http://user:geheim@127.0.0.1")
+	require.Equal(t, exitUsage, code)
+	for _, want := range []string{
+		":1: listen: ", "line 2: ", "lisen", "line 3: ", ":6: networks.fuji.nodes: ", ":7: networks.fuji.record: ",
+		":9: rate_classes.default.per_second: ", ":9: rate_classes.default.burst: ", ":10: trusted_proxies: ", ":11: limits.body: ", ":12: tls: ", "flag --network: ",
+	} {
+		require.Contains(t, out, want)
+	}
+	require.NotContains(t, out+errOut, "geheim")
+	require.NotContains(t, out+errOut, "verborgen")
+	// serve refuses the same, with all of it.
+	code, _, errOut = quorate(t, "", "serve", "--config", bad)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errOut, "networks.fuji.record")
+	require.Contains(t, errOut, "limits.body")
+	require.NotContains(t, errOut, "geheim")
+}
+
+func TestExampleIsTheOneInTheRepository(t *testing.T) {
+	want, err := os.ReadFile("../../config.example.yaml")
+	require.NoError(t, err)
+	code, out, _ := quorate(t, "", "config", "example")
+	require.Zero(t, code)
+	require.Equal(t, string(want), out, "cp config.example.yaml cmd/quorate/")
+	var lines []string // every key is explained
+	for key := range flatten(defaults()) {
+		if !strings.Contains(out, key[strings.LastIndex(key, ".")+1:]+":") {
+			lines = append(lines, key)
+		}
+	}
+	require.Empty(t, lines)
+}
+
+func TestManualAndCompletion(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errOut := quorate(t, "", "man", "--dir", dir)
+	require.Zero(t, code, errOut)
+	page, err := os.ReadFile(filepath.Join(dir, "quorate-keys-add.1"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "class")
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		code, out, errOut := quorate(t, "", "completion", shell)
+		require.Zero(t, code, errOut)
+		require.Contains(t, out, "quorate")
+	}
+}
+
+func TestAlertRules(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "promtool", "check", "rules", "../../deploy/prometheus/alerts.yaml").CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Fatal("promtool is missing; install the Debian package prometheus")
+	}
+	require.NoError(t, err, "%s", out)
+}
+
+var (
+	series = regexp.MustCompile(`\b(?:quorate|process|go)_[a-z0-9_]+`)
+	labels = regexp.MustCompile(`by \(([a-z_, ]+)\)|([a-z_]+)=~?"|\{\{ ?(?:\$labels\.)?([a-z_]+) ?\}\}`)
+)
+
+// The dashboard and the alerts show metrics that exist, by labels that these have; and
+// no metric has many series.
+func TestDashboardShowsWhatExists(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 36, Validators: 8})
+	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n})
+	for _, v := range n.Validators()[:2] {
+		require.NoError(t, v.SetBehaviour(simnet.Refusing))
+	}
+	s.sign(t, "fuji", n, "one", "--quorum", "50")
+	response, _ := ask(t, "POST", s.base+"/v1/signatureAggregator/fuji/aggregateSignatures", fmt.Sprintf(`{"message":"%x","quorumPercentage":100}`, n.Message([]byte("all")).Bytes()))
+	require.NotEqual(t, 200, response.StatusCode)
+	for i := range 50 {
+		ask(t, "GET", fmt.Sprintf("%s/%d?x=%d", s.base, i, i), "", "User-Agent", fmt.Sprint(i))
+	}
+	_, metrics := ask(t, "GET", s.private+"/metrics", "")
+	s.stop(t)
+
+	known := make(map[string]map[string]bool) // labels by name
+	counts := make(map[string]int)
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, within, _ := strings.Cut(strings.TrimSpace(line), "{")
+		if within == "" {
+			name, _, _ = strings.Cut(name, " ")
+		}
+		counts[name]++
+		if known[name] == nil {
+			known[name] = make(map[string]bool)
+		}
+		for _, m := range regexp.MustCompile(`([a-z_]+)="`).FindAllStringSubmatch(within, -1) {
+			known[name][m[1]] = true
+		}
+	}
+	for name, count := range counts {
+		if count > 1000 {
+			t.Errorf("%s has %d series, want a bounded few", name, count)
+		}
+	}
+	check := func(where, expr, legend string) {
+		all := map[string]bool{"le": true, "job": true, "instance": true}
+		for _, name := range series.FindAllString(expr, -1) {
+			if known[name] == nil {
+				t.Errorf("%s: there is no metric %s", where, name)
+			}
+			maps.Copy(all, known[name])
+		}
+		for _, m := range labels.FindAllStringSubmatch(expr+" "+legend, -1) {
+			for name := range strings.SplitSeq(m[1]+m[2]+m[3], ",") {
+				if name = strings.TrimSpace(name); !all[name] {
+					t.Errorf("%s: no label %q of %s", where, name, expr)
+				}
+			}
+		}
+	}
+	content, err := os.ReadFile("../../deploy/grafana/dashboards/quorate.json")
+	require.NoError(t, err)
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(content, &dashboard))
+	shown := 0
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			shown++
+			check(p.Title, target.Expr, target.LegendFormat)
+		}
+	}
+	require.Greater(t, shown, 20)
+	content, err = os.ReadFile("../../deploy/prometheus/alerts.yaml")
+	require.NoError(t, err)
+	for rule := range strings.SplitSeq(string(content), "- alert: ") {
+		name, _, _ := strings.Cut(rule, "\n")
+		_, expr, _ := strings.Cut(rule, "expr: ")
+		expr, _, _ = strings.Cut(expr, "labels: {")
+		check(name, expr, "")
+	}
+}

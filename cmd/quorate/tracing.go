@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"quorate/aggregator"
+	"quorate/handlers/signing"
+)
+
+// traces sends spans to a collector: of requests, of what signing takes of them, and
+// of calls of nodes. At most 2048 spans wait, further ones are dropped.
+type traces struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	log      *slog.Logger
+}
+
+// farewellOfTraces bounds the sending of what is left at the end.
+const farewellOfTraces = 3 * time.Second
+
+func newTraces(ctx context.Context, c tracingConfig, log *slog.Logger) (*traces, error) {
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(c.OTLP), otlptracehttp.WithTimeout(5*time.Second),
+		// What a collector does not take is not worth waiting for.
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
+	if err != nil {
+		return nil, usage(fmt.Errorf("tracing.otlp: %w", redacted(err)), "Give the URL of an OTLP collector, such as http://127.0.0.1:4318, or leave tracing out.")
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(&plainExporter{SpanExporter: exporter, log: log}),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(c.Share),
+			// A client that asks for its trace to be kept does not decide.
+			sdktrace.WithRemoteParentSampled(sdktrace.TraceIDRatioBased(c.Share)))),
+		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", "quorate"), attribute.String("service.version", version))),
+	)
+	return &traces{provider: provider, tracer: provider.Tracer("quorate"), log: log}, nil
+}
+
+func (t *traces) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), farewellOfTraces)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.log.Warn("the last traces were not sent", slog.Any("error", redacted(err)))
+	}
+}
+
+// plainExporter logs failures, at most one a minute, instead of handing them to a
+// handler that belongs to the whole process.
+type plainExporter struct {
+	sdktrace.SpanExporter
+	log *slog.Logger
+
+	mu     sync.Mutex
+	logged time.Time // guarded by mu
+}
+
+func (e *plainExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if err == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now := time.Now(); now.Sub(e.logged) > time.Minute {
+		e.logged = now
+		e.log.Warn("traces are lost", slog.Int("spans", len(spans)), slog.Any("error", redacted(err)))
+	}
+	return nil //nolint:nilerr // it is logged; the caller would tell a handler of the whole process
+}
+
+// tracedSigner makes a span of each wait for signatures.
+type tracedSigner struct {
+	signing.Signer
+	network string
+	tracer  trace.Tracer
+}
+
+func (s tracedSigner) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
+	ctx, span := s.tracer.Start(ctx, "round", trace.WithAttributes(attribute.String("quorate.network", s.network)))
+	defer span.End()
+	result, err := s.Signer.Sign(ctx, req)
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+	}
+	return result, err
+}
+
+// transport makes a span of each call of a node. It tells the host alone: paths and
+// queries may have tokens.
+func (t *traces) transport(next http.RoundTripper) http.RoundTripper {
+	return &tracedTransport{next: next, tracer: t.tracer}
+}
+
+type tracedTransport struct {
+	next   http.RoundTripper
+	tracer trace.Tracer
+}
+
+func (t *tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, span := t.tracer.Start(r.Context(), "node", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("server.address", r.URL.Host)))
+	defer span.End()
+	response, err := t.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+		return nil, err
+	}
+	span.SetAttributes(attribute.Int("http.response.status_code", response.StatusCode))
+	return response, nil
+}
+
+// CloseIdleConnections is what http.Client's looks for.
+func (t *tracedTransport) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,215 @@
+// Package access decides who may ask how much: API keys, allowances of requests by
+// key and by client address, and which address a client behind proxies has. It knows
+// nothing of what is asked.
+package access
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ava-labs/avalanchego/cache/lru"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quorate/handlers/apierr"
+)
+
+// Options of a Guard. The zero value lets everybody in.
+type Options struct {
+	// Keys is the file of API keys. While it has never had one, keys that clients
+	// send are ignored.
+	Keys KeyFile
+	// Classes by name. Without DefaultClass clients without a key are not limited.
+	Classes map[string]Class
+	// Addresses is how many client addresses' use is remembered, those that were
+	// heard of last; 0 means 65536. One takes about 300 bytes.
+	Addresses int
+	// Free are patterns of routes that anybody may ask as often as they like, such as
+	// those that load balancers watch.
+	Free []string
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+	// Log gets what becomes of the key file; nil drops it. Keys are never logged.
+	Log *slog.Logger
+}
+
+// Guard checks the key and the allowance of each request. Safe for concurrent use.
+type Guard struct {
+	keys     *keyring
+	classes  map[string]Class
+	free     []string
+	refused  *prometheus.CounterVec
+	policies map[string][]string // header values by class
+
+	mu        sync.Mutex // so that an address has one allowance
+	addresses *lru.Cache[netip.Prefix, *allowance]
+}
+
+// New makes a Guard.
+func New(o Options) (*Guard, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Addresses <= 0 {
+		o.Addresses = 65536
+	}
+	g := &Guard{
+		keys:      &keyring{file: o.Keys, classes: o.Classes, log: o.Log},
+		classes:   o.Classes,
+		free:      o.Free,
+		policies:  make(map[string][]string, len(o.Classes)),
+		addresses: lru.NewCache[netip.Prefix, *allowance](o.Addresses),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_http_refused_total", Help: "Requests refused before they were looked at, by reason: key (unknown or revoked), rate, day.",
+		}, []string{"reason"}),
+	}
+	for name, c := range o.Classes {
+		if err := c.Validate(); err != nil {
+			return nil, fmt.Errorf("rate class %s: %w", name, err)
+		}
+		g.policies[name] = []string{c.policy()}
+	}
+	for _, reason := range []string{"key", "rate", "day"} {
+		g.refused.WithLabelValues(reason)
+	}
+	if o.Metrics != nil {
+		for _, c := range []prometheus.Collector{
+			g.refused,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are good."}, func() float64 { return float64(g.keys.count()) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client addresses whose use is remembered."}, func() float64 { return float64(g.addresses.Len()) }),
+		} {
+			if err := o.Metrics.Register(c); err != nil {
+				return nil, fmt.Errorf("registering the metrics of access: %w", err)
+			}
+		}
+	}
+	return g, nil
+}
+
+// The headers that keys come in. The documented one counts if both are there.
+const (
+	headerKey       = "X-Data-Api-Key"
+	headerKeyClient = "X-Glacier-Api-Key"
+)
+
+// maxKeyLength bounds what is hashed, in bytes.
+const maxKeyLength = 256
+
+// keyName is where the context of a request has the name of its key.
+const keyName = "access.key"
+
+// KeyName is the name of the key that a request came with, empty without one.
+func KeyName(c echo.Context) string {
+	name, _ := c.Get(keyName).(string)
+	return name
+}
+
+// Middleware answers 401 for an unknown key, 403 for one that was revoked and 429 for
+// what exceeds the allowance, and says in headers what is left of it.
+func (g *Guard) Middleware() echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if slices.Contains(g.free, c.Path()) {
+				return next(c)
+			}
+			class, left, err := g.admit(c)
+			if err != nil {
+				return err
+			}
+			if left == nil {
+				return next(c)
+			}
+			v := left.take(time.Now())
+			h := c.Response().Header()
+			h["Ratelimit-Policy"] = g.policies[class]
+			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
+			h.Set("Ratelimit-Remaining", strconv.Itoa(v.remaining))
+			if v.allowed {
+				return next(c)
+			}
+			h.Set("Ratelimit-Reset", seconds(v.reset))
+			h.Set(echo.HeaderRetryAfter, seconds(v.reset))
+			if v.daily {
+				g.refused.WithLabelValues("day").Inc()
+				return tooMany("the allowance of %d requests a day is used up; try again in %s s", left.class.PerDay, seconds(v.reset))
+			}
+			g.refused.WithLabelValues("rate").Inc()
+			return tooMany("more than %v requests a second; try again in %s s", rounded(left.class.PerSecond), seconds(v.reset))
+		}
+	}
+}
+
+func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }
+
+func tooMany(format string, args ...any) error {
+	return &apierr.Error{Status: http.StatusTooManyRequests, Message: fmt.Sprintf(format, args...), Code: "RATE_LIMITED"}
+}
+
+// admit finds whose allowance a request uses; nil if there is no limit.
+func (g *Guard) admit(c echo.Context) (class string, left *allowance, err error) {
+	header := c.Request().Header
+	key := header.Get(headerKey)
+	if key == "" {
+		key = header.Get(headerKeyClient)
+	}
+	if key != "" {
+		var h *holder
+		var some bool
+		if len(key) <= maxKeyLength {
+			h, some = g.keys.look(key)
+		} else {
+			_, some = g.keys.look("")
+		}
+		switch {
+		case h != nil && h.Revoked.IsZero():
+			c.Set(keyName, h.Name)
+			return h.class, h.left, nil
+		case h != nil:
+			g.refused.WithLabelValues("key").Inc()
+			return "", nil, &apierr.Error{Status: http.StatusForbidden, Message: "the API key was revoked; ask the operator of this service for another, or send none"}
+		case some:
+			g.refused.WithLabelValues("key").Inc()
+			return "", nil, &apierr.Error{Status: http.StatusUnauthorized, Message: "the API key is not known here; check the header " + headerKey + ", or send none"}
+		}
+	}
+	limits, ok := g.classes[DefaultClass]
+	if !ok {
+		return "", nil, nil
+	}
+	address := origin(c.RealIP())
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	left, ok = g.addresses.Get(address)
+	if !ok {
+		left = newAllowance(limits)
+		g.addresses.Put(address, left)
+	}
+	return DefaultClass, left, nil
+}
+
+// origin is what counts as one client: an IPv4 address, or the /64 of an IPv6 one,
+// of which a single host has all. What is no address counts as one client, too.
+func origin(text string) netip.Prefix {
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	a = a.Unmap().WithZone("")
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	p, _ := a.Prefix(bits) // fails for sizes that are not an address's
+	return p
+}

@@ -1,0 +1,134 @@
+package access
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+)
+
+// keyring is what a running service knows of a key file. Safe for concurrent use.
+type keyring struct {
+	file    KeyFile
+	classes map[string]Class
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	seen   os.FileInfo                   // guarded by mu; of the file as last read, nil if there was none
+	broken bool                          // guarded by mu; whether what was last read was no key file
+	keys   map[[sha256.Size]byte]*holder // guarded by mu
+}
+
+// holder is a key and what its user has left.
+type holder struct {
+	KeyInfo
+	class string // the configured one that counts
+	// left is nil if no class is configured.
+	left *allowance
+}
+
+// look finds a key; some says whether there are keys at all. The file is looked at
+// each time, which takes a microsecond or two, so that a key is good as soon as it is
+// added and of no use as soon as it is revoked.
+func (k *keyring) look(key string) (h *holder, some bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refresh()
+	return k.keys[sha256.Sum256([]byte(key))], len(k.keys) > 0
+}
+
+// count is how many keys are good.
+func (k *keyring) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refresh()
+	n := 0
+	for _, h := range k.keys {
+		if h.Revoked.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// refresh reads the file again if it has changed; it needs mu. A file that cannot be
+// read leaves the keys as they were: a slip in it must neither let everybody in nor
+// shut everybody out.
+func (k *keyring) refresh() {
+	if k.file == "" {
+		return
+	}
+	info, err := os.Stat(string(k.file))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if k.seen != nil {
+			k.log.Warn("the key file is gone; its keys stay good until the service is restarted", slog.String("file", string(k.file)))
+			k.seen = nil
+		}
+		return
+	case err != nil:
+		k.complain(err)
+		return
+	case k.seen != nil && os.SameFile(k.seen, info) && k.seen.ModTime().Equal(info.ModTime()) && k.seen.Size() == info.Size():
+		return
+	}
+	file, err := os.Open(string(k.file))
+	if err != nil {
+		k.complain(err)
+		return
+	}
+	defer func() { _ = file.Close() }() // only read
+	// Of what is read, which another rename may have put in place just now.
+	if info, err = file.Stat(); err != nil {
+		k.complain(err)
+		return
+	}
+	keys, err := readKeys(file)
+	if err != nil {
+		k.complain(err)
+		k.seen = info // the same content is not read for each request
+		return
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		k.log.Warn("others can read the key file; make its mode 0600", slog.String("file", string(k.file)))
+	}
+	known := make(map[[sha256.Size]byte]*holder, len(keys))
+	for _, info := range keys {
+		var digest [sha256.Size]byte
+		_, _ = hex.Decode(digest[:], []byte(info.Hash)) // checked by readKeys
+		h := k.holder(info)
+		if before := k.keys[digest]; before != nil && before.class == h.class {
+			h.left = before.left // what was used stays used
+		}
+		known[digest] = h
+	}
+	k.keys, k.seen, k.broken = known, info, false
+	k.log.Info("keys read", slog.Int("keys", len(keys)))
+}
+
+func (k *keyring) holder(info KeyInfo) *holder {
+	h := &holder{KeyInfo: info, class: info.Class}
+	class, ok := k.classes[h.class]
+	if !ok {
+		if h.class != DefaultClass && h.class != "" {
+			k.log.Warn("a key's rate class is not configured; it has the default one", slog.String("key", info.Name), slog.String("class", info.Class))
+		}
+		h.class = DefaultClass
+		class, ok = k.classes[DefaultClass]
+	}
+	if ok {
+		h.left = newAllowance(class)
+	}
+	return h
+}
+
+// complain logs once until the file is good again; it needs mu.
+func (k *keyring) complain(err error) {
+	if !k.broken {
+		k.log.Error("the key file cannot be read; the keys stay as they were", slog.String("file", string(k.file)), slog.Any("error", err))
+	}
+	k.broken = true
+}

@@ -1,0 +1,62 @@
+package handlers
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/socket"
+)
+
+// A client that reads nothing of its answers is cut off, be it one large answer or
+// many small ones to requests that it keeps sending.
+func TestSlowReader(t *testing.T) {
+	for name, test := range map[string]struct {
+		requests int
+		answer   []byte
+	}{
+		"one large answer":   {1, make([]byte, 64<<20)},
+		"many small answers": {100_000, make([]byte, 4<<10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			guarded, err := socket.Listen(ln, socket.Options{Stall: 200 * time.Millisecond})
+			require.NoError(t, err)
+			failed := make(chan error, 1)
+			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, err := w.Write(test.answer)
+				if err == nil {
+					err = http.NewResponseController(w).Flush()
+				}
+				if err != nil {
+					failed <- err
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- serve(ctx, guarded, h, ServeOptions{}, time.Second, time.Second) }()
+			conn, _ := dial(t, ln.Addr().String())
+			go func() { // ends with the connection
+				_, _ = io.WriteString(conn, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", test.requests))
+			}()
+			select {
+			case err := <-failed:
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			case <-time.After(20 * time.Second):
+				t.Error("the client was not cut off")
+			}
+			// The connection itself is over, too: it is not waited for.
+			cancel()
+			require.NoError(t, <-served)
+			require.NoError(t, conn.Close())
+		})
+	}
+}
