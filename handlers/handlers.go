@@ -14,6 +14,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
+	"quorate/handlers/console"
 	"quorate/handlers/data"
 	"quorate/handlers/evm"
 	"quorate/handlers/metrics"
@@ -37,6 +38,8 @@ type Options struct {
 	// EVM has the records of EVM chains; its Log and Timeout are those below, and nil
 	// Chains are none.
 	EVM evm.Options
+	// Console is the web console; nil leaves it out.
+	Console *console.Console
 	// PageKey seals page tokens of the Metrics API, which are good for 24 hours: it
 	// should outlast the process. If it is empty they are good for this surface alone.
 	PageKey []byte
@@ -92,6 +95,9 @@ func New(o Options) (*echo.Echo, error) {
 	records.Route(e)
 	evm.New(o.EVM).Route(e)
 	series.Route(e)
+	if o.Console != nil {
+		o.Console.Route(e)
+	}
 	health := peerHealth(o.Networks)
 	e.GET("/health", health)
 	e.HEAD("/health", health)

@@ -53,6 +53,8 @@ type config struct {
 	// MethodSignatures is a file with signatures of methods, to name them.
 	MethodSignatures string                   `yaml:"method_signatures"`
 	Networks         map[string]networkConfig `yaml:"networks"`
+	// example makes messages to try on the console, of a synthetic network; may be nil.
+	example func(network string) ([]byte, bool)
 }
 
 // networkConfig is a network that is served under the name of its key.

@@ -123,8 +123,15 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
 	}
-	surface, err := newReception(names, handlers.Options{
+	var surface *reception
+	page, err := newConsole(c, func() *reception { return surface }, registry)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	surface, err = newReception(names, handlers.Options{
 		EVM:            words,
+		Console:        page,
 		PageKey:        key,
 		Log:            log,
 		Metrics:        registry,
@@ -150,14 +157,15 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	for _, name := range names {
 		alive.Go(func() {
 			err := surface.bring(ctx, life, networkOptions{
-				name:    name,
-				config:  c.Networks[name],
-				dir:     dirOf(c.DataDir, name),
-				log:     log.With(slog.String("network", name)),
-				metrics: registry,
-				store:   kept.store,
-				archive: kept.archive,
-				fetcher: fetcher,
+				name:     name,
+				config:   c.Networks[name],
+				dir:      dirOf(c.DataDir, name),
+				log:      log.With(slog.String("network", name)),
+				metrics:  registry,
+				store:    kept.store,
+				archive:  kept.archive,
+				fetcher:  fetcher,
+				observer: page.Observer(name),
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
@@ -178,6 +186,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	started(addresses{public.Addr(), private.Addr()})
 
 	g, serving := errgroup.WithContext(ctx)
+	defer context.AfterFunc(serving, page.Close)() // its streams would go on
 	g.Go(func() error { return handlers.Serve(serving, public, surface, log) })
 	g.Go(func() error { return handlers.Serve(serving, private, operators, log) })
 	err = g.Wait()
@@ -206,7 +215,7 @@ func announce(out io.Writer, c config, a addresses) {
 			_, _ = fmt.Fprintf(out, "  GET  /v1/networks/%s/...\n", name)
 		}
 	}
-	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", a.private)
+	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nConsole: %s\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", consoleURL(a.public), a.private)
 }
 
 func listen(flag, address string) (net.Listener, error) {
