@@ -41,8 +41,8 @@ function card(c) {
     h("p", { class: "muted" }, c.network),
     h("div", { class: "track tall", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": percentDone, "aria-label": `${title}: ${percentDone} % recorded` }, fill),
     h("dl", { class: "figures" },
-      figure("Recorded", number(c.next - c.from)),
-      figure("Last accepted", c.tip === null ? "not known" : number(c.tip)),
+      figure("Blocks recorded", number(c.next - c.from)),
+      figure("Height of the tip", c.tip === null ? "not known" : number(c.tip)),
       figure("To go", number(c.lag)),
       figure("Blocks a second", c.blocksPerSecond.toFixed(c.blocksPerSecond < 10 ? 1 : 0)),
       figure("Time left", left)));

@@ -110,7 +110,7 @@ export function charts(main, live) {
     }
     const days = [...results].reverse();
     const most = days.reduce((a, b) => (b.value > a.value ? b : a));
-    tpsText.textContent = `${days.length} days, the latest ${days.at(-1).value} transactions a second, the most ${most.value} on ${new Date(1000 * most.timestamp).toISOString().slice(0, 10)}.`;
+    tpsText.textContent = most.value === 0 ? `${days.length} days, none with as much as 0.005 transactions a second.` : `${days.length} days, the latest ${days.at(-1).value} transactions a second, the most ${most.value} on ${new Date(1000 * most.timestamp).toISOString().slice(0, 10)}.`;
     tpsPlot = plot(tpsBox, {
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       legend: { show: false },

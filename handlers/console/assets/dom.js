@@ -49,9 +49,13 @@ export function amount(text, decimals) {
   return number(BigInt(digits.slice(0, split))) + (fraction ? `.${fraction}` : "");
 }
 
-/** A weight, which the primary network counts in nAVAX. */
-export function weight(text) {
-  const n = Number(text);
+/** A weight, which the primary network counts in nAVAX and others as they like. */
+export function weight(text, subnetId) {
+  if (subnetId === PRIMARY) return `${scaled(Number(text) / 1e9)} AVAX`;
+  return scaled(Number(text));
+}
+
+function scaled(n) {
   for (const [unit, size] of [["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
     if (n >= size) return `${(n / size).toFixed(n / size < 100 ? 1 : 0)} ${unit}`;
   }

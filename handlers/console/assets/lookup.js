@@ -81,6 +81,7 @@ const BALANCES = {
 function balancesOf(chain) {
   return async (network, address) => {
     const { balances } = await ask(`${V1}${network}/blockchains/${chain}/balances?addresses=${encodeURIComponent(address)}`);
+    if (balances.unlockedUnstaked) delete balances.unlocked; // one under two names
     const rows = Object.entries(balances).flatMap(([kind, list]) => list.map((b) => [
       BALANCES[kind] ?? kind, asset(b), b.type === "nft" ? `${number(b.amount)} NFT` : amount(b.amount, b.denomination), number(b.utxoCount)]));
     if (!rows.length) return h("p", { class: "muted" }, "Nothing.");
@@ -136,7 +137,7 @@ async function validator(network, nodeId, live) {
       const rounds = [...live.rounds.values()].filter((r) => r.set === round.set);
       const signed = rounds.filter((r) => "sp".includes(r.replies[found.index])).length;
       return facts([
-        ["Subnet", subnet(round.signingSubnetId)], ["Weight", weight(found.weight)],
+        ["Subnet", subnet(round.signingSubnetId)], ["Weight", weight(found.weight, round.signingSubnetId)],
         ["Share", percent(Number(found.weight) / Number(round.totalWeight), 2)], ["Signed", `${signed} of the ${rounds.length} rounds that were watched`]]);
     }
   }
@@ -145,7 +146,7 @@ async function validator(network, nodeId, live) {
 
 async function subnetOf(network, id, live) {
   const status = live.status?.networks.find((n) => n.name === network)?.subnets.find((s) => s.subnetId === id);
-  const connected = status ? [["Validators", number(status.validators)], ["Weight", weight(status.weight)], ["Connected", percent(status.connected)]] : [];
+  const connected = status ? [["Validators", number(status.validators)], ["Weight", weight(status.weight, id)], ["Connected", percent(status.connected)]] : [];
   if (id === PRIMARY) return facts([["Subnet", "Primary network"], ...connected]);
   // There is no operation for one subnet: it is looked for among the latest.
   const [size, pages] = [100, 10];
@@ -180,9 +181,9 @@ async function transaction(network, id) {
   return h("p", { class: "muted" }, "No transaction of the P- or X-Chain has this ID.");
 }
 
+/** Looking does not set validators to work: that is for the page of rounds. */
 async function warpMessage(network, id) {
-  const { signedMessage } = await ask(`../v1/signatureAggregator/${network}/aggregateSignatures/${encodeURIComponent(id)}`);
-  return [h("p", {}, "Signed by the validators:"), h("pre", { tabindex: "0" }, signedMessage)];
+  return h("p", {}, h("a", { href: `#/rounds?network=${encodeURIComponent(network)}&message=${encodeURIComponent(id)}` }, "Have the message signed that follows from it"), ", if one does.");
 }
 
 async function deployments(network, address, live) {

@@ -25,7 +25,7 @@ export function networks(main, live) {
         figure("Primary network connected", primary ? percent(primary.connected) : "not known")),
       n.subnets.length ? table(`Subnets of ${n.name}`,
         ["Subnet", { title: "Validators", right: true }, { title: "Weight", right: true }, "Connected"],
-        n.subnets.map((s) => [subnet(s.subnetId), number(s.validators), weight(s.weight), meter(s.connected)])) : null,
+        n.subnets.map((s) => [subnet(s.subnetId), number(s.validators), weight(s.weight, s.subnetId), meter(s.connected)])) : null,
       n.allSubnets > n.subnets.length ? h("p", { class: "muted" }, `These are the ${n.subnets.length} with the most validators.`) : null);
   };
   paint();

@@ -10,7 +10,7 @@ const OUTCOMES = {
 const outcome = (round) => OUTCOMES[round.outcome] ?? round.outcome.toLowerCase().replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
 
 /** The page of live rounds, with the form that starts one. */
-export function rounds(main, live) {
+export function rounds(main, live, query) {
   let shown = null; // the round on display
   let pinned = false; // the user chose it
   let expected = null; // {network, hash} of the message that was sent from here
@@ -21,7 +21,7 @@ export function rounds(main, live) {
 
   // ---- the form
   const network = h("select", { id: "network", "aria-label": "Network" });
-  const message = h("textarea", { id: "message", rows: "3", spellcheck: "false", autocomplete: "off", placeholder: "0x… an unsigned Warp message, or a transaction hash" });
+  const message = h("textarea", { id: "message", rows: "3", spellcheck: "false", autocomplete: "off", placeholder: "0x… an unsigned Warp message, or a transaction hash", value: query.get("message") ?? "" });
   const quorum = h("input", { id: "quorum", type: "number", min: "1", max: "100", value: "67" });
   const example = h("button", { type: "button", id: "example", hidden: true, onclick: fillExample }, "Use an example");
   const submit = h("button", { type: "submit", class: "primary" }, "Sign");
@@ -121,7 +121,7 @@ export function rounds(main, live) {
       cell.style.top = `${y + gap}px`;
       cell.style.width = `${Math.max(w - 2 * gap, 1)}px`;
       cell.style.height = `${Math.max(v - 2 * gap, 1)}px`;
-      cell.textContent = w > 46 && v > 30 ? percent(share(validators[i].weight, shown.totalWeight)) : "";
+      cell.textContent = w > 50 && v > 26 ? percent(share(validators[i].weight, shown.totalWeight)) : "";
     });
   }
 
@@ -187,7 +187,7 @@ export function rounds(main, live) {
       listing.replaceChildren(table("Validators of the round", ["Validator", { title: "Weight", right: true }, { title: "Share", right: true }, "Reply"],
         validators.map((v) => {
           const [kind, title] = REPLIES[replies[v.index]] ?? REPLIES.u;
-          return [name(v.nodeId, 14, 6), weight(v.weight), percent(share(v.weight, shown.totalWeight), 2), h("span", { class: "reply" }, h("span", { class: "swatch", "data-reply": kind }), title)];
+          return [name(v.nodeId, 14, 6), weight(v.weight, shown.signingSubnetId), percent(share(v.weight, shown.totalWeight), 2), h("span", { class: "reply" }, h("span", { class: "swatch", "data-reply": kind }), title)];
         })));
       listing.querySelector(".scroll").scrollTop = at;
     } else {
@@ -265,7 +265,8 @@ export function rounds(main, live) {
     if ([...network.options].map((o) => o.value).join() !== names.join()) {
       const before = network.value;
       network.replaceChildren(...names.map((n) => h("option", { value: n }, n)));
-      if (names.includes(before)) network.value = before;
+      const want = before || query.get("network");
+      if (names.includes(want)) network.value = want;
     }
     example.hidden = !live.status?.example;
   }

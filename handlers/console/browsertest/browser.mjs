@@ -161,7 +161,8 @@ await check("what cannot be signed is explained", { expected: ["aggregateSignatu
   await page.locator("#verdict[data-kind=bad]", { hasText: "Not signed" }).waitFor();
 });
 
-await check("an address, a validator and a subnet are looked up", {}, async (page) => {
+// Whether there is a node surface is the service's affair.
+await check("an address, a validator and a subnet are looked up", { expected: ["/ext/bc/"] }, async (page) => {
   await open(page, "lookup");
   await loaded.lookup(page);
   await page.locator("#query").fill(address);
