@@ -14,7 +14,7 @@ export const REPLIES = {
 };
 
 const MOST_ROUNDS = 80;
-const MOST_FRAMES = 2000;
+const MOST_FRAMES = 500; // of a round, for its replay
 
 export class Live extends EventTarget {
   constructor() {

@@ -13,7 +13,7 @@ const outcome = (round) => OUTCOMES[round.outcome] ?? round.outcome.toLowerCase(
 export function rounds(main, live, query) {
   let shown = null; // the round on display
   let pinned = false; // the user chose it
-  let expected = null; // {network, hash} of the message that was sent from here
+  let expected = null; // {network, hash, before} of what was sent from here: without a hash it is the first round that was not there before
   let playing = null; // {from, speed} of a replay
   let asTable = false;
   let frame = 0;
@@ -78,6 +78,7 @@ export function rounds(main, live, query) {
   let validators = [];
   let cells = [];
   let places = [];
+  let built = ""; // whose validators the tiles are
   let chosen = -1; // the tile that is pointed at
   let width = 0;
 
@@ -85,17 +86,23 @@ export function rounds(main, live, query) {
     shown = round;
     pinned = pin;
     playing = null;
-    chosen = -1;
     follow.hidden = !pinned;
-    validators = [];
-    cells = [];
-    try {
-      const list = await live.validators(round);
-      if (shown !== round || ended) return;
-      validators = list;
-      build();
-    } catch (error) {
-      if (shown === round) detail.textContent = `${error.message}.`;
+    display.dataset.message = round.messageHash;
+    if (built !== round.set) { // else the tiles are the same
+      built = "";
+      chosen = -1;
+      validators = [];
+      cells = [];
+      tiles.replaceChildren();
+      try {
+        const all = await live.validators(round);
+        if (shown !== round || ended) return;
+        validators = all;
+        build();
+        built = round.set;
+      } catch (error) {
+        if (shown === round) detail.textContent = `${error.message}.`;
+      }
     }
     paint(true);
     list();
@@ -176,7 +183,7 @@ export function rounds(main, live, query) {
     line.style.left = `${100 * target}%`;
     bar.replaceChildren(...parts, line);
     bar.dataset.reached = String(signed >= target);
-    barLabel.replaceChildren(h("strong", {}, percent(signed)), ` of the weight has signed, ${percent(target)} make the quorum`);
+    barLabel.replaceChildren(...(!validators.length ? [] : [h("strong", {}, percent(signed)), ` of the weight has signed, ${percent(target)} make the quorum`]));
     legend.replaceChildren(...Object.entries(REPLIES).filter(([letter]) => counts.get(letter)).map(([letter, [kind, title]]) =>
       h("li", {}, h("span", { class: "swatch", "data-reply": kind }), `${title} `, h("b", {}, String(counts.get(letter))))));
     tiles.setAttribute("aria-label", `${validators.length} validators as tiles sized by weight: ${Object.entries(REPLIES).filter(([l]) => counts.get(l)).map(([l, [, title]]) => `${counts.get(l)} ${title.toLowerCase()}`).join(", ")}. Arrow keys go through them.`);
@@ -251,7 +258,7 @@ export function rounds(main, live, query) {
   }
 
   function onRound({ detail: round }) {
-    const ours = expected && round.network === expected.network && (!expected.hash || expected.hash === round.messageHash);
+    const ours = expected && round.network === expected.network && (expected.hash ? expected.hash === round.messageHash : !expected.before.has(round.id));
     if (ours) expected = null;
     if (ours || !shown || (!pinned && shown !== round && shown.outcome && !round.outcome)) choose(round, false);
     else if (shown.id === round.id && shown !== round) choose(round, pinned);
@@ -300,7 +307,7 @@ export function rounds(main, live, query) {
     submit.disabled = true;
     say("wait", isMessage ? "Asking the validators" : "Looking for the transaction's message");
     const began = performance.now();
-    expected = { network: network.value, hash: isMessage ? await sha256(bare) : null };
+    expected = { network: network.value, hash: isMessage ? await sha256(bare) : null, before: new Set(live.rounds.keys()) };
     try {
       const signed = isMessage
         ? await stream(path, { message: `0x${bare}`, quorumPercentage: Number(quorum.value) || 67 })
