@@ -123,7 +123,7 @@ func (f *flight) run(ctx context.Context) {
 		spare = events
 		if len(f.round.callers) == 0 && f.inbox.closeIfEmpty() {
 			f.agg.land(f)
-			f.show(f.now())
+			f.show(f.now(), true)
 			f.learn()
 			return
 		}
@@ -138,7 +138,7 @@ func (f *flight) run(ctx context.Context) {
 		case actFail:
 			f.fail(a)
 		case actWait:
-			until := min(a.until, f.report(f.now()), f.show(f.now()))
+			until := min(a.until, f.report(f.now()), f.show(f.now(), false))
 			if until != never {
 				timer.Reset(until - f.now())
 			}
@@ -180,7 +180,7 @@ func (f *flight) abandon() {
 		c.outcome <- outcome{err: &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}}
 	}
 	f.round.callers = nil
-	f.show(f.now())
+	f.show(f.now(), true)
 }
 
 // ask sends one request to the node of each member.

@@ -103,14 +103,14 @@ type watched struct {
 	outcome Code
 }
 
-// show lets the observer look at the round, and returns when to do so again if
+// show lets the observer look at the round, for the last time if it is over, and returns when to do so again if
 // nothing else happens before; never if nobody watches or nothing is new.
-func (f *flight) show(now time.Duration) time.Duration {
+func (f *flight) show(now time.Duration, over bool) time.Duration {
 	o := f.agg.observer
 	if o == nil || !o.Watching() {
 		return never
 	}
-	w, over := &f.watched, len(f.round.callers) == 0
+	w := &f.watched
 	if next := w.at + LookInterval; w.round != 0 && !over && now < next {
 		return next
 	}

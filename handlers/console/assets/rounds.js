@@ -260,7 +260,8 @@ export function rounds(main, live, query) {
   function onRound({ detail: round }) {
     const ours = expected && round.network === expected.network && (expected.hash ? expected.hash === round.messageHash : !expected.before.has(round.id));
     if (ours) expected = null;
-    if (ours || !shown || (!pinned && shown !== round && shown.outcome && !round.outcome)) choose(round, false);
+    if (ours) choose(round, true); // whatever begins after it
+    else if (!shown || (!pinned && shown !== round && shown.outcome && round.startedAt >= shown.startedAt)) choose(round, false);
     else if (shown.id === round.id && shown !== round) choose(round, pinned);
     else list();
     schedule();
