@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,6 +69,8 @@ type Options struct {
 	// Archive keeps finished messages and proven signatures over restarts; nil
 	// means that they are only kept in memory.
 	Archive *Archive
+	// Observer is shown the rounds; nil shows nobody.
+	Observer Observer
 	// OneByOne checks each signature by itself instead of in batches; for
 	// comparison in benchmarks.
 	OneByOne bool
@@ -87,7 +90,9 @@ type Aggregator struct {
 	history   *history
 	proven    *signatures
 	finished  *finished
-	archive   *Archive // may be nil
+	archive   *Archive      // may be nil
+	observer  Observer      // may be nil
+	looked    atomic.Uint64 // rounds that the observer has seen
 	proofs    chan proofJob
 
 	life    context.Context //nolint:containedctx // it is the life of all flights
@@ -136,6 +141,7 @@ func New(o Options) (*Aggregator, error) {
 		proven:    proven,
 		finished:  done,
 		archive:   o.Archive,
+		observer:  o.Observer,
 		proofs:    make(chan proofJob, maxProofJobs),
 		flights:   make(map[flightKey]*flight),
 	}

@@ -63,6 +63,27 @@ func rank(s *validators.Set) int {
 	return 1
 }
 
+// Subnet is how much of a subnet is connected.
+type Subnet struct {
+	ID         ids.ID
+	Validators int // with a BLS key
+	Weight     uint64
+	// Connected is the share of Weight that is, 0 to 1.
+	Connected float64
+}
+
+// Subnets are the primary network and those with the most validators, at most 64,
+// of all subnets that have any.
+func (c *Coverage) Subnets() (largest []Subnet, all int) {
+	sets := *c.sets.Load()
+	largest = make([]Subnet, min(len(sets), maxCoveredSubnets))
+	for i := range largest {
+		s := sets[i]
+		largest[i] = Subnet{ID: s.SubnetID, Validators: len(s.Validators), Weight: s.TotalWeight, Connected: c.Of(s)}
+	}
+	return largest, len(sets)
+}
+
 // Of is the share, 0 to 1, of a set's weight that is connected.
 func (c *Coverage) Of(s *validators.Set) float64 {
 	var weight uint64

@@ -39,6 +39,7 @@ type flight struct {
 	// filed and filedResult are what file kept last.
 	filed       finishedID
 	filedResult *Result
+	watched     watched
 }
 
 // event changes the round; it runs on the flight's goroutine.
@@ -122,6 +123,7 @@ func (f *flight) run(ctx context.Context) {
 		spare = events
 		if len(f.round.callers) == 0 && f.inbox.closeIfEmpty() {
 			f.agg.land(f)
+			f.show(f.now(), true)
 			f.learn()
 			return
 		}
@@ -136,7 +138,7 @@ func (f *flight) run(ctx context.Context) {
 		case actFail:
 			f.fail(a)
 		case actWait:
-			until := min(a.until, f.report(f.now()))
+			until := min(a.until, f.report(f.now()), f.show(f.now(), false))
 			if until != never {
 				timer.Reset(until - f.now())
 			}
@@ -178,6 +180,7 @@ func (f *flight) abandon() {
 		c.outcome <- outcome{err: &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}}
 	}
 	f.round.callers = nil
+	f.show(f.now(), true)
 }
 
 // ask sends one request to the node of each member.
@@ -388,6 +391,7 @@ func (f *flight) fail(a action) {
 
 // answer hands a caller its outcome, which has room for it, and lets it go.
 func (f *flight) answer(c *caller, o outcome) {
+	f.watched.note(c, o)
 	c.outcome <- o
 	f.round.leave(c)
 }

@@ -17,6 +17,7 @@ import (
 	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
+	"quorate/handlers/console"
 	"quorate/handlers/data"
 	"quorate/handlers/docs"
 	"quorate/handlers/evm"
@@ -44,6 +45,8 @@ type Options struct {
 	// Node answers as a node does, for what is below /ext and /{network}/ext; nil
 	// offers no such thing.
 	Node http.Handler
+	// Console is the web console; nil leaves it out.
+	Console *console.Console
 	// PageKey seals page tokens of the Metrics API, which are good for 24 hours: it
 	// should outlast the process. If it is empty they are good for this surface alone.
 	PageKey []byte
@@ -125,6 +128,9 @@ func New(o Options) (*echo.Echo, error) {
 	series.Route(e)
 	if err := docs.Route(e); err != nil {
 		return nil, fmt.Errorf("setting up the reference: %w", err)
+	}
+	if o.Console != nil {
+		o.Console.Route(e)
 	}
 	health := peerHealth(o.Networks)
 	e.GET("/health", health)

@@ -56,6 +56,8 @@ type config struct {
 	NodeAPI       nodeAPIConfig            `yaml:"node_api"`
 	Networks      map[string]networkConfig `yaml:"networks"`
 	surfaceConfig `yaml:",inline"`
+	// example makes messages to try on the console, of a synthetic network; may be nil.
+	example func(network string) ([]byte, bool)
 }
 
 // networkConfig is a network that is served under the name of its key.

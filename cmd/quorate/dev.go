@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,13 +104,20 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 		fuji.EVM = append(fuji.EVM, evmConfig{RPC: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())})
 	}
 	c.Networks = map[string]networkConfig{"fuji": fuji}
+	var examples atomic.Uint64
+	c.example = func(network string) ([]byte, bool) {
+		if network != "fuji" {
+			return nil, false
+		}
+		return sim.Message(fmt.Appendf(nil, "example %d from the console", examples.Add(1))).Bytes(), true
+	}
 
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	var introduction sync.WaitGroup
 	err = serve(ctx, c, cmd.ErrOrStderr(), func(a addresses) {
 		introduction.Go(func() {
-			if err := introduce(ctx, cmd.OutOrStdout(), sim, "http://"+a.public.String()); err != nil && ctx.Err() == nil {
+			if err := introduce(ctx, cmd.OutOrStdout(), sim, a.public); err != nil && ctx.Err() == nil {
 				cancel(err)
 			}
 		})
@@ -123,8 +132,9 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 
 // introduce signs a first message through the service's own door and shows what
 // happened and how to repeat it.
-func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, base string) error {
+func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, public net.Addr) error {
 	const path = "/v1/signatureAggregator/fuji/aggregateSignatures"
+	base := "http://" + public.String()
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
 	message := sim.Message([]byte("hello from quorate dev"))
@@ -182,6 +192,8 @@ First message signed and verified:
   weight    %.1f %% (quorum %d %%)
   latency   %s
 
+Watch validators sign, in a browser: %s
+
 Sign it again:
   curl -s -X POST %s%s \
     -H 'Content-Type: application/json' \
@@ -194,6 +206,7 @@ Stop with Ctrl-C.
 		message.ID(), len(verdict.Signers), len(set.Validators),
 		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
 		took.Round(time.Millisecond),
+		consoleURL(public),
 		base, path, body, look, sim.NodeURL())
 	return err
 }

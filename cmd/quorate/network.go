@@ -83,6 +83,8 @@ type networkOptions struct {
 	changed func() error
 	// traces may be nil.
 	traces *traces
+	// observer is shown the rounds; may be nil.
+	observer aggregator.Observer
 }
 
 // knownNetworks are the IDs that names in paths stand for elsewhere.
@@ -126,7 +128,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 	}
 	n.signer, err = aggregator.New(aggregator.Options{
 		Transport: n.peers, Sets: n.resolver, Log: o.log, Metrics: metrics,
-		Archive: o.archive, SignatureCacheBytes: o.signatureBytes, MessageCacheBytes: o.messageBytes,
+		Archive: o.archive, Observer: o.observer, SignatureCacheBytes: o.signatureBytes, MessageCacheBytes: o.messageBytes,
 	})
 	if err != nil {
 		client.Close()

@@ -138,8 +138,15 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 		return err
 	}
 	defer entry.close()
-	surface, err := newReception(names, c.NodeAPI.main(c.Networks), entry.furnish(handlers.Options{
+	var surface *reception
+	page, err := newConsole(c, func() *reception { return surface }, registry)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	surface, err = newReception(names, c.NodeAPI.main(c.Networks), entry.furnish(handlers.Options{
 		EVM:            words,
+		Console:        page,
 		PageKey:        key,
 		Log:            log,
 		Metrics:        registry,
@@ -178,7 +185,8 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				fetcher: fetcher,
 				nodeAPI: c.NodeAPI,
 				loggers: logs, profiles: profiles,
-				traces: entry.traces,
+				traces:   entry.traces,
+				observer: page.Observer(name),
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
@@ -199,6 +207,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	started(addresses{public.Addr(), private.Addr()})
 
 	g, serving := errgroup.WithContext(ctx)
+	defer context.AfterFunc(serving, page.Close)() // its streams would go on
 	g.Go(func() error { return entry.serve(serving, public, surface) })
 	g.Go(func() error { return handlers.Serve(serving, private, operators, log) })
 	err = g.Wait()
@@ -232,7 +241,7 @@ func announce(out io.Writer, c config, a addresses) {
 			_, _ = fmt.Fprintf(out, "  POST /%s/ext/... as a node\n", name)
 		}
 	}
-	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", a.private)
+	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nConsole: %s\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", consoleURL(a.public), a.private)
 }
 
 func listen(flag, address string) (net.Listener, error) {

@@ -1,0 +1,153 @@
+package aggregator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/validators"
+)
+
+// Observer is shown how rounds go, while somebody watches.
+type Observer interface {
+	// Watching reports whether anybody does. It is asked whenever a round pauses,
+	// so it must be cheap; while it says no a round costs nothing more.
+	Watching() bool
+	// Observe takes a look at a round. Looks at one round come in order, those at
+	// several at the same time. It must not block. Replies and Set
+	// are shared and must not be changed.
+	Observe(Look)
+}
+
+// LookInterval is the least time between two looks at a round, but for the last.
+const LookInterval = 5 * time.Millisecond
+
+// Look is a round at a moment.
+type Look struct {
+	// Round numbers the rounds of an Aggregator that were watched.
+	Round         uint64
+	MessageID     ids.ID
+	SourceChainID ids.ID
+	Set           *validators.Set
+	// TargetWeight is the largest quorum that a caller of the round asked for.
+	TargetWeight uint64
+	Started      time.Time
+	Elapsed      time.Duration
+	// Replies has what is known of each validator of the set, in canonical order.
+	Replies []Reply
+	// Outcome is empty while the round goes on; then it is OutcomeSigned,
+	// OutcomeAbandoned, or the Code of a failure.
+	Outcome Code
+}
+
+// How a round may end besides the failures.
+const (
+	OutcomeSigned    Code = "SIGNED"
+	OutcomeAbandoned Code = "ABANDONED" // every caller left
+)
+
+// Reply is what is known of a validator in a round.
+type Reply byte
+
+// The replies, in letters so that a list of them can be read.
+const (
+	Unasked  Reply = 'u' // connected, and not asked
+	Offline  Reply = 'o' // no connection
+	Asked    Reply = 'a' // has not answered yet
+	Signed   Reply = 's' // its signature is proven, or part of the finished message
+	Unproven Reply = 'p' // its signature is at hand and was not checked
+	Refused  Reply = 'r' // refused for good
+	NotYet   Reply = 'n' // refused for now, and is asked again
+	Invalid  Reply = 'i' // answered with something that is no signature
+	Silent   Reply = 't' // asked, and out of time
+)
+
+// replies says what is known of each member.
+func (r *round) replies() []Reply {
+	all := make([]Reply, len(r.members))
+	for i := range r.members {
+		all[i] = r.members[i].reply()
+	}
+	return all
+}
+
+func (m *member) reply() Reply {
+	switch {
+	case m.state == signed || m.state == pending && m.included:
+		return Signed
+	case m.state == pending:
+		return Unproven
+	case m.state == invalid:
+		return Invalid
+	case m.state == refused:
+		return Refused
+	case m.refusal != nil:
+		return NotYet
+	case m.state == silent:
+		return Silent
+	case m.state == waiting:
+		return Asked
+	case !m.online:
+		return Offline
+	}
+	return Unasked
+}
+
+// watched is what a flight remembers of the looks at it. Owned by its goroutine.
+type watched struct {
+	round   uint64 // 0 before the first look
+	at      time.Duration
+	replies []Reply
+	target  uint64
+	outcome Code
+}
+
+// show lets the observer look at the round, for the last time if it is over, and returns when to do so again if
+// nothing else happens before; never if nobody watches or nothing is new.
+func (f *flight) show(now time.Duration, over bool) time.Duration {
+	o := f.agg.observer
+	if o == nil || !o.Watching() {
+		return never
+	}
+	w := &f.watched
+	if next := w.at + LookInterval; w.round != 0 && !over && now < next {
+		return next
+	}
+	for _, c := range f.round.callers {
+		w.target = max(w.target, c.need)
+	}
+	replies := f.round.replies()
+	w.at = now
+	if w.round != 0 && !over && slices.Equal(replies, w.replies) {
+		return never
+	}
+	if w.round == 0 {
+		w.round = f.agg.looked.Add(1)
+	}
+	w.replies = replies
+	look := Look{
+		Round: w.round, MessageID: f.key.message, SourceChainID: f.message.SourceChainID, Set: f.round.set,
+		TargetWeight: w.target, Started: f.start, Elapsed: now, Replies: replies,
+	}
+	if over {
+		look.Outcome = w.outcome
+		if look.Outcome == "" {
+			look.Outcome = OutcomeAbandoned
+		}
+	}
+	o.Observe(look)
+	return never
+}
+
+// note keeps how the round ended for a caller: a failure of one does not count if
+// another was served.
+func (w *watched) note(c *caller, o outcome) {
+	w.target = max(w.target, c.need)
+	switch {
+	case o.err == nil:
+		w.outcome = OutcomeSigned
+	case w.outcome != OutcomeSigned:
+		w.outcome = o.err.Code
+	}
+}

@@ -1,0 +1,53 @@
+import { h, duration, number } from "./dom.js";
+
+const TITLES = { P: "P-Chain", X: "X-Chain", C: "C-Chain, atomic transactions", vertices: "X-Chain, vertices" };
+const STATES = {
+  following: ["good", "At the tip"],
+  "catching up": ["wait", "Catching up"],
+  rebuilding: ["wait", "Rebuilding"],
+  retrying: ["bad", "Retrying"],
+  stopped: ["bad", "Stopped"],
+  idle: ["idle", "Waiting for a node"],
+};
+
+/** The page of chains: how far each is recorded. */
+export function chains(main, live) {
+  const body = h("div", { class: "grid" });
+  main.append(body);
+  const paint = () => {
+    const all = live.status?.chains ?? [];
+    if (!all.length) {
+      body.replaceChildren(h("p", { class: "empty" }, live.status ? "No chain is recorded here." : "Waiting for the service…"));
+      return;
+    }
+    body.replaceChildren(...all.map(card));
+  };
+  paint();
+  live.addEventListener("status", paint);
+  return () => live.removeEventListener("status", paint);
+}
+
+function card(c) {
+  const [kind, state] = STATES[c.state] ?? ["idle", c.state];
+  const title = TITLES[c.chain] ?? (c.chain.startsWith("evm-") ? `EVM chain ${c.chain.slice(4)}` : c.chain);
+  const all = c.tip === null ? 0 : c.tip + 1 - c.from;
+  const done = c.state === "rebuilding" ? c.rebuilt / 100 : all > 0 ? Math.min((c.next - c.from) / all, 1) : 0;
+  const fill = h("span", { class: "fill", "data-enough": String(kind === "good") });
+  fill.style.width = `${100 * done}%`;
+  const left = c.lag === 0 ? "none" : c.blocksPerSecond > 0 ? duration(c.lag / c.blocksPerSecond) : "not known";
+  const percentDone = done >= 1 ? "100" : (Math.floor(1000 * done) / 10).toFixed(1);
+  return h("section", { class: "card", "aria-label": `${c.network} ${title}` },
+    h("div", { class: "row" }, h("h2", {}, title), h("span", { class: "badge", "data-state": kind }, state)),
+    h("p", { class: "muted" }, c.network),
+    h("div", { class: "track tall", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": percentDone, "aria-label": `${title}: ${percentDone} % recorded` }, fill),
+    h("dl", { class: "figures" },
+      figure("Blocks recorded", number(c.next - c.from)),
+      figure("Height of the tip", c.tip === null ? "not known" : number(c.tip)),
+      figure("To go", number(c.lag)),
+      figure("Blocks a second", c.blocksPerSecond.toFixed(c.blocksPerSecond < 10 ? 1 : 0)),
+      figure("Time left", left)));
+}
+
+function figure(title, value) {
+  return h("div", {}, h("dt", {}, title), h("dd", {}, value));
+}

@@ -1,0 +1,154 @@
+import { h, ask, milliseconds, number } from "./dom.js";
+import uPlot from "./lib/uPlot.js";
+
+/** The page of charts: how long signing takes, and what chains do. */
+export function charts(main, live) {
+  const plots = new Set();
+  let ended = false;
+  const style = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+  const font = "12px system-ui, sans-serif";
+  const axis = (more) => ({ stroke: () => style("--muted"), grid: { stroke: () => style("--line"), width: 1 }, ticks: { show: false }, font, labelFont: font, ...more });
+
+  /** Puts a plot into box that is as wide as it, until the page is left. */
+  function plot(box, options, data) {
+    const size = () => ({ width: Math.max(box.clientWidth, 120), height: 260 });
+    const u = new uPlot({ ...size(), ...options }, data, box);
+    u.root.setAttribute("aria-hidden", "true"); // what it shows is in a sentence beside it
+    const resized = new ResizeObserver(() => u.setSize(size()));
+    resized.observe(box);
+    const entry = { u, end: () => { resized.disconnect(); u.destroy(); } };
+    plots.add(entry);
+    return entry;
+  }
+
+  // ---- latency
+  const latencyBox = h("div", { class: "plot", id: "latency" });
+  const latencyText = h("p", { class: "muted" }, "…");
+  const which = h("select", { id: "latency-of", "aria-label": "Network and outcome", onchange: () => drawLatency() });
+  let requests = [];
+  let latencyPlot = null;
+  let drawn = "";
+
+  function drawLatency() {
+    const index = Math.max(0, requests.findIndex((r) => key(r) === which.value));
+    const r = requests[index];
+    if (!r || !r.count) {
+      latencyText.textContent = "Nobody has asked for a signature since the service started.";
+      return;
+    }
+    const state = JSON.stringify(r);
+    if (state === drawn) return;
+    drawn = state;
+    const counts = r.buckets.map((b, i) => b.count - (i ? r.buckets[i - 1].count : 0));
+    counts.push(r.count - (r.buckets.at(-1)?.count ?? 0));
+    const limits = r.buckets.map((b) => milliseconds(1000 * b.upTo).replace(/\.0+ /, " ").replace(/(\.\d*?)0+ /, "$1 "));
+    const labels = [...limits.map((l) => `≤ ${l}`), `> ${limits.at(-1)}`];
+    const at = (share) => {
+      const i = r.buckets.findIndex((b) => b.count >= share * r.count);
+      return i < 0 ? `more than ${limits.at(-1)}` : `at most ${limits[i]}`;
+    };
+    latencyText.textContent = `${number(r.count)} requests, ${milliseconds((1000 * r.seconds) / r.count)} on average. Half of them took ${at(0.5)}, 99 of 100 ${at(0.99)}.`;
+    const data = [counts.map((_, i) => i), counts];
+    if (latencyPlot) {
+      latencyPlot.u.setData(data);
+      return;
+    }
+    latencyPlot = plot(latencyBox, {
+      legend: { show: false },
+      cursor: { show: false },
+      scales: { x: { time: false, range: () => [-0.6, counts.length - 0.4] }, y: { range: (_, __, max) => [0, Math.max(max * 1.1, 1)] } },
+      axes: [
+        axis({ splits: () => counts.map((_, i) => i), values: (_, splits) => splits.map((i) => labels[i] ?? ""), rotate: -55, size: 64, gap: 8, grid: { show: false } }),
+        axis({ size: 48, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1e6] }),
+      ],
+      series: [{}, { paths: uPlot.paths.bars({ size: [0.82, 64], radius: 0.12 }), stroke: () => style("--accent"), fill: () => style("--accent-soft"), width: 1.5, points: { show: false } }],
+    }, data);
+  }
+
+  const key = (r) => `${r.network} ${r.outcome}`;
+  async function readLatency() {
+    try {
+      requests = (await ask("api/latency")).requests.filter((r) => r.count);
+    } catch (error) {
+      latencyText.textContent = error.message;
+      return;
+    }
+    if (ended) return;
+    const keys = requests.map(key);
+    if ([...which.options].map((o) => o.value).join() !== keys.join()) {
+      const before = which.value;
+      which.replaceChildren(...requests.map((r) => h("option", { value: key(r) }, `${r.network}, ${r.outcome.toLowerCase().replaceAll("_", " ")}`)));
+      const signed = requests.find((r) => r.outcome === "signed");
+      which.value = keys.includes(before) ? before : signed ? key(signed) : keys[0] ?? "";
+    }
+    drawLatency();
+  }
+
+  // ---- transactions a second
+  const tpsBox = h("div", { class: "plot", id: "tps" });
+  const tpsText = h("p", { class: "muted" }, "…");
+  const chain = h("select", { id: "chain", "aria-label": "Chain", onchange: () => readTPS() });
+  let tpsPlot = null;
+
+  async function readTPS() {
+    if (!chain.value) return;
+    tpsPlot?.end();
+    plots.delete(tpsPlot);
+    tpsPlot = null;
+    const asked = chain.value;
+    let results;
+    try {
+      ({ results } = await ask(`../v1/avg_tps/${encodeURIComponent(asked)}`));
+    } catch (error) {
+      tpsText.textContent = error.message;
+      return;
+    }
+    if (ended || chain.value !== asked || tpsPlot) return;
+    if (!results.length) {
+      tpsText.textContent = "The chain has no days yet.";
+      return;
+    }
+    const days = [...results].reverse();
+    const most = days.reduce((a, b) => (b.value > a.value ? b : a));
+    tpsText.textContent = most.value === 0 ? `${days.length} days, none with as much as 0.005 transactions a second.` : `${days.length} days, the latest ${days.at(-1).value} transactions a second, the most ${most.value} on ${new Date(1000 * most.timestamp).toISOString().slice(0, 10)}.`;
+    tpsPlot = plot(tpsBox, {
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      legend: { show: false },
+      cursor: { y: false, points: { size: 8 } },
+      scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.15, 0.01)] } },
+      axes: [axis({ space: 70, values: [[86400, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1]] }), axis({ size: 52 })],
+      series: [{}, { stroke: () => style("--accent"), fill: () => style("--accent-soft"), width: 2, points: { show: days.length < 40, size: 5, fill: () => style("--accent") } }],
+    }, [days.map((d) => d.timestamp), days.map((d) => d.value)]);
+  }
+
+  function onStatus() {
+    const ids = [...new Set((live.status?.chains ?? []).filter((c) => c.chain.startsWith("evm-")).map((c) => c.chain.slice(4)))];
+    if (!live.status) return;
+    if (!ids.length) {
+      tpsText.textContent = "No EVM chain is recorded here.";
+      return;
+    }
+    if ([...chain.options].map((o) => o.value).join() === ids.join()) return;
+    chain.replaceChildren(...ids.map((id) => h("option", { value: id }, id === "43114" || id === "43113" ? `C-Chain (${id})` : `Chain ${id}`)));
+    readTPS();
+  }
+
+  main.append(
+    h("section", { class: "card", "aria-labelledby": "latency-heading" },
+      h("div", { class: "row" }, h("h2", { id: "latency-heading" }, "Time to a signed message"), which), latencyText, latencyBox),
+    h("section", { class: "card", "aria-labelledby": "tps-heading" },
+      h("div", { class: "row" }, h("h2", { id: "tps-heading" }, "Transactions a second, by day"), chain), tpsText, tpsBox));
+  readLatency();
+  onStatus();
+  const every = setInterval(readLatency, 2000);
+  const repaint = () => plots.forEach(({ u }) => u.redraw());
+  live.addEventListener("status", onStatus);
+  addEventListener("theme", repaint);
+  return () => {
+    ended = true;
+    clearInterval(every);
+    live.removeEventListener("status", onStatus);
+    removeEventListener("theme", repaint);
+    plots.forEach((p) => p.end());
+  };
+}

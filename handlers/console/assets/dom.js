@@ -1,0 +1,121 @@
+// Elements and numbers. Text is only ever set as text: much of it was chosen by
+// others.
+
+/** Makes an element: properties that begin with "on" are listeners, others are set as attributes; null leaves one out. */
+export function h(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+export const number = (n) => whole.format(n);
+
+export function percent(share, digits = 1) {
+  return `${(100 * share).toFixed(digits)} %`;
+}
+
+/** A share of two weights, which may be beyond what a number holds exactly. */
+export function share(part, total) {
+  const of = Number(total);
+  return of > 0 ? Number(part) / of : 0;
+}
+
+export function milliseconds(ms) {
+  if (ms < 1) return `${ms.toFixed(2)} ms`;
+  if (ms < 1000) return `${ms < 100 ? ms.toFixed(1) : ms.toFixed(0)} ms`;
+  return `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
+}
+
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "unknown";
+  if (seconds < 60) return `${Math.ceil(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.ceil(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.round((seconds % 86400) / 3600)} h`;
+}
+
+/** An integer in its smallest unit as a decimal number, exactly. */
+export function amount(text, decimals) {
+  const digits = String(text).padStart(decimals + 1, "0");
+  const split = digits.length - decimals;
+  const fraction = digits.slice(split).replace(/0+$/, "");
+  return number(BigInt(digits.slice(0, split))) + (fraction ? `.${fraction}` : "");
+}
+
+/** A weight, which the primary network counts in nAVAX and others as they like. */
+export function weight(text, subnetId) {
+  if (subnetId === PRIMARY) return `${scaled(Number(text) / 1e9)} AVAX`;
+  return scaled(Number(text));
+}
+
+function scaled(n) {
+  for (const [unit, size] of [["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
+    if (n >= size) return `${(n / size).toFixed(n / size < 100 ? 1 : 0)} ${unit}`;
+  }
+  return number(n);
+}
+
+export function time(seconds) {
+  return new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 16) + " UTC";
+}
+
+/** A long name, shortened in the middle; the whole is its title. */
+export function name(text, begin = 10, end = 6) {
+  const short = text.length > begin + end + 1 ? `${text.slice(0, begin)}…${text.slice(-end)}` : text;
+  return h("span", { class: "name", title: text }, short);
+}
+
+export const PRIMARY = "11111111111111111111111111111111LpoYY";
+
+export function subnet(id) {
+  return id === PRIMARY ? h("span", {}, "Primary network") : name(id);
+}
+
+/** A table in a frame of its own that can be scrolled sideways, by keyboard too. */
+export function table(caption, columns, rows) {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {},
+      h("caption", { class: "hidden" }, caption),
+      h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.right ? "right" : null }, c.title ?? c)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: columns[i].right ? "right" : null }, cell))))),
+    ));
+}
+
+/** Puts text on the clipboard, where the browser lets pages do so. */
+export function copyButton(text, label = "Copy") {
+  const button = h("button", { type: "button", class: "quiet", onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select the text to copy it";
+    }
+    setTimeout(() => { button.textContent = label; }, 1500);
+  } }, label);
+  return button;
+}
+
+/** JSON from this service; what it throws says what the service said. */
+export async function ask(path, options = {}) {
+  const response = await fetch(path, options);
+  let body = null;
+  try {
+    body = await response.json();
+  } catch {
+    throw new Error(`The service answered with status ${response.status}.`);
+  }
+  if (!response.ok) {
+    const said = body.message ?? body.error;
+    const error = new Error(Array.isArray(said) ? said.join("; ") : String(said ?? response.status));
+    error.status = response.status;
+    throw error;
+  }
+  return body;
+}

@@ -1,0 +1,113 @@
+// What the service tells while a page is open: one stream for all pages.
+
+/** Validators' replies: letter, name, what it means. */
+export const REPLIES = {
+  s: ["signed", "Signed"],
+  p: ["unproven", "Signature not needed"],
+  a: ["asked", "Asked"],
+  n: ["notyet", "Not yet"],
+  r: ["refused", "Refused"],
+  i: ["invalid", "Invalid"],
+  t: ["silent", "Silent"],
+  o: ["offline", "No connection"],
+  u: ["unasked", "Not asked"],
+};
+
+const MOST_ROUNDS = 80;
+const MOST_FRAMES = 500; // of a round, for its replay
+
+export class Live extends EventTarget {
+  constructor() {
+    super();
+    this.rounds = new Map(); // by ID, in the order in which they began
+    this.sets = new Map();
+    this.status = null;
+    this.state = "connecting";
+    this.source = new EventSource("api/live");
+    this.source.onopen = () => this.become("live");
+    this.source.onerror = () => this.become("reconnecting");
+    const on = (type, f) => this.source.addEventListener(type, (e) => f.call(this, JSON.parse(e.data)));
+    on("status", (status) => {
+      if (!status) return;
+      this.status = status;
+      this.tell("status");
+    });
+    on("rounds", ({ running, recent }) => {
+      const ids = new Set([...running, ...recent].map((r) => r.id));
+      for (const [id, round] of this.rounds) {
+        // What was running, and is not heard of any more, ended meanwhile.
+        if (!round.outcome && !ids.has(id)) this.rounds.delete(id);
+      }
+      for (const round of [...recent].reverse().concat([...running].reverse())) this.begin(round);
+    });
+    on("round", this.begin);
+    on("step", this.step);
+    on("end", this.step);
+  }
+
+  become(state) {
+    this.state = state;
+    this.tell("connection");
+  }
+
+  tell(type, detail = null) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  begin(news) {
+    const known = this.rounds.get(news.id);
+    const round = Object.assign(known ?? { frames: [] }, news);
+    round.heard = performance.now();
+    this.frame(round);
+    this.rounds.set(round.id, round);
+    for (const id of this.rounds.keys()) {
+      if (this.rounds.size <= MOST_ROUNDS) break;
+      this.rounds.delete(id);
+    }
+    this.tell("round", round);
+  }
+
+  step(news) {
+    const round = this.rounds.get(news.id);
+    if (!round) return;
+    const replies = round.replies.split("");
+    for (const change of news.changes ? news.changes.split(" ") : []) {
+      replies[Number(change.slice(0, -1))] = change.slice(-1);
+    }
+    round.replies = replies.join("");
+    round.elapsed = news.elapsed;
+    round.targetWeight = news.targetWeight;
+    round.outcome = news.outcome ?? "";
+    round.heard = performance.now();
+    this.frame(round);
+    this.tell("round", round);
+  }
+
+  frame(round) {
+    const last = round.frames.at(-1);
+    if (last && last.replies === round.replies && last.elapsed === round.elapsed) return;
+    if (round.frames.length < MOST_FRAMES) round.frames.push({ elapsed: round.elapsed, replies: round.replies });
+    else round.frames[MOST_FRAMES - 1] = { elapsed: round.elapsed, replies: round.replies };
+  }
+
+  /** The validators of a round, heaviest first, each with its index in replies. */
+  validators(round) {
+    let set = this.sets.get(round.set);
+    if (!set) {
+      set = fetch(`api/sets/${round.set}`).then(async (response) => {
+        if (!response.ok) throw new Error("the validators of this round are not known any more");
+        const { validators } = await response.json();
+        return validators.map((v, index) => ({ ...v, index })).sort((a, b) => Number(b.weight) - Number(a.weight));
+      });
+      set.catch(() => this.sets.delete(round.set));
+      this.sets.set(round.set, set);
+      if (this.sets.size > 16) this.sets.delete(this.sets.keys().next().value);
+    }
+    return set;
+  }
+}
+
+/** Now, in a round that goes on. */
+export function elapsed(round) {
+  return round.outcome ? round.elapsed : round.elapsed + performance.now() - round.heard;
+}

@@ -1,0 +1,382 @@
+import { h, ask, copyButton, milliseconds, name, percent, share, subnet, table, weight } from "./dom.js";
+import { REPLIES, elapsed } from "./live.js";
+import { squarify } from "./tiles.js";
+
+const OUTCOMES = {
+  "": "Under way",
+  SIGNED: "Signed",
+  ABANDONED: "Nobody waited for it",
+};
+const outcome = (round) => OUTCOMES[round.outcome] ?? round.outcome.toLowerCase().replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
+
+/** The page of live rounds, with the form that starts one. */
+export function rounds(main, live, query) {
+  let shown = null; // the round on display
+  let pinned = false; // the user chose it
+  let expected = null; // {network, hash, before} of what was sent from here: without a hash it is the first round that was not there before
+  let playing = null; // {from, speed} of a replay
+  let asTable = false;
+  let frame = 0;
+  let ended = false;
+
+  // ---- the form
+  const network = h("select", { id: "network", "aria-label": "Network" });
+  const message = h("textarea", { id: "message", rows: "3", spellcheck: "false", autocomplete: "off", placeholder: "0x… an unsigned Warp message, or a transaction hash", value: query.get("message") ?? "" });
+  const quorum = h("input", { id: "quorum", type: "number", min: "1", max: "100", value: "67" });
+  const example = h("button", { type: "button", id: "example", hidden: true, onclick: fillExample }, "Use an example");
+  const submit = h("button", { type: "submit", class: "primary" }, "Sign");
+  const verdict = h("div", { id: "verdict", class: "verdict", role: "status", "aria-live": "polite" });
+  const form = h("form", { class: "card send", onsubmit: send },
+    h("div", { class: "field grow" }, h("label", { for: "message" }, "Message or transaction hash"), message),
+    h("div", { class: "fields" },
+      h("div", { class: "field" }, h("label", { for: "network" }, "Network"), network),
+      h("div", { class: "field" }, h("label", { for: "quorum" }, "Quorum, %"), quorum),
+      h("div", { class: "buttons" }, example, submit)),
+    verdict);
+
+  // ---- the round
+  const heading = h("h2", {}, "No round yet");
+  const facts = h("p", { class: "facts" }, "Rounds appear here as they begin, whoever asked for them. Sign a message to see one.");
+  const clock = h("div", { class: "clock", id: "clock" }, "");
+  const bar = h("div", { class: "quorum", hidden: true });
+  const barLabel = h("div", { class: "quorum-label" });
+  const legend = h("ul", { class: "legend" });
+  const tiles = h("div", { id: "tiles", class: "tiles", tabindex: "0", role: "img", "aria-label": "Validators as tiles sized by weight", hidden: true, onkeydown: walk, onmouseleave: () => point(-1), onblur: () => point(-1) });
+  const detail = h("p", { class: "detail", id: "detail", "aria-live": "polite" });
+  const listing = h("div", { hidden: true });
+  const tableButton = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => {
+    asTable = !asTable;
+    tableButton.setAttribute("aria-pressed", String(asTable));
+    tableButton.textContent = asTable ? "Show as tiles" : "Show as table";
+    paint(true);
+  } }, "Show as table");
+  const replay = h("button", { type: "button", class: "quiet", id: "replay", onclick: () => {
+    if (!shown) return;
+    const length = Math.max(shown.elapsed, 1);
+    playing = { from: performance.now(), speed: Math.min(1, length / 4000), length };
+    schedule();
+  } }, "Replay slowly");
+  const tools = h("div", { class: "tools", hidden: true }, replay, tableButton);
+  const display = h("section", { class: "card round", "aria-labelledby": "round-heading" },
+    h("div", { class: "round-head" }, h("div", {}, heading, facts), clock),
+    bar, barLabel, tiles, listing, detail, h("div", { class: "round-foot" }, legend, tools));
+  heading.id = "round-heading";
+
+  // ---- the feed
+  const feed = h("ol", { class: "feed", "aria-label": "Latest rounds" });
+  const follow = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => {
+    pinned = false;
+    const newest = [...live.rounds.values()].at(-1);
+    if (newest) choose(newest, false);
+  } }, "Follow the newest");
+  const side = h("section", { class: "card", "aria-labelledby": "feed-heading" },
+    h("div", { class: "row" }, h("h2", { id: "feed-heading" }, "Latest rounds"), follow), feed);
+
+  main.append(form, h("div", { class: "columns" }, display, side));
+
+  // ---- what is on display
+  let validators = [];
+  let cells = [];
+  let places = [];
+  let built = ""; // whose validators the tiles are
+  let chosen = -1; // the tile that is pointed at
+  let width = 0;
+
+  async function choose(round, pin) {
+    shown = round;
+    pinned = pin;
+    playing = null;
+    follow.hidden = !pinned;
+    display.dataset.message = round.messageHash;
+    if (built !== round.set) { // else the tiles are the same
+      built = "";
+      chosen = -1;
+      validators = [];
+      cells = [];
+      tiles.replaceChildren();
+      try {
+        const all = await live.validators(round);
+        if (shown !== round || ended) return;
+        validators = all;
+        build();
+        built = round.set;
+      } catch (error) {
+        if (shown === round) detail.textContent = `${error.message}.`;
+      }
+    }
+    paint(true);
+    list();
+  }
+
+  function build() {
+    cells = validators.map((v, i) => h("div", { class: "tile", onmouseenter: () => point(i) }));
+    tiles.hidden = false;
+    tiles.replaceChildren(...cells);
+    width = 0;
+    lay();
+  }
+
+  function lay() {
+    const box = tiles.getBoundingClientRect();
+    if (!cells.length || box.width === width || box.width === 0) return;
+    width = box.width;
+    places = squarify(validators.map((v) => Number(v.weight)), box.width, box.height);
+    cells.forEach((cell, i) => {
+      const [x, y, w, v] = places[i];
+      const gap = w > 6 && v > 6 ? 1.5 : 0.5;
+      cell.style.left = `${x + gap}px`;
+      cell.style.top = `${y + gap}px`;
+      cell.style.width = `${Math.max(w - 2 * gap, 1)}px`;
+      cell.style.height = `${Math.max(v - 2 * gap, 1)}px`;
+      cell.textContent = w > 50 && v > 26 ? percent(share(validators[i].weight, shown.totalWeight)) : "";
+    });
+  }
+
+  /** The replies to show: those of a moment of the replay, or the latest. */
+  function moment() {
+    if (!playing) return { replies: shown.replies, at: elapsed(shown) };
+    const at = Math.min((performance.now() - playing.from) * playing.speed, playing.length);
+    let replies = shown.frames[0]?.replies ?? shown.replies;
+    for (const f of shown.frames) {
+      if (f.elapsed > at) break;
+      replies = f.replies;
+    }
+    if (at >= playing.length) {
+      playing = null;
+      return { replies: shown.replies, at: shown.elapsed };
+    }
+    return { replies, at };
+  }
+
+  let painted = "";
+  function paint(anew = false) {
+    if (!shown) return;
+    const { replies, at } = moment();
+    clock.textContent = milliseconds(at);
+    replay.textContent = playing ? "Replaying…" : "Replay slowly";
+    const state = `${shown.id} ${replies} ${shown.outcome} ${shown.targetWeight} ${playing ? "p" : ""} ${validators.length}`;
+    if (!anew && state === painted) return;
+    painted = state;
+    heading.textContent = playing ? "Replay" : outcome(shown);
+    heading.dataset.outcome = playing ? "" : shown.outcome;
+    facts.replaceChildren(h("span", {}, shown.network), " · ", subnet(shown.signingSubnetId), ` · P-Chain height ${shown.pChainHeight} · message `, name(shown.messageId));
+    tools.hidden = false;
+    const sums = new Map();
+    const counts = new Map();
+    validators.forEach((v, i) => {
+      const letter = replies[v.index] ?? "u";
+      sums.set(letter, (sums.get(letter) ?? 0) + Number(v.weight));
+      counts.set(letter, (counts.get(letter) ?? 0) + 1);
+      const kind = (REPLIES[letter] ?? REPLIES.u)[0];
+      if (cells[i].dataset.reply !== kind) cells[i].dataset.reply = kind;
+    });
+    const total = Number(shown.totalWeight);
+    const target = share(shown.targetWeight, shown.totalWeight);
+    const signed = ((sums.get("s") ?? 0) + (sums.get("p") ?? 0)) / total;
+    bar.hidden = !validators.length;
+    const parts = Object.keys(REPLIES).filter((letter) => sums.get(letter)).map((letter) => {
+      const part = h("span", { class: "part", "data-reply": REPLIES[letter][0] });
+      part.style.width = `${(100 * sums.get(letter)) / total}%`;
+      return part;
+    });
+    const line = h("span", { class: "line" });
+    line.style.left = `${100 * target}%`;
+    bar.replaceChildren(...parts, line);
+    bar.dataset.reached = String(signed >= target);
+    barLabel.replaceChildren(...(!validators.length ? [] : [h("strong", {}, percent(signed)), ` of the weight has signed, ${percent(target)} make the quorum`]));
+    legend.replaceChildren(...Object.entries(REPLIES).filter(([letter]) => counts.get(letter)).map(([letter, [kind, title]]) =>
+      h("li", {}, h("span", { class: "swatch", "data-reply": kind }), `${title} `, h("b", {}, String(counts.get(letter))))));
+    tiles.setAttribute("aria-label", `${validators.length} validators as tiles sized by weight: ${Object.entries(REPLIES).filter(([l]) => counts.get(l)).map(([l, [, title]]) => `${counts.get(l)} ${title.toLowerCase()}`).join(", ")}. Arrow keys go through them.`);
+    tiles.hidden = asTable || !validators.length;
+    listing.hidden = !asTable;
+    if (asTable) {
+      const at = listing.querySelector(".scroll")?.scrollTop ?? 0;
+      listing.replaceChildren(table("Validators of the round", ["Validator", { title: "Weight", right: true }, { title: "Share", right: true }, "Reply"],
+        validators.map((v) => {
+          const [kind, title] = REPLIES[replies[v.index]] ?? REPLIES.u;
+          return [name(v.nodeId, 14, 6), weight(v.weight, shown.signingSubnetId), percent(share(v.weight, shown.totalWeight), 2), h("span", { class: "reply" }, h("span", { class: "swatch", "data-reply": kind }), title)];
+        })));
+      listing.querySelector(".scroll").scrollTop = at;
+    } else {
+      lay();
+    }
+    describe(replies);
+  }
+
+  function point(i) {
+    cells[chosen]?.removeAttribute("data-chosen");
+    chosen = i;
+    cells[chosen]?.setAttribute("data-chosen", "");
+    if (shown) describe(moment().replies);
+  }
+
+  function describe(replies) {
+    const v = validators[chosen];
+    if (!v || asTable) {
+      detail.textContent = "";
+      return;
+    }
+    const nodes = v.nodes > 1 ? ` and ${v.nodes - 1} more` : "";
+    detail.replaceChildren(h("b", {}, v.nodeId + nodes), ` · ${percent(share(v.weight, shown.totalWeight), 2)} of the weight · ${(REPLIES[replies[v.index]] ?? REPLIES.u)[1]}`);
+  }
+
+  function walk(e) {
+    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+    if (!(e.key in steps) || !cells.length) return;
+    e.preventDefault();
+    point(Math.min(Math.max(chosen + steps[e.key], 0), cells.length - 1));
+  }
+
+  // Whatever comes within a frame is painted once; a round that goes on, and a
+  // replay, need every frame for their clock.
+  function schedule() {
+    if (frame || ended) return;
+    frame = requestAnimationFrame(() => {
+      frame = 0;
+      paint();
+      if (playing || (shown && !shown.outcome)) schedule();
+    });
+  }
+
+  let listed = 0;
+  function list() {
+    if (listed || ended) return;
+    listed = requestAnimationFrame(() => {
+      listed = 0;
+      const latest = [...live.rounds.values()].slice(-14).reverse();
+      const focused = document.activeElement?.dataset?.round;
+      feed.replaceChildren(...latest.map((round) => {
+        const target = share(round.targetWeight, round.totalWeight);
+        return h("li", {}, h("button", { type: "button", "data-round": round.id, "aria-pressed": String(shown?.id === round.id), onclick: () => choose(round, true) },
+          h("span", { class: "dot", "data-outcome": round.outcome || "running" }),
+          h("span", { class: "feed-name" }, name(round.messageId, 8, 4), h("small", {}, `${round.network} · quorum ${percent(target, 0)}`)),
+          h("span", { class: "feed-end" }, round.outcome ? milliseconds(round.elapsed) : "running", h("small", {}, outcome(round)))));
+      }));
+      if (!latest.length) feed.replaceChildren(h("li", { class: "empty" }, "None since this page was opened."));
+      if (focused) [...feed.querySelectorAll("button")].find((b) => b.dataset.round === focused)?.focus();
+    });
+  }
+
+  function onRound({ detail: round }) {
+    const ours = expected && round.network === expected.network && (expected.hash ? expected.hash === round.messageHash : !expected.before.has(round.id));
+    if (ours) expected = null;
+    if (ours) choose(round, true); // whatever begins after it
+    else if (!shown || (!pinned && shown !== round && shown.outcome && round.startedAt >= shown.startedAt)) choose(round, false);
+    else if (shown.id === round.id && shown !== round) choose(round, pinned);
+    else list();
+    schedule();
+  }
+
+  function onStatus() {
+    const all = live.status?.networks ?? [];
+    const names = all.map((n) => n.name);
+    if ([...network.options].map((o) => o.value).join() !== names.join()) {
+      const before = network.value;
+      network.replaceChildren(...names.map((n) => h("option", { value: n }, n)));
+      const want = before || query.get("network");
+      if (names.includes(want)) network.value = want;
+    }
+    example.hidden = !live.status?.example;
+  }
+
+  async function fillExample() {
+    try {
+      const answer = await ask(`api/example?network=${encodeURIComponent(network.value)}`);
+      message.value = answer.message;
+      message.focus();
+    } catch (error) {
+      say("bad", "There is no example", error.message);
+    }
+  }
+
+  function say(kind, title, ...more) {
+    verdict.dataset.kind = kind;
+    verdict.replaceChildren(h("strong", {}, title), ...more.filter(Boolean).map((m) => (m instanceof Node ? m : h("span", {}, m))));
+  }
+
+  async function send(e) {
+    e.preventDefault();
+    const text = message.value.trim();
+    if (!text) {
+      say("bad", "Nothing to sign", "Paste an unsigned message in hex, or the hash of a P-Chain or EVM transaction.");
+      message.focus();
+      return;
+    }
+    const path = `../v1/signatureAggregator/${encodeURIComponent(network.value)}/aggregateSignatures`;
+    const bare = text.replace(/^0x/, "");
+    const isMessage = /^([0-9a-fA-F]{2})+$/.test(bare) && bare.length > 64;
+    submit.disabled = true;
+    say("wait", isMessage ? "Asking the validators" : "Looking for the transaction's message");
+    const began = performance.now();
+    expected = { network: network.value, hash: isMessage ? await sha256(bare) : null, before: new Set(live.rounds.keys()) };
+    try {
+      const signed = isMessage
+        ? await stream(path, { message: `0x${bare}`, quorumPercentage: Number(quorum.value) || 67 })
+        : (await ask(`${path}/${encodeURIComponent(text)}`)).signedMessage;
+      say("good", `Signed in ${milliseconds(performance.now() - began)}`,
+        h("code", {}, signed.length > 160 ? `${signed.slice(0, 100)}…${signed.slice(-40)}` : signed), copyButton(signed, "Copy the signed message"));
+    } catch (error) {
+      say("bad", "Not signed", error.message);
+    }
+    submit.disabled = false;
+    // The round may be heard of a moment later than its end.
+    const mine = expected;
+    setTimeout(() => {
+      if (!mine || expected !== mine) return;
+      expected = null;
+      if (verdict.dataset.kind === "good") verdict.append(h("span", {}, "It was known: no validator had to be asked."));
+    }, 500);
+  }
+
+  onStatus();
+  list();
+  const newest = [...live.rounds.values()].at(-1);
+  if (newest) choose(newest, false);
+  const resized = new ResizeObserver(() => lay());
+  resized.observe(tiles);
+  live.addEventListener("round", onRound);
+  live.addEventListener("status", onStatus);
+  schedule();
+  return () => {
+    ended = true;
+    cancelAnimationFrame(frame);
+    resized.disconnect();
+    live.removeEventListener("round", onRound);
+    live.removeEventListener("status", onStatus);
+  };
+}
+
+/** The hash of a message, by which its round is known; null where the browser has none to offer (plain HTTP from afar). */
+async function sha256(hex) {
+  if (!globalThis.crypto?.subtle) return null;
+  const bytes = Uint8Array.from(hex.match(/../g), (b) => parseInt(b, 16));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return [...digest].map((b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/** Signs through the public API, as events. */
+async function stream(path, body) {
+  const response = await fetch(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Accept: "text/event-stream" },
+    body: JSON.stringify(body),
+  });
+  if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
+    const { message } = await response.json().catch(() => ({}));
+    throw new Error(Array.isArray(message) ? message.join("; ") : message ?? `status ${response.status}`);
+  }
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) throw new Error("The service went away before it answered.");
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) {
+      const kind = event.match(/^event: (.*)$/m)?.[1];
+      const data = JSON.parse(event.match(/^data: (.*)$/m)?.[1] ?? "null");
+      if (kind === "result") return data.signedMessage;
+      if (kind === "error") throw new Error(Array.isArray(data.message) ? data.message.join("; ") : data.message);
+    }
+  }
+}

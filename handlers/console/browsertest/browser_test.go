@@ -1,0 +1,198 @@
+// Package browsertest drives a real browser over the console of a real service.
+package browsertest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+//go:embed package.json package-lock.json browser.mjs
+var files embed.FS
+
+var shots = flag.String("shots", "", "`folder` to write screenshots to")
+
+func TestConsoleInABrowser(t *testing.T) {
+	chromium := findChromium(t)
+	directory := install(t)
+	url, output := startDev(t)
+	base := strings.TrimSuffix(url, "/console/")
+
+	folder := ""
+	if *shots != "" {
+		var err error
+		folder, err = filepath.Abs(*shots)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(folder, 0o755))
+	}
+	address := regexp.MustCompile(`addresses=(P-\w+)`).FindStringSubmatch(output())
+	require.Len(t, address, 2, "quorate dev names no address: %s", output())
+	input, err := json.Marshal(map[string]string{
+		"url": url, "chromium": chromium, "address": address[1], "shots": folder,
+		"validator": first(t, base+"/v1/networks/fuji/delegators?pageSize=1", "delegators", "nodeId"),
+		"subnet":    first(t, base+"/v1/networks/fuji/subnets?pageSize=1", "subnets", "subnetId"),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	node := exec.CommandContext(ctx, "node", "browser.mjs")
+	node.Dir, node.Stdin = directory, bytes.NewReader(input)
+	var out, errOut bytes.Buffer
+	node.Stdout, node.Stderr = &out, &errOut
+	require.NoError(t, node.Run(), "%s", &errOut)
+	var results []struct{ Name, Error string }
+	require.NoError(t, json.Unmarshal(out.Bytes(), &results), "%s", &out)
+	require.Len(t, results, 14, "every check reports")
+	for _, r := range results {
+		t.Run(r.Name, func(t *testing.T) {
+			if r.Error != "" {
+				t.Error(r.Error)
+			}
+		})
+	}
+}
+
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("there is no chromium in PATH; on Debian: apt-get install chromium")
+	return ""
+}
+
+// install installs what drives the browser, once for each lock file if the
+// repository has a .cache.
+func install(t *testing.T) string {
+	t.Helper()
+	directory := t.TempDir()
+	require.NoError(t, os.CopyFS(directory, files))
+	lock, err := files.ReadFile("package-lock.json")
+	require.NoError(t, err)
+	digest := sha256.Sum256(lock)
+	cache, err := filepath.Abs("../../../.cache")
+	require.NoError(t, err)
+	kept := filepath.Join(cache, "browsertest-"+hex.EncodeToString(digest[:8]))
+	modules := filepath.Join(directory, "node_modules")
+	if _, err := os.Stat(kept); err == nil {
+		require.NoError(t, os.CopyFS(modules, os.DirFS(kept)))
+		return directory
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm.Dir = directory
+	output, err := npm.CombinedOutput()
+	require.NoError(t, err, "driving a browser needs Node.js with npm, and a registry or its cache: %s", output)
+	if _, err := os.Stat(cache); err != nil {
+		return directory
+	}
+	part, err := os.MkdirTemp(cache, "browsertest-*.part")
+	require.NoError(t, err)
+	defer func() { _ = os.RemoveAll(part) }()
+	require.NoError(t, os.CopyFS(part, os.DirFS(modules)))
+	require.NoError(t, os.Rename(part, kept))
+	return directory
+}
+
+// startDev runs quorate dev until the test ends and returns its console's URL, and
+// what it has printed so far.
+func startDev(t *testing.T) (url string, output func() string) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "quorate")
+	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "quorate/cmd/quorate").CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	ctx, cancel := context.WithCancel(context.Background())
+	dev := exec.CommandContext(ctx, binary, "dev", "--listen", "127.0.0.1:0", "--private-listen", "127.0.0.1:0", "--latency", "60ms", "--validators", "60", "--faults", "0.2")
+	dev.Cancel = func() error { return dev.Process.Signal(os.Interrupt) }
+	dev.WaitDelay = 30 * time.Second
+	out, err := dev.StdoutPipe()
+	require.NoError(t, err)
+	var complaints bytes.Buffer
+	dev.Stderr = &complaints
+	require.NoError(t, dev.Start())
+	var mu sync.Mutex
+	var printed strings.Builder
+	lines := make(chan string)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			mu.Lock()
+			_, _ = fmt.Fprintln(&printed, scanner.Text())
+			mu.Unlock()
+			lines <- scanner.Text()
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		for range lines {
+			continue
+		}
+		reading.Wait()
+		_ = dev.Wait() // an interrupt, which it was sent
+	})
+	address := regexp.MustCompile(`http://\S+/console/`)
+	timeout := time.After(3 * time.Minute)
+	for {
+		select {
+		case line, ok := <-lines:
+			require.True(t, ok, "quorate dev ends: %s", &complaints)
+			if found := address.FindString(line); found != "" {
+				url = found
+			}
+			if strings.Contains(line, "Ctrl-C") {
+				require.NotEmpty(t, url, "quorate dev does not print the console's address")
+				return url, func() string {
+					mu.Lock()
+					defer mu.Unlock()
+					return printed.String()
+				}
+			}
+		case <-timeout:
+			t.Fatal("quorate dev does not get to its end of the introduction")
+		}
+	}
+}
+
+// first is a member of the first item of a list of the Data API's, which the chains
+// may still have to be recorded for.
+func first(t *testing.T, url, list, member string) (value string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		response, err := http.Get(url)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = response.Body.Close() }()
+		content, err := io.ReadAll(response.Body)
+		var page map[string]json.RawMessage
+		var items []map[string]any
+		if err != nil || json.Unmarshal(content, &page) != nil || json.Unmarshal(page[list], &items) != nil || len(items) == 0 {
+			return false
+		}
+		value, _ = items[0][member].(string)
+		return value != ""
+	}, time.Minute, 100*time.Millisecond, "%s has no %s", url, list)
+	return value
+}

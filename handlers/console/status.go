@@ -1,0 +1,136 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"quorate/index"
+)
+
+// statusView is the event status.
+type statusView struct {
+	Networks []networkView `json:"networks"`
+	Chains   []chainView   `json:"chains"`
+	// Example tells whether there are example messages.
+	Example bool `json:"example"`
+}
+
+type networkView struct {
+	Name       string       `json:"name"`
+	NetworkID  uint32       `json:"networkId"`
+	Ready      bool         `json:"ready"`
+	Height     *uint64      `json:"pChainHeight"`
+	Peers      int          `json:"peers"`
+	Subnets    []subnetView `json:"subnets"`
+	AllSubnets int          `json:"allSubnets"`
+}
+
+type subnetView struct {
+	ID         string  `json:"subnetId"`
+	Validators int     `json:"validators"`
+	Weight     uint64  `json:"weight,string"`
+	Connected  float64 `json:"connected"`
+}
+
+// chainView is how far a chain is recorded. Why it is not further is for operators.
+type chainView struct {
+	Network         string      `json:"network"`
+	Chain           string      `json:"chain"`
+	State           index.State `json:"state"`
+	From            uint64      `json:"from"`
+	Next            uint64      `json:"next"`
+	Tip             *uint64     `json:"tip"`
+	Lag             uint64      `json:"lag"`
+	Rebuilt         int         `json:"rebuilt"`
+	BlocksPerSecond float64     `json:"blocksPerSecond"`
+}
+
+func (c *Console) readStatus() (any, error) {
+	v := statusView{Networks: []networkView{}, Chains: []chainView{}, Example: c.options.Example != nil}
+	for _, n := range c.options.Networks() {
+		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets}
+		if n.HeightKnown {
+			w.Height = &n.Height
+		}
+		for _, s := range n.Subnets {
+			w.Subnets = append(w.Subnets, subnetView{s.ID.String(), s.Validators, s.Weight, s.Connected})
+		}
+		v.Networks = append(v.Networks, w)
+	}
+	slices.SortFunc(v.Networks, func(a, b networkView) int { return cmp.Compare(a.Name, b.Name) })
+	if c.options.Index == nil {
+		return v, nil
+	}
+	networks := c.options.Index()
+	for _, network := range slices.Sorted(maps.Keys(networks)) {
+		for _, chain := range slices.Sorted(maps.Keys(networks[network])) {
+			s := networks[network][chain]
+			w := chainView{Network: network, Chain: chain, State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond}
+			if s.State == index.Rebuilding {
+				w.Rebuilt = s.Rebuilt()
+			}
+			if s.TipKnown {
+				w.Tip = &s.Tip
+			}
+			v.Chains = append(v.Chains, w)
+		}
+	}
+	return v, nil
+}
+
+// signSeconds is the aggregators' histogram of requests.
+const signSeconds = "quorate_sign_seconds"
+
+// latencyView is how long requests of a network took that ended in one way.
+type latencyView struct {
+	Network string `json:"network"`
+	Outcome string `json:"outcome"`
+	Count   uint64 `json:"count"`
+	// Seconds is the sum.
+	Seconds float64      `json:"seconds"`
+	Buckets []bucketView `json:"buckets"`
+}
+
+// bucketView counts the requests that took at most UpTo seconds.
+type bucketView struct {
+	UpTo  float64 `json:"upTo"`
+	Count uint64  `json:"count"`
+}
+
+func (c *Console) readLatency() (any, error) {
+	answer := struct {
+		Requests []latencyView `json:"requests"`
+	}{[]latencyView{}}
+	if c.options.Gatherer == nil {
+		return answer, nil
+	}
+	families, err := c.options.Gatherer.Gather()
+	if len(families) == 0 && err != nil { // one that fails does not hide the others
+		return nil, fmt.Errorf("gathering latencies: %w", err)
+	}
+	for _, family := range families {
+		if family.GetName() != signSeconds {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			v := latencyView{Buckets: []bucketView{}}
+			for _, label := range m.GetLabel() {
+				switch label.GetName() {
+				case "network":
+					v.Network = label.GetValue()
+				case "outcome":
+					v.Outcome = label.GetValue()
+				}
+			}
+			h := m.GetHistogram()
+			v.Count, v.Seconds = h.GetSampleCount(), h.GetSampleSum()
+			for _, b := range h.GetBucket() {
+				v.Buckets = append(v.Buckets, bucketView{b.GetUpperBound(), b.GetCumulativeCount()})
+			}
+			answer.Requests = append(answer.Requests, v)
+		}
+	}
+	return answer, nil
+}
