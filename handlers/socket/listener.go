@@ -115,7 +115,7 @@ func (l *Listener) origin(c net.Conn) (netip.Prefix, bool) {
 func (l *Listener) enter(from netip.Prefix, counted bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	bound := ""
+	var bound string
 	switch {
 	case l.o.Connections > 0 && l.open >= l.o.Connections:
 		bound = boundAll
