@@ -158,7 +158,7 @@ func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo
 		return apierr.DataAPI
 	})
 	e.Pre(middleware.Colons())
-	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log)}
+	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log, forNode)}
 	if registerer != nil {
 		m, err := middleware.Metrics(e, registerer)
 		if err != nil {

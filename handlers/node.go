@@ -18,7 +18,8 @@ var nodePaths = []string{"/ext", "/ext/*", "/:ofNode/ext", "/:ofNode/ext/*"}
 const NodeBodyLimit = 5 << 20
 
 // forNode reports whether a request is for a node's surface, which has its own rules
-// for browsers, and errors of its own.
+// for browsers, and errors of its own. Wallets ask it many things: a node does not log
+// each of them either.
 func forNode(c echo.Context) bool {
 	return slices.Contains(nodePaths, c.Path())
 }

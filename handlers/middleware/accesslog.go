@@ -17,8 +17,9 @@ const maxInside = 10
 
 // AccessLog writes one line per request, and before it one for each part of the answer
 // that failed for a reason of ours. Queries, headers other than the user agent, and
-// bodies are left out: they may carry keys.
-func AccessLog(log *slog.Logger) echo.MiddlewareFunc {
+// bodies are left out: they may carry keys. Of what is quiet, only failures are told
+// above the level of debugging.
+func AccessLog(log *slog.Logger, quiet func(echo.Context) bool) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			start := time.Now()
@@ -28,6 +29,8 @@ func AccessLog(log *slog.Logger) echo.MiddlewareFunc {
 			e, level := apierr.Of(c), slog.LevelInfo
 			if e != nil && status >= http.StatusInternalServerError {
 				level = levelOf(e.Code, status)
+			} else if status < http.StatusBadRequest && quiet(c) {
+				level = slog.LevelDebug
 			}
 			if !log.Enabled(r.Context(), level) {
 				return err
