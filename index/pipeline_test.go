@@ -243,7 +243,7 @@ func TestCatchUpAndFollow(t *testing.T) {
 			}
 			p.await(t, source.tip+1)
 			require.Eventually(t, func() bool { return p.Status().State == index.Following }, time.Minute, time.Second)
-			require.Equal(t, index.Status{State: index.Following, Next: source.tip + 1, Tip: source.tip, TipKnown: true, BlocksPerSecond: p.Status().BlocksPerSecond}, p.Status())
+			require.Equal(t, index.Status{State: index.Following, Next: source.tip + 1, Tip: source.tip, TipKnown: true, CaughtUp: true, BlocksPerSecond: p.Status().BlocksPerSecond}, p.Status())
 			p.stop(t)
 			require.Equal(t, index.Idle, p.Status().State)
 			requireRows(t, memory, l, 0, source.tip+1)
@@ -556,7 +556,7 @@ func TestStart(t *testing.T) {
 		o.Log = slog.New(slog.NewTextHandler(&logged, nil))
 		p := start(t, o)
 		time.Sleep(time.Minute)
-		require.Equal(t, index.Status{State: index.Following, From: 150, Next: 150, Tip: 100, TipKnown: true}, p.Status())
+		require.Equal(t, index.Status{State: index.Following, From: 150, Next: 150, Tip: 100, TipKnown: true, CaughtUp: true}, p.Status())
 		source.grow(100)
 		p.await(t, 201)
 		p.stop(t)

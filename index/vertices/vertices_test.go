@@ -144,8 +144,9 @@ func TestDamagedVertexIsFetchedAgain(t *testing.T) {
 		d, want := newDAG(t, 30)
 		log := slog.New(slog.DiscardHandler)
 		s := store.NewMemory()
+		now := func() time.Time { return time.Unix(1, 0) } // what is fetched again is kept from then on
 		r := New(s, 5)
-		r.Keep = true
+		r.Keep, r.Now = true, now
 		require.NoError(t, r.Run(t.Context(), d, log))
 		right, err := store.DumpHash(t.Context(), s)
 		require.NoError(t, err)
@@ -170,7 +171,7 @@ func TestDamagedVertexIsFetchedAgain(t *testing.T) {
 		var said bytes.Buffer
 		d.fails = 4 // the node is away at first
 		r = New(s, 5)
-		r.Keep = true
+		r.Keep, r.Now = true, now
 		require.NoError(t, r.Run(t.Context(), d, slog.New(slog.NewTextHandler(&said, nil))))
 		require.Empty(t, r.Trouble())
 		for _, place := range []string{"index=0 ", "index=5 ", "index=9 "} {
