@@ -106,9 +106,9 @@ func askUntil(ctx context.Context, end time.Time, url, body string) (answers []t
 
 // side is a node or the service.
 type side struct {
-	url    string
-	pid    int
-	turn   // all of its turns together
+	url  string
+	pid  int
+	turn // all of its turns together
 }
 
 func (s *side) rate() float64 { return float64(len(s.answers)) / s.took.Seconds() }
