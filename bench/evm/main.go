@@ -10,7 +10,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +18,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -27,6 +25,8 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/bench/rig"
 )
 
 // task is what one of our processes is told to do, in its environment.
@@ -115,15 +115,15 @@ func run(ctx context.Context, t task, profiles string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load(), t.Seed, t.Txs)
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rig.Load(), t.Seed, t.Txs)
 	begun := time.Now()
 	t.Role, t.Dir = roleNode, root
-	node, err := startChild(ctx, t)
+	node, err := rig.Start(ctx, taskEnv, t)
 	if err != nil {
 		return err
 	}
-	defer node.stop()
-	if err := node.read(&t.Node); err != nil {
+	defer node.Stop()
+	if err := node.Read(&t.Node); err != nil {
 		return fmt.Errorf("making the chain: %w", err)
 	}
 	fmt.Printf("chain made in %.0f s: %d blocks, %d transactions\n\n", time.Since(begun).Seconds(), t.Node.Tip+1, t.Node.Txs)
@@ -138,15 +138,15 @@ func run(ctx context.Context, t task, profiles string) (err error) {
 		if line.role == roleTraces {
 			t.Profile = profile
 		}
-		before, err := node.spent()
+		before, err := node.Spent()
 		if err != nil {
 			return err
 		}
 		var r recorded
-		if err := once(ctx, t, &r); err != nil {
+		if err := rig.Once(ctx, taskEnv, t, &r); err != nil {
 			return fmt.Errorf("recording %s: %w", line.name, err)
 		}
-		after, err := node.spent()
+		after, err := node.Spent()
 		if err != nil {
 			return err
 		}
@@ -155,15 +155,15 @@ func run(ctx context.Context, t task, profiles string) (err error) {
 			float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs)
 	}
 	t.Role, t.Dir, t.Profile = roleRead, filepath.Join(root, roleTraces), profiles
-	c, err := startChild(ctx, t)
+	c, err := rig.Start(ctx, taskEnv, t)
 	if err != nil {
 		return err
 	}
-	defer c.stop()
+	defer c.Stop()
 	var all []reading
 	for {
 		var r reading
-		if err := c.read(&r); errors.Is(err, io.EOF) {
+		if err := c.Read(&r); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return fmt.Errorf("reading: %w", err)
@@ -171,7 +171,7 @@ func run(ctx context.Context, t task, profiles string) (err error) {
 		all = append(all, r)
 	}
 	tell(all, t.Connections)
-	fmt.Printf("\nall in %.0f s, load at the end %s\n", time.Since(begun).Seconds(), load())
+	fmt.Printf("\nall in %.0f s, load at the end %s\n", time.Since(begun).Seconds(), rig.Load())
 	return nil
 }
 
@@ -181,8 +181,8 @@ func tell(all []reading, connections int) {
 		connections, 1/pace.Seconds())
 	for _, r := range all {
 		o := r.Often
-		fmt.Printf("| %s | %.0f | %.2f | %.2f | %d | %.1f | %.2f | %.2f | %.2f | %.1f |\n", r.Name, o.Rate, milliseconds(o.P50), milliseconds(o.P99),
-			o.CPU.Microseconds(), 1000*o.Rounds, o.Misses, milliseconds(r.Paced.P50), milliseconds(r.Paced.P99), milliseconds(r.Paced.Worst))
+		fmt.Printf("| %s | %.0f | %.2f | %.2f | %d | %.1f | %.2f | %.2f | %.2f | %.1f |\n", r.Name, o.Rate, rig.Milliseconds(o.P50), rig.Milliseconds(o.P99),
+			o.CPU.Microseconds(), 1000*o.Rounds, o.Misses, rig.Milliseconds(r.Paced.P50), rig.Milliseconds(r.Paced.P99), rig.Milliseconds(r.Paced.Worst))
 	}
 	fmt.Println("\nThe floor is a handler that has the same answers at hand. Alone is the service's work without a connection; the first time\nit is asked for something, one request after the other, it may have to ask the node.")
 	fmt.Println("\n| operation | CPU us | of the floor | ratio | p99 ms | of the floor | alone: p50 us | CPU us | allocations | kB | the first time: p50 ms | p99 ms |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
@@ -191,90 +191,7 @@ func tell(all []reading, connections int) {
 			continue
 		}
 		fmt.Printf("| %s | %d | %d | %.1f | %.2f | %.2f | %.0f | %d | %.0f | %.1f | %.2f | %.2f |\n", r.Name, r.Often.CPU.Microseconds(), r.Floor.CPU.Microseconds(),
-			float64(r.Often.CPU)/float64(r.Floor.CPU), milliseconds(r.Often.P99), milliseconds(r.Floor.P99),
-			1000*milliseconds(r.Alone.P50), r.Alone.CPU.Microseconds(), r.Alone.Allocs, r.Alone.Bytes/1000, milliseconds(r.First.P50), milliseconds(r.First.P99))
+			float64(r.Often.CPU)/float64(r.Floor.CPU), rig.Milliseconds(r.Often.P99), rig.Milliseconds(r.Floor.P99),
+			1000*rig.Milliseconds(r.Alone.P50), r.Alone.CPU.Microseconds(), r.Alone.Allocs, r.Alone.Bytes/1000, rig.Milliseconds(r.First.P50), rig.Milliseconds(r.First.P99))
 	}
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// load is the machine's load average: how much else is going on.
-func load() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	var one float64
-	if _, err := fmt.Sscan(string(b), &one); err != nil {
-		return "unknown"
-	}
-	return fmt.Sprintf("%.1f", one)
-}
-
-// child is a process of ours that tells what it has to say in lines of JSON.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
-}
-
-func startChild(ctx context.Context, t task) (*child, error) {
-	text, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := &child{cmd: exec.CommandContext(ctx, self)}
-	c.cmd.Env = append(os.Environ(), taskEnv+"="+string(text))
-	c.cmd.Stderr = os.Stderr
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the %s process: %w", t.Role, err)
-	}
-	c.out = json.NewDecoder(bufio.NewReader(out))
-	return c, nil
-}
-
-func (c *child) read(v any) error { return c.out.Decode(v) }
-
-// spent is the processor time of a node so far.
-func (c *child) spent() (d time.Duration, err error) {
-	if _, err := io.WriteString(c.in, "\n"); err != nil {
-		return 0, err
-	}
-	err = c.read(&d)
-	return d, err
-}
-
-// stop lets it end.
-func (c *child) stop() {
-	_ = c.in.Close() // which it waits for
-	_ = c.cmd.Wait()
-}
-
-// once runs a process that tells one thing.
-func once(ctx context.Context, t task, answer any) error {
-	c, err := startChild(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer c.stop()
-	return c.read(answer)
-}
-
-// cpu is the processor time of this process.
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

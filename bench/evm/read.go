@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/bench/rig"
 	chain "quorate/chain/evm"
 	"quorate/handlers"
 	api "quorate/handlers/evm"
@@ -192,17 +192,7 @@ func (t *task) profile(name string) (end func(), err error) {
 	if t.Profile == "" {
 		return func() {}, nil
 	}
-	f, err := os.Create(filepath.Join(t.Profile, name))
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		_ = f.Close()
-	}, nil
+	return rig.Profile(filepath.Join(t.Profile, name))
 }
 
 // draw finds out from the record what there is to ask for.
@@ -314,12 +304,12 @@ func measure(ctx context.Context, rows store.Store, ask func(context.Context, *r
 	runtime.GC() // what was there before is nobody's fault
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	spent, misses := cpu(), rows.Stats().CacheMisses
+	spent, misses := rig.CPU(), rows.Stats().CacheMisses
 	all, err := during(ctx, ask, connections, pace, readTime)
 	if err != nil {
 		return summary{}, err
 	}
-	spent, misses = cpu()-spent, rows.Stats().CacheMisses-misses
+	spent, misses = rig.CPU()-spent, rows.Stats().CacheMisses-misses
 	runtime.ReadMemStats(&after)
 	n := float64(len(all))
 	sum := distribution(all)

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"runtime/pprof"
 	"time"
 
+	"quorate/bench/rig"
 	chain "quorate/chain/evm"
 	"quorate/index"
 	"quorate/index/evm"
@@ -58,12 +55,7 @@ func runNode(t task) (err error) {
 	if err := out.Encode(ready); err != nil {
 		return err
 	}
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := out.Encode(cpu()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return rig.TellSpent(out)
 }
 
 // untraced is a node whose traces nobody asks for.
@@ -84,16 +76,11 @@ func (t *task) client() (*node.Client, error) {
 func runRecord(t task) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if t.Profile != "" {
-		f, err := os.Create(t.Profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	stop, err := rig.Profile(t.Profile)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	// As the service opens it, with the memory that it takes by default.
 	rows, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
 	if err != nil {
@@ -124,7 +111,7 @@ func runRecord(t task) error {
 	if err != nil {
 		return err
 	}
-	begun, spent := time.Now(), cpu()
+	begun, spent := time.Now(), rig.CPU()
 	ended := make(chan error, 1)
 	go func() { ended <- pipeline.Run(ctx) }()
 	select {
@@ -132,46 +119,14 @@ func runRecord(t task) error {
 		return errors.Join(errors.New("recording ended early"), err)
 	case <-done:
 	}
-	r := recorded{Took: time.Since(begun), CPU: cpu() - spent}
+	r := recorded{Took: time.Since(begun), CPU: rig.CPU() - spent}
 	cancel()
 	if err := <-ended; err != nil {
 		return err
 	}
-	calm(rows)
-	if r.Bytes, err = size(t.Dir); err != nil {
+	rig.Calm(rows)
+	if r.Bytes, err = rig.Size(t.Dir); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(r)
-}
-
-// calm waits until the store has put its files in order: until it has stopped for two
-// seconds, half a minute at most.
-func calm(rows store.Store) {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	debt, since := uint64(0), time.Now()
-	for range 300 {
-		if now := rows.Stats().CompactionDebtBytes; now != debt {
-			debt, since = now, time.Now()
-		}
-		if time.Since(since) > 2*time.Second {
-			return
-		}
-		<-ticker.C
-	}
-}
-
-// size is that of all files in a folder, in bytes.
-func size(dir string) (sum int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			sum += info.Size()
-		}
-		return err
-	})
-	return sum, err
 }

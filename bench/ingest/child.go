@@ -1,65 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/bench/rig"
 	"quorate/simnet"
 	"quorate/simnet/history"
 )
-
-// child is a process of ours that tells what it has to say in lines of JSON.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
-}
-
-func startChild(ctx context.Context, t task) (*child, error) {
-	text, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := &child{cmd: exec.CommandContext(ctx, self)}
-	c.cmd.Env = append(os.Environ(), taskEnv+"="+string(text))
-	c.cmd.Stderr = os.Stderr
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the %s process: %w", t.Role, err)
-	}
-	c.out = json.NewDecoder(bufio.NewReader(out))
-	return c, nil
-}
-
-func (c *child) read(v any) error { return c.out.Decode(v) }
-
-// stop lets it end.
-func (c *child) stop() {
-	_ = c.in.Close() // which it waits for
-	_ = c.cmd.Wait()
-}
 
 // nodeReady is what the simulated node tells when its history is made.
 type nodeReady struct {
@@ -75,8 +30,7 @@ func optionsOf(p pastOptions) history.Options {
 	return history.Options{Seed: p.Seed, Txs: p.Txs, BusyEvents: p.Busy}
 }
 
-// runNode is a simulated node until standard input ends. Each line there is answered
-// with the processor time so far.
+// runNode is a simulated node until standard input ends.
 func runNode(t task) error {
 	sim, err := simnet.Start(simnet.Options{
 		Seed: t.Past.Seed, Validators: 1, History: &simnet.History{Options: optionsOf(t.Past), Dir: t.Dir},
@@ -95,35 +49,15 @@ func runNode(t task) error {
 	}); err != nil {
 		return err
 	}
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := out.Encode(cpu()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// cpu is the processor time of this process.
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return rig.TellSpent(out)
 }
 
 // bench is what the runs share.
 type bench struct {
 	past pastOptions
-	node *child
+	node *rig.Child
 	what nodeReady
 	root string
-}
-
-func (b *bench) nodeCPU() (spent time.Duration, err error) {
-	if _, err := io.WriteString(b.node.in, "\n"); err != nil {
-		return 0, err
-	}
-	err = b.node.read(&spent)
-	return spent, err
 }
 
 // recorded is what a process tells that records.
@@ -143,7 +77,7 @@ func (b *bench) record(ctx context.Context, name string, t task) (*recorded, err
 	if t.Dir == "" {
 		t.Dir = filepath.Join(b.root, t.Role)
 	}
-	before, err := b.nodeCPU()
+	before, err := b.node.Spent()
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +85,7 @@ func (b *bench) record(ctx context.Context, name string, t task) (*recorded, err
 	if err := b.once(ctx, t, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	after, err := b.nodeCPU()
+	after, err := b.node.Spent()
 	if err != nil {
 		return nil, err
 	}
@@ -168,12 +102,7 @@ func (b *bench) record(ctx context.Context, name string, t task) (*recorded, err
 // once runs a process that tells one thing.
 func (b *bench) once(ctx context.Context, t task, answer any) error {
 	t.Past, t.URL, t.TxsOf = b.past, b.what.URL, b.what.TxsOf
-	c, err := startChild(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer c.stop()
-	return c.read(answer)
+	return rig.Once(ctx, taskEnv, t, answer)
 }
 
 // restart is how long it took to serve after a kill.
@@ -186,30 +115,28 @@ type restart struct {
 // again.
 func (b *bench) kill(ctx context.Context) (readings, restart, error) {
 	t := task{Role: roleLedger, Dir: filepath.Join(b.root, "killed"), Past: b.past, URL: b.what.URL, TxsOf: b.what.TxsOf, Probe: true}
-	c, err := startChild(ctx, t)
+	c, err := rig.Start(ctx, taskEnv, t)
 	if err != nil {
 		return nil, restart{}, err
 	}
-	defer c.stop()
+	defer c.Stop()
 	var p progress
 	for p.Txs < b.what.all()/2 && !p.Done {
-		if err := c.read(&p); err != nil {
+		if err := c.Read(&p); err != nil {
 			return nil, restart{}, fmt.Errorf("the process that records and reads ended: %w", err)
 		}
 	}
-	if err := c.cmd.Process.Kill(); err != nil {
+	if err := c.Kill(); err != nil {
 		return nil, restart{}, err
 	}
-	_ = c.cmd.Wait()
 	begun := time.Now()
-	again, err := startChild(ctx, t)
+	again, err := rig.Start(ctx, taskEnv, t)
 	if err != nil {
 		return nil, restart{}, err
 	}
-	defer again.stop()
-	defer func() { _ = again.cmd.Process.Kill() }()
+	defer func() { _ = again.Kill() }()
 	var first, later progress
-	if err := again.read(&first); err != nil {
+	if err := again.Read(&first); err != nil {
 		return nil, restart{}, fmt.Errorf("after a kill: %w", err)
 	}
 	r := restart{at: p.Txs, took: time.Since(begun)}
@@ -217,7 +144,7 @@ func (b *bench) kill(ctx context.Context) (readings, restart, error) {
 		return nil, restart{}, errors.New("after a kill, what was recorded is not served")
 	}
 	for later.Height <= p.Height && !later.Done {
-		if err := again.read(&later); err != nil {
+		if err := again.Read(&later); err != nil {
 			return nil, restart{}, fmt.Errorf("after a kill: %w", err)
 		}
 	}

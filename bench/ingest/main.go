@@ -22,6 +22,8 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"quorate/bench/rig"
 )
 
 // task is what one of our processes is told to do, in its environment.
@@ -112,15 +114,15 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load(), past.Seed, past.Txs)
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rig.Load(), past.Seed, past.Txs)
 	begun := time.Now()
-	node, err := startChild(ctx, task{Role: roleNode, Past: past, Dir: root})
+	node, err := rig.Start(ctx, taskEnv, task{Role: roleNode, Past: past, Dir: root})
 	if err != nil {
 		return err
 	}
-	defer node.stop()
+	defer node.Stop()
 	var what nodeReady
-	if err := node.read(&what); err != nil {
+	if err := node.Read(&what); err != nil {
 		return fmt.Errorf("making the history: %w", err)
 	}
 	fmt.Printf("history made in %.0f s: %d P, %d X and %d C blocks, %d transactions; the busy address' balance changes %d times\n\n",
@@ -159,7 +161,7 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 		tables.Readings.print("SQLite, idle")
 	}
 	fmt.Printf("\nkilled at %d transactions, it serves again %.0f ms after it was started anew, and goes on\n", restarted.at, float64(restarted.took.Microseconds())/1000)
-	fmt.Printf("load at the end %s\n", load())
+	fmt.Printf("load at the end %s\n", rig.Load())
 	return nil
 }
 
@@ -185,17 +187,4 @@ func watch(ctx context.Context) (late func() summary) {
 		stop()
 		return <-result
 	}
-}
-
-// load is the machine's load average: how much else is going on.
-func load() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	var one, five float64
-	if _, err := fmt.Sscan(string(b), &one, &five); err != nil {
-		return "unknown"
-	}
-	return fmt.Sprintf("%.1f", one)
 }

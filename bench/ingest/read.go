@@ -16,6 +16,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/bench/rig"
 	"quorate/chain/genesis"
 	"quorate/index/ledger"
 	"quorate/simnet/history"
@@ -54,19 +55,17 @@ func (r reading) processor() string {
 	if r.Own.N == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.2f / %.2f", milliseconds(r.Own.P50), milliseconds(r.Own.P99))
+	return fmt.Sprintf("%.2f / %.2f", rig.Milliseconds(r.Own.P50), rig.Milliseconds(r.Own.P99))
 }
 
 func (r readings) print(name string) {
 	for _, one := range r {
 		if one.N > 0 {
 			fmt.Printf("| %s: %s | %.2f | %.2f | %.1f | %d | %s | %.1f |\n", name, one.What,
-				milliseconds(one.P50), milliseconds(one.P99), milliseconds(one.Worst), one.N, one.processor(), one.Blocks)
+				rig.Milliseconds(one.P50), rig.Milliseconds(one.P99), rig.Milliseconds(one.Worst), one.N, one.processor(), one.Blocks)
 		}
 	}
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 type summary struct {
 	P50, P99, Worst time.Duration
@@ -205,7 +204,7 @@ func runRead(t task) error {
 		return err
 	}
 	defer readers[0].surface.close()
-	calm(rows) // opening it may have begun something
+	rig.Calm(rows) // opening it may have begun something
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var result readings

@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"runtime/pprof"
 	"sync"
 	"time"
 
+	"quorate/bench/rig"
 	"quorate/chain/genesis"
 	"quorate/chain/pchain"
 	"quorate/index"
@@ -71,16 +69,11 @@ func begin(ctx context.Context, url string) (client *node.Client, g *genesis.Gen
 func runRecord(t task) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if t.Profile != "" {
-		f, err := os.Create(t.Profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	stop, err := rig.Profile(t.Profile)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	// As the service opens it, with the memory that it takes by default.
 	rows, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
 	if err != nil {
@@ -138,7 +131,7 @@ func runRecord(t task) error {
 			probe.run(ctx)
 		})
 	}
-	begun, spent := time.Now(), cpu()
+	begun, spent := time.Now(), rig.CPU()
 	running.Go(func() { chains.Run(ctx) })
 	blocks, err := await(ctx, to, chains.Status, func(at tips) error {
 		if !t.Probe {
@@ -153,7 +146,7 @@ func runRecord(t task) error {
 	if err != nil {
 		return err
 	}
-	r := recorded{Blocks: blocks, Txs: transactions, Took: time.Since(begun), CPU: cpu() - spent, Done: true}
+	r := recorded{Blocks: blocks, Txs: transactions, Took: time.Since(begun), CPU: rig.CPU() - spent, Done: true}
 	if t.Probe {
 		so, err := probe.readings()
 		if err != nil {
@@ -167,12 +160,12 @@ func runRecord(t task) error {
 		if err := ledger.NewMatcher(rows, g.NetworkID, nil).Settle(context.Background()); err != nil {
 			return err
 		}
-		r.Took, r.CPU = time.Since(begun), cpu()-spent
+		r.Took, r.CPU = time.Since(begun), rig.CPU()-spent
 	}
-	calm(rows)
+	rig.Calm(rows)
 	stats := rows.Stats()
 	r.Flushed, r.Compacted = stats.FlushedBytes, stats.CompactedBytes
-	if r.Bytes, err = size(t.Dir); err != nil {
+	if r.Bytes, err = rig.Size(t.Dir); err != nil {
 		return err
 	}
 	return out.Encode(r)
@@ -223,36 +216,4 @@ func await(ctx context.Context, to tips, status func() map[string]index.Status, 
 		case <-ticker.C:
 		}
 	}
-}
-
-// calm waits until the store has put its files in order: until nothing has been under
-// way for two seconds, five minutes at most.
-func calm(rows store.Store) {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	since := time.Now()
-	for range 3000 {
-		if rows.Stats().Compactions > 0 {
-			since = time.Now()
-		}
-		if time.Since(since) > 2*time.Second {
-			return
-		}
-		<-ticker.C
-	}
-}
-
-// size is that of all files in a folder, in bytes.
-func size(dir string) (sum int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			sum += info.Size()
-		}
-		return err
-	})
-	return sum, err
 }

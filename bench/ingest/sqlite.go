@@ -17,6 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
+	"quorate/bench/rig"
 	"quorate/chain/cchain"
 	"quorate/chain/ledger"
 	"quorate/chain/pchain"
@@ -280,7 +281,7 @@ func runSQLite(t task) error {
 		return err
 	}
 	var running sync.WaitGroup
-	begun, spent := time.Now(), cpu()
+	begun, spent := time.Now(), rig.CPU()
 	for _, run := range []func(context.Context) error{p.Run, x.Run, c.Run} {
 		running.Go(func() { _ = run(ctx) }) // its state tells
 	}
@@ -307,11 +308,11 @@ func runSQLite(t task) error {
 	if err != nil {
 		return err
 	}
-	r.Took, r.CPU = time.Since(begun), cpu()-spent
+	r.Took, r.CPU = time.Since(begun), rig.CPU()-spent
 	if _, err := db.db.Exec(`pragma wal_checkpoint(truncate)`); err != nil {
 		return err
 	}
-	if r.Bytes, err = size(t.Dir); err != nil {
+	if r.Bytes, err = rig.Size(t.Dir); err != nil {
 		return err
 	}
 	if r.Readings, err = db.readings(t.Past, g.Time); err != nil {

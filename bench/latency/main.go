@@ -22,7 +22,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +38,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
 	"quorate/aggregator"
+	"quorate/bench/rig"
 	"quorate/node"
 	"quorate/p2p"
 	"quorate/simnet"
@@ -112,21 +112,16 @@ func main() {
 		fmt.Printf("weights %s; faults %.0f %%; ", *weights, 100*o.faults)
 	}
 	fmt.Printf("quorum 67; %d messages a line after %d\n\n", o.rounds, o.warmup)
-	if o.profile != "" {
-		f, err := os.Create(o.profile)
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			log.Fatal(err)
-		}
+	profiled, err := rig.Profile(o.profile)
+	if err != nil {
+		log.Fatal(err)
 	}
 	if *all {
 		err = measureMatrix(o)
 	} else {
 		err = measureAll(o)
 	}
-	pprof.StopCPUProfile()
+	profiled()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -497,14 +492,14 @@ func measure(validators int, o options) (lines []line, err error) {
 			return nil, err
 		}
 		time.Sleep(200 * time.Millisecond) // what is left to be proven is not this line's
-		cpu, began := cpuTime(), time.Now()
+		cpu, began := rig.CPU(), time.Now()
 		r, err := s.signMany(n.network, so, next, o.rounds, c)
 		if err != nil {
 			return nil, err
 		}
 		took := time.Since(began)
 		time.Sleep(500 * time.Millisecond) // but what this line leaves is
-		cpu = cpuTime() - cpu
+		cpu = rig.CPU() - cpu
 		next += o.rounds
 		lines = append(lines, line{
 			results: r, concurrency: c, rate: float64(o.rounds) / took.Seconds(), cpu: cpu.Seconds() * 1e3 / float64(o.rounds),
@@ -584,15 +579,6 @@ func mean(values []float64) (m float64) {
 		m += v / float64(len(values))
 	}
 	return m
-}
-
-// cpuTime is what this process has used so far.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func residentMB() int {

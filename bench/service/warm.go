@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"quorate/bench/rig"
 	"quorate/simnet"
 )
 
@@ -96,14 +97,14 @@ func (r *repeats) take(ctx context.Context, connections, count int, body []byte)
 		return err
 	}
 	defer one.close()
-	server, own, start := r.process.cpuTime(), ownCPUTime(), time.Now()
+	server, own, start := r.process.cpuTime(), rig.CPU(), time.Now()
 	times, err := many.run(ctx, count, 0)
 	if err != nil {
 		return err
 	}
 	took := time.Since(start)
 	r.serverCPU += r.process.cpuTime() - server
-	r.loadCPU += ownCPUTime() - own
+	r.loadCPU += rig.CPU() - own
 	r.requests += count
 	r.full = append(r.full, times...)
 	rate := float64(count) / took.Seconds()
@@ -143,15 +144,6 @@ func (p *process) cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(user+system) * tick
-}
-
-// ownCPUTime is what this process has used so far.
-func ownCPUTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // answer is the service's answer to a request, whole.
