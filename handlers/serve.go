@@ -68,7 +68,9 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    cmp.Or(o.HeaderBytes, 32<<10),
 		TLSConfig:         o.TLS,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		// Each stream may hold an answer that its client does not read.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 32},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// No ReadTimeout: it would cancel requests that are worked on for longer.
 		// Bodies have a deadline of their own. Answers are small and of bounded
 		// work, so that a generous limit on the whole exchange suffices.

@@ -114,6 +114,25 @@ func (s *EVMSource) traces() bool {
 	return s.untraced == nil || !time.Now().Before(s.retryAt)
 }
 
+// later puts off when to ask for traces again; mu is held.
+func (s *EVMSource) later() {
+	if now := time.Now(); !now.Before(s.retryAt) {
+		s.pause = min(max(2*s.pause, firstTraceRetry), lastTraceRetry)
+		s.retryAt = now.Add(s.pause)
+	}
+}
+
+// postpone is later if blocks are recorded without traces; false if they are not.
+func (s *EVMSource) postpone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.untraced == nil {
+		return false
+	}
+	s.later()
+	return true
+}
+
 // tracesCame notes that they did.
 func (s *EVMSource) tracesCame() {
 	s.mu.Lock()
@@ -121,7 +140,7 @@ func (s *EVMSource) tracesCame() {
 	if s.untraced == nil {
 		return
 	}
-	s.untraced, s.pause = nil, 0
+	s.untraced, s.pause, s.gaps = nil, 0, false
 	s.log.Info("calls inside transactions are recorded from now on", slog.String("chain", s.chain))
 }
 
@@ -129,7 +148,12 @@ func (s *EVMSource) tracesCame() {
 func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
 	size := s.atOnce.Load()
 	n = min(n, int(size))
-	blocks, err := s.fetch(ctx, from, n, s.traces())
+	traces := s.traces()
+	blocks, err := s.fetch(ctx, from, n, traces)
+	if err != nil && traces && ctx.Err() == nil && s.postpone() {
+		// Whatever is wrong with the traces, it must not end what goes without them.
+		blocks, err = s.fetch(ctx, from, n, false)
+	}
 	switch {
 	case err == nil:
 		s.atOnce.Store(min(2*size, maxEVMBlocks))
@@ -224,10 +248,7 @@ func (s *EVMSource) doWithout(ctx context.Context, cause error) error {
 		return fmt.Errorf("waiting for a node that traces, as the blocks before were traced: %w", cause)
 	}
 	s.gaps = true
-	if now := time.Now(); !now.Before(s.retryAt) {
-		s.pause = min(max(2*s.pause, firstTraceRetry), lastTraceRetry)
-		s.retryAt = now.Add(s.pause)
-	}
+	s.later()
 	if s.untraced == nil {
 		s.untraced = cause
 		s.log.Warn("calls inside transactions are not recorded", slog.String("chain", s.chain), slog.Any("cause", cause))

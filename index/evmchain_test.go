@@ -278,10 +278,31 @@ func TestEVMTracesComeLater(t *testing.T) {
 	})
 }
 
+// TestEVMTracesThatFail goes on without traces while the node fails to make them for
+// whatever other reason.
+func TestEVMTracesThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &tracingNode{}
+		source := index.NewEVMSource(index.EVMOptions{Node: n, Chain: "evm"})
+		_, err := source.Fetch(t.Context(), 0, 1)
+		require.NotErrorIs(t, err, node.ErrNoTraces)
+		n.fails = fmt.Errorf("%w: execution timeout", node.ErrUnavailable)
+		n.asked = 0
+		for range 60 {
+			time.Sleep(time.Minute)
+			_, err := source.Fetch(t.Context(), 0, 1)
+			require.NotErrorIs(t, err, node.ErrUnavailable, "it can be had without")
+		}
+		require.True(t, n.asked > 2 && n.asked < 10, "asked for traces %d times in an hour", n.asked)
+		require.NotEmpty(t, source.Note())
+	})
+}
+
 // tracingNode has blocks that cannot be read.
 type tracingNode struct {
 	traces bool
-	asked  int // how often for traces
+	fails  error // what it says to whoever asks for traces
+	asked  int   // how often for traces
 }
 
 func (*tracingNode) Tip(context.Context) (uint64, error) { return 0, nil }
@@ -289,6 +310,9 @@ func (*tracingNode) Tip(context.Context) (uint64, error) { return 0, nil }
 func (n *tracingNode) Blocks(_ context.Context, _ uint64, _ int, traces bool) ([]node.EVMBlock, error) {
 	if traces {
 		n.asked++
+		if n.fails != nil {
+			return nil, n.fails
+		}
 		if !n.traces {
 			return nil, node.ErrNoTraces
 		}

@@ -363,12 +363,13 @@ func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool,
 
 // executionFailed tells what the contract did from what the node could not do. The
 // code 3 is go-ethereum's for a revert with a reason; for the other failures there are
-// only the texts of its core/vm, and that of its API for an execution that took too long.
+// only the texts of its core/vm. That an execution took too long ("execution aborted")
+// says as much of the node as of the contract.
 func executionFailed(refused *RPCError) bool {
 	if refused.Code == 3 {
 		return true
 	}
-	for _, text := range []string{"execution reverted", "out of gas", "invalid opcode", "invalid jump", "stack underflow", "stack limit reached", "write protection", "return data out of bounds", "gas uint64 overflow", "max call depth", "intrinsic gas", "execution aborted"} {
+	for _, text := range []string{"execution reverted", "out of gas", "invalid opcode", "invalid jump", "stack underflow", "stack limit reached", "write protection", "return data out of bounds", "gas uint64 overflow", "max call depth", "intrinsic gas"} {
 		if strings.Contains(refused.Message, text) {
 			return true
 		}

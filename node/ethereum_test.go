@@ -310,9 +310,10 @@ func TestCallsTooLarge(t *testing.T) {
 	}
 }
 
-// TestCallsThatAreAborted tells executions that take too long from a node that fails.
+// TestCallsThatAreAborted tells what a contract does from what a node cannot do: one
+// that has no time left says nothing about the contract.
 func TestCallsThatAreAborted(t *testing.T) {
-	for _, text := range []string{"execution aborted (timeout = 5s)", "out of gas", "contract creation code storage out of gas"} {
+	for _, text := range []string{"out of gas", "contract creation code storage out of gas"} {
 		chain := newClient(t, ethereum(t, func(string, []json.RawMessage) string {
 			return fmt.Sprintf(`"error":{"code":-32000,"message":%q}`, text)
 		})).EVM("")
@@ -320,6 +321,11 @@ func TestCallsThatAreAborted(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, []EVMReturn{{Failed: true}}, got, text)
 	}
+	slow := newClient(t, ethereum(t, func(string, []json.RawMessage) string {
+		return `"error":{"code":-32000,"message":"execution aborted (timeout = 5s)"}`
+	})).EVM("")
+	_, err := slow.Calls(t.Context(), nil, []EVMCall{{}})
+	require.ErrorContains(t, err, "execution aborted")
 }
 
 func TestNativeBalance(t *testing.T) {

@@ -67,6 +67,9 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, ctx.Err())
 			}
+			if errors.Is(r.err, ErrMalformed) {
+				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another's is as long
+			}
 			if failures = append(failures, r.err.Error()); len(failures) == len(order) {
 				return nil, fmt.Errorf("forwarding to %s: %w: %s", path, ErrUnavailable, strings.Join(failures, "; "))
 			}
@@ -143,6 +146,10 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if errors.Is(err, ErrMalformed) {
+		e.works(c.log)
+		return nil, fmt.Errorf("%s: %w", e.name, err)
+	}
 	err = c.withoutURL(err, c.timeout)
 	e.failed(c.log, err)
 	return nil, fmt.Errorf("%s: %w", e.name, err)
@@ -171,7 +178,7 @@ func (c *Client) post(ctx context.Context, e *endpoint, path string, body []byte
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	if int64(len(content)) > c.limit {
-		return nil, fmt.Errorf("an answer of more than %d bytes", c.limit)
+		return nil, fmt.Errorf("%w: an answer of more than %d bytes", ErrMalformed, c.limit)
 	}
 	// What stands before a node says so when the node is away or overloaded.
 	switch answer.StatusCode {

@@ -36,13 +36,13 @@ func (r *reception) networks() []console.Network {
 }
 
 // consoleURL is where a browser on this machine finds the console.
-func consoleURL(public net.Addr) string {
+func consoleURL(scheme string, public net.Addr) string {
 	host, port, err := net.SplitHostPort(public.String())
 	if err != nil {
-		return "http://" + public.String() + "/console/"
+		return scheme + "://" + public.String() + "/console/"
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return "http://" + net.JoinHostPort(host, port) + "/console/"
+	return scheme + "://" + net.JoinHostPort(host, port) + "/console/"
 }

@@ -206,7 +206,7 @@ Stop with Ctrl-C.
 		message.ID(), len(verdict.Signers), len(set.Validators),
 		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
 		took.Round(time.Millisecond),
-		consoleURL(public),
+		consoleURL("http", public),
 		base, path, body, look, sim.NodeURL())
 	return err
 }

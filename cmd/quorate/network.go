@@ -83,6 +83,8 @@ type networkOptions struct {
 	changed func() error
 	// traces may be nil.
 	traces *traces
+	// origins are of the web pages that may call what answers as a node does.
+	origins []string
 	// observer is shown the rounds; may be nil.
 	observer aggregator.Observer
 }

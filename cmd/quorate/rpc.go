@@ -114,7 +114,10 @@ func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, er
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
 	}
 	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, Log: o.log}
-	a.public, a.operator = rpc.New(surface), rpc.New(surface)
+	surface.AllowedOrigins = o.origins
+	a.public = rpc.New(surface)
+	surface.AllowedOrigins = []string{} // no page has business there
+	a.operator = rpc.New(surface)
 	var err error
 	if a.subnets, err = o.config.healthSubnets(); err != nil {
 		return nil, err

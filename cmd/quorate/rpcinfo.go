@@ -57,7 +57,7 @@ func (a *nodeAPI) bootstrapped(id ids.ID) bool {
 	if !recorded || status.State == index.Following {
 		a.caughtUp[id] = true
 	}
-	return a.caughtUp[id]
+	return a.caughtUp[id] && status.State != index.Stopped
 }
 
 // status tells how far a primary network's chain is recorded, false if it is not at

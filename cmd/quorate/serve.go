@@ -187,6 +187,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				loggers: logs, profiles: profiles,
 				traces:   entry.traces,
 				observer: page.Observer(name),
+				origins:  slices.Concat([]string{}, c.CORSOrigins),
 				// What is left of the limit is for the store, the connections and
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
@@ -241,7 +242,7 @@ func announce(out io.Writer, c config, a addresses) {
 			_, _ = fmt.Fprintf(out, "  POST /%s/ext/... as a node\n", name)
 		}
 	}
-	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nConsole: %s\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", consoleURL(a.public), a.private)
+	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nConsole: %s\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", consoleURL(c.scheme(), a.public), a.private)
 }
 
 func listen(flag, address string) (net.Listener, error) {

@@ -179,10 +179,30 @@ func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
 		return fmt.Errorf("writing the key file: %w", err)
 	}
+	for _, name := range []string{draft.Name(), lock.Name()} {
+		// Whoever runs the service has to be able to read what another, such as root,
+		// has written.
+		if err = giveTo(name, filepath.Dir(path)); err != nil {
+			return fmt.Errorf("writing the key file: %w", err)
+		}
+	}
 	if err = os.Rename(draft.Name(), path); err != nil {
 		return fmt.Errorf("writing the key file: %w", err)
 	}
 	return nil
+}
+
+// giveTo makes the owner of a folder that of a file, if it is another's.
+func giveTo(file, folder string) error {
+	at, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	owner, ok := at.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Geteuid() {
+		return nil
+	}
+	return os.Chown(file, int(owner.Uid), int(owner.Gid))
 }
 
 func validName(name string) bool {

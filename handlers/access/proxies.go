@@ -79,6 +79,9 @@ func ClientIP(trusted []netip.Prefix, header ProxyHeader) echo.IPExtractor {
 func parseHop(text string, header ProxyHeader) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if header == Forwarded {
+		if strings.Count(text, `"`)%2 != 0 {
+			return netip.Addr{}, false // a comma stood within quotes, which clients can arrange
+		}
 		found := false
 		for pair := range strings.SplitSeq(text, ";") {
 			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")

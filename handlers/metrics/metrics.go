@@ -102,9 +102,9 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 	progress = chain.Progress()
 	progress.Show(c.Response().Header())
 	// Nothing is kept: the series is computed for each request, from all that is known
-	// until this moment. If recording has stopped that is until the last block.
+	// until this moment. If more is to be recorded that is until the last block.
 	until := progress.Time
-	if progress.Err == nil && now.After(until) {
+	if progress.Err == nil && progress.Lag == 0 && now.After(until) {
 		until = now
 	}
 	days = withIdle(days, before, until.Unix())

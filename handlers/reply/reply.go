@@ -129,7 +129,7 @@ func (w *Writer) JSON(c echo.Context, body Appender) error {
 	}
 	content := body.AppendJSON((*kept)[:0])
 	err := send(c, content)
-	if cap(content) <= maxKept {
+	if err == nil && cap(content) <= maxKept { // after a failure it may still be read
 		*kept = content
 		w.buffers.Put(kept)
 	}

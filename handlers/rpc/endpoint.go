@@ -104,8 +104,9 @@ type codec struct {
 // NewRequest implements rpc.Codec.
 func (c codec) NewRequest(r *http.Request) rpc.CodecRequest {
 	var body bytes.Buffer
-	if n := r.ContentLength; n > 0 && n <= c.endpoint.BodyLimit {
-		body.Grow(int(n) + bytes.MinRead)
+	if n := r.ContentLength; n > 0 {
+		// More than that has to arrive before it takes room.
+		body.Grow(int(min(n, mostAhead)) + bytes.MinRead)
 	}
 	_, err := body.ReadFrom(r.Body)
 	_ = r.Body.Close()
@@ -123,6 +124,9 @@ func (c codec) NewRequest(r *http.Request) rpc.CodecRequest {
 	q.bad = q.bad || q.call.Version != "2.0"
 	return q
 }
+
+// mostAhead is how much room is made for a body that has not arrived, in bytes.
+const mostAhead = 64 << 10
 
 // incoming is a call as it comes.
 type incoming struct {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 )
 
 // Node is a way to the nodes for what is passed through unread.
@@ -37,15 +38,30 @@ func Pass(upstream Upstream, path string, limit int64, log *slog.Logger) http.Ha
 	})
 }
 
+// ofSocket reports whether a header belongs to the opening of a WebSocket.
+func ofSocket(name string) bool {
+	return name == "Upgrade" || name == "Connection" || strings.HasPrefix(name, "Sec-Websocket-")
+}
+
 // PassConnection hands on WebSockets, at most so many at a time.
 func PassConnection(n Node, path string, most int, log *slog.Logger) http.Handler {
 	open := make(chan struct{}, most)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			for _, private := range []string{"Authorization", "Cookie"} {
-				r.Out.Header.Del(private)
+			for name := range r.Out.Header {
+				if !ofSocket(name) { // cookies and keys are for us
+					r.Out.Header.Del(name)
+				}
 			}
 			n.Direct(r.Out, path)
+		},
+		ModifyResponse: func(r *http.Response) error {
+			for name := range r.Header {
+				if !ofSocket(name) {
+					r.Header.Del(name)
+				}
+			}
+			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			log.Warn("a connection could not be passed through", slog.String("path", path), slog.Any("error", err))
@@ -54,6 +70,11 @@ func PassConnection(n Node, path string, most int, log *slog.Logger) http.Handle
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			w.Header().Set("Upgrade", "websocket")
+			http.Error(w, "a WebSocket is wanted here", http.StatusUpgradeRequired)
+			return
+		}
 		select {
 		case open <- struct{}{}:
 		default:

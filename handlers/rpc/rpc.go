@@ -23,7 +23,8 @@ type Options struct {
 	// always may, and "*" is any name. Nil means localhost. It keeps pages of the web
 	// from reaching a service on the visitor's machine under a name of their own.
 	AllowedHosts []string
-	// AllowedOrigins are the web pages' origins that may call; nil means all.
+	// AllowedOrigins are the web pages' origins that may call; nil means all, and none
+	// if it is empty.
 	AllowedOrigins []string
 	// Log may be nil.
 	Log *slog.Logger
@@ -48,7 +49,14 @@ func New(o Options) *Surface {
 	}
 	s := &Surface{router: newRouter()}
 	h := knownHosts(recovered(s.router, o.Log), o.AllowedHosts)
-	h = cors.New(cors.Options{AllowedOrigins: o.AllowedOrigins, AllowCredentials: true}).Handler(h)
+	pages := cors.Options{
+		AllowedOrigins: o.AllowedOrigins, AllowCredentials: true,
+		AllowedHeaders: []string{"Accept", "Content-Type", "X-Requested-With", "X-Data-Api-Key", "X-Glacier-Api-Key"},
+	}
+	if len(o.AllowedOrigins) == 0 { // which cors takes for all
+		pages.AllowOriginFunc = func(string) bool { return false }
+	}
+	h = cors.New(pages).Handler(h)
 	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Node-Id", o.NodeID.String())
 		h.ServeHTTP(w, r)

@@ -419,23 +419,38 @@ func TestUntraced(t *testing.T) {
 	}
 	require.Greater(t, last, first)
 	w := newWorld(t, p, store.NewMemory())
-	traced, gaps, busy := false, false, uint64(0)
+	traced, busy := false, uint64(0)
 	for !w.done() {
 		got, err := w.record.Traced(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, traced, got, "before block %d", w.blocks[w.next].Number)
 		if b := w.blocks[w.next]; len(b.Transactions) > 0 {
-			gaps = gaps || !b.Traced
-			traced, busy = !gaps, b.Number
+			traced, busy = b.Traced, b.Number
 		}
 		w.advance(1)
 	}
 	require.Greater(t, busy, last)
-	// A contract may have been made in a call that nobody knows of.
+	// Blocks whose traces nobody could have do not take everything else away.
 	_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
-	require.ErrorIs(t, err, evm.ErrUntraced)
+	require.NoError(t, err)
 	_, err = w.record.Deployment(t.Context(), common.Address{0xee})
-	require.ErrorIs(t, err, evm.ErrUntraced)
+	require.ErrorIs(t, err, evm.ErrNotDeployed)
+	for name, untraced := range map[string]func(uint64) bool{
+		"at first":   func(n uint64) bool { return n < 30 },
+		"at last":    func(n uint64) bool { return n >= 30 },
+		"throughout": func(uint64) bool { return true },
+	} {
+		// A contract may have been made in a call that nobody knows of.
+		w := newWorld(t, newPast(1, pastOptions{first: 10, blocks: 40, untraced: untraced}), store.NewMemory())
+		w.advance(40)
+		_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.ErrorIs(t, err, evm.ErrUntraced, name)
+		_, err = w.record.Deployment(t.Context(), common.Address{0xee})
+		require.ErrorIs(t, err, evm.ErrUntraced, name)
+		traced, err := w.record.Traced(t.Context())
+		require.NoError(t, err)
+		require.False(t, traced, name)
+	}
 	n := func(n uint64) *uint64 { return &n }
 	for _, c := range []struct {
 		start, end *uint64

@@ -90,8 +90,8 @@ func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
 	return s.head.tip, nil
 }
 
-// Traced reports whether the calls inside transactions are known of all blocks that are
-// recorded; false if none has transactions.
+// Traced reports whether the calls inside transactions are known of the blocks that are
+// recorded, but for single ones at most; false if none has transactions.
 func (r *Record) Traced(ctx context.Context) (bool, error) {
 	s, err := r.view(ctx)
 	switch {
@@ -101,7 +101,60 @@ func (r *Record) Traced(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer s.close()
-	return s.head.txs > 0 && !s.head.untraced, nil
+	if s.head.txs == 0 {
+		return false, nil
+	}
+	err = s.traced(ctx)
+	if errors.Is(err, ErrUntraced) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// traced is ErrUntraced if the record began without traces, or goes on without: then
+// calls are missing all over. A block here or there whose traces were too large for any
+// answer, which anybody can make, does not count.
+func (s *state) traced(ctx context.Context) error {
+	if !s.head.untraced {
+		return nil
+	}
+	without := s.untraced()
+	if s.head.untracedTo == s.head.busy {
+		return without
+	}
+	for _, success := range []bool{true, false} {
+		oldest, err := s.Scan(ctx, store.FamilyEVMTxRange, s.chain.txRanges(success), nil, nil, store.Descending, 1)
+		if err != nil {
+			return fmt.Errorf("looking for the first transaction: %w", err)
+		}
+		if len(oldest) == 0 {
+			continue
+		}
+		if len(oldest[0].K) != 8 {
+			return fmt.Errorf("%w: range %x of transactions", store.ErrCorrupt, oldest[0].K)
+		}
+		numbers := ^binary.BigEndian.Uint64(oldest[0].K)
+		first, err := s.Scan(ctx, store.FamilyEVMTx, s.chain.txPartition(success, numbers), nil, nil, store.Descending, 1)
+		if err != nil {
+			return fmt.Errorf("looking for the first transaction: %w", err)
+		}
+		if len(first) == 0 {
+			continue
+		}
+		at, ok := placeOf(first[0].K)
+		if !ok {
+			return fmt.Errorf("%w: transaction at %x", store.ErrCorrupt, first[0].K)
+		}
+		if at.number < s.head.untracedFrom {
+			return nil // calls of earlier blocks are known
+		}
+	}
+	return without
+}
+
+// untraced says of which blocks the calls inside transactions are not known.
+func (s *state) untraced() error {
+	return fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, s.head.untracedFrom, s.head.untracedTo)
 }
 
 // block returns the reference of a recorded block.
@@ -161,7 +214,7 @@ func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 
 // Deployments lists what contracts an address deployed, whether they still exist or
 // not. A contract that was made twice at the same address is there twice. ErrUntraced
-// says that calls, in which contracts are made, too, are not known of all blocks.
+// says that calls, in which contracts are made, too, are missing all over.
 func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -173,8 +226,8 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	if err != nil {
 		return nil, err
 	}
-	if s.head.untraced {
-		return nil, s.untraced() // contracts that were made in calls may be missing
+	if err := s.traced(ctx); err != nil {
+		return nil, err // contracts that were made in calls may be missing
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMDeployer, s.chain.partition(q.Address[:]), lo, nil, store.Ascending, q.Limit+1)
 	if err != nil {
@@ -184,11 +237,6 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	rows, p.Next = page(rows, q.Limit)
 	p.Deployments, err = inPlaces(rows, "deployment", (*reader).deployment)
 	return p, err
-}
-
-// untraced says of which blocks the calls inside transactions are not known.
-func (s *state) untraced() error {
-	return fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, s.head.untracedFrom, s.head.untracedTo)
 }
 
 // deploymentRows is how many rows of a deployment are read at a time.
@@ -208,8 +256,8 @@ func (r *Record) Deployment(ctx context.Context, contract common.Address) (*Depl
 		return nil, fmt.Errorf("reading deployments: %w", err)
 	}
 	if len(newest) == 0 {
-		if s.head.untraced {
-			return nil, s.untraced() // it may have been made in a call
+		if err := s.traced(ctx); err != nil {
+			return nil, err // it may have been made in a call
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNotDeployed, contract)
 	}

@@ -6,6 +6,7 @@ const STATES = {
   "catching up": ["wait", "Catching up"],
   rebuilding: ["wait", "Rebuilding"],
   retrying: ["bad", "Retrying"],
+  stalled: ["bad", "Stalled"],
   stopped: ["bad", "Stopped"],
   idle: ["idle", "Waiting for a node"],
 };

@@ -13,6 +13,7 @@ export const REPLIES = {
   u: ["unasked", "Not asked"],
 };
 
+const RETRY = 3000; // ms
 const MOST_ROUNDS = 80;
 const MOST_FRAMES = 500; // of a round, for its replay
 
@@ -23,10 +24,8 @@ export class Live extends EventTarget {
     this.sets = new Map();
     this.status = null;
     this.state = "connecting";
-    this.source = new EventSource("api/live");
-    this.source.onopen = () => this.become("live");
-    this.source.onerror = () => this.become("reconnecting");
-    const on = (type, f) => this.source.addEventListener(type, (e) => f.call(this, JSON.parse(e.data)));
+    this.handlers = [];
+    const on = (type, f) => this.handlers.push([type, (e) => f.call(this, JSON.parse(e.data))]);
     on("status", (status) => {
       if (!status) return;
       this.status = status;
@@ -43,6 +42,18 @@ export class Live extends EventTarget {
     on("round", this.begin);
     on("step", this.step);
     on("end", this.step);
+    this.connect();
+  }
+
+  connect() {
+    const source = new EventSource("api/live");
+    source.onopen = () => this.become("live");
+    source.onerror = () => {
+      this.become("reconnecting");
+      // After an answer that is no stream, such as one of a proxy, it does not try again.
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => this.connect(), RETRY);
+    };
+    for (const [type, f] of this.handlers) source.addEventListener(type, f);
   }
 
   become(state) {

@@ -171,7 +171,7 @@ async function transaction(network, id) {
   for (const [path, method, chain] of [["P", "platform.getTx", "P-Chain"], ["X", "avm.getTx", "X-Chain"]]) {
     let answer;
     try {
-      answer = await ask(`../ext/bc/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: { txID: id, encoding: "json" } }) });
+      answer = await ask(`../${network}/ext/bc/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: { txID: id, encoding: "json" } }) });
     } catch (error) {
       if (error.status === 404) return h("p", { class: "muted" }, "This instance does not serve single transactions.");
       throw error;

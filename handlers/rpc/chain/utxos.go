@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxAddresses and maxPage are a node's limits.
-	maxAddresses = 1024
+	// MaxAddresses and maxPage are a node's limits.
+	MaxAddresses = 1024
 	maxPage      = 1024
 	// maxBalance is how many outputs are added up; with more, nodes are asked.
 	maxBalance = 100_000
@@ -40,8 +40,8 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 	switch n := len(args.Addresses); {
 	case n == 0:
 		return errNoAddresses
-	case n > maxAddresses:
-		return fmt.Errorf("number of addresses given, %d, exceeds maximum, %d", n, maxAddresses)
+	case n > MaxAddresses:
+		return fmt.Errorf("number of addresses given, %d, exceeds maximum, %d", n, MaxAddresses)
 	}
 	source := c.ID
 	if args.SourceChain != "" {
@@ -186,11 +186,11 @@ func (c *Chain) Owned(ctx context.Context, addresses set.Set[ids.ShortID], f fun
 					return err
 				}
 			}
-			if len(found) < q.Limit {
-				break
-			}
 			if n += len(found); n >= maxBalance {
 				return rpc.ErrForward
+			}
+			if len(found) < q.Limit {
+				break
 			}
 			q.After = found[len(found)-1].ID
 		}

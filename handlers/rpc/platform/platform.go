@@ -293,6 +293,9 @@ func (s sums) json() map[ids.ID]avajson.Uint64 {
 
 // GetBalance is platform.getBalance.
 func (s *Service) GetBalance(r *http.Request, args *platformvm.GetBalanceRequest, reply *platformvm.GetBalanceResponse) error {
+	if len(args.Addresses) > chain.MaxAddresses {
+		return rpc.ErrForward // a node has no limit, and one client at a time to think of
+	}
 	ctx := r.Context()
 	addresses, err := avax.ParseServiceAddresses(s.chain.Addresses, args.Addresses)
 	if err != nil {
