@@ -82,6 +82,12 @@ func TestNodeSurface(t *testing.T) {
 		require.Empty(t, a.header.Get("Content-Type"))
 	}
 
+	// Until the chains are recorded they are 503, as on a node that bootstraps.
+	for _, path := range []string{"/ext/P", "/ext/X"} {
+		require.Eventually(t, func() bool {
+			return callRPC(t, s.base+path, "platform.getHeight", "{}").status == http.StatusOK
+		}, time.Minute, 10*time.Millisecond, path)
+	}
 	// What the service has no answer for is the nodes'.
 	for _, path := range []string{"/ext/P", "/ext/bc/P", "/ext/bc/platform", "/ext/bc/11111111111111111111111111111111LpoYY"} {
 		a := callRPC(t, s.base+path, "platform.getProposedHeight", "{}")
