@@ -107,6 +107,7 @@ func TestOneDeadlineForAll(t *testing.T) {
 		_, err = c.Potential(t.Context(), of)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, patience, time.Since(begun))
+		synctest.Wait() // for those under way, which count
 		require.LessOrEqual(t, f.calls, 2*atOnce, "requests that nobody waits for")
 		time.Sleep(2 * time.Hour) // requests under way end
 	})
