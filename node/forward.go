@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +66,7 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, ctx.Err())
 			}
-			if errors.Is(r.err, ErrMalformed) {
+			if errors.Is(r.err, errOversized) {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another's is as long
 			}
 			if failures = append(failures, r.err.Error()); len(failures) == len(order) {
@@ -138,37 +137,19 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 		return nil, fmt.Errorf("%s: %w", e.name, err)
 	}
 	defer func() { <-e.calls }()
-	answer, err := c.post(ctx, e, path, body)
-	if err == nil {
-		e.works(c.log)
-		return answer, nil
+	answer, err := c.raw(ctx, e, path, body)
+	if err != nil {
+		return nil, c.settle(ctx, e, path, c.timeout, err)
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if errors.Is(err, ErrMalformed) {
-		e.works(c.log)
-		return nil, fmt.Errorf("%s: %w", e.name, err)
-	}
-	err = c.withoutURL(err, c.timeout)
-	e.failed(c.log, err)
-	return nil, fmt.Errorf("%s: %w", e.name, err)
+	e.works(c.log)
+	return answer, nil
 }
 
-func (c *Client) post(ctx context.Context, e *endpoint, path string, body []byte) (*Forwarded, error) {
+// raw is what an endpoint answers, whatever that says.
+func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte) (*Forwarded, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	u := *e.base
-	u.Path += path
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	for k, v := range c.headers {
-		r.Header.Set(k, v)
-	}
-	answer, err := c.http.Do(r)
+	answer, err := c.post(ctx, e, path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +159,7 @@ func (c *Client) post(ctx context.Context, e *endpoint, path string, body []byte
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	if int64(len(content)) > c.limit {
-		return nil, fmt.Errorf("%w: an answer of more than %d bytes", ErrMalformed, c.limit)
+		return nil, fmt.Errorf("%w: it has more than %d bytes", errOversized, c.limit)
 	}
 	// What stands before a node says so when the node is away or overloaded.
 	switch answer.StatusCode {

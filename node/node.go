@@ -321,15 +321,20 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 		e.works(c.log)
 		return err
 	}
-	if errors.Is(err, errOversized) {
+	return c.settle(ctx, e, x.method, x.timeout, err)
+}
+
+// settle notes that an endpoint gave no answer to what, and says why.
+func (c *Client) settle(ctx context.Context, e *endpoint, what string, timeout time.Duration, err error) error {
+	switch {
+	case errors.Is(err, errOversized):
 		e.works(c.log) // whoever asked for so much has to ask for less
-		return fmt.Errorf("%s: %w", e.name, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", what, ctx.Err())
+	default:
+		err = c.withoutURL(err, timeout)
+		e.failed(c.log, err)
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", x.method, ctx.Err())
-	}
-	err = c.withoutURL(err, x.timeout)
-	e.failed(c.log, err)
 	return fmt.Errorf("%s: %w", e.name, err)
 }
 
@@ -358,17 +363,7 @@ func (c *Client) release(b *bytes.Buffer) {
 func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 	ctx, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
-	u := *e.base
-	u.Path += x.path
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(x.body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	for k, v := range c.headers {
-		r.Header.Set(k, v)
-	}
-	answer, err := c.http.Do(r)
+	answer, err := c.post(ctx, e, x.path, x.body)
 	if err != nil {
 		return err
 	}
@@ -393,6 +388,21 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 		return x.read(answer.StatusCode, content)
 	}
 	return fmt.Errorf("HTTP status %s", answer.Status)
+}
+
+// post sends body, which is JSON, to path of an endpoint.
+func (c *Client) post(ctx context.Context, e *endpoint, path string, body []byte) (*http.Response, error) {
+	u := *e.base
+	u.Path += path
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for k, v := range c.headers {
+		r.Header.Set(k, v)
+	}
+	return c.http.Do(r)
 }
 
 func readAnswer(status int, content []byte, path, method string, reply any) error {
