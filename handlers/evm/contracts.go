@@ -56,21 +56,11 @@ func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Addre
 	if err != nil {
 		return nil, err
 	}
-	memory, _ := of.Contracts.(rememberer)
-	var asked []common.Address
+	asked := addresses[:0]
 	for i, is := range known {
-		if !is {
-			continue
+		if is {
+			asked = append(asked, addresses[i])
 		}
-		if memory != nil {
-			if c, ok := memory.Remembered(addresses[i]); ok {
-				if c != nil {
-					d.contracts[addresses[i]] = c
-				}
-				continue
-			}
-		}
-		asked = append(asked, addresses[i])
 	}
 	if len(asked) == 0 {
 		return d, nil

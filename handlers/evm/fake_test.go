@@ -349,6 +349,10 @@ func (f *fake) Contracts(_ context.Context, addresses []common.Address) ([]*evm.
 	return found, f.nodeErr
 }
 
+func (*fake) RememberedURI(chain.Standard, common.Address, *uint256.Int) (string, bool) {
+	return "", false
+}
+
 func (f *fake) TokenURI(_ context.Context, standard chain.Standard, contract common.Address, id *uint256.Int) (string, error) {
 	f.mu.Lock()
 	f.askedTokens++

@@ -148,14 +148,11 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nf
 // cannot be told is nil: it is no reason to keep the others back.
 func (a *API) uris(ctx context.Context, of *Chain, tokens []nft) ([]*string, error) {
 	uris := make([]*string, len(tokens))
-	memory, _ := of.URIs.(rememberer)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, t := range tokens {
-		if memory != nil {
-			if uri, ok := memory.RememberedURI(t.standard, t.contract, &t.id); ok {
-				uris[i] = &uri
-				continue
-			}
+		if uri, ok := of.URIs.RememberedURI(t.standard, t.contract, &t.id); ok {
+			uris[i] = &uri
+			continue
 		}
 		group.Go(func() error {
 			uri, err := of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)

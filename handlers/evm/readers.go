@@ -49,16 +49,10 @@ var _ Contracts = (*contracts.Book)(nil)
 type URIs interface {
 	// TokenURI is what the contract answers, empty if it answers nothing.
 	TokenURI(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (string, error)
-}
-
-// rememberer is what Contracts and URIs may be, too: it tells at once what it has in
-// memory, and ok is false if they have to be asked.
-type rememberer interface {
-	Remembered(address common.Address) (found *evm.Contract, ok bool)
+	// RememberedURI is what TokenURI tells, as far as that takes no waiting: ok is
+	// false if TokenURI has to be asked.
 	RememberedURI(standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, ok bool)
 }
-
-var _ rememberer = (*contracts.Book)(nil)
 
 var _ URIs = (*contracts.Book)(nil)
 

@@ -60,6 +60,10 @@ func (nothing) TokenURI(context.Context, chain.Standard, common.Address, *uint25
 	panic("not asked")
 }
 
+func (nothing) RememberedURI(chain.Standard, common.Address, *uint256.Int) (string, bool) {
+	panic("not asked")
+}
+
 func (nothing) NativeBalance(context.Context, common.Address, uint64) (*uint256.Int, error) {
 	panic("not asked")
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -118,21 +119,47 @@ func (b *Book) believed(asked time.Time) time.Duration {
 // Contracts are the contracts at addresses, in their order, nil where there is none
 // now. Errors are package node's and the store's.
 func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error) {
-	known, err := load(ctx, b.contracts, addresses, b.loadContracts)
+	found := make([]*evm.Contract, len(addresses))
+	var places []int // of those that are not in memory
+	var ask []common.Address
+	for i, address := range addresses {
+		if c, ok := glance(b.contracts, address); !ok {
+			places, ask = append(places, i), append(ask, address)
+		} else if c.exists {
+			found[i] = &c.Contract
+		}
+	}
+	if len(ask) == 0 {
+		return found, nil
+	}
+	known, err := load(ctx, b.contracts, ask, b.loadContracts)
 	if err != nil {
 		return nil, fmt.Errorf("asking contracts what they are: %w", err)
 	}
-	found := make([]*evm.Contract, len(addresses))
-	for i, address := range addresses {
+	for i, address := range ask {
 		c, ok := known[address]
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("asking contract %s what it is: no answer", address)
 		case c.exists:
-			found[i] = &c.Contract
+			found[places[i]] = &c.Contract
 		}
 	}
 	return found, nil
+}
+
+// noted is how many reads there are for one of which the cache takes note, to decide
+// what it may forget: it does so in a goroutine, now and then, and an answer has a
+// hundred reads. What is read often is noted often enough.
+const noted = 16
+
+// glance looks at what is in memory, and waits for nothing.
+func glance[K comparable, V any](cache *otter.Cache[K, V], k K) (V, bool) {
+	if rand.IntN(noted) == 0 {
+		return cache.GetIfPresent(k)
+	}
+	e, ok := cache.GetEntryQuietly(k)
+	return e.Value, ok
 }
 
 // load gets what is known, or asks for it; whoever asks for the same at the same time

@@ -55,6 +55,13 @@ func (b *Book) TokenURI(ctx context.Context, standard chain.Standard, contract c
 	return text, err
 }
 
+// RememberedURI is what TokenURI tells, as far as that is in memory: ok is false if
+// TokenURI has to be asked. It waits for nothing.
+func (b *Book) RememberedURI(standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, ok bool) {
+	u, ok := glance(b.uris, tokenKey{standard, contract, *tokenID})
+	return u.text, ok
+}
+
 // LookUp is TokenURI, and reports whether the contract knows the token.
 func (b *Book) LookUp(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, exists bool, err error) {
 	if standard != chain.ERC721 && standard != chain.ERC1155 {

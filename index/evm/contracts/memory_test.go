@@ -17,9 +17,7 @@ func TestRemembered(t *testing.T) {
 	n := newFake()
 	b := newBook(t, n, store.NewMemory())
 	one := uint256.NewInt(7)
-	_, ok := b.Remembered(address(2))
-	require.False(t, ok)
-	_, ok = b.RememberedURI(chain.ERC721, address(2), one)
+	_, ok := b.RememberedURI(chain.ERC721, address(2), one)
 	require.False(t, ok)
 
 	all := []common.Address{address(0), address(2)}
@@ -29,11 +27,9 @@ func TestRemembered(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, text)
 	asked := n.asked
-	for i, address := range all {
-		got, ok := b.Remembered(address)
-		require.True(t, ok)
-		require.Equal(t, told[i], got)
-	}
+	again, err := b.Contracts(t.Context(), all)
+	require.NoError(t, err)
+	require.Equal(t, told, again)
 	got, ok := b.RememberedURI(chain.ERC721, address(2), one)
 	require.True(t, ok)
 	require.Equal(t, text, got)
