@@ -2,8 +2,6 @@ package console
 
 import (
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"quorate/aggregator"
+	"quorate/handlers/sse"
 	"quorate/validators"
 )
 
@@ -230,11 +229,11 @@ func changes(before, after string) string {
 
 // event is a server-sent event; content has no error to make of it.
 func event(name string, content any) []byte {
-	encoded, err := json.Marshal(content)
+	b, err := sse.Event(name, content)
 	if err != nil {
-		encoded = []byte("null")
+		b, _ = sse.Event(name, nil)
 	}
-	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, encoded)
+	return b
 }
 
 // observer is one network's.

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/sse"
 )
 
 const (
@@ -29,7 +30,7 @@ func (c *Console) live(ctx echo.Context) error {
 	}
 	defer c.feed.unsubscribe(s)
 	response := ctx.Response()
-	response.Header().Set(echo.HeaderContentType, "text/event-stream")
+	response.Header().Set(echo.HeaderContentType, sse.ContentType)
 	response.Header().Set(echo.HeaderCacheControl, "no-store")
 	response.Header().Set("X-Accel-Buffering", "no")
 	response.WriteHeader(http.StatusOK)

@@ -2,9 +2,7 @@ package signing
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"strings"
@@ -14,9 +12,8 @@ import (
 
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
+	"quorate/handlers/sse"
 )
-
-const eventStream = "text/event-stream"
 
 // wantsEvents reports whether the client asks for progress while it waits.
 func wantsEvents(c echo.Context) bool {
@@ -25,7 +22,7 @@ func wantsEvents(c echo.Context) bool {
 		return false
 	}
 	for part := range strings.SplitSeq(accept, ",") {
-		if media, _, err := mime.ParseMediaType(part); err == nil && media == eventStream {
+		if media, _, err := mime.ParseMediaType(part); err == nil && media == sse.ContentType {
 			return true
 		}
 	}
@@ -62,7 +59,7 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 		done <- o
 	}()
 	response := c.Response()
-	response.Header().Set(echo.HeaderContentType, eventStream)
+	response.Header().Set(echo.HeaderContentType, sse.ContentType)
 	response.Header().Set(echo.HeaderCacheControl, "no-store")
 	response.WriteHeader(http.StatusOK)
 	response.Flush()
@@ -98,11 +95,11 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 }
 
 func send(response *echo.Response, name string, data any) error {
-	content, err := json.Marshal(data)
+	event, err := sse.Event(name, data)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(response, "event: %s\ndata: %s\n\n", name, content); err != nil {
+	if _, err := response.Write(event); err != nil {
 		return err
 	}
 	response.Flush()

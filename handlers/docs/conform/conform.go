@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quorate/handlers/docs"
+	"quorate/handlers/sse"
 )
 
 // load reads the document once: it takes some tenths of a second.
@@ -95,7 +96,7 @@ func Watch(t testing.TB, e *echo.Echo) {
 			c.Response().Writer = answer
 			err = next(c)
 			kind := c.Response().Header().Get(echo.HeaderContentType)
-			if err != nil || !c.Response().Committed || answer.Len() == 0 || kind == "text/event-stream" {
+			if err != nil || !c.Response().Committed || answer.Len() == 0 || kind == sse.ContentType {
 				return err
 			}
 			if err := check(request, route, values, c.Response(), answer.Bytes()); err != nil {
