@@ -195,8 +195,7 @@ func (g *Guard) admit(c echo.Context) (class string, left *allowance, err error)
 	return DefaultClass, left, nil
 }
 
-// origin is what counts as one client: an IPv4 address, or the /64 of an IPv6 one,
-// of which a single host has all. What is no address counts as one client, too.
+// origin is Origin of a text. What is no address counts as one client, too.
 func origin(text string) netip.Prefix {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
@@ -205,6 +204,12 @@ func origin(text string) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
+	return Origin(a)
+}
+
+// Origin is what counts as one client of an address: itself, if it is one of IPv4, or
+// its /64, of which a single host has all.
+func Origin(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {

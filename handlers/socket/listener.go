@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"quorate/handlers/access"
 )
 
 // Options of a Listener. What is 0 is not bounded.
@@ -104,12 +106,8 @@ func (l *Listener) origin(c net.Conn) (netip.Prefix, bool) {
 			return netip.Prefix{}, false
 		}
 	}
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	p, err := a.Prefix(bits)
-	return p, err == nil
+	p := access.Origin(a)
+	return p, p.IsValid()
 }
 
 func (l *Listener) enter(from netip.Prefix, counted bool) bool {
