@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"quorate/handlers/rpc"
@@ -85,28 +84,5 @@ func (u indexUpstream) Forward(ctx context.Context, path string, body []byte, he
 	if err != nil || answer.Status != http.StatusNotFound {
 		return answer, err
 	}
-	var call struct {
-		ID json.RawMessage `json:"id"`
-	}
-	type failure struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-		Data    any    `json:"data"`
-	}
-	if err := json.Unmarshal(body, &call); err != nil {
-		return nil, err
-	}
-	answer.Status = http.StatusOK
-	if call.ID == nil || string(call.ID) == "null" {
-		answer.Header, answer.Body = nil, nil
-		return answer, nil
-	}
-	answer.Header = http.Header{"Content-Type": {"application/json; charset=utf-8"}}
-	answer.Body, err = json.Marshal(struct {
-		Version string          `json:"jsonrpc"`
-		Error   failure         `json:"error"`
-		ID      json.RawMessage `json:"id"`
-	}{"2.0", failure{-32000, "this index is not kept here, and the upstream node runs without one: the service must keep_containers all of a node that runs with index-enabled", nil}, call.ID})
-	answer.Body = append(answer.Body, '\n')
-	return answer, err
+	return nil, rpc.Refusal("this index is not kept here, and the upstream node runs without one: the service must keep_containers all of a node that runs with index-enabled")
 }

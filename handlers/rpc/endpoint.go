@@ -24,6 +24,12 @@ import (
 // place.
 var ErrForward = errors.New("answered by upstream")
 
+// Refusal is an error of an Upstream whose text is for the client.
+type Refusal string
+
+// Error implements error.
+func (r Refusal) Error() string { return string(r) }
+
 // Upstream are the nodes that answer what is not answered natively.
 type Upstream interface {
 	// Forward posts body to path of a node, and to others too if it is hedged and
@@ -263,6 +269,9 @@ func (r *request) forward() (*node.Forwarded, error) {
 	}
 	hedged := !strings.HasPrefix(method, "issue")
 	answer, err := r.endpoint.Upstream.Forward(r.ctx, r.endpoint.Path, body, hedged)
+	if told := Refusal(""); errors.As(err, &told) {
+		return nil, told
+	}
 	if err != nil {
 		r.endpoint.Log.Warn("a call could not be forwarded", slog.String("method", c.Method), slog.Any("error", err))
 		return nil, fmt.Errorf("the upstream node does not answer %s", c.Method)

@@ -41,10 +41,14 @@ type upstream struct {
 	path, body string
 	hedged     bool
 	fails      bool
+	refuses    rpc.Refusal
 }
 
 func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error) {
 	u.path, u.body, u.hedged = path, string(body), hedged
+	if u.refuses != "" {
+		return nil, u.refuses
+	}
 	if u.fails {
 		return nil, errors.New("secret address refused")
 	}
@@ -219,6 +223,15 @@ func TestWhatIsNotAnsweredHereIsForwarded(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got), &answer))
 	require.Equal(t, -32000, answer.Error.Code)
 	require.Equal(t, "the upstream node does not answer avm.getTx", answer.Error.Message)
+
+	// What is meant for the client reaches it, if it waits for an answer.
+	u.refuses = "look elsewhere"
+	response, got = post(t, server.URL+"/ext/bc/X", "application/json", `{"jsonrpc":"2.0","id":1,"method":"avm.getTx"}`)
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"look elsewhere","data":null},"id":1}`+"\n", got)
+	response, got = post(t, server.URL+"/ext/bc/X", "application/json", `{"jsonrpc":"2.0","method":"avm.getTx"}`)
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Empty(t, got)
 }
 
 func TestAliases(t *testing.T) {

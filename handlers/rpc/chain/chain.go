@@ -5,7 +5,6 @@ package chain
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -229,7 +228,7 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 		}
 		out = append(out, content...)
 	} else {
-		out = append(appendEncoded(append(out, '"'), encoding, b), '"')
+		out = append(appendHex(append(out, '"'), encoding, b), '"')
 	}
 	return append(append(append(out, `,"encoding":"`...), encoding.String()...), `"}`...), nil
 }
@@ -259,18 +258,11 @@ func (c *Chain) TxBytes(ctx context.Context, id ids.ID) (tx []byte, genesis bool
 	if b, ok := c.Genesis[id]; ok {
 		return b, true, nil
 	}
-	place, err := c.lookup.Tx(ctx, id)
-	if errors.Is(err, lookup.ErrUnknown) {
-		return nil, false, database.ErrNotFound
-	}
-	if err != nil {
-		return nil, false, c.Failed(ctx, err)
-	}
-	before, err := c.before(ctx)
+	place, inner, err := c.Find(ctx, id)
 	if err != nil {
 		return nil, false, err
 	}
-	inner, err := c.inner(ctx, place.Height)
+	before, err := c.before(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -317,15 +309,4 @@ func (c *Chain) Known(ctx context.Context, id ids.ID) (bool, error) {
 		return false, c.Failed(ctx, err)
 	}
 	return true, nil
-}
-
-// utxoHead is what UTXOs begin with: the codec's version, and what made them.
-const utxoHead = 2 + ids.IDLen + 4
-
-// IDOf is what made a UTXO, of its bytes.
-func IDOf(utxo []byte) (id avax.UTXOID, err error) {
-	if len(utxo) < utxoHead {
-		return id, fmt.Errorf("%w: a UTXO of %d bytes", store.ErrCorrupt, len(utxo))
-	}
-	return avax.UTXOID{TxID: ids.ID(utxo[2:][:ids.IDLen]), OutputIndex: binary.BigEndian.Uint32(utxo[2+ids.IDLen:])}, nil
 }

@@ -3,7 +3,6 @@ package chain
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,7 +94,7 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendEncoded(append(b, '"'), args.Encoding, found[i].Bytes), '"')
+		b = append(appendHex(append(b, '"'), args.Encoding, found[i].Bytes), '"')
 	}
 	b = append(append(b, `],"endIndex":{"address":"`...), address...)
 	b = append(append(b, `","utxo":"`...), after.String()...)
@@ -198,12 +197,7 @@ func (c *Chain) Owned(ctx context.Context, addresses set.Set[ids.ShortID], f fun
 	return nil
 }
 
-// appendEncoded appends b in one of the hex forms.
-func appendEncoded(to []byte, encoding formatting.Encoding, b []byte) []byte {
-	to = hex.AppendEncode(append(to, "0x"...), b)
-	if encoding == formatting.HexNC {
-		return to
-	}
-	digest := hashing.ComputeHash256Array(b)
-	return hex.AppendEncode(to, digest[len(digest)-4:])
+// appendHex appends b in one of the hex forms.
+func appendHex(to []byte, encoding formatting.Encoding, b []byte) []byte {
+	return rpc.AppendHex(to, encoding, b, func() ids.ID { return hashing.ComputeHash256Array(b) })
 }

@@ -4,7 +4,6 @@ package index
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/database"
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/indexer"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 
@@ -79,7 +79,7 @@ func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContaine
 
 // GetContainerByID answers index.getContainerByID.
 func (s *Service) GetContainerByID(r *http.Request, args *indexer.GetContainerByIDArgs, reply *rpc.Raw) error {
-	first, height, err := s.find(r.Context(), &indexer.GetIndexArgs{ID: args.ID})
+	first, height, err := s.find(r.Context(), args.ID)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (s *Service) GetContainerByID(r *http.Request, args *indexer.GetContainerBy
 
 // GetIndex answers index.getIndex.
 func (s *Service) GetIndex(r *http.Request, args *indexer.GetIndexArgs, reply *rpc.Raw) error {
-	first, height, err := s.find(r.Context(), args)
+	first, height, err := s.find(r.Context(), args.ID)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Service) GetIndex(r *http.Request, args *indexer.GetIndexArgs, reply *r
 
 // IsAccepted answers index.isAccepted.
 func (s *Service) IsAccepted(r *http.Request, args *indexer.IsAcceptedArgs, reply *indexer.IsAcceptedResponse) error {
-	_, _, err := s.find(r.Context(), &indexer.GetIndexArgs{ID: args.ID})
+	_, _, err := s.find(r.Context(), args.ID)
 	if errors.Is(err, database.ErrNotFound) {
 		return nil
 	}
@@ -176,12 +176,12 @@ func (s *Service) broken(err error) error {
 
 // find returns the height of a container of this index, and that of the first. It is
 // database.ErrNotFound, whose text is the node's, if there is none.
-func (s *Service) find(ctx context.Context, args *indexer.GetIndexArgs) (first, height uint64, err error) {
+func (s *Service) find(ctx context.Context, id ids.ID) (first, height uint64, err error) {
 	first, end, err := s.heights(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	height, err = s.o.Chain.HeightOf(ctx, s.o.Reader, args.ID)
+	height, err = s.o.Chain.HeightOf(ctx, s.o.Reader, id)
 	switch {
 	case err == nil && height >= first && height < end:
 		return first, height, nil
@@ -228,14 +228,10 @@ const around = 192
 func appendContainer(b []byte, one *container.Container, first uint64, e formatting.Encoding) ([]byte, error) {
 	b = append(b, `{"id":"`...)
 	b = appendID(b, one.ID)
-	b = append(b, `","bytes":"0x`...)
+	b = append(b, `","bytes":"`...)
 	switch e {
-	case formatting.Hex, formatting.HexC:
-		b = hex.AppendEncode(b, one.Bytes)
-		hash := one.Hash()
-		b = hex.AppendEncode(b, hash[len(hash)-4:])
-	case formatting.HexNC:
-		b = hex.AppendEncode(b, one.Bytes)
+	case formatting.Hex, formatting.HexC, formatting.HexNC:
+		b = rpc.AppendHex(b, e, one.Bytes, one.Hash)
 	default:
 		_, err := formatting.Encode(e, nil) // which says why not
 		if err == nil {
