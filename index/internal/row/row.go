@@ -261,24 +261,25 @@ func (r *Reader) Bool() bool {
 
 // Network is the key of what belongs to a network, followed by more.
 func Network(networkID uint32, parts ...[]byte) []byte {
-	n := 4
-	for _, part := range parts {
-		n += len(part)
-	}
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, n), networkID)
-	for _, part := range parts {
-		b = append(b, part...)
-	}
-	return b
+	var head [4]byte
+	binary.BigEndian.PutUint32(head[:], networkID)
+	return join(head[:], parts)
 }
 
 // Uint64 is a number as a part of a key, and more after it.
 func Uint64(n uint64, parts ...[]byte) []byte {
-	size := 8
+	var head [8]byte
+	binary.BigEndian.PutUint64(head[:], n)
+	return join(head[:], parts)
+}
+
+// join allocates once.
+func join(head []byte, parts [][]byte) []byte {
+	n := len(head)
 	for _, part := range parts {
-		size += len(part)
+		n += len(part)
 	}
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), n)
+	b := append(make([]byte, 0, n), head...)
 	for _, part := range parts {
 		b = append(b, part...)
 	}
