@@ -15,8 +15,8 @@ type Observer interface {
 	// so it must be cheap; while it says no a round costs nothing more.
 	Watching() bool
 	// Observe takes a look at a round. Looks at one round come in order, those at
-	// several at the same time. It must not block. Replies and Set
-	// are shared and must not be changed.
+	// several at the same time. It must not block. Replies and Set are shared and must
+	// not be changed.
 	Observe(Look)
 }
 
@@ -103,8 +103,9 @@ type watched struct {
 	outcome Code
 }
 
-// show lets the observer look at the round, for the last time if it is over, and returns when to do so again if
-// nothing else happens before; never if nobody watches or nothing is new.
+// show lets the observer look at the round, for the last time if it is over, and
+// returns when to do so again if nothing else happens before; never if nobody watches
+// or nothing is new.
 func (f *flight) show(now time.Duration, over bool) time.Duration {
 	o := f.agg.observer
 	if o == nil || !o.Watching() {

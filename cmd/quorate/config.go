@@ -396,9 +396,7 @@ func (c *config) problems() (all []error) {
 	if c.ArchiveLimit < leastArchive {
 		wrong("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, size(leastArchive))
 	}
-	if err := c.NodeAPI.check(c.Networks); err != nil {
-		wrong("%w", err)
-	}
+	c.NodeAPI.check(c.Networks, wrong)
 	if c.DataDir == "" {
 		wrong("data_dir is empty; name a folder")
 	}

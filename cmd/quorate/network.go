@@ -281,8 +281,14 @@ func (n *network) ready() error {
 	if err != nil {
 		return errors.New("the node does not tell the validators")
 	}
-	if share := 100 * n.coverage.Of(set); share < aggregator.DefaultQuorumPercentage {
-		return fmt.Errorf("connected to %.1f %% of the primary network's weight, %d %% are needed", share, aggregator.DefaultQuorumPercentage)
+	return enough(n.coverage.Of(set), "primary network")
+}
+
+// enough says whether messages can be signed with a share, 0 to 1, of the weight of
+// what connected.
+func enough(share float64, of string) error {
+	if 100*share < aggregator.DefaultQuorumPercentage {
+		return fmt.Errorf("connected to %.1f %% of the %s's weight, %d %% are needed", 100*share, of, aggregator.DefaultQuorumPercentage)
 	}
 	return nil
 }

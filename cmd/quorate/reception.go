@@ -104,10 +104,7 @@ func (s *slot) subnetReady(subnet ids.ID) error {
 	if !ok {
 		return fmt.Errorf("subnet %s: %w", subnet, signing.ErrNoSubnet)
 	}
-	if share < aggregator.DefaultQuorumPercentage/100. {
-		return fmt.Errorf("connected to %.1f %% of the subnet's weight, %d %% are needed", 100*share, aggregator.DefaultQuorumPercentage)
-	}
-	return nil
+	return enough(share, "subnet")
 }
 
 // reception is the public surface while networks come and go. The surface wants

@@ -64,17 +64,17 @@ func (c nodeAPIConfig) main(networks map[string]networkConfig) string {
 	return names[0]
 }
 
-func (c nodeAPIConfig) check(networks map[string]networkConfig) error {
+// check tells wrong of each mistake, by the name of the key.
+func (c nodeAPIConfig) check(networks map[string]networkConfig, wrong func(format string, args ...any)) {
 	if _, ok := networks[c.Network]; c.Network != "" && !ok {
-		return fmt.Errorf("node_api.network: %q is none of the networks%s", c.Network, suggest(c.Network, slices.Collect(maps.Keys(networks))))
+		wrong("node_api.network: %q is none of the networks%s", c.Network, suggest(c.Network, slices.Collect(maps.Keys(networks))))
 	}
 	if c.HealthInterval < 100*time.Millisecond || c.HealthInterval > time.Hour {
-		return fmt.Errorf("node_api.health_interval: %s is not between 100ms and 1h", c.HealthInterval)
+		wrong("node_api.health_interval: %s is not between 100ms and 1h", c.HealthInterval)
 	}
 	if c.CallsInFlight < 1 || c.CallsInFlight > 65536 {
-		return fmt.Errorf("node_api.calls_in_flight: %d is not between 1 and 65536", c.CallsInFlight)
+		wrong("node_api.calls_in_flight: %d is not between 1 and 65536", c.CallsInFlight)
 	}
-	return nil
 }
 
 // nodeAPI is what one network answers as a node does: to everybody, and to its
@@ -98,9 +98,6 @@ type nodeAPI struct {
 
 	public, operator *rpc.Surface
 	background       []func(context.Context)
-
-	mu       sync.Mutex
-	caughtUp map[ids.ID]bool // guarded by mu: chains that were recorded up to the tip once
 }
 
 // rpcServices are what answers, each in a file of its own.
@@ -110,11 +107,10 @@ func rpcServices() []func(*nodeAPI) error {
 
 func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
 	a := &nodeAPI{
-		network: n, aliases: ids.NewAliaser(), caughtUp: make(map[ids.ID]bool), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
+		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
 	}
-	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, Log: o.log}
-	surface.AllowedOrigins = o.origins
+	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, AllowedOrigins: o.origins, Log: o.log}
 	a.public = rpc.New(surface)
 	surface.AllowedOrigins = []string{} // no page has business there
 	a.operator = rpc.New(surface)

@@ -12,7 +12,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
-	"quorate/aggregator"
 	"quorate/handlers/rpc/health"
 	"quorate/index"
 	"quorate/index/container"
@@ -210,10 +209,6 @@ func (c *checks) subnet(ctx context.Context, id ids.ID) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	share := 100 * n.coverage.Of(set)
-	said := map[string]any{"connectedWeightPercentage": share, "validators": len(set.Validators), "pChainHeight": height}
-	if share < aggregator.DefaultQuorumPercentage {
-		return said, fmt.Errorf("connected to %.1f %% of the subnet's weight, %d %% are needed", share, aggregator.DefaultQuorumPercentage)
-	}
-	return said, nil
+	share := n.coverage.Of(set)
+	return map[string]any{"connectedWeightPercentage": 100 * share, "validators": len(set.Validators), "pChainHeight": height}, enough(share, "subnet")
 }

@@ -52,12 +52,7 @@ func addInfo(a *nodeAPI) error {
 // start; one that is not recorded is the nodes' to answer for, who have it.
 func (a *nodeAPI) bootstrapped(id ids.ID) bool {
 	status, recorded := a.status(id)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !recorded || status.State == index.Following {
-		a.caughtUp[id] = true
-	}
-	return a.caughtUp[id] && status.State != index.Stopped
+	return !recorded || status.CaughtUp
 }
 
 // status tells how far a primary network's chain is recorded, false if it is not at
