@@ -149,8 +149,8 @@ type chainReport struct {
 }
 
 func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error) {
-	status, recorded := c.api.status(id)
-	if !recorded {
+	status, ok := c.api.status(id)
+	if !ok {
 		return c.forwarded(ctx, name)
 	}
 	r := chainReport{State: status.State, Lag: status.Lag()}
@@ -165,19 +165,24 @@ func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error)
 	if status.TipKnown {
 		r.LastAcceptedHeight = &status.Tip
 	}
+	return r, recorded(&status)
+}
+
+// recorded says what keeps a chain's record from being that of now.
+func recorded(status *index.Status) error {
 	switch status.State {
 	case index.Following:
-		return r, nil
+		return nil
 	case index.CatchingUp:
-		return r, fmt.Errorf("the record is %d blocks behind and catching up", status.Lag())
+		return fmt.Errorf("the record is %d blocks behind and catching up", status.Lag())
 	case index.Rebuilding:
-		return r, fmt.Errorf("the record is being made again, %d %% so far", status.Rebuilt())
+		return fmt.Errorf("the record is being made again, %d %% so far", status.Rebuilt())
 	case index.Stopped:
-		return r, fmt.Errorf("the chain is not recorded any more: %w", status.Err)
-	case index.Retrying:
-		return r, fmt.Errorf("recording waits, and goes on by itself: %w", status.Err)
+		return fmt.Errorf("the chain is not recorded any more: %w", status.Err)
+	case index.Retrying, index.Stalled:
+		return fmt.Errorf("recording waits, and goes on by itself: %w", status.Err)
 	}
-	return r, errors.New("no node has told of the chain yet")
+	return errors.New("no node has told of the chain yet")
 }
 
 // forwarded asks the nodes for a chain that is not recorded.
