@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -76,7 +75,7 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", "127.0.0.1:8080", "public `address` to listen on")
 	flags.StringVar(&private, "private-listen", "127.0.0.1:8081", "`address` for metrics and health")
-	flags.StringVar(&logLevel, "log-level", "warn", "debug, info, warn or error")
+	flags.StringVar(&logLevel, "log-level", "error", "debug, info, warn or error; what faulty validators do are warnings")
 	flags.IntVar(&o.Validators, "validators", 50, "`number` of validators")
 	flags.Uint64Var(&o.Seed, "seed", 1, "`number` from which the network follows")
 	flags.DurationVar(&latency, "latency", 20*time.Millisecond, "median answer `time` of the validators")
@@ -117,7 +116,7 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 	var introduction sync.WaitGroup
 	err = serve(ctx, c, cmd.ErrOrStderr(), func(a addresses) {
 		introduction.Go(func() {
-			if err := introduce(ctx, cmd.OutOrStdout(), sim, a.public); err != nil && ctx.Err() == nil {
+			if err := introduce(ctx, cmd.OutOrStdout(), sim, a); err != nil && ctx.Err() == nil {
 				cancel(err)
 			}
 		})
@@ -132,9 +131,9 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 
 // introduce signs a first message through the service's own door and shows what
 // happened and how to repeat it.
-func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, public net.Addr) error {
+func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at addresses) error {
 	const path = "/v1/signatureAggregator/fuji/aggregateSignatures"
-	base := "http://" + public.String()
+	base := "http://" + at.public.String()
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
 	message := sim.Message([]byte("hello from quorate dev"))
@@ -192,22 +191,24 @@ First message signed and verified:
   weight    %.1f %% (quorum %d %%)
   latency   %s
 
-Watch validators sign, in a browser: %s
+In a browser, watch validators sign: %s
+and read what else can be asked:     %s/docs
 
 Sign it again:
   curl -s -X POST %s%s \
     -H 'Content-Type: application/json' \
     -d '%s'
 %s
-The node API that goes with it: %s
+Health and metrics: http://%s/readyz and /metrics
+The node behind it: %s
 Stop with Ctrl-C.
 `,
 		len(sim.Validators()), base,
 		message.ID(), len(verdict.Signers), len(set.Validators),
 		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
 		took.Round(time.Millisecond),
-		consoleURL("http", public),
-		base, path, body, look, sim.NodeURL())
+		consoleURL("http", at.public), base,
+		base, path, body, look, at.private, sim.NodeURL())
 	return err
 }
 

@@ -65,6 +65,7 @@ func Route(e *echo.Echo) error {
 		e.GET(path, f.serve)
 		e.HEAD(path, f.serve)
 	}
+	e.GET("/docs/", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, "../docs") })
 	return nil
 }
 

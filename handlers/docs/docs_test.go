@@ -77,6 +77,7 @@ func TestPageNeedsNoOtherHost(t *testing.T) {
 	require.Contains(t, start, `url: "docs/openapi.json"`)
 	require.Contains(t, start, "validatorUrl: null")
 	require.True(t, json.Valid(get(h, "/docs/openapi.json").Body.Bytes()))
+	require.Equal(t, "../docs", get(h, "/docs/").Header().Get("Location"))
 }
 
 func TestFilesAreCompressedAndKept(t *testing.T) {
