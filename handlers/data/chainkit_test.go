@@ -1,13 +1,13 @@
 package data_test
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
@@ -144,38 +144,17 @@ func testClientErrors(t *testing.T, client *chainkit.Client) {
 	p.CaughtUp = false
 	f.progress[pID] = p
 	results = append(results, client.Run(t, server.URL, []chainkit.Call{utxos("p-chain", text(alice), "fuji")})...)
-	for i, want := range []struct {
-		kind, message string
-		status        int
-	}{
-		{"BadRequestError", `addresses: "nobody" is no address`, 400},
-		{"BadRequestError", "blockchainId: ", 400},
-		{"NotFoundError", "network: ", 404},
-		{"ServiceUnavailableError", "the index of the p-chain is still catching up", 503},
-	} {
-		require.NotNil(t, results[i].Error)
-		require.Equal(t, want.kind, results[i].Error.Type)
-		require.Equal(t, want.status, results[i].Error.Status)
-		require.Contains(t, results[i].Error.Message, want.message)
-	}
+	apitest.RequireClientErrors(t, results, []chainkit.Error{
+		{Type: "BadRequestError", Message: `addresses: "nobody" is no address`, Status: 400},
+		{Type: "BadRequestError", Message: "blockchainId: ", Status: 400},
+		{Type: "NotFoundError", Message: "network: ", Status: 404},
+		{Type: "ServiceUnavailableError", Message: "the index of the p-chain is still catching up", Status: 503},
+	})
 
-	h := fuji(t, newFake())
-	for _, change := range []*strings.Replacer{
+	apitest.RequireRefusals(t, client, fuji(t, newFake()), utxos("p-chain", text(alice), "fuji"),
 		strings.NewReplacer(`"threshold":1`, `"threshold":"1"`), strings.NewReplacer(`"utxoType":"TRANSFER"`, `"utxoType":"transfer"`),
 		strings.NewReplacer(`"blockNumber":"106"`, `"blockNumber":null`), strings.NewReplacer(`"chainInfo"`, `"info"`),
-	} {
-		broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			recorder := httptest.NewRecorder()
-			h.ServeHTTP(recorder, r)
-			w.Header().Set("Content-Type", "application/json")
-			_, err := change.WriteString(w, recorder.Body.String())
-			require.NoError(t, err)
-		}))
-		r := client.Run(t, broken.URL, []chainkit.Call{utxos("p-chain", text(alice), "fuji")})
-		broken.Close()
-		require.NotNil(t, r[0].Error)
-		require.Equal(t, "ResponseValidationError", r[0].Error.Type)
-	}
+	)
 }
 
 func plain(calls []call) []chainkit.Call {

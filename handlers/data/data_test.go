@@ -23,6 +23,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
 	"quorate/handlers"
+	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 	"quorate/handlers/docs/conform"
@@ -45,39 +46,14 @@ func surface(t testing.TB, networks map[string]data.Network, mode compat.Mode) *
 	return e
 }
 
+func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
+	t.Helper()
+	apitest.RequireError(t, w, 900, status, parts...) // a list of transaction types is long
+}
+
 func fuji(t testing.TB, f *fake) *echo.Echo {
 	t.Helper()
 	return surface(t, map[string]data.Network{"fuji": f.network()}, compat.Auto)
-}
-
-func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
-	t.Helper()
-	require.Equal(t, status, w.Code, w.Body.String())
-	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
-	var body struct {
-		Message, Error string
-		StatusCode     int
-	}
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body), w.Body.String())
-	require.Equal(t, status, body.StatusCode)
-	require.Equal(t, http.StatusText(status), body.Error)
-	require.Less(t, len(body.Message), 900)
-	for i, part := range parts {
-		if i == 0 {
-			require.True(t, strings.HasPrefix(body.Message, part), "got %q, want it to begin with %q", body.Message, part)
-		}
-		require.Contains(t, body.Message, part)
-	}
 }
 
 // The operations, with what they need to succeed.
@@ -216,7 +192,7 @@ func TestMistakes(t *testing.T) {
 	)
 	t.Logf("%d rows", len(tests))
 	for _, tt := range tests {
-		w := get(h, tt.path)
+		w := apitest.Get(h, tt.path)
 		if w.Code != http.StatusBadRequest {
 			t.Errorf("%.200s: got %d, want 400: %.200s", tt.path, w.Code, w.Body)
 			continue
@@ -247,7 +223,7 @@ func TestAccepted(t *testing.T) {
 		strings.Replace(utxosPath, "fuji/", "testnet/", 1), strings.Replace(utxosPath, "p-chain", pID.String(), 1),
 		strings.Replace(xUTXOs, "x-chain", xID.String(), 1), strings.Replace(cUTXOs, "c-chain", cID.String(), 1), strings.Replace(utxosPath, "p-chain", "p%2Dchain", 1),
 	} {
-		w := get(h, path, "x-data-api-key", "unknown", "X-Glacier-Api-Key", "other", "X-App-Component", "avacloud-sdk", "Cookie", "")
+		w := apitest.Get(h, path, "x-data-api-key", "unknown", "X-Glacier-Api-Key", "other", "X-App-Component", "avacloud-sdk", "Cookie", "")
 		require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
 		require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	}
@@ -255,22 +231,22 @@ func TestAccepted(t *testing.T) {
 		"addresses=" + good, "addresses=P-" + good, "addresses=X-" + good, "addresses=C-" + good, "addresses=" + strings.ToUpper(good),
 		"addresses=%20" + good + "%20,,P-" + good + "%2CX-" + good, "addresses=" + good + "&addresses=" + good, "addresses[]=" + good,
 	} {
-		w := get(h, base+"/blockchains/p-chain/balances?"+spelling)
+		w := apitest.Get(h, base+"/blockchains/p-chain/balances?"+spelling)
 		require.Equal(t, http.StatusOK, w.Code, "%s: %s", spelling, w.Body)
 		require.Equal(t, []ids.ShortID{alice}, f.askedOf, spelling)
 	}
-	require.Equal(t, http.StatusOK, get(h, balances+"&addresses="+text(bob)+","+text(carol)).Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, balances+"&addresses="+text(bob)+","+text(carol)).Code)
 	require.Equal(t, []ids.ShortID{alice, bob, carol}, f.askedOf)
 	require.True(t, f.askedAt.IsZero())
-	require.Equal(t, http.StatusOK, get(h, balances+"&blockTimestamp=0").Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, balances+"&blockTimestamp=0").Code)
 	require.True(t, f.askedAt.Equal(time.Unix(0, 0)))
 
-	require.Equal(t, http.StatusOK, get(h, xUTXOs+"&assetId="+art.String()+"&minUtxoAmount=0.1&includeSpent=true&pageSize=3").Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, xUTXOs+"&assetId="+art.String()+"&minUtxoAmount=0.1&includeSpent=true&pageSize=3").Code)
 	f.askedOutputs.After = nil
 	require.Equal(t, ledger.OutputQuery{ChainID: xID, Addresses: []ids.ShortID{alice}, AssetID: art, MinAmount: 1, IncludeSpent: true, Limit: 3}, f.askedOutputs)
-	require.Equal(t, http.StatusOK, get(h, utxosPath+"&sortBy=amount&sortOrder=asc").Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, utxosPath+"&sortBy=amount&sortOrder=asc").Code)
 	require.Equal(t, ledger.OutputQuery{ChainID: pID, Addresses: []ids.ShortID{alice}, ByAmount: true, Ascending: true, Limit: 10}, f.askedOutputs)
-	require.Equal(t, http.StatusOK, get(h, stakings+"&startTimestamp=0&endTimestamp=9223372036854775808&txTypes=BaseTx,AddValidatorTx").Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, stakings+"&startTimestamp=0&endTimestamp=9223372036854775808&txTypes=BaseTx,AddValidatorTx").Code)
 	require.Zero(t, f.askedStaking.After.Unix())
 	require.True(t, f.askedStaking.Before.After(now))
 	require.Len(t, f.askedStaking.Kinds, 2)
@@ -292,22 +268,22 @@ func TestNetworks(t *testing.T) {
 		if network == "devnet" {
 			a = local
 		}
-		w := get(h, path(network, "x-chain", a))
+		w := apitest.Get(h, path(network, "x-chain", a))
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		require.Contains(t, w.Body.String(), `"chainInfo":{"chainName":"x-chain","network":"`+shown+`"}`)
 	}
-	require.Equal(t, http.StatusOK, get(h, path("devnet", own.XChainID.String(), local)).Code)
-	requireError(t, get(h, path("devnet", xID.String(), local)), 400, "blockchainId: ", "is the X-Chain of fuji, and not one of the path's network devnet")
-	requireError(t, get(h, path("devnet", "p-chain", text(alice))), 400, "addresses: ", "local1")
+	require.Equal(t, http.StatusOK, apitest.Get(h, path("devnet", own.XChainID.String(), local)).Code)
+	requireError(t, apitest.Get(h, path("devnet", xID.String(), local)), 400, "blockchainId: ", "is the X-Chain of fuji, and not one of the path's network devnet")
+	requireError(t, apitest.Get(h, path("devnet", "p-chain", text(alice))), 400, "addresses: ", "local1")
 	for _, op := range operations {
-		requireError(t, get(h, strings.Replace(op, "/fuji/", "/mainnet/", 1)), 404, "network: chain data of mainnet is not served here; this instance serves devnet, fuji")
+		requireError(t, apitest.Get(h, strings.Replace(op, "/fuji/", "/mainnet/", 1)), 404, "network: chain data of mainnet is not served here; this instance serves devnet, fuji")
 		for _, bad := range []string{"Fuji", "local", "5", "%20", "a%2Fb", strings.Repeat("x", 3000)} {
-			requireError(t, get(h, strings.Replace(op, "/fuji/", "/"+bad+"/", 1)), 400, "network: ", "is no network")
+			requireError(t, apitest.Get(h, strings.Replace(op, "/fuji/", "/"+bad+"/", 1)), 400, "network: ", "is no network")
 		}
 	}
-	requireError(t, get(surface(t, nil, compat.Auto), utxosPath), 404, "network: ", "serves none")
+	requireError(t, apitest.Get(surface(t, nil, compat.Auto), utxosPath), 404, "network: ", "serves none")
 	for _, path := range []string{"/v1/networks/fuji", "/v1/networks/fuji/", "/v1/networks/fuji/blockchains", "/v1/networks/fuji/blockchains/p-chain/transactions", "/v1/networks/fuji/blockchains/p-chain/transactions:listStakingX", base + "/blockchains/x-chain/vertices"} {
-		requireError(t, get(h, path), 404, "there is no GET")
+		requireError(t, apitest.Get(h, path), 404, "there is no GET")
 	}
 	for _, op := range operations {
 		w := httptest.NewRecorder()
@@ -335,10 +311,10 @@ func TestCatchingUp(t *testing.T) {
 			up := f.progress[id]
 			if slices.Contains(chains, id) {
 				f.progress[id] = data.Progress{Height: 70, Time: now, Rebuilding: true, Rebuilt: 42}
-				requireError(t, get(h, path), 503, "the index of the "+name+" is being rebuilt, 42 % is done; try again later")
+				requireError(t, apitest.Get(h, path), 503, "the index of the "+name+" is being rebuilt, 42 % is done; try again later")
 			}
 			f.progress[id] = data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}
-			w := get(h, path)
+			w := apitest.Get(h, path)
 			needed := false
 			for _, c := range chains {
 				needed = needed || c == id
@@ -357,27 +333,27 @@ func TestCatchingUp(t *testing.T) {
 	// A balance in the past needs no more than the past.
 	f.progress[cID] = data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}
 	covered := ago(time.Hour).Unix() - 1
-	require.Equal(t, http.StatusOK, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code)
-	requireError(t, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain")
-	requireError(t, get(h, utxosPath+fmt.Sprintf("&blockTimestamp=%d", covered)), 503, "the index of the c-chain")
+	require.Equal(t, http.StatusOK, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code)
+	requireError(t, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain")
+	requireError(t, apitest.Get(h, utxosPath+fmt.Sprintf("&blockTimestamp=%d", covered)), 503, "the index of the c-chain")
 	f.progress[cID] = data.Progress{Height: 70, Time: ago(time.Hour), Rebuilding: true, Rebuilt: 42}
-	require.Equal(t, http.StatusOK, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code, "what is made again already is there")
-	requireError(t, get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain is being rebuilt")
+	require.Equal(t, http.StatusOK, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code, "what is made again already is there")
+	requireError(t, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain is being rebuilt")
 	f.progress[cID] = data.Progress{}
-	requireError(t, get(h, balances+"&blockTimestamp=0"), 503, "the index of the c-chain")
+	requireError(t, apitest.Get(h, balances+"&blockTimestamp=0"), 503, "the index of the c-chain")
 
 	f.progress[cID] = data.Progress{CaughtUp: true}
 	f.progress[pID] = data.Progress{Height: 1234, Time: now, Lag: 3, CaughtUp: true}
-	header := get(h, utxosPath).Header()
+	header := apitest.Get(h, utxosPath).Header()
 	require.Equal(t, []string{"1234", "1700000000", "3", "following"}, []string{
 		header.Get("Indexed-Height"), header.Get("Indexed-Timestamp"), header.Get("Indexed-Lag"), header.Get("Indexed-State"),
 	})
 	f.progress[pID] = data.Progress{CaughtUp: true, Err: errors.New("secret address")}
-	w := get(h, subnetsURL)
+	w := apitest.Get(h, subnetsURL)
 	require.Equal(t, "stalled", w.Header().Get("Indexed-State"))
 	require.NotContains(t, w.Body.String(), "secret")
 	f.progress[pID] = data.Progress{Err: errors.New("secret address")}
-	w = get(h, subnetsURL)
+	w = apitest.Get(h, subnetsURL)
 	require.Equal(t, 503, w.Code)
 	require.NotContains(t, w.Body.String(), "secret")
 }
@@ -402,7 +378,7 @@ func TestFailures(t *testing.T) {
 		f.err = tt.err
 		h := fuji(t, f)
 		for _, op := range operations {
-			w := get(h, op)
+			w := apitest.Get(h, op)
 			requireError(t, w, tt.status, tt.part)
 			require.NotContains(t, w.Body.String(), "secret")
 		}
@@ -413,11 +389,11 @@ func TestFailures(t *testing.T) {
 	n.Ledger, n.Subnets, n.Vertices = nil, nil, nil
 	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
 	for _, op := range operations {
-		requireError(t, get(h, op), 503, "this instance keeps no record of")
+		requireError(t, apitest.Get(h, op), 503, "this instance keeps no record of")
 	}
 
 	f.stakings[0].Made = append(f.stakings[0].Made, nil)
-	requireError(t, get(fuji(t, f), stakings+"&pageSize=100"), 500)
+	requireError(t, apitest.Get(fuji(t, f), stakings+"&pageSize=100"), 500)
 }
 
 // TestClientGone checks that nothing is sent to a client that left, and that its
@@ -438,7 +414,7 @@ func walk(t *testing.T, h http.Handler, path, member string, size int) []map[str
 	var all []map[string]any
 	token := ""
 	for range 1000 {
-		w := get(h, fmt.Sprintf("%s&pageSize=%d&pageToken=%s", path, size, url.QueryEscape(token)))
+		w := apitest.Get(h, fmt.Sprintf("%s&pageSize=%d&pageToken=%s", path, size, url.QueryEscape(token)))
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		var body map[string]any
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
@@ -522,13 +498,13 @@ func TestTokensOfOtherLists(t *testing.T) {
 	tokens := make([]string, len(lists))
 	for i, list := range lists {
 		var body struct{ NextPageToken string }
-		require.NoError(t, json.Unmarshal(get(h, list+"&pageSize=1").Body.Bytes(), &body))
+		require.NoError(t, json.Unmarshal(apitest.Get(h, list+"&pageSize=1").Body.Bytes(), &body))
 		require.NotEmpty(t, body.NextPageToken, list)
 		tokens[i] = body.NextPageToken
 	}
 	for i, token := range tokens {
 		for j, list := range lists {
-			w := get(h, list+"&pageSize=2&pageToken="+token)
+			w := apitest.Get(h, list+"&pageSize=2&pageToken="+token)
 			if i == j {
 				require.Equal(t, http.StatusOK, w.Code, w.Body)
 				continue
@@ -537,8 +513,8 @@ func TestTokensOfOtherLists(t *testing.T) {
 		}
 	}
 	same := strings.Replace(utxosPath, "addresses=", "addresses=%20,X-", 1)
-	require.Equal(t, http.StatusOK, get(h, strings.Replace(same, "/fuji/", "/testnet/", 1)+"&pageToken="+tokens[0]).Code, "another spelling is no other list")
-	requireError(t, get(h, strings.Replace(vertices, "=5", "=6", 1)+"&pageToken="+tokens[len(tokens)-2]), 400, "pageToken: ")
+	require.Equal(t, http.StatusOK, apitest.Get(h, strings.Replace(same, "/fuji/", "/testnet/", 1)+"&pageToken="+tokens[0]).Code, "another spelling is no other list")
+	requireError(t, apitest.Get(h, strings.Replace(vertices, "=5", "=6", 1)+"&pageToken="+tokens[len(tokens)-2]), 400, "pageToken: ")
 }
 
 // TestLargeAnswers sends a page that is larger than what is held back.
@@ -575,7 +551,7 @@ func TestLargeAnswers(t *testing.T) {
 	_, err = read()
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "an answer that is cut short must not look complete")
 	f.failFrom = 0
-	requireError(t, get(fuji(t, f), subnetsURL), 500)
+	requireError(t, apitest.Get(fuji(t, f), subnetsURL), 500)
 }
 
 // TestWhatIsMissingIsSaid asks for what cannot be recorded before somebody does
@@ -585,20 +561,20 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	f.progress[xID] = data.Progress{Height: 0, Needs: "switch it on", Err: errors.New("secret")}
 	h := fuji(t, f)
 	for _, path := range []string{xUTXOs, utxosPath, balances} {
-		w := get(h, path)
+		w := apitest.Get(h, path)
 		requireError(t, w, 503, "the x-chain is not recorded: switch it on")
 		require.Contains(t, w.Body.String(), `"code":"INDEX_LACKS_SOURCE"`)
 		require.NotContains(t, w.Body.String(), "secret")
 	}
-	require.Equal(t, http.StatusOK, get(h, subnetsURL).Code)
-	require.Equal(t, http.StatusOK, get(h, vertices).Code, "they may be complete all the same")
+	require.Equal(t, http.StatusOK, apitest.Get(h, subnetsURL).Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, vertices).Code, "they may be complete all the same")
 	f.err = fmt.Errorf("secret: %w", data.ErrCatchingUp)
-	requireError(t, get(h, vertices), 503, "the x-chain is not recorded: switch it on")
+	requireError(t, apitest.Get(h, vertices), 503, "the x-chain is not recorded: switch it on")
 
 	h = surface(t, map[string]data.Network{"fuji": {Needs: "give networks.fuji.genesis_file"}}, compat.Auto)
 	for _, op := range operations {
-		requireError(t, get(h, op), 503, "chain data of fuji is not recorded: give networks.fuji.genesis_file")
-		requireError(t, get(h, strings.Replace(op, "/fuji/", "/testnet/", 1)), 503, "chain data of testnet is not recorded")
-		requireError(t, get(h, strings.Replace(op, "/fuji/", "/mainnet/", 1)), 404, "network: ")
+		requireError(t, apitest.Get(h, op), 503, "chain data of fuji is not recorded: give networks.fuji.genesis_file")
+		requireError(t, apitest.Get(h, strings.Replace(op, "/fuji/", "/testnet/", 1)), 503, "chain data of testnet is not recorded")
+		requireError(t, apitest.Get(h, strings.Replace(op, "/fuji/", "/mainnet/", 1)), 404, "network: ")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 
 	chain "quorate/chain/ledger"
+	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 	"quorate/index/ledger"
@@ -102,7 +103,7 @@ func (r *recorded) get(path string) map[string]any {
 // TestRecord asks for what a real record holds, while it grows.
 func TestRecord(t *testing.T) {
 	r := newRecorded(t)
-	requireError(t, get(r.surface, utxosPath), 503, "the index of the p-chain is still catching up")
+	requireError(t, apitest.Get(r.surface, utxosPath), 503, "the index of the p-chain is still catching up")
 
 	funds := makes(ids.ID{1}, chain.Unknown)
 	for range 20 {
@@ -111,7 +112,7 @@ func TestRecord(t *testing.T) {
 	funds = makes(funds.ID, funds.Kind, funds.Made...)
 	r.block(pID, ago(3*time.Hour), funds)
 	r.block(xID, ago(3*time.Hour))
-	requireError(t, get(r.surface, utxosPath), 503, "the index of the c-chain is still catching up")
+	requireError(t, apitest.Get(r.surface, utxosPath), 503, "the index of the c-chain is still catching up")
 	r.block(cID, ago(3*time.Hour))
 
 	// Pages while blocks arrive: what is new does not show, what is there stays.
@@ -212,5 +213,5 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, ids.ID{10}.String(), blockchain["blockchainId"])
 
 	// A token may be sound and lead nowhere.
-	requireError(t, get(r.surface, stakings+"&pageToken="+token), 400, "pageToken: ")
+	requireError(t, apitest.Get(r.surface, stakings+"&pageToken="+token), 400, "pageToken: ")
 }

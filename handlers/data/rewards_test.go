@@ -13,6 +13,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 	"quorate/index/ledger"
@@ -44,7 +45,7 @@ func TestRewardsOfLiveStakes(t *testing.T) {
 	n.Rewards = r
 	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
 	members := func(path, list string) map[string]any {
-		w := get(h, path)
+		w := apitest.Get(h, path)
 		require.Equal(t, http.StatusOK, w.Code, "%s", w.Body)
 		var body map[string]any
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
@@ -67,7 +68,7 @@ func TestRewardsOfLiveStakes(t *testing.T) {
 
 	r.known = nil
 	require.NotContains(t, members(stakings, "transactions"), "estimatedReward")
-	w := get(h, delegators)
+	w := apitest.Get(h, delegators)
 	requireError(t, w, 503, "the node that knows what active delegations will be paid does not answer")
 	require.NotContains(t, w.Body.String(), "secret")
 

@@ -1,12 +1,7 @@
 package data_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"flag"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,11 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 )
-
-var update = flag.Bool("update", false, "write the golden files of the shapes anew")
 
 // golden are answers that have every variant, by the file they are compared with.
 var golden = map[string]string{
@@ -41,26 +35,10 @@ var golden = map[string]string{
 func TestShapes(t *testing.T) {
 	h := fuji(t, newFake())
 	for name, path := range golden {
-		w := get(h, path)
+		w := apitest.Get(h, path)
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
-		requireGolden(t, name, w.Body.Bytes())
+		apitest.RequireGolden(t, name, w.Body.Bytes())
 	}
-}
-
-var token = regexp.MustCompile(`"nextPageToken":"[\w-]+"`)
-
-func requireGolden(t *testing.T, name string, body []byte) {
-	t.Helper()
-	var got bytes.Buffer
-	require.NoError(t, json.Indent(&got, token.ReplaceAll(body, []byte(`"nextPageToken":"opaque"`)), "", "  "))
-	got.WriteByte('\n')
-	file := filepath.Join("testdata", name+".json")
-	if *update {
-		require.NoError(t, os.WriteFile(file, got.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got.String(), name)
 }
 
 // TestNullIsNowhere checks what holds for all answers: only four members of a
@@ -70,7 +48,7 @@ func TestNullIsNowhere(t *testing.T) {
 	nullable := []string{"airdropAmount", "baseFeePerGas", "blobGasUsed", "excessBlobGas"}
 	null := regexp.MustCompile(`"(\w+)":null|null`)
 	for _, path := range golden {
-		for _, found := range null.FindAllSubmatch(get(h, path).Body.Bytes(), -1) {
+		for _, found := range null.FindAllSubmatch(apitest.Get(h, path).Body.Bytes(), -1) {
 			require.True(t, slices.Contains(nullable, string(found[1])), "%s has %s", path, found[0])
 		}
 	}
@@ -90,14 +68,14 @@ func TestClientsForm(t *testing.T) {
 	} {
 		h := surface(t, map[string]data.Network{"fuji": newFake().network()}, tt.mode)
 		for name, path := range golden {
-			got := get(h, path, "User-Agent", tt.agent).Body.String()
+			got := apitest.Get(h, path, "User-Agent", tt.agent).Body.String()
 			if name == "subnets" {
 				require.Contains(t, got, tt.want)
 				require.NotContains(t, got, other(tt.want, documented, clients))
 				got = strings.ReplaceAll(got, clients, documented)
 				got = strings.ReplaceAll(got, `"baseFeePerGas":1,`, `"baseFeePerGas":"0x1",`)
 			}
-			requireGolden(t, name, []byte(got))
+			apitest.RequireGolden(t, name, []byte(got))
 		}
 	}
 }

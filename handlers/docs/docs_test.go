@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/docs"
 	"quorate/handlers/docs/conform"
 )
@@ -48,20 +48,10 @@ func surface(t *testing.T) http.Handler {
 	return e
 }
 
-func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
 // Everything that the page loads is served here, and it may load nothing else.
 func TestPageNeedsNoOtherHost(t *testing.T) {
 	h := surface(t)
-	page := get(h, "/docs")
+	page := apitest.Get(h, "/docs")
 	require.Equal(t, http.StatusOK, page.Code)
 	require.Contains(t, page.Header().Get("Content-Security-Policy"), "default-src 'none'")
 	require.NotRegexp(t, `https?://`, page.Header().Get("Content-Security-Policy"))
@@ -71,19 +61,19 @@ func TestPageNeedsNoOtherHost(t *testing.T) {
 		if strings.HasPrefix(link[1], "data:") {
 			continue
 		}
-		require.Equal(t, http.StatusOK, get(h, "/"+link[1]).Code, link[1])
+		require.Equal(t, http.StatusOK, apitest.Get(h, "/"+link[1]).Code, link[1])
 	}
-	start := get(h, "/docs/start.js").Body.String()
+	start := apitest.Get(h, "/docs/start.js").Body.String()
 	require.Contains(t, start, `url: "docs/openapi.json"`)
 	require.Contains(t, start, "validatorUrl: null")
-	require.True(t, json.Valid(get(h, "/docs/openapi.json").Body.Bytes()))
-	require.Equal(t, "../docs", get(h, "/docs/").Header().Get("Location"))
+	require.True(t, json.Valid(apitest.Get(h, "/docs/openapi.json").Body.Bytes()))
+	require.Equal(t, "../docs", apitest.Get(h, "/docs/").Header().Get("Location"))
 }
 
 func TestFilesAreCompressedAndKept(t *testing.T) {
 	h := surface(t)
-	plain := get(h, "/docs/swagger-ui.css")
-	packed := get(h, "/docs/swagger-ui.css", "Accept-Encoding", "br, gzip")
+	plain := apitest.Get(h, "/docs/swagger-ui.css")
+	packed := apitest.Get(h, "/docs/swagger-ui.css", "Accept-Encoding", "br, gzip")
 	require.Equal(t, "gzip", packed.Header().Get("Content-Encoding"))
 	require.Less(t, packed.Body.Len(), plain.Body.Len()/4)
 	unpacked, err := gzip.NewReader(packed.Body)
@@ -91,7 +81,7 @@ func TestFilesAreCompressedAndKept(t *testing.T) {
 	content, err := io.ReadAll(unpacked)
 	require.NoError(t, err)
 	require.Equal(t, plain.Body.Bytes(), content)
-	kept := get(h, "/docs/swagger-ui.css", "If-None-Match", plain.Header().Get("ETag"))
+	kept := apitest.Get(h, "/docs/swagger-ui.css", "If-None-Match", plain.Header().Get("ETag"))
 	require.Equal(t, http.StatusNotModified, kept.Code)
 	require.Zero(t, kept.Body.Len())
 }

@@ -2,13 +2,13 @@ package evm_test
 
 import (
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
 	api "quorate/handlers/evm"
@@ -192,36 +192,15 @@ func testClientErrors(t *testing.T, client *chainkit.Client) {
 	results := client.Run(t, server.URL, []chainkit.Call{internal, account, latest("1", "failed")})
 	f.progress = reply.Progress{}
 	results = append(results, client.Run(t, server.URL, []chainkit.Call{latest("43113", "failed")})...)
-	for i, want := range []struct {
-		kind, message string
-		status        int
-	}{
-		{"BadRequestError", `address: "nobody" is no address`, 400},
-		{"NotFoundError", "address: no transaction", 404},
-		{"NotFoundError", "chainId: ", 404},
-		{"ServiceUnavailableError", "the index of this chain is still catching up", 503},
-	} {
-		require.NotNil(t, results[i].Error)
-		require.Equal(t, want.kind, results[i].Error.Type)
-		require.Equal(t, want.status, results[i].Error.Status)
-		require.Contains(t, results[i].Error.Message, want.message)
-	}
+	apitest.RequireClientErrors(t, results, []chainkit.Error{
+		{Type: "BadRequestError", Message: `address: "nobody" is no address`, Status: 400},
+		{Type: "NotFoundError", Message: "address: no transaction", Status: 404},
+		{Type: "NotFoundError", Message: "chainId: ", Status: 404},
+		{Type: "ServiceUnavailableError", Message: "the index of this chain is still catching up", Status: 503},
+	})
 
-	h := fuji(t, newFake())
-	for _, change := range []*strings.Replacer{
+	apitest.RequireRefusals(t, client, fuji(t, newFake()), chainkit.Call{Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": "43113"}},
 		strings.NewReplacer(`"blockIndex":1`, `"blockIndex":"1"`), strings.NewReplacer(`"CONTRACT_CALL"`, `"contract call"`),
 		strings.NewReplacer(`"blockNumber":"999"`, `"blockNumber":null`), strings.NewReplacer(`"to":`, `"towards":`),
-	} {
-		broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			recorder := httptest.NewRecorder()
-			h.ServeHTTP(recorder, r)
-			w.Header().Set("Content-Type", "application/json")
-			_, err := change.WriteString(w, recorder.Body.String())
-			require.NoError(t, err)
-		}))
-		r := client.Run(t, broken.URL, []chainkit.Call{{Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": "43113"}}})
-		broken.Close()
-		require.NotNil(t, r[0].Error)
-		require.Equal(t, "ResponseValidationError", r[0].Error.Type)
-	}
+	)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/chain/evm"
+	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
@@ -48,22 +49,7 @@ var (
 
 func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
 	t.Helper()
-	require.Equal(t, status, w.Code, w.Body.String())
-	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
-	var body struct {
-		Message, Error string
-		StatusCode     int
-	}
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body), w.Body.String())
-	require.Equal(t, status, body.StatusCode)
-	require.Equal(t, http.StatusText(status), body.Error)
-	require.Less(t, len(body.Message), 500)
-	for i, part := range parts {
-		if i == 0 {
-			require.True(t, strings.HasPrefix(body.Message, part), "got %q, want it to begin with %q", body.Message, part)
-		}
-		require.Contains(t, body.Message, part)
-	}
+	apitest.RequireError(t, w, 500, status, parts...)
 }
 
 // TestTokensThatCannotBeAsked: what is wrong with one token says that token alone.
@@ -93,7 +79,7 @@ func TestTokensThatCannotBeAsked(t *testing.T) {
 	require.Equal(t, len(f.tokenErr), failed)
 
 	f.tokenErr = map[int]error{4: node.ErrUnavailable}
-	requireError(t, get(fuji(t, f), tokens), 503, "the node of this chain")
+	requireError(t, apitest.Get(fuji(t, f), tokens), 503, "the node of this chain")
 }
 
 type shownToken struct {
@@ -103,7 +89,7 @@ type shownToken struct {
 
 func tokensOf(t *testing.T, h http.Handler) []shownToken {
 	t.Helper()
-	w := get(h, tokens)
+	w := apitest.Get(h, tokens)
 	require.Equal(t, 200, w.Code, w.Body)
 	var answer struct{ Tokens []shownToken }
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
@@ -166,7 +152,7 @@ func TestMistakes(t *testing.T) {
 		tests = append(tests, mistake{deployment + "?currency=" + bad, "currency: must be usd, eur, ", ""})
 	}
 	for _, tt := range tests {
-		requireError(t, get(h, tt.path), http.StatusBadRequest, tt.parameter, tt.part)
+		requireError(t, apitest.Get(h, tt.path), http.StatusBadRequest, tt.parameter, tt.part)
 	}
 }
 
@@ -175,24 +161,24 @@ func TestNotFound(t *testing.T) {
 	h := fuji(t, f)
 	for _, op := range operations {
 		for _, chain := range []string{"1", "043113", "43113.0", "0x0a869", "mainnet", "C", "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5", strings.Repeat("9", 300)} {
-			requireError(t, get(h, strings.Replace(op, "43113", chain, 1)), http.StatusNotFound, "chainId: ", "it indexes 43113")
+			requireError(t, apitest.Get(h, strings.Replace(op, "43113", chain, 1)), http.StatusNotFound, "chainId: ", "it indexes 43113")
 		}
-		requireError(t, get(h, strings.Replace(op, "?", "/?", 1)+"/"), http.StatusNotFound, "there is no GET")
+		requireError(t, apitest.Get(h, strings.Replace(op, "?", "/?", 1)+"/"), http.StatusNotFound, "there is no GET")
 		r := httptest.NewRequest(http.MethodPost, op, http.NoBody)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		requireError(t, w, http.StatusNotFound, "there is no POST")
 	}
 	for _, account := range []common.Address{bob, items, {}} {
-		requireError(t, get(h, base+"/contracts/"+account.Hex()+"/transactions:getDeployment"), http.StatusNotFound, "address: no transaction of this chain")
+		requireError(t, apitest.Get(h, base+"/contracts/"+account.Hex()+"/transactions:getDeployment"), http.StatusNotFound, "address: no transaction of this chain")
 	}
 	for _, none := range []common.Address{bob, coin, till, odd, gone, {}} {
-		requireError(t, get(h, base+"/nfts/collections/"+none.Hex()+"/tokens"), http.StatusNotFound, "address: there is no collection")
+		requireError(t, apitest.Get(h, base+"/nfts/collections/"+none.Hex()+"/tokens"), http.StatusNotFound, "address: there is no collection")
 	}
-	requireError(t, get(surface(t, compat.Auto, api.Options{}), latest), http.StatusNotFound, "chainId: this instance indexes no EVM chain")
+	requireError(t, apitest.Get(surface(t, compat.Auto, api.Options{}), latest), http.StatusNotFound, "chainId: this instance indexes no EVM chain")
 	starting := api.Options{Chains: must(api.NewChains([]api.Chain{f.chain()}, true))}
-	requireError(t, get(surface(t, compat.Auto, starting), "/v1/chains/1/transactions"), http.StatusServiceUnavailable, "chainId: ", "starting")
-	require.Equal(t, http.StatusOK, get(surface(t, compat.Auto, starting), latest).Code)
+	requireError(t, apitest.Get(surface(t, compat.Auto, starting), "/v1/chains/1/transactions"), http.StatusServiceUnavailable, "chainId: ", "starting")
+	require.Equal(t, http.StatusOK, apitest.Get(surface(t, compat.Auto, starting), latest).Code)
 }
 
 func TestNamesOfChains(t *testing.T) {
@@ -205,23 +191,23 @@ func TestNamesOfChains(t *testing.T) {
 	mainnet.ChainID, mainnet.BlockchainID = 43114, ids.ID{0x33}
 	two := surface(t, compat.Auto, api.Options{}, f.chain(), l1)
 	for _, name := range []string{"43113", cChainID.String(), "c-chain", "99999", l1ID.String()} {
-		require.Equal(t, http.StatusOK, get(two, "/v1/chains/"+name+"/transactions").Code, name)
+		require.Equal(t, http.StatusOK, apitest.Get(two, "/v1/chains/"+name+"/transactions").Code, name)
 	}
 	many := surface(t, compat.Auto, api.Options{}, f.chain(), l1, other, mainnet)
-	requireError(t, get(many, "/v1/chains/99999/transactions"), http.StatusBadRequest, "chainId: 99999 is the name of several", l1ID.String(), otherID.String())
-	requireError(t, get(many, "/v1/chains/c-chain/transactions"), http.StatusBadRequest, "chainId: c-chain", cChainID.String())
-	requireError(t, get(many, "/v1/chains/5/transactions"), http.StatusNotFound, "chainId: ", "it indexes 43113, 43114, 99999")
+	requireError(t, apitest.Get(many, "/v1/chains/99999/transactions"), http.StatusBadRequest, "chainId: 99999 is the name of several", l1ID.String(), otherID.String())
+	requireError(t, apitest.Get(many, "/v1/chains/c-chain/transactions"), http.StatusBadRequest, "chainId: c-chain", cChainID.String())
+	requireError(t, apitest.Get(many, "/v1/chains/5/transactions"), http.StatusNotFound, "chainId: ", "it indexes 43113, 43114, 99999")
 	for name, want := range map[string]string{
 		cChainID.String(): `"networkToken":{"name":"Avalanche","symbol":"AVAX","decimals":18}`,
 		l1ID.String():     `"networkToken":{"name":"Native token","symbol":"NATIVE","decimals":18}`,
 		otherID.String():  `"networkToken":{"name":"Other","symbol":"OTH","decimals":6,"logoUri":"https://example.org/oth","description":"It is"}`,
 	} {
-		body := get(many, strings.Replace(deployment, "43113", name, 1)).Body.String()
+		body := apitest.Get(many, strings.Replace(deployment, "43113", name, 1)).Body.String()
 		require.Contains(t, body, want)
 	}
-	require.Contains(t, get(many, strings.Replace(balances, "43113", otherID.String(), 1)).Body.String(), `"nativeTokenBalance":{"name":"Other","symbol":"OTH","decimals":6,"logoUri":"https://example.org/oth","chainId":"99999","balance":"1234567890123456789"}`)
+	require.Contains(t, apitest.Get(many, strings.Replace(balances, "43113", otherID.String(), 1)).Body.String(), `"nativeTokenBalance":{"name":"Other","symbol":"OTH","decimals":6,"logoUri":"https://example.org/oth","chainId":"99999","balance":"1234567890123456789"}`)
 	// Chain IDs in answers are decimal, whatever the path has.
-	require.Contains(t, get(many, "/v1/chains/"+otherID.String()+"/transactions").Body.String(), `"chainId":"99999"`)
+	require.Contains(t, apitest.Get(many, "/v1/chains/"+otherID.String()+"/transactions").Body.String(), `"chainId":"99999"`)
 	for _, broken := range []api.Chain{{}, {ChainID: 1, BlockchainID: l1ID}} {
 		_, err := api.NewChains([]api.Chain{broken}, false)
 		require.ErrorContains(t, err, "are required")
@@ -236,7 +222,7 @@ func TestPages(t *testing.T) {
 	for op, member := range pagedBy {
 		var whole struct{ Items []any }
 		content := map[string]json.RawMessage{}
-		require.NoError(t, json.Unmarshal(get(h, op+"&pageSize=100").Body.Bytes(), &content))
+		require.NoError(t, json.Unmarshal(apitest.Get(h, op+"&pageSize=100").Body.Bytes(), &content))
 		require.NoError(t, json.Unmarshal(content[member], &whole.Items))
 		require.Len(t, whole.Items, counts[op], op)
 		require.NotContains(t, content, "nextPageToken")
@@ -244,7 +230,7 @@ func TestPages(t *testing.T) {
 			var all []any
 			token := ""
 			for pages := 1; ; pages++ {
-				w := get(h, fmt.Sprintf("%s&pageSize=%d&pageToken=%s", op, size, token))
+				w := apitest.Get(h, fmt.Sprintf("%s&pageSize=%d&pageToken=%s", op, size, token))
 				require.Equal(t, http.StatusOK, w.Code, w.Body)
 				var page map[string]json.RawMessage
 				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &page))
@@ -262,10 +248,10 @@ func TestPages(t *testing.T) {
 			require.Equal(t, whole.Items, all, op)
 		}
 		var usual map[string][]any
-		_ = json.Unmarshal(get(h, op).Body.Bytes(), &usual)
+		_ = json.Unmarshal(apitest.Get(h, op).Body.Bytes(), &usual)
 		require.Len(t, usual[member], 10, "the usual size")
 	}
-	require.Equal(t, http.StatusOK, get(h, balances+"&pageSize=500").Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, balances+"&pageSize=500").Code)
 }
 
 // A token is of use for the list it came from and no other.
@@ -276,7 +262,7 @@ func TestTokensOfOtherLists(t *testing.T) {
 	h := surface(t, compat.Auto, api.Options{}, f.chain(), l1)
 	token := func(path string) string {
 		var body struct{ NextPageToken string }
-		require.NoError(t, json.Unmarshal(get(h, path+"&pageSize=2").Body.Bytes(), &body))
+		require.NoError(t, json.Unmarshal(apitest.Get(h, path+"&pageSize=2").Body.Bytes(), &body))
 		require.NotEmpty(t, body.NextPageToken, path)
 		return body.NextPageToken
 	}
@@ -291,20 +277,20 @@ func TestTokensOfOtherLists(t *testing.T) {
 	for op, paths := range others {
 		mine := token(op)
 		for _, path := range paths {
-			requireError(t, get(h, path+"&pageToken="+mine), http.StatusBadRequest, "pageToken: it belongs to another request")
+			requireError(t, apitest.Get(h, path+"&pageToken="+mine), http.StatusBadRequest, "pageToken: it belongs to another request")
 		}
 		// The same list by another name of the chain or another spelling of an address.
 		for _, change := range []*strings.Replacer{
 			strings.NewReplacer("43113", "c-chain"), strings.NewReplacer("43113", cChainID.String()),
 			strings.NewReplacer(alice.Hex(), lower(alice), bob.Hex(), upper(bob), cards.Hex(), upper(cards)), strings.NewReplacer(":", "%3A"), strings.NewReplacer(":", "%3a"),
 		} {
-			require.Equal(t, http.StatusOK, get(h, change.Replace(op)+"&pageSize=3&pageToken="+mine).Code, op)
+			require.Equal(t, http.StatusOK, apitest.Get(h, change.Replace(op)+"&pageSize=3&pageToken="+mine).Code, op)
 		}
 	}
 	f.mu.Lock()
 	f.err = fmt.Errorf("reading: %w", evm.ErrPosition)
 	f.mu.Unlock()
-	requireError(t, get(h, latest), http.StatusBadRequest, "pageToken: it leads nowhere")
+	requireError(t, apitest.Get(h, latest), http.StatusBadRequest, "pageToken: it leads nowhere")
 }
 
 // What is asked of the record is what the request says.
@@ -312,33 +298,33 @@ func TestWhatIsAsked(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
 	for _, op := range []string{internals, strings.Replace(transfers, bob.Hex(), alice.Hex(), 1)} {
-		require.Equal(t, 200, get(h, op+"&startBlock=7&endBlock=18446744073709551615").Code)
+		require.Equal(t, 200, apitest.Get(h, op+"&startBlock=7&endBlock=18446744073709551615").Code)
 		require.Equal(t, evm.WalletQuery{Wallet: alice, Start: ptr(uint64(7)), End: ptr(uint64(1<<64 - 1)), Limit: 10}, f.askedWallet)
-		require.Equal(t, 200, get(h, op+"&pageSize=100").Code)
+		require.Equal(t, 200, apitest.Get(h, op+"&pageSize=100").Code)
 		require.Equal(t, evm.WalletQuery{Wallet: alice, Limit: 100}, f.askedWallet)
 		for _, empty := range []string{"&startBlock=5&endBlock=5", "&endBlock=0", "&startBlock=0&endBlock=0"} {
 			f.askedWallet = evm.WalletQuery{}
-			w := get(h, op+empty)
+			w := apitest.Get(h, op+empty)
 			require.JSONEq(t, `{"transactions":[]}`, w.Body.String())
 			require.Zero(t, f.askedWallet, "nothing is asked")
 			require.Equal(t, "1000", w.Header().Get("Indexed-Height"))
 		}
 	}
-	require.Equal(t, 200, get(h, balances+"&blockNumber=0012&contractAddress="+upper(items)+"&pageSize=500").Code)
+	require.Equal(t, 200, apitest.Get(h, balances+"&blockNumber=0012&contractAddress="+upper(items)+"&pageSize=500").Code)
 	require.Equal(t, evm.BalanceQuery{Wallet: alice, At: ptr(uint64(12)), Contract: &items, Limit: 500}, f.askedBalance)
 	require.EqualValues(t, 12, f.askedNative, "both are told after the same block")
-	require.Equal(t, 200, get(h, balances).Code)
+	require.Equal(t, 200, apitest.Get(h, balances).Code)
 	require.Equal(t, evm.BalanceQuery{Wallet: alice, Limit: 10}, f.askedBalance)
 	require.EqualValues(t, height, f.askedNative)
 	for text, want := range map[string]*bool{"": nil, "&status=success": ptr(true), "&status=failed": ptr(false)} {
-		require.Equal(t, 200, get(h, latest+text).Code)
+		require.Equal(t, 200, apitest.Get(h, latest+text).Code)
 		require.Equal(t, evm.LatestQuery{Success: want, Limit: 10}, f.askedLatest)
 	}
-	require.Equal(t, 200, get(h, latest+"&pageSize=3").Code)
+	require.Equal(t, 200, apitest.Get(h, latest+"&pageSize=3").Code)
 	require.Equal(t, []common.Address{coin, till}, f.askedContract, "no wallets, and each contract once")
 	// The same token is asked for once.
 	f.askedTokens = 0
-	require.Equal(t, 200, get(h, transfers+"&pageSize=100").Code)
+	require.Equal(t, 200, apitest.Get(h, transfers+"&pageSize=100").Code)
 	require.Equal(t, 5, f.askedTokens)
 }
 
@@ -359,7 +345,7 @@ func TestManyTokens(t *testing.T) {
 			} `json:"erc1155Token"`
 		} `json:"erc1155Transfers"`
 	}
-	require.NoError(t, json.Unmarshal(get(fuji(t, f), deployment).Body.Bytes(), &answer))
+	require.NoError(t, json.Unmarshal(apitest.Get(fuji(t, f), deployment).Body.Bytes(), &answer))
 	require.Equal(t, 500, f.askedTokens)
 	require.Len(t, answer.Transfers, 2_000)
 	require.NotEmpty(t, answer.Transfers[499].Token.TokenURI)
@@ -371,7 +357,7 @@ func TestManyTokens(t *testing.T) {
 func TestLargeDetails(t *testing.T) {
 	f := newFake()
 	f.largeURI = 2
-	body := get(fuji(t, f), transfers).Body.String()
+	body := apitest.Get(fuji(t, f), transfers).Body.String()
 	require.Contains(t, body, `"tokenId":"2","tokenUri":"","metadata":{"indexStatus":"METADATA_CONTENT_TOO_LARGE"}`)
 	require.Contains(t, body, `"tokenId":"3","tokenUri":"ipfs://items/{id}"`)
 	require.Less(t, len(body), 1<<16)
@@ -381,37 +367,37 @@ func TestWithoutMetadata(t *testing.T) {
 	f := newFake()
 	c := f.chain()
 	c.Metadata = nil
-	body := get(surface(t, compat.Auto, api.Options{}, c), transfers+"&pageSize=1").Body.String()
+	body := apitest.Get(surface(t, compat.Auto, api.Options{}, c), transfers+"&pageSize=1").Body.String()
 	require.Contains(t, body, `"tokenUri":"ipfs://items/{id}","metadata":{"indexStatus":"UNINDEXED"}`)
 }
 
 func TestPriceFails(t *testing.T) {
-	want := get(surface(t, compat.Auto, api.Options{}, newFake().chain()), deployment).Body.String()
+	want := apitest.Get(surface(t, compat.Auto, api.Options{}, newFake().chain()), deployment).Body.String()
 	h := surface(t, compat.Auto, api.Options{Prices: prices{err: errors.New("no")}}, newFake().chain())
-	require.Equal(t, want, get(h, deployment).Body.String(), "an answer without prices")
+	require.Equal(t, want, apitest.Get(h, deployment).Body.String(), "an answer without prices")
 	unpriced := surface(t, compat.Auto, api.Options{Prices: prices{}}, newFake().chain())
-	require.Equal(t, want, get(unpriced, deployment+"?currency=nzd").Body.String())
+	require.Equal(t, want, apitest.Get(unpriced, deployment+"?currency=nzd").Body.String())
 }
 
 func TestCatchingUp(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
 	for _, op := range operations {
-		w := get(h, op)
+		w := apitest.Get(h, op)
 		require.Equal(t, 200, w.Code)
 		require.Equal(t, []string{"1000", "1700000000", "0", "following"}, []string{
 			w.Header().Get("Indexed-Height"), w.Header().Get("Indexed-Timestamp"), w.Header().Get("Indexed-Lag"), w.Header().Get("Indexed-State"),
 		})
 	}
 	f.progress.Err, f.progress.Lag = errors.New("node away"), 3
-	w := get(h, latest)
+	w := apitest.Get(h, latest)
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "stalled", w.Header().Get("Indexed-State"))
 	require.Equal(t, "3", w.Header().Get("Indexed-Lag"))
 
 	f.progress = reply.Progress{Height: 900, Lag: 100, Err: errors.New("secret cause")}
 	for _, op := range operations {
-		w := get(h, op)
+		w := apitest.Get(h, op)
 		requireError(t, w, http.StatusServiceUnavailable, "the index of this chain is still catching up: it has got to height 900, and 100 further blocks")
 		require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
 		require.NotContains(t, w.Body.String(), "secret")
@@ -423,13 +409,13 @@ func TestCatchingUp(t *testing.T) {
 		internals + "&endBlock=902": 503, transfers + "&endBlock=902": 503, balances + "&blockNumber=901": 503, transfers + "&startBlock=3": 503,
 		internals + "&startBlock=950&endBlock=950": 503,
 	} {
-		require.Equal(t, want, get(h, path).Code, path)
+		require.Equal(t, want, apitest.Get(h, path).Code, path)
 	}
 }
 
 // TestUntracedDeployment: what a transaction did inside is not left out in silence.
 func TestUntracedDeployment(t *testing.T) {
-	w := get(fuji(t, newFake()), base+"/contracts/"+coin.Hex()+"/transactions:getDeployment")
+	w := apitest.Get(fuji(t, newFake()), base+"/contracts/"+coin.Hex()+"/transactions:getDeployment")
 	requireError(t, w, 503, "calls inside transactions are not recorded")
 	require.Contains(t, w.Body.String(), `"code":"INDEX_UNTRACED"`)
 }
@@ -446,7 +432,7 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 		// What nobody has yet bounds nothing.
 		transfers + "&endBlock=1005": 200, internals + "&endBlock=18446744073709551615": 200,
 	} {
-		w := get(h, path)
+		w := apitest.Get(h, path)
 		require.Equal(t, want, w.Code, "%s: %s", path, w.Body)
 		if want == 503 {
 			require.Contains(t, w.Body.String(), "is not recorded yet: ")
@@ -455,13 +441,13 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 	}
 	// While the node is away nobody knows how far the chain is.
 	f.progress.Err = errors.New("secret")
-	requireError(t, get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not recorded yet")
+	requireError(t, apitest.Get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not recorded yet")
 
 	// A token may come from an instance that is ahead of this one.
 	f.progress.Err, f.progress.Lag = nil, 0
-	token := nextToken(t, get(h, balances))
+	token := nextToken(t, apitest.Get(h, balances))
 	f.balancesErr = evm.ErrBeyondTip
-	requireError(t, get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not recorded yet")
+	requireError(t, apitest.Get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not recorded yet")
 }
 
 // TestOldStateIsAskedForOnce pages through balances while the node forgets the state of
@@ -469,14 +455,14 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 func TestOldStateIsAskedForOnce(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
-	w := get(h, balances)
+	w := apitest.Get(h, balances)
 	require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
 	f.nativeErr = &node.RPCError{Method: "eth_getBalance", Code: -32000, Message: "missing trie node"}
 	h = fuji(t, f) // one that remembers nothing
-	requireError(t, get(h, balances), 502, "the node of this chain")
+	requireError(t, apitest.Get(h, balances), 502, "the node of this chain")
 	pages := 1
 	for token := nextToken(t, w); token != ""; pages++ {
-		w = get(h, balances+"&pageToken="+token)
+		w = apitest.Get(h, balances+"&pageToken="+token)
 		require.Equal(t, 200, w.Code, w.Body)
 		require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
 		token = nextToken(t, w)
@@ -513,7 +499,7 @@ func TestFailures(t *testing.T) {
 		f.err = err
 		h := fuji(t, f)
 		for _, op := range operations {
-			w := get(h, op)
+			w := apitest.Get(h, op)
 			requireError(t, w, tt.status, tt.part)
 			require.NotContains(t, w.Body.String(), "secret")
 			require.Equal(t, errors.Is(tt.err, evm.ErrUntraced), strings.Contains(w.Body.String(), "INDEX_UNTRACED"))
@@ -522,15 +508,15 @@ func TestFailures(t *testing.T) {
 		var refused *node.RPCError
 		perToken := errors.As(err, &refused) || errors.Is(err, node.ErrMalformed) || errors.Is(err, context.DeadlineExceeded)
 		for _, op := range operations {
-			if w := get(h, op); op == transfers && perToken {
+			if w := apitest.Get(h, op); op == transfers && perToken {
 				require.Equal(t, 200, w.Code, "of these contracts nothing but the tokens' URIs is asked: %s", w.Body)
 			} else {
 				requireError(t, w, tt.status, tt.part)
 			}
 		}
 		// Nothing is asked where there is nothing to ask about.
-		require.Equal(t, 200, get(h, golden["nothing"]).Code)
-		require.Equal(t, 200, get(h, golden["nothing_deployed"]).Code)
+		require.Equal(t, 200, apitest.Get(h, golden["nothing"]).Code)
+		require.Equal(t, 200, apitest.Get(h, golden["nothing_deployed"]).Code)
 	}
 }
 
@@ -548,7 +534,7 @@ func TestTime(t *testing.T) {
 		c.Record = slow{newFake()}
 		h := surface(t, compat.Auto, api.Options{}, c)
 		began := time.Now()
-		requireError(t, get(h, latest), http.StatusServiceUnavailable, "the answer was not complete in the time allowed")
+		requireError(t, apitest.Get(h, latest), http.StatusServiceUnavailable, "the answer was not complete in the time allowed")
 		require.Equal(t, 30*time.Second, time.Since(began))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -442,16 +440,6 @@ func fuji(t testing.TB, f *fake) *echo.Echo {
 func lists(t testing.TB) *tokenlist.Lists {
 	t.Helper()
 	return must(tokenlist.Open("testdata/tokens.json"))
-}
-
-func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
 }
 
 func lower(a common.Address) string { return "0x" + strings.ToLower(a.Hex()[2:]) }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/apitest"
 )
 
 // TestNativeBalanceIsFinal asks the node for a balance once for each block.
@@ -19,7 +21,7 @@ func TestNativeBalanceIsFinal(t *testing.T) {
 		{balances, 1000}, {balances, 0}, {balances + "&blockNumber=7", 7}, {balances + "&blockNumber=7&pageSize=1", 0}, {balances, 0},
 	} {
 		f.askedNative = 0
-		w := get(h, tt.path)
+		w := apitest.Get(h, tt.path)
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		require.Contains(t, w.Body.String(), `"balance":"1234567890123456789"`)
 		require.Equal(t, tt.asked, f.askedNative, "request %d", i)

@@ -21,6 +21,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/chain/evm"
+	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
 	api "quorate/handlers/evm"
@@ -165,7 +166,7 @@ func (r *recorded) all(h http.Handler, path, member string, size int, between fu
 		if strings.Contains(path, "?") {
 			separator = "&"
 		}
-		w := get(h, fmt.Sprintf("%s%spageSize=%d&pageToken=%s", path, separator, size, token))
+		w := apitest.Get(h, fmt.Sprintf("%s%spageSize=%d&pageToken=%s", path, separator, size, token))
 		require.Equal(r.t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
 		var page map[string]json.RawMessage
 		require.NoError(r.t, json.Unmarshal(w.Body.Bytes(), &page))
@@ -332,7 +333,7 @@ func TestRecord(t *testing.T) {
 				}
 			}
 		}
-		requireError(t, get(h, base+"/addresses/"+alice.Hex()+"/balances:listErc1155?blockNumber="+fmt.Sprint(r.node.Tip()+1)), 400, "blockNumber: ")
+		requireError(t, apitest.Get(h, base+"/addresses/"+alice.Hex()+"/balances:listErc1155?blockNumber="+fmt.Sprint(r.node.Tip()+1)), 400, "blockNumber: ")
 	})
 	t.Run("deployments", func(t *testing.T) {
 		known := make(map[common.Address]evmchain.Contract)
@@ -377,7 +378,7 @@ func TestRecord(t *testing.T) {
 		}
 		require.NotEmpty(t, newest)
 		for at, hash := range newest {
-			w := get(h, base+"/contracts/"+at.Hex()+"/transactions:getDeployment")
+			w := apitest.Get(h, base+"/contracts/"+at.Hex()+"/transactions:getDeployment")
 			require.Equal(t, 200, w.Code, w.Body)
 			var got struct {
 				NativeTransaction    shown
@@ -405,7 +406,7 @@ func TestRecord(t *testing.T) {
 		for _, c := range r.truth.Contracts() {
 			path := base + "/nfts/collections/" + c.Address.Hex() + "/tokens"
 			if c.Standard != chain.ERC721 && c.Standard != chain.ERC1155 {
-				requireError(t, get(h, path), http.StatusNotFound, "address: ")
+				requireError(t, apitest.Get(h, path), http.StatusNotFound, "address: ")
 				continue
 			}
 			var want []string
@@ -440,7 +441,7 @@ func TestRecord(t *testing.T) {
 			p.Err = node.ErrUnavailable
 			return p
 		}
-		w := get(surface(t, compat.Auto, api.Options{}, stalled), "/v1/avg_tps/"+strconv.FormatUint(r.chain.ChainID, 10))
+		w := apitest.Get(surface(t, compat.Auto, api.Options{}, stalled), "/v1/avg_tps/"+strconv.FormatUint(r.chain.ChainID, 10))
 		require.Equal(t, 200, w.Code, w.Body)
 		var series struct {
 			Results []struct {

@@ -1,23 +1,16 @@
 package evm_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"flag"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	api "quorate/handlers/evm"
 )
-
-var update = flag.Bool("update", false, "write the golden files of the shapes anew")
 
 // golden are answers that have every variant, by the file they are compared with.
 var golden = map[string]string{
@@ -42,11 +35,11 @@ var golden = map[string]string{
 func TestShapes(t *testing.T) {
 	h := fuji(t, newFake())
 	for name, path := range golden {
-		w := get(h, path)
+		w := apitest.Get(h, path)
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 		require.NotContains(t, w.Body.String(), "null", name)
-		requireGolden(t, name, w.Body.Bytes())
+		apitest.RequireGolden(t, name, w.Body.Bytes())
 	}
 }
 
@@ -54,26 +47,10 @@ func TestShapes(t *testing.T) {
 func TestShapesWithPrices(t *testing.T) {
 	for name, mode := range map[string]compat.Mode{"documented": compat.Off, "clients": compat.On} {
 		h := surface(t, mode, api.Options{Prices: prices{}}, newFake().chain())
-		requireGolden(t, "prices_balances_"+name, get(h, balances+"&pageSize=1").Body.Bytes())
-		requireGolden(t, "prices_deployment_"+name, get(h, deployment+"?currency=eur").Body.Bytes())
-		requireGolden(t, "prices_historical_"+name, get(h, golden["deployment_plain"]).Body.Bytes())
+		apitest.RequireGolden(t, "prices_balances_"+name, apitest.Get(h, balances+"&pageSize=1").Body.Bytes())
+		apitest.RequireGolden(t, "prices_deployment_"+name, apitest.Get(h, deployment+"?currency=eur").Body.Bytes())
+		apitest.RequireGolden(t, "prices_historical_"+name, apitest.Get(h, golden["deployment_plain"]).Body.Bytes())
 	}
-}
-
-var opaque = regexp.MustCompile(`"nextPageToken":"[\w-]+"`)
-
-func requireGolden(t *testing.T, name string, body []byte) {
-	t.Helper()
-	var got bytes.Buffer
-	require.NoError(t, json.Indent(&got, opaque.ReplaceAll(body, []byte(`"nextPageToken":"opaque"`)), "", "  "))
-	got.WriteByte('\n')
-	file := filepath.Join("testdata", name+".json")
-	if *update {
-		require.NoError(t, os.WriteFile(file, got.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got.String(), name)
 }
 
 // TestClientsForm compares the two forms: they are the same but for one word.
@@ -89,11 +66,11 @@ func TestClientsForm(t *testing.T) {
 	} {
 		h := surface(t, tt.mode, api.Options{Lists: lists(t)}, newFake().chain())
 		for name, path := range golden {
-			got := get(h, path, "User-Agent", tt.agent).Body.String()
+			got := apitest.Get(h, path, "User-Agent", tt.agent).Body.String()
 			if name == "transfers" || strings.HasPrefix(name, "tokens_721") && name != "tokens_721_bare" {
 				require.Contains(t, got, tt.want, name)
 			}
-			requireGolden(t, name, []byte(strings.ReplaceAll(got, clients, documented)))
+			apitest.RequireGolden(t, name, []byte(strings.ReplaceAll(got, clients, documented)))
 		}
 	}
 }

@@ -1,0 +1,107 @@
+// Package apitest asks a surface under test, and judges its answers where all
+// operations have the same duties. It is for tests alone.
+package apitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/chainkit"
+)
+
+// update is a flag of every test binary that has golden files.
+var update = flag.Bool("update", false, "write the golden files of the shapes anew")
+
+// Get asks for a path. Headers are names and values in turn.
+func Get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// RequireError checks that an answer is an error of the contract's shape with a
+// message that begins with the first part, the parameter, has all others, and stays
+// below longest bytes.
+func RequireError(t testing.TB, w *httptest.ResponseRecorder, longest, status int, parts ...string) {
+	t.Helper()
+	require.Equal(t, status, w.Code, w.Body.String())
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var body struct {
+		Message, Error string
+		StatusCode     int
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body), w.Body.String())
+	require.Equal(t, status, body.StatusCode)
+	require.Equal(t, http.StatusText(status), body.Error)
+	require.Less(t, len(body.Message), longest)
+	for i, part := range parts {
+		if i == 0 {
+			require.True(t, strings.HasPrefix(body.Message, part), "got %q, want it to begin with %q", body.Message, part)
+		}
+		require.Contains(t, body.Message, part)
+	}
+}
+
+var opaque = regexp.MustCompile(`"nextPageToken":"[\w-]+"`)
+
+// RequireGolden checks that an answer, but for its page token, is what the test's
+// folder has in testdata under the name.
+func RequireGolden(t testing.TB, name string, body []byte) {
+	t.Helper()
+	var got bytes.Buffer
+	require.NoError(t, json.Indent(&got, opaque.ReplaceAll(body, []byte(`"nextPageToken":"opaque"`)), "", "  "))
+	got.WriteByte('\n')
+	file := filepath.Join("testdata", name+".json")
+	if *update {
+		require.NoError(t, os.WriteFile(file, got.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String(), name)
+}
+
+// RequireClientErrors checks what the official client makes of errors, one by one:
+// type, status, and parts of messages.
+func RequireClientErrors(t testing.TB, got []chainkit.Result, want []chainkit.Error) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i, w := range want {
+		require.NotNil(t, got[i].Error)
+		require.Equal(t, w.Type, got[i].Error.Type)
+		require.Equal(t, w.Status, got[i].Error.Status)
+		require.Contains(t, got[i].Error.Message, w.Message)
+	}
+}
+
+// RequireRefusals checks that the official client refuses the answer to call once any
+// of the changes is made to it: else it would prove nothing that it takes answers.
+func RequireRefusals(t testing.TB, client *chainkit.Client, h http.Handler, call chainkit.Call, changes ...*strings.Replacer) {
+	t.Helper()
+	for _, change := range changes {
+		broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			recorder := httptest.NewRecorder()
+			h.ServeHTTP(recorder, r)
+			w.Header().Set("Content-Type", "application/json")
+			_, err := change.WriteString(w, recorder.Body.String())
+			require.NoError(t, err)
+		}))
+		r := client.Run(t, broken.URL, []chainkit.Call{call})
+		broken.Close()
+		require.NotNil(t, r[0].Error)
+		require.Equal(t, "ResponseValidationError", r[0].Error.Type)
+	}
+}
