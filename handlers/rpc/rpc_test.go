@@ -41,7 +41,7 @@ type upstream struct {
 	path, body string
 	hedged     bool
 	fails      bool
-	refuses    rpc.Refusal
+	refuses    rpc.RefusalError
 }
 
 func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error) {
