@@ -255,14 +255,8 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/") {
 		clean += "/"
 	}
-	if clean != r.URL.Path {
-		u := *r.URL
-		u.Path, u.RawPath = clean, ""
-		rpc.Redirect(w, &u)
-		return
-	}
 	name, prefix := s.main, ""
-	if first, _, _ := strings.Cut(r.URL.Path[1:], "/"); first != "ext" {
+	if first, _, _ := strings.Cut(clean[1:], "/"); first != "ext" {
 		name, prefix = first, "/"+first
 	}
 	slot := s.reception.named(name)
@@ -272,7 +266,7 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n := slot.open()
 	if n == nil {
-		if s.operator && strings.HasPrefix(strings.TrimPrefix(r.URL.Path, prefix), "/ext/health") {
+		if s.operator && strings.HasPrefix(strings.TrimPrefix(clean, prefix), "/ext/health") {
 			health.Failing("network", slot.ready).ServeHTTP(w, r)
 			return
 		}
@@ -282,6 +276,12 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	surface := n.api.public
 	if s.operator {
 		surface = n.api.operator
+	}
+	if clean != r.URL.Path {
+		u := *r.URL
+		u.Path, u.RawPath = clean, ""
+		surface.Moved(&u).ServeHTTP(w, r)
+		return
 	}
 	http.StripPrefix(prefix, surface).ServeHTTP(w, r)
 }

@@ -80,6 +80,8 @@ func TestNodeSurface(t *testing.T) {
 		require.Equal(t, want, a.header.Get("Location"))
 		require.Empty(t, a.body)
 		require.Empty(t, a.header.Get("Content-Type"))
+		require.Regexp(t, "^NodeID-", a.header.Get("Node-Id"))
+		require.Equal(t, "Origin", a.header.Get("Vary"))
 	}
 
 	// Until the chains are recorded they are 503, as on a node that bootstraps.
