@@ -94,6 +94,8 @@ type nodeAPI struct {
 	metrics  prometheus.Registerer
 	loggers  *loggers
 	profiles *admin.Profiles
+	// settings are what the service was started with, without secrets.
+	settings map[string]string
 	log      *slog.Logger
 
 	public, operator *rpc.Surface
@@ -107,7 +109,7 @@ func rpcServices() []func(*nodeAPI) error {
 
 func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
 	a := &nodeAPI{
-		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
+		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, settings: o.settings, log: o.log,
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
 	}
 	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, AllowedOrigins: o.origins, Log: o.log}
