@@ -232,7 +232,7 @@ func (s *Service) GetConfig(_ *http.Request, _ *struct{}, reply *map[string]stri
 // DbGet answers admin.dbGet: the value of a row of the store, by its key as the
 // embedded engine has it. That there is none is part of the answer, not an error.
 //
-//nolint:revive,staticcheck // the method's name outside, dbGet, is made from it
+//nolint:staticcheck // the method's name outside, dbGet, is made from it
 func (s *Service) DbGet(r *http.Request, args *DBGetArgs, reply *DBGetReply) error {
 	key, err := formatting.Decode(formatting.HexNC, args.Key)
 	if err != nil {
