@@ -17,26 +17,40 @@ import (
 
 // rpcAnswer is what came of a request, whatever it was.
 type rpcAnswer struct {
-	status            int
-	contentType, body string
-	nosniff           string
+	status int
+	header http.Header
+	body   string
+}
+
+// comparedHeaders are those that have to be equal.
+var comparedHeaders = []string{
+	"Content-Type", "X-Content-Type-Options", "Vary", "Allow", "Location",
+	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers",
 }
 
 // ask sends a request as it is.
 func ask(t testing.TB, ctx context.Context, verb, url, contentType, body string) rpcAnswer {
 	t.Helper()
+	header := http.Header{}
+	if contentType != "" {
+		header.Set("Content-Type", contentType)
+	}
+	return askWith(t, ctx, verb, url, header, body)
+}
+
+// askWith sends a request with headers, of which Host is the one it is addressed to.
+func askWith(t testing.TB, ctx context.Context, verb, url string, header http.Header, body string) rpcAnswer {
+	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, verb, url, strings.NewReader(body))
 	require.NoError(t, err)
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
-	}
+	request.Header, request.Host = header, header.Get("Host")
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return rpcAnswer{response.StatusCode, response.Header.Get("Content-Type"), string(content), response.Header.Get("X-Content-Type-Options")}
+	return rpcAnswer{response.StatusCode, response.Header, string(content)}
 }
 
 func callBody(method, params string) string {
@@ -179,11 +193,13 @@ func (a alike) compare(node, service rpcAnswer) (all []string) {
 	if node.status != service.status {
 		all = append(all, fmt.Sprintf("HTTP status: the node has %d, the service %d", node.status, service.status))
 	}
-	if node.contentType != service.contentType {
-		all = append(all, fmt.Sprintf("content type: the node has %q, the service %q", node.contentType, service.contentType))
+	for _, name := range comparedHeaders {
+		if one, other := node.header.Values(name), service.header.Values(name); !slices.Equal(one, other) {
+			all = append(all, fmt.Sprintf("%s: the node has %q, the service %q", name, one, other))
+		}
 	}
-	if node.nosniff != service.nosniff {
-		all = append(all, fmt.Sprintf("X-Content-Type-Options: the node has %q, the service %q", node.nosniff, service.nosniff))
+	if (node.header.Get("Node-Id") == "") != (service.header.Get("Node-Id") == "") {
+		all = append(all, fmt.Sprintf("Node-Id: the node has %q, the service %q", node.header.Get("Node-Id"), service.header.Get("Node-Id")))
 	}
 	return append(all, a.differences("body", parsed(node.body), parsed(service.body))...)
 }

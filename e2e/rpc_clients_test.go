@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -100,7 +101,13 @@ func (n *nodeAPI) platformClient(ctx context.Context, t *testing.T) {
 	equal(t, theirs, ours, func(c client) ([][]byte, error) {
 		return utxos(c.GetAtomicUTXOs(ctx, owners, "X", 1024, ids.ShortEmpty, ids.Empty))
 	})
-	chains := equal(t, theirs, ours, func(c client) ([]platformvm.APIBlockchain, error) { return c.GetBlockchains(ctx) }) //nolint:staticcheck // as above
+	chains := equal(t, theirs, ours, func(c client) ([]platformvm.APIBlockchain, error) {
+		all, err := c.GetBlockchains(ctx)                              //nolint:staticcheck // as above
+		slices.SortFunc(all, func(x, y platformvm.APIBlockchain) int { // the primary network's last
+			return cmp.Or(y.SubnetID.Compare(x.SubnetID), x.ID.Compare(y.ID))
+		})
+		return all, err
+	})
 	subnet := chains[0].SubnetID
 	require.NotEqual(t, primary, subnet)
 	equal(t, theirs, ours, func(c client) (any, error) { return c.GetSubnet(ctx, subnet) })
@@ -114,7 +121,7 @@ func (n *nodeAPI) platformClient(ctx context.Context, t *testing.T) {
 		slices.SortFunc(all, func(x, y platformvm.ClientPermissionlessValidator) int { return x.NodeID.Compare(y.NodeID) })
 		return all, err
 	})
-	require.Len(t, stakers, localnet.Size+1)
+	require.Len(t, stakers, localnet.Size+2)
 	equal(t, theirs, ours, func(c client) (any, error) {
 		a, b, err := c.GetCurrentSupply(ctx, primary)
 		return two{a, b}, err

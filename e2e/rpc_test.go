@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,12 +27,17 @@ import (
 
 // nodeAPI is a service, its index caught up, beside a node with the same history.
 type nodeAPI struct {
-	network       *localnet.Network
-	node          string
+	network *localnet.Network
+	node    string
+	// observer is the URL of a node that validates nothing, as the service does not.
+	observer      string
 	service       *service
 	keys          []*secp256k1.PrivateKey
 	xChain, asset string
-	compared      int
+	l1            *l1
+	// validations are of the L1, by what befell them.
+	validations map[string]ids.ID
+	compared    map[string]int // calls by the service they are to
 }
 
 // same asks both, and reports what differs.
@@ -43,8 +49,15 @@ func (n *nodeAPI) same(ctx context.Context, t *testing.T, how alike, path, metho
 // both asks the service at one of its listeners, and for a method by its own name.
 func (n *nodeAPI) both(ctx context.Context, t *testing.T, how alike, base, path, method, params, serviceMethod string) {
 	t.Helper()
-	n.compared++
-	node := ask(t, ctx, http.MethodPost, n.node+path, "application/json", callBody(method, params))
+	n.between(ctx, t, how, n.node, base, path, method, params, serviceMethod)
+}
+
+// between asks one of the nodes, too.
+func (n *nodeAPI) between(ctx context.Context, t *testing.T, how alike, nodeBase, base, path, method, params, serviceMethod string) {
+	t.Helper()
+	of, _, _ := strings.Cut(strings.Replace(method, "_", ".", 1), ".")
+	n.compared[of]++
+	node := ask(t, ctx, http.MethodPost, nodeBase+path, "application/json", callBody(method, params))
 	service := ask(t, ctx, http.MethodPost, base+path, "application/json", callBody(serviceMethod, params))
 	for _, d := range how.compare(node, service) {
 		t.Errorf("%s %s %s: %s", path, serviceMethod, params, d)
@@ -87,25 +100,35 @@ func (n *nodeAPI) listed(ctx context.Context, t *testing.T, path, prefix string)
 var encodings = []string{"", `,"encoding":"hex"`, `,"encoding":"HexC"`, `,"encoding":"hexnc"`, `,"encoding":"json"`}
 
 // startNodeAPI brings up a network with a history, and a service that has recorded it.
-func startNodeAPI(t testing.TB, ctx context.Context) *nodeAPI {
+// What comes before in that history may be left to someone else.
+func startNodeAPI(t testing.TB, ctx context.Context, before func(*nodeAPI)) *nodeAPI {
 	t.Helper()
 	program := buildService(t)
 	network := localnet.Start(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"), 0o600))
-	n := &nodeAPI{network: network, node: network.Node(0).URL, keys: []*secp256k1.PrivateKey{genesis.EWOQKey}}
+	n := &nodeAPI{network: network, node: network.Node(0).URL, keys: []*secp256k1.PrivateKey{genesis.EWOQKey}, compared: make(map[string]int)}
 	n.service = startService(t, program, n.node, "--ahead-rounds", "0", "--config", config)
 	for range 2 {
 		key, err := secp256k1.NewPrivateKey()
 		require.NoError(t, err)
 		n.keys = append(n.keys, key)
 	}
+	if before != nil {
+		before(n)
+	}
 	history(t, ctx, n.node, n.keys)
 	id, err := info.NewClient(n.node).GetBlockchainID(ctx, "X")
 	require.NoError(t, err)
 	n.xChain = id.String()
 	n.asset = stakingAsset(t, ctx, platformvm.NewClient(n.node))
+	n.awaitRecord(t, ctx)
+	return n
+}
 
+// awaitRecord waits until the service has recorded what the node has.
+func (n *nodeAPI) awaitRecord(t testing.TB, ctx context.Context) {
+	t.Helper()
 	tips := make(map[string]uint64)
 	for _, chain := range []string{"P", "X", "C"} {
 		_, last, err := indexer.NewClient(n.node + "/ext/index/" + chain + "/block").GetLastAccepted(ctx)
@@ -113,7 +136,6 @@ func startNodeAPI(t testing.TB, ctx context.Context) *nodeAPI {
 		tips[chain] = last + 1
 	}
 	require.Eventually(t, func() bool { return n.service.recorded(ctx, tips) }, time.Minute, 100*time.Millisecond)
-	return n
 }
 
 // addresses of the keys on a chain, each alone and then all together.
@@ -137,8 +159,15 @@ func TestNodeAPI(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	start := time.Now()
-	n := startNodeAPI(t, ctx)
+	var short *shortStakes
+	n := startNodeAPI(t, ctx, func(n *nodeAPI) { short = n.stake(ctx, t) })
 	t.Logf("ready after %s", time.Since(start))
+	n.collectibles(ctx, t)
+	n.convertToL1(ctx, t, short)
+	n.awaitRewards(ctx, t, short)
+	n.observer = n.network.Observe().URL
+	n.awaitRecord(t, ctx)
+	t.Logf("with all of its history after %s", time.Since(start))
 	for _, part := range []struct {
 		name    string
 		compare func(context.Context, *testing.T)
@@ -148,12 +177,21 @@ func TestNodeAPI(t *testing.T) {
 		{"platform chain", n.platformChain},
 		{"index", n.index},
 		{"pages", n.pages},
+		{"l1", n.l1s},
+		{"rewards", func(ctx context.Context, t *testing.T) { n.rewards(ctx, t, short) }},
+		{"C-Chain", n.cChain},
+		{"health", n.health},
 		{"bad requests", n.badRequests},
 		{"official clients", n.officialClients},
+		{"admin", n.admin}, // which gives the chains more names
 	} {
 		t.Run(part.name, func(t *testing.T) { part.compare(ctx, t) })
 	}
-	t.Logf("%d calls compared; all after %s", n.compared, time.Since(start))
+	sum := 0
+	for _, calls := range n.compared {
+		sum += calls
+	}
+	t.Logf("%d calls compared: %v; all after %s", sum, n.compared, time.Since(start))
 }
 
 func (n *nodeAPI) info(ctx context.Context, t *testing.T) {
@@ -166,11 +204,5 @@ func (n *nodeAPI) info(ctx context.Context, t *testing.T) {
 		n.same(ctx, t, exact, path, "info.getBlockchainID", `{"alias":"`+alias+`"}`)
 		n.same(ctx, t, exact, path, "info.isBootstrapped", `{"chain":"`+alias+`"}`)
 	}
-	for _, method := range []string{"getNodeID", "getNodeIP", "getNodeVersion", "peers"} {
-		n.both(ctx, t, alike{shape: true}, n.service.private, path, "info."+method, "{}", "info."+method)
-	}
-	n.both(ctx, t, alike{}, n.service.private, path, "info.getVMs", "{}", "info.getVMs")
-	// Which proposals are current depends on the version.
-	n.same(ctx, t, alike{shape: true, free: []string{"acps"}}, path, "info.acps", "{}")
-	n.same(ctx, t, exact, path, "info.peers", `{"nodeIDs":["`+ids.GenerateTestNodeID().String()+`"]}`)
+	n.operatorsInfo(ctx, t)
 }
