@@ -184,7 +184,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				archive: kept.archive,
 				fetcher: fetcher,
 				nodeAPI: c.NodeAPI,
-				loggers: logs, profiles: profiles,
+				loggers: logs, profiles: profiles, settings: shown(c),
 				traces:   entry.traces,
 				observer: page.Observer(name),
 				origins:  slices.Concat([]string{}, c.CORSOrigins),
