@@ -17,13 +17,24 @@ import (
 type Envelope struct {
 	// ID is that of the envelope as a whole.
 	ID, ParentID ids.ID
-	// Time, PChainHeight and Proposer are zero for the envelopes of options.
+	// Time and PChainHeight are zero for the envelopes of options.
 	Time         time.Time
 	PChainHeight uint64
-	// Proposer is the empty ID if nobody signed.
-	Proposer ids.NodeID
 	// Block is what is inside. It refers to the envelope's bytes.
 	Block []byte
+
+	// Who signed is known by its certificate, or as the library says; both are empty if
+	// nobody did.
+	certificate []byte
+	proposer    ids.NodeID
+}
+
+// Proposer is who signed; the empty ID if nobody did.
+func (e *Envelope) Proposer() ids.NodeID {
+	if len(e.certificate) == 0 {
+		return e.proposer
+	}
+	return ids.NodeIDFromCert(&staking.Certificate{Raw: e.certificate})
 }
 
 // Open reads an envelope; false if there is none. As in the node, what can be an
@@ -38,7 +49,7 @@ func Open(b []byte) (Envelope, bool) {
 	}
 	e := Envelope{ID: wrapped.ID(), ParentID: wrapped.ParentID(), Block: wrapped.Block()}
 	if signed, ok := wrapped.(proposer.SignedBlock); ok {
-		e.Time, e.PChainHeight, e.Proposer = signed.Timestamp().UTC(), signed.PChainHeight(), signed.Proposer()
+		e.Time, e.PChainHeight, e.proposer = signed.Timestamp().UTC(), signed.PChainHeight(), signed.Proposer()
 	}
 	return e, true
 }
@@ -76,11 +87,10 @@ func read(b []byte) (e Envelope, ok bool) {
 			return Envelope{}, false
 		}
 		if len(certificate) > 0 {
-			parsed, err := staking.ParseCertificate(certificate)
-			if err != nil {
+			if _, err := staking.ParseCertificate(certificate); err != nil {
 				return Envelope{}, false
 			}
-			e.Proposer = ids.NodeIDFromCert(parsed)
+			e.certificate = certificate
 		}
 		e.ID = hashing.ComputeHash256Array(b[:signed])
 		return e, true

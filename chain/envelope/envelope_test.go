@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
 	"quorate/chain/envelope"
@@ -46,11 +47,11 @@ func requireSame(t testing.TB, b []byte) (opened, quick bool) {
 	if signed, ok := want.(proposer.SignedBlock); ok {
 		require.Equal(t, signed.Timestamp().UTC(), got.Time)
 		require.Equal(t, signed.PChainHeight(), got.PChainHeight)
-		require.Equal(t, signed.Proposer(), got.Proposer)
+		require.Equal(t, signed.Proposer(), got.Proposer())
 	} else {
 		require.Zero(t, got.Time)
 		require.Zero(t, got.PChainHeight)
-		require.Zero(t, got.Proposer)
+		require.Zero(t, got.Proposer())
 	}
 	return true, quick
 }
@@ -62,7 +63,7 @@ func TestOpen(t *testing.T) {
 		require.Equal(t, opened, quick, "an envelope that the shortcut does not know: %x", b)
 		if !opened {
 			bare++
-		} else if e, _ := envelope.Open(b); e.Proposer.Bytes() != nil && !e.Time.IsZero() {
+		} else if e, _ := envelope.Open(b); e.Proposer() != ids.EmptyNodeID && !e.Time.IsZero() {
 			signed++
 		}
 		if i%50 > 0 {

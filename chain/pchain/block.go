@@ -73,15 +73,7 @@ func (k Kind) String() string {
 }
 
 // Envelope is what consensus wraps around a block (avalanchego vms/proposervm).
-type Envelope struct {
-	// ID is that of the envelope as a whole, which the index API uses.
-	ID, ParentID ids.ID
-	// Time, PChainHeight and Proposer are zero for the envelopes of options.
-	Time         time.Time
-	PChainHeight uint64
-	// Proposer is the empty ID if nobody signed.
-	Proposer ids.NodeID
-}
+type Envelope = envelope.Envelope
 
 // ParseBlock reads a block, in its envelope or without. The signature of an
 // envelope is not checked: who gave the bytes is trusted for their acceptance.
@@ -95,9 +87,7 @@ func ParseBlock(b []byte) (*Block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("in the envelope %s: %w", around.ID, err)
 	}
-	parsed.Envelope = &Envelope{
-		ID: around.ID, ParentID: around.ParentID, Time: around.Time, PChainHeight: around.PChainHeight, Proposer: around.Proposer,
-	}
+	parsed.Envelope = &around
 	return parsed, nil
 }
 

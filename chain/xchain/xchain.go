@@ -139,6 +139,9 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 		out.Time, out.Txs, out.Rough = d.genesis.Time, d.genesis.Txs, false
 		return out, nil
 	}
+	if len(b.Txs) > 0 {
+		out.Txs = make([]ledger.Tx, 0, len(b.Txs))
+	}
 	for _, tx := range b.Txs {
 		read, err := d.read(tx)
 		if err != nil {

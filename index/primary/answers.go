@@ -23,6 +23,9 @@ type answers struct {
 	fresh []store.Record
 	// seen are staking transactions of blocks, for which no node has to be asked.
 	seen remembered
+	// recording says that what was asked last was not kept yet, as is the case unless
+	// the record is made again.
+	recording bool
 }
 
 // note remembers the transactions of a block whose stakes will end.
@@ -102,7 +105,7 @@ func (a *answers) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 	if err != nil {
 		return nil, err
 	}
-	if v != nil {
+	if a.recording = v == nil; !a.recording {
 		return parseList(v)
 	}
 	utxos, err := a.node.RewardUTXOs(ctx, txID, height)
@@ -116,12 +119,15 @@ func (a *answers) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 // Tx implements pchain.Node.
 func (a *answers) Tx(ctx context.Context, txID ids.ID) ([]byte, error) {
 	pk := a.key(askedTx, txID)
-	v, err := a.look(ctx, pk)
-	if err != nil || v != nil {
-		return v, err
-	}
 	tx, ok := a.seen.txs[txID]
+	if !ok || !a.recording {
+		v, err := a.look(ctx, pk)
+		if err != nil || v != nil {
+			return v, err
+		}
+	}
 	if !ok {
+		var err error
 		if tx, err = a.node.Tx(ctx, txID); err != nil {
 			return nil, err
 		}
