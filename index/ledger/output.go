@@ -31,6 +31,28 @@ type Output struct {
 
 	// packed is the ID's text once it was needed, body what lists have of it.
 	packed, body []byte
+	// place is where it is listed, once that was needed.
+	place *place
+}
+
+// place is where an output is listed: whoever records it needs to know when it is made
+// and when it is consumed.
+type place struct {
+	account accountID
+	// owned are its rows in the lists of its owners.
+	owned []store.PK
+}
+
+// placed returns nil if nobody owns the output.
+func (o *Output) placed(networkID uint32) *place {
+	if o.place == nil {
+		a, g, ok := accountOf(o.ChainID, &o.Output)
+		if !ok {
+			return nil
+		}
+		o.place = &place{account: a.id(networkID), owned: o.ownedRows(networkID, &g)}
+	}
+	return o.place
 }
 
 func (o *Output) packedID() []byte {
@@ -191,9 +213,11 @@ func parseOutput(id ids.ID, v []byte) (*Output, error) {
 // spend is the consumption of an output.
 type spend struct {
 	chain.Spend
-	// number is the input's in its block, salt the beginning of the block's ID.
-	number uint32
-	salt   uint64
+	// arrival says that another chain made the output. Only then are there number, the
+	// input's in its block, and salt, the beginning of the block's ID: for the Matcher.
+	arrival bool
+	number  uint32
+	salt    uint64
 }
 
 func appendSpend(w *row.Writer, s *chain.Spend) {
@@ -210,16 +234,21 @@ func readSpend(r *row.Reader) chain.Spend {
 func (s *spend) bytes() []byte {
 	w := row.New(2*ids.IDLen + 32)
 	appendSpend(&w, &s.Spend)
-	w.Number(uint64(s.number))
-	w.B = binary.BigEndian.AppendUint64(w.B, s.salt)
+	if s.arrival {
+		w.Number(uint64(s.number))
+		w.B = binary.BigEndian.AppendUint64(w.B, s.salt)
+	}
 	return w.B
 }
 
 func parseSpend(v []byte) (s spend, err error) {
 	r := row.Read(v)
-	s.Spend, s.number = readSpend(r), r.Uint32()
-	if salt := r.Take(8); salt != nil {
-		s.salt = binary.BigEndian.Uint64(salt)
+	s.Spend = readSpend(r)
+	if s.arrival = r.Len() > 0; s.arrival {
+		s.number = r.Uint32()
+		if salt := r.Take(8); salt != nil {
+			s.salt = binary.BigEndian.Uint64(salt)
+		}
 	}
 	return s, r.End()
 }
