@@ -199,7 +199,7 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	}
 	b.order()
 	// Beside keys and values, an entry has a tag, two lengths and the prefix.
-	batch := s.db.NewBatchWithSize(b.bytes + 16*(len(b.ops)+len(b.moves)) + 64)
+	batch := s.db.NewBatchWithSize(b.bytes+16*(len(b.ops)+len(b.moves))+64, pebble.WithMaxRetainedSizeBytes(retainedBytes))
 	if err := s.fill(batch, b); err != nil {
 		_ = batch.Close()
 		return err
@@ -217,6 +217,10 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	s.rows.Add(uint64(len(b.ops)))
 	return nil
 }
+
+// retainedBytes is how large the buffer of a batch may be to be used again: those of
+// ingestion have somewhat more than 4 MiB.
+const retainedBytes = 8 << 20
 
 // yieldRows is how many rows are copied between two occasions for others to run.
 const yieldRows = 256
