@@ -65,17 +65,6 @@ func (c *copies) take() (rows []Row) {
 	return rows
 }
 
-// values returns the values of the rows, and begins anew.
-func (c *copies) values() [][]byte {
-	c.settle()
-	values := make([][]byte, len(c.rows))
-	for i := range c.rows {
-		values[i] = c.rows[i].V
-	}
-	c.drop()
-	return values
-}
-
 // drop forgets everything but memory.
 func (c *copies) drop() {
 	clear(c.rows)

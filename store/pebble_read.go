@@ -245,24 +245,23 @@ func (s *Pebble) getAll(ctx context.Context, from iterators, family Family, keys
 		return nil, fmt.Errorf("reading %s: %w", family, s.wrap(err))
 	}
 	defer s.end(from, it, family, &err)
-	for _, pk := range keys {
+	values = make([][]byte, len(keys))
+	for i, pk := range keys {
 		use.key = append(appendPrefix(use.key[:0], family, pk.P), pk.K...)
 		if it.SeekPrefixGE(use.key) && bytes.Equal(it.Key(), use.key) {
 			v, err := s.value(it)
 			if err != nil {
 				return nil, err
 			}
-			use.add(nil, v)
+			values[i] = present(v) // by itself: some are kept for long
 		} else if it.Error() != nil {
 			return nil, fmt.Errorf("reading %s: %w", family, s.wrap(it.Error()))
-		} else {
-			use.miss()
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
-	return use.values(), nil
+	return values, nil
 }
 
 func (s *Pebble) scan(ctx context.Context, from iterators, family Family, p, lo, hi []byte, dir Direction, limit int) (rows []Row, err error) {
