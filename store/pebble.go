@@ -96,6 +96,8 @@ type Pebble struct {
 	views   map[*pebbleView]struct{} // guarded by viewsMu
 
 	commits, rows atomic.Uint64
+
+	scratches sync.Pool // of *scratch
 }
 
 var _ Store = (*Pebble)(nil)
@@ -253,7 +255,7 @@ func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 	if b.touchesCursors() {
 		s.cursors.Lock()
 		defer s.cursors.Unlock()
-		read := func(pk PK) ([]byte, error) { return s.get(s.db, encodeKey(FamilyCursor, pk.P, pk.K)) }
+		read := func(pk PK) ([]byte, error) { return s.get(encodeKey(FamilyCursor, pk.P, pk.K)) }
 		for cursor, err := range b.cursorWrites(read) {
 			if err != nil {
 				return err
@@ -282,7 +284,11 @@ func (s *Pebble) View(ctx context.Context) (View, error) {
 		return nil, err
 	}
 	defer leave()
-	v := &pebbleView{store: s, snapshot: s.db.NewSnapshot()}
+	state, err := s.db.NewIter(nil)
+	if err != nil {
+		return nil, fmt.Errorf("making a view: %w", s.wrap(err))
+	}
+	v := &pebbleView{store: s, state: state}
 	s.viewsMu.Lock()
 	s.views[v] = struct{}{}
 	s.viewsMu.Unlock()

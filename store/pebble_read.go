@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -35,7 +35,15 @@ func (s *Pebble) Get(ctx context.Context, family Family, keys []PK) ([][]byte, e
 		return nil, err
 	}
 	defer leave()
-	return s.getAll(ctx, s.db, family, keys)
+	if len(keys) == 1 {
+		v, err := s.get(encodeKey(family, keys[0].P, keys[0].K))
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", family, err)
+		}
+		return [][]byte{v}, nil
+	}
+	// One iterator sees one state, which a Get for each key would not.
+	return s.getAll(ctx, s, family, keys)
 }
 
 // Scan implements Reader.
@@ -45,7 +53,7 @@ func (s *Pebble) Scan(ctx context.Context, family Family, p, lo, hi []byte, dir 
 		return nil, err
 	}
 	defer leave()
-	return s.scan(ctx, s.db, family, p, lo, hi, dir, limit)
+	return s.scan(ctx, s, family, p, lo, hi, dir, limit)
 }
 
 // Floor implements Reader.
@@ -55,7 +63,7 @@ func (s *Pebble) Floor(ctx context.Context, family Family, p []byte, ranges []Ra
 		return nil, err
 	}
 	defer leave()
-	return s.floor(ctx, s.db, family, p, ranges)
+	return s.floor(ctx, s, family, p, ranges)
 }
 
 // Walk implements Reader.
@@ -65,17 +73,36 @@ func (s *Pebble) Walk(ctx context.Context, family Family, after *PK, limit int) 
 		return nil, err
 	}
 	defer leave()
-	return s.walk(ctx, s.db, family, after, limit)
+	return s.walk(ctx, s, family, after, limit)
 }
 
-// pebbleView reads a snapshot.
+// iterators are the store or a view of it. Bounds are not kept.
+type iterators interface {
+	iterate(lower, upper []byte) (*pebble.Iterator, error)
+	// done takes an iterator back.
+	done(it *pebble.Iterator) error
+}
+
+func (s *Pebble) iterate(lower, upper []byte) (*pebble.Iterator, error) {
+	return s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+}
+
+func (s *Pebble) done(it *pebble.Iterator) error { return it.Close() }
+
+// pebbleView is an iterator that stays where it is, and another one, which reads. Of
+// the library's own snapshots each takes and gives back the lock under which it plans
+// compactions, and has it do so; pages need a view each.
 type pebbleView struct {
 	store *Pebble
 
 	// mu is held for reading by every call under way. It is taken after the
 	// store's open.
-	mu       sync.RWMutex
-	snapshot *pebble.Snapshot // guarded by mu, nil once closed
+	mu sync.RWMutex
+	// state is what others are made of. It is never positioned, so that any number of
+	// calls may do so at a time. Guarded by mu, nil once closed.
+	state *pebble.Iterator
+	// idle is one that no call uses at the moment, if there is any.
+	idle atomic.Pointer[pebble.Iterator]
 }
 
 func (v *pebbleView) begin(ctx context.Context, family Family) (leave func(), err error) {
@@ -84,7 +111,7 @@ func (v *pebbleView) begin(ctx context.Context, family Family) (leave func(), er
 		return nil, err
 	}
 	v.mu.RLock()
-	if v.snapshot == nil {
+	if v.state == nil {
 		v.mu.RUnlock()
 		leaveStore()
 		return nil, ErrClosed
@@ -95,13 +122,28 @@ func (v *pebbleView) begin(ctx context.Context, family Family) (leave func(), er
 	}, nil
 }
 
+func (v *pebbleView) iterate(lower, upper []byte) (*pebble.Iterator, error) {
+	if it := v.idle.Swap(nil); it != nil {
+		it.SetBounds(lower, upper)
+		return it, nil
+	}
+	return v.state.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{LowerBound: lower, UpperBound: upper}})
+}
+
+func (v *pebbleView) done(it *pebble.Iterator) error {
+	if it.Error() == nil && v.idle.CompareAndSwap(nil, it) {
+		return nil
+	}
+	return it.Close()
+}
+
 func (v *pebbleView) Get(ctx context.Context, family Family, keys []PK) ([][]byte, error) {
 	leave, err := v.begin(ctx, family)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return v.store.getAll(ctx, v.snapshot, family, keys)
+	return v.store.getAll(ctx, v, family, keys)
 }
 
 func (v *pebbleView) Scan(ctx context.Context, family Family, p, lo, hi []byte, dir Direction, limit int) ([]Row, error) {
@@ -110,7 +152,7 @@ func (v *pebbleView) Scan(ctx context.Context, family Family, p, lo, hi []byte, 
 		return nil, err
 	}
 	defer leave()
-	return v.store.scan(ctx, v.snapshot, family, p, lo, hi, dir, limit)
+	return v.store.scan(ctx, v, family, p, lo, hi, dir, limit)
 }
 
 func (v *pebbleView) Floor(ctx context.Context, family Family, p []byte, ranges []Range) ([]Row, error) {
@@ -119,7 +161,7 @@ func (v *pebbleView) Floor(ctx context.Context, family Family, p []byte, ranges 
 		return nil, err
 	}
 	defer leave()
-	return v.store.floor(ctx, v.snapshot, family, p, ranges)
+	return v.store.floor(ctx, v, family, p, ranges)
 }
 
 func (v *pebbleView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
@@ -128,7 +170,7 @@ func (v *pebbleView) Walk(ctx context.Context, family Family, after *PK, limit i
 		return nil, err
 	}
 	defer leave()
-	return v.store.walk(ctx, v.snapshot, family, after, limit)
+	return v.store.walk(ctx, v, family, after, limit)
 }
 
 // Close implements View.
@@ -144,20 +186,23 @@ func (v *pebbleView) Close() error {
 func (v *pebbleView) release() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.snapshot == nil {
+	if v.state == nil {
 		return nil
 	}
-	err := v.snapshot.Close()
-	v.snapshot = nil
+	err := v.state.Close()
+	v.state = nil
+	if it := v.idle.Swap(nil); it != nil {
+		err = errors.Join(err, it.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("closing a view: %w", err)
 	}
 	return nil
 }
 
-// get returns a copy of a value, nil if the key is not there.
-func (s *Pebble) get(r pebble.Reader, key []byte) ([]byte, error) {
-	v, closer, err := r.Get(key)
+// get returns a copy of a value as it is now, nil if the key is not there.
+func (s *Pebble) get(key []byte) ([]byte, error) {
+	v, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
@@ -171,32 +216,44 @@ func (s *Pebble) get(r pebble.Reader, key []byte) ([]byte, error) {
 	return v, nil
 }
 
-func (s *Pebble) getAll(ctx context.Context, r pebble.Reader, family Family, keys []PK) (values [][]byte, err error) {
-	values = make([][]byte, len(keys))
-	if len(keys) == 1 {
-		values[0], err = s.get(r, encodeKey(family, keys[0].P, keys[0].K))
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", family, err)
-		}
-		return values, nil
+// scratch is what a read uses and gives back.
+type scratch struct {
+	copies
+	first, last, key []byte
+}
+
+func (s *Pebble) borrow() *scratch {
+	if kept, ok := s.scratches.Get().(*scratch); ok {
+		return kept
 	}
-	// One iterator sees one state, which a Get for each key would not.
-	it, err := r.NewIterWithContext(ctx, &pebble.IterOptions{
-		LowerBound: []byte{byte(family)}, UpperBound: []byte{byte(family) + 1},
-	})
+	return new(scratch)
+}
+
+// giveBack keeps memory for another read, unless it became much.
+func (s *Pebble) giveBack(one *scratch) {
+	one.drop()
+	if cap(one.rows) <= 4096 && cap(one.bytes) <= 2*maxShared {
+		s.scratches.Put(one)
+	}
+}
+
+func (s *Pebble) getAll(ctx context.Context, from iterators, family Family, keys []PK) (values [][]byte, err error) {
+	use := s.borrow()
+	defer s.giveBack(use)
+	it, err := from.iterate([]byte{byte(family)}, []byte{byte(family) + 1})
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", family, s.wrap(err))
 	}
-	defer s.end(it, family, &err)
-	var key []byte
+	defer s.end(from, it, family, &err)
+	values = make([][]byte, len(keys))
 	for i, pk := range keys {
-		key = append(appendPrefix(key[:0], family, pk.P), pk.K...)
-		if it.SeekPrefixGE(key) && bytes.Equal(it.Key(), key) {
+		use.key = append(appendPrefix(use.key[:0], family, pk.P), pk.K...)
+		if it.SeekPrefixGE(use.key) && bytes.Equal(it.Key(), use.key) {
 			v, err := s.value(it)
 			if err != nil {
 				return nil, err
 			}
-			values[i] = present(v)
+			values[i] = present(v) // by itself: some are kept for long
 		} else if it.Error() != nil {
 			return nil, fmt.Errorf("reading %s: %w", family, s.wrap(it.Error()))
 		}
@@ -207,25 +264,27 @@ func (s *Pebble) getAll(ctx context.Context, r pebble.Reader, family Family, key
 	return values, nil
 }
 
-func (s *Pebble) scan(ctx context.Context, r pebble.Reader, family Family, p, lo, hi []byte, dir Direction, limit int) (rows []Row, err error) {
+func (s *Pebble) scan(ctx context.Context, from iterators, family Family, p, lo, hi []byte, dir Direction, limit int) (rows []Row, err error) {
 	if limit <= 0 || empty(lo, hi) {
 		return nil, nil
 	}
-	first := encodeKey(family, p, lo)
-	var last []byte
+	use := s.borrow()
+	defer s.giveBack(use)
+	use.first = append(appendPrefix(use.first[:0], family, p), lo...)
+	use.last = appendPrefix(use.last[:0], family, p)
 	if hi == nil {
-		last = endOf(encodeKey(family, p, nil))
+		use.last = endOf(use.last)
 	} else {
-		last = encodeKey(family, p, hi)
+		use.last = append(use.last, hi...)
 	}
-	it, err := r.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: first, UpperBound: last})
+	it, err := from.iterate(use.first, use.last)
 	if err != nil {
 		return nil, fmt.Errorf("scanning %s: %w", family, s.wrap(err))
 	}
-	defer s.end(it, family, &err)
-	k := prefixLen(p)
+	defer s.end(from, it, family, &err)
+	k := len(use.first) - len(lo)
 	// Unlike First, SeekPrefixGE asks the bloom filters whether the partition exists.
-	begin, step := func() bool { return it.SeekPrefixGE(first) }, it.Next
+	begin, step := func() bool { return it.SeekPrefixGE(use.first) }, it.Next
 	if dir == Descending {
 		begin, step = it.Last, it.Prev
 	}
@@ -234,52 +293,64 @@ func (s *Pebble) scan(ctx context.Context, r pebble.Reader, family Family, p, lo
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, copied(it.Key()[k:], v))
-		if len(rows) == limit {
+		use.add(it.Key()[k:], v)
+		if len(use.rows) == limit {
 			break
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
-	return rows, nil
+	if err := it.Error(); err != nil {
+		return nil, fmt.Errorf("scanning %s: %w", family, s.wrap(err))
+	}
+	return use.take(), nil
 }
 
-func (s *Pebble) floor(ctx context.Context, r pebble.Reader, family Family, p []byte, ranges []Range) (rows []Row, err error) {
-	prefix := encodeKey(family, p, nil)
-	past := endOf(bytes.Clone(prefix))
-	it, err := r.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: prefix, UpperBound: past})
+func (s *Pebble) floor(ctx context.Context, from iterators, family Family, p []byte, ranges []Range) (rows []Row, err error) {
+	use := s.borrow()
+	defer s.giveBack(use)
+	use.first = appendPrefix(use.first[:0], family, p)
+	use.last = endOf(append(use.last[:0], use.first...))
+	prefix, past := use.first, use.last
+	it, err := from.iterate(prefix, past)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", family, s.wrap(err))
 	}
-	defer s.end(it, family, &err)
-	rows = make([]Row, len(ranges))
-	var after []byte
-	for i, r := range ranges {
+	defer s.end(from, it, family, &err)
+	for _, r := range ranges {
 		if r.Hi == nil {
-			after = append(after[:0], past...)
+			use.key = append(use.key[:0], past...)
 		} else {
-			after = append(append(append(after[:0], prefix...), r.Hi...), 0) // After(r.Hi)
+			use.key = append(append(append(use.key[:0], prefix...), r.Hi...), 0) // After(r.Hi)
 		}
-		if it.SeekLT(after) {
+		found := false
+		if it.SeekLT(use.key) {
 			if k := it.Key()[len(prefix):]; bytes.Compare(k, r.Lo) >= 0 {
 				v, err := s.value(it)
 				if err != nil {
 					return nil, err
 				}
-				rows[i] = copied(k, v)
+				use.add(k, v)
+				found = true
 			}
 		} else if it.Error() != nil {
 			return nil, fmt.Errorf("reading %s: %w", family, s.wrap(it.Error()))
+		}
+		if !found {
+			use.miss()
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
-	return rows, nil
+	if len(ranges) == 0 {
+		return []Row{}, nil
+	}
+	return use.take(), nil
 }
 
-func (s *Pebble) walk(ctx context.Context, r pebble.Reader, family Family, after *PK, limit int) (records []Record, err error) {
+func (s *Pebble) walk(ctx context.Context, from iterators, family Family, after *PK, limit int) (records []Record, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -287,11 +358,11 @@ func (s *Pebble) walk(ctx context.Context, r pebble.Reader, family Family, after
 	if after != nil {
 		first = append(encodeKey(family, after.P, after.K), 0)
 	}
-	it, err := r.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: first, UpperBound: []byte{byte(family) + 1}})
+	it, err := from.iterate(first, []byte{byte(family) + 1})
 	if err != nil {
 		return nil, fmt.Errorf("walking %s: %w", family, s.wrap(err))
 	}
-	defer s.end(it, family, &err)
+	defer s.end(from, it, family, &err)
 	for valid := it.First(); valid; valid = it.Next() {
 		pk, ok := decodeKey(it.Key())
 		if !ok {
@@ -309,6 +380,9 @@ func (s *Pebble) walk(ctx context.Context, r pebble.Reader, family Family, after
 			return nil, err
 		}
 	}
+	if err := it.Error(); err != nil {
+		return nil, fmt.Errorf("walking %s: %w", family, s.wrap(err))
+	}
 	return records, nil
 }
 
@@ -321,9 +395,9 @@ func (s *Pebble) value(it *pebble.Iterator) ([]byte, error) {
 	return v, nil
 }
 
-// end closes an iterator and reports what stopped it, if anything did.
-func (s *Pebble) end(it io.Closer, family Family, err *error) {
-	if e := it.Close(); e != nil && *err == nil {
+// end gives an iterator back and reports what stopped it, if anything did.
+func (s *Pebble) end(from iterators, it *pebble.Iterator, family Family, err *error) {
+	if e := from.done(it); e != nil && *err == nil {
 		*err = fmt.Errorf("reading %s: %w", family, s.wrap(e))
 	}
 }

@@ -80,8 +80,9 @@ const (
 //
 // Every method may be called from any number of goroutines, blocks for as long
 // as the engine reads, sees one consistent state per call, and returns slices
-// that belong to the caller. Arguments are not kept. Errors are ErrClosed,
-// ErrInvalid, ErrCorrupt, the context's, or the engine's own, wrapped.
+// that belong to the caller. Who keeps a row of Scan or Floor may keep some 64 KiB of
+// others with it. Arguments are not kept. Errors are ErrClosed, ErrInvalid, ErrCorrupt,
+// the context's, or the engine's own, wrapped.
 type Reader interface {
 	// Get returns the values of keys, in their order. A missing row is nil, an
 	// empty value is empty and not nil.
@@ -114,8 +115,8 @@ type Store interface {
 	// the batch was written, except ErrFenced: then it was not.
 	Commit(ctx context.Context, b *Batch) error
 	// View returns the store as it is now, unmoved by later commits. An open view
-	// keeps the engine from reclaiming what was overwritten since: close it
-	// within seconds, not hours.
+	// keeps the engine from reclaiming what was overwritten since, or put elsewhere,
+	// in memory and on disk: close it within seconds, not hours.
 	View(ctx context.Context) (View, error)
 	// Stats returns figures about the engine, cheap enough for every scrape.
 	Stats() Stats

@@ -23,13 +23,19 @@ type assetAmount struct {
 	Amount       string `json:"amount"`
 }
 
-// assets are what is known of the assets of an answer.
-type assets map[ids.ID]chain.Asset
+// assets are what is known of the assets of an answer, and how what it names is spelt.
+type assets struct {
+	known map[ids.ID]chain.Asset
+	*spelling
+}
 
 // assets looks up the assets that an answer names. Nothing is known of those that
 // were not made on the X-Chain, except for AVAX.
 func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, error) {
-	found := assets{n.AVAXAssetID: {ID: n.AVAXAssetID, Name: "Avalanche", Symbol: "AVAX", Denomination: 9}}
+	found := assets{
+		known:    map[ids.ID]chain.Asset{n.AVAXAssetID: {ID: n.AVAXAssetID, Name: "Avalanche", Symbol: "AVAX", Denomination: 9}},
+		spelling: n.spelling(),
+	}
 	var others []ids.ID
 	for id := range named {
 		if id != n.AVAXAssetID {
@@ -41,21 +47,21 @@ func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, er
 	}
 	known, err := n.Ledger.Assets(ctx, others)
 	if err != nil {
-		return nil, err
+		return assets{}, err
 	}
 	for _, asset := range known {
 		if asset != nil {
-			found[asset.ID] = *asset
+			found.known[asset.ID] = *asset
 		}
 	}
 	return found, nil
 }
 
 func (a assets) amount(id ids.ID, nft bool, amount string) assetAmount {
-	of := a[id]
+	of := a.known[id]
 	kind := typeAmounts
 	if nft {
 		kind = typeTokens
 	}
-	return assetAmount{AssetID: id.String(), Name: of.Name, Symbol: of.Symbol, Denomination: of.Denomination, Type: kind, Amount: amount}
+	return assetAmount{AssetID: a.id(id), Name: of.Name, Symbol: of.Symbol, Denomination: of.Denomination, Type: kind, Amount: amount}
 }

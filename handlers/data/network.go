@@ -215,13 +215,5 @@ func (n *network) address(text string) (a ids.ShortID, mistake string) {
 
 // bech32 shows addresses, [] if there are none.
 func (n *network) bech32(all []ids.ShortID) ([]string, error) {
-	texts := make([]string, len(all))
-	for i, a := range all {
-		text, err := address.FormatBech32(n.hrp, a[:])
-		if err != nil {
-			return nil, err
-		}
-		texts[i] = text
-	}
-	return texts, nil
+	return n.spelling().bech32(all)
 }

@@ -131,7 +131,7 @@ func asset(q *query.Values) ids.ID {
 
 // utxo shows an output in a list of blockchain b, whose time is now.
 func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known assets) (utxo, error) {
-	addresses, err := n.bech32(o.Addresses)
+	addresses, err := known.bech32(o.Addresses)
 	if err != nil {
 		return utxo{}, err
 	}
@@ -140,14 +140,14 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 		Addresses:         addresses,
 		Asset:             known.amount(o.AssetID, nft, amount),
 		Amount:            amount,
-		AssetID:           o.AssetID.String(),
+		AssetID:           known.id(o.AssetID),
 		UTXOID:            o.ID.String(),
 		TxHash:            o.TxID.String(),
 		OutputIndex:       o.Index,
 		BlockNumber:       strconv.FormatUint(o.Height, 10),
 		BlockTimestamp:    o.Time.Unix(),
-		CreatedOnChainID:  o.ChainID.String(),
-		ConsumedOnChainID: o.DestinationID.String(),
+		CreatedOnChainID:  known.id(o.ChainID),
+		ConsumedOnChainID: known.id(o.DestinationID),
 		StakeableLocktime: o.StakeableLocktime,
 		Staked:            o.StakedAt(now),
 		RewardType:        rewardTypes[o.Role],

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/ava-labs/libevm/common"
 
@@ -19,36 +18,37 @@ type directory struct {
 	chain     *Chain
 	lists     *tokenlist.Lists
 	contracts map[common.Address]*evm.Contract
-	spellings *memo.Table[common.Address, string]
+	parties   map[common.Address]*addressParty // of which more is said than the address
+	plain     *memo.Table[common.Address, *addressParty]
 	unlisted  tokenlist.Token // empty
 }
 
 func (a *API) newDirectory(of *Chain) *directory {
-	return &directory{chain: of, lists: a.lists, contracts: make(map[common.Address]*evm.Contract), spellings: a.spellings}
+	return &directory{chain: of, lists: a.lists, plain: a.plain}
 }
 
-// spellingRoom is of how many addresses the spelling is remembered, about 130 bytes
-// each.
-const spellingRoom = 1 << 15
+// plainRoom is of how many addresses it is remembered how they are shown, about 220
+// bytes each.
+const plainRoom = 1 << 15
 
 // spelt is an address with its checksum in the case of its letters (EIP-55), which is a
 // hash.
-func (d *directory) spelt(at common.Address) string {
-	text, ok := d.spellings.Get(at)
+func (d *directory) spelt(at common.Address) string { return d.alone(at).Address }
+
+// alone is an address by itself. What it returns is shared.
+func (d *directory) alone(at common.Address) *addressParty {
+	p, ok := d.plain.Get(at)
 	if !ok {
-		text = at.Hex()
-		d.spellings.Put(at, text)
+		p = &addressParty{Address: at.Hex()}
+		d.plain.Put(at, p)
 	}
-	return text
+	return p
 }
 
 // directory asks for addresses, in any order and number. Of those that the record
 // does not know as contracts no node is asked: most are wallets.
 func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Address) (*directory, error) {
 	d := a.newDirectory(of)
-	addresses = slices.Clone(addresses)
-	slices.SortFunc(addresses, common.Address.Cmp)
-	addresses = slices.Compact(addresses)
 	if len(addresses) == 0 {
 		return d, nil
 	}
@@ -56,9 +56,16 @@ func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Addre
 	if err != nil {
 		return nil, err
 	}
-	asked := addresses[:0]
+	var asked []common.Address
 	for i, is := range known {
-		if is {
+		if !is {
+			continue
+		}
+		if d.contracts == nil {
+			d.contracts = make(map[common.Address]*evm.Contract)
+		}
+		if _, there := d.contracts[addresses[i]]; !there {
+			d.contracts[addresses[i]] = nil
 			asked = append(asked, addresses[i])
 		}
 	}
@@ -70,9 +77,7 @@ func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Addre
 		return nil, fmt.Errorf("asking what %d contracts are: %w", len(asked), err)
 	}
 	for i, c := range found {
-		if c != nil {
-			d.contracts[asked[i]] = c
-		}
+		d.contracts[asked[i]] = c
 	}
 	return d, nil
 }
@@ -104,11 +109,23 @@ type addressParty struct {
 	Address  string `json:"address"`
 }
 
-func (d *directory) party(at common.Address) addressParty {
-	p := addressParty{Address: d.spelt(at), LogoURI: d.listed(at).LogoURI}
-	if c := d.contracts[at]; c != nil {
+// party is what is said of an address. What it returns is shared.
+func (d *directory) party(at common.Address) *addressParty {
+	c, logo := d.contracts[at], d.listed(at).LogoURI
+	if c == nil && logo == "" {
+		return d.alone(at)
+	}
+	if p, ok := d.parties[at]; ok {
+		return p
+	}
+	p := &addressParty{Address: d.spelt(at), LogoURI: logo}
+	if c != nil {
 		p.Name, p.Symbol, p.Decimals = c.Name, c.Symbol, c.Decimals
 	}
+	if d.parties == nil {
+		d.parties = make(map[common.Address]*addressParty)
+	}
+	d.parties[at] = p
 	return p
 }
 

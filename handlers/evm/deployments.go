@@ -33,18 +33,18 @@ type networkTokenDetails struct {
 }
 
 type erc20Transfer struct {
-	From     addressParty `json:"from"`
-	To       addressParty `json:"to"`
-	LogIndex uint32       `json:"logIndex"`
-	Value    string       `json:"value"`
-	Token    erc20Token   `json:"erc20Token"`
+	From     *addressParty `json:"from"`
+	To       *addressParty `json:"to"`
+	LogIndex uint32        `json:"logIndex"`
+	Value    string        `json:"value"`
+	Token    erc20Token    `json:"erc20Token"`
 }
 
 type erc721Transfer struct {
-	From     addressParty `json:"from"`
-	To       addressParty `json:"to"`
-	LogIndex uint32       `json:"logIndex"`
-	Token    erc721Token  `json:"erc721Token"`
+	From     *addressParty `json:"from"`
+	To       *addressParty `json:"to"`
+	LogIndex uint32        `json:"logIndex"`
+	Token    erc721Token   `json:"erc721Token"`
 }
 
 // messageInfo is shown under two names, the documented one and the clients'.
@@ -146,10 +146,11 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 			}
 			answer.ERC20 = append(answer.ERC20, erc20Transfer{from, to, t.LogIndex, t.Amount.Dec(), coin})
 		case chain.ERC721:
-			token := moved(t)
-			answer.ERC721 = append(answer.ERC721, erc721Transfer{from, to, t.LogIndex, d.erc721(token, nil, details[token])})
+			answer.ERC721 = append(answer.ERC721, erc721Transfer{from, to, t.LogIndex, d.erc721(moved(t), nil, details[0])})
+			details = details[1:]
 		case chain.ERC1155:
-			answer.ERC1155 = append(answer.ERC1155, d.erc1155Transfer(t, details))
+			answer.ERC1155 = append(answer.ERC1155, d.erc1155Transfer(t, details[0]))
+			details = details[1:]
 		}
 	}
 	for i := range found.Internals {
@@ -243,12 +244,12 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 		next = p.Token(found.Next)
 	}
 	if standard == chain.ERC1155 {
-		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[tokens[i]]) })
+		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[i]) })
 		answer.next = next
 		return a.replies.JSON(c, answer)
 	}
 	answer := pageOf("tokens", len(tokens), func(i int, x *erc721Token) {
-		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[tokens[i]])
+		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[i])
 	})
 	answer.next = next
 	return a.replies.JSON(c, answer)

@@ -25,6 +25,16 @@ type amount uint256.Int
 
 func (a amount) MarshalText() ([]byte, error) { return appendDecimal(nil, &a), nil }
 
+// hexBytes are hexadecimal digits in quotes, after 0x if there are any.
+type hexBytes []byte
+
+func (h hexBytes) MarshalText() ([]byte, error) {
+	if len(h) == 0 {
+		return nil, nil
+	}
+	return hex.AppendEncode([]byte("0x"), h), nil
+}
+
 func appendDecimal(b []byte, a *amount) []byte {
 	n := (*uint256.Int)(a)
 	if n.IsUint64() {
@@ -183,21 +193,25 @@ func (x *nativeTransaction) appendMembers(b []byte) []byte {
 	b = appendNumber(append(b, `,"gasUsed":`...), x.GasUsed)
 	b = appendAmount(append(b, `,"gasPrice":`...), &x.GasPrice)
 	b = appendNumber(append(b, `,"nonce":`...), x.Nonce)
-	b = appendObject(append(b, `,"from":`...), &x.From)
-	b = appendObject(append(b, `,"to":`...), &x.To)
+	b = appendObject(append(b, `,"from":`...), x.From)
+	b = appendObject(append(b, `,"to":`...), x.To)
 	b = appendObject(append(b, `,"method":`...), &x.Method)
 	return appendAmount(append(b, `,"value":`...), &x.Value)
 }
 
 func (x *method) appendMembers(b []byte) []byte {
 	b = appendWord(append(b, `"callType":`...), x.CallType)
-	b = appendText(append(b, `,"methodHash":`...), x.MethodHash)
+	b = append(b, `,"methodHash":"`...)
+	if len(x.MethodHash) > 0 {
+		b = hex.AppendEncode(append(b, "0x"...), x.MethodHash)
+	}
+	b = append(b, '"')
 	return appendOptional(b, `,"methodName":`, x.MethodName)
 }
 
 func (x *internalTransaction) appendMembers(b []byte) []byte {
-	b = appendObject(append(b, `"from":`...), &x.From)
-	b = appendObject(append(b, `,"to":`...), &x.To)
+	b = appendObject(append(b, `"from":`...), x.From)
+	b = appendObject(append(b, `,"to":`...), x.To)
 	b = appendWord(append(b, `,"internalTxType":`...), x.Type)
 	b = appendAmount(append(b, `,"value":`...), &x.Value)
 	b = strconv.AppendBool(append(b, `,"isReverted":`...), x.Reverted)
@@ -237,7 +251,7 @@ func (x *erc721Token) appendMembers(b []byte) []byte {
 	b = appendWord(append(b, `,"ercType":`...), x.ERCType)
 	b = appendAmount(append(b, `,"tokenId":`...), &x.TokenID)
 	b = appendText(append(b, `,"tokenUri":`...), x.TokenURI)
-	b = appendObject(append(b, `,"metadata":`...), &x.Metadata)
+	b = appendObject(append(b, `,"metadata":`...), x.Metadata)
 	return appendOptional(b, `,"ownerAddress":`, x.OwnerAddress)
 }
 
@@ -246,12 +260,12 @@ func (x *erc1155Token) appendMembers(b []byte) []byte {
 	b = appendWord(append(b, `,"ercType":`...), x.ERCType)
 	b = appendAmount(append(b, `,"tokenId":`...), &x.TokenID)
 	b = appendText(append(b, `,"tokenUri":`...), x.TokenURI)
-	return appendObject(append(b, `,"metadata":`...), &x.Metadata)
+	return appendObject(append(b, `,"metadata":`...), x.Metadata)
 }
 
 func (x *erc1155Transfer) appendMembers(b []byte) []byte {
-	b = appendObject(append(b, `"from":`...), &x.From)
-	b = appendObject(append(b, `,"to":`...), &x.To)
+	b = appendObject(append(b, `"from":`...), x.From)
+	b = appendObject(append(b, `,"to":`...), x.To)
 	b = strconv.AppendUint(append(b, `,"logIndex":`...), uint64(x.LogIndex), 10)
 	b = appendAmount(append(b, `,"value":`...), &x.Value)
 	return appendObject(append(b, `,"erc1155Token":`...), &x.Token)

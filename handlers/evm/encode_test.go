@@ -86,6 +86,9 @@ func requireAppends(t *testing.T, got reply.Appender, want any) {
 	require.Equal(t, string(content), string(got.AppendJSON(nil)))
 }
 
+// always are the types of members that are never left out.
+var always = map[reflect.Type]bool{reflect.TypeFor[*addressParty](): true, reflect.TypeFor[*nftMetadata](): true}
+
 // checked are members that hold addresses, hashes and fixed words alone.
 var checked = map[string]bool{
 	"Address": true, "OwnerAddress": true, "DeployerAddress": true, "DeployerContractAddress": true,
@@ -115,7 +118,7 @@ func fill(t *testing.T, v reflect.Value, text string, n uint64, wanted func() bo
 			if about.Anonymous {
 				// Its members can be set, itself it cannot.
 				field = reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
-			} else if about.Type.Kind() != reflect.Struct && about.Type.Kind() != reflect.Slice && !wanted() {
+			} else if about.Type.Kind() != reflect.Struct && about.Type.Kind() != reflect.Slice && !always[about.Type] && !wanted() {
 				continue
 			}
 			fill(t, field, text, n, wanted)
@@ -141,5 +144,35 @@ func fill(t *testing.T, v reflect.Value, text string, n uint64, wanted func() bo
 		v.Set(reflect.ValueOf(text))
 	default:
 		t.Fatalf("a member is %s", v.Type())
+	}
+}
+
+// TestDistinct has tokens in and out of order, and some of them several times.
+func TestDistinct(t *testing.T) {
+	token := func(contract byte, id uint64) nft {
+		return nft{contract: common.Address{contract}, id: *uint256.NewInt(id)}
+	}
+	for name, tokens := range map[string][]nft{
+		"none":          nil,
+		"one":           {token(1, 1)},
+		"ascending":     {token(1, 1), token(1, 2), token(2, 1)},
+		"descending":    {token(2, 1), token(1, 2), token(1, 1)},
+		"twice":         {token(1, 1), token(1, 1), token(1, 2)},
+		"again later":   {token(1, 1), token(1, 2), token(1, 1), token(3, 0)},
+		"by collection": {token(1, 9), token(2, 1), token(1, 9)},
+	} {
+		once, places := distinct(tokens)
+		seen := make(map[nft]bool)
+		for _, one := range once {
+			require.False(t, seen[one], "%s: %v is there twice", name, one)
+			seen[one] = true
+		}
+		for i, one := range tokens {
+			place := i
+			if places != nil {
+				place = places[one]
+			}
+			require.Equal(t, one, once[place], name)
+		}
 	}
 }

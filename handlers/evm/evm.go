@@ -62,9 +62,9 @@ type API struct {
 	log     *slog.Logger
 	timeout time.Duration
 
-	spellings *memo.Table[common.Address, string] // of addresses, with their checksums
-	balances  *memo.Table[balanceOf, uint256.Int]
-	replies   reply.Writer
+	plain    *memo.Table[common.Address, *addressParty] // addresses of which nothing else is said
+	balances *memo.Table[balanceOf, uint256.Int]
+	replies  reply.Writer
 }
 
 // New makes an API.
@@ -77,8 +77,8 @@ func New(o Options) *API {
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
 
-		spellings: memo.New[common.Address, string](spellingRoom),
-		balances:  memo.New[balanceOf, uint256.Int](balanceRoom),
+		plain:    memo.New[common.Address, *addressParty](plainRoom),
+		balances: memo.New[balanceOf, uint256.Int](balanceRoom),
 	}
 	if a.methods == nil {
 		a.methods = methods.New()

@@ -1,11 +1,11 @@
 package evm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/holiman/uint256"
@@ -55,22 +55,22 @@ type erc20Token struct {
 }
 
 type erc721Token struct {
-	Address      string      `json:"address"`
-	Name         string      `json:"name"`
-	Symbol       string      `json:"symbol"`
-	ERCType      string      `json:"ercType"`
-	TokenID      amount      `json:"tokenId"`
-	TokenURI     string      `json:"tokenUri"`
-	Metadata     nftMetadata `json:"metadata"`
-	OwnerAddress string      `json:"ownerAddress,omitempty"`
+	Address      string       `json:"address"`
+	Name         string       `json:"name"`
+	Symbol       string       `json:"symbol"`
+	ERCType      string       `json:"ercType"`
+	TokenID      amount       `json:"tokenId"`
+	TokenURI     string       `json:"tokenUri"`
+	Metadata     *nftMetadata `json:"metadata"`
+	OwnerAddress string       `json:"ownerAddress,omitempty"`
 }
 
 type erc1155Token struct {
-	Address  string      `json:"address"`
-	ERCType  string      `json:"ercType"`
-	TokenID  amount      `json:"tokenId"`
-	TokenURI string      `json:"tokenUri"`
-	Metadata nftMetadata `json:"metadata"`
+	Address  string       `json:"address"`
+	ERCType  string       `json:"ercType"`
+	TokenID  amount       `json:"tokenId"`
+	TokenURI string       `json:"tokenUri"`
+	Metadata *nftMetadata `json:"metadata"`
 }
 
 // nftDetails are what an answer says of a token besides its name.
@@ -92,83 +92,127 @@ const (
 	maxDetails = 16 << 20
 )
 
-// details finds out about tokens.
-func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nftDetails, error) {
-	found := make(map[nft]*nftDetails, len(tokens))
-	var asked []nft
-	unknown := nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
-	for _, t := range tokens {
-		if _, known := found[t]; known {
-			continue
-		}
-		found[t] = &unknown
-		if len(asked) < maxNFTs {
-			asked = append(asked, t)
-		}
-	}
+// details finds out about tokens, in their order. What it returns is shared by those
+// that are there several times.
+func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetails, error) {
+	unknown := &nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
+	asked, places := distinct(tokens)
+	asked = asked[:min(len(asked), maxNFTs)]
+	all := make([]nftDetails, len(asked))
 	room := maxDetails
-	for some := range slices.Chunk(asked, maxAsking) {
-		uris, err := a.uris(ctx, of, some)
-		if err != nil {
-			return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), err)
+	for from := 0; from < len(asked); from += maxAsking {
+		to := min(from+maxAsking, len(asked))
+		if err := a.someDetails(ctx, of, asked[from:to], all[from:to]); err != nil {
+			return nil, err
 		}
-		all := make([]metadata.Metadata, len(some))
-		for i := range all {
-			all[i].Status = metadata.Unindexed
-		}
-		if of.Metadata != nil {
-			named := make([]evm.Token, len(some))
-			for i, t := range some {
-				named[i] = evm.Token{Contract: t.contract, TokenID: t.id}
-			}
-			if all, err = of.Metadata.Metadata(ctx, named); err != nil {
-				return nil, fmt.Errorf("reading the metadata of %d tokens: %w", len(asked), err)
-			}
-		}
-		for i, t := range some {
-			if uris[i] == nil {
-				uris[i] = new(string)
-				if all[i].Status == metadata.Unindexed {
-					all[i].Status = metadata.Unknown
-				}
-			}
-			d := &nftDetails{uri: *uris[i], metadata: shownMetadata(ctx, t.standard, &all[i])}
+		for i := range all[from:to] {
+			d := &all[from+i]
 			if size := d.size(); size <= room {
 				room -= size
 			} else {
-				d = &nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.TooLarge)}}
+				*d = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.TooLarge)}}
 			}
-			found[t] = d
+		}
+	}
+	found := make([]*nftDetails, len(tokens))
+	for i := range tokens {
+		place := i
+		if places != nil {
+			place = places[tokens[i]]
+		}
+		if found[i] = unknown; place < len(all) {
+			found[i] = &all[place]
 		}
 	}
 	return found, nil
 }
 
+// distinct are the tokens without repetitions, and their places among them; nil if each
+// is in its own.
+func distinct(tokens []nft) (once []nft, places map[nft]int) {
+	ascending := true // as those of a collection and of a wallet are
+	for i := 1; i < len(tokens) && ascending; i++ {
+		a, b := &tokens[i-1], &tokens[i]
+		ascending = cmp.Or(a.contract.Cmp(b.contract), a.id.Cmp(&b.id)) < 0
+	}
+	if ascending {
+		return tokens, nil
+	}
+	once, places = make([]nft, 0, len(tokens)), make(map[nft]int, len(tokens))
+	for _, t := range tokens {
+		if _, known := places[t]; !known {
+			places[t] = len(once)
+			once = append(once, t)
+		}
+	}
+	return once, places
+}
+
+// someDetails finds out about so few tokens that contracts may be asked about all of
+// them at a time.
+func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) error {
+	untold, err := a.uris(ctx, of, tokens, into)
+	if err != nil {
+		return fmt.Errorf("asking for the URIs of %d tokens: %w", len(tokens), err)
+	}
+	var all []metadata.Metadata
+	if of.Metadata != nil {
+		named := make([]evm.Token, len(tokens))
+		for i, t := range tokens {
+			named[i] = evm.Token{Contract: t.contract, TokenID: t.id}
+		}
+		if all, err = of.Metadata.Metadata(ctx, named); err != nil {
+			return fmt.Errorf("reading the metadata of %d tokens: %w", len(tokens), err)
+		}
+	}
+	for i := range tokens {
+		m := &metadata.Metadata{Status: metadata.Unindexed}
+		if all != nil {
+			m = &all[i]
+		}
+		if untold != nil && untold[i] && m.Status == metadata.Unindexed {
+			m.Status = metadata.Unknown
+		}
+		into[i].metadata = shownMetadata(ctx, tokens[i].standard, m)
+	}
+	return nil
+}
+
 // uris asks for the URIs of tokens, at once for those that are not at hand. One that
-// cannot be told is nil: it is no reason to keep the others back.
-func (a *API) uris(ctx context.Context, of *Chain, tokens []nft) ([]*string, error) {
-	uris := make([]*string, len(tokens))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, t := range tokens {
-		if uri, ok := of.URIs.RememberedURI(t.standard, t.contract, &t.id); ok {
-			uris[i] = &uri
+// cannot be told is untold, which is nil if there are none: it is no reason to keep the
+// others back.
+func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (untold []bool, err error) {
+	var group *errgroup.Group
+	for i := range tokens {
+		t := &tokens[i]
+		uri, ok := of.URIs.RememberedURI(t.standard, t.contract, &t.id)
+		if ok {
+			into[i].uri = uri
 			continue
+		}
+		if group == nil {
+			group, ctx = errgroup.WithContext(ctx)
+			untold = make([]bool, len(tokens))
 		}
 		group.Go(func() error {
 			uri, err := of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
 			switch {
 			case err == nil:
-				uris[i] = &uri
+				into[i].uri = uri
 			case ctx.Err() != nil || !ofToken(err):
 				return err
 			default:
+				untold[i] = true
 				a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
 					slog.String("contract", t.contract.Hex()), slog.String("tokenID", t.id.Dec()), slog.Any("error", err))
 			}
 			return nil
 		})
 	}
-	return uris, group.Wait()
+	if group == nil {
+		return nil, nil
+	}
+	return untold, group.Wait()
 }
 
 // ofToken reports whether an error may be about one token alone, while the node
@@ -215,7 +259,7 @@ func (d *directory) erc721(t nft, owner *common.Address, details *nftDetails) er
 	c := d.contracts[t.contract]
 	shown := erc721Token{
 		Address: d.spelt(t.contract), Name: c.Name, Symbol: c.Symbol, ERCType: typeERC721,
-		TokenID: amount(t.id), TokenURI: details.uri, Metadata: details.metadata,
+		TokenID: amount(t.id), TokenURI: details.uri, Metadata: &details.metadata,
 	}
 	if owner != nil {
 		shown.OwnerAddress = d.spelt(*owner)
@@ -224,5 +268,5 @@ func (d *directory) erc721(t nft, owner *common.Address, details *nftDetails) er
 }
 
 func (d *directory) erc1155(t nft, details *nftDetails) erc1155Token {
-	return erc1155Token{Address: d.spelt(t.contract), ERCType: typeERC1155, TokenID: amount(t.id), TokenURI: details.uri, Metadata: details.metadata}
+	return erc1155Token{Address: d.spelt(t.contract), ERCType: typeERC1155, TokenID: amount(t.id), TokenURI: details.uri, Metadata: &details.metadata}
 }

@@ -19,7 +19,8 @@ import (
 // of the package and the store's. It is used from many goroutines and returns soon
 // after ctx has ended.
 type Record interface {
-	// Known says of addresses, in their order, whether they may be contracts.
+	// Known says of addresses, in their order, whether they may be contracts. One may be
+	// there several times.
 	Known(ctx context.Context, addresses []common.Address) ([]bool, error)
 	Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionPage, error)
 	Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalPage, error)

@@ -30,20 +30,20 @@ func shownBlock(b *evm.BlockRef) block {
 
 type nativeTransaction struct {
 	block
-	MinDelayExcess *uint64      `json:"blockMinDelayExcess,omitempty"`
-	ChainID        number       `json:"chainId"`
-	BlockIndex     uint32       `json:"blockIndex"`
-	TxHash         common.Hash  `json:"txHash"`
-	TxStatus       string       `json:"txStatus"`
-	TxType         uint8        `json:"txType"`
-	GasLimit       number       `json:"gasLimit"`
-	GasUsed        number       `json:"gasUsed"`
-	GasPrice       amount       `json:"gasPrice"`
-	Nonce          number       `json:"nonce"`
-	From           addressParty `json:"from"`
-	To             addressParty `json:"to"`
-	Method         method       `json:"method"`
-	Value          amount       `json:"value"`
+	MinDelayExcess *uint64       `json:"blockMinDelayExcess,omitempty"`
+	ChainID        number        `json:"chainId"`
+	BlockIndex     uint32        `json:"blockIndex"`
+	TxHash         common.Hash   `json:"txHash"`
+	TxStatus       string        `json:"txStatus"`
+	TxType         uint8         `json:"txType"`
+	GasLimit       number        `json:"gasLimit"`
+	GasUsed        number        `json:"gasUsed"`
+	GasPrice       amount        `json:"gasPrice"`
+	Nonce          number        `json:"nonce"`
+	From           *addressParty `json:"from"`
+	To             *addressParty `json:"to"`
+	Method         method        `json:"method"`
+	Value          amount        `json:"value"`
 }
 
 // fullTransaction is a transaction with what only its own answer has.
@@ -56,9 +56,9 @@ type fullTransaction struct {
 }
 
 type method struct {
-	CallType   string `json:"callType"`
-	MethodHash string `json:"methodHash"`
-	MethodName string `json:"methodName,omitempty"`
+	CallType   string   `json:"callType"`
+	MethodHash hexBytes `json:"methodHash"`
+	MethodName string   `json:"methodName,omitempty"`
 }
 
 // listLatest is GET /v1/chains/{chainId}/transactions.
@@ -92,7 +92,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 		return err
 	}
 	answer := pageOf("transactions", len(found.Transactions), func(i int, x *nativeTransaction) {
-		*x = a.transaction(d, &found.Transactions[i])
+		a.transaction(d, &found.Transactions[i], x)
 	})
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
@@ -100,21 +100,23 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	return a.replies.JSON(c, answer)
 }
 
-func (a *API) transaction(d *directory, tx *evm.Transaction) nativeTransaction {
-	shown := nativeTransaction{
-		block: shownBlock(&tx.Block), MinDelayExcess: tx.Block.MinDelayExcess,
-		ChainID: number(d.chain.ChainID), BlockIndex: tx.Index, TxHash: tx.Hash, TxStatus: "0", TxType: tx.Type,
-		GasLimit: number(tx.GasLimit), GasUsed: number(tx.GasUsed), GasPrice: amount(tx.GasPrice), Nonce: number(tx.Nonce),
-		From: d.party(tx.From), To: d.party(tx.Recipient), Method: a.method(tx), Value: amount(tx.Value),
-	}
+// transaction sets all of x, member by member: it is larger than what one would make
+// in passing.
+func (a *API) transaction(d *directory, tx *evm.Transaction, x *nativeTransaction) {
+	x.block, x.MinDelayExcess = shownBlock(&tx.Block), tx.Block.MinDelayExcess
+	x.ChainID, x.BlockIndex, x.TxHash, x.TxType = number(d.chain.ChainID), tx.Index, tx.Hash, tx.Type
+	x.TxStatus = "0"
 	if tx.Success {
-		shown.TxStatus = "1"
+		x.TxStatus = "1"
 	}
-	return shown
+	x.GasLimit, x.GasUsed, x.GasPrice, x.Nonce = number(tx.GasLimit), number(tx.GasUsed), amount(tx.GasPrice), number(tx.Nonce)
+	x.From, x.To, x.Value = d.party(tx.From), d.party(tx.Recipient), amount(tx.Value)
+	x.Method = a.method(tx)
 }
 
 func (a *API) fullTransaction(d *directory, tx *evm.Transaction) fullTransaction {
-	shown := fullTransaction{nativeTransaction: a.transaction(d, tx), Input: hexutil.Encode(tx.Input), BaseFeePerGas: "0"}
+	shown := fullTransaction{Input: hexutil.Encode(tx.Input), BaseFeePerGas: "0"}
+	a.transaction(d, tx, &shown.nativeTransaction)
 	if fee := tx.Block.BaseFee; fee != nil {
 		shown.BaseFeePerGas = fee.Dec()
 	}
@@ -132,7 +134,7 @@ func (a *API) method(tx *evm.Transaction) method {
 		return method{CallType: "NATIVE_TRANSFER", MethodName: "Native Transfer"}
 	}
 	var selector methods.Selector
-	m := method{CallType: "CONTRACT_CALL", MethodHash: hexutil.Encode(tx.Input[:min(len(tx.Input), len(selector))])}
+	m := method{CallType: "CONTRACT_CALL", MethodHash: tx.Input[:min(len(tx.Input), len(selector))]}
 	if copy(selector[:], tx.Input) == len(selector) {
 		m.MethodName = a.methods.Name(selector)
 	}

@@ -17,13 +17,13 @@ import (
 )
 
 type internalTransaction struct {
-	From     addressParty `json:"from"`
-	To       addressParty `json:"to"`
-	Type     string       `json:"internalTxType"`
-	Value    amount       `json:"value"`
-	Reverted bool         `json:"isReverted"`
-	GasUsed  number       `json:"gasUsed"`
-	GasLimit number       `json:"gasLimit"`
+	From     *addressParty `json:"from"`
+	To       *addressParty `json:"to"`
+	Type     string        `json:"internalTxType"`
+	Value    amount        `json:"value"`
+	Reverted bool          `json:"isReverted"`
+	GasUsed  number        `json:"gasUsed"`
+	GasLimit number        `json:"gasLimit"`
 }
 
 type listedInternal struct {
@@ -113,11 +113,11 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 }
 
 type erc1155Transfer struct {
-	From     addressParty `json:"from"`
-	To       addressParty `json:"to"`
-	LogIndex uint32       `json:"logIndex"`
-	Value    amount       `json:"value"`
-	Token    erc1155Token `json:"erc1155Token"`
+	From     *addressParty `json:"from"`
+	To       *addressParty `json:"to"`
+	LogIndex uint32        `json:"logIndex"`
+	Value    amount        `json:"value"`
+	Token    erc1155Token  `json:"erc1155Token"`
 }
 
 type listedTransfer struct {
@@ -126,9 +126,8 @@ type listedTransfer struct {
 	erc1155Transfer
 }
 
-func (d *directory) erc1155Transfer(t *chain.Transfer, details map[nft]*nftDetails) erc1155Transfer {
-	token := moved(t)
-	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: amount(t.Amount), Token: d.erc1155(token, details[token])}
+func (d *directory) erc1155Transfer(t *chain.Transfer, details *nftDetails) erc1155Transfer {
+	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: amount(t.Amount), Token: d.erc1155(moved(t), details)}
 }
 
 // moved is the token that a transfer moves.
@@ -168,7 +167,7 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	}
 	answer := pageOf("transactions", len(found.Transfers), func(i int, x *listedTransfer) {
 		t := &found.Transfers[i]
-		*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details)}
+		*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details[i])}
 	})
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
@@ -310,7 +309,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	}
 	answer.items = items[erc1155Balance, *erc1155Balance]{len(tokens), func(i int, x *erc1155Balance) {
 		*x = erc1155Balance{
-			erc1155Token: shown.erc1155(tokens[i], details[tokens[i]]),
+			erc1155Token: shown.erc1155(tokens[i], details[i]),
 			ChainID:      number(of.ChainID), Balance: amount(found.Balances[i].Amount),
 		}
 	}}

@@ -26,8 +26,19 @@ func appendUint256(b []byte, n *uint256.Int) []byte {
 
 func appendBytes(b, s []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 
-// reader takes a value apart, as row.Reader does, and knows what only EVM chains have.
-type reader struct{ row.Reader }
+// reader takes values apart, as row.Reader does, and knows what only EVM chains have.
+type reader struct {
+	row.Reader
+	// last is the reference to a block that was read last: values next to each other
+	// are often of the same one, and share what it points to.
+	last BlockRef
+	// amounts are ready to be pointed to, while it reads a list.
+	amounts []uint256.Int
+	list    bool
+}
+
+// amountsAtOnce is how many amounts are made at a time in a list.
+const amountsAtOnce = 32
 
 func read(v []byte) *reader {
 	r := new(reader)
@@ -60,9 +71,19 @@ func (r *reader) uint256() (n uint256.Int) {
 	return n
 }
 
+// uint256p is one that in a list shares its memory with others.
 func (r *reader) uint256p() *uint256.Int {
-	n := r.uint256()
-	return &n
+	if !r.list {
+		n := r.uint256()
+		return &n
+	}
+	if len(r.amounts) == 0 {
+		r.amounts = make([]uint256.Int, amountsAtOnce)
+	}
+	n := &r.amounts[0]
+	r.amounts = r.amounts[1:]
+	*n = r.uint256()
+	return n
 }
 
 // What a reference to a block has.
@@ -93,20 +114,41 @@ func appendRef(b []byte, ref *BlockRef) []byte {
 	return b
 }
 
-func (r *reader) ref(number uint64) BlockRef {
+func (r *reader) ref(number uint64) (ref BlockRef) {
+	r.readRef(number, &ref)
+	return ref
+}
+
+// readRef sets ref to a reference to a block of a number.
+func (r *reader) readRef(number uint64, ref *BlockRef) {
 	flags := r.Byte()
-	ref := BlockRef{Number: number, Hash: r.hash(), Time: r.Number()}
+	hash := r.hash()
+	same := number == r.last.Number && hash == r.last.Hash
+	*ref = BlockRef{Number: number, Hash: hash, Time: r.Number()}
 	if flags&refMilliseconds != 0 {
 		ref.Milliseconds = uint64(r.signed()) + 1000*ref.Time
 	}
 	if flags&refMinDelayExcess != 0 {
 		n := r.Number()
-		ref.MinDelayExcess = &n
+		if known := r.last.MinDelayExcess; same && known != nil && *known == n {
+			ref.MinDelayExcess = known
+		} else {
+			ref.MinDelayExcess = new(uint64)
+			*ref.MinDelayExcess = n
+		}
 	}
 	if flags&refBaseFee != 0 {
-		ref.BaseFee = r.uint256p()
+		n := r.uint256()
+		if known := r.last.BaseFee; same && known != nil && *known == n {
+			ref.BaseFee = known
+		} else {
+			ref.BaseFee = new(uint256.Int)
+			*ref.BaseFee = n
+		}
 	}
-	return ref
+	if !same {
+		r.last = *ref
+	}
 }
 
 // What a transaction is.
@@ -164,14 +206,14 @@ func listed(tx *evm.Transaction) []byte {
 	return tx.Input[:min(len(tx.Input), selectorSize)]
 }
 
-func (r *reader) tx(at place) (tx Transaction) {
+// tx sets tx, all of which is zero.
+func (r *reader) tx(at place, tx *Transaction) {
 	flags := r.Byte()
 	tx.Type = r.Byte()
 	tx.Index = at.major
 	tx.Hash, tx.From, tx.Recipient = r.hash(), r.address(), r.address()
 	if flags&txCreates == 0 {
-		to := tx.Recipient
-		tx.To = &to
+		tx.To = &tx.Recipient
 	} else {
 		tx.Created = tx.Recipient
 	}
@@ -184,8 +226,7 @@ func (r *reader) tx(at place) (tx Transaction) {
 		tx.MaxPriorityFee = r.uint256p()
 	}
 	tx.Input = r.Bytes()
-	tx.Block = r.ref(at.number)
-	return tx
+	r.readRef(at.number, &tx.Block)
 }
 
 // appendFrame writes a call.
@@ -241,13 +282,12 @@ func appendDeployment(b []byte, d *Deployment) []byte {
 	return b
 }
 
-func (r *reader) deployment(place) Deployment {
-	d := Deployment{Contract: r.address(), TxHash: r.hash(), Deployer: r.address()}
+func (r *reader) deployment(_ place, d *Deployment) {
+	d.Contract, d.TxHash, d.Deployer = r.address(), r.hash(), r.address()
 	if r.Len() > 0 {
 		creator := r.address()
 		d.Creator = &creator
 	}
-	return d
 }
 
 // What a message of a transaction is.

@@ -27,7 +27,8 @@ func newKnown() *memo.Table[common.Address, knowledge] {
 
 // Known reports of addresses, in their order, whether they are known to be contracts:
 // because a transaction made them, or because they told of tokens. Contracts that
-// were there from the beginning and tell nothing are not known.
+// were there from the beginning and tell nothing are not known. An address may be there
+// several times.
 func (r *Record) Known(ctx context.Context, addresses []common.Address) ([]bool, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -36,8 +37,8 @@ func (r *Record) Known(ctx context.Context, addresses []common.Address) ([]bool,
 	defer s.close()
 	known := make([]bool, len(addresses))
 	var asked []int
-	for i, address := range addresses {
-		k, ok := r.known.Get(address)
+	for i := range addresses {
+		k, ok := r.known.Get(addresses[i])
 		known[i] = ok && k.contract
 		if !ok || !k.contract && k.after != s.head.tip.Hash {
 			asked = append(asked, i)
@@ -46,17 +47,23 @@ func (r *Record) Known(ctx context.Context, addresses []common.Address) ([]bool,
 	if len(asked) == 0 {
 		return known, nil
 	}
-	keys := make([]store.PK, len(asked))
-	for i, n := range asked {
-		keys[i].P = s.chain.partition(addresses[n][:])
+	once := make(map[common.Address]int, len(asked)) // places in keys
+	keys := make([]store.PK, 0, len(asked))
+	for _, n := range asked {
+		if _, there := once[addresses[n]]; !there {
+			once[addresses[n]] = len(keys)
+			keys = append(keys, store.PK{P: s.chain.partition(addresses[n][:])})
+		}
 	}
 	values, err := s.Get(ctx, store.FamilyEVMContract, keys)
 	if err != nil {
 		return nil, fmt.Errorf("reading contracts: %w", err)
 	}
-	for i, n := range asked {
-		known[n] = values[i] != nil
-		r.known.Put(addresses[n], knowledge{contract: known[n], after: s.head.tip.Hash})
+	for _, n := range asked {
+		known[n] = values[once[addresses[n]]] != nil
+	}
+	for address, i := range once {
+		r.known.Put(address, knowledge{contract: values[i] != nil, after: s.head.tip.Hash})
 	}
 	return known, nil
 }

@@ -40,18 +40,19 @@ func (r *Record) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, e
 }
 
 // inPlaces reads rows of a list whose keys are places. What says what they are.
-func inPlaces[T any](rows []store.Row, what string, of func(*reader, place) T) ([]T, error) {
+func inPlaces[T any](rows []store.Row, what string, of func(*reader, place, *T)) ([]T, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
 	all := make([]T, len(rows))
+	v := &reader{list: true}
 	for i, row := range rows {
 		at, ok := placeOf(row.K)
 		if !ok {
 			return nil, fmt.Errorf("%w: %s at %x", store.ErrCorrupt, what, row.K)
 		}
-		v := read(row.V)
-		all[i] = of(v, at)
+		v.Begin(row.V)
+		of(v, at, &all[i])
 		if err := v.End(); err != nil {
 			return nil, err
 		}
@@ -72,6 +73,9 @@ func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, 
 	failed, err := s.ended(ctx, false, lo, hi, limit)
 	if err != nil {
 		return nil, err
+	}
+	if len(failed) == 0 {
+		return succeeded, nil
 	}
 	rows := make([]store.Row, 0, min(limit, len(succeeded)+len(failed)))
 	for len(rows) < limit && len(succeeded)+len(failed) > 0 {
@@ -111,7 +115,12 @@ func (s *state) ended(ctx context.Context, success bool, lo, hi []byte, limit in
 			if err != nil {
 				return nil, fmt.Errorf("reading transactions: %w", err)
 			}
-			if rows = append(rows, some...); len(rows) == limit {
+			if rows == nil {
+				rows = some
+			} else {
+				rows = append(rows, some...)
+			}
+			if len(rows) == limit {
 				return rows, nil
 			}
 		}
@@ -148,8 +157,9 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 		return nil, fmt.Errorf("reading transaction %s: %w", hash, err)
 	}
 	v = read(values[0])
-	tx := v.tx(at)
-	return &tx, v.End()
+	tx := new(Transaction)
+	v.tx(at, tx)
+	return tx, v.End()
 }
 
 // Internals lists calls with value, and creations, that a wallet made or received
@@ -182,10 +192,9 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 	return p, err
 }
 
-func (r *reader) internal(at place) Internal {
-	i := Internal{Frame: r.frame(), TxHash: r.hash()}
-	i.Block = r.ref(at.number)
-	return i
+func (r *reader) internal(at place, i *Internal) {
+	i.Frame, i.TxHash = r.frame(), r.hash()
+	r.readRef(at.number, &i.Block)
 }
 
 // scanRows is the most rows that are read at a time where some are left out.
@@ -229,6 +238,9 @@ func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, e
 				p.Next = last
 				return p, nil
 			}
+			if p.Transfers == nil {
+				p.Transfers = some[:0] // the others are not needed again
+			}
 			p.Transfers, last = append(p.Transfers, some[i]), rows[i].K
 		}
 		if len(rows) < chunk {
@@ -238,10 +250,9 @@ func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, e
 	}
 }
 
-func (r *reader) tokenTransfer(at place) TokenTransfer {
-	t := TokenTransfer{Transfer: r.transfer(at.major, at.minor), TxHash: r.hash()}
-	t.Block = r.ref(at.number)
-	return t
+func (r *reader) tokenTransfer(at place, t *TokenTransfer) {
+	t.Transfer, t.TxHash = r.transfer(at.major, at.minor), r.hash()
+	r.readRef(at.number, &t.Block)
 }
 
 // Tokens lists the tokens of a collection by their ID. Of contracts that do not follow
@@ -276,6 +287,9 @@ func (r *Record) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}
 	rows, p.Next = page(rows, q.Limit)
+	if len(rows) > 0 {
+		p.Tokens = make([]Token, 0, len(rows))
+	}
 	for _, row := range rows {
 		if len(row.K) != size {
 			return nil, fmt.Errorf("%w: token %x", store.ErrCorrupt, row.K)
@@ -386,6 +400,9 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 				k := tokenKeyOf(last.Contract, &id)
 				b.page.Next = append(uint64Key(b.page.At.Number), k[:]...)
 				return nil
+			}
+			if b.page.Balances == nil {
+				b.page.Balances = amounts[:0] // the others are not needed again
 			}
 			b.page.Balances = append(b.page.Balances, amounts[i])
 		}

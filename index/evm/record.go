@@ -305,12 +305,14 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	switch kind, k := row.K[0], row.K[1:]; {
 	case kind == deploymentTx && len(k) == 0:
 		d.Traced = r.Byte() != 0
-		d.Transaction = r.tx(at)
+		r.tx(at, &d.Transaction)
 		d.Message = r.message()
 	case kind == deploymentTransfer && len(k) == 8:
-		d.Transfers = append(d.Transfers, r.tokenTransfer(place{number: at.number, major: binary.BigEndian.Uint32(k), minor: binary.BigEndian.Uint32(k[4:])}))
+		d.Transfers = append(d.Transfers, TokenTransfer{})
+		r.tokenTransfer(place{number: at.number, major: binary.BigEndian.Uint32(k), minor: binary.BigEndian.Uint32(k[4:])}, &d.Transfers[len(d.Transfers)-1])
 	case kind == deploymentInternal && len(k) == 4:
-		d.Internals = append(d.Internals, r.internal(at))
+		d.Internals = append(d.Internals, Internal{})
+		r.internal(at, &d.Internals[len(d.Internals)-1])
 	default:
 		return fmt.Errorf("%w: part %x of a deployment", store.ErrCorrupt, row.K)
 	}
@@ -383,8 +385,13 @@ func (s *state) classifier() *classifier {
 func (c *classifier) learn(ctx context.Context, n int, contract func(int) common.Address) error {
 	memory, _ := c.contracts.(rememberer)
 	var ask []common.Address
+	var last common.Address
 	for i := range n {
 		address := contract(i)
+		if i > 0 && address == last {
+			continue // balances are in the order of contracts
+		}
+		last = address
 		if _, ok := c.standards[address]; !ok {
 			c.standards[address] = evm.Unknown
 			if memory != nil {

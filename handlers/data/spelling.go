@@ -1,0 +1,53 @@
+package data
+
+import (
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
+)
+
+// spelling has the texts of what an answer names again and again: each takes a checksum,
+// and a division by 58 of all of it for each digit, or five bits at a time. It belongs
+// to one answer.
+type spelling struct {
+	hrp    string // of addresses
+	ids    map[ids.ID]string
+	owners map[ids.ShortID]string
+}
+
+// maxSpelt is how many texts of a kind an answer remembers.
+const maxSpelt = 1024
+
+func (n *network) spelling() *spelling {
+	return &spelling{hrp: n.hrp, ids: make(map[ids.ID]string), owners: make(map[ids.ShortID]string)}
+}
+
+// id is the text of the ID of a chain or an asset: something of which there are few.
+func (s *spelling) id(id ids.ID) string {
+	text, ok := s.ids[id]
+	if !ok {
+		text = id.String()
+		if len(s.ids) < maxSpelt {
+			s.ids[id] = text
+		}
+	}
+	return text
+}
+
+// bech32 shows addresses, [] if there are none.
+func (s *spelling) bech32(all []ids.ShortID) ([]string, error) {
+	texts := make([]string, len(all))
+	for i, a := range all {
+		text, ok := s.owners[a]
+		if !ok {
+			var err error
+			if text, err = address.FormatBech32(s.hrp, a[:]); err != nil {
+				return nil, err
+			}
+			if len(s.owners) < maxSpelt {
+				s.owners[a] = text
+			}
+		}
+		texts[i] = text
+	}
+	return texts, nil
+}
