@@ -68,6 +68,11 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 			return rpc.ErrForward
 		}
 	}
+	if source == c.ID {
+		// What is there changes with the chain's blocks alone.
+		next := c.Status().Next
+		reply.Lasts = func() bool { return c.Status().Next == next }
+	}
 	limit := int(args.Limit)
 	if limit <= 0 || limit > maxPage {
 		limit = maxPage
