@@ -33,7 +33,11 @@ func newRouter() *router {
 // ServeHTTP implements http.Handler.
 func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	asked := request.URL.Path
-	clean := path.Clean("/" + asked)
+	rooted := asked
+	if asked == "" || asked[0] != '/' {
+		rooted = "/" + asked
+	}
+	clean := path.Clean(rooted)
 	if asked != "" && asked[len(asked)-1] == '/' && clean != "/" {
 		clean += "/"
 	}

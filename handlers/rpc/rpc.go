@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/rs/cors"
@@ -57,8 +58,9 @@ func New(o Options) *Surface {
 		pages.AllowOriginFunc = func(string) bool { return false }
 	}
 	h = cors.New(pages).Handler(h)
+	name := []string{o.NodeID.String()} // shared by all answers and never changed
 	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Node-Id", o.NodeID.String())
+		w.Header()["Node-Id"] = name
 		h.ServeHTTP(w, r)
 	})
 	return s
@@ -98,10 +100,16 @@ func knownHosts(h http.Handler, allowed []string) http.Handler {
 		if err != nil {
 			host = r.Host // without a port
 		}
-		if host != "" && net.ParseIP(strings.Trim(host, "[]")) == nil && !names[strings.ToLower(host)] {
+		if host != "" && !isAddress(strings.Trim(host, "[]")) && !names[strings.ToLower(host)] {
 			http.Error(w, "invalid host specified", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// isAddress does as net.ParseIP, which takes room for what is thrown away.
+func isAddress(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Zone() == ""
 }
