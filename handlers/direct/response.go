@@ -193,6 +193,9 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)), nil
 }
 
+// SetReadDeadline is for bodies that do not arrive: this one has.
+func (w *response) SetReadDeadline(time.Time) error { return nil }
+
 // begin writes the head, with which it is known how the body begins.
 func (w *response) begin(length int, body []byte) {
 	if w.headed {

@@ -25,7 +25,7 @@ import (
 var ErrForward = errors.New("answered by upstream")
 
 // Refusal is an error of an Upstream whose text is for the client.
-type Refusal string
+type Refusal string //nolint:errname // it is a text for clients, and reads as one
 
 // Error implements error.
 func (r Refusal) Error() string { return string(r) }
