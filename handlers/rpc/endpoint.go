@@ -241,6 +241,12 @@ func (e *endpoint) write(w http.ResponseWriter, result, id []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(n)}
+	if n > mostPooled {
+		_, _ = io.WriteString(w, before)
+		_, _ = w.Write(result)
+		_, _ = w.Write(append(append([]byte(between), id...), after...))
+		return
+	}
 	// What is written at once is sent with fewer calls of the system.
 	b := e.buffers.get(n)
 	defer e.buffers.put(b)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -53,6 +55,12 @@ func (p Probe) Fail(_ *http.Request, args *ProbeArgs, _ *Raw) error {
 }
 
 func (p Probe) Elsewhere(*http.Request, *ProbeArgs, *Raw) error { return ErrForward }
+
+// Large answers with a text of so many letters.
+func (p Probe) Large(_ *http.Request, args *struct{ N int }, reply *Raw) error {
+	reply.JSON = []byte(`"` + strings.Repeat("a", args.N) + `"`)
+	return nil
+}
 
 type mirror struct{}
 
@@ -163,6 +171,20 @@ func TestAnswersLast(t *testing.T) {
 		got := ask(h, "application/json", strings.NewReader(body), int64(len(body))).Body.String()
 		require.Equal(t, `{"jsonrpc":"2.0","result":`+strings.Replace(strings.Replace(test.params, ": ", ":", 1), `"}`, `","many":null}`, 1)+`,"id":`+test.id+"}\n", got, "call %d", i)
 		require.Equal(t, test.calls, calls, "calls after %d", i)
+	}
+}
+
+func TestLargeAnswers(t *testing.T) {
+	h, reference := pair(t, new(int))
+	for _, n := range []int{0, 1, 4 << 10, mostPooled - 100, mostPooled, 2 * mostPooled} {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"probe.large","params":{"n":%d}}`, n)
+		for _, one := range []http.Handler{h, reference} {
+			got := ask(one, "application/json", strings.NewReader(body), int64(len(body)))
+			want := `{"jsonrpc":"2.0","result":"` + strings.Repeat("a", n) + `","id":1}` + "\n"
+			require.Equal(t, len(want), got.Body.Len(), "bytes of an answer of %d", n)
+			require.True(t, want == got.Body.String())
+			require.Equal(t, strconv.Itoa(len(want)), got.Header().Get("Content-Length"))
+		}
 	}
 }
 
