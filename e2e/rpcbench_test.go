@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,10 +51,12 @@ func take(t testing.TB, ctx context.Context, pid, connections int, span time.Dur
 	var mu sync.Mutex
 	var result turn
 	var running sync.WaitGroup
+	var asked atomic.Uint32
 	cpu, start := cpuTime(t, pid), time.Now()
+	asked.Store(uint32(start.UnixNano())) // no turn repeats another one's
 	for range connections {
 		running.Go(func() {
-			answers, err := askUntil(ctx, start.Add(span), url, body)
+			answers, err := askUntil(ctx, start.Add(span), url, body, &asked)
 			if err != nil {
 				t.Errorf("%s: %v", url, err)
 			}
@@ -65,9 +70,13 @@ func take(t testing.TB, ctx context.Context, pid, connections int, span time.Dur
 	return result
 }
 
+// turnMark stands in a body for a text that is another one each time.
+const turnMark = "00000000"
+
 // askUntil asks again and again over a connection of its own. It costs far less than
-// http.Client, whose processor time would be that of most requests.
-func askUntil(ctx context.Context, end time.Time, url, body string) (answers []time.Duration, err error) {
+// http.Client, whose processor time would be that of most requests. Asked counts the
+// requests of all connections.
+func askUntil(ctx context.Context, end time.Time, url, body string, asked *atomic.Uint32) (answers []time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -82,9 +91,13 @@ func askUntil(ctx context.Context, end time.Time, url, body string) (answers []t
 		return nil, err
 	}
 	defer func() { _ = connection.Close() }()
+	mark := bytes.Index(sent.Bytes(), []byte(turnMark))
 	received := bufio.NewReaderSize(connection, 64<<10)
 	for time.Now().Before(end) {
 		began := time.Now()
+		if mark >= 0 {
+			hex.Encode(sent.Bytes()[mark:], binary.BigEndian.AppendUint32(nil, asked.Add(1)))
+		}
 		if _, err := connection.Write(sent.Bytes()); err != nil {
 			return answers, err
 		}
@@ -121,7 +134,8 @@ func (s *side) quantile(of int) float64 {
 }
 
 // BenchmarkNodeAPI asks a node and the service the same, in turns, and says how many
-// times the node's rate the service has, and what it takes of the node's times. See
+// times the node's rate the service has, and what it takes of the node's times: the same
+// call again and again, and calls of which no two have the same text. See
 // bench/README.md.
 func BenchmarkNodeAPI(b *testing.B) {
 	const (
@@ -139,28 +153,38 @@ func BenchmarkNodeAPI(b *testing.B) {
 		{"/ext/index/P/block", "index.getContainerRange", `{"startIndex":0,"numToFetch":1024}`},
 		{"/ext/bc/P", "platform.getBlockByHeight", `{"height":5}`},
 	} {
-		b.Run(test.method, func(b *testing.B) {
-			var node, service side
-			node.url, node.pid = n.node, n.network.PID(0)
-			service.url, service.pid = n.service.url, n.service.process.Process.Pid
-			for _, s := range []*side{&node, &service} {
-				take(b, ctx, s.pid, connections, span/4, s.url+test.path, callBody(test.method, test.params))
-			}
-			for b.Loop() {
-				for range turns {
-					for _, s := range []*side{&node, &service} {
-						t := take(b, ctx, s.pid, connections, span, s.url+test.path, callBody(test.method, test.params))
-						s.took, s.cpu, s.answers = s.took+t.took, s.cpu+t.cpu, append(s.answers, t.answers...)
-					}
-				}
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(node.rate(), "node-req/s")
-			b.ReportMetric(service.rate(), "service-req/s")
-			b.ReportMetric(service.rate()/node.rate(), "x-rate")
-			b.ReportMetric(service.quantile(50)/node.quantile(50), "x-p50")
-			b.ReportMetric(service.quantile(99)/node.quantile(99), "x-p99")
-			b.ReportMetric(service.cpuEach()/node.cpuEach(), "x-cpu")
+		b.Run(test.method+"/again", func(b *testing.B) {
+			compare(b, ctx, n, connections, turns, span, test.path, callBody(test.method, test.params))
+		})
+		b.Run(test.method+"/anew", func(b *testing.B) {
+			marked := strings.Replace(test.params[:len(test.params)-1]+`,"turn":"`+turnMark+`"}`, "{,", "{", 1)
+			compare(b, ctx, n, connections, turns, span, test.path, callBody(test.method, marked))
 		})
 	}
+}
+
+// compare asks both sides in turns.
+func compare(b *testing.B, ctx context.Context, n *nodeAPI, connections, turns int, span time.Duration, path, body string) {
+	b.Helper()
+	var node, service side
+	node.url, node.pid = n.node, n.network.PID(0)
+	service.url, service.pid = n.service.url, n.service.process.Process.Pid
+	for _, s := range []*side{&node, &service} {
+		take(b, ctx, s.pid, connections, span/4, s.url+path, body)
+	}
+	for b.Loop() {
+		for range turns {
+			for _, s := range []*side{&node, &service} {
+				t := take(b, ctx, s.pid, connections, span, s.url+path, body)
+				s.took, s.cpu, s.answers = s.took+t.took, s.cpu+t.cpu, append(s.answers, t.answers...)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(node.rate(), "node-req/s")
+	b.ReportMetric(service.rate(), "service-req/s")
+	b.ReportMetric(service.rate()/node.rate(), "x-rate")
+	b.ReportMetric(service.quantile(50)/node.quantile(50), "x-p50")
+	b.ReportMetric(service.quantile(99)/node.quantile(99), "x-p99")
+	b.ReportMetric(service.cpuEach()/node.cpuEach(), "x-cpu")
 }

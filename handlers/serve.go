@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/direct"
 )
 
 const (
@@ -38,6 +39,10 @@ type ServeOptions struct {
 	HeaderBytes int
 	// HeaderTimeout bounds their arrival, and that of a TLS handshake; 0 means 10 s.
 	HeaderTimeout time.Duration
+	// Direct says for which paths plain requests are answered without net/http, which
+	// takes most of the time of a short answer; see package direct. Nil: for none. It
+	// has no effect with TLS.
+	Direct func(path string) bool
 	// Log gets what goes wrong below requests; nil drops it.
 	Log *slog.Logger
 }
@@ -55,14 +60,15 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var running gate
+	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !running.enter() {
+			panic(http.ErrAbortHandler) // the connection is being closed anyway
+		}
+		defer running.leave()
+		h.ServeHTTP(w, r)
+	})
 	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !running.enter() {
-				panic(http.ErrAbortHandler) // the connection is being closed anyway
-			}
-			defer running.leave()
-			h.ServeHTTP(w, r)
-		}),
+		Handler:           guarded,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, 10*time.Second),
 		IdleTimeout:       2 * time.Minute,
@@ -75,6 +81,19 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 		// Bodies have a deadline of their own. Answers are small and of bounded
 		// work, so that a generous limit on the whole exchange suffices.
 		WriteTimeout: 5 * time.Minute,
+	}
+	shutdown, cut, ended := server.Shutdown, func() {}, func() {}
+	if o.Direct != nil && o.TLS == nil {
+		l := direct.Listen(ln, direct.Options{
+			Handler: guarded, Serves: o.Direct, Base: base, Log: log,
+			First: server.ReadHeaderTimeout, Idle: server.IdleTimeout, Answer: server.WriteTimeout,
+		})
+		ln, cut, ended = l, l.Cut, l.Wait
+		shutdown = func(ctx context.Context) error {
+			other := make(chan error, 1)
+			go func() { other <- server.Shutdown(ctx) }()
+			return errors.Join(l.Shutdown(ctx), <-other)
+		}
 	}
 	served := make(chan error, 1)
 	go func() {
@@ -94,13 +113,14 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 	stop := func(d time.Duration) error {
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		defer cancel()
-		return server.Shutdown(ctx)
+		return shutdown(ctx)
 	}
 	if err := stop(grace); err != nil {
 		log.Warn("requests in flight outlast the grace and are cancelled", "grace", grace)
 		cancel(apierr.ErrStopping)
 		_ = stop(farewell) // what still remains is cut off
 	}
+	cut()
 	if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) && failed == nil {
 		failed = err
 	}
@@ -109,6 +129,7 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 	}
 	cancel(apierr.ErrStopping) // for connections that are passed through, which nothing else ends
 	running.shut()
+	ended()
 	if failed != nil {
 		return fmt.Errorf("serving HTTP on %s: %w", ln.Addr(), failed)
 	}

@@ -40,9 +40,10 @@ func addIndexes(a *nodeAPI) error {
 		e := rpc.Endpoint{}
 		if n := a.network; n.chains != nil && n.chains.Kept() {
 			// Vertices belong to the X-Chain.
-			e.Ready = chain.Ready(func() index.Status { return n.chains.ChainStatus(one.chain) })
+			status := func() index.Status { return n.chains.ChainStatus(one.chain) }
+			e.Ready = chain.Ready(status)
 			s := rpcindex.New(rpcindex.Options{
-				Reader: a.store, Log: a.log, Chain: container.Chain{NetworkID: n.id, Name: one.kept},
+				Reader: a.store, Status: status, Log: a.log, Chain: container.Chain{NetworkID: n.id, Name: one.kept},
 				Heights: func(ctx context.Context) (uint64, uint64, error) {
 					var from, until uint64
 					if one.kept != container.Vertices {

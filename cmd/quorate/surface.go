@@ -236,7 +236,7 @@ func (d *door) serve(ctx context.Context, ln net.Listener, h http.Handler) error
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	return handlers.ServeWith(ctx, guarded, h, handlers.ServeOptions{TLS: d.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Log: d.log})
+	return handlers.ServeWith(ctx, guarded, h, handlers.ServeOptions{TLS: d.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Direct: handlers.OfNode, Log: d.log})
 }
 
 // scheme is that of the public surface's URLs.

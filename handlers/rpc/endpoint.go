@@ -58,7 +58,9 @@ type Endpoint struct {
 	Ready func() bool
 	// BodyLimit is in bytes; 0 means 1 MiB.
 	BodyLimit int64
-	Log       *slog.Logger
+	// AnswerBytes bounds the memory for answers that last; 0 means 8 MiB.
+	AnswerBytes int
+	Log         *slog.Logger
 }
 
 // NewHandler makes a handler of e, which answers as a node does: in its envelope,
@@ -67,19 +69,23 @@ func NewHandler(e Endpoint) (http.Handler, error) {
 	if e.BodyLimit <= 0 {
 		e.BodyLimit = 1 << 20
 	}
+	if e.AnswerBytes <= 0 {
+		e.AnswerBytes = 8 << 20
+	}
 	if e.Log == nil {
 		e.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &endpoint{Endpoint: e, server: rpc.NewServer()}
-	own := codec{Codec: avajson.NewCodec(), endpoint: h}
-	h.server.RegisterCodec(own, "application/json")
+	h := &endpoint{Endpoint: e, server: rpc.NewServer(), methods: make(map[string]method), answers: newMemo(e.AnswerBytes)}
+	h.codec = codec{Codec: avajson.NewCodec(), endpoint: h}
+	h.server.RegisterCodec(h.codec, "application/json")
 	// With one codec alone, gorilla takes a request without a content type.
-	h.server.RegisterCodec(own, "application/json;charset=utf-8")
+	h.server.RegisterCodec(h.codec, "application/json;charset=utf-8")
 	for _, s := range e.Services {
 		for _, name := range s.Names {
 			if err := h.server.RegisterService(s.Methods, name); err != nil {
 				return nil, fmt.Errorf("service %q: %w", name, err)
 			}
+			h.addMethods(name, s.Methods)
 		}
 	}
 	return h, nil
@@ -87,13 +93,20 @@ func NewHandler(e Endpoint) (http.Handler, error) {
 
 type endpoint struct {
 	Endpoint
-	server *rpc.Server
+	server  *rpc.Server
+	codec   codec
+	methods map[string]method // of calls, by the names that clients know
+	answers *memo
+	buffers buffers
 }
 
 // ServeHTTP implements http.Handler.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e.Ready != nil && !e.Ready() {
 		http.Error(w, "API call rejected because chain is not done bootstrapping", http.StatusServiceUnavailable)
+		return
+	}
+	if e.plain(w, r) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, e.BodyLimit)
@@ -191,7 +204,14 @@ func (r *request) ReadRequest(args any) error {
 type Raw struct {
 	// JSON is not changed, and may be shared.
 	JSON []byte
+	// Lasts says whether JSON still answers the call, of which nothing but its params
+	// matters then. It is asked when there is another call of the same text, from any
+	// goroutine, and does not block. Nil: it answers the one call alone.
+	Lasts func() bool
 }
+
+// Always is for answers that last for ever.
+func Always() bool { return true }
 
 // WriteResponse implements rpc.CodecRequest.
 func (r *request) WriteResponse(w http.ResponseWriter, reply any) {
@@ -205,33 +225,40 @@ func (r *request) WriteResponse(w http.ResponseWriter, reply any) {
 			rpc.WriteError(w, http.StatusInternalServerError, err.Error())
 			return
 		}
-		raw = &Raw{result}
+		raw = &Raw{JSON: result}
 	}
-	const before, between, after = `{"jsonrpc":"2.0","result":`, `,"id":`, "}\n"
 	id := *r.call.ID
 	if bytes.ContainsAny(id, "<>& \t\r\n\u2028\u2029") {
 		id, _ = json.Marshal(r.call.ID) // it was read from JSON
 	}
+	r.endpoint.write(w, raw.JSON, id)
+}
+
+// write answers a call that has an ID, as encoding/json would write it.
+func (e *endpoint) write(w http.ResponseWriter, result, id []byte) {
+	const before, between, after = `{"jsonrpc":"2.0","result":`, `,"id":`, "}\n"
+	n := len(before) + len(result) + len(between) + len(id) + len(after)
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(before) + len(raw.JSON) + len(between) + len(id) + len(after))}
-	if len(raw.JSON) > copyBelow {
-		// A write each is cheaper than a copy.
+	h["Content-Length"] = []string{strconv.Itoa(n)}
+	if n > mostPooled {
 		_, _ = io.WriteString(w, before)
-		_, _ = w.Write(raw.JSON)
+		_, _ = w.Write(result)
 		_, _ = w.Write(append(append([]byte(between), id...), after...))
 		return
 	}
-	b := make([]byte, 0, len(before)+len(raw.JSON)+len(between)+len(id)+len(after))
-	b = append(append(append(b, before...), raw.JSON...), between...)
-	_, _ = w.Write(append(append(b, id...), after...))
+	// What is written at once is sent with fewer calls of the system.
+	b := e.buffers.get(n)
+	defer e.buffers.put(b)
+	*b = append(append(append(append(append((*b)[:0], before...), result...), between...), id...), after...)
+	_, _ = w.Write(*b)
 }
-
-// copyBelow is up to which size a reply is copied together, in bytes.
-const copyBelow = 2048
 
 // jsonType is the node's. It is shared by all answers and never changed.
 var jsonType = []string{"application/json; charset=utf-8"}
+
+// noSniff is what a node sends with the answer of each method. It is never changed.
+var noSniff = []string{"nosniff"}
 
 // WriteError implements rpc.CodecRequest.
 func (r *request) WriteError(w http.ResponseWriter, status int, err error) {

@@ -41,7 +41,11 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	asked := request.URL.Path
-	clean := path.Clean("/" + asked)
+	rooted := asked
+	if asked == "" || asked[0] != '/' {
+		rooted = "/" + asked
+	}
+	clean := path.Clean(rooted)
 	if asked != "" && asked[len(asked)-1] == '/' && clean != "/" {
 		clean += "/"
 	}

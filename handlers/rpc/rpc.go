@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"net/netip"
 	"strings"
 
 	"github.com/rs/cors"
@@ -58,10 +59,11 @@ func New(o Options) *Surface {
 		pages.AllowOriginFunc = func(string) bool { return false }
 	}
 	shared := cors.New(pages)
+	name := []string{o.NodeID.String()} // shared by all answers and never changed
 	s := &Surface{router: newRouter(), around: func(h http.Handler) http.Handler {
 		h = shared.Handler(knownHosts(h, o.AllowedHosts))
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Node-Id", o.NodeID.String())
+			w.Header()["Node-Id"] = name
 			h.ServeHTTP(w, r)
 		})
 	}}
@@ -115,10 +117,16 @@ func knownHosts(h http.Handler, allowed []string) http.Handler {
 		if err != nil {
 			host = r.Host // without a port
 		}
-		if host != "" && net.ParseIP(host) == nil && !names[strings.ToLower(host)] {
+		if host != "" && !isAddress(host) && !names[strings.ToLower(host)] {
 			http.Error(w, "invalid host specified", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// isAddress does as net.ParseIP, which takes room for what is thrown away.
+func isAddress(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Zone() == ""
 }

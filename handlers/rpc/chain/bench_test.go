@@ -45,18 +45,29 @@ func BenchmarkCalls(b *testing.B) {
 			return "X", "avm.getUTXOs", `{"addresses":["` + w.address(b, history.X, owner) + `"],"limit":1024,"encoding":"hex"}`
 		},
 	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			d := &discard{header: make(http.Header)}
-			for i := range b.N {
-				chain, method, params := of(i)
-				r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
-				require.NoError(b, err)
-				r.Header.Set("Content-Type", "application/json")
-				w.handlers[chain].ServeHTTP(d, r)
+		for _, anew := range []bool{false, true} {
+			if anew {
+				name += " anew" // no two have the same text
 			}
-			require.Greater(b, d.bytes, 100*b.N)
-			b.ReportMetric(float64(d.bytes)/float64(b.N), "bytes/answer")
-		})
+			b.Run(name, func(b *testing.B) { benchmarkCalls(b, w, anew, of) })
+		}
 	}
+}
+
+func benchmarkCalls(b *testing.B, w *world, anew bool, of func(i int) (chain, method, params string)) {
+	b.Helper()
+	b.ReportAllocs()
+	d := &discard{header: make(http.Header)}
+	for i := range b.N {
+		chain, method, params := of(i)
+		if anew {
+			params = strings.Replace(strings.Replace(params, "{", fmt.Sprintf(`{"turn":%d,`, i), 1), ",}", "}", 1)
+		}
+		r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
+		require.NoError(b, err)
+		r.Header.Set("Content-Type", "application/json")
+		w.handlers[chain].ServeHTTP(d, r)
+	}
+	require.Greater(b, d.bytes, 100*b.N)
+	b.ReportMetric(float64(d.bytes)/float64(b.N), "bytes/answer")
 }

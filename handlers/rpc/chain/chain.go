@@ -164,6 +164,7 @@ func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Ra
 	if err != nil {
 		return c.Failed(ctx, err)
 	}
+	reply.Lasts = rpc.Always
 	reply.JSON, err = c.block(ctx, height, args.Encoding)
 	return err
 }
@@ -178,6 +179,7 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 	if next := c.Status().Next; next <= before || height >= next-before {
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
 	}
+	reply.Lasts = rpc.Always
 	reply.JSON, err = c.block(ctx, before+height, args.Encoding)
 	return err
 }
@@ -235,6 +237,7 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 
 // Tx answers getTx. The error is database.ErrNotFound for what is not recorded.
 func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
+	reply.Lasts = rpc.Always
 	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
 	if b, ok := c.ready.GetIfPresent(key); ok {
 		reply.JSON = b

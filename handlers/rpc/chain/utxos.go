@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/ids"
@@ -49,7 +50,7 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 			return fmt.Errorf("problem parsing source chainID %q: %w", args.SourceChain, err)
 		}
 	}
-	addresses, err := avax.ParseServiceAddresses(c.Addresses, args.Addresses)
+	addresses, err := c.parseAddresses(args.Addresses)
 	if err != nil {
 		return err
 	}
@@ -67,6 +68,11 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 		if recorded := c.Sources[source]; recorded == nil || !recorded() {
 			return rpc.ErrForward
 		}
+	}
+	if source == c.ID {
+		// What is there changes with the chain's blocks alone.
+		next := c.Status().Next
+		reply.Lasts = func() bool { return c.Status().Next == next }
 	}
 	limit := int(args.Limit)
 	if limit <= 0 || limit > maxPage {
@@ -102,6 +108,28 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 	b = append(b, `"}`...)
 	reply.JSON = b
 	return nil
+}
+
+// parseAddresses does as avax.ParseServiceAddresses. What has a separator is in no other
+// form than the one of users, and is not tried to be read as another first.
+func (c *Chain) parseAddresses(texts []string) (set.Set[ids.ShortID], error) {
+	addresses := set.NewSet[ids.ShortID](len(texts))
+	for _, text := range texts {
+		if !strings.Contains(text, "-") {
+			address, err := avax.ParseServiceAddress(c.Addresses, text)
+			if err != nil {
+				return nil, err
+			}
+			addresses.Add(address)
+			continue
+		}
+		address, err := c.Addresses.ParseLocalAddress(text)
+		if err != nil {
+			return nil, fmt.Errorf("couldn't parse address %q: %w", text, err)
+		}
+		addresses.Add(address)
+	}
+	return addresses, nil
 }
 
 // UTXOError says that a UTXO cannot be shown as JSON.

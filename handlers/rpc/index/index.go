@@ -17,11 +17,12 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting"
 
 	"quorate/handlers/rpc"
+	"quorate/index"
 	"quorate/index/container"
 	"quorate/store"
 )
 
-// Options of a Service. All but Log are required.
+// Options of a Service. All but Status and Log are required.
 type Options struct {
 	Reader store.Reader
 	// Chain names the containers.
@@ -30,6 +31,9 @@ type Options struct {
 	// first+i, the last one the one before end. If not all from first on are kept, the
 	// error is rpc.ErrForward.
 	Heights func(ctx context.Context) (first, end uint64, err error)
+	// Status tells how far the chain is recorded: answers about its end last while it
+	// tells the same. It does not block. Nil: they are made anew each time.
+	Status func() index.Status
 	// Log gets what goes wrong with the record, of which clients learn no more than that.
 	Log *slog.Logger
 }
@@ -55,6 +59,7 @@ var (
 
 // GetLastAccepted answers index.getLastAccepted.
 func (s *Service) GetLastAccepted(r *http.Request, args *indexer.GetLastAcceptedArgs, reply *rpc.Raw) error {
+	lasts := s.untilNext()
 	first, end, err := s.heights(r.Context())
 	if err != nil {
 		return err
@@ -62,6 +67,7 @@ func (s *Service) GetLastAccepted(r *http.Request, args *indexer.GetLastAccepted
 	if first >= end {
 		return errNothing
 	}
+	reply.Lasts = lasts
 	return s.reply(r.Context(), reply, first, end-1, args.Encoding)
 }
 
@@ -74,6 +80,7 @@ func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContaine
 	if first >= end || uint64(args.Index) >= end-first {
 		return fmt.Errorf("no container at index %d", args.Index)
 	}
+	reply.Lasts = rpc.Always
 	return s.reply(r.Context(), reply, first, first+uint64(args.Index), args.Encoding)
 }
 
@@ -83,6 +90,7 @@ func (s *Service) GetContainerByID(r *http.Request, args *indexer.GetContainerBy
 	if err != nil {
 		return err
 	}
+	reply.Lasts = rpc.Always
 	return s.reply(r.Context(), reply, first, height, args.Encoding)
 }
 
@@ -92,6 +100,7 @@ func (s *Service) GetIndex(r *http.Request, args *indexer.GetIndexArgs, reply *r
 	if err != nil {
 		return err
 	}
+	reply.Lasts = rpc.Always
 	reply.JSON = append(strconv.AppendUint([]byte(`{"index":"`), height-first, 10), `"}`...)
 	return nil
 }
@@ -117,6 +126,7 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 		return fmt.Errorf("%w but is %d", errNumber, n)
 	}
 	ctx := r.Context()
+	lasts := s.untilNext()
 	first, end, err := s.heights(ctx)
 	if err != nil {
 		return err
@@ -128,7 +138,10 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 	if start > last {
 		return fmt.Errorf("start index (%d) > last accepted index (%d)", start, last)
 	}
-	n = min(n, last-start+1)
+	reply.Lasts = rpc.Always
+	if n > last-start+1 {
+		n, reply.Lasts = last-start+1, lasts
+	}
 	var all []container.Container
 	size := 0
 	for uint64(len(all)) < n {
@@ -159,6 +172,18 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 	b = append(b, `]}`...)
 	reply.JSON = b
 	return nil
+}
+
+// untilNext says whether the chain is recorded as far as it is now; nil if nobody knows.
+func (s *Service) untilNext() func() bool {
+	if s.o.Status == nil {
+		return nil
+	}
+	was := s.o.Status()
+	return func() bool {
+		is := s.o.Status()
+		return is.Next == was.Next && is.Kept == was.Kept
+	}
 }
 
 func (s *Service) heights(ctx context.Context) (first, end uint64, err error) {

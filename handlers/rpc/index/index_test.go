@@ -21,6 +21,7 @@ import (
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 
 	"quorate/handlers/rpc"
+	"quorate/index"
 	"quorate/index/container"
 	"quorate/node"
 	"quorate/store"
@@ -98,6 +99,34 @@ func formatted(t testing.TB, c *container.Container, first uint64, e formatting.
 	text, err := json.Marshal(indexer.FormattedContainer{ID: c.ID, Bytes: b, Timestamp: at, Encoding: e, Index: avajson.Uint64(c.Height - first)})
 	require.NoError(t, err)
 	return string(text)
+}
+
+// Answers about the end of the chain last until there is more of it, others for ever.
+func TestAnswersLast(t *testing.T) {
+	s, chain, _ := record(t, 10)
+	end := uint64(8)
+	status := index.Status{Next: end}
+	o := Options{Reader: s, Chain: chain, Heights: func(context.Context) (uint64, uint64, error) { return 1, end, nil }, Status: func() index.Status { return status }}
+	h := New(o)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+	var last, cut, full, one rpc.Raw
+	require.NoError(t, h.GetLastAccepted(r, &indexer.GetLastAcceptedArgs{}, &last))
+	require.NoError(t, h.GetContainerRange(r, &indexer.GetContainerRangeArgs{StartIndex: 3, NumToFetch: 5}, &cut))
+	require.NoError(t, h.GetContainerRange(r, &indexer.GetContainerRangeArgs{StartIndex: 3, NumToFetch: 4}, &full))
+	require.NoError(t, h.GetContainerByIndex(r, &indexer.GetContainerByIndexArgs{Index: 6}, &one))
+	for _, reply := range []rpc.Raw{last, cut, full, one} {
+		require.True(t, reply.Lasts())
+	}
+	end, status.Next = 9, 9
+	require.False(t, last.Lasts(), "there is a later one")
+	require.False(t, cut.Lasts(), "there is one more")
+	require.True(t, full.Lasts())
+	require.True(t, one.Lasts())
+
+	o.Status = nil
+	last = rpc.Raw{}
+	require.NoError(t, New(o).GetLastAccepted(r, &indexer.GetLastAcceptedArgs{}, &last))
+	require.Nil(t, last.Lasts, "nobody knows for how long")
 }
 
 func TestContainers(t *testing.T) {

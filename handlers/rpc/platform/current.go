@@ -60,9 +60,21 @@ func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *s
 	return &current{upstream: upstream, path: path, height: height, answers: answers, log: log}, nil
 }
 
-// ask returns the result that nodes give for a method with parameters about a subnet
+// fresh says whether an answer may be given still.
+func (c *current) fresh(a *answer) bool { return a.height == c.height() && time.Since(a.at) < freshFor }
+
+// ask replies with the result that nodes give for a method with parameters about a subnet
 // and some of its nodes, which are sorted.
-func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeIDs []ids.NodeID, args any) ([]byte, error) {
+func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeIDs []ids.NodeID, args any, reply *rpc.Raw) error {
+	a, err := c.answer(ctx, method, subnetID, nodeIDs, args)
+	if err != nil {
+		return err
+	}
+	reply.JSON, reply.Lasts = a.result, func() bool { return c.fresh(a) }
+	return nil
+}
+
+func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, nodeIDs []ids.NodeID, args any) (*answer, error) {
 	if len(nodeIDs) > questionNodes {
 		return nil, rpc.ErrForward
 	}
@@ -72,8 +84,8 @@ func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeI
 		about = append(about, nodeIDs[i][:]...)
 	}
 	question := string(about)
-	if a, ok := c.answers.GetIfPresent(question); ok && a.height == c.height() && time.Since(a.at) < freshFor {
-		return a.result, a.err
+	if a, ok := c.answers.GetIfPresent(question); ok && c.fresh(a) {
+		return a, a.err
 	}
 	params, err := json.Marshal(args)
 	if err != nil {
@@ -86,9 +98,8 @@ func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeI
 		a := &answer{height: c.height(), at: time.Now()}
 		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(*refusal)) {
 			c.answers.Set(question, a)
-			return a.result, a.err
 		}
-		return nil, a.err
+		return a, a.err
 	})
 	select {
 	case <-ctx.Done():
@@ -101,7 +112,7 @@ func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeI
 			}
 			return nil, r.Err
 		}
-		return r.Val.([]byte), nil //nolint:forcetypeassert // it is what is returned above
+		return r.Val.(*answer), nil //nolint:forcetypeassert // it is what is returned above
 	}
 }
 

@@ -356,14 +356,10 @@ func (s *Service) GetCurrentValidators(r *http.Request, args *platformvm.GetCurr
 	// Their order and repetitions are without meaning.
 	slices.SortFunc(args.NodeIDs, ids.NodeID.Compare)
 	args.NodeIDs = slices.Compact(args.NodeIDs)
-	var err error
-	reply.JSON, err = s.current.ask(r.Context(), "platform.getCurrentValidators", args.SubnetID, args.NodeIDs, args)
-	return err
+	return s.current.ask(r.Context(), "platform.getCurrentValidators", args.SubnetID, args.NodeIDs, args, reply)
 }
 
 // GetCurrentSupply is platform.getCurrentSupply.
 func (s *Service) GetCurrentSupply(r *http.Request, args *platformvm.GetCurrentSupplyArgs, reply *rpc.Raw) error {
-	var err error
-	reply.JSON, err = s.current.ask(r.Context(), "platform.getCurrentSupply", args.SubnetID, nil, args)
-	return err
+	return s.current.ask(r.Context(), "platform.getCurrentSupply", args.SubnetID, nil, args, reply)
 }
