@@ -44,6 +44,10 @@ func TestPass(t *testing.T) {
 	response, got = post(t, server.URL, "application/json", "{}")
 	require.Equal(t, http.StatusBadGateway, response.StatusCode)
 	require.NotContains(t, got, "secret")
+	u.unsure = true
+	response, got = post(t, server.URL, "application/json", "{}")
+	require.Equal(t, http.StatusBadGateway, response.StatusCode)
+	require.Contains(t, got, rpc.Unsure)
 	response, err := http.Get(server.URL)
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
