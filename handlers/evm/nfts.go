@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +10,13 @@ import (
 	"strings"
 
 	"github.com/holiman/uint256"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/chain/evm"
 	"quorate/handlers/compat"
 	"quorate/index/evm"
+	"quorate/index/evm/contracts"
 	"quorate/index/evm/metadata"
 	"quorate/node"
 )
@@ -84,8 +85,8 @@ const (
 	// largest page has. Only a transaction may move more, whose further ones are shown
 	// without.
 	maxNFTs = 500
-	// maxAsking is about how many tokens contracts are asked at a time.
-	maxAsking = 16
+	// maxAsking is about how many tokens contracts are asked at a time: in one request.
+	maxAsking = 32
 	// maxDetails is how much URIs and metadata of an answer may be, in bytes. Some have
 	// whole images in them: a token whose own do not fit is shown without, and a
 	// smaller page has them.
@@ -107,11 +108,14 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nf
 		}
 	}
 	room := maxDetails
+	told := 0 // URIs
+	var failure error
 	for some := range slices.Chunk(asked, maxAsking) {
-		uris, err := a.uris(ctx, of, some)
+		uris, failed, err := a.uris(ctx, of, some)
 		if err != nil {
 			return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), err)
 		}
+		failure = cmp.Or(failure, failed)
 		all := make([]metadata.Metadata, len(some))
 		for i := range all {
 			all[i].Status = metadata.Unindexed
@@ -126,7 +130,9 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nf
 			}
 		}
 		for i, t := range some {
-			if uris[i] == nil {
+			if uris[i] != nil {
+				told++
+			} else {
 				uris[i] = new(string)
 				if all[i].Status == metadata.Unindexed {
 					all[i].Status = metadata.Unknown
@@ -141,34 +147,46 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) (map[nft]*nf
 			found[t] = d
 		}
 	}
+	if told == 0 && failure != nil {
+		// That is the node's doing, and no answer.
+		return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), failure)
+	}
 	return found, nil
 }
 
-// uris asks for the URIs of tokens, at once for those that are not at hand. One that
-// cannot be told is nil: it is no reason to keep the others back.
-func (a *API) uris(ctx context.Context, of *Chain, tokens []nft) ([]*string, error) {
-	uris := make([]*string, len(tokens))
-	group, ctx := errgroup.WithContext(ctx)
+// uris asks for the URIs of tokens that are not at hand. One that cannot be told is nil:
+// it is no reason to keep the others back. Failure is why, if none of those that had to
+// be asked for can be.
+func (a *API) uris(ctx context.Context, of *Chain, tokens []nft) (uris []*string, failure, err error) {
+	uris = make([]*string, len(tokens))
+	var ask []contracts.Token
+	var places []int
 	for i, t := range tokens {
 		if uri, ok := of.URIs.RememberedURI(t.standard, t.contract, &t.id); ok {
 			uris[i] = &uri
 			continue
 		}
-		group.Go(func() error {
-			uri, err := of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
-			switch {
-			case err == nil:
-				uris[i] = &uri
-			case ctx.Err() != nil || !ofToken(err):
-				return err
-			default:
-				a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
-					slog.String("contract", t.contract.Hex()), slog.String("tokenID", t.id.Dec()), slog.Any("error", err))
-			}
-			return nil
-		})
+		ask, places = append(ask, contracts.Token{Standard: t.standard, Contract: t.contract, ID: t.id}), append(places, i)
 	}
-	return uris, group.Wait()
+	if len(ask) == 0 {
+		return uris, nil, nil
+	}
+	told, err := of.URIs.TokenURIs(ctx, ask)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || !ofToken(err):
+		return nil, nil, err
+	default:
+		failure, told = err, make([]*string, len(ask))
+	}
+	for i, uri := range told {
+		uris[places[i]] = uri
+		if uri == nil {
+			a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
+				slog.String("contract", ask[i].Contract.Hex()), slog.String("tokenID", ask[i].ID.Dec()), slog.Any("error", err))
+		}
+	}
+	return uris, failure, nil
 }
 
 // ofToken reports whether an error may be about one token alone, while the node
