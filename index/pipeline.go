@@ -216,8 +216,8 @@ type running[B any] struct {
 	// reached is how far there are blocks to fetch.
 	reached *reached
 	tips    chan uint64
-	jobs   chan *job[B]
-	queue  chan *job[B] // bounds how far fetching is ahead, in jobs
+	jobs    chan *job[B]
+	queue   chan *job[B] // bounds how far fetching is ahead, in jobs
 }
 
 // job is a range of heights that one fetcher works off, piece by piece.

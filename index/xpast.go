@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,18 +41,20 @@ type XChainPast struct {
 	// reading keeps it from writing.
 	reading bool
 
-	finding sync.Mutex // is held by find until something is known
+	// finding has an element while somebody finds out; others wait, but no longer than
+	// they want to.
+	finding chan struct{}
 	known   atomic.Pointer[past]
 }
 
 // NewXChainPast makes one. It asks nothing yet.
 func NewXChainPast(n XChainNode, decoder *xchain.Decoder, s store.Store, networkID uint32) *XChainPast {
-	return &XChainPast{node: n, decoder: decoder, store: s, networkID: networkID}
+	return &XChainPast{node: n, decoder: decoder, store: s, networkID: networkID, finding: make(chan struct{}, 1)}
 }
 
 // Reading is the same past, of which nothing is written to the store.
 func (x *XChainPast) Reading() *XChainPast {
-	return &XChainPast{node: x.node, decoder: x.decoder, store: x.store, networkID: x.networkID, reading: true}
+	return &XChainPast{node: x.node, decoder: x.decoder, store: x.store, networkID: x.networkID, reading: true, finding: make(chan struct{}, 1)}
 }
 
 // past is what was before the first block.
@@ -84,8 +85,12 @@ func (x *XChainPast) find(ctx context.Context) (*past, error) {
 	if p := x.known.Load(); p != nil && !(x.reading && p.unsaved) {
 		return p, nil
 	}
-	x.finding.Lock()
-	defer x.finding.Unlock()
+	select {
+	case x.finding <- struct{}{}:
+		defer func() { <-x.finding }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("finding the X-Chain's past: %w", ctx.Err())
+	}
 	if p := x.known.Load(); p != nil && !(x.reading && p.unsaved) {
 		return p, nil
 	}

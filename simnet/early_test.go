@@ -151,6 +151,48 @@ func content(t *testing.T, s store.Store) map[string]string {
 	return rows
 }
 
+// hangingNode does not answer about the past, until who asks has enough of it.
+type hangingNode struct{ *node.Client }
+
+func (hangingNode) XChainPast(ctx context.Context, _ ids.ID) (vertex, tx node.Container, err error) {
+	<-ctx.Done()
+	return vertex, tx, ctx.Err()
+}
+
+// TestPastIsNotWaitedFor has one ask for the past for long: others wait no longer than
+// they want to.
+func TestPastIsNotWaitedFor(t *testing.T) {
+	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 50, Addresses: 20, EarlyTxs: 10}, Dir: t.TempDir()}})
+	client := dial(t, n)
+	g := begun(t, n, client)
+	decoder, err := xchain.NewDecoder(g.XChainID, g.X)
+	require.NoError(t, err)
+	past := index.NewXChainPast(hangingNode{client}, decoder, store.NewMemory(), g.NetworkID)
+	patient, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := past.Before(patient)
+		done <- err
+	}()
+	for range 3 {
+		impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		other := make(chan error, 1)
+		go func() {
+			_, err := past.Before(impatient)
+			other <- err
+		}()
+		select {
+		case err := <-other:
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		case <-time.After(20 * time.Second):
+			t.Error("waits for another one's answer")
+		}
+		cancel()
+	}
+	leave()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
 func TestPastThatNoNodeHas(t *testing.T) {
 	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 300, Addresses: 20, EarlyTxs: 50}, Dir: t.TempDir()}})
 	client := dial(t, n)
