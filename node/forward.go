@@ -165,8 +165,8 @@ func issues(body []byte) bool {
 	})
 }
 
-// refusedCall is the status of a node, or of what stands before it, that took no call.
-type refusedCall struct{ error }
+// refusedCallError is the status of a node, or of what stands before it, that took no call.
+type refusedCallError struct{ error }
 
 // forward asks one endpoint and notes whether it works. If it fails, taken says that the
 // node may have got the call nevertheless.
@@ -184,7 +184,7 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 	})
 	answer, err = c.raw(traced, e, path, body)
 	if err != nil {
-		var refused refusedCall
+		var refused refusedCallError
 		taken = !(wanted.Load() && !connected.Load() || errors.As(err, &refused))
 		return nil, taken, c.settle(ctx, e, path, c.timeout, err)
 	}
@@ -211,7 +211,7 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 	// What stands before a node says so when the node is away or overloaded.
 	switch answer.StatusCode {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		return nil, refusedCall{errors.New("HTTP status " + answer.Status)}
+		return nil, refusedCallError{errors.New("HTTP status " + answer.Status)}
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return nil, errors.New("HTTP status " + answer.Status)
 	}

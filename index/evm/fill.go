@@ -153,7 +153,7 @@ func (f *Filler) Run(ctx context.Context) error {
 		pause := fillIdle
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was asked to end
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
 			return fmt.Errorf("filling in calls of chain %s: %w", f.id, err)
 		case err != nil:

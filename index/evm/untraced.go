@@ -213,18 +213,18 @@ func (s *state) traced(ctx context.Context) error {
 			return without
 		}
 	}
-	oldest, any, err := s.oldest(ctx)
+	oldest, found, err := s.oldest(ctx)
 	if err != nil {
 		return err
 	}
-	if any && oldest < first.from {
+	if found && oldest < first.from {
 		return nil // calls of earlier blocks are known
 	}
 	return without
 }
 
 // oldest is the first block with transactions, if any has some.
-func (s *state) oldest(ctx context.Context) (number uint64, any bool, err error) {
+func (s *state) oldest(ctx context.Context) (number uint64, found bool, err error) {
 	number = math.MaxUint64
 	for _, success := range []bool{true, false} {
 		oldest, err := s.Scan(ctx, store.FamilyEVMTxRange, s.chain.txRanges(success), nil, nil, store.Descending, 1)
@@ -249,9 +249,9 @@ func (s *state) oldest(ctx context.Context) (number uint64, any bool, err error)
 		if !ok {
 			return 0, false, fmt.Errorf("%w: transaction at %x", store.ErrCorrupt, first[0].K)
 		}
-		number, any = min(number, at.number), true
+		number, found = min(number, at.number), true
 	}
-	return number, any, nil
+	return number, found, nil
 }
 
 // tracedBetween is ErrUntraced if calls are not known of a block from start on and
