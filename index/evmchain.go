@@ -208,6 +208,11 @@ func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) 
 	if err != nil {
 		return nil, err
 	}
+	return s.read(from, answers)
+}
+
+// read reads what a node says of blocks from a height on.
+func (s *EVMSource) read(from uint64, answers []node.EVMBlock) ([]Block[*evm.Block], error) {
 	blocks := make([]Block[*evm.Block], 0, len(answers))
 	for i := range answers {
 		b, err := s.decode(from+uint64(i), evm.Answers(answers[i]))
@@ -217,6 +222,43 @@ func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) 
 		blocks = append(blocks, b)
 	}
 	return blocks, nil
+}
+
+// ErrTraces says that the calls inside a block's transactions cannot be had, while the
+// rest of the block can: they may be too much for any answer.
+var ErrTraces = errors.New("the calls inside the block's transactions cannot be had")
+
+// Traced fetches 1 to n blocks from a height on, as Fetch does, with the calls inside
+// their transactions or not at all. Errors are those of the node, node.ErrNoTraces among
+// them, evm.ErrInconsistent, and, of a single block, ErrTraces.
+func (s *EVMSource) Traced(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
+	blocks, err := s.with(ctx, from, n, true)
+	switch {
+	case err == nil:
+		s.tracesAreBack()
+	case n == 1 && !errors.Is(err, node.ErrNoTraces) && ctx.Err() == nil:
+		if _, plain := s.with(ctx, from, n, false); plain == nil {
+			err = fmt.Errorf("%w: %w", ErrTraces, err)
+		}
+	}
+	return blocks, err
+}
+
+func (s *EVMSource) with(ctx context.Context, from uint64, n int, traces bool) ([]Block[*evm.Block], error) {
+	answers, err := s.node.Blocks(ctx, from, n, traces)
+	if err != nil {
+		return nil, err
+	}
+	return s.read(from, answers)
+}
+
+// tracesAreBack has new blocks asked for with traces soon, as those of old ones came.
+func (s *EVMSource) tracesAreBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if soon := time.Now().Add(firstTraceRetry); s.untraced != nil && s.retryAt.After(soon) {
+		s.retryAt, s.pause = soon, firstTraceRetry
+	}
 }
 
 func (s *EVMSource) decode(height uint64, a evm.Answers) (Block[*evm.Block], error) {

@@ -301,8 +301,10 @@ func TestEVMTracesThatFail(t *testing.T) {
 // tracingNode has blocks that cannot be read.
 type tracingNode struct {
 	traces bool
-	fails  error // what it says to whoever asks for traces
-	asked  int   // how often for traces
+	block  []byte // nil: none that can be read
+	away   error  // what it says to everybody
+	fails  error  // what it says to whoever asks for traces
+	asked  int    // how often for traces
 }
 
 func (*tracingNode) Tip(context.Context) (uint64, error) { return 0, nil }
@@ -317,7 +319,47 @@ func (n *tracingNode) Blocks(_ context.Context, _ uint64, _ int, traces bool) ([
 			return nil, node.ErrNoTraces
 		}
 	}
+	if n.away != nil {
+		return nil, n.away
+	}
+	if n.block != nil {
+		return []node.EVMBlock{{Block: n.block}}, nil
+	}
 	return []node.EVMBlock{{Block: []byte("{}")}}, nil
+}
+
+// TestEVMTraced asks for blocks with traces or not at all, and has new ones asked for
+// with traces soon once those of old ones come.
+func TestEVMTraced(t *testing.T) {
+	block := []byte(newEVMNode(t, 1).blocks[0].block)
+	synctest.Test(t, func(t *testing.T) {
+		n := &tracingNode{}
+		source := index.NewEVMSource(index.EVMOptions{Node: n, Chain: "evm"})
+		for range 24 * 60 {
+			_, _ = source.Fetch(t.Context(), 0, 1)
+			time.Sleep(time.Minute)
+		}
+		require.NotEmpty(t, source.Note())
+		_, err := source.Traced(t.Context(), 0, 1)
+		require.ErrorIs(t, err, node.ErrNoTraces)
+		require.NotErrorIs(t, err, index.ErrTraces)
+		n.traces, n.block = true, block
+		blocks, err := source.Traced(t.Context(), 0, 1)
+		require.NoError(t, err)
+		require.Len(t, blocks, 1)
+		time.Sleep(time.Minute)
+		_, _ = source.Fetch(t.Context(), 0, 1)
+		require.Empty(t, source.Note(), "a minute after traces came")
+
+		n.fails = node.ErrMalformed
+		_, err = source.Traced(t.Context(), 0, 1)
+		require.ErrorIs(t, err, index.ErrTraces)
+		_, err = source.Traced(t.Context(), 0, 2)
+		require.NotErrorIs(t, err, index.ErrTraces)
+		n.away = node.ErrUnavailable
+		_, err = source.Traced(t.Context(), 0, 1)
+		require.NotErrorIs(t, err, index.ErrTraces, "the node is away")
+	})
 }
 
 // TestEVMTracesLost waits once a chain was traced, be it in this run or before.

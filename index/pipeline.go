@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -190,6 +191,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 		Pipeline: p,
 		source:   source,
 		window:   c.window,
+		reached:  newReached(),
 		tips:     make(chan uint64),
 		jobs:     make(chan *job[B]),
 		queue:    make(chan *job[B], 2*p.options.Fetchers),
@@ -211,9 +213,11 @@ type running[B any] struct {
 	*Pipeline[B]
 	source Source[B]
 	window *window
-	tips   chan uint64
-	jobs   chan *job[B]
-	queue  chan *job[B] // bounds how far fetching is ahead, in jobs
+	// reached is how far there are blocks to fetch.
+	reached *reached
+	tips    chan uint64
+	jobs    chan *job[B]
+	queue   chan *job[B] // bounds how far fetching is ahead, in jobs
 }
 
 // job is a range of heights that one fetcher works off, piece by piece.
@@ -244,8 +248,9 @@ func (r *running[B]) poll(ctx context.Context) error {
 			return err
 		}
 		if !local { // where the chain really ends is not known yet
-			height = r.status.tip(height)
+			height = r.status.tip(min(height, math.MaxInt64))
 		}
+		r.reached.set(height)
 		var news chan<- uint64
 		if !known || height > told {
 			news = r.tips
@@ -326,7 +331,14 @@ func (r *running[B]) fetch(ctx context.Context) error {
 			if err := r.window.wait(ctx, from); err != nil {
 				return err
 			}
-			blocks, err := r.get(ctx, from, min(most, int(end-from)))
+			tip, err := r.reached.wait(ctx, from)
+			if err != nil {
+				return err
+			}
+			blocks, err := r.get(ctx, from, int(min(uint64(most), end-from, tip-from+1)))
+			if errors.Is(err, errFallen) {
+				continue
+			}
 			if err != nil && ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -348,10 +360,18 @@ func (r *running[B]) fetch(ctx context.Context) error {
 	}
 }
 
-// get fetches 1 to n blocks, or returns an ErrUnreadable, or the context's error.
+// errFallen says that a block is not there, as the node's height was told too high.
+var errFallen = errors.New("the node's height has fallen")
+
+// get fetches 1 to n blocks, or returns an ErrUnreadable, errFallen, or the context's
+// error.
 func (r *running[B]) get(ctx context.Context, from uint64, n int) (blocks []Block[B], err error) {
-	var unreadable error
+	var unreadable error // or fallen
 	err = r.retry(ctx, "fetching blocks", func() (err error) {
+		if from > r.reached.height() {
+			unreadable = errFallen
+			return nil
+		}
 		blocks, err = r.source.Fetch(ctx, from, n)
 		if errors.Is(err, ErrUnreadable) {
 			unreadable = err

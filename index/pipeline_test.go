@@ -475,6 +475,110 @@ func TestTenantsHaveTheirOwnStatus(t *testing.T) {
 	})
 }
 
+// TestTenantStaysCaughtUp: a record that was near the tip is so to say until the end,
+// whatever others make again meanwhile.
+func TestTenantStaysCaughtUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, memory := &keptNumbers{numbers{tip: 3000}}, store.NewMemory()
+		first, second := &ledger{name: "first", rows: 1}, &ledger{name: "second", rows: 1}
+		o := options(source, memory, first)
+		o.Keep = true
+		p := start(t, o)
+		p.await(t, 3001)
+		p.stop(t)
+		o = options(source, memory, first, second)
+		o.Keep, o.WindowBytes = true, 1
+		o.Store = &slowStore{Store: memory, delay: time.Second}
+		p = start(t, o)
+		defer p.stop(t)
+		for !p.StatusOf("first").CaughtUp {
+			time.Sleep(time.Millisecond)
+		}
+		source.grow(100)
+		for p.StatusOf("first").Lag() < 100 {
+			time.Sleep(time.Millisecond)
+		}
+		require.Equal(t, index.Rebuilding, p.Status().State)
+		require.True(t, p.StatusOf("first").CaughtUp, "it follows, if late")
+		require.False(t, p.StatusOf("second").CaughtUp)
+		require.False(t, p.Status().CaughtUp)
+	})
+}
+
+// TestAbsurdTip has a node that told a height which is not so: it is forgotten, with all
+// that was planned for it.
+func TestAbsurdTip(t *testing.T) {
+	for name, absurd := range map[string]uint64{"far": 1 << 60, "farther than possible": 1<<64 - 1, "a few jobs": 9000, "nearby": 520} {
+		for _, first := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, first %t", name, first), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					source, memory, l := &numbers{tip: 500}, store.NewMemory(), &ledger{name: "l", rows: 1}
+					liar := &lying{numbers: source}
+					p := start(t, options(liar, memory, l))
+					if !first {
+						p.await(t, 501)
+						time.Sleep(time.Minute)
+					}
+					liar.lie.Store(absurd)
+					time.Sleep(10 * time.Second)
+					require.Equal(t, min(absurd, 1<<63-1), p.Status().Tip)
+					liar.lie.Store(0)
+					time.Sleep(time.Minute)
+					if absurd == 520 { // a node may lag so far
+						require.Equal(t, absurd, p.Status().Tip)
+						time.Sleep(5 * time.Minute)
+					}
+					status := p.Status()
+					require.Equal(t, index.Following, status.State, "%+v", status)
+					require.Equal(t, []uint64{500, 0, 501}, []uint64{status.Tip, status.Lag(), status.Next})
+					require.True(t, status.CaughtUp)
+					for range 10 {
+						source.grow(60)
+						time.Sleep(time.Second)
+						require.Equal(t, source.tip+1, p.Status().Next)
+						require.Equal(t, index.Following, p.Status().State)
+					}
+					p.stop(t)
+					requireRows(t, memory, l, 0, 1101)
+				})
+			})
+		}
+	}
+}
+
+// TestLaggingNode has nodes that take turns, one of which is behind.
+func TestLaggingNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, memory, l := &numbers{tip: 5000}, store.NewMemory(), &ledger{name: "l", rows: 1}
+		liar := &lying{numbers: source}
+		p := start(t, options(liar, memory, l))
+		defer p.stop(t)
+		p.await(t, 5001)
+		for i := range 100 {
+			liar.lie.Store([]uint64{4990, 4000, 0}[i%3])
+			time.Sleep(5 * time.Second)
+			require.Equal(t, uint64(5000), p.Status().Tip)
+		}
+		liar.lie.Store(4000) // what is recorded is there, whoever says what
+		time.Sleep(time.Hour)
+		require.Equal(t, uint64(5000), p.Status().Tip)
+		require.Equal(t, index.Following, p.Status().State)
+	})
+}
+
+// lying are numbers with another tip, unless it is 0.
+type lying struct {
+	*numbers
+	lie atomic.Uint64
+}
+
+func (l *lying) Tip(ctx context.Context) (uint64, error) {
+	if lie := l.lie.Load(); lie != 0 {
+		return lie, nil
+	}
+	return l.numbers.Tip(ctx)
+}
+
 // keptNumbers are numbers with containers.
 type keptNumbers struct{ numbers }
 

@@ -38,8 +38,9 @@ type Status struct {
 	From, Next uint64
 	// Kept is the first height for which a node has to be asked.
 	Kept uint64
-	// Tip is the node's last accepted height as it was last heard, never a lower
-	// one than before; TipKnown is false before that.
+	// Tip is the node's last accepted height as it was last heard. A lower one than
+	// before counts once nothing else is heard for a while: nodes may lag, or have told
+	// what was not so. TipKnown is false before the first.
 	Tip      uint64
 	TipKnown bool
 	// BlocksPerSecond is over the last seconds in which there was a commit.
@@ -82,12 +83,29 @@ type status struct {
 	running bool             // guarded by mu
 	trouble map[string]error // by what goes wrong; guarded by mu
 	lanes   map[string]reach // by tenant; guarded by mu
+	caught  map[string]bool  // the tenants whose own records were near the tip; guarded by mu
+	lower   lower            // guarded by mu
 
 	// since and then are when counting for the rate began, and at which block;
 	// before are the ones of the count before. Guarded by mu.
 	since, sinceBefore time.Time
 	then, thenBefore   uint64
 }
+
+// lower is what is heard that lies below the tip, since something else was heard.
+type lower struct {
+	since time.Time
+	times int
+	most  uint64
+}
+
+const (
+	// A lower tip counts after so many answers, and so long; sooner if it is so much
+	// lower that no node lags like that.
+	lowerTimes    = 3
+	lowerLag      = 5 * time.Minute
+	lowerNonsense = 30 * time.Second
+)
 
 // reach is which blocks a tenant has.
 type reach struct{ from, next uint64 }
@@ -109,7 +127,7 @@ func (s *status) readOf(tenant string) Status {
 	if l, ok := s.lanes[tenant]; ok {
 		now.From, now.Next = l.from, l.next
 		// It may be where the others still have to get to.
-		now.CaughtUp = now.CaughtUp || now.near()
+		now.CaughtUp = now.CaughtUp || s.caught[tenant]
 	}
 	return s.at(now)
 }
@@ -145,6 +163,7 @@ func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.trouble, s.current = true, make(map[string]error), Status{}
+	s.lanes, s.caught, s.lower = nil, make(map[string]bool), lower{}
 }
 
 func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
@@ -161,20 +180,55 @@ func (s *status) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.current.Err, s.current.CaughtUp = false, err, false
+	clear(s.caught)
 }
 
-// tip notes the node's height, and returns the highest so far.
+// tip notes the node's height, and returns the one to go by.
 func (s *status) tip(height uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current.Tip, s.current.TipKnown = max(s.current.Tip, height), true
+	if !s.current.TipKnown || height >= s.current.Tip {
+		s.current.Tip, s.current.TipKnown, s.lower = height, true, lower{}
+	} else {
+		s.below(height)
+	}
 	s.catchUp()
 	return s.current.Tip
 }
 
-// catchUp notes once that the tip is near. It needs mu.
+// below notes a height that lies below the tip, which it replaces in the end, but for
+// what is recorded. It needs mu.
+func (s *status) below(height uint64) {
+	l := &s.lower
+	if l.times == 0 {
+		l.since = time.Now()
+	}
+	l.times++
+	l.most = max(l.most, height)
+	wait := lowerLag
+	if s.current.Tip-l.most > NearTip {
+		wait = lowerNonsense
+	}
+	if l.times < lowerTimes || time.Since(l.since) < wait {
+		return
+	}
+	s.current.Tip = max(l.most, max(s.current.Next, 1)-1)
+	for _, lane := range s.lanes {
+		s.current.Tip = max(s.current.Tip, max(lane.next, 1)-1)
+	}
+	s.lower = lower{}
+}
+
+// catchUp notes once that the tip is near, of all and of each tenant. It needs mu.
 func (s *status) catchUp() {
 	s.current.CaughtUp = s.current.CaughtUp || s.current.near()
+	for tenant, l := range s.lanes {
+		own := s.current
+		own.From, own.Next = l.from, l.next
+		if own.near() {
+			s.caught[tenant] = true
+		}
+	}
 }
 
 func (s *status) committed(next uint64, lanes map[string]reach) {

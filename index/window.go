@@ -60,3 +60,47 @@ func (w *window) committed(size int64, next uint64) {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
+
+// reached is the height up to which blocks may be fetched. It falls when what a node
+// told turns out not to be so.
+type reached struct {
+	mu      sync.Mutex
+	to      uint64
+	known   bool
+	changed chan struct{} // closed when to rises
+}
+
+func newReached() *reached { return &reached{changed: make(chan struct{})} }
+
+func (r *reached) set(to uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rises := !r.known || to > r.to; rises {
+		close(r.changed)
+		r.changed = make(chan struct{})
+	}
+	r.to, r.known = to, true
+}
+
+func (r *reached) height() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.to
+}
+
+// wait blocks until there is a block at a height, and returns the last that there is.
+func (r *reached) wait(ctx context.Context, from uint64) (uint64, error) {
+	for {
+		r.mu.Lock()
+		to, known, changed := r.to, r.known, r.changed
+		r.mu.Unlock()
+		if known && from <= to {
+			return to, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-changed:
+		}
+	}
+}

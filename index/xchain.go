@@ -63,7 +63,12 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, past *XChainPast, lo
 		return Block[*xchain.Block]{Height: content.Place, ID: p.mark(place), ParentID: p.mark(place - 1), Size: parsedSize * len(c.Bytes), Content: content}, nil
 	}
 	someTxs := func(ctx context.Context, start uint64, size int) ([]node.Container, error) {
-		return s.past.containers(ctx, node.XChainTxs, s.past.current().lastTx, start, size)
+		p := s.past.current()
+		found, err := s.past.containers(ctx, node.XChainTxs, p.lastTx, start, size)
+		for i := range found {
+			found[i].Accepted = p.accepted(start+uint64(i)+1, found[i].Accepted)
+		}
+		return found, err
 	}
 	s.txs = newNodeSource(chainAPI[*xchain.Block]{
 		name: XChain,
@@ -165,7 +170,7 @@ func (p *past) mark(place uint64) ids.ID {
 	if place == 0 {
 		return p.First
 	}
-	b := binary.BigEndian.AppendUint64(p.lastTx.ID[:], uint64(p.lastTx.Accepted.UnixNano()))
+	b := binary.BigEndian.AppendUint64(p.lastTx.ID[:], uint64(p.order().UnixNano()))
 	return hashing.ComputeHash256Array(binary.BigEndian.AppendUint64(b, place))
 }
 

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/chain/xchain"
+	"quorate/index/container"
 	"quorate/node"
 	"quorate/store"
 )
@@ -42,18 +42,20 @@ type XChainPast struct {
 	// reading keeps it from writing.
 	reading bool
 
-	finding sync.Mutex // is held by find until something is known
+	// finding has an element while somebody finds out; others wait, but no longer than
+	// they want to.
+	finding chan struct{}
 	known   atomic.Pointer[past]
 }
 
 // NewXChainPast makes one. It asks nothing yet.
 func NewXChainPast(n XChainNode, decoder *xchain.Decoder, s store.Store, networkID uint32) *XChainPast {
-	return &XChainPast{node: n, decoder: decoder, store: s, networkID: networkID}
+	return &XChainPast{node: n, decoder: decoder, store: s, networkID: networkID, finding: make(chan struct{}, 1)}
 }
 
 // Reading is the same past, of which nothing is written to the store.
 func (x *XChainPast) Reading() *XChainPast {
-	return &XChainPast{node: x.node, decoder: x.decoder, store: x.store, networkID: x.networkID, reading: true}
+	return &XChainPast{node: x.node, decoder: x.decoder, store: x.store, networkID: x.networkID, reading: true, finding: make(chan struct{}, 1)}
 }
 
 // past is what was before the first block.
@@ -65,6 +67,29 @@ type past struct {
 	xchain.Past
 	// lastVertex and lastTx end the indexes, without their bytes.
 	lastVertex, lastTx node.Container
+	// successor is what there is to know if the record goes on with another node's
+	// indexes than it was begun with; nil if it does not.
+	successor *successor
+}
+
+// successor is another node, which has the same in the same order and accepted it at
+// other times.
+type successor struct {
+	// begun is when the node that the record was begun with accepted the last
+	// transaction, which tells its order from others.
+	begun time.Time
+	// from is the first place that comes from the other node, whose times are not
+	// before time.
+	from uint64
+	time time.Time
+}
+
+// accepted is when what is at a place was accepted, by the record.
+func (p *past) accepted(place uint64, at time.Time) time.Time {
+	if s := p.successor; s != nil && place >= s.from && at.Before(s.time) {
+		return s.time
+	}
+	return at
 }
 
 // before is how many places come before the block at height 0.
@@ -84,8 +109,12 @@ func (x *XChainPast) find(ctx context.Context) (*past, error) {
 	if p := x.known.Load(); p != nil && !(x.reading && p.unsaved) {
 		return p, nil
 	}
-	x.finding.Lock()
-	defer x.finding.Unlock()
+	select {
+	case x.finding <- struct{}{}:
+		defer func() { <-x.finding }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("finding the X-Chain's past: %w", ctx.Err())
+	}
 	if p := x.known.Load(); p != nil && !(x.reading && p.unsaved) {
 		return p, nil
 	}
@@ -128,17 +157,111 @@ func (x *XChainPast) VertexCount(ctx context.Context) (uint64, error) {
 // what a running pipeline has on its way would still follow from the other.
 func (x *XChainPast) another(ctx context.Context, kept *past, at store.Cursor) (*past, error) {
 	begun, err := x.begun(ctx)
-	if err != nil || begun {
+	if err != nil {
 		return kept, err
 	}
 	if _, err := x.containers(ctx, node.XChainTxs, kept.lastTx, kept.lastTx.Index, 1); !errors.Is(err, ErrNoPast) {
 		return kept, nil // whether it is to be had will be seen
+	}
+	if begun {
+		return x.succeed(ctx, kept, at)
 	}
 	p, err := x.ask(ctx, at)
 	if errors.Is(err, ErrNoPast) {
 		return kept, nil // no other node has any either
 	}
 	return p, err
+}
+
+// succeed is the past with another node in the place of the one that is gone, if one has
+// the same in the same order: all that is recorded of it is compared with what is kept.
+// If not the kept one stays, and its node is waited for.
+func (x *XChainPast) succeed(ctx context.Context, kept *past, at store.Cursor) (*past, error) {
+	next, err := x.recorded(ctx)
+	if err != nil || next == 0 || next >= kept.before() {
+		return kept, err // it cannot be told, or nothing is missing
+	}
+	vertex, tx, err := x.node.XChainPast(ctx, kept.lastVertex.ID)
+	if errors.Is(err, node.ErrNoPast) {
+		return kept, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if tx.ID != kept.lastTx.ID || tx.Index != kept.lastTx.Index || vertex.Index != kept.lastVertex.Index {
+		return kept, nil
+	}
+	same, last, err := x.same(ctx, tx, next)
+	if err != nil || !same {
+		return kept, err
+	}
+	p := *kept
+	p.lastVertex, p.lastTx = vertex, tx
+	p.successor = &successor{begun: kept.order(), from: next, time: last}
+	return x.keep(ctx, &p, at)
+}
+
+// recorded is the first place that nothing is recorded of, if all before are kept; 0 if
+// that cannot be told, or if vertices are recorded in part, whose order is not kept.
+func (x *XChainPast) recorded(ctx context.Context) (next uint64, err error) {
+	from, until, err := KeptUntil(ctx, x.store, x.networkID, XChain)
+	if err != nil || from > 1 {
+		return 0, err
+	}
+	chain, vertices := Cursor(x.networkID, XChain, ""), fmt.Sprintf("vertices/%d", x.networkID)
+	for row, err := range store.Rows(ctx, x.store, store.FamilyCursor) {
+		if err != nil {
+			return 0, err
+		}
+		name := string(row.P)
+		if name == x.cursor() || name != vertices && !strings.HasPrefix(name, chain) {
+			continue
+		}
+		at, err := store.ReadCursor(ctx, x.store, name)
+		if err != nil {
+			return 0, err
+		}
+		if name == vertices && at.Next > 0 || at.Next > until {
+			return 0, nil
+		}
+		next = max(next, at.Next)
+	}
+	return next, nil
+}
+
+// same reports whether the index that ends with a transaction has what is kept before a
+// place, each at its place, and when the last of it was accepted.
+func (x *XChainPast) same(ctx context.Context, end node.Container, next uint64) (same bool, last time.Time, err error) {
+	chain := container.Chain{NetworkID: x.networkID, Name: XChain}
+	for place := uint64(1); place < next; {
+		there, err := x.containers(ctx, node.XChainTxs, end, place-1, int(min(next-place, node.MaxBlockRange)))
+		if errors.Is(err, ErrNoPast) {
+			return false, last, nil
+		}
+		if err != nil {
+			return false, last, err
+		}
+		here, err := chain.Range(ctx, x.store, place, len(there))
+		if err != nil || len(here) == 0 {
+			return false, last, err
+		}
+		for i := range here {
+			if here[i].ID != there[i].ID {
+				return false, last, nil
+			}
+			last = here[i].Time
+		}
+		place += uint64(len(here))
+	}
+	return true, last, nil
+}
+
+// order tells the order that the record was begun with from others.
+func (p *past) order() time.Time {
+	if p.successor != nil {
+		return p.successor.begun
+	}
+	return p.lastTx.Accepted
 }
 
 // begun reports whether anything is recorded that depends on a node's order, which the
@@ -233,7 +356,11 @@ func (x *XChainPast) containers(ctx context.Context, index node.Index, last node
 
 func (x *XChainPast) cursor() string { return Cursor(x.networkID, XChain, "past") }
 
-const pastVersion = 1
+const (
+	pastVersion = 1
+	// pastSucceeded has a successor, too.
+	pastSucceeded = 2
+)
 
 func (x *XChainPast) save(ctx context.Context, p *past, at store.Cursor) error {
 	b := []byte{pastVersion} // and nothing more if there was nothing
@@ -244,6 +371,12 @@ func (x *XChainPast) save(ctx context.Context, p *past, at store.Cursor) error {
 			b = append(b, c.ID[:]...)
 			b = binary.BigEndian.AppendUint64(b, c.Index)
 			b = binary.BigEndian.AppendUint64(b, uint64(c.Accepted.UnixNano()))
+		}
+		if s := p.successor; s != nil {
+			b[0] = pastSucceeded
+			b = binary.BigEndian.AppendUint64(b, uint64(s.begun.UnixNano()))
+			b = binary.BigEndian.AppendUint64(b, s.from)
+			b = binary.BigEndian.AppendUint64(b, uint64(s.time.UnixNano()))
 		}
 	}
 	var batch store.Batch
@@ -281,12 +414,20 @@ func parsePast(v []byte) (*past, error) {
 		}
 	}
 	r := bytes.NewReader(v)
-	if err := binary.Read(r, binary.BigEndian, &row); err != nil || row.Version != pastVersion || r.Len() > 0 {
+	var next struct{ Begun, From, Time int64 }
+	err := binary.Read(r, binary.BigEndian, &row)
+	if err == nil && row.Version == pastSucceeded {
+		err = binary.Read(r, binary.BigEndian, &next)
+	}
+	if err != nil || row.Version != pastVersion && row.Version != pastSucceeded || r.Len() > 0 {
 		return nil, fmt.Errorf("%w: the past of the X-Chain", store.ErrCorrupt)
 	}
 	p := &past{Past: xchain.Past{Txs: row.Last[1].Index + 1, First: row.First, Time: time.Unix(row.Time, 0).UTC()}}
 	for i, c := range []*node.Container{&p.lastVertex, &p.lastTx} {
 		c.ID, c.Index, c.Accepted = row.Last[i].ID, row.Last[i].Index, time.Unix(0, int64(row.Last[i].Accepted)).UTC()
+	}
+	if row.Version == pastSucceeded {
+		p.successor = &successor{begun: time.Unix(0, next.Begun).UTC(), from: uint64(next.From), time: time.Unix(0, next.Time).UTC()}
 	}
 	return p, nil
 }

@@ -1,12 +1,17 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,17 +26,25 @@ type Forwarded struct {
 // hedgeAfter is how long a node may take before the next one is asked beside it.
 const hedgeAfter = 300 * time.Millisecond
 
+// ErrUnsure says that a transaction was given to a node which did not answer: it may
+// have been issued.
+var ErrUnsure = errors.New("the transaction may have been issued: the node that it was given to did not answer")
+
 // Forward posts body, which is JSON, to path of a node and returns what it answers,
 // whatever that says. The endpoint that answered last is asked first; one that fails
 // makes room for the next, and so does one that takes long if hedged, which suits
-// calls that change nothing. Errors: ErrUnavailable, ErrMalformed if an answer is too
-// long, or ctx's own.
+// calls that change nothing. A call that issues a transaction is given to one node only,
+// unless that could not be reached or says itself that it takes no calls: another one
+// would refuse what the first has accepted. Errors: ErrUnavailable, ErrUnsure,
+// ErrMalformed if an answer is too long, or ctx's own.
 func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged bool) (*Forwarded, error) {
 	type result struct {
 		endpoint int
 		answer   *Forwarded
+		taken    bool
 		err      error
 	}
+	once := !hedged && issues(body)
 	attempts, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order := c.order()
@@ -41,8 +54,8 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 		i := order[asked]
 		asked++
 		go func() {
-			answer, err := c.forward(attempts, c.endpoints[i], path, body)
-			results <- result{i, answer, err}
+			answer, taken, err := c.forward(attempts, c.endpoints[i], path, body)
+			results <- result{i, answer, taken, err}
 		}()
 	}
 	ask()
@@ -68,6 +81,9 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 			}
 			if errors.Is(r.err, errOversized) {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another's is as long
+			}
+			if once && r.taken {
+				return nil, fmt.Errorf("forwarding to %s: %w: %w", path, ErrUnsure, r.err)
 			}
 			if failures = append(failures, r.err.Error()); len(failures) == len(order) {
 				return nil, fmt.Errorf("forwarding to %s: %w: %s", path, ErrUnavailable, strings.Join(failures, "; "))
@@ -131,18 +147,49 @@ func (c *Client) Load() Load {
 	return l
 }
 
-// forward asks one endpoint and notes whether it works.
-func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []byte) (*Forwarded, error) {
+// issues reports whether a call, or one of a batch, issues a transaction.
+func issues(body []byte) bool {
+	type call struct {
+		Method string `json:"method"`
+	}
+	calls := make([]call, 1)
+	var err error
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+		err = json.Unmarshal(body, &calls)
+	} else {
+		err = json.Unmarshal(body, &calls[0])
+	}
+	return err == nil && slices.ContainsFunc(calls, func(c call) bool {
+		_, method, _ := strings.Cut(c.Method, ".")
+		return strings.HasPrefix(method, "issue") || strings.HasPrefix(c.Method, "eth_send")
+	})
+}
+
+// refusedCallError is the status of a node, or of what stands before it, that took no call.
+type refusedCallError struct{ error }
+
+// forward asks one endpoint and notes whether it works. If it fails, taken says that the
+// node may have got the call nevertheless.
+func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []byte) (answer *Forwarded, taken bool, err error) {
 	if err := c.enter(ctx, e); err != nil {
-		return nil, fmt.Errorf("%s: %w", e.name, err)
+		return nil, false, fmt.Errorf("%s: %w", e.name, err)
 	}
 	defer func() { <-e.calls }()
-	answer, err := c.raw(ctx, e, path, body)
+	// A call that waits for a connection has not been sent. Nothing is known of a
+	// transport that tells nothing.
+	var wanted, connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { wanted.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	answer, err = c.raw(traced, e, path, body)
 	if err != nil {
-		return nil, c.settle(ctx, e, path, c.timeout, err)
+		var refused refusedCallError
+		taken = !(wanted.Load() && !connected.Load() || errors.As(err, &refused))
+		return nil, taken, c.settle(ctx, e, path, c.timeout, err)
 	}
 	e.works(c.log)
-	return answer, nil
+	return answer, true, nil
 }
 
 // raw is what an endpoint answers, whatever that says.
@@ -163,7 +210,9 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 	}
 	// What stands before a node says so when the node is away or overloaded.
 	switch answer.StatusCode {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return nil, refusedCallError{errors.New("HTTP status " + answer.Status)}
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return nil, errors.New("HTTP status " + answer.Status)
 	}
 	header := make(http.Header)

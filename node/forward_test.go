@@ -4,8 +4,11 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,4 +123,78 @@ func TestForwardLimit(t *testing.T) {
 		require.Equal(t, 2*limit, done)
 		require.Zero(t, c.Load().InFlight)
 	})
+}
+
+// A transaction is given to one node, unless that one certainly did not take it.
+func TestForwardTransactionOnce(t *testing.T) {
+	const issue = `{"jsonrpc":"2.0","id":1,"method":"platform.issueTx","params":{}}`
+	unsent := func(r *http.Request) (*http.Response, error) { // as a transport that gets no connection
+		httptrace.ContextClientTrace(r.Context()).GetConn("a")
+		return refuse(r)
+	}
+	for name, test := range map[string]struct {
+		body, want string
+		first      func(*http.Request) (*http.Response, error)
+		asked      string
+	}{
+		"hanging node":             {issue, "", hang, "a"},
+		"broken connection":        {issue, "", refuse, "a"},
+		"bad gateway":              {issue, "", answer(502, "bad"), "a"},
+		"batch":                    {"[" + issue + "]", "", hang, "a"},
+		"on an EVM chain":          {`{"method":"eth_sendRawTransaction"}`, "", hang, "a"},
+		"by another spelling":      {`[{"method":"eth_call"},{"method":"eth\u005fsendRawTransaction"}]`, "", hang, "a"},
+		"not reached":              {issue, "b", unsent, "ab"},
+		"overloaded":               {issue, "b", answer(429, "slow"), "ab"},
+		"not ready":                {issue, "b", answer(503, "bootstrapping"), "ab"},
+		"no transaction":           {`{"method":"eth_call"}`, "b", hang, "ab"},
+		"no transaction, either":   {`{"method":"platform.getTx","params":["platform.issueTx"]}`, "b", refuse, "ab"},
+		"no JSON":                  {`issueTx`, "b", refuse, "ab"},
+		"the node says what it is": {issue, "no", answer(400, "no"), "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, hosts{"a": test.first, "b": answer(200, "b"), "c": answer(200, "c")})
+				require.Equal(t, test.asked, n.askedFor(func() {
+					got, err := n.Forward(t.Context(), "/ext/bc/P", []byte(test.body), false)
+					if test.want == "" {
+						require.ErrorIs(t, err, ErrUnsure)
+						require.NotErrorIs(t, err, ErrUnavailable)
+						require.NotContains(t, err.Error(), "secret")
+						return
+					}
+					require.NoError(t, err)
+					require.Equal(t, test.want, string(got.Body))
+				}))
+			})
+		})
+	}
+}
+
+// The same with real connections: one that is refused, and one that is closed after
+// the call was read.
+func TestForwardTransactionOverTCP(t *testing.T) {
+	var got atomic.Int32
+	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		got.Add(1)
+		_, _ = io.WriteString(w, "issued")
+	}))
+	defer good.Close()
+	closing := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	}))
+	defer closing.Close()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	issue := []byte(`{"method":"avm.issueTx"}`)
+
+	c := newClient(t, gone.URL, good.URL)
+	answer, err := c.Forward(t.Context(), "/ext/bc/X", issue, false)
+	require.NoError(t, err)
+	require.Equal(t, "issued", string(answer.Body))
+
+	c = newClient(t, closing.URL, good.URL)
+	_, err = c.Forward(t.Context(), "/ext/bc/X", issue, false)
+	require.ErrorIs(t, err, ErrUnsure)
+	require.EqualValues(t, 1, got.Load(), "the second node must not get it, too")
 }

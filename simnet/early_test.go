@@ -14,6 +14,7 @@ import (
 	"quorate/chain/genesis"
 	"quorate/chain/xchain"
 	"quorate/index"
+	"quorate/index/container"
 	"quorate/index/ledger"
 	"quorate/index/primary"
 	"quorate/node"
@@ -49,6 +50,9 @@ type pastNode struct {
 	asked atomic.Int32 // for containers
 	// since is how much later this node accepted than the other.
 	since time.Duration
+	// swapped is a place whose transaction it accepted after the one that follows; 0
+	// is none.
+	swapped uint64
 }
 
 func (n *pastNode) XChainPast(ctx context.Context, stop ids.ID) (vertex, tx node.Container, err error) {
@@ -66,10 +70,22 @@ func (n *pastNode) ContainersUpTo(ctx context.Context, i node.Index, last node.C
 		return nil, node.ErrNoPast
 	}
 	last.Accepted = last.Accepted.Add(-n.since)
-	return n.Client.ContainersUpTo(ctx, i, last, start, count)
+	found, err := n.Client.ContainersUpTo(ctx, i, last, start, count)
+	for j := range found {
+		found[j].Accepted = found[j].Accepted.Add(n.since)
+		if n.swapped > 0 && found[j].Index+1 == n.swapped && j+1 < len(found) {
+			found[j].ID, found[j+1].ID = found[j+1].ID, found[j].ID
+			found[j].Bytes, found[j+1].Bytes = found[j+1].Bytes, found[j].Bytes
+		}
+	}
+	return found, err
 }
 
 func pastPipeline(t *testing.T, n index.XChainNode, rows store.Store, g *genesis.Genesis) *index.Pipeline[*xchain.Block] {
+	return pastPipelineThat(t, n, rows, g, false)
+}
+
+func pastPipelineThat(t *testing.T, n index.XChainNode, rows store.Store, g *genesis.Genesis, keeps bool) *index.Pipeline[*xchain.Block] {
 	t.Helper()
 	decoder, err := xchain.NewDecoder(g.XChainID, g.X)
 	require.NoError(t, err)
@@ -77,6 +93,7 @@ func pastPipeline(t *testing.T, n index.XChainNode, rows store.Store, g *genesis
 		NetworkID: g.NetworkID, Chain: index.XChain, Store: rows,
 		Source:  index.NewXChainSource(n, decoder, index.NewXChainPast(n, decoder, rows, g.NetworkID), nil),
 		Tenants: []index.Tenant[*xchain.Block]{primary.XChain(decoder, ledger.NewTenant(g.NetworkID, g.XChainID))},
+		Keep:    keeps,
 		// So that each block is a commit.
 		WindowBytes: 1,
 	})
@@ -149,6 +166,103 @@ func content(t *testing.T, s store.Store) map[string]string {
 		}
 	}
 	return rows
+}
+
+// TestPastGoesOnWithAnotherNode has the node that a record was begun with gone for good:
+// after a start the record goes on with one that has the same in the same order, and
+// with no other.
+func TestPastGoesOnWithAnotherNode(t *testing.T) {
+	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 300, Addresses: 20, EarlyTxs: 50, Record: true}, Dir: t.TempDir()}})
+	client := dial(t, n)
+	g := begun(t, n, client)
+	early := uint64(len(n.past.Generator().Truth().EarlyTxIDs))
+	want := early + 1 + n.past.Height(history.X) + 1
+	whole := store.NewMemory()
+	require.NoError(t, runUntil(t, pastPipelineThat(t, client, whole, g, true), want))
+
+	rows := store.NewMemory()
+	require.ErrorIs(t, runUntil(t, pastPipelineThat(t, client, &dying{Store: rows, left: 20}, g, true), 1<<40), store.ErrClosed)
+	_, next, err := index.KeptUntil(t.Context(), rows, g.NetworkID, index.XChain)
+	require.NoError(t, err)
+	require.True(t, next > 5 && next < early, "%d of %d places", next, early)
+	waits := func(other *pastNode) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p := pastPipelineThat(t, other, rows, g, true)
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		require.Eventually(t, func() bool { return p.Status().State == index.Retrying }, 20*time.Second, 5*time.Millisecond)
+		require.ErrorIs(t, p.Status().Err, index.ErrNoPast)
+		cancel()
+		require.NoError(t, <-done)
+		_, now, err := index.KeptUntil(t.Context(), rows, g.NetworkID, index.XChain)
+		require.NoError(t, err)
+		require.Equal(t, next, now)
+	}
+	waits(&pastNode{Client: client, since: time.Hour, swapped: 3})        // what is recorded was in another order
+	waits(&pastNode{Client: client, since: time.Hour, swapped: next - 2}) // to the last
+	waits(&pastNode{Client: client, since: time.Hour, none: true})
+
+	// Twice, with some in between.
+	require.ErrorIs(t, runUntil(t, pastPipelineThat(t, &pastNode{Client: client, since: -time.Hour}, &dying{Store: rows, left: 12}, g, true), 1<<40), store.ErrClosed)
+	require.NoError(t, runUntil(t, pastPipelineThat(t, &pastNode{Client: client, since: 2 * time.Hour}, rows, g, true), want))
+	kept := container.Chain{NetworkID: g.NetworkID, Name: index.XChain}
+	last := time.Time{}
+	for place := range want {
+		a, err := kept.Range(t.Context(), whole, place, 1)
+		require.NoError(t, err)
+		b, err := kept.Range(t.Context(), rows, place, 1)
+		require.NoError(t, err)
+		require.Len(t, b, 1)
+		require.Equal(t, a[0].ID, b[0].ID, "at place %d", place)
+		if place > 0 && place <= early {
+			require.False(t, b[0].Time.Before(last), "place %d is of %s, the one before of %s", place, b[0].Time, last)
+			last = b[0].Time
+		}
+	}
+}
+
+// hangingNode does not answer about the past, until who asks has enough of it.
+type hangingNode struct{ *node.Client }
+
+func (hangingNode) XChainPast(ctx context.Context, _ ids.ID) (vertex, tx node.Container, err error) {
+	<-ctx.Done()
+	return vertex, tx, ctx.Err()
+}
+
+// TestPastIsNotWaitedFor has one ask for the past for long: others wait no longer than
+// they want to.
+func TestPastIsNotWaitedFor(t *testing.T) {
+	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 50, Addresses: 20, EarlyTxs: 10}, Dir: t.TempDir()}})
+	client := dial(t, n)
+	g := begun(t, n, client)
+	decoder, err := xchain.NewDecoder(g.XChainID, g.X)
+	require.NoError(t, err)
+	past := index.NewXChainPast(hangingNode{client}, decoder, store.NewMemory(), g.NetworkID)
+	patient, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := past.Before(patient)
+		done <- err
+	}()
+	for range 3 {
+		impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		other := make(chan error, 1)
+		go func() {
+			_, err := past.Before(impatient)
+			other <- err
+		}()
+		select {
+		case err := <-other:
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		case <-time.After(20 * time.Second):
+			t.Error("waits for another one's answer")
+		}
+		cancel()
+	}
+	leave()
+	require.ErrorIs(t, <-done, context.Canceled)
 }
 
 func TestPastThatNoNodeHas(t *testing.T) {

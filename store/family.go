@@ -128,6 +128,9 @@ var (
 	FamilyEVMDeployment = family(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
 	FamilyEVMDay = family(55, "evm_day")
+	// FamilyEVMUntraced says of which blocks the calls inside transactions are not known:
+	// p goes on with a kind of rows, k is a height.
+	FamilyEVMUntraced = family(59, "evm_untraced")
 
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.

@@ -113,6 +113,7 @@ type evmRecord struct {
 	served   handler.Chain
 	node     *node.EVM
 	pipeline *index.Pipeline[*chain.Block]
+	filler   *evm.Filler
 	book     *contracts.Book
 	keeper   *metadata.Keeper
 }
@@ -245,11 +246,16 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
 	record := evm.New(r.store, r.networkID, blockchainID, e.book)
+	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log})
+	e.filler = evm.NewFiller(evm.FillerOptions{
+		Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
+		Behind: func() bool { return e.pipeline.Status().Lag() > index.NearTip },
+	})
 	var err error
 	e.pipeline, err = index.New(index.Options[*chain.Block]{
 		// Chains of different networks and blockchains may have the same chain ID.
 		NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
-		Source:  index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log}),
+		Source:  source,
 		Store:   r.store,
 		Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID)},
 		// Blocks are decoded where they are fetched.
@@ -257,7 +263,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 		Log:         r.log,
 	})
 	if err == nil {
-		err = r.metrics.Register(index.NewCollector(name, e.pipeline.Status))
+		err = r.metrics.Register(index.NewCollector(name, e.status))
 	}
 	if err != nil {
 		e.book.Close()
@@ -276,11 +282,28 @@ func (e *evmRecord) run(ctx context.Context, log *slog.Logger) {
 	running.Go(func() { e.node.Heads(ctx, e.pipeline.Wake) })
 	running.Go(func() { e.keeper.Run(ctx) })
 	running.Go(func() {
+		if err := e.filler.Run(ctx); err != nil {
+			log.Error("calls inside transactions are not filled in any more", slog.String("chain", e.name), slog.Any("error", err))
+		}
+	})
+	running.Go(func() {
 		if err := e.pipeline.Run(ctx); err != nil {
 			log.Error("an EVM chain is not recorded any more", slog.String("chain", e.name), slog.Any("error", err))
 		}
 	})
 	running.Wait()
+}
+
+// status is how the recording stands, with what there is to say of traces.
+func (e *evmRecord) status() index.Status {
+	status := e.pipeline.Status()
+	if note := e.filler.Note(); note != "" {
+		if status.Note != "" {
+			status.Note += "; "
+		}
+		status.Note += note
+	}
+	return status
 }
 
 // progress is how far the record is.
@@ -301,7 +324,7 @@ func (r *evmRecords) addStatus(all map[string]index.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.open {
-		all[e.name] = e.pipeline.Status()
+		all[e.name] = e.status()
 	}
 	for name, err := range r.waiting {
 		state := index.Idle

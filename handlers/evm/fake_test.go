@@ -29,6 +29,7 @@ import (
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
+	"quorate/index/evm/contracts"
 	"quorate/index/evm/metadata"
 )
 
@@ -351,13 +352,32 @@ func (*fake) RememberedURI(chain.Standard, common.Address, *uint256.Int) (string
 	return "", false
 }
 
-func (f *fake) TokenURI(_ context.Context, standard chain.Standard, contract common.Address, id *uint256.Int) (string, error) {
+func (f *fake) TokenURIs(_ context.Context, tokens []contracts.Token) ([]*string, error) {
 	f.mu.Lock()
-	f.askedTokens++
+	f.askedTokens += len(tokens)
 	f.mu.Unlock()
+	if f.nodeErr != nil {
+		return nil, f.nodeErr
+	}
+	uris := make([]*string, len(tokens))
+	var failure error
+	told := false
+	for i, token := range tokens {
+		uri, err := f.tokenURI(token.Standard, token.Contract, &token.ID)
+		if err != nil {
+			failure = err
+			continue
+		}
+		uris[i], told = &uri, true
+	}
+	if !told {
+		return nil, failure
+	}
+	return uris, nil
+}
+
+func (f *fake) tokenURI(standard chain.Standard, contract common.Address, id *uint256.Int) (string, error) {
 	switch {
-	case f.nodeErr != nil:
-		return "", f.nodeErr
 	case f.tokenErr[int(id.Uint64())] != nil:
 		return "", fmt.Errorf("asking: %w", f.tokenErr[int(id.Uint64())])
 	case contract == bare:

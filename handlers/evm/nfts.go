@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/holiman/uint256"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/chain/evm"
 	"quorate/handlers/compat"
 	"quorate/index/evm"
+	"quorate/index/evm/contracts"
 	"quorate/index/evm/metadata"
 	"quorate/node"
 )
@@ -84,8 +84,8 @@ const (
 	// largest page has. Only a transaction may move more, whose further ones are shown
 	// without.
 	maxNFTs = 500
-	// maxAsking is about how many tokens contracts are asked at a time.
-	maxAsking = 16
+	// maxAsking is about how many tokens contracts are asked at a time: in one request.
+	maxAsking = 32
 	// maxDetails is how much URIs and metadata of an answer may be, in bytes. Some have
 	// whole images in them: a token whose own do not fit is shown without, and a
 	// smaller page has them.
@@ -100,11 +100,15 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 	asked = asked[:min(len(asked), maxNFTs)]
 	all := make([]nftDetails, len(asked))
 	room := maxDetails
+	told := 0 // URIs
+	var failure error
 	for from := 0; from < len(asked); from += maxAsking {
 		to := min(from+maxAsking, len(asked))
-		if err := a.someDetails(ctx, of, asked[from:to], all[from:to]); err != nil {
+		some, failed, err := a.someDetails(ctx, of, asked[from:to], all[from:to])
+		if err != nil {
 			return nil, err
 		}
+		told, failure = told+some, cmp.Or(failure, failed)
 		for i := range all[from:to] {
 			d := &all[from+i]
 			if size := d.size(); size <= room {
@@ -123,6 +127,10 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 		if found[i] = unknown; place < len(all) {
 			found[i] = &all[place]
 		}
+	}
+	if told == 0 && failure != nil {
+		// That is the node's doing, and no answer.
+		return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), failure)
 	}
 	return found, nil
 }
@@ -149,11 +157,12 @@ func distinct(tokens []nft) (once []nft, places map[nft]int) {
 }
 
 // someDetails finds out about so few tokens that contracts may be asked about all of
-// them at a time.
-func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) error {
-	untold, err := a.uris(ctx, of, tokens, into)
+// them at a time. It returns how many URIs were told, and why none was of those that had
+// to be asked for.
+func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (told int, failure, err error) {
+	untold, failure, err := a.uris(ctx, of, tokens, into)
 	if err != nil {
-		return fmt.Errorf("asking for the URIs of %d tokens: %w", len(tokens), err)
+		return 0, nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(tokens), err)
 	}
 	var all []metadata.Metadata
 	if of.Metadata != nil {
@@ -162,7 +171,7 @@ func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []n
 			named[i] = evm.Token{Contract: t.contract, TokenID: t.id}
 		}
 		if all, err = of.Metadata.Metadata(ctx, named); err != nil {
-			return fmt.Errorf("reading the metadata of %d tokens: %w", len(tokens), err)
+			return 0, nil, fmt.Errorf("reading the metadata of %d tokens: %w", len(tokens), err)
 		}
 	}
 	for i := range tokens {
@@ -170,49 +179,53 @@ func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []n
 		if all != nil {
 			m = &all[i]
 		}
-		if untold != nil && untold[i] && m.Status == metadata.Unindexed {
+		switch {
+		case untold == nil || !untold[i]:
+			told++
+		case m.Status == metadata.Unindexed:
 			m.Status = metadata.Unknown
 		}
 		into[i].metadata = shownMetadata(ctx, tokens[i].standard, m)
 	}
-	return nil
+	return told, failure, nil
 }
 
-// uris asks for the URIs of tokens, at once for those that are not at hand. One that
-// cannot be told is untold, which is nil if there are none: it is no reason to keep the
-// others back.
-func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (untold []bool, err error) {
-	var group *errgroup.Group
+// uris asks for the URIs of tokens that are not at hand. One that cannot be told is
+// untold, which is nil if nothing was asked: it is no reason to keep the others back.
+// Failure is why, if none of those that had to be asked for can be.
+func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (untold []bool, failure, err error) {
+	var ask []contracts.Token
+	var places []int
 	for i := range tokens {
 		t := &tokens[i]
-		uri, ok := of.URIs.RememberedURI(t.standard, t.contract, &t.id)
-		if ok {
+		if uri, ok := of.URIs.RememberedURI(t.standard, t.contract, &t.id); ok {
 			into[i].uri = uri
 			continue
 		}
-		if group == nil {
-			group, ctx = errgroup.WithContext(ctx)
-			untold = make([]bool, len(tokens))
+		ask, places = append(ask, contracts.Token{Standard: t.standard, Contract: t.contract, ID: t.id}), append(places, i)
+	}
+	if len(ask) == 0 {
+		return nil, nil, nil
+	}
+	untold = make([]bool, len(tokens))
+	told, err := of.URIs.TokenURIs(ctx, ask)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || !ofToken(err):
+		return nil, nil, err
+	default:
+		failure, told = err, make([]*string, len(ask))
+	}
+	for i, uri := range told {
+		if uri != nil {
+			into[places[i]].uri = *uri
+			continue
 		}
-		group.Go(func() error {
-			uri, err := of.URIs.TokenURI(ctx, t.standard, t.contract, &t.id)
-			switch {
-			case err == nil:
-				into[i].uri = uri
-			case ctx.Err() != nil || !ofToken(err):
-				return err
-			default:
-				untold[i] = true
-				a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
-					slog.String("contract", t.contract.Hex()), slog.String("tokenID", t.id.Dec()), slog.Any("error", err))
-			}
-			return nil
-		})
+		untold[places[i]] = true
+		a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
+			slog.String("contract", ask[i].Contract.Hex()), slog.String("tokenID", ask[i].ID.Dec()), slog.Any("error", err))
 	}
-	if group == nil {
-		return nil, nil
-	}
-	return untold, group.Wait()
+	return untold, failure, nil
 }
 
 // ofToken reports whether an error may be about one token alone, while the node

@@ -48,10 +48,11 @@ var _ Contracts = (*contracts.Book)(nil)
 // URIs knows where tokens say that their metadata are, as *contracts.Book does.
 // Otherwise as Contracts.
 type URIs interface {
-	// TokenURI is what the contract answers, empty if it answers nothing.
-	TokenURI(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (string, error)
-	// RememberedURI is what TokenURI tells, as far as that takes no waiting: ok is
-	// false if TokenURI has to be asked.
+	// TokenURIs are what the contracts of tokens answer, in order: empty if one answers
+	// nothing, nil if that of a single token cannot be told. That none can is an error.
+	TokenURIs(ctx context.Context, tokens []contracts.Token) ([]*string, error)
+	// RememberedURI is what TokenURIs tells, as far as that takes no waiting: ok is
+	// false if TokenURIs has to be asked.
 	RememberedURI(standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, ok bool)
 }
 

@@ -30,6 +30,7 @@ import (
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
 	"quorate/index/evm"
+	"quorate/index/evm/contracts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,7 +57,7 @@ func (nothing) Contracts(context.Context, []common.Address) ([]*evm.Contract, er
 	panic("not asked")
 }
 
-func (nothing) TokenURI(context.Context, chain.Standard, common.Address, *uint256.Int) (string, error) {
+func (nothing) TokenURIs(context.Context, []contracts.Token) ([]*string, error) {
 	panic("not asked")
 }
 

@@ -273,6 +273,9 @@ func (r *request) WriteError(w http.ResponseWriter, status int, err error) {
 	r.node().WriteError(w, status, err)
 }
 
+// Unsure is what clients are told whose transaction nobody knows the fate of.
+const Unsure = "the transaction may have been issued: the upstream node that it was given to did not answer; ask for its status before issuing it again"
+
 // call is a request as far as it is handed on: what is not looked at keeps its form.
 type call struct {
 	Version json.RawMessage `json:"jsonrpc,omitempty"`
@@ -301,6 +304,9 @@ func (r *request) forward() (*node.Forwarded, error) {
 	}
 	if err != nil {
 		r.endpoint.Log.Warn("a call could not be forwarded", slog.String("method", c.Method), slog.Any("error", err))
+		if errors.Is(err, node.ErrUnsure) {
+			return nil, errors.New(Unsure)
+		}
 		return nil, fmt.Errorf("the upstream node does not answer %s", c.Method)
 	}
 	return answer, nil

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"mime"
@@ -8,6 +9,8 @@ import (
 	"net/http/httputil"
 	"slices"
 	"strings"
+
+	"quorate/node"
 )
 
 // Node is a way to the nodes for what is passed through unread.
@@ -54,7 +57,11 @@ func Pass(upstream Upstream, path string, limit int64, log *slog.Logger) http.Ha
 		answer, err := upstream.Forward(r.Context(), path, body, false)
 		if err != nil {
 			log.Warn("a call could not be forwarded", slog.String("path", path), slog.Any("error", err))
-			http.Error(w, "the upstream node does not answer", http.StatusBadGateway)
+			told := "the upstream node does not answer"
+			if errors.Is(err, node.ErrUnsure) {
+				told = Unsure
+			}
+			http.Error(w, told, http.StatusBadGateway)
 			return
 		}
 		relay(w, answer)

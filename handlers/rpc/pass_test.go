@@ -44,6 +44,10 @@ func TestPass(t *testing.T) {
 	response, got = post(t, server.URL, "application/json", "{}")
 	require.Equal(t, http.StatusBadGateway, response.StatusCode)
 	require.NotContains(t, got, "secret")
+	u.unsure = true
+	response, got = post(t, server.URL, "application/json", "{}")
+	require.Equal(t, http.StatusBadGateway, response.StatusCode)
+	require.Contains(t, got, rpc.Unsure)
 }
 
 // What is no call is refused as a node refuses it.

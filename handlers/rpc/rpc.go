@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/rs/cors"

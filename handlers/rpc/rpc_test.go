@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -42,12 +43,16 @@ type upstream struct {
 	hedged     bool
 	fails      bool
 	refuses    rpc.RefusalError
+	unsure     bool
 }
 
 func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error) {
 	u.path, u.body, u.hedged = path, string(body), hedged
 	if u.refuses != "" {
 		return nil, u.refuses
+	}
+	if u.unsure {
+		return nil, fmt.Errorf("secret address: %w", node.ErrUnsure)
 	}
 	if u.fails {
 		return nil, errors.New("secret address refused")
@@ -230,6 +235,13 @@ func TestWhatIsNotAnsweredHereIsForwarded(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got), &answer))
 	require.Equal(t, -32000, answer.Error.Code)
 	require.Equal(t, "the upstream node does not answer avm.getTx", answer.Error.Message)
+
+	// Whoever issued a transaction is told that nobody knows.
+	u.unsure = true
+	response, got = post(t, server.URL+"/ext/bc/X", "application/json", `{"jsonrpc":"2.0","id":1,"method":"avm.issueTx"}`)
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.NoError(t, json.Unmarshal([]byte(got), &answer))
+	require.Equal(t, rpc.Unsure, answer.Error.Message)
 
 	// What is meant for the client reaches it, if it waits for an answer.
 	u.refuses = "look elsewhere"

@@ -329,7 +329,8 @@ type head struct {
 	// txs counts the transactions of all blocks, busy is the last block with any.
 	txs, busy uint64
 	// untracedFrom and untracedTo are the first and the last block with transactions
-	// whose calls are not known; there are none if untraced is false.
+	// that were recorded without their calls; there are none if untraced is false. Which
+	// of those between them still are without is told by rows of their own.
 	untraced                 bool
 	untracedFrom, untracedTo uint64
 }

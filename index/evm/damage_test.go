@@ -53,7 +53,16 @@ func TestDamage(t *testing.T) {
 		},
 		store.FamilyEVMDeployment: func(r *evm.Record) error { _, err := r.Deployment(t.Context(), made); return err },
 		store.FamilyEVMDay:        func(r *evm.Record) error { _, err := r.Days(t.Context(), 0, 100); return err },
+		store.FamilyEVMUntraced: func(r *evm.Record) error {
+			first, before := uint64(0), uint64(10)
+			_, err := r.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &first, End: &before, Limit: 100})
+			return err
+		},
 	} {
+		p := p
+		if family == store.FamilyEVMUntraced {
+			p = p.bare(func(n uint64) bool { return n > 20 && n < 50 })
+		}
 		for what, spoil := range map[string]func(v []byte) []byte{
 			"short":          func(v []byte) []byte { return v[:len(v)-1] },
 			"long":           func(v []byte) []byte { return append(v, 0xff, 0xff) },

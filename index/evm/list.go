@@ -180,8 +180,8 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 	if !ok {
 		return p, nil
 	}
-	if h := s.head; h.untraced && (q.Start == nil || *q.Start <= h.untracedTo) && (q.End == nil || *q.End > h.untracedFrom) {
-		return nil, s.untraced()
+	if err := s.tracedBetween(ctx, q.Start, q.End); err != nil {
+		return nil, err
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMInternal, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, q.Limit+1)
 	if err != nil {

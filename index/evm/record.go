@@ -111,52 +111,6 @@ func (r *Record) Traced(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// traced is ErrUntraced if the record began without traces, or goes on without: then
-// calls are missing all over. A block here or there whose traces were too large for any
-// answer, which anybody can make, does not count.
-func (s *state) traced(ctx context.Context) error {
-	if !s.head.untraced {
-		return nil
-	}
-	without := s.untraced()
-	if s.head.untracedTo == s.head.busy {
-		return without
-	}
-	for _, success := range []bool{true, false} {
-		oldest, err := s.Scan(ctx, store.FamilyEVMTxRange, s.chain.txRanges(success), nil, nil, store.Descending, 1)
-		if err != nil {
-			return fmt.Errorf("looking for the first transaction: %w", err)
-		}
-		if len(oldest) == 0 {
-			continue
-		}
-		if len(oldest[0].K) != 8 {
-			return fmt.Errorf("%w: range %x of transactions", store.ErrCorrupt, oldest[0].K)
-		}
-		numbers := ^binary.BigEndian.Uint64(oldest[0].K)
-		first, err := s.Scan(ctx, store.FamilyEVMTx, s.chain.txPartition(success, numbers), nil, nil, store.Descending, 1)
-		if err != nil {
-			return fmt.Errorf("looking for the first transaction: %w", err)
-		}
-		if len(first) == 0 {
-			continue
-		}
-		at, ok := placeOf(first[0].K)
-		if !ok {
-			return fmt.Errorf("%w: transaction at %x", store.ErrCorrupt, first[0].K)
-		}
-		if at.number < s.head.untracedFrom {
-			return nil // calls of earlier blocks are known
-		}
-	}
-	return without
-}
-
-// untraced says of which blocks the calls inside transactions are not known.
-func (s *state) untraced() error {
-	return fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, s.head.untracedFrom, s.head.untracedTo)
-}
-
 // block returns the reference of a recorded block.
 func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	if number == s.head.tip.Number {

@@ -180,3 +180,63 @@ func TestAgainstNode(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 }
+
+// TestTracesComeLater records a chain from a node that does not trace, until it does.
+func TestTracesComeLater(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	g, err := evmchain.New(evmchain.Options{Seed: 6, Txs: 400, NetworkID: network, Record: true})
+	require.NoError(t, err)
+	n, err := evmchain.NewNode(g, t.TempDir())
+	require.NoError(t, err)
+	defer n.Close()
+	require.NoError(t, n.Grow(ctx, 400))
+	n.SetFaults(evmchain.Faults{Tracing: evmchain.NoTracer})
+	server := httptest.NewServer(n)
+	defer server.Close()
+	client, err := node.New(node.Options{Endpoints: []string{server.URL}, Timeout: 10 * time.Second})
+	require.NoError(t, err)
+	defer client.Close()
+
+	s := store.NewMemory()
+	from := client.EVM("")
+	r := evm.New(s, network, g.BlockchainID(), classes{})
+	source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm", Traced: r.Traced})
+	pipeline, err := index.New(index.Options[*chain.Block]{
+		NetworkID: network, Chain: "evm", Store: s, Source: source, Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(network, g.BlockchainID())},
+	})
+	require.NoError(t, err)
+	filler := evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: g.BlockchainID(), Tracer: source})
+	ended := make(chan error, 2)
+	go func() { ended <- pipeline.Run(ctx) }()
+	go func() { ended <- filler.Run(ctx) }()
+	require.Eventually(t, func() bool { return pipeline.Status().Next == n.Tip()+1 && filler.Note() != "" }, time.Minute, 5*time.Millisecond)
+	deployed := g.Truth().Deployments()
+	require.NotEmpty(t, deployed)
+	made := deployed[len(deployed)/2]
+	_, err = r.Deployments(ctx, evm.DeploymentQuery{Address: made.Deployer, Limit: 10})
+	require.ErrorIs(t, err, evm.ErrUntraced)
+
+	n.SetFaults(evmchain.Faults{})
+	require.Eventually(t, func() bool { return filler.Note() == "" }, time.Minute, 5*time.Millisecond, "%s", filler.Note())
+	byDeployer := 0
+	for _, d := range deployed {
+		got, err := r.Deployment(ctx, d.Contract)
+		require.NoError(t, err)
+		require.True(t, got.Traced)
+		if d.Deployer == made.Deployer || d.Creator != nil && *d.Creator == made.Deployer {
+			byDeployer++
+		}
+	}
+	got, err := r.Deployments(ctx, evm.DeploymentQuery{Address: made.Deployer, Limit: 10_000})
+	require.NoError(t, err)
+	require.Len(t, got.Deployments, byDeployer)
+	for _, wallet := range g.Truth().Accounts() {
+		page, err := r.Internals(ctx, evm.WalletQuery{Wallet: wallet, Limit: 10_000})
+		require.NoError(t, err)
+		require.Len(t, page.Internals, len(g.Truth().Internals(wallet)))
+	}
+	cancel()
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+}

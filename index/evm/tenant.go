@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
@@ -20,12 +21,15 @@ const name = "evm"
 
 // Form is that of the record's rows. Version 1 is the first.
 func Form() index.Form {
+	ofTenant := index.CursorOf(name)
 	return index.Form{
-		Name: name, Version: 1, Cursor: index.CursorOf(name),
+		Name: name, Version: 1,
+		Cursor: func(cursor string) bool { return ofTenant(cursor) || strings.HasPrefix(cursor, fillPrefix) },
 		Families: []store.Family{
 			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
 			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
+			store.FamilyEVMUntraced,
 		},
 	}
 }
@@ -69,6 +73,7 @@ type Tenant struct {
 	// ranges are the last ranges that were listed, by how transactions ended; none
 	// is 0, else one more than the range.
 	ranges   [2]uint64
+	untraced openRange
 	emitters map[common.Address]struct{} // that were listed
 	holdings *recent.Map[holdingKey, *holding]
 	supplies *recent.Map[tokenKey, *supply]
@@ -96,6 +101,7 @@ func (*Tenant) Name() string { return name }
 func (t *Tenant) reset() {
 	t.begun, t.head = false, head{}
 	t.ranges = [2]uint64{}
+	t.untraced = openRange{}
 	t.emitters = make(map[common.Address]struct{})
 	t.holdings = recent.New[holdingKey, *holding](t.caches.holdings)
 	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
@@ -107,9 +113,9 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *evm.Block, ba
 	if err := t.begin(ctx, r, block); err != nil {
 		return err
 	}
-	t.head.tip = BlockRef{
-		Number: block.Number, Hash: block.Hash, Time: block.Time, Milliseconds: block.Milliseconds,
-		MinDelayExcess: block.MinDelayExcess, BaseFee: block.BaseFee,
+	t.head.tip = refOf(block)
+	if err := t.again(ctx, r, batch); err != nil {
+		return err
 	}
 	a := &application{Tenant: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
 	a.readLogs()
@@ -123,16 +129,22 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *evm.Block, ba
 	if n := uint64(len(block.Transactions)); n > 0 {
 		t.head.txs, t.head.busy = t.head.txs+n, block.Number
 		batch.Put(store.FamilyEVMDay, store.PK{P: t.chain.partition(), K: uint64Key(block.Time / daySeconds)}, countBytes(t.head.txs))
-		if !block.Traced {
-			if !t.head.untraced {
-				t.head.untraced, t.head.untracedFrom = true, block.Number
-			}
-			t.head.untracedTo = block.Number
+		if block.Traced {
+			t.untraced.open = false
+		} else if err := t.without(ctx, r, block.Number, batch); err != nil {
+			return err
 		}
 	}
 	batch.Put(store.FamilyEVMBlock, t.chain.blockRow(block.Number), appendRef([]byte{version}, &t.head.tip))
 	batch.Put(store.FamilyEVMHead, t.chain.headRow(), t.head.bytes())
 	return nil
+}
+
+func refOf(block *evm.Block) BlockRef {
+	return BlockRef{
+		Number: block.Number, Hash: block.Hash, Time: block.Time, Milliseconds: block.Milliseconds,
+		MinDelayExcess: block.MinDelayExcess, BaseFee: block.BaseFee,
+	}
 }
 
 func countBytes(n uint64) []byte { return binary.AppendUvarint([]byte{version}, n) }
@@ -166,6 +178,7 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *evm.Block) er
 					committed.first, committed.tip.Number, block.Number)
 			default:
 				t.head = head{chainID: t.blockchainID, first: block.Number}
+				t.untraced.anew = committed != nil && committed.untraced
 			}
 			t.begun = true
 		}
@@ -256,9 +269,26 @@ func (a *application) tx(i int) {
 	tx := &a.block.Transactions[i]
 	at := place{number: a.block.Number, major: uint32(i)}
 	a.list(tx, at)
-	deploys := a.deployments(tx, at)
-	var partition []byte
-	if deploys {
+	partition := a.calls(tx, at)
+	transfers := a.transfersOf(i)
+	for j := range transfers {
+		a.transfer(tx, &transfers[j], partition)
+	}
+}
+
+// transfersOf are the transfers of a transaction.
+func (a *application) transfersOf(i int) []evm.Transfer {
+	from := 0
+	if i > 0 {
+		from = a.ends[i-1]
+	}
+	return a.transfers[from:a.ends[i]]
+}
+
+// calls records what a transaction did inside, as far as that is known, and what it
+// deployed. All about a deployment goes into a partition, which is nil if there is none.
+func (a *application) calls(tx *evm.Transaction, at place) (partition []byte) {
+	if a.deployments(tx, at) {
 		partition = a.chain.deploymentPartition(at)
 		var traced byte
 		if a.block.Traced {
@@ -271,13 +301,7 @@ func (a *application) tx(i int) {
 	for j := range tx.Frames {
 		a.frame(tx, at, j, partition)
 	}
-	from := 0
-	if i > 0 {
-		from = a.ends[i-1]
-	}
-	for j := from; j < a.ends[i]; j++ {
-		a.transfer(tx, &a.transfers[j], partition)
-	}
+	return partition
 }
 
 // list puts a transaction into the lists of the chain.
@@ -385,13 +409,9 @@ func (a *application) transfer(tx *evm.Transaction, t *evm.Transfer, partition [
 	if t.Standard != evm.ERC1155 && partition == nil {
 		return
 	}
-	v := appendTransfer(a.value(), t)
-	v = append(v, tx.Hash[:]...)
-	v = a.kept(append(v, a.ref...))
+	v := a.moved(tx, t)
 	if partition != nil {
-		k := binary.BigEndian.AppendUint32([]byte{deploymentTransfer}, t.LogIndex)
-		k = binary.BigEndian.AppendUint32(k, t.Position)
-		a.batch.Put(store.FamilyEVMDeployment, store.PK{P: partition, K: k}, v)
+		a.deployedTransfer(t, partition, v)
 	}
 	if t.Standard != evm.ERC1155 {
 		return
@@ -402,4 +422,17 @@ func (a *application) transfer(tx *evm.Transaction, t *evm.Transfer, partition [
 		a.batch.Put(store.FamilyEVMTransfer, store.PK{P: a.in(t.To[:]), K: k}, v)
 	}
 	a.move(t)
+}
+
+// moved is the value of a transfer's rows.
+func (a *application) moved(tx *evm.Transaction, t *evm.Transfer) []byte {
+	v := append(appendTransfer(a.value(), t), tx.Hash[:]...)
+	return a.kept(append(v, a.ref...))
+}
+
+// deployedTransfer puts a transfer among what a deployment did.
+func (a *application) deployedTransfer(t *evm.Transfer, partition, v []byte) {
+	k := binary.BigEndian.AppendUint32([]byte{deploymentTransfer}, t.LogIndex)
+	k = binary.BigEndian.AppendUint32(k, t.Position)
+	a.batch.Put(store.FamilyEVMDeployment, store.PK{P: partition, K: k}, v)
 }

@@ -28,11 +28,15 @@ import (
 type fakeNode struct {
 	contracts map[common.Address]map[string][]byte
 
-	mu    sync.Mutex
-	away  error
-	asked int           // calls; guarded by mu
-	gas   []uint64      // of the calls; guarded by mu
-	gate  chan struct{} // if not nil, answers wait for it
+	mu       sync.Mutex
+	away     error
+	asked    int // calls; guarded by mu
+	requests int // guarded by mu
+	// bad is a contract whose calls make the node refuse the whole request.
+	bad     common.Address
+	refusal error
+	gas     []uint64      // of the calls; guarded by mu
+	gate    chan struct{} // if not nil, answers wait for it
 }
 
 func (n *fakeNode) HaveCode(_ context.Context, addresses []common.Address) ([]bool, error) {
@@ -56,6 +60,7 @@ func (n *fakeNode) Calls(ctx context.Context, _ *uint64, calls []node.EVMCall) (
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked += len(calls)
+	n.requests++
 	for _, call := range calls {
 		n.gas = append(n.gas, call.Gas)
 	}
@@ -64,6 +69,9 @@ func (n *fakeNode) Calls(ctx context.Context, _ *uint64, calls []node.EVMCall) (
 	}
 	returned := make([]node.EVMReturn, len(calls))
 	for i, call := range calls {
+		if n.refusal != nil && call.To == n.bad {
+			return nil, n.refusal
+		}
 		data, ok := n.contracts[call.To][string(call.Data)]
 		if !ok {
 			data, ok = n.contracts[call.To][string(call.Data[:4])]
@@ -162,7 +170,7 @@ func TestNodeAway(t *testing.T) {
 	book := newBook(t, n, s)
 	_, err := book.Contracts(t.Context(), []common.Address{address(1)})
 	require.ErrorIs(t, err, node.ErrUnavailable)
-	_, err = book.TokenURI(t.Context(), chain.ERC721, address(2), uint256.NewInt(7))
+	_, _, err = book.LookUp(t.Context(), chain.ERC721, address(2), uint256.NewInt(7))
 	require.ErrorIs(t, err, node.ErrUnavailable)
 
 	n.away = nil
@@ -258,6 +266,95 @@ func TestTokenURI(t *testing.T) {
 	}
 }
 
+// TestTokenURIsInOneRequest asks for many tokens at a time, each once, and goes on
+// without those that the node does not execute.
+func TestTokenURIsInOneRequest(t *testing.T) {
+	refused := &node.RPCError{Method: "eth_call", Code: -32000, Message: "execution aborted (timeout = 5s)"}
+	tokens := func(n int, others ...common.Address) (all []Token) {
+		for i := range n {
+			all = append(all, Token{chain.ERC1155, address(3), *uint256.NewInt(uint64(i))})
+		}
+		for _, a := range others {
+			all = append(all, Token{chain.ERC1155, a, uint256.Int{}})
+		}
+		return append(all, Token{Standard: chain.ERC20, Contract: address(1)})
+	}
+	told := func(uris []*string) (n int) {
+		for _, uri := range uris {
+			if uri != nil && *uri == "https://x/{id}.json" {
+				n++
+			}
+		}
+		return n
+	}
+	n, s := newFake(), store.NewMemory()
+	uris, err := newBook(t, n, s).TokenURIs(t.Context(), tokens(100))
+	require.NoError(t, err)
+	require.Equal(t, 100, told(uris))
+	require.Empty(t, *uris[100], "tokens of ERC-20 have none")
+	require.Equal(t, []int{100, 4}, []int{n.asked, n.requests})
+	n.away = node.ErrUnavailable
+	uris, err = newBook(t, n, s).TokenURIs(t.Context(), tokens(100))
+	require.NoError(t, err, "the store has them")
+	require.Equal(t, 100, told(uris))
+	_, err = newBook(t, n, s).TokenURIs(t.Context(), tokens(101))
+	require.ErrorIs(t, err, node.ErrUnavailable)
+	n.away = nil
+
+	// One that cannot be had keeps no other back, wherever it is.
+	for place := range 32 {
+		n := newFake()
+		n.bad, n.refusal = address(9), refused
+		all := tokens(31)
+		all[31], all[place] = all[place], Token{chain.ERC1155, address(9), uint256.Int{}}
+		if place == 31 {
+			all[31] = Token{chain.ERC1155, address(9), uint256.Int{}}
+		}
+		uris, err := newBook(t, n, store.NewMemory()).TokenURIs(t.Context(), all)
+		require.NoError(t, err)
+		require.Nil(t, uris[place])
+		for i, uri := range uris {
+			require.Equal(t, i == place, uri == nil, "token %d of %d", i, place)
+		}
+		require.LessOrEqual(t, n.requests, urisRequests)
+	}
+	// That none can be had is no answer, and does not take a request for each.
+	for _, failure := range []error{refused, node.ErrMalformed} {
+		n = newFake()
+		n.away = failure
+		_, err = newBook(t, n, store.NewMemory()).TokenURIs(t.Context(), tokens(32))
+		require.ErrorIs(t, err, failure)
+		require.LessOrEqual(t, n.requests, urisRequests)
+	}
+}
+
+// TestTokenURIsThatTakeLong has a node that never answers for one token.
+func TestTokenURIsThatTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := newBook(t, hangingNode{newFake()}, store.NewMemory())
+		uris, err := book.TokenURIs(t.Context(), []Token{
+			{chain.ERC1155, address(3), *uint256.NewInt(1)}, {chain.ERC1155, address(3), *uint256.NewInt(2)}, {chain.ERC1155, address(9), uint256.Int{}},
+		})
+		require.NoError(t, err)
+		require.Equal(t, "https://x/{id}.json", *uris[0])
+		require.Nil(t, uris[2])
+		book.Close()
+	})
+}
+
+// hangingNode does not answer for a contract.
+type hangingNode struct{ *fakeNode }
+
+func (n hangingNode) Calls(ctx context.Context, block *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
+	for _, call := range calls {
+		if call.To == address(9) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}
+	return n.fakeNode.Calls(ctx, block, calls)
+}
+
 // TestGasIsBounded asks everything there is to ask: what strangers wrote never runs
 // for as long as the node lets it.
 func TestGasIsBounded(t *testing.T) {
@@ -270,7 +367,7 @@ func TestGasIsBounded(t *testing.T) {
 	}
 	n.gas = nil
 	for _, standard := range []chain.Standard{chain.ERC721, chain.ERC1155} {
-		_, err = book.TokenURI(t.Context(), standard, address(2), uint256.NewInt(7))
+		_, _, err = book.LookUp(t.Context(), standard, address(2), uint256.NewInt(7))
 		require.NoError(t, err)
 	}
 	require.Equal(t, []uint64{uriGas, uriGas}, n.gas)

@@ -23,7 +23,7 @@ func TestRemembered(t *testing.T) {
 	all := []common.Address{address(0), address(2)}
 	told, err := b.Contracts(t.Context(), all)
 	require.NoError(t, err)
-	text, err := b.TokenURI(t.Context(), chain.ERC721, address(2), one)
+	text, _, err := b.LookUp(t.Context(), chain.ERC721, address(2), one)
 	require.NoError(t, err)
 	require.NotEmpty(t, text)
 	asked := n.asked
