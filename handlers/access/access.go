@@ -6,6 +6,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -189,16 +190,17 @@ func ClientOf(ctx context.Context) *Client {
 // address.
 func (c *Client) ID() string { return c.id }
 
-// Take uses one request up for what came over the connection. The error is what a
-// request would be answered, and wait after how long one will be allowed, 0 if none
+// Take uses one request up for what came over the connection. Refused is what a request
+// would be answered, nil if it is allowed, and wait after how long one will be, 0 if none
 // will: the key was revoked meanwhile.
-func (c *Client) Take() (wait time.Duration, err error) {
+func (c *Client) Take() (wait time.Duration, refused *apierr.Error) {
 	_, _, left, err := c.guard.admit(c.key, c.address)
-	if err != nil || left == nil {
-		return 0, err
+	var v verdict
+	if err == nil && left != nil {
+		v, err = c.guard.spend(left)
 	}
-	v, err := c.guard.spend(left)
-	return v.reset, err
+	errors.As(err, &refused)
+	return v.reset, refused
 }
 
 func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }

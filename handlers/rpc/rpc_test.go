@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -41,6 +42,7 @@ type upstream struct {
 	path, body string
 	hedged     bool
 	fails      bool
+	full       bool
 	refuses    rpc.Refusal
 }
 
@@ -48,6 +50,9 @@ func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged b
 	u.path, u.body, u.hedged = path, string(body), hedged
 	if u.refuses != "" {
 		return nil, u.refuses
+	}
+	if u.full {
+		return nil, fmt.Errorf("forwarding: %w", node.ErrNoRoom)
 	}
 	if u.fails {
 		return nil, errors.New("secret address refused")
