@@ -84,5 +84,5 @@ func (u indexUpstream) Forward(ctx context.Context, path string, body []byte, he
 	if err != nil || answer.Status != http.StatusNotFound {
 		return answer, err
 	}
-	return nil, rpc.Refusal("this index is not kept here, and the upstream node runs without one: the service must keep_containers all of a node that runs with index-enabled")
+	return nil, rpc.RefusalError("this index is not kept here, and the upstream node runs without one: the service must keep_containers all of a node that runs with index-enabled")
 }

@@ -24,11 +24,11 @@ import (
 // place.
 var ErrForward = errors.New("answered by upstream")
 
-// Refusal is an error of an Upstream whose text is for the client.
-type Refusal string
+// RefusalError is an error of an Upstream whose text is for the client.
+type RefusalError string
 
 // Error implements error.
-func (r Refusal) Error() string { return string(r) }
+func (r RefusalError) Error() string { return string(r) }
 
 // ErrBusy is what clients are told if answers take as much memory as they may.
 var ErrBusy = errors.New("the service has as many answers under way as it has room for; try again in a moment")
@@ -272,7 +272,7 @@ func (r *request) forward() (*node.Forwarded, error) {
 	}
 	hedged := !strings.HasPrefix(method, "issue")
 	answer, err := r.endpoint.Upstream.Forward(r.ctx, r.endpoint.Path, body, hedged)
-	if told := Refusal(""); errors.As(err, &told) {
+	if told := RefusalError(""); errors.As(err, &told) {
 		return nil, told
 	}
 	if errors.Is(err, node.ErrNoRoom) {

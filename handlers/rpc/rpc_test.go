@@ -43,7 +43,7 @@ type upstream struct {
 	hedged     bool
 	fails      bool
 	full       bool
-	refuses    rpc.Refusal
+	refuses    rpc.RefusalError
 }
 
 func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error) {
