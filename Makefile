@@ -3,8 +3,12 @@
 GOTESTSUM  = go run gotest.tools/gotestsum@v1.13.0
 GOLANGCI   = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 CACHE     ?= $(CURDIR)/.cache
+# Where known vulnerabilities are looked up: the copy in deploy/vulndb, or with
+# VULNDB=https://vuln.go.dev what is known now.
+VULNDB    ?= file://$(CACHE)/vulndb
+VULNCHECK  = go -C tools tool govulncheck -db $(VULNDB) -test
 
-.PHONY: help build test test-unit test-e2e lint bench clean notices
+.PHONY: help build test test-unit test-e2e lint vulndb bench clean notices
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -28,10 +32,20 @@ test-unit: ## run the tests that need no real nodes
 test-e2e: ## run the tests against real nodes (built once into .cache)
 	cd e2e && E2E_CACHE=$(CACHE) go test -count=1 -timeout 20m -v ./...
 
-lint: ## check formatting and run the linters
+lint: $(CACHE)/vulndb/index/db.json ## check formatting, run the linters, look for known vulnerabilities
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "run gofmt -w on these files" >&2; exit 1)
 	$(GOLANGCI) run ./...
 	cd e2e && $(GOLANGCI) run ./...
+	$(VULNCHECK) -C $(CURDIR) ./...
+	$(VULNCHECK) -C $(CURDIR)/e2e ./...
+
+$(CACHE)/vulndb/index/db.json: deploy/vulndb/vulndb.tar.gz
+	rm -rf $(CACHE)/vulndb
+	mkdir -p $(CACHE)/vulndb
+	tar -xzmf $< -C $(CACHE)/vulndb
+
+vulndb: ## renew the copy of the vulnerability database (FROM=a clone of github.com/golang/vulndb)
+	go run ./deploy/vulndb "$(FROM)" deploy/vulndb
 
 bench: ## run the short benchmarks; bench/README.md explains each
 	go run ./bench/blsbatch

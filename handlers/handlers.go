@@ -39,16 +39,16 @@ type Options struct {
 	Networks map[string]Network
 	// Data has the records of networks, by their name in paths; none if it is empty.
 	Data map[string]data.Network
-	// EVM has the records of EVM chains; its Log and Timeout are those below, and nil
-	// Chains are none.
+	// EVM has the records of EVM chains; its Key is PageKey, its Log and Timeout are those
+	// below, and nil Chains are none.
 	EVM evm.Options
 	// Node answers as a node does, for what is below /ext and /{network}/ext; nil
 	// offers no such thing.
 	Node http.Handler
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
-	// PageKey seals page tokens of the Metrics API, which are good for 24 hours: it
-	// should outlast the process. If it is empty they are good for this surface alone.
+	// PageKey seals page tokens of the Metrics API, which are good for 24 hours, and
+	// balances in those of EVM chains: it should outlast the process. If it is empty they are good for this surface alone.
 	PageKey []byte
 	// Log gets one line per request; nil drops them.
 	Log *slog.Logger
@@ -93,7 +93,7 @@ func New(o Options) (*echo.Echo, error) {
 	if o.EVM.Chains == nil {
 		o.EVM.Chains = new(evm.Chains)
 	}
-	o.EVM.Log, o.EVM.Timeout = o.Log, o.RequestTimeout
+	o.EVM.Key, o.EVM.Log, o.EVM.Timeout = o.PageKey, o.Log, o.RequestTimeout
 	series := metrics.New(metrics.Options{Chains: o.EVM.Chains, Key: o.PageKey, Timeout: o.RequestTimeout})
 	origins := o.Origins
 	if origins == nil {

@@ -60,3 +60,41 @@ func TestSlowReader(t *testing.T) {
 		})
 	}
 }
+
+// So is one of the real surface: of its reference, asked for over and over. The same
+// requests of one that reads are answered.
+func TestSlowReaderOfTheReference(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	guarded, err := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
+	require.NoError(t, err)
+	public, err := New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}}}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, guarded, public, ServeOptions{}, time.Second, time.Second) }()
+	const ask = "GET /docs/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+
+	stalled, _ := dial(t, ln.Addr().String())
+	require.NoError(t, stalled.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(stalled, strings.Repeat(ask, 200_000)) // more than buffers hold
+	require.Error(t, err, "the server read on")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the client was not cut off")
+
+	reading, answers := dial(t, ln.Addr().String())
+	require.NoError(t, reading.SetDeadline(time.Now().Add(time.Minute)))
+	const times = 50
+	_, err = io.WriteString(reading, strings.Repeat(ask, times))
+	require.NoError(t, err)
+	for range times {
+		answer, err := http.ReadResponse(answers, nil)
+		require.NoError(t, err)
+		n, err := io.Copy(io.Discard, answer.Body)
+		require.NoError(t, err)
+		require.Greater(t, n, int64(64<<10))
+		require.NoError(t, answer.Body.Close())
+	}
+	require.NoError(t, reading.Close())
+	cancel()
+	require.NoError(t, <-served)
+}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -35,8 +34,9 @@ var ErrUnsure = errors.New("the transaction may have been issued: the node that 
 // makes room for the next, and so does one that takes long if hedged, which suits
 // calls that change nothing. A call that issues a transaction is given to one node only,
 // unless that could not be reached or says itself that it takes no calls: another one
-// would refuse what the first has accepted. Errors: ErrUnavailable, ErrUnsure,
-// ErrMalformed if an answer is too long, or ctx's own.
+// would refuse what the first has accepted. The answer counts for ctx's Budget. Errors:
+// ErrUnavailable, ErrUnsure, ErrMalformed if an answer is too long, ErrNoRoom, or ctx's
+// own.
 func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged bool) (*Forwarded, error) {
 	type result struct {
 		endpoint int
@@ -79,7 +79,7 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, ctx.Err())
 			}
-			if errors.Is(r.err, errOversized) {
+			if errors.Is(r.err, errOversized) || errors.Is(r.err, ErrNoRoom) {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another's is as long
 			}
 			if once && r.taken {
@@ -201,12 +201,9 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, c.limit+1))
+	content, err := ReadAll(ctx, answer.Body, answer.ContentLength, c.limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
-	}
-	if int64(len(content)) > c.limit {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", errOversized, c.limit)
 	}
 	// What stands before a node says so when the node is away or overloaded.
 	switch answer.StatusCode {
@@ -222,16 +219,4 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 		}
 	}
 	return &Forwarded{Status: answer.StatusCode, Header: header, Body: content}, nil
-}
-
-// Direct readies a request for the endpoint that is asked first at the moment, for
-// connections that stay open: what comes over them cannot be moved to another.
-func (c *Client) Direct(r *http.Request, path string) {
-	e := c.endpoints[c.order()[0]]
-	r.URL.Scheme, r.URL.Host = e.base.Scheme, e.base.Host
-	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = e.base.Path+path, "", e.base.RawQuery
-	r.Host = e.base.Host
-	for k, v := range c.headers {
-		r.Header.Set(k, v)
-	}
 }

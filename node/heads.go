@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -50,20 +51,10 @@ func (e *EVM) Heads(ctx context.Context, wake func()) {
 func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	endpoint := e.client.endpoints[e.client.order()[0]]
-	headers := make(http.Header)
-	for k, v := range e.client.headers {
-		headers.Set(k, v)
-	}
 	dialing, dialed := context.WithTimeout(ctx, e.client.timeout)
 	defer dialed()
-	connection, response, err := websocket.Dial(dialing, webSocketURL(endpoint.base, e.path), &websocket.DialOptions{HTTPClient: e.client.http, HTTPHeader: headers}) //nolint:bodyclose // Dial sees to it
+	connection, err := e.client.dial(dialing, e.client.endpoints[e.client.order()[0]], e.path)
 	if err != nil {
-		if response != nil { // the error has the URL, and so what may be a secret
-			err = fmt.Errorf("HTTP status %s", response.Status)
-		} else {
-			err = errors.New("no connection")
-		}
 		return false, err
 	}
 	defer func() { _ = connection.CloseNow() }()
@@ -101,4 +92,45 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 			wake()
 		}
 	}
+}
+
+// Connect opens the WebSocket that goes with the API at path of a node: of the one that
+// answered last or, if it offers none, of another. What comes over it stays with that
+// node. The error is ErrUnavailable or ctx's own.
+func (c *Client) Connect(ctx context.Context, path string) (*websocket.Conn, error) {
+	var failures []string
+	for _, i := range c.order() {
+		connection, err := c.connect(ctx, c.endpoints[i], path)
+		if err == nil {
+			connection.SetReadLimit(c.limit)
+			return connection, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("connecting to %s: %w", path, ctx.Err())
+		}
+		failures = append(failures, c.endpoints[i].name+": "+err.Error())
+	}
+	return nil, fmt.Errorf("connecting to %s: %w: %s", path, ErrUnavailable, strings.Join(failures, "; "))
+}
+
+func (c *Client) connect(ctx context.Context, e *endpoint, path string) (*websocket.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.dial(ctx, e, path)
+}
+
+// dial opens a WebSocket within ctx, which says nothing of what follows.
+func (c *Client) dial(ctx context.Context, e *endpoint, path string) (*websocket.Conn, error) {
+	headers := make(http.Header)
+	for k, v := range c.headers {
+		headers.Set(k, v)
+	}
+	connection, response, err := websocket.Dial(ctx, webSocketURL(e.base, path), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: headers}) //nolint:bodyclose // Dial sees to it
+	switch {
+	case err == nil:
+		return connection, nil
+	case response != nil: // the error has the URL, and so what may be a secret
+		return nil, fmt.Errorf("HTTP status %s", response.Status)
+	}
+	return nil, errors.New("no connection")
 }

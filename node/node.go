@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
 )
 
 var (
@@ -130,8 +132,7 @@ func New(o Options) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path}
-		c.endpoints = append(c.endpoints, &endpoint{base: base, name: name.String(), calls: make(chan struct{}, o.ForwardLimit)})
+		c.endpoints = append(c.endpoints, &endpoint{base: base, name: base.Scheme + "://" + base.Host + MaskPath(base.Path), calls: make(chan struct{}, o.ForwardLimit)})
 	}
 	if o.HTTP != nil {
 		own := *o.HTTP
@@ -163,6 +164,19 @@ func ParseEndpoint(text string) (*url.URL, error) {
 	u.RawPath = ""
 	u.Fragment = ""
 	return u, nil
+}
+
+// MaskPath is the path of a URL as it may be shown: parts that are long enough for a
+// token, and are no blockchain's ID, are left out.
+func MaskPath(path string) string {
+	const shortest = 16
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if _, err := ids.FromString(part); err != nil && len(part) >= shortest {
+			parts[i] = "***"
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 // Close drops idle connections.
@@ -329,7 +343,7 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 // settle notes that an endpoint gave no answer to what, and says why.
 func (c *Client) settle(ctx context.Context, e *endpoint, what string, timeout time.Duration, err error) error {
 	switch {
-	case errors.Is(err, errOversized):
+	case errors.Is(err, errOversized), errors.Is(err, ErrNoRoom):
 		e.works(c.log) // whoever asked for so much has to ask for less
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, ctx.Err())

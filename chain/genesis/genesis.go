@@ -96,6 +96,9 @@ func FromFile(path string) (*Genesis, error) {
 
 // FromConfig is the genesis that avalanchego makes of a configuration.
 func FromConfig(config *genesis.Config) (*Genesis, error) {
+	if len(config.InitialStakers) == 0 { // by which it divides
+		return nil, fmt.Errorf("making the genesis of network %d: it has no initialStakers", config.NetworkID)
+	}
 	b, _, err := genesis.FromConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the genesis of network %d: %w", config.NetworkID, err)

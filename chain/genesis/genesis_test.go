@@ -227,6 +227,12 @@ func TestGenesisOfPrivateNetworks(t *testing.T) {
 	require.Equal(t, own, fromFile)
 	require.Equal(t, uint32(networkID), fromFile.NetworkID)
 
+	for _, content := range []string{"", "{}", "[", `{"networkID":50001}`} {
+		broken := filepath.Join(t.TempDir(), "genesis.json")
+		require.NoError(t, os.WriteFile(broken, []byte(content), 0o600))
+		_, err = genesis.FromFile(broken)
+		require.Error(t, err, content)
+	}
 	_, err = genesis.FromFile(path + "x")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -176,6 +176,25 @@ type setting struct {
 }
 
 func settings() []setting {
+	number := func(field func(*config) *int) func(*config, string) error {
+		return func(c *config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return fmt.Errorf("%q is no number", v)
+			}
+			*field(c) = n
+			return nil
+		}
+	}
+	sized := func(field func(*config) *size) func(*config, string) error {
+		return func(c *config, v string) error { return field(c).parse(v) }
+	}
+	duration := func(field func(*config) *time.Duration) func(*config, string) error {
+		return func(c *config, v string) (err error) {
+			*field(c), err = time.ParseDuration(v)
+			return err
+		}
+	}
 	text := func(field func(*config) *string) func(*config, string) error {
 		return func(c *config, v string) error {
 			*field(c) = v
@@ -189,10 +208,16 @@ func settings() []setting {
 		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
 		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *config, v string) error { return c.ArchiveLimit.parse(v) }},
 		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
-		{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "duration", "time for one request", func(c *config, v string) (err error) {
-			c.RequestTimeout, err = time.ParseDuration(v)
-			return err
-		}},
+		{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "duration", "time for one request", duration(func(c *config) *time.Duration { return &c.RequestTimeout })},
+		{"tls-cert", "QUORATE_TLS_CERT", "file", "certificate (PEM) to serve HTTPS with", text(func(c *config) *string { return &c.TLS.Cert })},
+		{"tls-key", "QUORATE_TLS_KEY", "file", "the certificate's key (PEM)", text(func(c *config) *string { return &c.TLS.Key })},
+		{"limits-body", "QUORATE_LIMITS_BODY", "size", "the most that a request's body may have", sized(func(c *config) *size { return &c.Limits.Body })},
+		{"limits-header", "QUORATE_LIMITS_HEADER", "size", "the most that a request's headers may have", sized(func(c *config) *size { return &c.Limits.Header })},
+		{"limits-header-time", "QUORATE_LIMITS_HEADER_TIME", "duration", "time for a request's headers to arrive", duration(func(c *config) *time.Duration { return &c.Limits.HeaderTime })},
+		{"limits-body-time", "QUORATE_LIMITS_BODY_TIME", "duration", "time for a request's body to arrive", duration(func(c *config) *time.Duration { return &c.Limits.BodyTime })},
+		{"limits-stall", "QUORATE_LIMITS_STALL", "duration", "how long a client may take nothing of an answer", duration(func(c *config) *time.Duration { return &c.Limits.Stall })},
+		{"limits-connections", "QUORATE_LIMITS_CONNECTIONS", "number", "open connections in all; 0 for no bound", number(func(c *config) *int { return &c.Limits.Connections })},
+		{"limits-connections-per-address", "QUORATE_LIMITS_CONNECTIONS_PER_ADDRESS", "number", "open connections of one client address; 0 for no bound", number(func(c *config) *int { return &c.Limits.ConnectionsPerAddress })},
 		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *config) *string { return &c.LogLevel })},
 		{"admin", "QUORATE_ADMIN", "", "let operators change names and levels, and write profiles, at /ext/admin of the private address", func(c *config, v string) (err error) {
 			if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {

@@ -23,6 +23,7 @@ import (
 	"quorate/handlers/data"
 	"quorate/handlers/signing"
 	"quorate/index"
+	"quorate/node"
 )
 
 // slot is the place of one configured network, from before its node has answered
@@ -119,10 +120,11 @@ type reception struct {
 	ids map[string]uint32 // guarded by mu; by name, those that nodes have told
 }
 
-// newReception is for the networks of these names, of which main is at /ext.
-func newReception(names []string, main string, o handlers.Options) (*reception, error) {
+// newReception is for the networks of these names, of which main is at /ext; what nodes
+// answer counts for answers.
+func newReception(names []string, main string, answers *node.Budget, o handlers.Options) (*reception, error) {
 	r := &reception{options: o, slots: make(map[string]*slot, len(names)), ids: make(map[string]uint32, len(names))}
-	r.options.Node = nodeSurface{reception: r, main: main}
+	r.options.Node = nodeSurface{reception: r, main: main, answers: answers}
 	if o.Metrics != nil {
 		r.options.Metrics = replacing{o.Metrics}
 	}

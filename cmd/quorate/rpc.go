@@ -43,10 +43,30 @@ type nodeAPIConfig struct {
 	HealthInterval time.Duration `yaml:"health_interval"`
 	// CallsInFlight is how many calls are forwarded to one node at a time.
 	CallsInFlight int `yaml:"calls_in_flight"`
+	// CChainNamespaces are those of the C-Chain's Ethereum API that are for everybody;
+	// "*" is all.
+	CChainNamespaces []string `yaml:"c_chain_namespaces"`
+	// SocketsPerClient bounds the WebSockets of one client, SocketIdle how long one may
+	// be silent, and SocketLife how long it lasts; 0 is no bound.
+	SocketsPerClient int           `yaml:"sockets_per_client"`
+	SocketIdle       time.Duration `yaml:"socket_idle"`
+	SocketLife       time.Duration `yaml:"socket_life"`
 }
 
 func defaultNodeAPI() nodeAPIConfig {
-	return nodeAPIConfig{AllowedHosts: []string{"localhost"}, HealthInterval: 30 * time.Second, CallsInFlight: 256}
+	return nodeAPIConfig{
+		AllowedHosts: []string{"localhost"}, HealthInterval: 30 * time.Second, CallsInFlight: 256,
+		CChainNamespaces: []string{"eth", "net", "web3", "warp"},
+		SocketsPerClient: 64, SocketIdle: 10 * time.Minute, SocketLife: 24 * time.Hour,
+	}
+}
+
+// cChainNamespaces is nil for all.
+func (c nodeAPIConfig) cChainNamespaces() []string {
+	if slices.Contains(c.CChainNamespaces, "*") {
+		return nil
+	}
+	return slices.Concat([]string{}, c.CChainNamespaces)
 }
 
 // main is the network whose surface is at /ext.
@@ -74,6 +94,19 @@ func (c nodeAPIConfig) check(networks map[string]networkConfig, wrong func(forma
 	}
 	if c.CallsInFlight < 1 || c.CallsInFlight > 65536 {
 		wrong("node_api.calls_in_flight: %d is not between 1 and 65536", c.CallsInFlight)
+	}
+	for _, name := range c.CChainNamespaces {
+		if strings.ContainsAny(name, "_. ") || name == "" {
+			wrong("node_api.c_chain_namespaces: %q is no namespace such as eth", name)
+		}
+	}
+	if c.SocketsPerClient < 0 {
+		wrong("node_api.sockets_per_client: %d is negative", c.SocketsPerClient)
+	}
+	for key, d := range map[string]time.Duration{"socket_idle": c.SocketIdle, "socket_life": c.SocketLife} {
+		if d < 0 || d > 0 && d < 100*time.Millisecond {
+			wrong("node_api.%s: %s is neither 0 nor at least 100ms", key, d)
+		}
 	}
 }
 
@@ -249,6 +282,15 @@ type nodeSurface struct {
 	reception *reception
 	main      string
 	operator  bool
+	// answers bounds what nodes' answers take, of all networks and at both addresses.
+	answers *node.Budget
+}
+
+// newAnswers shares out the memory for answers: an eighth, or what the longest one
+// takes.
+func newAnswers(limit size) *node.Budget {
+	const least, patience = 128 << 20, 2 * time.Second
+	return node.NewBudget(max(int64(limit)/8, least), patience)
 }
 
 // ServeHTTP implements http.Handler.
@@ -285,5 +327,7 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		surface.Moved(&u).ServeHTTP(w, r)
 		return
 	}
-	http.StripPrefix(prefix, surface).ServeHTTP(w, r)
+	ctx, done := s.answers.Begin(r.Context())
+	defer done()
+	http.StripPrefix(prefix, surface).ServeHTTP(w, r.WithContext(ctx))
 }

@@ -106,6 +106,12 @@ func TestNodeSurface(t *testing.T) {
 			require.Contains(t, string(a.Result), "height", path)
 		}
 	}
+	// Some of the C-Chain's methods are for the operator alone. This node refuses all of
+	// them, with another code.
+	const method, params, refused = "debug_getRawHeader", `["latest"]`, -32601
+	require.Equal(t, refused, callRPC(t, s.base+"/ext/bc/C/rpc", method, params).Error.Code)
+	require.NotEqual(t, refused, callRPC(t, s.private+"/ext/bc/C/rpc", method, params).Error.Code)
+	require.NotEmpty(t, callRPC(t, s.base+"/ext/bc/C/rpc", "eth_chainId", "[]").Result)
 	// The rules of the other surfaces are not a node's.
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, s.base+"/ext/info", nil)
 	require.NoError(t, err)

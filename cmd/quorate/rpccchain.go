@@ -1,13 +1,15 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers"
 	"quorate/handlers/rpc"
 )
 
-// maxSockets is how many WebSockets of a network may be open at a time.
+// maxSockets is how many WebSockets of a network may be open at a time, at each address.
 const maxSockets = 1024
 
 // addCChain passes through what is for the C-Chain.
@@ -22,8 +24,17 @@ func addCChain(a *nodeAPI) error {
 	if err := a.addProposer(a.cChainID, "/ext/bc/C"); err != nil {
 		return err
 	}
-	if err := a.add(c, "/rpc", rpc.Pass(client, "/ext/bc/C/rpc", handlers.NodeBodyLimit, a.log)); err != nil {
-		return err
+	public := rpc.Ethereum{
+		Node: client, Path: "/ext/bc/C/rpc", BodyLimit: handlers.NodeBodyLimit, Log: a.log,
+		Namespaces: a.config.cChainNamespaces(),
+		Sockets: rpc.SocketLimits{
+			Most: maxSockets, PerClient: a.config.SocketsPerClient, Idle: a.config.SocketIdle, Life: a.config.SocketLife,
+		},
 	}
-	return a.add(c, "/ws", rpc.PassConnection(client, "/ext/bc/C/ws", maxSockets, a.log))
+	operator := public // who is not to be kept out
+	operator.Namespaces, operator.Sockets = nil, rpc.SocketLimits{Most: maxSockets}
+	return errors.Join(
+		a.public.Add(c, "/rpc", public.Calls()), a.operator.Add(c, "/rpc", operator.Calls()),
+		a.public.Add(c, "/ws", public.Connections()), a.operator.Add(c, "/ws", operator.Connections()),
+	)
 }

@@ -144,7 +144,8 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 		return err
 	}
 	defer page.Close()
-	surface, err = newReception(names, c.NodeAPI.main(c.Networks), entry.furnish(handlers.Options{
+	answers := newAnswers(c.MemoryLimit)
+	surface, err = newReception(names, c.NodeAPI.main(c.Networks), answers, entry.furnish(handlers.Options{
 		EVM:            words,
 		Console:        page,
 		PageKey:        key,
@@ -156,7 +157,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true}, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true, answers}, Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}

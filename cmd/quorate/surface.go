@@ -75,6 +75,8 @@ type tracingConfig struct {
 	OTLP string `yaml:"otlp"`
 	// Share of the requests, 0 to 1, of which traces are made.
 	Share float64 `yaml:"share"`
+	// FollowClients lets clients that name a trace of theirs decide for it.
+	FollowClients bool `yaml:"follow_clients"`
 }
 
 func surfaceDefaults() surfaceConfig {

@@ -179,7 +179,9 @@ limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 
 	s.stop(t)
 }
 
-func TestServiceOverTLS(t *testing.T) {
+// writeCertificate puts a certificate of this machine and its key, key.pem, into a folder.
+func writeCertificate(t *testing.T, dir string) (cert string) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
@@ -187,17 +189,22 @@ func TestServiceOverTLS(t *testing.T) {
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
-	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	return cert
+}
+
+func TestServiceOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writeCertificate(t, dir), filepath.Join(dir, "key.pem")
 
 	n := startSimnet(t, simnet.Options{Seed: 32, Validators: 5})
 	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n}, "--config", writeFile(t, fmt.Sprintf("tls: {cert: %q, key: %q}\n", cert, key)))
-	leaf, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
 	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
+	content, err := os.ReadFile(cert)
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(content))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
 	response, err := client.Post("https"+strings.TrimPrefix(s.base, "http")+"/v1/signatureAggregator/fuji/aggregateSignatures", "application/json",
 		strings.NewReader(fmt.Sprintf(`{"message":"%x"}`, n.Message([]byte("over TLS")).Bytes())))
@@ -270,7 +277,9 @@ func TestConfigCheck(t *testing.T) {
 	file := writeFile(t, `listen: 127.0.0.1:1
 networks:
   fuji:
-    nodes: ["http://user:geheim@127.0.0.1:9650?token=verborgen"]
+    nodes: ["http://user:geheim@127.0.0.1:9650/v1/verborgen0123456/x?token=verborgen"]
+    evm:
+      - rpc: http://127.0.0.1:9650/ext/bc/2ebCneCbwthjQ1rYT41nhd7M76Hc6YmosMAQrTFhBq8qeqh6tt/rpc
 rate_classes:
   default: {per_second: 5}
 `)
@@ -278,8 +287,8 @@ rate_classes:
 	require.Zero(t, code, errOut)
 	for _, want := range []string{
 		`listen +127\.0\.0\.1:1 +\S+:1\n`, `log_level +warn +--log-level\n`, `request_timeout +15s +default\n`,
-		`networks\.fuji\.nodes +\[http://\*\*\*@127\.0\.0\.1:9650\?\*\*\*\] +\S+:4\n`, `networks\.fuji\.record +all +default\n`,
-		`rate_classes\.default\.per_second +5 +\S+:6\n`, `limits\.body +256 KiB +default\n`, `tls\.cert +"" +default\n`,
+		`networks\.fuji\.nodes +\[http://\*\*\*@127\.0\.0\.1:9650/v1/\*\*\*/x\?\*\*\*\] +\S+:4\n`, `networks\.fuji\.evm\[0\]\.rpc +http://127\.0\.0\.1:9650/ext/bc/2ebCneCbwthjQ1rYT41nhd7M76Hc6YmosMAQrTFhBq8qeqh6tt/rpc +`, `networks\.fuji\.record +all +default\n`,
+		`rate_classes\.default\.per_second +5 +\S+:8\n`, `limits\.body +256 KiB +default\n`, `tls\.cert +"" +default\n`,
 	} {
 		require.Regexp(t, regexp.MustCompile(want), out)
 	}
@@ -315,6 +324,63 @@ tls: {cert: x}
 	require.Contains(t, errOut, "networks.fuji.record")
 	require.Contains(t, errOut, "limits.body")
 	require.NotContains(t, errOut, "geheim")
+}
+
+// The files that a configuration names are looked into, and each that is no good is told
+// of at the line that names it.
+func TestConfigCheckReadsFiles(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	cert, key, other := writeCertificate(t, dir), filepath.Join(dir, "key.pem"), t.TempDir()
+	writeCertificate(t, other)
+	list := "../../handlers/evm/testdata/tokens.json"
+	signatures := put("signatures.txt", "transfer(address,uint256)\n")
+	check := func(file string) (int, string) {
+		code, out, errOut := quorate(t, "", "config", "check", "--config", file, "--data-dir", dir, "--network", "local=http://127.0.0.1:9650")
+		return code, out + errOut
+	}
+	code, out := check(put("good.yaml", fmt.Sprintf("tls: {cert: %q, key: %q}\ntoken_lists: [%q]\nmethod_signatures: %q\n", cert, key, list, signatures)))
+	require.Zero(t, code, out)
+
+	put("keys.json", "{")
+	bad := put("bad.yaml", fmt.Sprintf(`tls: {cert: %q, key: %q}
+token_lists:
+  - %q
+  - %q
+method_signatures: %q
+networks:
+  local:
+    genesis_file: %q
+`, cert, filepath.Join(other, "key.pem"), list, put("broken.json", "["), put("not.txt", "nothing of the kind\n"), put("genesis.json", "{}")))
+	code, out = check(bad)
+	require.Equal(t, exitUsage, code)
+	for _, want := range []string{":1: tls: ", ":4: token_lists[1]: ", ":5: method_signatures: ", ":8: networks.local.genesis_file: ", "data_dir: ", "keys.json"} {
+		require.Contains(t, out, want)
+	}
+	require.NotContains(t, out, "token_lists[0]")
+}
+
+// What bounds clients, and TLS, can be given as the rest is.
+func TestLimitsByFlagAndEnvironment(t *testing.T) {
+	t.Setenv("QUORATE_LIMITS_BODY", "1MiB")
+	t.Setenv("QUORATE_LIMITS_STALL", "7s")
+	code, out, errOut := quorate(t, "", "config", "check", "--network", "local=http://127.0.0.1:9650", "--data-dir", t.TempDir(),
+		"--limits-stall", "8s", "--limits-header", "8KiB", "--limits-header-time", "1s", "--limits-body-time", "2s", "--limits-connections", "0", "--limits-connections-per-address", "3")
+	require.Zero(t, code, errOut)
+	for _, want := range []string{
+		`limits\.body +1\.0 MiB +QUORATE_LIMITS_BODY\n`, `limits\.stall +8s +--limits-stall\n`, `limits\.header +8\.0 KiB +--limits-header\n`, `limits\.header_time +1s +--limits-header-time\n`,
+		`limits\.body_time +2s +--limits-body-time\n`, `limits\.connections +0 +--limits-connections\n`, `limits\.connections_per_address +3 +--limits-connections-per-address\n`,
+	} {
+		require.Regexp(t, want, out)
+	}
+	code, out, _ = quorate(t, "", "config", "check", "--network", "local=http://127.0.0.1:9650", "--data-dir", t.TempDir(), "--tls-cert", "none.pem", "--tls-key", "none.pem", "--limits-connections", "many")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, out, "none.pem")
+	require.Contains(t, out, `flag --limits-connections: "many" is no number`)
 }
 
 func TestExampleHasEveryKey(t *testing.T) {

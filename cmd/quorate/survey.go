@@ -15,6 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"quorate/chain/genesis"
+	"quorate/handlers/evm/methods"
+	"quorate/handlers/evm/tokenlist"
+	"quorate/handlers/socket"
+	"quorate/node"
 )
 
 // survey is how a configuration came about.
@@ -99,7 +105,9 @@ func linesOf(content []byte) map[string]int {
 			}
 		case yaml.SequenceNode:
 			for i, child := range n.Content {
-				visit(child, fmt.Sprintf("%s[%d]", key, i), depth+1)
+				name := fmt.Sprintf("%s[%d]", key, i)
+				lines[name] = child.Line
+				visit(child, name, depth+1)
 			}
 		}
 	}
@@ -174,15 +182,20 @@ func complete(c config) config {
 
 var (
 	userInfo = regexp.MustCompile(`://[^/?#\s"']*@`)
+	urlPath  = regexp.MustCompile(`(://[^/?#\s"',\]]+)(/[^?#\s"',\]]*)`)
 	query    = regexp.MustCompile(`(://[^?\s"']*)\?[^\s"',\]]*`)
 	excerpt  = regexp.MustCompile("!!(\\w+) `[^`]*`")
 )
 
-// redact takes what may be a secret out of a text: what URLs have before the host
-// and as a query, and the values that errors about YAML quote.
+// redact takes what may be a secret out of a text: what URLs have before the host, in
+// long parts of the path and as a query, and the values that errors about YAML quote.
 func redact(text string) string {
 	text = userInfo.ReplaceAllString(text, "://***@")
 	text = query.ReplaceAllString(text, "$1?***")
+	text = urlPath.ReplaceAllStringFunc(text, func(found string) string {
+		parts := urlPath.FindStringSubmatch(found)
+		return parts[1] + node.MaskPath(parts[2])
+	})
 	return excerpt.ReplaceAllString(text, "!!$1")
 }
 
@@ -209,14 +222,19 @@ func newConfig() *cobra.Command {
 		Short: "Show each setting and where it is from, or all that is wrong",
 		Long: `Show what serve would use with the same file, environment and flags: each key, its
 value, and where that is from. If anything is wrong, all of it is told at once, with
-the line of the file, and the exit code is 2. Parts of URLs that may be secret are
-shown as ***. Nothing is started and no node is asked.
+the line of the file, and the exit code is 2. Files that are named are read: those of
+tls, token lists, method signatures, genesis files and the API keys. Parts of URLs that
+may be secret are shown as ***. Nothing is started and no node is asked.
 
   quorate config check --config quorate.yaml
   QUORATE_LISTEN=:80 quorate config check --network fuji=http://127.0.0.1:9650`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			return showSurvey(cmd, look(cmd, os.Environ()))
+			s := look(cmd, os.Environ())
+			for _, err := range s.config.fileProblems() {
+				s.wrong("", err)
+			}
+			return showSurvey(cmd, s)
 		}),
 	}
 	addFlags(check.Flags())
@@ -241,6 +259,41 @@ func shown(c config) map[string]string {
 	all := flatten(complete(c))
 	for key, value := range all {
 		all[key] = redact(value)
+	}
+	return all
+}
+
+// fileProblems are all that is wrong with the files that are named; each begins with the
+// name of a key.
+func (c *config) fileProblems() (all []error) {
+	check := func(key string, err error) {
+		if err != nil {
+			all = append(all, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	if c.TLS.Cert != "" && c.TLS.Key != "" {
+		_, err := socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, nil)
+		check("tls", err)
+	}
+	for i, name := range c.TokenLists {
+		_, err := tokenlist.Open(name)
+		check(fmt.Sprintf("token_lists[%d]", i), err)
+	}
+	if c.MethodSignatures != "" {
+		_, err := methods.Open(c.MethodSignatures)
+		check("method_signatures", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		if file := c.Networks[name].GenesisFile; file != "" {
+			_, err := genesis.FromFile(file)
+			check("networks."+name+".genesis_file", err)
+		}
+	}
+	if c.DataDir != "" {
+		keys := keysOf(c.DataDir)
+		if _, err := keys.List(); err != nil {
+			check("data_dir", fmt.Errorf("the API keys in %s: %w", keys, err))
+		}
 	}
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -39,13 +40,37 @@ func newTraces(ctx context.Context, c tracingConfig, log *slog.Logger) (*traces,
 	}
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&plainExporter{SpanExporter: exporter, log: log}),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(c.Share),
-			// A client that asks for its trace to be kept does not decide.
-			sdktrace.WithRemoteParentSampled(sdktrace.TraceIDRatioBased(c.Share)))),
+		sdktrace.WithSampler(newSampler(c)),
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", "quorate"), attribute.String("service.version", version))),
 	)
 	return &traces{provider: provider, tracer: provider.Tracer("quorate"), log: log}, nil
 }
+
+// newSampler keeps a share of the traces. Whether a client keeps its own is heeded if
+// that is configured; the trace's ID, of which other samplers make the choice, is the
+// client's, too.
+func newSampler(c tracingConfig) sdktrace.Sampler {
+	own := sampler{c.Share}
+	if c.FollowClients {
+		return sdktrace.ParentBased(own)
+	}
+	return sdktrace.ParentBased(own, sdktrace.WithRemoteParentSampled(own), sdktrace.WithRemoteParentNotSampled(own))
+}
+
+// sampler keeps a share, 0 to 1, of the traces, whatever they are.
+type sampler struct{ share float64 }
+
+// ShouldSample implements sdktrace.Sampler.
+func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	result := sdktrace.SamplingResult{Decision: sdktrace.Drop, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+	if rand.Float64() < s.share {
+		result.Decision = sdktrace.RecordAndSample
+	}
+	return result
+}
+
+// Description implements sdktrace.Sampler.
+func (s sampler) Description() string { return fmt.Sprintf("share of %v", s.share) }
 
 func (t *traces) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), farewellOfTraces)

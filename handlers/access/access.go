@@ -4,6 +4,9 @@
 package access
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -113,38 +116,91 @@ func KeyName(c echo.Context) string {
 }
 
 // Middleware answers 401 for an unknown key, 403 for one that was revoked and 429 for
-// what exceeds the allowance, and says in headers what is left of it.
+// what exceeds the allowance, and says in headers what is left of it. Who asks for a
+// connection to talk on is passed on, see ClientOf.
 func (g *Guard) Middleware() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if slices.Contains(g.free, c.Path()) {
 				return next(c)
 			}
-			class, left, err := g.admit(c)
+			header := c.Request().Header
+			who := Client{guard: g, key: cmp.Or(header.Get(headerKey), header.Get(headerKeyClient)), address: c.RealIP()}
+			name, class, left, err := g.admit(who.key, who.address)
 			if err != nil {
 				return err
+			}
+			if name != "" {
+				c.Set(keyName, name)
+			}
+			if header.Get(echo.HeaderUpgrade) != "" {
+				who.id = "key " + name
+				if name == "" {
+					who.id = OriginOf(who.address).String()
+				}
+				c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), clientKey{}, &who)))
 			}
 			if left == nil {
 				return next(c)
 			}
-			v := left.take(time.Now())
+			v, err := g.spend(left)
 			h := c.Response().Header()
 			h["Ratelimit-Policy"] = g.policies[class]
 			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
 			h.Set("Ratelimit-Remaining", strconv.Itoa(v.remaining))
-			if v.allowed {
-				return next(c)
+			if err != nil {
+				h.Set("Ratelimit-Reset", seconds(v.reset))
+				h.Set(echo.HeaderRetryAfter, seconds(v.reset))
+				return err
 			}
-			h.Set("Ratelimit-Reset", seconds(v.reset))
-			h.Set(echo.HeaderRetryAfter, seconds(v.reset))
-			if v.daily {
-				g.refused.WithLabelValues("day").Inc()
-				return tooMany("the allowance of %d requests a day is used up; try again in %s s", left.class.PerDay, seconds(v.reset))
-			}
-			g.refused.WithLabelValues("rate").Inc()
-			return tooMany("more than %v requests a second; try again in %s s", rounded(left.class.PerSecond), seconds(v.reset))
+			return next(c)
 		}
 	}
+}
+
+// spend uses one request up; the error is that of one too many.
+func (g *Guard) spend(left *allowance) (verdict, error) {
+	v := left.take(time.Now())
+	switch {
+	case v.allowed:
+		return v, nil
+	case v.daily:
+		g.refused.WithLabelValues("day").Inc()
+		return v, tooMany("the allowance of %d requests a day is used up; try again in %s s", left.class.PerDay, seconds(v.reset))
+	}
+	g.refused.WithLabelValues("rate").Inc()
+	return v, tooMany("more than %v requests a second; try again in %s s", rounded(left.class.PerSecond), seconds(v.reset))
+}
+
+// Client is who has a connection to talk on. Safe for concurrent use.
+type Client struct {
+	guard            *Guard
+	key, address, id string
+}
+
+type clientKey struct{}
+
+// ClientOf is who a request to change protocols came from, nil without a Guard.
+func ClientOf(ctx context.Context) *Client {
+	c, _ := ctx.Value(clientKey{}).(*Client)
+	return c
+}
+
+// ID tells clients apart: by their keys, else by what counts as one client of an
+// address.
+func (c *Client) ID() string { return c.id }
+
+// Take uses one request up for what came over the connection. Refused is what a request
+// would be answered, nil if it is allowed, and wait after how long one will be, 0 if none
+// will: the key was revoked meanwhile.
+func (c *Client) Take() (wait time.Duration, refused *apierr.Error) {
+	_, _, left, err := c.guard.admit(c.key, c.address)
+	var v verdict
+	if err == nil && left != nil {
+		v, err = c.guard.spend(left)
+	}
+	errors.As(err, &refused)
+	return v.reset, refused
 }
 
 func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }
@@ -153,13 +209,9 @@ func tooMany(format string, args ...any) error {
 	return &apierr.Error{Status: http.StatusTooManyRequests, Message: fmt.Sprintf(format, args...), Code: "RATE_LIMITED"}
 }
 
-// admit finds whose allowance a request uses; nil if there is no limit.
-func (g *Guard) admit(c echo.Context) (class string, left *allowance, err error) {
-	header := c.Request().Header
-	key := header.Get(headerKey)
-	if key == "" {
-		key = header.Get(headerKeyClient)
-	}
+// admit finds whose allowance a request uses, and the name of its key; left is nil if
+// there is no limit.
+func (g *Guard) admit(key, address string) (name, class string, left *allowance, err error) {
 	if key != "" {
 		var h *holder
 		var some bool
@@ -170,33 +222,32 @@ func (g *Guard) admit(c echo.Context) (class string, left *allowance, err error)
 		}
 		switch {
 		case h != nil && h.Revoked.IsZero():
-			c.Set(keyName, h.Name)
-			return h.class, h.left, nil
+			return h.Name, h.class, h.left, nil
 		case h != nil:
 			g.refused.WithLabelValues("key").Inc()
-			return "", nil, &apierr.Error{Status: http.StatusForbidden, Message: "the API key was revoked; ask the operator of this service for another, or send none"}
+			return "", "", nil, &apierr.Error{Status: http.StatusForbidden, Message: "the API key was revoked; ask the operator of this service for another, or send none"}
 		case some:
 			g.refused.WithLabelValues("key").Inc()
-			return "", nil, &apierr.Error{Status: http.StatusUnauthorized, Message: "the API key is not known here; check the header " + headerKey + ", or send none"}
+			return "", "", nil, &apierr.Error{Status: http.StatusUnauthorized, Message: "the API key is not known here; check the header " + headerKey + ", or send none"}
 		}
 	}
 	limits, ok := g.classes[DefaultClass]
 	if !ok {
-		return "", nil, nil
+		return "", "", nil, nil
 	}
-	address := origin(c.RealIP())
+	origin := OriginOf(address)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	left, ok = g.addresses.Get(address)
+	left, ok = g.addresses.Get(origin)
 	if !ok {
 		left = newAllowance(limits)
-		g.addresses.Put(address, left)
+		g.addresses.Put(origin, left)
 	}
-	return DefaultClass, left, nil
+	return "", DefaultClass, left, nil
 }
 
-// origin is Origin of a text. What is no address counts as one client, too.
-func origin(text string) netip.Prefix {
+// OriginOf is Origin of a text. What is no address counts as one client, too.
+func OriginOf(text string) netip.Prefix {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	}

@@ -181,14 +181,48 @@ func TestLimitPerAddress(t *testing.T) {
 	})
 }
 
+// What comes over a connection counts as requests do, for as long as the key is good.
+func TestClientOfAConnection(t *testing.T) {
+	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	key, err := f.Add("one", "", time.Now())
+	require.NoError(t, err)
+	g, err := New(Options{Keys: f, Classes: map[string]Class{DefaultClass: {PerSecond: 0.001, Burst: 3}}})
+	require.NoError(t, err)
+	var got *Client
+	e := echo.New()
+	e.HTTPErrorHandler = apierr.Handler(func(string) apierr.Form { return apierr.DataAPI })
+	e.Use(g.Middleware())
+	e.GET("/", func(c echo.Context) error {
+		got = ClientOf(c.Request().Context())
+		return c.NoContent(http.StatusOK)
+	})
+	require.Equal(t, 200, get(e, "/", "192.0.2.1:1").Code)
+	require.Nil(t, got, "a request")
+	require.Equal(t, 200, get(e, "/", "192.0.2.1:1", "Upgrade", "websocket").Code)
+	require.Equal(t, "192.0.2.1/32", got.ID())
+	wait, refused := got.Take()
+	require.Nil(t, refused)
+	require.Zero(t, wait)
+	wait, refused = got.Take()
+	require.ErrorContains(t, refused, "more than 0.001 requests a second")
+	require.Positive(t, wait)
+	require.Equal(t, 429, get(e, "/", "192.0.2.1:1").Code, "of the same allowance")
+
+	require.Equal(t, 200, get(e, "/", "192.0.2.1:1", "Upgrade", "websocket", "x-data-api-key", key).Code)
+	require.Equal(t, "key one", got.ID())
+	_, refused = got.Take()
+	require.Nil(t, refused)
+	require.NoError(t, f.Revoke("one", time.Now()))
+	wait, refused = got.Take()
+	require.ErrorContains(t, refused, "revoked")
+	require.Zero(t, wait)
+}
+
 func TestMemoryOfAddressesIsBounded(t *testing.T) {
 	g, err := New(Options{Classes: map[string]Class{DefaultClass: {PerSecond: 1}}, Addresses: 10})
 	require.NoError(t, err)
-	e := echo.New()
 	for i := range 1000 {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.RemoteAddr = fmt.Sprintf("192.0.%d.%d:1", i/256, i%256)
-		_, left, err := g.admit(e.NewContext(r, httptest.NewRecorder()))
+		_, _, left, err := g.admit("", fmt.Sprintf("192.0.%d.%d:1", i/256, i%256))
 		require.NoError(t, err)
 		require.NotNil(t, left)
 	}
@@ -254,6 +288,17 @@ func TestClientIP(t *testing.T) {
 		{"10.0.0.1:5", Forwarded, []string{"for=1.1.1.1, proto=https;For=10.0.0.4"}, "1.1.1.1"},
 		{"10.0.0.1:5", Forwarded, []string{"for=_hidden"}, "10.0.0.1"},
 		{"10.0.0.1:5", Forwarded, []string{"by=1.1.1.1"}, "10.0.0.1"},
+		{"10.0.0.1:5", Forwarded, []string{`for=9.9.9.9, for="1.1.1.1";by="a, for=8.8.8.8; \"for=7.7.7.7"`}, "1.1.1.1"},
+		{"10.0.0.1:5", Forwarded, []string{`For="\1.1.1.1:\4\43" ; proto=https;;`}, "1.1.1.1"},
+		{"10.0.0.1:5", Forwarded, []string{`by="\\", for=1.1.1.1`, ` for="10.0.0.2";ext="\\"`}, "1.1.1.1"},
+		{"10.0.0.1:5", Forwarded, []string{`for="9.9.9.9`, "for=1.1.1.1"}, "1.1.1.1"},
+		{"10.0.0.1:5", Forwarded, []string{`for=9.9.9.9", for=1.1.1.1, for=10.0.0.2`}, "1.1.1.1"},
+		{"10.0.0.1:5", Forwarded, []string{"for=1.1.1.1;for=9.9.9.9"}, "10.0.0.1"},
+		{"10.0.0.1:5", Forwarded, []string{`for="1.1.1.1"9.9.9.9`}, "10.0.0.1"},
+		{"10.0.0.1:5", Forwarded, []string{`for=1.1.1.1 9.9.9.9`}, "10.0.0.1"},
+		{"10.0.0.1:5", Forwarded, []string{`for=1.1.1.1"`}, "10.0.0.1"},
+		{"10.0.0.1:5", Forwarded, []string{`for="1.1.1.1\"`}, "10.0.0.1"},
+		{"10.0.0.1:5", Forwarded, []string{"for=1.1.1.1;proto"}, "10.0.0.1"},
 		{"10.0.0.1:5", XForwardedFor, []string{strings.Repeat("10.0.0.2,", 1000) + "10.0.0.3"}, "10.0.0.2"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -266,6 +311,7 @@ func TestClientIP(t *testing.T) {
 func FuzzClientIP(f *testing.F) {
 	f.Add("1.1.1.1, 10.0.0.2", "for=1.1.1.1")
 	f.Add(",,[", `for="[`)
+	f.Add(`",`, `for="a\", for=1.1.1.1";by=";`)
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f.Fuzz(func(t *testing.T, list, forwarded string) {
 		for header, value := range map[ProxyHeader]string{XForwardedFor: list, Forwarded: forwarded} {

@@ -60,9 +60,16 @@ func ClientIP(trusted []netip.Prefix, header ProxyHeader) echo.IPExtractor {
 		if !trusts(client) {
 			return client.String()
 		}
-		hops := strings.Split(strings.Join(r.Header.Values(string(header)), ","), ",")
-		for i := range min(len(hops), maxHops) {
-			hop, ok := parseHop(hops[len(hops)-1-i], header)
+		// From its end, since each proxy adds what it knows there: what a client sent
+		// itself, whatever it looks like, is before that and not reached.
+		rest := strings.Join(r.Header.Values(string(header)), ",")
+		for range maxHops {
+			var element string
+			var ok bool
+			if rest, element, ok = cutLast(rest, header == Forwarded); !ok {
+				break
+			}
+			hop, ok := parseHop(element, header)
 			if !ok { // nothing before it can be believed
 				break
 			}
@@ -75,22 +82,33 @@ func ClientIP(trusted []netip.Prefix, header ProxyHeader) echo.IPExtractor {
 	}
 }
 
+// cutLast takes the last element off a list: commas are between elements, and within
+// quotes, of which escaped ones are none, part of one. It fails if a quote has no
+// beginning.
+func cutLast(list string, quotes bool) (rest, element string, ok bool) {
+	quoted := false
+	for i := len(list) - 1; i >= 0; i-- {
+		switch list[i] {
+		case '"':
+			before := strings.TrimRight(list[:i], `\`)
+			if quotes && (!quoted || (i-len(before))%2 == 0) {
+				quoted = !quoted
+			}
+		case ',':
+			if !quoted {
+				return list[:i], list[i+1:], true
+			}
+		}
+	}
+	return "", list, !quoted
+}
+
 // parseHop reads one element of a header.
 func parseHop(text string, header ProxyHeader) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if header == Forwarded {
-		if strings.Count(text, `"`)%2 != 0 {
-			return netip.Addr{}, false // a comma stood within quotes, which clients can arrange
-		}
-		found := false
-		for pair := range strings.SplitSeq(text, ";") {
-			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-			if strings.EqualFold(name, "for") {
-				text, found = strings.Trim(value, `"`), true
-				break
-			}
-		}
-		if !found {
+		var ok bool
+		if text, ok = forwardedFor(text); !ok {
 			return netip.Addr{}, false
 		}
 	}
@@ -99,4 +117,56 @@ func parseHop(text string, header ProxyHeader) (netip.Addr, bool) {
 	}
 	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
 	return a.Unmap().WithZone(""), err == nil
+}
+
+// forwardedFor is the value of for in an element of Forwarded, which has pairs of names
+// and of values that are tokens or quoted (RFC 7239, section 4). It fails if the element
+// is not of that form, or does not have the name once.
+func forwardedFor(element string) (value string, ok bool) {
+	found := 0
+	for {
+		if element = strings.TrimLeft(element, "; \t"); element == "" { // pairs may be empty
+			return value, found == 1
+		}
+		name, rest, assigned := strings.Cut(element, "=")
+		if !assigned {
+			return "", false
+		}
+		var text string
+		if text, rest, ok = cutValue(rest); !ok {
+			return "", false
+		}
+		if strings.EqualFold(strings.TrimSpace(name), "for") {
+			value = text
+			found++
+		}
+		if element = strings.TrimLeft(rest, " \t"); element != "" && element[0] != ';' {
+			return "", false
+		}
+	}
+}
+
+// cutValue takes a token, or a quoted string without its quotes and escapes, off the
+// beginning of a text.
+func cutValue(text string) (value, rest string, ok bool) {
+	if !strings.HasPrefix(text, `"`) {
+		end := strings.IndexAny(text, "; \t\"")
+		if end < 0 {
+			end = len(text)
+		}
+		return text[:end], text[end:], end > 0
+	}
+	var plain strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return plain.String(), text[i+1:], true
+		case '\\':
+			if i++; i == len(text) {
+				return "", "", false
+			}
+		}
+		plain.WriteByte(text[i])
+	}
+	return "", "", false
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 
 	"quorate/aggregator"
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/index"
 	"quorate/validators"
@@ -126,7 +128,7 @@ func TestFeedTellsWhatChanged(t *testing.T) {
 	require.False(t, o.Watching())
 	three := set(40, 30, 30)
 	o.Observe(look(three, 1, "uuu", "")) // nobody sees it
-	s := c.feed.subscribe()
+	s := c.feed.subscribe(client(1))
 	require.True(t, o.Watching())
 	require.Equal(t, `event: rounds
 data: {"running":[],"recent":[]}
@@ -158,7 +160,7 @@ data: {"id":"fuji/2","elapsed":12.35,"targetWeight":"67","changes":"0s","outcome
 	o.Observe(look(three, 3, "aaa", ""))
 	c.feed.unsubscribe(s)
 	require.False(t, o.Watching())
-	late := c.feed.subscribe()
+	late := c.feed.subscribe(client(1))
 	defer c.feed.unsubscribe(late)
 	all := join(c.feed.take(late))
 	require.Contains(t, all, `"running":[]`, "nobody heard how round 3 went on")
@@ -173,14 +175,33 @@ func join(events [][]byte) string {
 	return b.String()
 }
 
+// client is one of many addresses.
+func client(i int) netip.Prefix { return access.OriginOf(fmt.Sprintf("198.51.100.%d", i)) }
+
+// What is told to who comes late is put into words while rounds go on.
+func TestLateListenerHoldsUpNothing(t *testing.T) {
+	f := newFeed()
+	s := f.subscribe(client(1))
+	f.take(s)
+	o := observer{f, "fuji"}
+	o.Observe(look(set(60, 40), 1, "us", ""))
+	late := f.subscribe(client(2))
+	_, all := f.fetch(late)
+	require.True(t, f.mu.TryLock(), "nothing is locked any more")
+	f.mu.Unlock()
+	o.Observe(look(set(60, 40), 1, "ss", aggregator.OutcomeSigned))
+	require.Equal(t, "us", all.Running[0].Replies, "as it was when it was asked for")
+	require.Len(t, f.take(late), 1, "the end, which is later")
+}
+
 func TestFeedIsBounded(t *testing.T) {
 	f := newFeed()
 	o := observer{f, "fuji"}
-	s := f.subscribe()
-	for range maxSubscribers - 1 {
-		require.NotNil(t, f.subscribe())
+	s := f.subscribe(client(0))
+	for i := range maxSubscribers - 1 {
+		require.NotNil(t, f.subscribe(client(i+1)))
 	}
-	require.Nil(t, f.subscribe(), "one client too many")
+	require.Nil(t, f.subscribe(client(maxSubscribers)), "one client too many")
 	f.take(s)
 	one := set(100)
 	for n := range uint64(3 * maxRunning) {
@@ -312,8 +333,16 @@ func TestLiveStream(t *testing.T) {
 	require.NoError(t, ctx.Err())
 	require.Eventually(t, func() bool { return !c.Observer("fuji").Watching() }, 10*time.Second, time.Millisecond)
 
-	for range maxSubscribers {
-		require.NotNil(t, c.feed.subscribe())
+	var mine []*subscriber
+	for range maxOfOne {
+		mine = append(mine, c.feed.subscribe(access.OriginOf("192.0.2.1")))
+	}
+	require.NotContains(t, mine, (*subscriber)(nil))
+	require.Equal(t, http.StatusServiceUnavailable, get(e, "/console/api/live").Code, "nobody has all streams")
+	c.feed.unsubscribe(mine[0])
+	require.NotNil(t, c.feed.subscribe(access.OriginOf("192.0.2.1")))
+	for i := range maxSubscribers - maxOfOne {
+		require.NotNil(t, c.feed.subscribe(client(i)))
 	}
 	require.Equal(t, http.StatusServiceUnavailable, get(e, "/console/api/live").Code)
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/hex"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,10 @@ import (
 
 const (
 	maxSubscribers = 64
-	maxRunning     = 64
-	maxRecent      = 16
+	// maxOfOne is how many of them may be of one client address.
+	maxOfOne   = 8
+	maxRunning = 64
+	maxRecent  = 16
 	// maxQueued is what may wait for a client, in bytes.
 	maxQueued = 1 << 20
 	// maxEvents is how many events may wait for a client.
@@ -31,12 +34,13 @@ type feed struct {
 
 	mu          sync.Mutex
 	subscribers map[*subscriber]struct{} // guarded by mu
+	by          map[netip.Prefix]int     // subscribers of one address; guarded by mu; never has zeros
 	running     map[string]*round        // by ID; guarded by mu
 	recent      []*round                 // newest first; guarded by mu
 }
 
 func newFeed() *feed {
-	return &feed{subscribers: make(map[*subscriber]struct{}), running: make(map[string]*round)}
+	return &feed{subscribers: make(map[*subscriber]struct{}), by: make(map[netip.Prefix]int), running: make(map[string]*round)}
 }
 
 // round is one that is shown. Its members are those of the event round.
@@ -74,8 +78,9 @@ type step struct {
 	Outcome      string  `json:"outcome,omitempty"`
 }
 
-// subscriber is a client. Its members but signal are guarded by the feed's mu.
+// subscriber is a client. Its members but from and signal are guarded by the feed's mu.
 type subscriber struct {
+	from   netip.Prefix
 	queue  [][]byte
 	bytes  int
 	behind bool          // too much was waiting: it gets all that is known instead
@@ -83,16 +88,17 @@ type subscriber struct {
 }
 
 // subscribe adds a client, who finds all that is known first; nil if there are too
-// many.
-func (f *feed) subscribe() *subscriber {
+// many, in all or from there.
+func (f *feed) subscribe(from netip.Prefix) *subscriber {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.subscribers) >= maxSubscribers {
+	if len(f.subscribers) >= maxSubscribers || f.by[from] >= maxOfOne {
 		return nil
 	}
-	s := &subscriber{behind: true, signal: make(chan struct{}, 1)}
+	s := &subscriber{from: from, behind: true, signal: make(chan struct{}, 1)}
 	s.signal <- struct{}{}
 	f.subscribers[s] = struct{}{}
+	f.by[from]++
 	f.watchers.Store(int64(len(f.subscribers)))
 	return s
 }
@@ -101,6 +107,9 @@ func (f *feed) unsubscribe(s *subscriber) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.subscribers, s)
+	if f.by[s.from]--; f.by[s.from] == 0 {
+		delete(f.by, s.from)
+	}
 	f.watchers.Store(int64(len(f.subscribers)))
 	if len(f.subscribers) == 0 {
 		clear(f.running) // nobody will tell how they end
@@ -109,23 +118,38 @@ func (f *feed) unsubscribe(s *subscriber) {
 
 // take returns what waits for a client.
 func (f *feed) take(s *subscriber) [][]byte {
+	events, known := f.fetch(s)
+	if known == nil {
+		return events
+	}
+	return [][]byte{event("rounds", known)} // which takes its time, while rounds go on
+}
+
+// known is what somebody who comes later has to be told.
+type known struct {
+	Running []round `json:"running"`
+	Recent  []round `json:"recent"`
+}
+
+// fetch empties a client's queue; it is all that is known if too much was waiting.
+func (f *feed) fetch(s *subscriber) ([][]byte, *known) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	events := s.queue
 	s.queue, s.bytes = nil, 0
 	if !s.behind {
-		return events
+		return events, nil
 	}
 	s.behind = false
-	all := struct {
-		Running []*round `json:"running"`
-		Recent  []*round `json:"recent"`
-	}{make([]*round, 0, len(f.running)), append([]*round{}, f.recent...)}
+	all := &known{make([]round, 0, len(f.running)), make([]round, 0, len(f.recent))}
 	for _, r := range f.running {
-		all.Running = append(all.Running, r)
+		all.Running = append(all.Running, *r)
 	}
-	slices.SortFunc(all.Running, func(a, b *round) int { return int(b.Started - a.Started) })
-	return [][]byte{event("rounds", all)}
+	for _, r := range f.recent {
+		all.Recent = append(all.Recent, *r)
+	}
+	slices.SortFunc(all.Running, func(a, b round) int { return int(b.Started - a.Started) })
+	return nil, all
 }
 
 // tell queues an event for every client. It needs mu.

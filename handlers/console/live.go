@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/sse"
 )
@@ -24,9 +25,9 @@ const (
 
 // live is GET /console/api/live.
 func (c *Console) live(ctx echo.Context) error {
-	s := c.feed.subscribe()
+	s := c.feed.subscribe(access.OriginOf(ctx.RealIP()))
 	if s == nil {
-		return &apierr.Error{Status: http.StatusServiceUnavailable, Message: "as many clients as may listen do so already; try again later"}
+		return &apierr.Error{Status: http.StatusServiceUnavailable, Message: "as many clients as may listen, in all or from your address, do so already; try again later"}
 	}
 	defer c.feed.unsubscribe(s)
 	response := ctx.Response()

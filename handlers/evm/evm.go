@@ -15,6 +15,8 @@ package evm
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +49,9 @@ type Options struct {
 	Lists *tokenlist.Lists
 	// Prices says what tokens cost; without it no answer has a price.
 	Prices Prices
+	// Key seals balances in page tokens; if it is empty, these are good for this API
+	// alone.
+	Key []byte
 	// Log may be nil.
 	Log *slog.Logger
 	// Timeout bounds the work on one request; 0 means 30 s.
@@ -59,6 +64,7 @@ type API struct {
 	methods *methods.Table
 	lists   *tokenlist.Lists
 	prices  Prices
+	key     []byte
 	log     *slog.Logger
 	timeout time.Duration
 
@@ -74,6 +80,7 @@ func New(o Options) *API {
 		methods: o.Methods,
 		lists:   o.Lists,
 		prices:  o.Prices,
+		key:     o.Key,
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
 
@@ -82,6 +89,10 @@ func New(o Options) *API {
 	}
 	if a.methods == nil {
 		a.methods = methods.New()
+	}
+	if len(a.key) == 0 {
+		a.key = make([]byte, sha256.Size)
+		_, _ = rand.Read(a.key) // never fails
 	}
 	return a
 }

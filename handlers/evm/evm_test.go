@@ -1,7 +1,10 @@
 package evm_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -471,6 +474,23 @@ func TestOldStateIsAskedForOnce(t *testing.T) {
 		token = nextToken(t, w)
 	}
 	require.Equal(t, 3, pages)
+}
+
+// A token tells nobody's wallet of a balance that the service did not tell.
+func TestBalanceInATokenIsSealed(t *testing.T) {
+	h := fuji(t, newFake())
+	good := nextToken(t, apitest.Get(h, balances))
+	b, err := base64.RawURLEncoding.DecodeString(good)
+	require.NoError(t, err)
+	body := b[:len(b)-4]
+	for i := range body {
+		body[i] ^= 1
+		sum := sha256.Sum256(body) // which tells damage alone
+		w := apitest.Get(h, balances+"&pageToken="+base64.RawURLEncoding.EncodeToString(append(bytes.Clone(body), sum[:4]...)))
+		require.Equal(t, http.StatusBadRequest, w.Code, "byte %d of %d: %s", i, len(body), w.Body)
+		body[i] ^= 1
+	}
+	require.Equal(t, http.StatusOK, apitest.Get(h, balances+"&pageToken="+good).Code)
 }
 
 // nextToken is that of a page, empty if it is the last.

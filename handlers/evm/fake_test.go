@@ -445,7 +445,7 @@ func surface(t testing.TB, mode compat.Mode, o api.Options, chains ...api.Chain)
 	if o.Chains == nil {
 		o.Chains = must(api.NewChains(chains, false))
 	}
-	e, err := handlers.New(handlers.Options{EVM: o, ClientCompat: mode})
+	e, err := handlers.New(handlers.Options{EVM: o, ClientCompat: mode, PageKey: []byte("of these tests")})
 	require.NoError(t, err)
 	conform.Watch(t, e)
 	return e

@@ -2,6 +2,9 @@ package evm
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -230,21 +233,41 @@ func (p *balancePage) AppendJSON(b []byte) []byte {
 	return append(p.appendTo(append(b, `,"erc1155TokenBalances":`...)), '}')
 }
 
+// sealSize is the size of what proves that a balance in a token is ours, in bytes.
+const sealSize = 16
+
+// seal is of a balance and a position of a list that is told by its filters.
+func (a *API) seal(list paging.List, b []byte) []byte {
+	mac := hmac.New(sha256.New, a.key)
+	for _, part := range append([]string{list.Operation}, list.Filters...) {
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		mac.Write([]byte(part))
+	}
+	mac.Write(b)
+	return mac.Sum(nil)[:sealSize]
+}
+
 // joinBalances puts what a wallet has of the chain's own token before the position of a
 // page: later pages need it, too, when the node may have dropped the state of the block.
-func joinBalances(native *uint256.Int, position []byte) []byte {
-	b := native.Bytes32()
-	return append(b[:], position...)
+// It is sealed, so that no client can have another one told.
+func (a *API) joinBalances(list paging.List, native *uint256.Int, position []byte) []byte {
+	number := native.Bytes32()
+	b := append(number[:], position...)
+	return append(b, a.seal(list, b)...)
 }
 
 // splitBalances takes apart what joinBalances made, or nothing for the first page.
-func splitBalances(b []byte) (native *uint256.Int, position []byte, err error) {
+func (a *API) splitBalances(list paging.List, b []byte) (native *uint256.Int, position []byte, err error) {
 	const size = 32
 	switch {
 	case b == nil:
 		return nil, nil, nil
-	case len(b) <= size:
+	case len(b) <= size+sealSize:
 		return nil, nil, fmt.Errorf("%w: %d bytes", evm.ErrPosition, len(b))
+	}
+	b, seal := b[:len(b)-sealSize], b[len(b)-sealSize:]
+	if !hmac.Equal(seal, a.seal(list, b)) {
+		return nil, nil, fmt.Errorf("%w: the balance in it is not ours", evm.ErrPosition)
 	}
 	return new(uint256.Int).SetBytes(b[:size]), b[size:], nil
 }
@@ -264,7 +287,8 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if want.Contract != nil {
 		filters[3] = want.Contract.Hex()
 	}
-	p := q.Page(paging.List{Operation: "ERC-1155 balances", Filters: filters}, 500, 10)
+	list := paging.List{Operation: "ERC-1155 balances", Filters: filters}
+	p := q.Page(list, 500, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -273,7 +297,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 		return err
 	}
 	want.Limit = p.Size
-	native, after, err := splitBalances(p.After)
+	native, after, err := a.splitBalances(list, p.After)
 	if err != nil {
 		return err
 	}
@@ -314,7 +338,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 		}
 	}}
 	if found.Next != nil {
-		answer.next = p.Token(joinBalances(native, found.Next))
+		answer.next = p.Token(a.joinBalances(list, native, found.Next))
 	}
 	return a.replies.JSON(c, answer)
 }

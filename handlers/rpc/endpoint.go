@@ -30,6 +30,9 @@ type RefusalError string
 // Error implements error.
 func (r RefusalError) Error() string { return string(r) }
 
+// ErrBusy is what clients are told if answers take as much memory as they may.
+var ErrBusy = errors.New("the service has as many answers under way as it has room for; try again in a moment")
+
 // Upstream are the nodes that answer what is not answered natively.
 type Upstream interface {
 	// Forward posts body to path of a node, and to others too if it is hedged and
@@ -301,6 +304,9 @@ func (r *request) forward() (*node.Forwarded, error) {
 	answer, err := r.endpoint.Upstream.Forward(r.ctx, r.endpoint.Path, body, hedged)
 	if told := RefusalError(""); errors.As(err, &told) {
 		return nil, told
+	}
+	if errors.Is(err, node.ErrNoRoom) {
+		return nil, ErrBusy
 	}
 	if err != nil {
 		r.endpoint.Log.Warn("a call could not be forwarded", slog.String("method", c.Method), slog.Any("error", err))

@@ -1,23 +1,26 @@
 package rpc
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
-	"net/http/httputil"
 	"slices"
 	"strings"
+
+	"github.com/coder/websocket"
 
 	"quorate/node"
 )
 
-// Node is a way to the nodes for what is passed through unread.
+// Node is a way to the nodes for what is passed through.
 type Node interface {
 	Upstream
-	// Direct readies a request for the node that is to be asked now.
-	Direct(r *http.Request, path string)
+	// Connect opens the WebSocket that goes with the API at path.
+	Connect(ctx context.Context, path string) (*websocket.Conn, error)
 }
 
 // callTypes are the content types of calls of the Ethereum API.
@@ -38,9 +41,32 @@ func passable(r *http.Request) (status int, text string) {
 	return 0, ""
 }
 
-// Pass hands on what comes as it is, and the answer too: the Ethereum API of the
-// C-Chain, single calls and batches.
-func Pass(upstream Upstream, path string, limit int64, log *slog.Logger) http.Handler {
+// Ethereum passes on what is for the Ethereum API of a node's chain: calls and batches of
+// them as they are, and the answers.
+type Ethereum struct {
+	Node Node
+	// Path is where the nodes have it, such as /ext/bc/C/rpc.
+	Path string
+	// BodyLimit bounds what comes at a time, in bytes.
+	BodyLimit int64
+	// Namespaces are those of which methods are passed on, such as eth; nil are all.
+	Namespaces []string
+	// Sockets bounds connections.
+	Sockets SocketLimits
+	Log     *slog.Logger
+}
+
+// Codes of errors: JSON-RPC 2.0's, and EIP-1474's for too many requests.
+const (
+	codeParse     = -32700
+	codeInvalid   = -32600
+	codeNoMethod  = -32601
+	codeServer    = -32000
+	codeExhausted = -32005
+)
+
+// Calls answers calls by HTTP.
+func (e Ethereum) Calls() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && r.ContentLength == 0 && r.URL.RawQuery == "" {
 			return // somebody looks whether anyone is there
@@ -49,69 +75,148 @@ func Pass(upstream Upstream, path string, limit int64, log *slog.Logger) http.Ha
 			http.Error(w, text, status)
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-		if err != nil {
+		ctx := r.Context()
+		body, err := node.ReadAll(ctx, r.Body, min(r.ContentLength, mostAhead), e.BodyLimit)
+		switch {
+		case errors.Is(err, node.ErrNoRoom):
+			http.Error(w, ErrBusy.Error(), http.StatusServiceUnavailable)
+			return
+		case err != nil:
 			http.Error(w, "content length too large", http.StatusRequestEntityTooLarge)
 			return
 		}
-		answer, err := upstream.Forward(r.Context(), path, body, false)
+		calls, refusal, ok := e.read(body)
+		if !ok {
+			sayJSON(w, refusal)
+			return
+		}
+		answer, err := e.Node.Forward(ctx, e.Path, calls.body, false)
 		if err != nil {
-			log.Warn("a call could not be forwarded", slog.String("path", path), slog.Any("error", err))
-			told := "the upstream node does not answer"
-			if errors.Is(err, node.ErrUnsure) {
-				told = Unsure
-			}
-			http.Error(w, told, http.StatusBadGateway)
+			sayJSON(w, calls.fail(codeServer, e.excuse(err)))
 			return
 		}
 		relay(w, answer)
 	})
 }
 
-// ofSocket reports whether a header belongs to the opening of a WebSocket.
-func ofSocket(name string) bool {
-	return name == "Upgrade" || name == "Connection" || strings.HasPrefix(name, "Sec-Websocket-")
+// excuse is what clients are told of a failure.
+func (e Ethereum) excuse(err error) string {
+	e.Log.Warn("a call could not be forwarded", slog.String("path", e.Path), slog.Any("error", err))
+	switch {
+	case errors.Is(err, node.ErrNoRoom):
+		return ErrBusy.Error()
+	case errors.Is(err, node.ErrUnsure):
+		return Unsure
+	}
+	return "the upstream node does not answer"
 }
 
-// PassConnection hands on WebSockets, at most so many at a time.
-func PassConnection(n Node, path string, most int, log *slog.Logger) http.Handler {
-	open := make(chan struct{}, most)
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			for name := range r.Out.Header {
-				if !ofSocket(name) { // cookies and keys are for us
-					r.Out.Header.Del(name)
-				}
-			}
-			n.Direct(r.Out, path)
-		},
-		ModifyResponse: func(r *http.Response) error {
-			for name := range r.Header {
-				if !ofSocket(name) {
-					r.Header.Del(name)
-				}
-			}
-			return nil
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			log.Warn("a connection could not be passed through", slog.String("path", path), slog.Any("error", err))
-			http.Error(w, "the upstream node does not answer", http.StatusBadGateway)
-		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+func sayJSON(w http.ResponseWriter, content []byte) {
+	w.Header()["Content-Type"] = []string{"application/json"}
+	_, _ = w.Write(content)
+}
+
+// read takes in what a client asks. If it is not passed on, the refusal is the answer,
+// which is empty to a notification.
+func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
+	if len(bytes.TrimSpace(body)) == 0 { // on which the node has a word
+		return calls{body: body}, nil, true
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-			w.Header().Set("Upgrade", "websocket")
-			http.Error(w, "a WebSocket is wanted here", http.StatusUpgradeRequired)
-			return
+	c, ok = readCalls(body)
+	if !ok {
+		return c, c.fail(codeParse, "parse error"), false
+	}
+	for _, one := range c.all {
+		if e.passes(one.Method) {
+			continue
 		}
-		select {
-		case open <- struct{}{}:
-		default:
-			http.Error(w, "too many connections", http.StatusServiceUnavailable)
-			return
+		if !c.batch {
+			return c, c.fail(codeNoMethod, unknownMethod(one.Method)), false
 		}
-		defer func() { <-open }()
-		proxy.ServeHTTP(w, r)
-	})
+		return c, c.fail(codeInvalid, "the batch is not passed on: "+unknownMethod(one.Method)), false
+	}
+	return c, nil, true
+}
+
+// unknownMethod is a node's text for a method of a namespace that is switched off.
+func unknownMethod(method string) string {
+	const most = 128
+	return "the method " + strings.ToValidUTF8(method[:min(len(method), most)], "") + " does not exist/is not available"
+}
+
+// passes reports whether a method is passed on. What is none is for the node to refuse.
+func (e Ethereum) passes(method string) bool {
+	namespace, _, found := strings.Cut(method, "_")
+	return e.Namespaces == nil || !found || slices.Contains(e.Namespaces, namespace)
+}
+
+// ethCall is what is looked at of a call.
+type ethCall struct {
+	Method string          `json:"method"`
+	ID     json.RawMessage `json:"id"`
+}
+
+// calls is a call or a batch.
+type calls struct {
+	// body has what was understood and nothing that follows it.
+	body  []byte
+	all   []ethCall
+	batch bool
+}
+
+// readCalls understands calls as a node does (libevm, package rpc): of what is of the
+// wrong type the rest counts, so that there is nothing that only the node sees.
+func readCalls(body []byte) (c calls, ok bool) {
+	var whole json.RawMessage
+	if json.NewDecoder(bytes.NewReader(body)).Decode(&whole) != nil {
+		return c, false
+	}
+	c.body = whole
+	each := []json.RawMessage{whole}
+	if whole[0] == '[' {
+		c.batch, each = true, nil
+		if json.Unmarshal(whole, &each) != nil {
+			return c, false
+		}
+	}
+	c.all = make([]ethCall, len(each))
+	for i, one := range each {
+		_ = json.Unmarshal(one, &c.all[i])
+	}
+	return c, true
+}
+
+// fail is the answer to all calls that want one, empty if none does.
+func (c calls) fail(code int, message string) []byte {
+	type failure struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	answers := make([]failure, 0, max(len(c.all), 1))
+	for _, one := range c.all {
+		if one.ID == nil && one.Method != "" {
+			continue // a notification
+		}
+		answers = append(answers, failure{Version: "2.0", ID: one.ID})
+	}
+	if len(c.all) == 0 {
+		answers = append(answers, failure{Version: "2.0"})
+	}
+	for i := range answers {
+		answers[i].Error.Code, answers[i].Error.Message = code, message
+	}
+	var b []byte
+	switch {
+	case len(answers) == 0:
+		return nil
+	case c.batch:
+		b, _ = json.Marshal(answers) // of texts, numbers, and what was read from JSON
+	default:
+		b, _ = json.Marshal(answers[0])
+	}
+	return b
 }

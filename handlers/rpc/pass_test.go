@@ -1,52 +1,98 @@
 package rpc_test
 
 import (
-	"bufio"
 	"context"
-	"io"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"quorate/handlers"
+	"quorate/handlers/access"
+	"quorate/handlers/apierr"
 	"quorate/handlers/rpc"
+	"quorate/node"
 )
 
-// elsewhere is a node at an address.
+// elsewhere is a node with WebSockets.
 type elsewhere struct {
 	upstream
-	host string
+	url string
 }
 
-func (e *elsewhere) Direct(r *http.Request, path string) {
-	r.URL.Scheme, r.URL.Host, r.URL.Path, r.Host = "http", e.host, path, e.host
+func (e *elsewhere) Connect(ctx context.Context, path string) (*websocket.Conn, error) {
+	if e.fails {
+		return nil, errors.New("secret address refused")
+	}
+	conn, _, err := websocket.Dial(ctx, e.url+path, nil)
+	if err == nil {
+		conn.SetReadLimit(-1)
+	}
+	return conn, err
 }
 
-func TestPass(t *testing.T) {
-	u := &upstream{}
-	server := httptest.NewServer(rpc.Pass(u, "/ext/bc/C/rpc", 10, slog.New(slog.DiscardHandler)))
+const ethPath = "/ext/bc/C/rpc"
+
+func TestCallsArePassedOn(t *testing.T) {
+	u := &elsewhere{}
+	server := httptest.NewServer(rpc.Ethereum{Node: u, Path: ethPath, BodyLimit: 400, Namespaces: []string{"eth", "net"}, Log: slog.New(slog.DiscardHandler)}.Calls())
 	defer server.Close()
-	response, got := post(t, server.URL, "application/json", "[1,2]")
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	require.Equal(t, "from upstream", got)
-	require.Equal(t, "[1,2]", u.body, "a batch, unread")
-	require.False(t, u.hedged, "it may send a transaction")
-	response, _ = post(t, server.URL, "application/json", strings.Repeat("x", 11))
+	for _, passed := range []string{
+		`[{"method":"eth_call","id":1},{"method":"net_version","id":2}]`,
+		`{"jsonrpc":"2.0","method":"eth_subscribe","params":["a"]}`,
+		`[1,2]`, `[]`, `{}`, `"text"`, `{"method":"nothing"}`, `{"method":7}`, // which the node refuses
+	} {
+		response, got := post(t, server.URL, "application/json", passed+" and more")
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		require.Equal(t, "from upstream", got)
+		require.Equal(t, passed, u.body, "as it came, and nothing but it")
+		require.False(t, u.hedged, "it may send a transaction")
+	}
+	u.body = ""
+	unknown := func(method string) string {
+		return `{"code":-32601,"message":"the method ` + method + ` does not exist/is not available"}}`
+	}
+	const batch = `{"code":-32600,"message":"the batch is not passed on: the method debug_setHead does not exist/is not available"}}`
+	for refused, want := range map[string]string{
+		`{"method":"debug_traceTransaction","id":"x"}`:              `{"jsonrpc":"2.0","id":"x","error":` + unknown("debug_traceTransaction"),
+		`{"METHOD":"admin_peers","id":1}`:                           `{"jsonrpc":"2.0","id":1,"error":` + unknown("admin_peers"), // a node reads it so, too
+		`{"method":"eth_call","method":"txpool_content","id":1}`:    `{"jsonrpc":"2.0","id":1,"error":` + unknown("txpool_content"),
+		`{"method":"personal_sign","jsonrpc":2,"id":[1]}`:           `{"jsonrpc":"2.0","id":[1],"error":` + unknown("personal_sign"),
+		`{"method":"debug_setHead","method":5,"id":1}`:              `{"jsonrpc":"2.0","id":1,"error":` + unknown("debug_setHead"), // whatever a node makes of it
+		`{"method":"ETH_call","id":1}`:                              `{"jsonrpc":"2.0","id":1,"error":` + unknown("ETH_call"),
+		`[{"method":"eth_call","id":1},{"method":"debug_setHead"}]`: `[{"jsonrpc":"2.0","id":1,"error":` + batch + `]`,
+		`{"method":"debug_setHead"}`:                                ``, // a notification
+		`{"method":`:                                                `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`,
+	} {
+		response, got := post(t, server.URL, "application/json", refused)
+		require.Equal(t, http.StatusOK, response.StatusCode, refused)
+		require.Equal(t, want, got, refused)
+		require.Empty(t, u.body, refused)
+	}
+	response, _ := post(t, server.URL, "application/json", strings.Repeat("x", 401))
 	require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode)
+	// What fails, fails as JSON-RPC has it.
 	u.fails = true
-	response, got = post(t, server.URL, "application/json", "{}")
-	require.Equal(t, http.StatusBadGateway, response.StatusCode)
-	require.NotContains(t, got, "secret")
-	u.unsure = true
-	response, got = post(t, server.URL, "application/json", "{}")
-	require.Equal(t, http.StatusBadGateway, response.StatusCode)
+	response, got := post(t, server.URL, "application/json", `[{"method":"eth_call","id":1},{"method":"eth_call","id":2}]`)
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	const away = `,"error":{"code":-32000,"message":"the upstream node does not answer"}}`
+	require.Equal(t, `[{"jsonrpc":"2.0","id":1`+away+`,{"jsonrpc":"2.0","id":2`+away+`]`, got)
+	u.full = true
+	_, got = post(t, server.URL, "application/json", `{"method":"eth_call","id":1}`)
+	require.Contains(t, got, `"code":-32000,"message":"the service has as many answers under way as it has room for`)
+	u.full, u.unsure = false, true
+	_, got = post(t, server.URL, "application/json", `{"method":"eth_sendRawTransaction","id":1}`)
 	require.Contains(t, got, rpc.Unsure)
 }
 
@@ -79,81 +125,232 @@ func TestPassable(t *testing.T) {
 			request.Header.Set("Content-Type", test.contentType)
 		}
 		recorder := httptest.NewRecorder()
-		rpc.Pass(&upstream{}, "/ext/bc/C/rpc", 10, slog.New(slog.DiscardHandler)).ServeHTTP(recorder, request)
+		rpc.Ethereum{Node: &elsewhere{}, Path: ethPath, BodyLimit: 10, Log: slog.New(slog.DiscardHandler)}.Calls().ServeHTTP(recorder, request)
 		require.Equal(t, test.status, recorder.Code, "%v", test)
 		require.Equal(t, test.want, recorder.Body.String(), "%v", test)
 	}
 }
 
-// Connections are passed through both ways, so many and no more, until one side or the
-// server ends them.
-func TestPassConnection(t *testing.T) {
-	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/ext/bc/C/ws" || r.Header.Get("Authorization") != "" || r.Header.Get("Upgrade") != "websocket" {
+// Without a list, all is passed on: to the operator.
+func TestAllNamespaces(t *testing.T) {
+	u := &elsewhere{}
+	server := httptest.NewServer(rpc.Ethereum{Node: u, Path: ethPath, BodyLimit: 400, Log: slog.New(slog.DiscardHandler)}.Calls())
+	defer server.Close()
+	_, got := post(t, server.URL, "application/json", `{"method":"debug_traceTransaction","id":"x"}`)
+	require.Equal(t, "from upstream", got)
+}
+
+// echoing is a node that says what it hears, of as many bytes as it is told to by a
+// number.
+func echoing(t *testing.T) *elsewhere {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != ethPath || r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
 			http.Error(w, "not as expected", http.StatusTeapot)
 			return
 		}
-		w.Header().Set("Connection", "Upgrade")
-		w.Header().Set("Upgrade", "websocket")
-		w.WriteHeader(http.StatusSwitchingProtocols)
-		conn, stream, err := http.NewResponseController(w).Hijack()
+		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		defer func() { _ = conn.Close() }()
-		_, _ = io.Copy(conn, stream) // an echo
+		defer func() { _ = conn.CloseNow() }()
+		conn.SetReadLimit(-1)
+		for {
+			kind, message, err := conn.Read(context.WithoutCancel(r.Context()))
+			if err != nil {
+				return
+			}
+			var more int
+			if json.Unmarshal(message, &more) == nil {
+				message = make([]byte, more)
+			}
+			if conn.Write(r.Context(), kind, message) != nil {
+				return
+			}
+		}
 	}))
-	defer node.Close()
-	address, err := url.Parse(node.URL)
-	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	return &elsewhere{url: server.URL}
+}
+
+// passing serves what passes connections to a node on, over a real socket.
+type passing struct {
+	url  string
+	stop func() error
+}
+
+func serveSockets(t *testing.T, e rpc.Ethereum, guard *access.Guard) *passing {
+	t.Helper()
+	e.Path, e.Log = ethPath, slog.New(slog.DiscardHandler)
+	if e.BodyLimit == 0 {
+		e.BodyLimit = 1 << 20
+	}
+	surface := echo.New()
+	surface.HTTPErrorHandler = apierr.Handler(func(string) apierr.Form { return apierr.DataAPI })
+	if guard != nil {
+		surface.Use(guard.Middleware())
+	}
+	budget := node.NewBudget(4<<20, 0)
+	open := e.Connections()
+	surface.Any("/*", echo.WrapHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, done := budget.Begin(r.Context())
+		defer done()
+		open.ServeHTTP(w, r.WithContext(ctx))
+	})))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	served := make(chan error, 1)
-	go func() {
-		served <- handlers.Serve(ctx, ln, rpc.PassConnection(&elsewhere{host: address.Host}, "/ext/bc/C/ws", 2, slog.New(slog.DiscardHandler)), nil)
-	}()
-	open := func() (net.Conn, *bufio.Reader, int) {
-		conn, err := net.Dial("tcp", ln.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		_, err = io.WriteString(conn, "GET /ext/bc/C/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer secret\r\n\r\n")
-		require.NoError(t, err)
-		reader := bufio.NewReader(conn)
-		response, err := http.ReadResponse(reader, nil)
-		require.NoError(t, err)
-		return conn, reader, response.StatusCode
+	go func() { served <- handlers.Serve(ctx, ln, surface, nil) }()
+	stop := func() error {
+		cancel()
+		select {
+		case err := <-served:
+			served <- err
+			return err
+		case <-time.After(20 * time.Second):
+			return errors.New("the server waits for a connection that is passed through")
+		}
 	}
-	say := func(conn net.Conn, reader *bufio.Reader) {
-		_, err := io.WriteString(conn, "hello\n")
-		require.NoError(t, err)
-		line, err := reader.ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "hello\n", line)
-	}
-	first, fromFirst, status := open()
-	require.Equal(t, http.StatusSwitchingProtocols, status)
-	second, fromSecond, status := open()
-	require.Equal(t, http.StatusSwitchingProtocols, status)
-	say(first, fromFirst)
-	say(second, fromSecond)
-	_, _, status = open()
-	require.Equal(t, http.StatusServiceUnavailable, status, "one too many")
-	require.NoError(t, first.Close())
-	require.Eventually(t, func() bool {
-		_, _, status := open()
-		return status == http.StatusSwitchingProtocols
-	}, 10*time.Second, 10*time.Millisecond, "once there is room")
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return &passing{url: "ws://" + ln.Addr().String(), stop: stop}
+}
 
-	cancel()
-	select {
-	case err := <-served:
-		require.NoError(t, err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("the server waits for a connection that is passed through")
+func (p *passing) open(t *testing.T, headers ...string) (*websocket.Conn, int) {
+	t.Helper()
+	h := http.Header{"Authorization": {"Bearer secret"}, "Cookie": {"a=b"}, "Origin": {"https://example.org"}}
+	for i := 0; i < len(headers); i += 2 {
+		h.Set(headers[i], headers[i+1])
 	}
-	_, err = fromSecond.ReadByte()
-	require.Error(t, err)
+	conn, response, err := websocket.Dial(t.Context(), p.url, &websocket.DialOptions{HTTPHeader: h})
+	if err != nil {
+		require.NotNil(t, response, err)
+		return nil, response.StatusCode
+	}
+	conn.SetReadLimit(-1)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	return conn, response.StatusCode
+}
+
+func say(t *testing.T, conn *websocket.Conn, message string) {
+	t.Helper()
+	require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte(message)))
+}
+
+func hear(t *testing.T, conn *websocket.Conn) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, message, err := conn.Read(ctx)
+	require.NoError(t, err)
+	return string(message)
+}
+
+// ended is with what a connection ends.
+func ended(t *testing.T, conn *websocket.Conn) websocket.CloseError {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, _, err := conn.Read(ctx)
+	var told websocket.CloseError
+	require.ErrorAs(t, err, &told)
+	return told
+}
+
+// Connections are passed through both ways, so many and no more, until one side or the
+// server ends them.
+func TestConnectionsArePassedOn(t *testing.T) {
+	far := echoing(t)
+	s := serveSockets(t, rpc.Ethereum{Node: far, Namespaces: []string{"eth"}, Sockets: rpc.SocketLimits{Most: 2}}, nil)
+	first, _ := s.open(t)
+	second, _ := s.open(t)
+	for _, conn := range []*websocket.Conn{first, second} {
+		say(t, conn, `{"method":"eth_call","id":1}`)
+		require.JSONEq(t, `{"method":"eth_call","id":1}`, hear(t, conn))
+		say(t, conn, `{"method":"debug_setHead","id":1}`)
+		require.Contains(t, hear(t, conn), `"code":-32601`)
+		say(t, conn, `{"method":"debug_setHead"}`) // a notification, which has no answer
+		say(t, conn, `{`)
+		require.Contains(t, hear(t, conn), `"code":-32700`)
+	}
+	for _, length := range []int{1, 8<<10 - 1, 8 << 10, 8<<10 + 1, 3 << 20} {
+		say(t, first, fmt.Sprint(length))
+		require.Len(t, hear(t, first), length)
+	}
+	_, status := s.open(t)
+	require.Equal(t, http.StatusServiceUnavailable, status, "one too many")
+	require.NoError(t, first.Close(websocket.StatusNormalClosure, ""))
+	require.Eventually(t, func() bool {
+		_, status := s.open(t)
+		return status == http.StatusSwitchingProtocols
+	}, 20*time.Second, 10*time.Millisecond, "once there is room")
+
+	go func() { _ = s.stop() }()
+	require.Equal(t, websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the service stops"}, ended(t, second))
+	require.NoError(t, s.stop())
+
+	far.fails = true
+	_, status = serveSockets(t, rpc.Ethereum{Node: far}, nil).open(t)
+	require.Equal(t, http.StatusBadGateway, status)
+}
+
+func TestConnectionIsBounded(t *testing.T) {
+	far := echoing(t)
+	for name, test := range map[string]struct {
+		limits  rpc.SocketLimits
+		body    int64
+		message string
+		want    websocket.CloseError
+	}{
+		"idle":     {limits: rpc.SocketLimits{Idle: 100 * time.Millisecond, Life: time.Hour}, want: websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "there was no message for too long"}},
+		"life":     {limits: rpc.SocketLimits{Idle: time.Hour, Life: 100 * time.Millisecond}, want: websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "connections do not last longer; open another one"}},
+		"too long": {body: 100, message: strings.Repeat("x", 101), want: websocket.CloseError{Code: websocket.StatusMessageTooBig, Reason: "the message is too large"}},
+		"no room":  {body: 8 << 20, message: strings.Repeat("x", 5<<20), want: websocket.CloseError{Code: websocket.StatusTryAgainLater, Reason: rpc.ErrBusy.Error()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, status := serveSockets(t, rpc.Ethereum{Node: far, BodyLimit: test.body, Sockets: test.limits}, nil).open(t)
+			require.Equal(t, http.StatusSwitchingProtocols, status)
+			if test.message != "" {
+				_ = conn.Write(t.Context(), websocket.MessageText, []byte(test.message)) // it may be cut short
+			}
+			require.Equal(t, test.want, ended(t, conn))
+		})
+	}
+}
+
+// Each message counts as a request does, and each client has a share of the connections.
+func TestConnectionsHaveAllowances(t *testing.T) {
+	keys := access.KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	key, err := keys.Add("one", "wide", time.Now())
+	require.NoError(t, err)
+	guard, err := access.New(access.Options{Keys: keys, Classes: map[string]access.Class{
+		access.DefaultClass: {PerSecond: 0.001, Burst: 5}, "wide": {PerSecond: 1000, Burst: 1000},
+	}})
+	require.NoError(t, err)
+	s := serveSockets(t, rpc.Ethereum{Node: echoing(t), Sockets: rpc.SocketLimits{Most: 100, PerClient: 2}}, guard)
+	const call = `{"method":"eth_call","id":1}`
+
+	first, _ := s.open(t)
+	second, _ := s.open(t)
+	_, status := s.open(t)
+	require.Equal(t, http.StatusTooManyRequests, status, "its share is used up")
+	for _, conn := range []*websocket.Conn{first, second} {
+		say(t, conn, call)
+		require.Equal(t, call, hear(t, conn))
+	}
+	for _, conn := range []*websocket.Conn{first, second} {
+		say(t, conn, call)
+		require.Contains(t, hear(t, conn), `{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"more than 0.001 requests a second; try again in`)
+	}
+
+	withKey, status := s.open(t, "x-data-api-key", key)
+	require.Equal(t, http.StatusSwitchingProtocols, status, "who has a key is another client")
+	for range 20 {
+		say(t, withKey, call)
+		require.Equal(t, call, hear(t, withKey))
+	}
+	require.NoError(t, keys.Revoke("one", time.Now()))
+	say(t, withKey, call)
+	require.Equal(t, websocket.StatusPolicyViolation, ended(t, withKey).Code)
 }

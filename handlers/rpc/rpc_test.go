@@ -44,6 +44,7 @@ type upstream struct {
 	fails      bool
 	refuses    rpc.RefusalError
 	unsure     bool
+	full       bool
 }
 
 func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error) {
@@ -53,6 +54,9 @@ func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged b
 	}
 	if u.unsure {
 		return nil, fmt.Errorf("secret address: %w", node.ErrUnsure)
+	}
+	if u.full {
+		return nil, fmt.Errorf("forwarding: %w", node.ErrNoRoom)
 	}
 	if u.fails {
 		return nil, errors.New("secret address refused")

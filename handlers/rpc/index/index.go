@@ -19,6 +19,7 @@ import (
 	"quorate/handlers/rpc"
 	"quorate/index"
 	"quorate/index/container"
+	"quorate/node"
 	"quorate/store"
 )
 
@@ -143,9 +144,9 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 		n, reply.Lasts = last-start+1, lasts
 	}
 	var all []container.Container
-	size := 0
+	size, held := 0, int64(0)
 	for uint64(len(all)) < n {
-		some, err := s.o.Chain.Range(ctx, s.o.Reader, first+start+uint64(len(all)), int(n)-len(all))
+		some, err := s.o.Chain.Range(ctx, s.o.Reader, first+start+uint64(len(all)), min(int(n)-len(all), atATime))
 		if err != nil {
 			return s.broken(err)
 		}
@@ -157,7 +158,12 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 				return rpc.ErrForward
 			}
 			size += 2*len(some[i].Bytes) + around
+			held += int64(3*len(some[i].Bytes) + around)
 		}
+		if err := node.Take(ctx, held); err != nil {
+			return rpc.ErrBusy
+		}
+		held = 0
 		all = append(all, some...)
 	}
 	b := append(make([]byte, 0, size+around), `{"containers":[`...)
@@ -245,6 +251,9 @@ func (s *Service) reply(ctx context.Context, reply *rpc.Raw, first, height uint6
 	reply.JSON, err = appendContainer(make([]byte, 0, 2*len(one.Bytes)+around), &one, first, e)
 	return err
 }
+
+// atATime is how many containers are read before they are counted.
+const atATime = 128
 
 // around is at least what a container takes in JSON besides its bytes, in bytes.
 const around = 192

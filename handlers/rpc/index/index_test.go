@@ -164,6 +164,29 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+// Ranges count for what answers may take: what does not fit is refused, and nothing of it
+// is held afterwards.
+func TestRangeWithinBudget(t *testing.T) {
+	s, chain, _ := record(t, 1024)
+	service := New(Options{Reader: s, Chain: chain, Heights: between(1, 1025)})
+	ask := func(budget *node.Budget, n int) (int, error) {
+		ctx, done := budget.Begin(t.Context())
+		defer done()
+		var reply rpc.Raw
+		err := service.GetContainerRange(httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), &indexer.GetContainerRangeArgs{NumToFetch: avajson.Uint64(n)}, &reply)
+		return len(reply.JSON), err
+	}
+	whole, err := ask(nil, 1024)
+	require.NoError(t, err)
+	budget := node.NewBudget(int64(whole), 0)
+	for range 3 {
+		_, err = ask(budget, 1024)
+		require.ErrorIs(t, err, rpc.ErrBusy)
+		_, err = ask(budget, 512)
+		require.NoError(t, err)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	s, chain, all := record(t, 3)
 	full, empty := Options{Reader: s, Chain: chain, Heights: between(1, 4)}, Options{Reader: s, Chain: chain, Heights: between(1, 1)}
