@@ -180,7 +180,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 		case err != nil:
 			// Nobody's silence counts while it cannot be heard.
 			since = time.Time{}
-		case mine.instance == l.instance && now == mine:
+		case mine.instance == l.instance && now == mine && time.Since(alive) < 3*l.beat/2:
 			cancel()
 			return mine, alive, nil // it was written, though the answer got lost
 		default:
@@ -195,7 +195,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 			if now.instance != l.instance {
 				next.at.Epoch++
 			}
-			if next != mine { // else an earlier attempt may turn out to have succeeded
+			if next != mine { // else it may be an earlier attempt that succeeds
 				mine, alive = next, time.Now()
 			}
 			if err = l.write(asking, name, now.at, mine); err == nil {
@@ -250,10 +250,17 @@ func (l *Leases) during(ctx context.Context, name string, t term, alive time.Tim
 func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time, end context.CancelCauseFunc) term {
 	ticker := time.NewTicker(l.beat)
 	defer ticker.Stop()
+	ours := l.patience - l.beat // others have patience for a beat more
+	limit := time.NewTimer(time.Until(alive.Add(ours)))
+	defer limit.Stop()
 	next, tried := t, time.Time{}
+	var err error
 	for {
 		select {
 		case <-ctx.Done():
+			return t
+		case <-limit.C:
+			end(fmt.Errorf("%w: the store has not answered for %s: %w", errLost, time.Since(alive).Round(time.Millisecond), err))
 			return t
 		case <-ticker.C:
 		}
@@ -261,9 +268,8 @@ func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time,
 			next.at.Next++
 			tried = time.Now()
 		}
-		left, cancel := context.WithDeadline(ctx, alive.Add(l.patience-l.beat)) // others have patience for a beat more
-		err := l.write(left, name, t.at, next)
-		if err != nil {
+		left, cancel := context.WithDeadline(ctx, alive.Add(ours))
+		if err = l.write(left, name, t.at, next); err != nil {
 			// It may have been moved by us, in a call that seemed to fail.
 			now, readErr := l.read(left, name)
 			switch {
@@ -274,12 +280,10 @@ func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time,
 				err = nil
 			}
 		}
+		cancel()
 		if err == nil {
 			t, alive = next, tried
-		}
-		cancel()
-		if ctx.Err() == nil && time.Since(alive) >= l.patience-l.beat {
-			end(fmt.Errorf("%w: the store has not answered for %s: %w", errLost, time.Since(alive).Round(time.Millisecond), err))
+			limit.Reset(time.Until(alive.Add(ours)))
 		}
 	}
 }
