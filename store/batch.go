@@ -159,7 +159,7 @@ func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Record, er
 				yield(Record{}, fmt.Errorf("reading cursor %q: %w", m.name, err))
 				return
 			}
-			at, err := parseCursor(m.name, v)
+			at, err := ParseCursor(m.name, v)
 			if err != nil {
 				yield(Record{}, err)
 				return
@@ -193,7 +193,9 @@ func (c Cursor) bytes() []byte {
 	return binary.BigEndian.AppendUint64(b, c.Epoch)
 }
 
-func parseCursor(name string, v []byte) (Cursor, error) {
+// ParseCursor reads the row of the named cursor; a nil one is the zero Cursor. The error
+// is ErrCorrupt.
+func ParseCursor(name string, v []byte) (Cursor, error) {
 	switch len(v) {
 	case 0:
 		if v == nil {
@@ -211,5 +213,5 @@ func ReadCursor(ctx context.Context, r Reader, name string) (Cursor, error) {
 	if err != nil {
 		return Cursor{}, fmt.Errorf("reading cursor %q: %w", name, err)
 	}
-	return parseCursor(name, values[0])
+	return ParseCursor(name, values[0])
 }
