@@ -132,7 +132,12 @@ func runRecord(t task) error {
 		})
 	}
 	begun, spent := time.Now(), rig.CPU()
-	running.Go(func() { chains.Run(ctx) })
+	running.Go(func() {
+		if err := chains.Run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			cancel()
+		}
+	})
 	blocks, err := await(ctx, to, chains.Status, func(at tips) error {
 		if !t.Probe {
 			return nil
