@@ -37,6 +37,7 @@ type op struct {
 	v      []byte
 	family Family
 	delete bool
+	fresh  bool
 }
 
 // move is a compare-and-set of a cursor.
@@ -50,6 +51,13 @@ type move struct {
 func (b *Batch) Put(family Family, pk PK, v []byte) {
 	b.ops = append(b.ops, op{family: family, pk: pk, v: v})
 	b.bytes += len(pk.P) + len(pk.K) + len(v)
+}
+
+// Add writes a row as Put does, for a writer who knows that it is not there yet: what
+// an engine may write faster. One that is there after all is replaced.
+func (b *Batch) Add(family Family, pk PK, v []byte) {
+	b.Put(family, pk, v)
+	b.ops[len(b.ops)-1].fresh = true
 }
 
 // Delete removes a row; one that is not there is no error.

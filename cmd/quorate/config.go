@@ -24,6 +24,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/index/primary"
 	"quorate/node"
+	"quorate/store"
 )
 
 // config is what serve runs with. It is read from a YAML file, the environment
@@ -35,6 +36,9 @@ type config struct {
 	PrivateListen string `yaml:"private_listen"`
 	// DataDir keeps identities, address books and the store.
 	DataDir string `yaml:"data_dir"`
+	// Store is the URL of the PostgreSQL server that keeps what outlives the process;
+	// empty: files in DataDir do.
+	Store string `yaml:"store"`
 	// MemoryLimit is shared out among the caches and given to the garbage
 	// collector, which then works harder rather than exceed it.
 	MemoryLimit size `yaml:"memory_limit"`
@@ -186,6 +190,7 @@ func settings() []setting {
 		{"listen", "QUORATE_LISTEN", "address", "public address to listen on", text(func(c *config) *string { return &c.Listen })},
 		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *config) *string { return &c.PrivateListen })},
 		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities, address books and signed messages", text(func(c *config) *string { return &c.DataDir })},
+		{"store", "QUORATE_STORE", "url", "PostgreSQL server to keep rows on, postgres://user:password@host/database, instead of files in the data folder", text(func(c *config) *string { return &c.Store })},
 		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
 		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *config, v string) error { return c.ArchiveLimit.parse(v) }},
 		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
@@ -399,6 +404,11 @@ func (c *config) problems() (all []error) {
 	c.NodeAPI.check(c.Networks, wrong)
 	if c.DataDir == "" {
 		wrong("data_dir is empty; name a folder")
+	}
+	if c.Store != "" {
+		if err := store.CheckPostgresURL(c.Store); err != nil {
+			wrong("store: %w", err)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		if strings.ContainsAny(name, "/\\:. \t") || name == "" {

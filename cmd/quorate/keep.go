@@ -26,18 +26,17 @@ type keep struct {
 // storeFolder is where the data folder has the store, beside those of the networks.
 const storeFolder = "store"
 
-// openKeep opens the embedded store in the data folder, which no other process
-// can use meanwhile.
+// openKeep opens the store: on the server that the configuration names, or the embedded
+// one in the data folder, which no other process can use meanwhile.
 func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheus.Registerer) (*keep, error) {
-	dir := filepath.Join(c.DataDir, storeFolder)
-	memory := int64(c.MemoryLimit)
-	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, CacheBytes: memory / 16, MemTableBytes: min(memory/64, 32<<20), Log: log})
+	place := c.storePlace()
+	s, err := place.open(ctx, log)
 	if err != nil {
-		return nil, storeFailure(err, dir, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
+		return nil, storeFailure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
 	}
 	if err := index.Upgrade(ctx, s, log, append(primary.Forms(), evm.Form())...); err != nil {
 		_ = s.Close()
-		return nil, storeFailure(err, dir, "")
+		return nil, storeFailure(err, place, "")
 	}
 	k := &keep{store: s, log: log}
 	limit := uint64(c.ArchiveLimit)
@@ -64,16 +63,42 @@ func (k *keep) close() {
 	}
 }
 
+// storePlace is where the store is.
+type storePlace struct {
+	// url is a server's; empty: dir has the files.
+	url, dir string
+	// memory is what the process may use, in bytes; 0: little.
+	memory int64
+}
+
+// storePlace is where the service has its store.
+func (c *config) storePlace() storePlace {
+	return storePlace{url: c.Store, dir: filepath.Join(c.DataDir, storeFolder), memory: int64(c.MemoryLimit)}
+}
+
+// open opens the store there, and makes it if there is none.
+func (p storePlace) open(ctx context.Context, log *slog.Logger) (store.Store, error) {
+	if p.url != "" {
+		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.url, Log: log})
+	}
+	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.dir, CacheBytes: p.memory / 16, MemTableBytes: min(p.memory/64, 32<<20), Log: log})
+}
+
 // storeFailure says what to do about a store that cannot be opened.
-func storeFailure(err error, dir, inUse string) error {
+func storeFailure(err error, place storePlace, inUse string) error {
 	hint := "Is --data-dir a folder of yours, with room on its disk?"
+	again := fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", place.dir)
+	if place.url != "" {
+		hint = "Are host, port, user, password and database of the store's URL right, and is the server running?"
+		again = "Everything in it can be made again from the network: name another database, or another schema with ?search_path=."
+	}
 	switch {
 	case errors.Is(err, store.ErrInUse):
 		hint = inUse
 	case errors.Is(err, index.ErrNewer):
-		hint = "Run the version of quorate that used it last, or give this one a folder of its own with --data-dir."
+		hint = "Run the version of quorate that used it last, or give this one a store of its own with --data-dir or --store."
 	case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
-		hint = fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", dir)
+		hint = again
 	}
-	return &exitError{code: exitFailed, err: err, hint: hint}
+	return &exitError{code: exitFailed, err: redacted(err), hint: hint}
 }
