@@ -147,7 +147,7 @@ func (s *Postgres) fenced(ctx context.Context, conn *pgxpool.Conn, m move) error
 	if err != nil {
 		return fmt.Errorf("%w: %q is not at %s", ErrFenced, m.name, m.from)
 	}
-	at, err := parseCursor(m.name, values[0])
+	at, err := ParseCursor(m.name, values[0])
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,8 @@ type config struct {
 	// Store is the URL of the PostgreSQL server that keeps what outlives the process;
 	// empty: files in DataDir do.
 	Store string `yaml:"store"`
+	// Role is what this process does where several share a Store.
+	Role role `yaml:"role"`
 	// MemoryLimit is shared out among the caches and given to the garbage
 	// collector, which then works harder rather than exceed it.
 	MemoryLimit size `yaml:"memory_limit"`
@@ -162,6 +164,7 @@ func defaults() config {
 		Listen:         "127.0.0.1:8080",
 		PrivateListen:  "127.0.0.1:8081",
 		DataDir:        dir,
+		Role:           roleAll,
 		MemoryLimit:    1 << 30,
 		ArchiveLimit:   1 << 30,
 		ClientCompat:   string(compat.Auto),
@@ -191,6 +194,10 @@ func settings() []setting {
 		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *config) *string { return &c.PrivateListen })},
 		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities, address books and signed messages", text(func(c *config) *string { return &c.DataDir })},
 		{"store", "QUORATE_STORE", "url", "PostgreSQL server to keep rows on, postgres://user:password@host/database, instead of files in the data folder", text(func(c *config) *string { return &c.Store })},
+		{"role", "QUORATE_ROLE", "role", "what this process does where several share a store: all, api, ingest or sign", func(c *config, v string) error {
+			c.Role = role(v)
+			return nil
+		}},
 		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
 		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *config, v string) error { return c.ArchiveLimit.parse(v) }},
 		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
@@ -404,6 +411,9 @@ func (c *config) problems() (all []error) {
 	c.NodeAPI.check(c.Networks, wrong)
 	if c.DataDir == "" {
 		wrong("data_dir is empty; name a folder")
+	}
+	if err := c.Role.check(c.Store); err != nil {
+		wrong("%w", err)
 	}
 	if c.Store != "" {
 		if err := store.CheckPostgresURL(c.Store); err != nil {

@@ -10,17 +10,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"quorate/aggregator"
+	"quorate/handlers/access"
 	"quorate/index"
-	"quorate/index/evm"
-	"quorate/index/primary"
 	"quorate/store"
+	"quorate/store/lease"
 )
 
 // keep is what outlives the process: the store, and what the networks share of it.
 type keep struct {
 	store   store.Store
 	archive *aggregator.Archive
-	log     *slog.Logger
+	// leases are shared with the other processes on the store; nil if there can be none.
+	leases *lease.Leases
+	log    *slog.Logger
 }
 
 // storeFolder is where the data folder has the store, beside those of the networks.
@@ -34,11 +36,14 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 	if err != nil {
 		return nil, storeFailure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
 	}
-	if err := index.Upgrade(ctx, s, log, append(primary.Forms(), evm.Form())...); err != nil {
+	k := &keep{store: s, log: log}
+	if place.url != "" {
+		k.leases = newLeases(s, c, log)
+	}
+	if err := upgradeRecords(ctx, s, c.Role, k.leases, log); err != nil {
 		_ = s.Close()
 		return nil, storeFailure(err, place, "")
 	}
-	k := &keep{store: s, log: log}
 	limit := uint64(c.ArchiveLimit)
 	k.archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{MessageBytes: limit / 3, SignatureBytes: limit - limit/3, Log: log})
 	if err == nil {
@@ -46,11 +51,31 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 			err = errors.Join(err, metrics.Register(collector))
 		}
 	}
+	if err == nil && k.leases != nil {
+		err = metrics.Register(k.leases)
+	}
 	if err != nil {
 		k.close()
 		return nil, &exitError{code: exitFailed, err: err, hint: "Trying again may help; if it lasts, move the store away and start again."}
 	}
 	return k, nil
+}
+
+// pageKey is the key that seals page tokens: in the data folder, or the same for all who
+// share the store.
+func (k *keep) pageKey(ctx context.Context, dataDir string) ([]byte, error) {
+	if k.leases != nil {
+		return sharedPageKey(ctx, k.store)
+	}
+	return pageKey(dataDir)
+}
+
+// allowances are those of keys where others share the store; else nil.
+func (k *keep) allowances(log *slog.Logger) *access.Shared {
+	if k.leases == nil {
+		return nil
+	}
+	return access.NewShared(k.store, log)
 }
 
 // close writes what waits to be written.

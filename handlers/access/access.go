@@ -29,6 +29,9 @@ type Options struct {
 	Keys KeyFile
 	// Classes by name. Without DefaultClass clients without a key are not limited.
 	Classes map[string]Class
+	// Shared has the allowances of keys count for several processes together; nil counts
+	// here alone. Those of addresses always are of this process.
+	Shared *Shared
 	// Addresses is how many client addresses' use is remembered, those that were
 	// heard of last; 0 means 65536. One takes about 300 bytes.
 	Addresses int
@@ -62,7 +65,7 @@ func New(o Options) (*Guard, error) {
 		o.Addresses = 65536
 	}
 	g := &Guard{
-		keys:      &keyring{file: o.Keys, classes: o.Classes, log: o.Log},
+		keys:      &keyring{file: o.Keys, classes: o.Classes, shared: o.Shared, log: o.Log},
 		classes:   o.Classes,
 		free:      o.Free,
 		policies:  make(map[string][]string, len(o.Classes)),
@@ -127,7 +130,7 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 			if left == nil {
 				return next(c)
 			}
-			v := left.take(time.Now())
+			v := left.use(c.Request().Context(), time.Now())
 			h := c.Response().Header()
 			h["Ratelimit-Policy"] = g.policies[class]
 			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
