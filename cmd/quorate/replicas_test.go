@@ -63,7 +63,7 @@ func newReplica(t *testing.T, name, place string, n *simnet.Network, more ...str
 	listen, private := freeAddress(t), freeAddress(t)
 	r := &replica{name: name, base: "http://" + listen, private: "http://" + private, args: append([]string{
 		"serve", "--listen", listen, "--private-listen", private, "--data-dir", t.TempDir(), "--store", place,
-		"--allow-private-ips", "--network", "fuji=" + n.NodeURL(),
+		"--allow-private-ips", "--record", "primary", "--network", "fuji=" + n.NodeURL(),
 	}, more...)}
 	r.begin(t)
 	t.Cleanup(func() { r.end(t, syscall.SIGINT) })
@@ -333,16 +333,22 @@ func TestReplicas(t *testing.T) {
 		}, time.Minute, 20*time.Millisecond, "nobody records")
 		return found
 	}
-	growing, grown := context.WithCancel(t.Context())
+	enough := make(chan struct{})
 	var growth sync.WaitGroup
+	stop := sync.OnceFunc(func() {
+		close(enough)
+		growth.Wait()
+	})
+	defer stop()
 	growth.Go(func() {
-		for growing.Err() == nil {
-			if err := n.History().Grow(growing, 20); err != nil && growing.Err() == nil {
+		for {
+			if err := n.History().Grow(context.WithoutCancel(t.Context()), 20); err != nil {
 				t.Error(err)
 				return
 			}
 			select {
-			case <-growing.Done():
+			case <-enough:
+				return
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
@@ -400,9 +406,7 @@ func TestReplicas(t *testing.T) {
 	require.NoError(t, server.Restart())
 	t.Logf("after a restart of the server: %s", recovered(nil, time.Now()).Round(time.Millisecond))
 
-	grown()
-	growth.Wait()
-	require.NoError(t, n.History().Grow(t.Context(), 1)) // whole, after the last was interrupted
+	stop()
 	until := map[string]uint64{
 		index.PChain: n.History().Height(history.P) + 1, index.XChain: n.History().Height(history.X) + 1, index.CChain: n.History().Height(history.C) + 1,
 	}
