@@ -131,7 +131,7 @@ func BenchmarkNodeAPI(b *testing.B) {
 	)
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
-	n := startNodeAPI(b, ctx)
+	n := startNodeAPI(b, ctx, nil)
 	x := n.addresses(b, "X")
 	for _, test := range []struct{ path, method, params string }{
 		{"/ext/bc/P", "platform.getCurrentValidators", "{}"},

@@ -37,7 +37,7 @@ const (
 	rangesAgain = time.Minute
 	// parsedSize is how many times its bytes a block takes in memory, as measured
 	// with blocks of one transaction.
-	parsedSize = 6
+	parsedSize = 4
 	// smallestRange is what a range that fails is made smaller to.
 	smallestRange = 16
 )
@@ -146,7 +146,7 @@ func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Bloc
 			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)
 		}
 		if s.chain.whole {
-			b.Container = container.Container{Height: want, Form: container.Accepted, ID: containers[i].ID, Time: containers[i].Accepted, Bytes: containers[i].Bytes}
+			b.Container = container.Container{Height: want, Form: container.Accepted, ID: containers[i].ID, Time: containers[i].Accepted, Bytes: containers[i].Bytes, Digest: containers[i].Digest}
 			b.Size += len(containers[i].Bytes)
 		}
 		if err != nil {

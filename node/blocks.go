@@ -12,6 +12,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/indexer"
 	"github.com/ava-labs/avalanchego/utils/formatting"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 )
 
@@ -30,6 +31,8 @@ type Container struct {
 	// complete index has the block of height h at h-1.
 	Index uint64
 	Bytes []byte
+	// Digest is the SHA-256 of Bytes; zero if it is not known.
+	Digest ids.ID
 	// Accepted is when the node that was asked accepted it: no two nodes agree.
 	Accepted time.Time
 }
@@ -79,7 +82,7 @@ func decodeContainer(method string, c *indexer.FormattedContainer) (Container, e
 	if err != nil {
 		return Container{}, err
 	}
-	return Container{ID: c.ID, Index: uint64(c.Index), Bytes: b, Accepted: c.Timestamp.UTC()}, nil
+	return Container{ID: c.ID, Index: uint64(c.Index), Bytes: b, Digest: hashing.ComputeHash256Array(b), Accepted: c.Timestamp.UTC()}, nil
 }
 
 // decodeBytes decodes what a node encoded in the way it says.

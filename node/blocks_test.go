@@ -11,6 +11,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/formatting"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 )
 
 func hexOf(t testing.TB, b string) string {
@@ -75,12 +76,12 @@ func TestBlockRange(t *testing.T) {
 	require.NoError(t, err)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	require.Equal(t, []Container{
-		{ID: ids.ID{1}, Index: 7, Bytes: []byte("seven"), Accepted: at},
-		{ID: ids.ID{1}, Index: 8, Bytes: []byte("eight"), Accepted: at},
+		{ID: ids.ID{1}, Index: 7, Bytes: []byte("seven"), Digest: hashing.ComputeHash256Array([]byte("seven")), Accepted: at},
+		{ID: ids.ID{1}, Index: 8, Bytes: []byte("eight"), Digest: hashing.ComputeHash256Array([]byte("eight")), Accepted: at},
 	}, got)
 	last, err := c.LastContainer(t.Context(), PChainBlocks)
 	require.NoError(t, err)
-	require.Equal(t, Container{ID: ids.ID{1}, Index: 9, Bytes: []byte("nine"), Accepted: at}, last)
+	require.Equal(t, Container{ID: ids.ID{1}, Index: 9, Bytes: []byte("nine"), Digest: hashing.ComputeHash256Array([]byte("nine")), Accepted: at}, last)
 
 	for name, test := range map[string]struct {
 		body string

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"strconv"
@@ -193,10 +194,10 @@ func (s *scanner) container(room []byte) (Container, []byte) {
 		switch name {
 		case "id":
 			member = memberID
-			c.ID, err = ids.FromString(s.plain())
+			c.ID, err = parseID(s.string())
 		case "bytes":
 			member = memberBytes
-			c.Bytes, room, err = decodeHex(room, s.string())
+			c.Bytes, c.Digest, room, err = decodeHex(room, s.string())
 		case "timestamp":
 			member = memberTimestamp
 			err = c.Accepted.UnmarshalText(s.string())
@@ -218,20 +219,99 @@ func (s *scanner) container(room []byte) (Container, []byte) {
 var errHex = errors.New("not bytes in hexadecimal with a checksum")
 
 // decodeHex appends to room the bytes that avalanchego's "hex" encoding has (utils/
-// formatting), and returns them by themselves, too; at least one.
-func decodeHex(room, text []byte) (b, grown []byte, err error) {
+// formatting), and returns them by themselves, too, at least one, and their SHA-256.
+func decodeHex(room, text []byte) (b []byte, digest ids.ID, grown []byte, err error) {
 	const checksum = 4
 	digits, ok := bytes.CutPrefix(text, []byte("0x"))
 	if !ok {
-		return nil, room, errHex
+		return nil, ids.Empty, room, errHex
 	}
 	from := len(room)
 	if grown, err = hex.AppendDecode(room, digits); err != nil {
-		return nil, room, err
+		return nil, ids.Empty, room, err
 	}
 	to := len(grown) - checksum
-	if to <= from || !bytes.Equal(grown[to:], hashing.Checksum(grown[from:to], checksum)) {
-		return nil, room, errHex
+	if to <= from {
+		return nil, ids.Empty, room, errHex
 	}
-	return grown[from:to:to], grown[:to], nil
+	digest = hashing.ComputeHash256Array(grown[from:to])
+	if !bytes.Equal(grown[to:], digest[len(digest)-checksum:]) {
+		return nil, ids.Empty, room, errHex
+	}
+	return grown[from:to:to], digest, grown[:to], nil
+}
+
+// base58 are the digits of avalanchego's encoding of IDs (utils/cb58).
+const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+// digit is the value of a digit; 58 or more for what is none.
+func digit(c byte) uint64 {
+	switch {
+	case '1' <= c && c <= '9':
+		return uint64(c - '1')
+	case 'A' <= c && c <= 'H':
+		return uint64(c-'A') + 9
+	case 'J' <= c && c <= 'N':
+		return uint64(c-'J') + 17
+	case 'P' <= c && c <= 'Z':
+		return uint64(c-'P') + 22
+	case 'a' <= c && c <= 'k':
+		return uint64(c-'a') + 33
+	case 'm' <= c && c <= 'z':
+		return uint64(c-'m') + 44
+	}
+	return uint64(len(base58))
+}
+
+var errID = errors.New("not an ID in base 58 with a checksum")
+
+// parseID is ids.FromString for whole IDs, in a tenth of its time: five digits at a
+// time, without a number of unbounded length.
+func parseID(text []byte) (id ids.ID, err error) {
+	const (
+		words    = ids.IDLen/4 + 1 // the last one is the checksum
+		longest  = 50              // digits of so many words
+		together = 5               // whose value fits in a word
+	)
+	if len(text) > longest {
+		return ids.Empty, errID
+	}
+	zeros := 0 // each a whole byte at the beginning
+	for zeros < len(text) && text[zeros] == base58[0] {
+		zeros++
+	}
+	var number [words]uint32
+	for rest := text[zeros:]; len(rest) > 0; {
+		n := min(together, len(rest))
+		carry, scale := uint64(0), uint64(1)
+		for _, c := range rest[:n] {
+			d := digit(c)
+			if d >= uint64(len(base58)) {
+				return ids.Empty, errID
+			}
+			carry, scale = carry*uint64(len(base58))+d, scale*uint64(len(base58))
+		}
+		rest = rest[n:]
+		for i := words - 1; i >= 0; i-- {
+			carry += uint64(number[i]) * scale
+			number[i], carry = uint32(carry), carry>>32
+		}
+		if carry > 0 {
+			return ids.Empty, errID
+		}
+	}
+	var b [4 * words]byte
+	for i, word := range number {
+		binary.BigEndian.PutUint32(b[4*i:], word)
+	}
+	copy(id[:], b[:])
+	sum := hashing.ComputeHash256Array(id[:])
+	leading := 0
+	for leading < len(b) && b[leading] == 0 {
+		leading++
+	}
+	if leading != zeros || !bytes.Equal(b[ids.IDLen:], sum[len(sum)-4:]) {
+		return ids.Empty, errID
+	}
+	return id, nil
 }

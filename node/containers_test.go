@@ -1,7 +1,9 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -53,6 +55,55 @@ func TestUsualRange(t *testing.T) {
 			require.Nil(t, got.usual)
 		})
 	}
+}
+
+// requireSameID has what is read as an ID be what the library reads, and nothing else.
+func requireSameID(t testing.TB, text string) {
+	t.Helper()
+	got, err := parseID([]byte(text))
+	want, wantErr := ids.FromString(text)
+	require.Equal(t, wantErr == nil, err == nil, "%q: got error %v, the library's is %v", text, err, wantErr)
+	require.Equal(t, want, got, "%q", text)
+}
+
+func TestParseID(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	all := []ids.ID{{}, {31: 1}, {0: 255}, {0: 1}, ids.ID(bytes.Repeat([]byte{255}, ids.IDLen))}
+	for i := range 300 {
+		var id ids.ID
+		for j := i % 40; j < len(id); j++ { // with zeros before
+			id[j] = byte(rng.Uint32())
+		}
+		all = append(all, id)
+	}
+	for _, id := range all {
+		text := id.String()
+		requireSameID(t, text)
+		got, err := parseID([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, id, got)
+		requireSameID(t, "1"+text)
+		requireSameID(t, text+"1")
+		requireSameID(t, text[1:])
+		requireSameID(t, text[:len(text)-1])
+		spoilt := []byte(text)
+		spoilt[rng.IntN(len(spoilt))] = byte(rng.IntN(128))
+		requireSameID(t, string(spoilt))
+	}
+	for _, text := range []string{"", "1", "0", "zzzzz", strings.Repeat("z", 49), strings.Repeat("z", 50), strings.Repeat("z", 60), strings.Repeat("1", 36), strings.Repeat("1", 60)} {
+		requireSameID(t, text)
+	}
+}
+
+func FuzzParseID(f *testing.F) {
+	f.Add(ids.ID{1}.String())
+	f.Add(ids.Empty.String())
+	f.Add("11111111111111111111111111111111LpoYY")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) < 100 { // the library takes its time with more
+			requireSameID(t, text)
+		}
+	})
 }
 
 // FuzzUsualRange has whatever the shortcut reads be read by the long way, too, and

@@ -105,6 +105,8 @@ type endpoint struct {
 
 	mu       sync.Mutex
 	failedAt time.Time // guarded by mu; zero while it works
+
+	far progress
 }
 
 // New makes a Client. It makes no call.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ava-labs/avalanchego/api"
@@ -48,12 +49,15 @@ func (c *Client) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([
 }
 
 func (c *Client) rewardUTXOs(ctx context.Context, e *endpoint, method string, txID ids.ID, height uint64) ([][]byte, error) {
-	var at api.GetHeightResponse
-	if err := c.ask(ctx, e, platformPath, "platform.getHeight", none{}, &at); err != nil {
-		return nil, err
-	}
-	if uint64(at.Height) < height {
-		return nil, fmt.Errorf("%s: %w: it is at height %d, not %d", method, ErrBeyondTip, at.Height, height)
+	if !e.far.beyond(height) {
+		var at api.GetHeightResponse
+		if err := c.ask(ctx, e, platformPath, "platform.getHeight", none{}, &at); err != nil {
+			return nil, err
+		}
+		if uint64(at.Height) < height {
+			return nil, fmt.Errorf("%s: %w: it is at height %d, not %d", method, ErrBeyondTip, at.Height, height)
+		}
+		e.far.note(uint64(at.Height))
 	}
 	var reply platformvm.GetRewardUTXOsReply
 	if err := c.ask(ctx, e, platformPath, method, api.GetTxArgs{TxID: txID, Encoding: formatting.Hex}, &reply); err != nil {
@@ -68,6 +72,34 @@ func (c *Client) rewardUTXOs(ctx context.Context, e *endpoint, method string, tx
 		utxos[i] = b
 	}
 	return utxos, nil
+}
+
+// progress is how far a node's P-Chain was when it said so.
+type progress struct {
+	mu     sync.Mutex
+	height uint64    // guarded by mu
+	at     time.Time // guarded by mu
+}
+
+const (
+	// progressLasts is how long a node is believed to be as far as it said.
+	progressLasts = 5 * time.Second
+	// farBeyond is by how much it must have been further, in blocks: about the past it
+	// need not be asked again and again, close to the end of the chain it must be.
+	farBeyond = 1024
+)
+
+func (p *progress) note(height uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.height, p.at = height, time.Now()
+}
+
+// beyond reports whether the node lately was far beyond a height.
+func (p *progress) beyond(height uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.height > farBeyond && height <= p.height-farBeyond && time.Since(p.at) < progressLasts
 }
 
 // CurrentStake is a current validation or delegation, and what the node has set

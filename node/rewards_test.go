@@ -1,9 +1,13 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +69,49 @@ func TestRewardUTXOsOfTheNodeThatIsThere(t *testing.T) {
 	}
 	_, err := c.RewardUTXOs(t.Context(), ids.ID{1}, 10)
 	require.ErrorIs(t, err, ErrBeyondTip)
+}
+
+// A node that is far ahead is not asked how far for every reward; close to the end of
+// the chain it is.
+func TestRewardUTXOsOfTheDistantPast(t *testing.T) {
+	heights := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call request
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+			t.Errorf("request: %v", err)
+		}
+		result := `{"numFetched":"0","utxos":[],"encoding":"hex"}`
+		if call.Method == "platform.getHeight" {
+			heights++
+			result = `{"height":"5000"}`
+		}
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","result":%s,"id":%d}`, result, call.ID)
+	}))
+	defer server.Close()
+	c := newClient(t, server.URL)
+	for _, test := range []struct {
+		height uint64
+		asked  int
+		want   error
+	}{{1, 1, nil}, {2, 1, nil}, {3976, 1, nil}, {3977, 2, nil}, {5000, 3, nil}, {5001, 4, ErrBeyondTip}, {3000, 4, nil}} {
+		_, err := c.RewardUTXOs(t.Context(), ids.ID{1}, test.height)
+		require.ErrorIs(t, err, test.want, "height %d", test.height)
+		require.Equal(t, test.asked, heights, "times that the node was asked for its height, until %d", test.height)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p progress
+		require.False(t, p.beyond(0), "before the node said anything")
+		p.note(farBeyond)
+		require.False(t, p.beyond(0))
+		p.note(farBeyond + 7)
+		require.True(t, p.beyond(7))
+		require.False(t, p.beyond(8))
+		time.Sleep(progressLasts)
+		require.False(t, p.beyond(7), "after a while")
+	})
 }
 
 func TestCurrentStakes(t *testing.T) {

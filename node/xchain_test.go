@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 )
 
 func TestContainers(t *testing.T) {
@@ -24,12 +25,12 @@ func TestContainers(t *testing.T) {
 		got, err := c.Containers(t.Context(), index, 7, 5)
 		require.NoError(t, err)
 		require.Equal(t, []Container{
-			{ID: ids.ID{1}, Index: 7, Bytes: []byte("seven"), Accepted: at},
-			{ID: ids.ID{1}, Index: 8, Bytes: []byte("eight"), Accepted: at},
+			{ID: ids.ID{1}, Index: 7, Bytes: []byte("seven"), Digest: hashing.ComputeHash256Array([]byte("seven")), Accepted: at},
+			{ID: ids.ID{1}, Index: 8, Bytes: []byte("eight"), Digest: hashing.ComputeHash256Array([]byte("eight")), Accepted: at},
 		}, got)
 		last, err := c.LastContainer(t.Context(), index)
 		require.NoError(t, err)
-		require.Equal(t, Container{ID: ids.ID{1}, Index: 9, Bytes: []byte("nine"), Accepted: at}, last)
+		require.Equal(t, Container{ID: ids.ID{1}, Index: 9, Bytes: []byte("nine"), Digest: hashing.ComputeHash256Array([]byte("nine")), Accepted: at}, last)
 	}
 	for name, test := range map[string]struct {
 		body string

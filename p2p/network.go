@@ -289,6 +289,9 @@ func (n *Network) NodeID() ids.NodeID { return n.nodeID }
 // Proof is our own BLS public key, and that we have its secret.
 func (n *Network) Proof() *signer.ProofOfPossession { return n.proof }
 
+// UpgradeTime is the newest upgrade of the network that we know of.
+func (n *Network) UpgradeTime() time.Time { return n.compatible.UpgradeTime }
+
 // Claimed is where we tell others that we listen, which is nowhere.
 func (n *Network) Claimed() netip.AddrPort { return nowhere }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -22,6 +23,8 @@ type Batch struct {
 	moves  []move
 	bytes  int
 	sorted []place // see order
+	// last is where the last operation of each family stands among ops, counted from 1.
+	last [256]int
 }
 
 // place is where an operation stands among those of a batch.
@@ -48,10 +51,7 @@ type move struct {
 
 // Put writes a row, replacing what was there. A nil value is an empty one.
 // Writes to the same row take effect in the order in which they were added.
-func (b *Batch) Put(family Family, pk PK, v []byte) {
-	b.ops = append(b.ops, op{family: family, pk: pk, v: v})
-	b.bytes += len(pk.P) + len(pk.K) + len(v)
-}
+func (b *Batch) Put(family Family, pk PK, v []byte) { b.add(op{family: family, pk: pk, v: v}) }
 
 // Add writes a row as Put does, for a writer who knows that it is not there yet: what
 // an engine may write faster. One that is there after all is replaced.
@@ -61,9 +61,19 @@ func (b *Batch) Add(family Family, pk PK, v []byte) {
 }
 
 // Delete removes a row; one that is not there is no error.
-func (b *Batch) Delete(family Family, pk PK) {
-	b.ops = append(b.ops, op{family: family, pk: pk, delete: true})
-	b.bytes += len(pk.P) + len(pk.K)
+func (b *Batch) Delete(family Family, pk PK) { b.add(op{family: family, pk: pk, delete: true}) }
+
+// add takes the place of the operation before it in its family if that is on the same
+// row: what each block says anew is in a batch of many blocks once.
+func (b *Batch) add(o op) {
+	if at := b.last[o.family] - 1; at >= 0 && bytes.Equal(b.ops[at].pk.K, o.pk.K) && bytes.Equal(b.ops[at].pk.P, o.pk.P) {
+		b.bytes += len(o.v) - len(b.ops[at].v)
+		b.ops[at] = o
+		return
+	}
+	b.ops = append(b.ops, o)
+	b.last[o.family] = len(b.ops)
+	b.bytes += len(o.pk.P) + len(o.pk.K) + len(o.v)
 }
 
 // Move makes the batch conditional: it is written only if the named cursor is
@@ -74,7 +84,8 @@ func (b *Batch) Move(name string, from, to Cursor) {
 	b.bytes += len(name) + cursorSize
 }
 
-// Len is the number of puts and deletes.
+// Len is the number of puts and deletes. Those that follow one another on the same row
+// of a family count once.
 func (b *Batch) Len() int { return len(b.ops) }
 
 // Bytes is the size of the keys and values in the batch. Distributed engines
@@ -114,7 +125,16 @@ func (b *Batch) order() {
 	})
 }
 
-func (o *op) sameRow(other *op) bool { return o.family == other.family && o.pk.compare(other.pk) == 0 }
+// replaced says whether the operation at a place of sorted is followed by one on the
+// same row.
+func (b *Batch) replaced(at int) bool {
+	if at+1 == len(b.sorted) {
+		return false
+	}
+	x, y := &b.sorted[at], &b.sorted[at+1]
+	// Families differ in what places begin with.
+	return x.begin == y.begin && x.then == y.then && b.ops[x.op].pk.compare(b.ops[y.op].pk) == 0
+}
 
 func (b *Batch) check() error {
 	for i := range b.ops {

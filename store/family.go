@@ -160,8 +160,8 @@ var (
 	// containers.
 	FamilyBlockPlace = family(66, "block_place")
 	// FamilyOwned lists the outputs that an address has a part in and that can be
-	// consumed: p is network, the chain on which, the one that made them, and the
-	// address, k is the output's ID. See package index/ledger.
+	// consumed: p is a hash of network, the chain on which, the one that made them, and
+	// the address, k is the output's ID. See package index/ledger.
 	FamilyOwned = family(67, "utxo_own")
 )
 

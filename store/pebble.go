@@ -162,6 +162,14 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 	// library save index and seeks, much larger ones cost point reads.
 	p.Levels[0].BlockSize = 8 << 10
 	p.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
+	// The rows of a partition are not versions of one another: by default the library
+	// would keep the values of all but the first apart from the keys.
+	p.Experimental.SpanPolicyFunc = func([]byte) (pebble.SpanPolicy, []byte, error) {
+		return pebble.SpanPolicy{DisableValueSeparationBySuffix: true}, nil, nil
+	}
+	// Most of a store is at the last level, where rows come once: it is worth while to
+	// make them smaller there.
+	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
 	return p
 }
 
@@ -191,7 +199,7 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	}
 	b.order()
 	// Beside keys and values, an entry has a tag, two lengths and the prefix.
-	batch := s.db.NewBatchWithSize(b.bytes + 16*(len(b.ops)+len(b.moves)) + 64)
+	batch := s.db.NewBatchWithSize(b.bytes+16*(len(b.ops)+len(b.moves))+64, pebble.WithMaxRetainedSizeBytes(retainedBytes))
 	if err := s.fill(batch, b); err != nil {
 		_ = batch.Close()
 		return err
@@ -210,6 +218,10 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	return nil
 }
 
+// retainedBytes is how large the buffer of a batch may be to be used again: those of
+// ingestion have somewhat more than 4 MiB.
+const retainedBytes = 8 << 20
+
 // yieldRows is how many rows are copied between two occasions for others to run.
 const yieldRows = 256
 
@@ -221,10 +233,10 @@ func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 		if at%yieldRows == yieldRows-1 {
 			runtime.Gosched() // to those who read
 		}
-		op := &b.ops[place.op]
-		if at+1 < len(b.sorted) && op.sameRow(&b.ops[b.sorted[at+1].op]) {
+		if b.replaced(at) {
 			continue // only the last write to a row is seen
 		}
+		op := &b.ops[place.op]
 		n := prefixLen(op.pk.P) + len(op.pk.K)
 		var entry *pebble.DeferredBatchOp
 		if op.delete {

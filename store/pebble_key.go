@@ -75,6 +75,17 @@ func decodeKey(key []byte) (pk PK, ok bool) {
 	}
 }
 
+// ParseKey takes apart a row's key in the form that the embedded engine keeps it in,
+// and reports false if it is none, or of no family. What it returns does not share
+// memory with key.
+func ParseKey(key []byte) (family Family, pk PK, ok bool) {
+	if len(key) == 0 || Family(key[0]).check() != nil {
+		return 0, PK{}, false
+	}
+	pk, ok = decodeKey(key)
+	return Family(key[0]), pk, ok && pk.check() == nil
+}
+
 // comparer orders keys bytewise and tells Pebble where the partition ends. Its
 // name is on disk: another order or split needs another name.
 func comparer() *pebble.Comparer {

@@ -43,6 +43,9 @@ func FuzzKey(f *testing.F) {
 		if !ok || !bytes.Equal(pk.P, p1) || !bytes.Equal(pk.K, k1) {
 			t.Fatalf("%x: got %x, %x, %t, want %x and %x", a, pk.P, pk.K, ok, p1, k1)
 		}
+		if family, pk, ok := ParseKey(a); (len(p1)+len(k1) <= MaxKey) != ok || ok && (family != f1 || !bytes.Equal(pk.P, p1) || !bytes.Equal(pk.K, k1)) {
+			t.Fatalf("%x: got family %s, %x, %x, %t, want %s, %x and %x", a, family, pk.P, pk.K, ok, f1, p1, k1)
+		}
 		end := endOf(encodeKey(f1, p1, nil))
 		if inside, want := bytes.Compare(b, end) < 0 && bytes.Compare(b, encodeKey(f1, p1, nil)) >= 0, f1 == f2 && bytes.Equal(p1, p2); inside != want {
 			t.Fatalf("%x within partition %x: got %t, want %t", b, p1, inside, want)
@@ -50,6 +53,9 @@ func FuzzKey(f *testing.F) {
 		// Hostile input must not panic, nor decode to something that encodes otherwise.
 		if pk, ok := decodeKey(p1); ok && !bytes.Equal(encodeKey(Family(p1[0]), pk.P, pk.K), p1) {
 			t.Fatalf("%x decodes to %x and %x, which encode to another key", p1, pk.P, pk.K)
+		}
+		if family, pk, ok := ParseKey(p1); ok && !bytes.Equal(encodeKey(family, pk.P, pk.K), p1) {
+			t.Fatalf("%x parses to %s, %x and %x, which encode to another key", p1, family, pk.P, pk.K)
 		}
 	})
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/upgrade"
-	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 	"github.com/ava-labs/libevm/crypto"
 	"github.com/ava-labs/libevm/rlp"
 
+	"quorate/chain/envelope"
 	"quorate/chain/ledger"
 )
 
@@ -57,16 +57,15 @@ const (
 // ParseBlock reads a block in RLP, in its proposer envelope or without. The
 // result refers to b. Errors are ErrBlock.
 func ParseBlock(b []byte) (*Block, error) {
-	// As in the node: what can be an envelope is one, the rest is bare.
-	var envelopeID ids.ID
-	if wrapped, err := proposer.ParseWithoutVerification(b); err == nil {
-		envelopeID, b = wrapped.ID(), wrapped.Block()
+	around, wrapped := envelope.Open(b)
+	if wrapped {
+		b = around.Block
 	}
 	parsed, err := parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
-	parsed.EnvelopeID = envelopeID
+	parsed.EnvelopeID = around.ID
 	return parsed, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/nftfx"
 	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
@@ -22,11 +23,19 @@ var ErrOutput = errors.New("not an output of a known kind")
 // codecVersion is the only one that the three chains have.
 const codecVersion = 0
 
+// OutputID is the ID of a transaction's output (avax.UTXOID.InputID).
+func OutputID(txID ids.ID, index uint32) ids.ID {
+	var b [8 + ids.IDLen]byte
+	binary.BigEndian.PutUint64(b[:], uint64(index))
+	copy(b[8:], txID[:])
+	return hashing.ComputeHash256Array(b[:])
+}
+
 // OutputOf puts a UTXO into common terms; c is the codec of the chain that made it.
 // The result shares its slices with the UTXO. Errors are ErrOutput, or the codec's.
 func OutputOf(c codec.Manager, utxo *avax.UTXO, role Role, destinationID ids.ID) (Output, error) {
 	o := Output{
-		ID: utxo.InputID(), TxID: utxo.TxID, Index: utxo.OutputIndex,
+		ID: OutputID(utxo.TxID, utxo.OutputIndex), TxID: utxo.TxID, Index: utxo.OutputIndex,
 		Role: role, AssetID: utxo.AssetID(), DestinationID: destinationID,
 	}
 	var owners *secp256k1fx.OutputOwners
@@ -111,7 +120,7 @@ func InputsOf(ins []*avax.TransferableInput, sourceID ids.ID) ([]Input, error) {
 		if !ok {
 			return nil, fmt.Errorf("%w: input %T", ErrOutput, inner)
 		}
-		inputs[i] = Input{OutputID: in.InputID(), SourceChainID: sourceID, AssetID: in.AssetID(), Amount: transfer.Amt}
+		inputs[i] = Input{OutputID: OutputID(in.TxID, in.OutputIndex), SourceChainID: sourceID, AssetID: in.AssetID(), Amount: transfer.Amt}
 	}
 	return inputs, nil
 }

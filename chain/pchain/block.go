@@ -8,7 +8,8 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
-	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+
+	"quorate/chain/envelope"
 )
 
 // ErrBlock says that bytes are no P-Chain block that this version can read.
@@ -25,7 +26,8 @@ type Block struct {
 	// Banff, when blocks did not say.
 	Time time.Time
 	// Txs take effect with the block. Those beside a proposal do so when the
-	// option that follows is accepted, whichever it is.
+	// option that follows is accepted, whichever it is. Transactions come without their
+	// credentials, which only their Bytes have.
 	Txs []*txs.Tx
 	// Proposal is set for Proposal blocks; it takes effect if the block that
 	// follows is a Commit.
@@ -71,39 +73,33 @@ func (k Kind) String() string {
 }
 
 // Envelope is what consensus wraps around a block (avalanchego vms/proposervm).
-type Envelope struct {
-	// ID is that of the envelope as a whole, which the index API uses.
-	ID, ParentID ids.ID
-	// Time, PChainHeight and Proposer are zero for the envelopes of options.
-	Time         time.Time
-	PChainHeight uint64
-	// Proposer is the empty ID if nobody signed.
-	Proposer ids.NodeID
-}
+type Envelope = envelope.Envelope
 
 // ParseBlock reads a block, in its envelope or without. The signature of an
 // envelope is not checked: who gave the bytes is trusted for their acceptance.
 // The result refers to b. Errors are ErrBlock.
 func ParseBlock(b []byte) (*Block, error) {
-	// As in the node: what can be an envelope is one, the rest is bare.
-	wrapped, err := proposer.ParseWithoutVerification(b)
-	if err != nil {
+	around, wrapped := envelope.Open(b)
+	if !wrapped {
 		return parseInner(b)
 	}
-	parsed, err := parseInner(wrapped.Block())
+	parsed, err := parseInner(around.Block)
 	if err != nil {
-		return nil, fmt.Errorf("in the envelope %s: %w", wrapped.ID(), err)
+		return nil, fmt.Errorf("in the envelope %s: %w", around.ID, err)
 	}
-	parsed.Envelope = &Envelope{ID: wrapped.ID(), ParentID: wrapped.ParentID()}
-	if signed, ok := wrapped.(proposer.SignedBlock); ok {
-		parsed.Envelope.Time = signed.Timestamp().UTC()
-		parsed.Envelope.PChainHeight = signed.PChainHeight()
-		parsed.Envelope.Proposer = signed.Proposer()
-	}
+	parsed.Envelope = &around
 	return parsed, nil
 }
 
 func parseInner(b []byte) (*Block, error) {
+	if parsed := quickBlock(b); parsed != nil {
+		return parsed, nil
+	}
+	return slowBlock(b)
+}
+
+// slowBlock reads a block with the library's codec, which has the last word.
+func slowBlock(b []byte) (*Block, error) {
 	inner, err := block.Parse(block.Codec, b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
@@ -112,7 +108,16 @@ func parseInner(b []byte) (*Block, error) {
 	if timed, ok := inner.(block.BanffBlock); ok {
 		parsed.Time = timed.Timestamp().UTC()
 	}
-	return parsed, inner.Visit((*sorter)(parsed))
+	if err := inner.Visit((*sorter)(parsed)); err != nil {
+		return nil, err
+	}
+	for _, tx := range parsed.Txs {
+		tx.Creds = nil
+	}
+	if parsed.Proposal != nil {
+		parsed.Proposal.Creds = nil
+	}
+	return parsed, nil
 }
 
 // sorter fills in what depends on a block's type.

@@ -91,11 +91,11 @@ func TestKindsOfBlocks(t *testing.T) {
 				case "bare":
 					require.Nil(t, got.Envelope)
 				case "option":
-					require.Equal(t, &pchain.Envelope{ID: option.ID(), ParentID: outer}, got.Envelope)
+					require.Equal(t, &pchain.Envelope{ID: option.ID(), ParentID: outer, Block: test.block.Bytes()}, got.Envelope)
 				case "plain":
-					require.Equal(t, &pchain.Envelope{ID: plain.ID(), ParentID: outer, Time: at, PChainHeight: 6}, got.Envelope)
+					require.Equal(t, &pchain.Envelope{ID: plain.ID(), ParentID: outer, Time: at, PChainHeight: 6, Block: test.block.Bytes()}, got.Envelope)
 				case "Granite":
-					require.Equal(t, &pchain.Envelope{ID: granite.ID(), ParentID: outer, Time: at, PChainHeight: 6}, got.Envelope)
+					require.Equal(t, &pchain.Envelope{ID: granite.ID(), ParentID: outer, Time: at, PChainHeight: 6, Block: test.block.Bytes()}, got.Envelope)
 				}
 			}
 		})
@@ -120,7 +120,7 @@ func TestSignedEnvelope(t *testing.T) {
 	}
 	require.Nil(t, blocks[0].Envelope)
 	require.Equal(t, first.ID, blocks[1].ID)
-	require.NotEqual(t, ids.EmptyNodeID, blocks[1].Envelope.Proposer)
+	require.NotEqual(t, ids.EmptyNodeID, blocks[1].Envelope.Proposer())
 	for i, b := range blocks[1:] {
 		require.Equal(t, blocks[i].ID, b.ParentID)
 		if blocks[i].Envelope != nil {

@@ -40,3 +40,9 @@ func (f L1Fees) Stop(id ids.ID, remove bool) (uint64, error) {
 	return balance, err
 }
 func (f L1Fees) Active() uint64 { return f.active }
+
+// QuickBlock and SlowBlock read a block without an envelope in the two ways there are.
+var (
+	QuickBlock = quickBlock
+	SlowBlock  = slowBlock
+)

@@ -153,6 +153,9 @@ func (d *Decoder) apply(s *State, b *Block, out *ledger.Block, reward *ledger.Tx
 		out.Txs = append(out.Txs, *tx)
 		return nil
 	}
+	if len(b.Txs) > 0 {
+		out.Txs = make([]ledger.Tx, 0, len(b.Txs))
+	}
 	for _, tx := range b.Txs {
 		r := reader{decoder: d, state: s, id: tx.ID(), time: out.Time}
 		if err := tx.Unsigned.Visit(&r); err != nil {

@@ -3,6 +3,7 @@ package pchain
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -57,12 +58,17 @@ func (r *reader) base(kind ledger.Kind, tx *txs.BaseTx) error {
 
 func (r *reader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error {
 	inputs, err := ledger.InputsOf(ins, sourceID)
-	r.tx.Consumed = append(r.tx.Consumed, inputs...)
+	if len(r.tx.Consumed) == 0 {
+		r.tx.Consumed = inputs[:len(inputs):len(inputs)]
+	} else {
+		r.tx.Consumed = append(r.tx.Consumed, inputs...)
+	}
 	return err
 }
 
 // make adds outputs, which are numbered in the order in which they are added.
 func (r *reader) make(role ledger.Role, destinationID ids.ID, outs ...*avax.TransferableOutput) error {
+	r.tx.Made = slices.Grow(r.tx.Made, len(outs))
 	for _, out := range outs {
 		made, err := ledger.OutputOf(txs.GenesisCodec, &avax.UTXO{
 			UTXOID: avax.UTXOID{TxID: r.id, OutputIndex: uint32(len(r.tx.Made))},

@@ -3,6 +3,7 @@ package xchain
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
@@ -43,11 +44,16 @@ func (r *reader) base(kind ledger.Kind, tx *txs.BaseTx) error {
 
 func (r *reader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error {
 	inputs, err := ledger.InputsOf(ins, sourceID)
-	r.tx.Consumed = append(r.tx.Consumed, inputs...)
+	if len(r.tx.Consumed) == 0 {
+		r.tx.Consumed = inputs[:len(inputs):len(inputs)]
+	} else {
+		r.tx.Consumed = append(r.tx.Consumed, inputs...)
+	}
 	return err
 }
 
 func (r *reader) transfer(role ledger.Role, destinationID ids.ID, outs []*avax.TransferableOutput) error {
+	r.tx.Made = slices.Grow(r.tx.Made, len(outs))
 	for _, out := range outs {
 		if err := r.make(role, destinationID, out.AssetID(), out.Out); err != nil {
 			return err

@@ -16,9 +16,9 @@ import (
 	"github.com/ava-labs/avalanchego/vms/avm/txs"
 	"github.com/ava-labs/avalanchego/vms/nftfx"
 	"github.com/ava-labs/avalanchego/vms/propertyfx"
-	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
+	"quorate/chain/envelope"
 	"quorate/chain/ledger"
 )
 
@@ -52,7 +52,8 @@ type Block struct {
 	ID, ParentID ids.ID
 	// Time is the chain's from this block on, to the second.
 	Time time.Time
-	Txs  []*txs.Tx
+	// Txs come without their credentials, which only their Bytes have.
+	Txs []*txs.Tx
 	// Bytes are the block without its envelope.
 	Bytes []byte
 	// EnvelopeID is that of the envelope that consensus accepted, which the index
@@ -95,11 +96,23 @@ func NewParser() (block.Parser, error) {
 // ParseBlock reads a block, in its proposer envelope or without. The result refers
 // to b. Errors are ErrBlock.
 func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
-	// As in the node: what can be an envelope is one, the rest is bare.
-	var envelopeID ids.ID
-	if wrapped, err := proposer.ParseWithoutVerification(b); err == nil {
-		envelopeID, b = wrapped.ID(), wrapped.Block()
+	around, wrapped := envelope.Open(b)
+	if wrapped {
+		b = around.Block
 	}
+	parsed := quickBlock(b)
+	if parsed == nil {
+		var err error
+		if parsed, err = d.slowBlock(b); err != nil {
+			return nil, err
+		}
+	}
+	parsed.EnvelopeID = around.ID
+	return parsed, nil
+}
+
+// slowBlock reads a block with the library's codec, which has the last word.
+func (d *Decoder) slowBlock(b []byte) (*Block, error) {
 	inner, err := d.parser.ParseBlock(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
@@ -107,9 +120,12 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 	if inner.Timestamp().Unix() < 0 {
 		return nil, fmt.Errorf("%w: its time is beyond %d", ErrBlock, int64(math.MaxInt64))
 	}
+	for _, tx := range inner.Txs() {
+		tx.Creds = nil
+	}
 	return &Block{
 		Height: inner.Height(), Place: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
-		Txs: inner.Txs(), Bytes: b, EnvelopeID: envelopeID,
+		Txs: inner.Txs(), Bytes: b,
 	}, nil
 }
 
@@ -122,6 +138,9 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	if b.Place == 0 {
 		out.Time, out.Txs, out.Rough = d.genesis.Time, d.genesis.Txs, false
 		return out, nil
+	}
+	if len(b.Txs) > 0 {
+		out.Txs = make([]ledger.Tx, 0, len(b.Txs))
 	}
 	for _, tx := range b.Txs {
 		read, err := d.read(tx)
@@ -154,7 +173,7 @@ func (p Past) Genesis() *Block {
 // no time. A node that came later heard of it later: then the time is that of the
 // first block. Errors are ErrTransaction.
 func (d *Decoder) ParseTx(b []byte, index uint64, accepted time.Time, past Past) (*Block, error) {
-	tx, err := d.parser.ParseTx(b)
+	tx, err := d.parseTx(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTransaction, err)
 	}
@@ -165,6 +184,18 @@ func (d *Decoder) ParseTx(b []byte, index uint64, accepted time.Time, past Past)
 	return &Block{
 		Place: index + 1, Before: past.Txs + 1, Early: true, ID: tx.ID(), Time: at, Txs: []*txs.Tx{tx}, Bytes: b,
 	}, nil
+}
+
+func (d *Decoder) parseTx(b []byte) (*txs.Tx, error) {
+	if tx := quickTx(b); tx != nil {
+		return tx, nil
+	}
+	tx, err := d.parser.ParseTx(b)
+	if err != nil {
+		return nil, err
+	}
+	tx.Creds = nil
+	return tx, nil
 }
 
 func (d *Decoder) read(tx *txs.Tx) (*ledger.Tx, error) {

@@ -87,6 +87,7 @@ type networkOptions struct {
 	nodeAPI       nodeAPIConfig
 	loggers       *loggers
 	profiles      *admin.Profiles
+	settings      map[string]string
 	// fetcher gets the metadata of tokens; changed is called when there are more EVM
 	// chains to read. Both are needed to record them.
 	fetcher *metadata.Fetcher

@@ -94,6 +94,8 @@ type nodeAPI struct {
 	metrics  prometheus.Registerer
 	loggers  *loggers
 	profiles *admin.Profiles
+	// settings are what the service was started with, without secrets.
+	settings map[string]string
 	log      *slog.Logger
 
 	public, operator *rpc.Surface
@@ -107,7 +109,7 @@ func rpcServices() []func(*nodeAPI) error {
 
 func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
 	a := &nodeAPI{
-		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, log: o.log,
+		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, settings: o.settings, log: o.log,
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
 	}
 	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, AllowedOrigins: o.origins, Log: o.log}
@@ -255,14 +257,8 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/") {
 		clean += "/"
 	}
-	if clean != r.URL.Path {
-		u := *r.URL
-		u.Path, u.RawPath = clean, ""
-		rpc.Redirect(w, &u)
-		return
-	}
 	name, prefix := s.main, ""
-	if first, _, _ := strings.Cut(r.URL.Path[1:], "/"); first != "ext" {
+	if first, _, _ := strings.Cut(clean[1:], "/"); first != "ext" {
 		name, prefix = first, "/"+first
 	}
 	slot := s.reception.named(name)
@@ -272,7 +268,7 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n := slot.open()
 	if n == nil {
-		if s.operator && strings.HasPrefix(strings.TrimPrefix(r.URL.Path, prefix), "/ext/health") {
+		if s.operator && strings.HasPrefix(strings.TrimPrefix(clean, prefix), "/ext/health") {
 			health.Failing("network", slot.ready).ServeHTTP(w, r)
 			return
 		}
@@ -282,6 +278,12 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	surface := n.api.public
 	if s.operator {
 		surface = n.api.operator
+	}
+	if clean != r.URL.Path {
+		u := *r.URL
+		u.Path, u.RawPath = clean, ""
+		surface.Moved(&u).ServeHTTP(w, r)
+		return
 	}
 	http.StripPrefix(prefix, surface).ServeHTTP(w, r)
 }

@@ -80,6 +80,8 @@ func TestNodeSurface(t *testing.T) {
 		require.Equal(t, want, a.header.Get("Location"))
 		require.Empty(t, a.body)
 		require.Empty(t, a.header.Get("Content-Type"))
+		require.Regexp(t, "^NodeID-", a.header.Get("Node-Id"))
+		require.Equal(t, "Origin", a.header.Get("Vary"))
 	}
 
 	// Until the chains are recorded they are 503, as on a node that bootstraps.
@@ -159,7 +161,7 @@ func TestOperatorsNodeSurface(t *testing.T) {
 		return report.Healthy
 	}, 30*time.Second, 50*time.Millisecond, "%v", &report)
 	names := slices.Sorted(maps.Keys(report.Checks))
-	require.Equal(t, []string{"C", "P", "X", "bls", "bootstrapped", "database", "diskspace", "network", "router"}, names)
+	require.Equal(t, []string{"C", "P", "X", "bls", "bootstrapped", "database", "diskspace", "futureupgrade", "network", "router"}, names)
 	status, body := get(t, s.private+"/local/ext/health/readiness")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, `"bootstrapped":{"message":[],`)
@@ -202,10 +204,20 @@ func TestOperatorsNodeSurface(t *testing.T) {
 		require.NotZero(t, info.Size(), name)
 	}
 	require.JSONEq(t, `{"newVMs":{}}`, string(callRPC(t, admin, "admin.loadVMs", `{}`).Result))
+	var settings map[string]string
+	require.NoError(t, json.Unmarshal(callRPC(t, admin, "admin.getConfig", `{}`).Result, &settings))
+	require.Equal(t, "100ms", settings["node_api.health_interval"])
+	require.Equal(t, "true", settings["node_api.admin"])
 
 	// Names, which are kept.
 	require.JSONEq(t, `{}`, string(callRPC(t, admin, "admin.alias", `{"endpoint":"info","alias":"who"}`).Result))
 	require.JSONEq(t, `{}`, string(callRPC(t, admin, "admin.alias", `{"endpoint":"health","alias":"how"}`).Result))
+	// An index is below the base of its chain.
+	for endpoint, alias := range map[string]string{"index/P": "lists", "index/P/block": "list"} {
+		require.JSONEq(t, `{}`, string(callRPC(t, admin, "admin.alias", `{"endpoint":"`+endpoint+`","alias":"`+alias+`"}`).Result))
+	}
+	require.Equal(t, http.StatusNotFound, callRPC(t, s.base+"/ext/list", "index.isAccepted", `{}`).status)
+	require.NotEqual(t, http.StatusNotFound, callRPC(t, s.base+"/ext/lists/block", "index.isAccepted", `{}`).status)
 	require.JSONEq(t, `{}`, string(callRPC(t, admin, "admin.aliasChain", `{"chain":"P","alias":"staking"}`).Result))
 	for _, test := range []struct{ method, params, want string }{
 		{"alias", `{"endpoint":"info","alias":"who"}`, "route is either already aliased or already maps to a handle: /ext/who"},

@@ -26,7 +26,7 @@ func addAdmin(a *nodeAPI) error {
 	if !a.config.Admin {
 		return nil
 	}
-	s := admin.New(admin.Options{Names: names, Loggers: a.loggers, Profiles: a.profiles})
+	s := admin.New(admin.Options{Names: names, Loggers: a.loggers, Profiles: a.profiles, Settings: a.settings, Store: a.store})
 	h, err := a.handler("", rpc.Endpoint{Services: []rpc.Service{{Names: []string{"admin"}, Methods: s}}})
 	if err != nil {
 		return err

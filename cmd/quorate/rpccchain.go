@@ -19,6 +19,9 @@ func addCChain(a *nodeAPI) error {
 	if err := a.addService(c, "/avax", "/ext/bc/C/avax", rpc.Endpoint{}); err != nil {
 		return err
 	}
+	if err := a.addProposer(a.cChainID, "/ext/bc/C"); err != nil {
+		return err
+	}
 	if err := a.add(c, "/rpc", rpc.Pass(client, "/ext/bc/C/rpc", handlers.NodeBodyLimit, a.log)); err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
@@ -31,6 +33,9 @@ func addChains(a *nodeAPI) error {
 	if err := a.addService(chainBase(constants.PlatformChainID), "", platformPath, onPlatform); err != nil {
 		return err
 	}
+	if err := a.addProposer(constants.PlatformChainID, platformPath); err != nil {
+		return err
+	}
 	if a.xChainID == ids.Empty {
 		return nil
 	}
@@ -38,7 +43,13 @@ func addChains(a *nodeAPI) error {
 	if err := a.addService(x, "", assetPath, onAsset); err != nil {
 		return err
 	}
-	return a.addService(x, "/wallet", assetPath+"/wallet", rpc.Endpoint{})
+	return errors.Join(a.addService(x, "/wallet", assetPath+"/wallet", rpc.Endpoint{}), a.addProposer(a.xChainID, assetPath))
+}
+
+// addProposer hands on what is asked of the proposers' part of a chain, such as its
+// epoch (ACP-181).
+func (a *nodeAPI) addProposer(id ids.ID, path string) error {
+	return a.addService(chainBase(id), "/proposervm", path+"/proposervm", rpc.Endpoint{})
 }
 
 // recorded adds the services that answer from the record.

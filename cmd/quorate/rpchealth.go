@@ -49,6 +49,7 @@ func (c *checks) all() []health.Check {
 		{Name: "bootstrapped", Tags: application, Ready: true, Run: c.bootstrapped},
 		{Name: "database", Tags: application, Run: c.database},
 		{Name: "diskspace", Tags: application, Run: c.disk},
+		{Name: "futureupgrade", Tags: application, Run: c.upgrade},
 		{Name: "network", Tags: application, Run: c.network},
 		{Name: "router", Tags: application, Run: c.router},
 	}
@@ -77,7 +78,7 @@ func (c *checks) bls(context.Context) (any, error) {
 	if err := c.api.network.peers.Proof().Verify(); err != nil {
 		return nil, fmt.Errorf("our BLS key: %w", err)
 	}
-	return "the BLS key is proven; it is not a validator's, which signing does not need", nil
+	return "node is not a validator", nil // in its words; signing needs no more than a proven key
 }
 
 // bootstrapped lists the subnets with a chain that has not been recorded up to the tip

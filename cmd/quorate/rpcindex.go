@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/chain"
@@ -59,7 +60,8 @@ func addIndexes(a *nodeAPI) error {
 			})
 			e.Services = []rpc.Service{{Names: []string{"index"}, Methods: s}}
 		}
-		if err := a.addIndex("index/"+one.path, path, e); err != nil {
+		base, endpoint, _ := strings.Cut(one.path, "/")
+		if err := a.addIndex("index/"+base, "/"+endpoint, path, e); err != nil {
 			return err
 		}
 	}
@@ -69,9 +71,9 @@ func addIndexes(a *nodeAPI) error {
 func afterGenesis(_ context.Context, until uint64) (uint64, uint64, error) { return 1, until, nil }
 
 // addIndex does as addService, and has an index that the nodes do not have explained.
-func (a *nodeAPI) addIndex(base, path string, e rpc.Endpoint) error {
+func (a *nodeAPI) addIndex(base, endpoint, path string, e rpc.Endpoint) error {
 	e.Upstream = indexUpstream{a.network.node}
-	return a.addService(base, "", path, e)
+	return a.addService(base, endpoint, path, e)
 }
 
 // indexUpstream asks nodes that may run without an index: then they have no such path,

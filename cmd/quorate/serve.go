@@ -186,7 +186,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				role:    c.Role,
 				fetcher: fetcher,
 				nodeAPI: c.NodeAPI,
-				loggers: logs, profiles: profiles,
+				loggers: logs, profiles: profiles, settings: shown(c),
 				traces:   entry.traces,
 				observer: page.Observer(name),
 				origins:  slices.Concat([]string{}, c.CORSOrigins),

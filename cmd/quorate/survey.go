@@ -236,6 +236,15 @@ shown as ***. Nothing is started and no node is asked.
 	return cmd
 }
 
+// shown is what serve runs with, by keys as flatten names them and without secrets.
+func shown(c config) map[string]string {
+	all := flatten(complete(c))
+	for key, value := range all {
+		all[key] = redact(value)
+	}
+	return all
+}
+
 func showSurvey(cmd *cobra.Command, s *survey) error {
 	if len(s.config.Networks) == 0 && len(s.problems) == 0 {
 		s.wrong("", errors.New("networks: none is given; name one and a node of it"))

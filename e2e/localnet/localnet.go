@@ -35,7 +35,7 @@ type Network struct {
 	program string
 	keys    string // folder of the stakers' keys
 	dir     string
-	nodes   [Size]*Node
+	nodes   []*Node // the stakers, and those that Observe started
 }
 
 // Node is one node of the network.
@@ -68,9 +68,8 @@ func Start(t testing.TB) *Network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range n.nodes {
-		n.nodes[i] = &Node{index: i, httpPort: ports[2*i], stakingPort: ports[2*i+1]}
-		n.nodes[i].URL = fmt.Sprintf("http://127.0.0.1:%d", ports[2*i])
+	for i := range Size {
+		n.nodes = append(n.nodes, newNode(i, ports[2*i:]))
 	}
 	t.Cleanup(func() {
 		for i := range n.nodes {
@@ -96,6 +95,24 @@ func Start(t testing.TB) *Network {
 	}
 	n.AwaitHealthy(60 * time.Second)
 	return n
+}
+
+// Observe starts one more node, which is no validator, and waits until it is healthy.
+func (n *Network) Observe() *Node {
+	n.t.Helper()
+	ports, err := freePorts(2)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	node := newNode(len(n.nodes), ports)
+	n.nodes = append(n.nodes, node)
+	n.launch(node.index)
+	n.AwaitHealthy(60 * time.Second)
+	return node
+}
+
+func newNode(i int, ports []int) *Node {
+	return &Node{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), index: i, httpPort: ports[0], stakingPort: ports[1]}
 }
 
 // build makes the node's program, once for all tests of this checkout.
@@ -167,9 +184,6 @@ func (n *Network) launch(i int) {
 		"--http-host=127.0.0.1", fmt.Sprintf("--http-port=%d", node.httpPort),
 		"--staking-host=127.0.0.1", fmt.Sprintf("--staking-port=%d", node.stakingPort),
 		"--public-ip=127.0.0.1", "--network-allow-private-ips=true",
-		fmt.Sprintf("--staking-tls-cert-file=%s/staker%d.crt", n.keys, i+1),
-		fmt.Sprintf("--staking-tls-key-file=%s/staker%d.key", n.keys, i+1),
-		fmt.Sprintf("--staking-signer-key-file=%s/signer%d.key", n.keys, i+1),
 		"--index-enabled=true", "--api-admin-enabled=true", "--fd-limit=20000",
 		"--chain-config-dir=" + filepath.Join(dir, "configs"), "--plugin-dir=" + filepath.Join(dir, "plugins"),
 		"--log-display-level=warn", "--log-level=info",
@@ -180,6 +194,12 @@ func (n *Network) launch(i int) {
 		"--system-tracker-disk-required-available-space-percentage=0",
 		"--system-tracker-disk-warning-available-space-percentage=0",
 	}
+	if i < Size {
+		args = append(args,
+			fmt.Sprintf("--staking-tls-cert-file=%s/staker%d.crt", n.keys, i+1),
+			fmt.Sprintf("--staking-tls-key-file=%s/staker%d.key", n.keys, i+1),
+			fmt.Sprintf("--staking-signer-key-file=%s/signer%d.key", n.keys, i+1))
+	}
 	bootstrapIPs, bootstrapIDs := "", ""
 	for _, other := range n.nodes[:i] {
 		if other.nodeID != "" {
@@ -189,6 +209,7 @@ func (n *Network) launch(i int) {
 	}
 	args = append(args, "--bootstrap-ips="+bootstrapIPs, "--bootstrap-ids="+bootstrapIDs)
 	cmd := exec.Command(n.program, args...)
+	cmd.Dir = dir // where it writes stack traces
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	// Not even a killed test leaves a node behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -3,8 +3,10 @@ package rpc
 import (
 	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 )
 
@@ -15,12 +17,33 @@ type Node interface {
 	Direct(r *http.Request, path string)
 }
 
+// callTypes are the content types of calls of the Ethereum API.
+var callTypes = []string{"application/json", "application/json-rpc", "application/jsonrequest"}
+
+// passable says what is wrong with a request's form, as a node does (libevm, package
+// rpc), with the status; 0 if nothing is.
+func passable(r *http.Request) (status int, text string) {
+	switch r.Method {
+	case http.MethodPut, http.MethodDelete:
+		return http.StatusMethodNotAllowed, "method not allowed"
+	case http.MethodOptions:
+		return 0, ""
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !slices.Contains(callTypes, kind) {
+		return http.StatusUnsupportedMediaType, "invalid content type, only application/json is supported"
+	}
+	return 0, ""
+}
+
 // Pass hands on what comes as it is, and the answer too: the Ethereum API of the
 // C-Chain, single calls and batches.
 func Pass(upstream Upstream, path string, limit int64, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		if r.Method == http.MethodGet && r.ContentLength == 0 && r.URL.RawQuery == "" {
+			return // somebody looks whether anyone is there
+		}
+		if status, text := passable(r); status != 0 {
+			http.Error(w, text, status)
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))

@@ -44,10 +44,41 @@ func TestPass(t *testing.T) {
 	response, got = post(t, server.URL, "application/json", "{}")
 	require.Equal(t, http.StatusBadGateway, response.StatusCode)
 	require.NotContains(t, got, "secret")
-	response, err := http.Get(server.URL)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.Equal(t, http.StatusMethodNotAllowed, response.StatusCode)
+}
+
+// What is no call is refused as a node refuses it.
+func TestPassable(t *testing.T) {
+	const wrongType = "invalid content type, only application/json is supported\n"
+	for _, test := range []struct {
+		verb, query, contentType, body string
+		status                         int
+		want                           string
+	}{
+		{http.MethodGet, "", "", "", http.StatusOK, ""},
+		{http.MethodGet, "", "application/json", "", http.StatusOK, ""},
+		{http.MethodGet, "?a", "", "", http.StatusUnsupportedMediaType, wrongType},
+		{http.MethodGet, "?a", "application/json", "", http.StatusOK, "from upstream"},
+		{http.MethodGet, "", "application/json", "{}", http.StatusOK, "from upstream"},
+		{http.MethodPut, "", "application/json", "{}", http.StatusMethodNotAllowed, "method not allowed\n"},
+		{http.MethodDelete, "", "application/json", "{}", http.StatusMethodNotAllowed, "method not allowed\n"},
+		{http.MethodOptions, "", "", "", http.StatusOK, "from upstream"},
+		{http.MethodPost, "", "", "{}", http.StatusUnsupportedMediaType, wrongType},
+		{http.MethodPost, "", "text/plain", "{}", http.StatusUnsupportedMediaType, wrongType},
+		{http.MethodPost, "", "application/json;", "{}", http.StatusOK, "from upstream"},
+		{http.MethodPost, "", "Application/JSON; charset=utf-8", "{}", http.StatusOK, "from upstream"},
+		{http.MethodPost, "", "application/json-rpc", "{}", http.StatusOK, "from upstream"},
+		{http.MethodPost, "", "application/jsonrequest", "{}", http.StatusOK, "from upstream"},
+		{http.MethodPost, "", "application/json, text/plain", "{}", http.StatusUnsupportedMediaType, wrongType},
+	} {
+		request := httptest.NewRequest(test.verb, "/"+test.query, strings.NewReader(test.body))
+		if test.contentType != "" {
+			request.Header.Set("Content-Type", test.contentType)
+		}
+		recorder := httptest.NewRecorder()
+		rpc.Pass(&upstream{}, "/ext/bc/C/rpc", 10, slog.New(slog.DiscardHandler)).ServeHTTP(recorder, request)
+		require.Equal(t, test.status, recorder.Code, "%v", test)
+		require.Equal(t, test.want, recorder.Body.String(), "%v", test)
+	}
 }
 
 // Connections are passed through both ways, so many and no more, until one side or the

@@ -30,8 +30,16 @@ func newRouter() *router {
 	}
 }
 
+// routeHeader names, on a node, a virtual machine that the request is for, whatever its
+// path. There is none here that takes such requests.
+const routeHeader = "Avalanche-Api-Route"
+
 // ServeHTTP implements http.Handler.
 func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if _, ok := request.Header[routeHeader]; ok {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
 	asked := request.URL.Path
 	clean := path.Clean("/" + asked)
 	if asked != "" && asked[len(asked)-1] == '/' && clean != "/" {
@@ -40,7 +48,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if clean != asked {
 		u := *request.URL
 		u.Path = clean
-		Redirect(w, &u)
+		redirect(w, &u)
 		return
 	}
 	r.mu.RLock()
@@ -53,8 +61,8 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	h.ServeHTTP(w, request)
 }
 
-// Redirect sends a client to another place, as a node does: without a body.
-func Redirect(w http.ResponseWriter, to *url.URL) {
+// redirect sends a client to another place, as a node does: without a body.
+func redirect(w http.ResponseWriter, to *url.URL) {
 	w.Header().Set("Location", to.String())
 	w.WriteHeader(http.StatusMovedPermanently)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/rs/cors"
@@ -34,6 +35,8 @@ type Options struct {
 type Surface struct {
 	router  *router
 	handler http.Handler
+	// around does to every answer what a node does to its own.
+	around func(http.Handler) http.Handler
 }
 
 // New makes a surface without endpoints.
@@ -47,8 +50,6 @@ func New(o Options) *Surface {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Surface{router: newRouter()}
-	h := knownHosts(recovered(s.router, o.Log), o.AllowedHosts)
 	pages := cors.Options{
 		AllowedOrigins: o.AllowedOrigins, AllowCredentials: true,
 		AllowedHeaders: []string{"Accept", "Content-Type", "X-Requested-With", "X-Data-Api-Key", "X-Glacier-Api-Key"},
@@ -56,12 +57,28 @@ func New(o Options) *Surface {
 	if len(o.AllowedOrigins) == 0 { // which cors takes for all
 		pages.AllowOriginFunc = func(string) bool { return false }
 	}
-	h = cors.New(pages).Handler(h)
-	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Node-Id", o.NodeID.String())
-		h.ServeHTTP(w, r)
-	})
+	shared := cors.New(pages)
+	s := &Surface{router: newRouter(), around: func(h http.Handler) http.Handler {
+		h = shared.Handler(knownHosts(h, o.AllowedHosts))
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Node-Id", o.NodeID.String())
+			h.ServeHTTP(w, r)
+		})
+	}}
+	s.handler = s.around(recovered(s.router, o.Log))
 	return s
+}
+
+// Moved sends a client whose path is not clean to where it leads, in the way in which
+// the surface answers.
+func (s *Surface) Moved(to *url.URL) http.Handler {
+	return s.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := r.Header[routeHeader]; ok {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		redirect(w, to)
+	}))
 }
 
 // ServeHTTP implements http.Handler.
@@ -98,7 +115,7 @@ func knownHosts(h http.Handler, allowed []string) http.Handler {
 		if err != nil {
 			host = r.Host // without a port
 		}
-		if host != "" && net.ParseIP(strings.Trim(host, "[]")) == nil && !names[strings.ToLower(host)] {
+		if host != "" && net.ParseIP(host) == nil && !names[strings.ToLower(host)] {
 			http.Error(w, "invalid host specified", http.StatusForbidden)
 			return
 		}

@@ -169,11 +169,18 @@ func TestTransport(t *testing.T) {
 	response, _ = do(http.MethodPost, "//ext//echo", nil)
 	require.Equal(t, http.StatusMovedPermanently, response.StatusCode)
 	require.Equal(t, "/ext/echo", response.Header.Get("Location"))
+	// A request for a virtual machine goes by no path.
+	for _, path := range []string{"/ext/echo", "/ext/nothing", "//ext/echo"} {
+		response, got = do(http.MethodPost, path, map[string]string{"Avalanche-Api-Route": ids.ID{1}.String()})
+		require.Equal(t, http.StatusNotFound, response.StatusCode, path)
+		require.Empty(t, got)
+		require.NotEmpty(t, response.Header.Get("Node-Id"))
+	}
 	response, got = do(http.MethodPost, "/ext/bc/late", nil)
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.Equal(t, "API call rejected because chain is not done bootstrapping\n", got)
 
-	for host, status := range map[string]int{"localhost": 405, "LOCALHOST:9650": 405, "127.0.0.1:1": 405, "[::1]:1": 405, "evil.example": 403, "evil.example:9650": 403} {
+	for host, status := range map[string]int{"localhost": 405, "LOCALHOST:9650": 405, "127.0.0.1:1": 405, "[::1]:1": 405, "[::1]": 403, "evil.example": 403, "evil.example:9650": 403} {
 		response, got = do(http.MethodGet, "/ext/echo", map[string]string{"Host": host})
 		require.Equal(t, status, response.StatusCode, host)
 		if status == http.StatusForbidden {

@@ -57,14 +57,14 @@ type Container struct {
 	// Kept is when it came to be kept, zero if that was not noted.
 	Kept  time.Time
 	Bytes []byte
-
-	hashed bool // ID is that of Bytes
+	// Digest is the SHA-256 of Bytes, which often is the ID; zero if it is not known.
+	Digest ids.ID
 }
 
-// Hash is the SHA-256 of the bytes, which often is the ID.
+// Hash is the SHA-256 of the bytes.
 func (one *Container) Hash() ids.ID {
-	if one.hashed {
-		return one.ID
+	if one.Digest != ids.Empty {
+		return one.Digest
 	}
 	return hashing.ComputeHash256Array(one.Bytes)
 }
@@ -110,7 +110,7 @@ func (c Chain) Put(batch *store.Batch, one *Container) {
 	}
 	if one.Form == Accepted {
 		v = binary.AppendVarint(v, one.Time.UnixNano())
-		if one.ID != hashing.ComputeHash256Array(one.Bytes) {
+		if one.ID != one.Hash() {
 			v[0] |= flagOwnID
 			v = append(v, one.ID[:]...)
 		}
@@ -146,7 +146,8 @@ func parse(height uint64, v []byte) (Container, error) {
 	}
 	one.Time, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
 	if v[0]&flagOwnID == 0 {
-		one.ID, one.hashed = hashing.ComputeHash256Array(one.Bytes), true
+		one.ID = hashing.ComputeHash256Array(one.Bytes)
+		one.Digest = one.ID
 		return one, nil
 	}
 	if len(one.Bytes) < ids.IDLen {

@@ -18,7 +18,7 @@ func TestContainersComeBack(t *testing.T) {
 	at := time.Unix(1_600_000_000, 123456789).UTC()
 	want := []Container{
 		{Height: 1022, Form: Bare, Bytes: []byte("bare")},
-		{Height: 1023, Form: Accepted, ID: hashing.ComputeHash256Array([]byte("hashed")), Time: at, Bytes: []byte("hashed"), hashed: true},
+		{Height: 1023, Form: Accepted, ID: hashing.ComputeHash256Array([]byte("hashed")), Time: at, Bytes: []byte("hashed"), Digest: hashing.ComputeHash256Array([]byte("hashed"))},
 		{Height: 1024, Form: Accepted, ID: ids.ID{7}, Time: at, Kept: at.Add(time.Hour), Bytes: []byte("known by another ID")},
 		{Height: 1025, Form: Part, Kept: at, Bytes: []byte{}},
 		{Height: 1027, Form: Bare, Bytes: []byte("after a gap")},

@@ -262,14 +262,14 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 func (a *audit) owned(ctx context.Context, listed []*audited) error {
 	var keys []store.PK
 	for _, o := range listed {
-		keys = slices.AppendSeq(keys, o.made.ownedRows(a.networkID))
+		keys = append(keys, o.made.placed(a.networkID).owned...)
 	}
 	rows, err := a.Get(ctx, store.FamilyOwned, keys)
 	if err != nil {
 		return fmt.Errorf("reading lists of owners: %w", err)
 	}
 	for _, o := range listed {
-		for range o.made.ownedRows(a.networkID) {
+		for range o.made.placed(a.networkID).owned {
 			got := rows[0]
 			rows = rows[1:]
 			switch {

@@ -294,7 +294,7 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 			continue
 		}
 		seen[p.output.ID] = true
-		listOutput(&batch, m.networkID, p.id, p.output, &p.spend)
+		listOutput(&batch, p.output.placed(m.networkID), p.output, &p.spend)
 		if p.account.holding == rights {
 			continue
 		}

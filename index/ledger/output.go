@@ -31,6 +31,28 @@ type Output struct {
 
 	// packed is the ID's text once it was needed, body what lists have of it.
 	packed, body []byte
+	// place is where it is listed, once that was needed.
+	place *place
+}
+
+// place is where an output is listed: whoever records it needs to know when it is made
+// and when it is consumed.
+type place struct {
+	account accountID
+	// owned are its rows in the lists of its owners.
+	owned []store.PK
+}
+
+// placed returns nil if nobody owns the output.
+func (o *Output) placed(networkID uint32) *place {
+	if o.place == nil {
+		a, g, ok := accountOf(o.ChainID, &o.Output)
+		if !ok {
+			return nil
+		}
+		o.place = &place{account: a.id(networkID), owned: o.ownedRows(networkID, &g)}
+	}
+	return o.place
 }
 
 func (o *Output) packedID() []byte {
@@ -75,14 +97,14 @@ const (
 	bodyBytes     // that do not follow from the rest
 )
 
-// appendBody writes what is not known from the account and the key of a list.
-func (o *Output) appendBody(w *row.Writer) {
+// packedBody is what is not known from the account and the key of a list.
+func (o *Output) packedBody() []byte {
 	if o.body == nil {
 		body := row.Writer{B: make([]byte, 0, 64)}
 		o.writeBody(&body)
 		o.body = body.B
 	}
-	w.B = append(w.B, o.body...)
+	return o.body
 }
 
 func (o *Output) writeBody(w *row.Writer) {
@@ -158,7 +180,8 @@ func (o *Output) readBody(r *row.Reader) {
 
 // bytes is the row of what made the output.
 func (o *Output) bytes() []byte {
-	w := row.New(192 + len(o.Addresses)*ids.ShortIDLen)
+	body := o.packedBody()
+	w := row.New(2*chainSize(o.ChainID) + ids.IDLen + 16 + len(o.Addresses)*ids.ShortIDLen + len(body))
 	w.ChainID(o.ChainID)
 	w.Bool(o.ChainID == o.DestinationID)
 	if o.ChainID != o.DestinationID {
@@ -169,8 +192,16 @@ func (o *Output) bytes() []byte {
 	w.Number(uint64(o.Threshold))
 	g, _ := groupOf(o.Addresses, o.Threshold)
 	w.Addresses(g.addresses)
-	o.appendBody(&w)
+	w.B = append(w.B, body...)
 	return w.B
+}
+
+// chainSize is how many bytes a chain's ID takes in a value, at most.
+func chainSize(id ids.ID) int {
+	if id == ids.Empty {
+		return 1
+	}
+	return 1 + ids.IDLen
 }
 
 func parseOutput(id ids.ID, v []byte) (*Output, error) {
@@ -191,10 +222,15 @@ func parseOutput(id ids.ID, v []byte) (*Output, error) {
 // spend is the consumption of an output.
 type spend struct {
 	chain.Spend
-	// number is the input's in its block, salt the beginning of the block's ID.
-	number uint32
-	salt   uint64
+	// arrival says that another chain made the output. Only then are there number, the
+	// input's in its block, and salt, the beginning of the block's ID: for the Matcher.
+	arrival bool
+	number  uint32
+	salt    uint64
 }
+
+// spendSize is about how many bytes a spend takes.
+func spendSize(s *chain.Spend) int { return chainSize(s.ChainID) + ids.IDLen + 12 }
 
 func appendSpend(w *row.Writer, s *chain.Spend) {
 	w.ChainID(s.ChainID)
@@ -208,18 +244,23 @@ func readSpend(r *row.Reader) chain.Spend {
 }
 
 func (s *spend) bytes() []byte {
-	w := row.New(2*ids.IDLen + 32)
+	w := row.New(spendSize(&s.Spend) + 16)
 	appendSpend(&w, &s.Spend)
-	w.Number(uint64(s.number))
-	w.B = binary.BigEndian.AppendUint64(w.B, s.salt)
+	if s.arrival {
+		w.Number(uint64(s.number))
+		w.B = binary.BigEndian.AppendUint64(w.B, s.salt)
+	}
 	return w.B
 }
 
 func parseSpend(v []byte) (s spend, err error) {
 	r := row.Read(v)
-	s.Spend, s.number = readSpend(r), r.Uint32()
-	if salt := r.Take(8); salt != nil {
-		s.salt = binary.BigEndian.Uint64(salt)
+	s.Spend = readSpend(r)
+	if s.arrival = r.Len() > 0; s.arrival {
+		s.number = r.Uint32()
+		if salt := r.Take(8); salt != nil {
+			s.salt = binary.BigEndian.Uint64(salt)
+		}
 	}
 	return s, r.End()
 }
@@ -227,14 +268,21 @@ func parseSpend(v []byte) (s spend, err error) {
 // listed is the value of the lists of an account: by amount the time comes first;
 // then the body, and the spend in those of spent ones.
 func (o *Output) listed(byAmount bool, s *spend) []byte {
-	w := row.New(160)
+	if byAmount && s != nil { // most rows in the end, and seldom read
+		w := row.New(8)
+		w.Time(o.Time)
+		return w.B
+	}
+	body := o.packedBody()
+	size := 8 + len(body)
+	if s != nil {
+		size += spendSize(&s.Spend)
+	}
+	w := row.New(size)
 	if byAmount {
 		w.Time(o.Time)
-		if s != nil {
-			return w.B // most rows in the end, and seldom read
-		}
 	}
-	o.appendBody(&w)
+	w.B = append(w.B, body...)
 	if s != nil {
 		appendSpend(&w, &s.Spend)
 	}

@@ -1,37 +1,35 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
-	"iter"
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/index/internal/row"
 	"quorate/store"
 )
 
 // ownedRows are the output's in the lists of its owners, whatever its threshold.
-func (o *Output) ownedRows(networkID uint32) iter.Seq[store.PK] {
-	return func(yield func(store.PK) bool) {
-		g, _ := groupOf(o.Addresses, o.Threshold)
-		for _, address := range g.addresses {
-			if !yield(store.PK{P: ownedList(networkID, o.DestinationID, o.ChainID, address), K: o.ID[:]}) {
-				return
-			}
-		}
+func (o *Output) ownedRows(networkID uint32, g *group) []store.PK {
+	rows := make([]store.PK, len(g.addresses))
+	for i, address := range g.addresses {
+		rows[i] = store.PK{P: ownedList(networkID, o.DestinationID, o.ChainID, address), K: o.ID[:]}
 	}
+	return rows
 }
 
+// ownedList is the key of the list of an address, in a hash to be short.
 func ownedList(networkID uint32, chainID, sourceID ids.ID, address ids.ShortID) []byte {
-	return row.Network(networkID, chainID[:], sourceID[:], address[:])
-}
-
-// own lists an output with its owners.
-func own(batch *store.Batch, networkID uint32, o *Output) {
-	for pk := range o.ownedRows(networkID) {
-		batch.Put(store.FamilyOwned, pk, o.Bytes)
-	}
+	var b [4 + 2*ids.IDLen + ids.ShortIDLen]byte
+	binary.BigEndian.PutUint32(b[:], networkID)
+	n := 4 + copy(b[4:], chainID[:])
+	n += copy(b[n:], sourceID[:])
+	copy(b[n:], address[:])
+	digest := sha256.Sum256(b[:])
+	return bytes.Clone(digest[:len(accountID{})])
 }
 
 // OwnedQuery asks for the outputs that an address has a part in.

@@ -6,6 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/chain/ledger"
 	"quorate/index/internal/row"
 	"quorate/store"
 )
@@ -82,6 +85,22 @@ func TestSumRow(t *testing.T) {
 	require.Equal(t, "-1", quantity{lo: 1}.minus().big().String())
 }
 
+// TestSpendRow: what the Matcher needs is in the rows of what it has to do with.
+func TestSpendRow(t *testing.T) {
+	own := spend{Spend: chain.Spend{TxID: ids.ID{1}, Height: 5, Time: row.Unix(6)}, number: 7, salt: 9}
+	arrived := own
+	arrived.arrival = true
+	got, err := parseSpend(arrived.bytes())
+	require.NoError(t, err)
+	require.Equal(t, arrived, got)
+	got, err = parseSpend(own.bytes())
+	require.NoError(t, err)
+	require.Equal(t, spend{Spend: own.Spend}, got)
+	require.Len(t, arrived.bytes(), len(own.bytes())+1+8)
+	_, err = parseSpend(arrived.bytes()[:len(arrived.bytes())-1])
+	require.ErrorIs(t, err, store.ErrCorrupt)
+}
+
 // FuzzRows reads rows that may be damaged: what is read at all is written the same.
 func FuzzRows(f *testing.F) {
 	var sum sums
@@ -92,7 +111,8 @@ func FuzzRows(f *testing.F) {
 	f.Add(o.bytes())
 	f.Add((&Staking{Kind: "BaseTx"}).bytes())
 	f.Add((&Delegation{Settled: true}).bytes())
-	f.Add((&spend{number: 7, salt: 9}).bytes())
+	f.Add((&spend{arrival: true, number: 7, salt: 9}).bytes())
+	f.Add(new(spend).bytes())
 	f.Add((&Position{Key: 1, Pins: []Pin{{Height: 3}}}).Bytes())
 	f.Add(movement{arrival: true}.bytes())
 	f.Add(o.timeKey())
@@ -151,10 +171,16 @@ func FuzzRows(f *testing.F) {
 		if first, err := position(b); err == nil {
 			same("position", first, position)
 		}
+		spent := func(b []byte) ([]byte, error) {
+			s, err := parseSpend(b)
+			return s.bytes(), err
+		}
+		if first, err := spent(b); err == nil {
+			same("spend", first, spent)
+		}
 		if n, id, err := parseKey(b); err == nil {
 			require.Equal(t, b, listKey(n, id))
 		}
-		_, _ = parseSpend(b)
 		_, _ = parseMovement(b)
 		_, _ = parseClock(b)
 		_, _ = ParseStakingPosition(b)

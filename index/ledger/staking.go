@@ -288,8 +288,8 @@ func (b *application) free(ctx context.Context, made []ids.ID) error {
 		if err != nil {
 			return err
 		}
-		if o.Role == chain.Stake {
-			own(b.batch, b.networkID, o)
+		if at := o.placed(b.networkID); at != nil && o.Role == chain.Stake {
+			own(b.batch, at, o)
 		}
 	}
 	return nil
@@ -325,12 +325,12 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 		o.StakeEnd, o.body = until, nil
 		b.outputs.Put(id, &o, b.block.Height)
 		b.batch.Put(store.FamilyOutput, outputRow(b.networkID, id, madeKey), o.bytes())
-		a, _, ok := accountOf(b.chainID, &o.Output)
-		if !ok {
+		at := o.placed(b.networkID)
+		if at == nil {
 			continue
 		}
-		account, one := a.id(b.networkID), tallyOf(&o)
-		listOutput(b.batch, b.networkID, account, &o, nil)
+		account, one := at.account, tallyOf(&o)
+		listOutput(b.batch, at, &o, nil)
 		b.phase(account, was, seriesPhases, b.time, one.minus())
 		if from, to := was.bucketAt(b.time), o.bucketAt(b.time); from != to {
 			b.change(account, seriesPhases, b.time, from, one.minus())

@@ -22,7 +22,9 @@ const name = "ledger"
 func Form() index.Form {
 	tenant := index.CursorOf(name)
 	return index.Form{
-		Name: name, Version: 2, // 2: what addresses have a part in
+		// 2: what addresses have a part in; 3: in shorter keys, and less about what is
+		// consumed where it was made
+		Name: name, Version: 3,
 		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
 			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
@@ -68,13 +70,16 @@ type Tenant struct {
 	lastTime uint64
 
 	outputs  *recent.Map[ids.ID, *Output]
-	accounts *recent.Map[string, struct{}] // whose rows were written, by list and place
+	accounts *recent.Map[accountID, struct{}] // whose rows were written
 	stakes   *recent.Map[ids.ID, *Staking]
 	nodes    *recent.Map[string, []validation] // that began, by their partition
 
 	// pending are events by their partition that may not be committed yet, sorted.
 	pending      map[string][]event
 	pendingCount int
+
+	// scratch is used by one block after the other.
+	scratch scratch
 }
 
 var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
@@ -93,7 +98,7 @@ func (*Tenant) Name() string { return name }
 func (t *Tenant) reset() {
 	t.begun = false
 	t.outputs = recent.New[ids.ID, *Output](recentOutputs)
-	t.accounts = recent.New[string, struct{}](recentAccounts)
+	t.accounts = recent.New[accountID, struct{}](recentAccounts)
 	t.stakes = recent.New[ids.ID, *Staking](recentStakes)
 	t.nodes = recent.New[string, []validation](recentStakes)
 	t.pending, t.pendingCount = make(map[string][]event), 0
@@ -116,8 +121,9 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 	b := &application{
 		Tenant: t, r: r, block: block, batch: batch,
 		time: row.Seconds(block.Time), salt: binary.BigEndian.Uint64(block.ID[:]),
-		changes: make(map[change]*sums),
+		scratch: &t.scratch,
 	}
+	b.scratch.reset()
 	if err := b.resolve(ctx); err != nil {
 		return err
 	}
@@ -253,11 +259,38 @@ func parseClock(v []byte) (c clock, err error) {
 	return c, r.End()
 }
 
-// change is where a block changes a balance.
-type change struct {
+// touched is a series of an account that a block changes.
+type touched struct {
 	account accountID
 	series  series
-	from    uint64
+}
+
+// change is where a block changes a balance.
+type change struct {
+	touched
+	from uint64
+}
+
+// scratch is what a block changes.
+type scratch struct {
+	changes []change
+	sums    []sums         // of each of changes
+	at      map[change]int // where those are
+	counts  map[touched]int
+	due     []touched
+}
+
+// keepScratch is how many changes are many: what a block with more needed is not kept.
+const keepScratch = 1024
+
+func (s *scratch) reset() {
+	if s.at == nil || len(s.changes) > keepScratch {
+		*s = scratch{at: make(map[change]int), counts: make(map[touched]int)}
+		return
+	}
+	s.changes, s.sums, s.due = s.changes[:0], s.sums[:0], s.due[:0]
+	clear(s.at)
+	clear(s.counts)
 }
 
 // application is one block being applied.
@@ -269,8 +302,7 @@ type application struct {
 	time  uint64
 	salt  uint64
 
-	changes map[change]*sums
-	order   []change // of changes
+	scratch *scratch
 	// inputs and movements are counted to number them.
 	inputs, movements uint32
 	// arrived are exports of the block that the Matcher has dealt with, when a
@@ -336,12 +368,12 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 	for i := range tx.Consumed {
 		in := &tx.Consumed[i]
 		s := &spend{
-			Spend:  chain.Spend{ChainID: b.chainID, TxID: tx.ID, Height: b.block.Height, Time: b.block.Time},
-			number: b.inputs, salt: b.salt,
+			Spend:   chain.Spend{ChainID: b.chainID, TxID: tx.ID, Height: b.block.Height, Time: b.block.Time},
+			arrival: in.SourceChainID != b.chainID, number: b.inputs, salt: b.salt,
 		}
 		b.inputs++
 		b.batch.Put(store.FamilyOutput, outputRow(b.networkID, in.OutputID, spentKey), s.bytes())
-		if in.SourceChainID != b.chainID {
+		if s.arrival {
 			b.queue(movement{outputID: in.OutputID, arrival: true})
 			continue
 		}
@@ -388,34 +420,33 @@ func (b *application) make(o *Output) {
 	if o.DestinationID != b.chainID {
 		b.queue(movement{outputID: o.ID})
 	}
-	a, g, ok := accountOf(b.chainID, &o.Output)
-	if !ok {
+	at := o.placed(b.networkID)
+	if at == nil {
 		return
 	}
-	id := a.id(b.networkID)
-	b.know(&a, &g)
+	b.know(o, at.account)
 	if !b.arrived[o.ID] {
-		listOutput(b.batch, b.networkID, id, o, nil)
+		listOutput(b.batch, at, o, nil)
 	}
-	if a.holding == rights {
+	if !o.IsBalance() {
 		return
 	}
 	one := tallyOf(o)
-	b.change(id, seriesMade, b.time+1, o.bucketAt(b.time), one)
-	b.phase(id, o, seriesPhases, b.time, one)
+	b.change(at.account, seriesMade, b.time+1, o.bucketAt(b.time), one)
+	b.phase(at.account, o, seriesPhases, b.time, one)
 }
 
 // listOutput puts an output into the lists of its account and of its owners.
-func listOutput(batch *store.Batch, networkID uint32, id accountID, o *Output, s *spend) {
+func listOutput(batch *store.Batch, at *place, o *Output, s *spend) {
 	switch {
 	case s != nil:
-		for pk := range o.ownedRows(networkID) {
+		for _, pk := range at.owned {
 			batch.Delete(store.FamilyOwned, pk)
 		}
 	case o.Role != chain.Stake: // which is listed when it ends
-		own(batch, networkID, o)
+		own(batch, at, o)
 	}
-	byTime, byAmount := store.PK{P: id[:], K: o.timeKey()}, store.PK{P: id[:], K: o.amountKey()}
+	byTime, byAmount := store.PK{P: at.account[:], K: o.timeKey()}, store.PK{P: at.account[:], K: o.amountKey()}
 	if s == nil {
 		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
 		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
@@ -427,20 +458,26 @@ func listOutput(batch *store.Batch, networkID uint32, id accountID, o *Output, s
 	batch.Put(store.FamilySpentByAmount, byAmount, o.listed(true, s))
 }
 
+// own lists an output with its owners.
+func own(batch *store.Batch, at *place, o *Output) {
+	for _, pk := range at.owned {
+		batch.Put(store.FamilyOwned, pk, o.Bytes)
+	}
+}
+
 // spend records that an output of this chain is consumed on it.
 func (b *application) spend(o *Output, s *spend) {
-	a, _, ok := accountOf(b.chainID, &o.Output)
-	if !ok {
+	at := o.placed(b.networkID)
+	if at == nil {
 		return
 	}
-	id := a.id(b.networkID)
-	listOutput(b.batch, b.networkID, id, o, s)
-	if a.holding == rights {
+	listOutput(b.batch, at, o, s)
+	if !o.IsBalance() {
 		return
 	}
 	made, gone := row.Seconds(o.Time), tallyOf(o).minus()
-	b.change(id, seriesMade, max(b.time, made+1), o.bucketAt(b.time), gone)
-	b.phase(id, o, seriesPhases, b.time, gone)
+	b.change(at.account, seriesMade, max(b.time, made+1), o.bucketAt(b.time), gone)
+	b.phase(at.account, o, seriesPhases, b.time, gone)
 }
 
 // queue leaves a note for the Matcher.
@@ -452,16 +489,15 @@ func (b *application) queue(m movement) {
 	b.movements++
 }
 
-// know writes the rows by which accounts are found.
-func (b *application) know(a *account, g *group) {
+// know writes the rows by which the account of an output is found.
+func (b *application) know(o *Output, id accountID) {
+	if _, ok := b.accounts.Get(id); ok {
+		return
+	}
+	b.accounts.Put(id, struct{}{}, b.block.Height)
+	a, g, _ := accountOf(o.ChainID, &o.Output)
 	for _, chainID := range []ids.ID{a.source, a.destination} {
-		pk := store.PK{P: accountList(b.networkID, chainID, a.group), K: a.listKey(chainID)}
-		known := string(pk.P) + string(pk.K)
-		if _, ok := b.accounts.Get(known); ok {
-			continue
-		}
-		b.accounts.Put(known, struct{}{}, b.block.Height)
-		b.batch.Put(store.FamilyAccount, pk, nil)
+		b.batch.Put(store.FamilyAccount, store.PK{P: accountList(b.networkID, chainID, a.group), K: a.listKey(chainID)}, nil)
 		if g.id[0] == groupSeveral {
 			for _, address := range g.addresses {
 				b.batch.Put(store.FamilyOwners, ownersRow(b.networkID, chainID, address, g.id[:]), g.bytes())
@@ -479,13 +515,15 @@ func ownersRow(networkID uint32, chainID ids.ID, address ids.ShortID, k []byte) 
 
 // change notes that a balance changes from a time on.
 func (b *application) change(id accountID, s series, from uint64, bucket Bucket, by tally) {
-	at := change{id, s, from}
-	sum := b.changes[at]
-	if sum == nil {
-		sum = new(sums)
-		b.changes[at] = sum
-		b.order = append(b.order, at)
+	c := change{touched{id, s}, from}
+	at, ok := b.scratch.at[c]
+	if !ok {
+		at = len(b.scratch.changes)
+		b.scratch.at[c] = at
+		b.scratch.changes = append(b.scratch.changes, c)
+		b.scratch.sums = append(b.scratch.sums, sums{})
 	}
+	sum := &b.scratch.sums[at]
 	sum[bucket] = sum[bucket].plus(by)
 }
 
@@ -499,14 +537,9 @@ func (b *application) phase(id accountID, o *Output, s series, after uint64, by 
 
 // events writes what the block changed, and checkpoints where they fall due.
 func (b *application) events(ctx context.Context) error {
-	type touched struct {
-		account accountID
-		series  series
-	}
-	counts := make(map[touched]int)
-	var due []touched
-	for _, at := range b.order {
-		sum := b.changes[at]
+	now := b.scratch
+	for i := range now.changes {
+		at, sum := &now.changes[i], &now.sums[i]
 		if *sum == (sums{}) {
 			continue
 		}
@@ -515,13 +548,12 @@ func (b *application) events(ctx context.Context) error {
 		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, e.v)
 		b.pending[string(p)] = insert(b.pending[string(p)], e)
 		b.pendingCount++
-		in := touched{at.account, at.series}
-		if counts[in]++; counts[in] == 1 {
-			due = append(due, in)
+		if now.counts[at.touched]++; now.counts[at.touched] == 1 {
+			now.due = append(now.due, at.touched)
 		}
 	}
-	for _, in := range due {
-		if !in.account.checkpoints(b.salt, counts[in], b.checkpointEvery) {
+	for _, in := range now.due {
+		if !in.account.checkpoints(b.salt, now.counts[in], b.checkpointEvery) {
 			continue
 		}
 		// Whatever counts from before this block's time is known by now.

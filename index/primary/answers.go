@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
 	"quorate/chain/pchain"
 	"quorate/store"
@@ -20,6 +21,54 @@ type answers struct {
 	networkID uint32
 	// fresh are answers that are not in a batch yet.
 	fresh []store.Record
+	// seen are staking transactions of blocks, for which no node has to be asked.
+	seen remembered
+	// recording says that what was asked last was not kept yet, as is the case unless
+	// the record is made again.
+	recording bool
+}
+
+// note remembers the transactions of a block whose stakes will end.
+func (a *answers) note(b *pchain.Block) {
+	for _, tx := range b.Txs {
+		a.noteTx(tx)
+	}
+	if b.Proposal != nil {
+		a.noteTx(b.Proposal)
+	}
+}
+
+func (a *answers) noteTx(tx *txs.Tx) {
+	if _, ok := tx.Unsigned.(txs.PermissionlessStaker); ok {
+		a.seen.add(tx.ID(), tx.Bytes())
+	}
+}
+
+// rememberedBytes bounds what is remembered of staking transactions: some 30,000.
+const rememberedBytes = 16 << 20
+
+// remembered has the bytes of transactions, the last ones that were added.
+type remembered struct {
+	txs   map[ids.ID][]byte
+	order []ids.ID // as they were added
+	size  int
+}
+
+func (r *remembered) add(id ids.ID, b []byte) {
+	if _, ok := r.txs[id]; ok {
+		return
+	}
+	if r.txs == nil {
+		r.txs = make(map[ids.ID][]byte)
+	}
+	const each = 2*ids.IDLen + 64 // besides the bytes
+	r.txs[id], r.order, r.size = b, append(r.order, id), r.size+len(b)+each
+	for r.size > rememberedBytes {
+		oldest := r.order[0]
+		r.order = r.order[1:]
+		r.size -= len(r.txs[oldest]) + each
+		delete(r.txs, oldest)
+	}
 }
 
 // What was asked, in keys.
@@ -56,7 +105,7 @@ func (a *answers) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 	if err != nil {
 		return nil, err
 	}
-	if v != nil {
+	if a.recording = v == nil; !a.recording {
 		return parseList(v)
 	}
 	utxos, err := a.node.RewardUTXOs(ctx, txID, height)
@@ -70,14 +119,20 @@ func (a *answers) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 // Tx implements pchain.Node.
 func (a *answers) Tx(ctx context.Context, txID ids.ID) ([]byte, error) {
 	pk := a.key(askedTx, txID)
-	v, err := a.look(ctx, pk)
-	if err != nil || v != nil {
-		return v, err
+	tx, ok := a.seen.txs[txID]
+	if !ok || !a.recording {
+		v, err := a.look(ctx, pk)
+		if err != nil || v != nil {
+			return v, err
+		}
 	}
-	tx, err := a.node.Tx(ctx, txID)
-	if err != nil {
-		return nil, err
+	if !ok {
+		var err error
+		if tx, err = a.node.Tx(ctx, txID); err != nil {
+			return nil, err
+		}
 	}
+	// Kept even if it was seen: whoever makes the record again may begin later.
 	a.fresh = append(a.fresh, store.Record{PK: pk, V: tx})
 	return tx, nil
 }

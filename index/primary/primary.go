@@ -113,6 +113,7 @@ func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Bl
 		return nil, err
 	}
 	if p.said != nil {
+		p.said.note(block)
 		p.said.take(batch)
 	}
 	for _, row := range p.state.TakeChanges() {

@@ -221,14 +221,34 @@ func testOrderInBatch(t *testing.T, engine Engine) {
 	s := fresh(t, engine)
 	var b store.Batch
 	b.Put(store.FamilyMessage, pk("p", "1"), []byte("old"))
-	b.Put(store.FamilyMessage, pk("p", "1"), []byte("new"))
 	b.Put(store.FamilyMessage, pk("p", "2"), []byte("x"))
-	b.Delete(store.FamilyMessage, pk("p", "2"))
 	b.Delete(store.FamilyMessage, pk("p", "3"))
+	b.Put(store.FamilyMessage, pk("p", "1"), []byte("new"))
+	b.Delete(store.FamilyMessage, pk("p", "2"))
 	b.Put(store.FamilyMessage, pk("p", "3"), []byte("y"))
 	require.Equal(t, 6, b.Len())
 	require.NoError(t, s.Commit(t.Context(), &b))
 	require.Equal(t, []string{"new", "absent", "y"}, []string{get(t, s, "p", "1"), get(t, s, "p", "2"), get(t, s, "p", "3")})
+
+	// Those that follow one another on the same row count once.
+	b.Reset()
+	size := b.Bytes()
+	b.Put(store.FamilyMessage, pk("p", "1"), []byte("longer"))
+	b.Put(store.FamilySignature, pk("p", "1"), []byte("other"))
+	b.Put(store.FamilyMessage, pk("p", "1"), []byte("z"))
+	b.Put(store.FamilyMessage, pk("p1", ""), []byte("not the same"))
+	b.Delete(store.FamilyMessage, pk("p", "2"))
+	b.Put(store.FamilyMessage, pk("p", "2"), []byte("there"))
+	b.Put(store.FamilyMessage, pk("p", "3"), []byte("there"))
+	b.Delete(store.FamilyMessage, pk("p", "3"))
+	require.Equal(t, 5, b.Len())
+	require.Equal(t, size+len("p1z")+len("p1other")+len("p1not the same")+len("p2there")+len("p3"), b.Bytes())
+	require.NoError(t, s.Commit(t.Context(), &b))
+	require.Equal(t, []string{"z", "there", "absent"}, []string{get(t, s, "p", "1"), get(t, s, "p", "2"), get(t, s, "p", "3")})
+	b.Reset()
+	b.Delete(store.FamilyMessage, pk("p", "1"))
+	require.Equal(t, 1, b.Len())
+	require.Equal(t, len("p1"), b.Bytes())
 }
 
 // populate puts every second awkward key into every awkward partition, and

@@ -5,6 +5,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,10 +13,14 @@ import (
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/ids"
+	rpcdbpb "github.com/ava-labs/avalanchego/proto/pb/rpcdb"
 	"github.com/ava-labs/avalanchego/utils"
+	"github.com/ava-labs/avalanchego/utils/formatting"
 	"github.com/ava-labs/avalanchego/utils/logging"
 	"github.com/ava-labs/avalanchego/utils/perms"
 	"github.com/ava-labs/avalanchego/utils/profiler"
+
+	"quorate/store"
 )
 
 // Names gives names, which last.
@@ -79,6 +84,16 @@ type (
 	LoggerLevelReply struct {
 		LoggerLevels map[string]Levels `json:"loggerLevels"`
 	}
+	// DBGetArgs are of admin.dbGet.
+	DBGetArgs struct {
+		Key string `json:"key"`
+	}
+	// DBGetReply is of admin.dbGet. The code is 0 or that of what kept the value from
+	// being read.
+	DBGetReply struct {
+		Value     string        `json:"value"`
+		ErrorCode rpcdbpb.Error `json:"errorCode"`
+	}
 	// LoadVMsReply is of admin.loadVMs.
 	LoadVMsReply struct {
 		NewVMs map[ids.ID][]string `json:"newVMs"`
@@ -110,11 +125,16 @@ func (p *Profiles) do(f func(profiler.Profiler) error) error {
 	return f(p.profiler)
 }
 
-// Options of a Service. All are required.
+// Options of a Service. All but Store are required.
 type Options struct {
 	Names    Names
 	Loggers  Loggers
 	Profiles *Profiles
+	// Settings are what the service was started with, by their names. There must be no
+	// secrets among them.
+	Settings map[string]string
+	// Store may be nil: then nothing is kept.
+	Store store.Reader
 }
 
 // Service has the methods.
@@ -201,6 +221,41 @@ func (s *Service) levels(name string, reply *LoggerLevelReply) error {
 		reply.LoggerLevels[name] = levels
 	}
 	return nil
+}
+
+// GetConfig answers admin.getConfig.
+func (s *Service) GetConfig(_ *http.Request, _ *struct{}, reply *map[string]string) error {
+	*reply = s.o.Settings
+	return nil
+}
+
+// DbGet answers admin.dbGet: the value of a row of the store, by its key as the
+// embedded engine has it. That there is none is part of the answer, not an error.
+//
+//nolint:staticcheck // the method's name outside, dbGet, is made from it
+func (s *Service) DbGet(r *http.Request, args *DBGetArgs, reply *DBGetReply) error {
+	key, err := formatting.Decode(formatting.HexNC, args.Key)
+	if err != nil {
+		return err
+	}
+	reply.ErrorCode = rpcdbpb.Error_ERROR_NOT_FOUND
+	family, pk, ok := store.ParseKey(key)
+	if !ok || s.o.Store == nil {
+		return nil
+	}
+	values, err := s.o.Store.Get(r.Context(), family, []store.PK{pk})
+	switch {
+	case errors.Is(err, store.ErrClosed):
+		reply.ErrorCode = rpcdbpb.Error_ERROR_CLOSED
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading from the store: %w", err)
+	case values[0] == nil:
+		return nil
+	}
+	reply.ErrorCode = rpcdbpb.Error_ERROR_UNSPECIFIED
+	reply.Value, err = formatting.Encode(formatting.HexNC, values[0])
+	return err
 }
 
 // LoadVMs answers admin.loadVMs: there are never new ones.

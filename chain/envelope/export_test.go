@@ -1,0 +1,4 @@
+package envelope
+
+// Read is the shortcut alone.
+var Read = read

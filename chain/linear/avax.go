@@ -1,0 +1,139 @@
+package linear
+
+import (
+	"github.com/ava-labs/avalanchego/utils/crypto/secp256k1"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+)
+
+// The IDs of types that are the same on the P- and the X-Chain (avalanchego
+// vms/platformvm/txs and vms/avm/txs), and those of stakeable locks, which are the
+// P-Chain's alone.
+const (
+	TransferInput  = 5
+	TransferOutput = 7
+	Credential     = 9
+	LockIn         = 21
+	LockOut        = 22
+)
+
+// What the smallest elements of lists take, in bytes.
+const (
+	leastOwners     = 8 + 4 + 4
+	leastOutput     = 32 + 4 + 8 + leastOwners
+	leastInput      = 32 + 4 + 32 + 4 + 8 + 4
+	leastCredential = 4 + 4
+)
+
+// Base reads what transactions of both chains have in common (avax.BaseTx). Locks says
+// whether outputs and inputs may be in stakeable locks.
+func (r *Reader) Base(to *avax.BaseTx, locks bool) {
+	to.NetworkID = r.Uint32()
+	to.BlockchainID = r.ID()
+	to.Outs = r.Outputs(locks)
+	to.Ins = r.Inputs(locks)
+	to.Memo = r.Bytes()
+}
+
+// Outputs reads a list of amounts with their owners.
+func (r *Reader) Outputs(locks bool) []*avax.TransferableOutput {
+	n := r.Count(leastOutput)
+	list := make([]*avax.TransferableOutput, n)
+	all := make([]struct {
+		avax.TransferableOutput
+		transfer secp256k1fx.TransferOutput
+	}, n)
+	for i := range all {
+		one := &all[i]
+		one.Asset.ID = r.ID()
+		one.Out = &one.transfer
+		kind := r.Uint32()
+		if kind == LockOut && locks {
+			one.Out = &stakeable.LockOut{Locktime: r.Uint64(), TransferableOut: &one.transfer}
+			kind = r.Uint32()
+		}
+		if kind != TransferOutput {
+			r.Refuse()
+			return nil
+		}
+		r.TransferOutput(&one.transfer)
+		list[i] = &one.TransferableOutput
+	}
+	return list
+}
+
+// TransferOutput reads one without its type.
+func (r *Reader) TransferOutput(to *secp256k1fx.TransferOutput) {
+	to.Amt = r.Uint64()
+	r.Owners(&to.OutputOwners)
+}
+
+// Owners reads them without their type.
+func (r *Reader) Owners(to *secp256k1fx.OutputOwners) {
+	to.Locktime, to.Threshold = r.Uint64(), r.Uint32()
+	to.Addrs = r.Addresses()
+}
+
+// Inputs reads a list of what consumes amounts.
+func (r *Reader) Inputs(locks bool) []*avax.TransferableInput {
+	n := r.Count(leastInput)
+	list := make([]*avax.TransferableInput, n)
+	all := make([]struct {
+		avax.TransferableInput
+		transfer secp256k1fx.TransferInput
+	}, n)
+	for i := range all {
+		one := &all[i]
+		one.TxID, one.OutputIndex, one.Asset.ID = r.ID(), r.Uint32(), r.ID()
+		one.In = &one.transfer
+		kind := r.Uint32()
+		if kind == LockIn && locks {
+			one.In = &stakeable.LockIn{Locktime: r.Uint64(), TransferableIn: &one.transfer}
+			kind = r.Uint32()
+		}
+		if kind != TransferInput {
+			r.Refuse()
+			return nil
+		}
+		one.transfer.Amt = r.Uint64()
+		r.Input(&one.transfer.Input)
+		list[i] = &one.TransferableInput
+	}
+	return list
+}
+
+// Input reads which of the owners sign, without its type.
+func (r *Reader) Input(to *secp256k1fx.Input) {
+	to.SigIndices = grab(&r.indices, r.Count(4), 8)
+	for i := range to.SigIndices {
+		to.SigIndices[i] = r.Uint32()
+	}
+}
+
+// SkipCredentials steps over those of a transaction, each of one of some types.
+func (r *Reader) SkipCredentials(types ...uint32) {
+	for range r.Count(leastCredential) {
+		kind, known := r.Uint32(), false
+		for _, t := range types {
+			known = known || kind == t
+		}
+		if !known {
+			r.Refuse()
+			return
+		}
+		r.Take(secp256k1.SignatureLen * r.Count(secp256k1.SignatureLen))
+	}
+}
+
+// Signed is what a transaction that stands in a block is encoded as by itself, from
+// where its unsigned part began, and the part of that which is unsigned. It does not
+// refer to the block's bytes.
+func (r *Reader) Signed(begin, unsignedEnd int) (unsigned, signed []byte) {
+	if r.refused {
+		return nil, nil
+	}
+	signed = make([]byte, VersionLen+r.at-begin) // the version is 0
+	copy(signed[VersionLen:], r.bytes[begin:r.at])
+	return signed[:VersionLen+unsignedEnd-begin], signed
+}
