@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -69,6 +70,10 @@ type storePlace struct {
 	url, dir string
 	// memory is what the process may use, in bytes; 0: little.
 	memory int64
+	// views is how long a view of a server may be open, 0 for the default; unfinished
+	// opens what a copy is to go on with.
+	views      time.Duration
+	unfinished bool
 }
 
 // storePlace is where the service has its store.
@@ -79,9 +84,9 @@ func (c *config) storePlace() storePlace {
 // open opens the store there, and makes it if there is none.
 func (p storePlace) open(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	if p.url != "" {
-		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.url, Log: log})
+		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.url, ViewAge: p.views, Unfinished: p.unfinished, Log: log})
 	}
-	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.dir, CacheBytes: p.memory / 16, MemTableBytes: min(p.memory/64, 32<<20), Log: log})
+	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.dir, CacheBytes: p.memory / 16, MemTableBytes: min(p.memory/64, 32<<20), Unfinished: p.unfinished, Log: log})
 }
 
 // storeFailure says what to do about a store that cannot be opened.

@@ -49,6 +49,24 @@ func TestServeOnPostgres(t *testing.T) {
 	s.stop(t)
 	require.NoDirExists(t, dir+"/"+storeFolder)
 
+	// Moved into the folder, everything is there as well.
+	code, out, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "both stores have the same content")
+	code, _, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut, "has to be empty")
+	code, inFolder, errOut := quorate(t, "", "store", "export", "vertex", "--data-dir", dir)
+	require.Zero(t, code, errOut)
+	code, onServer, errOut := quorate(t, "", "store", "export", "vertex", "--store", place)
+	require.Zero(t, code, errOut)
+	require.Equal(t, onServer, inFolder)
+	for _, args := range [][]string{{"--from", dir}, {"--from", dir, "--to", dir}, {"--from", dir, "--to", "mysql://me:secret@x"}} {
+		code, out, errOut := quorate(t, "", append([]string{"store", "copy"}, args...)...)
+		require.Equal(t, exitUsage, code, args)
+		require.NotContains(t, out+errOut, "secret")
+	}
+
 	s = startService(t, dir, networks, "--store", place)
 	defer s.stop(t)
 	before := n.Requests()
