@@ -347,7 +347,7 @@ func (s *Postgres) wrap(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: the user needs the rights to make tables in the schema (CREATE), and to select, insert, update and delete rows in those that begin with %q", err, tableOf(FamilyMeta)[:len("quorate_")])
 	case c == "XX001" || c == "XX002":
 		return fmt.Errorf("%w: the server on %s says: %w", ErrCorrupt, s.at, err)
-	case lost(err):
+	case lost(err), c == "40001", c == "40P01": // what others held up for too long, or a standby's view
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, s.at, err)
 	}
 	return err
