@@ -90,6 +90,7 @@ type evmRecords struct {
 	cChainID  ids.ID
 	chains    []evmChain
 	store     store.Store
+	views     evm.Viewer // what the Data API reads from
 	fetcher   *metadata.Fetcher
 	// changed is called when there is one more to read.
 	changed func() error
@@ -119,8 +120,11 @@ type evmRecord struct {
 
 func newEVMRecords(n *network, o networkOptions, metrics prometheus.Registerer) *evmRecords {
 	r := &evmRecords{
-		networkID: n.id, store: o.store, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
+		networkID: n.id, store: o.store, views: o.store, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
+	}
+	if o.views != nil {
+		r.views = o.views
 	}
 	if n.genesis != nil {
 		r.cChainID = n.genesis.CChainID
@@ -244,7 +248,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e := &evmRecord{name: name, source: c.name, node: api}
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
-	record := evm.New(r.store, r.networkID, blockchainID, e.book)
+	record, served := evm.New(r.store, r.networkID, blockchainID, e.book), evm.New(r.views, r.networkID, blockchainID, e.book)
 	var err error
 	e.pipeline, err = index.New(index.Options[*chain.Block]{
 		// Chains of different networks and blockchains may have the same chain ID.
@@ -265,8 +269,8 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	}
 	e.served = handler.Chain{
 		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
-		Record: record, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
-		Progress: func() reply.Progress { return e.progress(record) },
+		Record: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
+		Progress: func() reply.Progress { return e.progress(served) },
 	}
 	return e, nil
 }

@@ -13,6 +13,7 @@ import (
 	"quorate/aggregator"
 	"quorate/index"
 	"quorate/index/evm"
+	"quorate/index/ledger"
 	"quorate/index/primary"
 	"quorate/store"
 )
@@ -21,7 +22,17 @@ import (
 type keep struct {
 	store   store.Store
 	archive *aggregator.Archive
-	log     *slog.Logger
+	// standbys follow the store, and may be nil.
+	standbys *store.Standbys
+	log      *slog.Logger
+}
+
+// views are what is read from instead of the store, nil for nothing.
+func (k *keep) views() ledger.Viewer {
+	if k.standbys == nil {
+		return nil
+	}
+	return k.standbys
 }
 
 // storeFolder is where the data folder has the store, beside those of the networks.
@@ -40,6 +51,15 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 		return nil, storeFailure(err, place, "")
 	}
 	k := &keep{store: s, log: log}
+	if p, ok := s.(*store.Postgres); ok && len(c.StoreRead) > 0 {
+		if k.standbys, err = store.OpenStandbys(ctx, p, store.StandbyOptions{URLs: c.StoreRead, MaxLag: c.StoreLag, Log: log}); err == nil {
+			err = metrics.Register(standbyMetrics{k.standbys})
+		}
+		if err != nil {
+			k.close()
+			return nil, storeFailure(err, place, "")
+		}
+	}
 	limit := uint64(c.ArchiveLimit)
 	k.archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{MessageBytes: limit / 3, SignatureBytes: limit - limit/3, Log: log})
 	if err == nil {
@@ -58,6 +78,11 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 func (k *keep) close() {
 	if k.archive != nil {
 		k.archive.Close()
+	}
+	if k.standbys != nil {
+		if err := k.standbys.Close(); err != nil {
+			k.log.Error("closing connections to standbys", slog.Any("error", err))
+		}
 	}
 	if err := k.store.Close(); err != nil {
 		k.log.Error("closing the store", slog.Any("error", err))
@@ -106,4 +131,29 @@ func storeFailure(err error, place storePlace, inUse string) error {
 		hint = again
 	}
 	return &exitError{code: exitFailed, err: redacted(err), hint: hint}
+}
+
+// standbyMetrics tell how far behind the servers are that are read from.
+type standbyMetrics struct{ standbys *store.Standbys }
+
+// Describe implements prometheus.Collector.
+func (m standbyMetrics) Describe(descs chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(m, descs)
+}
+
+// Collect implements prometheus.Collector.
+func (m standbyMetrics) Collect(metrics chan<- prometheus.Metric) {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("quorate_store_standby_"+name, help, []string{"standby"}, nil)
+	}
+	for _, s := range m.standbys.Stats() {
+		used := 0.0
+		if s.Used {
+			used = 1
+		}
+		metrics <- prometheus.MustNewConstMetric(desc("used", "1 for a server that is read from, 0 for one that does not answer or is too far behind."), prometheus.GaugeValue, used, s.Name)
+		if s.Known {
+			metrics <- prometheus.MustNewConstMetric(desc("lag_seconds", "How far the server is behind the one that is written to."), prometheus.GaugeValue, s.Lag.Seconds(), s.Name)
+		}
+	}
 }
