@@ -132,7 +132,8 @@ func (r *Standbys) watch(ctx context.Context) {
 
 // look finds out how far everybody is.
 func (r *Standbys) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.maxLag)
+	// One that is silent must not keep the others from being looked at in time.
+	ctx, cancel := context.WithTimeout(ctx, r.maxLag/2)
 	defer cancel()
 	begun := time.Now()
 	if cursors, err := cursorsOf(ctx, r.store); err == nil {
