@@ -56,8 +56,7 @@ func (b *Batch) Put(family Family, pk PK, v []byte) { b.add(op{family: family, p
 // Add writes a row as Put does, for a writer who knows that it is not there yet: what
 // an engine may write faster. One that is there after all is replaced.
 func (b *Batch) Add(family Family, pk PK, v []byte) {
-	b.Put(family, pk, v)
-	b.ops[len(b.ops)-1].fresh = true
+	b.add(op{family: family, pk: pk, v: v, fresh: true})
 }
 
 // Delete removes a row; one that is not there is no error.

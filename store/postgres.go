@@ -17,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -33,6 +32,8 @@ type PostgresOptions struct {
 	// ViewAge is how long a view may be open; it is closed then, as the server keeps
 	// what it sees. Default one hour.
 	ViewAge time.Duration
+	// Unfinished opens a store even if a copy into it has not come to its end; see Copy.
+	Unfinished bool
 	// Log gets what goes wrong and passes. Nil discards it.
 	Log *slog.Logger
 }
@@ -97,7 +98,9 @@ func parsePostgres(text string) (*pgxpool.Config, error) {
 //
 // Calls that the server refuses because of others at work are tried again, and so are
 // those whose connection is lost, if that is known to change nothing; else the error is
-// ErrUnavailable, after which everything may be tried again.
+// ErrUnavailable, after which everything may be tried again. A caller who goes while a
+// statement is under way costs its connection, and in a view that view: to cancel the
+// statement alone may hit the one after it.
 type Postgres struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
@@ -128,7 +131,7 @@ func OpenPostgres(ctx context.Context, options PostgresOptions) (*Postgres, erro
 	}
 	err = s.prepare(ctx)
 	if err == nil {
-		err = checkFormat(ctx, s)
+		err = checkFormat(ctx, s, options.Unfinished)
 	}
 	if err != nil {
 		_ = s.Close()
@@ -159,10 +162,6 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	}
 	config.PingTimeout, config.AfterConnect = connectTime, register
 	config.ConnConfig.StatementCacheCapacity = 8 * len(Families())
-	// A caller who goes ends its statement on the server, not only its waiting.
-	config.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
-	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
@@ -348,7 +347,7 @@ func (s *Postgres) wrap(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: the user needs the rights to make tables in the schema (CREATE), and to select, insert, update and delete rows in those that begin with %q", err, tableOf(FamilyMeta)[:len("quorate_")])
 	case c == "XX001" || c == "XX002":
 		return fmt.Errorf("%w: the server on %s says: %w", ErrCorrupt, s.at, err)
-	case lost(err):
+	case lost(err), c == "40001", c == "40P01": // what others held up for too long, or a standby's view
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, s.at, err)
 	}
 	return err

@@ -171,6 +171,7 @@ func (w *writer) write(ctx context.Context, b *Batch) error {
 	w.piece = &pgx.Batch{}
 	// Under any other level a row that was changed meanwhile would end the transaction.
 	w.piece.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	w.piece.Queue(sqlAwake)
 	if b.NoSync {
 		w.piece.Queue(sqlNoSync)
 	}
@@ -212,7 +213,7 @@ func (w *writer) family(ctx context.Context, b *Batch, family Family, places []p
 	var fresh, puts, deletes []*op
 	for i, place := range places {
 		op := &b.ops[place.op]
-		if i+1 < len(places) && op.sameRow(&b.ops[places[i+1].op]) {
+		if i+1 < len(places) && op.pk.compare(b.ops[places[i+1].op].pk) == 0 {
 			continue // only the last write to a row is seen
 		}
 		switch {

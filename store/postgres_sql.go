@@ -41,6 +41,9 @@ const (
 	// sqlTable makes what is missing when a store is opened, outside of transactions on
 	// rows.
 	sqlTable = `CREATE TABLE IF NOT EXISTS {table} (p bytea NOT NULL, k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (p, k))`
+	// sqlAwake has the server end the transaction of a writer that was frozen, or cut off,
+	// between two of its statements: others wait for the rows that it has locked.
+	sqlAwake = `SET LOCAL idle_in_transaction_session_timeout = 3000`
 	// sqlNoSync has the transaction not wait for the disk.
 	sqlNoSync = `SET LOCAL synchronous_commit = off`
 )

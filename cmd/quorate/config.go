@@ -39,6 +39,10 @@ type config struct {
 	// Store is the URL of the PostgreSQL server that keeps what outlives the process;
 	// empty: files in DataDir do.
 	Store string `yaml:"store"`
+	// StoreRead are URLs of servers that follow the one of Store; the Data API reads
+	// from them while they are at most StoreLag behind.
+	StoreRead []string      `yaml:"store_read"`
+	StoreLag  time.Duration `yaml:"store_lag"`
 	// Role is what this process does where several share a Store.
 	Role role `yaml:"role"`
 	// MemoryLimit is shared out among the caches and given to the garbage
@@ -170,6 +174,7 @@ func defaults() config {
 		ClientCompat:   string(compat.Auto),
 		RequestTimeout: 15 * time.Second,
 		LogLevel:       "info",
+		StoreLag:       5 * time.Second,
 		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]networkConfig),
 		surfaceConfig:  surfaceDefaults(),
@@ -196,6 +201,10 @@ func settings() []setting {
 		{"store", "QUORATE_STORE", "url", "PostgreSQL server to keep rows on, postgres://user:password@host/database, instead of files in the data folder", text(func(c *config) *string { return &c.Store })},
 		{"role", "QUORATE_ROLE", "role", "what this process does where several share a store: all, api, ingest or sign", func(c *config, v string) error {
 			c.Role = role(v)
+			return nil
+		}},
+		{"store-read", "QUORATE_STORE_READ", "url[,url]", "servers that follow the one of --store, for the Data API to read from", func(c *config, v string) error {
+			c.StoreRead = strings.Split(v, ",")
 			return nil
 		}},
 		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
@@ -419,6 +428,19 @@ func (c *config) problems() (all []error) {
 		if err := store.CheckPostgresURL(c.Store); err != nil {
 			wrong("store: %w", err)
 		}
+	} else if len(c.StoreRead) > 0 {
+		wrong("store_read: there is nothing to follow without store, the server that is written to")
+	}
+	for i, url := range c.StoreRead {
+		if slices.Contains(c.StoreRead[:i], url) {
+			wrong("store_read: a server is named twice")
+		}
+		if err := store.CheckPostgresURL(url); err != nil {
+			wrong("store_read: %w", err)
+		}
+	}
+	if c.StoreLag < 2*time.Second || c.StoreLag > time.Hour {
+		wrong("store_lag: %s is not between 2s and 1h", c.StoreLag)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		if strings.ContainsAny(name, "/\\:. \t") || name == "" {

@@ -94,6 +94,7 @@ type evmRecords struct {
 	store     store.Store
 	leases    *lease.Leases // nil if no other process shares the store
 	role      role
+	views     evm.Viewer // what the Data API reads from
 	fetcher   *metadata.Fetcher
 	// changed is called when there is one more to read.
 	changed func() error
@@ -128,8 +129,11 @@ type evmRecord struct {
 
 func newEVMRecords(n *network, o networkOptions, metrics prometheus.Registerer) *evmRecords {
 	r := &evmRecords{
-		networkID: n.id, store: o.store, leases: o.leases, role: o.role, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
+		networkID: n.id, store: o.store, views: o.store, leases: o.leases, role: o.role, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
+	}
+	if o.views != nil {
+		r.views = o.views
 	}
 	if n.genesis != nil {
 		r.cChainID = n.genesis.CChainID
@@ -253,7 +257,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e := &evmRecord{name: name, source: c.name, node: api}
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
-	record := evm.New(r.store, r.networkID, blockchainID, e.book)
+	record, served := evm.New(r.store, r.networkID, blockchainID, e.book), evm.New(r.views, r.networkID, blockchainID, e.book)
 	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log})
 	e.tips = source
 	e.newPipeline = func() (*index.Pipeline[*chain.Block], error) {
@@ -279,8 +283,8 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	}
 	e.served = handler.Chain{
 		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
-		Record: record, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
-		Progress: func() reply.Progress { return e.progress(record) },
+		Record: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
+		Progress: func() reply.Progress { return e.progress(served) },
 	}
 	return e, nil
 }

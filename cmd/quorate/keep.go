@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"quorate/aggregator"
 	"quorate/handlers/access"
 	"quorate/index"
+	"quorate/index/ledger"
 	"quorate/store"
 	"quorate/store/lease"
 )
@@ -22,7 +24,17 @@ type keep struct {
 	archive *aggregator.Archive
 	// leases are shared with the other processes on the store; nil if there can be none.
 	leases *lease.Leases
-	log    *slog.Logger
+	// standbys follow the store, and may be nil.
+	standbys *store.Standbys
+	log      *slog.Logger
+}
+
+// views are what is read from instead of the store, nil for nothing.
+func (k *keep) views() ledger.Viewer {
+	if k.standbys == nil {
+		return nil
+	}
+	return k.standbys
 }
 
 // storeFolder is where the data folder has the store, beside those of the networks.
@@ -43,6 +55,15 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 	if err := upgradeRecords(ctx, s, c.Role, k.leases, log); err != nil {
 		_ = s.Close()
 		return nil, storeFailure(err, place, "")
+	}
+	if p, ok := s.(*store.Postgres); ok && len(c.StoreRead) > 0 {
+		if k.standbys, err = store.OpenStandbys(ctx, p, store.StandbyOptions{URLs: c.StoreRead, MaxLag: c.StoreLag, Log: log}); err == nil {
+			err = metrics.Register(standbyMetrics{k.standbys})
+		}
+		if err != nil {
+			k.close()
+			return nil, storeFailure(err, place, "")
+		}
 	}
 	limit := uint64(c.ArchiveLimit)
 	k.archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{MessageBytes: limit / 3, SignatureBytes: limit - limit/3, Log: log})
@@ -83,6 +104,11 @@ func (k *keep) close() {
 	if k.archive != nil {
 		k.archive.Close()
 	}
+	if k.standbys != nil {
+		if err := k.standbys.Close(); err != nil {
+			k.log.Error("closing connections to standbys", slog.Any("error", err))
+		}
+	}
 	if err := k.store.Close(); err != nil {
 		k.log.Error("closing the store", slog.Any("error", err))
 	}
@@ -94,6 +120,10 @@ type storePlace struct {
 	url, dir string
 	// memory is what the process may use, in bytes; 0: little.
 	memory int64
+	// views is how long a view of a server may be open, 0 for the default; unfinished
+	// opens what a copy is to go on with.
+	views      time.Duration
+	unfinished bool
 }
 
 // storePlace is where the service has its store.
@@ -104,9 +134,9 @@ func (c *config) storePlace() storePlace {
 // open opens the store there, and makes it if there is none.
 func (p storePlace) open(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	if p.url != "" {
-		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.url, Log: log})
+		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.url, ViewAge: p.views, Unfinished: p.unfinished, Log: log})
 	}
-	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.dir, CacheBytes: p.memory / 16, MemTableBytes: min(p.memory/64, 32<<20), Log: log})
+	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.dir, CacheBytes: p.memory / 16, MemTableBytes: min(p.memory/64, 32<<20), Unfinished: p.unfinished, Log: log})
 }
 
 // storeFailure says what to do about a store that cannot be opened.
@@ -126,4 +156,29 @@ func storeFailure(err error, place storePlace, inUse string) error {
 		hint = again
 	}
 	return &exitError{code: exitFailed, err: redacted(err), hint: hint}
+}
+
+// standbyMetrics tell how far behind the servers are that are read from.
+type standbyMetrics struct{ standbys *store.Standbys }
+
+// Describe implements prometheus.Collector.
+func (m standbyMetrics) Describe(descs chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(m, descs)
+}
+
+// Collect implements prometheus.Collector.
+func (m standbyMetrics) Collect(metrics chan<- prometheus.Metric) {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("quorate_store_standby_"+name, help, []string{"standby"}, nil)
+	}
+	for _, s := range m.standbys.Stats() {
+		used := 0.0
+		if s.Used {
+			used = 1
+		}
+		metrics <- prometheus.MustNewConstMetric(desc("used", "1 for a server that is read from, 0 for one that does not answer or is too far behind."), prometheus.GaugeValue, used, s.Name)
+		if s.Known {
+			metrics <- prometheus.MustNewConstMetric(desc("lag_seconds", "How far the server is behind the one that is written to."), prometheus.GaugeValue, s.Lag.Seconds(), s.Name)
+		}
+	}
 }

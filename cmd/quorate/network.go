@@ -24,6 +24,7 @@ import (
 	"quorate/index"
 	"quorate/index/evm/metadata"
 	"quorate/index/l1record"
+	"quorate/index/ledger"
 	"quorate/index/primary"
 	"quorate/node"
 	"quorate/node/stakes"
@@ -45,6 +46,7 @@ type network struct {
 	// chains records the primary network's chains, record is what it keeps of L1s;
 	// nil without a store.
 	chains  *primary.Network
+	views   ledger.Viewer    // what the Data API reads from; nil: the store
 	genesis *genesis.Genesis // nil if it is not known, or of no use
 	ledger  bool             // whether outputs, balances and stakes are to be recorded
 	stakes  *stakes.Cache    // nil without a store
@@ -75,7 +77,9 @@ type networkOptions struct {
 	metrics prometheus.Registerer
 	// store and archive may be nil: then nothing is kept. The bytes are those for
 	// proven signatures and for finished messages in memory, 0 for the defaults.
-	store                        store.Store
+	store store.Store
+	// views are what the Data API reads from, if not from the store itself.
+	views                        ledger.Viewer
 	archive                      *aggregator.Archive
 	signatureBytes, messageBytes uint64
 	// leases are nil if no other process shares the store.
@@ -118,7 +122,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &network{
-		name: o.name, id: id, node: client, log: o.log, genesis: o.genesis, ledger: o.config.ledger(),
+		name: o.name, id: id, views: o.views, node: client, log: o.log, genesis: o.genesis, ledger: o.config.ledger(),
 		role: o.role, store: o.store, leases: o.leases,
 	}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, o.metrics)

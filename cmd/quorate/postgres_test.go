@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,11 +30,30 @@ func TestServeOnPostgres(t *testing.T) {
 	dir := t.TempDir()
 	networks := map[string]*simnet.Network{"fuji": n}
 
-	s := startService(t, dir, networks, "--store", place)
+	other, err := server.Standby()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close()) }()
+	follows := other.URL() + strings.TrimPrefix(place, server.URL())
+	s := startService(t, dir, networks, "--store", place, "--store-read", follows)
 	signed := s.sign(t, "fuji", n, "kept")
 	status, body := 0, ""
 	require.Eventually(t, func() bool {
 		status, body = s.ask(t, "/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?pageSize=100&vertexHeight=2")
+		return status == http.StatusOK
+	}, time.Minute, 50*time.Millisecond, "%s", body)
+
+	// The Data API reads from the server that follows.
+	require.Eventually(t, func() bool {
+		response, err := http.Get(s.private + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return err == nil && strings.Contains(string(text), "quorate_store_standby_used{standby=\""+other.Address()+"/postgres\"} 1")
+	}, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool {
+		status, body = s.ask(t, "/v1/networks/fuji/subnets")
 		return status == http.StatusOK
 	}, time.Minute, 50*time.Millisecond, "%s", body)
 
@@ -48,6 +68,24 @@ func TestServeOnPostgres(t *testing.T) {
 	}
 	s.stop(t)
 	require.NoDirExists(t, dir+"/"+storeFolder)
+
+	// Moved into the folder, everything is there as well.
+	code, out, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "both stores have the same content")
+	code, _, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut, "has to be empty")
+	code, inFolder, errOut := quorate(t, "", "store", "export", "vertex", "--data-dir", dir)
+	require.Zero(t, code, errOut)
+	code, onServer, errOut := quorate(t, "", "store", "export", "vertex", "--store", place)
+	require.Zero(t, code, errOut)
+	require.Equal(t, onServer, inFolder)
+	for _, args := range [][]string{{"--from", dir}, {"--from", dir, "--to", dir}, {"--from", dir, "--to", "mysql://me:secret@x"}} {
+		code, out, errOut := quorate(t, "", append([]string{"store", "copy"}, args...)...)
+		require.Equal(t, exitUsage, code, args)
+		require.NotContains(t, out+errOut, "secret")
+	}
 
 	s = startService(t, dir, networks, "--store", place)
 	defer s.stop(t)

@@ -181,6 +181,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				log:     logs.named(name).With(slog.String("network", name)),
 				metrics: registry,
 				store:   kept.store,
+				views:   kept.views(),
 				archive: kept.archive,
 				leases:  kept.leases,
 				role:    c.Role,

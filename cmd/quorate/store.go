@@ -31,10 +31,11 @@ these commands need the service to be stopped, unless the store is on a PostgreS
 server (--store, or QUORATE_STORE).
 
   quorate store inspect
-  quorate store export message > messages.ndjson`,
+  quorate store export message > messages.ndjson
+  quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newStoreInspect(), newStoreExport())
+	cmd.AddCommand(newStoreInspect(), newStoreExport(), newStoreCopy())
 	return cmd
 }
 

@@ -254,6 +254,9 @@ func (s *Server) Close() error {
 	return os.RemoveAll(s.dir)
 }
 
+// Dir has the server's files.
+func (s *Server) Dir() string { return s.data() }
+
 // Address is where the server listens.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
