@@ -310,20 +310,22 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 	if r.leases != nil && r.role.records() {
 		running.Go(func() {
 			lost(shared(ctx, r.leases, r.store, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
-				recorder, err := e.newPipeline()
-				if err != nil {
+				return restarting(ctx, r.log, func(ctx context.Context) error {
+					recorder, err := e.newPipeline()
+					if err != nil {
+						return err
+					}
+					e.recorder.Store(recorder)
+					defer e.recorder.Store(nil)
+					err = recorder.Run(ctx)
+					if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
+						// It would be no other with another process: whoever looks finds it here.
+						lost(err)
+						<-ctx.Done()
+						return nil
+					}
 					return err
-				}
-				e.recorder.Store(recorder)
-				defer e.recorder.Store(nil)
-				err = recorder.Run(ctx)
-				if err != nil && !errors.Is(err, store.ErrFenced) {
-					// It would be no other with another process: whoever looks finds it here.
-					lost(err)
-					<-ctx.Done()
-					return nil
-				}
-				return err
+				})
 			}))
 		})
 	}

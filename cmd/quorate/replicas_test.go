@@ -362,6 +362,7 @@ func TestReplicas(t *testing.T) {
 				other = r
 			}
 		}
+		time.Sleep(500 * time.Millisecond) // what was under way has arrived, and is told of
 		at := other.next(t, index.PChain)
 		require.Eventually(t, func() bool { return other.next(t, index.PChain) > at }, time.Minute, 20*time.Millisecond, "%s", other.log)
 		return time.Since(since)

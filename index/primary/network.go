@@ -250,7 +250,8 @@ func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]
 
 // Run records until ctx ends, and then returns nil. A chain that fails is logged and
 // shown in Status; the others go on. The error is store.ErrFenced once another process
-// records in the same store, and then nothing is recorded any more.
+// records in the same store, or store.ErrUnavailable once that did not answer in the
+// middle of a block; then nothing is recorded any more, and another Network can go on.
 func (n *Network) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	begin := func(run func(ctx context.Context) error, lost string, attributes ...any) {
@@ -259,7 +260,7 @@ func (n *Network) Run(ctx context.Context) error {
 			switch {
 			case err == nil, errors.Is(err, context.Canceled):
 				return nil
-			case errors.Is(err, store.ErrFenced):
+			case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrUnavailable):
 				return err
 			}
 			n.log.Error(lost, append(attributes, slog.Any("error", err))...)
