@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -69,7 +70,7 @@ func testRecordIsTrue(t *testing.T, earlyTxs int) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		chains.Run(ctx)
+		assert.NoError(t, chains.Run(ctx))
 	}()
 	for range 5 {
 		require.NoError(t, n.past.Grow(t.Context(), 100))

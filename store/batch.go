@@ -40,6 +40,7 @@ type op struct {
 	v      []byte
 	family Family
 	delete bool
+	fresh  bool
 }
 
 // move is a compare-and-set of a cursor.
@@ -51,6 +52,12 @@ type move struct {
 // Put writes a row, replacing what was there. A nil value is an empty one.
 // Writes to the same row take effect in the order in which they were added.
 func (b *Batch) Put(family Family, pk PK, v []byte) { b.add(op{family: family, pk: pk, v: v}) }
+
+// Add writes a row as Put does, for a writer who knows that it is not there yet: what
+// an engine may write faster. One that is there after all is replaced.
+func (b *Batch) Add(family Family, pk PK, v []byte) {
+	b.add(op{family: family, pk: pk, v: v, fresh: true})
+}
 
 // Delete removes a row; one that is not there is no error.
 func (b *Batch) Delete(family Family, pk PK) { b.add(op{family: family, pk: pk, delete: true}) }
@@ -179,7 +186,7 @@ func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Record, er
 				yield(Record{}, fmt.Errorf("reading cursor %q: %w", m.name, err))
 				return
 			}
-			at, err := parseCursor(m.name, v)
+			at, err := ParseCursor(m.name, v)
 			if err != nil {
 				yield(Record{}, err)
 				return
@@ -213,7 +220,9 @@ func (c Cursor) bytes() []byte {
 	return binary.BigEndian.AppendUint64(b, c.Epoch)
 }
 
-func parseCursor(name string, v []byte) (Cursor, error) {
+// ParseCursor reads the row of the named cursor; a nil one is the zero Cursor. The error
+// is ErrCorrupt.
+func ParseCursor(name string, v []byte) (Cursor, error) {
 	switch len(v) {
 	case 0:
 		if v == nil {
@@ -231,5 +240,5 @@ func ReadCursor(ctx context.Context, r Reader, name string) (Cursor, error) {
 	if err != nil {
 		return Cursor{}, fmt.Errorf("reading cursor %q: %w", name, err)
 	}
-	return parseCursor(name, values[0])
+	return ParseCursor(name, values[0])
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,7 +59,7 @@ func crashKey(n uint64, i int) store.PK {
 // bounded family is written without syncing.
 func write(dir string) error {
 	ctx := context.Background()
-	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, CacheBytes: 4 << 20, MemTableBytes: 1 << 20})
+	s, err := openAny(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -86,6 +87,14 @@ func write(dir string) error {
 		failed <- err
 	}()
 	return <-failed
+}
+
+// openAny opens the store in a folder, or on a server.
+func openAny(ctx context.Context, place string) (store.Store, error) {
+	if strings.HasPrefix(place, "postgres://") {
+		return store.OpenPostgres(ctx, store.PostgresOptions{URL: place})
+	}
+	return store.OpenPebble(ctx, store.PebbleOptions{Dir: place, CacheBytes: 4 << 20, MemTableBytes: 1 << 20})
 }
 
 // TestPebbleKilled kills a writer at random moments and looks at what is left:

@@ -12,8 +12,9 @@ const Format = 1
 
 var formatKey = PK{P: []byte("format")}
 
-// checkFormat refuses a store of another format, and marks a fresh one.
-func checkFormat(ctx context.Context, s Store) error {
+// checkFormat refuses a store of another format, and marks a fresh one. Into one that
+// is not finished a copy may go on.
+func checkFormat(ctx context.Context, s Store, copies bool) error {
 	values, err := s.Get(ctx, FamilyMeta, []PK{formatKey})
 	if err != nil {
 		return fmt.Errorf("reading the store's format: %w", err)
@@ -22,6 +23,10 @@ func checkFormat(ctx context.Context, s Store) error {
 	switch v := values[0]; {
 	case v != nil && string(v) == want:
 		return nil
+	case v != nil && string(v) == unfinished && copies:
+		return nil
+	case v != nil && string(v) == unfinished:
+		return fmt.Errorf("%w: a copy into it has not come to its end: run quorate store copy again", ErrFormat)
 	case v != nil:
 		return fmt.Errorf("%w: it is of format %q, this version knows %s: %s", ErrFormat, v, want, formatWayOut)
 	}

@@ -32,6 +32,8 @@ type PebbleOptions struct {
 	// Compactions is how many may run at a time; they compete with requests for
 	// the processors. Default 1.
 	Compactions int
+	// Unfinished opens a store even if a copy into it has not come to its end; see Copy.
+	Unfinished bool
 	// Log gets the engine's warnings and errors, and at debug level its steps.
 	// Nil discards them.
 	Log *slog.Logger
@@ -127,7 +129,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		return nil, openError(options.Dir, err)
 	}
 	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
-	if err := checkFormat(ctx, s); err != nil {
+	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
 	}

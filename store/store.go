@@ -28,6 +28,10 @@ var (
 	ErrFormat = errors.New("store has another format")
 	// ErrInUse says that another process holds the store.
 	ErrInUse = errors.New("store is in use")
+	// ErrUnavailable says that the server which keeps the rows does not answer, or
+	// went away; trying again later may help. Of a Commit it is not known then whether
+	// anything was written: commit it again, as its cursors tell.
+	ErrUnavailable = errors.New("the store's server does not answer")
 	// ErrInvalid says that an argument breaks a limit of this package; trying
 	// again is of no use.
 	ErrInvalid = errors.New("invalid use of the store")

@@ -66,6 +66,8 @@ type recorded struct {
 	Blocks, Txs int
 	Took, CPU   time.Duration
 	Bytes       int64
+	// Rows were put and deleted.
+	Rows uint64
 	// Flushed and Compacted is what was written for it, in bytes; 0 if not known.
 	Flushed, Compacted uint64
 	Done               bool

@@ -33,6 +33,9 @@ type task struct {
 	Past pastOptions
 	URL  string
 	Dir  string
+	// Store is the URL of a PostgreSQL server that has the rows; empty: Dir has them.
+	// Standby is that of one that follows it and is read from.
+	Store, Standby string
 	// TxsOf is how many transactions the chains have.
 	TxsOf [3]int
 	// Probe has the store read while it records.
@@ -72,13 +75,17 @@ func main() {
 	flag.Uint64Var(&past.Seed, "seed", 1, "`number` from which the history follows")
 	limit := flag.Duration("sqlite", 45*time.Second, "`time` that SQLite is given, after which its rate so far counts; 0 leaves it out")
 	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
+	engine := flag.String("store", "", "postgres: record into a PostgreSQL `server` as well, which is started for it, and read from it and from one that follows it")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
 	flag.Parse()
 	if past.Busy < 0 {
 		past.Busy = past.Txs
 	}
+	if *engine != "" && *engine != "postgres" {
+		log.Fatalf("-store: %q is not postgres", *engine)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, past, *limit, *dir, *profile)
+	err := run(ctx, past, *limit, *dir, *profile, *engine != "")
 	stop()
 	if err != nil {
 		log.Fatal(err)
@@ -107,7 +114,7 @@ func work(text string) error {
 	return fmt.Errorf("no role %q", t.Role)
 }
 
-func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string) (err error) {
+func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string, server bool) (err error) {
 	root, err := os.MkdirTemp(dir, "quorate-ingest-")
 	if err != nil {
 		return err
@@ -137,6 +144,13 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	if _, err := b.record(ctx, "all chains and outputs, Pebble", task{Role: roleLedger, Dir: filepath.Join(root, "ledger"), Profile: profile}); err != nil {
 		return err
 	}
+	var other *postgres
+	if server {
+		if other, err = b.postgres(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, other.close()) }()
+	}
 	var tables *recorded
 	if limit > 0 {
 		if tables, err = b.record(ctx, "all chains and outputs, SQLite", task{Role: roleSQLite, Dir: filepath.Join(root, "sqlite"), Limit: limit}); err != nil {
@@ -155,6 +169,11 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 		return err
 	}
 	idle.print("Pebble, idle")
+	if other != nil {
+		if err := other.read(ctx); err != nil {
+			return err
+		}
+	}
 	probed.print("Pebble, recording")
 	readings{{What: "a process that only sleeps, late by", summary: late}}.print("meanwhile")
 	if tables != nil {

@@ -189,17 +189,29 @@ func (r *reader) recorded(ctx context.Context) bool {
 // runRead reads while nothing else happens.
 func runRead(t task) error {
 	ctx := context.Background()
-	rows, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
+	rows, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
+	views := ledger.Viewer(rows)
+	if s, ok := rows.(*store.Postgres); ok && t.Standby != "" {
+		standbys, err := store.OpenStandbys(ctx, s, store.StandbyOptions{URLs: []string{t.Standby}})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = standbys.Close() }()
+		if !standbys.Stats()[0].Used {
+			return fmt.Errorf("the server that follows is not read from: %+v", standbys.Stats()[0])
+		}
+		views = standbys
+	}
 	client, g, _, err := begin(ctx, t.URL)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	readers, err := newReaders(connections, t.Past, g, rows)
+	readers, err := newReaders(connections, t.Past, g, views)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func begin(ctx context.Context, url string) (client *node.Client, g *genesis.Gen
 	return client, g, t, err
 }
 
-// runRecord records into Pebble until all is there.
+// runRecord records until all is there.
 func runRecord(t task) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -74,8 +74,7 @@ func runRecord(t task) error {
 		return err
 	}
 	defer stop()
-	// As the service opens it, with the memory that it takes by default.
-	rows, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
+	rows, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,7 +131,12 @@ func runRecord(t task) error {
 		})
 	}
 	begun, spent := time.Now(), rig.CPU()
-	running.Go(func() { chains.Run(ctx) })
+	running.Go(func() {
+		if err := chains.Run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			cancel()
+		}
+	})
 	blocks, err := await(ctx, to, chains.Status, func(at tips) error {
 		if !t.Probe {
 			return nil
@@ -165,10 +169,21 @@ func runRecord(t task) error {
 	rig.Calm(rows)
 	stats := rows.Stats()
 	r.Flushed, r.Compacted = stats.FlushedBytes, stats.CompactedBytes
-	if r.Bytes, err = rig.Size(t.Dir); err != nil {
-		return err
+	if t.Store == "" {
+		if r.Bytes, err = rig.Size(t.Dir); err != nil {
+			return err
+		}
 	}
+	r.Rows = stats.Rows
 	return out.Encode(r)
+}
+
+// open opens the store as the service does, with the memory that it takes by default.
+func (t task) open(ctx context.Context) (store.Store, error) {
+	if t.Store != "" {
+		return store.OpenPostgres(ctx, store.PostgresOptions{URL: t.Store})
+	}
+	return store.OpenPebble(ctx, store.PebbleOptions{Dir: t.Dir})
 }
 
 // serveFirst does the reads that are probed, once, and tells how far the P-Chain is.

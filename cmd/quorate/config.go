@@ -24,6 +24,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/index/primary"
 	"quorate/node"
+	"quorate/store"
 )
 
 // config is what serve runs with. It is read from a YAML file, the environment
@@ -35,6 +36,15 @@ type config struct {
 	PrivateListen string `yaml:"private_listen"`
 	// DataDir keeps identities, address books and the store.
 	DataDir string `yaml:"data_dir"`
+	// Store is the URL of the PostgreSQL server that keeps what outlives the process;
+	// empty: files in DataDir do.
+	Store string `yaml:"store"`
+	// StoreRead are URLs of servers that follow the one of Store; the Data API reads
+	// from them while they are at most StoreLag behind.
+	StoreRead []string      `yaml:"store_read"`
+	StoreLag  time.Duration `yaml:"store_lag"`
+	// Role is what this process does where several share a Store.
+	Role role `yaml:"role"`
 	// MemoryLimit is shared out among the caches and given to the garbage
 	// collector, which then works harder rather than exceed it.
 	MemoryLimit size `yaml:"memory_limit"`
@@ -158,11 +168,13 @@ func defaults() config {
 		Listen:         "127.0.0.1:8080",
 		PrivateListen:  "127.0.0.1:8081",
 		DataDir:        dir,
+		Role:           roleAll,
 		MemoryLimit:    1 << 30,
 		ArchiveLimit:   1 << 30,
 		ClientCompat:   string(compat.Auto),
 		RequestTimeout: 15 * time.Second,
 		LogLevel:       "info",
+		StoreLag:       5 * time.Second,
 		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]networkConfig),
 		surfaceConfig:  surfaceDefaults(),
@@ -205,6 +217,15 @@ func settings() []setting {
 		{"listen", "QUORATE_LISTEN", "address", "public address to listen on", text(func(c *config) *string { return &c.Listen })},
 		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *config) *string { return &c.PrivateListen })},
 		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities, address books and signed messages", text(func(c *config) *string { return &c.DataDir })},
+		{"store", "QUORATE_STORE", "url", "PostgreSQL server to keep rows on, postgres://user:password@host/database, instead of files in the data folder", text(func(c *config) *string { return &c.Store })},
+		{"role", "QUORATE_ROLE", "role", "what this process does where several share a store: all, api, ingest or sign", func(c *config, v string) error {
+			c.Role = role(v)
+			return nil
+		}},
+		{"store-read", "QUORATE_STORE_READ", "url[,url]", "servers that follow the one of --store, for the Data API to read from", func(c *config, v string) error {
+			c.StoreRead = strings.Split(v, ",")
+			return nil
+		}},
 		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
 		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *config, v string) error { return c.ArchiveLimit.parse(v) }},
 		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
@@ -424,6 +445,27 @@ func (c *config) problems() (all []error) {
 	c.NodeAPI.check(c.Networks, wrong)
 	if c.DataDir == "" {
 		wrong("data_dir is empty; name a folder")
+	}
+	if err := c.Role.check(c.Store); err != nil {
+		wrong("%w", err)
+	}
+	if c.Store != "" {
+		if err := store.CheckPostgresURL(c.Store); err != nil {
+			wrong("store: %w", err)
+		}
+	} else if len(c.StoreRead) > 0 {
+		wrong("store_read: there is nothing to follow without store, the server that is written to")
+	}
+	for i, url := range c.StoreRead {
+		if slices.Contains(c.StoreRead[:i], url) {
+			wrong("store_read: a server is named twice")
+		}
+		if err := store.CheckPostgresURL(url); err != nil {
+			wrong("store_read: %w", err)
+		}
+	}
+	if c.StoreLag < 2*time.Second || c.StoreLag > time.Hour {
+		wrong("store_lag: %s is not between 2s and 1h", c.StoreLag)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		if strings.ContainsAny(name, "/\\:. \t") || name == "" {

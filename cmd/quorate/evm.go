@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,7 @@ import (
 	"quorate/index/evm/metadata"
 	"quorate/node"
 	"quorate/store"
+	"quorate/store/lease"
 )
 
 // evmChain is where an EVM chain's Ethereum API is.
@@ -90,6 +92,9 @@ type evmRecords struct {
 	cChainID  ids.ID
 	chains    []evmChain
 	store     store.Store
+	leases    *lease.Leases // nil if no other process shares the store
+	role      role
+	views     evm.Viewer // what the Data API reads from
 	fetcher   *metadata.Fetcher
 	// changed is called when there is one more to read.
 	changed func() error
@@ -113,15 +118,24 @@ type evmRecord struct {
 	served   handler.Chain
 	node     *node.EVM
 	pipeline *index.Pipeline[*chain.Block]
-	filler   *evm.Filler
-	book     *contracts.Book
-	keeper   *metadata.Keeper
+	// newPipeline makes one that records while this one watches; recorder is that one
+	// while it runs, and filler what fills in calls beside whichever records here.
+	newPipeline func() (*index.Pipeline[*chain.Block], error)
+	recorder    atomic.Pointer[index.Pipeline[*chain.Block]]
+	newFiller   func() *evm.Filler
+	filler      atomic.Pointer[evm.Filler]
+	tips        index.Tipper
+	book        *contracts.Book
+	keeper      *metadata.Keeper
 }
 
 func newEVMRecords(n *network, o networkOptions, metrics prometheus.Registerer) *evmRecords {
 	r := &evmRecords{
-		networkID: n.id, store: o.store, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
+		networkID: n.id, store: o.store, views: o.store, leases: o.leases, role: o.role, fetcher: o.fetcher, changed: o.changed, metrics: metrics, log: o.log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
+	}
+	if o.views != nil {
+		r.views = o.views
 	}
 	if n.genesis != nil {
 		r.cChainID = n.genesis.CChainID
@@ -165,7 +179,7 @@ func (r *evmRecords) record(ctx context.Context, c evmChain) {
 		if err == nil {
 			defer e.book.Close()
 			if err = r.changed(); err == nil {
-				e.run(ctx, r.log)
+				r.work(ctx, e)
 				return
 			}
 			r.log.Error("an EVM chain cannot be served", slog.String("chain", e.name), slog.Any("error", err))
@@ -245,23 +259,29 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e := &evmRecord{name: name, source: c.name, node: api}
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
-	record := evm.New(r.store, r.networkID, blockchainID, e.book)
+	record, served := evm.New(r.store, r.networkID, blockchainID, e.book), evm.New(r.views, r.networkID, blockchainID, e.book)
 	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log})
-	e.filler = evm.NewFiller(evm.FillerOptions{
-		Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
-		Behind: func() bool { return e.pipeline.Status().Lag() > index.NearTip },
-	})
+	e.tips = source
+	e.newFiller = func() *evm.Filler {
+		return evm.NewFiller(evm.FillerOptions{
+			Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
+			Behind: func() bool { return e.teller().Status().Lag() > index.NearTip },
+		})
+	}
+	e.newPipeline = func() (*index.Pipeline[*chain.Block], error) {
+		return index.New(index.Options[*chain.Block]{
+			// Chains of different networks and blockchains may have the same chain ID.
+			NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
+			Source:  source,
+			Store:   r.store,
+			Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID)},
+			// Blocks are decoded where they are fetched.
+			WindowBytes: 32 << 20,
+			Log:         r.log,
+		})
+	}
 	var err error
-	e.pipeline, err = index.New(index.Options[*chain.Block]{
-		// Chains of different networks and blockchains may have the same chain ID.
-		NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
-		Source:  source,
-		Store:   r.store,
-		Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID)},
-		// Blocks are decoded where they are fetched.
-		WindowBytes: 32 << 20,
-		Log:         r.log,
-	})
+	e.pipeline, err = e.newPipeline()
 	if err == nil {
 		err = r.metrics.Register(index.NewCollector(name, e.status))
 	}
@@ -271,33 +291,88 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	}
 	e.served = handler.Chain{
 		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
-		Record: record, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
-		Progress: func() reply.Progress { return e.progress(record) },
+		Record: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
+		Progress: func() reply.Progress { return e.progress(served) },
 	}
 	return e, nil
 }
 
-func (e *evmRecord) run(ctx context.Context, log *slog.Logger) {
+// work records a chain until ctx ends, or has another process that shares the store do
+// so and watches.
+func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
+	lost := func(err error) {
+		if err != nil {
+			r.log.Error("an EVM chain is not recorded any more", slog.String("chain", e.name), slog.Any("error", err))
+		}
+	}
 	var running sync.WaitGroup
-	running.Go(func() { e.node.Heads(ctx, e.pipeline.Wake) })
-	running.Go(func() { e.keeper.Run(ctx) })
-	running.Go(func() {
-		if err := e.filler.Run(ctx); err != nil {
-			log.Error("calls inside transactions are not filled in any more", slog.String("chain", e.name), slog.Any("error", err))
-		}
-	})
-	running.Go(func() {
-		if err := e.pipeline.Run(ctx); err != nil {
-			log.Error("an EVM chain is not recorded any more", slog.String("chain", e.name), slog.Any("error", err))
-		}
-	})
+	running.Go(func() { e.node.Heads(ctx, e.wake) })
+	if r.role.answers() {
+		running.Go(func() { e.keeper.Run(ctx) }) // for those who ask here
+	}
+	if r.leases == nil {
+		running.Go(func() { lost(e.pipeline.Run(ctx)) })
+		running.Go(func() { e.fill(ctx, r.log) })
+	} else {
+		running.Go(func() { lost(e.pipeline.Watch(ctx, e.tips)) })
+	}
+	if r.leases != nil && r.role.records() {
+		running.Go(func() {
+			lost(shared(ctx, r.leases, r.store, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+				ctx, end := context.WithCancel(ctx)
+				var filling sync.WaitGroup
+				defer filling.Wait()
+				defer end()
+				filling.Go(func() { e.fill(ctx, r.log) })
+				return restarting(ctx, r.log, func(ctx context.Context) error {
+					recorder, err := e.newPipeline()
+					if err != nil {
+						return err
+					}
+					e.recorder.Store(recorder)
+					defer e.recorder.Store(nil)
+					err = recorder.Run(ctx)
+					if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
+						// It would be no other with another process: whoever looks finds it here.
+						lost(err)
+						<-ctx.Done()
+						return nil
+					}
+					return err
+				})
+			}))
+		})
+	}
 	running.Wait()
+}
+
+// fill fills in calls until ctx ends.
+func (e *evmRecord) fill(ctx context.Context, log *slog.Logger) {
+	filler := e.newFiller()
+	e.filler.Store(filler)
+	defer e.filler.Store(nil)
+	if err := filler.Run(ctx); err != nil {
+		log.Error("calls inside transactions are not filled in any more", slog.String("chain", e.name), slog.Any("error", err))
+		<-ctx.Done() // whoever looks finds it
+	}
+}
+
+// teller is the pipeline that knows best how far the record is.
+func (e *evmRecord) teller() *index.Pipeline[*chain.Block] {
+	if recorder := e.recorder.Load(); recorder != nil {
+		return recorder
+	}
+	return e.pipeline
 }
 
 // status is how the recording stands, with what there is to say of traces.
 func (e *evmRecord) status() index.Status {
-	status := e.pipeline.Status()
-	if note := e.filler.Note(); note != "" {
+	status := e.teller().Status()
+	filler := e.filler.Load()
+	if filler == nil {
+		return status
+	}
+	if note := filler.Note(); note != "" {
 		if status.Note != "" {
 			status.Note += "; "
 		}
@@ -306,9 +381,12 @@ func (e *evmRecord) status() index.Status {
 	return status
 }
 
+// wake says that there are more blocks.
+func (e *evmRecord) wake() { e.teller().Wake() }
+
 // progress is how far the record is.
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {
-	status := e.pipeline.Status()
+	status := e.status()
 	p := reply.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
 	// The last block's time is a row; without it the record has just begun.
 	tip, err := record.Tip(context.Background())

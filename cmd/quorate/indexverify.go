@@ -233,7 +233,7 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 		}
 		names = []string{name}
 	}
-	return withStore(ctx, c.DataDir, func(s store.Store) error {
+	return withStore(ctx, c.storePlace(), func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
 		if err := index.Check(ctx, s, primary.Forms()...); err != nil {
 			return &exitError{code: exitFailed, err: err, hint: "Start the service once, which makes the record again."}

@@ -24,11 +24,13 @@ import (
 	"quorate/index"
 	"quorate/index/evm/metadata"
 	"quorate/index/l1record"
+	"quorate/index/ledger"
 	"quorate/index/primary"
 	"quorate/node"
 	"quorate/node/stakes"
 	"quorate/p2p"
 	"quorate/store"
+	"quorate/store/lease"
 	"quorate/validators"
 )
 
@@ -44,6 +46,7 @@ type network struct {
 	// chains records the primary network's chains, record is what it keeps of L1s;
 	// nil without a store.
 	chains  *primary.Network
+	views   ledger.Viewer    // what the Data API reads from; nil: the store
 	genesis *genesis.Genesis // nil if it is not known, or of no use
 	ledger  bool             // whether outputs, balances and stakes are to be recorded
 	stakes  *stakes.Cache    // nil without a store
@@ -54,6 +57,12 @@ type network struct {
 	evm       *evmRecords
 	// messages knows what follows from P-Chain transactions.
 	messages *l1message.Deriver
+	// role is what this process does for the network. Leases are nil if no other one shares
+	// the store; else newRecorder makes what records while this process is to.
+	role        role
+	store       store.Store
+	leases      *lease.Leases
+	newRecorder func() (*primary.Network, error)
 	// api is what the network answers as a node does; nil where nobody asks.
 	api *nodeAPI
 	log *slog.Logger
@@ -68,9 +77,14 @@ type networkOptions struct {
 	metrics prometheus.Registerer
 	// store and archive may be nil: then nothing is kept. The bytes are those for
 	// proven signatures and for finished messages in memory, 0 for the defaults.
-	store                        store.Store
+	store store.Store
+	// views are what the Data API reads from, if not from the store itself.
+	views                        ledger.Viewer
 	archive                      *aggregator.Archive
 	signatureBytes, messageBytes uint64
+	// leases are nil if no other process shares the store.
+	leases *lease.Leases
+	role   role
 	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
@@ -107,7 +121,10 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 	if known, ok := knownNetworks[o.name]; ok && known != id && !o.config.synthetic {
 		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
-	n := &network{name: o.name, id: id, node: client, log: o.log, genesis: o.genesis, ledger: o.config.ledger()}
+	n := &network{
+		name: o.name, id: id, views: o.views, node: client, log: o.log, genesis: o.genesis, ledger: o.config.ledger(),
+		role: o.role, store: o.store, leases: o.leases,
+	}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, o.metrics)
 	var err error
 	n.peers, err = p2p.New(p2p.Config{
@@ -143,6 +160,7 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 		recorded = make(chan struct{}, 1)
 		n.record = l1record.New(o.store, id)
 		derive.Record = n.record
+		n.newRecorder = func() (*primary.Network, error) { return newRecorder(n, o, nil, recorded) }
 		if n.chains, err = newRecorder(n, o, metrics, recorded); err == nil {
 			n.stakes, err = stakes.New(client, func() uint64 { return n.chains.Status()[index.PChain].Next })
 		}
@@ -166,8 +184,8 @@ func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, err
 	return n, nil
 }
 
-// newRecorder makes what records the chains. Recorded gets a token when there are more
-// P-Chain blocks.
+// newRecorder makes what records the chains, or tells how far others record them.
+// Recorded gets a token when there are more P-Chain blocks.
 func newRecorder(n *network, o networkOptions, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
 	return primary.New(primary.Options{
 		NetworkID:     n.id,
@@ -234,13 +252,12 @@ func (n *network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 // run keeps the network alive until ctx ends.
 func (n *network) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return n.peers.Run(ctx) })
-	g.Go(func() error { return n.resolver.Run(ctx) })
+	if n.role.connects() {
+		g.Go(func() error { return n.peers.Run(ctx) })
+		g.Go(func() error { return n.resolver.Run(ctx) })
+	}
 	if n.chains != nil {
-		g.Go(func() error {
-			n.chains.Run(ctx) // without it the network signs all the same
-			return nil
-		})
+		g.Go(func() error { return n.recordChains(ctx) })
 	}
 	if n.api != nil {
 		g.Go(func() error {
@@ -248,8 +265,9 @@ func (n *network) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	if n.ahead != nil {
-		g.Go(func() error { return n.ahead.run(ctx) })
+	if n.ahead != nil && n.role.signs() {
+		// Others find in the store what one has had signed.
+		g.Go(func() error { return shared(ctx, n.leases, n.store, fmt.Sprintf("ahead/%d", n.id), n.ahead.run) })
 	}
 	if n.evm != nil {
 		g.Go(func() error {
@@ -272,6 +290,9 @@ func (n *network) close() {
 
 // ready says why requests cannot be expected to succeed; nil if they can.
 func (n *network) ready() error {
+	if !n.role.connects() {
+		return nil
+	}
 	height, ok := n.resolver.ProposedHeight()
 	if !ok {
 		return errNoHeight

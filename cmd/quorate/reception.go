@@ -112,6 +112,7 @@ func (s *slot) subnetReady(subnet ids.ID) error {
 // to know every network's ID, which only its node can tell: so there is a new
 // surface each time a network opens, and requests for the others get 503.
 type reception struct {
+	role    role
 	options handlers.Options // all but Networks
 	slots   map[string]*slot
 	surface atomic.Pointer[echo.Echo]
@@ -120,10 +121,10 @@ type reception struct {
 	ids map[string]uint32 // guarded by mu; by name, those that nodes have told
 }
 
-// newReception is for the networks of these names, of which main is at /ext; what nodes
-// answer counts for answers.
-func newReception(names []string, main string, answers *node.Budget, o handlers.Options) (*reception, error) {
-	r := &reception{options: o, slots: make(map[string]*slot, len(names)), ids: make(map[string]uint32, len(names))}
+// newReception is for the networks of these names, of which main is at /ext, and the
+// requests that are for a role; what nodes answer counts for answers.
+func newReception(names []string, main string, as role, answers *node.Budget, o handlers.Options) (*reception, error) {
+	r := &reception{role: as, options: o, slots: make(map[string]*slot, len(names)), ids: make(map[string]uint32, len(names))}
 	r.options.Node = nodeSurface{reception: r, main: main, answers: answers}
 	if o.Metrics != nil {
 		r.options.Metrics = replacing{o.Metrics}
@@ -261,6 +262,9 @@ func (r *reception) presumed() map[string]uint32 {
 // name the network, it does so as long as none is open.
 func (r *reception) holdBack(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		if why := r.role.refuses(c.Path()); why != "" {
+			return apierr.Unavailable(nil, "%s", why)
+		}
 		s := r.named(c.Param("network"))
 		if c.Path() == signing.PeerPath {
 			s = r.anyShut()

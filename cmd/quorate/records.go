@@ -11,6 +11,7 @@ import (
 	"quorate/handlers/data"
 	"quorate/index"
 	"quorate/index/ledger"
+	"quorate/index/ledger/subnets"
 	"quorate/index/vertices"
 )
 
@@ -27,8 +28,12 @@ func records(n *network) (data.Network, bool) {
 		return data.Network{Needs: fmt.Sprintf("what the network began with is not known; give the file that its nodes were started with as networks.%s.genesis_file", n.name)}, true
 	}
 	d := data.Network{NetworkID: n.id, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID}
-	d.Ledger = n.chains.Ledger
+	record := n.chains.Ledger
 	d.Subnets = n.chains.Subnets
+	if n.views != nil {
+		record, d.Subnets = ledger.New(n.views, n.id), subnets.New(n.views, n.id)
+	}
+	d.Ledger = record
 	d.Vertices = vertexReader{n.chains.Vertices}
 	d.Rewards = n.stakes
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
@@ -42,7 +47,7 @@ func records(n *network) (data.Network, bool) {
 			p.Needs = needsPast
 		}
 		// The last block's time is a row; without it the record has just begun.
-		height, now, err := n.chains.Ledger.Tip(context.Background(), chainID)
+		height, now, err := record.Tip(context.Background(), chainID)
 		if err != nil {
 			return data.Progress{Lag: p.Lag, Err: p.Err, Rebuilding: p.Rebuilding, Rebuilt: p.Rebuilt, Needs: p.Needs}
 		}

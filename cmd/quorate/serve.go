@@ -129,11 +129,11 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return usage(err, "Correct the file, or leave it out of the configuration.")
 	}
-	key, err := pageKey(c.DataDir)
+	key, err := kept.pageKey(ctx, c.DataDir)
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
 	}
-	entry, err := newDoor(ctx, c, log, registry)
+	entry, err := newDoor(ctx, c, kept.allowances(log), log, registry)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	}
 	defer page.Close()
 	answers := newAnswers(c.MemoryLimit)
-	surface, err = newReception(names, c.NodeAPI.main(c.Networks), answers, entry.furnish(handlers.Options{
+	surface, err = newReception(names, c.NodeAPI.main(c.Networks), c.Role, answers, entry.furnish(handlers.Options{
 		EVM:            words,
 		Console:        page,
 		PageKey:        key,
@@ -182,7 +182,10 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				log:     logs.named(name).With(slog.String("network", name)),
 				metrics: registry,
 				store:   kept.store,
+				views:   kept.views(),
 				archive: kept.archive,
+				leases:  kept.leases,
+				role:    c.Role,
 				fetcher: fetcher,
 				nodeAPI: c.NodeAPI,
 				loggers: logs, profiles: profiles, settings: shown(c),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"quorate/store"
 )
@@ -26,31 +27,49 @@ func newStore() *cobra.Command {
 		Short: "Look into the store",
 		Long: `The store in the data folder has what outlives the service, in families of rows:
 a partition, a key within it, and a value. One process uses it at a time, so that
-these commands need the service to be stopped.
+these commands need the service to be stopped, unless the store is on a PostgreSQL
+server (--store, or QUORATE_STORE).
 
   quorate store inspect
-  quorate store export message > messages.ndjson`,
+  quorate store export message > messages.ndjson
+  quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newStoreInspect(), newStoreExport())
+	cmd.AddCommand(newStoreInspect(), newStoreExport(), newStoreCopy())
 	return cmd
 }
 
-// withStore opens the store of a data folder for f. It never makes one.
-func withStore(ctx context.Context, dataDir string, f func(store.Store) error) error {
-	dir := filepath.Join(dataDir, "store")
-	if _, err := os.Stat(dir); err != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("there is no store: %w", err), hint: "Name the service's data folder with --data-dir."}
+// withStore opens a store for f. It never makes one in a folder.
+func withStore(ctx context.Context, place storePlace, f func(store.Store) error) error {
+	if place.url == "" {
+		if _, err := os.Stat(place.dir); err != nil {
+			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store: %w", err), hint: "Name the service's data folder with --data-dir."}
+		}
+	} else if err := store.CheckPostgresURL(place.url); err != nil {
+		return usage(fmt.Errorf("--store: %w", err), "")
 	}
-	s, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	s, err := place.open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return storeFailure(err, dir, "Stop the service that uses it, or look at another with --data-dir.")
+		return storeFailure(err, place, "Stop the service that uses it, or look at another with --data-dir.")
 	}
 	return errors.Join(f(s), s.Close())
 }
 
+// storeFlags say which store a command looks into.
+type storeFlags struct{ dataDir, url string }
+
+func (f *storeFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.dataDir, "data-dir", defaults().DataDir, "data `folder` of the service")
+	flags.StringVar(&f.url, "store", os.Getenv("QUORATE_STORE"), "`url` of the PostgreSQL server that has the store, instead of the data folder")
+	flags.Lookup("store").DefValue = "" // it may have a password
+}
+
+func (f *storeFlags) place() storePlace {
+	return storePlace{url: f.url, dir: filepath.Join(f.dataDir, storeFolder)}
+}
+
 func newStoreInspect() *cobra.Command {
-	var dataDir string
+	var from storeFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect",
@@ -61,13 +80,13 @@ func newStoreInspect() *cobra.Command {
   quorate store inspect --data-dir /var/lib/quorate --json`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			return withStore(cmd.Context(), dataDir, func(s store.Store) error {
+			return withStore(cmd.Context(), from.place(), func(s store.Store) error {
 				return inspect(cmd.Context(), s, cmd.OutOrStdout(), asJSON)
 			})
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&dataDir, "data-dir", defaults().DataDir, "data `folder` of the service")
+	from.add(flags)
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -111,7 +130,7 @@ func inspect(ctx context.Context, s store.Store, out io.Writer, asJSON bool) err
 }
 
 func newStoreExport() *cobra.Command {
-	var dataDir string
+	var from storeFlags
 	names := make([]string, 0, len(store.Families()))
 	for _, family := range store.Families() {
 		names = append(names, family.String())
@@ -131,12 +150,12 @@ Families: ` + strings.Join(names, ", "),
 			if !ok {
 				return usage(fmt.Errorf("there is no family %q%s", args[0], suggest(args[0], names)), "Families: "+strings.Join(names, ", "))
 			}
-			return withStore(cmd.Context(), dataDir, func(s store.Store) error {
+			return withStore(cmd.Context(), from.place(), func(s store.Store) error {
 				return export(cmd.Context(), s, family, cmd.OutOrStdout())
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&dataDir, "data-dir", defaults().DataDir, "data `folder` of the service")
+	from.add(cmd.Flags())
 	return cmd
 }
 

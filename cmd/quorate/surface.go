@@ -180,8 +180,9 @@ type door struct {
 	metrics prometheus.Registerer
 }
 
-// newDoor reads the files that the configuration names. The door is closed with close.
-func newDoor(ctx context.Context, c config, log *slog.Logger, metrics prometheus.Registerer) (*door, error) {
+// newDoor reads the files that the configuration names. Shared is nil if no other process
+// serves the same keys. The door is closed with close.
+func newDoor(ctx context.Context, c config, shared *access.Shared, log *slog.Logger, metrics prometheus.Registerer) (*door, error) {
 	d := &door{config: c.surfaceConfig, log: log, metrics: metrics}
 	var err error
 	if d.trusted, err = parsePrefixes(c.TrustedProxies); err != nil {
@@ -196,7 +197,7 @@ func newDoor(ctx context.Context, c config, log *slog.Logger, metrics prometheus
 	for name, class := range c.RateClasses {
 		classes[name] = class.class()
 	}
-	d.guard, err = access.New(access.Options{Keys: keysOf(c.DataDir), Classes: classes, Free: []string{"/health"}, Metrics: metrics, Log: log})
+	d.guard, err = access.New(access.Options{Keys: keysOf(c.DataDir), Classes: classes, Free: []string{"/health"}, Shared: shared, Metrics: metrics, Log: log})
 	if err != nil {
 		return nil, usage(err, "Correct rate_classes.")
 	}

@@ -32,6 +32,9 @@ type Options struct {
 	Keys KeyFile
 	// Classes by name. Without DefaultClass clients without a key are not limited.
 	Classes map[string]Class
+	// Shared has the allowances of keys count for several processes together; nil counts
+	// here alone. Those of addresses always are of this process.
+	Shared *Shared
 	// Addresses is how many client addresses' use is remembered, those that were
 	// heard of last; 0 means 65536. One takes about 300 bytes.
 	Addresses int
@@ -65,7 +68,7 @@ func New(o Options) (*Guard, error) {
 		o.Addresses = 65536
 	}
 	g := &Guard{
-		keys:      &keyring{file: o.Keys, classes: o.Classes, log: o.Log},
+		keys:      &keyring{file: o.Keys, classes: o.Classes, shared: o.Shared, log: o.Log},
 		classes:   o.Classes,
 		free:      o.Free,
 		policies:  make(map[string][]string, len(o.Classes)),
@@ -143,7 +146,7 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 			if left == nil {
 				return next(c)
 			}
-			v, err := g.spend(left)
+			v, err := g.spend(c.Request().Context(), left)
 			h := c.Response().Header()
 			h["Ratelimit-Policy"] = g.policies[class]
 			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
@@ -159,8 +162,8 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 }
 
 // spend uses one request up; the error is that of one too many.
-func (g *Guard) spend(left *allowance) (verdict, error) {
-	v := left.take(time.Now())
+func (g *Guard) spend(ctx context.Context, left *allowance) (verdict, error) {
+	v := left.use(ctx, time.Now())
 	switch {
 	case v.allowed:
 		return v, nil
@@ -193,11 +196,11 @@ func (c *Client) ID() string { return c.id }
 // Take uses one request up for what came over the connection. Refused is what a request
 // would be answered, nil if it is allowed, and wait after how long one will be, 0 if none
 // will: the key was revoked meanwhile.
-func (c *Client) Take() (wait time.Duration, refused *apierr.Error) {
+func (c *Client) Take(ctx context.Context) (wait time.Duration, refused *apierr.Error) {
 	_, _, left, err := c.guard.admit(c.key, c.address)
 	var v verdict
 	if err == nil && left != nil {
-		v, err = c.guard.spend(left)
+		v, err = c.guard.spend(ctx, left)
 	}
 	errors.As(err, &refused)
 	return v.reset, refused

@@ -14,6 +14,7 @@ import (
 type keyring struct {
 	file    KeyFile
 	classes map[string]Class
+	shared  *Shared // nil if no other process counts
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -121,6 +122,9 @@ func (k *keyring) holder(info KeyInfo) *holder {
 	}
 	if ok {
 		h.left = newAllowance(class)
+		if k.shared != nil {
+			h.left.account = &account{shared: k.shared, key: info.Name}
+		}
 	}
 	return h
 }

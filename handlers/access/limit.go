@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -64,6 +65,8 @@ func (c Class) policy() string {
 type allowance struct {
 	class Class
 	rate  *rate.Limiter
+	// account is where the allowance is shared with other processes; nil if it is not.
+	account *account
 
 	mu   sync.Mutex
 	day  int64 // guarded by mu; UTC day since 1970 that used is of
@@ -86,6 +89,16 @@ type verdict struct {
 }
 
 const day = 24 * time.Hour
+
+// use is take, of what all processes together may use.
+func (a *allowance) use(ctx context.Context, now time.Time) verdict {
+	if a.account != nil {
+		if v, ok := a.account.use(ctx, a.class, now); ok {
+			return v
+		}
+	}
+	return a.take(now)
+}
 
 // take uses one request up, if there is one.
 func (a *allowance) take(now time.Time) verdict {

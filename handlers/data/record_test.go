@@ -21,12 +21,13 @@ import (
 	"quorate/index/ledger"
 	"quorate/index/ledger/subnets"
 	"quorate/store"
+	"quorate/store/storetest/pgserver"
 )
 
-// recorded is a network with a real record of outputs, in memory.
+// recorded is a network with a real record of outputs.
 type recorded struct {
 	t       *testing.T
-	store   *store.Memory
+	store   store.Store
 	matcher *ledger.Matcher
 	tenants map[ids.ID]*ledger.Tenant
 	subnets subnets.Tenant
@@ -34,8 +35,7 @@ type recorded struct {
 	surface *echo.Echo
 }
 
-func newRecorded(t *testing.T) *recorded {
-	s := store.NewMemory()
+func newRecorded(t *testing.T, s store.Store) *recorded {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	r := &recorded{t: t, store: s, matcher: ledger.NewMatcher(s, constants.FujiID, nil), tenants: make(map[ids.ID]*ledger.Tenant), tip: make(map[ids.ID]*chain.Block), subnets: subnets.NewTenant(constants.FujiID)}
 	for _, id := range []ids.ID{pID, xID, cID} {
@@ -100,9 +100,23 @@ func (r *recorded) get(path string) map[string]any {
 	return body
 }
 
-// TestRecord asks for what a real record holds, while it grows.
+// TestRecord asks for what a real record holds, while it grows, on every engine.
 func TestRecord(t *testing.T) {
-	r := newRecorded(t)
+	t.Run("memory", func(t *testing.T) { testRecord(t, store.NewMemory()) })
+	t.Run("pebble", func(t *testing.T) {
+		s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: t.TempDir()})
+		require.NoError(t, err)
+		testRecord(t, s)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		s, err := store.OpenPostgres(t.Context(), store.PostgresOptions{URL: pgserver.Run(t).URL()})
+		require.NoError(t, err)
+		testRecord(t, s)
+	})
+}
+
+func testRecord(t *testing.T, s store.Store) {
+	r := newRecorded(t, s)
 	requireError(t, apitest.Get(r.surface, utxosPath), 503, "the index of the p-chain is still catching up")
 
 	funds := makes(ids.ID{1}, chain.Unknown)

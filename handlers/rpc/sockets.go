@@ -202,7 +202,7 @@ func (p *passage) hear(ctx context.Context, message io.Reader) error {
 	defer node.Give(ctx, int64(cap(body)))
 	calls, refusal, ok := p.read(body)
 	if p.client != nil {
-		wait, refused := p.client.Take()
+		wait, refused := p.client.Take(ctx)
 		switch {
 		case refused != nil && wait == 0:
 			return ending{websocket.StatusPolicyViolation, "the API key is good no more"}

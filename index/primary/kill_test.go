@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -87,8 +88,7 @@ func work(o order) error {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	chains.Run(ctx)
-	return errors.New("it ended by itself")
+	return errors.Join(chains.Run(ctx), errors.New("it ended by itself"))
 }
 
 // smallWindow makes batches of some 30 blocks, in bytes.
@@ -141,7 +141,7 @@ func runUntil(t testing.TB, n *testNode, chains *primary.Network, g *genesis.Gen
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		chains.Run(ctx)
+		assert.NoError(t, chains.Run(ctx))
 	}()
 	require.Eventually(t, func() bool {
 		for chain, status := range chains.Status() {

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -98,6 +99,7 @@ type pipeline interface {
 	Run(ctx context.Context) error
 	Status() index.Status
 	StatusOf(tenant string) index.Status
+	watch(ctx context.Context) error
 	tip(ctx context.Context) (uint64, error)
 	verify(v *verifier) error
 }
@@ -116,6 +118,8 @@ type Network struct {
 	Vertices *vertices.Record
 	past     *index.XChainPast
 	kept     bool
+	// recorder is who records while this one watches, if that is in this process.
+	recorder atomic.Pointer[Network]
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -241,43 +245,69 @@ func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]
 	if o.Metrics == nil {
 		return nil
 	}
-	return o.Metrics.Register(index.NewCollector(chain, p.Status))
+	return o.Metrics.Register(index.NewCollector(chain, func() index.Status { return n.ChainStatus(chain) }))
 }
 
-// Run records until ctx ends. A chain that fails is logged and shown in Status; the
-// others go on.
-func (n *Network) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, chain := range n.chains {
-		running.Go(func() {
-			if err := n.lines[chain].Run(ctx); err != nil {
-				n.log.Error("a chain is not recorded any more", slog.String("chain", chain), slog.Any("error", err))
+// Run records until ctx ends, and then returns nil. A chain that fails is logged and
+// shown in Status; the others go on. The error is store.ErrFenced once another process
+// records in the same store, or store.ErrUnavailable once that did not answer in the
+// middle of a block; then nothing is recorded any more, and another Network can go on.
+func (n *Network) Run(ctx context.Context) error {
+	work, ctx := errgroup.WithContext(ctx)
+	begin := func(run func(ctx context.Context) error, lost string, attributes ...any) {
+		work.Go(func() error {
+			err := run(ctx)
+			switch {
+			case err == nil, errors.Is(err, context.Canceled):
+				return nil
+			case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrUnavailable):
+				return err
 			}
+			n.log.Error(lost, append(attributes, slog.Any("error", err))...)
+			return nil
 		})
+	}
+	for _, chain := range n.chains {
+		begin(n.lines[chain].Run, "a chain is not recorded any more", slog.String("chain", chain))
 	}
 	if n.matcher != nil {
-		running.Go(func() {
-			if err := n.matcher.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-				n.log.Error("exports and imports are not matched any more", slog.Any("error", err))
-			}
-		})
+		begin(n.matcher.Run, "exports and imports are not matched any more")
 	}
 	if n.Vertices != nil {
-		running.Go(func() {
-			if err := n.Vertices.Run(ctx, n.past, n.log); err != nil {
-				n.log.Error("vertices are not recorded any more", slog.Any("error", err))
-			}
-		})
+		begin(func(ctx context.Context) error { return n.Vertices.Run(ctx, n.past, n.log) }, "vertices are not recorded any more")
 	}
-	running.Wait()
+	return work.Wait()
 }
+
+// Watch has Status tell how far another process records the network in the same store,
+// until ctx ends. It writes nothing.
+func (n *Network) Watch(ctx context.Context) error {
+	work, ctx := errgroup.WithContext(ctx)
+	for _, chain := range n.chains {
+		work.Go(func() error { return n.lines[chain].watch(ctx) })
+	}
+	return work.Wait()
+}
+
+// RecordedBy has Status tell what another Network on the same store, which runs in this
+// process, says of itself; nil ends that.
+func (n *Network) RecordedBy(other *Network) { n.recorder.Store(other) }
 
 // Kept says whether the containers of blocks are kept, and found by what is in them:
 // see package lookup.
 func (n *Network) Kept() bool { return n.kept }
 
+// teller is who knows best how far the record is.
+func (n *Network) teller() *Network {
+	if other := n.recorder.Load(); other != nil {
+		return other
+	}
+	return n
+}
+
 // ChainStatus tells how far one chain is recorded.
 func (n *Network) ChainStatus(chain string) index.Status {
+	n = n.teller()
 	if p, ok := n.lines[chain]; ok {
 		return p.Status()
 	}
@@ -303,6 +333,7 @@ func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
 
 // Status tells how far the chains are recorded, by name.
 func (n *Network) Status() map[string]index.Status {
+	n = n.teller()
 	all := make(map[string]index.Status, len(n.lines))
 	for chain, p := range n.lines {
 		s := p.Status()
@@ -317,6 +348,7 @@ func (n *Network) Status() map[string]index.Status {
 // LedgerStatus tells how far the ledger of a chain is, whatever other records of the
 // chain are made again; the zero Status if there is none.
 func (n *Network) LedgerStatus(chain string) index.Status {
+	n = n.teller()
 	p, ok := n.lines[chain]
 	if !ok || n.Ledger == nil {
 		return index.Status{}

@@ -118,6 +118,9 @@ type line[B any] struct {
 	lookup    *lookup.Tenant[B] // nil if nothing is found by ID
 }
 
+// watch tells how far others record the chain.
+func (l *line[B]) watch(ctx context.Context) error { return l.Watch(ctx, l.source) }
+
 // verify checks the blocks of a chain.
 func (l *line[B]) verify(v *verifier) error {
 	name := l.chain.Name

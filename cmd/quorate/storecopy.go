@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mattn/go-isatty"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"quorate/store"
+)
+
+// longestCopy is how long a copy may see its source as it was at the beginning.
+const longestCopy = 7 * 24 * time.Hour
+
+func newStoreCopy() *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "copy --from PLACE --to PLACE",
+		Short: "Copy a store to another place or engine",
+		Long: `Copy all rows of a store into an empty one. A place is the data folder of a service, or
+the URL of a PostgreSQL server (postgres://user:password@host/database). Stop the service
+first: what is recorded meanwhile would not be in the copy, which compares both stores
+in the end and says if they differ.
+
+A copy that was ended goes on where it was when the same command is given again. Until
+it has come to its end, no service uses the destination.
+
+  quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate
+  quorate store copy --from postgres://quorate@db/quorate --to /var/lib/quorate
+
+A data folder has more than the store: copy identities and keys with it, if the copy is
+to replace it.`,
+		Args: cobra.NoArgs,
+		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
+			places := [2]storePlace{placeOf(from), placeOf(to)}
+			for i, name := range []string{"--from", "--to"} {
+				if places[i] == (storePlace{}) {
+					return usage(fmt.Errorf("%s is not given", name), "Name a data folder, or the URL of a PostgreSQL server.")
+				}
+				if err := places[i].check(); err != nil {
+					return usage(redacted(fmt.Errorf("%s: %w", name, err)), "")
+				}
+			}
+			if places[0] == places[1] {
+				return usage(errors.New("--from and --to are the same place"), "")
+			}
+			return copyStore(cmd.Context(), places[0], places[1], cmd.OutOrStdout())
+		}),
+	}
+	cmd.Flags().StringVar(&from, "from", "", "`place` to copy from")
+	cmd.Flags().StringVar(&to, "to", "", "`place` to copy to; it has to be empty")
+	return cmd
+}
+
+func placeOf(text string) storePlace {
+	switch {
+	case text == "":
+		return storePlace{}
+	case strings.Contains(text, "://"):
+		return storePlace{url: text}
+	}
+	return storePlace{dir: filepath.Join(filepath.Clean(text), storeFolder)}
+}
+
+// check says what is wrong with a place, without looking there.
+func (p storePlace) check() error {
+	if p.url == "" {
+		return nil
+	}
+	return store.CheckPostgresURL(p.url)
+}
+
+func copyStore(ctx context.Context, from, to storePlace, out io.Writer) (err error) {
+	const inUse = "Stop the service that uses it."
+	from.memory, to.memory = leastMemory, leastMemory
+	from.views, to.unfinished = longestCopy, true
+	quiet := slog.New(slog.DiscardHandler)
+	if from.url == "" {
+		if _, err := os.Stat(from.dir); err != nil {
+			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store to copy: %w", err), hint: "--from names the data folder of a service."}
+		}
+	}
+	source, err := from.open(ctx, quiet)
+	if err != nil {
+		return storeFailure(err, from, inUse)
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, err := to.open(ctx, quiet)
+	if err != nil {
+		return storeFailure(err, to, inUse)
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	view, err := source.View(ctx)
+	if err != nil {
+		return storeFailure(err, from, inUse)
+	}
+	defer func() { err = errors.Join(err, view.Close()) }()
+	shown := &copyShow{out: out, begun: time.Now()}
+	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+		shown.terminal = f
+	}
+	if err := store.Copy(ctx, view, target, shown.tell); err != nil {
+		hint := "Give the same command again to go on."
+		if errors.Is(err, store.ErrContent) || errors.Is(err, store.ErrFenced) {
+			hint = ""
+		}
+		shown.finish()
+		return &exitError{code: exitFailed, err: redacted(err), hint: hint}
+	}
+	shown.finish()
+	took := time.Since(shown.begun)
+	_, err = fmt.Fprintf(out, "copied %d rows, %s, in %s; both stores have the same content\n",
+		shown.last.TotalRows, humanize.IBytes(shown.last.TotalBytes), took.Round(time.Second))
+	return err
+}
+
+// copyShow shows how far a copy is: with a bar on a terminal, else with a line for each
+// tenth.
+type copyShow struct {
+	out      io.Writer
+	terminal *os.File
+	bar      *progressbar.ProgressBar
+	begun    time.Time
+	last     store.CopyProgress
+	seen     bool
+	before   uint64 // bytes of this step that were done when it began
+	tenth    uint64
+}
+
+func (s *copyShow) tell(p store.CopyProgress) {
+	what := [...]string{store.Counting: "counting", store.Copying: "copying", store.Comparing: "comparing"}[p.Step]
+	if !s.seen || p.Step != s.last.Step {
+		s.finish()
+		s.seen, s.tenth, s.before = true, 0, 0
+		if p.Step == store.Copying && p.Bytes > 0 {
+			s.before = p.Bytes
+		}
+		if s.terminal != nil {
+			total := int64(p.TotalBytes - min(s.before, p.TotalBytes))
+			if p.Step == store.Counting {
+				total = -1 // nobody knows
+			}
+			s.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(s.terminal), progressbar.OptionSetDescription(what),
+				progressbar.OptionShowBytes(true), progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
+		}
+	}
+	s.last = p
+	if s.bar != nil {
+		_ = s.bar.Set64(int64(p.Bytes - min(s.before, p.Bytes))) // which only fails beyond the total
+		return
+	}
+	if p.TotalBytes > 0 && 10*p.Bytes/p.TotalBytes > s.tenth {
+		s.tenth = 10 * p.Bytes / p.TotalBytes
+		_, _ = fmt.Fprintf(s.out, "%s: %s of %s\n", what, humanize.IBytes(p.Bytes), humanize.IBytes(p.TotalBytes))
+	}
+}
+
+func (s *copyShow) finish() {
+	if s.bar != nil {
+		_ = s.bar.Finish()
+		s.bar = nil
+	}
+}

@@ -1,0 +1,115 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/store"
+)
+
+// three are the allowances of one key in three processes.
+func three(s store.Store, c Class) []*allowance {
+	all := make([]*allowance, 3)
+	for i := range all {
+		all[i] = newAllowance(c)
+		all[i].account = &account{shared: NewShared(s, nil), key: "k"}
+	}
+	return all
+}
+
+// Whoever is asked when, all together let in what one alone would: never more, and
+// hardly less where all are asked all the time.
+func TestAllowancesAreShared(t *testing.T) {
+	for _, c := range []Class{
+		{PerSecond: 200, Burst: 50}, {PerSecond: 10}, {PerSecond: 1, Burst: 1}, {PerSecond: 1000, PerDay: 1500}, {PerSecond: 0.5, Burst: 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const span = 20 * time.Second
+			all := three(store.NewMemory(), c)
+			random := rand.New(rand.NewPCG(1, 2))
+			allowed, begun := 0, time.Now()
+			for time.Since(begun) < span {
+				if all[random.IntN(3)].use(t.Context(), time.Now()).allowed {
+					allowed++
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(200 * time.Microsecond))))
+			}
+			most := float64(c.burst()) + c.PerSecond*time.Since(begun).Seconds()
+			if c.PerDay > 0 {
+				most = min(most, float64(c.PerDay))
+			}
+			require.LessOrEqual(t, float64(allowed), most+1, "%+v", c)
+			require.GreaterOrEqual(t, float64(allowed), 0.95*most-1, "%+v", c)
+		})
+	}
+}
+
+func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := three(store.NewMemory(), Class{PerSecond: 2, Burst: 3})
+		for i := range 3 {
+			v := all[i].use(t.Context(), time.Now())
+			require.True(t, v.allowed)
+			require.Equal(t, 2-i, v.remaining)
+		}
+		v := all[0].use(t.Context(), time.Now())
+		require.False(t, v.allowed)
+		require.Equal(t, 500*time.Millisecond, v.reset)
+		time.Sleep(v.reset)
+		require.True(t, all[1].use(t.Context(), time.Now()).allowed, "after the time that was told")
+		require.False(t, all[2].use(t.Context(), time.Now()).allowed)
+
+		daily := three(store.NewMemory(), Class{PerSecond: 100, PerDay: 2})
+		require.True(t, daily[0].use(t.Context(), time.Now()).allowed)
+		time.Sleep(2 * time.Second)
+		require.True(t, daily[1].use(t.Context(), time.Now()).allowed)
+		v = daily[2].use(t.Context(), time.Now())
+		require.True(t, v.daily)
+		time.Sleep(v.reset)
+		require.True(t, daily[2].use(t.Context(), time.Now()).allowed, "the next day")
+	})
+}
+
+// A clock that was set wrong shuts nobody out for long.
+func TestClocksThatDisagree(t *testing.T) {
+	c := Class{PerSecond: 10, Burst: 20}
+	now := time.Unix(1_700_000_000, 0)
+	ahead, d := c.draw(store.Cursor{}, 20, now.Add(time.Hour))
+	require.Equal(t, 20, d.granted)
+	_, d = c.draw(ahead, 1, now)
+	require.Zero(t, d.granted)
+	require.LessOrEqual(t, d.reset, 2*time.Second)
+}
+
+// broken is a store that fails.
+type broken struct {
+	store.Store
+	asked atomic.Int32
+}
+
+func (b *broken) Get(context.Context, store.Family, []store.PK) ([][]byte, error) {
+	b.asked.Add(1)
+	return nil, errors.New("no connection")
+}
+
+func TestStoreOfAllowancesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broken{Store: store.NewMemory()}
+		one := three(b, Class{PerSecond: 5, Burst: 5})[0]
+		allowed := 0
+		for range 100 {
+			if one.use(t.Context(), time.Now()).allowed {
+				allowed++
+			}
+		}
+		require.Equal(t, 5, allowed, "as one process alone would")
+		require.EqualValues(t, 1, b.asked.Load(), "not for each request")
+	})
+}

@@ -1,0 +1,350 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ErrContent says that a store has rows that a copy would mix with its own.
+var ErrContent = errors.New("store has other content")
+
+// CopyStep is what a copy does at the moment.
+type CopyStep int
+
+// The steps of a copy, in their order. Each reads everything once.
+const (
+	Counting CopyStep = iota
+	Copying
+	Comparing
+)
+
+// CopyProgress is how far a copy is.
+type CopyProgress struct {
+	Step CopyStep
+	// Rows and Bytes, of keys and values, are done, of TotalRows and TotalBytes, which
+	// are 0 while they are counted. Those that an earlier attempt copied are in both.
+	Rows, Bytes, TotalRows, TotalBytes uint64
+}
+
+// unfinished stands for the format of a store that is being copied into: whoever else
+// opens it is refused. See PebbleOptions.Unfinished.
+const unfinished = "copying"
+
+var (
+	copyKey    = PK{P: []byte("copy")}
+	copyCursor = "copy"
+)
+
+// Copy copies all rows, and compares the dumps of both stores in the end. The source
+// should be a View of a store that nobody writes to; the destination must be empty, or
+// have a part of a copy of the same source, which is gone on with: a copy that was
+// ended, by whatever, is taken up by the next call. Nobody else can open the
+// destination until it is whole. tell is called after each page, and may be nil.
+//
+// ErrContent means that the destination has other rows, or that the source was changed
+// since the copy was begun; ErrFenced that another process copies into it, too.
+func Copy(ctx context.Context, from Reader, to Store, tell func(CopyProgress)) error {
+	if tell == nil {
+		tell = func(CopyProgress) {}
+	}
+	c := &copier{from: from, to: to, tell: tell}
+	var err error
+	if c.fingerprint, err = fingerprint(ctx, from); err != nil {
+		return fmt.Errorf("reading the source: %w", err)
+	}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if err := c.count(ctx); err != nil {
+		return fmt.Errorf("counting rows: %w", err)
+	}
+	if err := c.run(ctx); err != nil {
+		return err
+	}
+	return c.end(ctx)
+}
+
+type copier struct {
+	from        Reader
+	to          Store
+	tell        func(CopyProgress)
+	fingerprint [sha256.Size]byte
+	now         CopyProgress
+
+	cursor Cursor // as it is in the destination
+	// at is the last row that was copied, of family, 0 if there is none.
+	family Family
+	at     PK
+}
+
+// fingerprint changes with whatever is recorded.
+func fingerprint(ctx context.Context, r Reader) ([sha256.Size]byte, error) {
+	digest := sha256.New()
+	for _, family := range []Family{FamilyMeta, FamilyCursor, FamilyIndexed} {
+		for record, err := range Rows(ctx, r, family) {
+			if err != nil {
+				return [sha256.Size]byte{}, err
+			}
+			for _, part := range [...][]byte{{byte(family)}, record.P, record.K, record.V} {
+				digest.Write(binary.AppendUvarint(nil, uint64(len(part))))
+				digest.Write(part)
+			}
+		}
+	}
+	return [sha256.Size]byte(digest.Sum(nil)), nil
+}
+
+// begin takes the destination: it is empty, or an earlier copy's.
+func (c *copier) begin(ctx context.Context) error {
+	values, err := c.to.Get(ctx, FamilyMeta, []PK{formatKey, copyKey})
+	if err != nil {
+		return fmt.Errorf("reading the destination: %w", err)
+	}
+	if c.cursor, err = ReadCursor(ctx, c.to, copyCursor); err != nil {
+		return err
+	}
+	if string(values[0]) == unfinished {
+		if err := c.resume(values[1]); err != nil {
+			return err
+		}
+	} else if err := c.requireEmpty(ctx); err != nil {
+		return err
+	}
+	var b Batch
+	b.Put(FamilyMeta, formatKey, []byte(unfinished))
+	return c.commit(ctx, &b, Cursor{Next: c.cursor.Next, Epoch: c.cursor.Epoch + 1})
+}
+
+func (c *copier) requireEmpty(ctx context.Context) error {
+	for _, family := range Families() {
+		rows, err := c.to.Walk(ctx, family, nil, 2)
+		if err != nil {
+			return fmt.Errorf("reading the destination: %w", err)
+		}
+		for _, row := range rows {
+			if family != FamilyMeta || row.compare(formatKey) != 0 {
+				return fmt.Errorf("%w: family %s of the destination has rows, and it has to be empty: name another database, schema or folder", ErrContent, family)
+			}
+		}
+	}
+	return nil
+}
+
+// resume takes up where an earlier copy was ended.
+func (c *copier) resume(note []byte) error {
+	rest, ok := bytes.CutPrefix(note, c.fingerprint[:])
+	if !ok {
+		return fmt.Errorf("%w: the destination has a part of a copy of another source, or of this one before it was changed: empty it and begin anew, while nothing writes to the source", ErrContent)
+	}
+	if len(rest) < 1 {
+		return fmt.Errorf("%w: note of a copy", ErrCorrupt)
+	}
+	c.family, rest = Family(rest[0]), rest[1:]
+	n, m := binary.Uvarint(rest)
+	if m <= 0 || n > uint64(len(rest)-m) {
+		return fmt.Errorf("%w: note of a copy", ErrCorrupt)
+	}
+	c.at = PK{P: rest[m : m+int(n)], K: rest[m+int(n):]}
+	return nil
+}
+
+// commit writes rows, and how far they go, unless another copy has begun.
+func (c *copier) commit(ctx context.Context, b *Batch, to Cursor) error {
+	note := append(bytes.Clone(c.fingerprint[:]), byte(c.family))
+	note = binary.AppendUvarint(note, uint64(len(c.at.P)))
+	note = append(append(note, c.at.P...), c.at.K...)
+	b.Put(FamilyMeta, copyKey, note)
+	b.Move(copyCursor, c.cursor, to)
+	b.NoSync = true // the last batch makes all durable, and what is lost is copied again
+	for attempt := 0; ; attempt++ {
+		err := c.to.Commit(ctx, b)
+		if errors.Is(err, ErrFenced) && attempt > 0 {
+			if at, readErr := ReadCursor(ctx, c.to, copyCursor); readErr == nil && at == to {
+				err = nil // it was written, and the answer lost
+			}
+		}
+		switch {
+		case err == nil:
+			c.cursor = to
+			return nil
+		case errors.Is(err, ErrFenced):
+			return fmt.Errorf("another process copies into the destination: %w", err)
+		case !errors.Is(err, ErrUnavailable) || attempt == copyAttempts:
+			return fmt.Errorf("writing to the destination: %w", err)
+		}
+		if err := sleep(ctx, 6+attempt); err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	// copyAttempts is how often a server is tried that is away, a second apart.
+	copyAttempts = 60
+	// copyPage is how many rows are read at a time, unless those are large.
+	copyPage = 4096
+)
+
+// page is what is read at a time.
+type page struct {
+	family  Family
+	records []Record
+	bytes   uint64
+}
+
+// pages reads everything after a row, family by family.
+func pages(ctx context.Context, r Reader, family Family, after *PK, yield func(page) error) error {
+	limit := copyPage
+	for _, f := range Families() {
+		if f < family {
+			continue
+		}
+		if f != family {
+			after = nil
+		}
+		for {
+			records, err := r.Walk(ctx, f, after, limit)
+			if err != nil {
+				return err
+			}
+			if len(records) == 0 {
+				break
+			}
+			whole := len(records) < limit
+			p := page{family: f, records: records}
+			for i := range records {
+				p.bytes += uint64(len(records[i].P) + len(records[i].K) + len(records[i].V))
+			}
+			limit = max(1, min(copyPage, len(records)*pieceBytes/int(p.bytes+1)))
+			after = &records[len(records)-1].PK
+			if err := yield(p); err != nil {
+				return err
+			}
+			if whole {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// count finds out how much there is, and how much of it an earlier attempt has copied.
+func (c *copier) count(ctx context.Context) error {
+	var done CopyProgress
+	err := pages(ctx, c.from, 0, nil, func(p page) error {
+		c.now.Rows += uint64(len(p.records))
+		c.now.Bytes += p.bytes
+		if last := p.records[len(p.records)-1].PK; p.family < c.family || p.family == c.family && last.compare(c.at) <= 0 {
+			done = c.now // but for the part of a page
+		}
+		c.tell(c.now)
+		return nil
+	})
+	c.now = CopyProgress{Step: Copying, Rows: done.Rows, Bytes: done.Bytes, TotalRows: c.now.Rows, TotalBytes: c.now.Bytes}
+	return err
+}
+
+// run copies, reading a page while the one before is written.
+func (c *copier) run(ctx context.Context) error {
+	read := make(chan page, 1)
+	family, after := c.family, &c.at
+	if family == 0 {
+		after = nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(read)
+		err := pages(ctx, c.from, family, after, func(p page) error {
+			select {
+			case read <- p:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("reading the source: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		var b Batch
+		for p := range read {
+			b.Reset()
+			for i := range p.records {
+				if r := &p.records[i]; p.family != FamilyMeta || r.compare(formatKey) != 0 {
+					b.Add(p.family, r.PK, r.V)
+				}
+			}
+			c.family, c.at = p.family, p.records[len(p.records)-1].PK
+			if err := c.commit(ctx, &b, Cursor{Next: c.cursor.Next + uint64(len(p.records)), Epoch: c.cursor.Epoch}); err != nil {
+				return err
+			}
+			c.now.Rows, c.now.Bytes = min(c.now.Rows+uint64(len(p.records)), c.now.TotalRows), min(c.now.Bytes+p.bytes, c.now.TotalBytes)
+			c.tell(c.now)
+		}
+		return ctx.Err()
+	})
+	return group.Wait()
+}
+
+// end compares, and hands the destination over.
+func (c *copier) end(ctx context.Context) error {
+	c.now = CopyProgress{Step: Comparing, TotalRows: c.now.TotalRows, TotalBytes: c.now.TotalBytes}
+	var sums [2][sha256.Size]byte
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, r := range []Reader{c.from, c.to} {
+		group.Go(func() error {
+			digest := sha256.New()
+			var buf []byte
+			err := pages(groupCtx, r, 0, nil, func(p page) error {
+				for j := range p.records {
+					r := &p.records[j]
+					if p.family == FamilyMeta && (r.compare(formatKey) == 0 || r.compare(copyKey) == 0) ||
+						p.family == FamilyCursor && string(r.P) == copyCursor && len(r.K) == 0 {
+						continue
+					}
+					buf = append(buf[:0], byte(p.family))
+					for _, part := range [...][]byte{r.P, r.K, r.V} {
+						buf = append(binary.AppendUvarint(buf, uint64(len(part))), part...)
+					}
+					digest.Write(buf)
+				}
+				if i == 0 {
+					c.now.Rows, c.now.Bytes = c.now.Rows+uint64(len(p.records)), c.now.Bytes+p.bytes
+					c.tell(c.now)
+				}
+				return nil
+			})
+			sums[i] = [sha256.Size]byte(digest.Sum(nil))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("comparing: %w", err)
+	}
+	if sums[0] != sums[1] {
+		return fmt.Errorf("%w: source and destination differ after the copy; does something write to one of them? Empty the destination and begin anew", ErrContent)
+	}
+	at, err := ReadCursor(ctx, c.to, copyCursor)
+	if err != nil {
+		return err
+	}
+	if at != c.cursor {
+		return fmt.Errorf("another process copies into the destination: %w", ErrFenced)
+	}
+	var b Batch
+	b.Delete(FamilyMeta, copyKey)
+	b.Delete(FamilyCursor, PK{P: []byte(copyCursor)})
+	b.Put(FamilyMeta, formatKey, fmt.Append(nil, Format))
+	if err := c.to.Commit(ctx, &b); err != nil {
+		return fmt.Errorf("finishing the copy: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,391 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// pieceBytes and pieceRows bound what is sent before the server has to answer.
+	pieceBytes = 4 << 20
+	pieceRows  = 20_000
+	// copyRows is how many rows of a family have to be new for a COPY, which waits for
+	// the server, to be worth it.
+	copyRows = 256
+	// commitAttempts is how often a batch is written that others hold up, or whose
+	// connection is lost.
+	commitAttempts = 8
+)
+
+// Commit implements Store. See Postgres for what comes of lost connections.
+func (s *Postgres) Commit(ctx context.Context, b *Batch) error {
+	leave, err := s.begin(ctx, FamilyMeta)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := b.check(); err != nil {
+		return err
+	}
+	if len(b.ops) == 0 && len(b.moves) == 0 {
+		return nil
+	}
+	b.order()
+	if err := s.persist(ctx, b); err != nil {
+		return err
+	}
+	s.commits.Add(1)
+	s.rows.Add(uint64(len(b.ops)))
+	return nil
+}
+
+// persist writes a batch until that succeeds or cannot.
+func (s *Postgres) persist(ctx context.Context, b *Batch) error {
+	copies := true
+	var unsure error // what an attempt ended with that may have succeeded
+	for attempt := 0; ; attempt++ {
+		err := s.write(ctx, b, copies)
+		switch c := code(err); {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrFenced) && unsure != nil:
+			// It may have been us who moved the cursor: who commits has to look.
+			return fmt.Errorf("%w: whether a batch was written is not known: %w", ErrUnavailable, unsure)
+		case errors.Is(err, errCopied):
+			copies = false // a row was there after all
+			continue
+		case c == "40001", c == "40P01": // serialization_failure, deadlock_detected
+		case lost(err):
+			if errors.Is(err, errCommit) {
+				unsure = err
+			}
+			s.pool.Reset()
+		default:
+			return s.wrap(ctx, err)
+		}
+		if attempt+1 == commitAttempts {
+			return s.wrap(ctx, err)
+		}
+		s.log.Debug("writing a batch once more", slog.Any("error", err))
+		if sleep(ctx, attempt) != nil {
+			return s.wrap(ctx, err)
+		}
+	}
+}
+
+// sleep waits before another attempt, longer each time, and not as long as others do.
+func sleep(ctx context.Context, attempt int) error {
+	pause := min(5*time.Millisecond<<attempt, time.Second)
+	timer := time.NewTimer(pause/2 + rand.N(pause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+var (
+	// errCopied says that a row which was to be new was not.
+	errCopied = errors.New("copying a row that is there")
+	// errCommit says that the transaction was told to commit.
+	errCommit = errors.New("committing")
+)
+
+// write is one attempt, one transaction. It is not cut short while it commits.
+func (s *Postgres) write(ctx context.Context, b *Batch, copies bool) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // which closes it if the transaction has not ended
+	w := &writer{store: s, conn: conn, copies: copies}
+	err = w.write(ctx, b)
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer stop()
+	if err != nil {
+		if w.tx != nil {
+			_ = w.tx.Rollback(ending)
+		}
+		if fenced := (*fencedError)(nil); errors.As(err, &fenced) {
+			return s.fenced(ending, conn, fenced.move)
+		}
+		return err
+	}
+	if err := w.tx.Commit(ending); err != nil {
+		return fmt.Errorf("%w: %w", errCommit, err)
+	}
+	return nil
+}
+
+// fencedError says which cursor is elsewhere.
+type fencedError struct{ move }
+
+func (e *fencedError) Error() string { return fmt.Sprintf("%s is not at %s", e.name, e.from) }
+
+// fenced says where the cursor of a refused batch is.
+func (s *Postgres) fenced(ctx context.Context, conn *pgxpool.Conn, m move) error {
+	values, err := s.get(ctx, func(ctx context.Context, sql string, args []any, row func([][]byte) error) error {
+		rows, err := conn.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		return each(rows, row)
+	}, FamilyCursor, []PK{{P: []byte(m.name)}})
+	if err != nil {
+		return fmt.Errorf("%w: %q is not at %s", ErrFenced, m.name, m.from)
+	}
+	at, err := ParseCursor(m.name, values[0])
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %q is at %s, not at %s", ErrFenced, m.name, at, m.from)
+}
+
+// writer sends a batch, piece by piece.
+type writer struct {
+	store  *Postgres
+	conn   *pgxpool.Conn
+	tx     pgx.Tx // nil until the first piece is sent
+	copies bool
+
+	piece *pgx.Batch // to be sent
+	bytes int        // of it
+	rows  int
+}
+
+// write sends all of a batch but the end of its transaction.
+func (w *writer) write(ctx context.Context, b *Batch) error {
+	w.piece = &pgx.Batch{}
+	// Under any other level a row that was changed meanwhile would end the transaction.
+	w.piece.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	w.piece.Queue(sqlAwake)
+	if b.NoSync {
+		w.piece.Queue(sqlNoSync)
+	}
+	for _, m := range b.moves {
+		w.move(m)
+	}
+	for at := 0; at < len(b.sorted); {
+		family := b.ops[b.sorted[at].op].family
+		end := at + 1
+		for end < len(b.sorted) && b.ops[b.sorted[end].op].family == family {
+			end++
+		}
+		if err := w.family(ctx, b, family, b.sorted[at:end]); err != nil {
+			return err
+		}
+		at = end
+	}
+	return w.send(ctx)
+}
+
+// move queues a cursor. It goes first: who comes too late learns it before others have
+// to wait for its rows.
+func (w *writer) move(m move) {
+	of := w.store.sql[FamilyCursor]
+	sql := of.fence
+	if m.from == (Cursor{}) {
+		sql = of.fenceNew
+	}
+	w.piece.Queue(sql, []byte(m.name), m.from.bytes(), m.to.bytes()).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return &fencedError{m}
+		}
+		return nil
+	})
+}
+
+// family writes the rows of one family, those that are new by COPY, if they are many.
+func (w *writer) family(ctx context.Context, b *Batch, family Family, places []place) error {
+	var fresh, puts, deletes []*op
+	for i, place := range places {
+		op := &b.ops[place.op]
+		if i+1 < len(places) && op.pk.compare(b.ops[places[i+1].op].pk) == 0 {
+			continue // only the last write to a row is seen
+		}
+		switch {
+		case family == FamilyCursor && moved(b.moves, op.pk):
+		case op.delete:
+			deletes = append(deletes, op)
+		case op.fresh && w.copies:
+			fresh = append(fresh, op)
+		default:
+			puts = append(puts, op)
+		}
+	}
+	if len(fresh) > 0 && len(fresh) < copyRows {
+		puts, fresh = append(puts, fresh...), nil
+	}
+	of := w.store.sql[family]
+	for piece := range pieces(puts) {
+		p, k, v := make(byteas, len(piece)), make(byteas, len(piece)), make(byteas, len(piece))
+		for i, op := range piece {
+			p[i], k[i], v[i] = op.pk.P, op.pk.K, op.v
+		}
+		if err := w.queue(ctx, piece, of.put, p, k, v); err != nil {
+			return err
+		}
+	}
+	for piece := range pieces(deletes) {
+		p, k := make(byteas, len(piece)), make(byteas, len(piece))
+		for i, op := range piece {
+			p[i], k[i] = op.pk.P, op.pk.K
+		}
+		if err := w.queue(ctx, piece, of.remove, p, k); err != nil {
+			return err
+		}
+	}
+	for piece := range pieces(fresh) {
+		if err := w.copy(ctx, of.copy, piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moved says whether a row is a cursor that is moved: that overrules what is put there.
+func moved(moves []move, pk PK) bool {
+	for _, m := range moves {
+		if len(pk.K) == 0 && string(pk.P) == m.name {
+			return true
+		}
+	}
+	return false
+}
+
+// pieces cuts rows into what one statement takes.
+func pieces(ops []*op) func(yield func([]*op) bool) {
+	return func(yield func([]*op) bool) {
+		for begin := 0; begin < len(ops); {
+			end, size := begin+1, ops[begin].size()
+			for end < len(ops) && end-begin < pieceRows && size+ops[end].size() <= pieceBytes {
+				size += ops[end].size()
+				end++
+			}
+			if !yield(ops[begin:end]) {
+				return
+			}
+			begin = end
+		}
+	}
+}
+
+func (o *op) size() int { return len(o.pk.P) + len(o.pk.K) + len(o.v) }
+
+// queue adds a statement to what is to be sent, and sends that if it is enough.
+func (w *writer) queue(ctx context.Context, rows []*op, sql string, args ...any) error {
+	w.piece.Queue(sql, args...)
+	w.rows += len(rows)
+	for _, op := range rows {
+		w.bytes += op.size()
+	}
+	if w.rows < pieceRows && w.bytes < pieceBytes {
+		return nil
+	}
+	return w.send(ctx)
+}
+
+// send sends what is queued, and waits for the answers.
+func (w *writer) send(ctx context.Context) error {
+	if w.piece.Len() == 0 {
+		return nil
+	}
+	results := w.conn.SendBatch(ctx, w.piece)
+	if tx := results.Tx(); tx != nil {
+		w.tx = tx
+	}
+	w.piece, w.bytes, w.rows = &pgx.Batch{}, 0, 0
+	return results.Close()
+}
+
+// copy writes rows that are new.
+func (w *writer) copy(ctx context.Context, sql string, rows []*op) error {
+	if err := w.send(ctx); err != nil {
+		return err
+	}
+	_, err := w.conn.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(copyData(rows)), sql)
+	if code(err) == "23505" { // unique_violation
+		return fmt.Errorf("%w: %w", errCopied, err)
+	}
+	return err
+}
+
+// copyHeader begins binary data: signature, no flags, no extension.
+const copyHeader = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
+// copyData is rows in the binary form of COPY: each its number of columns, and before
+// each of those its length.
+func copyData(rows []*op) []byte {
+	size := len(copyHeader) + 2
+	for _, op := range rows {
+		size += 14 + op.size()
+	}
+	data := append(make([]byte, 0, size), copyHeader...)
+	for _, op := range rows {
+		data = binary.BigEndian.AppendUint16(data, 3)
+		for _, part := range [...][]byte{op.pk.P, op.pk.K, op.v} {
+			data = binary.BigEndian.AppendUint32(data, uint32(len(part)))
+			data = append(data, part...)
+		}
+	}
+	return binary.BigEndian.AppendUint16(data, 0xffff)
+}
+
+// byteas is an argument of type bytea[]. No element is NULL: nil is empty.
+type byteas [][]byte
+
+// byteasCodec encodes byteas in one go, where the library's would go through an
+// interface for each element.
+type byteasCodec struct{ pgtype.Codec }
+
+// PlanEncode implements pgtype.Codec.
+func (c byteasCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
+	if _, ok := value.(byteas); ok && format == pgtype.BinaryFormatCode {
+		return encodeByteas{}
+	}
+	return c.Codec.PlanEncode(m, oid, format, value)
+}
+
+type encodeByteas struct{}
+
+// Encode implements pgtype.EncodePlan.
+func (encodeByteas) Encode(value any, buf []byte) ([]byte, error) {
+	all := value.(byteas)
+	if len(all) == 0 {
+		buf = binary.BigEndian.AppendUint32(buf, 0) // dimensions
+		buf = binary.BigEndian.AppendUint32(buf, 0)
+		return binary.BigEndian.AppendUint32(buf, pgtype.ByteaOID), nil
+	}
+	for _, n := range [...]uint32{1, 0, pgtype.ByteaOID, uint32(len(all)), 1} { // dimensions, NULLs, type, length, first index
+		buf = binary.BigEndian.AppendUint32(buf, n)
+	}
+	for _, b := range all {
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(b)))
+		buf = append(buf, b...)
+	}
+	return buf, nil
+}
+
+// register makes byteas known to a connection.
+func register(_ context.Context, c *pgx.Conn) error {
+	types := c.TypeMap()
+	arrays, ok := types.TypeForOID(pgtype.ByteaArrayOID)
+	if !ok {
+		return errors.New("the library does not know bytea[]")
+	}
+	types.RegisterType(&pgtype.Type{Name: arrays.Name, OID: arrays.OID, Codec: byteasCodec{arrays.Codec}})
+	return nil
+}

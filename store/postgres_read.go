@@ -1,0 +1,378 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// readAttempts is how often a read is tried whose connection is lost.
+const readAttempts = 3
+
+// querier is where a statement goes: to any connection, or to a view's.
+type querier func(ctx context.Context, sql string, args []any, row func(values [][]byte) error) error
+
+// query reads outside of views, again if the connection was lost.
+func (s *Postgres) query(ctx context.Context, sql string, args []any, row func([][]byte) error) (err error) {
+	for range readAttempts {
+		begun := false
+		err = func() error {
+			rows, err := s.pool.Query(ctx, sql, args...)
+			if err != nil {
+				return err
+			}
+			return each(rows, func(values [][]byte) error {
+				begun = true
+				return row(values)
+			})
+		}()
+		if err == nil || begun || ctx.Err() != nil || !lost(err) {
+			break
+		}
+		s.pool.Reset() // the others are lost, too
+	}
+	return s.wrap(ctx, err)
+}
+
+func each(rows pgx.Rows, row func(values [][]byte) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.RawValues()); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Get implements Reader.
+func (s *Postgres) Get(ctx context.Context, family Family, keys []PK) ([][]byte, error) {
+	leave, err := s.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.get(ctx, s.query, family, keys)
+}
+
+// Scan implements Reader.
+func (s *Postgres) Scan(ctx context.Context, family Family, p, lo, hi []byte, dir Direction, limit int) ([]Row, error) {
+	leave, err := s.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.scan(ctx, s.query, family, p, lo, hi, dir, limit)
+}
+
+// Floor implements Reader.
+func (s *Postgres) Floor(ctx context.Context, family Family, p []byte, ranges []Range) ([]Row, error) {
+	leave, err := s.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.floor(ctx, s.query, family, p, ranges)
+}
+
+// Walk implements Reader.
+func (s *Postgres) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+	leave, err := s.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.walk(ctx, s.query, family, after, limit)
+}
+
+// pastAll is greater than the key of any row.
+var pastAll = bytes.Repeat([]byte{0xff}, MaxKey+1)
+
+func (s *Postgres) get(ctx context.Context, query querier, family Family, keys []PK) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	var err error
+	switch len(keys) {
+	case 0:
+	case 1:
+		k := nonNil(keys[0].K)
+		err = query(ctx, s.sql[family].up, []any{nonNil(keys[0].P), k, After(k), 1}, func(row [][]byte) error {
+			values[0] = present(row[1])
+			return nil
+		})
+	default:
+		p, k := make(byteas, len(keys)), make(byteas, len(keys))
+		for i := range keys {
+			p[i], k[i] = keys[i].P, keys[i].K
+		}
+		err = query(ctx, s.sql[family].floor, []any{p, k, k}, func(row [][]byte) error {
+			i, err := ordinal(row[0], len(values))
+			if err == nil {
+				values[i] = present(row[2])
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", family, err)
+	}
+	return values, nil
+}
+
+func (s *Postgres) scan(ctx context.Context, query querier, family Family, p, lo, hi []byte, dir Direction, limit int) ([]Row, error) {
+	if limit <= 0 || empty(lo, hi) {
+		return nil, nil
+	}
+	if hi == nil {
+		hi = pastAll
+	}
+	sql := s.sql[family].up
+	if dir == Descending {
+		sql = s.sql[family].down
+	}
+	var rows []Row
+	if err := query(ctx, sql, []any{nonNil(p), nonNil(lo), hi, limit}, func(row [][]byte) error {
+		rows = append(rows, copied(row[0], row[1]))
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("scanning %s: %w", family, err)
+	}
+	return rows, nil
+}
+
+func (s *Postgres) floor(ctx context.Context, query querier, family Family, p []byte, ranges []Range) ([]Row, error) {
+	rows := make([]Row, len(ranges))
+	if len(ranges) == 0 {
+		return rows, nil
+	}
+	ps, lo, hi := make(byteas, len(ranges)), make(byteas, len(ranges)), make(byteas, len(ranges))
+	for i, r := range ranges {
+		ps[i], lo[i], hi[i] = p, r.Lo, r.Hi
+		if r.Hi == nil {
+			hi[i] = pastAll
+		}
+	}
+	if err := query(ctx, s.sql[family].floor, []any{ps, lo, hi}, func(row [][]byte) error {
+		i, err := ordinal(row[0], len(rows))
+		if err == nil {
+			rows[i] = copied(row[1], row[2])
+		}
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", family, err)
+	}
+	return rows, nil
+}
+
+func (s *Postgres) walk(ctx context.Context, query querier, family Family, after *PK, limit int) ([]Record, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	var from PK
+	if after != nil {
+		from = PK{P: after.P, K: After(after.K)}
+	}
+	var records []Record
+	if err := query(ctx, s.sql[family].walk, []any{nonNil(from.P), nonNil(from.K), limit}, func(row [][]byte) error {
+		records = append(records, Record{PK: PK{P: row[0], K: row[1]}.clone(), V: present(row[2])})
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("walking %s: %w", family, err)
+	}
+	return records, nil
+}
+
+// nonNil is b, which the protocol would take for the absence of a value.
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// ordinal is the place in an argument that a row answers, counted from 1 by the server.
+func ordinal(b []byte, n int) (int, error) {
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%w: ordinal of %d bytes", ErrCorrupt, len(b))
+	}
+	i := binary.BigEndian.Uint64(b)
+	if i < 1 || i > uint64(n) {
+		return 0, fmt.Errorf("%w: row %d of %d", ErrCorrupt, i, n)
+	}
+	return int(i - 1), nil
+}
+
+// postgresView is a transaction that only reads, on a connection of its own.
+type postgresView struct {
+	store *Postgres
+	timer *time.Timer // ends it when it is too old
+
+	// turn has an element while nobody uses the connection.
+	turn chan struct{}
+	conn *pgxpool.Conn // nil once closed; who has taken the turn
+	tx   pgx.Tx        // of conn; who has taken the turn
+	why  error         // why it is closed; who has taken the turn
+}
+
+// errViewAge says why a view ended by itself.
+var errViewAge = errors.New("it was open for too long")
+
+// View implements Store. It waits while as many are open as there may be.
+func (s *Postgres) View(ctx context.Context) (View, error) {
+	leave, err := s.begin(ctx, FamilyMeta)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for one of %d views to be closed: %w", cap(s.slots), context.Cause(ctx))
+	}
+	v := &postgresView{store: s, turn: make(chan struct{}, 1)}
+	for range readAttempts {
+		if v.conn, v.tx, err = s.snapshot(ctx); err == nil || ctx.Err() != nil || !lost(err) {
+			break
+		}
+		s.pool.Reset()
+	}
+	if err != nil {
+		<-s.slots
+		return nil, fmt.Errorf("opening a view: %w", s.wrap(ctx, err))
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.views[v] = struct{}{}
+		v.timer = time.AfterFunc(s.viewAge, func() { v.end(fmt.Errorf("%w: %w", ErrClosed, errViewAge)) })
+	}
+	s.mu.Unlock()
+	v.turn <- struct{}{}
+	if closed {
+		v.release(ErrClosed)
+		return nil, ErrClosed
+	}
+	return v, nil
+}
+
+// snapshot begins a transaction that sees the rows as they are now. The server takes
+// the snapshot at the first statement on rows, which is sent along.
+func (s *Postgres) snapshot(ctx context.Context) (*pgxpool.Conn, pgx.Tx, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	batch.Queue(s.sql[FamilyMeta].up, formatKey.P, []byte{}, []byte{0}, 1)
+	results := conn.SendBatch(ctx, batch)
+	if err := results.Close(); err != nil {
+		conn.Release() // which closes it if a transaction is open
+		return nil, nil, err
+	}
+	return conn, results.Tx(), nil
+}
+
+// query reads in the view.
+func (v *postgresView) query(ctx context.Context, sql string, args []any, row func([][]byte) error) error {
+	rows, err := v.conn.Query(ctx, sql, args...)
+	if err != nil {
+		return v.store.wrap(ctx, err)
+	}
+	return v.store.wrap(ctx, each(rows, row))
+}
+
+// begin takes the turn.
+func (v *postgresView) begin(ctx context.Context, family Family) (leave func(), err error) {
+	leaveStore, err := v.store.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-v.turn:
+	case <-ctx.Done():
+		leaveStore()
+		return nil, ctx.Err()
+	}
+	leave = func() {
+		v.turn <- struct{}{}
+		leaveStore()
+	}
+	if v.conn == nil {
+		err = v.why
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+func (v *postgresView) Get(ctx context.Context, family Family, keys []PK) ([][]byte, error) {
+	leave, err := v.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return v.store.get(ctx, v.query, family, keys)
+}
+
+func (v *postgresView) Scan(ctx context.Context, family Family, p, lo, hi []byte, dir Direction, limit int) ([]Row, error) {
+	leave, err := v.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return v.store.scan(ctx, v.query, family, p, lo, hi, dir, limit)
+}
+
+func (v *postgresView) Floor(ctx context.Context, family Family, p []byte, ranges []Range) ([]Row, error) {
+	leave, err := v.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return v.store.floor(ctx, v.query, family, p, ranges)
+}
+
+func (v *postgresView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+	leave, err := v.begin(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return v.store.walk(ctx, v.query, family, after, limit)
+}
+
+// Close implements View.
+func (v *postgresView) Close() error {
+	v.end(ErrClosed)
+	return nil
+}
+
+// end closes the view, unless somebody else did.
+func (v *postgresView) end(why error) {
+	s := v.store
+	s.mu.Lock()
+	_, open := s.views[v]
+	delete(s.views, v)
+	s.mu.Unlock()
+	if open {
+		v.timer.Stop()
+		v.release(why)
+	}
+}
+
+// release ends the transaction once nobody reads in it.
+func (v *postgresView) release(why error) {
+	<-v.turn
+	ctx, stop := context.WithTimeout(context.Background(), endTime)
+	defer stop()
+	_ = v.tx.Rollback(ctx) // a connection in which it fails is closed
+	v.conn.Release()
+	v.conn, v.why = nil, why
+	v.turn <- struct{}{}
+	<-v.store.slots
+}

@@ -1,0 +1,322 @@
+// Package pgserver runs PostgreSQL servers for tests and benchmarks: real ones, each in
+// a temporary folder and on a port of its own on loopback, with everything a server in
+// earnest does to keep its promises (fsync, full pages). It needs the server's programs.
+package pgserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// BinEnv names the folder with the programs of the version to be used, if that is not
+// the newest one there is.
+const BinEnv = "QUORATE_POSTGRES_BIN"
+
+const (
+	superuser = "quorate"
+	password  = "a secret/of: tests@"
+	// startTime is what the server may take to start, on a machine that does much else.
+	startTime = 2 * time.Minute
+)
+
+// Server is a server that runs, unless it was stopped.
+type Server struct {
+	bin, dir string
+	port     int
+	account  *syscall.Credential // nil: our own
+	settings []string
+
+	child *exec.Cmd
+	ended chan struct{} // closed once child is gone
+	log   *tail
+	names int // of schemas
+}
+
+// Run starts a server for a test, and stops it with the test.
+func Run(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := Start(settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Start makes a server and starts it, with settings such as shared_buffers=128MB.
+func Start(settings ...string) (*Server, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, settings: settings}
+	if os.Geteuid() == 0 { // which the server refuses
+		if s.account, err = another(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.folder(); err != nil {
+		return nil, err
+	}
+	secret := filepath.Join(s.dir, "password")
+	err = os.WriteFile(secret, []byte(password), 0o600)
+	if err == nil {
+		err = s.own(secret)
+	}
+	if err == nil {
+		err = s.program("initdb", "-D", s.data(), "-U", superuser, "--pwfile="+secret, "--auth=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+	}
+	if err == nil {
+		err = s.Restart()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Standby makes a server that follows this one, and can be read.
+func (s *Server) Standby() (*Server, error) {
+	other := &Server{bin: s.bin, account: s.account, settings: s.settings}
+	if err := other.folder(); err != nil {
+		return nil, err
+	}
+	// Without "fast" it would wait for minutes.
+	err := other.program("pg_basebackup", "-D", other.data(), "-c", "fast", "-X", "stream", "-R", "-d", s.URL())
+	if err == nil {
+		err = other.Restart()
+	}
+	if err != nil {
+		return nil, errors.Join(err, other.Close())
+	}
+	return other, nil
+}
+
+func programs() (string, error) {
+	if dir := os.Getenv(BinEnv); dir != "" {
+		return dir, nil
+	}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path), nil
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if len(found) == 0 {
+		return "", errors.New("there is no PostgreSQL server to test with: install one (apt-get install postgresql), " +
+			"or name the folder of its programs in " + BinEnv)
+	}
+	version := func(path string) int {
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+		return n
+	}
+	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
+}
+
+// another is an account that is not root.
+func another() (*syscall.Credential, error) {
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err1 == nil && err2 == nil {
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, errors.New("a server cannot run as root, and there is no account postgres or nobody")
+}
+
+// folder makes a folder with a short name: a socket's path has some 100 bytes.
+func (s *Server) folder() (err error) {
+	if s.dir, err = os.MkdirTemp("", "quorate-pg-"); err != nil {
+		return err
+	}
+	return s.own(s.dir)
+}
+
+func (s *Server) own(path string) error {
+	if s.account == nil {
+		return nil
+	}
+	return os.Chown(path, int(s.account.Uid), int(s.account.Gid))
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(filepath.Join(s.bin, name), args...)
+	c.Dir = s.dir
+	c.Env = append(os.Environ(), "LC_ALL=C", "PGPASSWORD="+password)
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.account, Pdeathsig: syscall.SIGINT}
+	return c
+}
+
+func (s *Server) program(name string, args ...string) error {
+	if out, err := s.command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
+	}
+	return nil
+}
+
+// Restart starts the server after it was stopped, on the port that it had.
+func (s *Server) Restart() error {
+	if s.port == 0 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s.port = l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + s.dir,
+		"-c", "max_connections=200", "-c", "logging_collector=off", "-c", "log_destination=stderr"}
+	for _, setting := range s.settings {
+		args = append(args, "-c", setting)
+	}
+	s.child, s.ended, s.log = s.command("postgres", args...), make(chan struct{}), &tail{ready: make(chan struct{})}
+	out, err := s.child.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.child.Start(); err != nil {
+		return err
+	}
+	child, ended, log := s.child, s.ended, s.log
+	go func() { // until the server and its children are gone
+		log.read(out)
+		_ = child.Wait()
+		close(ended)
+	}()
+	limit := time.NewTimer(startTime)
+	defer limit.Stop()
+	select {
+	case <-log.ready:
+		return nil
+	case <-ended:
+		return fmt.Errorf("the server ended: %s", log.text())
+	case <-limit.C:
+		return fmt.Errorf("the server did not start in %s: %s", startTime, log.text())
+	}
+}
+
+// Stop ends the server as an operator would: connections are cut.
+func (s *Server) Stop() { s.end(syscall.SIGINT) }
+
+// Crash ends the server without giving it time to write anything.
+func (s *Server) Crash() { s.end(syscall.SIGQUIT) }
+
+func (s *Server) end(signal os.Signal) {
+	if s.child == nil || s.child.Process == nil {
+		return
+	}
+	_ = s.child.Process.Signal(signal)
+	<-s.ended
+	s.child = nil
+}
+
+// PID is the process of the server.
+func (s *Server) PID() int { return s.child.Process.Pid }
+
+// Close stops the server and removes its folder.
+func (s *Server) Close() error {
+	s.end(syscall.SIGINT)
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// Dir has the server's files.
+func (s *Server) Dir() string { return s.data() }
+
+// Address is where the server listens.
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// URL is that of the server's only database.
+func (s *Server) URL() string { return s.URLAt(s.Address()) }
+
+// URLAt is the same through another address, which leads to the server.
+func (s *Server) URLAt(address string) string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, password), Host: address, Path: "/postgres", RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// Place makes an empty schema and returns the URL under which it is the one used.
+func (s *Server) Place(ctx context.Context) (string, error) {
+	s.names++
+	name := fmt.Sprintf("place%d", s.names)
+	return In(s.URL(), name), s.Exec(ctx, "CREATE SCHEMA "+name)
+}
+
+// In is a URL with another schema.
+func In(text, schema string) string { return text + "&search_path=" + schema }
+
+// Exec has the server do something on behalf of a test.
+func (s *Server) Exec(ctx context.Context, sql string) error {
+	c, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		return err
+	}
+	_, err = c.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	return errors.Join(err, c.Close(ctx))
+}
+
+// tail is the end of the server's log.
+type tail struct {
+	ready chan struct{} // closed once connections are accepted
+
+	mu  sync.Mutex
+	end bytes.Buffer // guarded by mu
+}
+
+func (t *tail) read(r io.Reader) {
+	ready := false
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		t.mu.Lock()
+		if t.end.Len() > 64<<10 {
+			t.end.Reset()
+		}
+		t.end.WriteString(lines.Text() + "\n")
+		t.mu.Unlock()
+		if !ready && strings.Contains(lines.Text(), "ready to accept") {
+			ready = true
+			close(t.ready)
+		}
+	}
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.end.String()
+}
