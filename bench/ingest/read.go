@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -65,6 +66,21 @@ func (r readings) print(name string) {
 				rig.Milliseconds(one.P50), rig.Milliseconds(one.P99), rig.Milliseconds(one.Worst), one.N, one.processor(), one.Blocks)
 		}
 	}
+}
+
+// tell adds readings to the figures.
+func (r readings) tell(figures *rig.Log, name string, txs int) error {
+	for _, one := range r {
+		if one.N == 0 {
+			continue
+		}
+		if err := figures.Add(map[string]string{"while": name, "read": one.What, "transactions": strconv.Itoa(txs)}, map[string]float64{
+			"p50_ms": rig.Milliseconds(one.P50), "p99_ms": rig.Milliseconds(one.P99),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type summary struct {
