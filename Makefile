@@ -3,8 +3,9 @@
 GOTESTSUM  = go run gotest.tools/gotestsum@v1.13.0
 GOLANGCI   = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 CACHE     ?= $(CURDIR)/.cache
+SOAK      ?= 30m
 
-.PHONY: help build test test-unit test-e2e lint bench clean notices
+.PHONY: help build test test-unit test-e2e lint bench bench-short soak clean notices
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -35,6 +36,12 @@ lint: ## check formatting and run the linters
 
 bench: ## run the short benchmarks; bench/README.md explains each
 	go run ./bench/blsbatch
+
+bench-short: ## measure for about eight minutes and write docs/report
+	go run ./bench/report
+
+soak: ## keep the service busy for half an hour while what it depends on fails
+	go run ./bench/soak -for $(SOAK)
 
 clean: ## remove what the targets made
 	rm -rf quorate $(CACHE)

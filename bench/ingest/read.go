@@ -71,7 +71,7 @@ func (r readings) print(name string) {
 // tell adds readings to the figures.
 func (r readings) tell(figures *rig.Log, name string, txs int) error {
 	for _, one := range r {
-		if one.N == 0 {
+		if one.N == 0 || one.What == whatLate { // of several readings
 			continue
 		}
 		if err := figures.Add(map[string]string{"while": name, "read": one.What, "transactions": strconv.Itoa(txs)}, map[string]float64{
@@ -133,6 +133,7 @@ const (
 	whatAll  = "page of 100 outputs, spent ones too"
 	whatPast = "balance of the busy address at a past second"
 	whatNow  = "balance of some address now"
+	whatLate = "of which before reading began"
 	probed   = 4 // kinds
 )
 
@@ -340,5 +341,5 @@ func (p *prober) readings() (readings, error) {
 	for i, k := range p.kinds {
 		r = append(r, reading{What: k.what, summary: summarize(p.took[i])})
 	}
-	return append(r, reading{What: "of which before reading began", summary: summarize(p.late)}), nil
+	return append(r, reading{What: whatLate, summary: summarize(p.late)}), nil
 }

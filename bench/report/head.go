@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -38,14 +37,12 @@ func headOf(ctx context.Context, long bool, seed uint64) (head, error) {
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		h.System += ", Linux " + strings.TrimSpace(string(b))
 	}
-	h.CPU, h.Library = processor(), "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == "github.com/ava-labs/avalanchego" {
-				h.Library = m.Version
-			}
-		}
+	h.CPU = processor()
+	version, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/ava-labs/avalanchego").Output()
+	if err != nil {
+		return h, fmt.Errorf("asking for the version of avalanchego: %w", err)
 	}
+	h.Library = strings.TrimSpace(string(version))
 	commit, err := git(ctx, "rev-parse", "--short=12", "HEAD")
 	if err != nil {
 		h.Commit = "unknown" // not a checkout

@@ -84,6 +84,13 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// TestInterrupted runs nothing any more.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.Equal(t, "not run: interrupted", step{name: "fake", about: time.Second}.run(ctx, t.TempDir()).failure)
+}
+
 // TestRemaining expects a slow machine to stay slow.
 func TestRemaining(t *testing.T) {
 	steps := []step{{about: time.Minute}, {about: 30 * time.Second}}
