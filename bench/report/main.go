@@ -134,8 +134,11 @@ func (s step) run(ctx context.Context, dir string) result {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	err := cmd.Run()
-	if ctx.Err() != nil {
-		err = fmt.Errorf("given up after %s: %w", patience*s.about, ctx.Err())
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("given up after %s", patience*s.about)
+	case ctx.Err() != nil:
+		err = errors.New("interrupted")
 	}
 	if err == nil {
 		r.figures, err = rig.ReadFigures(figures)
