@@ -8,7 +8,9 @@ CACHE     ?= $(CURDIR)/.cache
 VULNDB    ?= file://$(CACHE)/vulndb
 VULNCHECK  = go -C tools tool govulncheck -db $(VULNDB) -test
 
-.PHONY: help build test test-unit test-e2e lint vulndb bench clean notices
+SOAK      ?= 30m
+
+.PHONY: help build test test-unit test-e2e lint vulndb bench bench-short soak clean notices
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -49,6 +51,12 @@ vulndb: ## renew the copy of the vulnerability database (FROM=a clone of github.
 
 bench: ## run the short benchmarks; bench/README.md explains each
 	go run ./bench/blsbatch
+
+bench-short: ## measure for about eight minutes and write docs/report
+	go run ./bench/report
+
+soak: ## keep the service busy for half an hour while what it depends on fails
+	go run ./bench/soak -for $(SOAK)
 
 clean: ## remove what the targets made
 	rm -rf quorate $(CACHE)

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -57,6 +60,38 @@ func TestImportsPointOneWay(t *testing.T) {
 			if other == "simnet" && room != "cmd" && room != "bench" {
 				t.Errorf("%s imports simnet, which only cmd, bench and tests may", p.ImportPath)
 			}
+		}
+	}
+}
+
+// TestProofsExist holds the README to tests that there are.
+func TestProofsExist(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`").FindAllStringSubmatch(string(readme), -1)
+	if len(named) < 50 {
+		t.Fatalf("got %d tests, want those of all operations", len(named))
+	}
+	sources := make(map[string]string)
+	for _, one := range named {
+		folder, name := one[1], one[2]
+		if _, ok := sources[folder]; !ok {
+			files, err := filepath.Glob(filepath.Join(filepath.FromSlash(folder), "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sources[folder] += string(content)
+			}
+		}
+		if !strings.Contains(sources[folder], "\nfunc "+name+"(") {
+			t.Errorf("README.md: there is no %s in %s", name, folder)
 		}
 	}
 }

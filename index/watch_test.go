@@ -162,7 +162,7 @@ func TestHolderDies(t *testing.T) {
 // mortal is the store as a process sees it, as long as that lives.
 type mortal struct {
 	store.Store
-	life context.Context
+	life context.Context //nolint:containedctx // it is the process's
 }
 
 func (m *mortal) Commit(ctx context.Context, b *store.Batch) error {

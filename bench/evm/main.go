@@ -21,6 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -83,11 +84,16 @@ func main() {
 	flag.StringVar(&t.Dir, "dir", "", "`folder` for blocks and stores, about 5 kB for a transaction; default: a temporary one")
 	flag.StringVar(&t.Profile, "cpuprofile", "", "write a CPU profile of the process that records with traces to this `file`")
 	profiles := flag.String("readprofiles", "", "write a CPU profile of each HTTP operation, asked for without a connection, to this `folder`")
+	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, t, *profiles)
-	stop()
+	told, err := rig.OpenLog(*figures)
 	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = run(ctx, t, *profiles, told)
+	stop()
+	if err := errors.Join(err, told.Close()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -108,7 +114,7 @@ func work(text string) error {
 	return fmt.Errorf("no role %q", t.Role)
 }
 
-func run(ctx context.Context, t task, profiles string) (err error) {
+func run(ctx context.Context, t task, profiles string, figures *rig.Log) (err error) {
 	root, err := os.MkdirTemp(t.Dir, "quorate-evm-")
 	if err != nil {
 		return err
@@ -153,6 +159,11 @@ func run(ctx context.Context, t task, profiles string) (err error) {
 		txs := float64(t.Node.Txs)
 		fmt.Printf("| %s | %.0f | %.1f | %.1f | %.0f |\n", line.name, txs/r.Took.Seconds(), float64(r.CPU.Microseconds())/txs,
 			float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs)
+		if err := figures.Add(map[string]string{"recorded": line.name, "transactions": strconv.Itoa(t.Txs)}, map[string]float64{
+			"per_second": txs / r.Took.Seconds(), "cpu_us": float64(r.CPU.Microseconds()) / txs, "mb_per_million": float64(r.Bytes) / txs,
+		}); err != nil {
+			return err
+		}
 	}
 	t.Role, t.Dir, t.Profile = roleRead, filepath.Join(root, roleTraces), profiles
 	c, err := rig.Start(ctx, taskEnv, t)
@@ -169,6 +180,12 @@ func run(ctx context.Context, t task, profiles string) (err error) {
 			return fmt.Errorf("reading: %w", err)
 		}
 		all = append(all, r)
+		if err := figures.Add(map[string]string{"read": r.Name, "transactions": strconv.Itoa(t.Txs)}, map[string]float64{
+			"per_second": r.Often.Rate, "p50_ms": rig.Milliseconds(r.Often.P50), "p99_ms": rig.Milliseconds(r.Often.P99),
+			"cpu_us": float64(r.Often.CPU.Nanoseconds()) / 1e3, "paced_p50_ms": rig.Milliseconds(r.Paced.P50), "paced_p99_ms": rig.Milliseconds(r.Paced.P99),
+		}); err != nil {
+			return err
+		}
 	}
 	tell(all, t.Connections)
 	fmt.Printf("\nall in %.0f s, load at the end %s\n", time.Since(begun).Seconds(), rig.Load())

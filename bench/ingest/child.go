@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -58,6 +59,7 @@ type bench struct {
 	node *rig.Child
 	what nodeReady
 	root string
+	log  *rig.Log
 }
 
 // recorded is what a process tells that records.
@@ -98,7 +100,10 @@ func (b *bench) record(ctx context.Context, name string, t task) (*recorded, err
 	fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.0f | %.0f + %.0f |\n", name, float64(r.Blocks)/seconds, txs/seconds,
 		float64(r.CPU.Microseconds())/txs, float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs,
 		float64(r.Flushed)/txs, float64(r.Compacted)/txs)
-	return &r, nil
+	return &r, b.log.Add(map[string]string{"recorded": name, "transactions": strconv.Itoa(b.past.Txs)}, map[string]float64{
+		"blocks_per_second": float64(r.Blocks) / seconds, "per_second": txs / seconds, "cpu_us": float64(r.CPU.Microseconds()) / txs,
+		"mb_per_million": float64(r.Bytes) / txs,
+	})
 }
 
 // once runs a process that tells one thing.

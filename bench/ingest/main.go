@@ -77,6 +77,7 @@ func main() {
 	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
 	engine := flag.String("store", "", "postgres: record into a PostgreSQL `server` as well, which is started for it, and read from it and from one that follows it")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
+	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
 	if past.Busy < 0 {
 		past.Busy = past.Txs
@@ -84,10 +85,14 @@ func main() {
 	if *engine != "" && *engine != "postgres" {
 		log.Fatalf("-store: %q is not postgres", *engine)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, past, *limit, *dir, *profile, *engine != "")
-	stop()
+	told, err := rig.OpenLog(*figures)
 	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = run(ctx, past, *limit, *dir, *profile, *engine != "", told)
+	stop()
+	if err := errors.Join(err, told.Close()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -114,7 +119,7 @@ func work(text string) error {
 	return fmt.Errorf("no role %q", t.Role)
 }
 
-func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string, server bool) (err error) {
+func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string, server bool, figures *rig.Log) (err error) {
 	root, err := os.MkdirTemp(dir, "quorate-ingest-")
 	if err != nil {
 		return err
@@ -135,7 +140,7 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	fmt.Printf("history made in %.0f s: %d P, %d X and %d C blocks, %d transactions; the busy address' balance changes %d times\n\n",
 		time.Since(begun).Seconds(), what.Heights[0], what.Heights[1], what.Heights[2], what.all(), what.Busy)
 
-	b := bench{past: past, node: node, what: what, root: root}
+	b := bench{past: past, node: node, what: what, root: root, log: figures}
 	fmt.Println("| recorded | blocks/s | transactions/s | CPU us/transaction | of the node | MB per million transactions | written: rows, and rows again |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	if _, err := b.record(ctx, "P-Chain blocks and L1s, Pebble", task{Role: roleBlocks}); err != nil {
@@ -168,16 +173,25 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	if err := b.once(ctx, task{Role: roleRead, Dir: filepath.Join(root, "ledger")}, &idle); err != nil {
 		return err
 	}
-	idle.print("Pebble, idle")
 	if other != nil {
 		if err := other.read(ctx); err != nil {
 			return err
 		}
 	}
-	probed.print("Pebble, recording")
-	readings{{What: "a process that only sleeps, late by", summary: late}}.print("meanwhile")
-	if tables != nil {
-		tables.Readings.print("SQLite, idle")
+	if tables == nil {
+		tables = &recorded{}
+	}
+	for _, so := range []struct {
+		name string
+		readings
+	}{
+		{"Pebble, idle", idle}, {"Pebble, recording", probed},
+		{"meanwhile", readings{{What: "a process that only sleeps, late by", summary: late}}}, {"SQLite, idle", tables.Readings},
+	} {
+		so.print(so.name)
+		if err := so.tell(figures, so.name, past.Txs); err != nil {
+			return err
+		}
 	}
 	fmt.Printf("\nkilled at %d transactions, it serves again %.0f ms after it was started anew, and goes on\n", restarted.at, float64(restarted.took.Microseconds())/1000)
 	fmt.Printf("load at the end %s\n", rig.Load())

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -67,6 +68,21 @@ func (r readings) print(name string) {
 	}
 }
 
+// tell adds readings to the figures.
+func (r readings) tell(figures *rig.Log, name string, txs int) error {
+	for _, one := range r {
+		if one.N == 0 || one.What == whatLate { // of several readings
+			continue
+		}
+		if err := figures.Add(map[string]string{"while": name, "read": one.What, "transactions": strconv.Itoa(txs)}, map[string]float64{
+			"p50_ms": rig.Milliseconds(one.P50), "p99_ms": rig.Milliseconds(one.P99),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 type summary struct {
 	P50, P99, Worst time.Duration
 	N               int
@@ -117,6 +133,7 @@ const (
 	whatAll  = "page of 100 outputs, spent ones too"
 	whatPast = "balance of the busy address at a past second"
 	whatNow  = "balance of some address now"
+	whatLate = "of which before reading began"
 	probed   = 4 // kinds
 )
 
@@ -336,5 +353,5 @@ func (p *prober) readings() (readings, error) {
 	for i, k := range p.kinds {
 		r = append(r, reading{What: k.what, summary: summarize(p.took[i])})
 	}
-	return append(r, reading{What: "of which before reading began", summary: summarize(p.late)}), nil
+	return append(r, reading{What: whatLate, summary: summarize(p.late)}), nil
 }

@@ -55,6 +55,7 @@ type options struct {
 	seed                    uint64
 	oneByOne, everyone      bool
 	profile                 string
+	log                     *rig.Log
 }
 
 func main() {
@@ -80,6 +81,7 @@ func main() {
 	flag.BoolVar(&o.everyone, "everyone", false, "ask all validators at once instead of planning")
 	all := flag.Bool("matrix", false, "measure all combinations of validators, -c, weights, faults (0 and 20 %) and answer times (as given and none), and print a Markdown table; fewer rounds unless given")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the service to this `file`")
+	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
 	if os.Getenv(pinned) == "" {
 		reexec()
@@ -112,6 +114,9 @@ func main() {
 		fmt.Printf("weights %s; faults %.0f %%; ", *weights, 100*o.faults)
 	}
 	fmt.Printf("quorum 67; %d messages a line after %d\n\n", o.rounds, o.warmup)
+	if o.log, err = rig.OpenLog(*figures); err != nil {
+		log.Fatal(err)
+	}
 	profiled, err := rig.Profile(o.profile)
 	if err != nil {
 		log.Fatal(err)
@@ -122,7 +127,7 @@ func main() {
 		err = measureAll(o)
 	}
 	profiled()
-	if err != nil {
+	if err := errors.Join(err, o.log.Close()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -148,6 +153,9 @@ func measureAll(o options) error {
 				quantile(l.took, .5), quantile(l.took, .9), quantile(l.took, .99),
 				quantile(l.above, .5), quantile(l.above, .99), ratio(l.ratio, .5), ratio(l.ratio, .99),
 				100*mean(l.asked), l.failed, l.rate, l.cpu, l.resident, l.connected.Seconds())
+			if err := l.tell(n, o); err != nil {
+				return err
+			}
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -171,6 +179,9 @@ func measureMatrix(o options) error {
 					}
 					for _, l := range lines {
 						l.print(n, cell)
+						if err := l.tell(n, cell); err != nil {
+							return err
+						}
 					}
 				}
 			}
@@ -179,15 +190,36 @@ func measureMatrix(o options) error {
 	return nil
 }
 
-// print writes a row of the matrix.
-func (l *line) print(validators int, o options) {
-	weights, times := "uniform", "log-normal"
+// kinds of weights and of answer times, by name.
+func (o options) kinds() (weights, times string) {
+	weights, times = "uniform", "log-normal"
 	if o.weights == simnet.HeavyTailed {
 		weights = "heavy"
 	}
 	if o.latency.Median == 0 {
 		times = "none"
 	}
+	return weights, times
+}
+
+// tell adds the line to the figures.
+func (l *line) tell(validators int, o options) error {
+	weights, times := o.kinds()
+	return o.log.Add(map[string]string{
+		"validators": strconv.Itoa(validators), "messages": strconv.Itoa(l.concurrency), "weights": weights, "times": times,
+		"faults_%": strconv.FormatFloat(100*o.faults, 'f', -1, 64),
+	}, map[string]float64{
+		"floor_p50_ms": quantile(l.floor, .5), "floor_p99_ms": quantile(l.floor, .99),
+		"p50_ms": quantile(l.took, .5), "p90_ms": quantile(l.took, .9), "p99_ms": quantile(l.took, .99),
+		"above_floor_p50_ms": quantile(l.above, .5), "above_floor_p99_ms": quantile(l.above, .99),
+		"asked_%": 100 * mean(l.asked), "not_signed": float64(l.failed), "per_second": l.rate, "cpu_ms": l.cpu,
+		"resident_mb": float64(l.resident), "connected_s": l.connected.Seconds(),
+	})
+}
+
+// print writes a row of the matrix.
+func (l *line) print(validators int, o options) {
+	weights, times := o.kinds()
 	fmt.Printf("| %d | %s | %.0f %% | %s | %d | %.0f / %.0f | %.0f / %.0f / %.0f | %.1f / %.1f | %s | %.0f %% | %d | %.1f | %.1f | %d |\n",
 		validators, weights, 100*o.faults, times, l.concurrency, quantile(l.floor, .5), quantile(l.floor, .99),
 		quantile(l.took, .5), quantile(l.took, .9), quantile(l.took, .99), quantile(l.above, .5), quantile(l.above, .99),

@@ -50,6 +50,7 @@ func main() {
 	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation)")
 	pin := flag.Bool("pin", false, "run the service on processor 0 alone; run this program on another with taskset -c 1")
 	memory := flag.String("memory-limit", "512MiB", "the service's memory limit")
+	figures := flag.String("json", "", "write what warm measured to this `file`, too, as lines of JSON")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation")
 		flag.PrintDefaults()
@@ -62,6 +63,10 @@ func main() {
 		}
 	}
 	b := bench{pin: *pin, validators: *validators, connections: *connections, requests: *requests, memory: *memory}
+	var err error
+	if b.log, err = rig.OpenLog(*figures); err != nil {
+		log.Fatal(err)
+	}
 	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
 	measure, ok := measures[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
@@ -70,9 +75,9 @@ func main() {
 	}
 	fmt.Printf("%s/%s, %d processors for service, validators and load, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := measure(ctx)
+	err = measure(ctx)
 	stop()
-	if err != nil {
+	if err := errors.Join(err, b.log.Close()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -81,6 +86,7 @@ type bench struct {
 	pin                               bool
 	validators, connections, requests int
 	memory                            string
+	log                               *rig.Log
 }
 
 func (b *bench) orDefault(n int) int {

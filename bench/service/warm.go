@@ -69,6 +69,9 @@ func (b *bench) warm(ctx context.Context) error {
 	}
 	for _, s := range subjects {
 		s.print(b.connections)
+		if err := s.tell(b.log); err != nil {
+			return err
+		}
 	}
 	fmt.Printf("validators were asked %d times for it\n", n.Requests()-asked)
 	return nil
@@ -127,6 +130,19 @@ func (r *repeats) print(connections int) {
 	fmt.Printf("  %d connections, as fast as they are answered: %s\n", connections, quantiles(r.full))
 	fmt.Printf("  %d connections, half as many requests:        %s\n", connections, quantiles(r.half))
 	fmt.Printf("  1 connection:                                 %s\n", quantiles(r.alone))
+}
+
+// tell adds what was measured to the figures. The rates are in order.
+func (r *repeats) tell(figures *rig.Log) error {
+	values := map[string]float64{
+		"per_second": r.rates[len(r.rates)/2], "cpu_us": float64(r.serverCPU.Microseconds()) / float64(r.requests),
+	}
+	for name, times := range map[string][]time.Duration{"full": r.full, "half": r.half, "alone": r.alone} {
+		sorted := slices.Sorted(slices.Values(times))
+		values[name+"_p50_ms"] = rig.Milliseconds(sorted[len(sorted)/2])
+		values[name+"_p99_ms"] = rig.Milliseconds(sorted[len(sorted)*99/100])
+	}
+	return figures.Add(map[string]string{"server": r.name}, values)
 }
 
 // cpuTime is what the process has used so far.

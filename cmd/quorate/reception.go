@@ -213,8 +213,10 @@ func (r *reception) rebuild() error {
 		o.Networks[name] = n
 	}
 	o.Data = make(map[string]data.Network)
+	known := make(map[*slot]bool, len(r.slots))
 	for name, s := range r.slots {
 		if n := s.open(); n != nil {
+			known[s] = true
 			if d, ok := records(n); ok {
 				o.Data[name] = d
 			}
@@ -228,7 +230,7 @@ func (r *reception) rebuild() error {
 	if err != nil {
 		return err
 	}
-	surface.Use(r.holdBack)
+	surface.Use(r.holdBack(known))
 	r.surface.Store(surface)
 	return nil
 }
@@ -259,23 +261,26 @@ func (r *reception) presumed() map[string]uint32 {
 
 // holdBack answers 503 for networks that are not open, before anything in the
 // request is held against an ID that is only presumed. Where the path does not
-// name the network, it does so as long as none is open.
-func (r *reception) holdBack(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if why := r.role.refuses(c.Path()); why != "" {
-			return apierr.Unavailable(nil, "%s", why)
+// name the network, it does so as long as none is open. What opened after the surface
+// was made is not open to it: the next one is about to take its place.
+func (r *reception) holdBack(known map[*slot]bool) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if why := r.role.refuses(c.Path()); why != "" {
+				return apierr.Unavailable(nil, "%s", why)
+			}
+			s := r.named(c.Param("network"))
+			if c.Path() == signing.PeerPath {
+				s = r.anyShut(known)
+			}
+			if s == nil || known[s] && s.open() != nil {
+				return next(c)
+			}
+			why := s.unavailable()
+			e := apierr.Unavailable(why, "%s", why.Message)
+			e.Code = string(why.Code)
+			return e
 		}
-		s := r.named(c.Param("network"))
-		if c.Path() == signing.PeerPath {
-			s = r.anyShut()
-		}
-		if s == nil || s.open() != nil {
-			return next(c)
-		}
-		why := s.unavailable()
-		e := apierr.Unavailable(why, "%s", why.Message)
-		e.Code = string(why.Code)
-		return e
 	}
 }
 
@@ -293,11 +298,12 @@ func (r *reception) named(name string) *slot {
 	return nil
 }
 
-// anyShut is nil once a network is open; a waiting one comes before failed ones.
-func (r *reception) anyShut() *slot {
+// anyShut is nil once a network is open that the surface knows; a waiting one comes
+// before failed ones.
+func (r *reception) anyShut(known map[*slot]bool) *slot {
 	var shut *slot
 	for _, s := range r.slots {
-		if s.open() != nil {
+		if known[s] && s.open() != nil {
 			return nil
 		}
 		if shut == nil || s.waiting() {

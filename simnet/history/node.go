@@ -181,11 +181,17 @@ func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 			return nil
 		case <-ticker.C:
 		}
-		n.generator.present(time.Now())
-		if err := n.Grow(ctx, 1); err != nil && ctx.Err() == nil {
+		if err := n.Step(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
+}
+
+// Step adds some transactions of the present, as Follow does again and again; for
+// whoever reads the Truth between two of them.
+func (n *Node) Step(ctx context.Context, now time.Time) error {
+	n.generator.present(now)
+	return n.Grow(ctx, 1)
 }
 
 // publish writes blocks and makes them visible.

@@ -89,7 +89,7 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 	for {
 		t, alive, err := l.acquire(ctx, name)
 		if err != nil {
-			return nil // ctx has ended
+			return nil //nolint:nilerr // ctx has ended
 		}
 		l.note(name, true)
 		l.log.Info("lease taken", slog.String("lease", name), slog.Uint64("term", t.at.Epoch))
@@ -99,7 +99,7 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 		case !lost:
 			return err
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // as it was asked to
 		}
 		l.log.Warn("lease lost; it is asked for again", slog.String("lease", name), slog.Any("error", err))
 	}

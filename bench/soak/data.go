@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/simnet/history"
+)
+
+// owner draws a chain and an address: few are asked for often.
+func (s *soak) owner(rng *rand.Rand) (c history.Chain, owner ids.ShortID, path string, err error) {
+	all := s.past.node.Addresses()
+	owner = all[min(int(rng.ExpFloat64()*float64(len(all))/8), len(all)-1)]
+	c = [...]history.Chain{history.P, history.X}[rng.IntN(2)]
+	text, err := address.FormatBech32(constants.GetHRP(s.net.NetworkID()), owner[:])
+	name := map[history.Chain]string{history.P: "p-chain", history.X: "x-chain"}[c]
+	return c, owner, "/v1/networks/fuji/blockchains/" + name + "/%s?addresses=" + text, err
+}
+
+type utxo struct {
+	UTXOID, TxHash, AssetID, Amount, BlockNumber, CreatedOnChainID, ConsumedOnChainID string
+	OutputIndex                                                                       uint32
+	BlockTimestamp                                                                    int64
+}
+
+// utxos asks for the newest unspent outputs of an address, which must be true of some
+// height between the one that the answer names and the chain's own afterwards.
+func (s *soak) utxos(ctx context.Context, rng *rand.Rand) error {
+	const size = 100
+	c, owner, path, err := s.owner(rng)
+	if err != nil {
+		return err
+	}
+	var page struct {
+		NextPageToken string
+		UTXOs         []utxo
+	}
+	header, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "utxos")+"&pageSize="+strconv.Itoa(size), nil, &page)
+	if err != nil {
+		return err
+	}
+	from, err := strconv.ParseUint(header.Get("Indexed-Height"), 10, 64)
+	if err != nil {
+		return wrong("Indexed-Height: %v", err)
+	}
+	to := s.past.node.Height(c)
+	if from > to {
+		return wrong("Indexed-Height %d, the chain has %d", from, to)
+	}
+	if c == history.P {
+		for seen := s.past.recorded.Load(); seen < from && !s.past.recorded.CompareAndSwap(seen, from); seen = s.past.recorded.Load() {
+		}
+	}
+	truth := s.past.outputs(c, owner)
+	// Those between chains depend on the record of both; they are not compared.
+	got := slices.DeleteFunc(page.UTXOs, func(u utxo) bool { return u.CreatedOnChainID != u.ConsumedOnChainID })
+	if page.NextPageToken != "" && len(page.UTXOs) != size {
+		return wrong("a page of %d with another after it", len(page.UTXOs))
+	}
+	var why error
+	for height := from; height <= to; height++ {
+		if why = compare(got, truth, height, page.NextPageToken != ""); why == nil {
+			return nil
+		}
+	}
+	return wrong("%s: at no height from %d to %d: %v", fmt.Sprintf(path, "utxos"), from, to, why)
+}
+
+// compare says what is not true of unspent outputs at a height. If there are more, those
+// are the newest ones.
+func compare(got []utxo, truth []output, height uint64, more bool) error {
+	want := make(map[string]*output)
+	for i := range truth {
+		if o := &truth[i]; o.height <= height && o.spent > height {
+			want[o.id.String()] = o
+		}
+	}
+	var oldest int64
+	for _, u := range got {
+		o := want[u.UTXOID]
+		if o == nil {
+			return fmt.Errorf("%s is not there, or twice", u.UTXOID)
+		}
+		if o.txID.String() != u.TxHash || o.index != u.OutputIndex || o.assetID.String() != u.AssetID ||
+			strconv.FormatUint(o.height, 10) != u.BlockNumber || o.time.Unix() != u.BlockTimestamp ||
+			o.transfer && strconv.FormatUint(o.amount, 10) != u.Amount {
+			return fmt.Errorf("got %+v, want %+v", u, *o)
+		}
+		oldest = u.BlockTimestamp
+		delete(want, u.UTXOID)
+	}
+	for id, o := range want {
+		if !more || o.time.Unix() > oldest {
+			return fmt.Errorf("%s of height %d is missing", id, o.height)
+		}
+	}
+	return nil
+}
+
+// balances asks for a balance at a past second, which no block changes any more.
+func (s *soak) balances(ctx context.Context, rng *rand.Rand) error {
+	c, owner, path, err := s.owner(rng)
+	if err != nil {
+		return err
+	}
+	truth := s.past.outputs(c, owner)
+	if len(truth) == 0 {
+		return nil
+	}
+	// What is younger may not be recorded.
+	span := time.Since(truth[0].time) - time.Minute
+	at := truth[0].time.Add(time.Duration(rng.Float64() * float64(span))).Unix()
+	var want uint64
+	avax := s.past.node.Generator().AVAXAssetID()
+	for _, o := range truth {
+		if !o.transfer || o.assetID != avax {
+			continue
+		}
+		if o.time.Unix() == at || o.spentTime.Unix() == at {
+			return nil // the end or the beginning of that second: it is another one's turn
+		}
+		if o.time.Unix() < at && (o.spentTime.IsZero() || o.spentTime.Unix() > at) {
+			want += o.amount
+		}
+	}
+	var answer struct {
+		Balances map[string][]struct{ AssetID, Amount string }
+	}
+	if _, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "balances")+"&blockTimestamp="+strconv.FormatInt(at, 10), nil, &answer); err != nil {
+		return err
+	}
+	var got uint64
+	for name, bucket := range answer.Balances {
+		if strings.HasPrefix(name, "atomicMemory") || name == "locked" || name == "unlocked" { // the X-Chain has these twice
+			continue
+		}
+		for _, b := range bucket {
+			if b.AssetID != avax.String() {
+				continue
+			}
+			amount, err := strconv.ParseUint(b.Amount, 10, 64)
+			if err != nil {
+				return wrong("amount: %v", err)
+			}
+			got += amount
+		}
+	}
+	if got != want {
+		return wrong("%s at %d: got %d nAVAX, want %d", fmt.Sprintf(path, "balances"), at, got, want)
+	}
+	return nil
+}
+
+// settled is how many of the newest blocks of the EVM chain are not asked for.
+const settled = 100
+
+// tokens asks for ERC-1155 balances after a past block.
+func (s *soak) tokens(ctx context.Context, rng *rand.Rand) error {
+	truth := s.evm.Generator().Truth()
+	transfers := truth.Transfers()
+	one := transfers[rng.IntN(len(transfers))]
+	wallet := [...]common.Address{one.From, one.To}[rng.IntN(2)]
+	block := rng.Uint64N(s.evm.Tip() - settled)
+	var want, got []string
+	for _, b := range truth.Balances(wallet, block) {
+		want = append(want, b.Contract.Hex()+" "+b.TokenID.Dec()+" "+b.Amount.Dec())
+	}
+	path := fmt.Sprintf("/v1/chains/%d/addresses/%s/balances:listErc1155?pageSize=100&blockNumber=%d", s.evm.Generator().ChainID(), wallet.Hex(), block)
+	for token := ""; ; {
+		var page struct {
+			NextPageToken        string
+			Erc1155TokenBalances []struct{ Address, TokenID, Balance string }
+		}
+		if _, err := s.ask(ctx, http.MethodGet, path+"&pageToken="+token, nil, &page); err != nil {
+			return err
+		}
+		for _, b := range page.Erc1155TokenBalances {
+			got = append(got, b.Address+" "+b.TokenID+" "+b.Balance)
+		}
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		return wrong("%s: got %.500q, want %.500q", path, got, want)
+	}
+	return nil
+}
+
+// latest asks for the newest transactions of the EVM chain.
+func (s *soak) latest(ctx context.Context, _ *rand.Rand) error {
+	var page struct {
+		Transactions []struct{ BlockNumber, BlockHash, TxHash string }
+	}
+	if _, err := s.ask(ctx, http.MethodGet, fmt.Sprintf("/v1/chains/%d/transactions?pageSize=100", s.evm.Generator().ChainID()), nil, &page); err != nil {
+		return err
+	}
+	blocks := s.evm.Generator().Truth().Blocks()
+	if len(page.Transactions) != 100 {
+		return wrong("got %d transactions, want 100", len(page.Transactions))
+	}
+	// They are all of a run of blocks, from some block down.
+	var want []string
+	first, err := strconv.ParseUint(page.Transactions[0].BlockNumber, 10, 64)
+	if err != nil || first >= uint64(len(blocks)) {
+		return wrong("block %q, the chain has %d", page.Transactions[0].BlockNumber, len(blocks))
+	}
+	for i := int(first); i >= 0 && len(want) < 100; i-- {
+		for _, tx := range slices.Backward(blocks[i].Transactions) {
+			want = append(want, fmt.Sprint(blocks[i].Number, " ", blocks[i].Hash.Hex(), " ", tx.Hash.Hex()))
+		}
+	}
+	for i, tx := range page.Transactions {
+		if got := tx.BlockNumber + " " + tx.BlockHash + " " + tx.TxHash; got != want[i] {
+			return wrong("transaction %d of the latest: got %s, want %s", i, got, want[i])
+		}
+	}
+	return nil
+}

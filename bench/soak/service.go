@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"quorate/simnet"
+)
+
+// service is the program, in one life after the other with the same data.
+type service struct {
+	binary, config, log string
+	public, private     string
+	client              *http.Client
+
+	mu   sync.Mutex
+	life *life   // guarded by mu; nil while it does not run
+	ill  []error // guarded by mu
+}
+
+// life is one process.
+type life struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed after Wait
+}
+
+// newService builds the program and writes its configuration.
+func newService(ctx context.Context, dir string, n *simnet.Network) (*service, error) {
+	s := &service{
+		binary: filepath.Join(dir, "quorate"), config: filepath.Join(dir, "quorate.yaml"), log: filepath.Join(dir, "quorate.log"),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second},
+	}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.binary, "./cmd/quorate").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the service: %w\n%s", err, out)
+	}
+	for _, address := range []*string{&s.public, &s.private} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		*address = l.Addr().String()
+		_ = l.Close() // it is ours again in each life
+	}
+	text := fmt.Sprintf(`listen: %s
+private_listen: %s
+data_dir: %s
+memory_limit: %dMiB
+log_level: error
+networks:
+  fuji:
+    nodes: [%s]
+    allow_private_ips: true
+    evm:
+      - rpc: %s/ext/bc/%s/rpc
+`, s.public, s.private, filepath.Join(dir, "data"), memoryLimit, n.NodeURL(), n.NodeURL(), n.EVM()[0].Generator().BlockchainID())
+	return s, os.WriteFile(s.config, []byte(text), 0o600)
+}
+
+// start begins a life and waits until the service can sign.
+func (s *service) start(ctx context.Context) error {
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the process has it, too
+	l := &life{cmd: exec.Command(s.binary, "serve", "--config", s.config), exited: make(chan struct{})}
+	l.cmd.Stdout, l.cmd.Stderr = log, log
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := l.cmd.Start(); err != nil {
+		return fmt.Errorf("starting the service: %w", err)
+	}
+	s.mu.Lock()
+	s.life = l
+	s.mu.Unlock()
+	go func() { // until the process ends, which stop or close see to
+		err := l.cmd.Wait()
+		s.mu.Lock()
+		if s.life == l { // nobody asked for it
+			s.life = nil
+			s.ill = append(s.ill, fmt.Errorf("the service ended by itself: %w\n%s", errors.Join(err, errEnded), s.lastWords()))
+		}
+		s.mu.Unlock()
+		close(l.exited)
+	}()
+	until := time.Now().Add(2 * time.Minute)
+	for time.Now().Before(until) && s.pid() != 0 {
+		response, err := s.client.Get("http://" + s.private + "/readyz")
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return errors.New("the service does not become ready")
+}
+
+var errEnded = errors.New("it was not asked to")
+
+// stop ends a life; a service that was asked to and takes more than half a minute is
+// killed, and that is an error.
+func (s *service) stop(how syscall.Signal) error {
+	s.mu.Lock()
+	l := s.life
+	s.life = nil
+	s.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	if err := l.cmd.Process.Signal(how); err != nil {
+		return fmt.Errorf("stopping the service: %w", err)
+	}
+	patience := time.NewTimer(30 * time.Second)
+	defer patience.Stop()
+	select {
+	case <-l.exited:
+		return nil
+	case <-patience.C:
+		_ = l.cmd.Process.Kill()
+		<-l.exited
+		return fmt.Errorf("the service does not stop within 30 s of %s", how)
+	}
+}
+
+func (s *service) close() {
+	_ = s.stop(syscall.SIGKILL)
+	s.client.CloseIdleConnections()
+}
+
+// pid is 0 while it does not run.
+func (s *service) pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil {
+		return 0
+	}
+	return s.life.cmd.Process.Pid
+}
+
+// mishap notes what should not have happened, and mishaps are all of that.
+func (s *service) mishap(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ill = append(s.ill, err)
+}
+
+func (s *service) mishaps() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ill
+}
+
+// lastWords are the end of the log.
+func (s *service) lastWords() string {
+	content, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(0, len(content)-4000):])
+}
