@@ -91,6 +91,8 @@ func Explain(request context.Context, err error, particular func(error) error) e
 		return apierr.ErrClientGone
 	case request.Err() != nil, errors.Is(err, store.ErrClosed):
 		return apierr.Unavailable(err, "the service is stopping; send the request again")
+	case errors.Is(err, store.ErrUnavailable):
+		return apierr.Unavailable(err, "the record cannot be read at the moment; try again in a few seconds")
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the answer was not complete in the time allowed for a request; ask for fewer addresses or a smaller page")
 	default:
