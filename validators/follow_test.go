@@ -204,3 +204,29 @@ func TestManyCallersWhileTheHeightMoves(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// While no node answers, the last proposed height serves for a while, and then no more.
+func TestOutageOfTheNodes(t *testing.T) {
+	c := newChain(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(time.Second)
+		before, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		c.mu.Lock()
+		c.err = node.ErrUnavailable
+		c.mu.Unlock()
+		time.Sleep(45 * time.Second)
+		s, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		require.Same(t, before, s)
+		time.Sleep(20 * time.Second)
+		_, err = r.Set(ctx, constants.PrimaryNetworkID, 0)
+		require.ErrorIs(t, err, node.ErrUnavailable)
+		cancel()
+		require.NoError(t, <-done)
+	})
+}

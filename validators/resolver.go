@@ -89,6 +89,8 @@ type Resolver struct {
 	mu     sync.Mutex
 	height uint64          // guarded by mu; newest proposed height whose sets are at hand
 	seenAt time.Time       // guarded by mu; when the node last named it; zero before
+	told   uint64          // guarded by mu; highest proposed height that a caller was told
+	toldAt time.Time       // guarded by mu; when one was told of any last
 	latest map[ids.ID]*Set // guarded by mu; of height; not changed once set
 	wanted wanted          // guarded by mu
 }
@@ -167,14 +169,18 @@ func refused(err error) bool {
 }
 
 // Set is the canonical validator set of a subnet at a P-Chain height; 0 means
-// the height that is currently proposed. Errors: ErrUnknownSubnet,
+// the height that is currently proposed, or the last one that a node told of if none has
+// answered for less than a minute. Errors: ErrUnknownSubnet,
 // ErrHeightUnavailable, or the node's.
 func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Set, error) {
 	if height == 0 {
 		warm, ok := r.ProposedHeight()
 		if !ok {
-			var err error
-			if warm, err = r.proposed.get(ctx, struct{}{}); err != nil {
+			told, err := r.proposed.get(ctx, struct{}{})
+			if err == nil {
+				warm = told
+				r.noteProposed(told)
+			} else if warm, ok = r.lastProposed(); !ok || ctx.Err() != nil {
 				return nil, fmt.Errorf("asking for the proposed height: %w", err)
 			}
 		}
@@ -215,6 +221,29 @@ func (r *Resolver) ProposedHeight() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.height, time.Since(r.seenAt) < 4*r.poll+time.Second
+}
+
+// outage is how long the last proposed height serves while no node tells another: sets
+// hardly change in that time, and who verifies goes by a height of some time ago, too.
+const outage = time.Minute
+
+// noteProposed notes a proposed height that a node told a caller.
+func (r *Resolver) noteProposed(height uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told, r.toldAt = max(r.told, height), time.Now()
+}
+
+// lastProposed is the highest proposed height that was heard of, false if the last time
+// is too long ago.
+func (r *Resolver) lastProposed() (uint64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.seenAt
+	if r.toldAt.After(last) {
+		last = r.toldAt
+	}
+	return max(r.height, r.told), !last.IsZero() && time.Since(last) < outage
 }
 
 // fetch asks the node for one set.
