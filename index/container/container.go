@@ -114,9 +114,9 @@ func (c Chain) Put(batch *store.Batch, one *Container) {
 			v[0] |= flagOwnID
 			v = append(v, one.ID[:]...)
 		}
-		batch.Put(store.FamilyContainerID, c.idKey(one.ID), binary.AppendUvarint(nil, one.Height))
+		batch.Add(store.FamilyContainerID, c.idKey(one.ID), binary.AppendUvarint(nil, one.Height))
 	}
-	batch.Put(store.FamilyContainer, c.key(one.Height), append(v, one.Bytes...))
+	batch.Add(store.FamilyContainer, c.key(one.Height), append(v, one.Bytes...))
 }
 
 // Size is about what Put adds to a batch, in bytes.

@@ -320,10 +320,10 @@ func (a *application) list(tx *evm.Transaction, at place) {
 	}
 	k := at.appendTx(a.reserve(txPlaceSize))
 	v := append(appendTx(a.value(), tx, listed(tx)), a.ref...)
-	a.batch.Put(store.FamilyEVMTx, store.PK{P: a.lists[ended], K: k}, a.kept(v))
+	a.batch.Add(store.FamilyEVMTx, store.PK{P: a.lists[ended], K: k}, a.kept(v))
 
 	v = binary.AppendUvarint(binary.AppendUvarint(append(a.value(), byte(ended)), at.number), uint64(at.major))
-	a.batch.Put(store.FamilyEVMTxHash, store.PK{P: a.in(tx.Hash[:])}, a.kept(v))
+	a.batch.Add(store.FamilyEVMTxHash, store.PK{P: a.in(tx.Hash[:])}, a.kept(v))
 }
 
 // deployments records what contracts a transaction made, and reports whether it did.
@@ -384,9 +384,9 @@ func (a *application) frame(tx *evm.Transaction, at place, j int, partition []by
 	v := appendFrame(a.value(), f)
 	v = append(v, tx.Hash[:]...)
 	v = a.kept(append(v, a.ref...))
-	a.batch.Put(store.FamilyEVMInternal, store.PK{P: a.in(f.From[:]), K: k}, v)
+	a.batch.Add(store.FamilyEVMInternal, store.PK{P: a.in(f.From[:]), K: k}, v)
 	if f.To != f.From && (!f.Creates() || f.To != common.Address{}) {
-		a.batch.Put(store.FamilyEVMInternal, store.PK{P: a.in(f.To[:]), K: k}, v)
+		a.batch.Add(store.FamilyEVMInternal, store.PK{P: a.in(f.To[:]), K: k}, v)
 	}
 	if partition != nil {
 		k := binary.BigEndian.AppendUint32([]byte{deploymentInternal}, uint32(j))
@@ -417,9 +417,9 @@ func (a *application) transfer(tx *evm.Transaction, t *evm.Transfer, partition [
 		return
 	}
 	k := place{number: a.block.Number, major: t.LogIndex, minor: t.Position}.appendTo(a.reserve(placeSize))
-	a.batch.Put(store.FamilyEVMTransfer, store.PK{P: a.in(t.From[:]), K: k}, v)
+	a.batch.Add(store.FamilyEVMTransfer, store.PK{P: a.in(t.From[:]), K: k}, v)
 	if t.To != t.From {
-		a.batch.Put(store.FamilyEVMTransfer, store.PK{P: a.in(t.To[:]), K: k}, v)
+		a.batch.Add(store.FamilyEVMTransfer, store.PK{P: a.in(t.To[:]), K: k}, v)
 	}
 	a.move(t)
 }

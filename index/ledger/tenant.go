@@ -372,7 +372,7 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 			arrival: in.SourceChainID != b.chainID, number: b.inputs, salt: b.salt,
 		}
 		b.inputs++
-		b.batch.Put(store.FamilyOutput, outputRow(b.networkID, in.OutputID, spentKey), s.bytes())
+		b.batch.Add(store.FamilyOutput, outputRow(b.networkID, in.OutputID, spentKey), s.bytes())
 		if s.arrival {
 			b.queue(movement{outputID: in.OutputID, arrival: true})
 			continue
@@ -416,7 +416,7 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 // make records a new output.
 func (b *application) make(o *Output) {
 	b.outputs.Put(o.ID, o, o.Height)
-	b.batch.Put(store.FamilyOutput, outputRow(b.networkID, o.ID, madeKey), o.bytes())
+	b.batch.Add(store.FamilyOutput, outputRow(b.networkID, o.ID, madeKey), o.bytes())
 	if o.DestinationID != b.chainID {
 		b.queue(movement{outputID: o.ID})
 	}
@@ -448,20 +448,20 @@ func listOutput(batch *store.Batch, at *place, o *Output, s *spend) {
 	}
 	byTime, byAmount := store.PK{P: at.account[:], K: o.timeKey()}, store.PK{P: at.account[:], K: o.amountKey()}
 	if s == nil {
-		batch.Put(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
-		batch.Put(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
+		batch.Add(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
+		batch.Add(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
 		return
 	}
 	batch.Delete(store.FamilyUnspentByTime, byTime)
 	batch.Delete(store.FamilyUnspentByAmount, byAmount)
-	batch.Put(store.FamilySpentByTime, byTime, o.listed(false, s))
-	batch.Put(store.FamilySpentByAmount, byAmount, o.listed(true, s))
+	batch.Add(store.FamilySpentByTime, byTime, o.listed(false, s))
+	batch.Add(store.FamilySpentByAmount, byAmount, o.listed(true, s))
 }
 
 // own lists an output with its owners.
 func own(batch *store.Batch, at *place, o *Output) {
 	for _, pk := range at.owned {
-		batch.Put(store.FamilyOwned, pk, o.Bytes)
+		batch.Add(store.FamilyOwned, pk, o.Bytes)
 	}
 }
 
@@ -545,7 +545,7 @@ func (b *application) events(ctx context.Context) error {
 		}
 		p := at.account.partition(at.series)
 		e := event{k: eventKey(at.from, b.block.Height), v: sum.bytes()}
-		b.batch.Put(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, e.v)
+		b.batch.Add(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, e.v)
 		b.pending[string(p)] = insert(b.pending[string(p)], e)
 		b.pendingCount++
 		if now.counts[at.touched]++; now.counts[at.touched] == 1 {

@@ -75,11 +75,11 @@ func (*Tenant[B]) Name() string { return name }
 func (t *Tenant[B]) Apply(_ context.Context, _ store.Reader, block B, batch *store.Batch) error {
 	id, height, txs := t.read(block)
 	if id != ids.Empty {
-		batch.Put(store.FamilyBlockPlace, key(t.prefix, id), binary.AppendUvarint(nil, height))
+		batch.Add(store.FamilyBlockPlace, key(t.prefix, id), binary.AppendUvarint(nil, height))
 	}
 	for i, txID := range txs {
 		v := binary.AppendUvarint(make([]byte, 0, 6), height)
-		batch.Put(store.FamilyTxPlace, key(t.prefix, txID), binary.AppendUvarint(v, uint64(i)))
+		batch.Add(store.FamilyTxPlace, key(t.prefix, txID), binary.AppendUvarint(v, uint64(i)))
 	}
 	return nil
 }
