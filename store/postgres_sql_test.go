@@ -98,6 +98,7 @@ func TestStatementsAreOfTheSubset(t *testing.T) {
 		`INSERT INTO {table} (p, k, v) VALUES ($1, '', $3) ON CONFLICT (p, k) DO UPDATE SET v = excluded.v WHERE {table}.v = $2`,
 		`CREATE TABLE IF NOT EXISTS {table} (p bytea NOT NULL, k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (p, k))`,
 		`SET LOCAL synchronous_commit = off`,
+		`SET LOCAL idle_in_transaction_session_timeout = 3000`,
 	}
 	foreign := regexp.MustCompile(`(?i)\b(serial|sequence|nextval|trigger|references|function|procedure|advisory|listen|notify|gin|gist|include|generated|FOR (UPDATE|SHARE)|recursive|distinct|offset|temp|temporary|enum|collate|text|varchar|unlogged|ctid|declare|cursor|fetch|alter|numeric|returning|GROUP BY|count|sum|max|min)\b`)
 	var got []string
