@@ -66,7 +66,12 @@ func newReplica(t *testing.T, name, place string, n *simnet.Network, more ...str
 		"--allow-private-ips", "--record", "primary", "--network", "fuji=" + n.NodeURL(),
 	}, more...)}
 	r.begin(t)
-	t.Cleanup(func() { r.end(t, syscall.SIGINT) })
+	t.Cleanup(func() {
+		if r.child != nil {
+			_ = r.child.Process.Signal(syscall.SIGCONT) // a test that failed may have left it frozen
+		}
+		r.end(t, syscall.SIGINT)
+	})
 	return r
 }
 
