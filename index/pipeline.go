@@ -98,7 +98,7 @@ type Pipeline[B any] struct {
 	log     *slog.Logger
 	status  status
 	wake    chan struct{}
-	busy    chan struct{} // holds an element while Run runs
+	busy    chan struct{} // holds an element while Run or Watch runs
 }
 
 // New makes a pipeline. It reads and fetches nothing yet.
@@ -158,7 +158,10 @@ func (p *Pipeline[B]) noted(status Status) Status {
 // notices it with the next block. It waits for a node or a store that is away for as
 // long as it takes. Errors: a *BlockError, store.ErrFenced if somebody else took over,
 // or those of the store that do not pass.
-func (p *Pipeline[B]) Run(ctx context.Context) error {
+func (p *Pipeline[B]) Run(ctx context.Context) error { return p.alone(ctx, p.run) }
+
+// alone does work that no other may be done beside; an end of ctx is no error of it.
+func (p *Pipeline[B]) alone(ctx context.Context, work func(ctx context.Context) error) error {
 	select {
 	case p.busy <- struct{}{}:
 		defer func() { <-p.busy }()
@@ -166,7 +169,7 @@ func (p *Pipeline[B]) Run(ctx context.Context) error {
 		return errors.New("this index runs already")
 	}
 	p.status.begin()
-	err := p.run(ctx)
+	err := work(ctx)
 	if ctx.Err() != nil {
 		err = nil
 	}
@@ -215,7 +218,7 @@ type running[B any] struct {
 	window *window
 	// reached is how far there are blocks to fetch.
 	reached *reached
-	tips    chan uint64
+	tips    chan uint64 // nil if nobody fetches
 	jobs    chan *job[B]
 	queue   chan *job[B] // bounds how far fetching is ahead, in jobs
 }

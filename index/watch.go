@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -12,36 +11,22 @@ import (
 	"quorate/store"
 )
 
-// Tipper knows the height of the last accepted block.
-type Tipper interface {
-	Tip(ctx context.Context) (uint64, error)
-}
-
 // Watch tells in Status how far the chain is recorded by whichever process does it that
 // shares the store, until ctx ends, and then returns nil. It writes nothing. The tip is
 // asked of tips, as the pipeline's own source may have to write for an answer. Run and
 // Watch exclude each other.
-func (p *Pipeline[B]) Watch(ctx context.Context, tips Tipper) error {
-	select {
-	case p.busy <- struct{}{}:
-		defer func() { <-p.busy }()
-	default:
-		return errors.New("this index runs already")
-	}
-	p.status.begin()
-	defer p.status.end(nil)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.watchStore(ctx) })
-	group.Go(func() error { return p.watchTip(ctx, tips) })
-	err := group.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+func (p *Pipeline[B]) Watch(ctx context.Context, tips Source[B]) error {
+	return p.alone(ctx, func(ctx context.Context) error {
+		r := &running[B]{Pipeline: p, source: tips, reached: newReached()}
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return p.watch(ctx) })
+		group.Go(func() error { return r.poll(ctx) })
+		return group.Wait()
+	})
 }
 
-// watchStore follows the cursors.
-func (p *Pipeline[B]) watchStore(ctx context.Context) error {
+// watch follows the cursors.
+func (p *Pipeline[B]) watch(ctx context.Context) error {
 	ticker := time.NewTicker(p.options.Poll)
 	defer ticker.Stop()
 	for last, known := uint64(0), false; ; {
@@ -57,8 +42,6 @@ func (p *Pipeline[B]) watchStore(ctx context.Context) error {
 			p.status.position(now.from, now.next, now.kept, now.lanes)
 		case now.next > last:
 			p.status.committed(now.next, now.lanes)
-		}
-		if known && now.next > last {
 			p.options.Committed(now.next)
 		}
 		last, known = now.next, true
@@ -121,31 +104,4 @@ func (p *Pipeline[B]) stand(ctx context.Context) (stand, error) {
 		now.kept = now.lanes[Containers].next
 	}
 	return now, nil
-}
-
-// watchTip follows the node.
-func (p *Pipeline[B]) watchTip(ctx context.Context, tips Tipper) error {
-	ticker := time.NewTicker(p.options.Poll)
-	defer ticker.Stop()
-	for {
-		var height uint64
-		if err := p.retry(ctx, "asking for the height", func() (err error) {
-			height, err = tips.Tip(ctx)
-			return err
-		}); err != nil {
-			return err
-		}
-		p.status.tip(height)
-		asked := time.Now()
-		for waiting := true; waiting; {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-ticker.C:
-				waiting = p.Status().Lag() > NearTip && time.Since(asked) < pollFar
-			case <-p.wake:
-				waiting = false
-			}
-		}
-	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // watch has a pipeline tell what others record until the test is over.
-func watch(t *testing.T, o index.Options[uint64], tips index.Tipper) *index.Pipeline[uint64] {
+func watch(t *testing.T, o index.Options[uint64], tips index.Source[uint64]) *index.Pipeline[uint64] {
 	t.Helper()
 	p, err := index.New(o)
 	require.NoError(t, err)

@@ -124,7 +124,7 @@ type evmRecord struct {
 	recorder    atomic.Pointer[index.Pipeline[*chain.Block]]
 	newFiller   func() *evm.Filler
 	filler      atomic.Pointer[evm.Filler]
-	tips        index.Tipper
+	tips        index.Source[*chain.Block]
 	book        *contracts.Book
 	keeper      *metadata.Keeper
 }
@@ -324,22 +324,20 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 				defer filling.Wait()
 				defer end()
 				filling.Go(func() { e.fill(ctx, r.log) })
-				return restarting(ctx, r.log, func(ctx context.Context) error {
-					recorder, err := e.newPipeline()
-					if err != nil {
-						return err
-					}
-					e.recorder.Store(recorder)
-					defer e.recorder.Store(nil)
-					err = recorder.Run(ctx)
-					if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
-						// It would be no other with another process: whoever looks finds it here.
-						lost(err)
-						<-ctx.Done()
-						return nil
-					}
+				recorder, err := e.newPipeline()
+				if err != nil {
 					return err
-				})
+				}
+				e.recorder.Store(recorder)
+				defer e.recorder.Store(nil)
+				err = recorder.Run(ctx)
+				if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
+					// It would be no other with another process: whoever looks finds it here.
+					lost(err)
+					<-ctx.Done()
+					return nil
+				}
+				return err
 			}))
 		})
 	}
