@@ -142,26 +142,6 @@ func shared(ctx context.Context, leases *lease.Leases, s store.Store, name strin
 	})
 }
 
-// storeAgain is how long nothing is recorded after the store did not answer.
-const storeAgain = time.Second
-
-// restarting has work done again, from what the store has, when that did not answer in
-// the middle of it.
-func restarting(ctx context.Context, log *slog.Logger, work func(ctx context.Context) error) error {
-	for {
-		err := work(ctx)
-		if !errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil {
-			return err
-		}
-		log.Warn("recording begins again from what the store has", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(storeAgain):
-		}
-	}
-}
-
 // recordChains has the primary network's chains recorded until ctx ends, by this process or
 // another one that shares the store.
 func (n *network) recordChains(ctx context.Context) error {
@@ -177,16 +157,14 @@ func (n *network) recordChains(ctx context.Context) error {
 	if n.role.records() {
 		g.Go(func() error {
 			return shared(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.id), func(ctx context.Context) error {
-				return restarting(ctx, n.log, func(ctx context.Context) error {
-					// A new one, as what the last one had in memory may be old.
-					recorder, err := n.newRecorder()
-					if err != nil {
-						return err
-					}
-					n.chains.RecordedBy(recorder)
-					defer n.chains.RecordedBy(nil)
-					return recorder.Run(ctx)
-				})
+				// A new one, as what the last one had in memory may be old.
+				recorder, err := n.newRecorder()
+				if err != nil {
+					return err
+				}
+				n.chains.RecordedBy(recorder)
+				defer n.chains.RecordedBy(nil)
+				return recorder.Run(ctx)
 			})
 		})
 	}

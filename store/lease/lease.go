@@ -82,8 +82,9 @@ var errLost = errors.New("the lease was lost")
 // Hold does work whenever this process has the lease of that name. The context that
 // work gets ends when the lease is lost; work must end then, and is begun again when
 // the lease is back. Hold returns once ctx ends, then with nil, or once work returns
-// while it had the lease, then with its error. Work that returns store.ErrFenced has
-// lost the lease, too. A store that does not answer is asked again.
+// while it had the lease, then with its error. Work that returns store.ErrFenced or
+// store.ErrUnavailable has lost the lease, too: it is begun again from what the store
+// has. A store that does not answer is asked again.
 func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Context) error) error {
 	l.note(name, false)
 	for {
@@ -102,6 +103,11 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 			return nil //nolint:nilerr // as it was asked to
 		}
 		l.log.Warn("lease lost; it is asked for again", slog.String("lease", name), slog.Any("error", err))
+		select { // as work that fails at once would be begun again at once
+		case <-ctx.Done():
+			return nil
+		case <-time.After(l.beat):
+		}
 	}
 }
 
@@ -232,7 +238,7 @@ func (l *Leases) during(ctx context.Context, name string, t term, alive time.Tim
 	cause := context.Cause(held)
 	end(nil)
 	t = <-beating
-	if errors.Is(cause, errLost) || errors.Is(err, store.ErrFenced) {
+	if errors.Is(cause, errLost) || errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
 		return errors.Join(cause, err), true
 	}
 	// Others need not wait until they lose patience.

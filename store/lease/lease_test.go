@@ -191,11 +191,14 @@ func TestWorkThatEnds(t *testing.T) {
 		p := start(1)[0]
 		failure := errors.New("no more of it")
 		require.ErrorIs(t, p.leases.Hold(t.Context(), "index", func(context.Context) error { return failure }), failure)
-		// Fenced work has lost the lease, and begins again.
+		// Work that is fenced, or has lost the store, has lost the lease, and begins again.
 		times := 0
 		require.NoError(t, p.leases.Hold(t.Context(), "index", func(context.Context) error {
-			if times++; times < 3 {
+			switch times++; times {
+			case 1:
 				return fmt.Errorf("writing: %w", store.ErrFenced)
+			case 2:
+				return fmt.Errorf("reading: %w", store.ErrUnavailable)
 			}
 			return nil
 		}))
