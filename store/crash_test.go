@@ -108,18 +108,23 @@ func TestPebbleKilled(t *testing.T) {
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 	for round := range rounds {
 		acknowledged := killWriter(t, dir, 1+rng.IntN(60))
-		s := openPebble(t, dir)
-		cursor, err := store.ReadCursor(t.Context(), s, "crash")
-		require.NoError(t, err)
-		if cursor.Next < acknowledged {
-			t.Fatalf("round %d: got a cursor at %d, want at least the acknowledged %d", round, cursor.Next, acknowledged)
-		}
-		checkCrashRows(t, s, cursor.Next)
-		cache, err := store.NewBounded(t.Context(), s, store.FamilyMessage, crashBytes)
-		require.NoError(t, err)
-		require.NoError(t, cache.Verify(t.Context()))
-		require.NoError(t, s.Close())
+		requireWhole(t, openPebble(t, dir), round, acknowledged)
 	}
+}
+
+// requireWhole checks what a killed writer left behind, and closes the store.
+func requireWhole(t *testing.T, s store.Store, round int, acknowledged uint64) {
+	t.Helper()
+	cursor, err := store.ReadCursor(t.Context(), s, "crash")
+	require.NoError(t, err)
+	if cursor.Next < acknowledged {
+		t.Fatalf("round %d: got a cursor at %d, want at least the acknowledged %d", round, cursor.Next, acknowledged)
+	}
+	checkCrashRows(t, s, cursor.Next)
+	cache, err := store.NewBounded(t.Context(), s, store.FamilyMessage, crashBytes)
+	require.NoError(t, err)
+	require.NoError(t, cache.Verify(t.Context()))
+	require.NoError(t, s.Close())
 }
 
 // killWriter lets a writer acknowledge so many commits, kills it while it goes

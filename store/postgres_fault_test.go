@@ -359,17 +359,7 @@ func testOtherFormat(t *testing.T, _ *pgserver.Server, place string) {
 func testWriterKilled(t *testing.T, _ *pgserver.Server, place string) {
 	for round := range 4 {
 		acknowledged := killWriter(t, place, 1+7*round)
-		s := openPostgres(t, place)
-		cursor, err := store.ReadCursor(t.Context(), s, "crash")
-		require.NoError(t, err)
-		if cursor.Next < acknowledged {
-			t.Fatalf("round %d: got a cursor at %d, want at least the acknowledged %d", round, cursor.Next, acknowledged)
-		}
-		checkCrashRows(t, s, cursor.Next)
-		cache, err := store.NewBounded(t.Context(), s, store.FamilyMessage, crashBytes)
-		require.NoError(t, err)
-		require.NoError(t, cache.Verify(t.Context()))
-		require.NoError(t, s.Close())
+		requireWhole(t, openPostgres(t, place), round, acknowledged)
 	}
 }
 

@@ -33,6 +33,24 @@ func Get(h http.Handler, path string, headers ...string) *httptest.ResponseRecor
 	return w
 }
 
+// Call makes a call of JSON-RPC 2.0, and returns the result, or the text of the error.
+func Call(t testing.TB, h http.Handler, method, params string) (result json.RawMessage, failure string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var answer struct {
+		Result json.RawMessage
+		Error  *struct{ Message string }
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer), "%s", w.Body)
+	if answer.Error != nil {
+		return nil, answer.Error.Message
+	}
+	return answer.Result, ""
+}
+
 // RequireError checks that an answer is an error of the contract's shape with a
 // message that begins with the first part, the parameter, has all others, and stays
 // below longest bytes.

@@ -1,15 +1,12 @@
 package admin_test
 
 import (
-	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/admin"
 	"quorate/store"
@@ -20,21 +17,8 @@ func call(t *testing.T, o admin.Options, method, params string) string {
 	t.Helper()
 	h, err := rpc.NewHandler(rpc.Endpoint{Services: []rpc.Service{{Names: []string{"admin"}, Methods: admin.New(o)}}})
 	require.NoError(t, err)
-	request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"admin.`+method+`","params":`+params+`}`))
-	request.Header.Set("Content-Type", "application/json")
-	recorder := httptest.NewRecorder()
-	h.ServeHTTP(recorder, request)
-	body, err := io.ReadAll(recorder.Body)
-	require.NoError(t, err)
-	var answer struct {
-		Result json.RawMessage
-		Error  *struct{ Message string }
-	}
-	require.NoError(t, json.Unmarshal(body, &answer), "%s", body)
-	if answer.Error != nil {
-		return answer.Error.Message
-	}
-	return string(answer.Result)
+	result, failure := apitest.Call(t, h, "admin."+method, params)
+	return string(result) + failure
 }
 
 func TestDBGet(t *testing.T) {

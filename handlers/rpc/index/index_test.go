@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/rpc"
 	"quorate/index"
 	"quorate/index/container"
@@ -66,21 +66,7 @@ func call(t testing.TB, o Options, method, params string) (result json.RawMessag
 	t.Helper()
 	h, err := rpc.NewHandler(rpc.Endpoint{Services: []rpc.Service{{Names: []string{"index"}, Methods: New(o)}}, Upstream: upstream{}})
 	require.NoError(t, err)
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"index.`+method+`","params":`+params+`}`))
-	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	var answer struct {
-		Result json.RawMessage
-		Error  *struct{ Message string }
-	}
-	body, err := io.ReadAll(w.Result().Body)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(body, &answer), "%s", body)
-	if answer.Error != nil {
-		return nil, answer.Error.Message
-	}
-	return answer.Result, ""
+	return apitest.Call(t, h, "index."+method, params)
 }
 
 func between(first, end uint64) func(context.Context) (uint64, uint64, error) {

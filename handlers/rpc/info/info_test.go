@@ -3,11 +3,7 @@ package info_test
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,31 +14,19 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
 
+	"quorate/handlers/apitest"
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/info"
 	"quorate/p2p"
 )
 
+// ask returns the result, or the text of the error.
 func ask(t *testing.T, methods any, method, params string) string {
 	t.Helper()
 	h, err := rpc.NewHandler(rpc.Endpoint{Services: []rpc.Service{{Names: []string{"info"}, Methods: methods}}})
 	require.NoError(t, err)
-	server := httptest.NewServer(h)
-	defer server.Close()
-	response, err := http.Post(server.URL, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"info.`+method+`","params":`+params+`}`))
-	require.NoError(t, err)
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	var answer struct {
-		Result json.RawMessage
-		Error  *struct{ Message string }
-	}
-	require.NoError(t, json.Unmarshal(body, &answer), "%s", body)
-	if answer.Error != nil {
-		return answer.Error.Message
-	}
-	return string(answer.Result)
+	result, failure := apitest.Call(t, h, "info."+method, params)
+	return string(result) + failure
 }
 
 func TestMethods(t *testing.T) {
