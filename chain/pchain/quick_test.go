@@ -3,9 +3,7 @@ package pchain_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
+	"quorate/chain/linear/lineartest"
 	"quorate/chain/pchain"
 	past "quorate/simnet/history"
 )
@@ -35,14 +34,7 @@ func made(t testing.TB, seed uint64, transactions int) (blocks [][]byte) {
 // requireSame has the shortcut either read a block as the library does, or not at all,
 // and tells whether it did.
 func requireSame(t testing.TB, b []byte) bool {
-	quick := pchain.QuickBlock(b)
-	if quick == nil {
-		return false
-	}
-	slow, err := pchain.SlowBlock(b)
-	require.NoError(t, err, "the shortcut read what the library refuses")
-	require.Equal(t, slow, quick)
-	return true
+	return lineartest.RequireSame(t, b, pchain.QuickBlock, pchain.SlowBlock)
 }
 
 // TestShortcut reads blocks of all kinds with and without the library, which must make
@@ -81,33 +73,7 @@ func knownKinds() (all []txs.UnsignedTx) {
 func TestShortcutOfTheSpoilt(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	all := made(t, 9, 1500)
-	read, refused := 0, 0
-	note := func(known bool) {
-		if known {
-			read++
-		} else {
-			refused++
-		}
-	}
-	for range 40 {
-		b := all[rng.IntN(len(all))]
-		for at := range b {
-			spoilt := append([]byte(nil), b...)
-			spoilt[at] ^= byte(1 << rng.IntN(8))
-			note(requireSame(t, spoilt))
-		}
-		for range 20 {
-			note(requireSame(t, b[:rng.IntN(len(b))]))
-			note(requireSame(t, append(append([]byte(nil), b...), byte(rng.IntN(3)))))
-			// A length that is far too large, or too small.
-			spoilt := append([]byte(nil), b...)
-			copy(spoilt[rng.IntN(len(b)-4):], []byte{byte(rng.IntN(2)) * 0x7f, byte(rng.IntN(2)) * 255, 0, byte(rng.IntN(4))})
-			note(requireSame(t, spoilt))
-		}
-	}
-	t.Logf("%d read as the library does, %d left to it", read, refused)
-	require.Greater(t, read, 1000, "nearly nothing was read")
-	require.Greater(t, refused, 1000, "nearly nothing was refused")
+	lineartest.Spoil(t, rng, all, func(b []byte) bool { return requireSame(t, b) })
 }
 
 // FuzzShortcut has nothing read in another way than the library reads it.
@@ -121,46 +87,13 @@ func FuzzShortcut(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { requireSame(t, b) })
 }
 
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 // BenchmarkBlocks reads the blocks of a history, with the library alone and by the
 // shortcut.
 func BenchmarkBlocks(b *testing.B) {
-	all := made(b, 1, 10_000)
-	transactions, size := 0, 0
-	for _, raw := range all {
-		size += len(raw)
-		parsed, err := pchain.SlowBlock(raw)
-		require.NoError(b, err)
-		transactions += len(parsed.Txs)
+	lineartest.Benchmark(b, made(b, 1, 10_000), pchain.QuickBlock, pchain.SlowBlock, func(parsed *pchain.Block) int {
 		if parsed.Proposal != nil {
-			transactions++
+			return len(parsed.Txs) + 1
 		}
-	}
-	for _, way := range []struct {
-		name string
-		read func([]byte) (*pchain.Block, error)
-	}{
-		{"library", pchain.SlowBlock},
-		{"shortcut", func(raw []byte) (*pchain.Block, error) { return pchain.QuickBlock(raw), nil }},
-	} {
-		b.Run(way.name, func(b *testing.B) {
-			b.ReportAllocs()
-			begun := cpu()
-			for b.Loop() {
-				for _, raw := range all {
-					if got, err := way.read(raw); err != nil || got == nil {
-						b.Fatal("not read", err)
-					}
-				}
-			}
-			b.ReportMetric(float64((cpu()-begun).Nanoseconds())/float64(b.N)/float64(transactions), "cpu-ns/tx")
-			b.ReportMetric(float64(transactions), "tx/op")
-			b.ReportMetric(float64(size)/float64(transactions), "encoded-B/tx")
-		})
-	}
+		return len(parsed.Txs)
+	})
 }

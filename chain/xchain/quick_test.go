@@ -3,14 +3,13 @@ package xchain_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/chain/linear/lineartest"
 	"quorate/chain/xchain"
 	"quorate/simnet/history"
 )
@@ -40,25 +39,11 @@ func made(t testing.TB, seed uint64, transactions int) (blocks, early [][]byte) 
 // requireSame has the shortcut either read a block as the library does, or not at all,
 // and tells whether it did.
 func requireSame(t testing.TB, d *xchain.Decoder, b []byte) bool {
-	quick := xchain.QuickBlock(b)
-	if quick == nil {
-		return false
-	}
-	slow, err := d.SlowBlock(b)
-	require.NoError(t, err, "the shortcut read what the library refuses")
-	require.Equal(t, slow, quick)
-	return true
+	return lineartest.RequireSame(t, b, xchain.QuickBlock, d.SlowBlock)
 }
 
 func requireSameTx(t testing.TB, d *xchain.Decoder, b []byte) bool {
-	quick := xchain.QuickTx(b)
-	if quick == nil {
-		return false
-	}
-	slow, err := d.SlowTx(b)
-	require.NoError(t, err, "the shortcut read what the library refuses")
-	require.Equal(t, slow, quick)
-	return true
+	return lineartest.RequireSame(t, b, xchain.QuickTx, d.SlowTx)
 }
 
 // TestShortcut reads blocks of all kinds with and without the library, which must make
@@ -96,32 +81,7 @@ func TestShortcutOfTheSpoilt(t *testing.T) {
 			all = append(all, blockOf(ids.ID{1}, 7, accepted(t, k.tx)).Bytes())
 		}
 	}
-	read, refused := 0, 0
-	note := func(known bool) {
-		if known {
-			read++
-		} else {
-			refused++
-		}
-	}
-	for range 40 {
-		b := all[rng.IntN(len(all))]
-		for at := range b {
-			spoilt := append([]byte(nil), b...)
-			spoilt[at] ^= byte(1 << rng.IntN(8))
-			note(requireSame(t, d, spoilt))
-		}
-		for range 20 {
-			note(requireSame(t, d, b[:rng.IntN(len(b))]))
-			note(requireSame(t, d, append(append([]byte(nil), b...), byte(rng.IntN(3)))))
-			spoilt := append([]byte(nil), b...)
-			copy(spoilt[rng.IntN(len(b)-4):], []byte{byte(rng.IntN(2)) * 0x7f, byte(rng.IntN(2)) * 255, 0, byte(rng.IntN(4))})
-			note(requireSame(t, d, spoilt))
-		}
-	}
-	t.Logf("%d read as the library does, %d left to it", read, refused)
-	require.Greater(t, read, 1000, "nearly nothing was read")
-	require.Greater(t, refused, 1000, "nearly nothing was refused")
+	lineartest.Spoil(t, rng, all, func(b []byte) bool { return requireSame(t, d, b) })
 }
 
 // FuzzShortcut has nothing read in another way than the library reads it.
@@ -141,44 +101,9 @@ func FuzzShortcut(f *testing.F) {
 	})
 }
 
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 // BenchmarkBlocks reads the blocks of a history, with the library alone and by the
 // shortcut.
 func BenchmarkBlocks(b *testing.B) {
-	d := newDecoder(b)
 	all, _ := made(b, 1, 10_000)
-	transactions, size := 0, 0
-	for _, raw := range all {
-		size += len(raw)
-		parsed, err := d.SlowBlock(raw)
-		require.NoError(b, err)
-		transactions += len(parsed.Txs)
-	}
-	for _, way := range []struct {
-		name string
-		read func([]byte) (*xchain.Block, error)
-	}{
-		{"library", d.SlowBlock},
-		{"shortcut", func(raw []byte) (*xchain.Block, error) { return xchain.QuickBlock(raw), nil }},
-	} {
-		b.Run(way.name, func(b *testing.B) {
-			b.ReportAllocs()
-			begun := cpu()
-			for b.Loop() {
-				for _, raw := range all {
-					if got, err := way.read(raw); err != nil || got == nil {
-						b.Fatal("not read", err)
-					}
-				}
-			}
-			b.ReportMetric(float64((cpu()-begun).Nanoseconds())/float64(b.N)/float64(transactions), "cpu-ns/tx")
-			b.ReportMetric(float64(transactions), "tx/op")
-			b.ReportMetric(float64(size)/float64(transactions), "encoded-B/tx")
-		})
-	}
+	lineartest.Benchmark(b, all, xchain.QuickBlock, newDecoder(b).SlowBlock, func(parsed *xchain.Block) int { return len(parsed.Txs) })
 }
