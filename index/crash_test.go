@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,8 +114,26 @@ func TestKilled(t *testing.T) {
 			inside := 0
 			for kill := range kills {
 				// The chain grows from kill to kill, so that there is always something to do.
-				n.set(func() { n.accepted = chain.Next() * uint64(kill+1) / uint64(kills) })
-				acknowledged := killIngester(t, dir, n.url, rng.IntN(5), time.Duration(rng.IntN(8))*time.Millisecond)
+				// Half of the time the node keeps the rest to itself from some height on: however
+				// fast the ingester is, it dies before the tip.
+				accepted := chain.Next() * uint64(kill+1) / uint64(kills)
+				reached, dead := make(chan struct{}), make(chan struct{})
+				release := sync.OnceFunc(func() { close(dead) })
+				t.Cleanup(release)
+				n.set(func() {
+					n.accepted, n.asked = accepted, nil
+					if kill%2 == 0 {
+						from, once := accepted-1-rng.Uint64N(accepted/uint64(kill+1)), sync.OnceFunc(func() { close(reached) })
+						n.asked = func(height uint64) {
+							if height >= from {
+								once()
+								<-dead
+							}
+						}
+					}
+				})
+				acknowledged := killIngester(t, dir, n.url, rng.IntN(5), time.Duration(rng.IntN(8))*time.Millisecond, reached)
+				release()
 				s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: dir})
 				require.NoError(t, err)
 				at, err := store.ReadCursor(t.Context(), s, index.Cursor(5, index.PChain, "l1"))
@@ -143,9 +162,10 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killIngester lets an ingester acknowledge so many commits and go on for a while,
-// kills it, and returns the last block it managed to acknowledge.
-func killIngester(t *testing.T, dir, url string, commits int, after time.Duration) (acknowledged uint64) {
+// killIngester lets an ingester acknowledge so many commits, or come as far as it can
+// be told of, and go on for a while, kills it, and returns the last block it managed
+// to acknowledge.
+func killIngester(t *testing.T, dir, url string, commits int, after time.Duration, reached <-chan struct{}) (acknowledged uint64) {
 	t.Helper()
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), crashDir+"="+dir, crashNode+"="+url)
@@ -154,6 +174,15 @@ func killIngester(t *testing.T, dir, url string, commits int, after time.Duratio
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
 	kill := func() { _ = child.Process.Kill() }
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-reached:
+			time.AfterFunc(after, kill)
+		case <-ended:
+		}
+	}()
 	lines := bufio.NewScanner(out)
 	for seen := 0; lines.Scan(); seen++ {
 		if acknowledged, err = strconv.ParseUint(lines.Text(), 10, 64); err != nil {

@@ -42,6 +42,9 @@ type fakeNode struct {
 	forbidden bool
 	// broken cuts connections, if it says so.
 	broken func() bool
+	// asked is told the first height of every block or range that is asked for, and
+	// may take its time.
+	asked func(height uint64)
 	// calls counts what was asked, by method.
 	calls map[string]int
 }
@@ -79,6 +82,15 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
+	}
+	n.mu.Lock()
+	asked, height := n.asked, uint64(call.Params.Height)
+	if call.Method == "index.getContainerRange" {
+		height = uint64(call.Params.StartIndex) + 1 + n.missing
+	}
+	n.mu.Unlock()
+	if asked != nil {
+		asked(height)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -439,24 +439,29 @@ func TestStatusSaysWhichBlockCannotBeRead(t *testing.T) {
 	})
 }
 
+// joined are the options of a pipeline whose first tenant has 3000 blocks, and whose
+// second one, which is new, reads them from what is kept, slowly.
+func joined(t testing.TB) (*keptNumbers, index.Options[uint64]) {
+	t.Helper()
+	source, memory := &keptNumbers{numbers{tip: 3000}}, store.NewMemory()
+	first, second := &ledger{name: "first", rows: 1}, &ledger{name: "second", rows: 1}
+	o := options(source, memory, first)
+	o.Keep = true
+	p := start(t, o)
+	p.await(t, 3001)
+	p.stop(t)
+	o = options(source, &slowStore{Store: memory, delay: time.Second}, first, second)
+	o.Keep, o.WindowBytes = true, 1
+	return source, o
+}
+
 // TestTenantsHaveTheirOwnStatus has one tenant begin anew from what is kept, while the
 // node is slow: the other is not made again, and says how far it really is behind.
 func TestTenantsHaveTheirOwnStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, memory := &keptNumbers{numbers{tip: 3000}}, store.NewMemory()
-		first, second := &ledger{name: "first", rows: 1}, &ledger{name: "second", rows: 1}
-		o := options(source, memory, first)
-		o.Keep = true
-		p := start(t, o)
-		p.await(t, 3001)
-		p.stop(t)
+		source, o := joined(t)
 		source.grow(10)
-
-		o = options(source, memory, first, second)
-		o.Keep, o.WindowBytes = true, 1
-		slow := &slowStore{Store: memory, delay: time.Second}
-		o.Store = slow
-		p = start(t, o)
+		p := start(t, o)
 		for p.Status().State != index.Rebuilding || p.Status().Next == 0 || !p.Status().TipKnown {
 			time.Sleep(time.Millisecond)
 		}
@@ -479,17 +484,8 @@ func TestTenantsHaveTheirOwnStatus(t *testing.T) {
 // whatever others make again meanwhile.
 func TestTenantStaysCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, memory := &keptNumbers{numbers{tip: 3000}}, store.NewMemory()
-		first, second := &ledger{name: "first", rows: 1}, &ledger{name: "second", rows: 1}
-		o := options(source, memory, first)
-		o.Keep = true
+		source, o := joined(t)
 		p := start(t, o)
-		p.await(t, 3001)
-		p.stop(t)
-		o = options(source, memory, first, second)
-		o.Keep, o.WindowBytes = true, 1
-		o.Store = &slowStore{Store: memory, delay: time.Second}
-		p = start(t, o)
 		defer p.stop(t)
 		for !p.StatusOf("first").CaughtUp {
 			time.Sleep(time.Millisecond)

@@ -178,20 +178,24 @@ func (s *soak) rpcHeight(ctx context.Context, _ *rand.Rand) error {
 	return nil
 }
 
+// alike asks the service and the node for the same.
+func alike[A any](ctx context.Context, s *soak, path, method string, params any) (got, want A, err error) {
+	if err = s.rpc(ctx, path, method, params, &got); err != nil {
+		return got, want, err
+	}
+	text, err := s.past.call(path, method, params)
+	if err != nil {
+		return got, want, err
+	}
+	return got, want, json.Unmarshal(text, &want)
+}
+
 // rpcBlock must be what the node has at that height.
 func (s *soak) rpcBlock(path, method string, c history.Chain) func(context.Context, *rand.Rand) error {
 	return func(ctx context.Context, rng *rand.Rand) error {
 		height := rng.Uint64N(s.past.node.Height(c)-20) + 1 // what is newest may not be recorded
-		params := map[string]any{"height": height, "encoding": "hex"}
-		var got, want struct{ Block string }
-		if err := s.rpc(ctx, path, method, params, &got); err != nil {
-			return err
-		}
-		text, err := s.past.call(path, method, params)
+		got, want, err := alike[struct{ Block string }](ctx, s, path, method, map[string]any{"height": height, "encoding": "hex"})
 		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal(text, &want); err != nil {
 			return err
 		}
 		if got.Block != want.Block {
@@ -205,16 +209,8 @@ func (s *soak) rpcBlock(path, method string, c history.Chain) func(context.Conte
 func (s *soak) rpcContainer(ctx context.Context, rng *rand.Rand) error {
 	index := rng.Uint64N(s.past.height() - 20)
 	params := map[string]any{"index": strconv.FormatUint(index, 10), "encoding": "hex"}
-	var got, want struct{ ID, Bytes string }
-	const path, method = "/ext/index/P/block", "index.getContainerByIndex"
-	if err := s.rpc(ctx, path, method, params, &got); err != nil {
-		return err
-	}
-	text, err := s.past.call(path, method, params)
+	got, want, err := alike[struct{ ID, Bytes string }](ctx, s, "/ext/index/P/block", "index.getContainerByIndex", params)
 	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, &want); err != nil {
 		return err
 	}
 	if got != want {

@@ -20,25 +20,30 @@ import (
 	"quorate/store"
 )
 
+// serveChain has a node with a made-up chain, and asks it over HTTP until the test ends.
+func serveChain(t *testing.T, seed uint64, transactions int) (*evmchain.Generator, *evmchain.Node, *node.EVM) {
+	t.Helper()
+	g, err := evmchain.New(evmchain.Options{Seed: seed, Txs: transactions, NetworkID: network, Record: true})
+	require.NoError(t, err)
+	n, err := evmchain.NewNode(g, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	require.NoError(t, n.Grow(t.Context(), transactions))
+	server := httptest.NewServer(n)
+	t.Cleanup(server.Close)
+	client, err := node.New(node.Options{Endpoints: []string{server.URL}, Timeout: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return g, n, client.EVM("")
+}
+
 // TestAgainstNode records a made-up chain from the Ethereum API of a node, asks the node
 // what contracts are, and compares everything with what is true of the chain.
 func TestAgainstNode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	g, err := evmchain.New(evmchain.Options{Seed: 5, Txs: 3000, NetworkID: network, Record: true})
-	require.NoError(t, err)
-	n, err := evmchain.NewNode(g, t.TempDir())
-	require.NoError(t, err)
-	defer n.Close()
-	require.NoError(t, n.Grow(ctx, 3000))
-	server := httptest.NewServer(n)
-	defer server.Close()
-	client, err := node.New(node.Options{Endpoints: []string{server.URL}, Timeout: 10 * time.Second})
-	require.NoError(t, err)
-	defer client.Close()
-
+	g, n, from := serveChain(t, 5, 3000)
 	s := store.NewMemory()
-	from := client.EVM("")
 	done := make(chan struct{})
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: network, Chain: "evm", Store: s, Source: index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm"}),
@@ -185,21 +190,9 @@ func TestAgainstNode(t *testing.T) {
 func TestTracesComeLater(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	g, err := evmchain.New(evmchain.Options{Seed: 6, Txs: 400, NetworkID: network, Record: true})
-	require.NoError(t, err)
-	n, err := evmchain.NewNode(g, t.TempDir())
-	require.NoError(t, err)
-	defer n.Close()
-	require.NoError(t, n.Grow(ctx, 400))
+	g, n, from := serveChain(t, 6, 400)
 	n.SetFaults(evmchain.Faults{Tracing: evmchain.NoTracer})
-	server := httptest.NewServer(n)
-	defer server.Close()
-	client, err := node.New(node.Options{Endpoints: []string{server.URL}, Timeout: 10 * time.Second})
-	require.NoError(t, err)
-	defer client.Close()
-
 	s := store.NewMemory()
-	from := client.EVM("")
 	r := evm.New(s, network, g.BlockchainID(), classes{})
 	source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm", Traced: r.Traced})
 	pipeline, err := index.New(index.Options[*chain.Block]{
