@@ -60,6 +60,7 @@ func (w *world) advance(c ids.ID, n int) {
 		w.at[c]++
 	}
 	require.NoError(w.t, w.store.Commit(w.t.Context(), &batch))
+	require.Zero(w.t, w.store.Stats().Replaced, "rows that were added as new and were there")
 }
 
 func (w *world) done() bool {

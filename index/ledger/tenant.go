@@ -458,6 +458,12 @@ func listOutput(batch *store.Batch, at *place, o *Output, s *spend) {
 	batch.Add(store.FamilySpentByAmount, byAmount, o.listed(true, s))
 }
 
+// relist writes the rows of an unspent output anew that are in the lists of its account.
+func relist(batch *store.Batch, at *place, o *Output) {
+	batch.Put(store.FamilyUnspentByTime, store.PK{P: at.account[:], K: o.timeKey()}, o.listed(false, nil))
+	batch.Put(store.FamilyUnspentByAmount, store.PK{P: at.account[:], K: o.amountKey()}, o.listed(true, nil))
+}
+
 // own lists an output with its owners.
 func own(batch *store.Batch, at *place, o *Output) {
 	for _, pk := range at.owned {
