@@ -222,16 +222,23 @@ func (w *writer) move(m move) {
 // family writes the rows of one family, those that are new by COPY, if they are many.
 func (w *writer) family(ctx context.Context, b *Batch, family Family, places []place) error {
 	var fresh, puts, deletes []*op
+	first := true // whether the next operation is the first on its row
+	isNew := false
 	for i, place := range places {
 		op := &b.ops[place.op]
-		if i+1 < len(places) && op.pk.compare(b.ops[places[i+1].op].pk) == 0 {
+		if first {
+			isNew = op.fresh && !w.there[family]
+		}
+		first = i+1 == len(places) || op.pk.compare(b.ops[places[i+1].op].pk) != 0
+		if !first {
 			continue // only the last write to a row is seen
 		}
 		switch {
 		case family == FamilyCursor && moved(b.moves, op.pk):
+		case op.delete && isNew: // a row that comes and goes
 		case op.delete:
 			deletes = append(deletes, op)
-		case op.fresh && !w.there[family]:
+		case isNew:
 			fresh = append(fresh, op)
 		default:
 			puts = append(puts, op)
