@@ -137,7 +137,7 @@ func history(t *testing.T, engine Engine, seed uint64, steps int) {
 			}
 			want, wantErr := store.Scans(ctx, r.memory, queries...)
 			got, gotErr := store.Scans(ctx, r.tested, queries...)
-			same(step, want, got, wantErr, gotErr, "scans %q", queries)
+			same(step, want, got, wantErr, gotErr, "scans %+v", queries)
 		case n < 80:
 			f, p, r := family(), partition(), both()
 			ranges := make([]store.Range, rng.IntN(6))
