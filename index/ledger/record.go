@@ -242,7 +242,7 @@ func accountQuery(networkID uint32, chainID ids.ID, id groupID, limit int) store
 	return store.Query{Family: store.FamilyAccount, P: accountList(networkID, chainID, id), Limit: limit}
 }
 
-// rest reads what a list has after the rows that a query found.
+// rest yields the rows that a query found, and then what its list has after them.
 func (s *state) rest(ctx context.Context, q store.Query, rows []store.Row, yield func([]store.Row) error) error {
 	for {
 		if err := yield(rows); err != nil {
