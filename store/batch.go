@@ -54,7 +54,8 @@ type move struct {
 func (b *Batch) Put(family Family, pk PK, v []byte) { b.add(op{family: family, pk: pk, v: v}) }
 
 // Add writes a row as Put does, for a writer who knows that it is not there yet: what
-// an engine may write faster. One that is there after all is replaced.
+// an engine may write faster. One that is there after all is replaced, unless the same
+// batch deletes it later: then it may be left as it was.
 func (b *Batch) Add(family Family, pk PK, v []byte) {
 	b.add(op{family: family, pk: pk, v: v, fresh: true})
 }

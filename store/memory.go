@@ -20,7 +20,7 @@ type Memory struct {
 	// need no lock. Nil after Close.
 	tree atomic.Pointer[memoryTree]
 
-	commits, rows atomic.Uint64
+	commits, rows, replaced atomic.Uint64
 }
 
 var _ Store = (*Memory)(nil)
@@ -65,12 +65,16 @@ func (m *Memory) Commit(ctx context.Context, b *Batch) error {
 		return nil
 	}
 	next := tree.Clone()
+	replaced := uint64(0)
 	for i := range b.ops {
 		op := &b.ops[i]
 		if op.delete {
 			next.Delete(memoryRow{family: op.family, pk: op.pk})
 		} else {
-			next.ReplaceOrInsert(memoryRow{family: op.family, pk: op.pk.clone(), v: present(op.v)})
+			_, there := next.ReplaceOrInsert(memoryRow{family: op.family, pk: op.pk.clone(), v: present(op.v)})
+			if there && op.fresh {
+				replaced++
+			}
 		}
 	}
 	read := func(pk PK) ([]byte, error) {
@@ -86,6 +90,7 @@ func (m *Memory) Commit(ctx context.Context, b *Batch) error {
 	m.tree.Store(next)
 	m.commits.Add(1)
 	m.rows.Add(uint64(len(b.ops)))
+	m.replaced.Add(replaced)
 	return nil
 }
 
@@ -128,7 +133,7 @@ func (m *Memory) View(ctx context.Context) (View, error) {
 
 // Stats implements Store.
 func (m *Memory) Stats() Stats {
-	return Stats{Engine: "memory", Commits: m.commits.Load(), Rows: m.rows.Load()}
+	return Stats{Engine: "memory", Commits: m.commits.Load(), Rows: m.rows.Load(), Replaced: m.replaced.Load()}
 }
 
 // Close implements Store.

@@ -116,7 +116,7 @@ type Postgres struct {
 	views  map[*postgresView]struct{} // guarded by mu
 	calls  sync.WaitGroup             // those under way; none are added once closed
 
-	commits, rows atomic.Uint64
+	commits, rows, replaced atomic.Uint64
 }
 
 var _ Store = (*Postgres)(nil)
@@ -285,7 +285,7 @@ func (s *Postgres) begin(ctx context.Context, family Family) (leave func(), err 
 
 // Stats implements Store.
 func (s *Postgres) Stats() Stats {
-	return Stats{Engine: "postgres", Commits: s.commits.Load(), Rows: s.rows.Load()}
+	return Stats{Engine: "postgres", Commits: s.commits.Load(), Rows: s.rows.Load(), Replaced: s.replaced.Load()}
 }
 
 // Close implements Store.

@@ -52,18 +52,21 @@ func (s *Postgres) Commit(ctx context.Context, b *Batch) error {
 
 // persist writes a batch until that succeeds or cannot.
 func (s *Postgres) persist(ctx context.Context, b *Batch) error {
-	copies := true
-	var unsure error // what an attempt ended with that may have succeeded
+	var there [256]bool // families that have rows which were to be new
+	var unsure error    // what an attempt ended with that may have succeeded
+	var copied *copiedError
 	for attempt := 0; ; attempt++ {
-		err := s.write(ctx, b, copies)
+		err := s.write(ctx, b, &there)
 		switch c := code(err); {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrFenced) && unsure != nil:
 			// It may have been us who moved the cursor: who commits has to look.
 			return fmt.Errorf("%w: whether a batch was written is not known: %w", ErrUnavailable, unsure)
-		case errors.Is(err, errCopied):
-			copies = false // a row was there after all
+		case errors.As(err, &copied):
+			there[copied.family] = true
+			s.replaced.Add(1)
+			attempt-- // which is no failure of the server, and ends with the last family
 			continue
 		case c == "40001", c == "40P01": // serialization_failure, deadlock_detected
 		case lost(err):
@@ -97,21 +100,29 @@ func sleep(ctx context.Context, attempt int) error {
 	}
 }
 
-var (
-	// errCopied says that a row which was to be new was not.
-	errCopied = errors.New("copying a row that is there")
-	// errCommit says that the transaction was told to commit.
-	errCommit = errors.New("committing")
-)
+// errCommit says that the transaction was told to commit.
+var errCommit = errors.New("committing")
+
+// copiedError says that a row which was to be new was not.
+type copiedError struct {
+	family Family
+	err    error
+}
+
+func (e *copiedError) Error() string {
+	return fmt.Sprintf("copying a row of %s that is there: %v", e.family, e.err)
+}
+
+func (e *copiedError) Unwrap() error { return e.err }
 
 // write is one attempt, one transaction. It is not cut short while it commits.
-func (s *Postgres) write(ctx context.Context, b *Batch, copies bool) error {
+func (s *Postgres) write(ctx context.Context, b *Batch, there *[256]bool) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release() // which closes it if the transaction has not ended
-	w := &writer{store: s, conn: conn, copies: copies}
+	w := &writer{store: s, conn: conn, there: there}
 	err = w.write(ctx, b)
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer stop()
@@ -156,10 +167,10 @@ func (s *Postgres) fenced(ctx context.Context, conn *pgxpool.Conn, m move) error
 
 // writer sends a batch, piece by piece.
 type writer struct {
-	store  *Postgres
-	conn   *pgxpool.Conn
-	tx     pgx.Tx // nil until the first piece is sent
-	copies bool
+	store *Postgres
+	conn  *pgxpool.Conn
+	tx    pgx.Tx     // nil until the first piece is sent
+	there *[256]bool // families of which nothing is taken to be new
 
 	piece *pgx.Batch // to be sent
 	bytes int        // of it
@@ -211,16 +222,23 @@ func (w *writer) move(m move) {
 // family writes the rows of one family, those that are new by COPY, if they are many.
 func (w *writer) family(ctx context.Context, b *Batch, family Family, places []place) error {
 	var fresh, puts, deletes []*op
+	first := true // whether the next operation is the first on its row
+	isNew := false
 	for i, place := range places {
 		op := &b.ops[place.op]
-		if i+1 < len(places) && op.pk.compare(b.ops[places[i+1].op].pk) == 0 {
+		if first {
+			isNew = op.fresh && !w.there[family]
+		}
+		first = i+1 == len(places) || op.pk.compare(b.ops[places[i+1].op].pk) != 0
+		if !first {
 			continue // only the last write to a row is seen
 		}
 		switch {
 		case family == FamilyCursor && moved(b.moves, op.pk):
+		case op.delete && isNew: // a row that comes and goes
 		case op.delete:
 			deletes = append(deletes, op)
-		case op.fresh && w.copies:
+		case isNew:
 			fresh = append(fresh, op)
 		default:
 			puts = append(puts, op)
@@ -249,7 +267,7 @@ func (w *writer) family(ctx context.Context, b *Batch, family Family, places []p
 		}
 	}
 	for piece := range pieces(fresh) {
-		if err := w.copy(ctx, of.copy, piece); err != nil {
+		if err := w.copy(ctx, family, piece); err != nil {
 			return err
 		}
 	}
@@ -312,13 +330,13 @@ func (w *writer) send(ctx context.Context) error {
 }
 
 // copy writes rows that are new.
-func (w *writer) copy(ctx context.Context, sql string, rows []*op) error {
+func (w *writer) copy(ctx context.Context, family Family, rows []*op) error {
 	if err := w.send(ctx); err != nil {
 		return err
 	}
-	_, err := w.conn.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(copyData(rows)), sql)
+	_, err := w.conn.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(copyData(rows)), w.store.sql[family].copy)
 	if code(err) == "23505" { // unique_violation
-		return fmt.Errorf("%w: %w", errCopied, err)
+		return &copiedError{family, err}
 	}
 	return err
 }

@@ -209,7 +209,11 @@ func testNotNew(t *testing.T, _ *pgserver.Server, place string) {
 			b.Add(store.FamilyMessage, pk, fmt.Append(nil, round))
 			b.Add(store.FamilySignature, store.PK{P: []byte{byte(round)}, K: pk.K}, bytes.Repeat([]byte{0xff, 0}, i%100))
 		}
-		b.Delete(store.FamilyMessage, store.PK{P: []byte{1}, K: []byte("1")})
+		gone, late := store.PK{P: []byte("gone"), K: fmt.Append(nil, round)}, store.PK{P: []byte("late")}
+		b.Add(store.FamilyMessage, gone, []byte("made and gone"))
+		b.Delete(store.FamilyMessage, gone)
+		b.Delete(store.FamilyMessage, late)
+		b.Add(store.FamilyMessage, late, fmt.Append(nil, "again ", round))
 		b.Add(store.FamilySignature, store.PK{P: []byte{byte(round)}, K: []byte("0")}, []byte("last"))
 		b.Move("c", store.Cursor{Next: uint64(round)}, store.Cursor{Next: uint64(round) + 1})
 		require.NoError(t, s.Commit(t.Context(), &b))

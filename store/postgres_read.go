@@ -127,21 +127,44 @@ func (s *Postgres) scan(ctx context.Context, query querier, family Family, p, lo
 	if limit <= 0 || empty(lo, hi) {
 		return nil, nil
 	}
-	if hi == nil {
-		hi = pastAll
-	}
-	sql := s.sql[family].up
-	if dir == Descending {
-		sql = s.sql[family].down
-	}
+	sql, args := s.scanning(Query{family, p, lo, hi, dir, limit})
 	var rows []Row
-	if err := query(ctx, sql, []any{nonNil(p), nonNil(lo), hi, limit}, func(row [][]byte) error {
+	if err := query(ctx, sql, args, func(row [][]byte) error {
 		rows = append(rows, copied(row[0], row[1]))
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("scanning %s: %w", family, err)
 	}
 	return rows, nil
+}
+
+// scanning is the statement of a scan that may have rows.
+func (s *Postgres) scanning(q Query) (sql string, args []any) {
+	if q.Hi == nil {
+		q.Hi = pastAll
+	}
+	sql = s.sql[q.Family].up
+	if q.Dir == Descending {
+		sql = s.sql[q.Family].down
+	}
+	return sql, []any{nonNil(q.P), nonNil(q.Lo), q.Hi, q.Limit}
+}
+
+// queue has a batch scan, into an element of found for each query.
+func (s *Postgres) queue(batch *pgx.Batch, queries []Query, found [][]Row) {
+	for i, q := range queries {
+		found[i] = nil
+		if q.Limit <= 0 || empty(q.Lo, q.Hi) {
+			continue
+		}
+		sql, args := s.scanning(q)
+		batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+			return each(rows, func(row [][]byte) error {
+				found[i] = append(found[i], copied(row[0], row[1]))
+				return nil
+			})
+		})
+	}
 }
 
 func (s *Postgres) floor(ctx context.Context, query querier, family Family, p []byte, ranges []Range) ([]Row, error) {
@@ -223,11 +246,31 @@ var errViewAge = errors.New("it was open for too long")
 
 // View implements Store. It waits while as many are open as there may be.
 func (s *Postgres) View(ctx context.Context) (View, error) {
+	v, _, err := s.viewScans(ctx, nil)
+	return v, err
+}
+
+// viewScans is ViewScans.
+func (s *Postgres) viewScans(ctx context.Context, queries []Query) (View, [][]Row, error) {
+	found := make([][]Row, len(queries))
+	v, err := s.view(ctx, queries, found)
+	if err != nil {
+		return nil, nil, err
+	}
+	return v, found, nil
+}
+
+func (s *Postgres) view(ctx context.Context, queries []Query, found [][]Row) (View, error) {
 	leave, err := s.begin(ctx, FamilyMeta)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	for _, q := range queries {
+		if err := q.Family.check(); err != nil {
+			return nil, err
+		}
+	}
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -235,7 +278,7 @@ func (s *Postgres) View(ctx context.Context) (View, error) {
 	}
 	v := &postgresView{store: s, turn: make(chan struct{}, 1)}
 	for range readAttempts {
-		if v.conn, v.tx, err = s.snapshot(ctx); err == nil || ctx.Err() != nil || !lost(err) {
+		if v.conn, v.tx, err = s.snapshot(ctx, queries, found); err == nil || ctx.Err() != nil || !lost(err) {
 			break
 		}
 		s.pool.Reset()
@@ -261,14 +304,18 @@ func (s *Postgres) View(ctx context.Context) (View, error) {
 
 // snapshot begins a transaction that sees the rows as they are now. The server takes
 // the snapshot at the first statement on rows, which is sent along.
-func (s *Postgres) snapshot(ctx context.Context) (*pgxpool.Conn, pgx.Tx, error) {
+func (s *Postgres) snapshot(ctx context.Context, queries []Query, found [][]Row) (*pgxpool.Conn, pgx.Tx, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	batch.Queue(s.sql[FamilyMeta].up, formatKey.P, []byte{}, []byte{0}, 1)
+	begun := batch.Len()
+	s.queue(batch, queries, found)
+	if batch.Len() == begun {
+		batch.Queue(s.sql[FamilyMeta].up, formatKey.P, []byte{}, []byte{0}, 1)
+	}
 	results := conn.SendBatch(ctx, batch)
 	if err := results.Close(); err != nil {
 		conn.Release() // which closes it if a transaction is open
@@ -328,6 +375,29 @@ func (v *postgresView) Scan(ctx context.Context, family Family, p, lo, hi []byte
 	return v.store.scan(ctx, v.query, family, p, lo, hi, dir, limit)
 }
 
+// scans is Scans.
+func (v *postgresView) scans(ctx context.Context, queries []Query) ([][]Row, error) {
+	for _, q := range queries {
+		if err := q.Family.check(); err != nil {
+			return nil, err
+		}
+	}
+	leave, err := v.begin(ctx, FamilyMeta)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	found, batch := make([][]Row, len(queries)), &pgx.Batch{}
+	v.store.queue(batch, queries, found)
+	if batch.Len() == 0 {
+		return found, nil
+	}
+	if err := v.conn.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("scanning %s and more: %w", queries[0].Family, v.store.wrap(ctx, err))
+	}
+	return found, nil
+}
+
 func (v *postgresView) Floor(ctx context.Context, family Family, p []byte, ranges []Range) ([]Row, error) {
 	leave, err := v.begin(ctx, family)
 	if err != nil {
@@ -358,21 +428,35 @@ func (v *postgresView) end(why error) {
 	s.mu.Lock()
 	_, open := s.views[v]
 	delete(s.views, v)
-	s.mu.Unlock()
 	if open {
-		v.timer.Stop()
-		v.release(why)
+		s.calls.Add(1) // before Close can wait for it, which takes the views that are open
 	}
+	s.mu.Unlock()
+	if !open {
+		return
+	}
+	v.timer.Stop()
+	rollback := v.close(why)
+	go func() { // who has read need not wait for the server
+		defer s.calls.Done()
+		rollback()
+	}()
 }
 
-// release ends the transaction once nobody reads in it.
-func (v *postgresView) release(why error) {
+// release ends the view and its transaction.
+func (v *postgresView) release(why error) { v.close(why)() }
+
+// close ends the view once nobody reads in it, and returns what ends its transaction.
+func (v *postgresView) close(why error) (rollback func()) {
 	<-v.turn
-	ctx, stop := context.WithTimeout(context.Background(), endTime)
-	defer stop()
-	_ = v.tx.Rollback(ctx) // a connection in which it fails is closed
-	v.conn.Release()
+	conn, tx := v.conn, v.tx
 	v.conn, v.why = nil, why
 	v.turn <- struct{}{}
-	<-v.store.slots
+	return func() {
+		ctx, stop := context.WithTimeout(context.Background(), endTime)
+		defer stop()
+		_ = tx.Rollback(ctx) // a connection in which it fails is closed
+		conn.Release()
+		<-v.store.slots
+	}
 }

@@ -233,6 +233,12 @@ func (f *follower) stats(maxLag time.Duration) StandbyStats {
 
 // View is a view of a server that is near enough, or else of the store.
 func (r *Standbys) View(ctx context.Context) (View, error) {
+	v, _, err := r.viewScans(ctx, nil)
+	return v, err
+}
+
+// viewScans is ViewScans.
+func (r *Standbys) viewScans(ctx context.Context, queries []Query) (View, [][]Row, error) {
 	first := r.turn.Add(1)
 	for i := range r.all {
 		f := r.all[(first+uint64(i))%uint64(len(r.all))]
@@ -240,15 +246,15 @@ func (r *Standbys) View(ctx context.Context) (View, error) {
 		if s == nil {
 			continue
 		}
-		v, err := s.View(ctx)
+		v, found, err := s.viewScans(ctx, queries)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
-			return v, err
+			return v, found, err
 		}
 		f.mu.Lock()
 		f.fresh, f.err = time.Time{}, err // until the next look
 		f.mu.Unlock()
 	}
-	return r.store.View(ctx)
+	return r.store.viewScans(ctx, queries)
 }
 
 // Stats tells how the servers stand.

@@ -143,6 +143,10 @@ type Stats struct {
 	// Commits and Rows count the batches committed and the puts and deletes in
 	// them since the store was opened.
 	Commits, Rows uint64
+	// Replaced counts rows that were added as new and were there, or, if the engine
+	// notices no more, the families of batches in which there were such rows. Each costs
+	// time, and is a fault of the writer.
+	Replaced uint64
 	// DiskBytes is what the engine occupies on disk, logs included.
 	DiskBytes uint64
 	// MemoryBytes is what write buffers and block cache hold.

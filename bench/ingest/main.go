@@ -76,6 +76,7 @@ func main() {
 	limit := flag.Duration("sqlite", 45*time.Second, "`time` that SQLite is given, after which its rate so far counts; 0 leaves it out")
 	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
 	engine := flag.String("store", "", "postgres: record into a PostgreSQL `server` as well, which is started for it, and read from it and from one that follows it")
+	turns := flag.Int("turns", 1, "how often both engines record with -store postgres, in turns; medians are compared")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
 	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
@@ -85,12 +86,18 @@ func main() {
 	if *engine != "" && *engine != "postgres" {
 		log.Fatalf("-store: %q is not postgres", *engine)
 	}
+	if *turns < 1 {
+		log.Fatalf("-turns: %d is less than 1", *turns)
+	}
+	if *engine == "" {
+		*turns = 0
+	}
 	told, err := rig.OpenLog(*figures)
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, past, *limit, *dir, *profile, *engine != "", told)
+	err = run(ctx, past, *limit, *dir, *profile, *turns, told)
 	stop()
 	if err := errors.Join(err, told.Close()); err != nil {
 		log.Fatal(err)
@@ -119,7 +126,7 @@ func work(text string) error {
 	return fmt.Errorf("no role %q", t.Role)
 }
 
-func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string, server bool, figures *rig.Log) (err error) {
+func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string, turns int, figures *rig.Log) (err error) {
 	root, err := os.MkdirTemp(dir, "quorate-ingest-")
 	if err != nil {
 		return err
@@ -146,12 +153,13 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	if _, err := b.record(ctx, "P-Chain blocks and L1s, Pebble", task{Role: roleBlocks}); err != nil {
 		return err
 	}
-	if _, err := b.record(ctx, "all chains and outputs, Pebble", task{Role: roleLedger, Dir: filepath.Join(root, "ledger"), Profile: profile}); err != nil {
+	files, err := b.record(ctx, "all chains and outputs, Pebble", task{Role: roleLedger, Dir: filepath.Join(root, "ledger"), Profile: profile})
+	if err != nil {
 		return err
 	}
 	var other *postgres
-	if server {
-		if other, err = b.postgres(ctx); err != nil {
+	if turns > 0 {
+		if other, err = b.postgres(ctx, files, turns); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, other.close()) }()

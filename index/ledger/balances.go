@@ -37,19 +37,11 @@ type Balance struct {
 // consumed. now is the time of the chain's last block; for outputs between two
 // chains, whether they are locked is told by the later of the two chains' times.
 func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
-	s, err := r.view(ctx)
+	s, c, accounts, err := r.viewOf(ctx, chainID, addresses)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	defer func() { _ = s.Close() }()
-	c, err := s.clock(chainID)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	accounts, err := s.accounts(ctx, chainID, addresses)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
 	accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.holding == rights })
 	q := balanceQuery{state: s, at: c.time, now: true}
 	if !at.IsZero() && row.Seconds(at) <= c.time {

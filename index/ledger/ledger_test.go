@@ -338,6 +338,7 @@ func TestSameRows(t *testing.T) {
 		h := newHistory(uint64(i), options)
 		plain := newWorld(t, h, store.NewMemory())
 		plain.finish()
+		require.Zero(t, plain.store.Stats().Replaced, "rows that were added as new and were there")
 		want := rows(t, plain.store)
 		engines(t, func(t *testing.T, s store.Store) {
 			rng := rand.New(rand.NewPCG(uint64(i), 1))

@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 
 	"quorate/store"
 )
@@ -41,13 +42,20 @@ func newMerge(ctx context.Context, r store.Reader, lists []*list, lo, hi []byte,
 	if len(lists) > 4 {
 		chunk = min(chunk, max(8, 4*want/len(lists)))
 	}
-	for _, l := range lists {
-		l.chunk = min(chunk, m.most)
-		if err := m.read(ctx, l, nil); err != nil {
-			return nil, err
+	for l := range slices.Chunk(lists, firstRows) {
+		queries := make([]store.Query, len(l))
+		for i := range l {
+			l[i].chunk = min(chunk, m.most)
+			queries[i] = store.Query{Family: l[i].family, P: l[i].p, Lo: lo, Hi: hi, Dir: dir, Limit: l[i].chunk}
 		}
-		if len(l.rows) > 0 {
-			m.lists = append(m.lists, l)
+		found, err := store.Scans(ctx, r, queries...)
+		if err != nil {
+			return nil, fmt.Errorf("reading lists: %w", err)
+		}
+		for i := range l {
+			if m.has(l[i], found[i]); len(found[i]) > 0 {
+				m.lists = append(m.lists, l[i])
+			}
 		}
 	}
 	heap.Init(m)
@@ -55,22 +63,26 @@ func newMerge(ctx context.Context, r store.Reader, lists []*list, lo, hi []byte,
 }
 
 // read gets the rows after one of a list.
-func (m *merge) read(ctx context.Context, l *list, after []byte) (err error) {
+func (m *merge) read(ctx context.Context, l *list, after []byte) error {
 	lo, hi := m.lo, m.hi
-	switch {
-	case after == nil:
-	case m.dir == store.Ascending:
+	if m.dir == store.Ascending {
 		lo = store.After(after)
-	default:
+	} else {
 		hi = after
 	}
-	if l.rows, err = m.r.Scan(ctx, l.family, l.p, lo, hi, m.dir, l.chunk); err != nil {
+	rows, err := m.r.Scan(ctx, l.family, l.p, lo, hi, m.dir, l.chunk)
+	if err != nil {
 		return fmt.Errorf("reading %s: %w", l.family, err)
 	}
-	l.more = len(l.rows) == l.chunk
+	m.has(l, rows)
+	return nil
+}
+
+// has takes the rows that were read of a list.
+func (m *merge) has(l *list, rows []store.Row) {
+	l.rows, l.more = rows, len(rows) == l.chunk
 	// Rows that are read on and on are mostly ones that nobody wants.
 	l.chunk = min(2*l.chunk, m.most, scanRows)
-	return nil
 }
 
 // next returns a row and its list's tag; false after the last one.

@@ -39,9 +39,7 @@ const (
 )
 
 // Viewer is a store, as far as records are concerned.
-type Viewer interface {
-	View(ctx context.Context) (store.View, error)
-}
+type Viewer = store.Viewer
 
 // Record reads the record of one network, of which a store may hold several. Each
 // call sees one state of it. It is safe for concurrent use. Errors are those of the
@@ -62,16 +60,39 @@ type state struct {
 }
 
 func (r *Record) view(ctx context.Context) (*state, error) {
-	v, err := r.viewer.View(ctx)
+	s, _, err := r.viewScans(ctx)
+	return s, err
+}
+
+// viewScans is a view that begins with some scans.
+func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state, [][]store.Row, error) {
+	v, found, err := store.ViewScans(ctx, r.viewer, append(queries, clockQuery(r.networkID))...)
 	if err != nil {
-		return nil, fmt.Errorf("reading the ledger: %w", err)
+		return nil, nil, fmt.Errorf("reading the ledger: %w", err)
 	}
 	s := &state{View: v, networkID: r.networkID}
-	if s.clocks, err = readClocks(ctx, v, r.networkID); err != nil {
+	if s.clocks, err = parseClocks(found[len(queries)]); err != nil {
 		_ = v.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return s, nil
+	return s, found[:len(queries)], nil
+}
+
+// viewOf is a view with what addresses own on a chain; see accounts.
+func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID) (s *state, c clock, all []owned, err error) {
+	read := newOwnedRead(r.networkID, chainID, addresses)
+	s, found, err := r.viewScans(ctx, read.queries...)
+	if err != nil {
+		return nil, clock{}, nil, err
+	}
+	if c, err = s.clock(chainID); err == nil {
+		all, err = s.accounts(ctx, read, found)
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, clock{}, nil, err
+	}
+	return s, c, all, nil
 }
 
 // clock is how far a chain is.
@@ -188,31 +209,75 @@ type owned struct {
 	id    accountID
 }
 
-// accounts finds what addresses own on a chain, and on the way from or to it: of
-// each output that counts by its threshold, the account, once.
-func (s *state) accounts(ctx context.Context, chainID ids.ID, addresses []ids.ShortID) ([]owned, error) {
-	set := make(map[ids.ShortID]struct{}, len(addresses))
+// ownedRead is how what addresses own on a chain is read: queries have the first accounts
+// and the first groups of owners of each address.
+type ownedRead struct {
+	chainID   ids.ID
+	set       map[ids.ShortID]struct{}
+	addresses []ids.ShortID // those in set
+	queries   []store.Query
+}
+
+func newOwnedRead(networkID uint32, chainID ids.ID, addresses []ids.ShortID) *ownedRead {
+	r := &ownedRead{chainID: chainID, set: make(map[ids.ShortID]struct{}, len(addresses))}
+	most := min(firstRows, max(4, scanRows/max(1, len(addresses))))
 	for _, a := range addresses {
-		set[a] = struct{}{}
+		if _, known := r.set[a]; known {
+			continue
+		}
+		r.set[a] = struct{}{}
+		r.addresses = append(r.addresses, a)
+		r.queries = append(r.queries, accountQuery(networkID, chainID, singleGroup(a), most), store.Query{
+			Family: store.FamilyOwners, P: ownersRow(networkID, chainID, a, nil).P, Limit: most,
+		})
 	}
+	return r
+}
+
+// firstRows are read at most of a list before it is known how long it is, and as many
+// lists at a time.
+const firstRows = 128
+
+func accountQuery(networkID uint32, chainID ids.ID, id groupID, limit int) store.Query {
+	return store.Query{Family: store.FamilyAccount, P: accountList(networkID, chainID, id), Limit: limit}
+}
+
+// rest yields the rows that a query found, and then what its list has after them.
+func (s *state) rest(ctx context.Context, q store.Query, rows []store.Row, yield func([]store.Row) error) error {
+	for {
+		if err := yield(rows); err != nil {
+			return err
+		}
+		if len(rows) < q.Limit {
+			return nil
+		}
+		q.Lo, q.Limit = store.After(rows[len(rows)-1].K), scanRows
+		var err error
+		if rows, err = s.Scan(ctx, q.Family, q.P, q.Lo, q.Hi, q.Dir, q.Limit); err != nil {
+			return fmt.Errorf("reading %s: %w", q.Family, err)
+		}
+	}
+}
+
+// accounts finds what addresses own on a chain, and on the way from or to it: of
+// each output that counts by its threshold, the account, once. found is what the queries
+// brought.
+func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.Row) ([]owned, error) {
 	var all []owned
-	for address := range set {
+	for i, address := range read.addresses {
 		g := &group{id: singleGroup(address), threshold: 1, addresses: []ids.ShortID{address}}
-		if err := s.accountsOf(ctx, chainID, g, &all); err != nil {
+		if err := s.accountsOf(ctx, read.chainID, g, read.queries[2*i], found[2*i], &all); err != nil {
 			return nil, err
 		}
 	}
 	groups := make(map[groupID]struct{})
-	for address := range set {
-		for lo := []byte(nil); ; {
-			pk := ownersRow(s.networkID, chainID, address, nil)
-			rows, err := s.Scan(ctx, store.FamilyOwners, pk.P, lo, nil, store.Ascending, scanRows)
-			if err != nil {
-				return nil, fmt.Errorf("reading groups of owners: %w", err)
-			}
+	for i := range read.addresses {
+		if err := s.rest(ctx, read.queries[2*i+1], found[2*i+1], func(rows []store.Row) error {
+			var shared []*group
+			var queries []store.Query
 			for _, one := range rows {
 				if len(one.K) != len(groupID{}) {
-					return nil, fmt.Errorf("reading groups of owners: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
+					return fmt.Errorf("reading groups of owners: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
 				}
 				id := groupID(one.K)
 				if _, known := groups[id]; known {
@@ -220,44 +285,49 @@ func (s *state) accounts(ctx context.Context, chainID ids.ID, addresses []ids.Sh
 				}
 				groups[id] = struct{}{}
 				if len(groups) > maxGroups {
-					return nil, fmt.Errorf("%w: more than %d groups of owners", ErrTooMany, maxGroups)
+					return fmt.Errorf("%w: more than %d groups of owners", ErrTooMany, maxGroups)
 				}
 				g, err := parseGroup(id, one.V)
 				if err != nil {
-					return nil, fmt.Errorf("reading groups of owners: %w", err)
+					return fmt.Errorf("reading groups of owners: %w", err)
 				}
-				if !g.owns(set) {
-					continue
-				}
-				if err := s.accountsOf(ctx, chainID, &g, &all); err != nil {
-					return nil, err
+				if g.owns(read.set) {
+					shared, queries = append(shared, &g), append(queries, accountQuery(s.networkID, read.chainID, id, firstRows))
 				}
 			}
-			if len(rows) < scanRows {
-				break
+			for at := 0; at < len(shared); at += firstRows {
+				end := min(at+firstRows, len(shared))
+				found, err := store.Scans(ctx, s.View, queries[at:end]...)
+				if err != nil {
+					return fmt.Errorf("reading accounts: %w", err)
+				}
+				for j, rows := range found {
+					if err := s.accountsOf(ctx, read.chainID, shared[at+j], queries[at+j], rows, &all); err != nil {
+						return err
+					}
+				}
 			}
-			lo = store.After(rows[len(rows)-1].K)
+			return nil
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
 }
 
 // accountsOf appends the accounts of a group.
-func (s *state) accountsOf(ctx context.Context, chainID ids.ID, g *group, to *[]owned) error {
-	room := maxAccounts - len(*to) + 1
-	rows, err := s.Scan(ctx, store.FamilyAccount, accountList(s.networkID, chainID, g.id), nil, nil, store.Ascending, room)
-	if err != nil {
-		return fmt.Errorf("reading accounts: %w", err)
-	}
-	if len(rows) == room {
-		return fmt.Errorf("%w: more than %d accounts", ErrTooMany, maxAccounts)
-	}
-	for _, one := range rows {
-		a, err := parseListKey(chainID, g.id, one.K)
-		if err != nil {
-			return err
+func (s *state) accountsOf(ctx context.Context, chainID ids.ID, g *group, q store.Query, rows []store.Row, to *[]owned) error {
+	return s.rest(ctx, q, rows, func(rows []store.Row) error {
+		if len(*to)+len(rows) > maxAccounts {
+			return fmt.Errorf("%w: more than %d accounts", ErrTooMany, maxAccounts)
 		}
-		*to = append(*to, owned{account: a, group: g, id: a.id(s.networkID)})
-	}
-	return nil
+		for _, one := range rows {
+			a, err := parseListKey(chainID, g.id, one.K)
+			if err != nil {
+				return err
+			}
+			*to = append(*to, owned{account: a, group: g, id: a.id(s.networkID)})
+		}
+		return nil
+	})
 }

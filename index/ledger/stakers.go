@@ -116,7 +116,7 @@ func (r *Record) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPa
 	for _, a := range distinct(q.Addresses) {
 		lists = append(lists, &list{family: store.FamilyStakingByAddress, p: row.Network(s.networkID, a[:])})
 	}
-	m, err := newMerge(ctx, s, lists, lo, hi, dir, q.Limit+1)
+	m, err := newMerge(ctx, s.View, lists, lo, hi, dir, q.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (r *Record) Delegations(ctx context.Context, q DelegationQuery) (*Delegatio
 			hi = begun
 		}
 	}
-	m, err := newMerge(ctx, s, s.delegationLists(&q), lo, hi, dir, q.Limit+1)
+	m, err := newMerge(ctx, s.View, s.delegationLists(&q), lo, hi, dir, q.Limit+1)
 	if err != nil {
 		return nil, err
 	}

@@ -330,7 +330,7 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 			continue
 		}
 		account, one := at.account, tallyOf(&o)
-		listOutput(b.batch, at, &o, nil)
+		relist(b.batch, at, &o)
 		b.phase(account, was, seriesPhases, b.time, one.minus())
 		if from, to := was.bucketAt(b.time), o.bucketAt(b.time); from != to {
 			b.change(account, seriesPhases, b.time, from, one.minus())

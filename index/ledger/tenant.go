@@ -230,10 +230,18 @@ type chainClock struct {
 const maxChains = 64
 
 func readClocks(ctx context.Context, r store.Reader, networkID uint32) ([]chainClock, error) {
-	rows, err := r.Scan(ctx, store.FamilyClock, row.Network(networkID), nil, nil, store.Ascending, maxChains)
+	rows, err := store.Scans(ctx, r, clockQuery(networkID))
 	if err != nil {
 		return nil, fmt.Errorf("reading how far chains are: %w", err)
 	}
+	return parseClocks(rows[0])
+}
+
+func clockQuery(networkID uint32) store.Query {
+	return store.Query{Family: store.FamilyClock, P: row.Network(networkID), Limit: maxChains}
+}
+
+func parseClocks(rows []store.Row) (_ []chainClock, err error) {
 	clocks := make([]chainClock, len(rows))
 	for i, one := range rows {
 		if clocks[i].chainID, err = ids.ToID(one.K); err == nil {
@@ -456,6 +464,12 @@ func listOutput(batch *store.Batch, at *place, o *Output, s *spend) {
 	batch.Delete(store.FamilyUnspentByAmount, byAmount)
 	batch.Add(store.FamilySpentByTime, byTime, o.listed(false, s))
 	batch.Add(store.FamilySpentByAmount, byAmount, o.listed(true, s))
+}
+
+// relist writes the rows of an unspent output anew that are in the lists of its account.
+func relist(batch *store.Batch, at *place, o *Output) {
+	batch.Put(store.FamilyUnspentByTime, store.PK{P: at.account[:], K: o.timeKey()}, o.listed(false, nil))
+	batch.Put(store.FamilyUnspentByAmount, store.PK{P: at.account[:], K: o.amountKey()}, o.listed(true, nil))
 }
 
 // own lists an output with its owners.

@@ -141,19 +141,11 @@ type OutputPage struct {
 // the first one, except that, unless the query includes spent ones, an output that
 // is consumed before its page is read is not on it.
 func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
-	s, err := r.view(ctx)
+	s, c, accounts, err := r.viewOf(ctx, q.ChainID, q.Addresses)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	c, err := s.clock(q.ChainID)
-	if err != nil {
-		return nil, err
-	}
-	accounts, err := s.accounts(ctx, q.ChainID, q.Addresses)
-	if err != nil {
-		return nil, err
-	}
 	if q.AssetID != ids.Empty {
 		accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.assetID != q.AssetID })
 	}
@@ -230,7 +222,7 @@ func (w *outputWalk) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	w.merge, err = newMerge(ctx, w, w.lists(q.ByAmount), lo, hi, dir, q.Limit+1)
+	w.merge, err = newMerge(ctx, w.View, w.lists(q.ByAmount), lo, hi, dir, q.Limit+1)
 	return err
 }
 

@@ -128,11 +128,16 @@ func history(t *testing.T, engine Engine, seed uint64, steps int) {
 			got, gotErr := r.tested.Get(ctx, f, keys)
 			same(step, want, got, wantErr, gotErr, "get %s %q", f, keys)
 		case n < 70:
-			f, p, lo, hi, r := family(), partition(), part(), part(), both()
-			dir, limit := store.Direction(rng.IntN(2)), rng.IntN(20)-1
-			want, wantErr := r.memory.Scan(ctx, f, p, lo, hi, dir, limit)
-			got, gotErr := r.tested.Scan(ctx, f, p, lo, hi, dir, limit)
-			same(step, want, got, wantErr, gotErr, "scan %s %q from %q to %q, direction %d, limit %d", f, p, lo, hi, dir, limit)
+			q := func() store.Query {
+				return store.Query{Family: family(), P: partition(), Lo: part(), Hi: part(), Dir: store.Direction(rng.IntN(2)), Limit: rng.IntN(20) - 1}
+			}
+			r, queries := both(), []store.Query{q()}
+			for rng.IntN(2) == 0 {
+				queries = append(queries, q())
+			}
+			want, wantErr := store.Scans(ctx, r.memory, queries...)
+			got, gotErr := store.Scans(ctx, r.tested, queries...)
+			same(step, want, got, wantErr, gotErr, "scans %+v", queries)
 		case n < 80:
 			f, p, r := family(), partition(), both()
 			ranges := make([]store.Range, rng.IntN(6))

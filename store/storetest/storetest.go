@@ -45,6 +45,7 @@ func Run(t *testing.T, engine Engine) {
 		{"big values", testBigValues},
 		{"ownership", testOwnership},
 		{"view", testView},
+		{"scans", testScans},
 		{"readers during commits", testConcurrentReaders},
 		{"context", testContext},
 		{"close", testClose},
@@ -609,6 +610,56 @@ func testView(t *testing.T, engine Engine) {
 		require.ErrorIs(t, err, store.ErrClosed, "%s of a closed view", name)
 	}
 	require.Equal(t, "changed", get(t, s, "p", "1"))
+}
+
+// testScans does several scans at a time, in a view, and as it is opened.
+func testScans(t *testing.T, engine Engine) {
+	s := fresh(t, engine)
+	put(t, s, "p", "1", "a", "p", "2", "b", "q", "1", "c")
+	queries := []store.Query{
+		{Family: store.FamilyMessage, P: []byte("p"), Limit: 9},
+		{Family: store.FamilySignature, P: []byte("p"), Limit: 9},
+		{Family: store.FamilyMessage, P: []byte("q"), Limit: 0},
+		{Family: store.FamilyMessage, P: []byte("p"), Lo: []byte("2"), Hi: []byte("2"), Limit: 9},
+		{Family: store.FamilyMessage, P: []byte("p"), Dir: store.Descending, Limit: 1},
+		{Family: store.FamilyMessage, P: []byte("q"), Hi: []byte("2"), Limit: 9},
+	}
+	values := func(found [][]store.Row) (all []string) {
+		require.Len(t, found, len(queries))
+		for _, rows := range found {
+			one := ""
+			for _, row := range rows {
+				one += string(row.V)
+			}
+			all = append(all, one)
+		}
+		return all
+	}
+	before, after := []string{"ab", "", "", "", "b", "c"}, []string{"xb", "", "", "", "b", "cd"}
+	view, found, err := store.ViewScans(t.Context(), s, queries...)
+	require.NoError(t, err)
+	require.Equal(t, before, values(found))
+	put(t, s, "p", "1", "x", "q", "11", "d")
+	for r, want := range map[store.Reader][]string{s: after, view: before} {
+		found, err = store.Scans(t.Context(), r, queries...)
+		require.NoError(t, err)
+		require.Equal(t, want, values(found))
+	}
+	for _, r := range []store.Reader{s, view} {
+		found, err = store.Scans(t.Context(), r, queries[2:4]...)
+		require.NoError(t, err)
+		require.Equal(t, [][]store.Row{nil, nil}, found, "nothing to look for")
+		_, err = store.Scans(t.Context(), r, queries[0], store.Query{Limit: 1})
+		require.ErrorIs(t, err, store.ErrInvalid)
+	}
+	_, _, err = store.ViewScans(t.Context(), s, store.Query{Limit: 1})
+	require.ErrorIs(t, err, store.ErrInvalid)
+	require.NoError(t, view.Close())
+	_, err = store.Scans(t.Context(), view, queries...)
+	require.ErrorIs(t, err, store.ErrClosed)
+	require.NoError(t, s.Close())
+	_, _, err = store.ViewScans(t.Context(), s, queries...)
+	require.ErrorIs(t, err, store.ErrClosed)
 }
 
 // testConcurrentReaders commits generations of rows that carry the same number;
