@@ -6,6 +6,7 @@
 //	go run ./bench/service duplicates   1,000 identical requests at once
 //	go run ./bench/service flood        a million messages, each another
 //	go run ./bench/service isolation    one network while another is lost
+//	go run ./bench/service chains       a hundred EVM chains, and what one more takes
 package main
 
 import (
@@ -47,12 +48,12 @@ func main() {
 	}
 	validators := flag.Int("validators", 0, "`number` of validators (default: 100, of flood 3)")
 	connections := flag.Int("c", 64, "`number` of connections")
-	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation)")
+	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation), or of chains (100)")
 	pin := flag.Bool("pin", false, "run the service on processor 0 alone; run this program on another with taskset -c 1")
 	memory := flag.String("memory-limit", "512MiB", "the service's memory limit")
 	figures := flag.String("json", "", "write what warm measured to this `file`, too, as lines of JSON")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation|chains")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -67,7 +68,7 @@ func main() {
 	if b.log, err = rig.OpenLog(*figures); err != nil {
 		log.Fatal(err)
 	}
-	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
+	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation, "chains": b.chains}
 	measure, ok := measures[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
 		flag.Usage()
@@ -98,17 +99,18 @@ func (b *bench) orDefault(n int) int {
 
 // process is the service.
 type process struct {
-	base   string
-	cmd    *exec.Cmd
-	client *http.Client
-	dir    string
+	base    string
+	private string // address
+	cmd     *exec.Cmd
+	client  *http.Client
+	dir     string
 	// tolerant counts messages that are not signed rather than to end with them.
 	tolerant bool
 	failed   atomic.Int64
 }
 
 // start builds and runs the service and waits until it is ready.
-func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) (*process, error) {
+func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network, more ...string) (*process, error) {
 	dir, err := os.MkdirTemp("", "quorate-bench-")
 	if err != nil {
 		return nil, err
@@ -128,7 +130,8 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) 
 	for name, n := range networks {
 		args = append(args, "--network", name+"="+n.NodeURL())
 	}
-	p.base = "http://" + public
+	args = append(args, more...)
+	p.base, p.private = "http://"+public, private
 	if b.pin {
 		args = append([]string{"-c", "0", binary}, args...)
 		binary = "taskset"
