@@ -244,7 +244,7 @@ func plan(long bool, seed uint64) (steps []step) {
 		}
 	}
 	if !long {
-		add(10*time.Second, "blsbatch", "-runs=3")
+		add(20*time.Second, "blsbatch", "-runs=3")
 		for _, faults := range []string{"-faults=0", "-faults=0.2"} {
 			add(45*time.Second, "latency", "-validators=5,100,500,1000", "-c=1", "-rounds=40", "-warmup=20", faults, seeded)
 		}

@@ -77,6 +77,7 @@ func (r *report) part() (string, error) {
 		}
 		b.WriteString(" |\n")
 	}
+	b.WriteString("\n")
 	return b.String(), nil
 }
 

@@ -36,6 +36,10 @@ func TestReport(t *testing.T) {
 			{Of: of("1000", "0"), Values: map[string]float64{"p50_ms": 94, "floor_p50_ms": 61.6, "cpu_ms": 61}},
 			{Of: of("5", "0"), Values: map[string]float64{"p50_ms": 75, "floor_p50_ms": 72, "cpu_ms": 3}},
 		}},
+		{step: step{Name: "replicas"}, Figures: []rig.Figures{
+			{Of: map[string]string{"replicas": "1", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 900, "p50_ms": 1, "p99_ms": 9.25, "cpu_us": 700}},
+			{Of: map[string]string{"replicas": "2", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 950}},
+		}},
 		{step: step{Name: "evm", Flags: []string{"-txs=20"}}, Failure: "the chain is <short>"},
 	}}
 	require.NoError(t, r.save(dir))
@@ -43,13 +47,14 @@ func TestReport(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range []string{
 		"c0ffee", "<td>77", "go run ./bench/latency -validators=5,1000", "<td>1000<td>0<td>62<td>-<td>94",
-		"<strong>Failed:</strong> go run ./bench/evm -txs=20", "the chain is &lt;short&gt;", "data:image/png;base64,iVBOR", "Several replicas", "Not measured.", "Not in the short form",
+		"<strong>Failed:</strong> go run ./bench/evm -txs=20", "the chain is &lt;short&gt;", "data:image/png;base64,iVBOR", "<td>1<td>the server<td>900<td>1.00<td>9.25<td>700<td>-", "Not in the short form",
 	} {
 		require.Contains(t, string(content), want)
 	}
 	require.NotContains(t, string(content), "#ZgotmplZ", "the template refused something")
 	plot, err := os.ReadFile(filepath.Join(dir, "latency-p50.png"))
 	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(dir, "replicas.png"))
 	drawn, err := png.Decode(bytes.NewReader(plot))
 	require.NoError(t, err)
 	require.Greater(t, drawn.Bounds().Dx(), 500)
@@ -71,6 +76,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `^before\n<!--.*-->\n.* commit c0ffee, seed 77`, string(content))
 	require.Contains(t, string(content), "| 1000 | 0 % | 62 / - | 94 / - | 61.0 | - |")
+	require.Contains(t, string(content), "1, from the server: 900/s, 1.00 / 9.25 ms, 700 us; 2, from the server: 950/s, - / - ms, - us |")
 	require.Regexp(t, `EVM chain with traces \| not measured \|(.|\n)*<!-- end of figures -->\nafter\n$`, string(content))
 }
 
