@@ -19,6 +19,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math/bits"
 	"os"
 	"os/exec"
 	"runtime"
@@ -391,23 +392,26 @@ func runSimulation(text string) error {
 	}
 }
 
-// floor is when the fastest possible quorum has answered.
-func (n network) floor(o simnet.Options, id ids.ID, quorum float64) time.Duration {
+// floor is when the fastest possible quorum has answered, of so many percent, counted in
+// whole numbers as the protocol counts it.
+func (n network) floor(o simnet.Options, id ids.ID, percent uint64) time.Duration {
 	type answer struct {
 		at     time.Duration
-		weight float64
+		weight uint64
 	}
 	var answers []answer
-	var total, sum float64
+	var total, sum uint64
 	for i, w := range n.Weights {
-		total += float64(w)
+		total += w
 		if n.Honest[i] {
-			answers = append(answers, answer{o.AnswerTime(i, id), float64(w)})
+			answers = append(answers, answer{o.AnswerTime(i, id), w})
 		}
 	}
 	slices.SortFunc(answers, func(a, b answer) int { return cmp.Compare(a.at, b.at) })
+	wantHigh, wantLow := bits.Mul64(total, percent)
 	for _, a := range answers {
-		if sum += a.weight; sum >= total*quorum {
+		sum += a.weight
+		if high, low := bits.Mul64(sum, 100); high > wantHigh || high == wantHigh && low >= wantLow {
 			return a.at
 		}
 	}
@@ -582,7 +586,7 @@ func (s *service) signMany(n network, so simnet.Options, first, count, concurren
 				result, err := s.Sign(ctx, aggregator.Request{Message: m})
 				took := time.Since(start)
 				cancel()
-				floor := n.floor(so, m.ID(), 0.67)
+				floor := n.floor(so, m.ID(), aggregator.DefaultQuorumPercentage)
 				mu.Lock()
 				var failed *aggregator.Error
 				switch {
