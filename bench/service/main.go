@@ -6,7 +6,6 @@
 //	go run ./bench/service duplicates   1,000 identical requests at once
 //	go run ./bench/service flood        a million messages, each another
 //	go run ./bench/service isolation    one network while another is lost
-//	go run ./bench/service chains       a hundred EVM chains, and what one more takes
 package main
 
 import (
@@ -48,12 +47,12 @@ func main() {
 	}
 	validators := flag.Int("validators", 0, "`number` of validators (default: 100, of flood 3)")
 	connections := flag.Int("c", 64, "`number` of connections")
-	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation), or of chains (100)")
+	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation)")
 	pin := flag.Bool("pin", false, "run the service on processor 0 alone; run this program on another with taskset -c 1")
 	memory := flag.String("memory-limit", "512MiB", "the service's memory limit")
 	figures := flag.String("json", "", "write what warm measured to this `file`, too, as lines of JSON")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation|chains")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -68,7 +67,7 @@ func main() {
 	if b.log, err = rig.OpenLog(*figures); err != nil {
 		log.Fatal(err)
 	}
-	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation, "chains": b.chains}
+	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
 	measure, ok := measures[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
 		flag.Usage()
@@ -99,18 +98,17 @@ func (b *bench) orDefault(n int) int {
 
 // process is the service.
 type process struct {
-	base    string
-	private string // address
-	cmd     *exec.Cmd
-	client  *http.Client
-	dir     string
+	base   string
+	cmd    *exec.Cmd
+	client *http.Client
+	dir    string
 	// tolerant counts messages that are not signed rather than to end with them.
 	tolerant bool
 	failed   atomic.Int64
 }
 
 // start builds and runs the service and waits until it is ready.
-func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network, more ...string) (*process, error) {
+func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) (*process, error) {
 	dir, err := os.MkdirTemp("", "quorate-bench-")
 	if err != nil {
 		return nil, err
@@ -130,8 +128,7 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network, 
 	for name, n := range networks {
 		args = append(args, "--network", name+"="+n.NodeURL())
 	}
-	args = append(args, more...)
-	p.base, p.private = "http://"+public, private
+	p.base = "http://" + public
 	if b.pin {
 		args = append([]string{"-c", "0", binary}, args...)
 		binary = "taskset"
