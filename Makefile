@@ -52,11 +52,11 @@ vulndb: ## renew the copy of the vulnerability database (FROM=a clone of github.
 bench: ## run the short benchmarks; bench/README.md explains each
 	go run ./bench/blsbatch
 
-bench-short: ## measure for about eight minutes and write docs/report
+bench-short: ## measure for about nine minutes, write docs/report and the README's figures
 	go run ./bench/report
 
-soak: ## keep the service busy for half an hour while what it depends on fails
-	go run ./bench/soak -for $(SOAK)
+soak: ## keep the service busy for half an hour while what it depends on fails; writes docs/soak.md
+	go run ./bench/soak -for $(SOAK) -out docs/soak.md
 
 clean: ## remove what the targets made
 	rm -rf quorate $(CACHE)

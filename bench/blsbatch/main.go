@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -22,6 +23,7 @@ import (
 	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 
+	"quorate/bench/rig"
 	"quorate/bls"
 )
 
@@ -29,7 +31,12 @@ func main() {
 	sizes := flag.String("n", "5,50,300,1000", "numbers of signatures")
 	runs := flag.Int("runs", 7, "runs of each way; the median counts")
 	procs := flag.Int("procs", 1, "processors to use")
+	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
+	told, err := rig.OpenLog(*figures)
+	if err != nil {
+		log.Fatal(err)
+	}
 	runtime.GOMAXPROCS(*procs)
 	fmt.Printf("%s/%s, %d of %d processors, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, *procs, runtime.NumCPU(), runtime.Version(), *runs)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -39,16 +46,16 @@ func main() {
 		if err != nil || n < 1 {
 			log.Fatalf("-n: %q is no number of signatures", text)
 		}
-		if err := compare(w, n, *runs); err != nil {
+		if err := compare(w, n, *runs, told); err != nil {
 			log.Fatal(err)
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := errors.Join(w.Flush(), told.Close()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func compare(w *tabwriter.Writer, n, runs int) error {
+func compare(w *tabwriter.Writer, n, runs int, told *rig.Log) error {
 	message := []byte("the message that everybody signs")
 	keys := make([]*bls.PublicKey, n)
 	answers := make([][]byte, n)
@@ -78,7 +85,9 @@ func compare(w *tabwriter.Writer, n, runs int) error {
 	}
 	a, b := median(single), median(batch)
 	fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.1f\t\n", n, a.Seconds()*1e3, b.Seconds()*1e3, float64(a)/float64(b))
-	return nil
+	return told.Add(map[string]string{"signatures": strconv.Itoa(n)}, map[string]float64{
+		"single_ms": a.Seconds() * 1e3, "batch_ms": b.Seconds() * 1e3, "ratio": float64(a) / float64(b),
+	})
 }
 
 func oneByOne(message []byte, keys []*bls.PublicKey, answers [][]byte) error {

@@ -41,6 +41,8 @@ type task struct {
 	Node nodeReady
 	// Connections are how many read at a time.
 	Connections int
+	// ReadTime is how long an operation is asked for, after a fifth of that to warm up.
+	ReadTime time.Duration
 	// Profile is where the process writes what it spends processor time on: a file, or
 	// for roleRead a folder.
 	Profile string
@@ -81,6 +83,7 @@ func main() {
 	flag.IntVar(&t.Txs, "txs", 1_000_000, "`number` of transactions")
 	flag.Uint64Var(&t.Seed, "seed", 1, "`number` from which the chain follows")
 	flag.IntVar(&t.Connections, "connections", 16, "`number` of connections that ask at a time")
+	flag.DurationVar(&t.ReadTime, "read", time.Second, "`time` for which each operation is asked for, in each way")
 	flag.StringVar(&t.Dir, "dir", "", "`folder` for blocks and stores, about 5 kB for a transaction; default: a temporary one")
 	flag.StringVar(&t.Profile, "cpuprofile", "", "write a CPU profile of the process that records with traces to this `file`")
 	profiles := flag.String("readprofiles", "", "write a CPU profile of each HTTP operation, asked for without a connection, to this `folder`")

@@ -31,8 +31,6 @@ import (
 const (
 	// pageSize is the largest page that most operations have.
 	pageSize = 100
-	// readTime is how long an operation is asked for, after a fifth of that to warm up.
-	readTime = time.Second
 	// pace is the time between two requests where they are not as many as possible.
 	pace = 2 * time.Millisecond
 )
@@ -166,24 +164,24 @@ func (o *operation) read(ctx context.Context, rows store.Store, t task, number i
 		if err != nil {
 			return r, err
 		}
-		alone, err := measure(ctx, rows, o.alone, 1, 0)
+		alone, err := measure(ctx, rows, o.alone, 1, 0, t.ReadTime)
 		end()
 		if err != nil {
 			return r, err
 		}
 		r.Alone = &alone
 	}
-	if r.Often, err = measure(ctx, rows, o.ask, t.Connections, 0); err != nil {
+	if r.Often, err = measure(ctx, rows, o.ask, t.Connections, 0, t.ReadTime); err != nil {
 		return r, err
 	}
 	if o.floor != nil {
-		floor, err := measure(ctx, rows, o.floor, t.Connections, 0)
+		floor, err := measure(ctx, rows, o.floor, t.Connections, 0, t.ReadTime)
 		if err != nil {
 			return r, err
 		}
 		r.Floor = &floor
 	}
-	r.Paced, err = measure(ctx, rows, o.ask, t.Connections, pace)
+	r.Paced, err = measure(ctx, rows, o.ask, t.Connections, pace, t.ReadTime)
 	return r, err
 }
 
@@ -297,7 +295,7 @@ func (s *sample) reads(r *evm.Record) []operation {
 // measure asks from so many connections: each for the next as soon as it has the one
 // before, or, if there is a pace, all together so often. Then requests are due whether
 // or not a connection is free, and waiting for one counts.
-func measure(ctx context.Context, rows store.Store, ask func(context.Context, *rand.Rand) error, connections int, pace time.Duration) (summary, error) {
+func measure(ctx context.Context, rows store.Store, ask func(context.Context, *rand.Rand) error, connections int, pace, readTime time.Duration) (summary, error) {
 	if _, err := during(ctx, ask, connections, pace, readTime/5); err != nil {
 		return summary{}, err
 	}

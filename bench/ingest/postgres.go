@@ -105,6 +105,9 @@ func (p *postgres) read(ctx context.Context) error {
 		return err
 	}
 	direct.print("PostgreSQL, idle")
+	if err := direct.tell(p.bench.log, "PostgreSQL, idle", p.bench.past.Txs); err != nil {
+		return err
+	}
 	other, err := p.server.Standby()
 	if err != nil {
 		return err
@@ -114,7 +117,7 @@ func (p *postgres) read(ctx context.Context) error {
 		return err
 	}
 	following.print("PostgreSQL, a hot standby, idle")
-	return nil
+	return following.tell(p.bench.log, "PostgreSQL, a hot standby, idle", p.bench.past.Txs)
 }
 
 func (p *postgres) close() error { return p.server.Close() }

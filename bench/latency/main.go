@@ -19,6 +19,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math/bits"
 	"os"
 	"os/exec"
 	"runtime"
@@ -53,6 +54,7 @@ type options struct {
 	faults                  float64
 	rounds, warmup          int
 	seed                    uint64
+	patience                time.Duration
 	oneByOne, everyone      bool
 	profile                 string
 	log                     *rig.Log
@@ -77,6 +79,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 100, "messages measured for each line")
 	flag.IntVar(&o.warmup, "warmup", 30, "messages before, from which the service learns")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the network")
+	flag.DurationVar(&o.patience, "patience", time.Minute, "`time` that connecting to all validators may take, which are some thousand handshakes on a processor each")
 	flag.BoolVar(&o.oneByOne, "one-by-one", false, "check each signature by itself")
 	flag.BoolVar(&o.everyone, "everyone", false, "ask all validators at once instead of planning")
 	all := flag.Bool("matrix", false, "measure all combinations of validators, -c, weights, faults (0 and 20 %) and answer times (as given and none), and print a Markdown table; fewer rounds unless given")
@@ -141,18 +144,19 @@ func given(name string) (yes bool) {
 // measureAll prints a line for each number of validators and of messages at a time.
 func measureAll(o options) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "validators\tC\tfloor p50\tp99\tours p50\tp90\tp99 ms\tabove floor p50\tp99 ms\tratio p50\tp99\tasked %\tfailed\tmessages/s\tCPU ms\tRSS MB\tconnected s\t")
+	fmt.Fprintln(w, "validators\tC\tfloor p50\tp99\tours p50\tp90\tp99 ms\tabove floor p50\tp99 ms\tratio p50\tp99\tasked %\tfailed\tmessages/s\tCPU ms\tkB in\tout\tRSS MB\tconnected s\tto connect: CPU ms\tkB in\tout\t")
 	for _, n := range o.validators {
 		lines, err := measure(n, o)
 		if err != nil {
 			return err
 		}
 		for _, l := range lines {
-			fmt.Fprintf(w, "%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%s\t%s\t%.0f\t%d\t%.1f\t%.1f\t%d\t%.1f\t\n",
+			fmt.Fprintf(w, "%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%s\t%s\t%.0f\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t%.1f\t%.2f\t%.1f\t%.1f\t\n",
 				n, l.concurrency, quantile(l.floor, .5), quantile(l.floor, .99),
 				quantile(l.took, .5), quantile(l.took, .9), quantile(l.took, .99),
 				quantile(l.above, .5), quantile(l.above, .99), ratio(l.ratio, .5), ratio(l.ratio, .99),
-				100*mean(l.asked), l.failed, l.rate, l.cpu, l.resident, l.connected.Seconds())
+				100*mean(l.asked), l.failed, l.rate, l.cpu, l.passed.In/1e3, l.passed.Out/1e3, l.resident, l.connected.Seconds(),
+				rig.Milliseconds(l.connecting), l.hello.In/1e3, l.hello.Out/1e3)
 			if err := l.tell(n, o); err != nil {
 				return err
 			}
@@ -214,6 +218,8 @@ func (l *line) tell(validators int, o options) error {
 		"above_floor_p50_ms": quantile(l.above, .5), "above_floor_p99_ms": quantile(l.above, .99),
 		"asked_%": 100 * mean(l.asked), "not_signed": float64(l.failed), "per_second": l.rate, "cpu_ms": l.cpu,
 		"resident_mb": float64(l.resident), "connected_s": l.connected.Seconds(),
+		"in_kb": l.passed.In / 1e3, "out_kb": l.passed.Out / 1e3,
+		"connect_cpu_ms": rig.Milliseconds(l.connecting), "connect_in_kb": l.hello.In / 1e3, "connect_out_kb": l.hello.Out / 1e3,
 	})
 }
 
@@ -386,23 +392,26 @@ func runSimulation(text string) error {
 	}
 }
 
-// floor is when the fastest possible quorum has answered.
-func (n network) floor(o simnet.Options, id ids.ID, quorum float64) time.Duration {
+// floor is when the fastest possible quorum has answered, of so many percent, counted in
+// whole numbers as the protocol counts it.
+func (n network) floor(o simnet.Options, id ids.ID, percent uint64) time.Duration {
 	type answer struct {
 		at     time.Duration
-		weight float64
+		weight uint64
 	}
 	var answers []answer
-	var total, sum float64
+	var total, sum uint64
 	for i, w := range n.Weights {
-		total += float64(w)
+		total += w
 		if n.Honest[i] {
-			answers = append(answers, answer{o.AnswerTime(i, id), float64(w)})
+			answers = append(answers, answer{o.AnswerTime(i, id), w})
 		}
 	}
 	slices.SortFunc(answers, func(a, b answer) int { return cmp.Compare(a.at, b.at) })
+	wantHigh, wantLow := bits.Mul64(total, percent)
 	for _, a := range answers {
-		if sum += a.weight; sum >= total*quorum {
+		sum += a.weight
+		if high, low := bits.Mul64(sum, 100); high > wantHigh || high == wantHigh && low >= wantLow {
 			return a.at
 		}
 	}
@@ -477,6 +486,9 @@ type line struct {
 	rate, cpu   float64 // messages per second, ms of the processor for each
 	resident    int     // MB
 	connected   time.Duration
+	passed      rig.Traffic   // for a message
+	hello       rig.Traffic   // to connect to a validator
+	connecting  time.Duration // of the processor, for that
 }
 
 // measure makes a network and a service, and a line for each number of messages at
@@ -498,19 +510,20 @@ func measure(validators int, o options) (lines []line, err error) {
 		return nil, err
 	}
 	defer n.stop()
-	start := time.Now()
+	start, before, spent := time.Now(), rig.Passed(), rig.CPU()
 	s, err := startService(n.network, o)
 	if err != nil {
 		return nil, err
 	}
 	defer s.stop()
 	for s.peers.ConnectedCount() < n.Online {
-		if time.Since(start) > time.Minute {
-			return nil, fmt.Errorf("only %d of %d validators connected within a minute", s.peers.ConnectedCount(), n.Online)
+		if time.Since(start) > o.patience {
+			return nil, fmt.Errorf("only %d of %d validators connected within %s", s.peers.ConnectedCount(), n.Online, o.patience)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	connected := time.Since(start)
+	connected, connecting := time.Since(start), rig.CPU()-spent
+	hello := rig.Passed().Since(before)
 	next := 0
 	for _, c := range o.concurrency {
 		if err := n.prepare(span{next, o.warmup}); err != nil {
@@ -524,6 +537,7 @@ func measure(validators int, o options) (lines []line, err error) {
 			return nil, err
 		}
 		time.Sleep(200 * time.Millisecond) // what is left to be proven is not this line's
+		before := rig.Passed()
 		cpu, began := rig.CPU(), time.Now()
 		r, err := s.signMany(n.network, so, next, o.rounds, c)
 		if err != nil {
@@ -532,10 +546,11 @@ func measure(validators int, o options) (lines []line, err error) {
 		took := time.Since(began)
 		time.Sleep(500 * time.Millisecond) // but what this line leaves is
 		cpu = rig.CPU() - cpu
+		passed := rig.Passed().Since(before)
 		next += o.rounds
 		lines = append(lines, line{
 			results: r, concurrency: c, rate: float64(o.rounds) / took.Seconds(), cpu: cpu.Seconds() * 1e3 / float64(o.rounds),
-			resident: residentMB(), connected: connected,
+			resident: residentMB(), connected: connected, passed: passed.Each(o.rounds), hello: hello.Each(n.Online), connecting: connecting / time.Duration(n.Online),
 		})
 	}
 	return lines, nil
@@ -571,7 +586,7 @@ func (s *service) signMany(n network, so simnet.Options, first, count, concurren
 				result, err := s.Sign(ctx, aggregator.Request{Message: m})
 				took := time.Since(start)
 				cancel()
-				floor := n.floor(so, m.ID(), 0.67)
+				floor := n.floor(so, m.ID(), aggregator.DefaultQuorumPercentage)
 				mu.Lock()
 				var failed *aggregator.Error
 				switch {

@@ -1,9 +1,11 @@
 // Command report runs the benchmarks and writes what they measured as one page with
-// plots. Each benchmark is a process of its own and tells its figures with -json; one
-// that fails is in the report as failed, and the exit code is 1 then.
+// plots, as JSON, and as tables into the README. Each benchmark is a process of its own
+// and tells its figures with -json; one that fails is in the report as failed, and the
+// exit code is 1 then.
 //
-//	go run ./bench/report          about eight minutes on two quiet processors
-//	go run ./bench/report -long    about an hour and a half, medians of three runs
+//	go run ./bench/report          about nine minutes on two quiet processors
+//	go run ./bench/report -long    about two hours, medians of three runs
+//	go run ./bench/report -again   writes all of it anew from the JSON, without measuring
 package main
 
 import (
@@ -17,6 +19,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,11 +31,18 @@ import (
 func main() {
 	log.SetFlags(0)
 	long := flag.Bool("long", false, "larger networks and chains, more messages, each benchmark three times")
-	out := flag.String("out", filepath.Join("docs", "report"), "`folder` for index.html and the plots")
+	out := flag.String("out", committed, "`folder` for index.html, the plots and figures.json; only with the default one the README gets the figures, too")
 	seed := flag.Uint64("seed", 1, "`number` from which networks and chains follow")
+	again := flag.Bool("again", false, "write the report anew from the figures in its folder")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	failed, err := run(ctx, *out, *long, *seed)
+	var failed int
+	var err error
+	if *again {
+		err = renew(*out)
+	} else {
+		failed, err = run(ctx, *out, *long, *seed)
+	}
 	stop()
 	if err != nil {
 		log.Fatal(err)
@@ -41,11 +52,31 @@ func main() {
 	}
 }
 
+// committed is the folder of the report that the README is about.
+var committed = filepath.Join("docs", "report")
+
+// head is what figures depend on besides what is measured.
+type head struct {
+	rig.Machine
+
+	Form      string        `json:"form"`
+	Seed      uint64        `json:"seed"`
+	LoadAfter string        `json:"load_after"`
+	Took      time.Duration `json:"took_ns"`
+}
+
+// report is all that was measured.
+type report struct {
+	Head    head     `json:"head"`
+	Results []result `json:"results"`
+}
+
 // result is what came of a step.
 type result struct {
 	step
-	figures []rig.Figures
-	failure string // empty if it did not fail
+
+	Figures []rig.Figures `json:"figures"`
+	Failure string        `json:"failure,omitempty"` // empty if it did not fail
 }
 
 // run measures all there is and writes the report, that of failures included.
@@ -55,32 +86,40 @@ func run(ctx context.Context, out string, long bool, seed uint64) (failed int, e
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	h, err := headOf(ctx, long, seed)
-	if err != nil {
+	h := head{Form: "short", Seed: seed}
+	if long {
+		h.Form = "long, medians of three runs"
+	}
+	if h.Machine, err = rig.ThisMachine(ctx); err != nil {
 		return 0, err
 	}
 	fmt.Println("building the benchmarks")
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator),
-		"./bench/latency", "./bench/service", "./bench/ingest", "./bench/evm")
+	steps := plan(long, seed)
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	for _, s := range steps {
+		if one := "./bench/" + s.Name; !s.nodes() && !slices.Contains(args, one) {
+			args = append(args, one)
+		}
+	}
+	build := exec.CommandContext(ctx, "go", args...)
 	if text, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("building the benchmarks, in the folder of the module: %w\n%s", err, text)
 	}
-	steps := plan(long, seed)
 	var all []result
 	begun := time.Now()
 	var done time.Duration // of what was expected
 	for i, s := range steps {
 		fmt.Printf("[%d of %d, about %s to go] %s\n", i+1, len(steps), remaining(steps[i:], done, time.Since(begun)).Round(time.Second), s)
 		r := s.run(ctx, dir)
-		if r.failure != "" {
+		if r.Failure != "" {
 			failed++
-			fmt.Printf("failed: %s\n", r.failure)
+			fmt.Printf("failed: %s\n", r.Failure)
 		}
 		all = append(all, r)
 		done += s.about
 	}
 	h.Took, h.LoadAfter = time.Since(begun).Round(time.Second), rig.Load()
-	if err := write(out, h, all); err != nil {
+	if err := (&report{h, all}).save(out); err != nil {
 		return failed, err
 	}
 	fmt.Printf("%s is written, after %s\n", filepath.Join(out, page), h.Took)
@@ -101,14 +140,23 @@ func remaining(steps []step, done, elapsed time.Duration) (sum time.Duration) {
 
 // step is a run of a benchmark.
 type step struct {
-	name  string // of a folder in bench
-	flags []string
+	Name  string        `json:"name"` // of a folder in bench, or realNodes
+	Flags []string      `json:"flags"`
 	about time.Duration // that it takes on two quiet processors
 }
 
+// realNodes is the name of a step that is Go's benchmarks in the folder e2e.
+const realNodes = "e2e"
+
+func (s step) nodes() bool { return s.Name == realNodes }
+
 // String is the command, as one would enter it.
 func (s step) String() string {
-	return "go run ./bench/" + s.name + " " + strings.Join(s.flags, " ")
+	flags := strings.Join(s.Flags, " ")
+	if s.nodes() {
+		return "cd e2e && go test " + flags
+	}
+	return "go run ./bench/" + s.Name + " " + flags
 }
 
 // patience is how many times longer than expected a benchmark may take.
@@ -117,18 +165,22 @@ const patience = 10
 func (s step) run(ctx context.Context, dir string) result {
 	r := result{step: s}
 	if ctx.Err() != nil { // there is a report of what was measured before
-		r.failure = "not run: interrupted"
+		r.Failure = "not run: interrupted"
 		return r
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience*s.about)
 	defer cancel()
 	figures := filepath.Join(dir, "figures.json")
 	if err := os.Remove(figures); err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.failure = err.Error()
+		r.Failure = err.Error()
 		return r
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, s.name), append([]string{"-json", figures}, s.flags...)...)
-	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, s.Name), append([]string{"-json", figures}, s.Flags...)...)
+	var told, said bytes.Buffer
+	if s.nodes() {
+		cmd = exec.CommandContext(ctx, "go", append([]string{"test"}, s.Flags...)...)
+		cmd.Dir, cmd.Stdout = realNodes, &told
+	}
 	cmd.Stderr = &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -140,17 +192,44 @@ func (s step) run(ctx context.Context, dir string) result {
 	case ctx.Err() != nil:
 		err = errors.New("interrupted")
 	}
-	if err == nil {
-		r.figures, err = rig.ReadFigures(figures)
+	switch {
+	case err != nil:
+	case s.nodes():
+		r.Figures, err = ofGoBenchmarks(told.String())
+	default:
+		r.Figures, err = rig.ReadFigures(figures)
 	}
-	if err == nil && len(r.figures) == 0 {
+	if err == nil && len(r.Figures) == 0 {
 		err = errors.New("it measured nothing")
 	}
 	if err != nil {
 		said := strings.TrimSpace(said.String())
-		r.failure = strings.TrimSpace(err.Error() + "\n" + said[max(0, len(said)-2000):])
+		r.Failure = strings.TrimSpace(err.Error() + "\n" + said[max(0, len(said)-2000):])
 	}
 	return r
+}
+
+// ofGoBenchmarks reads lines of Go's benchmarks: a name, how often it was done, and
+// values, each before its unit.
+func ofGoBenchmarks(text string) (all []rig.Figures, err error) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		_, name, _ := strings.Cut(fields[0], "/")
+		if i := strings.LastIndexByte(name, '-'); i > 0 { // the number of processors
+			name = name[:i]
+		}
+		one := rig.Figures{Of: map[string]string{"call": name}, Values: make(map[string]float64)}
+		for i := 2; i+1 < len(fields); i += 2 {
+			if one.Values[fields[i+1]], err = strconv.ParseFloat(fields[i], 64); err != nil {
+				return nil, fmt.Errorf("%s: %w", fields[0], err)
+			}
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // plan is what is run.
@@ -159,20 +238,28 @@ func plan(long bool, seed uint64) (steps []step) {
 	add := func(about time.Duration, name string, flags ...string) {
 		steps = append(steps, step{name, flags, about})
 	}
+	addReplicas := func(about time.Duration, flags ...string) {
+		if _, err := os.Stat(filepath.Join("bench", "replicas")); err == nil { // else the report says that there is none
+			add(about, "replicas", flags...)
+		}
+	}
 	if !long {
+		add(20*time.Second, "blsbatch", "-runs=3")
 		for _, faults := range []string{"-faults=0", "-faults=0.2"} {
 			add(45*time.Second, "latency", "-validators=5,100,500,1000", "-c=1", "-rounds=40", "-warmup=20", faults, seeded)
 		}
 		add(40*time.Second, "service", "-n=50000", "warm")
 		add(30*time.Second, "ingest", "-txs=5000", "-sqlite=0", seeded)
-		add(40*time.Second, "ingest", "-txs=20000", "-sqlite=0", seeded)
+		add(65*time.Second, "ingest", "-txs=20000", "-sqlite=0", "-store=postgres", seeded)
 		add(80*time.Second, "ingest", "-txs=100000", "-sqlite=0", seeded)
-		add(70*time.Second, "evm", "-txs=5000", seeded)
-		add(75*time.Second, "evm", "-txs=20000", seeded)
-		add(85*time.Second, "evm", "-txs=100000", seeded)
+		addReplicas(45*time.Second, "-txs=10000", "-turns=2", "-for=1500ms", seeded)
+		add(35*time.Second, "evm", "-txs=5000", "-read=400ms", seeded)
+		add(40*time.Second, "evm", "-txs=20000", "-read=400ms", seeded)
+		add(50*time.Second, "evm", "-txs=100000", "-read=400ms", seeded)
 		return steps
 	}
 	for range 3 {
+		add(20*time.Second, "blsbatch")
 		for _, faults := range []string{"-faults=0", "-faults=0.1", "-faults=0.2"} {
 			add(2*time.Minute, "latency", "-validators=5,50,100,300,500,1000", "-c=1", "-rounds=80", "-warmup=40", faults, seeded)
 		}
@@ -189,6 +276,9 @@ func plan(long bool, seed uint64) (steps []step) {
 			add(size.ingest, "ingest", size.txs, "-sqlite=0", seeded)
 			add(size.evm, "evm", size.txs, seeded)
 		}
+		add(3*time.Minute, "ingest", "-txs=50000", "-sqlite=20s", "-store=postgres", seeded)
+		addReplicas(3*time.Minute, seeded)
+		add(4*time.Minute, realNodes, "-run", "xxx", "-bench", "NodeAPI", "-benchtime", "1x")
 	}
 	return steps
 }

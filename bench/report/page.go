@@ -16,8 +16,11 @@ import (
 	"quorate/bench/rig"
 )
 
-// page is the name of the report's file.
-const page = "index.html"
+// Names of the report's files; plots have those of their charts.
+const (
+	page    = "index.html"
+	figures = "figures.json"
+)
 
 //go:embed page.html
 var pageText string
@@ -29,6 +32,7 @@ type section struct {
 	match       map[string]string
 	columns     []column
 	charts      []chart
+	without     string // what is said if the benchmark was not run
 }
 
 // column of a table: what figures are of, or a value with so many decimals.
@@ -79,6 +83,17 @@ func sections() []section {
 	}
 	recorded := []column{of("recorded", "recorded"), number, {"transactions/s", "per_second", 0}, {"CPU us/transaction", "cpu_us", 1}, {"MB per million", "mb_per_million", 0}}
 	return []section{
+		{
+			title: "Checking signatures", from: "blsbatch",
+			text: "Signatures of one message, from bytes to verdict, on one processor: one by one as avalanchego checks them, and as one batch that vouches for each.",
+			columns: []column{
+				of("signatures", "signatures"), {"one by one ms", "single_ms", 2}, {"batch ms", "batch_ms", 2}, {"times as fast", "ratio", 1},
+			},
+			charts: []chart{{
+				file: "bls", title: "Checking signatures of one message", x: "signatures", y: ms, over: "signatures",
+				lines: []curve{{"one by one", nil, "single_ms", 0, false}, {"batch", nil, "batch_ms", 2, false}},
+			}},
+		},
 		{
 			title: "Rounds against the floor", from: "latency",
 			text: "The floor is the moment at which the fastest possible quorum has answered, had all validators been asked at once, " +
@@ -131,12 +146,40 @@ func sections() []section {
 				lines: paced("latest transactions", "ERC-1155 transfers", "tokens of a collection"),
 			}},
 		},
+		{
+			title: "Several replicas", from: "replicas",
+			text: "Services that answer the Data API from one PostgreSQL server, or from one that follows it, with all of them and the load on this machine, " +
+				"whose processors bound the rate; so see also the requests for a second of processor time, of services and servers.",
+			columns: []column{
+				of("replicas", "replicas"), of("pages read from", "reads"), {"requests/s", "requests_per_second", 0}, {"p50 ms", "p50_ms", 2}, {"p99 ms", "p99_ms", 2},
+				{"CPU us/request: service", "cpu_us", 0}, {"server", "server_cpu_us", 0}, {"standby", "standby_cpu_us", 0}, {"requests/CPU second", "requests_per_cpu_second", 0},
+			},
+			charts: []chart{{
+				file: "replicas", title: "Several replicas on one database and one machine", x: "replicas", y: "requests/s", over: "replicas", straight: true,
+				lines: []curve{
+					{"from the server", map[string]string{"reads": "the server"}, "requests_per_second", 0, false},
+					{"from a standby", map[string]string{"reads": "a standby"}, "requests_per_second", 2, false},
+				},
+			}},
+			without: "Not measured.",
+		},
+		{
+			title: "As a node", from: realNodes,
+			text: "What the service answers as a node does, beside a real node with the same history, in turns: times the node's rate, and parts of its " +
+				"p50, p99 and CPU of a request. Again is the same call over and over, anew are calls of which no two have the same text.",
+			columns: []column{
+				of("call", "call"), {"node, requests/s", "node-req/s", 0}, {"service, requests/s", "service-req/s", 0},
+				{"times the rate", "x-rate", 2}, {"p50", "x-p50", 2}, {"p99", "x-p99", 2}, {"CPU", "x-cpu", 2},
+			},
+			without: "Not in the short form, as it begins with building a node: cd e2e && go test -run xxx -bench NodeAPI -benchtime 1x",
+		},
 	}
 }
 
 // shown is a section as the page has it.
 type shown struct {
 	Title, Text string
+	Without     string
 	Commands    []string
 	Failures    []failure
 	Columns     []string
@@ -151,14 +194,47 @@ type image struct {
 	Data        template.URL
 }
 
-// write makes the folder with the page and its plots.
-func write(out string, h head, all []result) error {
+// save writes the report into a folder: the figures first, from which the rest follows.
+func (r *report) save(out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(out, figures), append(text, '\n'), 0o644); err != nil { //nolint:gosec // it is to be read by everybody
+		return err
+	}
+	return r.write(out)
+}
+
+// renew writes all but the figures anew.
+func renew(out string) error {
+	r, err := load(out)
+	if err != nil {
+		return err
+	}
+	return r.write(out)
+}
+
+func load(out string) (*report, error) {
+	text, err := os.ReadFile(filepath.Join(out, figures))
+	if err != nil {
+		return nil, err
+	}
+	r := new(report)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s in %s: %w", figures, out, err)
+	}
+	return r, nil
+}
+
+// write makes the page and its plots, and the README's part.
+func (r *report) write(out string) error {
 	var parts []shown
 	for _, s := range sections() {
-		part, err := s.show(out, all)
+		part, err := s.show(out, r.Results)
 		if err != nil {
 			return err
 		}
@@ -172,33 +248,51 @@ func write(out string, h head, all []result) error {
 	if err := t.Execute(&b, struct {
 		Head  head
 		Parts []shown
-	}{h, parts}); err != nil {
+	}{r.Head, parts}); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(out, page), b.Bytes(), 0o644) //nolint:gosec // it is to be read by everybody
+	if err := os.WriteFile(filepath.Join(out, page), b.Bytes(), 0o644); err != nil { //nolint:gosec // it is to be read by everybody
+		return err
+	}
+	if filepath.Clean(out) != committed {
+		return nil
+	}
+	return r.tell("README.md")
 }
 
-// show makes tables and plots of what was measured. A plot of nothing is removed.
-func (s *section) show(out string, all []result) (shown, error) {
-	part := shown{Title: s.title, Text: s.text}
+// figuresOf are those of a benchmark that match, medians where there are several of the
+// same.
+func figuresOf(all []result, from string, match map[string]string) ([]rig.Figures, error) {
 	var runs []rig.Figures
 	for _, r := range all {
-		if r.name != s.from {
+		if r.Name != from {
 			continue
 		}
-		if r.failure != "" {
-			part.Failures = append(part.Failures, failure{r.String(), r.failure})
-		}
-		if command := r.String(); !slices.Contains(part.Commands, command) {
-			part.Commands = append(part.Commands, command)
-		}
-		for _, f := range r.figures {
-			if matches(f, s.match) {
+		for _, f := range r.Figures {
+			if matches(f, match) {
 				runs = append(runs, f)
 			}
 		}
 	}
-	figures, err := medians(runs)
+	return medians(runs)
+}
+
+// show makes tables and plots of what was measured. A plot of nothing is removed.
+func (s *section) show(out string, all []result) (shown, error) {
+	part := shown{Title: s.title, Text: s.text, Without: s.without}
+	for _, r := range all {
+		if r.Name != s.from {
+			continue
+		}
+		part.Without = ""
+		if r.Failure != "" {
+			part.Failures = append(part.Failures, failure{r.String(), r.Failure})
+		}
+		if command := r.String(); !slices.Contains(part.Commands, command) {
+			part.Commands = append(part.Commands, command)
+		}
+	}
+	figures, err := figuresOf(all, s.from, s.match)
 	if err != nil {
 		return part, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -21,7 +22,8 @@ import (
 type chart struct {
 	file, title string // the file's name, without its end
 	x, y        string // what is at the axes
-	over        string // what figures are of, at the x axis, whose scale is logarithmic
+	over        string // what figures are of, at the x axis
+	straight    bool   // else the x axis has a logarithmic scale
 	lines       []curve
 }
 
@@ -65,12 +67,16 @@ func (c curve) points(all []rig.Figures, over string) (xys plotter.XYs, err erro
 func (c chart) png(all []rig.Figures) ([]byte, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.title, c.x, c.y
-	p.X.Scale = plot.LogScale{}
+	if !c.straight {
+		p.X.Scale = plot.LogScale{}
+		p.X.Label.Text += " (logarithmic)"
+	}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
 	seen := make(map[float64]bool)
 	var ticks plot.ConstantTicks
 	var highest float64
+	curves := 0
 	for _, one := range c.lines {
 		xys, err := one.points(all, c.over)
 		if err != nil {
@@ -90,6 +96,7 @@ func (c chart) png(all []rig.Figures) ([]byte, error) {
 		}
 		p.Add(line, points)
 		p.Legend.Add(one.name, line, points)
+		curves++
 		for _, xy := range xys {
 			highest = max(highest, xy.Y)
 			if !seen[xy.X] {
@@ -102,7 +109,9 @@ func (c chart) png(all []rig.Figures) ([]byte, error) {
 		return nil, nil
 	}
 	p.X.Tick.Marker = ticks
-	p.Y.Min, p.Y.Max = 0, max(1.35*highest, 1e-9) // room for the legend
+	p.Y.Min, p.Y.Max = 0, max((1.05+0.07*float64(curves))*highest, 1e-9) // room for the legend
+	p.Y.Tick.Marker = plot.TickerFunc(scale)
+	p.Title.Padding = vg.Points(4)
 	canvas := vgimg.NewWith(vgimg.UseWH(16*vg.Centimeter, 10*vg.Centimeter), vgimg.UseDPI(144))
 	p.Draw(draw.New(canvas))
 	var b bytes.Buffer
@@ -110,4 +119,19 @@ func (c chart) png(all []rig.Figures) ([]byte, error) {
 		return nil, fmt.Errorf("plot %s: %w", c.file, err)
 	}
 	return b.Bytes(), nil
+}
+
+// scale has about six ticks at round numbers.
+func scale(from, to float64) (ticks []plot.Tick) {
+	step := math.Pow(10, math.Floor(math.Log10(to-from)))
+	for _, part := range []float64{0.1, 0.2, 0.5} {
+		if (to-from)/(part*step) <= 8 {
+			step *= part
+			break
+		}
+	}
+	for i := math.Ceil(from / step); i*step <= to; i++ {
+		ticks = append(ticks, plot.Tick{Value: i * step, Label: strconv.FormatFloat(i*step, 'g', 6, 64)})
+	}
+	return ticks
 }

@@ -30,29 +30,54 @@ func TestReport(t *testing.T) {
 	of := func(validators string, faults string) map[string]string {
 		return map[string]string{"validators": validators, "faults_%": faults}
 	}
-	ran := step{name: "latency", flags: []string{"-validators=5,1000"}}
-	require.NoError(t, write(dir, head{Commit: "c0ffee", Seed: 77}, []result{
-		{step: ran, figures: []rig.Figures{
+	ran := step{Name: "latency", Flags: []string{"-validators=5,1000"}}
+	r := report{head{Machine: rig.Machine{Commit: "c0ffee"}, Seed: 77}, []result{
+		{step: ran, Figures: []rig.Figures{
 			{Of: of("1000", "0"), Values: map[string]float64{"p50_ms": 94, "floor_p50_ms": 61.6, "cpu_ms": 61}},
 			{Of: of("5", "0"), Values: map[string]float64{"p50_ms": 75, "floor_p50_ms": 72, "cpu_ms": 3}},
 		}},
-		{step: step{name: "evm", flags: []string{"-txs=20"}}, failure: "the chain is <short>"},
-	}))
+		{step: step{Name: "replicas"}, Figures: []rig.Figures{
+			{Of: map[string]string{"replicas": "1", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 900, "p50_ms": 1, "p99_ms": 9.25, "cpu_us": 700}},
+			{Of: map[string]string{"replicas": "2", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 950}},
+		}},
+		{step: step{Name: "evm", Flags: []string{"-txs=20"}}, Failure: "the chain is <short>"},
+	}}
+	require.NoError(t, r.save(dir))
 	content, err := os.ReadFile(filepath.Join(dir, page))
 	require.NoError(t, err)
 	for _, want := range []string{
 		"c0ffee", "<td>77", "go run ./bench/latency -validators=5,1000", "<td>1000<td>0<td>62<td>-<td>94",
-		"<strong>Failed:</strong> go run ./bench/evm -txs=20", "the chain is &lt;short&gt;", "data:image/png;base64,iVBOR", "Several replicas", "Not measured",
+		"<strong>Failed:</strong> go run ./bench/evm -txs=20", "the chain is &lt;short&gt;", "data:image/png;base64,iVBOR", "<td>1<td>the server<td>900<td>1.00<td>9.25<td>700<td>-", "Not in the short form",
 	} {
 		require.Contains(t, string(content), want)
 	}
 	require.NotContains(t, string(content), "#ZgotmplZ", "the template refused something")
 	plot, err := os.ReadFile(filepath.Join(dir, "latency-p50.png"))
 	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(dir, "replicas.png"))
 	drawn, err := png.Decode(bytes.NewReader(plot))
 	require.NoError(t, err)
 	require.Greater(t, drawn.Bounds().Dx(), 500)
 	require.NoFileExists(t, filepath.Join(dir, "evm-pages.png"), "a plot of nothing")
+
+	require.NoError(t, os.Remove(filepath.Join(dir, page)))
+	require.NoError(t, renew(dir))
+	again, err := os.ReadFile(filepath.Join(dir, page))
+	require.NoError(t, err)
+	require.Equal(t, string(content), string(again))
+
+	readme := filepath.Join(dir, "README.md")
+	require.Error(t, r.tell(readme))
+	require.NoError(t, os.WriteFile(readme, []byte("no place"), 0o600))
+	require.ErrorContains(t, r.tell(readme), "no place for figures")
+	require.NoError(t, os.WriteFile(readme, []byte("before\n"+readmeBegins+"old\n"+readmeEnds+"after\n"), 0o600))
+	require.NoError(t, r.tell(readme))
+	content, err = os.ReadFile(readme)
+	require.NoError(t, err)
+	require.Regexp(t, `^before\n<!--.*-->\n.* commit c0ffee, seed 77`, string(content))
+	require.Contains(t, string(content), "| 1000 | 0 % | 62 / - | 94 / - | 61.0 | - |")
+	require.Contains(t, string(content), "1, from the server: 900/s, 1.00 / 9.25 ms, 700 us; 2, from the server: 950/s, - / - ms, - us |")
+	require.Regexp(t, `EVM chain with traces \| not measured \|(.|\n)*<!-- end of figures -->\nafter\n$`, string(content))
 }
 
 // TestStep runs benchmarks that are none.
@@ -72,14 +97,14 @@ func TestStep(t *testing.T) {
 			if test.name == "hangs" {
 				about = 50 * time.Millisecond
 			}
-			r := step{name: "fake", about: about}.run(context.Background(), dir)
+			r := step{Name: "fake", about: about}.run(context.Background(), dir)
 			if test.failure == "" {
-				require.Empty(t, r.failure)
-				require.Equal(t, []rig.Figures{{Of: map[string]string{"validators": "5"}, Values: map[string]float64{"p50_ms": 1}}}, r.figures)
+				require.Empty(t, r.Failure)
+				require.Equal(t, []rig.Figures{{Of: map[string]string{"validators": "5"}, Values: map[string]float64{"p50_ms": 1}}}, r.Figures)
 				return
 			}
-			require.Contains(t, r.failure, test.failure)
-			require.Empty(t, r.figures)
+			require.Contains(t, r.Failure, test.failure)
+			require.Empty(t, r.Figures)
 		})
 	}
 }
@@ -88,7 +113,7 @@ func TestStep(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	require.Equal(t, "not run: interrupted", step{name: "fake", about: time.Second}.run(ctx, t.TempDir()).failure)
+	require.Equal(t, "not run: interrupted", step{Name: "fake", about: time.Second}.run(ctx, t.TempDir()).Failure)
 }
 
 // TestRemaining expects a slow machine to stay slow.
@@ -100,6 +125,42 @@ func TestRemaining(t *testing.T) {
 
 // TestPlanIsShort holds the short form to the time that it promises.
 func TestPlanIsShort(t *testing.T) {
-	require.Less(t, remaining(plan(false, 1), 0, 0), 9*time.Minute)
+	require.Less(t, remaining(plan(false, 1), 0, 0), 9*time.Minute) // what bench/replicas takes included, where there is one
 	require.Greater(t, len(plan(true, 1)), len(plan(false, 1)))
+}
+
+// TestGoBenchmarks reads what go test -bench prints.
+func TestGoBenchmarks(t *testing.T) {
+	got, err := ofGoBenchmarks("goos: linux\nBenchmarkNodeAPI/avm.getUTXOs/again-2 \t 1\t 7218 node-req/s\t 5.25 x-rate\nPASS\nok  e2e 3s\n")
+	require.NoError(t, err)
+	require.Equal(t, []rig.Figures{{Of: map[string]string{"call": "avm.getUTXOs/again"}, Values: map[string]float64{"node-req/s": 7218, "x-rate": 5.25}}}, got)
+	_, err = ofGoBenchmarks("BenchmarkNodeAPI/x-2 1 many node-req/s")
+	require.Error(t, err)
+}
+
+// TestReadmeHasTheReport holds the README's figures to those of the report in docs.
+func TestReadmeHasTheReport(t *testing.T) {
+	house := filepath.Join("..", "..")
+	r, err := load(filepath.Join(house, committed))
+	require.NoError(t, err)
+	readme, err := os.ReadFile(filepath.Join(house, "README.md"))
+	require.NoError(t, err)
+	got, _, _, err := r.place(readme)
+	require.NoError(t, err)
+	want, err := r.part()
+	require.NoError(t, err)
+	require.Equal(t, want, got, "go run ./bench/report -again puts them there")
+	for _, one := range r.Results {
+		require.Empty(t, one.Failure, one.String())
+	}
+	for _, s := range sections() {
+		for _, c := range s.charts {
+			if all, err := figuresOf(r.Results, s.from, s.match); err == nil && len(all) > 0 {
+				require.FileExists(t, filepath.Join(house, committed, c.file+".png"))
+			}
+		}
+	}
+	size, err := rig.Size(filepath.Join(house, committed))
+	require.NoError(t, err)
+	require.Less(t, size, int64(2<<20))
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -71,13 +72,16 @@ type refused struct {
 
 func (r *refused) Error() string { return fmt.Sprintf("%d %s", r.status, r.code) }
 
+// digits are what makes a text one of many.
+var digits = regexp.MustCompile(`[0-9]+`)
+
 // kindOf has few values.
 func kindOf(err error) string {
 	var no *refused
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &no):
-		return no.Error()
+		return fmt.Sprintf("%d %s", no.status, digits.ReplaceAllString(no.code, "N"))
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer in time"
 	default:

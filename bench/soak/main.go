@@ -21,21 +21,31 @@ import (
 	"syscall"
 	"time"
 
+	"quorate/bench/rig"
 	"quorate/simnet"
 	"quorate/simnet/evmchain"
 	"quorate/simnet/history"
+	"quorate/store/storetest/pgserver"
 )
 
 func main() {
 	log.SetFlags(0)
 	long := flag.Duration("for", 30*time.Minute, "how `long`, after the chains are recorded; a minute at least")
 	seed := flag.Uint64("seed", 1, "`number` from which network and chains follow")
+	out := flag.String("out", "", "Markdown `file` for the tables, which gets plots and the same as JSON beside it; default: none")
+	again := flag.Bool("again", false, "write the file anew from the JSON beside it, without a run")
 	flag.Parse()
+	if *again {
+		if err := renew(*out); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if *long < time.Minute {
 		log.Fatalf("-for %s is less than a minute", *long)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *long, *seed)
+	err := run(ctx, *long, *seed, *out)
 	stop()
 	if err != nil {
 		log.Fatal(err)
@@ -49,6 +59,8 @@ type soak struct {
 	evm     *evmchain.Node
 	service *service
 	tally   tally
+	server  *pgserver.Server
+	done    []trouble // by disturb
 	// trouble is what is being done to the service; empty in between.
 	trouble atomic.Pointer[string]
 	began   time.Time
@@ -64,7 +76,11 @@ const (
 	memoryLimit = 384
 )
 
-func run(ctx context.Context, long time.Duration, seed uint64) (err error) {
+func run(ctx context.Context, long time.Duration, seed uint64, file string) (err error) {
+	machine, err := rig.ThisMachine(ctx)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "quorate-soak-")
 	if err != nil {
 		return err
@@ -84,6 +100,10 @@ func run(ctx context.Context, long time.Duration, seed uint64) (err error) {
 	defer net.Close()
 	s := &soak{net: net, past: &past{node: net.History()}, evm: net.EVM()[0]}
 	s.calm()
+	if s.server, err = pgserver.Start("shared_buffers=128MB"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.server.Close()) }()
 	fmt.Println("building the service")
 	if s.service, err = newService(ctx, dir, net); err != nil {
 		return err
@@ -100,8 +120,8 @@ func run(ctx context.Context, long time.Duration, seed uint64) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	var running sync.WaitGroup
-	var grown error
-	running.Go(func() { grown = s.past.grow(ctx) })
+	var stuck error
+	running.Go(func() { stuck = s.past.grow(ctx) })
 	s.load(ctx, &running)
 	samples := make(chan []sample, 1)
 	running.Go(func() { samples <- s.watch(ctx, long) })
@@ -110,12 +130,26 @@ func run(ctx context.Context, long time.Duration, seed uint64) (err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	if grown != nil {
-		return fmt.Errorf("making the chains grow: %w", grown)
+	if stuck != nil {
+		return fmt.Errorf("making the chains grow: %w", stuck)
 	}
-	bad := s.tally.print(os.Stdout)
-	bad = append(bad, printSamples(os.Stdout, <-samples)...)
-	bad = append(bad, s.service.mishaps()...)
+	o := outcome{
+		Machine: machine, Seed: seed, Long: long.String(), Validators: validators, Transactions: transactions,
+		LimitMB: memoryLimit, Done: s.done, Samples: <-samples,
+	}
+	var bad []error
+	o.Operations, o.Failures, bad = s.tally.counted()
+	bad = append(append(bad, grown(o.Samples)...), s.service.mishaps()...)
+	for _, err := range bad {
+		o.Bad = append(o.Bad, err.Error())
+	}
+	o.print(os.Stdout)
+	if file != "" {
+		if err := o.write(file); err != nil {
+			return err
+		}
+		fmt.Printf("\n%s is written\n", file)
+	}
 	if len(bad) > 0 {
 		return fmt.Errorf("not well:\n%w", errors.Join(bad...))
 	}
@@ -126,9 +160,16 @@ func run(ctx context.Context, long time.Duration, seed uint64) (err error) {
 // calm ends a trouble.
 func (s *soak) calm() { s.trouble.Store(new(string)) }
 
-// disturb does harm, one after the other, each for a short while; what comes last
-// leaves the service itself alone, so that its memory can be judged. Times are shares
-// of the whole.
+// trouble is what was done to the service, from when to when.
+type trouble struct {
+	What  string  `json:"what"`
+	From  float64 `json:"from_seconds"`
+	Until float64 `json:"until_seconds"`
+}
+
+// disturb does harm, one after the other, each for a short while; what comes last, and
+// what comes before the store is moved, leaves the service itself alone, so that its
+// growth can be judged. Times are shares of the whole.
 func (s *soak) disturb(ctx context.Context, long time.Duration) {
 	node := func(f simnet.APIFault) func(bool) error {
 		return func(begin bool) error {
@@ -148,25 +189,48 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 			return nil
 		}
 	}
+	move := func(begin bool) error {
+		if !begin {
+			return nil
+		}
+		if err := s.service.stop(syscall.SIGTERM); err != nil {
+			return err
+		}
+		return errors.Join(s.service.move(ctx, s.server.URL()), s.service.start(ctx))
+	}
+	server := func(end func()) func(bool) error {
+		return func(begin bool) error {
+			if begin {
+				end()
+				return nil
+			}
+			return s.server.Restart()
+		}
+	}
 	for _, one := range []struct {
 		at   float64
 		what string
 		do   func(begin bool) error
 	}{
-		{0.08, "three validators are away", s.validatorsAway},
-		{0.15, "the node answers 503", node(simnet.APIFault{Status: 503})},
-		{0.22, "the service is stopped and started", restart(syscall.SIGTERM)},
-		{0.32, "the service is killed and started", restart(syscall.SIGKILL)},
-		{0.42, "the node talks garbage", node(simnet.APIFault{Garbage: "<html>"})},
-		{0.52, "three validators are away", s.validatorsAway},
-		{0.62, "the node takes 2 s", node(simnet.APIFault{Delay: 2 * time.Second})},
-		{0.72, "the node answers 503", node(simnet.APIFault{Status: 503})},
+		{0.04, "three validators are away", s.validatorsAway},
+		{0.09, "the node answers 503", node(simnet.APIFault{Status: 503})},
+		{0.14, "the service is stopped and started, and with it its files", restart(syscall.SIGTERM)},
+		{0.19, "the node talks garbage", node(simnet.APIFault{Garbage: "<html>"})},
+		{0.24, "the service is killed and started, and with it its files", restart(syscall.SIGKILL)},
+		{0.29, "the node takes 2 s", node(simnet.APIFault{Delay: 2 * time.Second})},
+		{0.50, "the service is stopped, its store moved to PostgreSQL, and it is started", move},
+		{0.56, "the PostgreSQL server is stopped", server(s.server.Stop)},
+		{0.62, "the PostgreSQL server has crashed", server(s.server.Crash)},
+		{0.68, "the service is killed and started", restart(syscall.SIGKILL)},
+		{0.73, "three validators are away", s.validatorsAway},
+		{0.78, "the node answers 503", node(simnet.APIFault{Status: 503})},
 	} {
 		if !pause(ctx, time.Until(s.began.Add(time.Duration(one.at*float64(long))))) {
 			return
 		}
 		fmt.Printf("%s: %s\n", time.Since(s.began).Round(time.Second), one.what)
 		s.trouble.Store(&one.what)
+		from := time.Since(s.began)
 		if err := one.do(true); err != nil && ctx.Err() == nil {
 			s.service.mishap(fmt.Errorf("%s: %w", one.what, err))
 		}
@@ -176,6 +240,7 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 		}
 		// What it has done to requests that wait is over soon after.
 		pause(ctx, min(5*time.Second, long/60))
+		s.done = append(s.done, trouble{one.what, from.Seconds(), time.Since(s.began).Seconds()})
 		s.calm()
 	}
 }

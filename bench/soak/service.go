@@ -21,10 +21,13 @@ type service struct {
 	binary, config, log string
 	public, private     string
 	client              *http.Client
+	settings            string // all of the configuration but the store
+	data                string // the folder
 
-	mu   sync.Mutex
-	life *life   // guarded by mu; nil while it does not run
-	ill  []error // guarded by mu
+	mu     sync.Mutex
+	life   *life   // guarded by mu; nil while it does not run
+	ill    []error // guarded by mu
+	stored string  // guarded by mu: where its rows are, in a word
 }
 
 // life is one process.
@@ -37,6 +40,7 @@ type life struct {
 func newService(ctx context.Context, dir string, n *simnet.Network) (*service, error) {
 	s := &service{
 		binary: filepath.Join(dir, "quorate"), config: filepath.Join(dir, "quorate.yaml"), log: filepath.Join(dir, "quorate.log"),
+		data: filepath.Join(dir, "data"), stored: "files",
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second},
 	}
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.binary, "./cmd/quorate").CombinedOutput(); err != nil {
@@ -50,7 +54,7 @@ func newService(ctx context.Context, dir string, n *simnet.Network) (*service, e
 		*address = l.Addr().String()
 		_ = l.Close() // it is ours again in each life
 	}
-	text := fmt.Sprintf(`listen: %s
+	s.settings = fmt.Sprintf(`listen: %s
 private_listen: %s
 data_dir: %s
 memory_limit: %dMiB
@@ -61,8 +65,28 @@ networks:
     allow_private_ips: true
     evm:
       - rpc: %s/ext/bc/%s/rpc
-`, s.public, s.private, filepath.Join(dir, "data"), memoryLimit, n.NodeURL(), n.NodeURL(), n.EVM()[0].Generator().BlockchainID())
-	return s, os.WriteFile(s.config, []byte(text), 0o600)
+`, s.public, s.private, s.data, memoryLimit, n.NodeURL(), n.NodeURL(), n.EVM()[0].Generator().BlockchainID())
+	return s, os.WriteFile(s.config, []byte(s.settings), 0o600)
+}
+
+// move has its rows taken to a PostgreSQL server, by the program's own command, while it
+// does not run. From then on it has them there.
+func (s *service) move(ctx context.Context, url string) error {
+	out, err := exec.CommandContext(ctx, s.binary, "store", "copy", "--from", s.data, "--to", url).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copying the store: %w\n%s", err, out)
+	}
+	s.mu.Lock()
+	s.stored = "PostgreSQL"
+	s.mu.Unlock()
+	return os.WriteFile(s.config, fmt.Appendf(nil, "store: %q\n%s", url, s.settings), 0o600)
+}
+
+// store is where its rows are.
+func (s *service) store() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored
 }
 
 // start begins a life and waits until the service can sign.

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"image/png"
 	"io"
 	"math"
-	"strings"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/bench/rig"
 )
 
 // TestCompare finds each way in which a page of outputs can be wrong.
@@ -62,35 +68,86 @@ func TestTally(t *testing.T) {
 	counted.add("utxos", "", nil)
 	counted.add("utxos", "", wrong("one is missing"))
 	counted.add("balances", "", &refused{500, ""})
-	var out strings.Builder
-	bad := counted.print(&out)
+	all, failures, bad := counted.counted()
 	require.Len(t, bad, 2)
 	require.ErrorContains(t, bad[0], "utxos: one is missing")
 	require.ErrorContains(t, bad[1], "balances: none of 1 requests was answered")
-	require.Regexp(t, `sign +3 +2 +0`, out.String())
-	require.Regexp(t, `the node is away +sign: 503 NODE_UNAVAILABLE +1`, out.String())
-	require.Regexp(t, `nothing is done to it +sign: no connection, or it broke off +1`, out.String())
+	require.Equal(t, []counts{{"balances", 1, 1, 0}, {"sign", 3, 2, 0}, {"utxos", 2, 0, 1}}, all)
+	require.Equal(t, []failure{
+		{"nothing is done to it", "balances: 500 ", 1},
+		{"nothing is done to it", "sign: no connection, or it broke off", 1},
+		{"the node is away", "sign: 503 NODE_UNAVAILABLE", 1},
+	}, failures)
 }
 
-// TestGrowth judges the last life, and nothing before.
+func steady(store string, pid, n int) (all []sample) {
+	for i := range n {
+		all = append(all, sample{Seconds: float64(i), PID: pid, Store: store, ResidentMB: 200, Files: 100, Goroutines: 200 + i%7})
+	}
+	return all
+}
+
+// TestGrowth judges the last life on each store, and nothing before.
 func TestGrowth(t *testing.T) {
-	steady := func(pid, n int) (all []sample) {
-		for i := range n {
-			all = append(all, sample{at: time.Duration(i) * time.Second, pid: pid, residentMB: 200, files: 100, routines: 200 + i%7})
-		}
-		return all
+	growing := steady("files", 1, 30)
+	for i := range growing {
+		growing[i].Files, growing[i].Goroutines = 100+20*i, 200+40*i
 	}
-	require.Empty(t, printSamples(io.Discard, append(steady(1, 5), steady(2, 30)...)))
-	require.ErrorContains(t, errors.Join(printSamples(io.Discard, append(steady(1, 30), steady(2, 5)...))...), "too few")
-	require.ErrorContains(t, errors.Join(printSamples(io.Discard, nil)...), "not a single look")
-	grows := steady(1, 30)
-	for i := range grows {
-		grows[i].files, grows[i].routines = 100+20*i, 200+40*i
-	}
-	err := errors.Join(printSamples(io.Discard, grows)...)
+	require.Empty(t, grown(slices.Concat(growing, steady("files", 2, 30), steady("PostgreSQL", 3, 30))))
+	require.ErrorContains(t, errors.Join(grown(slices.Concat(steady("files", 1, 30), steady("files", 2, 5)))...), "too few")
+	require.ErrorContains(t, errors.Join(grown(nil)...), "not a single look")
+	err := errors.Join(grown(slices.Concat(growing, steady("PostgreSQL", 2, 30)))...)
 	require.ErrorContains(t, err, "open files grew from")
 	require.ErrorContains(t, err, "goroutines grew from")
-	large := steady(1, 30)
-	large[3].residentMB = 1000
-	require.ErrorContains(t, errors.Join(printSamples(io.Discard, large)...), "1000 MB resident after 3s, of a limit of 384")
+	large := steady("files", 1, 30)
+	large[3].ResidentMB = 1000
+	require.ErrorContains(t, errors.Join(grown(large)...), "1000 MB resident after 3s, of a limit of 384")
+}
+
+// TestDocument writes an outcome, and finds it again.
+func TestDocument(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "soak.md")
+	o := outcome{
+		Machine: rig.Machine{Commit: "c0ffee"}, Seed: 77, Long: "30m0s", LimitMB: 384,
+		Done:       []trouble{{"the node answers 503", 61, 75}},
+		Operations: []counts{{"sign", 30, 2, 0}, {"utxos", 12, 0, 1}},
+		Failures:   []failure{{"the node answers 503", "sign: 503 a|b", 2}},
+		Samples:    slices.Concat(steady("files", 1, 30), steady("PostgreSQL", 2, 30)),
+		Bad:        []string{"wrong: utxos:\none is missing"},
+	}
+	require.NoError(t, o.write(file))
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, want := range []string{
+		"| commit | c0ffee |", "**42 requests, 2 of them failed, 1 answers were wrong.**", "- wrong: utxos:\n  one is missing\n",
+		"| 1m1s | 1m15s | the node answers 503 |", `| sign: 503 a\|b | 2 |`, "![](soak-memory.png)", "| 29s | 2 | PostgreSQL | 200 |",
+	} {
+		require.Contains(t, string(content), want)
+	}
+	again, err := read(filepath.Join(filepath.Dir(file), "soak.json"))
+	require.NoError(t, err)
+	require.Equal(t, &o, again)
+	drawn, err := os.ReadFile(filepath.Join(filepath.Dir(file), "soak-memory.png"))
+	require.NoError(t, err)
+	_, err = png.Decode(bytes.NewReader(drawn))
+	require.NoError(t, err)
+}
+
+// TestDocumentIsOfItsRun holds the document in docs to the run that it is of.
+func TestDocumentIsOfItsRun(t *testing.T) {
+	const file = "../../docs/soak.md"
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	o, err := read(beside(file, ".json"))
+	require.NoError(t, err)
+	var plots []string
+	for _, c := range curves {
+		require.FileExists(t, beside(file, c.end))
+		plots = append(plots, filepath.Base(beside(file, c.end)))
+	}
+	want, err := o.document(plots)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(content), "it is not what the run wrote: go run ./bench/soak -again -out docs/soak.md")
+	require.Empty(t, o.Bad)
+	require.Zero(t, o.All().Wrong)
 }

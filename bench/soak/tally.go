@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
-	"text/tabwriter"
 )
 
 // wrongError is an answer that is not true.
@@ -26,7 +25,20 @@ type tally struct {
 	wrong    []error            // guarded by mu: the first ones
 }
 
-type counts struct{ requests, failed, wrong int }
+// counts are those of an operation.
+type counts struct {
+	Operation string `json:"operation"`
+	Requests  int    `json:"requests"`
+	Failed    int    `json:"failed"`
+	Wrong     int    `json:"wrong"`
+}
+
+// failure is a kind of failures of an operation, while something was done to the service.
+type failure struct {
+	While string `json:"while"`
+	Kind  string `json:"kind"`
+	Times int    `json:"times"`
+}
 
 // wrongKept is how many wrong answers are told.
 const wrongKept = 20
@@ -43,19 +55,19 @@ func (t *tally) add(operation, trouble string, err error) {
 	}
 	c := t.counts[operation]
 	if c == nil {
-		c = new(counts)
+		c = &counts{Operation: operation}
 		t.counts[operation] = c
 	}
-	c.requests++
+	c.Requests++
 	var untrue *wrongError
 	switch {
 	case err == nil:
 	case errors.As(err, &untrue):
-		if c.wrong++; len(t.wrong) < wrongKept {
+		if c.Wrong++; len(t.wrong) < wrongKept {
 			t.wrong = append(t.wrong, fmt.Errorf("wrong: %s: %w", operation, err))
 		}
 	default:
-		c.failed++
+		c.Failed++
 		kind := operation + ": " + kindOf(err)
 		if len(t.failures) >= failuresKept {
 			kind = "others"
@@ -64,26 +76,21 @@ func (t *tally) add(operation, trouble string, err error) {
 	}
 }
 
-// print writes the tables and returns what was wrong.
-func (t *tally) print(out io.Writer) []error {
+// counted is all of it in a fixed order, and what was wrong.
+func (t *tally) counted() (all []counts, failures []failure, bad []error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\noperation\trequests\tfailed\twrong")
+	bad = slices.Clone(t.wrong)
 	for _, name := range slices.Sorted(maps.Keys(t.counts)) {
-		c := t.counts[name]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", name, c.requests, c.failed, c.wrong)
-	}
-	fmt.Fprintln(w, "\nfailed while\toperation and kind\ttimes")
-	for _, name := range slices.Sorted(maps.Keys(t.failures)) {
-		fmt.Fprintf(w, "%s\t%d\n", name, t.failures[name])
-	}
-	_ = w.Flush()
-	bad := slices.Clone(t.wrong)
-	for _, name := range slices.Sorted(maps.Keys(t.counts)) {
-		if c := t.counts[name]; c.requests == c.failed {
-			bad = append(bad, fmt.Errorf("%s: none of %d requests was answered", name, c.requests))
+		c := *t.counts[name]
+		all = append(all, c)
+		if c.Requests == c.Failed {
+			bad = append(bad, fmt.Errorf("%s: none of %d requests was answered", name, c.Requests))
 		}
 	}
-	return bad
+	for _, key := range slices.Sorted(maps.Keys(t.failures)) {
+		while, kind, _ := strings.Cut(key, "\t")
+		failures = append(failures, failure{while, kind, t.failures[key]})
+	}
+	return all, failures, bad
 }

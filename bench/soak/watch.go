@@ -6,24 +6,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
 // sample is what a life of the service occupies at a time.
 type sample struct {
-	at              time.Duration
-	pid             int
-	residentMB      int
-	files, routines int
-	height, tip     uint64 // of the P-Chain: recorded, and there
+	Seconds    float64 `json:"seconds"` // since the beginning
+	PID        int     `json:"pid"`
+	Store      string  `json:"store"`
+	ResidentMB int     `json:"resident_mb"`
+	Files      int     `json:"files"`
+	Goroutines int     `json:"goroutines"`
+	// Recorded and Tip are heights of the P-Chain.
+	Recorded uint64 `json:"recorded"`
+	Tip      uint64 `json:"tip"`
 }
+
+func (s sample) after() time.Duration { return time.Duration(s.Seconds) * time.Second }
 
 // watch takes samples until ctx ends, some hundred in all.
 func (s *soak) watch(ctx context.Context, long time.Duration) (all []sample) {
@@ -38,11 +43,11 @@ func (s *soak) watch(ctx context.Context, long time.Duration) (all []sample) {
 }
 
 func (s *soak) sample(ctx context.Context) (one sample, err error) {
-	one.at, one.pid, one.tip = time.Since(s.began), s.service.pid(), s.past.height()
-	if one.pid == 0 {
+	one.Seconds, one.PID, one.Store, one.Tip = time.Since(s.began).Seconds(), s.service.pid(), s.service.store(), s.past.height()
+	if one.PID == 0 {
 		return one, errors.New("not running")
 	}
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", one.pid))
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", one.PID))
 	if err != nil {
 		return one, err
 	}
@@ -50,12 +55,12 @@ func (s *soak) sample(ctx context.Context) (one sample, err error) {
 	if err != nil {
 		return one, err
 	}
-	one.residentMB = pages * os.Getpagesize() >> 20
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", one.pid))
+	one.ResidentMB = pages * os.Getpagesize() >> 20
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", one.PID))
 	if err != nil {
 		return one, err
 	}
-	one.files = len(files)
+	one.Files = len(files)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.service.private+"/metrics", nil)
 	if err != nil {
 		return one, err
@@ -67,53 +72,50 @@ func (s *soak) sample(ctx context.Context) (one sample, err error) {
 	defer func() { _ = response.Body.Close() }()
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), "go_goroutines "); ok {
-			if one.routines, err = strconv.Atoi(value); err != nil {
+			if one.Goroutines, err = strconv.Atoi(value); err != nil {
 				return one, err
 			}
 		}
 	}
-	if one.routines == 0 {
+	if one.Goroutines == 0 {
 		return one, errors.New("no count of goroutines")
 	}
-	one.height = s.past.seen()
+	one.Recorded = s.past.seen()
 	return one, nil
 }
 
-// printSamples shows some of them, and returns what grew without bound in the last life:
-// memory above its limit, or files and goroutines that are more in its last third than
-// in the one before.
-func printSamples(out io.Writer, all []sample) (bad []error) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nafter\tprocess\tresident MB\tfiles\tgoroutines\tP-Chain recorded\tthere\t")
-	for i, one := range all {
-		if i%max(len(all)/20, 1) == 0 || i == len(all)-1 {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", one.at.Round(time.Second), one.pid, one.residentMB, one.files, one.routines, one.height, one.tip)
-		}
-	}
-	_ = w.Flush()
+// grown is what grew without bound: memory above its limit, or files and goroutines that
+// are more in the last third of the service's last life on a store than in the one before.
+func grown(all []sample) (bad []error) {
 	if len(all) == 0 {
 		return []error{errors.New("not a single look at the service succeeded")}
 	}
-	pid := all[len(all)-1].pid
-	last := slices.DeleteFunc(slices.Clone(all), func(one sample) bool { return one.pid != pid })
 	const allowed = memoryLimit * 5 / 4 // what is not Go's comes on top
-	if most := slices.MaxFunc(all, func(a, b sample) int { return cmp.Compare(a.residentMB, b.residentMB) }); most.residentMB > allowed {
-		bad = append(bad, fmt.Errorf("%d MB resident after %s, of a limit of %d", most.residentMB, most.at.Round(time.Second), memoryLimit))
+	if most := slices.MaxFunc(all, func(a, b sample) int { return cmp.Compare(a.ResidentMB, b.ResidentMB) }); most.ResidentMB > allowed {
+		bad = append(bad, fmt.Errorf("%d MB resident after %s, of a limit of %d", most.ResidentMB, most.after(), memoryLimit))
 	}
-	if len(last) < 9 {
-		return append(bad, fmt.Errorf("%d looks at the last process are too few to tell whether anything grows", len(last)))
+	last := make(map[string]int) // process by store
+	for _, one := range all {
+		last[one.Store] = one.PID
 	}
-	third := len(last) / 3
-	for _, what := range []struct {
-		name string
-		of   func(sample) int
-	}{
-		{"open files", func(one sample) int { return one.files }},
-		{"goroutines", func(one sample) int { return one.routines }},
-	} {
-		before, after := middle(last[third:2*third], what.of), middle(last[2*third:], what.of)
-		if after > before*5/4+25 {
-			bad = append(bad, fmt.Errorf("%s grew from %d to %d", what.name, before, after))
+	for _, store := range slices.Sorted(maps.Keys(last)) {
+		life := slices.DeleteFunc(slices.Clone(all), func(one sample) bool { return one.PID != last[store] || one.Store != store })
+		if len(life) < 9 {
+			bad = append(bad, fmt.Errorf("%d looks at the last process with the store %s are too few to tell whether anything grows", len(life), store))
+			continue
+		}
+		third := len(life) / 3
+		for _, what := range []struct {
+			name string
+			of   func(sample) int
+		}{
+			{"open files", func(one sample) int { return one.Files }},
+			{"goroutines", func(one sample) int { return one.Goroutines }},
+		} {
+			before, after := middle(life[third:2*third], what.of), middle(life[2*third:], what.of)
+			if after > before*5/4+25 {
+				bad = append(bad, fmt.Errorf("%s grew from %d to %d, with the store %s", what.name, before, after, store))
+			}
 		}
 	}
 	return bad

@@ -176,7 +176,11 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 		return err
 	}
 	height := uint64(args.Height)
-	if next := c.Status().Next; next <= before || height >= next-before {
+	next := c.Status().Next
+	if next <= before {
+		return rpc.ErrForward // nothing is known yet
+	}
+	if height >= next-before {
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
 	}
 	reply.Lasts = rpc.Always

@@ -817,5 +817,11 @@ func TestReady(t *testing.T) {
 		require.True(t, ready())
 		status.Next, status.Tip = 11, 500
 		require.True(t, ready(), "once it was")
+		status = index.Status{}
+		require.False(t, ready(), "recording begins anew")
+		status.TipKnown, status.Tip, status.Next = true, 500, 499
+		require.False(t, ready(), "nodes have told more")
+		status.Next = 501
+		require.True(t, ready())
 	})
 }
