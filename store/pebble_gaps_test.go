@@ -104,9 +104,9 @@ func TestGapsAgainstMemory(t *testing.T) {
 	s, oracle := eager(t), NewMemory()
 	rng := rand.New(rand.NewPCG(8, 15))
 	views := make([][2]View, 0, 4)
-	gone, rounds := 0, 3000
+	gone, rounds := 0, 1000
 	if testing.Short() {
-		rounds = 500
+		rounds = 300
 	}
 	for range rounds {
 		var ours, theirs Batch
@@ -182,7 +182,7 @@ func TestGapsBesideWriters(t *testing.T) {
 	for i := range rows {
 		writing.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(i)))
-			for at, n := 0, 0; n < 400; n++ {
+			for at, n := 0, 0; n < 100; n++ {
 				to := rng.IntN(places)
 				if to == at {
 					continue
@@ -198,7 +198,7 @@ func TestGapsBesideWriters(t *testing.T) {
 			}
 		})
 	}
-	for i := range 4 {
+	for i := range 2 {
 		reading.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -238,4 +238,30 @@ func TestGapsAreBounded(t *testing.T) {
 	g.learn(last, g.now(), []gap{{lo: number(0), hi: long, rows: 1 << 40}})
 	again, _ := g.of(last)
 	require.Equal(t, known, again)
+}
+
+// TestGapsBesideACommit holds that nothing is learned while a commit may have put a row
+// where a state from before it has none, nor afterwards from such a state.
+func TestGapsBesideACommit(t *testing.T) {
+	g := newGaps()
+	prefix, other := appendPrefix(nil, FamilyUnspentByTime, []byte("p")), appendPrefix(nil, FamilyUnspentByTime, []byte("q"))
+	g.watch(prefix)
+	before := g.now()
+	learned := func(made uint64) int {
+		g.learn(prefix, made, []gap{{lo: append(prefix[:len(prefix):len(prefix)], 1), hi: append(prefix[:len(prefix):len(prefix)], 9)}})
+		known, _ := g.of(prefix)
+		return len(known)
+	}
+	var b Batch
+	b.Put(FamilyUnspentByTime, PK{P: []byte("p"), K: []byte{5}}, nil)
+	b.order()
+	put := g.begin(&b)
+	g.watch(other)
+	_, isWatched := g.of(other)
+	require.False(t, isWatched, "watched from within a commit")
+	require.Zero(t, learned(before), "gaps learned within a commit")
+	require.Zero(t, learned(g.now()), "gaps learned within a commit")
+	g.end(put)
+	require.Zero(t, learned(before), "gaps learned from a state before a commit")
+	require.Equal(t, 1, learned(g.now()), "gaps learned after it")
 }
