@@ -100,6 +100,7 @@ type Pebble struct {
 	commits, rows atomic.Uint64
 
 	scratches sync.Pool // of *scratch
+	gaps      *gaps
 }
 
 var _ Store = (*Pebble)(nil)
@@ -128,7 +129,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
-	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
+	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{}), gaps: newGaps()}
 	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
@@ -267,13 +268,12 @@ func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 			}
 		}
 	}
-	var err error
-	if b.NoSync {
-		err = s.db.Apply(batch, pebble.NoSync)
-	} else {
-		err = s.db.ApplyNoSyncWait(batch, pebble.Sync)
-	}
-	if err != nil {
+	if err := s.gaps.apply(b, func() error {
+		if b.NoSync {
+			return s.db.Apply(batch, pebble.NoSync)
+		}
+		return s.db.ApplyNoSyncWait(batch, pebble.Sync)
+	}); err != nil {
 		return fmt.Errorf("writing a batch: %w", s.wrap(err))
 	}
 	return nil
@@ -286,11 +286,12 @@ func (s *Pebble) View(ctx context.Context) (View, error) {
 		return nil, err
 	}
 	defer leave()
+	moment := s.gaps.now()
 	state, err := s.db.NewIter(nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a view: %w", s.wrap(err))
 	}
-	v := &pebbleView{store: s, state: state}
+	v := &pebbleView{store: s, state: state, moment: moment}
 	s.viewsMu.Lock()
 	s.views[v] = struct{}{}
 	s.viewsMu.Unlock()
