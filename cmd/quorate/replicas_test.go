@@ -481,7 +481,11 @@ func TestRoles(t *testing.T) {
 	require.NoError(t, err)
 	// The one that answers waits for the one that makes the records.
 	api := newReplica(t, "api", place, n, "--role", "api")
-	sign := newReplica(t, "sign", place, n, "--role", "sign")
+	// One of them had API keys before the store was shared.
+	before := t.TempDir()
+	code, _, errOut := quorate(t, "", "keys", "add", "before", "--data-dir", before)
+	require.Zero(t, code, errOut)
+	sign := newReplica(t, "sign", place, n, "--role", "sign", "--data-dir", before)
 	ingest := newReplica(t, "ingest", place, n, "--role", "ingest")
 	for _, r := range []*replica{ingest, api, sign} {
 		r.await(t)
@@ -498,12 +502,39 @@ func TestRoles(t *testing.T) {
 		require.Contains(t, body, "role api or all")
 	}
 	message := fmt.Sprintf("%x", n.Message([]byte("roles")).Bytes())
-	code, _, errOut := quorate(t, "", "sign", "--server", sign.base, "--network", "fuji", message)
+	code, _, errOut = quorate(t, "", "sign", "--server", sign.base, "--network", "fuji", message)
 	require.Zero(t, code, errOut)
 	for _, r := range []*replica{api, ingest} {
 		code, _, errOut := quorate(t, "", "sign", "--server", r.base, "--network", "fuji", message)
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, errOut, "role sign or all")
+	}
+	// API keys are in the store, for all.
+	code, key, errOut := quorate(t, "", "keys", "add", "explorer", "--store", place)
+	require.Zero(t, code, errOut)
+	with := func(r *replica, key string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.base+subnets, nil)
+		require.NoError(t, err)
+		request.Header.Set("x-data-api-key", strings.TrimSpace(key))
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	// What is let in one answers, and the other says that it is not its role.
+	for key, want := range map[string][]int{key: {http.StatusOK, http.StatusServiceUnavailable}, "qk_nobody": {http.StatusUnauthorized, http.StatusUnauthorized}} {
+		for i, r := range []*replica{api, sign} {
+			require.Eventually(t, func() bool { return with(r, key) == want[i] }, time.Minute, 50*time.Millisecond, "%s: status %d", r.name, with(r, key))
+		}
+	}
+	code, listed, errOut := quorate(t, "", "keys", "list", "--store", place)
+	require.Zero(t, code, errOut)
+	require.Contains(t, listed, "before")
+	require.Contains(t, listed, "explorer")
+	code, _, errOut = quorate(t, "", "keys", "revoke", "explorer", "--store", place)
+	require.Zero(t, code, errOut)
+	for _, r := range []*replica{api, sign} {
+		require.Eventually(t, func() bool { return with(r, key) == http.StatusForbidden }, time.Minute, 50*time.Millisecond, "%s: status %d", r.name, with(r, key))
 	}
 	// Alone, a part of the work is of no use.
 	code, _, errOut = quorate(t, "", "serve", "--role", "api", "--data-dir", filepath.Join(t.TempDir(), "x"), "--network", "fuji="+n.NodeURL())
