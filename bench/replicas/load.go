@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,16 +28,47 @@ type line struct {
 	replicas int
 	from     string
 	took     []time.Duration
+	byKind   [len(kinds)][]time.Duration // the same
 	spent
 	clock time.Duration
 }
 
+// page is one that is asked for, of a kind.
+type page struct {
+	path string
+	kind int
+}
+
+// answer is how long one took.
+type answer struct {
+	time.Duration
+	kind int
+}
+
+// kinds are the Data API's pages that are asked for, each as often, of an address.
+var kinds = [...]struct{ name, path string }{
+	{"100 unspent outputs, P-Chain", "/blockchains/p-chain/utxos?pageSize=100&addresses="},
+	{"100 unspent outputs, X-Chain", "/blockchains/x-chain/utxos?pageSize=100&addresses="},
+	{"25 outputs by amount, P-Chain", "/blockchains/p-chain/utxos?pageSize=25&sortBy=amount&includeSpent=true&addresses="},
+	{"balances, P-Chain", "/blockchains/p-chain/balances?addresses="},
+	{"balances, X-Chain", "/blockchains/x-chain/balances?addresses="},
+	{"100 staking transactions", "/blockchains/p-chain/transactions:listStaking?pageSize=100&addresses="},
+	{"100 delegations", "/delegators?pageSize=100&rewardAddresses="},
+	{"25 subnets", subnets},
+}
+
+// subnets are of no address.
+const subnets = "/subnets?pageSize=25&sortOrder="
+
 func (l *line) rate() float64 { return float64(len(l.took)) / l.clock.Seconds() }
 
-// quantile sorts what was measured.
-func (l *line) quantile(q float64) time.Duration {
-	slices.Sort(l.took)
-	return l.took[min(int(q*float64(len(l.took))), len(l.took)-1)]
+// quantile sorts what was measured; 0 of nothing.
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
 // each is the processor time of a request, in microseconds.
@@ -57,7 +87,7 @@ func (l *line) perCPU() float64 {
 // measure asks one, two and more replicas in turns, reading from either server, so that
 // what else the machine does befalls all of them.
 func (b *bench) measure(ctx context.Context) (lines []*line, err error) {
-	paths, err := b.paths()
+	pages, err := b.pages()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +102,7 @@ func (b *bench) measure(ctx context.Context) (lines []*line, err error) {
 			if turn == 0 { // to warm up
 				into = &line{replicas: l.replicas, from: l.from}
 			}
-			if err := b.turnOf(ctx, into, paths, uint64(turn)); err != nil {
+			if err := b.turnOf(ctx, into, pages, uint64(turn)); err != nil {
 				return nil, err
 			}
 		}
@@ -81,8 +111,8 @@ func (b *bench) measure(ctx context.Context) (lines []*line, err error) {
 }
 
 // turnOf asks for one turn.
-func (b *bench) turnOf(ctx context.Context, l *line, paths []string, turn uint64) error {
-	took, failed := make([][]time.Duration, b.connections), make([]error, b.connections)
+func (b *bench) turnOf(ctx context.Context, l *line, pages []page, turn uint64) error {
+	took, failed := make([][]answer, b.connections), make([]error, b.connections)
 	asked := b.asks[l.from][:l.replicas]
 	before, begun := b.spent(asked), time.Now()
 	var asking sync.WaitGroup
@@ -97,12 +127,12 @@ func (b *bench) turnOf(ctx context.Context, l *line, paths []string, turn uint64
 			defer func() { _ = conn.Close() }()
 			rng := rand.New(rand.NewPCG(turn, uint64(i)))
 			for time.Since(begun) < b.turn && ctx.Err() == nil {
-				sent := time.Now()
-				if err := conn.Get(paths[rng.IntN(len(paths))]); err != nil {
+				one, sent := pages[rng.IntN(len(pages))], time.Now()
+				if err := conn.Get(one.path); err != nil {
 					failed[i] = fmt.Errorf("%s: %w\n%s", r.name, err, r.lastWords())
 					return
 				}
-				took[i] = append(took[i], time.Since(sent))
+				took[i] = append(took[i], answer{time.Since(sent), one.kind})
 			}
 		})
 	}
@@ -116,7 +146,10 @@ func (b *bench) turnOf(ctx context.Context, l *line, paths []string, turn uint64
 			return err
 		}
 	}
-	l.took = append(l.took, slices.Concat(took...)...)
+	for _, one := range slices.Concat(took...) {
+		l.took = append(l.took, one.Duration)
+		l.byKind[one.kind] = append(l.byKind[one.kind], one.Duration)
+	}
 	l.clock += clock
 	l.service += after.service - before.service
 	l.server += after.server - before.server
@@ -128,9 +161,9 @@ func (b *bench) turnOf(ctx context.Context, l *line, paths []string, turn uint64
 // pathsOf is how many of each kind of page are asked for, and their next pages.
 const pathsOf = 200
 
-// paths are a mix of the Data API's pages, of addresses as often as they are popular, and
+// pages are a mix of the Data API's pages, of addresses as often as they are popular, and
 // the pages that follow them: a page token of one replica is good with all.
-func (b *bench) paths() ([]string, error) {
+func (b *bench) pages() (all []page, err error) {
 	g, err := history.New(historyOf(b.Seed, b.Txs))
 	if err != nil {
 		return nil, err
@@ -147,34 +180,27 @@ func (b *bench) paths() ([]string, error) {
 		return address.FormatBech32(constants.GetHRP(g.NetworkID()), one[:])
 	}
 	const base = "/v1/networks/" + network
-	var paths []string
-	for _, kind := range []string{
-		"/blockchains/p-chain/utxos?pageSize=100&addresses=", "/blockchains/x-chain/utxos?pageSize=100&addresses=",
-		"/blockchains/p-chain/utxos?pageSize=25&sortBy=amount&includeSpent=true&addresses=",
-		"/blockchains/p-chain/balances?addresses=", "/blockchains/x-chain/balances?addresses=",
-		"/blockchains/p-chain/transactions:listStaking?pageSize=100&addresses=",
-		"/delegators?pageSize=100&rewardAddresses=", "/subnets?pageSize=25&sortOrder=",
-	} {
+	for i, kind := range kinds {
 		for range pathsOf {
 			of, err := owner()
 			if err != nil {
 				return nil, err
 			}
-			if strings.HasSuffix(kind, "sortOrder=") {
+			if kind.path == subnets {
 				of = []string{"asc", "desc"}[rng.IntN(2)]
 			}
-			path := base + kind + of
-			paths = append(paths, path)
+			path := base + kind.path + of
+			all = append(all, page{path, i})
 			// The answers to these are also what shows that all is there to be asked for.
 			var said struct{ NextPageToken string }
-			r := b.asks[fromServer][len(paths)%len(b.asks[fromServer])]
+			r := b.asks[fromServer][len(all)%len(b.asks[fromServer])]
 			if err := get("http://"+r.public+path, &said); err != nil {
 				return nil, err
 			}
 			if said.NextPageToken != "" {
-				paths = append(paths, path+"&pageToken="+url.QueryEscape(said.NextPageToken))
+				all = append(all, page{path + "&pageToken=" + url.QueryEscape(said.NextPageToken), i})
 			}
 		}
 	}
-	return paths, nil
+	return all, nil
 }

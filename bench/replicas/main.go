@@ -149,32 +149,50 @@ func (b *bench) tell(lines []*line) error {
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, l := range lines {
 		fmt.Printf("| %d | %s | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.0f %% | %.0f %% | %.0f %% | %.0f %% | %.0f |\n",
-			l.replicas, l.from, l.rate(), rig.Milliseconds(l.quantile(0.5)), rig.Milliseconds(l.quantile(0.99)),
+			l.replicas, l.from, l.rate(), rig.Milliseconds(quantile(l.took, 0.5)), rig.Milliseconds(quantile(l.took, 0.99)),
 			l.each(l.service), l.each(l.server), l.each(l.standby),
 			l.share(l.service), l.share(l.server+l.standby), l.share(l.load), 100-l.share(l.service+l.server+l.standby+l.load), l.perCPU())
 		if err := b.log.Add(map[string]string{
 			"replicas": strconv.Itoa(l.replicas), "reads": l.from, "connections": strconv.Itoa(b.connections), "transactions": strconv.Itoa(b.Txs),
 		}, map[string]float64{
-			"requests_per_second": l.rate(), "p50_ms": rig.Milliseconds(l.quantile(0.5)), "p99_ms": rig.Milliseconds(l.quantile(0.99)),
+			"requests_per_second": l.rate(), "p50_ms": rig.Milliseconds(quantile(l.took, 0.5)), "p99_ms": rig.Milliseconds(quantile(l.took, 0.99)),
 			"cpu_us": l.each(l.service), "server_cpu_us": l.each(l.server), "standby_cpu_us": l.each(l.standby),
 			"requests_per_cpu_second": l.perCPU(), "service_percent": l.share(l.service), "servers_percent": l.share(l.server + l.standby), "load_percent": l.share(l.load),
 		}); err != nil {
 			return err
 		}
 	}
+	fmt.Println("\n| page, of one replica that reads from the server | p50 ms | p99 ms |\n|---|---|---|")
+	for i, kind := range kinds {
+		of := lines[0].byKind[i]
+		fmt.Printf("| %s | %.2f | %.2f |\n", kind.name, rig.Milliseconds(quantile(of, 0.5)), rig.Milliseconds(quantile(of, 0.99)))
+		if err := b.log.Add(map[string]string{"page": kind.name, "reads": lines[0].from, "transactions": strconv.Itoa(b.Txs)}, map[string]float64{
+			"p50_ms": rig.Milliseconds(quantile(of, 0.5)), "p99_ms": rig.Milliseconds(quantile(of, 0.99)),
+		}); err != nil {
+			return err
+		}
+	}
 	for _, l := range lines {
-		if l.replicas != b.most {
-			continue
+		if l.replicas == b.most {
+			l.judge()
 		}
-		used := l.share(l.service + l.server + l.standby + l.load)
-		verdict := "it was not what saturates, or was busy with something else"
-		if used > 85 {
-			verdict = "it is what saturates, and more replicas on it carry no more"
+	}
+	for _, l := range lines {
+		if l.replicas == 1 {
+			l.project()
 		}
-		fmt.Printf("\n%d replicas, pages read from %s: service, servers and load take %.0f %% of this machine: %s.\n", l.replicas, l.from, used, verdict)
-		l.project()
 	}
 	return nil
+}
+
+// judge says what saturates.
+func (l *line) judge() {
+	used := l.share(l.service + l.server + l.standby + l.load)
+	verdict := "it was not what saturates, or busy with something else"
+	if used > 85 {
+		verdict = "it is what saturates, and more replicas on it carry no more"
+	}
+	fmt.Printf("\n%d replicas, pages read from %s: service, servers and load take %.0f %% of this machine: %s.\n", l.replicas, l.from, used, verdict)
 }
 
 // projected is how many processors a machine has for which rates are worked out, with
@@ -182,27 +200,27 @@ func (b *bench) tell(lines []*line) error {
 const projected = 2
 
 // project works out what replicas and servers on machines of their own would carry, were
-// a request to cost there what it does here.
+// a request to cost there what it does here with one replica.
 func (l *line) project() {
-	second := time.Second.Seconds() * projected * 1e6 // microseconds of processor time
-	replica, name, server := second/l.each(l.service), "the server", second/l.each(l.server)
+	from, cost := "servers", l.each(l.server)
 	if l.from == fromStandby {
-		name, server = "a standby", second/l.each(l.standby)
+		from, cost = "standbys", l.each(l.standby)
 	}
-	fmt.Printf("Worked out, not measured, of pages read from %s, on machines of %d processors with nothing else on them:\n", l.from, projected)
-	fmt.Printf("a replica carries %d/%.0f us = %.0f requests/s, %s %d/%.0f us = %.0f.\n", projected, l.each(l.service), replica, name, projected, second/server, server)
-	servers := []int{1}
+	const second = projected * 1e6 // microseconds of processor time
+	replica, server := second/l.each(l.service), second/cost
+	fmt.Printf("\nWorked out, not measured, of pages read from %s, on machines of %d processors with nothing else on them: a replica carries\n", l.from, projected)
+	fmt.Printf("%d s / %.0f us = %.0f requests/s, what it reads from %d s / %.0f us = %.0f; n replicas and m %s min(n * %.0f, m * %.0f):\n\n",
+		projected, l.each(l.service), replica, projected, cost, server, from, replica, server)
+	most := 1
 	if l.from == fromStandby {
-		servers = []int{1, 2, 3}
+		most = 3
 	}
-	for _, m := range servers {
-		for _, n := range []int{1, 2, 3, 5, 10} {
-			rate, limit := float64(n)*replica, "the replicas"
-			if most := float64(m) * server; rate > most {
-				rate, limit = most, "what they read from"
-			}
-			fmt.Printf("%d replicas and %d of what they read from: min(%d x %.0f, %d x %.0f) = %.0f requests/s, bound by %s.\n", n, m, n, replica, m, server, rate, limit)
+	for m := range most {
+		fmt.Printf("| %d %s |", m+1, from)
+		for _, n := range []float64{1, 2, 3, 5, 10} {
+			fmt.Printf(" %.0f replicas: %.0f |", n, min(n*replica, float64(m+1)*server))
 		}
+		fmt.Println()
 	}
 }
 
