@@ -113,10 +113,11 @@ func TestKeysInTheStore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		rows := &gone{Store: store.NewMemory()}
 		var log bytes.Buffer
+		said := slog.New(slog.NewTextHandler(&log, nil)) // one for both, which takes turns
 		var watching sync.WaitGroup
 		guards := make([]*Guard, 2)
 		for i := range guards {
-			g, err := New(Options{Stored: NewKeyStore(rows), Log: slog.New(slog.NewTextHandler(&log, nil)), Classes: map[string]Class{"partner": {PerSecond: .001, Burst: 100}}})
+			g, err := New(Options{Stored: NewKeyStore(rows), Log: said, Classes: map[string]Class{"partner": {PerSecond: .001, Burst: 100}}})
 			require.NoError(t, err)
 			require.NoError(t, g.Load(ctx))
 			watching.Go(func() { g.Watch(ctx) })
