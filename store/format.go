@@ -15,36 +15,49 @@ var formatKey = PK{P: []byte("format")}
 // checkFormat refuses a store of another format, and marks a fresh one. Into one that
 // is not finished a copy may go on.
 func checkFormat(ctx context.Context, s Store, copies bool) error {
-	values, err := s.Get(ctx, FamilyMeta, []PK{formatKey})
-	if err != nil {
-		return fmt.Errorf("reading the store's format: %w", err)
-	}
-	want := strconv.Itoa(Format)
-	switch v := values[0]; {
-	case v != nil && string(v) == want:
-		return nil
-	case v != nil && string(v) == unfinished && copies:
-		return nil
-	case v != nil && string(v) == unfinished:
-		return fmt.Errorf("%w: a copy into it has not come to its end: run quorate store copy again", ErrFormat)
-	case v != nil:
-		return fmt.Errorf("%w: it is of format %q, this version knows %s: %s", ErrFormat, v, want, formatWayOut)
+	if marked, err := readFormat(ctx, s, copies); marked || err != nil {
+		return err
 	}
 	for _, family := range Families() {
 		rows, err := s.Walk(ctx, family, nil, 1)
 		if err != nil {
 			return fmt.Errorf("looking for rows without a format: %w", err)
 		}
-		if len(rows) > 0 {
-			return fmt.Errorf("%w: it has rows of family %s but no format: %s", ErrFormat, family, formatWayOut)
+		if len(rows) == 0 {
+			continue
 		}
+		// Another process may have marked the store meanwhile, and begun to use it.
+		if marked, err := readFormat(ctx, s, copies); marked || err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: it has rows of family %s but no format: %s", ErrFormat, family, formatWayOut)
 	}
 	var b Batch
-	b.Put(FamilyMeta, formatKey, []byte(want))
+	b.Put(FamilyMeta, formatKey, []byte(strconv.Itoa(Format)))
 	if err := s.Commit(ctx, &b); err != nil {
 		return fmt.Errorf("marking the store's format: %w", err)
 	}
 	return nil
+}
+
+// readFormat says whether the store is marked, with an error if that is not by a format
+// to go on with.
+func readFormat(ctx context.Context, s Store, copies bool) (marked bool, err error) {
+	values, err := s.Get(ctx, FamilyMeta, []PK{formatKey})
+	if err != nil {
+		return false, fmt.Errorf("reading the store's format: %w", err)
+	}
+	want := strconv.Itoa(Format)
+	switch v := values[0]; {
+	case v == nil:
+		return false, nil
+	case string(v) == want, string(v) == unfinished && copies:
+		return true, nil
+	case string(v) == unfinished:
+		return true, fmt.Errorf("%w: a copy into it has not come to its end: run quorate store copy again", ErrFormat)
+	default:
+		return true, fmt.Errorf("%w: it is of format %q, this version knows %s: %s", ErrFormat, v, want, formatWayOut)
+	}
 }
 
 const formatWayOut = "run the version that wrote it, or give this one another place for its data; " +
