@@ -369,7 +369,9 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 	// recovered waits until another one tells of more than was recorded at the time, and
-	// returns how long that took.
+	// returns how long that took. Others tell of what was recorded before within a rest,
+	// which is shorter than they have patience.
+	const rest = 2 * time.Second
 	recovered := func(without *replica, since time.Time) time.Duration {
 		var other *replica
 		for _, r := range all {
@@ -377,7 +379,7 @@ func TestReplicas(t *testing.T) {
 				other = r
 			}
 		}
-		time.Sleep(500 * time.Millisecond) // what was under way has arrived, and is told of
+		time.Sleep(rest - time.Since(since))
 		at := other.next(t, index.PChain)
 		require.Eventually(t, func() bool { return other.next(t, index.PChain) > at }, time.Minute, 20*time.Millisecond, "%s", other.log)
 		return time.Since(since)
