@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
@@ -28,6 +29,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/handlers/docs/conform"
 	"quorate/index"
+	"quorate/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -663,6 +665,34 @@ func TestReadinessTellsWhatIsStalled(t *testing.T) {
 			"evm-7":"asking for the height: no upstream node is reachable","X":"a block does not fit"}}}}`, w.Body.String())
 	}
 	require.Contains(t, do(private, "GET", "/index", "").Body.String(), `"state":"stalled"`)
+}
+
+// TestReadinessTellsOfLag: neither a chain nor a standby that is behind makes a replica
+// unready.
+func TestReadinessTellsOfLag(t *testing.T) {
+	private, err := NewPrivate(PrivateOptions{
+		Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}}},
+		Index: func() map[string]map[string]index.Status {
+			return map[string]map[string]index.Status{"fuji": {
+				"P": {State: index.Following, Next: 10, Tip: 9, TipKnown: true}, "X": {State: index.CatchingUp, Next: 10, Tip: 909, TipKnown: true}, "C": {},
+			}}
+		},
+		Standbys: func() []store.StandbyStats {
+			return []store.StandbyStats{
+				{Name: "one:5432/q", Lag: 500 * time.Millisecond, Known: true, Used: true},
+				{Name: "two:5432/q", Lag: time.Minute, Known: true},
+				{Name: "three:5432/q", Err: errors.New("no connection")},
+			}
+		},
+	})
+	require.NoError(t, err)
+	for _, path := range []string{"/readyz", "/readyz/fuji"} {
+		w := do(private, "GET", path, "")
+		require.Equal(t, 200, w.Code)
+		require.JSONEq(t, `{"ready":true,"networks":{"fuji":{"ready":true,"lag":{"P":0,"X":900}}},"standbys":[
+			{"name":"one:5432/q","used":true,"lagSeconds":0.5},{"name":"two:5432/q","used":false,"lagSeconds":60},
+			{"name":"three:5432/q","used":false,"lagSeconds":null,"error":"no connection"}]}`, w.Body.String())
+	}
 }
 
 func FuzzSurface(f *testing.F) {

@@ -17,6 +17,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/signing"
 	"quorate/index"
+	"quorate/store"
 )
 
 // PrivateOptions of the operators' surface.
@@ -26,6 +27,9 @@ type PrivateOptions struct {
 	// Index tells how far the chains of each network are recorded, by network and
 	// chain; nil tells nothing.
 	Index func() map[string]map[string]index.Status
+	// Standbys tells how the servers stand that are read from instead of the store's own;
+	// nil if there are none.
+	Standbys func() []store.StandbyStats
 	// Verify checks what is recorded; nil offers no such thing.
 	Verify Verify
 	// Node answers as a node does to its operator, below /ext and /{network}/ext; nil
@@ -58,7 +62,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		return c.JSON(http.StatusOK, map[string]string{"status": "alive"})
 	})
 	e.GET("/readyz", func(c echo.Context) error {
-		return sendReadiness(c, o.Networks, o.Index)
+		return o.sendReadiness(c, o.Networks)
 	})
 	e.GET("/readyz/:network", func(c echo.Context) error {
 		name := c.Param("network")
@@ -66,7 +70,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		if !ok {
 			return apierr.NotFound("network: %q is not served here", apierr.Excerpt(name))
 		}
-		return sendReadiness(c, map[string]Network{name: n}, o.Index)
+		return o.sendReadiness(c, map[string]Network{name: n})
 	})
 	e.GET("/readyz/:network/:subnet", func(c echo.Context) error {
 		name, text := c.Param("network"), c.Param("subnet")
@@ -83,7 +87,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 			return apierr.NotFound("subnet: %s has no validators on %s", subnet, name)
 		}
 		n.Ready = func() error { return err }
-		return sendReadiness(c, map[string]Network{name: n}, nil)
+		return PrivateOptions{}.sendReadiness(c, map[string]Network{name: n})
 	})
 	e.GET("/index", func(c echo.Context) error {
 		networks := make(map[string]map[string]ChainStatus)
@@ -150,6 +154,36 @@ type readiness struct {
 	// moment when recording came to a halt. Signing does not depend on them, so that the
 	// network is ready all the same.
 	Stalled map[string]string `json:"stalled,omitempty"`
+	// Lag is how many blocks are accepted and not recorded yet, by chain, of those whose
+	// tip is known.
+	Lag map[string]uint64 `json:"lag,omitempty"`
+}
+
+// standby is how a server stands that is read from instead of the store's own. One that
+// is behind, or away, is not: the others are, and at last the store's own. So it makes
+// nobody unready.
+type standby struct {
+	Name string `json:"name"` // host, port and database
+	Used bool   `json:"used"`
+	// LagSeconds is how far it is behind, null if that is not known.
+	LagSeconds *float64 `json:"lagSeconds"`
+	Error      string   `json:"error,omitempty"`
+}
+
+// longestReason bounds why a server is not read from, in bytes.
+const longestReason = 300
+
+func newStandby(s store.StandbyStats) standby {
+	shown := standby{Name: s.Name, Used: s.Used}
+	if s.Known {
+		seconds := s.Lag.Seconds()
+		shown.LagSeconds = &seconds
+	}
+	if s.Err != nil {
+		text := s.Err.Error()
+		shown.Error = text[:min(len(text), longestReason)]
+	}
+	return shown
 }
 
 // stalled are those of a network's chains that are.
@@ -166,11 +200,31 @@ func stalled(chains map[string]index.Status) map[string]string {
 	return causes
 }
 
-func sendReadiness(c echo.Context, networks map[string]Network, recorded func() map[string]map[string]index.Status) error {
+// lags are those of a network's chains.
+func lags(chains map[string]index.Status) map[string]uint64 {
+	var all map[string]uint64
+	for chain, status := range chains {
+		if status.TipKnown {
+			if all == nil {
+				all = make(map[string]uint64, len(chains))
+			}
+			all[chain] = status.Lag()
+		}
+	}
+	return all
+}
+
+func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Network) error {
 	status, all := http.StatusOK, true
 	var chains map[string]map[string]index.Status
-	if recorded != nil {
-		chains = recorded()
+	if o.Index != nil {
+		chains = o.Index()
+	}
+	var standbys []standby
+	if o.Standbys != nil {
+		for _, s := range o.Standbys() {
+			standbys = append(standbys, newStandby(s))
+		}
 	}
 	states := make(map[string]readiness, len(networks))
 	for name, n := range networks {
@@ -179,13 +233,14 @@ func sendReadiness(c echo.Context, networks map[string]Network, recorded func() 
 			state = readiness{Reason: err.Error()}
 			status, all = http.StatusServiceUnavailable, false
 		}
-		state.Stalled = stalled(chains[name])
+		state.Stalled, state.Lag = stalled(chains[name]), lags(chains[name])
 		states[name] = state
 	}
 	return c.JSON(status, struct {
 		Ready    bool                 `json:"ready"`
 		Networks map[string]readiness `json:"networks"`
-	}{all, states})
+		Standbys []standby            `json:"standbys,omitempty"`
+	}{all, states, standbys})
 }
 
 func check(n Network) error {

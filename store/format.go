@@ -15,8 +15,7 @@ var formatKey = PK{P: []byte("format")}
 // checkFormat refuses a store of another format, and marks a fresh one. Into one that
 // is not finished a copy may go on.
 func checkFormat(ctx context.Context, s Store, copies bool) error {
-	known, err := knownFormat(ctx, s, copies)
-	if known || err != nil {
+	if marked, err := readFormat(ctx, s, copies); marked || err != nil {
 		return err
 	}
 	for _, family := range Families() {
@@ -27,22 +26,23 @@ func checkFormat(ctx context.Context, s Store, copies bool) error {
 		if len(rows) == 0 {
 			continue
 		}
-		// Another process may have marked it meanwhile, before it wrote anything else.
-		if known, err := knownFormat(ctx, s, copies); known || err != nil {
+		// Another process may have marked the store meanwhile, and begun to use it.
+		if marked, err := readFormat(ctx, s, copies); marked || err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: it has rows of family %s but no format: %s", ErrFormat, family, formatWayOut)
 	}
 	var b Batch
-	b.Put(FamilyMeta, formatKey, strconv.AppendInt(nil, Format, 10))
+	b.Put(FamilyMeta, formatKey, []byte(strconv.Itoa(Format)))
 	if err := s.Commit(ctx, &b); err != nil {
 		return fmt.Errorf("marking the store's format: %w", err)
 	}
 	return nil
 }
 
-// knownFormat says whether a store is marked, and refuses other formats.
-func knownFormat(ctx context.Context, s Store, copies bool) (known bool, err error) {
+// readFormat says whether the store is marked, with an error if that is not by a format
+// to go on with.
+func readFormat(ctx context.Context, s Store, copies bool) (marked bool, err error) {
 	values, err := s.Get(ctx, FamilyMeta, []PK{formatKey})
 	if err != nil {
 		return false, fmt.Errorf("reading the store's format: %w", err)
@@ -51,14 +51,12 @@ func knownFormat(ctx context.Context, s Store, copies bool) (known bool, err err
 	switch v := values[0]; {
 	case v == nil:
 		return false, nil
-	case string(v) == want:
-		return true, nil
-	case string(v) == unfinished && copies:
+	case string(v) == want, string(v) == unfinished && copies:
 		return true, nil
 	case string(v) == unfinished:
-		return false, fmt.Errorf("%w: a copy into it has not come to its end: run quorate store copy again", ErrFormat)
+		return true, fmt.Errorf("%w: a copy into it has not come to its end: run quorate store copy again", ErrFormat)
 	default:
-		return false, fmt.Errorf("%w: it is of format %q, this version knows %s: %s", ErrFormat, v, want, formatWayOut)
+		return true, fmt.Errorf("%w: it is of format %q, this version knows %s: %s", ErrFormat, v, want, formatWayOut)
 	}
 }
 

@@ -7,28 +7,42 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lateFormat is a store whose format another process marks after the first look at it.
-type lateFormat struct {
+// meanwhile is a store that another process marks and uses after this one has seen that
+// it has no format.
+type meanwhile struct {
 	Store
-	looked bool
+	others func()
 }
 
-func (s *lateFormat) Get(ctx context.Context, family Family, keys []PK) ([][]byte, error) {
-	if !s.looked {
-		s.looked = true
-		return make([][]byte, len(keys)), nil
+func (m *meanwhile) Get(ctx context.Context, f Family, keys []PK) ([][]byte, error) {
+	values, err := m.Store.Get(ctx, f, keys)
+	if m.others != nil {
+		m.others()
+		m.others = nil
 	}
-	return s.Store.Get(ctx, family, keys)
+	return values, err
 }
 
-func TestFormatThatAnotherProcessMarks(t *testing.T) {
-	s := &lateFormat{Store: NewMemory()}
-	require.NoError(t, checkFormat(t.Context(), s, false))
-	require.True(t, s.looked)
-
-	var b Batch
-	b.Delete(FamilyMeta, formatKey)
-	b.Put(FamilyMessage, PK{P: []byte("p")}, nil)
-	require.NoError(t, s.Commit(t.Context(), &b))
-	require.ErrorIs(t, checkFormat(t.Context(), s, false), ErrFormat)
+// Of several processes that open a fresh store at a time all find it good.
+func TestFormatIsMarkedByAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		format string
+		want   error
+	}{
+		"the same version": {"1", nil}, "another one": {"2", ErrFormat}, "nobody": {"", ErrFormat},
+	} {
+		rows := NewMemory()
+		var fresh Batch
+		fresh.Delete(FamilyMeta, formatKey)
+		require.NoError(t, rows.Commit(t.Context(), &fresh))
+		err := checkFormat(t.Context(), &meanwhile{rows, func() {
+			var b Batch
+			if test.format != "" {
+				b.Put(FamilyMeta, formatKey, []byte(test.format))
+			}
+			b.Put(FamilyMeta, PK{P: []byte("lease/upgrade")}, []byte("a row"))
+			require.NoError(t, rows.Commit(t.Context(), &b))
+		}}, false)
+		require.ErrorIs(t, err, test.want, name)
+	}
 }

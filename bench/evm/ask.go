@@ -1,21 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/ava-labs/libevm/common"
+
+	"quorate/bench/rig"
 )
 
 // asker asks over HTTP, by as little as HTTP takes, and is the server that it asks.
@@ -27,7 +25,7 @@ type asker struct {
 	answers map[string]*answer
 
 	mu   sync.Mutex
-	idle []*connection // guarded by mu
+	idle []*rig.Conn // guarded by mu
 }
 
 // answer is one that the service gave.
@@ -92,14 +90,7 @@ func (a *asker) keep(path string) (time.Duration, error) {
 	return took, nil
 }
 
-// connection is one that is kept.
-type connection struct {
-	net.Conn
-	in  *bufio.Reader
-	out []byte
-}
-
-func (a *asker) connect() (*connection, error) {
+func (a *asker) connect() (*rig.Conn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if last := len(a.idle) - 1; last >= 0 {
@@ -107,11 +98,7 @@ func (a *asker) connect() (*connection, error) {
 		a.idle = a.idle[:last]
 		return c, nil
 	}
-	conn, err := net.Dial("tcp", a.address)
-	if err != nil {
-		return nil, err
-	}
-	return &connection{Conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}, nil
+	return rig.Dial(a.address)
 }
 
 func (a *asker) close() {
@@ -129,72 +116,14 @@ func (a *asker) get(path string) error {
 	if err != nil {
 		return err
 	}
-	c.out = append(append(append(c.out[:0], "GET "...), path...), " HTTP/1.1\r\nHost: bench\r\n\r\n"...)
-	if _, err = c.Write(c.out); err == nil {
-		err = c.answered()
-	}
-	if err != nil {
+	if err := c.Get(path); err != nil {
 		_ = c.Close()
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.idle = append(a.idle, c)
 	return nil
-}
-
-// answered reads an answer to its end.
-func (c *connection) answered() error {
-	line, err := c.line()
-	if err != nil {
-		return err
-	}
-	if !strings.HasPrefix(string(line), "HTTP/1.1 200 ") {
-		return fmt.Errorf("answered %q", line)
-	}
-	length, chunked := 0, false
-	for {
-		if line, err = c.line(); err != nil {
-			return err
-		}
-		if len(line) == 0 {
-			break
-		}
-		if size, ok := strings.CutPrefix(string(line), "Content-Length: "); ok {
-			if length, err = strconv.Atoi(size); err != nil {
-				return err
-			}
-		}
-		chunked = chunked || string(line) == "Transfer-Encoding: chunked"
-	}
-	if !chunked {
-		_, err = c.in.Discard(length)
-		return err
-	}
-	for {
-		if line, err = c.line(); err != nil {
-			return err
-		}
-		size, err := strconv.ParseUint(string(line), 16, 31)
-		if err != nil {
-			return err
-		}
-		if _, err = c.in.Discard(int(size) + len("\r\n")); err != nil || size == 0 {
-			return err
-		}
-	}
-}
-
-// line is one without its end.
-func (c *connection) line() ([]byte, error) {
-	line, err := c.in.ReadSlice('\n')
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, err
-	}
-	return line[:max(len(line)-2, 0)], nil
 }
 
 // pathsOf is for how many things an operation is asked.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"quorate/bench/rig"
@@ -123,29 +122,5 @@ func (p *postgres) read(ctx context.Context) error {
 func (p *postgres) close() error { return p.server.Close() }
 
 // spent is the processor time of the server and its processes, those that have ended
-// included; 0 where the system does not tell.
-func (p *postgres) spent() time.Duration {
-	const tick = 10 * time.Millisecond // USER_HZ, the same on all of Linux
-	var ticks int64
-	found, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range found {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, ok := strings.Cut(string(content), ") ") // the name before may hold anything
-		fields := strings.Fields(rest)
-		if !ok || len(fields) < 15 {
-			continue
-		}
-		server := strconv.Itoa(p.server.PID())
-		if own := filepath.Base(filepath.Dir(path)) == server; !own && fields[1] != server {
-			continue
-		}
-		for _, field := range fields[11:15] { // user and system time, and that of ended children
-			n, _ := strconv.ParseInt(field, 10, 64)
-			ticks += n
-		}
-	}
-	return time.Duration(ticks) * tick
-}
+// included.
+func (p *postgres) spent() time.Duration { return rig.SpentBy(p.server.PID()) }

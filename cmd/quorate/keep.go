@@ -37,6 +37,14 @@ func (k *keep) views() ledger.Viewer {
 	return k.standbys
 }
 
+// following tells how the standbys stand; nil without any.
+func (k *keep) following() func() []store.StandbyStats {
+	if k.standbys == nil {
+		return nil
+	}
+	return k.standbys.Stats
+}
+
 // storeFolder is where the data folder has the store, beside those of the networks.
 const storeFolder = "store"
 
@@ -97,6 +105,23 @@ func (k *keep) allowances(log *slog.Logger) *access.Shared {
 		return nil
 	}
 	return access.NewShared(k.store, log)
+}
+
+// keys are the API keys where others share the store, with those of the file that this
+// process had before it did; else nil.
+func (k *keep) keys(ctx context.Context, file access.KeyFile) (*access.KeyStore, error) {
+	if k.leases == nil {
+		return nil, nil
+	}
+	keys := access.NewKeyStore(k.store)
+	changed, err := keys.Import(ctx, file)
+	if err != nil {
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("moving the API keys in %s to the store: %w", file, err), hint: "Correct the file, or move it away if its keys are in the store."}
+	}
+	if changed > 0 {
+		k.log.Info("API keys of the file are in the store now", slog.String("file", string(file)), slog.Int("changed", changed))
+	}
+	return keys, nil
 }
 
 // close writes what waits to be written.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quorate/handlers/access"
+	"quorate/store"
 )
 
 func newKeys() *cobra.Command {
@@ -20,13 +22,15 @@ func newKeys() *cobra.Command {
 		Use:   "keys",
 		Short: "Make, list and revoke API keys",
 		Long: `API keys are for clients that are to have another allowance than everybody. They
-are kept, hashed, in keys.json in the data folder. A running service notices each
-change at once. Clients send theirs in the header x-data-api-key, or, as the official
-clients do, in x-glacier-api-key.
+are kept, hashed, in keys.json in the data folder, of which a running service notices
+each change at once, or, where the store is on a server, in the store, of which all
+replicas notice it within seconds. Clients send theirs in the header x-data-api-key, or,
+as the official clients do, in x-glacier-api-key.
 
   quorate keys add explorer --class partner
   quorate keys list
   quorate keys revoke explorer
+  quorate keys list --store postgres://quorate@db/quorate
 
 Classes are those under rate_classes in the configuration. While no key has ever been
 made, those that clients send are ignored.`,
@@ -36,11 +40,40 @@ made, those that clients send are ignored.`,
 	return cmd
 }
 
-// keyFlags lead to the data folder, as serve finds it.
+// keyFlags lead to the data folder or the store, as serve finds them.
 func keyFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().String("config", "", "configuration `file` of the service")
 	cmd.Flags().String("data-dir", "", "data `folder` of the service")
+	cmd.Flags().String("store", "", "`url` of the PostgreSQL server that has the store, if one has")
 	return cmd
+}
+
+// keyBook is where the keys are kept.
+type keyBook interface {
+	Add(ctx context.Context, name, class string, now time.Time) (string, error)
+	Revoke(ctx context.Context, name string, now time.Time) error
+	List(ctx context.Context) ([]access.KeyInfo, error)
+}
+
+// bookInFolder is that of a data folder.
+type bookInFolder struct{ file access.KeyFile }
+
+func (b bookInFolder) Add(_ context.Context, name, class string, now time.Time) (string, error) {
+	return b.file.Add(name, class, now)
+}
+func (b bookInFolder) Revoke(_ context.Context, name string, now time.Time) error {
+	return b.file.Revoke(name, now)
+}
+func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b.file.List() }
+
+// withKeys does f with the keys of the service that is so configured.
+func withKeys(ctx context.Context, c config, f func(keyBook) error) error {
+	if c.Store == "" {
+		return keyFailure(f(bookInFolder{keysOf(c.DataDir)}), "Is --data-dir a folder of yours, with room on its disk?")
+	}
+	return withStore(ctx, c.storePlace(), func(s store.Store) error {
+		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")
+	})
 }
 
 func newKeysAdd() *cobra.Command {
@@ -62,13 +95,15 @@ func newKeysAdd() *cobra.Command {
 				return usage(fmt.Errorf("class %q is not configured%s", class, suggest(class, known)),
 					"Name it under rate_classes in the file that --config leads to. Known are: "+strings.Join(append(known, access.DefaultClass), ", ")+".")
 			}
-			key, err := keysOf(c.DataDir).Add(args[0], class, time.Now())
-			if err != nil {
-				return keyFailure(err)
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), key)
-			fmt.Fprintln(cmd.ErrOrStderr(), "This is the only time that the key is shown. A running service takes it from now on.")
-			return nil
+			return withKeys(cmd.Context(), c, func(keys keyBook) error {
+				key, err := keys.Add(cmd.Context(), args[0], class, time.Now())
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), key)
+				fmt.Fprintln(cmd.ErrOrStderr(), "This is the only time that the key is shown. A running service takes it from now on.")
+				return nil
+			})
 		}),
 	}
 	cmd.Flags().StringVar(&class, "class", access.DefaultClass, "rate `class` whose allowance the key has")
@@ -88,9 +123,12 @@ func newKeysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			keys, err := keysOf(c.DataDir).List()
-			if err != nil {
-				return keyFailure(err)
+			var keys []access.KeyInfo
+			if err := withKeys(cmd.Context(), c, func(book keyBook) (err error) {
+				keys, err = book.List(cmd.Context())
+				return err
+			}); err != nil {
+				return err
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tCLASS\tCREATED\tSTATE")
@@ -119,8 +157,10 @@ func newKeysRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := keysOf(c.DataDir).Revoke(args[0], time.Now()); err != nil {
-				return keyFailure(err)
+			if err := withKeys(cmd.Context(), c, func(keys keyBook) error {
+				return keys.Revoke(cmd.Context(), args[0], time.Now())
+			}); err != nil {
+				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked.\n", args[0])
 			return nil
@@ -128,11 +168,15 @@ func newKeysRevoke() *cobra.Command {
 	})
 }
 
-func keyFailure(err error) error {
+// keyFailure says what to do about an error; hint is for those of the place of the keys.
+func keyFailure(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
 	for _, mistake := range []error{access.ErrKeyExists, access.ErrKeyName, access.ErrNoKey, access.ErrTooManyKeys} {
 		if errors.Is(err, mistake) {
 			return usage(err, "quorate keys --help explains keys.")
 		}
 	}
-	return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
+	return &exitError{code: exitFailed, err: err, hint: hint}
 }

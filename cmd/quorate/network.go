@@ -288,9 +288,10 @@ func (n *network) close() {
 	n.node.Close()
 }
 
-// ready says why requests cannot be expected to succeed; nil if they can.
+// ready says why requests cannot be expected to succeed; nil if they can. Validators
+// matter to those who have messages signed.
 func (n *network) ready() error {
-	if !n.role.connects() {
+	if !n.role.signs() {
 		return nil
 	}
 	height, ok := n.resolver.ProposedHeight()

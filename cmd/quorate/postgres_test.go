@@ -52,6 +52,20 @@ func TestServeOnPostgres(t *testing.T) {
 		text, err := io.ReadAll(response.Body)
 		return err == nil && strings.Contains(string(text), "quorate_store_standby_used{standby=\""+other.Address()+"/postgres\"} 1")
 	}, time.Minute, 50*time.Millisecond)
+	var told struct {
+		Networks map[string]struct{ Lag map[string]uint64 }
+		Standbys []struct {
+			Name       string
+			Used       bool
+			LagSeconds *float64
+		}
+	}
+	require.Equal(t, http.StatusOK, getJSON(t, s.private+"/readyz", &told))
+	require.Contains(t, told.Networks["fuji"].Lag, "P")
+	require.Len(t, told.Standbys, 1)
+	require.Equal(t, other.Address()+"/postgres", told.Standbys[0].Name)
+	require.NotNil(t, told.Standbys[0].LagSeconds)
+	require.True(t, told.Standbys[0].Used)
 	require.Eventually(t, func() bool {
 		status, body = s.ask(t, "/v1/networks/fuji/subnets")
 		return status == http.StatusOK

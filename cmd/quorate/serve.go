@@ -133,7 +133,11 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours, with room on its disk?"}
 	}
-	entry, err := newDoor(ctx, c, kept.allowances(log), log, registry)
+	keys, err := kept.keys(ctx, keysOf(c.DataDir))
+	if err != nil {
+		return err
+	}
+	entry, err := newDoor(ctx, c, keys, kept.allowances(log), log, registry)
 	if err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true, answers}, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Standbys: kept.following(), Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true, answers}, Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}

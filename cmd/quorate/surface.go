@@ -180,9 +180,9 @@ type door struct {
 	metrics prometheus.Registerer
 }
 
-// newDoor reads the files that the configuration names. Shared is nil if no other process
-// serves the same keys. The door is closed with close.
-func newDoor(ctx context.Context, c config, shared *access.Shared, log *slog.Logger, metrics prometheus.Registerer) (*door, error) {
+// newDoor reads the files that the configuration names. Stored and shared are nil if no
+// other process serves the same keys. The door is closed with close.
+func newDoor(ctx context.Context, c config, stored *access.KeyStore, shared *access.Shared, log *slog.Logger, metrics prometheus.Registerer) (*door, error) {
 	d := &door{config: c.surfaceConfig, log: log, metrics: metrics}
 	var err error
 	if d.trusted, err = parsePrefixes(c.TrustedProxies); err != nil {
@@ -197,9 +197,12 @@ func newDoor(ctx context.Context, c config, shared *access.Shared, log *slog.Log
 	for name, class := range c.RateClasses {
 		classes[name] = class.class()
 	}
-	d.guard, err = access.New(access.Options{Keys: keysOf(c.DataDir), Classes: classes, Free: []string{"/health"}, Shared: shared, Metrics: metrics, Log: log})
+	d.guard, err = access.New(access.Options{Keys: keysOf(c.DataDir), Stored: stored, Classes: classes, Free: []string{"/health"}, Shared: shared, Metrics: metrics, Log: log})
 	if err != nil {
 		return nil, usage(err, "Correct rate_classes.")
+	}
+	if err := d.guard.Load(ctx); err != nil {
+		return nil, storeFailure(err, c.storePlace(), "")
 	}
 	if c.TLS.Cert != "" {
 		certificate, err := socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, log)
@@ -229,7 +232,8 @@ func (d *door) furnish(o handlers.Options) handlers.Options {
 	return o
 }
 
-// serve guards ln and serves h on it as handlers.Serve does.
+// serve guards ln and serves h on it as handlers.Serve does, while it keeps an eye on the
+// API keys.
 func (d *door) serve(ctx context.Context, ln net.Listener, h http.Handler) error {
 	l := d.config.Limits
 	guarded, err := socket.Listen(ln, socket.Options{
@@ -239,6 +243,16 @@ func (d *door) serve(ctx context.Context, ln net.Listener, h http.Handler) error
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	ctx, stop := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		d.guard.Watch(ctx)
+	}()
+	defer func() {
+		stop()
+		<-watching
+	}()
 	return handlers.ServeWith(ctx, guarded, h, handlers.ServeOptions{TLS: d.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Direct: handlers.OfNode, Log: d.log})
 }
 

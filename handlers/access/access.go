@@ -30,6 +30,8 @@ type Options struct {
 	// Keys is the file of API keys. While it has never had one, keys that clients
 	// send are ignored.
 	Keys KeyFile
+	// Stored are API keys in a store, instead of those in Keys; see Guard.Load.
+	Stored *KeyStore
 	// Classes by name. Without DefaultClass clients without a key are not limited.
 	Classes map[string]Class
 	// Shared has the allowances of keys count for several processes together; nil counts
@@ -43,7 +45,7 @@ type Options struct {
 	Free []string
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
-	// Log gets what becomes of the key file; nil drops it. Keys are never logged.
+	// Log gets what becomes of the keys; nil drops it. Keys are never logged.
 	Log *slog.Logger
 }
 
@@ -68,7 +70,7 @@ func New(o Options) (*Guard, error) {
 		o.Addresses = 65536
 	}
 	g := &Guard{
-		keys:      &keyring{file: o.Keys, classes: o.Classes, shared: o.Shared, log: o.Log},
+		keys:      &keyring{file: o.Keys, stored: o.Stored, classes: o.Classes, shared: o.Shared, log: o.Log},
 		classes:   o.Classes,
 		free:      o.Free,
 		policies:  make(map[string][]string, len(o.Classes)),
@@ -99,6 +101,19 @@ func New(o Options) (*Guard, error) {
 	}
 	return g, nil
 }
+
+// Load reads the keys of Options.Stored, before which none is known; without, it does
+// nothing.
+func (g *Guard) Load(ctx context.Context) error {
+	if g.keys.stored == nil {
+		return nil
+	}
+	return g.keys.load(ctx)
+}
+
+// Watch has changes of the keys in Options.Stored take effect, within about a second,
+// until ctx ends; without, it returns at once.
+func (g *Guard) Watch(ctx context.Context) { g.keys.watch(ctx) }
 
 // The headers that keys come in. The documented one counts if both are there.
 const (

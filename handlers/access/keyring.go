@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,18 +9,24 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
+
+	"quorate/store"
 )
 
-// keyring is what a running service knows of a key file. Safe for concurrent use.
+// keyring is what a running service knows of the keys, in a file or in a store. Safe for
+// concurrent use.
 type keyring struct {
 	file    KeyFile
+	stored  *KeyStore // nil: the keys are in the file
 	classes map[string]Class
 	shared  *Shared // nil if no other process counts
 	log     *slog.Logger
 
 	mu     sync.Mutex
 	seen   os.FileInfo                   // guarded by mu; of the file as last read, nil if there was none
-	broken bool                          // guarded by mu; whether what was last read was no key file
+	at     *store.Cursor                 // guarded by mu; of the store as last read, nil if it was not yet
+	broken bool                          // guarded by mu; whether what was last read was of no use
 	keys   map[[sha256.Size]byte]*holder // guarded by mu
 }
 
@@ -31,9 +38,9 @@ type holder struct {
 	left *allowance
 }
 
-// look finds a key; some says whether there are keys at all. The file is looked at
+// look finds a key; some says whether there are keys at all. A file is looked at
 // each time, which takes a microsecond or two, so that a key is good as soon as it is
-// added and of no use as soon as it is revoked.
+// added and of no use as soon as it is revoked; a store is by watch.
 func (k *keyring) look(key string) (h *holder, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,7 +66,7 @@ func (k *keyring) count() int {
 // read leaves the keys as they were: a slip in it must neither let everybody in nor
 // shut everybody out.
 func (k *keyring) refresh() {
-	if k.file == "" {
+	if k.file == "" || k.stored != nil {
 		return
 	}
 	info, err := os.Stat(string(k.file))
@@ -96,18 +103,74 @@ func (k *keyring) refresh() {
 	if info.Mode().Perm()&0o077 != 0 {
 		k.log.Warn("others can read the key file; make its mode 0600", slog.String("file", string(k.file)))
 	}
+	k.adopt(keys)
+	k.seen = info
+}
+
+// adopt makes keys those that are known; it needs mu.
+func (k *keyring) adopt(keys []KeyInfo) {
 	known := make(map[[sha256.Size]byte]*holder, len(keys))
 	for _, info := range keys {
 		var digest [sha256.Size]byte
-		_, _ = hex.Decode(digest[:], []byte(info.Hash)) // checked by readKeys
+		_, _ = hex.Decode(digest[:], []byte(info.Hash)) // checked where they were read
 		h := k.holder(info)
 		if before := k.keys[digest]; before != nil && before.class == h.class {
 			h.left = before.left // what was used stays used
 		}
 		known[digest] = h
 	}
-	k.keys, k.seen, k.broken = known, info, false
+	k.keys, k.broken = known, false
 	k.log.Info("keys read", slog.Int("keys", len(keys)))
+}
+
+// load reads the keys of the store, if they have changed.
+func (k *keyring) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	at, err := store.ReadCursor(ctx, k.stored.store, keyRows)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	same := k.at != nil && *k.at == at
+	if same {
+		k.broken = false
+	}
+	k.mu.Unlock()
+	if same {
+		return nil
+	}
+	at, keys, err := k.stored.read(ctx) // while requests are let in
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.adopt(keys)
+	k.at = &at
+	return nil
+}
+
+// watch loads the keys of the store again and again until ctx ends. A store that does not
+// answer leaves them as they were.
+func (k *keyring) watch(ctx context.Context) {
+	if k.stored == nil {
+		return
+	}
+	ticker := time.NewTicker(looksEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := k.load(ctx); err != nil && ctx.Err() == nil {
+			k.mu.Lock()
+			k.complain(err)
+			k.mu.Unlock()
+		}
+	}
 }
 
 func (k *keyring) holder(info KeyInfo) *holder {
@@ -129,10 +192,10 @@ func (k *keyring) holder(info KeyInfo) *holder {
 	return h
 }
 
-// complain logs once until the file is good again; it needs mu.
+// complain logs once until the keys are good again; it needs mu.
 func (k *keyring) complain(err error) {
 	if !k.broken {
-		k.log.Error("the key file cannot be read; the keys stay as they were", slog.String("file", string(k.file)), slog.Any("error", err))
+		k.log.Error("the API keys cannot be read; they stay as they were", slog.String("file", string(k.file)), slog.Any("error", err))
 	}
 	k.broken = true
 }

@@ -27,8 +27,8 @@ var (
 	ErrNoKey = errors.New("there is no key of that name; quorate keys list shows them")
 	// ErrKeyName says that a name is not one.
 	ErrKeyName = errors.New("a name is 1 to 64 letters, digits, dots, hyphens and underscores")
-	// ErrTooManyKeys says that the file is full.
-	ErrTooManyKeys = fmt.Errorf("there are %d keys, which is the most; delete the file's revoked ones that nobody uses any more", maxKeys)
+	// ErrTooManyKeys says that there is no room for another.
+	ErrTooManyKeys = fmt.Errorf("there are %d keys, which is the most; in a file, delete the revoked ones that nobody uses any more", maxKeys)
 )
 
 const (
@@ -42,7 +42,7 @@ const (
 	maxKeyFile = 8 << 20
 )
 
-// KeyInfo is what is kept of a key: all but the key itself.
+// KeyInfo is what is kept of a key: all but the key itself. Values can be compared.
 type KeyInfo struct {
 	Name string `json:"name"`
 	// Class is the rate class whose allowance the key has.
@@ -66,41 +66,55 @@ type KeyFile string
 // Add makes a key and returns it. It is shown this once; the file has its hash.
 // The errors are ErrKeyExists, ErrKeyName and ErrTooManyKeys, or the file's.
 func (f KeyFile) Add(name, class string, now time.Time) (string, error) {
-	if !validName(name) {
-		return "", fmt.Errorf("key name %q: %w", name, ErrKeyName)
-	}
-	var secret [keyBytes]byte
-	_, _ = rand.Read(secret[:]) // never fails, as documented
-	key := KeyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
-	err := f.change(func(keys []KeyInfo) ([]KeyInfo, error) {
-		if slices.ContainsFunc(keys, func(k KeyInfo) bool { return k.Name == name }) {
-			return nil, fmt.Errorf("key %s: %w", name, ErrKeyExists)
-		}
-		if len(keys) >= maxKeys {
-			return nil, ErrTooManyKeys
-		}
-		digest := sha256.Sum256([]byte(key))
-		return append(keys, KeyInfo{Name: name, Class: class, Hash: hex.EncodeToString(digest[:]), Created: now.UTC().Truncate(time.Second)}), nil
-	})
+	key, info, err := newKey(name, class, now)
 	if err != nil {
+		return "", err
+	}
+	if err := f.change(func(keys []KeyInfo) ([]KeyInfo, error) { return withKey(keys, info) }); err != nil {
 		return "", err
 	}
 	return key, nil
 }
 
+// newKey makes a key, and what is kept of it.
+func newKey(name, class string, now time.Time) (string, KeyInfo, error) {
+	if !validName(name) {
+		return "", KeyInfo{}, fmt.Errorf("key name %q: %w", name, ErrKeyName)
+	}
+	var secret [keyBytes]byte
+	_, _ = rand.Read(secret[:]) // never fails, as documented
+	key := KeyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
+	digest := sha256.Sum256([]byte(key))
+	return key, KeyInfo{Name: name, Class: class, Hash: hex.EncodeToString(digest[:]), Created: now.UTC().Truncate(time.Second)}, nil
+}
+
+// withKey adds a key to others.
+func withKey(keys []KeyInfo, info KeyInfo) ([]KeyInfo, error) {
+	if slices.ContainsFunc(keys, func(k KeyInfo) bool { return k.Name == info.Name }) {
+		return nil, fmt.Errorf("key %s: %w", info.Name, ErrKeyExists)
+	}
+	if len(keys) >= maxKeys {
+		return nil, ErrTooManyKeys
+	}
+	return append(keys, info), nil
+}
+
+// withoutKey revokes one of keys.
+func withoutKey(keys []KeyInfo, name string, now time.Time) ([]KeyInfo, error) {
+	i := slices.IndexFunc(keys, func(k KeyInfo) bool { return k.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("key %q: %w", name, ErrNoKey)
+	}
+	if keys[i].Revoked.IsZero() {
+		keys[i].Revoked = now.UTC().Truncate(time.Second)
+	}
+	return keys, nil
+}
+
 // Revoke ends a key. It stays in the file, so that who still uses it is told so. To
 // revoke a key twice is no error; ErrNoKey says that there is none.
 func (f KeyFile) Revoke(name string, now time.Time) error {
-	return f.change(func(keys []KeyInfo) ([]KeyInfo, error) {
-		i := slices.IndexFunc(keys, func(k KeyInfo) bool { return k.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("key %q: %w", name, ErrNoKey)
-		}
-		if keys[i].Revoked.IsZero() {
-			keys[i].Revoked = now.UTC().Truncate(time.Second)
-		}
-		return keys, nil
-	})
+	return f.change(func(keys []KeyInfo) ([]KeyInfo, error) { return withoutKey(keys, name, now) })
 }
 
 // List is what is kept of all keys, by name. A file that does not exist has none.
@@ -129,16 +143,24 @@ func readKeys(r io.Reader) ([]KeyInfo, error) {
 	if err := json.Unmarshal(content, &kept); err != nil {
 		return nil, fmt.Errorf("reading the key file: %w", err)
 	}
-	if len(kept.Keys) > maxKeys {
-		return nil, fmt.Errorf("reading the key file: %w", ErrTooManyKeys)
-	}
-	for _, k := range kept.Keys {
-		if digest, err := hex.DecodeString(k.Hash); err != nil || len(digest) != sha256.Size || !validName(k.Name) {
-			return nil, fmt.Errorf("reading the key file: the entry %q has no valid name and hash", k.Name)
-		}
+	if err := checkKeys(kept.Keys); err != nil {
+		return nil, fmt.Errorf("reading the key file: %w", err)
 	}
 	slices.SortFunc(kept.Keys, func(a, b KeyInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return kept.Keys, nil
+}
+
+// checkKeys says what is wrong with keys that were kept.
+func checkKeys(keys []KeyInfo) error {
+	if len(keys) > maxKeys {
+		return ErrTooManyKeys
+	}
+	for _, k := range keys {
+		if digest, err := hex.DecodeString(k.Hash); err != nil || len(digest) != sha256.Size || !validName(k.Name) {
+			return fmt.Errorf("the entry %q has no valid name and hash", k.Name)
+		}
+	}
+	return nil
 }
 
 // change replaces the file by what edit makes of its keys.

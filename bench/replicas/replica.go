@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"quorate/bench/rig"
+	"quorate/index"
+	"quorate/simnet"
+	"quorate/simnet/history"
+	"quorate/store/storetest/pgserver"
+)
+
+// bench is what the parts share.
+type bench struct {
+	options
+	node            nodeReady
+	root, binary    string
+	server, standby *pgserver.Server
+	log             *rig.Log
+
+	all  []*replica            // those that run
+	asks map[string][]*replica // by where their pages are read from
+}
+
+// network is its name in paths.
+const network = "fuji"
+
+func historyOf(seed uint64, txs int) history.Options {
+	return history.Options{Seed: seed, Txs: txs, BusyEvents: txs}
+}
+
+// serveNode is a simulated node with four validators until standard input ends.
+func serveNode(t nodeTask) error {
+	sim, err := simnet.Start(simnet.Options{
+		Seed: t.Seed, Validators: 4, History: &simnet.History{Options: historyOf(t.Seed, t.Txs), Dir: t.Dir},
+	})
+	if err != nil {
+		return err
+	}
+	defer sim.Close()
+	past, out := sim.History(), json.NewEncoder(os.Stdout)
+	if err := out.Encode(nodeReady{URL: sim.NodeURL(), Heights: map[string]uint64{
+		index.PChain: past.Height(history.P), index.XChain: past.Height(history.X), index.CChain: past.Height(history.C),
+	}}); err != nil {
+		return err
+	}
+	return rig.TellSpent(out)
+}
+
+func build(ctx context.Context, dir string) (string, error) {
+	binary := filepath.Join(dir, "quorate")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/quorate").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the service, in the folder of the module: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// replica is a process of the service.
+type replica struct {
+	name, log       string
+	public, private string
+	cmd             *exec.Cmd
+	ended           chan struct{} // closed once it has
+}
+
+// start starts one of those that share the store.
+func (b *bench) start(name string, flags ...string) (*replica, error) {
+	r := &replica{name: name, log: filepath.Join(b.root, name+".log"), ended: make(chan struct{})}
+	for _, address := range []*string{&r.public, &r.private} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		*address = l.Addr().String()
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	}
+	log, err := os.Create(r.log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the process has it, too
+	r.cmd = exec.Command(b.binary, append([]string{
+		"serve", "--listen", r.public, "--private-listen", r.private, "--data-dir", filepath.Join(b.root, name), "--log-level", "warn",
+		"--allow-private-ips", "--record", "primary", "--network", network + "=" + b.node.URL, "--store", b.server.URL(),
+	}, flags...)...)
+	r.cmd.Stdout, r.cmd.Stderr = log, log
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := r.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting a replica: %w", err)
+	}
+	go func() { // until the process ends, which stop sees to
+		_ = r.cmd.Wait()
+		close(r.ended)
+	}()
+	b.all = append(b.all, r)
+	return r, nil
+}
+
+// stop ends all replicas.
+func (b *bench) stop() {
+	for _, r := range b.all {
+		_ = r.cmd.Process.Signal(syscall.SIGINT)
+	}
+	for _, r := range b.all {
+		select {
+		case <-r.ended:
+		case <-time.After(30 * time.Second):
+			_ = r.cmd.Process.Kill()
+			<-r.ended
+		}
+	}
+}
+
+// add starts one that answers, and waits until it does.
+func (b *bench) add(ctx context.Context, i int, from string, flags ...string) error {
+	r, err := b.start(fmt.Sprintf("api %d, %s", i+1, from), append([]string{"--role", "api"}, flags...)...)
+	if err != nil {
+		return err
+	}
+	if err := r.recorded(ctx, b.node.Heights); err != nil {
+		return err
+	}
+	if from == fromStandby {
+		if err := r.await(ctx, r.followed); err != nil {
+			return err
+		}
+	}
+	if b.asks == nil {
+		b.asks = make(map[string][]*replica)
+	}
+	b.asks[from] = append(b.asks[from], r)
+	return nil
+}
+
+func (r *replica) spent() time.Duration { return rig.SpentBy(r.cmd.Process.Pid) }
+
+// recorded waits until the replica tells that all is.
+func (r *replica) recorded(ctx context.Context, heights map[string]uint64) error {
+	return r.await(ctx, func() (bool, error) {
+		var said struct {
+			Networks map[string]map[string]struct {
+				Next  uint64
+				State index.State
+			}
+		}
+		if err := get("http://"+r.private+"/index", &said); err != nil {
+			return false, err
+		}
+		for chain, height := range heights {
+			if s := said.Networks[network][chain]; s.Next <= height || s.State != index.Following {
+				return false, fmt.Errorf("chain %s is %s, %d of %d", chain, s.State, s.Next, height)
+			}
+		}
+		return true, nil
+	})
+}
+
+// followed says whether the replica reads from the server that follows.
+func (r *replica) followed() (bool, error) {
+	content, err := ask("http://" + r.private + "/metrics")
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(content)) {
+		if strings.HasPrefix(line, "quorate_store_standby_used{") && strings.HasSuffix(line, " 1\n") {
+			return true, nil
+		}
+	}
+	return false, errors.New("it does not read from the server that follows")
+}
+
+// await asks again until something is so, ten minutes at most.
+func (r *replica) await(ctx context.Context, so func() (bool, error)) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	limit := time.NewTimer(10 * time.Minute)
+	defer limit.Stop()
+	for {
+		done, err := so()
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.ended:
+			return fmt.Errorf("%s has ended:\n%s", r.name, r.lastWords())
+		case <-limit.C:
+			return fmt.Errorf("%s does not become ready: %w\n%s", r.name, err, r.lastWords())
+		case <-ticker.C:
+		}
+	}
+}
+
+// lastWords are the end of the log.
+func (r *replica) lastWords() string {
+	content, err := os.ReadFile(r.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(0, len(content)-4000):])
+}
+
+// get reads an answer into v.
+func get(url string, v any) error {
+	content, err := ask(url)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(content, v)
+}
+
+// ask returns an answer, which must be a success.
+func ask(url string) ([]byte, error) {
+	client := http.Client{Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	response, err := client.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s: %.300s", url, response.Status, content)
+	}
+	return content, nil
+}
+
+// settle has the server write what it has not written yet.
+func (b *bench) settle(ctx context.Context) error {
+	for _, sql := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
+		if err := b.server.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spent is the processor time so far: of the replicas that are asked, of both servers, and
+// of who asks.
+type spent struct{ service, server, standby, load time.Duration }
+
+func (b *bench) spent(asked []*replica) (s spent) {
+	for _, r := range asked {
+		s.service += r.spent()
+	}
+	s.server, s.standby, s.load = rig.SpentBy(b.server.PID()), rig.SpentBy(b.standby.PID()), rig.CPU()
+	return s
+}
