@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -74,26 +75,70 @@ func TestProofsExist(t *testing.T) {
 	if len(named) < 50 {
 		t.Fatalf("got %d tests, want those of all operations", len(named))
 	}
-	sources := make(map[string]string)
+	tests := make(sources)
 	for _, one := range named {
-		folder, name := one[1], one[2]
-		if _, ok := sources[folder]; !ok {
-			files, err := filepath.Glob(filepath.Join(filepath.FromSlash(folder), "*_test.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, file := range files {
-				content, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sources[folder] += string(content)
-			}
-		}
-		if !strings.Contains(sources[folder], "\nfunc "+name+"(") {
+		if folder, name := one[1], one[2]; !tests.have(t, folder, "\nfunc "+name+"(") {
 			t.Errorf("README.md: there is no %s in %s", name, folder)
 		}
 	}
+}
+
+// TestAttacksAreTested holds the table of attacks to tests that there are, down to the
+// rows of their tables.
+func TestAttacksAreTested(t *testing.T) {
+	const file = "docs/attacks.md"
+	table, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("^\\| (\\d+) \\| [^|]+ \\| [^|]+ \\| [^|]+ \\| [^|]* \\| `([a-z0-9/]+)\\.((?:Test|Fuzz)\\w+)(?:/([^`]+))?` \\|$")
+	tests := make(sources)
+	rows := 0
+	for line := range strings.Lines(string(table)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| # |") {
+			continue
+		}
+		got := row.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if got == nil {
+			t.Errorf("%s: this is no row: %s", file, line)
+			continue
+		}
+		rows++
+		if got[1] != strconv.Itoa(rows) {
+			t.Errorf("%s: got row %s, want %d", file, got[1], rows)
+		}
+		if folder, name := got[2], got[3]; !tests.have(t, folder, "\nfunc "+name+"(") {
+			t.Errorf("%s: row %d: there is no %s in %s", file, rows, name, folder)
+		}
+		if part := got[4]; part != "" && !tests.have(t, got[2], strconv.Quote(part)) {
+			t.Errorf("%s: row %d: %s has no %q", file, rows, got[3], part)
+		}
+	}
+	if rows < 60 {
+		t.Errorf("got %d attacks, want 60 at least", rows)
+	}
+}
+
+// sources are the tests of folders.
+type sources map[string]string
+
+// have reports whether the tests of a folder have that text.
+func (s sources) have(t *testing.T, folder, text string) bool {
+	t.Helper()
+	if _, ok := s[folder]; !ok {
+		files, err := filepath.Glob(filepath.Join(filepath.FromSlash(folder), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s[folder] += string(content)
+		}
+	}
+	return strings.Contains(s[folder], text)
 }
 
 func roomOf(path string) (string, bool) {

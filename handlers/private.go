@@ -102,10 +102,24 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		return c.JSON(http.StatusOK, IndexStatus{networks})
 	})
 	if o.Verify != nil {
-		e.POST("/index/verify", verifyIndex(o.Verify))
+		e.POST("/index/verify", verifyIndex(o.Verify), ownPages())
 	}
 	routeNode(e, o.Node, 10*time.Second)
 	return e, nil
+}
+
+// ownPages refuses what a page of another site has a browser ask for: that it does not get
+// to see the answer would not keep it from making work.
+func ownPages() echo.MiddlewareFunc {
+	protection := http.NewCrossOriginProtection()
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if protection.Check(c.Request()) != nil {
+				return &apierr.Error{Status: http.StatusForbidden, Message: "pages of other sites may not ask for this"}
+			}
+			return next(c)
+		}
+	}
 }
 
 // IndexStatus is the answer of /index.

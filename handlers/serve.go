@@ -65,6 +65,12 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 			panic(http.ErrAbortHandler) // the connection is being closed anyway
 		}
 		defer running.leave()
+		if len(r.TransferEncoding) > 0 {
+			// There may have been a length as well, which net/http does not tell. A proxy
+			// that went by it would take what follows for a part of this request
+			// (RFC 9112, 6.1).
+			w.Header().Set("Connection", "close")
+		}
 		h.ServeHTTP(w, r)
 	})
 	server := &http.Server{

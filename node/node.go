@@ -83,6 +83,8 @@ const (
 	// maxResponse bounds an answer, in bytes: all validator sets of mainnet take
 	// a few MB.
 	maxResponse = 64 << 20
+	// maxHeader bounds the header of an answer, in bytes.
+	maxHeader = 64 << 10
 )
 
 // Client calls the nodes of one network. Safe for concurrent use.
@@ -139,9 +141,10 @@ func New(o Options) (*Client, error) {
 		c.http = &own
 	} else {
 		var transport http.RoundTripper = &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			MaxIdleConnsPerHost: 32,
-			IdleConnTimeout:     90 * time.Second,
+			Proxy:                  http.ProxyFromEnvironment,
+			MaxIdleConnsPerHost:    32,
+			IdleConnTimeout:        90 * time.Second,
+			MaxResponseHeaderBytes: maxHeader,
 		}
 		if o.Wrap != nil {
 			transport = o.Wrap(transport)
@@ -390,8 +393,9 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 		defer c.release(buffer)
 		buffer.Reset()
 	}
-	// With room for what ReadFrom wants to be free at the end.
-	buffer.Grow(int(min(max(answer.ContentLength, 0), c.limit)) + bytes.MinRead)
+	// With room for what ReadFrom wants to be free at the end. What is larger has to
+	// arrive before it takes room.
+	buffer.Grow(int(min(max(answer.ContentLength, 0), c.limit, keptBuffer)) + bytes.MinRead)
 	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, c.limit+1)); err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}

@@ -65,6 +65,10 @@ const (
 	codeExhausted = -32005
 )
 
+// mostCalls is how many calls a batch may have, as on a node. Each may take more room in
+// an answer than in the batch.
+const mostCalls = 1000
+
 // Calls answers calls by HTTP.
 func (e Ethereum) Calls() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,6 +130,9 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 	if !ok {
 		return c, c.fail(codeParse, "parse error"), false
 	}
+	if len(c.all) > mostCalls {
+		return c, c.refuse("batch too large"), false
+	}
 	for _, one := range c.all {
 		if e.passes(one.Method) {
 			continue
@@ -159,7 +166,8 @@ type ethCall struct {
 // calls is a call or a batch.
 type calls struct {
 	// body has what was understood and nothing that follows it.
-	body  []byte
+	body []byte
+	// all has the first mostCalls+1 of a batch.
 	all   []ethCall
 	batch bool
 }
@@ -172,18 +180,36 @@ func readCalls(body []byte) (c calls, ok bool) {
 		return c, false
 	}
 	c.body = whole
-	each := []json.RawMessage{whole}
-	if whole[0] == '[' {
-		c.batch, each = true, nil
-		if json.Unmarshal(whole, &each) != nil {
+	if whole[0] != '[' {
+		c.all = make([]ethCall, 1)
+		_ = json.Unmarshal(whole, &c.all[0])
+		return c, true
+	}
+	c.batch = true
+	each := json.NewDecoder(bytes.NewReader(whole))
+	if _, err := each.Token(); err != nil {
+		return c, false
+	}
+	for each.More() && len(c.all) <= mostCalls {
+		var one json.RawMessage
+		if each.Decode(&one) != nil {
 			return c, false
 		}
-	}
-	c.all = make([]ethCall, len(each))
-	for i, one := range each {
-		_ = json.Unmarshal(one, &c.all[i])
+		var call ethCall
+		_ = json.Unmarshal(one, &call)
+		c.all = append(c.all, call)
 	}
 	return c, true
+}
+
+// refuse is the answer to a batch as a whole, as nodes have it: with the ID of the first
+// call that has one.
+func (c calls) refuse(message string) []byte {
+	first := calls{batch: true} // with null
+	if i := slices.IndexFunc(c.all, func(one ethCall) bool { return one.ID != nil && one.Method != "" }); i >= 0 {
+		first.all = c.all[i : i+1]
+	}
+	return first.fail(codeInvalid, message)
 }
 
 // fail is the answer to all calls that want one, empty if none does.

@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -86,9 +88,11 @@ func (e Ethereum) Connections() http.Handler {
 		}
 		defer func() { _ = p.far.CloseNow() }()
 		// Pages of all origins may come, as with a node.
-		if p.near, err = websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}); err != nil {
+		taken := &taker{ResponseWriter: w}
+		if p.near, err = websocket.Accept(taken, r, &websocket.AcceptOptions{InsecureSkipVerify: true}); err != nil {
 			return // which was answered
 		}
+		p.below = taken.conn
 		defer func() { _ = p.near.CloseNow() }()
 		p.run(r.Context())
 	})
@@ -111,7 +115,20 @@ type passage struct {
 	client *access.Client // nil if nothing counts
 	// near is the client's, far the node's.
 	near, far *websocket.Conn
+	below     net.Conn // what near goes over
 	idle      *time.Timer
+}
+
+// taker notes the connection that is taken over from the server.
+type taker struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (t *taker) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err error) {
+	t.conn, buffered, err = http.NewResponseController(t.ResponseWriter).Hijack()
+	return t.conn, buffered, err
 }
 
 // ending is why a connection is ended from here.
@@ -149,7 +166,9 @@ func (p *passage) run(ctx context.Context) {
 		why.reason = "connections do not last longer; open another one"
 	case <-ctx.Done():
 	}
-	late := time.AfterFunc(farewellTime, func() { _ = p.near.CloseNow() })
+	// Close reads on until the client has said goodbye, a message without end included,
+	// and CloseNow would wait for Close.
+	late := time.AfterFunc(farewellTime, func() { _ = p.below.Close() })
 	_ = p.near.Close(why.code, why.reason)
 	late.Stop()
 	hangUp()

@@ -1,0 +1,293 @@
+package handlers
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/socket"
+	"quorate/index/primary"
+)
+
+// smuggled is what must never be taken for a request of its own.
+const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// What two parsers could understand in two ways ends its connection, or is one request
+// to us, whichever way it is served.
+func TestAttackSmuggling(t *testing.T) {
+	chunked := "0\r\n\r\n"
+	for name, test := range map[string]struct {
+		sent   string
+		status int
+		closed bool
+	}{
+		"a length and chunks":              {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(chunked)+len(smuggled)) + "\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked + smuggled, 200, true},
+		"two lengths":                      {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: " + fmt.Sprint(len(smuggled)) + "\r\n\r\n" + smuggled, 400, true},
+		"two lengths in one":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 0, 36\r\n\r\n" + smuggled, 400, true},
+		"length with a sign":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: +0\r\n\r\n" + smuggled, 400, true},
+		"negative length":                  {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + smuggled, 400, true},
+		"length beyond 2^63":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 9223372036854775808\r\n\r\n" + smuggled, 400, true},
+		"hexadecimal length":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 0x0\r\n\r\n" + smuggled, 400, true},
+		"an encoding nobody knows":         {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n" + chunked + smuggled, 501, true},
+		"two encodings":                    {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n" + chunked + smuggled, 501, true},
+		"encoding twice":                   {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n" + chunked + smuggled, 501, true},
+		"space before the colon":           {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length : 36\r\n\r\n" + smuggled, 400, true},
+		"folded header":                    {"POST /a HTTP/1.1\r\nHost: x\r\nX: a\r\n Content-Length: 36\r\nContent-Length: 0\r\n\r\n", 200, false},
+		"null byte in a header":            {"GET /a HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n" + smuggled, 400, true},
+		"bare return in a header":          {"GET /a HTTP/1.1\r\nHost: x\r\nX: a\rGET /smuggled HTTP/1.1\r\n\r\n", 400, true},
+		"two hosts":                        {"GET /a HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" + smuggled, 400, true},
+		"no host":                          {"GET /a HTTP/1.1\r\n\r\n" + smuggled, 400, true},
+		"host with a path":                 {"GET /a HTTP/1.1\r\nHost: x/../y z\r\n\r\n" + smuggled, 400, true},
+		"no version":                       {"GET /a\r\n\r\n" + smuggled, 400, true},
+		"version 3.0":                      {"GET /a HTTP/3.0\r\nHost: x\r\n\r\n" + smuggled, 505, true},
+		"space in the path":                {"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n" + smuggled, 400, true},
+		"HTTP/2 without TLS":               {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + smuggled, 200, true},
+		"chunk of a negative size":         {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n" + smuggled, 400, true},
+		"chunk beyond 2^64":                {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n" + smuggled, 400, true},
+		"extension of a chunk of 1 MiB":    {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 1<<20) + "\r\n" + smuggled, 400, true},
+		"8000 chunks with long extensions": {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1;"+strings.Repeat("x", 100)+"\r\na\r\n", 8000) + smuggled, 400, true},
+		"10000 headers":                    {"GET /a HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X: x\r\n", 10_000) + "\r\n" + smuggled, 431, true},
+		"trailer of 1 MiB":                 {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", 400, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, direct func(string) bool) {
+				var stolen atomic.Int64
+				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/smuggled" {
+						stolen.Add(1)
+					}
+					if _, err := io.Copy(io.Discard, r.Body); err != nil {
+						w.WriteHeader(http.StatusBadRequest)
+					}
+				})
+				srv := start(t, h, time.Second, time.Second, direct)
+				conn, r := dial(t, srv.addr)
+				go func() { _, _ = io.WriteString(conn, test.sent) }() // it may be cut off
+				response, err := http.ReadResponse(r, nil)
+				status := 0
+				if err == nil {
+					_, _ = io.Copy(io.Discard, response.Body)
+					status = response.StatusCode
+				}
+				if status != 0 || len(test.sent) < 64<<10 { // an answer may be lost if much is left unread
+					require.Equal(t, test.status, status)
+				}
+				if test.closed {
+					_, err = r.ReadByte()
+					require.Error(t, err, "more is answered")
+					require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
+				}
+				require.Zero(t, stolen.Load())
+			})
+		})
+	}
+}
+
+// overTLS serves h as the service does with certificates, and says how to reach it.
+func overTLS(t *testing.T, h http.Handler) (addr string, client *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"x"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	guarded, err := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, guarded, h, ServeOptions{TLS: config}, time.Second, time.Second) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-served)
+	})
+	return ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+}
+
+// frame2 is a frame of HTTP/2 (RFC 9113, 4.1).
+func frame2(kind, flags byte, stream uint32, payload string) string {
+	b := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+	return string(binary.BigEndian.AppendUint32(b, stream)) + payload
+}
+
+// What a client of HTTP/2 may have under way at a time is bounded, and one that only
+// makes work loses its connection.
+func TestAttackHTTP2(t *testing.T) {
+	const (
+		data, headers, reset, settings, ping, continuation = 0, 1, 3, 4, 6, 9
+		endStream, endHeaders                              = 1, 4
+		// GET https://x/ in fields of the static table (RFC 7541, appendix A).
+		get = "\x82\x87\x84\x41\x01x"
+	)
+	for name, test := range map[string]struct {
+		next  func(i uint32) string // what is sent, again and again
+		times uint32                // 0: until the connection ends
+	}{
+		"streams that are reset at once": {func(i uint32) string {
+			return frame2(headers, endStream|endHeaders, 2*i+1, get) + frame2(reset, 0, 2*i+1, "\x00\x00\x00\x08")
+		}, 0},
+		"more streams than are allowed": {func(i uint32) string { return frame2(headers, endStream|endHeaders, 2*i+1, get) }, 1000},
+		"headers without end": {func(i uint32) string {
+			if i == 0 {
+				return frame2(headers, endStream, 1, get)
+			}
+			return frame2(continuation, 0, 1, strings.Repeat("\x00\x01a\x01b", 1000))
+		}, 0},
+		"pings whose answers are not read": {func(uint32) string { return strings.Repeat(frame2(ping, 0, 0, "12345678"), 1000) }, 0},
+		"data of no stream":                {func(uint32) string { return frame2(data, 0, 7, "x") }, 0},
+		"a frame of 16 MiB":                {func(uint32) string { return "\xff\xff\xff\x00\x00\x00\x00\x00\x01" }, 0},
+		"an even stream":                   {func(uint32) string { return frame2(headers, endStream|endHeaders, 2, get) }, 0},
+		"headers that are no HPACK":        {func(uint32) string { return frame2(headers, endStream|endHeaders, 1, strings.Repeat("\xff", 100)) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var under, most atomic.Int64
+			h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				now := under.Add(1)
+				for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+				}
+				<-r.Context().Done()
+				under.Add(-1)
+			})
+			addr, config := overTLS(t, h)
+			conn, err := tls.Dial("tcp", addr, config)
+			require.NoError(t, err)
+			defer conn.Close()
+			require.Equal(t, "h2", conn.ConnectionState().NegotiatedProtocol)
+			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+			reads := !strings.Contains(name, "not read")
+			gone := make(chan error, 1)
+			go func() {
+				var err error
+				if reads {
+					_, err = io.Copy(io.Discard, conn)
+				}
+				gone <- err
+			}()
+			_, err = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame2(settings, 0, 0, ""))
+			for i := uint32(0); err == nil && (test.times == 0 || i < test.times); i++ {
+				_, err = io.WriteString(conn, test.next(i))
+			}
+			if test.times == 0 {
+				require.Error(t, err)
+				require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
+			} else {
+				require.NoError(t, conn.CloseWrite())
+			}
+			require.NotErrorIs(t, <-gone, os.ErrDeadlineExceeded, "the connection is open")
+			require.LessOrEqual(t, most.Load(), int64(32), "handlers at a time")
+		})
+	}
+}
+
+// Paths lead nowhere but to what is served, however they are written.
+func TestAttackPaths(t *testing.T) {
+	surface := newPublic(t, &fakeSigner{}, nil)
+	eachWay(t, func(t *testing.T, direct func(string) bool) {
+		srv := start(t, surface, time.Second, time.Second, direct)
+		for _, path := range []string{
+			"/docs/../../../../etc/passwd", "/docs/%2e%2e/%2e%2e/etc/passwd", "/docs/..%2f..%2f..%2fetc%2fpasswd", "/docs/..%5c..%5cetc", "/docs/%00", "/docs/openapi.json%00.html",
+			"/docs//etc/passwd", "/docs/./../health", "/docs/%c0%ae%c0%ae/", "/v1/networks/%2e%2e/subnets", "/v1/networks/..%2f..%2fhealth/subnets", "/console/../metrics", "/metrics", "/readyz", "/debug/pprof/",
+			"/v1/signatureAggregator/fuji/aggregateSignatures/%2e%2e%2f%2e%2e", "/" + strings.Repeat("a/", 10_000),
+		} {
+			conn, r := dial(t, srv.addr)
+			_, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			require.NoError(t, err)
+			response, content := readResponse(t, r)
+			require.GreaterOrEqual(t, response.StatusCode, 300, path)
+			require.Less(t, response.StatusCode, 500, path)
+			require.NotContains(t, content, "root:", path)
+			if to := response.Header.Get("Location"); to != "" {
+				require.Regexp(t, "^/docs/", to, "a redirect of %s", path)
+			}
+		}
+	})
+}
+
+// However many ranges of a file are asked for, no more than the file is sent.
+func TestAttackRanges(t *testing.T) {
+	h := newPublic(t, &fakeSigner{}, nil)
+	whole := do(h, "GET", "/docs/openapi.json", "").Body.Len()
+	for _, ranges := range []string{
+		"bytes=" + strings.TrimSuffix(strings.Repeat("0-,", 5000), ","), "bytes=" + strings.TrimSuffix(strings.Repeat("0-0,", 5000), ","),
+		"bytes=0-18446744073709551616", "bytes=-1,--1", "lines=1-2", "bytes=5-1",
+	} {
+		w := do(h, "GET", "/docs/openapi.json", "", "Range", ranges)
+		require.Contains(t, []int{200, 206, 416}, w.Code)
+		require.LessOrEqual(t, w.Body.Len(), whole+1024, "%.30s", ranges)
+	}
+}
+
+// What a client names makes one line of the log, in which nothing is a control character.
+func TestAttackLogLines(t *testing.T) {
+	var log lines
+	h := newPublic(t, &fakeSigner{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	srv := start(t, h, time.Second, time.Second, nil)
+	for i, sent := range []string{
+		"GET /v1/%0alevel=ERROR%20msg=forged%1b[31m HTTP/1.1\r\nHost: x\r\n",
+		"GET /v1/x?a=%0d%0alevel=ERROR HTTP/1.1\r\nHost: x\r\n",
+		"GET /v1/x HTTP/1.1\r\nHost: x\r\nUser-Agent: a\"b msg=forged \xe2\x80\xae\xc2\x9b31m\r\n",
+		"GET /v1/x HTTP/1.1\r\nHost: x\r\nX-Request-Id: a b\tmsg=forged\r\n",
+	} {
+		conn, r := dial(t, srv.addr)
+		_, err := io.WriteString(conn, sent+"Connection: close\r\n\r\n")
+		require.NoError(t, err)
+		response, _ := readResponse(t, r)
+		require.Equal(t, 404, response.StatusCode)
+		require.Equal(t, i+1, strings.Count(log.String(), "\n"))
+	}
+	for _, c := range strings.ReplaceAll(log.String(), "\n", "") {
+		require.True(t, unicode.IsPrint(c), "%q", c)
+	}
+}
+
+// Pages of no origin, such as sandboxed ones and files, are no exception.
+func TestAttackOrigins(t *testing.T) {
+	h := newPublic(t, &fakeSigner{}, func(o *Options) { o.Origins = []string{"https://example.org"} })
+	for _, origin := range []string{"null", "https://example.org.evil.example", "http://example.org", "https://example.org:8443", "https://EXAMPLE.org", "https://example.org\t", "*", ""} {
+		w := do(h, "OPTIONS", fujiPath, "", "Origin", origin, "Access-Control-Request-Method", "POST")
+		require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"), origin)
+	}
+}
+
+// A page in an operator's browser cannot have the private surface do work; without one,
+// as with curl, nothing is in the way.
+func TestAttackForeignPages(t *testing.T) {
+	verified := 0
+	h, err := NewPrivate(PrivateOptions{Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
+		verified++
+		return ErrNotRecorded
+	}})
+	require.NoError(t, err)
+	for _, headers := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},
+	} {
+		w := post(h, "/index/verify?network=fuji", "", headers...)
+		requireAPIError(t, w, 403, "pages of other sites")
+		require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+	}
+	require.Zero(t, verified)
+	for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", "same-origin"}} {
+		requireAPIError(t, post(h, "/index/verify?network=fuji", "", headers...), 404)
+	}
+	require.Equal(t, 3, verified)
+}

@@ -1,0 +1,197 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+)
+
+// filled makes a store of so many rows, each in a batch of its own, and returns its folder.
+func filled(t *testing.T, rows int) PebbleOptions {
+	t.Helper()
+	options := small(t.TempDir())
+	s, err := OpenPebble(t.Context(), options)
+	require.NoError(t, err)
+	for i := range rows {
+		var b Batch
+		b.Put(FamilyMessage, PK{P: []byte("p"), K: fmt.Appendf(nil, "%04d", i)}, bytes.Repeat([]byte{byte(i)}, 100))
+		require.NoError(t, s.Commit(t.Context(), &b))
+	}
+	require.NoError(t, s.Close())
+	return options
+}
+
+func only(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	require.NoError(t, err)
+	require.NotEmpty(t, found, pattern)
+	return found[len(found)-1]
+}
+
+// A log whose end is missing or garbage gives the rows of its beginning, in order and
+// none in part; what cannot be opened is said to be damaged, with what to do.
+func TestAttackSpoiltFiles(t *testing.T) {
+	const rows = 50
+	spoil := func(pattern string, change func([]byte) []byte) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			path := only(t, dir, pattern)
+			content, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, change(content), 0o600))
+		}
+	}
+	remove := func(pattern string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { require.NoError(t, os.Remove(only(t, dir, pattern))) }
+	}
+	for name, test := range map[string]struct {
+		spoil func(*testing.T, string)
+		least int    // rows that remain
+		most  int    // likewise
+		fails string // why it cannot be opened
+	}{
+		"log cut short":               {spoil("*.log", func(b []byte) []byte { return b[:len(b)*2/3] }), 1, rows - 1, ""},
+		"log emptied":                 {spoil("*.log", func([]byte) []byte { return nil }), 0, 0, ""},
+		"garbage after the log":       {spoil("*.log", func(b []byte) []byte { return append(b, bytes.Repeat([]byte{0xa5}, 1000)...) }), rows, rows, ""},
+		"a bit in the log's middle":   {spoil("*.log", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), 1, rows - 1, ""},
+		"log removed":                 {remove("*.log"), 0, 0, ""},
+		"manifest cut short":          {spoil("MANIFEST-*", func(b []byte) []byte { return b[:len(b)/2] }), 0, 0, "store is damaged: move the directory away"},
+		"manifest emptied":            {spoil("MANIFEST-*", func([]byte) []byte { return nil }), 0, 0, "store is damaged: move the directory away"},
+		"manifest removed":            {remove("MANIFEST-*"), 0, 0, "could not open manifest file"},
+		"options of another comparer": {spoil("OPTIONS-*", func(b []byte) []byte { return bytes.Replace(b, []byte("comparer="), []byte("comparer=not"), 1) }), 0, 0, "comparer name from file"},
+		"markers removed":             {remove("marker.manifest.*"), rows, rows, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := filled(t, rows)
+			test.spoil(t, options.Dir)
+			s, err := OpenPebble(t.Context(), options)
+			if test.fails != "" {
+				require.ErrorContains(t, err, test.fails)
+				require.ErrorContains(t, err, options.Dir)
+				return
+			}
+			require.NoError(t, err)
+			got, err := s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 1<<20)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, len(got), test.least)
+			require.LessOrEqual(t, len(got), test.most)
+			for i, r := range got {
+				require.Equal(t, fmt.Sprintf("%04d", i), string(r.K))
+				require.Equal(t, bytes.Repeat([]byte{byte(i)}, 100), r.V)
+			}
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// full is a disk with room for so many bytes more.
+type full struct {
+	vfs.FS
+	room atomic.Int64
+}
+
+func (f *full) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	return fullFile{file, f}, err
+}
+
+func (f *full) ReuseForWrite(before, now string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.ReuseForWrite(before, now, c)
+	return fullFile{file, f}, err
+}
+
+type fullFile struct {
+	vfs.File
+	disk *full
+}
+
+func (f fullFile) Write(b []byte) (int, error) {
+	if f.disk.room.Add(-int64(len(b))) < 0 {
+		return 0, &fs.PathError{Op: "write", Path: "store", Err: syscall.ENOSPC}
+	}
+	return f.File.Write(b)
+}
+
+func (f fullFile) Preallocate(int64, int64) error { return nil }
+
+const fullDir = "QUORATE_STORE_TEST_FULL_DIR"
+
+// On a disk that is full a commit fails, or the process ends, and says why; what was
+// acknowledged is there when there is room again.
+func TestAttackFullDisk(t *testing.T) {
+	if dir := os.Getenv(fullDir); dir != "" {
+		options := small(dir)
+		disk := &full{FS: vfs.Default}
+		disk.room.Store(3 << 20)
+		options.fs, options.Log = disk, slog.New(slog.NewTextHandler(os.Stderr, nil))
+		s, err := OpenPebble(t.Context(), options)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+		for i := 0; ; i++ {
+			var b Batch
+			b.Put(FamilyMessage, PK{P: []byte("p"), K: fmt.Appendf(nil, "%06d", i)}, make([]byte, 1000))
+			if err := s.Commit(t.Context(), &b); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(4)
+			}
+			fmt.Println(i)
+		}
+	}
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	child := exec.CommandContext(t.Context(), self, "-test.run=^TestAttackFullDisk$")
+	child.Env = append(os.Environ(), fullDir+"="+dir)
+	var said, log bytes.Buffer
+	child.Stdout, child.Stderr = &said, &log
+	err = child.Run()
+	var ended *exec.ExitError
+	require.ErrorAs(t, err, &ended)
+	require.Contains(t, log.String(), syscall.ENOSPC.Error())
+	require.Contains(t, []int{1, 4}, ended.ExitCode(), "by the engine, or by a commit that says so")
+	lines := strings.Fields(said.String())
+	require.NotEmpty(t, lines)
+	s, err := OpenPebble(t.Context(), small(dir))
+	require.NoError(t, err)
+	rows, err := s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 1<<20)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(rows), len(lines))
+	require.NoError(t, s.Close())
+}
+
+// A folder that cannot be written is refused at the start, and left as it is.
+func TestAttackReadOnlyFolder(t *testing.T) {
+	options := filled(t, 5)
+	options.fs = &readOnly{vfs.Default}
+	_, err := OpenPebble(t.Context(), options)
+	require.ErrorIs(t, err, syscall.EROFS)
+	require.ErrorContains(t, err, options.Dir)
+	options.fs = nil
+	s, err := OpenPebble(t.Context(), options)
+	require.NoError(t, err)
+	rows, err := s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 1<<20)
+	require.NoError(t, err)
+	require.Len(t, rows, 5)
+	require.NoError(t, s.Close())
+}
+
+// readOnly is a file system that is mounted so.
+type readOnly struct{ vfs.FS }
+
+func (r *readOnly) Lock(name string) (io.Closer, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EROFS}
+}
