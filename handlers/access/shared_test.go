@@ -36,7 +36,7 @@ func TestAllowancesAreShared(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			allowed, begun := 0, time.Now()
 			for time.Since(begun) < span {
-				if all[random.IntN(3)].use(t.Context(), time.Now()).allowed {
+				if all[random.IntN(3)].use(t.Context(), 1, time.Now()).allowed {
 					allowed++
 				}
 				time.Sleep(time.Duration(random.Int64N(int64(200 * time.Microsecond))))
@@ -55,25 +55,25 @@ func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := three(store.NewMemory(), Class{PerSecond: 2, Burst: 3})
 		for i := range 3 {
-			v := all[i].use(t.Context(), time.Now())
+			v := all[i].use(t.Context(), 1, time.Now())
 			require.True(t, v.allowed)
 			require.Equal(t, 2-i, v.remaining)
 		}
-		v := all[0].use(t.Context(), time.Now())
+		v := all[0].use(t.Context(), 1, time.Now())
 		require.False(t, v.allowed)
 		require.Equal(t, 500*time.Millisecond, v.reset)
 		time.Sleep(v.reset)
-		require.True(t, all[1].use(t.Context(), time.Now()).allowed, "after the time that was told")
-		require.False(t, all[2].use(t.Context(), time.Now()).allowed)
+		require.True(t, all[1].use(t.Context(), 1, time.Now()).allowed, "after the time that was told")
+		require.False(t, all[2].use(t.Context(), 1, time.Now()).allowed)
 
 		daily := three(store.NewMemory(), Class{PerSecond: 100, PerDay: 2})
-		require.True(t, daily[0].use(t.Context(), time.Now()).allowed)
+		require.True(t, daily[0].use(t.Context(), 1, time.Now()).allowed)
 		time.Sleep(2 * time.Second)
-		require.True(t, daily[1].use(t.Context(), time.Now()).allowed)
-		v = daily[2].use(t.Context(), time.Now())
+		require.True(t, daily[1].use(t.Context(), 1, time.Now()).allowed)
+		v = daily[2].use(t.Context(), 1, time.Now())
 		require.True(t, v.daily)
 		time.Sleep(v.reset)
-		require.True(t, daily[2].use(t.Context(), time.Now()).allowed, "the next day")
+		require.True(t, daily[2].use(t.Context(), 1, time.Now()).allowed, "the next day")
 	})
 }
 
@@ -81,9 +81,9 @@ func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
 func TestClocksThatDisagree(t *testing.T) {
 	c := Class{PerSecond: 10, Burst: 20}
 	now := time.Unix(1_700_000_000, 0)
-	ahead, d := c.draw(store.Cursor{}, 20, now.Add(time.Hour))
+	ahead, d := c.draw(store.Cursor{}, 1, 20, now.Add(time.Hour))
 	require.Equal(t, 20, d.granted)
-	_, d = c.draw(ahead, 1, now)
+	_, d = c.draw(ahead, 1, 1, now)
 	require.Zero(t, d.granted)
 	require.LessOrEqual(t, d.reset, 2*time.Second)
 }
@@ -105,7 +105,7 @@ func TestStoreOfAllowancesAway(t *testing.T) {
 		one := three(b, Class{PerSecond: 5, Burst: 5})[0]
 		allowed := 0
 		for range 100 {
-			if one.use(t.Context(), time.Now()).allowed {
+			if one.use(t.Context(), 1, time.Now()).allowed {
 				allowed++
 			}
 		}

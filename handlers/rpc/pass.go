@@ -13,6 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"quorate/handlers/access"
+	"quorate/handlers/apierr"
 	"quorate/node"
 )
 
@@ -65,7 +67,7 @@ const (
 	codeExhausted = -32005
 )
 
-// Calls answers calls by HTTP.
+// Calls answers calls by HTTP. Each call of a batch counts for the allowance of its client.
 func (e Ethereum) Calls() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && r.ContentLength == 0 && r.URL.RawQuery == "" {
@@ -90,6 +92,12 @@ func (e Ethereum) Calls() http.Handler {
 			sayJSON(w, refusal)
 			return
 		}
+		if client := access.ClientOf(ctx); client != nil {
+			if refused := client.TakeBatch(ctx, w.Header(), len(calls.all)); refused != nil {
+				refuse(w, refused)
+				return
+			}
+		}
 		answer, err := e.Node.Forward(ctx, e.Path, calls.body, false)
 		if err != nil {
 			sayJSON(w, calls.fail(codeServer, e.excuse(err)))
@@ -111,6 +119,14 @@ func (e Ethereum) excuse(err error) string {
 	return "the upstream node does not answer"
 }
 
+// refuse answers as to a request that exceeds the allowance by itself.
+func refuse(w http.ResponseWriter, e *apierr.Error) {
+	content, _ := json.Marshal(apierr.Body(e)) // of texts and numbers
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(content)
+}
+
 func sayJSON(w http.ResponseWriter, content []byte) {
 	w.Header()["Content-Type"] = []string{"application/json"}
 	_, _ = w.Write(content)
@@ -125,6 +141,9 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 	c, ok = readCalls(body)
 	if !ok {
 		return c, c.fail(codeParse, "parse error"), false
+	}
+	if c.beyond {
+		return c, c.fail(codeInvalid, "batch too large"), false
 	}
 	for _, one := range c.all {
 		if e.passes(one.Method) {
@@ -162,7 +181,14 @@ type calls struct {
 	body  []byte
 	all   []ethCall
 	batch bool
+	// beyond says that it has more than mostInBatch, of which all has what the first one is
+	// answered by.
+	beyond bool
 }
+
+// mostInBatch is how many calls a batch may have, which is a node's own default
+// (avalanchego, batch-request-limit).
+const mostInBatch = 1000
 
 // readCalls understands calls as a node does (libevm, package rpc): of what is of the
 // wrong type the rest counts, so that there is nothing that only the node sees.
@@ -175,6 +201,15 @@ func readCalls(body []byte) (c calls, ok bool) {
 	each := []json.RawMessage{whole}
 	if whole[0] == '[' {
 		c.batch, each = true, nil
+		if c.beyond = elements(whole, mostInBatch) > mostInBatch; c.beyond {
+			// To take the others apart would take many times their length.
+			var first ethCall
+			d := json.NewDecoder(bytes.NewReader(whole))
+			_, _ = d.Token()
+			_ = d.Decode(&first)
+			c.all = []ethCall{{ID: first.ID}}
+			return c, true
+		}
 		if json.Unmarshal(whole, &each) != nil {
 			return c, false
 		}
@@ -184,6 +219,27 @@ func readCalls(body []byte) (c calls, ok bool) {
 		_ = json.Unmarshal(one, &c.all[i])
 	}
 	return c, true
+}
+
+// elements counts those of an array, up to one more than most.
+func elements(array []byte, most int) (n int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(array) && n <= most; i++ {
+		switch b := array[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			quoted = !quoted
+		case quoted:
+		case b == '[' || b == '{':
+			depth++
+		case b == ']' || b == '}':
+			depth--
+		case b == ',' && depth == 1:
+			n++
+		}
+	}
+	return n + 1
 }
 
 // fail is the answer to all calls that want one, empty if none does.
