@@ -51,6 +51,39 @@ func TestAllowancesAreShared(t *testing.T) {
 	}
 }
 
+// So it is with batches: each is let in as a whole or not at all.
+func TestBatchesAreShared(t *testing.T) {
+	for _, c := range []Class{{PerSecond: 200, Burst: 50}, {PerSecond: 10}, {PerSecond: 1000, PerDay: 1500}} {
+		synctest.Test(t, func(t *testing.T) {
+			all := three(store.NewMemory(), c)
+			random := rand.New(rand.NewPCG(3, 4))
+			allowed, begun := 0, time.Now()
+			for time.Since(begun) < 10*time.Second {
+				n := 1 + random.IntN(c.burst())
+				if all[random.IntN(3)].use(t.Context(), n, time.Now()).allowed {
+					allowed += n
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
+			}
+			most := float64(c.burst()) + c.PerSecond*time.Since(begun).Seconds()
+			if c.PerDay > 0 {
+				most = min(most, float64(c.PerDay))
+			}
+			require.LessOrEqual(t, float64(allowed), most+1, "%+v", c)
+			require.GreaterOrEqual(t, float64(allowed), 0.8*most-1, "%+v", c)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		two := three(store.NewMemory(), Class{PerSecond: 2, Burst: 6})
+		require.True(t, two[0].use(t.Context(), 4, time.Now()).allowed)
+		v := two[1].use(t.Context(), 3, time.Now())
+		require.False(t, v.allowed)
+		require.Equal(t, 500*time.Millisecond, v.reset)
+		time.Sleep(v.reset)
+		require.True(t, two[1].use(t.Context(), 3, time.Now()).allowed, "after the time that was told")
+	})
+}
+
 func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := three(store.NewMemory(), Class{PerSecond: 2, Burst: 3})
