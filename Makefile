@@ -10,7 +10,7 @@ VULNCHECK  = go -C tools tool govulncheck -db $(VULNDB) -test
 
 SOAK      ?= 30m
 
-.PHONY: help build test test-unit test-e2e lint vulndb bench bench-short soak clean notices
+.PHONY: help build warm warm-e2e test test-unit test-e2e lint vulndb bench bench-short soak clean notices
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -18,7 +18,14 @@ help: ## list the targets
 build: ## build ./quorate
 	go build -trimpath -o quorate ./cmd/quorate
 
-test: ## run every test, those against real nodes included
+# What tests build is compiled before, so that it takes none of their time.
+warm:
+	go build -o /dev/null ./cmd/quorate
+
+warm-e2e: warm
+	cd e2e && go build -o /dev/null github.com/ava-labs/avalanchego/main
+
+test: warm-e2e ## run every test, those against real nodes included
 	@mkdir -p $(CACHE)
 	go vet ./...
 	cd e2e && go vet ./...
@@ -28,10 +35,10 @@ test: ## run every test, those against real nodes included
 	go run ./bench/testsummary $(CACHE)/unit.json $(CACHE)/e2e.json || status=1; \
 	exit $$status
 
-test-unit: ## run the tests that need no real nodes
+test-unit: warm ## run the tests that need no real nodes
 	go test -race -timeout 15m ./...
 
-test-e2e: ## run the tests against real nodes (built once into .cache)
+test-e2e: warm-e2e ## run the tests against real nodes (built once into .cache)
 	cd e2e && E2E_CACHE=$(CACHE) go test -count=1 -timeout 20m -v ./...
 
 lint: $(CACHE)/vulndb/index/db.json ## check formatting, run the linters, look for known vulnerabilities

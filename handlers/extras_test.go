@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
+	"quorate/handlers/access"
 )
 
 const verifyPath = "/v1/signatureAggregator/fuji/verifySignedMessage"
@@ -162,6 +164,46 @@ func TestBatch(t *testing.T) {
 
 // A batch takes no longer than one request may, however many of its messages nobody
 // signs, and those that are signed do not wait for them.
+// Each request of a batch counts for the allowance of its client.
+func TestBatchCounts(t *testing.T) {
+	guard, err := access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 10}}})
+	require.NoError(t, err)
+	var s fakeSigner
+	h, err := New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &s}}, Access: guard})
+	require.NoError(t, err)
+	ask := func(n int) *httptest.ResponseRecorder {
+		body := `{"requests":[` + strings.TrimSuffix(strings.Repeat(`{"message":"0x00"},`, n), ",") + `]}`
+		r := httptest.NewRequest(http.MethodPost, fujiPath+":batch", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	for _, test := range []struct {
+		n, status       int
+		remaining, says string
+	}{
+		{6, 200, "4", `"results"`},
+		{5, 429, "0", "more than 0.001 requests a second"}, // itself it is let in, which leaves three
+		{3, 200, "0", `"results"`},
+		{1, 429, "0", "more than 0.001 requests a second"},
+	} {
+		w := ask(test.n)
+		require.Equal(t, test.status, w.Code, "%d requests: %s", test.n, w.Body)
+		require.Contains(t, w.Body.String(), test.says)
+		require.Equal(t, test.remaining, w.Header().Get("ratelimit-remaining"), "%d requests", test.n)
+		require.Equal(t, test.status == 429, w.Header().Get("retry-after") != "")
+	}
+	guard, err = access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 10}}})
+	require.NoError(t, err)
+	h, err = New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &s}}, Access: guard})
+	require.NoError(t, err)
+	w := ask(11)
+	require.Equal(t, 429, w.Code)
+	require.Contains(t, w.Body.String(), "11 requests at once are more than are ever allowed, which is 10")
+	require.Empty(t, w.Header().Get("retry-after"), "it would be as much then")
+}
+
 func TestBatchIsBoundedLikeOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {

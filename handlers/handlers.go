@@ -24,6 +24,7 @@ import (
 	"quorate/handlers/metrics"
 	"quorate/handlers/middleware"
 	"quorate/handlers/signing"
+	"quorate/node"
 )
 
 // Network is a network that is served, Signer what signs its messages.
@@ -45,6 +46,9 @@ type Options struct {
 	// Node answers as a node does, for what is below /ext and /{network}/ext; nil
 	// offers no such thing.
 	Node http.Handler
+	// Answers bounds what Node's answers take, and is shared out among clients; nil is no
+	// bound.
+	Answers *node.Budget
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
 	// PageKey seals page tokens of the Metrics API, which are good for 24 hours, and
@@ -82,7 +86,7 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := signing.New(o.Networks, cmp.Or(o.RequestTimeout, 30*time.Second))
+	api, err := signing.New(o.Networks, cmp.Or(o.RequestTimeout, 30*time.Second), o.Access.Charge)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the signing API: %w", err)
 	}
@@ -117,7 +121,7 @@ func New(o Options) (*echo.Echo, error) {
 	if o.ClientIP != nil {
 		e.IPExtractor = o.ClientIP
 	}
-	routeNode(e, o.Node, cmp.Or(o.BodyTimeout, 10*time.Second))
+	routeNode(e, o.Node, o.Access, o.Answers, cmp.Or(o.BodyTimeout, 10*time.Second))
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch)
 	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)

@@ -8,7 +8,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quorate/handlers/access"
 	"quorate/handlers/middleware"
+	"quorate/node"
 )
 
 // Where a node's surface is: of one network, and of each by its name.
@@ -34,13 +36,20 @@ func forNode(c echo.Context) bool {
 	return slices.Contains(nodePaths, c.Path())
 }
 
-// routeNode hands what is for a node's surface to h, if that is not nil.
-func routeNode(e *echo.Echo, h http.Handler, patience time.Duration) {
+// routeNode hands what is for a node's surface to h, if that is not nil. The context of
+// its requests has their client, see access.ClientOf, whose share of answers they count for.
+func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.Budget, patience time.Duration) {
 	if h == nil {
 		return
 	}
 	body := middleware.Body(NodeBodyLimit, patience)
 	for _, path := range nodePaths {
-		e.Any(path, echo.WrapHandler(h), body)
+		e.Any(path, func(c echo.Context) error {
+			ctx, client := guard.Accompany(c)
+			ctx, done := answers.Begin(ctx, client.ID)
+			defer done()
+			h.ServeHTTP(c.Response(), c.Request().WithContext(ctx))
+			return nil
+		}, body)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/signing"
 	"quorate/index"
+	"quorate/node"
 	"quorate/store"
 )
 
@@ -35,6 +36,8 @@ type PrivateOptions struct {
 	// Node answers as a node does to its operator, below /ext and /{network}/ext; nil
 	// offers no such thing.
 	Node http.Handler
+	// Answers as in Options.
+	Answers *node.Budget
 	// Gatherer collects the metrics to show; nil shows none.
 	Gatherer prometheus.Gatherer
 	// Log gets one line per request; nil drops them.
@@ -104,7 +107,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	if o.Verify != nil {
 		e.POST("/index/verify", verifyIndex(o.Verify), ownPages())
 	}
-	routeNode(e, o.Node, 10*time.Second)
+	routeNode(e, o.Node, nil, o.Answers, 10*time.Second)
 	return e, nil
 }
 

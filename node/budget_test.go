@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -17,24 +21,32 @@ import (
 // whole requires that nothing of a budget is taken.
 func whole(t *testing.T, b *Budget) {
 	t.Helper()
-	require.True(t, b.free.TryAcquire(b.size), "something is not given back")
-	b.free.Release(b.size)
+	u := b.Usage()
+	require.Zero(t, u.Bytes, "something is not given back")
+	require.Zero(t, u.Clients)
+	require.Zero(t, u.Waiting)
+	require.Empty(t, b.clients, "somebody is not forgotten")
 }
+
+// named tells who somebody is.
+func named(name string) func() string { return func() string { return name } }
 
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(100, time.Second)
-		first, end := b.Begin(t.Context())
-		second, endSecond := b.Begin(t.Context())
+		first, end := b.Begin(t.Context(), named("one"))
+		second, endSecond := b.Begin(t.Context(), named("two"))
 		require.NoError(t, Take(first, 60))
 		began := time.Now()
 		require.ErrorIs(t, Take(second, 60), ErrNoRoom)
 		require.Equal(t, time.Second, time.Since(began), "waiting is bounded")
-		require.ErrorIs(t, Take(second, 101), ErrNoRoom)
-		require.Equal(t, time.Second, time.Since(began), "what never fits is not waited for")
+		require.ErrorIs(t, Take(second, 76), ErrNoRoom)
+		require.Equal(t, time.Second, time.Since(began), "what is never allowed is not waited for")
+		require.Equal(t, Usage{Bytes: 60, Size: 100, Largest: 60, Clients: 1, Refused: Refused{Size: 1, All: 1}}, b.Usage())
 
-		time.AfterFunc(time.Second/2, func() { Give(first, 20) })
+		time.AfterFunc(time.Second/2, func() { Give(first, 40) })
 		require.NoError(t, Take(second, 60))
+		require.Equal(t, time.Second*3/2, time.Since(began))
 		gone, cancel := context.WithCancel(first)
 		cancel()
 		require.ErrorIs(t, Take(gone, 60), context.Canceled)
@@ -47,16 +59,152 @@ func TestBudget(t *testing.T) {
 		whole(t, b)
 
 		var none *Budget
-		ctx, done := none.Begin(t.Context())
+		ctx, done := none.Begin(t.Context(), nil)
 		require.NoError(t, Take(ctx, 1<<40))
 		done()
 	})
 }
 
+// However many clients take all they can get, there is something left for one more, and
+// what a client gets does not depend on how many answers it asks for.
+func TestBudgetIsShared(t *testing.T) {
+	const size = 1 << 20
+	for _, greedy := range []int{1, 2, 5, 20} {
+		b := NewBudget(size, 0)
+		got := make([]int, greedy)
+		for again := true; again; {
+			again = false
+			for i := range greedy {
+				ctx, end := b.Begin(t.Context(), named(string(rune('a'+i))))
+				defer end()
+				if Take(ctx, 1<<10) == nil {
+					got[i]++
+					again = true
+				}
+			}
+		}
+		fair := share * size / (1 + share*greedy) >> 10
+		for i := range greedy {
+			require.InDelta(t, fair, got[i], float64(greedy), "KiB of client %d of %d", i, greedy)
+		}
+		next, end := b.Begin(t.Context(), named("next"))
+		require.NoError(t, Take(next, size/int64(1+share*greedy)/2), "%d clients left nothing", greedy)
+		end()
+		u := b.Usage()
+		require.Equal(t, greedy, u.Clients)
+		require.Equal(t, int64(slices.Max(got))<<10, u.Largest)
+		require.GreaterOrEqual(t, u.Refused.Client+u.Refused.All, uint64(greedy))
+	}
+}
+
+// Room goes to those that wait for it, and who waits for much, or has much, keeps no other
+// waiting.
+func TestRoomGoesToThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(1000, time.Minute)
+		greedy, end := b.Begin(t.Context(), named("greedy"))
+		require.NoError(t, Take(greedy, 700))
+		other, endOther := b.Begin(t.Context(), named("other"))
+		require.NoError(t, Take(other, 200))
+		var order []string
+		var mu sync.Mutex
+		var waiting sync.WaitGroup
+		take := func(ctx context.Context, name string, n int64) {
+			waiting.Go(func() {
+				require.NoError(t, Take(ctx, n))
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, name)
+			})
+			synctest.Wait()
+		}
+		third, endThird := b.Begin(t.Context(), named("third"))
+		take(greedy, "more", 100)
+		take(third, "large", 500)
+		take(third, "small", 120)
+		require.Empty(t, order)
+		require.Equal(t, 3, b.Usage().Waiting)
+		Give(greedy, 100) // 200 are free
+		synctest.Wait()
+		require.Equal(t, []string{"small"}, order)
+		endOther() // 280
+		synctest.Wait()
+		require.Equal(t, []string{"small"}, order)
+		Give(greedy, 600) // 880
+		waiting.Wait()
+		require.ElementsMatch(t, []string{"small", "more", "large"}, order)
+		end()
+		endThird()
+		whole(t, b)
+	})
+}
+
+// Places to wait at are bounded, and shared out, too.
+func TestWaitingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(100, time.Minute)
+		holder, end := b.Begin(t.Context(), named("holder"))
+		require.NoError(t, Take(holder, 70))
+		other, endOther := b.Begin(t.Context(), named("other"))
+		require.NoError(t, Take(other, 20))
+		var waiting sync.WaitGroup
+		for range 2 * mostWaiting {
+			ctx, done := b.Begin(t.Context(), named("many"))
+			waiting.Go(func() {
+				defer done()
+				_ = Take(ctx, 50)
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, mostWaiting*share/(1+share), b.Usage().Waiting)
+		late, endLate := b.Begin(t.Context(), named("late"))
+		waiting.Go(func() { require.NoError(t, Take(late, 30)) })
+		synctest.Wait()
+		require.Equal(t, mostWaiting*share/(1+share)+1, b.Usage().Waiting)
+		end()
+		endOther()
+		waiting.Wait()
+		endLate()
+		whole(t, b)
+	})
+}
+
+// Whoever takes and gives what at whatever time, what is held is what was taken.
+func TestBudgetAtOnce(t *testing.T) {
+	b := NewBudget(64<<10, time.Millisecond)
+	var most atomic.Int64
+	var running sync.WaitGroup
+	for i := range 16 {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			for range 200 {
+				ctx, cancel := context.WithCancel(t.Context())
+				taking, end := b.Begin(ctx, named(string(rune('a'+i%5))))
+				for range random.IntN(4) {
+					if n := 1 + random.Int64N(20<<10); Take(taking, n) == nil && random.IntN(2) == 0 {
+						Give(taking, n)
+					}
+					if u := b.Usage(); u.Bytes > u.Size || u.Bytes < 0 || u.Largest > u.Bytes {
+						most.Store(u.Bytes)
+					}
+				}
+				if random.IntN(2) == 0 {
+					cancel()
+				}
+				end()
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	require.Zero(t, most.Load(), "bytes that were held at a time, of %d", b.size)
+	whole(t, b)
+}
+
 // What is read is counted by what it takes, however it arrives, and given back if it
 // is of no use.
 func TestReadAllCounts(t *testing.T) {
-	b := NewBudget(64<<10, 0)
+	b := NewBudget(96<<10, 0)
 	content := bytes.Repeat([]byte("x"), 20_000)
 	for name, r := range map[string]func() io.Reader{
 		"at once":      func() io.Reader { return bytes.NewReader(content) },
@@ -65,7 +213,7 @@ func TestReadAllCounts(t *testing.T) {
 		"half by half": func() io.Reader { return iotest.HalfReader(bytes.NewReader(content)) },
 	} {
 		for _, length := range []int64{-1, 20_000, 1 << 40} {
-			ctx, end := b.Begin(t.Context())
+			ctx, end := b.Begin(t.Context(), nil)
 			got, err := ReadAll(ctx, r(), length, 20_000)
 			require.NoError(t, err, name)
 			require.True(t, bytes.Equal(content, got), name)
@@ -80,7 +228,7 @@ func TestReadAllCounts(t *testing.T) {
 			whole(t, b)
 		}
 	}
-	ctx, end := b.Begin(t.Context())
+	ctx, end := b.Begin(t.Context(), nil)
 	defer end()
 	_, err := ReadAll(ctx, bytes.NewReader(make([]byte, 50_000)), -1, 1<<20)
 	require.ErrorIs(t, err, ErrNoRoom, "room for the copy is missing")
@@ -97,12 +245,12 @@ func TestForwardWithinBudget(t *testing.T) {
 			return answer(http.StatusOK, string(make([]byte, 40_000)))(r)
 		}
 		n := newForwarder(t, hosts{"a": big, "b": big, "c": big})
-		b := NewBudget(100_000, time.Second)
-		first, end := b.Begin(t.Context())
+		b := NewBudget(140_000, time.Second)
+		first, end := b.Begin(t.Context(), nil)
 		got, err := n.Forward(first, "/", nil, true)
 		require.NoError(t, err)
 		require.Len(t, got.Body, 40_000)
-		second, endSecond := b.Begin(t.Context())
+		second, endSecond := b.Begin(t.Context(), nil)
 		_, err = n.Forward(second, "/", nil, false)
 		require.ErrorIs(t, err, ErrNoRoom)
 		require.Equal(t, 2, asked)
@@ -125,7 +273,7 @@ func TestForwardGivesBackWhatLost(t *testing.T) {
 		}
 		n := newForwarder(t, hosts{"a": late, "b": answer(http.StatusOK, "b"), "c": late})
 		b := NewBudget(100_000, time.Second)
-		ctx, end := b.Begin(t.Context())
+		ctx, end := b.Begin(t.Context(), nil)
 		got, err := n.Forward(ctx, "/", nil, true)
 		require.NoError(t, err)
 		require.Equal(t, "b", string(got.Body))

@@ -23,7 +23,6 @@ import (
 	"quorate/handlers/data"
 	"quorate/handlers/signing"
 	"quorate/index"
-	"quorate/node"
 )
 
 // slot is the place of one configured network, from before its node has answered
@@ -122,10 +121,10 @@ type reception struct {
 }
 
 // newReception is for the networks of these names, of which main is at /ext, and the
-// requests that are for a role; what nodes answer counts for answers.
-func newReception(names []string, main string, as role, answers *node.Budget, o handlers.Options) (*reception, error) {
+// requests that are for a role.
+func newReception(names []string, main string, as role, o handlers.Options) (*reception, error) {
 	r := &reception{role: as, options: o, slots: make(map[string]*slot, len(names)), ids: make(map[string]uint32, len(names))}
-	r.options.Node = nodeSurface{reception: r, main: main, answers: answers}
+	r.options.Node = nodeSurface{reception: r, main: main}
 	if o.Metrics != nil {
 		r.options.Metrics = replacing{o.Metrics}
 	}

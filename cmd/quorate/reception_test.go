@@ -20,7 +20,7 @@ import (
 // surface that knows it: nothing is held against an ID that is only presumed, and the
 // network is not said to be unknown.
 func TestNetworkThatJustOpened(t *testing.T) {
-	r, err := newReception([]string{"fuji"}, "fuji", roleAll, newAnswers(1<<30), handlers.Options{})
+	r, err := newReception([]string{"fuji"}, "fuji", roleAll, handlers.Options{})
 	require.NoError(t, err)
 	call, err := payload.NewAddressedCall(make([]byte, 20), []byte("early"))
 	require.NoError(t, err)

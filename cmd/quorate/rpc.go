@@ -282,15 +282,37 @@ type nodeSurface struct {
 	reception *reception
 	main      string
 	operator  bool
-	// answers bounds what nodes' answers take, of all networks and at both addresses.
-	answers *node.Budget
 }
 
-// newAnswers shares out the memory for answers: an eighth, or what the longest one
-// takes.
-func newAnswers(limit size) *node.Budget {
-	const least, patience = 128 << 20, 2 * time.Second
-	return node.NewBudget(max(int64(limit)/8, least), patience)
+// newAnswers bounds what nodes' answers take, of all networks and at both addresses: an
+// eighth of the memory, or so much that one client may have the longest one.
+func newAnswers(limit size, r prometheus.Registerer) (*node.Budget, error) {
+	const least, patience = 144 << 20, 2 * time.Second
+	b := node.NewBudget(max(int64(limit)/8, least), patience)
+	gauge := func(name, help string, of func(node.Usage) int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_rpc_answers_" + name, Help: help}, func() float64 { return float64(of(b.Usage())) })
+	}
+	refused := func(why string, of func(node.Refused) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_rpc_answers_refused_total", ConstLabels: prometheus.Labels{"bound": why},
+			Help: "Answers of nodes and bodies of calls that got no memory, by bound: answer (larger than one may be), client (its client held most of what was taken itself), all.",
+		}, func() float64 { return float64(of(b.Usage().Refused)) })
+	}
+	for _, c := range []prometheus.Collector{
+		gauge("bytes", "Memory that answers of nodes under way take, in bytes.", func(u node.Usage) int64 { return u.Bytes }),
+		gauge("limit_bytes", "How much they may take, in bytes.", func(u node.Usage) int64 { return u.Size }),
+		gauge("largest_client_bytes", "What those of one client take, of the one with most, in bytes.", func(u node.Usage) int64 { return u.Largest }),
+		gauge("clients", "Clients that such answers are under way to.", func(u node.Usage) int64 { return int64(u.Clients) }),
+		gauge("waiting", "Answers that wait for memory.", func(u node.Usage) int64 { return int64(u.Waiting) }),
+		refused("answer", func(r node.Refused) uint64 { return r.Size }),
+		refused("client", func(r node.Refused) uint64 { return r.Client }),
+		refused("all", func(r node.Refused) uint64 { return r.All }),
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("registering the metrics of answers: %w", err)
+		}
+	}
+	return b, nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -327,7 +349,5 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		surface.Moved(&u).ServeHTTP(w, r)
 		return
 	}
-	ctx, done := s.answers.Begin(r.Context())
-	defer done()
-	http.StripPrefix(prefix, surface).ServeHTTP(w, r.WithContext(ctx))
+	http.StripPrefix(prefix, surface).ServeHTTP(w, r)
 }

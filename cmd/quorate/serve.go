@@ -148,9 +148,13 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 		return err
 	}
 	defer page.Close()
-	answers := newAnswers(c.MemoryLimit)
-	surface, err = newReception(names, c.NodeAPI.main(c.Networks), c.Role, answers, entry.furnish(handlers.Options{
+	answers, err := newAnswers(c.MemoryLimit, registry)
+	if err != nil {
+		return err
+	}
+	surface, err = newReception(names, c.NodeAPI.main(c.Networks), c.Role, entry.furnish(handlers.Options{
 		EVM:            words,
+		Answers:        answers,
 		Console:        page,
 		PageKey:        key,
 		Log:            log,
@@ -161,7 +165,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Standbys: kept.following(), Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true, answers}, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Standbys: kept.following(), Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.main(c.Networks), true}, Answers: answers, Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}

@@ -134,8 +134,7 @@ func KeyName(c echo.Context) string {
 }
 
 // Middleware answers 401 for an unknown key, 403 for one that was revoked and 429 for
-// what exceeds the allowance, and says in headers what is left of it. Who asks for a
-// connection to talk on is passed on, see ClientOf.
+// what exceeds the allowance, and says in headers what is left of it.
 func (g *Guard) Middleware() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -143,32 +142,22 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 				return next(c)
 			}
 			header := c.Request().Header
-			who := Client{guard: g, key: cmp.Or(header.Get(headerKey), header.Get(headerKeyClient)), address: c.RealIP()}
-			name, class, left, err := g.admit(who.key, who.address)
+			name, class, left, err := g.admit(keyOf(header), c.RealIP())
 			if err != nil {
 				return err
 			}
 			if name != "" {
 				c.Set(keyName, name)
 			}
-			if header.Get(echo.HeaderUpgrade) != "" {
-				who.id = "key " + name
-				if name == "" {
-					who.id = OriginOf(who.address).String()
-				}
-				c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), clientKey{}, &who)))
-			}
 			if left == nil {
 				return next(c)
 			}
-			v, err := g.spend(c.Request().Context(), left)
+			v, err := g.spend(c.Request().Context(), left, 1)
 			h := c.Response().Header()
 			h["Ratelimit-Policy"] = g.policies[class]
 			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
-			h.Set("Ratelimit-Remaining", strconv.Itoa(v.remaining))
+			v.tell(h)
 			if err != nil {
-				h.Set("Ratelimit-Reset", seconds(v.reset))
-				h.Set(echo.HeaderRetryAfter, seconds(v.reset))
 				return err
 			}
 			return next(c)
@@ -176,9 +165,21 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 	}
 }
 
-// spend uses one request up; the error is that of one too many.
-func (g *Guard) spend(ctx context.Context, left *allowance) (verdict, error) {
-	v := left.use(ctx, time.Now())
+// keyOf is the key that a request comes with, empty without one.
+func keyOf(h http.Header) string { return cmp.Or(h.Get(headerKey), h.Get(headerKeyClient)) }
+
+// tell says in headers what is left.
+func (v verdict) tell(h http.Header) {
+	h.Set("Ratelimit-Remaining", strconv.Itoa(v.remaining))
+	if !v.allowed {
+		h.Set("Ratelimit-Reset", seconds(v.reset))
+		h.Set(echo.HeaderRetryAfter, seconds(v.reset))
+	}
+}
+
+// spend uses n requests up, or none; the error is that of too many.
+func (g *Guard) spend(ctx context.Context, left *allowance, n int) (verdict, error) {
+	v := left.use(ctx, n, time.Now())
 	switch {
 	case v.allowed:
 		return v, nil
@@ -190,15 +191,34 @@ func (g *Guard) spend(ctx context.Context, left *allowance) (verdict, error) {
 	return v, tooMany("more than %v requests a second; try again in %s s", rounded(left.class.PerSecond), seconds(v.reset))
 }
 
-// Client is who has a connection to talk on. Safe for concurrent use.
+// Client is who made a request that brings more than one thing to do: a batch, or a
+// connection to talk on. Safe for concurrent use.
 type Client struct {
-	guard            *Guard
-	key, address, id string
+	guard              *Guard // nil if nothing is counted
+	key, name, address string
 }
 
 type clientKey struct{}
 
-// ClientOf is who a request to change protocols came from, nil without a Guard.
+// Accompany makes a context that has the client of a request, see ClientOf. Of a request
+// that Middleware has let in; a nil Guard lets everybody in.
+func (g *Guard) Accompany(c echo.Context) (context.Context, *Client) {
+	r := c.Request()
+	who := &Client{guard: g, key: keyOf(r.Header), name: KeyName(c), address: c.RealIP()}
+	return context.WithValue(r.Context(), clientKey{}, who), who
+}
+
+// Charge has a request that was let in count as n, all or none besides itself; see
+// Client.TakeBatch. A nil Guard lets everybody in.
+func (g *Guard) Charge(c echo.Context, n int) error {
+	ctx, client := g.Accompany(c)
+	if refused := client.TakeBatch(ctx, c.Response().Header(), n); refused != nil {
+		return refused
+	}
+	return nil
+}
+
+// ClientOf is who a request came from, nil if that was not noted.
 func ClientOf(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
@@ -206,19 +226,48 @@ func ClientOf(ctx context.Context) *Client {
 
 // ID tells clients apart: by their keys, else by what counts as one client of an
 // address.
-func (c *Client) ID() string { return c.id }
+func (c *Client) ID() string {
+	if c.name != "" {
+		return "key " + c.name
+	}
+	return OriginOf(c.address).String()
+}
 
-// Take uses one request up for what came over the connection. Refused is what a request
-// would be answered, nil if it is allowed, and wait after how long one will be, 0 if none
-// will: the key was revoked meanwhile.
-func (c *Client) Take(ctx context.Context) (wait time.Duration, refused *apierr.Error) {
+// Take uses n requests up, or none, for what came over a connection. Refused is what a
+// request would be answered, nil if they are allowed, and wait after how long they will
+// be, 0 if never: the key was revoked meanwhile, or so many are not allowed at once.
+func (c *Client) Take(ctx context.Context, n int) (wait time.Duration, refused *apierr.Error) {
+	v, _, refused := c.take(ctx, n, n)
+	return v.reset, refused
+}
+
+// TakeBatch uses up what a batch of n takes besides the request that it came with, which
+// was counted, or nothing. Header gets what is left. Refused is what the request is to be
+// answered, nil if it is allowed.
+func (c *Client) TakeBatch(ctx context.Context, header http.Header, n int) (refused *apierr.Error) {
+	v, limited, refused := c.take(ctx, n-1, n)
+	if limited {
+		v.tell(header)
+	}
+	return refused
+}
+
+// take uses up n requests of those that belong together, which are all.
+func (c *Client) take(ctx context.Context, n, all int) (v verdict, limited bool, refused *apierr.Error) {
+	if c.guard == nil || n <= 0 {
+		return v, false, nil
+	}
 	_, _, left, err := c.guard.admit(c.key, c.address)
-	var v verdict
-	if err == nil && left != nil {
-		v, err = c.guard.spend(ctx, left)
+	if limited = err == nil && left != nil; limited {
+		if most := left.class.burst(); all > most {
+			c.guard.refused.WithLabelValues("rate").Inc()
+			limited, err = false, tooMany("%d requests at once are more than are ever allowed, which is %d; send them in parts", all, most)
+		} else {
+			v, err = c.guard.spend(ctx, left, n)
+		}
 	}
 	errors.As(err, &refused)
-	return v.reset, refused
+	return v, limited, refused
 }
 
 func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }

@@ -145,7 +145,7 @@ func TestKeysInTheStore(t *testing.T) {
 		all("qk_whatever", "not known")
 		_, _, left, err := guards[0].admit(key, "192.0.2.1")
 		require.NoError(t, err)
-		require.True(t, left.take(time.Now()).allowed)
+		require.True(t, left.take(1, time.Now()).allowed)
 		_, err = NewKeyStore(rows).Add(ctx, "two", "partner", time.Now())
 		require.NoError(t, err)
 		all(key, "one")

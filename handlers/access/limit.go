@@ -84,39 +84,39 @@ type verdict struct {
 	daily bool
 	// remaining is how many further requests would be allowed now.
 	remaining int
-	// reset is after how long a request will be allowed; 0 if this one is.
+	// reset is after how long as much will be allowed; 0 if this is.
 	reset time.Duration
 }
 
 const day = 24 * time.Hour
 
 // use is take, of what all processes together may use.
-func (a *allowance) use(ctx context.Context, now time.Time) verdict {
+func (a *allowance) use(ctx context.Context, n int, now time.Time) verdict {
 	if a.account != nil {
-		if v, ok := a.account.use(ctx, a.class, now); ok {
+		if v, ok := a.account.use(ctx, a.class, n, now); ok {
 			return v
 		}
 	}
-	return a.take(now)
+	return a.take(n, now)
 }
 
-// take uses one request up, if there is one.
-func (a *allowance) take(now time.Time) verdict {
+// take uses n requests up, at most a burst, if there are so many.
+func (a *allowance) take(n int, now time.Time) verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if today := now.Unix() / int64(day/time.Second); a.class.PerDay > 0 && a.day != today {
 		a.day, a.used = today, 0
 	}
-	if a.class.PerDay > 0 && a.used >= a.class.PerDay {
+	if a.class.PerDay > 0 && a.used+n > a.class.PerDay {
 		return verdict{daily: true, reset: now.UTC().Truncate(day).Add(day).Sub(now)}
 	}
-	if !a.rate.AllowN(now, 1) {
-		lack := 1 - a.rate.TokensAt(now)
+	if !a.rate.AllowN(now, n) {
+		lack := float64(n) - a.rate.TokensAt(now)
 		return verdict{reset: time.Duration(lack / a.class.PerSecond * float64(time.Second))}
 	}
 	v := verdict{allowed: true, remaining: max(0, int(a.rate.TokensAt(now)))}
 	if a.class.PerDay > 0 {
-		a.used++
+		a.used += n
 		v.remaining = min(v.remaining, a.class.PerDay-a.used)
 	}
 	return v

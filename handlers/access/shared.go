@@ -47,16 +47,17 @@ const (
 // draw is what came of asking for requests.
 type draw struct {
 	granted int
-	verdict // of the first request, were it the only one; remaining is after all that was granted
+	verdict // of as many as were needed; remaining is after all that was granted
 }
 
 // errContended says that others were faster again and again.
 var errContended = errors.New("too many processes draw on one allowance at a time")
 
-// take uses up to n requests of a key's allowance. A cursor has what was used: Next is
+// take uses up to n requests of a key's allowance, or none if there are fewer than least,
+// which is at most a burst. A cursor has what was used: Next is
 // when, in microseconds since 1970, all of it would be there again at the class's rate
 // (the generic cell rate algorithm), Epoch the day since 1970, and its requests.
-func (s *Shared) take(ctx context.Context, key string, c Class, n int, now time.Time) (draw, error) {
+func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, now time.Time) (draw, error) {
 	name := "allowance/" + key
 	ctx, cancel := context.WithTimeout(ctx, drawTime)
 	defer cancel()
@@ -65,7 +66,7 @@ func (s *Shared) take(ctx context.Context, key string, c Class, n int, now time.
 		if err != nil {
 			return draw{}, err
 		}
-		next, d := c.draw(was, n, now)
+		next, d := c.draw(was, least, n, now)
 		if d.granted == 0 {
 			return d, nil
 		}
@@ -82,7 +83,7 @@ func (s *Shared) take(ctx context.Context, key string, c Class, n int, now time.
 }
 
 // draw is the arithmetic of take.
-func (c Class) draw(was store.Cursor, n int, now time.Time) (store.Cursor, draw) {
+func (c Class) draw(was store.Cursor, least, n int, now time.Time) (store.Cursor, draw) {
 	each := 1e6 / c.PerSecond
 	at := float64(now.UnixMicro())
 	full := max(float64(was.Next), at)
@@ -94,11 +95,11 @@ func (c Class) draw(was store.Cursor, n int, now time.Time) (store.Cursor, draw)
 	if was.Epoch>>32 == today {
 		used = int(was.Epoch & math.MaxUint32)
 	}
-	if c.PerDay > 0 && used >= c.PerDay {
+	if c.PerDay > 0 && used+least > c.PerDay {
 		return was, draw{verdict: verdict{daily: true, reset: now.UTC().Truncate(day).Add(day).Sub(now)}}
 	}
-	if room < 1 {
-		wait := full + each - at - each*float64(c.burst())
+	if room < least {
+		wait := full + each*float64(least) - at - each*float64(c.burst())
 		return was, draw{verdict: verdict{reset: time.Duration(wait * float64(time.Microsecond))}}
 	}
 	left := room
@@ -122,22 +123,26 @@ type account struct {
 	silence time.Time // until when the store is not asked; guarded by mu
 }
 
-// use uses one request up, if there is one; ok is false if the store does not tell.
-func (a *account) use(ctx context.Context, c Class, now time.Time) (v verdict, ok bool) {
+// use uses n requests up, if there are so many; ok is false if the store does not tell.
+func (a *account) use(ctx context.Context, c Class, n int, now time.Time) (v verdict, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.inHand > 0 && now.Before(a.until) {
-		a.inHand--
+	if !now.Before(a.until) {
+		a.inHand = 0
+	}
+	if a.inHand >= n {
+		a.inHand -= n
 		return verdict{allowed: true, remaining: a.inHand + a.beyond}, true
 	}
 	if now.Before(a.silence) {
 		return verdict{}, false
 	}
-	lot := 1
-	if c.PerDay == 0 { // of a day's nothing may be lost
-		lot = max(1, min(c.burst(), int(c.PerSecond/drawsPerSecond)))
+	least := n - a.inHand
+	lot := least
+	if c.PerDay == 0 && a.inHand == 0 { // of a day's nothing may be lost
+		lot = max(n, min(c.burst(), int(c.PerSecond/drawsPerSecond)))
 	}
-	d, err := a.shared.take(ctx, a.key, c, lot, now)
+	d, err := a.shared.take(ctx, a.key, c, least, lot, now)
 	if err != nil {
 		if ctx.Err() == nil {
 			a.silence = now.Add(drawAgain)
@@ -148,6 +153,6 @@ func (a *account) use(ctx context.Context, c Class, now time.Time) (v verdict, o
 	if d.granted == 0 {
 		return d.verdict, true
 	}
-	a.inHand, a.beyond, a.until = d.granted-1, d.remaining, now.Add(drawnLife)
+	a.inHand, a.beyond, a.until = d.granted-least, d.remaining, now.Add(drawnLife)
 	return verdict{allowed: true, remaining: a.inHand + a.beyond}, true
 }

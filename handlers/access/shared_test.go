@@ -36,7 +36,7 @@ func TestAllowancesAreShared(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			allowed, begun := 0, time.Now()
 			for time.Since(begun) < span {
-				if all[random.IntN(3)].use(t.Context(), time.Now()).allowed {
+				if all[random.IntN(3)].use(t.Context(), 1, time.Now()).allowed {
 					allowed++
 				}
 				time.Sleep(time.Duration(random.Int64N(int64(200 * time.Microsecond))))
@@ -51,29 +51,62 @@ func TestAllowancesAreShared(t *testing.T) {
 	}
 }
 
+// So it is with batches: each is let in as a whole or not at all.
+func TestBatchesAreShared(t *testing.T) {
+	for _, c := range []Class{{PerSecond: 200, Burst: 50}, {PerSecond: 10}, {PerSecond: 1000, PerDay: 1500}} {
+		synctest.Test(t, func(t *testing.T) {
+			all := three(store.NewMemory(), c)
+			random := rand.New(rand.NewPCG(3, 4))
+			allowed, begun := 0, time.Now()
+			for time.Since(begun) < 10*time.Second {
+				n := 1 + random.IntN(c.burst())
+				if all[random.IntN(3)].use(t.Context(), n, time.Now()).allowed {
+					allowed += n
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
+			}
+			most := float64(c.burst()) + c.PerSecond*time.Since(begun).Seconds()
+			if c.PerDay > 0 {
+				most = min(most, float64(c.PerDay))
+			}
+			require.LessOrEqual(t, float64(allowed), most+1, "%+v", c)
+			require.GreaterOrEqual(t, float64(allowed), 0.8*most-1, "%+v", c)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		two := three(store.NewMemory(), Class{PerSecond: 2, Burst: 6})
+		require.True(t, two[0].use(t.Context(), 4, time.Now()).allowed)
+		v := two[1].use(t.Context(), 3, time.Now())
+		require.False(t, v.allowed)
+		require.Equal(t, 500*time.Millisecond, v.reset)
+		time.Sleep(v.reset)
+		require.True(t, two[1].use(t.Context(), 3, time.Now()).allowed, "after the time that was told")
+	})
+}
+
 func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := three(store.NewMemory(), Class{PerSecond: 2, Burst: 3})
 		for i := range 3 {
-			v := all[i].use(t.Context(), time.Now())
+			v := all[i].use(t.Context(), 1, time.Now())
 			require.True(t, v.allowed)
 			require.Equal(t, 2-i, v.remaining)
 		}
-		v := all[0].use(t.Context(), time.Now())
+		v := all[0].use(t.Context(), 1, time.Now())
 		require.False(t, v.allowed)
 		require.Equal(t, 500*time.Millisecond, v.reset)
 		time.Sleep(v.reset)
-		require.True(t, all[1].use(t.Context(), time.Now()).allowed, "after the time that was told")
-		require.False(t, all[2].use(t.Context(), time.Now()).allowed)
+		require.True(t, all[1].use(t.Context(), 1, time.Now()).allowed, "after the time that was told")
+		require.False(t, all[2].use(t.Context(), 1, time.Now()).allowed)
 
 		daily := three(store.NewMemory(), Class{PerSecond: 100, PerDay: 2})
-		require.True(t, daily[0].use(t.Context(), time.Now()).allowed)
+		require.True(t, daily[0].use(t.Context(), 1, time.Now()).allowed)
 		time.Sleep(2 * time.Second)
-		require.True(t, daily[1].use(t.Context(), time.Now()).allowed)
-		v = daily[2].use(t.Context(), time.Now())
+		require.True(t, daily[1].use(t.Context(), 1, time.Now()).allowed)
+		v = daily[2].use(t.Context(), 1, time.Now())
 		require.True(t, v.daily)
 		time.Sleep(v.reset)
-		require.True(t, daily[2].use(t.Context(), time.Now()).allowed, "the next day")
+		require.True(t, daily[2].use(t.Context(), 1, time.Now()).allowed, "the next day")
 	})
 }
 
@@ -81,9 +114,9 @@ func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
 func TestClocksThatDisagree(t *testing.T) {
 	c := Class{PerSecond: 10, Burst: 20}
 	now := time.Unix(1_700_000_000, 0)
-	ahead, d := c.draw(store.Cursor{}, 20, now.Add(time.Hour))
+	ahead, d := c.draw(store.Cursor{}, 1, 20, now.Add(time.Hour))
 	require.Equal(t, 20, d.granted)
-	_, d = c.draw(ahead, 1, now)
+	_, d = c.draw(ahead, 1, 1, now)
 	require.Zero(t, d.granted)
 	require.LessOrEqual(t, d.reset, 2*time.Second)
 }
@@ -105,7 +138,7 @@ func TestStoreOfAllowancesAway(t *testing.T) {
 		one := three(b, Class{PerSecond: 5, Burst: 5})[0]
 		allowed := 0
 		for range 100 {
-			if one.use(t.Context(), time.Now()).allowed {
+			if one.use(t.Context(), 1, time.Now()).allowed {
 				allowed++
 			}
 		}

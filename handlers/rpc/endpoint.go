@@ -125,18 +125,14 @@ type codec struct {
 
 // NewRequest implements rpc.Codec.
 func (c codec) NewRequest(r *http.Request) rpc.CodecRequest {
-	var body bytes.Buffer
-	if n := r.ContentLength; n > 0 {
-		// More than that has to arrive before it takes room.
-		body.Grow(int(min(n, mostAhead)) + bytes.MinRead)
-	}
-	_, err := body.ReadFrom(r.Body)
+	// More than that has to arrive before it takes room.
+	body, err := node.ReadAll(r.Context(), r.Body, min(r.ContentLength, mostAhead), c.endpoint.BodyLimit)
 	_ = r.Body.Close()
 	if err != nil {
-		// What was read so far is no JSON, which is what the client is told.
+		body = []byte{'{'} // of what is not complete, the client is told that it is no JSON
 		c.endpoint.Log.Debug("a request's body is not complete", slog.Any("error", err))
 	}
-	q := &request{codec: c.Codec, http: r, endpoint: c.endpoint, ctx: r.Context(), body: body.Bytes()}
+	q := &request{codec: c.Codec, http: r, endpoint: c.endpoint, ctx: r.Context(), body: body, busy: errors.Is(err, node.ErrNoRoom)}
 	if json.Unmarshal(q.body, &q.call) != nil {
 		q.call = incoming{}
 		if json.NewDecoder(bytes.NewReader(q.body)).Decode(&q.call) != nil {
@@ -167,6 +163,7 @@ type request struct {
 	body     []byte
 	call     incoming
 	bad      bool             // call is not to be used
+	busy     bool             // there was no room for body
 	method   string           // once it is known
 	own      rpc.CodecRequest // the node's, once it is needed
 }
@@ -181,6 +178,9 @@ func (r *request) node() rpc.CodecRequest {
 
 // Method implements rpc.CodecRequest.
 func (r *request) Method() (method string, err error) {
+	if r.busy {
+		return "", ErrBusy
+	}
 	i := strings.IndexByte(r.call.Method, '.')
 	if r.bad || i < 0 || i+1 == len(r.call.Method) || r.call.Method[i+1] < 'a' || r.call.Method[i+1] > 'z' {
 		if method, err = r.node().Method(); err != nil {
@@ -265,6 +265,10 @@ var noSniff = []string{"nosniff"}
 
 // WriteError implements rpc.CodecRequest.
 func (r *request) WriteError(w http.ResponseWriter, status int, err error) {
+	if r.busy { // it is not known whether the call wants an answer
+		http.Error(w, ErrBusy.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	if r.endpoint.Upstream != nil && (errors.Is(err, ErrForward) || r.method != "" && !r.endpoint.server.HasMethod(r.method)) {
 		answer, failed := r.forward()
 		if failed == nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"quorate/handlers/access"
+	"quorate/handlers/apierr"
 	"quorate/node"
 )
 
@@ -65,11 +67,11 @@ const (
 	codeExhausted = -32005
 )
 
-// mostCalls is how many calls a batch may have, as on a node. Each may take more room in
-// an answer than in the batch.
+// mostCalls is how many calls a batch may have, which is a node's own default (avalanchego,
+// batch-request-limit). Each may take more room in an answer than in the batch.
 const mostCalls = 1000
 
-// Calls answers calls by HTTP.
+// Calls answers calls by HTTP. Each call of a batch counts for the allowance of its client.
 func (e Ethereum) Calls() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && r.ContentLength == 0 && r.URL.RawQuery == "" {
@@ -94,6 +96,12 @@ func (e Ethereum) Calls() http.Handler {
 			sayJSON(w, refusal)
 			return
 		}
+		if client := access.ClientOf(ctx); client != nil {
+			if refused := client.TakeBatch(ctx, w.Header(), len(calls.all)); refused != nil {
+				refuse(w, refused)
+				return
+			}
+		}
 		answer, err := e.Node.Forward(ctx, e.Path, calls.body, false)
 		if err != nil {
 			sayJSON(w, calls.fail(codeServer, e.excuse(err)))
@@ -113,6 +121,14 @@ func (e Ethereum) excuse(err error) string {
 		return Unsure
 	}
 	return "the upstream node does not answer"
+}
+
+// refuse answers as to a request that exceeds the allowance by itself.
+func refuse(w http.ResponseWriter, e *apierr.Error) {
+	content, _ := json.Marshal(apierr.Body(e)) // of texts and numbers
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(content)
 }
 
 func sayJSON(w http.ResponseWriter, content []byte) {

@@ -193,11 +193,13 @@ func serveSockets(t *testing.T, e rpc.Ethereum, guard *access.Guard) *passing {
 	}
 	budget := node.NewBudget(4<<20, 0)
 	open := e.Connections()
-	surface.Any("/*", echo.WrapHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, done := budget.Begin(r.Context())
+	surface.Any("/*", func(c echo.Context) error {
+		ctx, client := guard.Accompany(c)
+		ctx, done := budget.Begin(ctx, client.ID)
 		defer done()
-		open.ServeHTTP(w, r.WithContext(ctx))
-	})))
+		open.ServeHTTP(c.Response(), c.Request().WithContext(ctx))
+		return nil
+	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -317,6 +319,70 @@ func TestConnectionIsBounded(t *testing.T) {
 			require.Equal(t, test.want, ended(t, conn))
 		})
 	}
+}
+
+// Each call of a batch counts, whichever way it comes: all of them or none are passed on.
+func TestBatchesHaveAllowances(t *testing.T) {
+	batch := func(n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(`{"method":"eth_call","id":1},`, n), ",") + "]"
+	}
+	guard, err := access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 10}}})
+	require.NoError(t, err)
+	far := echoing(t)
+	ethereum := rpc.Ethereum{Node: far, Path: ethPath, BodyLimit: 1 << 20, Namespaces: []string{"eth"}, Log: slog.New(slog.DiscardHandler)}
+	public, err := handlers.New(handlers.Options{Networks: map[string]handlers.Network{}, Access: guard, Node: ethereum.Calls()})
+	require.NoError(t, err)
+	server := httptest.NewServer(public)
+	defer server.Close()
+	url := server.URL + ethPath
+
+	response, got := post(t, url, "application/json", batch(7))
+	require.Equal(t, http.StatusOK, response.StatusCode, got)
+	require.Equal(t, "3", response.Header.Get("ratelimit-remaining"))
+	far.body = ""
+	response, got = post(t, url, "application/json", batch(4))
+	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
+	require.JSONEq(t, `{"statusCode":429,"error":"Too Many Requests","code":"RATE_LIMITED","message":"more than 0.001 requests a second; try again in `+response.Header.Get("retry-after")+` s"}`, got)
+	require.Equal(t, response.Header.Get("retry-after"), response.Header.Get("ratelimit-reset"))
+	require.Equal(t, "0", response.Header.Get("ratelimit-remaining"))
+	require.Empty(t, far.body)
+	response, got = post(t, url, "application/json", batch(2)) // two are left, as one was for the refusal
+	require.Equal(t, http.StatusOK, response.StatusCode, got)
+	response, _ = post(t, url, "application/json", batch(1))
+	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
+
+	// Over a connection, which is a request itself.
+	guard, err = access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 10}}})
+	require.NoError(t, err)
+	conn, _ := serveSockets(t, rpc.Ethereum{Node: far}, guard).open(t)
+	say(t, conn, batch(7))
+	require.Equal(t, batch(7), hear(t, conn))
+	say(t, conn, batch(3))
+	require.Contains(t, hear(t, conn), `"code":-32005,"message":"more than 0.001 requests a second`)
+	say(t, conn, batch(2))
+	require.Equal(t, batch(2), hear(t, conn))
+	say(t, conn, batch(11))
+	require.Contains(t, hear(t, conn), `"message":"11 requests at once are more than are ever allowed, which is 10; send them in parts"`)
+}
+
+// A batch has as many calls as a node takes of one. Others are refused before they take
+// many times their length.
+func TestBatchesAreBounded(t *testing.T) {
+	u := &elsewhere{}
+	h := rpc.Ethereum{Node: u, Path: ethPath, BodyLimit: 5 << 20, Log: slog.New(slog.DiscardHandler)}.Calls()
+	ask := func(body string) string {
+		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request)
+		require.Equal(t, http.StatusOK, w.Code)
+		return w.Body.String()
+	}
+	const tricky = `{"id":"a,\",b","method":"eth_call","params":[[1,2],{"x":[3,4]}]}`
+	all := tricky + strings.Repeat(","+tricky, 999)
+	require.Equal(t, "from upstream", ask(" [ "+all+" ] "))
+	require.Equal(t, `[{"jsonrpc":"2.0","id":"a,\",b","error":{"code":-32600,"message":"batch too large"}}]`, ask("["+all+",1]"))
+	require.Equal(t, `[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}]`, ask("[1"+strings.Repeat(",1", 2<<20)+"]"))
 }
 
 // Each message counts as a request does, and each client has a share of the connections.

@@ -60,8 +60,8 @@ func (o *openSockets) leave(client string) {
 	}
 }
 
-// Connections passes on what comes over WebSockets. Each message counts for the
-// allowance of its client.
+// Connections passes on what comes over WebSockets. Each call counts for the allowance of
+// its client.
 func (e Ethereum) Connections() http.Handler {
 	open := &openSockets{limits: e.Sockets, by: make(map[string]int)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ const (
 // passage is a connection that is passed through.
 type passage struct {
 	Ethereum
-	client *access.Client // nil if nothing counts
+	client *access.Client // nil if it is not known
 	// near is the client's, far the node's.
 	near, far *websocket.Conn
 	below     net.Conn // what near goes over
@@ -221,15 +221,18 @@ func (p *passage) hear(ctx context.Context, message io.Reader) error {
 	defer node.Give(ctx, int64(cap(body)))
 	calls, refusal, ok := p.read(body)
 	if p.client != nil {
-		wait, refused := p.client.Take(ctx)
+		wait, refused := p.client.Take(ctx, max(1, len(calls.all)))
 		switch {
-		case refused != nil && wait == 0:
+		case refused != nil && refused.Status != http.StatusTooManyRequests:
 			return ending{websocket.StatusPolicyViolation, "the API key is good no more"}
 		case refused != nil:
 			if err := p.answer(ctx, calls.fail(codeExhausted, refused.Message)); err != nil {
 				return err
 			}
-			return rest(ctx, min(wait, longestPause)) // to refuse is work, too
+			if wait <= 0 || wait > longestPause {
+				wait = longestPause
+			}
+			return rest(ctx, wait) // to refuse is work, too
 		}
 	}
 	if !ok {

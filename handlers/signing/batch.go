@@ -26,7 +26,7 @@ const maxBatch = 100
 // member requests is an array of AggregateSignatures' bodies. The answer's member
 // results has for each, in order, what it would have got by itself: the body of
 // its success or of its failure. The status is 200 unless the batch as a whole
-// cannot be read.
+// cannot be read, or is more than its client's allowance, of which each uses one.
 func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	name := c.Param("network")
 	network, err := a.network(name)
@@ -43,6 +43,9 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	}
 	requests, err := object.Array("requests", maxBatch)
 	if err != nil {
+		return err
+	}
+	if err := a.charge(c, len(requests)); err != nil {
 		return err
 	}
 	client := c.Request().Context()

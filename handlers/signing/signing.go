@@ -62,13 +62,15 @@ type API struct {
 	names    []string           // configured names, sorted
 	byID     map[uint32]Network
 	timeout  time.Duration
+	charge   func(c echo.Context, n int) error
 	repeats  *repeats
 	bodies   sync.Pool // of *bytes.Buffer
 }
 
 // New makes an API. Networks are keyed by their name in paths; whichever of fuji
-// and testnet is given also answers to the other. Timeout bounds one aggregation.
-func New(networks map[string]Network, timeout time.Duration) (*API, error) {
+// and testnet is given also answers to the other. Timeout bounds one aggregation. Charge
+// has a batch of n count for the allowance of its client; what it returns is the answer.
+func New(networks map[string]Network, timeout time.Duration, charge func(c echo.Context, n int) error) (*API, error) {
 	known, err := newRepeats()
 	if err != nil {
 		return nil, err
@@ -80,6 +82,7 @@ func New(networks map[string]Network, timeout time.Duration) (*API, error) {
 		names:    slices.Sorted(maps.Keys(networks)),
 		byID:     make(map[uint32]Network),
 		timeout:  timeout,
+		charge:   charge,
 	}
 	owner := make(map[uint32]string)
 	for _, name := range a.names {
