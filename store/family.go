@@ -166,6 +166,11 @@ var (
 	// consumed: p is a hash of network, the chain on which, the one that made them, and
 	// the address, k is the output's ID. See package index/ledger.
 	FamilyOwned = family(67, "utxo_own")
+
+	// FamilyContainerCertificate holds the certificates of those who signed containers,
+	// each once: p is network, chain and what the certificate is known by. See package
+	// index/container.
+	FamilyContainerCertificate = family(68, "cont_cert")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

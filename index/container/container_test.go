@@ -62,15 +62,19 @@ func TestContainersComeBack(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{1, 2, 3})
 	f.Add(append([]byte{0x11, 0}, make([]byte, 40)...))
+	f.Add(append([]byte{0x42, 0}, make([]byte, 90)...))
 	f.Fuzz(func(t *testing.T, v []byte) {
-		one, err := parse(3, v)
+		c := Chain{NetworkID: 1, Name: "P"}
+		s := store.NewMemory()
+		var b store.Batch
+		b.Put(store.FamilyContainer, c.key(3), v)
+		require.NoError(t, s.Commit(t.Context(), &b))
+		one, err := c.Get(t.Context(), s, 3)
 		if err != nil {
 			require.ErrorIs(t, err, store.ErrCorrupt)
 			return
 		}
-		s := store.NewMemory()
-		var b store.Batch
-		c := Chain{NetworkID: 1, Name: "P"}
+		b.Reset()
 		c.Put(&b, &one)
 		require.NoError(t, s.Commit(t.Context(), &b))
 		again, err := c.Get(t.Context(), s, 3)
