@@ -91,7 +91,14 @@ func (c Chain) key(height uint64) store.PK {
 	return store.PK{P: p, K: binary.BigEndian.AppendUint64(nil, height)}
 }
 
-func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
+// idKeyLen is how much of an ID is part of a key, in bytes: nobody finds two that have as
+// much in common, or another one for one that is given.
+const idKeyLen = 20
+
+func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:idKeyLen]...)} }
+
+// wholeIDKey is what idKey was at first.
+func (c Chain) wholeIDKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
 
 // Flags of a value, above its form.
 const (
@@ -258,14 +265,18 @@ func (c Chain) Get(ctx context.Context, r store.Reader, height uint64) (Containe
 // HeightOf finds a container by the ID that consensus knows it by, or returns
 // ErrMissing.
 func (c Chain) HeightOf(ctx context.Context, r store.Reader, id ids.ID) (uint64, error) {
-	values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.idKey(id)})
+	values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.idKey(id), c.wholeIDKey(id)})
 	if err != nil {
 		return 0, fmt.Errorf("looking for container %s: %w", id, err)
 	}
-	if values[0] == nil {
+	found := values[0]
+	if found == nil {
+		found = values[1]
+	}
+	if found == nil {
 		return 0, fmt.Errorf("%w: %s", ErrMissing, id)
 	}
-	height, n := binary.Uvarint(values[0])
+	height, n := binary.Uvarint(found)
 	if n <= 0 {
 		return 0, fmt.Errorf("%w: place of container %s", store.ErrCorrupt, id)
 	}

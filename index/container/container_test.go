@@ -57,6 +57,14 @@ func TestContainersComeBack(t *testing.T) {
 	require.Equal(t, uint64(1024), height)
 	_, err = c.HeightOf(t.Context(), s, ids.ID{8})
 	require.ErrorIs(t, err, ErrMissing)
+
+	// As they were written at first.
+	b.Reset()
+	b.Put(store.FamilyContainerID, c.wholeIDKey(ids.ID{9}), []byte{77})
+	require.NoError(t, s.Commit(t.Context(), &b))
+	height, err = c.HeightOf(t.Context(), s, ids.ID{9})
+	require.NoError(t, err)
+	require.Equal(t, uint64(77), height)
 }
 
 func FuzzParse(f *testing.F) {
