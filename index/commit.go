@@ -87,7 +87,7 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 			for _, l := range lanes {
 				start = min(start, l.next)
 			}
-			l, err := p.lane(ctx, Containers, start, p.keep, &batch)
+			l, err := p.lane(ctx, Containers, start, p.keep(), &batch)
 			if err != nil {
 				return err
 			}

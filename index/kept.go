@@ -52,15 +52,19 @@ func readMark(ctx context.Context, r store.Reader, name string) (mark, error) {
 	return parseMark(values[0])
 }
 
-// keep writes a block's container.
-func (p *Pipeline[B]) keep(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
-	if block.Container.Form == 0 {
-		return fmt.Errorf("%w: the source gives no container", ErrUnreadable)
+// keep makes what writes the containers of blocks. It remembers what it wrote, and is of
+// no use any more once a batch of it came to nothing.
+func (p *Pipeline[B]) keep() func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
+	writer := container.NewWriter(container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain})
+	return func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
+		if block.Container.Form == 0 {
+			return fmt.Errorf("%w: the source gives no container", ErrUnreadable)
+		}
+		one := block.Container
+		one.Kept = p.options.Now()
+		writer.Put(batch, &one)
+		return nil
 	}
-	one := block.Container
-	one.Kept = p.options.Now()
-	container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain}.Put(batch, &one)
-	return nil
 }
 
 // source is where blocks come from when the next one is that of a height: if tenants

@@ -149,15 +149,16 @@ var (
 	// chain and a part of the height, k is the height. See package index/container, for
 	// the next, too.
 	FamilyContainer = family(60, "cont")
-	// FamilyContainerID finds them: p is network, chain and the container's ID.
+	// FamilyContainerID finds them: p is network, chain and the beginning of the
+	// container's ID.
 	FamilyContainerID = family(61, "cont_id")
 	// FamilyAnswer holds what nodes said about P-Chain blocks that is not in them: p is
 	// the network, what was asked, and the transaction. See package index/primary.
 	FamilyAnswer = family(62, "p_answer")
 
 	// FamilyTxPlace says where transactions of the P-Chain and the X-Chain are: p is
-	// network, chain and the transaction's ID. See package index/lookup, for the next,
-	// too.
+	// network, chain and the beginning of the transaction's ID. See package index/lookup,
+	// for the next, too.
 	FamilyTxPlace = family(65, "tx_place")
 	// FamilyBlockPlace says the same of blocks by their own IDs, which are not those of
 	// containers.
@@ -166,6 +167,11 @@ var (
 	// consumed: p is a hash of network, the chain on which, the one that made them, and
 	// the address, k is the output's ID. See package index/ledger.
 	FamilyOwned = family(67, "utxo_own")
+
+	// FamilyContainerCertificate holds the certificates of those who signed containers,
+	// each once: p is network, chain and what the certificate is known by. See package
+	// index/container.
+	FamilyContainerCertificate = family(68, "cont_cert")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -61,6 +61,25 @@ const (
 	typeGranite // with an epoch (ACP-181)
 )
 
+// BeforeCertificate is what comes before the certificate of an envelope of the usual
+// form, in bytes: version and type, parent, time, the height on the P-Chain, and last the
+// certificate's length, big endian.
+const BeforeCertificate = 2 + 4 + 32 + 8 + 8 + 4
+
+// Certificate tells where in b the certificate of who signed it is, if b is an envelope
+// of the usual form; false if there is none. Only its place is looked at: neither what it
+// is, nor what comes after it. It begins at BeforeCertificate.
+func Certificate(b []byte) (from, to int, ok bool) {
+	r := linear.NewReader(b)
+	if kind := r.Uint32(); kind != typeBlock && kind != typeGranite {
+		return 0, 0, false
+	}
+	r.Take(BeforeCertificate - 4 - r.Offset())
+	r.Bytes()
+	from, to = BeforeCertificate, r.Offset()
+	return from, to, !r.Refused() && to > from
+}
+
 // read reads an envelope of the usual form; false says nothing.
 func read(b []byte) (e Envelope, ok bool) {
 	r := linear.NewReader(b)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/staking"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
 	"quorate/chain/envelope"
@@ -104,4 +105,20 @@ func BenchmarkOpen(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestCertificate finds the certificates of those who signed, where there are any.
+func TestCertificate(t *testing.T) {
+	found := 0
+	for _, b := range sealed(t, 300) {
+		one, _ := envelope.Open(b)
+		from, to, ok := envelope.Certificate(b)
+		require.Equal(t, one.Proposer() != ids.EmptyNodeID, ok)
+		if ok {
+			found++
+			require.Equal(t, envelope.BeforeCertificate, from)
+			require.Equal(t, one.Proposer(), ids.NodeIDFromCert(&staking.Certificate{Raw: b[from:to]}))
+		}
+	}
+	require.Positive(t, found)
 }

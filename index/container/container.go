@@ -91,18 +91,32 @@ func (c Chain) key(height uint64) store.PK {
 	return store.PK{P: p, K: binary.BigEndian.AppendUint64(nil, height)}
 }
 
-func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
+// idKeyLen is how much of an ID is part of a key, in bytes: nobody finds two that have as
+// much in common, or another one for one that is given.
+const idKeyLen = 20
+
+func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:idKeyLen]...)} }
+
+// wholeIDKey is what idKey was at first.
+func (c Chain) wholeIDKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
 
 // Flags of a value, above its form.
 const (
 	flagForm  = 0x0f
 	flagOwnID = 0x10 // the ID is not the hash of the bytes, and is given
 	flagKept  = 0x20 // it is noted when it came
+	// The certificate of who signed it is a row of its own: what that is known by comes
+	// before the bytes, which are without it.
+	flagCertified = 0x40
 )
 
 // Put writes a container. The batch does not keep its bytes.
-func (c Chain) Put(batch *store.Batch, one *Container) {
-	v := make([]byte, 1, 1+2*binary.MaxVarintLen64+ids.IDLen+len(one.Bytes))
+func (c Chain) Put(batch *store.Batch, one *Container) { c.put(batch, one, nil, 0, 0) }
+
+// put writes a container without the certificate, which is in its bytes between two
+// places and known by known; all of it if that is empty.
+func (c Chain) put(batch *store.Batch, one *Container, known []byte, from, to int) {
+	v := make([]byte, 1, 1+2*binary.MaxVarintLen64+ids.IDLen+len(known)+len(one.Bytes)-(to-from))
 	v[0] = byte(one.Form)
 	if !one.Kept.IsZero() {
 		v[0] |= flagKept
@@ -116,45 +130,83 @@ func (c Chain) Put(batch *store.Batch, one *Container) {
 		}
 		batch.Add(store.FamilyContainerID, c.idKey(one.ID), binary.AppendUvarint(nil, one.Height))
 	}
-	batch.Add(store.FamilyContainer, c.key(one.Height), append(v, one.Bytes...))
+	if len(known) > 0 {
+		v[0] |= flagCertified
+		v = append(v, known...)
+	}
+	v = append(append(v, one.Bytes[:from]...), one.Bytes[to:]...)
+	batch.Add(store.FamilyContainer, c.key(one.Height), v)
 }
 
 // Size is about what Put adds to a batch, in bytes.
 func (one *Container) Size() int { return len(one.Bytes) + 100 }
 
-func parse(height uint64, v []byte) (Container, error) {
-	if len(v) == 0 {
-		return corrupt(height)
+// stored is a container as it is in its row.
+type stored struct {
+	Container
+	// known is what the certificate is known by that Bytes lack; empty if they are whole.
+	known []byte
+	// digested says that the ID is the hash of the whole bytes, and not known yet.
+	digested bool
+}
+
+// whole is the container, whose certificate is given if it lacks one.
+func (s *stored) whole(certificate []byte) (Container, error) {
+	if len(s.known) > 0 {
+		b, ok := join(s.Bytes, certificate)
+		if !ok {
+			return corrupt(s.Height)
+		}
+		s.Bytes = b
 	}
-	one := Container{Height: height, Form: Form(v[0] & flagForm), Bytes: v[1:]}
-	if one.Form == 0 || one.Form > Part || v[0]&^(flagForm|flagOwnID|flagKept) != 0 {
-		return corrupt(height)
+	if s.digested {
+		s.ID = hashing.ComputeHash256Array(s.Bytes)
+		s.Digest = s.ID
+	}
+	return s.Container, nil
+}
+
+func parse(height uint64, v []byte) (s stored, err error) {
+	if len(v) == 0 {
+		return torn(height)
+	}
+	const flags = flagOwnID | flagKept | flagCertified
+	s.Height, s.Form, s.Bytes = height, Form(v[0]&flagForm), v[1:]
+	if s.Form == 0 || s.Form > Part || v[0]&^(flagForm|flags) != 0 {
+		return torn(height)
 	}
 	if v[0]&flagKept != 0 {
-		at, n := binary.Varint(one.Bytes)
+		at, n := binary.Varint(s.Bytes)
 		if n <= 0 {
-			return corrupt(height)
+			return torn(height)
 		}
-		one.Kept, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
+		s.Kept, s.Bytes = time.Unix(0, at).UTC(), s.Bytes[n:]
 	}
-	if one.Form != Accepted {
-		return one, nil
+	if s.Form == Accepted {
+		at, n := binary.Varint(s.Bytes)
+		if n <= 0 {
+			return torn(height)
+		}
+		s.Time, s.Bytes = time.Unix(0, at).UTC(), s.Bytes[n:]
+		if s.digested = v[0]&flagOwnID == 0; !s.digested {
+			if len(s.Bytes) < ids.IDLen {
+				return torn(height)
+			}
+			s.ID, s.Bytes = ids.ID(s.Bytes), s.Bytes[ids.IDLen:]
+		}
 	}
-	at, n := binary.Varint(one.Bytes)
-	if n <= 0 {
-		return corrupt(height)
+	if v[0]&flagCertified != 0 {
+		if len(s.Bytes) < knownLen {
+			return torn(height)
+		}
+		s.known, s.Bytes = s.Bytes[:knownLen], s.Bytes[knownLen:]
 	}
-	one.Time, one.Bytes = time.Unix(0, at).UTC(), one.Bytes[n:]
-	if v[0]&flagOwnID == 0 {
-		one.ID = hashing.ComputeHash256Array(one.Bytes)
-		one.Digest = one.ID
-		return one, nil
-	}
-	if len(one.Bytes) < ids.IDLen {
-		return corrupt(height)
-	}
-	one.ID, one.Bytes = ids.ID(one.Bytes), one.Bytes[ids.IDLen:]
-	return one, nil
+	return s, nil
+}
+
+func torn(height uint64) (stored, error) {
+	_, err := corrupt(height)
+	return stored{}, err
 }
 
 func corrupt(height uint64) (Container, error) {
@@ -173,7 +225,7 @@ func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([
 	if err != nil {
 		return nil, fmt.Errorf("reading containers: %w", err)
 	}
-	found := make([]Container, 0, len(rows))
+	found := make([]stored, 0, len(rows))
 	for _, row := range rows {
 		if len(row.K) != 8 || binary.BigEndian.Uint64(row.K) != from+uint64(len(found)) {
 			break
@@ -187,7 +239,7 @@ func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return found, nil
+	return c.whole(ctx, r, found)
 }
 
 // Get returns the container of a height, or ErrMissing.
@@ -199,20 +251,32 @@ func (c Chain) Get(ctx context.Context, r store.Reader, height uint64) (Containe
 	if values[0] == nil {
 		return Container{}, fmt.Errorf("%w: %d", ErrMissing, height)
 	}
-	return parse(height, values[0])
+	one, err := parse(height, values[0])
+	if err != nil {
+		return Container{}, err
+	}
+	all, err := c.whole(ctx, r, []stored{one})
+	if err != nil {
+		return Container{}, err
+	}
+	return all[0], nil
 }
 
 // HeightOf finds a container by the ID that consensus knows it by, or returns
 // ErrMissing.
 func (c Chain) HeightOf(ctx context.Context, r store.Reader, id ids.ID) (uint64, error) {
-	values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.idKey(id)})
+	values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.idKey(id), c.wholeIDKey(id)})
 	if err != nil {
 		return 0, fmt.Errorf("looking for container %s: %w", id, err)
 	}
-	if values[0] == nil {
+	found := values[0]
+	if found == nil {
+		found = values[1]
+	}
+	if found == nil {
 		return 0, fmt.Errorf("%w: %s", ErrMissing, id)
 	}
-	height, n := binary.Uvarint(values[0])
+	height, n := binary.Uvarint(found)
 	if n <= 0 {
 		return 0, fmt.Errorf("%w: place of container %s", store.ErrCorrupt, id)
 	}

@@ -57,20 +57,32 @@ func TestContainersComeBack(t *testing.T) {
 	require.Equal(t, uint64(1024), height)
 	_, err = c.HeightOf(t.Context(), s, ids.ID{8})
 	require.ErrorIs(t, err, ErrMissing)
+
+	// As they were written at first.
+	b.Reset()
+	b.Put(store.FamilyContainerID, c.wholeIDKey(ids.ID{9}), []byte{77})
+	require.NoError(t, s.Commit(t.Context(), &b))
+	height, err = c.HeightOf(t.Context(), s, ids.ID{9})
+	require.NoError(t, err)
+	require.Equal(t, uint64(77), height)
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{1, 2, 3})
 	f.Add(append([]byte{0x11, 0}, make([]byte, 40)...))
+	f.Add(append([]byte{0x42, 0}, make([]byte, 90)...))
 	f.Fuzz(func(t *testing.T, v []byte) {
-		one, err := parse(3, v)
+		c := Chain{NetworkID: 1, Name: "P"}
+		s := store.NewMemory()
+		var b store.Batch
+		b.Put(store.FamilyContainer, c.key(3), v)
+		require.NoError(t, s.Commit(t.Context(), &b))
+		one, err := c.Get(t.Context(), s, 3)
 		if err != nil {
 			require.ErrorIs(t, err, store.ErrCorrupt)
 			return
 		}
-		s := store.NewMemory()
-		var b store.Batch
-		c := Chain{NetworkID: 1, Name: "P"}
+		b.Reset()
 		c.Put(&b, &one)
 		require.NoError(t, s.Commit(t.Context(), &b))
 		again, err := c.Get(t.Context(), s, 3)

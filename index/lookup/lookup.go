@@ -26,7 +26,8 @@ const name = "lookup"
 // Form is the record's.
 func Form() index.Form {
 	return index.Form{
-		Name: name, Version: 1, Cursor: index.CursorOf(name),
+		// 2: by a part of their IDs
+		Name: name, Version: 2, Cursor: index.CursorOf(name),
 		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace},
 	}
 }
@@ -114,9 +115,13 @@ func prefix(networkID uint32, chain string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, networkID), chain...)
 }
 
+// keyLen is how much of an ID, which is a SHA-256, is part of a key, in bytes: nobody
+// finds two that have as much in common, or another one for one that is given.
+const keyLen = 20
+
 func key(prefix []byte, id ids.ID) store.PK {
-	p := make([]byte, 0, len(prefix)+ids.IDLen)
-	return store.PK{P: append(append(p, prefix...), id[:]...)}
+	p := make([]byte, 0, len(prefix)+keyLen)
+	return store.PK{P: append(append(p, prefix...), id[:keyLen]...)}
 }
 
 // Place is where a transaction is.
