@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -188,6 +189,9 @@ func TestSlowBody(t *testing.T) {
 				require.Contains(t, content, "did not arrive within 100ms")
 				require.True(t, response.Close, "the rest of the body must not be taken for a request")
 				_, err := r.ReadByte()
+				if len(head) > 1<<10 && errors.Is(err, syscall.ECONNRESET) {
+					continue // what had not been read in time is refused
+				}
 				require.ErrorIs(t, err, io.EOF)
 			}
 		}
