@@ -125,7 +125,7 @@ func (c *cChain) await(ctx context.Context, hash common.Hash) *types.Receipt {
 
 func (c *cChain) accepted(ctx context.Context, hash common.Hash) *types.Receipt {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		receipt, err := c.client.TransactionReceipt(ctx, hash)

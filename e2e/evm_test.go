@@ -260,7 +260,7 @@ func bigs(numbers ...int64) (all []*big.Int) {
 
 // What the service tells of the C-Chain is what the node has.
 func TestEVM(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)
@@ -344,7 +344,7 @@ func TestEVM(t *testing.T) {
 // awaitEVM waits until the service has recorded the chain up to a height.
 func (s *service) awaitEVM(ctx context.Context, height uint64) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+evmPath+"transactions?pageSize=1", nil)
@@ -658,7 +658,7 @@ func (w *evmWorld) requireTokens(t *testing.T, ctx context.Context, s *service, 
 	require.Eventually(t, func() bool {
 		tokens = list[token](ctx, s, path, "tokens", nil, 3)
 		return !slices.ContainsFunc(tokens, func(x token) bool { return !strings.EqualFold(x.Metadata.IndexStatus, "indexed") })
-	}, 20*time.Second, 100*time.Millisecond, "metadata")
+	}, 2*time.Minute, 100*time.Millisecond, "metadata")
 	var got []string
 	for _, x := range tokens {
 		got = append(got, fmt.Sprintln(x.TokenID, x.OwnerAddress, x.TokenURI))

@@ -225,7 +225,7 @@ func TestL1Messages(t *testing.T) {
 		require.Eventually(t, func() bool { // once the block is on our record
 			_, r := s.service.get(ctx, firstWeight.String())
 			return strings.Contains(r.Message, secondWeight.String())
-		}, 5*time.Second, 20*time.Millisecond, "the newer transaction is not named")
+		}, time.Minute, 20*time.Millisecond, "the newer transaction is not named")
 		s.requireMessage(ctx, registration, s.registration(validationID, true))
 		s.requireMessage(ctx, l.conversionTx, s.converted(l))
 	})
@@ -233,7 +233,7 @@ func TestL1Messages(t *testing.T) {
 	s.run("what follows is signed before anyone asks", func(t *testing.T) {
 		service := s.service
 		settled := func() bool { return service.metric("quorate_ahead_waiting") == 0 }
-		require.Eventually(t, settled, 20*time.Second, 20*time.Millisecond)
+		require.Eventually(t, settled, 2*time.Minute, 20*time.Millisecond)
 		signed, done := service.metric("quorate_ahead_jobs_total", `outcome="signed"`), 0*time.Second
 		thirdWeight := s.setWeight(ctx, l.id.Append(0), 0, 130)
 		accepted := time.Now()
@@ -244,7 +244,7 @@ func TestL1Messages(t *testing.T) {
 			}
 			done = time.Since(accepted)
 			return true
-		}, 20*time.Second, 5*time.Millisecond)
+		}, 2*time.Minute, 5*time.Millisecond)
 		asked := service.metric("quorate_signature_requests_total")
 		began := time.Now()
 		s.requireMessage(ctx, thirdWeight, s.weight(l.id.Append(0), 0, 130))

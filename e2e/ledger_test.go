@@ -309,7 +309,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return s.recorded(ctx, map[string]uint64{"P": pHeight, "X": xHeight, "C": cHeight})
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 2*time.Minute, 100*time.Millisecond)
 	for i, group := range owners {
 		var texts []string
 		for _, a := range group {
@@ -372,7 +372,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 
 // What the service records of the chains is what the nodes have.
 func TestLedger(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	start := time.Now()
 	program := buildService(t)

@@ -34,7 +34,7 @@ import (
 // The node's own clients and wallet know nothing but the service's address, and what
 // it answers itself does not depend on its nodes.
 func TestNodeSurface(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)
@@ -71,7 +71,7 @@ func requireInfo(t *testing.T, ctx context.Context, s *service, node string) {
 			done, err := ours.IsBootstrapped(ctx, alias)
 			require.NoError(t, err)
 			return done
-		}, 30*time.Second, 100*time.Millisecond)
+		}, 2*time.Minute, 100*time.Millisecond)
 	}
 	_, wantErr := theirs.GetBlockchainID(ctx, "Y")
 	_, err = ours.GetBlockchainID(ctx, "Y")
@@ -223,30 +223,32 @@ func requireWallet(t *testing.T, ctx context.Context, s *service) {
 	require.NoError(t, posted.SendTransaction(ctx, tx))
 	select {
 	case <-heads:
-	case <-time.After(30 * time.Second):
-		t.Fatal("no block is told of within 30 s")
+	case <-time.After(2 * time.Minute):
+		t.Fatal("no block is told of")
 	}
 	require.Eventually(t, func() bool {
 		receipt, err := posted.TransactionReceipt(ctx, tx.Hash())
 		return err == nil && receipt.Status == types.ReceiptStatusSuccessful
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 2*time.Minute, 100*time.Millisecond)
 }
 
 // requireFailover takes the nodes away one by one.
 func requireFailover(t *testing.T, ctx context.Context, s *service, network *localnet.Network) {
+	// A node that is gone is not waited for, as one that is silent is for so long.
+	const patience = 5 * time.Second
 	p, c := platformvm.NewClient(s.url), info.NewClient(s.url)
 	network.Stop(0)
 	for range 3 {
 		began := time.Now()
 		_, err := p.GetProposedHeight(ctx)
 		require.NoError(t, err)
-		require.Less(t, time.Since(began), time.Second, "with one node of two left")
+		require.Less(t, time.Since(began), patience, "with one node of two left")
 	}
 	network.Stop(1)
 	began := time.Now()
 	_, err := p.GetProposedHeight(ctx)
 	require.ErrorContains(t, err, "the upstream node does not answer platform.getProposedHeight")
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), patience)
 	_, err = c.GetNetworkID(ctx)
 	require.NoError(t, err)
 	_, err = c.Upgrades(ctx)
@@ -261,7 +263,7 @@ func requireFailover(t *testing.T, ctx context.Context, s *service, network *loc
 		require.NoError(t, err)
 		router := report.Checks["router"]
 		return !report.Healthy && router.Error != nil && *router.Error == "none of the 2 configured nodes answers"
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 2*time.Minute, 100*time.Millisecond)
 	response, err := http.Get(s.private + "/ext/health")
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())

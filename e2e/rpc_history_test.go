@@ -82,7 +82,7 @@ func (n *nodeAPI) awaitRewards(ctx context.Context, t *testing.T, s *shortStakes
 		var current struct{ Validators []struct{} }
 		n.result(ctx, t, "/ext/bc/P", "platform.getCurrentValidators", params, &current)
 		return len(current.Validators) == 0
-	}, 90*time.Second, 200*time.Millisecond, "the stake of %s does not end", s.leaving)
+	}, 4*time.Minute, 200*time.Millisecond, "the stake of %s does not end", s.leaving)
 }
 
 // collectibles adds what is there besides amounts, and what waits between chains.

@@ -114,7 +114,7 @@ func (n *nodeAPI) health(ctx context.Context, t *testing.T) {
 		}
 		return true
 	}
-	require.Eventually(t, healthy, 30*time.Second, 200*time.Millisecond, "the node or the service is not well")
+	require.Eventually(t, healthy, 2*time.Minute, 200*time.Millisecond, "the node or the service is not well")
 	compare := func(verb, path, contentType, body string) {
 		t.Helper()
 		n.compared["health"]++

@@ -109,7 +109,7 @@ func (s *service) attempt() bool {
 		_ = process.Wait()
 		close(exited)
 	}()
-	patience := time.After(30 * time.Second)
+	patience := time.After(2 * time.Minute)
 	for {
 		response, err := http.Get(s.private + "/readyz")
 		if err == nil {
@@ -123,7 +123,7 @@ func (s *service) attempt() bool {
 			s.process = nil
 			return false
 		case <-patience:
-			s.t.Fatalf("the service is not ready within 30 s:\n%s", s.log())
+			s.t.Fatalf("the service is not ready:\n%s", s.log())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -136,7 +136,7 @@ func (s *service) stop() {
 	select {
 	case <-s.exited:
 		require.Zero(s.t, s.process.ProcessState.ExitCode(), "exit code")
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		_ = s.process.Process.Kill()
 		<-s.exited
 		s.t.Error("the service did not stop in time")

@@ -35,7 +35,7 @@ func requireVerified(t testing.TB, ctx context.Context, node string, signed *war
 // The story of a message from a contract on the C-Chain, through validators that
 // come and go, back into the chain.
 func TestWarpMessages(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	start := time.Now()
 	program := buildService(t)
@@ -156,7 +156,7 @@ func TestWarpMessages(t *testing.T) {
 		require.Equal(t, http.StatusInternalServerError, status)
 		require.Equal(t, "QUORUM_NOT_REACHED", r.Code)
 		require.NotNil(t, r.Outcomes)
-		require.Less(t, took, 10*time.Second)
+		require.Less(t, took, 30*time.Second)
 		require.InDelta(t, 0.4, float64(r.Outcomes.SilentWeight+r.Outcomes.DisconnectedWeight)/float64(r.Outcomes.TotalWeight), 0.01)
 		require.Len(t, r.Outcomes.SilentNodes, 2)
 		t.Logf("failed after %s: %s", took, r.Message)
@@ -166,7 +166,7 @@ func TestWarpMessages(t *testing.T) {
 	t.Run("started again: signed by all with no restart of the service", func(t *testing.T) {
 		network.Restart(3)
 		network.Restart(4)
-		network.AwaitHealthy(60 * time.Second)
+		network.AwaitHealthy(3 * time.Minute)
 		m := next()
 		began := time.Now()
 		var signed *warp.Message
@@ -178,7 +178,7 @@ func TestWarpMessages(t *testing.T) {
 			}
 			signed = parseSigned(t, r.SignedMessage)
 			return true
-		}, 40*time.Second, 100*time.Millisecond)
+		}, 2*time.Minute, 100*time.Millisecond)
 		t.Logf("signed by all %s after the nodes were healthy", time.Since(began))
 		requireVerified(t, ctx, node, signed, proposed, 99)
 	})
@@ -189,7 +189,7 @@ func TestWarpMessages(t *testing.T) {
 		accepted := time.Now()
 		require.Eventually(t, func() bool {
 			return eager.metric("quorate_ahead_jobs_total", `outcome="signed"`) > 0 && eager.metric("quorate_ahead_waiting") == 0
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 2*time.Minute, 10*time.Millisecond)
 		t.Logf("signed %s after its acceptance was known here", time.Since(accepted))
 		asked := eager.metric("quorate_signature_requests_total")
 		require.Positive(t, asked)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
 )
+
+// patience is how long tests wait for what normally takes milliseconds.
+const patience = 2 * time.Minute
 
 // running is a surface that is served on loopback until stop.
 type running struct {
@@ -59,7 +63,7 @@ func dial(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	return conn, bufio.NewReader(conn)
 }
 
@@ -112,7 +116,7 @@ func TestClientGone(t *testing.T) {
 			t.Run(leave, func(t *testing.T) {
 				s, begun, ended := blocking()
 				var log lines
-				srv := start(t, newPublic(t, s, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }), time.Second, time.Second, direct)
+				srv := start(t, newPublic(t, s, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }), patience, patience, direct)
 				conn, r := dial(t, srv.addr)
 				_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
 				require.NoError(t, err)
@@ -156,7 +160,7 @@ func TestWorkOutlastsBodyTimeout(t *testing.T) {
 				return signed(req), nil
 			}
 		}}
-		srv := start(t, newPublic(t, s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), time.Second, time.Second, direct)
+		srv := start(t, newPublic(t, s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience, direct)
 		body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 		conn, r := dial(t, srv.addr)
 		for range 2 { // the connection stays usable
@@ -171,7 +175,7 @@ func TestWorkOutlastsBodyTimeout(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	eachWay(t, func(t *testing.T, direct func(string) bool) {
 		var s fakeSigner
-		srv := start(t, newPublic(t, &s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), time.Second, time.Second, direct)
+		srv := start(t, newPublic(t, &s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience, direct)
 		for _, path := range []string{fujiPath, peerPath} {
 			for _, head := range []string{
 				requestText(path, 100, "", `{"mess`),
@@ -179,13 +183,15 @@ func TestSlowBody(t *testing.T) {
 				requestText(path, 1<<20, "", strings.Repeat(" ", 300<<10)), // too large and unfinished
 			} {
 				conn, r := dial(t, srv.addr)
-				_, err := io.WriteString(conn, head)
-				require.NoError(t, err)
+				_, _ = io.WriteString(conn, head) // which is cut short on a machine too busy to write it in 100 ms
 				response, content := readResponse(t, r)
 				require.Equal(t, 400, response.StatusCode)
 				require.Contains(t, content, "did not arrive within 100ms")
 				require.True(t, response.Close, "the rest of the body must not be taken for a request")
-				_, err = r.ReadByte()
+				_, err := r.ReadByte()
+				if len(head) > 1<<10 && errors.Is(err, syscall.ECONNRESET) {
+					continue // what had not been read in time is refused
+				}
 				require.ErrorIs(t, err, io.EOF)
 			}
 		}
@@ -196,7 +202,7 @@ func TestSlowBody(t *testing.T) {
 // TestUnreadSlowBody: a body that nobody wants holds no connection either.
 func TestUnreadSlowBody(t *testing.T) {
 	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), time.Second, time.Second, direct)
+		srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience, direct)
 		conn, r := dial(t, srv.addr)
 		_, err := io.WriteString(conn, requestText("/v1/none", 100, "", "x"))
 		require.NoError(t, err)
@@ -210,7 +216,7 @@ func TestUnreadSlowBody(t *testing.T) {
 func TestTruncatedBody(t *testing.T) {
 	eachWay(t, func(t *testing.T, direct func(string) bool) {
 		var s fakeSigner
-		srv := start(t, newPublic(t, &s, nil), time.Second, time.Second, direct)
+		srv := start(t, newPublic(t, &s, nil), patience, patience, direct)
 		conn, r := dial(t, srv.addr)
 		_, err := io.WriteString(conn, requestText(fujiPath, 100, "", `{"mess`))
 		require.NoError(t, err)
@@ -227,7 +233,7 @@ func TestTruncatedBody(t *testing.T) {
 func TestOversizeBody(t *testing.T) {
 	eachWay(t, func(t *testing.T, direct func(string) bool) {
 		var s fakeSigner
-		srv := start(t, newPublic(t, &s, nil), time.Second, time.Second, direct)
+		srv := start(t, newPublic(t, &s, nil), patience, patience, direct)
 		good := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 		mib := strings.Repeat(" ", 1<<20)
 
@@ -300,7 +306,7 @@ func TestScenario_7_2_30_ShutdownFinishesRequests(t *testing.T) {
 			<-finish
 			return signed(req), ctx.Err()
 		}}
-		srv := start(t, newPublic(t, s, nil), 10*time.Second, time.Second, direct)
+		srv := start(t, newPublic(t, s, nil), patience, patience, direct)
 		body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 		conn, r := dial(t, srv.addr)
 		_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
@@ -325,7 +331,7 @@ func TestScenario_7_2_30_ShutdownFinishesRequests(t *testing.T) {
 func TestScenario_7_2_30_ShutdownCancelsWhatOutlastsIt(t *testing.T) {
 	eachWay(t, func(t *testing.T, direct func(string) bool) {
 		s, begun, ended := blocking()
-		srv := start(t, newPublic(t, s, nil), 10*time.Millisecond, 5*time.Second, direct)
+		srv := start(t, newPublic(t, s, nil), 10*time.Millisecond, patience, direct)
 		body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 		conn, r := dial(t, srv.addr)
 		_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))

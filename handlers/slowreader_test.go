@@ -42,7 +42,7 @@ func TestSlowReader(t *testing.T) {
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
-			go func() { served <- serve(ctx, guarded, h, ServeOptions{}, time.Second, time.Second) }()
+			go func() { served <- serve(ctx, guarded, h, ServeOptions{}, patience, patience) }()
 			conn, _ := dial(t, ln.Addr().String())
 			go func() { // ends with the connection
 				_, _ = io.WriteString(conn, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", test.requests))
@@ -50,7 +50,7 @@ func TestSlowReader(t *testing.T) {
 			select {
 			case err := <-failed:
 				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				t.Error("the client was not cut off")
 			}
 			// The connection itself is over, too: it is not waited for.
@@ -72,17 +72,17 @@ func TestSlowReaderOfTheReference(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, guarded, public, ServeOptions{}, time.Second, time.Second) }()
+	go func() { served <- serve(ctx, guarded, public, ServeOptions{}, patience, patience) }()
 	const ask = "GET /docs/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 
 	stalled, _ := dial(t, ln.Addr().String())
-	require.NoError(t, stalled.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, stalled.SetDeadline(time.Now().Add(patience)))
 	_, err = io.WriteString(stalled, strings.Repeat(ask, 200_000)) // more than buffers hold
 	require.Error(t, err, "the server read on")
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the client was not cut off")
 
 	reading, answers := dial(t, ln.Addr().String())
-	require.NoError(t, reading.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, reading.SetDeadline(time.Now().Add(patience)))
 	const times = 50
 	_, err = io.WriteString(reading, strings.Repeat(ask, times))
 	require.NoError(t, err)

@@ -123,7 +123,9 @@ func TestKilled(t *testing.T) {
 				n.set(func() {
 					n.accepted, n.asked = accepted, nil
 					if kill%2 == 0 {
-						from, once := accepted-1-rng.Uint64N(accepted/uint64(kill+1)), sync.OnceFunc(func() { close(reached) })
+						// No answer that begins below it reaches the tip.
+						from := accepted - n.short - rng.Uint64N(accepted/uint64(kill+1)-n.short)
+						once := sync.OnceFunc(func() { close(reached) })
 						n.asked = func(height uint64) {
 							if height >= from {
 								once()

@@ -175,7 +175,7 @@ func runEVM(t testing.TB, p *index.Pipeline[*evm.Block], until func(index.Status
 	})
 	defer running.Wait()
 	defer cancel()
-	require.Eventually(t, func() bool { return until(p.Status()) }, 30*time.Second, 2*time.Millisecond, "%+v", p.Status())
+	require.Eventually(t, func() bool { return until(p.Status()) }, 2*time.Minute, 2*time.Millisecond, "%+v", p.Status())
 }
 
 func recordedTo(next uint64) func(index.Status) bool {

@@ -71,7 +71,7 @@ func until(t testing.TB, p *index.Pipeline[*pchain.Block], next uint64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	require.Eventually(t, func() bool { return p.Status().Next >= next }, time.Minute, time.Millisecond, "blocks below %d", next)
+	require.Eventually(t, func() bool { return p.Status().Next >= next }, 2*time.Minute, time.Millisecond, "blocks below %d", next)
 	cancel()
 	require.NoError(t, <-ended)
 }

@@ -118,19 +118,19 @@ func TestScenario_7_2_08_AnswerAfterTheTimeout(t *testing.T) {
 	})
 	n, _ := start(t, Config{Seeds: seeds(r)})
 	awaitConnected(t, n, r)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	ctx, timeOut := context.WithCancel(t.Context())
+	defer timeOut()
 	const many = 50
 	late := make(answers, many)
 	for range many {
 		require.Len(t, n.Request(ctx, testChain, []ids.NodeID{r.id}, []byte("slow"), func(a Answer) { late <- a }), 1)
 	}
-	<-ctx.Done()
+	timeOut()
 	close(hold)
 	settle(t, n, r)
 	late.none(t)
 	// They are forgotten on goroutines of their own.
-	require.Eventually(t, func() bool { return n.calls.len() == 0 }, 10*time.Second, time.Millisecond, "requests that still wait")
+	require.Eventually(t, func() bool { return n.calls.len() == 0 }, patience, time.Millisecond, "requests that still wait")
 	require.Zero(t, n.backlog.Load(), "bytes that still wait")
 }
 

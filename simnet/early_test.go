@@ -104,7 +104,7 @@ func pastPipelineThat(t *testing.T, n index.XChainNode, rows store.Store, g *gen
 // runUntil runs a pipeline until it is at a place, or ends.
 func runUntil(t *testing.T, p *index.Pipeline[*xchain.Block], want uint64) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -192,7 +192,7 @@ func TestPastGoesOnWithAnotherNode(t *testing.T) {
 		p := pastPipelineThat(t, other, rows, g, true)
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
-		require.Eventually(t, func() bool { return p.Status().State == index.Retrying }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return p.Status().State == index.Retrying }, 2*time.Minute, 5*time.Millisecond)
 		require.ErrorIs(t, p.Status().Err, index.ErrNoPast)
 		cancel()
 		require.NoError(t, <-done)
@@ -256,7 +256,7 @@ func TestPastIsNotWaitedFor(t *testing.T) {
 		select {
 		case err := <-other:
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("waits for another one's answer")
 		}
 		cancel()
@@ -274,7 +274,7 @@ func TestPastThatNoNodeHas(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
-		require.Eventually(t, func() bool { return p.Status().State == index.Retrying }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return p.Status().State == index.Retrying }, 2*time.Minute, 5*time.Millisecond)
 		require.ErrorIs(t, p.Status().Err, index.ErrNoPast)
 		cancel()
 		require.NoError(t, <-done)

@@ -154,5 +154,10 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	n, err := Start(Options{Validators: 20})
 	require.NoError(t, err)
 	n.Close()
-	goleak.VerifyNone(t, before)
+	for range 20 { // on a machine that is busy they take a while
+		if err = goleak.Find(before); err == nil {
+			break
+		}
+	}
+	require.NoError(t, err)
 }

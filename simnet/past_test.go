@@ -65,7 +65,7 @@ func testRecordIsTrue(t *testing.T, earlyTxs int) {
 	defer func() { _ = rows.Close() }()
 	chains, err := primary.New(primary.Options{NetworkID: n.NetworkID(), Node: client, Store: rows, Genesis: begin})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
@@ -79,7 +79,7 @@ func testRecordIsTrue(t *testing.T, earlyTxs int) {
 	require.Eventually(t, func() bool {
 		_, _, err := chains.Vertices.At(t.Context(), 0, true, 1, nil)
 		return !errors.Is(err, vertices.ErrIncomplete)
-	}, time.Minute, 10*time.Millisecond, "vertices are not complete")
+	}, 3*time.Minute, 10*time.Millisecond, "vertices are not complete")
 	cancel()
 	<-done
 	require.NoError(t, ledger.NewMatcher(rows, n.NetworkID(), nil).Settle(t.Context()))
@@ -98,7 +98,7 @@ func awaitRecorded(t *testing.T, n *Network, chains *primary.Network) {
 			s := chains.Status()[name]
 			require.NotEqual(t, index.Stopped, s.State, "%s: %v", name, s.Err)
 			return s.Next == want
-		}, time.Minute, 10*time.Millisecond, "chain %s is at %d, want %d", name, chains.Status()[name].Next, want)
+		}, 3*time.Minute, 10*time.Millisecond, "chain %s is at %d, want %d", name, chains.Status()[name].Next, want)
 	}
 }
 
@@ -318,7 +318,7 @@ func TestHistoryGoesOn(t *testing.T) {
 	was := n.past.Height(history.P) + n.past.Height(history.X)
 	require.Eventually(t, func() bool {
 		return n.past.Height(history.P)+n.past.Height(history.X) > was+20
-	}, 20*time.Second, 5*time.Millisecond, "still at %d", was)
+	}, 2*time.Minute, 5*time.Millisecond, "still at %d", was)
 	last, err := client.LastContainer(t.Context(), node.PChainBlocks)
 	require.NoError(t, err)
 	b, err := pchain.ParseBlock(last.Bytes)

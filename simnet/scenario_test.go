@@ -19,12 +19,12 @@ import (
 )
 
 // serve starts a network and the service on it, connected to everybody.
-func serve(t *testing.T, o simnet.Options) (*simnet.Network, *service) {
+func serve(t *testing.T, o simnet.Options, limits aggregator.Limits) (*simnet.Network, *service) {
 	t.Helper()
 	n, err := simnet.Start(o)
 	require.NoError(t, err)
 	t.Cleanup(n.Close)
-	s := startService(t, n, t.TempDir())
+	s := startService(t, n, limits)
 	s.awaitConnections(t, len(n.Validators()))
 	return n, s
 }
@@ -53,23 +53,25 @@ func requireCode(t testing.TB, err error, code aggregator.Code) *aggregator.Erro
 // for, when it cannot be the request fails, and who does not need it is served.
 func TestScenario_7_2_12_SlowDrip(t *testing.T) {
 	t.Parallel()
-	n, s := serve(t, simnet.Options{Seed: 12, Validators: 3, ExplicitWeights: []uint64{34, 33, 33}})
+	limits := aggregator.DefaultLimits()
+	n, s := serve(t, simnet.Options{Seed: 12, Validators: 3, ExplicitWeights: []uint64{34, 33, 33}}, limits)
 	drip := func(pause time.Duration) {
 		n.Validators()[0].SetHook(func(_ *warp.UnsignedMessage, _ []byte, honest simnet.Answer) simnet.Answer {
 			honest.Drip = pause
 			return honest
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	const bytes = 150 // about, of an answer
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	drip(5 * time.Millisecond) // of about 150 bytes
+	drip(time.Millisecond)
 	start := time.Now()
 	r, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("late"))})
 	require.NoError(t, err)
 	requireVerifies(t, n, r, 67)
-	require.Greater(t, time.Since(start), 500*time.Millisecond, "there is no quorum before its last byte")
+	require.Greater(t, time.Since(start), bytes*time.Millisecond/2, "there is no quorum before its last byte")
 
-	drip(200 * time.Millisecond)
+	drip(time.Second)
 	start = time.Now()
 	var others sync.WaitGroup
 	others.Go(func() {
@@ -79,7 +81,7 @@ func TestScenario_7_2_12_SlowDrip(t *testing.T) {
 			return
 		}
 		requireVerifies(t, n, r, 66)
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > limits.AnswerTimeout {
 			t.Errorf("a quorum without it took %s", took)
 		}
 	})
@@ -87,7 +89,9 @@ func TestScenario_7_2_12_SlowDrip(t *testing.T) {
 	failed := requireCode(t, err, aggregator.CodeQuorumNotReached)
 	require.Equal(t, uint64(34), failed.Account.SilentWeight)
 	require.Equal(t, uint64(66), failed.Account.SignedWeight)
-	require.InDelta(t, 5, time.Since(start).Seconds(), 1)
+	took := time.Since(start)
+	require.GreaterOrEqual(t, took, limits.AnswerTimeout)
+	require.Less(t, took, bytes*time.Second/2, "its last byte is not waited for")
 	others.Wait()
 }
 
@@ -96,10 +100,10 @@ func TestScenario_7_2_14_NodesSharingAKey(t *testing.T) {
 	t.Parallel()
 	var forged uint64
 	for _, forger := range []int{0, 1} {
-		n, s := serve(t, simnet.Options{Seed: 14, Validators: 3, ExplicitWeights: []uint64{30, 30, 40}, SharedKeys: map[int]int{1: 0}})
+		n, s := serve(t, simnet.Options{Seed: 14, Validators: 3, ExplicitWeights: []uint64{30, 30, 40}, SharedKeys: map[int]int{1: 0}}, patient())
 		require.Len(t, n.Set(constants.PrimaryNetworkID, 1).Validators, 2)
 		require.NoError(t, n.Validators()[forger].SetBehaviour(simnet.WrongSignature))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		r, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m"))})
 		require.NoError(t, err)
@@ -114,7 +118,7 @@ func TestScenario_7_2_14_NodesSharingAKey(t *testing.T) {
 // which, and as soon as the node is well again the message is signed.
 func TestScenario_7_2_22_NodeFaults(t *testing.T) {
 	t.Parallel()
-	n, s := serve(t, simnet.Options{Seed: 22})
+	n, s := serve(t, simnet.Options{Seed: 22}, patient())
 	unknown := n.Height() + 1 // a height that is not at hand
 	for i, test := range []struct {
 		fault simnet.APIFault
@@ -127,12 +131,16 @@ func TestScenario_7_2_22_NodeFaults(t *testing.T) {
 		{simnet.APIFault{Delay: time.Minute}, aggregator.CodeNodeUnavailable},
 	} {
 		n.SetAPIFault(&test.fault)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		patience := 2 * time.Minute
+		if test.fault.Delay > 0 {
+			patience = time.Second
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		_, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m")), PChainHeight: unknown})
 		requireCode(t, err, test.code)
 		cancel()
 		// What is at hand is signed all the same.
-		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 		r, err := s.Sign(ctx, aggregator.Request{Message: n.Message(fmt.Append(nil, "warm ", i)), SigningSubnetID: &ids.ID{}, PChainHeight: n.Height()})
 		require.NoError(t, err)
 		requireVerifies(t, n, r, 67)
@@ -140,7 +148,7 @@ func TestScenario_7_2_22_NodeFaults(t *testing.T) {
 	}
 	n.SetAPIFault(nil)
 	n.Advance(constants.PrimaryNetworkID, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	r, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m")), PChainHeight: unknown})
 	require.NoError(t, err)
@@ -150,8 +158,8 @@ func TestScenario_7_2_22_NodeFaults(t *testing.T) {
 
 func TestScenario_7_2_25_ThousandIdenticalRequests(t *testing.T) {
 	t.Parallel()
-	n, s := serve(t, simnet.Options{Seed: 25, Validators: 10, Latency: simnet.Latency{Median: 20 * time.Millisecond, P99: 100 * time.Millisecond}})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	n, s := serve(t, simnet.Options{Seed: 25, Validators: 10, Latency: simnet.Latency{Median: 20 * time.Millisecond, P99: 100 * time.Millisecond}}, patient())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	message := n.Message([]byte("m"))
 	results := make([]*aggregator.Result, 1000)
@@ -178,7 +186,9 @@ func TestScenario_7_2_25_ThousandIdenticalRequests(t *testing.T) {
 
 func TestScenario_7_2_30_Shutdown(t *testing.T) {
 	t.Parallel()
-	n, s := serve(t, simnet.Options{Seed: 30, Faults: simnet.Faults{Silent: 1}})
+	limits := aggregator.DefaultLimits()
+	limits.AnswerTimeout = 5 * time.Minute // longer than the test
+	n, s := serve(t, simnet.Options{Seed: 30, Faults: simnet.Faults{Silent: 1}}, limits)
 	var callers sync.WaitGroup
 	for i := range 50 {
 		callers.Go(func() {
@@ -186,11 +196,11 @@ func TestScenario_7_2_30_Shutdown(t *testing.T) {
 			requireCode(t, err, aggregator.CodeShutdown)
 		})
 	}
-	require.Eventually(t, func() bool { return n.Requests() >= 50*5 }, 4*time.Second, time.Millisecond, "requests: %d", n.Requests())
+	require.Eventually(t, func() bool { return n.Requests() >= 50*5 }, 2*time.Minute, time.Millisecond, "requests: %d", n.Requests())
 	start := time.Now()
 	s.Close()
 	callers.Wait()
-	require.Less(t, time.Since(start), time.Second)
+	require.Less(t, time.Since(start), limits.AnswerTimeout/4, "the silent are not waited for")
 	_, err := s.Sign(t.Context(), aggregator.Request{Message: n.Message([]byte("late"))})
 	requireCode(t, err, aggregator.CodeShutdown)
 }

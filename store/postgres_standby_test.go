@@ -31,7 +31,7 @@ func TestStandbys(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	used := func(want bool) func() bool { return func() bool { return r.Stats()[0].Used == want } }
-	const patience, tick = 60 * time.Second, 20 * time.Millisecond
+	const patience, tick = 2 * time.Minute, 20 * time.Millisecond
 	next := uint64(0)
 	commit := func() {
 		require.NoError(t, s.Commit(t.Context(), crashBatch(next)))

@@ -76,7 +76,7 @@ func awaitStatus(t *testing.T, s *service, texts ...string) {
 	require.Eventually(t, func() bool {
 		_, out, _ = quorate(t, "", "index", "status", "--server", s.private)
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(out, text) })
-	}, 60*time.Second, 50*time.Millisecond, "%s: %s\n%s", texts, out, s.log)
+	}, 5*time.Minute, 50*time.Millisecond, "%s: %s\n%s", texts, out, s.log)
 }
 
 // TestEVMChainIsServed asks for everything that is recorded of a chain, whose node
@@ -271,7 +271,7 @@ func TestEVMChainsOfOneID(t *testing.T) {
 	for _, c := range n.EVM() {
 		require.Contains(t, out, c.Generator().BlockchainID().String())
 	}
-	require.Eventually(t, func() bool { return getJSON(t, s.base+"/v1/chains/1/transactions", nil) == http.StatusNotFound }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return getJSON(t, s.base+"/v1/chains/1/transactions", nil) == http.StatusNotFound }, 5*time.Minute, 20*time.Millisecond)
 	var some any
 	require.Equal(t, http.StatusOK, getJSON(t, s.base+"/v1/chains/7001/transactions", &some))
 }

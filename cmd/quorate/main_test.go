@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,12 +22,13 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/simnet"
+	"quorate/store/storetest/pgserver"
 )
 
 // quorate runs a command line as main does.
 func quorate(t *testing.T, stdin string, args ...string) (code int, out, errOut string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var o, e bytes.Buffer
 	code = run(ctx, args, strings.NewReader(stdin), &o, &e)
@@ -190,10 +190,10 @@ func (l *lines) String() string {
 }
 
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	port, err := pgserver.FreePort()
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // The demonstration does what it says: the message it shows is signed, and the
@@ -207,7 +207,7 @@ func TestDevSignsAndStops(t *testing.T) {
 	go func() {
 		done <- run(ctx, []string{"dev", "--listen", listen, "--private-listen", freeAddress(t), "--validators", "10"}, strings.NewReader(""), &out, &errOut)
 	}()
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "Ctrl-C") }, 30*time.Second, 20*time.Millisecond, "%s%s", &out, &errOut)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "Ctrl-C") }, 5*time.Minute, 20*time.Millisecond, "%s%s", &out, &errOut)
 	require.Contains(t, out.String(), "signed and verified")
 	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(out.String())[1]
 	response, err := http.Post("http://"+listen+"/v1/signatureAggregator/testnet/aggregateSignatures", "application/json", strings.NewReader(body))
@@ -226,7 +226,7 @@ func TestDevSignsAndStops(t *testing.T) {
 	select {
 	case code := <-done:
 		require.Zero(t, code, "%s", &errOut)
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("dev does not stop")
 	}
 }
@@ -309,7 +309,7 @@ func TestServeTwoNetworks(t *testing.T) {
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond, "%s", &errOut)
+	}, 5*time.Minute, 20*time.Millisecond, "%s", &errOut)
 	for name, n := range map[string]*simnet.Network{"one": a, "two": b} {
 		code, _, errOut := quorate(t, "", "sign", "--server", "http://"+listen, "--network", name, fmt.Sprintf("%x", n.Message([]byte(name)).Bytes()))
 		require.Zero(t, code, errOut)

@@ -40,7 +40,7 @@ func TestServeOnPostgres(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, body = s.ask(t, "/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?pageSize=100&vertexHeight=2")
 		return status == http.StatusOK
-	}, time.Minute, 50*time.Millisecond, "%s", body)
+	}, 5*time.Minute, 50*time.Millisecond, "%s", body)
 
 	// The Data API reads from the server that follows.
 	require.Eventually(t, func() bool {
@@ -51,7 +51,7 @@ func TestServeOnPostgres(t *testing.T) {
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
 		return err == nil && strings.Contains(string(text), "quorate_store_standby_used{standby=\""+other.Address()+"/postgres\"} 1")
-	}, time.Minute, 50*time.Millisecond)
+	}, 5*time.Minute, 50*time.Millisecond)
 	var told struct {
 		Networks map[string]struct{ Lag map[string]uint64 }
 		Standbys []struct {
@@ -69,7 +69,7 @@ func TestServeOnPostgres(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, body = s.ask(t, "/v1/networks/fuji/subnets")
 		return status == http.StatusOK
-	}, time.Minute, 50*time.Millisecond, "%s", body)
+	}, 5*time.Minute, 50*time.Millisecond, "%s", body)
 
 	code, out, errOut := quorate(t, "", "store", "inspect", "--store", place, "--json")
 	require.Zero(t, code, errOut)
@@ -103,9 +103,8 @@ func TestServeOnPostgres(t *testing.T) {
 
 	s = startService(t, dir, networks, "--store", place)
 	defer s.stop(t)
-	before := n.Requests()
 	require.Equal(t, signed, s.sign(t, "fuji", n, "kept"))
-	require.Equal(t, before, n.Requests(), "requests to validators for a message that is known")
+	require.Zero(t, n.Repeated(), "requests to validators for a message that is known")
 }
 
 // TestPostgresMistakesAreNamed checks what is said of a server that cannot be used, and

@@ -75,7 +75,7 @@ func TestVerticesAreServed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, body = s.ask(t, "/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?pageSize=100&vertexHeight=2")
 		return status == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond, "%s", body)
+	}, 5*time.Minute, 20*time.Millisecond, "%s", body)
 	require.NoError(t, json.Unmarshal([]byte(body), &answer))
 	require.Len(t, answer.Vertices, len(want))
 	for _, got := range answer.Vertices {

@@ -41,7 +41,7 @@ func startService(t *testing.T, dataDir string, networks map[string]*simnet.Netw
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond, "%s", s.log)
+	}, 5*time.Minute, 20*time.Millisecond, "%s", s.log)
 	return s
 }
 
@@ -52,7 +52,7 @@ func (s *service) stop(t *testing.T) {
 	select {
 	case code := <-s.done:
 		require.Zero(t, code, "%s", s.log)
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("serve does not stop: %s", s.log)
 	}
 }
@@ -81,10 +81,10 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 	require.Contains(t, errOut, "--data-dir")
 	s.stop(t)
 
-	asked := n.Requests()
 	s = startService(t, dir, networks)
 	require.Equal(t, first, s.sign(t, "fuji", n, "kept", "--quorum", "80"))
-	require.Equal(t, asked, n.Requests(), "validators were asked for a known message")
+	// A count of requests would count one that was under way.
+	require.Zero(t, n.Repeated(), "validators were asked for a known message")
 	s.stop(t)
 }
 
@@ -156,7 +156,7 @@ func TestStopWithRoundsInFlight(t *testing.T) {
 		}()
 	}
 	// A silent quorum makes every round ask everybody in the end.
-	require.Eventually(t, func() bool { return n.Requests() >= 9*requests }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Requests() >= 9*requests }, 5*time.Minute, 10*time.Millisecond)
 	s.stop(t)
 	for range requests {
 		// Given up for lack of answers while the service waited, or by its end.
@@ -165,5 +165,10 @@ func TestStopWithRoundsInFlight(t *testing.T) {
 	n.Close()
 	client.CloseIdleConnections()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	goleak.VerifyNone(t, before)
+	for range 20 { // on a machine that is busy they take a while
+		if err = goleak.Find(before); err == nil {
+			break
+		}
+	}
+	require.NoError(t, err)
 }

@@ -32,6 +32,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/simnet"
 )
@@ -76,7 +77,7 @@ rate_classes:
   default: {per_second: 0.001, burst: 4}
   partner: {per_second: 1000, burst: 2000}
 cors_origins: ["https://example.org"]
-limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 300ms, connections_per_address: 20}
+limits: {body: 4KiB, header: 8KiB, header_time: 1s, body_time: 1s, stall: 1s, connections_per_address: 20}
 `)
 	s := startService(t, dir, map[string]*simnet.Network{"fuji": n}, "--config", file)
 	url := s.base + "/v1/signatureAggregator/fuji/aggregateSignatures"
@@ -117,7 +118,7 @@ limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 
 		c, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Minute)))
 		return c
 	}
 	c := dial()
@@ -141,7 +142,7 @@ limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 
 	require.Eventually(t, func() bool {
 		_, metrics := ask(t, "GET", s.private+"/metrics", "")
 		return !strings.Contains(metrics, `quorate_http_connections_refused_total{bound="address"} 0`)
-	}, 20*time.Second, 20*time.Millisecond)
+	}, 5*time.Minute, 20*time.Millisecond)
 	for _, c := range held {
 		c.Close()
 	}
@@ -158,7 +159,7 @@ limits: {body: 4KiB, header: 8KiB, header_time: 300ms, body_time: 300ms, stall: 
 		response.Body.Close()
 		require.Equal(t, 403, response.StatusCode)
 		return true
-	}, 20*time.Second, 20*time.Millisecond)
+	}, 5*time.Minute, 20*time.Millisecond)
 
 	// Everybody's allowance: startService has used none of it, as /health is free.
 	for i := range 5 {
@@ -222,8 +223,15 @@ func TestServiceOverTLS(t *testing.T) {
 
 // A round that is under way when the service is told to stop is finished.
 func TestStopFinishesTheRoundInFlight(t *testing.T) {
-	n := startSimnet(t, simnet.Options{Seed: 33, Validators: 5, Latency: simnet.Latency{Median: time.Second, P99: 1500 * time.Millisecond}})
+	n := startSimnet(t, simnet.Options{Seed: 33, Validators: 5})
 	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n})
+	told := make(chan struct{})
+	for _, v := range n.Validators() {
+		v.SetHook(func(_ *warp.UnsignedMessage, _ []byte, honest simnet.Answer) simnet.Answer {
+			<-told
+			return honest
+		})
+	}
 	asked := n.Requests()
 	status := make(chan int, 1)
 	go func() {
@@ -235,8 +243,17 @@ func TestStopFinishesTheRoundInFlight(t *testing.T) {
 		response.Body.Close()
 		status <- response.StatusCode
 	}()
-	require.Eventually(t, func() bool { return n.Requests() > asked }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.Requests() > asked }, 5*time.Minute, time.Millisecond)
+	s.end()
+	require.Eventually(t, func() bool { // until nobody is let in any more
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	}, 5*time.Minute, time.Millisecond)
 	require.Empty(t, status, "the round was over before the service was told to stop")
+	close(told)
 	s.stop(t)
 	require.Equal(t, 200, <-status)
 }

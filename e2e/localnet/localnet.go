@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +25,9 @@ const (
 	NetworkID = 12345
 	// Size is the number of nodes. Network 12345 needs all of them to start.
 	Size = 5
+
+	// startTime is how long nodes may take to start, on a machine that is busy.
+	startTime = 3 * time.Minute
 
 	module  = "github.com/ava-labs/avalanchego"
 	version = "v1.14.2"
@@ -78,7 +82,7 @@ func Start(t testing.TB) *Network {
 	})
 	// The others need the first one's ID to find it.
 	n.launch(0)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
 	for n.nodes[0].nodeID == "" {
 		var reply struct {
@@ -93,7 +97,7 @@ func Start(t testing.TB) *Network {
 	for i := 1; i < Size; i++ {
 		n.launch(i)
 	}
-	n.AwaitHealthy(60 * time.Second)
+	n.AwaitHealthy(startTime)
 	return n
 }
 
@@ -107,7 +111,7 @@ func (n *Network) Observe() *Node {
 	node := newNode(len(n.nodes), ports)
 	n.nodes = append(n.nodes, node)
 	n.launch(node.index)
-	n.AwaitHealthy(60 * time.Second)
+	n.AwaitHealthy(startTime)
 	return node
 }
 
@@ -140,17 +144,22 @@ func build() (string, error) {
 	return program, os.Rename(fresh, program)
 }
 
+// freePorts are some that nobody listens on. The system does not give them to those
+// who ask for any, so that nobody else has them before they are used.
 func freePorts(n int) ([]int, error) {
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 100 * n {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
+			continue // in use
 		}
 		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
 	}
-	return ports, nil
+	return nil, errors.New("finding free ports: most are in use")
 }
 
 // chainConfig of the C-Chain: every API, and state at every height.

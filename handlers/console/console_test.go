@@ -331,7 +331,7 @@ func TestLiveStream(t *testing.T) {
 		_, _, err = events(body)
 	}
 	require.NoError(t, ctx.Err())
-	require.Eventually(t, func() bool { return !c.Observer("fuji").Watching() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !c.Observer("fuji").Watching() }, time.Minute, time.Millisecond)
 
 	var mine []*subscriber
 	for range maxOfOne {

@@ -63,7 +63,7 @@ func newRecorded(t *testing.T, transactions int) *recorded {
 	require.NoError(t, n.Grow(t.Context(), transactions))
 	upstream := httptest.NewServer(n)
 	t.Cleanup(upstream.Close)
-	client, err := node.New(node.Options{Endpoints: []string{upstream.URL}, Timeout: 30 * time.Second})
+	client, err := node.New(node.Options{Endpoints: []string{upstream.URL}, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	rows := store.NewMemory()
@@ -71,7 +71,7 @@ func newRecorded(t *testing.T, transactions int) *recorded {
 	evmNode := client.EVM("")
 	book := contracts.New(contracts.Options{Node: evmNode, Store: rows, NetworkID: networkID, BlockchainID: cChainID})
 	t.Cleanup(book.Close)
-	fetcher, err := metadata.NewFetcher(metadata.FetchOptions{AllowPrivate: true, Timeout: time.Second})
+	fetcher, err := metadata.NewFetcher(metadata.FetchOptions{AllowPrivate: true, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(fetcher.Close)
 	keeper := metadata.New(metadata.Options{Contracts: book, Fetcher: fetcher, Store: rows, NetworkID: networkID, BlockchainID: cChainID, Rate: 1000})
@@ -122,7 +122,7 @@ func (r *recorded) committed(next uint64) {
 // await returns once all there is has been recorded.
 func (r *recorded) await() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()

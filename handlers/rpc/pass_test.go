@@ -211,7 +211,7 @@ func serveSockets(t *testing.T, e rpc.Ethereum, guard *access.Guard) *passing {
 		case err := <-served:
 			served <- err
 			return err
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			return errors.New("the server waits for a connection that is passed through")
 		}
 	}
@@ -242,7 +242,7 @@ func say(t *testing.T, conn *websocket.Conn, message string) {
 
 func hear(t *testing.T, conn *websocket.Conn) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, message, err := conn.Read(ctx)
 	require.NoError(t, err)
@@ -252,7 +252,7 @@ func hear(t *testing.T, conn *websocket.Conn) string {
 // ended is with what a connection ends.
 func ended(t *testing.T, conn *websocket.Conn) websocket.CloseError {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, _, err := conn.Read(ctx)
 	var told websocket.CloseError
@@ -286,7 +286,7 @@ func TestConnectionsArePassedOn(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, status := s.open(t)
 		return status == http.StatusSwitchingProtocols
-	}, 20*time.Second, 10*time.Millisecond, "once there is room")
+	}, 2*time.Minute, 10*time.Millisecond, "once there is room")
 
 	go func() { _ = s.stop() }()
 	require.Equal(t, websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the service stops"}, ended(t, second))

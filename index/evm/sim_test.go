@@ -31,7 +31,7 @@ func serveChain(t *testing.T, seed uint64, transactions int) (*evmchain.Generato
 	require.NoError(t, n.Grow(t.Context(), transactions))
 	server := httptest.NewServer(n)
 	t.Cleanup(server.Close)
-	client, err := node.New(node.Options{Endpoints: []string{server.URL}, Timeout: 10 * time.Second})
+	client, err := node.New(node.Options{Endpoints: []string{server.URL}, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return g, n, client.EVM("")
@@ -203,7 +203,7 @@ func TestTracesComeLater(t *testing.T) {
 	ended := make(chan error, 2)
 	go func() { ended <- pipeline.Run(ctx) }()
 	go func() { ended <- filler.Run(ctx) }()
-	require.Eventually(t, func() bool { return pipeline.Status().Next == n.Tip()+1 && filler.Note() != "" }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return pipeline.Status().Next == n.Tip()+1 && filler.Note() != "" }, 2*time.Minute, 5*time.Millisecond)
 	deployed := g.Truth().Deployments()
 	require.NotEmpty(t, deployed)
 	made := deployed[len(deployed)/2]
@@ -211,7 +211,7 @@ func TestTracesComeLater(t *testing.T) {
 	require.ErrorIs(t, err, evm.ErrUntraced)
 
 	n.SetFaults(evmchain.Faults{})
-	require.Eventually(t, func() bool { return filler.Note() == "" }, time.Minute, 5*time.Millisecond, "%s", filler.Note())
+	require.Eventually(t, func() bool { return filler.Note() == "" }, 2*time.Minute, 5*time.Millisecond, "%s", filler.Note())
 	byDeployer := 0
 	for _, d := range deployed {
 		got, err := r.Deployment(ctx, d.Contract)

@@ -380,7 +380,7 @@ func TestFaults(t *testing.T) {
 
 func TestSocketTellsOfHeads(t *testing.T) {
 	n, url := served(t, Options{Seed: 4, Txs: 100})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	conn, response, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1), nil)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ const origin = new URL(url).origin;
 const PAGES = ["rounds", "networks", "index", "charts", "lookup"];
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
-const PATIENCE = 60_000;
+const PATIENCE = 120_000;
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"] });
 const results = [];

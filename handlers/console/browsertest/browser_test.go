@@ -193,6 +193,6 @@ func first(t *testing.T, url, list, member string) (value string) {
 		}
 		value, _ = items[0][member].(string)
 		return value != ""
-	}, time.Minute, 100*time.Millisecond, "%s has no %s", url, list)
+	}, 3*time.Minute, 100*time.Millisecond, "%s has no %s", url, list)
 	return value
 }

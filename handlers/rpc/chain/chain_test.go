@@ -128,7 +128,7 @@ func (w *world) await(t testing.TB) {
 		if txs := uint64(len(w.truth.EarlyTxIDs)); c == history.X && txs > 0 {
 			want += txs + 1 // and the genesis
 		}
-		require.Eventually(t, func() bool { return w.chains.ChainStatus(name).Next == want }, time.Minute, 5*time.Millisecond, "chain %s", name)
+		require.Eventually(t, func() bool { return w.chains.ChainStatus(name).Next == want }, 3*time.Minute, 5*time.Millisecond, "chain %s", name)
 	}
 }
 

@@ -102,7 +102,10 @@ func (s *stranger) fetcher(t *testing.T, o FetchOptions) *Fetcher {
 
 func TestFetch(t *testing.T) {
 	s := newStranger(t)
-	f := s.fetcher(t, FetchOptions{Gateways: []string{"http://127.0.0.1:1", s.URL}, Timeout: 300 * time.Millisecond, Limit: 64 << 10})
+	o := FetchOptions{Gateways: []string{"http://127.0.0.1:1", s.URL}, Timeout: time.Minute, Limit: 64 << 10}
+	patient := s.fetcher(t, o)
+	o.Timeout = 300 * time.Millisecond
+	impatient := s.fetcher(t, o)
 	port := netip.MustParseAddrPort(s.private.Listener.Addr().String()).Port()
 	to := func(target string) string { return s.URL + "/to?url=" + url.QueryEscape(target) }
 	for uri, want := range map[string]string{
@@ -152,6 +155,10 @@ func TestFetch(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.60s", uri), func(t *testing.T) {
 			t.Parallel()
+			f := patient
+			if uri == s.URL+"/drip" || uri == s.URL+"/silent" {
+				f = impatient
+			}
 			got, err := f.fetch(t.Context(), uri)
 			if err != nil {
 				got = []byte(statusOf(err))

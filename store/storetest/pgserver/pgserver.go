@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -184,15 +185,23 @@ func (s *Server) program(name string, args ...string) error {
 	return nil
 }
 
+// FreePort is one of this machine that nobody listens on. The system does not give it to
+// those who ask for any, so that nobody else has it before it is used, or between two uses.
+func FreePort() (int, error) {
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("finding a free port: most are in use")
+}
+
 // Restart starts the server after it was stopped, on the port that it had.
 func (s *Server) Restart() error {
 	if s.port == 0 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		s.port = l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
+		var err error
+		if s.port, err = FreePort(); err != nil {
 			return err
 		}
 	}
