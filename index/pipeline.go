@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -99,6 +100,8 @@ type Pipeline[B any] struct {
 	status  status
 	wake    chan struct{}
 	busy    chan struct{} // holds an element while Run or Watch runs
+	// recorder is who records while this one watches, if that is in this process.
+	recorder atomic.Pointer[Pipeline[B]]
 }
 
 // New makes a pipeline. It reads and fetches nothing yet.
@@ -131,20 +134,47 @@ func New[B any](o Options[B]) (*Pipeline[B], error) {
 // Wake makes the pipeline ask for the node's height now: for whoever hears of new
 // blocks before the next poll.
 func (p *Pipeline[B]) Wake() {
+	if recorder := p.recorder.Load(); recorder != nil {
+		recorder.Wake()
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Status tells how the pipeline stands.
-func (p *Pipeline[B]) Status() Status {
-	return p.noted(p.status.read())
+// RecordedBy has Status tell what another Pipeline says of itself, which records the same
+// chain in the same store; nil ends that. What it had recorded stays known: nobody is
+// told of less than before.
+func (p *Pipeline[B]) RecordedBy(other *Pipeline[B]) {
+	if last := p.recorder.Load(); last != nil {
+		last.status.mu.Lock()
+		next, lanes := last.status.current.Next, last.status.lanes
+		last.status.mu.Unlock()
+		p.status.committed(next, lanes)
+	}
+	p.recorder.Store(other)
 }
+
+// Status tells how the pipeline stands.
+func (p *Pipeline[B]) Status() Status { return p.told((*status).read) }
 
 // StatusOf tells how the record of one tenant stands, which may be ahead of others that
 // are made again; as Status before Run has found out.
-func (p *Pipeline[B]) StatusOf(tenant string) Status { return p.noted(p.status.readOf(tenant)) }
+func (p *Pipeline[B]) StatusOf(tenant string) Status {
+	return p.told(func(s *status) Status { return s.readOf(tenant) })
+}
+
+// told is what the recorder says, once it knows as much as whoever watches.
+func (p *Pipeline[B]) told(read func(*status) Status) Status {
+	own := p.noted(read(&p.status))
+	if recorder := p.recorder.Load(); recorder != nil {
+		if now := recorder.told(read); now.State == Stopped || now.TipKnown && now.Next >= own.Next {
+			return now
+		}
+	}
+	return own
+}
 
 func (p *Pipeline[B]) noted(status Status) Status {
 	if noter, ok := p.options.Source.(Noter); ok {

@@ -231,9 +231,13 @@ func (s *status) catchUp() {
 	}
 }
 
+// committed notes how far the record is. Who watches may hear late of what is known.
 func (s *status) committed(next uint64, lanes map[string]reach) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if next <= s.current.Next {
+		return
+	}
 	s.lanes = lanes
 	s.current.Next = next
 	s.catchUp()

@@ -3,6 +3,7 @@ package index_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,61 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, index.Stalled, p.Status().State)
 		require.ErrorIs(t, p.Status().Err, errAway)
 	})
+}
+
+// TestRecorderEnds has who watches tell what a recorder of the same process said: never
+// less, neither while the recorder begins nor after it has lost the store.
+func TestRecorderEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, memory := &numbers{tip: 1_000, size: 100}, store.NewMemory()
+		away := &awayStore{Store: memory}
+		o := options(source, away, &ledger{name: "l", rows: 1})
+		p := watch(t, o, source)
+		for range 3 {
+			recorder, err := index.New(o)
+			require.NoError(t, err)
+			before := p.Status()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			p.RecordedBy(recorder)
+			require.Equal(t, before.Next, p.Status().Next, "it has not begun")
+			go func() { ended <- recorder.Run(ctx) }()
+			source.grow(100)
+			for p.Status().Next < source.tip+1 {
+				require.GreaterOrEqual(t, p.Status().Next, before.Next)
+				time.Sleep(time.Millisecond)
+			}
+			// The one that watches does not hear of the last blocks from the store.
+			away.set(true)
+			last := recorder.Status().Next
+			cancel()
+			require.NoError(t, <-ended)
+			p.RecordedBy(nil)
+			require.Equal(t, last, p.Status().Next)
+			require.Equal(t, last, p.StatusOf("l").Next)
+			time.Sleep(time.Second)
+			require.Equal(t, last, p.Status().Next)
+			away.set(false)
+			time.Sleep(10 * time.Second)
+			require.Equal(t, last, p.Status().Next)
+			require.Equal(t, index.Following, p.Status().State)
+		}
+	})
+}
+
+// awayStore is a store that cannot be read at times.
+type awayStore struct {
+	store.Store
+	away atomic.Bool
+}
+
+func (s *awayStore) set(away bool) { s.away.Store(away) }
+
+func (s *awayStore) Get(ctx context.Context, f store.Family, keys []store.PK) ([][]byte, error) {
+	if s.away.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return s.Store.Get(ctx, f, keys)
 }
 
 // TestHolderDies has three processes of which the one that records dies, again and

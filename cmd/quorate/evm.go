@@ -118,10 +118,9 @@ type evmRecord struct {
 	served   handler.Chain
 	node     *node.EVM
 	pipeline *index.Pipeline[*chain.Block]
-	// newPipeline makes one that records while this one watches; recorder is that one
-	// while it runs, and filler what fills in calls beside whichever records here.
+	// newPipeline makes one that records while this one watches; filler is what fills in
+	// calls beside whichever records here.
 	newPipeline func() (*index.Pipeline[*chain.Block], error)
-	recorder    atomic.Pointer[index.Pipeline[*chain.Block]]
 	newFiller   func() *evm.Filler
 	filler      atomic.Pointer[evm.Filler]
 	tips        index.Source[*chain.Block]
@@ -265,7 +264,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e.newFiller = func() *evm.Filler {
 		return evm.NewFiller(evm.FillerOptions{
 			Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
-			Behind: func() bool { return e.teller().Status().Lag() > index.NearTip },
+			Behind: func() bool { return e.pipeline.Status().Lag() > index.NearTip },
 		})
 	}
 	e.newPipeline = func() (*index.Pipeline[*chain.Block], error) {
@@ -328,8 +327,8 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 				if err != nil {
 					return err
 				}
-				e.recorder.Store(recorder)
-				defer e.recorder.Store(nil)
+				e.pipeline.RecordedBy(recorder)
+				defer e.pipeline.RecordedBy(nil)
 				err = recorder.Run(ctx)
 				if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
 					// It would be no other with another process: whoever looks finds it here.
@@ -355,17 +354,9 @@ func (e *evmRecord) fill(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// teller is the pipeline that knows best how far the record is.
-func (e *evmRecord) teller() *index.Pipeline[*chain.Block] {
-	if recorder := e.recorder.Load(); recorder != nil {
-		return recorder
-	}
-	return e.pipeline
-}
-
 // status is how the recording stands, with what there is to say of traces.
 func (e *evmRecord) status() index.Status {
-	status := e.teller().Status()
+	status := e.pipeline.Status()
 	filler := e.filler.Load()
 	if filler == nil {
 		return status
@@ -380,7 +371,7 @@ func (e *evmRecord) status() index.Status {
 }
 
 // wake says that there are more blocks.
-func (e *evmRecord) wake() { e.teller().Wake() }
+func (e *evmRecord) wake() { e.pipeline.Wake() }
 
 // progress is how far the record is.
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {

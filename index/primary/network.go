@@ -100,6 +100,7 @@ type pipeline interface {
 	Status() index.Status
 	StatusOf(tenant string) index.Status
 	watch(ctx context.Context) error
+	recordedBy(other pipeline)
 	tip(ctx context.Context) (uint64, error)
 	verify(v *verifier) error
 }
@@ -291,23 +292,23 @@ func (n *Network) Watch(ctx context.Context) error {
 
 // RecordedBy has Status tell what another Network on the same store, which runs in this
 // process, says of itself; nil ends that.
-func (n *Network) RecordedBy(other *Network) { n.recorder.Store(other) }
+func (n *Network) RecordedBy(other *Network) {
+	for chain, line := range n.lines {
+		if other == nil {
+			line.recordedBy(nil)
+		} else {
+			line.recordedBy(other.lines[chain])
+		}
+	}
+	n.recorder.Store(other)
+}
 
 // Kept says whether the containers of blocks are kept, and found by what is in them:
 // see package lookup.
 func (n *Network) Kept() bool { return n.kept }
 
-// teller is who knows best how far the record is.
-func (n *Network) teller() *Network {
-	if other := n.recorder.Load(); other != nil {
-		return other
-	}
-	return n
-}
-
 // ChainStatus tells how far one chain is recorded.
 func (n *Network) ChainStatus(chain string) index.Status {
-	n = n.teller()
 	if p, ok := n.lines[chain]; ok {
 		return p.Status()
 	}
@@ -333,12 +334,15 @@ func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
 
 // Status tells how far the chains are recorded, by name.
 func (n *Network) Status() map[string]index.Status {
-	n = n.teller()
+	vertices := n.Vertices
+	if recorder := n.recorder.Load(); recorder != nil {
+		vertices = recorder.Vertices
+	}
 	all := make(map[string]index.Status, len(n.lines))
 	for chain, p := range n.lines {
 		s := p.Status()
-		if chain == index.XChain && s.Note == "" && n.Vertices != nil {
-			s.Note = n.Vertices.Trouble()
+		if chain == index.XChain && s.Note == "" && vertices != nil {
+			s.Note = vertices.Trouble()
 		}
 		all[chain] = s
 	}
@@ -348,7 +352,6 @@ func (n *Network) Status() map[string]index.Status {
 // LedgerStatus tells how far the ledger of a chain is, whatever other records of the
 // chain are made again; the zero Status if there is none.
 func (n *Network) LedgerStatus(chain string) index.Status {
-	n = n.teller()
 	p, ok := n.lines[chain]
 	if !ok || n.Ledger == nil {
 		return index.Status{}

@@ -121,6 +121,17 @@ type line[B any] struct {
 // watch tells how far others record the chain.
 func (l *line[B]) watch(ctx context.Context) error { return l.Watch(ctx, l.source) }
 
+// recordedBy has the status tell what another network's pipeline of the chain says, nil
+// for none.
+func (l *line[B]) recordedBy(other pipeline) {
+	recorder, _ := other.(*line[B])
+	if recorder == nil {
+		l.RecordedBy(nil)
+		return
+	}
+	l.RecordedBy(recorder.Pipeline)
+}
+
 // verify checks the blocks of a chain.
 func (l *line[B]) verify(v *verifier) error {
 	name := l.chain.Name

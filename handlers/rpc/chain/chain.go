@@ -176,11 +176,11 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 		return err
 	}
 	height := uint64(args.Height)
-	next := c.Status().Next
-	if next <= before {
-		return rpc.ErrForward // nothing is known yet
-	}
-	if height >= next-before {
+	status := c.Status()
+	if status.Next <= before || height >= status.Next-before {
+		if status.State != index.Following || status.Lag() > 0 {
+			return rpc.ErrForward // nodes are ahead
+		}
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
 	}
 	reply.Lasts = rpc.Always
