@@ -238,11 +238,6 @@ func plan(long bool, seed uint64) (steps []step) {
 	add := func(about time.Duration, name string, flags ...string) {
 		steps = append(steps, step{name, flags, about})
 	}
-	addReplicas := func(about time.Duration, flags ...string) {
-		if _, err := os.Stat(filepath.Join("bench", "replicas")); err == nil { // else the report says that there is none
-			add(about, "replicas", flags...)
-		}
-	}
 	if !long {
 		add(20*time.Second, "blsbatch", "-runs=3")
 		for _, faults := range []string{"-faults=0", "-faults=0.2"} {
@@ -252,7 +247,7 @@ func plan(long bool, seed uint64) (steps []step) {
 		add(30*time.Second, "ingest", "-txs=5000", "-sqlite=0", seeded)
 		add(65*time.Second, "ingest", "-txs=20000", "-sqlite=0", "-store=postgres", seeded)
 		add(80*time.Second, "ingest", "-txs=100000", "-sqlite=0", seeded)
-		addReplicas(45*time.Second, "-txs=10000", "-turns=2", "-for=1500ms", seeded)
+		add(45*time.Second, "replicas", "-txs=10000", "-turns=2", "-for=1500ms", seeded)
 		add(35*time.Second, "evm", "-txs=5000", "-read=400ms", seeded)
 		add(40*time.Second, "evm", "-txs=20000", "-read=400ms", seeded)
 		add(50*time.Second, "evm", "-txs=100000", "-read=400ms", seeded)
@@ -277,7 +272,7 @@ func plan(long bool, seed uint64) (steps []step) {
 			add(size.evm, "evm", size.txs, seeded)
 		}
 		add(3*time.Minute, "ingest", "-txs=50000", "-sqlite=20s", "-store=postgres", seeded)
-		addReplicas(3*time.Minute, seeded)
+		add(3*time.Minute, "replicas", seeded)
 		add(4*time.Minute, realNodes, "-run", "xxx", "-bench", "NodeAPI", "-benchtime", "1x")
 	}
 	return steps

@@ -125,7 +125,7 @@ func TestRemaining(t *testing.T) {
 
 // TestPlanIsShort holds the short form to the time that it promises.
 func TestPlanIsShort(t *testing.T) {
-	require.Less(t, remaining(plan(false, 1), 0, 0), 9*time.Minute) // what bench/replicas takes included, where there is one
+	require.Less(t, remaining(plan(false, 1), 0, 0), 9*time.Minute)
 	require.Greater(t, len(plan(true, 1)), len(plan(false, 1)))
 }
 

@@ -240,8 +240,11 @@ func (f *fake) List(_ context.Context, ascending bool, limit int, after *subnets
 	return p, f.err
 }
 
-func (f *fake) Genesis(_ context.Context, _, chainID ids.ID) ([]byte, error) {
-	return []byte(f.genesis[chainID]), f.err
+func (f *fake) Geneses(_ context.Context, of ...subnets.Founded) (found [][]byte, _ error) {
+	for _, one := range of {
+		found = append(found, []byte(f.genesis[one.ChainID]))
+	}
+	return found, f.err
 }
 
 func (f *fake) Vertices(_ context.Context, q data.VertexQuery) (*data.VertexPage, error) {

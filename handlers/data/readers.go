@@ -41,7 +41,7 @@ var _ Rewards = (*stakes.Cache)(nil)
 // the primary network is among them. Otherwise as Ledger.
 type Subnets interface {
 	List(ctx context.Context, ascending bool, limit int, after *subnets.Position) (*subnets.Page, error)
-	Genesis(ctx context.Context, subnetID, chainID ids.ID) ([]byte, error)
+	Geneses(ctx context.Context, of ...subnets.Founded) ([][]byte, error)
 }
 
 var _ Subnets = (*subnets.Record)(nil)

@@ -54,6 +54,39 @@ type chainOfASubnet struct {
 // the genesis of each blockchain may be large.
 const subnetsAtATime = 64
 
+// genesesAtATime bounds how much of the blockchains is in memory; each has a MiB at most.
+const genesesAtATime = 8
+
+// geneses are what blockchains began with, in the order of a page.
+type geneses struct {
+	record  Subnets
+	of      []subnets.Founded // that are not read yet
+	content [][]byte          // that were, and are not shown
+}
+
+func genesesOf(record Subnets, page []*subnets.Subnet) *geneses {
+	g := &geneses{record: record}
+	for _, s := range page {
+		for _, b := range s.Chains {
+			g.of = append(g.of, subnets.Founded{SubnetID: s.ID, ChainID: b.ID})
+		}
+	}
+	return g
+}
+
+// next is the following one; nil if it is not recorded.
+func (g *geneses) next(ctx context.Context) (content []byte, err error) {
+	if len(g.content) == 0 {
+		n := min(genesesAtATime, len(g.of))
+		if g.content, err = g.record.Geneses(ctx, g.of[:n]...); err != nil {
+			return nil, err
+		}
+		g.of = g.of[n:]
+	}
+	content, g.content = g.content[0], g.content[1:]
+	return content, nil
+}
+
 // listSubnets is GET /v1/networks/{network}/subnets.
 func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error {
 	q := query.Parse(c.Request().URL.RawQuery)
@@ -79,11 +112,12 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 		if err != nil {
 			return w.fail(ctx, err)
 		}
+		began := genesesOf(n.Subnets, page.Subnets)
 		for i, one := range page.Subnets {
 			if left < p.Size || i > 0 {
 				w.text(",")
 			}
-			shown, err := n.subnet(ctx, one, clientsForm)
+			shown, err := n.subnet(ctx, one, began, clientsForm)
 			if err == nil {
 				err = w.value(shown)
 			}
@@ -104,7 +138,7 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	return w.end()
 }
 
-func (n *network) subnet(ctx context.Context, s *subnets.Subnet, clientsForm bool) (*subnet, error) {
+func (n *network) subnet(ctx context.Context, s *subnets.Subnet, began *geneses, clientsForm bool) (*subnet, error) {
 	owners, err := n.bech32(s.Owners.Addresses)
 	if err != nil {
 		return nil, err
@@ -137,7 +171,7 @@ func (n *network) subnet(ctx context.Context, s *subnets.Subnet, clientsForm boo
 			BlockchainName:       b.Name,
 			EVMChainID:           "0",
 		}
-		content, err := n.Subnets.Genesis(ctx, s.ID, b.ID)
+		content, err := began.next(ctx)
 		if err != nil {
 			return nil, err
 		}

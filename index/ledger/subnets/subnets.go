@@ -245,15 +245,12 @@ func (r *Record) List(ctx context.Context, ascending bool, limit int, after *Pos
 			if len(page.Subnets) == limit {
 				last := page.Subnets[limit-1]
 				page.Next = &Position{Time: row.Seconds(last.Created), Height: last.Height, SubnetID: last.ID, Pin: pin}
-				return page, nil
-			}
-			if err := r.facts(ctx, v, s); err != nil {
-				return nil, fmt.Errorf("reading subnet %s: %w", s.ID, err)
+				return page, r.facts(ctx, v, page.Subnets)
 			}
 			page.Subnets = append(page.Subnets, s)
 		}
 		if len(rows) < room {
-			return page, nil
+			return page, r.facts(ctx, v, page.Subnets)
 		}
 		if last := rows[len(rows)-1].K; ascending {
 			lo = store.After(last)
@@ -278,13 +275,29 @@ func (r *Record) height(ctx context.Context, reader store.Reader) (uint64, error
 	return height, read.End()
 }
 
-// facts adds what is known of a subnet but its creation.
-func (r *Record) facts(ctx context.Context, reader store.Reader, s *Subnet) error {
-	rows, err := reader.Scan(ctx, store.FamilySubnetFact, row.Network(r.networkID, s.ID[:]),
-		nil, []byte{factGenesis}, store.Ascending, math.MaxInt)
-	if err != nil {
-		return err
+// facts adds what is known of subnets but their creation.
+func (r *Record) facts(ctx context.Context, reader store.Reader, all []*Subnet) error {
+	queries := make([]store.Query, len(all))
+	for i, s := range all {
+		queries[i] = store.Query{
+			Family: store.FamilySubnetFact, P: row.Network(r.networkID, s.ID[:]),
+			Hi: []byte{factGenesis}, Dir: store.Ascending, Limit: math.MaxInt,
+		}
 	}
+	found, err := store.Scans(ctx, reader, queries...)
+	if err != nil {
+		return fmt.Errorf("reading what is known of subnets: %w", err)
+	}
+	for i, s := range all {
+		if err := s.add(found[i]); err != nil {
+			return fmt.Errorf("reading subnet %s: %w", s.ID, err)
+		}
+	}
+	return nil
+}
+
+// add understands facts.
+func (s *Subnet) add(rows []store.Row) error {
 	for _, one := range rows {
 		read := row.Read(one.V)
 		switch {
@@ -309,19 +322,24 @@ func (r *Record) facts(ctx context.Context, reader store.Reader, s *Subnet) erro
 	return nil
 }
 
-// Genesis returns what a blockchain of a subnet began with; nil, and no error, if it
-// is not recorded.
-func (r *Record) Genesis(ctx context.Context, subnetID, chainID ids.ID) ([]byte, error) {
+// Founded names a blockchain of a subnet.
+type Founded struct{ SubnetID, ChainID ids.ID }
+
+// Geneses returns what blockchains began with, in their order; nil is what one has that
+// is not recorded. Each may have a MiB: ask for a few.
+func (r *Record) Geneses(ctx context.Context, of ...Founded) ([][]byte, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading a genesis: %w", err)
+		return nil, fmt.Errorf("reading how blockchains began: %w", err)
 	}
 	defer func() { _ = v.Close() }()
-	values, err := v.Get(ctx, store.FamilySubnetFact, []store.PK{{
-		P: row.Network(r.networkID, subnetID[:]), K: append([]byte{factGenesis}, chainID[:]...),
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("reading the genesis of chain %s: %w", chainID, err)
+	keys := make([]store.PK, len(of))
+	for i, one := range of {
+		keys[i] = store.PK{P: row.Network(r.networkID, one.SubnetID[:]), K: append([]byte{factGenesis}, one.ChainID[:]...)}
 	}
-	return values[0], nil
+	values, err := v.Get(ctx, store.FamilySubnetFact, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading how blockchains began: %w", err)
+	}
+	return values, nil
 }

@@ -117,9 +117,9 @@ func TestList(t *testing.T) {
 					now := slices.IndexFunc(h.states[next-1], func(s *subnets.Subnet) bool { return s.ID == want[i].ID })
 					require.Equal(t, h.states[next-1][now], got)
 					for _, c := range got.Chains {
-						genesis, err := record.Genesis(t.Context(), got.ID, c.ID)
+						geneses, err := record.Geneses(t.Context(), subnets.Founded{SubnetID: got.ID, ChainID: c.ID}, subnets.Founded{SubnetID: got.ID})
 						require.NoError(t, err)
-						require.Equal(t, c.ID[:5], genesis)
+						require.Equal(t, [][]byte{c.ID[:5], nil}, geneses)
 					}
 				}
 				if page.Next == nil {
@@ -142,9 +142,9 @@ func TestListEdges(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, page.Subnets)
 	require.Nil(t, page.Next)
-	genesis, err := record.Genesis(t.Context(), ids.ID{1}, ids.ID{2})
+	geneses, err := record.Geneses(t.Context(), subnets.Founded{SubnetID: ids.ID{1}, ChainID: ids.ID{2}})
 	require.NoError(t, err)
-	require.Nil(t, genesis)
+	require.Equal(t, [][]byte{nil}, geneses)
 	var batch store.Batch
 	err = subnets.NewTenant(network).Apply(t.Context(), s, &chain.Block{ChainID: ids.ID{1}}, &batch)
 	require.ErrorIs(t, err, subnets.ErrChain)
