@@ -80,7 +80,7 @@ func TestAttackAnswers(t *testing.T) {
 	}{
 		"an answer without end":          {repeat(okHead+"\r\n", strings.Repeat(" ", 64<<10)), ErrMalformed, false},
 		"chunks without end":             {repeat(okHead+"Transfer-Encoding: chunked\r\n\r\n", "10000\r\n"+strings.Repeat(" ", 64<<10)+"\r\n"), ErrMalformed, false},
-		"32 MiB in 32 KiB of gzip":     {once(okHead + fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", packed.Len()) + packed.String()), ErrMalformed, false},
+		"32 MiB in 32 KiB of gzip":       {once(okHead + fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", packed.Len()) + packed.String()), ErrMalformed, false},
 		"a header without end":           {repeat("HTTP/1.1 200 OK\r\nX: ", strings.Repeat("x", 64<<10)), ErrUnavailable, false},
 		"headers without end":            {repeat("HTTP/1.1 200 OK\r\n", strings.Repeat("X: x\r\n", 10_000)), ErrUnavailable, false},
 		"early hints without end":        {repeat("", strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 1000)), ErrUnavailable, false},
