@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -242,7 +243,7 @@ func TestForwardWithinBudget(t *testing.T) {
 		asked := 0
 		big := func(r *http.Request) (*http.Response, error) {
 			asked++
-			return answer(http.StatusOK, string(make([]byte, 40_000)))(r)
+			return answer(http.StatusOK, `"`+strings.Repeat("x", 39_998)+`"`)(r)
 		}
 		n := newForwarder(t, hosts{"a": big, "b": big, "c": big})
 		b := NewBudget(140_000, time.Second)
@@ -269,14 +270,14 @@ func TestForwardGivesBackWhatLost(t *testing.T) {
 		// It does not look at the request's end.
 		late := func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
-			return answer(http.StatusOK, "late")(r)
+			return answer(http.StatusOK, `"late"`)(r)
 		}
-		n := newForwarder(t, hosts{"a": late, "b": answer(http.StatusOK, "b"), "c": late})
+		n := newForwarder(t, hosts{"a": late, "b": answer(http.StatusOK, `"b"`), "c": late})
 		b := NewBudget(100_000, time.Second)
 		ctx, end := b.Begin(t.Context(), nil)
 		got, err := n.Forward(ctx, "/", nil, true)
 		require.NoError(t, err)
-		require.Equal(t, "b", string(got.Body))
+		require.Equal(t, `"b"`, string(got.Body))
 		end()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

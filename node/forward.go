@@ -192,7 +192,7 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 	return answer, true, nil
 }
 
-// raw is what an endpoint answers, whatever that says.
+// raw is what an endpoint answers, whatever that says, as long as it is JSON.
 func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte) (*Forwarded, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -211,6 +211,10 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 		return nil, refusedCallError{errors.New("HTTP status " + answer.Status)}
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return nil, errors.New("HTTP status " + answer.Status)
+	}
+	// Clients are not to be given what is no answer to a call. To notifications it is empty.
+	if answer.StatusCode == http.StatusOK && len(content) > 0 && !json.Valid(content) {
+		return nil, fmt.Errorf("%w: the answer is no JSON", ErrMalformed)
 	}
 	header := make(http.Header)
 	for _, name := range []string{"Content-Type", "X-Content-Type-Options", "Allow"} {

@@ -33,7 +33,7 @@ func TestForward(t *testing.T) {
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}
-		return answer(http.StatusOK, "late")(r)
+		return answer(http.StatusOK, `"late"`)(r)
 	}
 	for name, test := range map[string]struct {
 		hosts  hosts
@@ -42,13 +42,15 @@ func TestForward(t *testing.T) {
 		status int
 		took   time.Duration
 	}{
-		"first":                   {hosts: hosts{"a": answer(200, "a"), "b": answer(200, "b"), "c": answer(200, "c")}, want: "a", status: 200},
-		"refusal is an answer":    {hosts: hosts{"a": answer(400, "no"), "b": answer(200, "b"), "c": answer(200, "c")}, want: "no", status: 400},
-		"dead node":               {hosts: hosts{"a": refuse, "b": answer(200, "b"), "c": answer(200, "c")}, want: "b", status: 200},
-		"node behind a dead door": {hosts: hosts{"a": answer(502, "bad"), "b": answer(429, "slow"), "c": answer(200, "c")}, want: "c", status: 200},
-		"hanging node, hedged":    {hosts: hosts{"a": hang, "b": answer(200, "b"), "c": answer(200, "c")}, hedged: true, want: "b", status: 200, took: hedgeAfter},
-		"hanging node":            {hosts: hosts{"a": hang, "b": answer(200, "b"), "c": answer(200, "c")}, want: "b", status: 200, took: defaultTimeout},
-		"slow nodes, hedged":      {hosts: hosts{"a": late, "b": hang, "c": hang}, hedged: true, want: "late", status: 200, took: 2 * time.Second},
+		"first":                   {hosts: hosts{"a": answer(200, `"a"`), "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `"a"`, status: 200},
+		"refusal is an answer":    {hosts: hosts{"a": answer(400, "no"), "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: "no", status: 400},
+		"dead node":               {hosts: hosts{"a": refuse, "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `"b"`, status: 200},
+		"node behind a dead door": {hosts: hosts{"a": answer(502, "bad"), "b": answer(429, "slow"), "c": answer(200, `"c"`)}, want: `"c"`, status: 200},
+		"node that talks garbage": {hosts: hosts{"a": answer(200, "<html>"), "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `"b"`, status: 200},
+		"notification":            {hosts: hosts{"a": answer(200, ""), "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: "", status: 200},
+		"hanging node, hedged":    {hosts: hosts{"a": hang, "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, hedged: true, want: `"b"`, status: 200, took: hedgeAfter},
+		"hanging node":            {hosts: hosts{"a": hang, "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `"b"`, status: 200, took: defaultTimeout},
+		"slow nodes, hedged":      {hosts: hosts{"a": late, "b": hang, "c": hang}, hedged: true, want: `"late"`, status: 200, took: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -83,7 +85,7 @@ func TestForwardLimit(t *testing.T) {
 			Endpoints: []string{"http://a"}, ForwardLimit: limit,
 			HTTP: &http.Client{Transport: hosts{"a": func(*http.Request) (*http.Response, error) {
 				<-release
-				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("a")), Header: http.Header{}}, nil
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`"a"`)), Header: http.Header{}}, nil
 			}}},
 		})
 		require.NoError(t, err)
@@ -140,20 +142,21 @@ func TestForwardTransactionOnce(t *testing.T) {
 		"hanging node":             {issue, "", hang, "a"},
 		"broken connection":        {issue, "", refuse, "a"},
 		"bad gateway":              {issue, "", answer(502, "bad"), "a"},
+		"garbage":                  {issue, "", answer(200, "<html>"), "a"},
 		"batch":                    {"[" + issue + "]", "", hang, "a"},
 		"on an EVM chain":          {`{"method":"eth_sendRawTransaction"}`, "", hang, "a"},
 		"by another spelling":      {`[{"method":"eth_call"},{"method":"eth\u005fsendRawTransaction"}]`, "", hang, "a"},
-		"not reached":              {issue, "b", unsent, "ab"},
-		"overloaded":               {issue, "b", answer(429, "slow"), "ab"},
-		"not ready":                {issue, "b", answer(503, "bootstrapping"), "ab"},
-		"no transaction":           {`{"method":"eth_call"}`, "b", hang, "ab"},
-		"no transaction, either":   {`{"method":"platform.getTx","params":["platform.issueTx"]}`, "b", refuse, "ab"},
-		"no JSON":                  {`issueTx`, "b", refuse, "ab"},
+		"not reached":              {issue, `"b"`, unsent, "ab"},
+		"overloaded":               {issue, `"b"`, answer(429, "slow"), "ab"},
+		"not ready":                {issue, `"b"`, answer(503, "bootstrapping"), "ab"},
+		"no transaction":           {`{"method":"eth_call"}`, `"b"`, hang, "ab"},
+		"no transaction, either":   {`{"method":"platform.getTx","params":["platform.issueTx"]}`, `"b"`, refuse, "ab"},
+		"no JSON":                  {`issueTx`, `"b"`, refuse, "ab"},
 		"the node says what it is": {issue, "no", answer(400, "no"), "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newNetwork(t, hosts{"a": test.first, "b": answer(200, "b"), "c": answer(200, "c")})
+				n := newNetwork(t, hosts{"a": test.first, "b": answer(200, `"b"`), "c": answer(200, `"c"`)})
 				require.Equal(t, test.asked, n.askedFor(func() {
 					got, err := n.Forward(t.Context(), "/ext/bc/P", []byte(test.body), false)
 					if test.want == "" {
@@ -176,7 +179,7 @@ func TestForwardTransactionOverTCP(t *testing.T) {
 	var got atomic.Int32
 	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		got.Add(1)
-		_, _ = io.WriteString(w, "issued")
+		_, _ = io.WriteString(w, `"issued"`)
 	}))
 	defer good.Close()
 	closing := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -191,7 +194,7 @@ func TestForwardTransactionOverTCP(t *testing.T) {
 	c := newClient(t, gone.URL, good.URL)
 	answer, err := c.Forward(t.Context(), "/ext/bc/X", issue, false)
 	require.NoError(t, err)
-	require.Equal(t, "issued", string(answer.Body))
+	require.Equal(t, `"issued"`, string(answer.Body))
 
 	c = newClient(t, closing.URL, good.URL)
 	_, err = c.Forward(t.Context(), "/ext/bc/X", issue, false)
