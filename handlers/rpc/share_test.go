@@ -35,7 +35,7 @@ func TestSlowClientHasAShare(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(n))
-		_, _ = w.Write(make([]byte, n))
+		_, _ = w.Write(bytes.Repeat([]byte{'1'}, n))
 	}))
 	defer far.Close()
 	client, err := node.New(node.Options{Endpoints: []string{far.URL}, Timeout: 30 * time.Second})
