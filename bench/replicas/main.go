@@ -121,7 +121,7 @@ func run(ctx context.Context, o options, figures *rig.Log) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.standby.Close()) }()
-	if err := b.settle(ctx); err != nil { // what recording left to write
+	if err := b.server.Settle(ctx); err != nil { // what recording left to write
 		return err
 	}
 	for i := range o.most {

@@ -242,16 +242,6 @@ func ask(url string) ([]byte, error) {
 	return content, nil
 }
 
-// settle has the server write what it has not written yet.
-func (b *bench) settle(ctx context.Context) error {
-	for _, sql := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
-		if err := b.server.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // spent is the processor time so far: of the replicas that are asked, of both servers, and
 // of who asks.
 type spent struct{ service, server, standby, load time.Duration }

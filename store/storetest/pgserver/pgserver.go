@@ -298,6 +298,16 @@ func (s *Server) Exec(ctx context.Context, sql string) error {
 	return errors.Join(err, c.Close(ctx))
 }
 
+// Settle has the server write what it has not written yet, and look at what it has.
+func (s *Server) Settle(ctx context.Context) error {
+	for _, statement := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
+		if err := s.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // tail is the end of the server's log.
 type tail struct {
 	ready chan struct{} // closed once connections are accepted
