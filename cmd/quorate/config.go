@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math"
@@ -13,14 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
-
+	"quorate/handlers/access"
 	"quorate/handlers/compat"
 	"quorate/index/primary"
 	"quorate/node"
@@ -66,92 +59,6 @@ type config struct {
 	NodeAPI       nodeAPIConfig            `yaml:"node_api"`
 	Networks      map[string]networkConfig `yaml:"networks"`
 	surfaceConfig `yaml:",inline"`
-	// example makes messages to try on the console, of a synthetic network; may be nil.
-	example func(network string) ([]byte, bool)
-}
-
-// networkConfig is a network that is served under the name of its key.
-type networkConfig struct {
-	// Nodes are base URLs of upstream nodes, best first.
-	Nodes []string `yaml:"nodes"`
-	// AllowPrivateIPs connects to validators at addresses that are not public.
-	AllowPrivateIPs bool `yaml:"allow_private_ips"`
-	// AheadRounds is how many messages are signed at a time before anyone asks;
-	// 0 turns that off.
-	AheadRounds *int `yaml:"ahead_rounds"`
-	// Record is all, primary for all but EVM chains, or l1 for what signing needs alone.
-	Record string `yaml:"record"`
-	// IndexFrom is the height from which the P-Chain is recorded with Record l1, if
-	// nothing of it is yet.
-	IndexFrom uint64 `yaml:"index_from"`
-	// KeepContainers is what is kept of blocks as nodes gave them: all, needed or none;
-	// empty stands for needed where there is a ledger, else none. See primary.Keep.
-	KeepContainers primary.Keep `yaml:"keep_containers"`
-	// GenesisFile is what the nodes of a private network were started with.
-	GenesisFile string `yaml:"genesis_file"`
-	// synthetic is a network that nobody takes for the public one of its name.
-	synthetic bool
-	// EVM are chains that are recorded, and whose messages are signed before anyone
-	// asks, besides the C-Chain.
-	EVM []evmConfig `yaml:"evm"`
-	// HealthSubnets are IDs of subnets without whose validators the service is not
-	// healthy, besides the primary network.
-	HealthSubnets []string `yaml:"health_subnets"`
-}
-
-// ledger reports whether outputs, balances and stakes are recorded.
-func (n networkConfig) ledger() bool { return n.Record != recordL1 }
-
-// keep is KeepContainers or its default. What signing needs alone is small, and soon
-// fetched again.
-func (n networkConfig) keep() primary.Keep {
-	if n.KeepContainers == "" && !n.ledger() {
-		return primary.KeepNone
-	}
-	return cmp.Or(n.KeepContainers, primary.KeepNeeded)
-}
-
-// evm reports whether EVM chains are recorded.
-func (n networkConfig) evm() bool { return n.Record == recordAll || n.Record == "" }
-
-// What of a network is recorded.
-const (
-	recordAll     = "all"
-	recordPrimary = "primary"
-	recordL1      = "l1"
-)
-
-// evmConfig is an EVM chain.
-type evmConfig struct {
-	// RPC is the URL of its Ethereum API.
-	RPC string `yaml:"rpc"`
-	// NativeToken is what pays for gas there; without it answers call it so.
-	NativeToken *tokenConfig `yaml:"native_token"`
-}
-
-// tokenConfig is a token that no contract tells of.
-type tokenConfig struct {
-	Name        string `yaml:"name"`
-	Symbol      string `yaml:"symbol"`
-	Decimals    *uint8 `yaml:"decimals"` // 18 without it
-	LogoURI     string `yaml:"logo_uri"`
-	Description string `yaml:"description"`
-}
-
-// metadataConfig is about documents that token URIs lead to.
-type metadataConfig struct {
-	// IPFSGateways are base URLs; without any, documents of IPFS cannot be reached.
-	IPFSGateways []string `yaml:"ipfs_gateways"`
-	// AllowPrivate lets token URIs lead to addresses that are not public.
-	AllowPrivate bool `yaml:"allow_private"`
-}
-
-// aheadRounds is AheadRounds or its default.
-func (n networkConfig) aheadRounds() int {
-	if n.AheadRounds == nil {
-		return 2
-	}
-	return *n.AheadRounds
 }
 
 const (
@@ -178,236 +85,6 @@ func defaults() config {
 		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]networkConfig),
 		surfaceConfig:  surfaceDefaults(),
-	}
-}
-
-// setting is one value that flags and environment can give.
-type setting struct {
-	flag, env, value, usage string
-	set                     func(c *config, text string) error
-}
-
-func settings() []setting {
-	number := func(field func(*config) *int) func(*config, string) error {
-		return func(c *config, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil {
-				return fmt.Errorf("%q is no number", v)
-			}
-			*field(c) = n
-			return nil
-		}
-	}
-	sized := func(field func(*config) *size) func(*config, string) error {
-		return func(c *config, v string) error { return field(c).parse(v) }
-	}
-	duration := func(field func(*config) *time.Duration) func(*config, string) error {
-		return func(c *config, v string) (err error) {
-			*field(c), err = time.ParseDuration(v)
-			return err
-		}
-	}
-	text := func(field func(*config) *string) func(*config, string) error {
-		return func(c *config, v string) error {
-			*field(c) = v
-			return nil
-		}
-	}
-	return []setting{
-		{"listen", "QUORATE_LISTEN", "address", "public address to listen on", text(func(c *config) *string { return &c.Listen })},
-		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *config) *string { return &c.PrivateListen })},
-		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities, address books and signed messages", text(func(c *config) *string { return &c.DataDir })},
-		{"store", "QUORATE_STORE", "url", "PostgreSQL server to keep rows on, postgres://user:password@host/database, instead of files in the data folder", text(func(c *config) *string { return &c.Store })},
-		{"role", "QUORATE_ROLE", "role", "what this process does where several share a store: all, api, ingest or sign", func(c *config, v string) error {
-			c.Role = role(v)
-			return nil
-		}},
-		{"store-read", "QUORATE_STORE_READ", "url[,url]", "servers that follow the one of --store, for the Data API to read from", func(c *config, v string) error {
-			c.StoreRead = strings.Split(v, ",")
-			return nil
-		}},
-		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
-		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *config, v string) error { return c.ArchiveLimit.parse(v) }},
-		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
-		{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "duration", "time for one request", duration(func(c *config) *time.Duration { return &c.RequestTimeout })},
-		{"tls-cert", "QUORATE_TLS_CERT", "file", "certificate (PEM) to serve HTTPS with", text(func(c *config) *string { return &c.TLS.Cert })},
-		{"tls-key", "QUORATE_TLS_KEY", "file", "the certificate's key (PEM)", text(func(c *config) *string { return &c.TLS.Key })},
-		{"limits-body", "QUORATE_LIMITS_BODY", "size", "the most that a request's body may have", sized(func(c *config) *size { return &c.Limits.Body })},
-		{"limits-header", "QUORATE_LIMITS_HEADER", "size", "the most that a request's headers may have", sized(func(c *config) *size { return &c.Limits.Header })},
-		{"limits-header-time", "QUORATE_LIMITS_HEADER_TIME", "duration", "time for a request's headers to arrive", duration(func(c *config) *time.Duration { return &c.Limits.HeaderTime })},
-		{"limits-body-time", "QUORATE_LIMITS_BODY_TIME", "duration", "time for a request's body to arrive", duration(func(c *config) *time.Duration { return &c.Limits.BodyTime })},
-		{"limits-stall", "QUORATE_LIMITS_STALL", "duration", "how long a client may take nothing of an answer", duration(func(c *config) *time.Duration { return &c.Limits.Stall })},
-		{"limits-connections", "QUORATE_LIMITS_CONNECTIONS", "number", "open connections in all; 0 for no bound", number(func(c *config) *int { return &c.Limits.Connections })},
-		{"limits-connections-per-address", "QUORATE_LIMITS_CONNECTIONS_PER_ADDRESS", "number", "open connections of one client address; 0 for no bound", number(func(c *config) *int { return &c.Limits.ConnectionsPerAddress })},
-		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *config) *string { return &c.LogLevel })},
-		{"admin", "QUORATE_ADMIN", "", "let operators change names and levels, and write profiles, at /ext/admin of the private address", func(c *config, v string) (err error) {
-			if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {
-				return fmt.Errorf("%q is neither true nor false", v)
-			}
-			return nil
-		}},
-		{"network", "QUORATE_NETWORKS", "name=url[,url]", "network to serve and the nodes to ask, repeatable (in the environment, separated by semicolons)", (*config).addNetworks},
-		{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "", "connect to validators at private addresses, for all networks", func(c *config, v string) error {
-			allow, err := strconv.ParseBool(v)
-			if err != nil {
-				return fmt.Errorf("%q is neither true nor false", v)
-			}
-			c.forAll(func(n *networkConfig) { n.AllowPrivateIPs = allow })
-			return nil
-		}},
-		{"record", "QUORATE_RECORD", "what", "what to record of the chains, for all networks: all, primary for all but EVM chains, or l1 for what signing needs", func(c *config, v string) error {
-			c.forAll(func(n *networkConfig) { n.Record = v })
-			return nil
-		}},
-		{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "number", "messages to sign at a time before anyone asks, for all networks; 0 for none", func(c *config, v string) error {
-			rounds, err := strconv.Atoi(v)
-			if err != nil {
-				return fmt.Errorf("%q is no number", v)
-			}
-			c.forAll(func(n *networkConfig) { n.AheadRounds = &rounds })
-			return nil
-		}},
-	}
-}
-
-// forAll changes all networks.
-func (c *config) forAll(change func(*networkConfig)) {
-	for name, n := range c.Networks {
-		change(&n)
-		c.Networks[name] = n
-	}
-}
-
-// addNetworks reads name=url[,url], several separated by semicolons. It replaces
-// the nodes that were known of a network.
-func (c *config) addNetworks(text string) error {
-	for part := range strings.SplitSeq(text, ";") {
-		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if !ok || name == "" || urls == "" {
-			return fmt.Errorf("%q is not of the form name=url[,url], such as fuji=http://127.0.0.1:9650", part)
-		}
-		n := c.Networks[name]
-		n.Nodes = strings.Split(urls, ",")
-		c.Networks[name] = n
-	}
-	return nil
-}
-
-// addFlags declares the flags of all settings.
-func addFlags(flags *pflag.FlagSet) {
-	flags.String("config", "", "configuration `file` (YAML; config.example.yaml explains it)")
-	for _, s := range settings() {
-		usage := s.usage
-		if s.value != "" {
-			usage = fmt.Sprintf("%s (`%s`)", usage, s.value)
-		}
-		switch s.flag {
-		case "network":
-			flags.StringArray(s.flag, nil, usage)
-		case "allow-private-ips", "admin":
-			flags.Bool(s.flag, false, usage)
-		default:
-			flags.String(s.flag, "", usage)
-		}
-	}
-}
-
-// load puts the configuration together and checks it. The error has all problems.
-func load(cmd *cobra.Command, environ []string) (config, error) {
-	s := look(cmd, environ)
-	if len(s.problems) > 0 {
-		return s.config, usage(errors.Join(s.problems...), s.hint)
-	}
-	return s.config, nil
-}
-
-// look puts the configuration together, with all that is wrong with it.
-func look(cmd *cobra.Command, environ []string) *survey {
-	s := &survey{config: defaults(), origins: make(map[string]string)}
-	if path, _ := cmd.Flags().GetString("config"); path != "" {
-		s.readFile(path)
-	}
-	known := settings()
-	for _, variable := range environ {
-		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "QUORATE_") && !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
-			s.wrong("", fmt.Errorf("unknown environment variable %s%s", name, suggest(name, envNames(known))))
-		}
-	}
-	for _, k := range known { // in order, since the last ones apply to all networks
-		for _, variable := range environ {
-			if name, value, _ := strings.Cut(variable, "="); name == k.env && value != "" {
-				if err := s.apply(k.env, func(c *config) error { return k.set(c, value) }); err != nil {
-					s.wrong("", fmt.Errorf("environment variable %s: %w", k.env, err))
-				}
-			}
-		}
-	}
-	for _, k := range known {
-		f := cmd.Flags().Lookup(k.flag)
-		if f == nil || !f.Changed {
-			continue
-		}
-		values := []string{f.Value.String()}
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			if err := s.apply("--"+k.flag, func(c *config) error { return k.set(c, v) }); err != nil {
-				s.wrong("", fmt.Errorf("flag --%s: %w", k.flag, err))
-			}
-		}
-	}
-	for _, err := range s.config.problems() {
-		s.wrong("", err)
-	}
-	return s
-}
-
-func envNames(known []setting) []string {
-	names := make([]string, len(known))
-	for i, s := range known {
-		names[i] = s.env
-	}
-	return names
-}
-
-func (s *survey) readFile(path string) {
-	const hint = "Compare it with config.example.yaml."
-	content, err := os.ReadFile(path)
-	if err != nil {
-		s.wrong(hint, fmt.Errorf("reading the configuration: %w", err))
-		return
-	}
-	s.file, s.lines = path, linesOf(content)
-	c := &s.config
-	before := flatten(*c)
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	decoder.KnownFields(true)
-	err = decoder.Decode(c)
-	if errors.Is(err, io.EOF) { // an empty file
-		err = nil
-	}
-	if err != nil {
-		names := strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.nodeAPIConfig", " of node_api", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.surfaceConfig", "", " in type main.limitsConfig", " of limits", " in type main.tlsConfig", " of tls", " in type main.tracingConfig", " of tracing", " in type main.rateClass", " of a rate class", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known")
-		texts := []string{err.Error()}
-		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
-			texts = mistakes.Errors // the rest has been decoded
-		}
-		for _, text := range texts {
-			s.wrong(hint, fmt.Errorf("configuration %s: %s", path, names.Replace(text)))
-		}
-	}
-	if c.Networks == nil {
-		c.Networks = make(map[string]networkConfig)
-	}
-	for key, value := range flatten(*c) {
-		line, given := s.lines[key]
-		if given {
-			s.origins[key] = path + ":" + strconv.Itoa(line)
-		} else if before[key] != value { // within something that is written otherwise
-			s.origins[key] = path
-		}
 	}
 }
 
@@ -512,35 +189,10 @@ func (c *config) problems() (all []error) {
 	return all
 }
 
-// suggest finds the name that was probably meant.
-func suggest(name string, known []string) string {
-	best, distance := "", 4
-	for _, k := range known {
-		if d := editDistance(name, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
-}
+// storeFolder is where the data folder has the store, beside those of the networks.
+const storeFolder = "store"
 
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost = 1 + min(before, row[j], row[j+1])
-			}
-			before, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
+// keyFile is where the data folder has the API keys.
+func (c *config) keyFile() access.KeyFile {
+	return access.KeyFile(filepath.Join(c.DataDir, "keys.json"))
 }

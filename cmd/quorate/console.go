@@ -1,8 +1,6 @@
 package main
 
 import (
-	"net"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"quorate/handlers/console"
@@ -11,12 +9,12 @@ import (
 
 // newConsole makes the web console of a service, whose reception it asks when it is
 // asked itself: either needs the other.
-func newConsole(c config, surface func() *reception, gatherer prometheus.Gatherer) (*console.Console, error) {
+func newConsole(example func(network string) ([]byte, bool), surface func() *reception, gatherer prometheus.Gatherer) (*console.Console, error) {
 	return console.New(console.Options{
 		Networks: func() []console.Network { return surface().networks() },
 		Index:    func() map[string]map[string]index.Status { return surface().recorded() },
 		Gatherer: gatherer,
-		Example:  c.example,
+		Example:  example,
 	})
 }
 
@@ -33,16 +31,4 @@ func (r *reception) networks() []console.Network {
 		all = append(all, v)
 	}
 	return all
-}
-
-// consoleURL is where a browser on this machine finds the console.
-func consoleURL(scheme string, public net.Addr) string {
-	host, port, err := net.SplitHostPort(public.String())
-	if err != nil {
-		return scheme + "://" + public.String() + "/console/"
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return scheme + "://" + net.JoinHostPort(host, port) + "/console/"
 }

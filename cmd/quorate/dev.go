@@ -98,13 +98,13 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 		return fmt.Errorf("making a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
-	fuji := networkConfig{Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true, synthetic: true}
+	fuji := networkConfig{Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true}
 	for _, chain := range sim.EVM() {
 		fuji.EVM = append(fuji.EVM, evmConfig{RPC: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())})
 	}
 	c.Networks = map[string]networkConfig{"fuji": fuji}
 	var examples atomic.Uint64
-	c.example = func(network string) ([]byte, bool) {
+	example := func(network string) ([]byte, bool) {
 		if network != "fuji" {
 			return nil, false
 		}
@@ -114,12 +114,15 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	var introduction sync.WaitGroup
-	err = serve(ctx, c, cmd.ErrOrStderr(), func(a addresses) {
-		introduction.Go(func() {
-			if err := introduce(ctx, cmd.OutOrStdout(), sim, a); err != nil && ctx.Err() == nil {
-				cancel(err)
-			}
-		})
+	err = serve(ctx, serviceOptions{
+		Config: c, Version: version, Synthetic: true, Example: example, Log: cmd.ErrOrStderr(),
+		Started: func(a addresses) {
+			introduction.Go(func() {
+				if err := introduce(ctx, cmd.OutOrStdout(), sim, a); err != nil && ctx.Err() == nil {
+					cancel(err)
+				}
+			})
+		},
 	})
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause

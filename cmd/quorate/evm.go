@@ -2,16 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"maps"
 	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +16,6 @@ import (
 
 	chain "quorate/chain/evm"
 	handler "quorate/handlers/evm"
-	"quorate/handlers/evm/methods"
-	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/reply"
 	"quorate/index"
 	"quorate/index/evm"
@@ -60,13 +52,13 @@ func newEVMChains(client *node.Client, o networkOptions) ([]evmChain, error) {
 		if u, err := url.Parse(c.RPC); err == nil {
 			name += " " + u.Host + u.Path // without what may be a secret
 		}
-		chains = append(chains, evmChain{client: client, own: true, name: name, token: c.NativeToken.served()})
+		chains = append(chains, evmChain{client: client, own: true, name: name, token: nativeToken(c.NativeToken)})
 	}
 	return chains, nil
 }
 
-// served is the token as answers have it.
-func (t *tokenConfig) served() handler.NativeToken {
+// nativeToken is the token as answers have it.
+func nativeToken(t *tokenConfig) handler.NativeToken {
 	if t == nil {
 		return handler.NativeToken{}
 	}
@@ -142,7 +134,7 @@ func newEVMRecords(n *network, o networkOptions, metrics prometheus.Registerer) 
 	for _, c := range n.evmChains {
 		// A network whose genesis is not known has a P-Chain only, as far as records go,
 		// and the C-Chain of a synthetic one has no receipts.
-		if c.cChain() && (n.genesis == nil || o.config.synthetic) {
+		if c.cChain() && (n.genesis == nil || o.synthetic) {
 			continue
 		}
 		r.chains = append(r.chains, c)
@@ -415,57 +407,10 @@ func (r *evmRecords) chainsServed() (served []handler.Chain, starting bool) {
 	return served, len(r.waiting) > 0
 }
 
-// evmSurface are the EVM chains of all networks, as they are served now.
-func (r *reception) evmSurface() (*handler.Chains, error) {
-	var all []handler.Chain
-	starting := false
-	for _, name := range slices.Sorted(maps.Keys(r.slots)) {
-		s := r.slots[name]
-		n := s.open()
-		switch {
-		case n == nil:
-			starting = starting || s.waiting()
-		case n.evm != nil:
-			served, more := n.evm.chainsServed()
-			all, starting = append(all, served...), starting || more
-		}
-	}
-	return handler.NewChains(all, starting)
-}
-
-// newEVMOptions reads what files say of tokens and methods.
-func newEVMOptions(c config) (handler.Options, error) {
-	var o handler.Options
-	var err error
-	if len(c.TokenLists) > 0 {
-		if o.Lists, err = tokenlist.Open(c.TokenLists...); err != nil {
-			return o, fmt.Errorf("token_lists: %w", err)
-		}
-	}
-	if c.MethodSignatures != "" {
-		if o.Methods, err = methods.Open(c.MethodSignatures); err != nil {
-			return o, fmt.Errorf("method_signatures: %w", err)
-		}
-	}
-	return o, nil
-}
-
-// pageKey is the key that seals page tokens, kept in the data folder so that they
-// outlast the process.
-func pageKey(dataDir string) ([]byte, error) {
-	const size = 32
-	path := filepath.Join(dataDir, "page.key")
-	key, err := os.ReadFile(path)
-	if err == nil && len(key) == size {
-		return key, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the key of page tokens: %w", err)
-	}
-	key = make([]byte, size)
-	_, _ = rand.Read(key) // never fails
-	if err := os.WriteFile(path, key, 0o600); err != nil {
-		return nil, fmt.Errorf("keeping the key of page tokens: %w", err)
-	}
-	return key, nil
+// follows tells whether a blockchain is recorded.
+func (r *evmRecords) follows(id ids.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.taken[id]
+	return ok
 }

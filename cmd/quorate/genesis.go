@@ -18,22 +18,22 @@ import (
 // awaitGenesis finds what a network began with, asking the node until it answers or
 // ctx ends. Both are nil for a network whose genesis is not known, of which no
 // ledger can be kept.
-func awaitGenesis(ctx context.Context, client *node.Client, networkID uint32, o networkOptions) (g *genesis.Genesis, fees *fee.Config, err error) {
+func awaitGenesis(ctx context.Context, client *node.Client, networkID uint32, file string, log *slog.Logger) (g *genesis.Genesis, fees *fee.Config, err error) {
 	const pause = time.Second
 	for {
-		g, fees, err = findGenesis(ctx, client, networkID, o.config.GenesisFile)
+		g, fees, err = findGenesis(ctx, client, networkID, file)
 		switch {
 		case err == nil:
 			return g, fees, nil
 		case ctx.Err() != nil:
 			return nil, nil, fmt.Errorf("asking the node for the first block: %w", context.Cause(ctx))
 		case errors.Is(err, genesis.ErrUnknownNetwork):
-			o.log.Warn("the network's genesis is not known, so that outputs and balances are not recorded; give it as genesis_file", slog.Any("error", err))
+			log.Warn("the network's genesis is not known, so that outputs and balances are not recorded; give it as genesis_file", slog.Any("error", err))
 			return nil, nil, nil
 		case !errors.Is(err, node.ErrUnavailable):
 			return nil, nil, fmt.Errorf("finding the network's genesis: %w", err)
 		}
-		o.log.Warn("the node does not tell the first block; asking again", slog.Any("error", err))
+		log.Warn("the node does not tell the first block; asking again", slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"quorate/aggregator"
 	"quorate/handlers/access"
-	"quorate/index"
 	"quorate/index/ledger"
 	"quorate/store"
 	"quorate/store/lease"
@@ -45,13 +42,10 @@ func (k *keep) following() func() []store.StandbyStats {
 	return k.standbys.Stats
 }
 
-// storeFolder is where the data folder has the store, beside those of the networks.
-const storeFolder = "store"
-
 // openKeep opens the store: on the server that the configuration names, or the embedded
 // one in the data folder, which no other process can use meanwhile.
 func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheus.Registerer) (*keep, error) {
-	place := c.storePlace()
+	place := placeOfConfig(c)
 	s, err := place.open(ctx, log)
 	if err != nil {
 		return nil, storeFailure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
@@ -85,7 +79,7 @@ func openKeep(ctx context.Context, c config, log *slog.Logger, metrics prometheu
 	}
 	if err != nil {
 		k.close()
-		return nil, &exitError{code: exitFailed, err: err, hint: "Trying again may help; if it lasts, move the store away and start again."}
+		return nil, failureOf(err, "Trying again may help; if it lasts, move the store away and start again.")
 	}
 	return k, nil
 }
@@ -116,7 +110,7 @@ func (k *keep) keys(ctx context.Context, file access.KeyFile) (*access.KeyStore,
 	keys := access.NewKeyStore(k.store)
 	changed, err := keys.Import(ctx, file)
 	if err != nil {
-		return nil, &exitError{code: exitFailed, err: fmt.Errorf("moving the API keys in %s to the store: %w", file, err), hint: "Correct the file, or move it away if its keys are in the store."}
+		return nil, failureOf(fmt.Errorf("moving the API keys in %s to the store: %w", file, err), "Correct the file, or move it away if its keys are in the store.")
 	}
 	if changed > 0 {
 		k.log.Info("API keys of the file are in the store now", slog.String("file", string(file)), slog.Int("changed", changed))
@@ -137,50 +131,6 @@ func (k *keep) close() {
 	if err := k.store.Close(); err != nil {
 		k.log.Error("closing the store", slog.Any("error", err))
 	}
-}
-
-// storePlace is where the store is.
-type storePlace struct {
-	// url is a server's; empty: dir has the files.
-	url, dir string
-	// memory is what the process may use, in bytes; 0: little.
-	memory int64
-	// views is how long a view of a server may be open, 0 for the default; unfinished
-	// opens what a copy is to go on with.
-	views      time.Duration
-	unfinished bool
-}
-
-// storePlace is where the service has its store.
-func (c *config) storePlace() storePlace {
-	return storePlace{url: c.Store, dir: filepath.Join(c.DataDir, storeFolder), memory: int64(c.MemoryLimit)}
-}
-
-// open opens the store there, and makes it if there is none.
-func (p storePlace) open(ctx context.Context, log *slog.Logger) (store.Store, error) {
-	if p.url != "" {
-		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.url, ViewAge: p.views, Unfinished: p.unfinished, Log: log})
-	}
-	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.dir, CacheBytes: p.memory / 16, MemTableBytes: min(p.memory/64, 32<<20), Unfinished: p.unfinished, Log: log})
-}
-
-// storeFailure says what to do about a store that cannot be opened.
-func storeFailure(err error, place storePlace, inUse string) error {
-	hint := "Is --data-dir a folder of yours, with room on its disk?"
-	again := fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", place.dir)
-	if place.url != "" {
-		hint = "Are host, port, user, password and database of the store's URL right, and is the server running?"
-		again = "Everything in it can be made again from the network: name another database, or another schema with ?search_path=."
-	}
-	switch {
-	case errors.Is(err, store.ErrInUse):
-		hint = inUse
-	case errors.Is(err, index.ErrNewer):
-		hint = "Run the version of quorate that used it last, or give this one a store of its own with --data-dir or --store."
-	case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
-		hint = again
-	}
-	return &exitError{code: exitFailed, err: redacted(err), hint: hint}
 }
 
 // standbyMetrics tell how far behind the servers are that are read from.

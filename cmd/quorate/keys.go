@@ -69,9 +69,9 @@ func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b
 // withKeys does f with the keys of the service that is so configured.
 func withKeys(ctx context.Context, c config, f func(keyBook) error) error {
 	if c.Store == "" {
-		return keyFailure(f(bookInFolder{keysOf(c.DataDir)}), "Is --data-dir a folder of yours, with room on its disk?")
+		return keyFailure(f(bookInFolder{c.keyFile()}), "Is --data-dir a folder of yours, with room on its disk?")
 	}
-	return withStore(ctx, c.storePlace(), func(s store.Store) error {
+	return withStore(ctx, placeOfConfig(c), func(s store.Store) error {
 		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")
 	})
 }

@@ -6,8 +6,11 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"sync"
+
+	"github.com/mattn/go-isatty"
 
 	"github.com/ava-labs/avalanchego/utils/logging"
 
@@ -117,4 +120,17 @@ func (h levelled) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h levelled) WithGroup(name string) slog.Handler {
 	return levelled{h.Handler.WithGroup(name), h.bound}
+}
+
+func newLogger(level string, w io.Writer) *slog.Logger {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
+	return slog.New(newLogHandler(l, w))
+}
+
+func newLogHandler(l slog.Level, w io.Writer) slog.Handler {
+	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})
+	}
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})
 }

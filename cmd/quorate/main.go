@@ -87,6 +87,13 @@ func wrap(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 		if err == nil || errors.As(err, &known) {
 			return err
 		}
+		if told, ok := errors.AsType[*hintError](err); ok {
+			code := exitFailed
+			if told.Wrong {
+				code = exitUsage
+			}
+			return &exitError{code: code, err: told.Err, hint: told.Hint}
+		}
 		return &exitError{code: exitFailed, err: err}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +20,7 @@ import (
 	"quorate/aggregator/l1message"
 	"quorate/chain/genesis"
 	"quorate/chain/pchain"
-	"quorate/handlers/rpc/admin"
+	handler "quorate/handlers/evm"
 	"quorate/index"
 	"quorate/index/evm/metadata"
 	"quorate/index/l1record"
@@ -63,9 +63,7 @@ type network struct {
 	store       store.Store
 	leases      *lease.Leases
 	newRecorder func() (*primary.Network, error)
-	// api is what the network answers as a node does; nil where nobody asks.
-	api *nodeAPI
-	log *slog.Logger
+	log         *slog.Logger
 }
 
 // networkOptions says how to put a network together.
@@ -88,18 +86,16 @@ type networkOptions struct {
 	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
-	nodeAPI       nodeAPIConfig
-	loggers       *loggers
-	profiles      *admin.Profiles
-	settings      map[string]string
+	// synthetic is a network that nobody takes for the public one of its name.
+	synthetic bool
+	// callsInFlight is how many calls are forwarded to one node at a time, 0 for the default.
+	callsInFlight int
 	// fetcher gets the metadata of tokens; changed is called when there are more EVM
 	// chains to read. Both are needed to record them.
 	fetcher *metadata.Fetcher
 	changed func() error
-	// traces may be nil.
-	traces *traces
-	// origins are of the web pages that may call what answers as a node does.
-	origins []string
+	// wrap is put around what calls nodes; may be nil.
+	wrap func(http.RoundTripper) http.RoundTripper
 	// observer is shown the rounds; may be nil.
 	observer aggregator.Observer
 }
@@ -108,17 +104,13 @@ type networkOptions struct {
 var knownNetworks = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
 
 func newClient(o networkOptions) (*node.Client, error) {
-	options := node.Options{Endpoints: o.config.Nodes, ForwardLimit: o.nodeAPI.CallsInFlight, Log: o.log}
-	if o.traces != nil {
-		options.Wrap = o.traces.transport
-	}
-	return node.New(options)
+	return node.New(node.Options{Endpoints: o.config.Nodes, ForwardLimit: o.callsInFlight, Wrap: o.wrap, Log: o.log})
 }
 
 // newNetwork puts the parts together around a client of a node on the network id.
 // It owns the client from then on.
 func newNetwork(client *node.Client, id uint32, o networkOptions) (*network, error) {
-	if known, ok := knownNetworks[o.name]; ok && known != id && !o.config.synthetic {
+	if known, ok := knownNetworks[o.name]; ok && known != id && !o.synthetic {
 		o.log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &network{
@@ -259,12 +251,6 @@ func (n *network) run(ctx context.Context) error {
 	if n.chains != nil {
 		g.Go(func() error { return n.recordChains(ctx) })
 	}
-	if n.api != nil {
-		g.Go(func() error {
-			n.api.work(ctx)
-			return nil
-		})
-	}
 	if n.ahead != nil && n.role.signs() {
 		// Others find in the store what one has had signed.
 		g.Go(func() error { return shared(ctx, n.leases, n.store, fmt.Sprintf("ahead/%d", n.id), n.ahead.run) })
@@ -286,6 +272,28 @@ func (n *network) close() {
 	closeEVMChains(n.evmChains)
 	n.signer.Close()
 	n.node.Close()
+}
+
+// status tells how far each chain is recorded, by name. The network needs a store.
+func (n *network) status() map[string]index.Status {
+	all := n.chains.Status()
+	if n.evm != nil {
+		n.evm.addStatus(all)
+	}
+	return all
+}
+
+// evmServed are the EVM chains that can be read, and whether more will come.
+func (n *network) evmServed() (served []handler.Chain, starting bool) {
+	if n.evm == nil {
+		return nil, false
+	}
+	return n.evm.chainsServed()
+}
+
+// follows tells whether an EVM chain is recorded, the C-Chain among them.
+func (n *network) follows(blockchainID ids.ID) bool {
+	return n.evm != nil && n.evm.follows(blockchainID)
 }
 
 // ready says why requests cannot be expected to succeed; nil if they can. Validators
@@ -316,5 +324,55 @@ func enough(share float64, of string) error {
 	return nil
 }
 
-// dirOf is where a network keeps its identity.
-func dirOf(dataDir, name string) string { return filepath.Join(dataDir, name) }
+// recordChains has the primary network's chains recorded until ctx ends, by this process or
+// another one that shares the store.
+func (n *network) recordChains(ctx context.Context) error {
+	if n.leases == nil {
+		if err := n.chains.Run(ctx); err != nil {
+			n.log.Error("the chains are not recorded any more", slog.Any("error", err))
+		}
+		return nil // without it the network signs all the same
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.chains.Watch(ctx) })
+	g.Go(func() error { return guardForms(ctx, n.store) })
+	if n.role.records() {
+		g.Go(func() error {
+			return shared(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.id), func(ctx context.Context) error {
+				// A new one, as what the last one had in memory may be old.
+				recorder, err := n.newRecorder()
+				if err != nil {
+					return err
+				}
+				n.chains.RecordedBy(recorder)
+				defer n.chains.RecordedBy(nil)
+				return recorder.Run(ctx)
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// errNoHeight says that no node has answered yet.
+var errNoHeight = errors.New("the node does not tell the current P-Chain height")
+
+// openNetwork puts a network together once its node has told which one it is, for which it
+// waits until ctx ends. Claim may refuse the network's ID.
+func openNetwork(ctx context.Context, o networkOptions, claim func(name string, id uint32) error) (*network, error) {
+	client, err := newClient(o)
+	if err != nil {
+		return nil, err
+	}
+	id, err := awaitID(ctx, client, o.log)
+	if err == nil {
+		err = claim(o.name, id)
+	}
+	if err == nil && o.store != nil && o.config.ledger() {
+		o.genesis, o.validatorFees, err = awaitGenesis(ctx, client, id, o.config.GenesisFile, o.log)
+	}
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return newNetwork(client, id, o)
+}

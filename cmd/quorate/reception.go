@@ -9,103 +9,22 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/ava-labs/avalanchego/ids"
-
-	"quorate/aggregator"
 	"quorate/handlers"
 	"quorate/handlers/apierr"
 	"quorate/handlers/data"
+	handler "quorate/handlers/evm"
 	"quorate/handlers/signing"
 	"quorate/index"
+	"quorate/index/primary"
 )
-
-// slot is the place of one configured network, from before its node has answered
-// until the process ends. It is the handlers' Signer throughout.
-type slot struct {
-	name  string
-	state atomic.Pointer[slotState]
-}
-
-// slotState is one of three: waiting for the node (both nil), open, or failed
-// for good.
-type slotState struct {
-	network *network
-	failed  error
-}
-
-// unavailable is what clients hear of a network that does not sign; the reason is
-// for operators.
-func (s *slot) unavailable() *aggregator.Error {
-	message := fmt.Sprintf("the network %s is starting and its node has not answered yet; try again in a moment", s.name)
-	state := s.state.Load()
-	if state.failed != nil {
-		message = fmt.Sprintf("the network %s is out of service; its operator finds the reason at /readyz", s.name)
-	}
-	return &aggregator.Error{Code: aggregator.CodeNodeUnavailable, Message: message, Err: state.failed}
-}
-
-func (s *slot) waiting() bool {
-	state := s.state.Load()
-	return state.network == nil && state.failed == nil
-}
-
-// open is the network, nil while or once there is none.
-func (s *slot) open() *network {
-	if state := s.state.Load(); state.failed == nil {
-		return state.network
-	}
-	return nil
-}
-
-func (s *slot) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
-	if n := s.open(); n != nil {
-		return n.signer.Sign(ctx, req)
-	}
-	return nil, s.unavailable()
-}
-
-func (s *slot) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
-	if n := s.open(); n != nil {
-		return n.messages.Sign(ctx, txID, nil)
-	}
-	return nil, s.unavailable()
-}
-
-func (s *slot) Verify(ctx context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error) {
-	if n := s.open(); n != nil {
-		return n.signer.Verify(ctx, req)
-	}
-	return nil, s.unavailable()
-}
-
-// ready is what /readyz shows: nil, or why requests cannot be expected to succeed.
-func (s *slot) ready() error {
-	if n := s.open(); n != nil {
-		return n.ready()
-	}
-	if failed := s.state.Load().failed; failed != nil {
-		return failed
-	}
-	return errors.New("the node has not answered yet; is it up, and is networks." + s.name + ".nodes right?")
-}
-
-// subnetReady is ready for the validators of one subnet.
-func (s *slot) subnetReady(subnet ids.ID) error {
-	if err := s.ready(); err != nil {
-		return err
-	}
-	share, ok := s.open().coverage.Share(subnet)
-	if !ok {
-		return fmt.Errorf("subnet %s: %w", subnet, signing.ErrNoSubnet)
-	}
-	return enough(share, "subnet")
-}
 
 // reception is the public surface while networks come and go. The surface wants
 // to know every network's ID, which only its node can tell: so there is a new
@@ -154,10 +73,10 @@ func (r *reception) claim(name string, id uint32) error {
 }
 
 // open lets requests in to a network whose ID is claimed.
-func (r *reception) open(n *network) error {
+func (r *reception) open(n *network, api *nodeAPI) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.slots[n.name].state.Store(&slotState{network: n})
+	r.slots[n.name].state.Store(&slotState{network: n, api: api})
 	return r.rebuild()
 }
 
@@ -179,7 +98,7 @@ func (r *reception) operators() map[string]handlers.Network {
 	for name, s := range r.slots {
 		n := handlers.Network{Signer: s, Ready: s.ready, SubnetReady: s.subnetReady}
 		if r.options.Tracer != nil {
-			n.Signer = tracedSigner{s, name, r.options.Tracer}
+			n.Signer = newTracedSigner(s, name, r.options.Tracer)
 		}
 		networks[name] = n
 	}
@@ -190,13 +109,8 @@ func (r *reception) operators() map[string]handlers.Network {
 func (r *reception) recorded() map[string]map[string]index.Status {
 	networks := make(map[string]map[string]index.Status)
 	for name, s := range r.slots {
-		n := s.open()
-		if n == nil || n.chains == nil {
-			continue
-		}
-		networks[name] = n.chains.Status()
-		if n.evm != nil {
-			n.evm.addStatus(networks[name])
+		if n := s.open(); n != nil && n.chains != nil {
+			networks[name] = n.status()
 		}
 	}
 	return networks
@@ -216,7 +130,7 @@ func (r *reception) rebuild() error {
 	for name, s := range r.slots {
 		if n := s.open(); n != nil {
 			known[s] = true
-			if d, ok := records(n); ok {
+			if d, ok := n.dataAPI(); ok {
 				o.Data[name] = d
 			}
 		}
@@ -265,7 +179,7 @@ func (r *reception) presumed() map[string]uint32 {
 func (r *reception) holdBack(known map[*slot]bool) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if why := r.role.refuses(c.Path()); why != "" {
+			if why := refuses(r.role, c.Path()); why != "" {
 				return apierr.Unavailable(nil, "%s", why)
 			}
 			s := r.named(c.Param("network"))
@@ -328,9 +242,8 @@ func (r replacing) Register(c prometheus.Collector) error {
 
 // bring opens a network and runs it: it asks the node until ctx ends, and runs
 // until life ends. The result is nil if one of the two ended it.
-func (r *reception) bring(ctx, life context.Context, o networkOptions) error {
-	o.changed = r.refresh
-	n, err := r.assemble(ctx, o)
+func (r *reception) bring(ctx, life context.Context, o networkOptions, answers nodeAPIOptions) error {
+	n, err := openNetwork(ctx, o, r.claim)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while waiting for the node
@@ -338,36 +251,67 @@ func (r *reception) bring(ctx, life context.Context, o networkOptions) error {
 		return err
 	}
 	defer n.close()
-	o.log.Info("network open", slog.Uint64("networkID", uint64(n.id)), slog.String("ourNodeID", n.peers.NodeID().String()))
-	if err := r.open(n); err != nil {
+	api, err := newNodeAPI(ctx, n, answers)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
-	return n.run(life)
+	o.log.Info("network open", slog.Uint64("networkID", uint64(n.id)), slog.String("ourNodeID", n.peers.NodeID().String()))
+	if err := r.open(n, api); err != nil {
+		return err
+	}
+	g, life := errgroup.WithContext(life)
+	g.Go(func() error { return n.run(life) })
+	g.Go(func() error {
+		api.run(life)
+		return nil
+	})
+	return g.Wait()
 }
 
-func (r *reception) assemble(ctx context.Context, o networkOptions) (*network, error) {
-	client, err := newClient(o)
-	if err != nil {
-		return nil, err
+// refuses says why a request is for another role, empty if it is not.
+func refuses(r role, path string) string {
+	signs := path == signing.PeerPath || strings.HasPrefix(path, "/v1/signatureAggregator/")
+	reads := !signs && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/ext/") || strings.Contains(path, "/ext/"))
+	switch {
+	case signs && !r.signs():
+		return fmt.Sprintf("this replica has the role %s and signs nothing; ask one with the role sign or all", r)
+	case reads && !r.answers():
+		return fmt.Sprintf("this replica has the role %s and answers no such question; ask one with the role api or all", r)
 	}
-	id, err := awaitID(ctx, client, o.log)
-	if err == nil {
-		err = r.claim(o.name, id)
+	return ""
+}
+
+// evmSurface are the EVM chains of all networks, as they are served now.
+func (r *reception) evmSurface() (*handler.Chains, error) {
+	var all []handler.Chain
+	starting := false
+	for _, name := range slices.Sorted(maps.Keys(r.slots)) {
+		s := r.slots[name]
+		n := s.open()
+		switch {
+		case n == nil:
+			starting = starting || s.waiting()
+		default:
+			served, more := n.evmServed()
+			all, starting = append(all, served...), starting || more
+		}
 	}
-	if err == nil && o.store != nil && o.config.ledger() {
-		o.genesis, o.validatorFees, err = awaitGenesis(ctx, client, id, o)
+	return handler.NewChains(all, starting)
+}
+
+// verify checks what a network has recorded, for the private surface.
+func (r *reception) verify(ctx context.Context, name string, o primary.VerifyOptions, tell func(primary.Verification)) error {
+	s, ok := r.slots[name]
+	if !ok {
+		return handlers.ErrNotRecorded
 	}
-	if err != nil {
-		client.Close()
-		return nil, err
+	n := s.open()
+	if n == nil || n.chains == nil {
+		return handlers.ErrNotRecorded
 	}
-	n, err := newNetwork(client, id, o)
-	if err != nil {
-		return nil, err
-	}
-	if n.api, err = newNodeAPI(ctx, n, o); err != nil {
-		n.close()
-		return nil, err
-	}
-	return n, nil
+	_, err := n.chains.Verify(ctx, o, tell)
+	return err
 }

@@ -15,9 +15,9 @@ import (
 	"quorate/index/vertices"
 )
 
-// records are a network's records as the Data API reads them, or what is missing for
+// dataAPI are the network's records as the Data API reads them, or what is missing for
 // them; false if the service has no place to keep any.
-func records(n *network) (data.Network, bool) {
+func (n *network) dataAPI() (data.Network, bool) {
 	g := n.genesis
 	switch {
 	case n.chains == nil:

@@ -266,7 +266,7 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	client, err := node.New(node.Options{Endpoints: []string{n.NodeURL()}})
 	require.NoError(t, err)
 	defer client.Close()
-	g, _, err := awaitGenesis(t.Context(), client, n.NetworkID(), networkOptions{log: slog.New(slog.DiscardHandler)})
+	g, _, err := awaitGenesis(t.Context(), client, n.NetworkID(), "", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	memory := store.NewMemory()
 	chains, err := primary.New(primary.Options{

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"path"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,93 +19,9 @@ import (
 	"quorate/handlers"
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/admin"
-	"quorate/handlers/rpc/health"
 	"quorate/node"
 	"quorate/store"
 )
-
-// nodeAPIConfig is about what the service answers as a node does, below /ext.
-type nodeAPIConfig struct {
-	// Network is the one that /ext is of; the others are at /NAME/ext. Empty stands
-	// for the only one, else mainnet, else the first by name.
-	Network string `yaml:"network"`
-	// AllowedHosts are the names by which clients may address it.
-	AllowedHosts []string `yaml:"allowed_hosts"`
-	// Admin lets the operator change names and levels of loggers, and write profiles.
-	Admin bool `yaml:"admin"`
-	// ProfileDir is where profiles are written; empty stands for profiles in the data
-	// folder.
-	ProfileDir string `yaml:"profile_dir"`
-	// HealthInterval is between two runs of the checks behind health.
-	HealthInterval time.Duration `yaml:"health_interval"`
-	// CallsInFlight is how many calls are forwarded to one node at a time.
-	CallsInFlight int `yaml:"calls_in_flight"`
-	// CChainNamespaces are those of the C-Chain's Ethereum API that are for everybody;
-	// "*" is all.
-	CChainNamespaces []string `yaml:"c_chain_namespaces"`
-	// SocketsPerClient bounds the WebSockets of one client, SocketIdle how long one may
-	// be silent, and SocketLife how long it lasts; 0 is no bound.
-	SocketsPerClient int           `yaml:"sockets_per_client"`
-	SocketIdle       time.Duration `yaml:"socket_idle"`
-	SocketLife       time.Duration `yaml:"socket_life"`
-}
-
-func defaultNodeAPI() nodeAPIConfig {
-	return nodeAPIConfig{
-		AllowedHosts: []string{"localhost"}, HealthInterval: 30 * time.Second, CallsInFlight: 256,
-		CChainNamespaces: []string{"eth", "net", "web3", "warp"},
-		SocketsPerClient: 64, SocketIdle: 10 * time.Minute, SocketLife: 24 * time.Hour,
-	}
-}
-
-// cChainNamespaces is nil for all.
-func (c nodeAPIConfig) cChainNamespaces() []string {
-	if slices.Contains(c.CChainNamespaces, "*") {
-		return nil
-	}
-	return slices.Concat([]string{}, c.CChainNamespaces)
-}
-
-// main is the network whose surface is at /ext.
-func (c nodeAPIConfig) main(networks map[string]networkConfig) string {
-	if c.Network != "" {
-		return c.Network
-	}
-	if _, ok := networks["mainnet"]; ok {
-		return "mainnet"
-	}
-	names := slices.Sorted(maps.Keys(networks))
-	if len(names) == 0 {
-		return ""
-	}
-	return names[0]
-}
-
-// check tells wrong of each mistake, by the name of the key.
-func (c nodeAPIConfig) check(networks map[string]networkConfig, wrong func(format string, args ...any)) {
-	if _, ok := networks[c.Network]; c.Network != "" && !ok {
-		wrong("node_api.network: %q is none of the networks%s", c.Network, suggest(c.Network, slices.Collect(maps.Keys(networks))))
-	}
-	if c.HealthInterval < 100*time.Millisecond || c.HealthInterval > time.Hour {
-		wrong("node_api.health_interval: %s is not between 100ms and 1h", c.HealthInterval)
-	}
-	if c.CallsInFlight < 1 || c.CallsInFlight > 65536 {
-		wrong("node_api.calls_in_flight: %d is not between 1 and 65536", c.CallsInFlight)
-	}
-	for _, name := range c.CChainNamespaces {
-		if strings.ContainsAny(name, "_. ") || name == "" {
-			wrong("node_api.c_chain_namespaces: %q is no namespace such as eth", name)
-		}
-	}
-	if c.SocketsPerClient < 0 {
-		wrong("node_api.sockets_per_client: %d is negative", c.SocketsPerClient)
-	}
-	for key, d := range map[string]time.Duration{"socket_idle": c.SocketIdle, "socket_life": c.SocketLife} {
-		if d < 0 || d > 0 && d < 100*time.Millisecond {
-			wrong("node_api.%s: %s is neither 0 nor at least 100ms", key, d)
-		}
-	}
-}
 
 // nodeAPI is what one network answers as a node does: to everybody, and to its
 // operator. Services add what they answer when a network opens; see rpcServices.
@@ -140,17 +53,37 @@ func rpcServices() []func(*nodeAPI) error {
 	return []func(*nodeAPI) error{addInfo, addHealth, addChains, addIndexes, addCChain, addAdmin}
 }
 
-func newNodeAPI(ctx context.Context, n *network, o networkOptions) (*nodeAPI, error) {
+// nodeAPIOptions say how a network is to answer.
+type nodeAPIOptions struct {
+	config  nodeAPIConfig
+	network networkConfig
+	// dir is the network's part of the data folder, store may be nil.
+	dir      string
+	store    store.Store
+	loggers  *loggers
+	profiles *admin.Profiles
+	// settings are what the service was started with, without secrets.
+	settings map[string]string
+	// origins are of the web pages that may call what is for everybody.
+	origins []string
+	// metrics are the network's.
+	metrics prometheus.Registerer
+	log     *slog.Logger
+}
+
+// newNodeAPI asks the network's node for its chains until it answers or ctx ends. What it
+// makes answers at once, and is up to date while run is under way.
+func newNodeAPI(ctx context.Context, n *network, o nodeAPIOptions) (*nodeAPI, error) {
 	a := &nodeAPI{
-		network: n, aliases: ids.NewAliaser(), config: o.nodeAPI, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, settings: o.settings, log: o.log,
-		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": o.name}, prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics)),
+		network: n, aliases: ids.NewAliaser(), config: o.config, dir: o.dir, store: o.store, loggers: o.loggers, profiles: o.profiles, settings: o.settings, log: o.log,
+		metrics: prometheus.WrapRegistererWithPrefix("quorate_health_", o.metrics),
 	}
-	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.nodeAPI.AllowedHosts, AllowedOrigins: o.origins, Log: o.log}
+	surface := rpc.Options{NodeID: n.peers.NodeID(), AllowedHosts: o.config.AllowedHosts, AllowedOrigins: o.origins, Log: o.log}
 	a.public = rpc.New(surface)
 	surface.AllowedOrigins = []string{} // no page has business there
 	a.operator = rpc.New(surface)
 	var err error
-	if a.subnets, err = o.config.healthSubnets(); err != nil {
+	if a.subnets, err = o.network.healthSubnets(); err != nil {
 		return nil, err
 	}
 	if a.xChainID, a.cChainID, err = findChains(ctx, n, o.log); err != nil {
@@ -218,12 +151,12 @@ func (a *nodeAPI) handler(path string, e rpc.Endpoint) (http.Handler, error) {
 	return rpc.NewHandler(e)
 }
 
-// run calls f when the network runs, until its context ends, for which f has to
+// during calls f when the network runs, until its context ends, for which f has to
 // look.
-func (a *nodeAPI) run(f func(context.Context)) { a.background = append(a.background, f) }
+func (a *nodeAPI) during(f func(context.Context)) { a.background = append(a.background, f) }
 
-// work does what was given to run, and waits for it to end.
-func (a *nodeAPI) work(ctx context.Context) {
+// run keeps the answers up to date until ctx ends.
+func (a *nodeAPI) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, f := range a.background {
 		running.Go(func() { f(ctx) })
@@ -262,92 +195,4 @@ func askForChain(ctx context.Context, client *node.Client, name string, log *slo
 		case <-time.After(pause):
 		}
 	}
-}
-
-// healthSubnets are HealthSubnets' IDs.
-func (n networkConfig) healthSubnets() ([]ids.ID, error) {
-	all := make([]ids.ID, len(n.HealthSubnets))
-	for i, text := range n.HealthSubnets {
-		id, err := ids.FromString(text)
-		if err != nil || id == constants.PrimaryNetworkID || slices.Contains(all[:i], id) {
-			return nil, fmt.Errorf("%q is not the ID of one more subnet", text)
-		}
-		all[i] = id
-	}
-	return all, nil
-}
-
-// nodeSurface finds the surface of the network that a path is for.
-type nodeSurface struct {
-	reception *reception
-	main      string
-	operator  bool
-}
-
-// newAnswers bounds what nodes' answers take, of all networks and at both addresses: an
-// eighth of the memory, or so much that one client may have the longest one.
-func newAnswers(limit size, r prometheus.Registerer) (*node.Budget, error) {
-	const least, patience = 144 << 20, 2 * time.Second
-	b := node.NewBudget(max(int64(limit)/8, least), patience)
-	gauge := func(name, help string, of func(node.Usage) int64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_rpc_answers_" + name, Help: help}, func() float64 { return float64(of(b.Usage())) })
-	}
-	refused := func(why string, of func(node.Refused) uint64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "quorate_rpc_answers_refused_total", ConstLabels: prometheus.Labels{"bound": why},
-			Help: "Answers of nodes and bodies of calls that got no memory, by bound: answer (larger than one may be), client (its client held most of what was taken itself), all.",
-		}, func() float64 { return float64(of(b.Usage().Refused)) })
-	}
-	for _, c := range []prometheus.Collector{
-		gauge("bytes", "Memory that answers of nodes under way take, in bytes.", func(u node.Usage) int64 { return u.Bytes }),
-		gauge("limit_bytes", "How much they may take, in bytes.", func(u node.Usage) int64 { return u.Size }),
-		gauge("largest_client_bytes", "What those of one client take, of the one with most, in bytes.", func(u node.Usage) int64 { return u.Largest }),
-		gauge("clients", "Clients that such answers are under way to.", func(u node.Usage) int64 { return int64(u.Clients) }),
-		gauge("waiting", "Answers that wait for memory.", func(u node.Usage) int64 { return int64(u.Waiting) }),
-		refused("answer", func(r node.Refused) uint64 { return r.Size }),
-		refused("client", func(r node.Refused) uint64 { return r.Client }),
-		refused("all", func(r node.Refused) uint64 { return r.All }),
-	} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("registering the metrics of answers: %w", err)
-		}
-	}
-	return b, nil
-}
-
-// ServeHTTP implements http.Handler.
-func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	clean := path.Clean(r.URL.Path)
-	if strings.HasSuffix(r.URL.Path, "/") {
-		clean += "/"
-	}
-	name, prefix := s.main, ""
-	if first, _, _ := strings.Cut(clean[1:], "/"); first != "ext" {
-		name, prefix = first, "/"+first
-	}
-	slot := s.reception.named(name)
-	if slot == nil {
-		http.NotFound(w, r)
-		return
-	}
-	n := slot.open()
-	if n == nil {
-		if s.operator && strings.HasPrefix(strings.TrimPrefix(clean, prefix), "/ext/health") {
-			health.Failing("network", slot.ready).ServeHTTP(w, r)
-			return
-		}
-		http.Error(w, slot.unavailable().Message, http.StatusServiceUnavailable)
-		return
-	}
-	surface := n.api.public
-	if s.operator {
-		surface = n.api.operator
-	}
-	if clean != r.URL.Path {
-		u := *r.URL
-		u.Path, u.RawPath = clean, ""
-		surface.Moved(&u).ServeHTTP(w, r)
-		return
-	}
-	http.StripPrefix(prefix, surface).ServeHTTP(w, r)
 }

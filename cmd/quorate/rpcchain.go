@@ -70,7 +70,7 @@ func (a *nodeAPI) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.
 	about, err := platform.New(platform.Options{
 		Chain: p, AVAXAssetID: g.AVAXAssetID, Subnets: chains.Subnets, Upstream: a.network.node, Path: platformPath,
 		Follows: func(id ids.ID) bool {
-			return id == g.XChainID || id == g.CChainID || a.network.evm != nil && a.network.evm.follows(id)
+			return id == g.XChainID || id == g.CChainID || a.network.follows(id)
 		},
 	})
 	if err != nil {
@@ -85,12 +85,4 @@ func (a *nodeAPI) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.
 	onAsset.Services = []rpc.Service{{Names: asset.Names, Methods: assets}}
 	onAsset.Ready = ready[g.XChainID]
 	return onPlatform, onAsset, nil
-}
-
-// follows tells whether a blockchain is recorded.
-func (r *evmRecords) follows(id ids.ID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.taken[id]
-	return ok
 }

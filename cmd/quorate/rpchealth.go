@@ -26,7 +26,7 @@ func addHealth(a *nodeAPI) error {
 	if err != nil {
 		return err
 	}
-	a.run(reporter.Run)
+	a.during(reporter.Run)
 	endpoints, err := reporter.Endpoints(a.log)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -26,7 +25,7 @@ import (
 func addInfo(a *nodeAPI) error {
 	n := a.network
 	told := &told{client: n.node, networkID: n.id}
-	a.run(told.ask)
+	a.during(told.ask)
 	weights := &weights{client: n.node, resolver: n.resolver}
 	public, operator := info.New(info.Options{
 		NetworkID: n.id, Aliases: a.aliases, Bootstrapped: a.bootstrapped,
@@ -132,9 +131,6 @@ type weights struct {
 	known  *info.Weights // guarded by mu; nil before the first
 	failed time.Time     // when the nodes did not answer; guarded by mu
 }
-
-// errNoHeight says that no node has answered yet.
-var errNoHeight = errors.New("the node does not tell the current P-Chain height")
 
 // now asks a node when the height has changed. What was known before has to do while
 // none answers, and before that what the validators with keys are known to weigh.

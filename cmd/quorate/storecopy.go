@@ -72,14 +72,6 @@ func placeOf(text string) storePlace {
 	return storePlace{dir: filepath.Join(filepath.Clean(text), storeFolder)}
 }
 
-// check says what is wrong with a place, without looking there.
-func (p storePlace) check() error {
-	if p.url == "" {
-		return nil
-	}
-	return store.CheckPostgresURL(p.url)
-}
-
 func copyStore(ctx context.Context, from, to storePlace, out io.Writer) (err error) {
 	const inUse = "Stop the service that uses it."
 	from.memory, to.memory = leastMemory, leastMemory

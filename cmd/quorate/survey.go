@@ -1,26 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"maps"
 	"os"
-	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
-
-	"quorate/chain/genesis"
-	"quorate/handlers/evm/methods"
-	"quorate/handlers/evm/tokenlist"
-	"quorate/handlers/socket"
-	"quorate/node"
 )
 
 // survey is how a configuration came about.
@@ -59,6 +53,54 @@ func (s *survey) wrong(hint string, err error) {
 	s.problems = append(s.problems, redacted(err))
 }
 
+// checkFiles looks into the files that the configuration names.
+func (s *survey) checkFiles() {
+	for _, err := range s.config.fileProblems() {
+		s.wrong("", err)
+	}
+}
+
+// placed are the lines of all problems, each with file and line of the key that it is
+// about, if a file has it.
+func (s *survey) placed() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, problem := range s.problems {
+			for line := range strings.SplitSeq(problem.Error(), "\n") {
+				if place := s.place(line); place != "" {
+					line = place + ": " + line
+				}
+				if !yield(line) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// value is what a key has.
+type value struct {
+	key string
+	// text is the value without secrets, empty for an empty one.
+	text string
+	// origin is file:line, the name of a variable or flag, or default.
+	origin string
+}
+
+// values are those of all keys, by key, with what stands for what is left out.
+func (s *survey) values() []value {
+	given := flatten(s.config)
+	whole := flatten(complete(s.config))
+	all := make([]value, 0, len(whole))
+	for _, key := range slices.Sorted(maps.Keys(whole)) {
+		origin := "default"
+		if given[key] == whole[key] {
+			origin = cmp.Or(s.origins[key], origin)
+		}
+		all = append(all, value{key, redact(whole[key]), origin})
+	}
+	return all
+}
+
 // place is where the file has the key that a problem begins with, as file:line, empty
 // if the file does not say anything of it.
 func (s *survey) place(problem string) string {
@@ -77,251 +119,92 @@ func (s *survey) place(problem string) string {
 	return ""
 }
 
-// linesOf finds the lines of all keys of a file, as flatten names keys. What is no
-// YAML has none.
-func linesOf(content []byte) map[string]int {
-	lines := make(map[string]int)
-	var document yaml.Node
-	if yaml.Unmarshal(content, &document) != nil {
-		return lines
+// look puts the configuration together, with all that is wrong with it.
+func look(flags *pflag.FlagSet, environ []string) *survey {
+	s := &survey{config: defaults(), origins: make(map[string]string)}
+	if path, _ := flags.GetString("config"); path != "" {
+		s.readFile(path)
 	}
-	var visit func(n *yaml.Node, key string, depth int)
-	visit = func(n *yaml.Node, key string, depth int) {
-		if depth > 16 { // aliases could go round in circles
-			return
-		}
-		switch n.Kind {
-		case yaml.DocumentNode:
-			for _, child := range n.Content {
-				visit(child, key, depth+1)
-			}
-		case yaml.AliasNode:
-			visit(n.Alias, key, depth+1)
-		case yaml.MappingNode:
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				name := strings.TrimPrefix(key+"."+n.Content[i].Value, ".")
-				lines[name] = n.Content[i].Line
-				visit(n.Content[i+1], name, depth+1)
-			}
-		case yaml.SequenceNode:
-			for i, child := range n.Content {
-				name := fmt.Sprintf("%s[%d]", key, i)
-				lines[name] = child.Line
-				visit(child, name, depth+1)
-			}
+	known := settings()
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "QUORATE_") && !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
+			s.wrong("", fmt.Errorf("unknown environment variable %s%s", name, suggest(name, envNames(known))))
 		}
 	}
-	visit(&document, "", 0)
-	return lines
-}
-
-// flatten writes a configuration as one text per key, such as networks.fuji.nodes.
-func flatten(c config) map[string]string {
-	flat := make(map[string]string)
-	flattenInto(flat, "", reflect.ValueOf(c))
-	return flat
-}
-
-func flattenInto(flat map[string]string, key string, v reflect.Value) {
-	if v.Kind() != reflect.Pointer && v.CanInterface() { // not what is embedded
-		if s, ok := v.Interface().(fmt.Stringer); ok {
-			flat[key] = s.String()
-			return
-		}
-	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			flattenInto(flat, key, v.Elem())
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			name, option, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-			switch {
-			case option == "inline":
-				flattenInto(flat, key, v.Field(i))
-			case !field.IsExported():
-			default:
-				flattenInto(flat, strings.TrimPrefix(key+"."+name, "."), v.Field(i))
-			}
-		}
-	case reflect.Map:
-		if v.Len() == 0 {
-			flat[key] = "{}"
-		}
-		for _, k := range v.MapKeys() {
-			flattenInto(flat, key+"."+k.String(), v.MapIndex(k))
-		}
-	case reflect.Slice:
-		if v.Len() > 0 && v.Index(0).Kind() == reflect.Struct {
-			for i := range v.Len() {
-				flattenInto(flat, fmt.Sprintf("%s[%d]", key, i), v.Index(i))
-			}
-			return
-		}
-		items := make([]string, v.Len())
-		for i := range items {
-			items[i] = fmt.Sprint(v.Index(i).Interface())
-		}
-		flat[key] = "[" + strings.Join(items, ", ") + "]"
-	default:
-		flat[key] = fmt.Sprint(v.Interface())
-	}
-}
-
-// complete puts in what stands for what is left out.
-func complete(c config) config {
-	c.Networks = maps.Clone(c.Networks)
-	c.forAll(func(n *networkConfig) {
-		rounds := n.aheadRounds()
-		n.AheadRounds, n.KeepContainers, n.Record = &rounds, n.keep(), cmp.Or(n.Record, recordAll)
-	})
-	return c
-}
-
-var (
-	userInfo = regexp.MustCompile(`://[^/?#\s"']*@`)
-	urlPath  = regexp.MustCompile(`(://[^/?#\s"',\]]+)(/[^?#\s"',\]]*)`)
-	query    = regexp.MustCompile(`(://[^?\s"']*)\?[^\s"',\]]*`)
-	excerpt  = regexp.MustCompile("!!(\\w+) `[^`]*`")
-)
-
-// redact takes what may be a secret out of a text: what URLs have before the host, in
-// long parts of the path and as a query, and the values that errors about YAML quote.
-func redact(text string) string {
-	text = userInfo.ReplaceAllString(text, "://***@")
-	text = query.ReplaceAllString(text, "$1?***")
-	text = urlPath.ReplaceAllStringFunc(text, func(found string) string {
-		parts := urlPath.FindStringSubmatch(found)
-		return parts[1] + node.MaskPath(parts[2])
-	})
-	return excerpt.ReplaceAllString(text, "!!$1")
-}
-
-// redactedError is an error whose text has no secrets.
-type redactedError struct{ error }
-
-func (e redactedError) Error() string { return redact(e.error.Error()) }
-func (e redactedError) Unwrap() error { return e.error }
-
-func redacted(err error) error { return redactedError{err} }
-
-func newConfig() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Check a configuration, or show an example",
-		Long: `Look at what serve would run with.
-
-  quorate config check --config quorate.yaml
-  quorate config example > quorate.yaml`,
-		Args: cobra.NoArgs,
-	}
-	check := &cobra.Command{
-		Use:   "check",
-		Short: "Show each setting and where it is from, or all that is wrong",
-		Long: `Show what serve would use with the same file, environment and flags: each key, its
-value, and where that is from. If anything is wrong, all of it is told at once, with
-the line of the file, and the exit code is 2. Files that are named are read: those of
-tls, token lists, method signatures, genesis files and the API keys. Parts of URLs that
-may be secret are shown as ***. Nothing is started and no node is asked.
-
-  quorate config check --config quorate.yaml
-  QUORATE_LISTEN=:80 quorate config check --network fuji=http://127.0.0.1:9650`,
-		Args: cobra.NoArgs,
-		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			s := look(cmd, os.Environ())
-			for _, err := range s.config.fileProblems() {
-				s.wrong("", err)
-			}
-			return showSurvey(cmd, s)
-		}),
-	}
-	addFlags(check.Flags())
-	example := &cobra.Command{
-		Use:   "example",
-		Short: "Print a configuration with all keys explained",
-		Long: `Print a configuration for fuji and mainnet in which every key is explained.
-
-  quorate config example > quorate.yaml`,
-		Args: cobra.NoArgs,
-		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			_, err := cmd.OutOrStdout().Write(exampleConfig)
-			return err
-		}),
-	}
-	cmd.AddCommand(check, example)
-	return cmd
-}
-
-// shown is what serve runs with, by keys as flatten names them and without secrets.
-func shown(c config) map[string]string {
-	all := flatten(complete(c))
-	for key, value := range all {
-		all[key] = redact(value)
-	}
-	return all
-}
-
-// fileProblems are all that is wrong with the files that are named; each begins with the
-// name of a key.
-func (c *config) fileProblems() (all []error) {
-	check := func(key string, err error) {
-		if err != nil {
-			all = append(all, fmt.Errorf("%s: %w", key, err))
-		}
-	}
-	if c.TLS.Cert != "" && c.TLS.Key != "" {
-		_, err := socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, nil)
-		check("tls", err)
-	}
-	for i, name := range c.TokenLists {
-		_, err := tokenlist.Open(name)
-		check(fmt.Sprintf("token_lists[%d]", i), err)
-	}
-	if c.MethodSignatures != "" {
-		_, err := methods.Open(c.MethodSignatures)
-		check("method_signatures", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
-		if file := c.Networks[name].GenesisFile; file != "" {
-			_, err := genesis.FromFile(file)
-			check("networks."+name+".genesis_file", err)
-		}
-	}
-	if c.DataDir != "" {
-		keys := keysOf(c.DataDir)
-		if _, err := keys.List(); err != nil {
-			check("data_dir", fmt.Errorf("the API keys in %s: %w", keys, err))
-		}
-	}
-	return all
-}
-
-func showSurvey(cmd *cobra.Command, s *survey) error {
-	if len(s.config.Networks) == 0 && len(s.problems) == 0 {
-		s.wrong("", errors.New("networks: none is given; name one and a node of it"))
-	}
-	if len(s.problems) > 0 {
-		for _, problem := range s.problems {
-			for line := range strings.SplitSeq(problem.Error(), "\n") {
-				if place := s.place(line); place != "" {
-					line = place + ": " + line
+	for _, k := range known { // in order, since the last ones apply to all networks
+		for _, variable := range environ {
+			if name, value, _ := strings.Cut(variable, "="); name == k.env && value != "" {
+				if err := s.apply(k.env, func(c *config) error { return k.set(c, value) }); err != nil {
+					s.wrong("", fmt.Errorf("environment variable %s: %w", k.env, err))
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
 		}
-		return usage(errors.New("the configuration is not fit for use"), cmp.Or(s.hint, "quorate config example shows all keys."))
 	}
-	given := flatten(s.config)
-	whole := flatten(complete(s.config))
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	for _, key := range slices.Sorted(maps.Keys(whole)) {
-		origin := "default"
-		if given[key] == whole[key] {
-			origin = cmp.Or(s.origins[key], origin)
+	for _, k := range known {
+		f := flags.Lookup(k.flag)
+		if f == nil || !f.Changed {
+			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", key, cmp.Or(redact(whole[key]), `""`), origin)
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if err := s.apply("--"+k.flag, func(c *config) error { return k.set(c, v) }); err != nil {
+				s.wrong("", fmt.Errorf("flag --%s: %w", k.flag, err))
+			}
+		}
 	}
-	return w.Flush()
+	for _, err := range s.config.problems() {
+		s.wrong("", err)
+	}
+	return s
+}
+
+func envNames(known []setting) []string {
+	names := make([]string, len(known))
+	for i, s := range known {
+		names[i] = s.env
+	}
+	return names
+}
+
+func (s *survey) readFile(path string) {
+	const hint = "Compare it with config.example.yaml."
+	content, err := os.ReadFile(path)
+	if err != nil {
+		s.wrong(hint, fmt.Errorf("reading the configuration: %w", err))
+		return
+	}
+	s.file, s.lines = path, linesOf(content)
+	c := &s.config
+	before := flatten(*c)
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	err = decoder.Decode(c)
+	if errors.Is(err, io.EOF) { // an empty file
+		err = nil
+	}
+	if err != nil {
+		names := strings.NewReplacer(" in type main.config", "", " in type main.networkConfig", " of a network", " in type main.nodeAPIConfig", " of node_api", " in type main.evmConfig", " of an EVM chain", " in type main.metadataConfig", " of metadata", " in type main.surfaceConfig", "", " in type main.limitsConfig", " of limits", " in type main.tlsConfig", " of tls", " in type main.tracingConfig", " of tracing", " in type main.rateClass", " of a rate class", " in type main.tokenConfig", " of a native token", "field ", "unknown key ", "not found", "is not known")
+		texts := []string{err.Error()}
+		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
+			texts = mistakes.Errors // the rest has been decoded
+		}
+		for _, text := range texts {
+			s.wrong(hint, fmt.Errorf("configuration %s: %s", path, names.Replace(text)))
+		}
+	}
+	if c.Networks == nil {
+		c.Networks = make(map[string]networkConfig)
+	}
+	for key, value := range flatten(*c) {
+		line, given := s.lines[key]
+		if given {
+			s.origins[key] = path + ":" + strconv.Itoa(line)
+		} else if before[key] != value { // within something that is written otherwise
+			s.origins[key] = path
+		}
+	}
 }

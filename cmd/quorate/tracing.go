@@ -31,12 +31,12 @@ type traces struct {
 // farewellOfTraces bounds the sending of what is left at the end.
 const farewellOfTraces = 3 * time.Second
 
-func newTraces(ctx context.Context, c tracingConfig, log *slog.Logger) (*traces, error) {
+func newTraces(ctx context.Context, c tracingConfig, version string, log *slog.Logger) (*traces, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(c.OTLP), otlptracehttp.WithTimeout(5*time.Second),
 		// What a collector does not take is not worth waiting for.
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 	if err != nil {
-		return nil, usage(fmt.Errorf("tracing.otlp: %w", redacted(err)), "Give the URL of an OTLP collector, such as http://127.0.0.1:4318, or leave tracing out.")
+		return nil, mistakeOf(fmt.Errorf("tracing.otlp: %w", redacted(err)), "Give the URL of an OTLP collector, such as http://127.0.0.1:4318, or leave tracing out.")
 	}
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&plainExporter{SpanExporter: exporter, log: log}),
@@ -111,6 +111,12 @@ type tracedSigner struct {
 	tracer  trace.Tracer
 }
 
+// newTracedSigner makes spans of what s does for a network of that name.
+func newTracedSigner(s signing.Signer, network string, tracer trace.Tracer) signing.Signer {
+	return tracedSigner{s, network, tracer}
+}
+
+// Sign implements signing.Signer.
 func (s tracedSigner) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
 	ctx, span := s.tracer.Start(ctx, "round", trace.WithAttributes(attribute.String("quorate.network", s.network)))
 	defer span.End()

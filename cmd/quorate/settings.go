@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// setting is one value that flags and environment can give.
+type setting struct {
+	flag, env, value, usage string
+	set                     func(c *config, text string) error
+}
+
+func settings() []setting {
+	number := func(field func(*config) *int) func(*config, string) error {
+		return func(c *config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return fmt.Errorf("%q is no number", v)
+			}
+			*field(c) = n
+			return nil
+		}
+	}
+	sized := func(field func(*config) *size) func(*config, string) error {
+		return func(c *config, v string) error { return field(c).parse(v) }
+	}
+	duration := func(field func(*config) *time.Duration) func(*config, string) error {
+		return func(c *config, v string) (err error) {
+			*field(c), err = time.ParseDuration(v)
+			return err
+		}
+	}
+	text := func(field func(*config) *string) func(*config, string) error {
+		return func(c *config, v string) error {
+			*field(c) = v
+			return nil
+		}
+	}
+	return []setting{
+		{"listen", "QUORATE_LISTEN", "address", "public address to listen on", text(func(c *config) *string { return &c.Listen })},
+		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *config) *string { return &c.PrivateListen })},
+		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities, address books and signed messages", text(func(c *config) *string { return &c.DataDir })},
+		{"store", "QUORATE_STORE", "url", "PostgreSQL server to keep rows on, postgres://user:password@host/database, instead of files in the data folder", text(func(c *config) *string { return &c.Store })},
+		{"role", "QUORATE_ROLE", "role", "what this process does where several share a store: all, api, ingest or sign", func(c *config, v string) error {
+			c.Role = role(v)
+			return nil
+		}},
+		{"store-read", "QUORATE_STORE_READ", "url[,url]", "servers that follow the one of --store, for the Data API to read from", func(c *config, v string) error {
+			c.StoreRead = strings.Split(v, ",")
+			return nil
+		}},
+		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *config, v string) error { return c.MemoryLimit.parse(v) }},
+		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *config, v string) error { return c.ArchiveLimit.parse(v) }},
+		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *config) *string { return &c.ClientCompat })},
+		{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "duration", "time for one request", duration(func(c *config) *time.Duration { return &c.RequestTimeout })},
+		{"tls-cert", "QUORATE_TLS_CERT", "file", "certificate (PEM) to serve HTTPS with", text(func(c *config) *string { return &c.TLS.Cert })},
+		{"tls-key", "QUORATE_TLS_KEY", "file", "the certificate's key (PEM)", text(func(c *config) *string { return &c.TLS.Key })},
+		{"limits-body", "QUORATE_LIMITS_BODY", "size", "the most that a request's body may have", sized(func(c *config) *size { return &c.Limits.Body })},
+		{"limits-header", "QUORATE_LIMITS_HEADER", "size", "the most that a request's headers may have", sized(func(c *config) *size { return &c.Limits.Header })},
+		{"limits-header-time", "QUORATE_LIMITS_HEADER_TIME", "duration", "time for a request's headers to arrive", duration(func(c *config) *time.Duration { return &c.Limits.HeaderTime })},
+		{"limits-body-time", "QUORATE_LIMITS_BODY_TIME", "duration", "time for a request's body to arrive", duration(func(c *config) *time.Duration { return &c.Limits.BodyTime })},
+		{"limits-stall", "QUORATE_LIMITS_STALL", "duration", "how long a client may take nothing of an answer", duration(func(c *config) *time.Duration { return &c.Limits.Stall })},
+		{"limits-connections", "QUORATE_LIMITS_CONNECTIONS", "number", "open connections in all; 0 for no bound", number(func(c *config) *int { return &c.Limits.Connections })},
+		{"limits-connections-per-address", "QUORATE_LIMITS_CONNECTIONS_PER_ADDRESS", "number", "open connections of one client address; 0 for no bound", number(func(c *config) *int { return &c.Limits.ConnectionsPerAddress })},
+		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *config) *string { return &c.LogLevel })},
+		{"admin", "QUORATE_ADMIN", "", "let operators change names and levels, and write profiles, at /ext/admin of the private address", func(c *config, v string) (err error) {
+			if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			return nil
+		}},
+		{"network", "QUORATE_NETWORKS", "name=url[,url]", "network to serve and the nodes to ask, repeatable (in the environment, separated by semicolons)", (*config).addNetworks},
+		{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "", "connect to validators at private addresses, for all networks", func(c *config, v string) error {
+			allow, err := strconv.ParseBool(v)
+			if err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			c.forAll(func(n *networkConfig) { n.AllowPrivateIPs = allow })
+			return nil
+		}},
+		{"record", "QUORATE_RECORD", "what", "what to record of the chains, for all networks: all, primary for all but EVM chains, or l1 for what signing needs", func(c *config, v string) error {
+			c.forAll(func(n *networkConfig) { n.Record = v })
+			return nil
+		}},
+		{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "number", "messages to sign at a time before anyone asks, for all networks; 0 for none", func(c *config, v string) error {
+			rounds, err := strconv.Atoi(v)
+			if err != nil {
+				return fmt.Errorf("%q is no number", v)
+			}
+			c.forAll(func(n *networkConfig) { n.AheadRounds = &rounds })
+			return nil
+		}},
+	}
+}
+
+// forAll changes all networks.
+func (c *config) forAll(change func(*networkConfig)) {
+	for name, n := range c.Networks {
+		change(&n)
+		c.Networks[name] = n
+	}
+}
+
+// addNetworks reads name=url[,url], several separated by semicolons. It replaces
+// the nodes that were known of a network.
+func (c *config) addNetworks(text string) error {
+	for part := range strings.SplitSeq(text, ";") {
+		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok || name == "" || urls == "" {
+			return fmt.Errorf("%q is not of the form name=url[,url], such as fuji=http://127.0.0.1:9650", part)
+		}
+		n := c.Networks[name]
+		n.Nodes = strings.Split(urls, ",")
+		c.Networks[name] = n
+	}
+	return nil
+}
+
+// addFlags declares the flags of all settings.
+func addFlags(flags *pflag.FlagSet) {
+	flags.String("config", "", "configuration `file` (YAML; config.example.yaml explains it)")
+	for _, s := range settings() {
+		usage := s.usage
+		if s.value != "" {
+			usage = fmt.Sprintf("%s (`%s`)", usage, s.value)
+		}
+		switch s.flag {
+		case "network":
+			flags.StringArray(s.flag, nil, usage)
+		case "allow-private-ips", "admin":
+			flags.Bool(s.flag, false, usage)
+		default:
+			flags.String(s.flag, "", usage)
+		}
+	}
+}
