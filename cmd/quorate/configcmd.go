@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"quorate/config"
 )
 
 func newConfig() *cobra.Command {
@@ -33,12 +35,12 @@ may be secret are shown as ***. Nothing is started and no node is asked.
   QUORATE_LISTEN=:80 quorate config check --network fuji=http://127.0.0.1:9650`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			s := look(cmd.Flags(), os.Environ())
-			s.checkFiles()
+			s := config.Read(cmd.Flags(), os.Environ())
+			s.CheckFiles()
 			return showSurvey(cmd, s)
 		}),
 	}
-	addFlags(check.Flags())
+	config.AddFlags(check.Flags())
 	example := &cobra.Command{
 		Use:   "example",
 		Short: "Print a configuration with all keys explained",
@@ -47,7 +49,7 @@ may be secret are shown as ***. Nothing is started and no node is asked.
   quorate config example > quorate.yaml`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			_, err := cmd.OutOrStdout().Write(exampleConfig)
+			_, err := cmd.OutOrStdout().Write(config.Example)
 			return err
 		}),
 	}
@@ -55,28 +57,28 @@ may be secret are shown as ***. Nothing is started and no node is asked.
 	return cmd
 }
 
-func showSurvey(cmd *cobra.Command, s *survey) error {
-	if len(s.config.Networks) == 0 && len(s.problems) == 0 {
-		s.wrong("", errors.New("networks: none is given; name one and a node of it"))
+func showSurvey(cmd *cobra.Command, s *config.Survey) error {
+	if len(s.Config.Networks) == 0 && len(s.Problems) == 0 {
+		s.Wrong("", errors.New("networks: none is given; name one and a node of it"))
 	}
-	if len(s.problems) > 0 {
-		for line := range s.placed() {
+	if len(s.Problems) > 0 {
+		for line := range s.Placed() {
 			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}
-		return usage(errors.New("the configuration is not fit for use"), cmp.Or(s.hint, "quorate config example shows all keys."))
+		return usage(errors.New("the configuration is not fit for use"), cmp.Or(s.Hint, "quorate config example shows all keys."))
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	for _, v := range s.values() {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", v.key, cmp.Or(v.text, `""`), v.origin)
+	for _, v := range s.Values() {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Key, cmp.Or(v.Text, `""`), v.Origin)
 	}
 	return w.Flush()
 }
 
 // load puts the configuration together and checks it. The error has all problems.
-func load(cmd *cobra.Command, environ []string) (config, error) {
-	s := look(cmd.Flags(), environ)
-	if len(s.problems) > 0 {
-		return s.config, usage(errors.Join(s.problems...), s.hint)
+func load(cmd *cobra.Command, environ []string) (config.Config, error) {
+	s := config.Read(cmd.Flags(), environ)
+	if len(s.Problems) > 0 {
+		return s.Config, usage(errors.Join(s.Problems...), s.Hint)
 	}
-	return s.config, nil
+	return s.Config, nil
 }

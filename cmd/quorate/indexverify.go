@@ -20,9 +20,13 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"quorate/config"
+	"quorate/config/suggest"
 	"quorate/handlers"
 	"quorate/index"
 	"quorate/index/primary"
+	"quorate/service/keep"
+	"quorate/service/network"
 	"quorate/store"
 )
 
@@ -175,7 +179,7 @@ func verifyRemotely(ctx context.Context, server, name string, o primary.VerifyOp
 	names := slices.Sorted(maps.Keys(status.Networks))
 	if name != "" {
 		if !slices.Contains(names, name) {
-			return usage(fmt.Errorf("--network: no chains of %q are recorded by the service%s", name, suggest(name, names)), "It records those of: "+strings.Join(names, ", "))
+			return usage(fmt.Errorf("--network: no chains of %q are recorded by the service%s", name, suggest.Name(name, names)), "It records those of: "+strings.Join(names, ", "))
 		}
 		names = []string{name}
 	}
@@ -218,7 +222,7 @@ func verifyAt(ctx context.Context, client *http.Client, server, network string, 
 // verifyStore does it in the store of a stopped service.
 func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions, v *verification) error {
 	settings := &cobra.Command{}
-	addFlags(settings.Flags())
+	config.AddFlags(settings.Flags())
 	if err := settings.Flags().Set("config", file); err != nil {
 		return err
 	}
@@ -229,18 +233,18 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 	names := slices.Sorted(maps.Keys(c.Networks))
 	if name != "" {
 		if !slices.Contains(names, name) {
-			return usage(fmt.Errorf("--network: %q is not in %s%s", name, file, suggest(name, names)), "It has: "+strings.Join(names, ", "))
+			return usage(fmt.Errorf("--network: %q is not in %s%s", name, file, suggest.Name(name, names)), "It has: "+strings.Join(names, ", "))
 		}
 		names = []string{name}
 	}
-	return withStore(ctx, placeOfConfig(c), func(s store.Store) error {
+	return withStore(ctx, keep.PlaceOf(c), func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
 		if err := index.Check(ctx, s, primary.Forms()...); err != nil {
 			return &exitError{code: exitFailed, err: err, hint: "Start the service once, which makes the record again."}
 		}
 		for _, name := range names {
 			v.begin(name)
-			if err := verifyNetwork(ctx, networkOptions{name: name, config: c.Networks[name], log: log, store: s}, o, v.tell); err != nil {
+			if err := network.Verify(ctx, network.Options{Name: name, Config: c.Networks[name], Log: log, Store: s}, o, v.tell); err != nil {
 				return &exitError{code: exitFailed, err: fmt.Errorf("network %s: %w", name, err), hint: "Does its node answer?"}
 			}
 		}

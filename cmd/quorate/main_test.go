@@ -21,6 +21,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/config"
 	"quorate/simnet"
 	"quorate/store/storetest/pgserver"
 )
@@ -80,15 +81,15 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func loadWith(t *testing.T, file string, environ []string, args ...string) (config, error) {
+func loadWith(t *testing.T, file string, environ []string, args ...string) (config.Config, error) {
 	t.Helper()
-	var c config
+	var c config.Config
 	var err error
 	cmd := &cobra.Command{Use: "serve", RunE: func(cmd *cobra.Command, _ []string) error {
 		c, err = load(cmd, environ)
 		return nil
 	}}
-	addFlags(cmd.Flags())
+	config.AddFlags(cmd.Flags())
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "quorate.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))

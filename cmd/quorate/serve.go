@@ -10,6 +10,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"quorate/config"
+	"quorate/service"
 )
 
 func newServe() *cobra.Command {
@@ -46,31 +49,31 @@ metrics: /readyz, /ext/health and /metrics at --private-listen.`,
 			if len(c.Networks) == 0 {
 				return usage(errors.New("no network is given"), "Name one and a node of it: quorate serve --network fuji=http://127.0.0.1:9650")
 			}
-			return serve(cmd.Context(), serviceOptions{
+			return service.Run(cmd.Context(), service.Options{
 				Config: c, Version: version, Log: cmd.ErrOrStderr(),
-				Started: func(a addresses) { announce(cmd.OutOrStdout(), c, a) },
+				Started: func(a service.Addresses) { announce(cmd.OutOrStdout(), c, a) },
 			})
 		}),
 	}
-	addFlags(cmd.Flags())
+	config.AddFlags(cmd.Flags())
 	return cmd
 }
 
 // announce says what is served and where.
-func announce(out io.Writer, c config, a addresses) {
-	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on %s://%s\n", c.scheme(), a.public)
+func announce(out io.Writer, c config.Config, a service.Addresses) {
+	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on %s://%s\n", c.Scheme(), a.Public)
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures, GET .../aggregateSignatures/{txHash}\n", name)
-		if c.Networks[name].ledger() {
+		if c.Networks[name].RecordsLedger() {
 			_, _ = fmt.Fprintf(out, "  GET  /v1/networks/%s/...\n", name)
 		}
-		if name == c.NodeAPI.main(c.Networks) {
+		if name == c.NodeAPI.Main(c.Networks) {
 			_, _ = fmt.Fprintf(out, "  POST /ext/..., /%s/ext/... as a node\n", name)
 		} else {
 			_, _ = fmt.Fprintf(out, "  POST /%s/ext/... as a node\n", name)
 		}
 	}
-	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nConsole: %s\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", consoleURL(c.scheme(), a.public), a.private)
+	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nConsole: %s\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", consoleURL(c.Scheme(), a.Public), a.Private)
 }
 
 // consoleURL is where a browser on this machine finds the console.
