@@ -59,16 +59,19 @@ type Config struct {
 	// MethodSignatures is a file with signatures of methods, to name them.
 	MethodSignatures string `yaml:"method_signatures"`
 	// NodeAPI is about what is answered as a node does.
-	NodeAPI  NodeAPI            `yaml:"node_api"`
+	NodeAPI NodeAPI `yaml:"node_api"`
+	// Networks are served under the names of their keys.
 	Networks map[string]Network `yaml:"networks"`
 	Surface  `yaml:",inline"`
 }
 
-const (
-	LeastMemory  = 256 << 20
-	leastArchive = 1 << 20
-)
+// LeastMemory is what a service needs, in bytes.
+const LeastMemory = 256 << 20
 
+// leastArchive is how much a bound on signed messages has to leave, in bytes.
+const leastArchive = 1 << 20
+
+// Default is a configuration in which nothing is given: fit for use, but for a network.
 func Default() Config {
 	dir := ".quorate"
 	if home, err := os.UserHomeDir(); err == nil {

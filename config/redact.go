@@ -32,4 +32,5 @@ func (e redactedError) Error() string { return redact(e.error.Error()) }
 
 func (e redactedError) Unwrap() error { return e.error }
 
+// Redacted is err with a text that has no secrets.
 func Redacted(err error) error { return redactedError{err} }

@@ -32,11 +32,13 @@ func (r Role) check(store string) error {
 	return fmt.Errorf("role: %q is none of all, api, ingest and sign", string(r))
 }
 
-// Records, answers and signs say which parts of the work are a role's.
+// Records reports whether chains are recorded.
 func (r Role) Records() bool { return r == RoleAll || r == RoleIngest }
 
+// Answers reports whether questions are answered from the record, or as a node does.
 func (r Role) Answers() bool { return r == RoleAll || r == RoleAPI }
 
+// Signs reports whether messages are signed.
 func (r Role) Signs() bool { return r == RoleAll || r == RoleSign }
 
 // Connects says whether a role needs the peer-to-peer network.

@@ -10,6 +10,7 @@ import (
 // Size is a number of bytes, written as 512MiB.
 type Size uint64
 
+// String implements fmt.Stringer.
 func (s Size) String() string { return humanize.IBytes(uint64(s)) }
 
 func (s *Size) parse(text string) error {

@@ -130,6 +130,7 @@ func (c *Surface) check(wrong func(format string, args ...any)) {
 	}
 }
 
+// Class is the allowance.
 func (c RateClass) Class() access.Class {
 	return access.Class{PerSecond: c.PerSecond, Burst: c.Burst, PerDay: c.PerDay}
 }

@@ -21,16 +21,18 @@ import (
 
 // Survey is how a configuration came about.
 type Survey struct {
+	// Config is what was given, over the defaults. It is fit for use if there are no problems.
 	Config Config
 	// origins of keys that are not as the defaults have them: file:line, or the name
 	// of a variable or flag.
 	origins map[string]string
-	// Problems are all that is wrong; a problem begins with the key, if it is one's.
+	// Problems are all that is wrong; a problem begins with the key, if it is one's. Hint
+	// is what to do about the first of them, often empty.
 	Problems []error
+	Hint     string
 	// file is what was read and lines where in it keys are.
 	file  string
 	lines map[string]int
-	Hint  string // for the first problem
 }
 
 // apply lets a source change the configuration and notes which keys it did change.
@@ -47,7 +49,7 @@ func (s *Survey) apply(origin string, change func(*Config) error) error {
 	return nil
 }
 
-// Wrong notes a problem.
+// Wrong notes a problem, without what may be a secret of it. The hint may be empty.
 func (s *Survey) Wrong(hint string, err error) {
 	if len(s.Problems) == 0 {
 		s.Hint = hint

@@ -59,6 +59,7 @@ func newReception(names []string, main string, as config.Role, o handlers.Option
 	return r, r.rebuild()
 }
 
+// ServeHTTP implements http.Handler.
 func (r *reception) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.surface.Load().ServeHTTP(w, req)
 }
@@ -234,6 +235,7 @@ func (r *reception) anyShut(known map[*slot]bool) *slot {
 // metrics: each new surface brings its own, which count from zero.
 type replacing struct{ prometheus.Registerer }
 
+// Register implements prometheus.Registerer.
 func (r replacing) Register(c prometheus.Collector) error {
 	err := r.Registerer.Register(c)
 	var taken prometheus.AlreadyRegisteredError

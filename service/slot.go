@@ -61,6 +61,7 @@ func (s *slot) nodeAPI() *nodeapi.API {
 	return nil
 }
 
+// Sign implements signing.Signer.
 func (s *slot) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
 	if n := s.open(); n != nil {
 		return n.Signer.Sign(ctx, req)
@@ -68,6 +69,7 @@ func (s *slot) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Re
 	return nil, s.unavailable()
 }
 
+// SignTransaction implements signing.Signer.
 func (s *slot) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
 	if n := s.open(); n != nil {
 		return n.Messages.Sign(ctx, txID, nil)
@@ -75,6 +77,7 @@ func (s *slot) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Re
 	return nil, s.unavailable()
 }
 
+// Verify implements signing.Signer.
 func (s *slot) Verify(ctx context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error) {
 	if n := s.open(); n != nil {
 		return n.Signer.Verify(ctx, req)

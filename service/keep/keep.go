@@ -22,7 +22,8 @@ import (
 
 // Keep is what outlives the process: the store, and what the networks share of it.
 type Keep struct {
-	Store   store.Store
+	Store store.Store
+	// Archive has the signed messages.
 	Archive *aggregator.Archive
 	// Leases are shared with the other processes on the store; nil if there can be none.
 	Leases *lease.Leases
@@ -57,7 +58,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	}
 	k := &Keep{Store: s, log: log}
 	if place.URL != "" {
-		k.Leases = replica.NewLeases(s, c, log)
+		k.Leases = replica.NewLeases(s, c.PrivateListen, log)
 	}
 	if err := replica.Upgrade(ctx, s, c.Role, k.Leases, log); err != nil {
 		_ = s.Close()

@@ -33,6 +33,8 @@ type Loggers struct {
 // Main is the name of the one that belongs to no network, as it is on a node.
 const Main = "main"
 
+// New makes loggers of a level (debug, info, warn or error) that write to w: text on a
+// terminal, else a JSON object a line.
 func New(level string, w io.Writer) *Loggers {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
@@ -124,6 +126,7 @@ func (h levelled) WithGroup(name string) slog.Handler {
 	return levelled{h.Handler.WithGroup(name), h.bound}
 }
 
+// NewLogger makes one logger, as New does, whose level stays.
 func NewLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked with the configuration

@@ -72,8 +72,9 @@ type Network struct {
 	log         *slog.Logger
 }
 
-// Options says how to put a network together.
+// Options say how to put a network together. Name, Config, Log and Metrics are needed.
 type Options struct {
+	// Name is what the network is served under.
 	Name    string
 	Config  config.Network
 	Dir     string // of our identity and address book; empty: new each time

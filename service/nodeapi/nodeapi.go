@@ -24,7 +24,6 @@ import (
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/admin"
 	"quorate/node"
-	"quorate/service/logs"
 	"quorate/service/network"
 	"quorate/store"
 )
@@ -44,12 +43,13 @@ type API struct {
 	dir      string
 	store    store.Store
 	metrics  prometheus.Registerer
-	loggers  *logs.Loggers
+	loggers  admin.Loggers
 	profiles *admin.Profiles
 	// settings are what the service was started with, without secrets.
 	settings map[string]string
 	log      *slog.Logger
 
+	// Public is for everybody, Operator for who runs the service.
 	Public, Operator *rpc.Surface
 	background       []func(context.Context)
 }
@@ -61,12 +61,13 @@ func rpcServices() []func(*API) error {
 
 // Options say how a network is to answer.
 type Options struct {
-	Config  config.NodeAPI
+	Config config.NodeAPI
+	// Network has the subnets that health looks at.
 	Network config.Network
 	// Dir is the network's part of the data folder, store may be nil.
 	Dir      string
 	Store    store.Store
-	Loggers  *logs.Loggers
+	Loggers  admin.Loggers
 	Profiles *admin.Profiles
 	// Settings are what the service was started with, without secrets.
 	Settings map[string]string
@@ -78,7 +79,7 @@ type Options struct {
 }
 
 // New asks the network's node for its chains until it answers or ctx ends. What it
-// makes answers at once, and is up to date while run is under way.
+// makes answers at once, and is up to date while Run is under way.
 func New(ctx context.Context, n *network.Network, o Options) (*API, error) {
 	a := &API{
 		network: n, aliases: ids.NewAliaser(), config: o.Config, dir: o.Dir, store: o.Store, loggers: o.Loggers, profiles: o.Profiles, settings: o.Settings, log: o.Log,

@@ -18,13 +18,14 @@ import (
 	"quorate/store/lease"
 )
 
-// NewLeases are those of this process on a store that others may use, too.
-func NewLeases(s store.Store, c config.Config, log *slog.Logger) *lease.Leases {
+// NewLeases are those of this process on a store that others may use, too. Others see it by
+// its address for operators.
+func NewLeases(s store.Store, address string, log *slog.Logger) *lease.Leases {
 	holder, err := os.Hostname()
 	if err != nil {
 		holder = "unknown"
 	}
-	return lease.New(lease.Options{Store: s, Holder: fmt.Sprintf("%s, process %d, %s", holder, os.Getpid(), c.PrivateListen), Log: log})
+	return lease.New(lease.Options{Store: s, Holder: fmt.Sprintf("%s, process %d, %s", holder, os.Getpid(), address), Log: log})
 }
 
 // forms are those of all records.

@@ -34,6 +34,8 @@ type Traces struct {
 // farewellOfTraces bounds the sending of what is left at the end.
 const farewellOfTraces = 3 * time.Second
 
+// New sends to the collector that c names, with the version of the program. It is closed with
+// Close.
 func New(ctx context.Context, c config.Tracing, version string, log *slog.Logger) (*Traces, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(c.OTLP), otlptracehttp.WithTimeout(5*time.Second),
 		// What a collector does not take is not worth waiting for.
@@ -75,6 +77,7 @@ func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRe
 // Description implements sdktrace.Sampler.
 func (s sampler) Description() string { return fmt.Sprintf("share of %v", s.share) }
 
+// Close sends what waits to be sent, for a few seconds at most.
 func (t *Traces) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), farewellOfTraces)
 	defer cancel()
