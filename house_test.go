@@ -22,7 +22,9 @@ var floors = map[string]int{
 	"aggregator": 2, "index": 2,
 	"handlers": 3,
 	"simnet":   3,
-	"cmd":      4, "bench": 4, "deploy": 4,
+	"config":   4,
+	"service":  5,
+	"cmd":      6, "bench": 6, "deploy": 6,
 }
 
 func TestImportsPointOneWay(t *testing.T) {

@@ -21,6 +21,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/config"
+	"quorate/service"
 	"quorate/simnet"
 	"quorate/simnet/evmchain"
 	"quorate/simnet/history"
@@ -61,12 +63,12 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 			f := faults / 5
 			o.Faults = simnet.Faults{Offline: f, Refusing: f, Silent: f, WrongSignature: f, Malformed: f}
 			o.Latency = simnet.Latency{Median: latency, P99: 10 * latency, Persistent: 0.8}
-			c := defaults()
+			c := config.Default()
 			c.Listen, c.PrivateListen, c.LogLevel = listen, private, logLevel
 			if latency < 0 {
 				return usage(fmt.Errorf("--latency %s is negative", latency), "For example: quorate dev --latency 20ms")
 			}
-			if err := c.check(); err != nil {
+			if err := c.Check(); err != nil {
 				return usage(err, "Correct the flag; quorate dev --help explains them.")
 			}
 			return dev(cmd, c, o)
@@ -87,7 +89,7 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 // blockPace is how often a synthetic network with a history adds to it.
 const blockPace = 2 * time.Second
 
-func dev(cmd *cobra.Command, c config, o simnet.Options) error {
+func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 	sim, err := simnet.Start(o)
 	if err != nil {
 		return err
@@ -98,13 +100,13 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 		return fmt.Errorf("making a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
-	fuji := networkConfig{Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true, synthetic: true}
+	fuji := config.Network{Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true}
 	for _, chain := range sim.EVM() {
-		fuji.EVM = append(fuji.EVM, evmConfig{RPC: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())})
+		fuji.EVM = append(fuji.EVM, config.EVM{RPC: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())})
 	}
-	c.Networks = map[string]networkConfig{"fuji": fuji}
+	c.Networks = map[string]config.Network{"fuji": fuji}
 	var examples atomic.Uint64
-	c.example = func(network string) ([]byte, bool) {
+	example := func(network string) ([]byte, bool) {
 		if network != "fuji" {
 			return nil, false
 		}
@@ -114,12 +116,15 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	var introduction sync.WaitGroup
-	err = serve(ctx, c, cmd.ErrOrStderr(), func(a addresses) {
-		introduction.Go(func() {
-			if err := introduce(ctx, cmd.OutOrStdout(), sim, a); err != nil && ctx.Err() == nil {
-				cancel(err)
-			}
-		})
+	err = service.Run(ctx, service.Options{
+		Config: c, Version: version, Synthetic: true, Example: example, Log: cmd.ErrOrStderr(),
+		Started: func(a service.Addresses) {
+			introduction.Go(func() {
+				if err := introduce(ctx, cmd.OutOrStdout(), sim, a); err != nil && ctx.Err() == nil {
+					cancel(err)
+				}
+			})
+		},
 	})
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
@@ -131,9 +136,9 @@ func dev(cmd *cobra.Command, c config, o simnet.Options) error {
 
 // introduce signs a first message through the service's own door and shows what
 // happened and how to repeat it.
-func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at addresses) error {
+func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at service.Addresses) error {
 	const path = "/v1/signatureAggregator/fuji/aggregateSignatures"
-	base := "http://" + at.public.String()
+	base := "http://" + at.Public.String()
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
 	message := sim.Message([]byte("hello from quorate dev"))
@@ -207,8 +212,8 @@ Stop with Ctrl-C.
 		message.ID(), len(verdict.Signers), len(set.Validators),
 		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
 		took.Round(time.Millisecond),
-		consoleURL("http", at.public), base,
-		base, path, body, look, at.private, sim.NodeURL())
+		consoleURL("http", at.Public), base,
+		base, path, body, look, at.Private, sim.NodeURL())
 	return err
 }
 

@@ -58,7 +58,7 @@ func all[T any](t *testing.T, url, member string) (items []T) {
 }
 
 // evmService runs serve with the EVM chains of a network.
-func evmService(t *testing.T, dir string, n *simnet.Network) *service {
+func evmService(t *testing.T, dir string, n *simnet.Network) *instance {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := fmt.Sprintf("networks:\n  fuji:\n    nodes: [%s]\n    ahead_rounds: 0\n    evm:\n", n.NodeURL())
@@ -70,7 +70,7 @@ func evmService(t *testing.T, dir string, n *simnet.Network) *service {
 }
 
 // awaitStatus waits until a line of index status has one of several texts.
-func awaitStatus(t *testing.T, s *service, texts ...string) {
+func awaitStatus(t *testing.T, s *instance, texts ...string) {
 	t.Helper()
 	var out string
 	require.Eventually(t, func() bool {
@@ -292,16 +292,4 @@ func TestEVMChainThatIsAway(t *testing.T) {
 	require.NotContains(t, out, "secret")
 	require.Equal(t, http.StatusServiceUnavailable, getJSON(t, s.base+"/v1/chains/99001/transactions", nil))
 	s.sign(t, "fuji", n, "signed all the same")
-}
-
-func TestPageKeyIsKept(t *testing.T) {
-	dir := t.TempDir()
-	first, err := pageKey(dir)
-	require.NoError(t, err)
-	second, err := pageKey(dir)
-	require.NoError(t, err)
-	require.Equal(t, first, second)
-	require.Len(t, first, 32)
-	_, err = pageKey(filepath.Join(dir, "none"))
-	require.Error(t, err)
 }

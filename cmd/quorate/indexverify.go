@@ -20,9 +20,13 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"quorate/config"
+	"quorate/config/suggest"
 	"quorate/handlers"
 	"quorate/index"
 	"quorate/index/primary"
+	"quorate/service/keep"
+	"quorate/service/network"
 	"quorate/store"
 )
 
@@ -30,7 +34,7 @@ import (
 const mostAddresses = handlers.MostVerifiedAddresses
 
 func newIndexVerify() *cobra.Command {
-	var server, name, config string
+	var server, name, file string
 	var addresses int
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -63,10 +67,10 @@ failed, 2 mistake in the command line, 3 nothing differs, but not all was checke
 			o := primary.VerifyOptions{Addresses: addresses}
 			_, _ = rand.Read(o.Seed[:]) // never fails
 			var err error
-			if config == "" {
+			if file == "" {
 				err = verifyRemotely(cmd.Context(), server, name, o, v)
 			} else {
-				err = verifyStore(cmd.Context(), config, name, o, v)
+				err = verifyStore(cmd.Context(), file, name, o, v)
 			}
 			return v.conclude(err)
 		}),
@@ -74,7 +78,7 @@ failed, 2 mistake in the command line, 3 nothing differs, but not all was checke
 	flags := cmd.Flags()
 	flags.StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of a service's private address")
 	flags.StringVar(&name, "network", "", "only the network of this `name`")
-	flags.StringVar(&config, "config", "", "configuration `file` of a stopped service, whose store is looked at")
+	flags.StringVar(&file, "config", "", "configuration `file` of a stopped service, whose store is looked at")
 	flags.IntVar(&addresses, "addresses", 1000, "`number` of addresses to compare with the node, drawn anew each time")
 	return cmd
 }
@@ -175,7 +179,7 @@ func verifyRemotely(ctx context.Context, server, name string, o primary.VerifyOp
 	names := slices.Sorted(maps.Keys(status.Networks))
 	if name != "" {
 		if !slices.Contains(names, name) {
-			return usage(fmt.Errorf("--network: no chains of %q are recorded by the service%s", name, suggest(name, names)), "It records those of: "+strings.Join(names, ", "))
+			return usage(fmt.Errorf("--network: no chains of %q are recorded by the service%s", name, suggest.Name(name, names)), "It records those of: "+strings.Join(names, ", "))
 		}
 		names = []string{name}
 	}
@@ -218,7 +222,7 @@ func verifyAt(ctx context.Context, client *http.Client, server, network string, 
 // verifyStore does it in the store of a stopped service.
 func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions, v *verification) error {
 	settings := &cobra.Command{}
-	addFlags(settings.Flags())
+	config.AddFlags(settings.Flags())
 	if err := settings.Flags().Set("config", file); err != nil {
 		return err
 	}
@@ -229,60 +233,21 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 	names := slices.Sorted(maps.Keys(c.Networks))
 	if name != "" {
 		if !slices.Contains(names, name) {
-			return usage(fmt.Errorf("--network: %q is not in %s%s", name, file, suggest(name, names)), "It has: "+strings.Join(names, ", "))
+			return usage(fmt.Errorf("--network: %q is not in %s%s", name, file, suggest.Name(name, names)), "It has: "+strings.Join(names, ", "))
 		}
 		names = []string{name}
 	}
-	return withStore(ctx, c.storePlace(), func(s store.Store) error {
+	return withStore(ctx, keep.PlaceOf(c), func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
 		if err := index.Check(ctx, s, primary.Forms()...); err != nil {
 			return &exitError{code: exitFailed, err: err, hint: "Start the service once, which makes the record again."}
 		}
-		for _, network := range names {
-			v.begin(network)
-			if err := verifyNetwork(ctx, s, network, c.Networks[network], o, log, v); err != nil {
-				return &exitError{code: exitFailed, err: fmt.Errorf("network %s: %w", network, err), hint: "Does its node answer?"}
+		for _, name := range names {
+			v.begin(name)
+			if err := network.Verify(ctx, network.Options{Name: name, Config: c.Networks[name], Log: log, Store: s}, o, v.tell); err != nil {
+				return &exitError{code: exitFailed, err: fmt.Errorf("network %s: %w", name, err), hint: "Does its node answer?"}
 			}
 		}
 		return nil
 	})
-}
-
-func verifyNetwork(ctx context.Context, s store.Store, name string, c networkConfig, o primary.VerifyOptions, log *slog.Logger, v *verification) error {
-	n := &network{name: name, log: log}
-	options := networkOptions{name: name, config: c, log: log, store: s}
-	client, err := newClient(options)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	n.node = client
-	if n.id, err = client.NetworkID(ctx); err != nil {
-		return err
-	}
-	if c.ledger() {
-		if options.genesis, options.validatorFees, err = findGenesis(ctx, client, n.id, c.GenesisFile); err != nil {
-			return err
-		}
-	}
-	chains, err := newRecorder(n, options, nil, nil)
-	if err != nil {
-		return err
-	}
-	_, err = chains.Verify(ctx, o, v.tell)
-	return err
-}
-
-// verify checks what a network has recorded, for the private surface.
-func (r *reception) verify(ctx context.Context, name string, o primary.VerifyOptions, tell func(primary.Verification)) error {
-	s, ok := r.slots[name]
-	if !ok {
-		return handlers.ErrNotRecorded
-	}
-	n := s.open()
-	if n == nil || n.chains == nil {
-		return handlers.ErrNotRecorded
-	}
-	_, err := n.chains.Verify(ctx, o, tell)
-	return err
 }

@@ -13,7 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quorate/config"
+	"quorate/config/suggest"
 	"quorate/handlers/access"
+	"quorate/service/keep"
 	"quorate/store"
 )
 
@@ -67,11 +70,11 @@ func (b bookInFolder) Revoke(_ context.Context, name string, now time.Time) erro
 func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b.file.List() }
 
 // withKeys does f with the keys of the service that is so configured.
-func withKeys(ctx context.Context, c config, f func(keyBook) error) error {
+func withKeys(ctx context.Context, c config.Config, f func(keyBook) error) error {
 	if c.Store == "" {
-		return keyFailure(f(bookInFolder{keysOf(c.DataDir)}), "Is --data-dir a folder of yours, with room on its disk?")
+		return keyFailure(f(bookInFolder{c.KeyFile()}), "Is --data-dir a folder of yours, with room on its disk?")
 	}
-	return withStore(ctx, c.storePlace(), func(s store.Store) error {
+	return withStore(ctx, keep.PlaceOf(c), func(s store.Store) error {
 		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")
 	})
 }
@@ -92,7 +95,7 @@ func newKeysAdd() *cobra.Command {
 			}
 			if _, ok := c.RateClasses[class]; !ok && class != access.DefaultClass {
 				known := slices.Sorted(maps.Keys(c.RateClasses))
-				return usage(fmt.Errorf("class %q is not configured%s", class, suggest(class, known)),
+				return usage(fmt.Errorf("class %q is not configured%s", class, suggest.Name(class, known)),
 					"Name it under rate_classes in the file that --config leads to. Known are: "+strings.Join(append(known, access.DefaultClass), ", ")+".")
 			}
 			return withKeys(cmd.Context(), c, func(keys keyBook) error {

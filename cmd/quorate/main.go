@@ -13,6 +13,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"quorate/config/suggest"
+	"quorate/service/hint"
 )
 
 func main() {
@@ -65,7 +68,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 			for _, c := range root.Commands() {
 				names = append(names, c.Name())
 			}
-			hint = strings.TrimPrefix(suggest(args[0], names)+". "+hint, ". ")
+			hint = strings.TrimPrefix(suggest.Name(args[0], names)+". "+hint, ". ")
 			hint = strings.Replace(strings.TrimPrefix(hint, "; "), "did you mean", "Did you mean", 1)
 			hint = strings.Replace(hint, "?.", "?", 1)
 		}
@@ -86,6 +89,13 @@ func wrap(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 		var known *exitError
 		if err == nil || errors.As(err, &known) {
 			return err
+		}
+		if told, ok := errors.AsType[*hint.Error](err); ok {
+			code := exitFailed
+			if told.Wrong {
+				code = exitUsage
+			}
+			return &exitError{code: code, err: told.Err, hint: told.Hint}
 		}
 		return &exitError{code: exitFailed, err: err}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/config"
 	"quorate/simnet"
 	"quorate/store/storetest/pgserver"
 )
@@ -33,98 +34,6 @@ func quorate(t *testing.T, stdin string, args ...string) (code int, out, errOut 
 	var o, e bytes.Buffer
 	code = run(ctx, args, strings.NewReader(stdin), &o, &e)
 	return code, o.String(), e.String()
-}
-
-func loadWith(t *testing.T, file string, environ []string, args ...string) (config, error) {
-	t.Helper()
-	var c config
-	var err error
-	cmd := &cobra.Command{Use: "serve", RunE: func(cmd *cobra.Command, _ []string) error {
-		c, err = load(cmd, environ)
-		return nil
-	}}
-	addFlags(cmd.Flags())
-	if file != "" {
-		path := filepath.Join(t.TempDir(), "quorate.yaml")
-		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
-		args = append(args, "--config", path)
-	}
-	cmd.SetArgs(args)
-	require.NoError(t, cmd.Execute())
-	return c, err
-}
-
-func TestLaterSourcesOverruleEarlierOnes(t *testing.T) {
-	file := "listen: 127.0.0.1:1\nprivate_listen: 127.0.0.1:2\ndata_dir: file\nnetworks:\n  fuji:\n    nodes: [http://file]\n    allow_private_ips: true\n"
-	c, err := loadWith(t, file, nil)
-	require.NoError(t, err)
-	require.Equal(t, "127.0.0.1:1", c.Listen)
-	require.Equal(t, networkConfig{Nodes: []string{"http://file"}, AllowPrivateIPs: true}, c.Networks["fuji"])
-	require.Equal(t, defaults().ClientCompat, c.ClientCompat)
-
-	environ := []string{"QUORATE_PRIVATE_LISTEN=127.0.0.1:3", "QUORATE_DATA_DIR=env", "QUORATE_NETWORKS=fuji=http://env;mainnet=http://a,http://b", "HOME=/"}
-	c, err = loadWith(t, file, environ, "--data-dir", "flag", "--network", "mainnet=http://flag", "--network", "local=http://l")
-	require.NoError(t, err)
-	require.Equal(t, "127.0.0.1:1", c.Listen)
-	require.Equal(t, "127.0.0.1:3", c.PrivateListen)
-	require.Equal(t, "flag", c.DataDir)
-	require.Equal(t, []string{"http://env"}, c.Networks["fuji"].Nodes)
-	require.Equal(t, []string{"http://flag"}, c.Networks["mainnet"].Nodes)
-	require.False(t, c.Networks["local"].AllowPrivateIPs)
-
-	c, err = loadWith(t, "", nil, "--allow-private-ips", "--network", "local=http://l")
-	require.NoError(t, err)
-	require.True(t, c.Networks["local"].AllowPrivateIPs, "whatever the order of flags")
-}
-
-func TestMistakesAreNamed(t *testing.T) {
-	for name, test := range map[string]struct {
-		file    string
-		environ []string
-		args    []string
-		want    string
-	}{
-		"unknown key":              {file: "lisen: x\n", want: "lisen"},
-		"unknown key of a network": {file: "networks:\n  fuji:\n    node: x\n", want: "node"},
-		"not YAML":                 {file: "\t{", want: "configuration"},
-		"wrong type":               {file: "listen: [1]\n", want: "line 1"},
-		"unknown variable":         {environ: []string{"QUORATE_LISTN=x"}, want: "did you mean QUORATE_LISTEN?"},
-		"bad address":              {args: []string{"--listen", "8080"}, want: "listen"},
-		"bad variable":             {environ: []string{"QUORATE_ALLOW_PRIVATE_IPS=perhaps"}, want: "QUORATE_ALLOW_PRIVATE_IPS"},
-		"bad mode":                 {args: []string{"--client-compat", "maybe"}, want: "client_compat"},
-		"bad duration":             {args: []string{"--request-timeout", "soon"}, want: "--request-timeout"},
-		"short timeout":            {args: []string{"--request-timeout", "1ms"}, want: "request_timeout"},
-		"bad level":                {args: []string{"--log-level", "loud"}, want: "log_level"},
-		"network without URL":      {args: []string{"--network", "fuji"}, want: "name=url"},
-		"network with a bad URL":   {args: []string{"--network", "fuji=127.0.0.1:9650"}, want: "networks.fuji.nodes"},
-		"network without nodes":    {file: "networks:\n  fuji: {}\n", want: "networks.fuji.nodes"},
-		"network with a bad name":  {args: []string{"--network", "a/b=http://x"}, want: "a/b"},
-		"network in the store":     {args: []string{"--network", "store=http://x"}, want: "networks: \"store\""},
-		"more memory than numbers": {args: []string{"--memory-limit", "9EiB"}, want: "memory_limit"},
-		"token without a symbol":   {file: "networks:\n  fuji:\n    nodes: [http://x]\n    evm: [{rpc: 'http://x/ext/bc/y/rpc', native_token: {name: X}}]\n", want: "networks.fuji.evm.native_token"},
-		"unknown key of a token":   {file: "networks:\n  fuji:\n    evm: [{native_token: {decimal: 1}}]\n", want: "decimal is not known of a native token"},
-		"unknown network at /ext":  {file: "node_api: {network: fui}\nnetworks:\n  fuji:\n    nodes: [http://x]\n", want: "did you mean fuji?"},
-		"unknown key of the API":   {file: "node_api: {netwrk: fuji}\n", want: "netwrk is not known of node_api"},
-		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := loadWith(t, test.file, test.environ, test.args...)
-			var known *exitError
-			require.ErrorAs(t, err, &known)
-			require.Equal(t, exitUsage, known.code)
-			require.Contains(t, err.Error(), test.want)
-		})
-	}
-}
-
-func TestExampleConfigurationIsValid(t *testing.T) {
-	content, err := os.ReadFile("../../config.example.yaml")
-	require.NoError(t, err)
-	c, err := loadWith(t, string(content), nil)
-	require.NoError(t, err)
-	d := defaults()
-	d.Networks = c.Networks
-	require.Equal(t, d, c, "the example shows the defaults")
 }
 
 func TestHelpTeaches(t *testing.T) {
@@ -145,6 +54,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"nonsense"}, exitUsage, "--help"},
 		{[]string{"serve", "--nonsense"}, exitUsage, "--help"},
 		{[]string{"serve"}, exitUsage, "quorate serve --network"},
+		{[]string{"serve", "--listen", "8080"}, exitUsage, "listen"},
 		{[]string{"sign", "00"}, exitUsage, "--server"},
 		{[]string{"sign", "--node", "http://127.0.0.1:1", "zz"}, exitUsage, "hex"},
 		{[]string{"sign", "--node", "http://127.0.0.1:1", "--signing-subnet", "x", "00"}, exitUsage, "Warp"},
@@ -169,6 +79,25 @@ func TestExitCodes(t *testing.T) {
 		require.Equal(t, test.code, code, "%v: %s", test.args, errOut)
 		require.Contains(t, errOut, test.want, "%v", test.args)
 	}
+}
+
+func loadWith(t *testing.T, file string, environ []string, args ...string) (config.Config, error) {
+	t.Helper()
+	var c config.Config
+	var err error
+	cmd := &cobra.Command{Use: "serve", RunE: func(cmd *cobra.Command, _ []string) error {
+		c, err = load(cmd, environ)
+		return nil
+	}}
+	config.AddFlags(cmd.Flags())
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "quorate.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+		args = append(args, "--config", path)
+	}
+	cmd.SetArgs(args)
+	require.NoError(t, cmd.Execute())
+	return c, err
 }
 
 // lines lets a test read what a running command prints.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/config"
 	"quorate/simnet"
 	"quorate/simnet/history"
 	"quorate/store/storetest/pgserver"
@@ -81,7 +82,7 @@ func TestServeOnPostgres(t *testing.T) {
 		}
 	}
 	s.stop(t)
-	require.NoDirExists(t, dir+"/"+storeFolder)
+	require.NoDirExists(t, dir+"/"+config.StoreFolder)
 
 	// Moved into the folder, everything is there as well.
 	code, out, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)

@@ -14,7 +14,7 @@ import (
 )
 
 // ask has an answer of the public surface.
-func (s *service) ask(t *testing.T, path string) (status int, body string) {
+func (s *instance) ask(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get(s.base + path)
 	require.NoError(t, err)

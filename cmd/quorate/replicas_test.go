@@ -28,11 +28,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quorate/chain/pchain"
+	"quorate/config"
 	"quorate/index"
 	"quorate/index/l1record"
 	"quorate/index/ledger"
 	"quorate/index/primary"
 	"quorate/node"
+	"quorate/service/network"
 	"quorate/simnet"
 	"quorate/simnet/history"
 	"quorate/store"
@@ -266,11 +268,11 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	client, err := node.New(node.Options{Endpoints: []string{n.NodeURL()}})
 	require.NoError(t, err)
 	defer client.Close()
-	g, _, err := awaitGenesis(t.Context(), client, n.NetworkID(), networkOptions{log: slog.New(slog.DiscardHandler)})
+	g, _, err := network.AwaitGenesis(t.Context(), client, n.NetworkID(), "", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	memory := store.NewMemory()
 	chains, err := primary.New(primary.Options{
-		NetworkID: n.NetworkID(), Node: client, Store: memory, Genesis: g, Keep: networkConfig{}.keep(),
+		NetworkID: n.NetworkID(), Node: client, Store: memory, Genesis: g, Keep: config.Network{}.Keep(),
 		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(n.NetworkID())},
 	})
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"quorate/simnet"
 )
 
-// service is a running quorate serve.
-type service struct {
+// instance is a running quorate serve.
+type instance struct {
 	base, private string
 	end           context.CancelFunc
 	done          chan int
@@ -23,7 +23,7 @@ type service struct {
 }
 
 // startService runs serve until its networks, given by name, are ready.
-func startService(t *testing.T, dataDir string, networks map[string]*simnet.Network, more ...string) *service {
+func startService(t *testing.T, dataDir string, networks map[string]*simnet.Network, more ...string) *instance {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	listen, private := freeAddress(t), freeAddress(t)
@@ -32,7 +32,7 @@ func startService(t *testing.T, dataDir string, networks map[string]*simnet.Netw
 	for name, n := range networks {
 		args = append(args, "--network", name+"="+n.NodeURL())
 	}
-	s := &service{base: "http://" + listen, private: "http://" + private, end: cancel, done: make(chan int, 1), log: &lines{}}
+	s := &instance{base: "http://" + listen, private: "http://" + private, end: cancel, done: make(chan int, 1), log: &lines{}}
 	go func() { s.done <- run(ctx, args, strings.NewReader(""), &lines{}, s.log) }()
 	require.Eventually(t, func() bool {
 		response, err := http.Get("http://" + private + "/readyz")
@@ -46,7 +46,7 @@ func startService(t *testing.T, dataDir string, networks map[string]*simnet.Netw
 }
 
 // stop ends the service as Ctrl-C does.
-func (s *service) stop(t *testing.T) {
+func (s *instance) stop(t *testing.T) {
 	t.Helper()
 	s.end()
 	select {
@@ -58,7 +58,7 @@ func (s *service) stop(t *testing.T) {
 }
 
 // sign has a message signed through the service.
-func (s *service) sign(t *testing.T, network string, n *simnet.Network, text string, flags ...string) string {
+func (s *instance) sign(t *testing.T, network string, n *simnet.Network, text string, flags ...string) string {
 	t.Helper()
 	args := append([]string{"sign", "--server", s.base, "--network", network}, flags...)
 	code, out, errOut := quorate(t, "", append(args, fmt.Sprintf("%x", n.Message([]byte(text)).Bytes()))...)

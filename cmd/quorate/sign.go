@@ -21,7 +21,10 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/config"
 	"quorate/handlers/signing"
+	"quorate/service/logs"
+	"quorate/service/network"
 )
 
 // signFlags are what sign takes besides the message.
@@ -242,11 +245,11 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 	switch {
 	case w.txID != nil:
 		// What can be wrong with the flags was found above.
-		result, err = n.messages.Sign(ctx, *w.txID, func(r *aggregator.Request) { _ = f.adjust(r) })
-	case n.id != request.Message.NetworkID:
-		return otherNetwork(request.Message.NetworkID, n.id)
+		result, err = n.Messages.Sign(ctx, *w.txID, func(r *aggregator.Request) { _ = f.adjust(r) })
+	case n.ID != request.Message.NetworkID:
+		return otherNetwork(request.Message.NetworkID, n.ID)
 	default:
-		result, err = n.signer.Sign(ctx, request)
+		result, err = n.Signer.Sign(ctx, request)
 	}
 	var failed *aggregator.Error
 	if errors.As(err, &failed) {
@@ -309,19 +312,19 @@ func decodeHex(text string) ([]byte, error) {
 
 // open joins the network of --node for this one command and waits until enough
 // validators are connected, or for a few seconds.
-func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network, func(), error) {
+func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Network, func(), error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
 		return nil, nil, usage(fmt.Errorf("--log-level: %q is none of debug, info, warn, error", f.logLevel), "Use --log-level info to see what happens.")
 	}
-	o := networkOptions{
-		name:    "node",
-		config:  networkConfig{Nodes: []string{f.node}, AllowPrivateIPs: f.allowPrivateIPs},
-		dir:     f.dataDir,
-		log:     newLogger(f.logLevel, cmd.ErrOrStderr()),
-		metrics: prometheus.NewRegistry(),
+	o := network.Options{
+		Name:    "node",
+		Config:  config.Network{Nodes: []string{f.node}, AllowPrivateIPs: f.allowPrivateIPs},
+		Dir:     f.dataDir,
+		Log:     logs.NewLogger(f.logLevel, cmd.ErrOrStderr()),
+		Metrics: prometheus.NewRegistry(),
 	}
-	client, err := newClient(o)
+	client, err := network.NewClient(o)
 	if err != nil {
 		return nil, nil, usage(fmt.Errorf("--node: %w", err), nodeHint)
 	}
@@ -330,7 +333,7 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network, func
 		client.Close()
 		return nil, nil, &exitError{code: exitFailed, err: err, hint: nodeHint}
 	}
-	n, err := newNetwork(client, id, o)
+	n, err := network.New(client, id, o)
 	if err != nil {
 		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours? Without it an identity is made for this one command."}
 	}
@@ -338,14 +341,14 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network, func
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer n.close()
-		if err := n.run(life); err != nil {
-			o.log.Error("the network stopped", slog.Any("error", err))
+		defer n.Close()
+		if err := n.Run(life); err != nil {
+			o.Log.Error("the network stopped", slog.Any("error", err))
 		}
 	}()
 	patience, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	for n.ready() != nil && patience.Err() == nil {
+	for n.Ready() != nil && patience.Err() == nil {
 		select {
 		case <-patience.Done():
 		case <-time.After(20 * time.Millisecond):

@@ -18,6 +18,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"quorate/config"
+	"quorate/config/suggest"
+	"quorate/service/keep"
 	"quorate/store"
 )
 
@@ -40,17 +43,17 @@ server (--store, or QUORATE_STORE).
 }
 
 // withStore opens a store for f. It never makes one in a folder.
-func withStore(ctx context.Context, place storePlace, f func(store.Store) error) error {
-	if place.url == "" {
-		if _, err := os.Stat(place.dir); err != nil {
+func withStore(ctx context.Context, place keep.Place, f func(store.Store) error) error {
+	if place.URL == "" {
+		if _, err := os.Stat(place.Dir); err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store: %w", err), hint: "Name the service's data folder with --data-dir."}
 		}
-	} else if err := store.CheckPostgresURL(place.url); err != nil {
+	} else if err := store.CheckPostgresURL(place.URL); err != nil {
 		return usage(fmt.Errorf("--store: %w", err), "")
 	}
-	s, err := place.open(ctx, slog.New(slog.DiscardHandler))
+	s, err := place.Open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return storeFailure(err, place, "Stop the service that uses it, or look at another with --data-dir.")
+		return keep.Failure(err, place, "Stop the service that uses it, or look at another with --data-dir.")
 	}
 	return errors.Join(f(s), s.Close())
 }
@@ -59,13 +62,13 @@ func withStore(ctx context.Context, place storePlace, f func(store.Store) error)
 type storeFlags struct{ dataDir, url string }
 
 func (f *storeFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.dataDir, "data-dir", defaults().DataDir, "data `folder` of the service")
+	flags.StringVar(&f.dataDir, "data-dir", config.Default().DataDir, "data `folder` of the service")
 	flags.StringVar(&f.url, "store", os.Getenv("QUORATE_STORE"), "`url` of the PostgreSQL server that has the store, instead of the data folder")
 	flags.Lookup("store").DefValue = "" // it may have a password
 }
 
-func (f *storeFlags) place() storePlace {
-	return storePlace{url: f.url, dir: filepath.Join(f.dataDir, storeFolder)}
+func (f *storeFlags) place() keep.Place {
+	return keep.Place{URL: f.url, Dir: filepath.Join(f.dataDir, config.StoreFolder)}
 }
 
 func newStoreInspect() *cobra.Command {
@@ -148,7 +151,7 @@ Families: ` + strings.Join(names, ", "),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			family, ok := store.FamilyNamed(args[0])
 			if !ok {
-				return usage(fmt.Errorf("there is no family %q%s", args[0], suggest(args[0], names)), "Families: "+strings.Join(names, ", "))
+				return usage(fmt.Errorf("there is no family %q%s", args[0], suggest.Name(args[0], names)), "Families: "+strings.Join(names, ", "))
 			}
 			return withStore(cmd.Context(), from.place(), func(s store.Store) error {
 				return export(cmd.Context(), s, family, cmd.OutOrStdout())

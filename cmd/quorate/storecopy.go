@@ -16,6 +16,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"quorate/config"
+	"quorate/service/keep"
 	"quorate/store"
 )
 
@@ -42,13 +44,13 @@ A data folder has more than the store: copy identities and keys with it, if the 
 to replace it.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			places := [2]storePlace{placeOf(from), placeOf(to)}
+			places := [2]keep.Place{placeOf(from), placeOf(to)}
 			for i, name := range []string{"--from", "--to"} {
-				if places[i] == (storePlace{}) {
+				if places[i] == (keep.Place{}) {
 					return usage(fmt.Errorf("%s is not given", name), "Name a data folder, or the URL of a PostgreSQL server.")
 				}
-				if err := places[i].check(); err != nil {
-					return usage(redacted(fmt.Errorf("%s: %w", name, err)), "")
+				if err := places[i].Check(); err != nil {
+					return usage(config.Redacted(fmt.Errorf("%s: %w", name, err)), "")
 				}
 			}
 			if places[0] == places[1] {
@@ -62,47 +64,39 @@ to replace it.`,
 	return cmd
 }
 
-func placeOf(text string) storePlace {
+func placeOf(text string) keep.Place {
 	switch {
 	case text == "":
-		return storePlace{}
+		return keep.Place{}
 	case strings.Contains(text, "://"):
-		return storePlace{url: text}
+		return keep.Place{URL: text}
 	}
-	return storePlace{dir: filepath.Join(filepath.Clean(text), storeFolder)}
+	return keep.Place{Dir: filepath.Join(filepath.Clean(text), config.StoreFolder)}
 }
 
-// check says what is wrong with a place, without looking there.
-func (p storePlace) check() error {
-	if p.url == "" {
-		return nil
-	}
-	return store.CheckPostgresURL(p.url)
-}
-
-func copyStore(ctx context.Context, from, to storePlace, out io.Writer) (err error) {
+func copyStore(ctx context.Context, from, to keep.Place, out io.Writer) (err error) {
 	const inUse = "Stop the service that uses it."
-	from.memory, to.memory = leastMemory, leastMemory
-	from.views, to.unfinished = longestCopy, true
+	from.Memory, to.Memory = config.LeastMemory, config.LeastMemory
+	from.ViewAge, to.Unfinished = longestCopy, true
 	quiet := slog.New(slog.DiscardHandler)
-	if from.url == "" {
-		if _, err := os.Stat(from.dir); err != nil {
+	if from.URL == "" {
+		if _, err := os.Stat(from.Dir); err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store to copy: %w", err), hint: "--from names the data folder of a service."}
 		}
 	}
-	source, err := from.open(ctx, quiet)
+	source, err := from.Open(ctx, quiet)
 	if err != nil {
-		return storeFailure(err, from, inUse)
+		return keep.Failure(err, from, inUse)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := to.open(ctx, quiet)
+	target, err := to.Open(ctx, quiet)
 	if err != nil {
-		return storeFailure(err, to, inUse)
+		return keep.Failure(err, to, inUse)
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 	view, err := source.View(ctx)
 	if err != nil {
-		return storeFailure(err, from, inUse)
+		return keep.Failure(err, from, inUse)
 	}
 	defer func() { err = errors.Join(err, view.Close()) }()
 	shown := &copyShow{out: out, begun: time.Now()}
@@ -115,7 +109,7 @@ func copyStore(ctx context.Context, from, to storePlace, out io.Writer) (err err
 			hint = ""
 		}
 		shown.finish()
-		return &exitError{code: exitFailed, err: redacted(err), hint: hint}
+		return &exitError{code: exitFailed, err: config.Redacted(err), hint: hint}
 	}
 	shown.finish()
 	took := time.Since(shown.begun)

@@ -400,18 +400,6 @@ func TestLimitsByFlagAndEnvironment(t *testing.T) {
 	require.Contains(t, out, `flag --limits-connections: "many" is no number`)
 }
 
-func TestExampleHasEveryKey(t *testing.T) {
-	code, out, _ := quorate(t, "", "config", "example")
-	require.Zero(t, code)
-	var lines []string // every key is explained
-	for key := range flatten(defaults()) {
-		if !strings.Contains(out, key[strings.LastIndex(key, ".")+1:]+":") {
-			lines = append(lines, key)
-		}
-	}
-	require.Empty(t, lines)
-}
-
 func TestManualAndCompletion(t *testing.T) {
 	dir := t.TempDir()
 	code, _, errOut := quorate(t, "", "man", "--dir", dir)

@@ -1,0 +1,123 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// linesOf finds the lines of all keys of a file, as flatten names keys. What is no
+// YAML has none.
+func linesOf(content []byte) map[string]int {
+	lines := make(map[string]int)
+	var document yaml.Node
+	if yaml.Unmarshal(content, &document) != nil {
+		return lines
+	}
+	var visit func(n *yaml.Node, key string, depth int)
+	visit = func(n *yaml.Node, key string, depth int) {
+		if depth > 16 { // aliases could go round in circles
+			return
+		}
+		switch n.Kind {
+		case yaml.DocumentNode:
+			for _, child := range n.Content {
+				visit(child, key, depth+1)
+			}
+		case yaml.AliasNode:
+			visit(n.Alias, key, depth+1)
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				name := strings.TrimPrefix(key+"."+n.Content[i].Value, ".")
+				lines[name] = n.Content[i].Line
+				visit(n.Content[i+1], name, depth+1)
+			}
+		case yaml.SequenceNode:
+			for i, child := range n.Content {
+				name := fmt.Sprintf("%s[%d]", key, i)
+				lines[name] = child.Line
+				visit(child, name, depth+1)
+			}
+		}
+	}
+	visit(&document, "", 0)
+	return lines
+}
+
+// flatten writes a configuration as one text per key, such as networks.fuji.nodes.
+func flatten(c Config) map[string]string {
+	flat := make(map[string]string)
+	flattenInto(flat, "", reflect.ValueOf(c))
+	return flat
+}
+
+func flattenInto(flat map[string]string, key string, v reflect.Value) {
+	if v.Kind() != reflect.Pointer && v.CanInterface() { // not what is embedded
+		if s, ok := v.Interface().(fmt.Stringer); ok {
+			flat[key] = s.String()
+			return
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			flattenInto(flat, key, v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			name, option, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			switch {
+			case option == "inline":
+				flattenInto(flat, key, v.Field(i))
+			case !field.IsExported():
+			default:
+				flattenInto(flat, strings.TrimPrefix(key+"."+name, "."), v.Field(i))
+			}
+		}
+	case reflect.Map:
+		if v.Len() == 0 {
+			flat[key] = "{}"
+		}
+		for _, k := range v.MapKeys() {
+			flattenInto(flat, key+"."+k.String(), v.MapIndex(k))
+		}
+	case reflect.Slice:
+		if v.Len() > 0 && v.Index(0).Kind() == reflect.Struct {
+			for i := range v.Len() {
+				flattenInto(flat, fmt.Sprintf("%s[%d]", key, i), v.Index(i))
+			}
+			return
+		}
+		items := make([]string, v.Len())
+		for i := range items {
+			items[i] = fmt.Sprint(v.Index(i).Interface())
+		}
+		flat[key] = "[" + strings.Join(items, ", ") + "]"
+	default:
+		flat[key] = fmt.Sprint(v.Interface())
+	}
+}
+
+// complete puts in what stands for what is left out.
+func complete(c Config) Config {
+	c.Networks = maps.Clone(c.Networks)
+	c.forAll(func(n *Network) {
+		rounds := n.Ahead()
+		n.AheadRounds, n.KeepContainers, n.Record = &rounds, n.Keep(), cmp.Or(n.Record, RecordAll)
+	})
+	return c
+}
+
+// Shown is what serve runs with, by keys as flatten names them and without secrets.
+func Shown(c Config) map[string]string {
+	all := flatten(complete(c))
+	for key, value := range all {
+		all[key] = redact(value)
+	}
+	return all
+}

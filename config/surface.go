@@ -1,0 +1,161 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"quorate/handlers/access"
+)
+
+// Surface is about who may use the public surface, and how.
+type Surface struct {
+	// TLS makes the public surface HTTPS.
+	TLS TLS `yaml:"tls"`
+	// RateClasses are allowances by name: default is that of clients without a key.
+	RateClasses map[string]RateClass `yaml:"rate_classes"`
+	// TrustedProxies are address ranges whose ProxyHeader is believed.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+	// ProxyHeader is X-Forwarded-For or Forwarded.
+	ProxyHeader string `yaml:"proxy_header"`
+	// CORSOrigins are web sites whose pages may call the service.
+	CORSOrigins []string `yaml:"cors_origins"`
+	Limits      Limits   `yaml:"limits"`
+	Tracing     Tracing  `yaml:"tracing"`
+}
+
+// TLS are PEM files; both or none.
+type TLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// RateClass is an access.Class.
+type RateClass struct {
+	PerSecond float64 `yaml:"per_second"`
+	Burst     int     `yaml:"burst"`
+	PerDay    int     `yaml:"per_day"`
+}
+
+// Limits bounds what clients of the public surface can take.
+type Limits struct {
+	// Body and Header are the most bytes of a request's body and of its headers.
+	Body   Size `yaml:"body"`
+	Header Size `yaml:"header"`
+	// HeaderTime and BodyTime are how long their arrival may take, Stall how long
+	// a client may take nothing of an answer.
+	HeaderTime time.Duration `yaml:"header_time"`
+	BodyTime   time.Duration `yaml:"body_time"`
+	Stall      time.Duration `yaml:"stall"`
+	// Connections bounds all, ConnectionsPerAddress those of one client address;
+	// 0 is no bound.
+	Connections           int `yaml:"connections"`
+	ConnectionsPerAddress int `yaml:"connections_per_address"`
+}
+
+// Tracing says where traces go; nowhere without OTLP.
+type Tracing struct {
+	// OTLP is the URL of a collector, such as http://127.0.0.1:4318.
+	OTLP string `yaml:"otlp"`
+	// Share of the requests, 0 to 1, of which traces are made.
+	Share float64 `yaml:"share"`
+	// FollowClients lets clients that name a trace of theirs decide for it.
+	FollowClients bool `yaml:"follow_clients"`
+}
+
+func surfaceDefaults() Surface {
+	return Surface{
+		RateClasses:    make(map[string]RateClass),
+		TrustedProxies: []string{},
+		ProxyHeader:    string(access.XForwardedFor),
+		CORSOrigins:    []string{"*"},
+		Limits: Limits{
+			Body: 256 << 10, Header: 32 << 10,
+			HeaderTime: 10 * time.Second, BodyTime: 10 * time.Second, Stall: 30 * time.Second,
+			Connections: 8192, ConnectionsPerAddress: 2048,
+		},
+		Tracing: Tracing{Share: 1},
+	}
+}
+
+// check tells wrong of each mistake, by the name of the key.
+func (c *Surface) check(wrong func(format string, args ...any)) {
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		wrong("tls: cert and key belong together; name both files or none")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.RateClasses)) {
+		if err := c.RateClasses[name].Class().Validate(); err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				wrong("rate_classes.%s.%s", name, line)
+			}
+		}
+	}
+	if _, err := ParsePrefixes(c.TrustedProxies); err != nil {
+		wrong("trusted_proxies: %w", err)
+	}
+	if _, err := access.ParseProxyHeader(c.ProxyHeader); err != nil {
+		wrong("proxy_header: %w", err)
+	}
+	for _, origin := range c.CORSOrigins {
+		if u, err := url.Parse(origin); origin != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
+			wrong("cors_origins: %q is neither * nor an origin such as https://example.org", origin)
+		}
+	}
+	if l := c.Limits; l.Body < 1<<10 || l.Body > 64<<20 {
+		wrong("limits.body: %s is not between 1KiB and 64MiB", l.Body)
+	}
+	if l := c.Limits; l.Header < 4<<10 || l.Header > 1<<20 {
+		wrong("limits.header: %s is not between 4KiB and 1MiB", l.Header)
+	}
+	for key, d := range map[string]time.Duration{"header_time": c.Limits.HeaderTime, "body_time": c.Limits.BodyTime, "stall": c.Limits.Stall} {
+		if d < 100*time.Millisecond || d > 5*time.Minute {
+			wrong("limits.%s: %s is not between 100ms and 5m", key, d)
+		}
+	}
+	if c.Limits.Connections < 0 {
+		wrong("limits.connections: %d is negative", c.Limits.Connections)
+	}
+	if c.Limits.ConnectionsPerAddress < 0 {
+		wrong("limits.connections_per_address: %d is negative", c.Limits.ConnectionsPerAddress)
+	}
+	if u, err := url.Parse(c.Tracing.OTLP); c.Tracing.OTLP != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		wrong("tracing.otlp: it is no URL such as http://127.0.0.1:4318")
+	}
+	if s := c.Tracing.Share; !(s >= 0 && s <= 1) {
+		wrong("tracing.share: %v is not between 0 and 1", s)
+	}
+}
+
+// Class is the allowance.
+func (c RateClass) Class() access.Class {
+	return access.Class{PerSecond: c.PerSecond, Burst: c.Burst, PerDay: c.PerDay}
+}
+
+// ParsePrefixes reads ranges, or single addresses.
+func ParsePrefixes(texts []string) ([]netip.Prefix, error) {
+	prefixes := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, errAddr := netip.ParseAddr(text)
+			if errAddr != nil {
+				return nil, fmt.Errorf("%q is no range such as 10.0.0.0/8", text)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		prefixes[i] = p
+	}
+	return prefixes, nil
+}
+
+// Scheme is that of the public surface's URLs.
+func (c *Surface) Scheme() string {
+	if c.TLS.Cert != "" {
+		return "https"
+	}
+	return "http"
+}

@@ -1,0 +1,144 @@
+package nodeapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/handlers/rpc"
+	"quorate/handlers/rpc/admin"
+)
+
+// addAdmin answers the operator's orders, if that is allowed.
+func addAdmin(a *API) error {
+	names, err := loadNames(a, filepath.Join(a.dir, "aliases.json"))
+	if err != nil {
+		return err
+	}
+	if !a.config.Admin {
+		return nil
+	}
+	s := admin.New(admin.Options{Names: names, Loggers: a.loggers, Profiles: a.profiles, Settings: a.settings, Store: a.store})
+	h, err := a.handler("", rpc.Endpoint{Services: []rpc.Service{{Names: []string{"admin"}, Methods: s}}})
+	if err != nil {
+		return err
+	}
+	return a.Operator.Add("admin", "", h)
+}
+
+// names are the aliases that an operator has given. They are kept in a file.
+type names struct {
+	api  *API
+	file string
+
+	mu    sync.Mutex
+	given []alias // guarded by mu; in order
+}
+
+// alias is one of an endpoint, or of a blockchain.
+type alias struct {
+	Endpoint   string `json:"endpoint,omitempty"`
+	Blockchain ids.ID `json:"blockchainID,omitzero"`
+	OfPlatform bool   `json:"platform,omitempty"` // whose ID is the empty one
+	Alias      string `json:"alias"`
+}
+
+// maxNames bounds how many there may be, each of at most 512 bytes.
+const maxNames = 4096
+
+// loadNames gives again what was given before.
+func loadNames(a *API, file string) (*names, error) {
+	n := &names{api: a, file: file}
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &n.given)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the aliases in %s: %w; correct the file or remove it", file, err)
+	}
+	for _, one := range n.given {
+		if err := n.apply(one); err != nil {
+			// A newer version may have an endpoint of its own of that name.
+			a.log.Warn("an alias that was given before is taken", "alias", one.Alias, "error", err)
+		}
+	}
+	return n, nil
+}
+
+func (n *names) apply(one alias) error {
+	if one.Endpoint != "" || !one.OfPlatform && one.Blockchain == ids.Empty {
+		return n.lead(one.Endpoint, one.Alias)
+	}
+	if err := n.api.aliases.Alias(one.Blockchain, one.Alias); err != nil {
+		return err
+	}
+	return n.lead(chainBase(one.Blockchain), path.Join(constants.ChainAliasPrefix, one.Alias))
+}
+
+// lead makes a path lead to a base, at both addresses; the operator's has all that the
+// public one has.
+func (n *names) lead(base, name string) error {
+	if err := n.api.Operator.Alias(base, name); err != nil {
+		return err
+	}
+	return n.api.Public.Alias(base, name)
+}
+
+// give keeps an alias that could be given.
+func (n *names) give(one alias) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.given) >= maxNames {
+		return fmt.Errorf("there are %d aliases already", len(n.given))
+	}
+	if err := n.apply(one); err != nil {
+		return err
+	}
+	n.given = append(n.given, one)
+	content, err := json.MarshalIndent(n.given, "", "  ")
+	if err != nil {
+		return err
+	}
+	draft := n.file + ".tmp"
+	if err := os.WriteFile(draft, append(content, '\n'), 0o600); err != nil {
+		return fmt.Errorf("the alias holds until the next start: %w", err)
+	}
+	if err := os.Rename(draft, n.file); err != nil {
+		return fmt.Errorf("the alias holds until the next start: %w", err)
+	}
+	return nil
+}
+
+// AliasEndpoint implements admin.Names.
+func (n *names) AliasEndpoint(endpoint, name string) error {
+	return n.give(alias{Endpoint: endpoint, Alias: name})
+}
+
+// AliasChain implements admin.Names.
+func (n *names) AliasChain(chain, name string) error {
+	id, err := n.api.aliases.Lookup(chain)
+	if err != nil {
+		return err
+	}
+	return n.give(alias{Blockchain: id, OfPlatform: id == constants.PlatformChainID, Alias: name})
+}
+
+// Aliases implements admin.Names.
+func (n *names) Aliases(id ids.ID) []string {
+	found, err := n.api.aliases.Aliases(id)
+	if err != nil {
+		return nil
+	}
+	return found
+}
