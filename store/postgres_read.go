@@ -150,6 +150,16 @@ func (s *Postgres) scanning(q Query) (sql string, args []any) {
 	return sql, []any{nonNil(q.P), nonNil(q.Lo), q.Hi, q.Limit}
 }
 
+// checkQueries says whether all are of families that there are.
+func checkQueries(queries []Query) error {
+	for _, q := range queries {
+		if err := q.Family.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // queue has a batch scan, into an element of found for each query.
 func (s *Postgres) queue(batch *pgx.Batch, queries []Query, found [][]Row) {
 	for i, q := range queries {
@@ -266,10 +276,8 @@ func (s *Postgres) view(ctx context.Context, queries []Query, found [][]Row) (Vi
 		return nil, err
 	}
 	defer leave()
-	for _, q := range queries {
-		if err := q.Family.check(); err != nil {
-			return nil, err
-		}
+	if err := checkQueries(queries); err != nil {
+		return nil, err
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -377,10 +385,8 @@ func (v *postgresView) Scan(ctx context.Context, family Family, p, lo, hi []byte
 
 // scans is Scans.
 func (v *postgresView) scans(ctx context.Context, queries []Query) ([][]Row, error) {
-	for _, q := range queries {
-		if err := q.Family.check(); err != nil {
-			return nil, err
-		}
+	if err := checkQueries(queries); err != nil {
+		return nil, err
 	}
 	leave, err := v.begin(ctx, FamilyMeta)
 	if err != nil {
