@@ -117,6 +117,7 @@ type Postgres struct {
 	calls  sync.WaitGroup             // those under way; none are added once closed
 
 	commits, rows, replaced atomic.Uint64
+	exchanges               atomic.Uint64 // reads that were sent
 }
 
 var _ Store = (*Postgres)(nil)
@@ -285,7 +286,7 @@ func (s *Postgres) begin(ctx context.Context, family Family) (leave func(), err 
 
 // Stats implements Store.
 func (s *Postgres) Stats() Stats {
-	return Stats{Engine: "postgres", Commits: s.commits.Load(), Rows: s.rows.Load(), Replaced: s.replaced.Load()}
+	return Stats{Engine: "postgres", Commits: s.commits.Load(), Rows: s.rows.Load(), Replaced: s.replaced.Load(), Exchanges: s.exchanges.Load()}
 }
 
 // Close implements Store.

@@ -23,6 +23,7 @@ func (s *Postgres) query(ctx context.Context, sql string, args []any, row func([
 	for range readAttempts {
 		begun := false
 		err = func() error {
+			s.exchanges.Add(1)
 			rows, err := s.pool.Query(ctx, sql, args...)
 			if err != nil {
 				return err
@@ -324,6 +325,7 @@ func (s *Postgres) snapshot(ctx context.Context, queries []Query, found [][]Row)
 	if batch.Len() == begun {
 		batch.Queue(s.sql[FamilyMeta].up, formatKey.P, []byte{}, []byte{0}, 1)
 	}
+	s.exchanges.Add(1)
 	results := conn.SendBatch(ctx, batch)
 	if err := results.Close(); err != nil {
 		conn.Release() // which closes it if a transaction is open
@@ -334,6 +336,7 @@ func (s *Postgres) snapshot(ctx context.Context, queries []Query, found [][]Row)
 
 // query reads in the view.
 func (v *postgresView) query(ctx context.Context, sql string, args []any, row func([][]byte) error) error {
+	v.store.exchanges.Add(1)
 	rows, err := v.conn.Query(ctx, sql, args...)
 	if err != nil {
 		return v.store.wrap(ctx, err)
@@ -398,6 +401,7 @@ func (v *postgresView) scans(ctx context.Context, queries []Query) ([][]Row, err
 	if batch.Len() == 0 {
 		return found, nil
 	}
+	v.store.exchanges.Add(1)
 	if err := v.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("scanning %s and more: %w", queries[0].Family, v.store.wrap(ctx, err))
 	}

@@ -47,6 +47,7 @@ type Viewer = store.Viewer
 type Record struct {
 	viewer    Viewer
 	networkID uint32
+	seen      seen
 }
 
 // New makes a reader of a network's record, which may be empty.
@@ -78,21 +79,26 @@ func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state,
 	return s, found[:len(queries)], nil
 }
 
-// viewOf is a view with what addresses own on a chain; see accounts.
-func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID) (s *state, c clock, all []owned, err error) {
+// viewOf is a view with what addresses own on a chain, see accounts, that begins with
+// some scans.
+func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *state, c clock, all []owned, found [][]store.Row, err error) {
 	read := newOwnedRead(r.networkID, chainID, addresses)
-	s, found, err := r.viewScans(ctx, read.queries...)
+	n := len(read.queries)
+	s, found, err = r.viewScans(ctx, append(read.queries[:n:n], queries...)...)
 	if err != nil {
-		return nil, clock{}, nil, err
+		return nil, clock{}, nil, nil, err
 	}
 	if c, err = s.clock(chainID); err == nil {
 		all, err = s.accounts(ctx, read, found)
 	}
 	if err != nil {
 		_ = s.Close()
-		return nil, clock{}, nil, err
+		return nil, clock{}, nil, nil, err
 	}
-	return s, c, all, nil
+	if store.Elsewhere(s.View) {
+		r.seen.note(chainID, addresses, all)
+	}
+	return s, c, all, found[n:], nil
 }
 
 // clock is how far a chain is.
