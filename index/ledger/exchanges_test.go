@@ -31,7 +31,8 @@ func TestServer(t *testing.T) {
 
 	t.Run("oracle", func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
-		w := newWorld(t, newHistory(1, historyOptions{steps: 120, addresses: 5, skew: 8}), onServer(t, server))
+		s := onServer(t, server)
+		w := newWorld(t, newHistory(1, historyOptions{steps: 120, addresses: 5, skew: 8}), s)
 		w.start()
 		for !w.done() {
 			w.some(rng)
@@ -42,6 +43,22 @@ func TestServer(t *testing.T) {
 		for range 50 {
 			w.checkBalances(rng)
 			w.checkPages(rng, func() {})
+		}
+		// Addresses here have groups of owners in common, and outputs between chains.
+		for _, a := range w.addresses {
+			q := ledger.OutputQuery{ChainID: pChain, Addresses: []ids.ShortID{a}, IncludeSpent: true, Limit: 100}
+			var exchanges uint64
+			for range 2 {
+				before := s.Stats().Exchanges
+				_, err := w.record.UTXOs(t.Context(), q)
+				require.NoError(t, err)
+				exchanges = s.Stats().Exchanges - before
+			}
+			require.LessOrEqual(t, exchanges, uint64(2), "exchanges of a page of %s the second time", a)
+			before := s.Stats().Exchanges
+			_, _, err := w.record.Balances(t.Context(), pChain, q.Addresses, time.Time{})
+			require.NoError(t, err)
+			require.LessOrEqual(t, s.Stats().Exchanges-before, uint64(2), "exchanges of a balance of %s", a)
 		}
 	})
 

@@ -83,6 +83,7 @@ func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state,
 // some scans.
 func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *state, c clock, all []owned, found [][]store.Row, err error) {
 	read := newOwnedRead(r.networkID, chainID, addresses)
+	read.expect(r.networkID, r.seen.of(chainID, addresses))
 	n := len(read.queries)
 	s, found, err = r.viewScans(ctx, append(read.queries[:n:n], queries...)...)
 	if err != nil {
@@ -222,6 +223,9 @@ type ownedRead struct {
 	set       map[ids.ShortID]struct{}
 	addresses []ids.ShortID // those in set
 	queries   []store.Query
+	// expected are the groups of several owners whose first accounts are read, too, and by
+	// which query, because an address was in them before.
+	expected map[groupID]int
 }
 
 func newOwnedRead(networkID uint32, chainID ids.ID, addresses []ids.ShortID) *ownedRead {
@@ -238,6 +242,19 @@ func newOwnedRead(networkID uint32, chainID ids.ID, addresses []ids.ShortID) *ow
 		})
 	}
 	return r
+}
+
+// expect adds the accounts of the groups that have some.
+func (r *ownedRead) expect(networkID uint32, accounts []owned) {
+	r.expected = make(map[groupID]int)
+	for i := range accounts {
+		id := accounts[i].group.id
+		if _, known := r.expected[id]; known || id[0] == groupSingle {
+			continue
+		}
+		r.expected[id] = len(r.queries)
+		r.queries = append(r.queries, accountQuery(networkID, r.chainID, id, firstRows))
+	}
 }
 
 // firstRows are read at most of a list before it is known how long it is, and as many
@@ -303,7 +320,7 @@ func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.R
 			}
 			for at := 0; at < len(shared); at += firstRows {
 				end := min(at+firstRows, len(shared))
-				found, err := store.Scans(ctx, s.View, queries[at:end]...)
+				found, err := s.accountRows(ctx, read, found, shared[at:end], queries[at:end])
 				if err != nil {
 					return fmt.Errorf("reading accounts: %w", err)
 				}
@@ -319,6 +336,29 @@ func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.R
 		}
 	}
 	return all, nil
+}
+
+// accountRows are the first accounts of groups: those that were found already, and
+// others.
+func (s *state) accountRows(ctx context.Context, read *ownedRead, found [][]store.Row, groups []*group, queries []store.Query) ([][]store.Row, error) {
+	all := make([][]store.Row, len(groups))
+	var missing []store.Query
+	var at []int
+	for i, g := range groups {
+		if n, ok := read.expected[g.id]; ok {
+			all[i] = found[n]
+			continue
+		}
+		missing, at = append(missing, queries[i]), append(at, i)
+	}
+	if len(missing) == 0 {
+		return all, nil
+	}
+	more, err := store.Scans(ctx, s.View, missing...)
+	for i, rows := range more {
+		all[at[i]] = rows
+	}
+	return all, err
 }
 
 // accountsOf appends the accounts of a group.

@@ -9,9 +9,10 @@ import (
 
 const (
 	// seenAddresses is about how many addresses are remembered, of those with up to
-	// seenAccounts accounts: a few hundred bytes each.
+	// seenAccounts accounts, of which seenTotal are in all, of a few hundred bytes each.
 	seenAddresses = 2048
-	seenAccounts  = 8
+	seenAccounts  = 32
+	seenTotal     = 10_000
 )
 
 // seen remembers which accounts addresses had, so that an engine that is elsewhere can be
@@ -20,6 +21,7 @@ const (
 type seen struct {
 	mu         sync.Mutex
 	young, old map[seenAt][]owned // guarded by mu
+	accounts   int                // in young, with those replaced; guarded by mu
 }
 
 type seenAt struct {
@@ -58,11 +60,13 @@ func (s *seen) note(chainID ids.ID, addresses []ids.ShortID, all []owned) {
 	}
 }
 
+// put is called with mu.
 func (s *seen) put(at seenAt, all []owned) {
-	if s.young == nil || len(s.young) >= seenAddresses/2 {
-		s.old, s.young = s.young, make(map[seenAt][]owned)
+	if s.young == nil || len(s.young) >= seenAddresses/2 || s.accounts >= seenTotal/2 {
+		s.old, s.young, s.accounts = s.young, make(map[seenAt][]owned), 0
 	}
 	s.young[at] = all
+	s.accounts += len(all)
 }
 
 func sameAccounts(a, b []owned) bool {
