@@ -46,6 +46,10 @@ const (
 	oldestPostgres = 13
 	// connectTime is what making a connection may take, unless the URL says otherwise.
 	connectTime = 5 * time.Second
+	// restTime is how long a connection may rest before it is asked whether it is still
+	// there as it is used again, which costs an exchange. Those that are lost sooner are
+	// noticed as they are used: what was asked for is asked for again.
+	restTime = 30 * time.Second
 	// endTime is what ending a transaction may take whose caller has gone.
 	endTime = 30 * time.Second
 )
@@ -117,6 +121,7 @@ type Postgres struct {
 	calls  sync.WaitGroup             // those under way; none are added once closed
 
 	commits, rows, replaced atomic.Uint64
+	exchanges               atomic.Uint64 // reads that were sent
 }
 
 var _ Store = (*Postgres)(nil)
@@ -161,6 +166,7 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 		config.ConnConfig.ConnectTimeout = connectTime
 	}
 	config.PingTimeout, config.AfterConnect = connectTime, register
+	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > restTime }
 	config.ConnConfig.StatementCacheCapacity = 8 * len(Families())
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
@@ -283,9 +289,19 @@ func (s *Postgres) begin(ctx context.Context, family Family) (leave func(), err 
 	return s.calls.Done, nil
 }
 
+// Ping asks the server for nothing: no read takes less time.
+func (s *Postgres) Ping(ctx context.Context) error {
+	leave, err := s.begin(ctx, FamilyMeta)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.wrap(ctx, s.pool.Ping(ctx))
+}
+
 // Stats implements Store.
 func (s *Postgres) Stats() Stats {
-	return Stats{Engine: "postgres", Commits: s.commits.Load(), Rows: s.rows.Load(), Replaced: s.replaced.Load()}
+	return Stats{Engine: "postgres", Commits: s.commits.Load(), Rows: s.rows.Load(), Replaced: s.replaced.Load(), Exchanges: s.exchanges.Load()}
 }
 
 // Close implements Store.

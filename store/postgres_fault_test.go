@@ -75,9 +75,29 @@ func testRestart(t *testing.T, server *pgserver.Server, place string) {
 		_, err = view.Get(t.Context(), store.FamilyMeta, []store.PK{{}})
 		require.ErrorIs(t, err, store.ErrUnavailable, "get of an open view, round %d", round)
 		require.NoError(t, view.Close())
+		require.ErrorIs(t, s.Ping(t.Context()), store.ErrUnavailable, "ping, round %d", round)
 		require.NoError(t, server.Restart())
+		require.NoError(t, s.Ping(t.Context()), "ping, round %d", round)
 		checkCrashRows(t, s, next)
 	}
+	// Connections that were lost while nobody used them are noticed by whoever does.
+	for name, call := range map[string]func() error{
+		"get":    func() error { _, err := s.Get(t.Context(), store.FamilyMeta, []store.PK{{}}); return err },
+		"commit": func() error { return s.Commit(t.Context(), crashBatch(next)) },
+		"view": func() error {
+			view, err := s.View(t.Context())
+			if err != nil {
+				return err
+			}
+			return view.Close()
+		},
+	} {
+		server.Stop()
+		require.NoError(t, server.Restart())
+		require.NoError(t, call(), name)
+	}
+	next++
+	checkCrashRows(t, s, next)
 }
 
 // gate passes connections on to a server, and cuts them where it is told to.

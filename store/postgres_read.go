@@ -23,6 +23,7 @@ func (s *Postgres) query(ctx context.Context, sql string, args []any, row func([
 	for range readAttempts {
 		begun := false
 		err = func() error {
+			s.exchanges.Add(1)
 			rows, err := s.pool.Query(ctx, sql, args...)
 			if err != nil {
 				return err
@@ -150,6 +151,16 @@ func (s *Postgres) scanning(q Query) (sql string, args []any) {
 	return sql, []any{nonNil(q.P), nonNil(q.Lo), q.Hi, q.Limit}
 }
 
+// checkQueries says whether all are of families that there are.
+func checkQueries(queries []Query) error {
+	for _, q := range queries {
+		if err := q.Family.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // queue has a batch scan, into an element of found for each query.
 func (s *Postgres) queue(batch *pgx.Batch, queries []Query, found [][]Row) {
 	for i, q := range queries {
@@ -266,10 +277,8 @@ func (s *Postgres) view(ctx context.Context, queries []Query, found [][]Row) (Vi
 		return nil, err
 	}
 	defer leave()
-	for _, q := range queries {
-		if err := q.Family.check(); err != nil {
-			return nil, err
-		}
+	if err := checkQueries(queries); err != nil {
+		return nil, err
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -316,6 +325,7 @@ func (s *Postgres) snapshot(ctx context.Context, queries []Query, found [][]Row)
 	if batch.Len() == begun {
 		batch.Queue(s.sql[FamilyMeta].up, formatKey.P, []byte{}, []byte{0}, 1)
 	}
+	s.exchanges.Add(1)
 	results := conn.SendBatch(ctx, batch)
 	if err := results.Close(); err != nil {
 		conn.Release() // which closes it if a transaction is open
@@ -326,6 +336,7 @@ func (s *Postgres) snapshot(ctx context.Context, queries []Query, found [][]Row)
 
 // query reads in the view.
 func (v *postgresView) query(ctx context.Context, sql string, args []any, row func([][]byte) error) error {
+	v.store.exchanges.Add(1)
 	rows, err := v.conn.Query(ctx, sql, args...)
 	if err != nil {
 		return v.store.wrap(ctx, err)
@@ -377,10 +388,8 @@ func (v *postgresView) Scan(ctx context.Context, family Family, p, lo, hi []byte
 
 // scans is Scans.
 func (v *postgresView) scans(ctx context.Context, queries []Query) ([][]Row, error) {
-	for _, q := range queries {
-		if err := q.Family.check(); err != nil {
-			return nil, err
-		}
+	if err := checkQueries(queries); err != nil {
+		return nil, err
 	}
 	leave, err := v.begin(ctx, FamilyMeta)
 	if err != nil {
@@ -392,6 +401,7 @@ func (v *postgresView) scans(ctx context.Context, queries []Query) ([][]Row, err
 	if batch.Len() == 0 {
 		return found, nil
 	}
+	v.store.exchanges.Add(1)
 	if err := v.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("scanning %s and more: %w", queries[0].Family, v.store.wrap(ctx, err))
 	}

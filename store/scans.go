@@ -14,9 +14,7 @@ type Query struct {
 // elsewhere in one exchange, if r is its view. Queries are best a few, as their rows are
 // in memory together.
 func Scans(ctx context.Context, r Reader, queries ...Query) ([][]Row, error) {
-	if s, ok := r.(interface {
-		scans(ctx context.Context, queries []Query) ([][]Row, error)
-	}); ok {
+	if s, ok := r.(scanner); ok {
 		return s.scans(ctx, queries)
 	}
 	found := make([][]Row, len(queries))
@@ -27,6 +25,18 @@ func Scans(ctx context.Context, r Reader, queries ...Query) ([][]Row, error) {
 		}
 	}
 	return found, nil
+}
+
+// Elsewhere tells whether r is a view of an engine that is elsewhere, so that it may be
+// better to ask it in one exchange for what may not be needed than to ask twice.
+func Elsewhere(r Reader) bool {
+	_, ok := r.(scanner)
+	return ok
+}
+
+// scanner is a view that does Scans in one exchange.
+type scanner interface {
+	scans(ctx context.Context, queries []Query) ([][]Row, error)
 }
 
 // Viewer is what opens views.

@@ -147,6 +147,8 @@ type Stats struct {
 	// notices no more, the families of batches in which there were such rows. Each costs
 	// time, and is a fault of the writer.
 	Replaced uint64
+	// Exchanges is how often a read has waited for an engine that is elsewhere.
+	Exchanges uint64
 	// DiskBytes is what the engine occupies on disk, logs included.
 	DiskBytes uint64
 	// MemoryBytes is what write buffers and block cache hold.

@@ -176,7 +176,7 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 	if err != nil {
 		return err
 	}
-	fmt.Println("\n| read | p50 ms | p99 ms | worst ms | reads | processor p50 / p99 ms | blocks from disk |\n|---|---|---|---|---|---|---|")
+	fmt.Println("\n| read | p50 ms | p99 ms | worst ms | reads | processor p50 / p99 ms | blocks from disk | exchanges with the server |\n|---|---|---|---|---|---|---|---|")
 	var idle readings
 	if err := b.once(ctx, task{Role: roleRead, Dir: filepath.Join(root, "ledger")}, &idle); err != nil {
 		return err

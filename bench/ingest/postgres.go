@@ -100,6 +100,9 @@ func (b *bench) onServer(ctx context.Context) (*postgres, *recorded, error) {
 // read prints how long reads take, from the server and from one that follows it.
 func (p *postgres) read(ctx context.Context) error {
 	var direct, following readings
+	if err := p.server.Settle(ctx); err != nil { // or it would write and sort while it is read
+		return err
+	}
 	if err := p.bench.once(ctx, task{Role: roleRead, Store: p.server.URL()}, &direct); err != nil {
 		return err
 	}

@@ -45,11 +45,11 @@ type readings []reading
 type reading struct {
 	What string
 	summary
-	// Own is the processor time of the thread that reads, which waits for nobody, and
-	// Blocks how many blocks a read does not find in the store's cache; zero if they
-	// were not measured.
-	Own    summary
-	Blocks float64
+	// Own is the processor time of the thread that reads, which waits for nobody, Blocks
+	// how many blocks a read does not find in the store's cache, and Exchanges how often
+	// it waits for a server; zero if they were not measured.
+	Own               summary
+	Blocks, Exchanges float64
 }
 
 func (r reading) processor() string {
@@ -62,8 +62,8 @@ func (r reading) processor() string {
 func (r readings) print(name string) {
 	for _, one := range r {
 		if one.N > 0 {
-			fmt.Printf("| %s: %s | %.2f | %.2f | %.1f | %d | %s | %.1f |\n", name, one.What,
-				rig.Milliseconds(one.P50), rig.Milliseconds(one.P99), rig.Milliseconds(one.Worst), one.N, one.processor(), one.Blocks)
+			fmt.Printf("| %s: %s | %.2f | %.2f | %.1f | %d | %s | %.1f | %.1f |\n", name, one.What,
+				rig.Milliseconds(one.P50), rig.Milliseconds(one.P99), rig.Milliseconds(one.Worst), one.N, one.processor(), one.Blocks, one.Exchanges)
 		}
 	}
 }
@@ -135,6 +135,8 @@ const (
 	whatNow  = "balance of some address now"
 	whatLate = "of which before reading began"
 	probed   = 4 // kinds
+	// whatFloor is what no read of a server can be faster than.
+	whatFloor = "an exchange with the server about nothing"
 )
 
 // newReaders makes readers that share nothing but the surface.
@@ -237,13 +239,22 @@ func runRead(t task) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var result readings
+	if server, ok := rows.(*store.Postgres); ok {
+		one := reading{What: whatFloor, Exchanges: 1}
+		if one.summary, one.Own, err = measure(func() error { return server.Ping(ctx) }); err != nil {
+			return err
+		}
+		result = append(result, one)
+	}
 	for _, k := range kinds {
 		one := reading{What: k.what}
-		missed, reads := rows.Stats().CacheMisses, 0
+		before, reads := rows.Stats(), 0
 		if one.summary, one.Own, err = measure(func() error { reads++; return k.read(ctx, readers[0]) }); err != nil {
 			return fmt.Errorf("%s: %w", k.what, err)
 		}
-		one.Blocks = float64(rows.Stats().CacheMisses-missed) / float64(reads)
+		after := rows.Stats()
+		one.Blocks = float64(after.CacheMisses-before.CacheMisses) / float64(reads)
+		one.Exchanges = float64(after.Exchanges-before.Exchanges) / float64(reads)
 		result = append(result, one)
 	}
 	for _, k := range []kind{kinds[0], kinds[3]} {

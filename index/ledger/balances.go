@@ -37,7 +37,7 @@ type Balance struct {
 // consumed. now is the time of the chain's last block; for outputs between two
 // chains, whether they are locked is told by the later of the two chains' times.
 func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
-	s, c, accounts, err := r.viewOf(ctx, chainID, addresses)
+	s, c, accounts, _, err := r.viewOf(ctx, chainID, addresses)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -78,9 +78,11 @@ func (q *balanceQuery) atFor(a *account) uint64 {
 	return at
 }
 
+// totals are the sums of accounts.
 func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, error) {
 	totals := make([]sums, len(accounts))
 	between := make(map[accountID]*sums)
+	var parts []partSum
 	for i := range accounts {
 		a := &accounts[i]
 		all := []series{seriesMade, seriesPhases}
@@ -89,36 +91,72 @@ func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, er
 			between[a.id] = &totals[i]
 		}
 		for _, one := range all {
-			p := a.id.partition(one)
-			var sum sums
-			var err error
-			if q.now && (one == seriesMade || one == seriesSpent) {
-				sum, err = sumAll(ctx, q, p)
-			} else {
-				sum, err = sumBefore(ctx, q, p, q.atFor(&a.account)+1, nil)
-			}
-			if err != nil {
-				return nil, err
-			}
-			totals[i].add(&sum)
+			parts = append(parts, partSum{
+				p: a.id.partition(one), at: q.atFor(&a.account) + 1, all: q.now && (one == seriesMade || one == seriesSpent), into: &totals[i],
+			})
 		}
 	}
-	if len(between) == 0 {
-		return totals, nil
+	var queries []store.Query
+	if len(between) > 0 {
+		queries = q.matchedQueries()
 	}
-	return totals, q.unmatched(ctx, between)
+	guess := 0
+	if store.Elsewhere(q.View) {
+		guess = guessedRows
+	}
+	found, err := addSums(ctx, q.View, parts, guess, queries)
+	if err != nil || len(between) == 0 {
+		return totals, err
+	}
+	matched, err := q.matched(found)
+	if err != nil {
+		return nil, err
+	}
+	return totals, q.unmatched(ctx, matched, between)
+}
+
+// matchedTo is where the Matcher is with the notes of a chain that it has not come to the
+// last of.
+type matchedTo struct {
+	chainID ids.ID
+	height  uint64
+}
+
+// matchedQueries ask, of each chain, how far the Matcher is, and for the last note.
+func (q *balanceQuery) matchedQueries() []store.Query {
+	var queries []store.Query
+	for _, c := range q.clocks {
+		queries = append(queries,
+			store.Query{Family: store.FamilyCursor, P: []byte(position(q.networkID, c.chainID)), Limit: 1},
+			store.Query{Family: store.FamilyAtomic, P: row.Network(q.networkID, c.chainID[:]), Dir: store.Descending, Limit: 1},
+		)
+	}
+	return queries
+}
+
+// matched is what those queries found.
+func (q *balanceQuery) matched(found [][]store.Row) (behind []matchedTo, err error) {
+	for i, c := range q.clocks {
+		cursor, last := found[2*i], found[2*i+1]
+		var at store.Cursor
+		if len(cursor) > 0 {
+			if at, err = store.ParseCursor(position(q.networkID, c.chainID), cursor[0].V); err != nil {
+				return nil, err
+			}
+		}
+		if len(last) > 0 && bytes.Compare(last[0].K, row.Uint64(at.Next)) >= 0 {
+			behind = append(behind, matchedTo{c.chainID, at.Next})
+		}
+	}
+	return behind, nil
 }
 
 // unmatched adds what the Matcher has not come to yet.
-func (q *balanceQuery) unmatched(ctx context.Context, to map[accountID]*sums) error {
+func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map[accountID]*sums) error {
 	counted := make(map[ids.ID]bool)
 	notes := 0
-	for _, c := range q.clocks {
-		at, err := store.ReadCursor(ctx, q, position(q.networkID, c.chainID))
-		if err != nil {
-			return err
-		}
-		for from := at.Next; ; {
+	for _, c := range behind {
+		for from := c.height; ; {
 			outputs, next, err := readMovements(ctx, q, q.networkID, c.chainID, from, matchBatch)
 			if err != nil {
 				return err

@@ -30,6 +30,9 @@ type merge struct {
 	dir    store.Direction
 	most   int     // rows of a list
 	lists  []*list // a heap of those with rows
+	// used says that the first row was handed out: what follows it in its list is read
+	// once it is asked for, which it may never be.
+	used bool
 }
 
 // maxRows bounds the rows that a merge holds.
@@ -37,29 +40,56 @@ const maxRows = 20_000
 
 // newMerge begins with rows lo <= k < hi; want is how many rows will be used, about.
 func newMerge(ctx context.Context, r store.Reader, lists []*list, lo, hi []byte, dir store.Direction, want int) (*merge, error) {
-	m := &merge{r: r, lo: lo, hi: hi, dir: dir, most: max(2, maxRows/max(1, len(lists)))}
+	m := mergeOf(lists, lo, hi, dir, want)
+	m.r, m.lists = r, nil
+	for l := range slices.Chunk(lists, firstRows) {
+		found, err := store.Scans(ctx, r, m.queries(l)...)
+		if err != nil {
+			return nil, fmt.Errorf("reading lists: %w", err)
+		}
+		m.found(l, found)
+	}
+	heap.Init(m)
+	return m, nil
+}
+
+// mergeOf is a merge of lists that are to be read, by its queries.
+func mergeOf(lists []*list, lo, hi []byte, dir store.Direction, want int) *merge {
+	m := &merge{lo: lo, hi: hi, dir: dir, lists: lists, most: max(2, maxRows/max(1, len(lists)))}
 	chunk := max(1, want)
 	if len(lists) > 4 {
 		chunk = min(chunk, max(8, 4*want/len(lists)))
 	}
-	for l := range slices.Chunk(lists, firstRows) {
-		queries := make([]store.Query, len(l))
-		for i := range l {
-			l[i].chunk = min(chunk, m.most)
-			queries[i] = store.Query{Family: l[i].family, P: l[i].p, Lo: lo, Hi: hi, Dir: dir, Limit: l[i].chunk}
-		}
-		found, err := store.Scans(ctx, r, queries...)
-		if err != nil {
-			return nil, fmt.Errorf("reading lists: %w", err)
-		}
-		for i := range l {
-			if m.has(l[i], found[i]); len(found[i]) > 0 {
-				m.lists = append(m.lists, l[i])
-			}
+	for _, l := range lists {
+		l.chunk = min(chunk, m.most)
+	}
+	return m
+}
+
+// queries are for the first rows of lists.
+func (m *merge) queries(lists []*list) []store.Query {
+	queries := make([]store.Query, len(lists))
+	for i, l := range lists {
+		queries[i] = store.Query{Family: l.family, P: l.p, Lo: m.lo, Hi: m.hi, Dir: m.dir, Limit: l.chunk}
+	}
+	return queries
+}
+
+// begin takes what the queries for all lists found, and reads the rest by r.
+func (m *merge) begin(r store.Reader, found [][]store.Row) {
+	lists := m.lists
+	m.r, m.lists = r, nil
+	m.found(lists, found)
+	heap.Init(m)
+}
+
+// found takes the first rows of lists.
+func (m *merge) found(lists []*list, found [][]store.Row) {
+	for i, l := range lists {
+		if m.has(l, found[i]); len(found[i]) > 0 {
+			m.lists = append(m.lists, l)
 		}
 	}
-	heap.Init(m)
-	return m, nil
 }
 
 // read gets the rows after one of a list.
@@ -87,22 +117,25 @@ func (m *merge) has(l *list, rows []store.Row) {
 
 // next returns a row and its list's tag; false after the last one.
 func (m *merge) next(ctx context.Context) (one store.Row, from *list, ok bool, err error) {
+	if m.used {
+		l := m.lists[0]
+		last := l.rows[0].K
+		if l.rows = l.rows[1:]; len(l.rows) == 0 && l.more {
+			if err := m.read(ctx, l, last); err != nil {
+				return store.Row{}, nil, false, err
+			}
+		}
+		if m.used = false; len(l.rows) == 0 {
+			heap.Pop(m)
+		} else {
+			heap.Fix(m, 0)
+		}
+	}
 	if len(m.lists) == 0 {
 		return store.Row{}, nil, false, nil
 	}
-	l := m.lists[0]
-	one = l.rows[0]
-	if l.rows = l.rows[1:]; len(l.rows) == 0 && l.more {
-		if err := m.read(ctx, l, one.K); err != nil {
-			return store.Row{}, nil, false, err
-		}
-	}
-	if len(l.rows) == 0 {
-		heap.Pop(m)
-	} else {
-		heap.Fix(m, 0)
-	}
-	return one, l, true, nil
+	m.used = true
+	return m.lists[0].rows[0], m.lists[0], true, nil
 }
 
 // Len implements heap.Interface.

@@ -47,6 +47,7 @@ type Viewer = store.Viewer
 type Record struct {
 	viewer    Viewer
 	networkID uint32
+	seen      seen
 }
 
 // New makes a reader of a network's record, which may be empty.
@@ -78,21 +79,27 @@ func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state,
 	return s, found[:len(queries)], nil
 }
 
-// viewOf is a view with what addresses own on a chain; see accounts.
-func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID) (s *state, c clock, all []owned, err error) {
+// viewOf is a view with what addresses own on a chain, see accounts, that begins with
+// some scans.
+func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *state, c clock, all []owned, found [][]store.Row, err error) {
 	read := newOwnedRead(r.networkID, chainID, addresses)
-	s, found, err := r.viewScans(ctx, read.queries...)
+	read.expect(r.networkID, r.seen.of(chainID, addresses))
+	n := len(read.queries)
+	s, found, err = r.viewScans(ctx, append(read.queries[:n:n], queries...)...)
 	if err != nil {
-		return nil, clock{}, nil, err
+		return nil, clock{}, nil, nil, err
 	}
 	if c, err = s.clock(chainID); err == nil {
 		all, err = s.accounts(ctx, read, found)
 	}
 	if err != nil {
 		_ = s.Close()
-		return nil, clock{}, nil, err
+		return nil, clock{}, nil, nil, err
 	}
-	return s, c, all, nil
+	if store.Elsewhere(s.View) {
+		r.seen.note(chainID, addresses, all)
+	}
+	return s, c, all, found[n:], nil
 }
 
 // clock is how far a chain is.
@@ -216,6 +223,9 @@ type ownedRead struct {
 	set       map[ids.ShortID]struct{}
 	addresses []ids.ShortID // those in set
 	queries   []store.Query
+	// expected are the groups of several owners whose first accounts are read, too, and by
+	// which query, because an address was in them before.
+	expected map[groupID]int
 }
 
 func newOwnedRead(networkID uint32, chainID ids.ID, addresses []ids.ShortID) *ownedRead {
@@ -232,6 +242,19 @@ func newOwnedRead(networkID uint32, chainID ids.ID, addresses []ids.ShortID) *ow
 		})
 	}
 	return r
+}
+
+// expect adds the accounts of the groups that have some.
+func (r *ownedRead) expect(networkID uint32, accounts []owned) {
+	r.expected = make(map[groupID]int)
+	for i := range accounts {
+		id := accounts[i].group.id
+		if _, known := r.expected[id]; known || id[0] == groupSingle {
+			continue
+		}
+		r.expected[id] = len(r.queries)
+		r.queries = append(r.queries, accountQuery(networkID, r.chainID, id, firstRows))
+	}
 }
 
 // firstRows are read at most of a list before it is known how long it is, and as many
@@ -297,7 +320,7 @@ func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.R
 			}
 			for at := 0; at < len(shared); at += firstRows {
 				end := min(at+firstRows, len(shared))
-				found, err := store.Scans(ctx, s.View, queries[at:end]...)
+				found, err := s.accountRows(ctx, read, found, shared[at:end], queries[at:end])
 				if err != nil {
 					return fmt.Errorf("reading accounts: %w", err)
 				}
@@ -313,6 +336,29 @@ func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.R
 		}
 	}
 	return all, nil
+}
+
+// accountRows are the first accounts of groups: those that were found already, and
+// others.
+func (s *state) accountRows(ctx context.Context, read *ownedRead, found [][]store.Row, groups []*group, queries []store.Query) ([][]store.Row, error) {
+	all := make([][]store.Row, len(groups))
+	var missing []store.Query
+	var at []int
+	for i, g := range groups {
+		if n, ok := read.expected[g.id]; ok {
+			all[i] = found[n]
+			continue
+		}
+		missing, at = append(missing, queries[i]), append(at, i)
+	}
+	if len(missing) == 0 {
+		return all, nil
+	}
+	more, err := store.Scans(ctx, s.View, missing...)
+	for i, rows := range more {
+		all[at[i]] = rows
+	}
+	return all, err
 }
 
 // accountsOf appends the accounts of a group.

@@ -150,13 +150,3 @@ func sumBefore(ctx context.Context, r store.Reader, p []byte, at uint64, extra [
 	err = sumEvents(ctx, r, p, row.Uint64(c.at), row.Uint64(at), extra, &c.sums)
 	return c.sums, err
 }
-
-// sumAll is the sum of all events of a partition.
-func sumAll(ctx context.Context, r store.Reader, p []byte) (sums, error) {
-	c, err := lastCheckpoint(ctx, r, p, ^uint64(0))
-	if err != nil {
-		return sums{}, err
-	}
-	err = sumEvents(ctx, r, p, row.Uint64(c.at), nil, nil, &c.sums)
-	return c.sums, err
-}

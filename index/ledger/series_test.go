@@ -53,6 +53,28 @@ func TestAmend(t *testing.T) {
 			got, err := sumBefore(t.Context(), s, p, at, nil)
 			require.NoError(t, err)
 			require.Equal(t, before(at), got, "sum before %d", at)
+			// In one read or several, whatever is guessed.
+			var then, now, beside sums
+			clock := []store.Query{{Family: store.FamilyBalanceEvent, P: p, Limit: 1}}
+			guess := []int{0, 1, 3, 50, 1000}[rng.IntN(5)]
+			more, err := addSums(t.Context(), s, []partSum{{p: p, at: at, into: &then}, {p: []byte("none"), at: at, into: &then}, {p: p, all: true, into: &now}}, guess, clock)
+			require.NoError(t, err)
+			require.Equal(t, before(at), then, "sum before %d, %d rows guessed", at, guess)
+			require.Equal(t, before(1<<40), now, "sum of all, %d rows guessed", guess)
+			require.Len(t, more, 1)
+			require.Len(t, more[0], 1)
+			// More of them than are read at a time.
+			many := make([]partSum, 2*sumsAtOnce+1)
+			for i := range many {
+				many[i] = partSum{p: []byte{byte(i), byte(i >> 8), 0}, at: at, into: &beside}
+			}
+			many[2*sumsAtOnce].p, many[sumsAtOnce].p = p, p
+			more, err = addSums(t.Context(), s, many, guess, nil)
+			require.NoError(t, err)
+			require.Empty(t, more)
+			twice := before(at)
+			twice.add(&twice)
+			require.Equal(t, twice, beside)
 		}
 		rows, err := s.Scan(t.Context(), store.FamilyBalanceCheckpoint, p, nil, nil, store.Ascending, 1000)
 		require.NoError(t, err)

@@ -141,18 +141,25 @@ type OutputPage struct {
 // the first one, except that, unless the query includes spent ones, an output that
 // is consumed before its page is read is not on it.
 func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
-	s, c, accounts, err := r.viewOf(ctx, q.ChainID, q.Addresses)
+	// The lists of the accounts that it had are read while it is found out what it has.
+	expected := &outputWalk{query: &q, accounts: q.accounts(r.seen.of(q.ChainID, q.Addresses))}
+	var queries []store.Query
+	if len(expected.accounts) > 0 && !q.gathers() {
+		expected.merge = expected.mergeOf()
+		queries = expected.merge.queries(expected.merge.lists)
+	}
+	s, c, accounts, found, err := r.viewOf(ctx, q.ChainID, q.Addresses, queries...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	if q.AssetID != ids.Empty {
-		accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.assetID != q.AssetID })
-	}
 	page := &OutputPage{Now: row.Unix(c.time)}
 	defer func() { s.number(page.Outputs) }()
-	walk := &outputWalk{state: s, query: &q, accounts: accounts, pins: s.pins(q.After)}
-	if err := walk.begin(ctx); err != nil {
+	walk := &outputWalk{state: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After)}
+	if expected.merge != nil && sameAccounts(expected.accounts, walk.accounts) {
+		walk.merge = expected.merge
+		walk.merge.begin(s.View, found)
+	} else if err := walk.begin(ctx); err != nil {
 		return nil, err
 	}
 	for len(page.Outputs) < q.Limit {
@@ -210,19 +217,47 @@ func (w *outputWalk) lists(byAmount bool) []*list {
 	return lists
 }
 
-func (w *outputWalk) begin(ctx context.Context) (err error) {
-	q := w.query
-	dir := direction(q.Ascending)
-	lo, hi := bounds(q.After, dir)
+// accounts are those of all that the query is about.
+func (q *OutputQuery) accounts(all []owned) []owned {
+	if q.AssetID == ids.Empty {
+		return all
+	}
+	var some []owned
+	for _, a := range all {
+		if a.assetID == q.AssetID {
+			some = append(some, a)
+		}
+	}
+	return some
+}
+
+// gathers tells whether the outputs may be so few that they are rather sorted.
+func (q *OutputQuery) gathers() bool { return !q.ByAmount && q.MinAmount > 1 }
+
+// keys are the bounds of the lists in which the page is.
+func (q *OutputQuery) keys() (lo, hi []byte) {
+	lo, hi = bounds(q.After, direction(q.Ascending))
 	if least := row.Uint64(q.MinAmount); q.ByAmount && bytes.Compare(lo, least) < 0 {
 		lo = least
 	}
-	if !q.ByAmount && q.MinAmount > 1 {
+	return lo, hi
+}
+
+// mergeOf is the merge of the lists in which the page is.
+func (w *outputWalk) mergeOf() *merge {
+	lo, hi := w.query.keys()
+	return mergeOf(w.lists(w.query.ByAmount), lo, hi, direction(w.query.Ascending), w.query.Limit+1)
+}
+
+func (w *outputWalk) begin(ctx context.Context) (err error) {
+	q := w.query
+	lo, hi := q.keys()
+	if q.gathers() {
 		if done, err := w.gather(ctx, lo, hi); err != nil || done {
 			return err
 		}
 	}
-	w.merge, err = newMerge(ctx, w.View, w.lists(q.ByAmount), lo, hi, dir, q.Limit+1)
+	w.merge, err = newMerge(ctx, w.View, w.lists(q.ByAmount), lo, hi, direction(q.Ascending), q.Limit+1)
 	return err
 }
 

@@ -32,10 +32,10 @@ type Options struct {
 	// 256 bytes. It need not be unique.
 	Holder string
 	// Beat is how often a holder shows that it is alive, and how often others look;
-	// default 1 s.
+	// default 500 ms.
 	Beat time.Duration
-	// Patience is how long a lease may rest before others take it; 4 beats if it is
-	// less than 3.
+	// Patience is how long a lease may rest before others take it; 6 beats if it is
+	// less than 3. The work of a holder whose store does not answer for a beat less ends.
 	Patience time.Duration
 	// Log may be nil.
 	Log *slog.Logger
@@ -64,10 +64,10 @@ func New(o Options) *Leases {
 		l.holder = l.holder[:maxHolder]
 	}
 	if l.beat <= 0 {
-		l.beat = time.Second
+		l.beat = 500 * time.Millisecond
 	}
 	if l.patience < 3*l.beat {
-		l.patience = 4 * l.beat
+		l.patience = 6 * l.beat
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -180,6 +180,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 	var seen term
 	var since time.Time // when seen was first seen
 	for failing := false; ; {
+		var over <-chan time.Time // patience with another one
 		asking, cancel := context.WithTimeout(ctx, l.patience)
 		now, err := l.read(asking, name)
 		switch {
@@ -193,7 +194,8 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 			if since.IsZero() || now != seen {
 				seen, since = now, time.Now()
 			}
-			if now.instance != [8]byte{} && now.instance != l.instance && time.Since(since) < l.patience {
+			if left := l.patience - time.Since(since); now.instance != [8]byte{} && now.instance != l.instance && left > 0 {
+				over = time.After(left)
 				break
 			}
 			// What is still ours may be another's in a moment, unless it is moved.
@@ -223,6 +225,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 		select {
 		case <-ctx.Done():
 			return term{}, alive, ctx.Err()
+		case <-over:
 		case <-ticker.C:
 		}
 	}

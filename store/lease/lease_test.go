@@ -18,9 +18,10 @@ import (
 	"quorate/store/lease"
 )
 
+// The defaults.
 const (
-	beat     = time.Second
-	patience = 4 * time.Second
+	beat     = 500 * time.Millisecond
+	patience = 3 * time.Second
 )
 
 var errCut = errors.New("no connection")
@@ -97,7 +98,7 @@ func start(n int) []*process {
 	for i := range all {
 		p := &process{at: at, most: most}
 		p.Store = shared
-		p.leases = lease.New(lease.Options{Store: &p.link, Holder: fmt.Sprint("process ", i), Beat: beat, Patience: patience})
+		p.leases = lease.New(lease.Options{Store: &p.link, Holder: fmt.Sprint("process ", i)})
 		all[i] = p
 	}
 	return all
@@ -127,7 +128,8 @@ func TestOneWorksAndAnotherTakesOver(t *testing.T) {
 					first := working(all)
 					require.NotNil(t, first)
 					first.mode.Store(mode)
-					time.Sleep(patience + 3*beat)
+					// Others have seen its last beat within one more, and then have patience.
+					time.Sleep(patience + beat + time.Millisecond)
 					second := working(all)
 					require.NotNil(t, second, "nobody has taken over")
 					require.NotSame(t, first, second)
