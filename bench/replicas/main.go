@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/store/storetest/pgserver"
 )
 
 // taskEnv makes a process the simulated node.
@@ -83,7 +82,7 @@ func run(ctx context.Context, o options, figures *rig.Log) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions, %d connections\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rig.Load(), o.Seed, o.Txs, o.connections)
-	binary, err := build(ctx, root)
+	binary, err := rig.Build(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func run(ctx context.Context, o options, figures *rig.Log) (err error) {
 	if err := child.Read(&n); err != nil {
 		return fmt.Errorf("making the history: %w", err)
 	}
-	server, err := pgserver.Start("shared_buffers=512MB", "max_wal_size=4GB", "wal_compression=on")
+	server, err := rig.StartPostgres()
 	if err != nil {
 		return err
 	}

@@ -114,12 +114,12 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) 
 		return nil, err
 	}
 	p := &process{dir: dir, client: &http.Client{Transport: &http.Transport{}}}
-	binary := filepath.Join(dir, "quorate")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/quorate").CombinedOutput(); err != nil {
+	binary, err := rig.Build(ctx, dir)
+	if err != nil {
 		p.stop()
-		return nil, fmt.Errorf("building the service: %w\n%s", err, out)
+		return nil, err
 	}
-	public, private, err := addresses()
+	public, private, err := rig.Addresses()
 	if err != nil {
 		p.stop()
 		return nil, err
@@ -157,18 +157,6 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) 
 		time.Sleep(20 * time.Millisecond)
 	}
 	return p, nil
-}
-
-func addresses() (public, private string, err error) {
-	for _, address := range []*string{&public, &private} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", "", err
-		}
-		*address = l.Addr().String()
-		_ = l.Close()
-	}
-	return public, private, nil
 }
 
 func (p *process) stop() {
