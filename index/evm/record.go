@@ -15,9 +15,7 @@ import (
 )
 
 // Viewer is a store, as far as records are concerned.
-type Viewer interface {
-	View(ctx context.Context) (store.View, error)
-}
+type Viewer = store.Viewer
 
 // Contracts knows the standards of contracts.
 type Contracts interface {
@@ -40,7 +38,7 @@ type rememberer interface {
 // says follow the standard. Lists end within the time of ctx: what they leave out
 // costs time, too.
 type Record struct {
-	viewer    Viewer
+	viewer    store.Viewer
 	chainID   ids.ID
 	chain     chainKey
 	contracts Contracts
@@ -48,7 +46,7 @@ type Record struct {
 }
 
 // New makes a reader of a chain's record, which may be empty.
-func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
+func New(v store.Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
 	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown()}
 }
 
