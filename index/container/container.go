@@ -155,7 +155,7 @@ func (s *stored) whole(certificate []byte) (Container, error) {
 	if len(s.known) > 0 {
 		b, ok := join(s.Bytes, certificate)
 		if !ok {
-			return corrupt(s.Height)
+			return Container{}, corrupt(s.Height)
 		}
 		s.Bytes = b
 	}
@@ -168,50 +168,43 @@ func (s *stored) whole(certificate []byte) (Container, error) {
 
 func parse(height uint64, v []byte) (s stored, err error) {
 	if len(v) == 0 {
-		return torn(height)
+		return stored{}, corrupt(height)
 	}
 	const flags = flagOwnID | flagKept | flagCertified
 	s.Height, s.Form, s.Bytes = height, Form(v[0]&flagForm), v[1:]
 	if s.Form == 0 || s.Form > Part || v[0]&^(flagForm|flags) != 0 {
-		return torn(height)
+		return stored{}, corrupt(height)
 	}
 	if v[0]&flagKept != 0 {
 		at, n := binary.Varint(s.Bytes)
 		if n <= 0 {
-			return torn(height)
+			return stored{}, corrupt(height)
 		}
 		s.Kept, s.Bytes = time.Unix(0, at).UTC(), s.Bytes[n:]
 	}
 	if s.Form == Accepted {
 		at, n := binary.Varint(s.Bytes)
 		if n <= 0 {
-			return torn(height)
+			return stored{}, corrupt(height)
 		}
 		s.Time, s.Bytes = time.Unix(0, at).UTC(), s.Bytes[n:]
 		if s.digested = v[0]&flagOwnID == 0; !s.digested {
 			if len(s.Bytes) < ids.IDLen {
-				return torn(height)
+				return stored{}, corrupt(height)
 			}
 			s.ID, s.Bytes = ids.ID(s.Bytes), s.Bytes[ids.IDLen:]
 		}
 	}
 	if v[0]&flagCertified != 0 {
 		if len(s.Bytes) < knownLen {
-			return torn(height)
+			return stored{}, corrupt(height)
 		}
 		s.known, s.Bytes = s.Bytes[:knownLen], s.Bytes[knownLen:]
 	}
 	return s, nil
 }
 
-func torn(height uint64) (stored, error) {
-	_, err := corrupt(height)
-	return stored{}, err
-}
-
-func corrupt(height uint64) (Container, error) {
-	return Container{}, fmt.Errorf("%w: container %d", store.ErrCorrupt, height)
-}
+func corrupt(height uint64) error { return fmt.Errorf("%w: container %d", store.ErrCorrupt, height) }
 
 // most is how many containers are read at a time: a partition's.
 const most = 1 << bucketBits
