@@ -14,6 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 
@@ -91,11 +92,7 @@ func (c Chain) key(height uint64) store.PK {
 	return store.PK{P: p, K: binary.BigEndian.AppendUint64(nil, height)}
 }
 
-// idKeyLen is how much of an ID is part of a key, in bytes: nobody finds two that have as
-// much in common, or another one for one that is given.
-const idKeyLen = 20
-
-func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:idKeyLen]...)} }
+func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: row.ShortID(c.prefix(), id)} }
 
 // wholeIDKey is what idKey was at first.
 func (c Chain) wholeIDKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
