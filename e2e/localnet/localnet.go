@@ -174,7 +174,8 @@ func (n *Network) launch(i int) {
 	node := n.nodes[i]
 	dir := filepath.Join(n.dir, fmt.Sprintf("node%d", i))
 	configs := filepath.Join(dir, "configs", "C")
-	for _, folder := range []string{configs, filepath.Join(dir, "plugins")} {
+	temporary := filepath.Join(dir, "tmp")
+	for _, folder := range []string{configs, filepath.Join(dir, "plugins"), temporary} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			n.t.Fatal(err)
 		}
@@ -219,6 +220,8 @@ func (n *Network) launch(i int) {
 	args = append(args, "--bootstrap-ips="+bootstrapIPs, "--bootstrap-ids="+bootstrapIDs)
 	cmd := exec.Command(n.program, args...)
 	cmd.Dir = dir // where it writes stack traces
+	// A node that is killed leaves folders there.
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	// Not even a killed test leaves a node behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
