@@ -118,12 +118,12 @@ func sections() []section {
 			},
 		},
 		{
-			title: "Recording the P-, X- and C-Chain", from: "ingest", match: map[string]string{"while": ""}, columns: recorded,
+			title: "Recording the P-, X- and C-Chain", from: "ingest", match: map[string]string{"while": "", "compared": ""}, columns: recorded,
 			text:   "Through the service's own pipelines into its own store, with the simulated node on the same processors.",
 			charts: []chart{rate("ingest", "Recording", "P-Chain blocks and L1s, Pebble", "all chains and outputs, Pebble")},
 		},
 		{
-			title: "Pages of outputs, and balances", from: "ingest", match: map[string]string{"recorded": ""},
+			title: "Pages of outputs, and balances", from: "ingest", match: map[string]string{"recorded": "", "compared": ""},
 			columns: []column{of("while", "while"), of("read", "read"), number, {"p50 ms", "p50_ms", 2}, {"p99 ms", "p99_ms", 2}},
 			charts: []chart{{
 				file: "pages", title: "Reads against the size of the record, nothing else going on", x: transactions, y: ms, over: transactions,
@@ -147,7 +147,7 @@ func sections() []section {
 			}},
 		},
 		{
-			title: "Several replicas", from: "replicas",
+			title: "Several replicas", from: "replicas", match: map[string]string{"page": ""},
 			text: "Services that answer the Data API from one PostgreSQL server, or from one that follows it, with all of them and the load on this machine, " +
 				"whose processors bound the rate; so see also the requests for a second of processor time, of services and servers.",
 			columns: []column{
@@ -161,7 +161,10 @@ func sections() []section {
 					{"from a standby", map[string]string{"reads": "a standby"}, "requests_per_second", 2, false},
 				},
 			}},
-			without: "Not measured.",
+		},
+		{
+			title: "Pages of one replica on PostgreSQL", from: "replicas", match: map[string]string{"replicas": ""},
+			columns: []column{of("page", "page"), of("read from", "reads"), number, {"p50 ms", "p50_ms", 2}, {"p99 ms", "p99_ms", 2}},
 		},
 		{
 			title: "As a node", from: realNodes,

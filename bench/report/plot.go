@@ -36,7 +36,8 @@ type curve struct {
 	dashed bool
 }
 
-// matches says whether figures are of what is wanted.
+// matches says whether figures are of what is wanted; an empty value wants those that are
+// not of such a thing.
 func matches(f rig.Figures, want map[string]string) bool {
 	for key, value := range want {
 		if f.Of[key] != value {

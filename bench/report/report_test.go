@@ -39,6 +39,7 @@ func TestReport(t *testing.T) {
 		{step: step{Name: "replicas"}, Figures: []rig.Figures{
 			{Of: map[string]string{"replicas": "1", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 900, "p50_ms": 1, "p99_ms": 9.25, "cpu_us": 700}},
 			{Of: map[string]string{"replicas": "2", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 950}},
+			{Of: map[string]string{"page": "unspent outputs", "reads": "the server", "transactions": "10"}, Values: map[string]float64{"p50_ms": 7, "p99_ms": 8}},
 		}},
 		{step: step{Name: "evm", Flags: []string{"-txs=20"}}, Failure: "the chain is <short>"},
 	}}
@@ -51,6 +52,8 @@ func TestReport(t *testing.T) {
 	} {
 		require.Contains(t, string(content), want)
 	}
+	require.Contains(t, string(content), "<tr><td>unspent outputs<td>the server<td>10<td>7.00<td>8.00\n")
+	require.NotContains(t, string(content), "<tr><td><td>", "a row of what the table is not about")
 	require.NotContains(t, string(content), "#ZgotmplZ", "the template refused something")
 	plot, err := os.ReadFile(filepath.Join(dir, "latency-p50.png"))
 	require.NoError(t, err)
@@ -77,6 +80,7 @@ func TestReport(t *testing.T) {
 	require.Regexp(t, `^before\n<!--.*-->\n.* commit c0ffee, seed 77`, string(content))
 	require.Contains(t, string(content), "| 1000 | 0 % | 62 / - | 94 / - | 61.0 | - |")
 	require.Contains(t, string(content), "1, from the server: 900/s, 1.00 / 9.25 ms, 700 us; 2, from the server: 950/s, - / - ms, - us |")
+	require.NotContains(t, string(content), "7.00 / 8.00")
 	require.Regexp(t, `EVM chain with traces \| not measured \|(.|\n)*<!-- end of figures -->\nafter\n$`, string(content))
 }
 
