@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"quorate/bench/rig"
 )
@@ -32,7 +33,7 @@ type section struct {
 	match       map[string]string
 	columns     []column
 	charts      []chart
-	without     string // what is said if the benchmark was not run
+	without     string // what is said if the benchmark was not run, besides that
 }
 
 // column of a table: what figures are of, or a value with so many decimals.
@@ -174,7 +175,7 @@ func sections() []section {
 				of("call", "call"), {"node, requests/s", "node-req/s", 0}, {"service, requests/s", "service-req/s", 0},
 				{"times the rate", "x-rate", 2}, {"p50", "x-p50", 2}, {"p99", "x-p99", 2}, {"CPU", "x-cpu", 2},
 			},
-			without: "Not in the short form, as it begins with building a node: cd e2e && go test -run xxx -bench NodeAPI -benchtime 1x",
+			without: "It is not in the short form, as it begins with building a node: cd e2e && go test -run xxx -bench NodeAPI -benchtime 1x",
 		},
 	}
 }
@@ -280,14 +281,35 @@ func figuresOf(all []result, from string, match map[string]string) ([]rig.Figure
 	return medians(runs)
 }
 
+// whyNot is the reason for which there are no figures of a benchmark.
+func whyNot(all []result, from string) string {
+	runs := 0
+	for _, r := range all {
+		if r.Name != from {
+			continue
+		}
+		if first, _, _ := strings.Cut(r.Failure, "\n"); first != "" {
+			return r.String() + " failed: " + first
+		}
+		runs++
+	}
+	benchmark := step{Name: from}.String()
+	if runs == 0 {
+		return benchmark + " is no part of this report"
+	}
+	return fmt.Sprintf("none of %d runs of %s was to", runs, benchmark)
+}
+
 // show makes tables and plots of what was measured. A plot of nothing is removed.
 func (s *section) show(out string, all []result) (shown, error) {
-	part := shown{Title: s.title, Text: s.text, Without: s.without}
+	part := shown{Title: s.title, Text: s.text}
+	if !slices.ContainsFunc(all, func(r result) bool { return r.Name == s.from }) {
+		part.Without = strings.TrimSpace("Not measured: " + whyNot(all, s.from) + ". " + s.without)
+	}
 	for _, r := range all {
 		if r.Name != s.from {
 			continue
 		}
-		part.Without = ""
 		if r.Failure != "" {
 			part.Failures = append(part.Failures, failure{r.String(), r.Failure})
 		}

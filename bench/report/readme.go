@@ -48,8 +48,12 @@ func (r *report) place(readme []byte) (part string, begin, end int, err error) {
 func (r *report) part() (string, error) {
 	var b strings.Builder
 	h := r.Head
-	fmt.Fprintf(&b, "%s, %s form in %s: %s, %d processors, %s, %s, avalanchego %s, commit %s, seed %d, load %s before and %s after.\n\n",
-		h.Date.Format(time.DateOnly), h.Form, h.Took, h.CPU, h.Processors, h.System, h.Go, h.Library, h.Commit, h.Seed, h.Load, h.LoadAfter)
+	versions := h.Go + ", avalanchego " + h.Library
+	if h.Postgres != "" {
+		versions += ", PostgreSQL " + h.Postgres
+	}
+	fmt.Fprintf(&b, "%s, %s form in %s: %s, %d processors, %s, %s, commit %s, seed %d, load %s before and %s after.\n\n",
+		h.Date.Format(time.DateOnly), h.Form, h.Took, h.CPU, h.Processors, h.System, versions, h.Commit, h.Seed, h.Load, h.LoadAfter)
 	rounds, err := figuresOf(r.Results, "latency", nil)
 	if err != nil {
 		return "", err
@@ -73,7 +77,7 @@ func (r *report) part() (string, error) {
 			b.WriteString(l.show(f))
 		}
 		if len(all) == 0 {
-			b.WriteString("not measured")
+			b.WriteString("not measured: " + strings.ReplaceAll(whyNot(r.Results, l.from), "|", "\\|"))
 		}
 		b.WriteString(" |\n")
 	}
