@@ -46,7 +46,7 @@ type Record struct {
 }
 
 // New makes a reader of a chain's record, which may be empty.
-func New(v store.Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
+func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
 	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown()}
 }
 
