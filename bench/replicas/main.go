@@ -17,11 +17,9 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"quorate/bench/rig"
@@ -62,14 +60,9 @@ func main() {
 	if o.most < 1 || o.connections < o.most || o.turns < 1 || o.turn < 100*time.Millisecond {
 		log.Fatal("there has to be a replica at least, a connection for each, and a turn of 100ms")
 	}
-	told, err := rig.OpenLog(*figures)
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, o, told)
-	stop()
-	if err := errors.Join(err, told.Close()); err != nil {
+	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
+		return run(ctx, o, told)
+	}); err != nil {
 		log.Fatal(err)
 	}
 }

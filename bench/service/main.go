@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -63,10 +62,6 @@ func main() {
 		}
 	}
 	b := bench{pin: *pin, validators: *validators, connections: *connections, requests: *requests, memory: *memory}
-	var err error
-	if b.log, err = rig.OpenLog(*figures); err != nil {
-		log.Fatal(err)
-	}
 	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
 	measure, ok := measures[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
@@ -74,10 +69,10 @@ func main() {
 		os.Exit(2)
 	}
 	fmt.Printf("%s/%s, %d processors for service, validators and load, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = measure(ctx)
-	stop()
-	if err := errors.Join(err, b.log.Close()); err != nil {
+	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
+		b.log = told
+		return measure(ctx)
+	}); err != nil {
 		log.Fatal(err)
 	}
 }
