@@ -121,7 +121,7 @@ func sections() []section {
 		{
 			title: "Recording the P-, X- and C-Chain", from: "ingest", match: map[string]string{"while": "", "compared": ""}, columns: recorded,
 			text:   "Through the service's own pipelines into its own store, with the simulated node on the same processors.",
-			charts: []chart{rate("ingest", "Recording", "P-Chain blocks and L1s, Pebble", "all chains and outputs, Pebble")},
+			charts: []chart{rate("ingest", "Recording", "P-Chain blocks and L1s, Pebble", "all chains and outputs, Pebble", "all chains and outputs, PostgreSQL")},
 		},
 		{
 			title: "Pages of outputs, and balances", from: "ingest", match: map[string]string{"recorded": "", "compared": ""},
