@@ -1,7 +1,3 @@
-// Package aggregator turns an unsigned Warp message into a signed one: it asks
-// the validators of the signing subnet (ACP-118), proves their signatures,
-// chooses the signers and verifies the result before it hands it out. One round
-// per message serves any number of callers.
 package aggregator
 
 import (

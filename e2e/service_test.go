@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/e2e/localnet"
 )
 
 // service is the program under test, run as a user would.
@@ -69,13 +71,9 @@ func (s *service) log() []byte {
 // freeAddresses are two that nobody listens on now.
 func freeAddresses(t testing.TB) (string, string) {
 	t.Helper()
-	a, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := localnet.FreePorts(2)
 	require.NoError(t, err)
-	defer func() { _ = a.Close() }()
-	b, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = b.Close() }()
-	return a.Addr().String(), b.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
 }
 
 // start runs the service and waits until it is ready. Another program may take a

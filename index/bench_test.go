@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 
+	"quorate/bench/rig"
 	"quorate/chain/pchain"
 	"quorate/index"
 	"quorate/index/l1record"
@@ -67,18 +67,12 @@ var benchHistory = sync.OnceValue(func() (all struct {
 	return all
 })
 
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 // reportBlocks reports what catching up so often took: the processor time is that of
 // the whole process, the stub of a node included.
 func reportBlocks(b *testing.B, begun time.Duration) {
 	all := benchHistory()
 	b.ReportMetric(float64(b.N)*float64(len(all.blocks))/b.Elapsed().Seconds(), "blocks/s")
-	b.ReportMetric(float64((cpu()-begun).Microseconds())/float64(b.N)/float64(all.txs), "CPU-us/tx")
+	b.ReportMetric(float64((rig.CPU()-begun).Microseconds())/float64(b.N)/float64(all.txs), "CPU-us/tx")
 }
 
 func catchUp(b *testing.B, from index.Source[*pchain.Block], s store.Store) {
@@ -135,7 +129,7 @@ func BenchmarkCatchUp(b *testing.B) {
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			begun := cpu()
+			begun := rig.CPU()
 			for b.Loop() {
 				client, err := node.New(node.Options{Endpoints: []string{server.URL}})
 				require.NoError(b, err)

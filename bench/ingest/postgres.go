@@ -77,7 +77,7 @@ func (b *bench) compare(of [2][]*recorded) error {
 
 // onServer records all chains on a new server.
 func (b *bench) onServer(ctx context.Context) (*postgres, *recorded, error) {
-	server, err := pgserver.Start("shared_buffers=512MB", "max_wal_size=4GB", "wal_compression=on")
+	server, err := rig.StartPostgres()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -140,7 +140,7 @@ const (
 )
 
 // newReaders makes readers that share nothing but the surface.
-func newReaders(n int, p pastOptions, g *genesis.Genesis, v ledger.Viewer) ([]*reader, error) {
+func newReaders(n int, p pastOptions, g *genesis.Genesis, v store.Viewer) ([]*reader, error) {
 	busy, others, made, err := addressesOf(p)
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func runRead(t task) error {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
-	views := ledger.Viewer(rows)
+	views := store.Viewer(rows)
 	if s, ok := rows.(*store.Postgres); ok && t.Standby != "" {
 		standbys, err := store.OpenStandbys(ctx, s, store.StandbyOptions{URLs: []string{t.Standby}})
 		if err != nil {

@@ -129,7 +129,7 @@ func (b *bench) turnOf(ctx context.Context, l *line, pages []page, turn uint64) 
 			for time.Since(begun) < b.turn && ctx.Err() == nil {
 				one, sent := pages[rng.IntN(len(pages))], time.Now()
 				if err := conn.Get(one.path); err != nil {
-					failed[i] = fmt.Errorf("%s: %w\n%s", r.name, err, r.lastWords())
+					failed[i] = fmt.Errorf("%s: %w\n%s", r.name, err, rig.LastWords(r.log))
 					return
 				}
 				took[i] = append(took[i], answer{time.Since(sent), one.kind})

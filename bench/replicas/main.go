@@ -17,15 +17,12 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/store/storetest/pgserver"
 )
 
 // taskEnv makes a process the simulated node.
@@ -63,14 +60,9 @@ func main() {
 	if o.most < 1 || o.connections < o.most || o.turns < 1 || o.turn < 100*time.Millisecond {
 		log.Fatal("there has to be a replica at least, a connection for each, and a turn of 100ms")
 	}
-	told, err := rig.OpenLog(*figures)
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, o, told)
-	stop()
-	if err := errors.Join(err, told.Close()); err != nil {
+	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
+		return run(ctx, o, told)
+	}); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -83,7 +75,7 @@ func run(ctx context.Context, o options, figures *rig.Log) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions, %d connections\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rig.Load(), o.Seed, o.Txs, o.connections)
-	binary, err := build(ctx, root)
+	binary, err := rig.Build(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -96,7 +88,7 @@ func run(ctx context.Context, o options, figures *rig.Log) (err error) {
 	if err := child.Read(&n); err != nil {
 		return fmt.Errorf("making the history: %w", err)
 	}
-	server, err := pgserver.Start("shared_buffers=512MB", "max_wal_size=4GB", "wal_compression=on")
+	server, err := rig.StartPostgres()
 	if err != nil {
 		return err
 	}

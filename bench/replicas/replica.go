@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -59,14 +58,6 @@ func serveNode(t nodeTask) error {
 	return rig.TellSpent(out)
 }
 
-func build(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, "quorate")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/quorate").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the service, in the folder of the module: %w\n%s", err, out)
-	}
-	return binary, nil
-}
-
 // replica is a process of the service.
 type replica struct {
 	name, log       string
@@ -78,15 +69,9 @@ type replica struct {
 // start starts one of those that share the store.
 func (b *bench) start(name string, flags ...string) (*replica, error) {
 	r := &replica{name: name, log: filepath.Join(b.root, name+".log"), ended: make(chan struct{})}
-	for _, address := range []*string{&r.public, &r.private} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		*address = l.Addr().String()
-		if err := l.Close(); err != nil {
-			return nil, err
-		}
+	var err error
+	if r.public, r.private, err = rig.Addresses(); err != nil {
+		return nil, err
 	}
 	log, err := os.Create(r.log)
 	if err != nil {
@@ -198,21 +183,12 @@ func (r *replica) await(ctx context.Context, so func() (bool, error)) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.ended:
-			return fmt.Errorf("%s has ended:\n%s", r.name, r.lastWords())
+			return fmt.Errorf("%s has ended:\n%s", r.name, rig.LastWords(r.log))
 		case <-limit.C:
-			return fmt.Errorf("%s does not become ready: %w\n%s", r.name, err, r.lastWords())
+			return fmt.Errorf("%s does not become ready: %w\n%s", r.name, err, rig.LastWords(r.log))
 		case <-ticker.C:
 		}
 	}
-}
-
-// lastWords are the end of the log.
-func (r *replica) lastWords() string {
-	content, err := os.ReadFile(r.log)
-	if err != nil {
-		return err.Error()
-	}
-	return string(content[max(0, len(content)-4000):])
 }
 
 // get reads an answer into v.

@@ -152,11 +152,11 @@ func (s step) nodes() bool { return s.Name == realNodes }
 
 // String is the command, as one would enter it.
 func (s step) String() string {
-	flags := strings.Join(s.Flags, " ")
+	command := "go run ./bench/" + s.Name
 	if s.nodes() {
-		return "cd e2e && go test " + flags
+		command = "cd e2e && go test"
 	}
-	return "go run ./bench/" + s.Name + " " + flags
+	return strings.Join(append([]string{command}, s.Flags...), " ")
 }
 
 // patience is how many times longer than expected a benchmark may take.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"quorate/bench/rig"
 )
@@ -32,7 +33,7 @@ type section struct {
 	match       map[string]string
 	columns     []column
 	charts      []chart
-	without     string // what is said if the benchmark was not run
+	without     string // what is said if the benchmark was not run, besides that
 }
 
 // column of a table: what figures are of, or a value with so many decimals.
@@ -118,12 +119,12 @@ func sections() []section {
 			},
 		},
 		{
-			title: "Recording the P-, X- and C-Chain", from: "ingest", match: map[string]string{"while": ""}, columns: recorded,
+			title: "Recording the P-, X- and C-Chain", from: "ingest", match: map[string]string{"while": "", "compared": ""}, columns: recorded,
 			text:   "Through the service's own pipelines into its own store, with the simulated node on the same processors.",
-			charts: []chart{rate("ingest", "Recording", "P-Chain blocks and L1s, Pebble", "all chains and outputs, Pebble")},
+			charts: []chart{rate("ingest", "Recording", "P-Chain blocks and L1s, Pebble", "all chains and outputs, Pebble", "all chains and outputs, PostgreSQL")},
 		},
 		{
-			title: "Pages of outputs, and balances", from: "ingest", match: map[string]string{"recorded": ""},
+			title: "Pages of outputs, and balances", from: "ingest", match: map[string]string{"recorded": "", "compared": ""},
 			columns: []column{of("while", "while"), of("read", "read"), number, {"p50 ms", "p50_ms", 2}, {"p99 ms", "p99_ms", 2}},
 			charts: []chart{{
 				file: "pages", title: "Reads against the size of the record, nothing else going on", x: transactions, y: ms, over: transactions,
@@ -147,7 +148,7 @@ func sections() []section {
 			}},
 		},
 		{
-			title: "Several replicas", from: "replicas",
+			title: "Several replicas", from: "replicas", match: map[string]string{"page": ""},
 			text: "Services that answer the Data API from one PostgreSQL server, or from one that follows it, with all of them and the load on this machine, " +
 				"whose processors bound the rate; so see also the requests for a second of processor time, of services and servers.",
 			columns: []column{
@@ -161,7 +162,10 @@ func sections() []section {
 					{"from a standby", map[string]string{"reads": "a standby"}, "requests_per_second", 2, false},
 				},
 			}},
-			without: "Not measured.",
+		},
+		{
+			title: "Pages of one replica on PostgreSQL", from: "replicas", match: map[string]string{"replicas": ""},
+			columns: []column{of("page", "page"), of("read from", "reads"), number, {"p50 ms", "p50_ms", 2}, {"p99 ms", "p99_ms", 2}},
 		},
 		{
 			title: "As a node", from: realNodes,
@@ -171,7 +175,7 @@ func sections() []section {
 				of("call", "call"), {"node, requests/s", "node-req/s", 0}, {"service, requests/s", "service-req/s", 0},
 				{"times the rate", "x-rate", 2}, {"p50", "x-p50", 2}, {"p99", "x-p99", 2}, {"CPU", "x-cpu", 2},
 			},
-			without: "Not in the short form, as it begins with building a node: cd e2e && go test -run xxx -bench NodeAPI -benchtime 1x",
+			without: "It is not in the short form, as it begins with building a node: cd e2e && go test -run xxx -bench NodeAPI -benchtime 1x",
 		},
 	}
 }
@@ -277,14 +281,35 @@ func figuresOf(all []result, from string, match map[string]string) ([]rig.Figure
 	return medians(runs)
 }
 
+// whyNot is the reason for which there are no figures of a benchmark.
+func whyNot(all []result, from string) string {
+	runs := 0
+	for _, r := range all {
+		if r.Name != from {
+			continue
+		}
+		if first, _, _ := strings.Cut(r.Failure, "\n"); first != "" {
+			return r.String() + " failed: " + first
+		}
+		runs++
+	}
+	benchmark := step{Name: from}.String()
+	if runs == 0 {
+		return benchmark + " is no part of this report"
+	}
+	return fmt.Sprintf("none of %d runs of %s was to", runs, benchmark)
+}
+
 // show makes tables and plots of what was measured. A plot of nothing is removed.
 func (s *section) show(out string, all []result) (shown, error) {
-	part := shown{Title: s.title, Text: s.text, Without: s.without}
+	part := shown{Title: s.title, Text: s.text}
+	if !slices.ContainsFunc(all, func(r result) bool { return r.Name == s.from }) {
+		part.Without = strings.TrimSpace("Not measured: " + whyNot(all, s.from) + ". " + s.without)
+	}
 	for _, r := range all {
 		if r.Name != s.from {
 			continue
 		}
-		part.Without = ""
 		if r.Failure != "" {
 			part.Failures = append(part.Failures, failure{r.String(), r.Failure})
 		}

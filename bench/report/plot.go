@@ -36,7 +36,8 @@ type curve struct {
 	dashed bool
 }
 
-// matches says whether figures are of what is wanted.
+// matches says whether figures are of what is wanted; an empty value wants those that are
+// not of such a thing.
 func matches(f rig.Figures, want map[string]string) bool {
 	for key, value := range want {
 		if f.Of[key] != value {
@@ -71,7 +72,7 @@ func (c chart) png(all []rig.Figures) ([]byte, error) {
 		p.X.Scale = plot.LogScale{}
 		p.X.Label.Text += " (logarithmic)"
 	}
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(3)
 	p.Add(plotter.NewGrid())
 	seen := make(map[float64]bool)
 	var ticks plot.ConstantTicks
@@ -109,11 +110,13 @@ func (c chart) png(all []rig.Figures) ([]byte, error) {
 		return nil, nil
 	}
 	p.X.Tick.Marker = ticks
-	p.Y.Min, p.Y.Max = 0, max((1.05+0.07*float64(curves))*highest, 1e-9) // room for the legend
+	// Room for the legend, a line of which takes so much of the height.
+	p.Y.Min, p.Y.Max = 0, max(highest/(0.97-0.075*float64(curves)), 1e-9)
 	p.Y.Tick.Marker = plot.TickerFunc(scale)
 	p.Title.Padding = vg.Points(4)
 	canvas := vgimg.NewWith(vgimg.UseWH(16*vg.Centimeter, 10*vg.Centimeter), vgimg.UseDPI(144))
-	p.Draw(draw.New(canvas))
+	margin := vg.Points(8)
+	p.Draw(draw.Crop(draw.New(canvas), margin, -margin, margin, -margin))
 	var b bytes.Buffer
 	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(&b); err != nil {
 		return nil, fmt.Errorf("plot %s: %w", c.file, err)

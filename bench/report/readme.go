@@ -48,8 +48,12 @@ func (r *report) place(readme []byte) (part string, begin, end int, err error) {
 func (r *report) part() (string, error) {
 	var b strings.Builder
 	h := r.Head
-	fmt.Fprintf(&b, "%s, %s form in %s: %s, %d processors, %s, %s, avalanchego %s, commit %s, seed %d, load %s before and %s after.\n\n",
-		h.Date.Format(time.DateOnly), h.Form, h.Took, h.CPU, h.Processors, h.System, h.Go, h.Library, h.Commit, h.Seed, h.Load, h.LoadAfter)
+	versions := h.Go + ", avalanchego " + h.Library
+	if h.Postgres != "" {
+		versions += ", PostgreSQL " + h.Postgres
+	}
+	fmt.Fprintf(&b, "%s, %s form in %s: %s, %d processors, %s, %s, commit %s, seed %d, load %s before and %s after.\n\n",
+		h.Date.Format(time.DateOnly), h.Form, h.Took, h.CPU, h.Processors, h.System, versions, h.Commit, h.Seed, h.Load, h.LoadAfter)
 	rounds, err := figuresOf(r.Results, "latency", nil)
 	if err != nil {
 		return "", err
@@ -73,7 +77,7 @@ func (r *report) part() (string, error) {
 			b.WriteString(l.show(f))
 		}
 		if len(all) == 0 {
-			b.WriteString("not measured")
+			b.WriteString("not measured: " + strings.ReplaceAll(whyNot(r.Results, l.from), "|", "\\|"))
 		}
 		b.WriteString(" |\n")
 	}
@@ -124,7 +128,7 @@ func lines() []entry {
 		{"recording an EVM chain with traces", "evm", map[string]string{"recorded": "the same and traces"}, recorded},
 		{"page of 100 unspent outputs through HTTP: p50 / p99 ms, by transactions recorded", "ingest", map[string]string{"while": "Pebble, idle", "read": "page of 100 unspent outputs through HTTP"}, page("p50_ms", "p99_ms")},
 		{"page of an EVM chain's latest 100 transactions, 500 requests/s: p50 / p99 ms", "evm", map[string]string{"read": "HTTP: latest transactions"}, page("paced_p50_ms", "paced_p99_ms")},
-		{"replicas on one PostgreSQL server and one machine: requests/s, p50 / p99 ms, CPU us of the service", "replicas", nil, func(f rig.Figures) string {
+		{"replicas on one PostgreSQL server and one machine: requests/s, p50 / p99 ms, CPU us of the service", "replicas", map[string]string{"page": ""}, func(f rig.Figures) string {
 			return fmt.Sprintf("%s, from %s: %s/s, %s ms, %s us", f.Of["replicas"], f.Of["reads"], cells(f, "", "requests_per_second", 0), cells(f, " / ", "p50_ms", 2, "p99_ms", 2), cells(f, "", "cpu_us", 0))
 		}},
 	}

@@ -31,7 +31,7 @@ func TestReport(t *testing.T) {
 		return map[string]string{"validators": validators, "faults_%": faults}
 	}
 	ran := step{Name: "latency", Flags: []string{"-validators=5,1000"}}
-	r := report{head{Machine: rig.Machine{Commit: "c0ffee"}, Seed: 77}, []result{
+	r := report{head{Machine: rig.Machine{Commit: "c0ffee", Postgres: "15.14"}, Seed: 77}, []result{
 		{step: ran, Figures: []rig.Figures{
 			{Of: of("1000", "0"), Values: map[string]float64{"p50_ms": 94, "floor_p50_ms": 61.6, "cpu_ms": 61}},
 			{Of: of("5", "0"), Values: map[string]float64{"p50_ms": 75, "floor_p50_ms": 72, "cpu_ms": 3}},
@@ -39,6 +39,7 @@ func TestReport(t *testing.T) {
 		{step: step{Name: "replicas"}, Figures: []rig.Figures{
 			{Of: map[string]string{"replicas": "1", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 900, "p50_ms": 1, "p99_ms": 9.25, "cpu_us": 700}},
 			{Of: map[string]string{"replicas": "2", "reads": "the server"}, Values: map[string]float64{"requests_per_second": 950}},
+			{Of: map[string]string{"page": "unspent outputs", "reads": "the server", "transactions": "10"}, Values: map[string]float64{"p50_ms": 7, "p99_ms": 8}},
 		}},
 		{step: step{Name: "evm", Flags: []string{"-txs=20"}}, Failure: "the chain is <short>"},
 	}}
@@ -46,11 +47,14 @@ func TestReport(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(dir, page))
 	require.NoError(t, err)
 	for _, want := range []string{
-		"c0ffee", "<td>77", "go run ./bench/latency -validators=5,1000", "<td>1000<td>0<td>62<td>-<td>94",
-		"<strong>Failed:</strong> go run ./bench/evm -txs=20", "the chain is &lt;short&gt;", "data:image/png;base64,iVBOR", "<td>1<td>the server<td>900<td>1.00<td>9.25<td>700<td>-", "Not in the short form",
+		"c0ffee", ", PostgreSQL 15.14\n", "<td>77", "go run ./bench/latency -validators=5,1000", "<td>1000<td>0<td>62<td>-<td>94",
+		"<strong>Failed:</strong> go run ./bench/evm -txs=20", "the chain is &lt;short&gt;", "data:image/png;base64,iVBOR", "<td>1<td>the server<td>900<td>1.00<td>9.25<td>700<td>-",
+		"<p>Not measured: go run ./bench/blsbatch is no part of this report.</p>", "cd e2e &amp;&amp; go test is no part of this report. It is not in the short form",
 	} {
 		require.Contains(t, string(content), want)
 	}
+	require.Contains(t, string(content), "<tr><td>unspent outputs<td>the server<td>10<td>7.00<td>8.00\n")
+	require.NotContains(t, string(content), "<tr><td><td>", "a row of what the table is not about")
 	require.NotContains(t, string(content), "#ZgotmplZ", "the template refused something")
 	plot, err := os.ReadFile(filepath.Join(dir, "latency-p50.png"))
 	require.NoError(t, err)
@@ -74,10 +78,14 @@ func TestReport(t *testing.T) {
 	require.NoError(t, r.tell(readme))
 	content, err = os.ReadFile(readme)
 	require.NoError(t, err)
-	require.Regexp(t, `^before\n<!--.*-->\n.* commit c0ffee, seed 77`, string(content))
+	require.Regexp(t, `^before\n<!--.*-->\n.*, PostgreSQL 15\.14, commit c0ffee, seed 77`, string(content))
 	require.Contains(t, string(content), "| 1000 | 0 % | 62 / - | 94 / - | 61.0 | - |")
 	require.Contains(t, string(content), "1, from the server: 900/s, 1.00 / 9.25 ms, 700 us; 2, from the server: 950/s, - / - ms, - us |")
-	require.Regexp(t, `EVM chain with traces \| not measured \|(.|\n)*<!-- end of figures -->\nafter\n$`, string(content))
+	require.NotContains(t, string(content), "7.00 / 8.00")
+	require.Contains(t, string(content), "| not measured: go run ./bench/ingest is no part of this report |")
+	require.NotContains(t, string(content), "not measured |", "without a reason")
+	require.Equal(t, "none of 1 runs of go run ./bench/latency was to", whyNot(r.Results, "latency"))
+	require.Regexp(t, `EVM chain with traces \| not measured: go run ./bench/evm -txs=20 failed: the chain is <short> \|(.|\n)*<!-- end of figures -->\nafter\n$`, string(content))
 }
 
 // TestStep runs benchmarks that are none.

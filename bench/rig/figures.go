@@ -2,11 +2,14 @@ package rig
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 )
 
 // Figures are a line of what was measured: what it is about, and the numbers, by names
@@ -47,6 +50,18 @@ func (l *Log) Close() error {
 		return nil
 	}
 	return l.file.Close()
+}
+
+// Measure has a benchmark measure until it has done so or the program is interrupted, and
+// tell a Log, of which OpenLog says where it is.
+func Measure(figures string, measure func(ctx context.Context, told *Log) error) error {
+	told, err := OpenLog(figures)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return errors.Join(measure(ctx, told), told.Close())
 }
 
 // ReadFigures reads what a Log wrote.

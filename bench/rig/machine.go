@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"quorate/store/storetest/pgserver"
 )
 
 // Machine is what figures depend on besides what is measured.
@@ -25,6 +27,8 @@ type Machine struct {
 	Go      string `json:"go"`
 	Library string `json:"avalanchego"`
 	Commit  string `json:"commit"`
+	// Postgres is the version of the PostgreSQL server; empty if there is none.
+	Postgres string `json:"postgresql,omitempty"`
 	// Load is the load average when it was asked.
 	Load string `json:"load"`
 }
@@ -43,6 +47,7 @@ func ThisMachine(ctx context.Context) (Machine, error) {
 		return m, fmt.Errorf("asking for the version of avalanchego: %w", err)
 	}
 	m.Library = strings.TrimSpace(string(version))
+	m.Postgres, _ = pgserver.Version(ctx) // which only some benchmarks need
 	commit, err := git(ctx, "rev-parse", "--short=12", "HEAD")
 	if err != nil {
 		return m, ctx.Err() // not a checkout

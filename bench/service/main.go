@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -63,10 +62,6 @@ func main() {
 		}
 	}
 	b := bench{pin: *pin, validators: *validators, connections: *connections, requests: *requests, memory: *memory}
-	var err error
-	if b.log, err = rig.OpenLog(*figures); err != nil {
-		log.Fatal(err)
-	}
 	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
 	measure, ok := measures[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
@@ -74,10 +69,10 @@ func main() {
 		os.Exit(2)
 	}
 	fmt.Printf("%s/%s, %d processors for service, validators and load, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = measure(ctx)
-	stop()
-	if err := errors.Join(err, b.log.Close()); err != nil {
+	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
+		b.log = told
+		return measure(ctx)
+	}); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -114,12 +109,12 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) 
 		return nil, err
 	}
 	p := &process{dir: dir, client: &http.Client{Transport: &http.Transport{}}}
-	binary := filepath.Join(dir, "quorate")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/quorate").CombinedOutput(); err != nil {
+	binary, err := rig.Build(ctx, dir)
+	if err != nil {
 		p.stop()
-		return nil, fmt.Errorf("building the service: %w\n%s", err, out)
+		return nil, err
 	}
-	public, private, err := addresses()
+	public, private, err := rig.Addresses()
 	if err != nil {
 		p.stop()
 		return nil, err
@@ -157,18 +152,6 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) 
 		time.Sleep(20 * time.Millisecond)
 	}
 	return p, nil
-}
-
-func addresses() (public, private string, err error) {
-	for _, address := range []*string{&public, &private} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", "", err
-		}
-		*address = l.Addr().String()
-		_ = l.Close()
-	}
-	return public, private, nil
 }
 
 func (p *process) stop() {

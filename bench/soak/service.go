@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"quorate/bench/rig"
 	"quorate/simnet"
 )
 
@@ -39,20 +39,16 @@ type life struct {
 // newService builds the program and writes its configuration.
 func newService(ctx context.Context, dir string, n *simnet.Network) (*service, error) {
 	s := &service{
-		binary: filepath.Join(dir, "quorate"), config: filepath.Join(dir, "quorate.yaml"), log: filepath.Join(dir, "quorate.log"),
+		config: filepath.Join(dir, "quorate.yaml"), log: filepath.Join(dir, "quorate.log"),
 		data: filepath.Join(dir, "data"), stored: "files",
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second},
 	}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.binary, "./cmd/quorate").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the service: %w\n%s", err, out)
+	var err error
+	if s.binary, err = rig.Build(ctx, dir); err != nil {
+		return nil, err
 	}
-	for _, address := range []*string{&s.public, &s.private} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		*address = l.Addr().String()
-		_ = l.Close() // it is ours again in each life
+	if s.public, s.private, err = rig.Addresses(); err != nil {
+		return nil, err
 	}
 	s.settings = fmt.Sprintf(`listen: %s
 private_listen: %s
@@ -110,7 +106,7 @@ func (s *service) start(ctx context.Context) error {
 		s.mu.Lock()
 		if s.life == l { // nobody asked for it
 			s.life = nil
-			s.ill = append(s.ill, fmt.Errorf("the service ended by itself: %w\n%s", errors.Join(err, errEnded), s.lastWords()))
+			s.ill = append(s.ill, fmt.Errorf("the service ended by itself: %w\n%s", errors.Join(err, errEnded), rig.LastWords(s.log)))
 		}
 		s.mu.Unlock()
 		close(l.exited)
@@ -184,13 +180,4 @@ func (s *service) mishaps() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ill
-}
-
-// lastWords are the end of the log.
-func (s *service) lastWords() string {
-	content, err := os.ReadFile(s.log)
-	if err != nil {
-		return err.Error()
-	}
-	return string(content[max(0, len(content)-4000):])
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
+	"quorate/bench/rig"
 	"quorate/chain/linear/lineartest"
 	"quorate/chain/pchain"
 	past "quorate/simnet/history"
@@ -90,7 +91,7 @@ func FuzzShortcut(f *testing.F) {
 // BenchmarkBlocks reads the blocks of a history, with the library alone and by the
 // shortcut.
 func BenchmarkBlocks(b *testing.B) {
-	lineartest.Benchmark(b, made(b, 1, 10_000), pchain.QuickBlock, pchain.SlowBlock, func(parsed *pchain.Block) int {
+	lineartest.Benchmark(b, rig.CPU, made(b, 1, 10_000), pchain.QuickBlock, pchain.SlowBlock, func(parsed *pchain.Block) int {
 		if parsed.Proposal != nil {
 			return len(parsed.Txs) + 1
 		}

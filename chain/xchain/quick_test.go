@@ -9,6 +9,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/bench/rig"
 	"quorate/chain/linear/lineartest"
 	"quorate/chain/xchain"
 	"quorate/simnet/history"
@@ -105,5 +106,5 @@ func FuzzShortcut(f *testing.F) {
 // shortcut.
 func BenchmarkBlocks(b *testing.B) {
 	all, _ := made(b, 1, 10_000)
-	lineartest.Benchmark(b, all, xchain.QuickBlock, newDecoder(b).SlowBlock, func(parsed *xchain.Block) int { return len(parsed.Txs) })
+	lineartest.Benchmark(b, rig.CPU, all, xchain.QuickBlock, newDecoder(b).SlowBlock, func(parsed *xchain.Block) int { return len(parsed.Txs) })
 }

@@ -68,7 +68,7 @@ func Start(t testing.TB) *Network {
 		t.Fatalf("finding the module of the node: %v", err)
 	}
 	n.keys = filepath.Join(strings.TrimSpace(string(out)), "staking", "local")
-	ports, err := freePorts(2 * Size)
+	ports, err := FreePorts(2 * Size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func Start(t testing.TB) *Network {
 // Observe starts one more node, which is no validator, and waits until it is healthy.
 func (n *Network) Observe() *Node {
 	n.t.Helper()
-	ports, err := freePorts(2)
+	ports, err := FreePorts(2)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -144,9 +144,9 @@ func build() (string, error) {
 	return program, os.Rename(fresh, program)
 }
 
-// freePorts are some that nobody listens on. The system does not give them to those
+// FreePorts are some that nobody listens on. The system does not give them to those
 // who ask for any, so that nobody else has them before they are used.
-func freePorts(n int) ([]int, error) {
+func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range 100 * n {
 		port := 10_000 + rand.IntN(20_000)
@@ -174,7 +174,8 @@ func (n *Network) launch(i int) {
 	node := n.nodes[i]
 	dir := filepath.Join(n.dir, fmt.Sprintf("node%d", i))
 	configs := filepath.Join(dir, "configs", "C")
-	for _, folder := range []string{configs, filepath.Join(dir, "plugins")} {
+	temporary := filepath.Join(dir, "tmp")
+	for _, folder := range []string{configs, filepath.Join(dir, "plugins"), temporary} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			n.t.Fatal(err)
 		}
@@ -219,6 +220,8 @@ func (n *Network) launch(i int) {
 	args = append(args, "--bootstrap-ips="+bootstrapIPs, "--bootstrap-ids="+bootstrapIDs)
 	cmd := exec.Command(n.program, args...)
 	cmd.Dir = dir // where it writes stack traces
+	// A node that is killed leaves folders there.
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	// Not even a killed test leaves a node behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

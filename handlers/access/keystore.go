@@ -144,5 +144,5 @@ func (s *KeyStore) change(ctx context.Context, edit func([]KeyInfo) ([]KeyInfo, 
 			return fmt.Errorf("writing the API keys: %w", err)
 		}
 	}
-	return fmt.Errorf("writing the API keys: %w", errContended)
+	return errors.New("writing the API keys: too many processes change them at a time")
 }

@@ -50,9 +50,6 @@ type draw struct {
 	verdict // of as many as were needed; remaining is after all that was granted
 }
 
-// errContended says that others were faster again and again.
-var errContended = errors.New("too many processes draw on one allowance at a time")
-
 // take uses up to n requests of a key's allowance, or none if there are fewer than least,
 // which is at most a burst. A cursor has what was used: Next is
 // when, in microseconds since 1970, all of it would be there again at the class's rate
@@ -79,7 +76,7 @@ func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, no
 			return draw{}, fmt.Errorf("using the allowance of key %s: %w", key, err)
 		}
 	}
-	return draw{}, errContended
+	return draw{}, fmt.Errorf("using the allowance of key %s: too many processes draw on it at a time", key)
 }
 
 // draw is the arithmetic of take.

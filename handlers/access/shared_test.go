@@ -41,14 +41,21 @@ func TestAllowancesAreShared(t *testing.T) {
 				}
 				time.Sleep(time.Duration(random.Int64N(int64(200 * time.Microsecond))))
 			}
-			most := float64(c.burst()) + c.PerSecond*time.Since(begun).Seconds()
-			if c.PerDay > 0 {
-				most = min(most, float64(c.PerDay))
-			}
-			require.LessOrEqual(t, float64(allowed), most+1, "%+v", c)
-			require.GreaterOrEqual(t, float64(allowed), 0.95*most-1, "%+v", c)
+			requireAllowance(t, c, allowed, time.Since(begun), 0.95)
 		})
 	}
+}
+
+// requireAllowance wants no more than a class allows in a time to have been let in, and a
+// part of it at least.
+func requireAllowance(t *testing.T, c Class, allowed int, in time.Duration, part float64) {
+	t.Helper()
+	most := float64(c.burst()) + c.PerSecond*in.Seconds()
+	if c.PerDay > 0 {
+		most = min(most, float64(c.PerDay))
+	}
+	require.LessOrEqual(t, float64(allowed), most+1, "%+v", c)
+	require.GreaterOrEqual(t, float64(allowed), part*most-1, "%+v", c)
 }
 
 // So it is with batches: each is let in as a whole or not at all.
@@ -65,12 +72,7 @@ func TestBatchesAreShared(t *testing.T) {
 				}
 				time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
 			}
-			most := float64(c.burst()) + c.PerSecond*time.Since(begun).Seconds()
-			if c.PerDay > 0 {
-				most = min(most, float64(c.PerDay))
-			}
-			require.LessOrEqual(t, float64(allowed), most+1, "%+v", c)
-			require.GreaterOrEqual(t, float64(allowed), 0.8*most-1, "%+v", c)
+			requireAllowance(t, c, allowed, time.Since(begun), 0.8)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -213,7 +213,7 @@ func (n *network) address(text string) (a ids.ShortID, mistake string) {
 	return ids.ShortID(b), ""
 }
 
-// bech32 shows addresses, [] if there are none.
+// bech32 shows addresses of which an answer has few, [] if there are none.
 func (n *network) bech32(all []ids.ShortID) ([]string, error) {
-	return n.spelling().bech32(all)
+	return (&spelling{hrp: n.hrp}).bech32(all)
 }

@@ -11,7 +11,7 @@ import (
 type spelling struct {
 	hrp    string // of addresses
 	ids    map[ids.ID]string
-	owners map[ids.ShortID]string
+	owners map[ids.ShortID]string // nil if none are remembered
 }
 
 // maxSpelt is how many texts of a kind an answer remembers.
@@ -43,7 +43,7 @@ func (s *spelling) bech32(all []ids.ShortID) ([]string, error) {
 			if text, err = address.FormatBech32(s.hrp, a[:]); err != nil {
 				return nil, err
 			}
-			if len(s.owners) < maxSpelt {
+			if s.owners != nil && len(s.owners) < maxSpelt {
 				s.owners[a] = text
 			}
 		}

@@ -183,7 +183,7 @@ func estimate(s *ledger.Staking, now time.Time, potential map[ids.ID]uint64) str
 }
 
 func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets, potential map[ids.ID]uint64) (stakingTransaction, error) {
-	rewardAddresses, err := n.bech32(s.Staker.RewardAddresses)
+	rewardAddresses, err := known.bech32(s.Staker.RewardAddresses)
 	if err != nil {
 		return stakingTransaction{}, err
 	}

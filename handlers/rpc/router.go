@@ -30,16 +30,21 @@ func newRouter() *router {
 	}
 }
 
-// routeHeader names, on a node, a virtual machine that the request is for, whatever its
-// path. There is none here that takes such requests.
-const routeHeader = "Avalanche-Api-Route"
+// unrouted finds nothing for requests with a header that names, on a node, a virtual
+// machine that the request is for, whatever its path: there is none here that takes them.
+func unrouted(h http.Handler) http.Handler {
+	const header = "Avalanche-Api-Route"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := r.Header[header]; ok {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
 
 // ServeHTTP implements http.Handler.
 func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if _, ok := request.Header[routeHeader]; ok {
-		w.WriteHeader(http.StatusNotFound)
-		return
-	}
 	asked := request.URL.Path
 	rooted := asked
 	if asked == "" || asked[0] != '/' {

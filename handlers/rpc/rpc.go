@@ -61,7 +61,7 @@ func New(o Options) *Surface {
 	shared := cors.New(pages)
 	name := []string{o.NodeID.String()} // shared by all answers and never changed
 	s := &Surface{router: newRouter(), around: func(h http.Handler) http.Handler {
-		h = shared.Handler(knownHosts(h, o.AllowedHosts))
+		h = shared.Handler(knownHosts(unrouted(h), o.AllowedHosts))
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Node-Id"] = name
 			h.ServeHTTP(w, r)
@@ -74,13 +74,7 @@ func New(o Options) *Surface {
 // Moved sends a client whose path is not clean to where it leads, in the way in which
 // the surface answers.
 func (s *Surface) Moved(to *url.URL) http.Handler {
-	return s.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := r.Header[routeHeader]; ok {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		redirect(w, to)
-	}))
+	return s.around(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { redirect(w, to) }))
 }
 
 // ServeHTTP implements http.Handler.

@@ -113,8 +113,7 @@ func (c Chain) whole(ctx context.Context, r store.Reader, found []stored) ([]Con
 		var certificate []byte
 		if known := found[i].known; len(known) > 0 {
 			if certificate = certificates[places[string(known)]]; certificate == nil {
-				_, err := corrupt(found[i].Height)
-				return nil, err
+				return nil, corrupt(found[i].Height)
 			}
 		}
 		var err error

@@ -14,6 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 
@@ -91,11 +92,7 @@ func (c Chain) key(height uint64) store.PK {
 	return store.PK{P: p, K: binary.BigEndian.AppendUint64(nil, height)}
 }
 
-// idKeyLen is how much of an ID is part of a key, in bytes: nobody finds two that have as
-// much in common, or another one for one that is given.
-const idKeyLen = 20
-
-func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:idKeyLen]...)} }
+func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: row.ShortID(c.prefix(), id)} }
 
 // wholeIDKey is what idKey was at first.
 func (c Chain) wholeIDKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
@@ -155,7 +152,7 @@ func (s *stored) whole(certificate []byte) (Container, error) {
 	if len(s.known) > 0 {
 		b, ok := join(s.Bytes, certificate)
 		if !ok {
-			return corrupt(s.Height)
+			return Container{}, corrupt(s.Height)
 		}
 		s.Bytes = b
 	}
@@ -168,50 +165,43 @@ func (s *stored) whole(certificate []byte) (Container, error) {
 
 func parse(height uint64, v []byte) (s stored, err error) {
 	if len(v) == 0 {
-		return torn(height)
+		return stored{}, corrupt(height)
 	}
 	const flags = flagOwnID | flagKept | flagCertified
 	s.Height, s.Form, s.Bytes = height, Form(v[0]&flagForm), v[1:]
 	if s.Form == 0 || s.Form > Part || v[0]&^(flagForm|flags) != 0 {
-		return torn(height)
+		return stored{}, corrupt(height)
 	}
 	if v[0]&flagKept != 0 {
 		at, n := binary.Varint(s.Bytes)
 		if n <= 0 {
-			return torn(height)
+			return stored{}, corrupt(height)
 		}
 		s.Kept, s.Bytes = time.Unix(0, at).UTC(), s.Bytes[n:]
 	}
 	if s.Form == Accepted {
 		at, n := binary.Varint(s.Bytes)
 		if n <= 0 {
-			return torn(height)
+			return stored{}, corrupt(height)
 		}
 		s.Time, s.Bytes = time.Unix(0, at).UTC(), s.Bytes[n:]
 		if s.digested = v[0]&flagOwnID == 0; !s.digested {
 			if len(s.Bytes) < ids.IDLen {
-				return torn(height)
+				return stored{}, corrupt(height)
 			}
 			s.ID, s.Bytes = ids.ID(s.Bytes), s.Bytes[ids.IDLen:]
 		}
 	}
 	if v[0]&flagCertified != 0 {
 		if len(s.Bytes) < knownLen {
-			return torn(height)
+			return stored{}, corrupt(height)
 		}
 		s.known, s.Bytes = s.Bytes[:knownLen], s.Bytes[knownLen:]
 	}
 	return s, nil
 }
 
-func torn(height uint64) (stored, error) {
-	_, err := corrupt(height)
-	return stored{}, err
-}
-
-func corrupt(height uint64) (Container, error) {
-	return Container{}, fmt.Errorf("%w: container %d", store.ErrCorrupt, height)
-}
+func corrupt(height uint64) error { return fmt.Errorf("%w: container %d", store.ErrCorrupt, height) }
 
 // most is how many containers are read at a time: a partition's.
 const most = 1 << bucketBits

@@ -15,9 +15,7 @@ import (
 )
 
 // Viewer is a store, as far as records are concerned.
-type Viewer interface {
-	View(ctx context.Context) (store.View, error)
-}
+type Viewer = store.Viewer
 
 // Contracts knows the standards of contracts.
 type Contracts interface {
@@ -40,7 +38,7 @@ type rememberer interface {
 // says follow the standard. Lists end within the time of ctx: what they leave out
 // costs time, too.
 type Record struct {
-	viewer    Viewer
+	viewer    store.Viewer
 	chainID   ids.ID
 	chain     chainKey
 	contracts Contracts

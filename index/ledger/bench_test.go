@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
+	"quorate/bench/rig"
 	chain "quorate/chain/ledger"
 	"quorate/index/ledger"
 	"quorate/store"
@@ -110,12 +110,6 @@ func ingest(b testing.TB, s store.Store, tenant *ledger.Tenant, source *transfer
 	return rows
 }
 
-func cpu() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkApply records transactions of 2.5 inputs and outputs on Pebble.
 func BenchmarkApply(b *testing.B) {
 	s, err := store.OpenPebble(b.Context(), store.PebbleOptions{Dir: b.TempDir()})
@@ -124,12 +118,12 @@ func BenchmarkApply(b *testing.B) {
 	tenant, source := ledger.NewTenant(network, pChain), newTransfers()
 	ingest(b, s, tenant, source, 20_000)
 	b.ResetTimer()
-	before := cpu()
+	before := rig.CPU()
 	rows := ingest(b, s, tenant, source, b.N)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tx/s")
 	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
 	b.ReportMetric(float64(rows)/float64(b.N), "rows/tx")
-	b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-us/tx")
+	b.ReportMetric(float64((rig.CPU()-before).Microseconds())/float64(b.N), "cpu-us/tx")
 	b.ReportMetric(float64(s.Stats().DiskBytes)/float64(b.N+20_000), "disk-B/tx")
 }
 
@@ -140,18 +134,18 @@ func BenchmarkRead(b *testing.B) {
 	require.NoError(b, err)
 	defer s.Close()
 	tenant, source := ledger.NewTenant(network, pChain), newTransfers()
-	start, before := time.Now(), cpu()
+	start, before := time.Now(), rig.CPU()
 	rows := ingest(b, s, tenant, source, blocks)
 	b.Logf("%d blocks in %s: %.0f tx/s, %.0f rows/s, %.1f cpu-us/tx, %.0f B/tx on disk", blocks, time.Since(start).Round(time.Second),
 		blocks/time.Since(start).Seconds(), float64(rows)/time.Since(start).Seconds(),
-		float64((cpu()-before).Microseconds())/blocks, float64(s.Stats().DiskBytes)/blocks)
+		float64((rig.CPU()-before).Microseconds())/blocks, float64(s.Stats().DiskBytes)/blocks)
 	record := ledger.New(s, network)
 	rng := rand.New(rand.NewPCG(2, 2))
 	measure := func(name string, f func() error) {
 		b.Run(name, func(b *testing.B) {
 			runtime.GC()
 			var took []time.Duration
-			before := cpu()
+			before := rig.CPU()
 			for b.Loop() {
 				at := time.Now()
 				if err := f(); err != nil {
@@ -159,7 +153,7 @@ func BenchmarkRead(b *testing.B) {
 				}
 				took = append(took, time.Since(at))
 			}
-			b.ReportMetric(float64((cpu()-before).Microseconds())/float64(len(took)), "cpu-us/op")
+			b.ReportMetric(float64((rig.CPU()-before).Microseconds())/float64(len(took)), "cpu-us/op")
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")

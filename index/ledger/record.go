@@ -45,13 +45,13 @@ type Viewer = store.Viewer
 // call sees one state of it. It is safe for concurrent use. Errors are those of the
 // store, and those of this package.
 type Record struct {
-	viewer    Viewer
+	viewer    store.Viewer
 	networkID uint32
 	seen      seen
 }
 
 // New makes a reader of a network's record, which may be empty.
-func New(v Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
+func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
 
 // state is one state of a record.
 type state struct {

@@ -8,12 +8,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/chain/pchain"
 	"quorate/chain/xchain"
 	"quorate/index"
+	"quorate/index/internal/row"
 	"quorate/store"
 )
 
@@ -115,13 +117,9 @@ func prefix(networkID uint32, chain string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, networkID), chain...)
 }
 
-// keyLen is how much of an ID, which is a SHA-256, is part of a key, in bytes: nobody
-// finds two that have as much in common, or another one for one that is given.
-const keyLen = 20
-
+// key is one of its own: a prefix is for many.
 func key(prefix []byte, id ids.ID) store.PK {
-	p := make([]byte, 0, len(prefix)+keyLen)
-	return store.PK{P: append(append(p, prefix...), id[:keyLen]...)}
+	return store.PK{P: row.ShortID(slices.Clip(prefix), id)}
 }
 
 // Place is where a transaction is.

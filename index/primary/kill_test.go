@@ -22,6 +22,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
+	"quorate/bench/rig"
 	"quorate/chain/genesis"
 	"quorate/chain/pchain"
 	"quorate/index"
@@ -248,14 +249,14 @@ func TestKilled(t *testing.T) {
 			o.Commits = 1 + rng.Int64N(2)
 		}
 		acknowledged := killed(t, o, n.tips(), rng.IntN(40), time.Duration(rng.IntN(8000))*time.Microsecond)
-		begun, busy := time.Now(), cpu()
+		begun, busy := time.Now(), rig.CPU()
 		s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: dir})
 		require.NoError(t, err)
 		_, _, err = ledger.New(s, networkID).Balances(t.Context(), constants.PlatformChainID, []ids.ShortID{asked}, time.Time{})
 		if err != nil {
 			require.ErrorIs(t, err, ledger.ErrUnknownChain)
 		}
-		serving, work = append(serving, time.Since(begun)), append(work, cpu()-busy)
+		serving, work = append(serving, time.Since(begun)), append(work, rig.CPU()-busy)
 		at := cursors(t, s)
 		before := false
 		for chain, tip := range n.tips() {
@@ -301,13 +302,6 @@ func TestKilled(t *testing.T) {
 	require.Equal(t, want, digest(t, memory), "dump of the engine in memory")
 	require.Equal(t, want, digest(t, s), "dump after %d kills", kills)
 	t.Logf("%v blocks, dump %x", n.tips(), want[:8])
-}
-
-// cpu is the processor time that this process has taken so far.
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // killed starts a process, lets it make some progress and go on for a while, kills

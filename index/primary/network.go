@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,8 +118,6 @@ type Network struct {
 	Vertices *vertices.Record
 	past     *index.XChainPast
 	kept     bool
-	// recorder is who records while this one watches, if that is in this process.
-	recorder atomic.Pointer[Network]
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -196,7 +193,7 @@ func New(o Options) (*Network, error) {
 		xTenants = append(xTenants, lookup.XChain(o.NetworkID))
 	}
 	if err := add(n, o, chainOf[*xchain.Block]{
-		name: index.XChain, source: index.NewXChainSource(o.Node, x, n.past, o.Log), verified: verified,
+		name: index.XChain, source: xSource{index.NewXChainSource(o.Node, x, n.past, o.Log), n.Vertices}, verified: verified,
 		height:    verified.Height, // its tip counts what was before there were blocks, too
 		committed: woken,
 	}, xTenants...); err != nil {
@@ -211,6 +208,15 @@ func New(o Options) (*Network, error) {
 	n.ledgers[index.CChain] = cLedger.Name()
 	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: source, verified: source, height: source.Tip, committed: woken}, cLedger)
 }
+
+// xSource is the X-Chain's, with what is wrong with its vertices.
+type xSource struct {
+	*index.XChainSource
+	vertices *vertices.Record
+}
+
+// Note implements index.Noter.
+func (s xSource) Note() string { return s.vertices.Trouble() }
 
 // chainOf is what is particular about recording a chain.
 type chainOf[B any] struct {
@@ -300,7 +306,6 @@ func (n *Network) RecordedBy(other *Network) {
 			line.recordedBy(other.lines[chain])
 		}
 	}
-	n.recorder.Store(other)
 }
 
 // Kept says whether the containers of blocks are kept, and found by what is in them:
@@ -334,17 +339,9 @@ func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
 
 // Status tells how far the chains are recorded, by name.
 func (n *Network) Status() map[string]index.Status {
-	vertices := n.Vertices
-	if recorder := n.recorder.Load(); recorder != nil {
-		vertices = recorder.Vertices
-	}
 	all := make(map[string]index.Status, len(n.lines))
 	for chain, p := range n.lines {
-		s := p.Status()
-		if chain == index.XChain && s.Note == "" && vertices != nil {
-			s.Note = vertices.Trouble()
-		}
-		all[chain] = s
+		all[chain] = p.Status()
 	}
 	return all
 }

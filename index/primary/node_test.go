@@ -124,7 +124,7 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 		return map[string]any{"networkID": strconv.Itoa(networkID)}, nil
 	case strings.HasPrefix(path, "/ext/index/") && path != "/ext/index/X/vtx" && n.withoutIndex.Load():
 		return nil, history.ErrNotServed
-	case path == "/ext/index/X/vtx":
+	case path == "/ext/index/X/vtx" && n.vertices != nil:
 		var args indexer.GetContainerRangeArgs
 		if err := json.Unmarshal(params, &args); err != nil {
 			return nil, err

@@ -4,7 +4,6 @@ package lineartest
 
 import (
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
@@ -59,8 +58,8 @@ func Spoil(t *testing.T, rng *rand.Rand, all [][]byte, same func(b []byte) bool)
 }
 
 // Benchmark reads blocks with the library alone and by the shortcut; transactions says
-// how many a block has.
-func Benchmark[B any](b *testing.B, all [][]byte, quick func([]byte) *B, slow func([]byte) (*B, error), transactions func(*B) int) {
+// how many a block has, and cpu how much processor time this process has used so far.
+func Benchmark[B any](b *testing.B, cpu func() time.Duration, all [][]byte, quick func([]byte) *B, slow func([]byte) (*B, error), transactions func(*B) int) {
 	b.Helper()
 	count, size := 0, 0
 	for _, raw := range all {
@@ -91,11 +90,4 @@ func Benchmark[B any](b *testing.B, all [][]byte, quick func([]byte) *B, slow fu
 			b.ReportMetric(float64(size)/float64(count), "encoded-B/tx")
 		})
 	}
-}
-
-// cpu is what the process has used so far.
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -77,6 +77,13 @@ func (w *Writer) Bool(v bool) {
 	}
 }
 
+// shortIDLen is how much of an ID, which is a SHA-256, is part of a key, in bytes: nobody
+// finds two that have as much in common, or another one for one that is given.
+const shortIDLen = 20
+
+// ShortID appends as much of an ID as keys have where things are found by it.
+func ShortID(key []byte, id ids.ID) []byte { return append(key, id[:shortIDLen]...) }
+
 // Seconds is a time in Unix seconds, 0 for all before 1970 and the zero time.
 func Seconds(t time.Time) uint64 { return uint64(max(0, t.Unix())) }
 

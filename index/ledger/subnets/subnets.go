@@ -145,20 +145,15 @@ type Blockchain struct {
 	Height   uint64
 }
 
-// Viewer is a store, as far as records are concerned.
-type Viewer interface {
-	View(ctx context.Context) (store.View, error)
-}
-
 // Record reads the subnets of one network. It is safe for concurrent use. Errors are
 // the store's.
 type Record struct {
-	viewer    Viewer
+	viewer    store.Viewer
 	networkID uint32
 }
 
 // New makes a reader of a network's subnets.
-func New(v Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
+func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
 
 // Position is where a page ended, and the P-Chain's height at the first one: subnets
 // that were made later are not on later pages.

@@ -137,6 +137,23 @@ func programs() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
 }
 
+// Version is that of the programs, such as 15.14; an error if there are none.
+func Version(ctx context.Context) (string, error) {
+	bin, err := programs()
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking for the version of PostgreSQL: %w", err)
+	}
+	fields := strings.Fields(string(out)) // postgres (PostgreSQL) 15.14 (Debian 15.14-1)
+	if len(fields) < 3 {
+		return "", fmt.Errorf("asking for the version of PostgreSQL: the answer is %q", out)
+	}
+	return fields[2], nil
+}
+
 // another is an account that is not root.
 func another() (*syscall.Credential, error) {
 	for _, name := range []string{"postgres", "nobody"} {
