@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// floors lists who may import whom: a package imports only packages of a lower
-// floor, or of its own where allowed says so.
+// floors lists who may import whom, by the first folder of their paths: a package
+// imports packages of its own folder, and otherwise only those of a lower floor.
 var floors = map[string]int{
 	"bls": 0, "node": 0, "store": 0, "chain": 0,
 	"p2p": 1, "validators": 1,

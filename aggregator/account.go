@@ -114,6 +114,8 @@ func (r *round) account(need uint64) Account {
 	return a
 }
 
+// Bounds of an Account, which goes into every answer: the heaviest of each kind say why a
+// round failed. The text is in bytes.
 const (
 	maxRefusals    = 10
 	maxSilentNodes = 20

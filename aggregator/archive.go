@@ -228,16 +228,17 @@ func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.Unsigned
 	return r, nil
 }
 
-// A row of signatures has a piece of those of one message: version, then key
-// (uncompressed, as in the canonical set) and signature (compressed) of each. The key of the row is the piece's hash, so that
-// pieces neither collide nor need an order, and what was proven once need not be
-// proven again to know that it is still the same.
+// A row of signatures holds some of one message's: version, then for each the key
+// (uncompressed, as in the canonical set) and the signature (compressed). The row's
+// own key is the hash of its value, so that rows need no order and do not overwrite
+// each other, and signatures that were proven before they were kept need no second
+// proof when they are read: the hash tells whether they are still the same.
 const (
 	archivedSignature = keyLen + bls.SignatureLen
 	archivedHash      = 8
 )
 
-// putSignatures keeps a piece of the proven signatures of a message.
+// putSignatures keeps some proven signatures of a message, as one row.
 func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures [][bls.SignatureLen]byte) {
 	v := make([]byte, 0, 1+len(members)*archivedSignature)
 	v = append(v, archiveVersion)
@@ -249,8 +250,8 @@ func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures
 	a.put(a.signatures, store.BoundedEntry{PK: store.PK{P: message[:], K: k[:archivedHash]}, V: v})
 }
 
-// maxArchivedPieces bounds how many pieces of one message are read: more than
-// its set of validators makes can only come from sets that are gone.
+// maxArchivedPieces bounds how many rows of one message are read: what exceeds
+// its set of validators can only come from sets that are gone.
 const maxArchivedPieces = 128
 
 // eachSignature calls f with the proven signatures of a message, by public key.

@@ -17,7 +17,8 @@ type Code string
 const (
 	// CodeUnknownSubnet: the node knows no such signing subnet.
 	CodeUnknownSubnet Code = "UNKNOWN_SUBNET"
-	// CodeUnknownBlockchain: no subnet validates the message's source blockchain.
+	// CodeUnknownBlockchain: no subnet validates the message's source blockchain, or
+	// the node does not run the verifying one. The message says which.
 	CodeUnknownBlockchain Code = "UNKNOWN_SOURCE_BLOCKCHAIN"
 	// CodeHeightUnavailable: the P-Chain height is above the tip or was pruned.
 	CodeHeightUnavailable Code = "P_CHAIN_HEIGHT_UNAVAILABLE"

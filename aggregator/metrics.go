@@ -18,7 +18,8 @@ type metrics struct {
 	rounds   prometheus.Gauge
 	served   *prometheus.CounterVec
 
-	// Of a message that is at hand, which is where looking them up would show.
+	// Looked up beforehand: answering with a message at hand is so short that finding
+	// them by their labels would be a noticeable part of it.
 	signed     prometheus.Observer // latency
 	resolved   prometheus.Observer // stages, of the set
 	fromMemory prometheus.Counter  // served

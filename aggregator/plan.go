@@ -42,7 +42,7 @@ type option struct {
 	// inFlight since elapsed, or not asked yet.
 	inFlight bool
 	elapsed  time.Duration
-	// late caches the probability that an answer would already be here.
+	// early is the probability that an answer would have come within elapsed.
 	early float64
 }
 

@@ -28,7 +28,6 @@ type round struct {
 	horizon  time.Duration // when the current plan expects to be done; 0 before the first plan
 	checkAt  time.Duration // when the plan is looked at again
 	slips    int           // plans that had to be widened because time passed
-	asked    int           // requests handed out, repeats included
 	recheck  bool          // something was lost: plan again now
 	untested int           // pending signatures of validators that are not trusted
 	pendingN int
@@ -115,7 +114,7 @@ type caller struct {
 	outcome     chan<- outcome
 }
 
-// outcome ends a caller's wait: a weight to build the message for, or a failure.
+// outcome ends a caller's wait: the signed message, or why there is none.
 type outcome struct {
 	result *Result
 	err    *Error
@@ -518,7 +517,6 @@ func (r *round) choose(now time.Duration) []int {
 		r.weighedAt = -1 // for candidates; what is possible remains
 		r.dueAt = min(r.dueAt, now+r.limits.AnswerTimeout)
 	}
-	r.asked += len(picked)
 	return picked
 }
 

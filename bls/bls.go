@@ -47,7 +47,8 @@ const (
 // ParseUnchecked reads a compressed signature that is a point of the curve and
 // not infinity. Its subgroup is not checked: it must not be counted, kept or
 // handed to Verify or VerifyBatch before it has passed InG2, CheckSubgroup or
-// Prove, but it may go into an aggregate that is checked as a whole.
+// Prove, but it may go into an aggregate that is checked as a whole. Errors are
+// ErrLength, ErrEncoding and ErrInfinity.
 func ParseUnchecked(b []byte) (*Signature, error) {
 	if len(b) != SignatureLen {
 		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrLength, len(b), SignatureLen)
@@ -65,7 +66,8 @@ func ParseUnchecked(b []byte) (*Signature, error) {
 	return s, nil
 }
 
-// ParseSignature reads a compressed signature and checks its subgroup.
+// ParseSignature reads a compressed signature and checks its subgroup. Errors are those
+// of ParseUnchecked, and ErrSubgroup.
 func ParseSignature(b []byte) (*Signature, error) {
 	s, err := ParseUnchecked(b)
 	if err != nil {

@@ -52,7 +52,8 @@ type Options struct {
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
 	// PageKey seals page tokens of the Metrics API, which are good for 24 hours, and
-	// balances in those of EVM chains: it should outlast the process. If it is empty they are good for this surface alone.
+	// the balances in page tokens of EVM chains: it should outlast the process. If it
+	// is empty, tokens are good until the process ends.
 	PageKey []byte
 	// Log gets one line per request; nil drops them.
 	Log *slog.Logger

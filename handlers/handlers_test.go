@@ -634,7 +634,7 @@ func TestHealth(t *testing.T) {
 	expect(private, "/readyz/fuji", 200, `{"ready":true,"networks":{"fuji":{"ready":true}}}`)
 	expect(private, "/readyz/mainnet", 503, `{"ready":false,"networks":{"mainnet":{"ready":false,"reason":"no peers"}}}`)
 	expect(public, "/health", 503, `{"status":"down","details":{"devnet":{"status":"up"},"fuji":{"status":"up"},"mainnet":{"status":"down"}}}`)
-	requireAPIError(t, do(private, "GET", "/readyz/other", ""), 404, "network")
+	requireAPIError(t, do(private, "GET", "/readyz/other", ""), 404, `network: "other" is not served here; this instance serves `, "fuji, mainnet")
 	requireAPIError(t, do(private, "POST", fujiPath, ""), 404)
 	status, body := get(private, "/metrics")
 	require.Equal(t, 200, status)

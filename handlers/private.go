@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -71,19 +72,22 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		name := c.Param("network")
 		n, ok := o.Networks[name]
 		if !ok {
-			return apierr.NotFound("network: %q is not served here", apierr.Excerpt(name))
+			return o.notServed(name)
 		}
 		return o.sendReadiness(c, map[string]Network{name: n})
 	})
 	e.GET("/readyz/:network/:subnet", func(c echo.Context) error {
 		name, text := c.Param("network"), c.Param("subnet")
 		n, ok := o.Networks[name]
-		if !ok || n.SubnetReady == nil {
-			return apierr.NotFound("network: %q is not served here", apierr.Excerpt(name))
+		switch {
+		case !ok:
+			return o.notServed(name)
+		case n.SubnetReady == nil:
+			return apierr.NotFound("subnet: nothing is known of single subnets of %s here; ask for /readyz/%s", name, name)
 		}
 		subnet, err := ids.FromString(text)
 		if err != nil {
-			return apierr.BadRequest("subnet: %q is no subnet ID", apierr.Excerpt(text))
+			return apierr.BadRequest("subnet: %q is no subnet ID; give it as base58 with its checksum, as explorers show it", apierr.Excerpt(text))
 		}
 		err = n.SubnetReady(subnet)
 		if errors.Is(err, signing.ErrNoSubnet) {
@@ -109,6 +113,12 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	}
 	routeNode(e, o.Node, nil, o.Answers, 10*time.Second)
 	return e, nil
+}
+
+// notServed answers for a network that there is none of.
+func (o PrivateOptions) notServed(name string) error {
+	served := strings.Join(slices.Sorted(maps.Keys(o.Networks)), ", ")
+	return apierr.NotFound("network: %q is not served here; this instance serves %s", apierr.Excerpt(name), served)
 }
 
 // ownPages refuses what a page of another site has a browser ask for: that it does not get

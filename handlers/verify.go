@@ -40,12 +40,12 @@ func verifyIndex(verify Verify) echo.HandlerFunc {
 		var err error
 		if text := c.QueryParam("addresses"); text != "" {
 			if o.Addresses, err = strconv.Atoi(text); err != nil || o.Addresses < 0 || o.Addresses > MostVerifiedAddresses {
-				return apierr.BadRequest("addresses: a number from 0 to %d", MostVerifiedAddresses)
+				return apierr.BadRequest("addresses: must be an integer from 0 to %d, got %q", MostVerifiedAddresses, apierr.Excerpt(text))
 			}
 		}
 		if text := c.QueryParam("seed"); text != "" {
 			if o.Seed, err = ids.ShortFromString(text); err != nil {
-				return apierr.BadRequest("seed: 20 bytes in CB58")
+				return apierr.BadRequest("seed: must be 20 bytes as base58 with a checksum, got %q", apierr.Excerpt(text))
 			}
 		}
 		if !busy.TryLock() {
@@ -67,7 +67,7 @@ func verifyIndex(verify Verify) echo.HandlerFunc {
 			return nil // how it ended is in the log, and what is missing tells the client
 		}
 		if errors.Is(err, ErrNotRecorded) {
-			return apierr.NotFound("network: nothing of %q is recorded here", apierr.Excerpt(c.QueryParam("network")))
+			return apierr.NotFound("network: nothing of %q is recorded here; GET /index tells what is", apierr.Excerpt(c.QueryParam("network")))
 		}
 		return err
 	}

@@ -32,7 +32,12 @@ func TestVerifyIndex(t *testing.T) {
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "{\"wrong\":\"a row\"}\n{\"done\":{\"wrong\":1,\"unchecked\":0}}\n", w.Body.String())
 	require.Equal(t, 7, asked.Addresses)
-	require.Equal(t, 404, post("network=other").Code)
-	require.Equal(t, 400, post("network=fuji&addresses=-1").Code)
-	require.Equal(t, 400, post("network=fuji&seed=x").Code)
+	requireRefusal := func(query string, status int, message string) {
+		w := post(query)
+		require.Equal(t, status, w.Code, query)
+		require.Contains(t, w.Body.String(), message)
+	}
+	requireRefusal("network=other", 404, `network: nothing of \"other\" is recorded here`)
+	requireRefusal("network=fuji&addresses=-1", 400, `addresses: must be an integer from 0 to `)
+	requireRefusal("network=fuji&seed=x", 400, `seed: must be 20 bytes`)
 }

@@ -333,7 +333,7 @@ func (c *committer[B]) commit(ctx context.Context) error {
 	c.timer.Stop()
 	f := &flight{batch: c.batch, next: c.next, size: c.size, done: make(chan error, 1)}
 	for _, l := range c.lanes {
-		// A tenant that is ahead has nothing to write, but must not be ours no more.
+		// A tenant that is ahead has nothing to write, but must still be ours.
 		to := store.Cursor{Next: l.next, Epoch: l.cursor.Epoch}
 		f.batch.Move(l.name, l.cursor, to)
 		if l.next != l.cursor.Next {

@@ -69,9 +69,10 @@ type Keeper[B any] interface {
 	Again(ctx context.Context, c container.Container) (Block[B], error)
 }
 
-// Noter is a Source that has something to say about what it brings, as long as it is
-// so; empty if it has not.
+// Noter is a Source that may have a remark about the blocks it brings, such as what they
+// lack, for people who look at Status.
 type Noter interface {
+	// Note is the remark as of now, empty if there is none.
 	Note() string
 }
 

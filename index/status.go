@@ -39,8 +39,8 @@ type Status struct {
 	// Kept is the first height for which a node has to be asked.
 	Kept uint64
 	// Tip is the node's last accepted height as it was last heard. A lower one than
-	// before counts once nothing else is heard for a while: nodes may lag, or have told
-	// what was not so. TipKnown is false before the first.
+	// before counts only when nothing else was heard for a while: a node may lag behind,
+	// or the earlier answer was wrong. TipKnown is false before the first.
 	Tip      uint64
 	TipKnown bool
 	// BlocksPerSecond is over the last seconds in which there was a commit.
@@ -87,12 +87,12 @@ type status struct {
 	lower   lower            // guarded by mu
 
 	// since and then are when counting for the rate began, and at which block;
-	// before are the ones of the count before. Guarded by mu.
+	// those ending in Before are of the count before that one. Guarded by mu.
 	since, sinceBefore time.Time
 	then, thenBefore   uint64
 }
 
-// lower is what is heard that lies below the tip, since something else was heard.
+// lower counts the answers below the tip since the last one that was not.
 type lower struct {
 	since time.Time
 	times int
@@ -196,8 +196,8 @@ func (s *status) tip(height uint64) uint64 {
 	return s.current.Tip
 }
 
-// below notes a height that lies below the tip, which it replaces in the end, but for
-// what is recorded. It needs mu.
+// below notes an answer that lies below the tip. In the end it replaces the tip, which
+// never falls below what is recorded. It needs mu.
 func (s *status) below(height uint64) {
 	l := &s.lower
 	if l.times == 0 {
@@ -231,7 +231,8 @@ func (s *status) catchUp() {
 	}
 }
 
-// committed notes how far the record is. Who watches may hear late of what is known.
+// committed notes how far the record is. A process that only watches may be told less
+// than it knows already, which changes nothing.
 func (s *status) committed(next uint64, lanes map[string]reach) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

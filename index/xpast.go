@@ -152,9 +152,10 @@ func (x *XChainPast) VertexCount(ctx context.Context) (uint64, error) {
 	return p.lastVertex.Index + 1, nil
 }
 
-// another is the past that is kept, or that of a node that there is if no node has what
-// is kept, as long as nothing was recorded that follows from it: after a start, since
-// what a running pipeline has on its way would still follow from the other.
+// another is the past to go by after a start: the one that is kept or, if no node has that
+// any more, another node's, either with the same order or as long as nothing is recorded
+// that follows from the kept one. While a pipeline runs it must not change, since what
+// is on its way follows from the one that it began with.
 func (x *XChainPast) another(ctx context.Context, kept *past, at store.Cursor) (*past, error) {
 	begun, err := x.begun(ctx)
 	if err != nil {

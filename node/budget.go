@@ -186,10 +186,10 @@ func (b *Budget) forget(client string, c *part) {
 	}
 }
 
-// Begin makes a context that Take counts for, until the function is called: it gives
-// all of it back, also what those take that are late. Who tells whose share it is of; it
-// is called at most once, by the first to take something and not after that function, and
-// nil is one client.
+// Begin makes a context with which Take counts, until the function that is returned is
+// called: that gives everything back, and from then on Take refuses. Who names the client
+// whose share it is. It is called at most once, by the first Take and never after the
+// returned function; nil puts all that have none in one share.
 func (b *Budget) Begin(ctx context.Context, who func() string) (context.Context, func()) {
 	if b == nil {
 		return ctx, func() {}

@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -156,4 +157,35 @@ func TestPeersOfAllEndpoints(t *testing.T) {
 	}
 	_, err := newClient(t, closed.URL).Peers(t.Context())
 	require.ErrorIs(t, err, ErrUnavailable)
+}
+
+// The height that is proposed has a word of its own, since nodes refuse the number that
+// stands for it in Go (avalanchego, vms/platformvm/api).
+func TestHeightsOfValidatorSetsAsNodesTakeThem(t *testing.T) {
+	var heights []any
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call struct {
+			ID     uint64         `json:"id"`
+			Method string         `json:"method"`
+			Params map[string]any `json:"params"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+			t.Errorf("request: %v", err)
+		}
+		heights = append(heights, call.Params["height"])
+		result := `{}`
+		if call.Method == "platform.getAllValidatorsAt" {
+			result = `{"validatorSets":{}}`
+		}
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","result":%s,"id":%d}`, result, call.ID)
+	}))
+	t.Cleanup(server.Close)
+	c := newClient(t, server.URL)
+	for _, height := range []uint64{0, 7, math.MaxUint64} {
+		_, err := c.ValidatorsAt(t.Context(), ids.Empty, height)
+		require.NoError(t, err)
+	}
+	_, err := c.AllValidatorsAt(t.Context(), 9)
+	require.NoError(t, err)
+	require.Equal(t, []any{"0", "7", "proposed", "9"}, heights)
 }

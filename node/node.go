@@ -87,7 +87,8 @@ const (
 	maxHeader = 64 << 10
 )
 
-// Client calls the nodes of one network. Safe for concurrent use.
+// Client calls the nodes of one network. Errors of its methods are those of Call where
+// nothing else is said. Safe for concurrent use.
 type Client struct {
 	endpoints []*endpoint
 	timeout   time.Duration
@@ -156,11 +157,15 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// ParseEndpoint reads the base URL of a node.
+// ParseEndpoint reads the base URL of a node. The error is for whoever configured it, and
+// leaves out what may be a secret.
 func ParseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		shown, _, _ := strings.Cut(text, "?") // a token may follow
+		if i := strings.LastIndex(shown, "@"); i >= 0 {
+			shown = "***" + shown[i:] // a password may be before
+		}
 		return nil, fmt.Errorf("node %q is no URL such as http://127.0.0.1:9650", shown)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")

@@ -26,8 +26,9 @@ const (
 
 // UTXOs are the outputs on a chain (P, X or C) that an address is among the owners of,
 // whatever it takes to consume them, in the codec's form: those made on the chain, or,
-// if source is another one's alias, those made there that wait to be imported. Stakes are not among
-// them. hrp is the network's (constants.GetHRP). More than 65,536 are ErrMalformed.
+// if source is another one's alias, those made there that wait to be imported. Stakes
+// are not among them. hrp is the network's (constants.GetHRP). More than 65,536 are
+// ErrMalformed.
 func (c *Client) UTXOs(ctx context.Context, chain, source, hrp string, owner ids.ShortID) ([][]byte, error) {
 	call, ok := utxoCalls[chain]
 	if !ok {

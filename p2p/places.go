@@ -23,10 +23,13 @@ const (
 	// coincidence another shows.
 	filterSaltAge = time.Minute
 
-	minFiltered       = 128 // peers that a filter has room for at least
+	// A filter has room for minFiltered peers at least and for filterRoomPerNode times
+	// those that are known, so that it stays good while more are found. Of the addresses
+	// that we lack it hides a share of filterFalseFinds, until the next salt.
+	minFiltered       = 128
+	filterRoomPerNode = 2
 	filterFalseFinds  = .001
 	filterSaltSize    = maxBloomSalt
-	filterRoomPerNode = 2
 )
 
 // place is what we know of where a node is. Addresses from seeds and from the

@@ -15,9 +15,10 @@ import (
 // its stakers sign nothing: the sets that sign are the network's, whatever the
 // blocks say.
 type History struct {
-	// Options say what happened, in Txs transactions before the network starts. Seed and NetworkID are the network's. Without a Genesis
-	// it is what avalanchego has for the NetworkID, so that whoever knows the library
-	// knows it; without a Span it lasts until now.
+	// Options say what happened, in Txs transactions before the network starts. Seed
+	// and NetworkID are the network's. Without a Genesis, the one that avalanchego has
+	// for the NetworkID is taken, so that programs built on the library know it;
+	// without a Span the past lasts until now.
 	history.Options
 	// Dir is where blocks are kept until Close, about 2.5 kB for each; empty means the
 	// usual place for temporary files.

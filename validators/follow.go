@@ -143,6 +143,8 @@ type wanted struct {
 	at map[ids.ID]time.Time
 }
 
+// Each wanted subnet is a question to the node for each new height, as long as the node
+// does not offer all sets at once.
 const (
 	maxWanted  = 64
 	wantedLife = 10 * time.Minute

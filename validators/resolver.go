@@ -58,16 +58,20 @@ type Options struct {
 
 const (
 	defaultPoll       = 500 * time.Millisecond
-	fetchTimeout      = 15 * time.Second
 	defaultValidators = 1 << 19
+	// fetchTimeout bounds one question to the node, whoever waits for it: the sets of all
+	// subnets of mainnet are some MB of JSON.
+	fetchTimeout = 15 * time.Second
 	// setCost is what a set counts for in the cache beside its validators; it
 	// bounds the number of sets, empty ones included.
 	setCost = 16
 	// minBalance is what an L1 validator needs to stay active for a while, in
 	// nAVAX (ACP-77 charges at least 512 nAVAX/s on the public networks).
 	minBalance = 2048
-	brief      = 2 * time.Second
-	forever    = 10 * 365 * 24 * time.Hour
+	// brief is how long an answer is good that may change at any time, a refusal
+	// included; forever is for what never does.
+	brief   = 2 * time.Second
+	forever = 10 * 365 * 24 * time.Hour
 )
 
 // Resolver resolves validator sets through a node. Safe for concurrent use.
@@ -358,7 +362,7 @@ func (r *Resolver) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) 
 
 // Underfunded lists the canonical indexes of L1 validators all of whose nodes
 // are gone or have no balance left to speak of (ACP-77), and so may be inactive
-// when the message is verified. It is empty for other subnets.
+// when the message is verified. It is empty for other subnets. Errors are the node's.
 func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{}, error) {
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return nil, nil

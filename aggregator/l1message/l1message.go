@@ -170,9 +170,8 @@ func stale(err error) bool {
 //
 // What the P-Chain vouches for is the node's to say, from one moment to the next,
 // unless the record shows that it has changed since; the record supplies what lies
-// in the past. A failure is an *aggregator.Error
-// with one of this package's codes or of the aggregator's, unless ctx was
-// cancelled or the record failed.
+// in the past. A failure is an *aggregator.Error with one of this package's codes or of
+// the aggregator's, unless ctx was cancelled or the record failed.
 func (d *Deriver) Request(ctx context.Context, txID ids.ID) (aggregator.Request, error) {
 	tx, err := d.find(ctx, txID)
 	if err != nil {

@@ -81,9 +81,10 @@ const (
 	typeStakeable = 22
 )
 
-// TransferBytes is the codec's form of an output that holds an amount, as Bytes is,
-// unless it is in a lock without a time; nil for other kinds. The codec itself, which goes by reflection, takes ten times as
-// long for what nearly all outputs are.
+// TransferBytes is the codec's form of an output that holds an amount, as Bytes is; nil
+// for other kinds. A stakeable lock without a time, which it cannot know of, is left
+// out. The codec itself goes by reflection and takes ten times as long for what nearly
+// all outputs are.
 func (o *Output) TransferBytes() []byte {
 	if o.Kind != Transfer || len(o.Addresses) > math.MaxUint16 {
 		return nil

@@ -126,9 +126,10 @@ func (r *Reader) SkipCredentials(types ...uint32) {
 	}
 }
 
-// Signed is what a transaction that stands in a block is encoded as by itself, from
-// where its unsigned part began, and the part of that which is unsigned. It does not
-// refer to the block's bytes.
+// Signed returns the transaction of a block that was just read in the form that it has by
+// itself, with a version in front, and the unsigned part of that. Begin and unsignedEnd
+// are where its unsigned part began and ended in the block, to whose bytes the result
+// does not refer.
 func (r *Reader) Signed(begin, unsignedEnd int) (unsigned, signed []byte) {
 	if r.refused {
 		return nil, nil

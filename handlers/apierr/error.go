@@ -28,7 +28,8 @@ const StatusClientGone = 499
 // Error is what a client is told about a failed request.
 type Error struct {
 	// Status is one of 400, 401, 403, 404, 429, 500, 502 and 503: the generated
-	// clients know typed exceptions for these alone. The peer's form has 405 besides, and 500 for all of 5xx.
+	// clients know typed exceptions for these alone. The peer's form has 405 besides,
+	// and 500 for all of 5xx.
 	Status int
 	// Message is for the user: what was wrong, with which parameter, what to do.
 	Message string
@@ -91,7 +92,7 @@ func from(err error, c echo.Context, form Form) *Error {
 	case routing.Code == http.StatusMethodNotAllowed && form == Peer:
 		return &Error{Status: routing.Code, Message: fmt.Sprintf("method %s is not allowed here; use POST", Excerpt(r.Method))}
 	case routing.Code == http.StatusNotFound, routing.Code == http.StatusMethodNotAllowed:
-		return NotFound("there is no %s %s; check the method and the path", Excerpt(r.Method), Excerpt(r.URL.Path))
+		return NotFound("there is no %s %s; check the method and the path (GET /docs at the public address lists them)", Excerpt(r.Method), Excerpt(r.URL.Path))
 	case routing.Code >= 400 && routing.Code < 500:
 		return &Error{Status: http.StatusBadRequest, Message: fmt.Sprint(routing.Message), Err: err}
 	default:

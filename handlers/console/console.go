@@ -16,9 +16,9 @@
 // round did since; end, how it ended; status, the networks and how far their chains
 // are recorded, every two seconds.
 //
-// At most 64 clients listen at a time, 8 of them from one address, each with at most 1
-// MiB waiting; at most 64 rounds that run and 16 that are over are known. While nobody listens, nothing is
-// collected.
+// At most 64 clients listen at a time, 8 of them from one address, each with at most
+// 1 MiB waiting; at most 64 rounds that run and 16 that are over are known. While nobody
+// listens, nothing is collected.
 package console
 
 import (

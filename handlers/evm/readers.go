@@ -36,8 +36,8 @@ type Record interface {
 
 var _ Record = (*evm.Record)(nil)
 
-// Contracts knows contracts by having asked them, as *contracts.Book does. Errors are package node's or the
-// store's. Otherwise as Record.
+// Contracts knows contracts by having asked them, as *contracts.Book does. Errors are
+// package node's or the store's. Otherwise as Record.
 type Contracts interface {
 	// Contracts are those at the addresses, nil where there is none.
 	Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/decimal"
 )
 
 // Object has the members of a JSON object; null counts as absent.
@@ -163,7 +164,7 @@ func (o Object) Uint(name string, most uint64) (uint64, error) {
 	default:
 		return 0, apierr.BadRequest("%s must be a JSON number from 0 to %d, got %s", name, most, k)
 	}
-	n, ok := integer(string(v))
+	n, ok := decimal.Integer(string(v))
 	if !ok || n > most {
 		return 0, apierr.BadRequest("%s must be an integer from 0 to %d, got %s", name, most, apierr.Excerpt(string(v)))
 	}

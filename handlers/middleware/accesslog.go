@@ -17,8 +17,8 @@ const maxInside = 10
 
 // AccessLog writes one line per request, and before it one for each part of the answer
 // that failed for a reason of ours. Queries, headers other than the user agent, and
-// bodies are left out: they may carry keys. Of what is quiet, only failures are told
-// above the level of debugging.
+// bodies are left out: they may carry keys. Requests for which quiet is true are logged
+// at the debug level unless they fail.
 func AccessLog(log *slog.Logger, quiet func(echo.Context) bool) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

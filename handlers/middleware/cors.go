@@ -7,10 +7,10 @@ import (
 	echomiddleware "github.com/labstack/echo/v4/middleware"
 )
 
-// CORS lets browsers on the sites of the given origins call the service, * for any;
-// without origins on none but its own. Nothing depends on cookies, so credentials
-// stay forbidden. Both names of the API key header are allowed:
-// the documented one and the one that the official clients send.
+// CORS lets pages of the given origins call the service from a browser, * for any;
+// without origins only pages of its own may. Nothing depends on cookies, so credentials
+// stay forbidden. Both names of the API key header are allowed: the documented one and
+// the one that the official clients send.
 func CORS(origins ...string) echo.MiddlewareFunc {
 	if len(origins) == 0 { // echo would take that for all
 		return func(next echo.HandlerFunc) echo.HandlerFunc { return next }

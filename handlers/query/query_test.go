@@ -1,7 +1,6 @@
 package query
 
 import (
-	"math/big"
 	"net/http"
 	"testing"
 
@@ -145,41 +144,4 @@ func TestAtLeast(t *testing.T) {
 	got, beyond := Parse("").AtLeast("p")
 	require.Zero(t, got)
 	require.False(t, beyond)
-}
-
-// FuzzCeiling compares with exact arithmetic, where that is cheap.
-func FuzzCeiling(f *testing.F) {
-	for _, s := range []string{"0", "-0", "1.5", "1e3", "184467440737095516.15e2", "1e-3", "0.1e1", "x", "1e99"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		n, beyond, ok := ceiling(s)
-		if !ok || len(s) > 40 {
-			return
-		}
-		if e := exponent(power(s)); e > 100 || e < -100 {
-			return
-		}
-		exact, good := new(big.Rat).SetString(s)
-		require.True(t, good, "%q was accepted", s)
-		want := new(big.Int).Div(new(big.Int).Neg(exact.Num()), exact.Denom())
-		want.Neg(want)
-		if beyond {
-			require.False(t, want.IsUint64(), "%q", s)
-			return
-		}
-		require.Equal(t, want.String(), new(big.Int).SetUint64(n).String(), "%q", s)
-	})
-}
-
-func power(s string) string {
-	for i := range s {
-		if s[i] == 'e' || s[i] == 'E' {
-			if s[i+1] == '+' {
-				i++
-			}
-			return s[i+1:]
-		}
-	}
-	return ""
 }

@@ -167,7 +167,8 @@ func unknownMethod(method string) string {
 	return "the method " + strings.ToValidUTF8(method[:min(len(method), most)], "") + " does not exist/is not available"
 }
 
-// passes reports whether a method is passed on. What is none is for the node to refuse.
+// passes reports whether a method is passed on. A text without a namespace is no method,
+// and left to the node to refuse.
 func (e Ethereum) passes(method string) bool {
 	namespace, _, found := strings.Cut(method, "_")
 	return e.Namespaces == nil || !found || slices.Contains(e.Namespaces, namespace)
@@ -188,8 +189,9 @@ type calls struct {
 	batch bool
 }
 
-// readCalls understands calls as a node does (libevm, package rpc): of what is of the
-// wrong type the rest counts, so that there is nothing that only the node sees.
+// readCalls reads calls as a node does (libevm, package rpc): a member of the wrong type
+// is ignored and the others count, so that nothing is a call to the node that is none
+// here.
 func readCalls(body []byte) (c calls, ok bool) {
 	var whole json.RawMessage
 	if json.NewDecoder(bytes.NewReader(body)).Decode(&whole) != nil {

@@ -200,8 +200,8 @@ func (f *Filler) takeOver(ctx context.Context) error {
 	return f.commit(ctx, new(store.Batch), store.Cursor{Next: was.Next, Epoch: was.Epoch + 1})
 }
 
-// commit writes a batch, once: an error says that it was not written, or that nobody
-// knows yet, in which case the rows tell the next time.
+// commit writes a batch. It tries once: after an error the batch was not written, or it
+// is not known whether it was, which settle finds out later.
 func (f *Filler) commit(ctx context.Context, batch *store.Batch, to store.Cursor) error {
 	batch.Move(f.cursor, f.at, to)
 	err := f.store.Commit(ctx, batch)
@@ -308,9 +308,9 @@ func (f *Filler) look(ctx context.Context) ([]gap, error) {
 	return gaps(ctx, v, &f.chain, h)
 }
 
-// piece is what is to be filled in next of a range: what was added to its end since,
-// else from the newest to the oldest, so that what begins without calls does so until
-// all are there.
+// piece is the part of a range to be filled in next: first what was added at its end,
+// then from the newest block to the oldest. So the first block of a range lacks its
+// calls until all of the range has them.
 func (f *Filler) piece(g *gap) span {
 	n := uint64(f.most)
 	if g.hi < g.to {
@@ -378,7 +378,7 @@ func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
 
 var errOtherChain = errors.New("the node has another block there than the one that is recorded")
 
-// askingError is about what nodes have, and not about the store.
+// askingError marks an error of asking nodes, as opposed to one of the store.
 type askingError struct{ error }
 
 func (e *askingError) Unwrap() error { return e.error }

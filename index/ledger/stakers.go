@@ -191,8 +191,8 @@ func (r *Record) Staking(ctx context.Context, txID ids.ID) (*Staking, error) {
 
 // DelegationQuery asks for delegations on the primary network.
 type DelegationQuery struct {
-	// RewardAddresses are such that one of them gets the reward, NodeIDs such that
-	// one of them is the validator; all if empty.
+	// RewardAddresses asks for delegations whose reward goes to one of them at least,
+	// NodeIDs for those to one of these validators; all if empty.
 	RewardAddresses []ids.ShortID
 	NodeIDs         []ids.NodeID
 	// Status is the only one, all if empty.

@@ -57,8 +57,8 @@ const (
 // a Tenant each. Of all rows that it writes it is the only writer, and they follow
 // from the blocks of its chain alone: what follows from two chains is the Matcher's.
 //
-// Heights (with what comes before block 0) identify the blocks of a chain, and the times of blocks do not decrease.
-// The genesis block must be among them.
+// Heights (counting what comes before block 0) identify the blocks of a chain, and the
+// times of blocks do not decrease. The genesis block must be among them.
 type Tenant struct {
 	networkID       uint32
 	chainID         ids.ID

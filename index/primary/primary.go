@@ -1,6 +1,7 @@
-// Package primary puts the blocks of the primary network's chains into the terms
-// of the ledger, for tenants that keep rows of those: the same for the P-Chain, the
-// X-Chain and the atomic transactions of the C-Chain.
+// Package primary records the P-, X- and C-Chain of one network and checks what is
+// recorded of them: a Network runs a pipeline for each. It puts their blocks into the
+// terms of the ledger, for tenants that keep rows of those: the same for the P-Chain,
+// the X-Chain and the atomic transactions of the C-Chain.
 package primary
 
 import (

@@ -274,7 +274,8 @@ func (g *Generator) Truth() *Truth { return g.truth }
 var errPoor = errors.New("nobody has money left to pay a fee")
 
 // Next makes the block that is accepted next, whichever chain's. The first three are
-// the genesis blocks, unless the X-Chain's comes later because of EarlyTxs. There is no end, but an error if fees have eaten up everything.
+// the genesis blocks, unless the X-Chain's comes later because of EarlyTxs. There is no
+// end, but an error if fees have eaten up everything.
 func (g *Generator) Next() (*Block, error) {
 	for len(g.queue) == 0 {
 		if err := g.round(); err != nil {

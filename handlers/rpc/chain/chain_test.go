@@ -28,6 +28,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	pblock "github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
 	"quorate/chain/genesis"
@@ -637,19 +638,14 @@ func TestAssetsAndChains(t *testing.T) {
 	raw, _ := w.call(t, "avm.getTxFee", `{}`)
 	require.JSONEq(t, `{"txFee":"1000000","createAssetTxFee":"1000000"}`, string(raw))
 
-	var reply struct {
-		Blockchains []struct {
-			ID, SubnetID, VMID ids.ID
-			Name               string
-		}
-	}
+	var reply struct{ Blockchains []founded }
 	w.native(t, "platform.getBlockchains", `{}`, &reply)
 	last := reply.Blockchains[len(reply.Blockchains)-2:]
 	require.Equal(t, []ids.ID{w.genesis.CChainID, w.genesis.XChainID}, []ids.ID{last[0].ID, last[1].ID})
 	require.Equal(t, "C-Chain", last[0].Name)
 	require.Equal(t, constants.EVMID, last[0].VMID)
 	require.Equal(t, constants.PrimaryNetworkID, last[0].SubnetID)
-	require.Greater(t, len(reply.Blockchains), 2)
+	require.Equal(t, w.founded(t), reply.Blockchains[:len(reply.Blockchains)-2])
 	for argument, want := range map[string]string{
 		"P": "Syncing", "X": "Syncing", "evm": "Syncing", constants.PlatformChainID.String(): "Syncing", w.genesis.CChainID.String(): "Syncing",
 		reply.Blockchains[0].ID.String(): "Created", ids.ID{1, 2}.String(): "Unknown",
@@ -658,6 +654,38 @@ func TestAssetsAndChains(t *testing.T) {
 		w.native(t, "platform.getBlockchainStatus", `{"blockchainID":"`+argument+`"}`, &reply)
 		require.Equal(t, want, reply.Status, argument)
 	}
+}
+
+// founded is a blockchain as platform.getBlockchains shows it.
+type founded struct {
+	ID, SubnetID, VMID ids.ID
+	Name               string
+}
+
+// founded are the blockchains of subnets, as blocks tell: by the order in which their
+// subnets were made, and within each the newest first.
+func (w *world) founded(t testing.TB) (all []founded) {
+	t.Helper()
+	var subnets []ids.ID
+	chains := make(map[ids.ID][]founded)
+	for _, raw := range w.inner(t, history.P)[1:] {
+		b, err := pchain.ParseBlock(raw)
+		require.NoError(t, err)
+		for _, tx := range b.Txs {
+			switch u := tx.Unsigned.(type) {
+			case *txs.CreateSubnetTx:
+				subnets = append(subnets, tx.ID())
+			case *txs.CreateChainTx:
+				chains[u.SubnetID] = slices.Insert(chains[u.SubnetID], 0, founded{tx.ID(), u.SubnetID, u.VMID, u.ChainName})
+			}
+		}
+	}
+	for _, id := range subnets {
+		all = append(all, chains[id]...)
+	}
+	require.Greater(t, len(subnets), 1)
+	require.Greater(t, len(all), len(chains), "no subnet has two, so that nothing is known of their order")
+	return all
 }
 
 func TestErrors(t *testing.T) {

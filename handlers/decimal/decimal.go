@@ -1,0 +1,109 @@
+// Package decimal reads numbers as requests have them, in decimal digits with or without
+// a fraction and an exponent. It works on the digits, so that no precision is lost and
+// no exponent costs anything.
+package decimal
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Integer is the value of a number that is an integer from 0 to 2^64-1, whatever its
+// notation: 67, 67.0, 6.7e1 and 670e-1 are the same number. The literal has to be a JSON
+// number; ok is false if it is another one.
+func Integer(literal string) (n uint64, ok bool) {
+	unsigned, negative := strings.CutPrefix(literal, "-")
+	mantissa, power := unsigned, ""
+	if i := strings.IndexAny(unsigned, "eE"); i >= 0 {
+		mantissa, power = unsigned[:i], unsigned[i+1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	significant := strings.TrimLeft(whole+fraction, "0")
+	if significant == "" {
+		return 0, true // also -0 and 0e999
+	}
+	if negative {
+		return 0, false
+	}
+	trimmed := strings.TrimRight(significant, "0")
+	shift := exponent(power) - len(fraction) + len(significant) - len(trimmed)
+	const mostDigits = 20 // of 2^64-1
+	if shift < 0 || len(trimmed)+shift > mostDigits {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(trimmed+strings.Repeat("0", shift), 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	return n, true
+}
+
+// Ceiling is the least integer that is not below a number which is not negative. Ok is
+// false for what is no such number, and beyond true if no integer of 64 bits reaches it.
+// Unlike Integer it takes any text.
+func Ceiling(text string) (n uint64, beyond, ok bool) {
+	unsigned, negative := strings.CutPrefix(text, "-")
+	mantissa, power := unsigned, ""
+	if i := strings.IndexAny(unsigned, "eE"); i >= 0 {
+		mantissa, power = unsigned[:i], unsigned[i+1:]
+		power = strings.TrimPrefix(power, "+")
+		if !digits(strings.TrimPrefix(power, "-")) || strings.HasPrefix(unsigned[i+1:], "+-") {
+			return 0, false, false
+		}
+	}
+	whole, fraction, point := strings.Cut(mantissa, ".")
+	if !digits(whole) || point && !digits(fraction) {
+		return 0, false, false
+	}
+	significant := strings.TrimLeft(whole+fraction, "0")
+	if significant == "" {
+		return 0, false, true // also -0
+	}
+	if negative {
+		return 0, false, false
+	}
+	const mostDigits = 20 // of 2^64-1
+	// The number is 0.significant times ten to the power of places.
+	places := exponent(power) - len(fraction) + len(significant)
+	switch {
+	case places > mostDigits:
+		return 0, true, true
+	case places <= 0:
+		return 1, false, true
+	}
+	integer, rest := significant, ""
+	if places < len(significant) {
+		integer, rest = significant[:places], significant[places:]
+	}
+	integer += strings.Repeat("0", places-len(integer))
+	n, err := strconv.ParseUint(integer, 10, 64)
+	if err != nil {
+		return 0, true, true
+	}
+	if strings.Trim(rest, "0") != "" {
+		n++
+		beyond = n == 0
+	}
+	return n, beyond, true
+}
+
+// exponent is the value of the digits after e, limited to what the length of a request
+// cannot make up for.
+func exponent(s string) int {
+	const limit = 1 << 40
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	switch {
+	case err != nil && s[0] == '-':
+		return -limit
+	case err != nil:
+		return limit
+	}
+	return int(max(-limit, min(limit, n)))
+}
+
+func digits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}
