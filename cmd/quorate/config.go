@@ -372,11 +372,28 @@ func envNames(known []setting) []string {
 	return names
 }
 
+// readConfig reads a file that may be something else, or have no end.
+func readConfig(path string) (content []byte, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	if content, err = io.ReadAll(io.LimitReader(file, maxConfig+1)); err == nil && len(content) > maxConfig {
+		err = fmt.Errorf("%s is larger than %s", path, size(maxConfig))
+	}
+	return content, err
+}
+
 func (s *survey) readFile(path string) {
 	const hint = "Compare it with config.example.yaml."
-	content, err := os.ReadFile(path)
+	content, err := readConfig(path)
 	if err != nil {
 		s.wrong(hint, fmt.Errorf("reading the configuration: %w", err))
+		return
+	}
+	if err := checkShape(content); err != nil {
+		s.wrong(hint, fmt.Errorf("configuration %s: %w", path, err))
 		return
 	}
 	s.file, s.lines = path, linesOf(content)
@@ -394,7 +411,11 @@ func (s *survey) readFile(path string) {
 		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
 			texts = mistakes.Errors // the rest has been decoded
 		}
-		for _, text := range texts {
+		for i, text := range texts {
+			if i == maxMistakes {
+				s.wrong(hint, fmt.Errorf("configuration %s: %d mistakes more", path, len(texts)-i))
+				break
+			}
 			s.wrong(hint, fmt.Errorf("configuration %s: %s", path, names.Replace(text)))
 		}
 	}

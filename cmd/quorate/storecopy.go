@@ -16,6 +16,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"quorate/handlers/access"
 	"quorate/store"
 )
 
@@ -38,8 +39,8 @@ it has come to its end, no service uses the destination.
   quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate
   quorate store copy --from postgres://quorate@db/quorate --to /var/lib/quorate
 
-A data folder has more than the store: copy identities and keys with it, if the copy is
-to replace it.`,
+API keys come with it, wherever the services of both places keep them. A data folder has
+more than the store: copy identities with it, if the copy is to replace it.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			places := [2]storePlace{placeOf(from), placeOf(to)}
@@ -121,6 +122,38 @@ func copyStore(ctx context.Context, from, to storePlace, out io.Writer) (err err
 	took := time.Since(shown.begun)
 	_, err = fmt.Fprintf(out, "copied %d rows, %s, in %s; both stores have the same content\n",
 		shown.last.TotalRows, humanize.IBytes(shown.last.TotalBytes), took.Round(time.Second))
+	if err != nil {
+		return err
+	}
+	return copyKeys(ctx, from, to, source, target, out)
+}
+
+// copyKeys takes API keys to where the services of the destination look for them, which
+// in a data folder is a file beside the store.
+func copyKeys(ctx context.Context, from, to storePlace, source, target store.Store, out io.Writer) error {
+	copied := 0
+	var err error
+	switch file := keysOf(filepath.Dir(from.dir)); {
+	case from.url != "" && to.url != "": // they are rows in both
+	case to.url != "":
+		copied, err = access.NewKeyStore(target).Import(ctx, file)
+	default:
+		var keys []access.KeyInfo
+		if from.url != "" {
+			keys, err = access.NewKeyStore(source).List(ctx)
+		} else {
+			keys, err = file.List()
+		}
+		if err == nil {
+			copied, err = keysOf(filepath.Dir(to.dir)).Import(keys)
+		}
+	}
+	if err != nil {
+		return &exitError{code: exitFailed, err: redacted(fmt.Errorf("copying API keys: %w", err)), hint: "The rows are copied. Compare quorate keys list of both places, and add what is missing."}
+	}
+	if copied > 0 {
+		_, err = fmt.Fprintf(out, "copied %d API keys\n", copied)
+	}
 	return err
 }
 

@@ -77,6 +77,48 @@ func (s *survey) place(problem string) string {
 	return ""
 }
 
+const (
+	// maxConfig bounds a configuration file, in bytes.
+	maxConfig = 1 << 20
+	// maxNodes, maxAliases and maxKeys bound its keys and values, aliases, and the keys
+	// of one map, the time and memory for whose duplicates grow with their square.
+	maxNodes, maxAliases, maxKeys = 20_000, 100, 256
+	// maxMistakes bounds what is said of it.
+	maxMistakes = 20
+)
+
+// checkShape refuses what would take long to understand. What is no YAML is left to the
+// decoder, which says why.
+func checkShape(content []byte) error {
+	var document yaml.Node
+	if yaml.Unmarshal(content, &document) != nil {
+		return nil
+	}
+	nodes, aliases := 0, 0
+	var visit func(n *yaml.Node) error
+	visit = func(n *yaml.Node) error {
+		nodes++
+		if n.Kind == yaml.AliasNode {
+			aliases++
+		}
+		switch {
+		case nodes > maxNodes:
+			return fmt.Errorf("line %d: more than %d keys and values", n.Line, maxNodes)
+		case aliases > maxAliases:
+			return fmt.Errorf("line %d: more than %d aliases", n.Line, maxAliases)
+		case n.Kind == yaml.MappingNode && len(n.Content) > 2*maxKeys:
+			return fmt.Errorf("line %d: more than %d keys in one place", n.Line, maxKeys)
+		}
+		for _, child := range n.Content { // an alias has none
+			if err := visit(child); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return visit(&document)
+}
+
 // linesOf finds the lines of all keys of a file, as flatten names keys. What is no
 // YAML has none.
 func linesOf(content []byte) map[string]int {
@@ -87,7 +129,7 @@ func linesOf(content []byte) map[string]int {
 	}
 	var visit func(n *yaml.Node, key string, depth int)
 	visit = func(n *yaml.Node, key string, depth int) {
-		if depth > 16 { // aliases could go round in circles
+		if depth > 16 || len(lines) >= maxNodes { // aliases could go round in circles, or multiply
 			return
 		}
 		switch n.Kind {
