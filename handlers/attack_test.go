@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -382,4 +383,28 @@ func TestAttackForeignPages(t *testing.T) {
 		requireAPIError(t, post(h, "/index/verify?network=fuji", "", headers...), 404)
 	}
 	require.Equal(t, 3, verified)
+}
+
+// Nor can one whose name leads to the private surface, of which it then is a page (DNS
+// rebinding). Names that nobody can buy are the operator's.
+func TestAttackReboundPages(t *testing.T) {
+	h, err := NewPrivate(PrivateOptions{Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
+		return ErrNotRecorded
+	}})
+	require.NoError(t, err)
+	for host, status := range map[string]int{
+		"evil.example": 403, "evil.example:8081": 403, "EVIL.example.": 403, "127.0.0.1.evil.example:8081": 403, "localhost.evil.example": 403, "internal.example": 403, "xlocal.": 404,
+		"127.0.0.1:8081": 404, "[::1]:8081": 404, "[::1]": 404, "localhost:8081": 404, "quorate:8081": 404, "quorate.ns.svc:8081": 404, "quorate.ns.svc.cluster.local:8081": 404, "host.docker.internal": 404,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/index/verify?network=fuji", nil)
+		r.Host = host
+		r.Header.Set("Origin", "http://"+host)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, status, w.Code, host)
+		r.Header.Del("Origin")
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, 404, w.Code, "%s, asked for by no page", host)
+	}
 }
