@@ -278,6 +278,9 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 	if len(set.Validators) == 0 {
 		return nil, false, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so nobody can sign", set.SubnetID, set.Height)}
 	}
+	if set.TotalWeight == 0 { // of which a quorum would be nothing
+		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("the validators of subnet %s have no weight at P-Chain height %d, so that no quorum is to be had; wait until one has", set.SubnetID, set.Height)}
+	}
 	if keyed := set.KeyedWeight(); keyed < need {
 		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
 	}

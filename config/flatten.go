@@ -20,7 +20,7 @@ func linesOf(content []byte) map[string]int {
 	}
 	var visit func(n *yaml.Node, key string, depth int)
 	visit = func(n *yaml.Node, key string, depth int) {
-		if depth > 16 { // aliases could go round in circles
+		if depth > 16 || len(lines) >= maxNodes { // aliases could go round in circles, or multiply
 			return
 		}
 		switch n.Kind {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,9 +175,13 @@ func envNames(known []setting) []string {
 
 func (s *Survey) readFile(path string) {
 	const hint = "Compare it with config.example.yaml."
-	content, err := os.ReadFile(path)
+	content, err := readFile(path)
 	if err != nil {
 		s.Wrong(hint, fmt.Errorf("reading the configuration: %w", err))
+		return
+	}
+	if err := checkShape(content); err != nil {
+		s.Wrong(hint, fmt.Errorf("configuration %s: %w", path, err))
 		return
 	}
 	s.file, s.lines = path, linesOf(content)
@@ -196,7 +199,11 @@ func (s *Survey) readFile(path string) {
 		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
 			texts = mistakes.Errors // the rest has been decoded
 		}
-		for _, text := range texts {
+		for i, text := range texts {
+			if i == maxMistakes {
+				s.Wrong(hint, fmt.Errorf("configuration %s: %d mistakes more", path, len(texts)-i))
+				break
+			}
 			s.Wrong(hint, fmt.Errorf("configuration %s: %s", path, names.Replace(text)))
 		}
 	}

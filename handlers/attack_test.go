@@ -1,6 +1,8 @@
 package handlers
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -14,7 +16,9 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,21 +106,21 @@ func TestAttackSmuggling(t *testing.T) {
 }
 
 // overTLS serves h as the service does with certificates, and says how to reach it.
-func overTLS(t *testing.T, h http.Handler) (addr string, client *tls.Config) {
+func overTLS(t *testing.T, h http.Handler, o ServeOptions) (addr string, client *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"x"}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
-	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}}
+	o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	guarded, err := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, guarded, h, ServeOptions{TLS: config}, time.Second, time.Second) }()
+	go func() { served <- serve(ctx, guarded, h, o, time.Second, time.Second) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-served)
@@ -130,34 +134,37 @@ func frame2(kind, flags byte, stream uint32, payload string) string {
 	return string(binary.BigEndian.AppendUint32(b, stream)) + payload
 }
 
+// Kinds of frames and flags of HTTP/2.
+const (
+	data2, headers2, reset2, settings2, ping2, continuation2 = 0, 1, 3, 4, 6, 9
+	endStream2, endHeaders2                                  = 1, 4
+	preface2                                                 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	// get2 is GET https://x/ in fields of the static table (RFC 7541, appendix A).
+	get2 = "\x82\x87\x84\x41\x01x"
+)
+
 // What a client of HTTP/2 may have under way at a time is bounded, and one that only
 // makes work loses its connection.
 func TestAttackHTTP2(t *testing.T) {
-	const (
-		data, headers, reset, settings, ping, continuation = 0, 1, 3, 4, 6, 9
-		endStream, endHeaders                              = 1, 4
-		// GET https://x/ in fields of the static table (RFC 7541, appendix A).
-		get = "\x82\x87\x84\x41\x01x"
-	)
 	for name, test := range map[string]struct {
 		next  func(i uint32) string // what is sent, again and again
 		times uint32                // 0: until the connection ends
 	}{
 		"streams that are reset at once": {func(i uint32) string {
-			return frame2(headers, endStream|endHeaders, 2*i+1, get) + frame2(reset, 0, 2*i+1, "\x00\x00\x00\x08")
+			return frame2(headers2, endStream2|endHeaders2, 2*i+1, get2) + frame2(reset2, 0, 2*i+1, "\x00\x00\x00\x08")
 		}, 0},
-		"more streams than are allowed": {func(i uint32) string { return frame2(headers, endStream|endHeaders, 2*i+1, get) }, 1000},
+		"more streams than are allowed": {func(i uint32) string { return frame2(headers2, endStream2|endHeaders2, 2*i+1, get2) }, 1000},
 		"headers without end": {func(i uint32) string {
 			if i == 0 {
-				return frame2(headers, endStream, 1, get)
+				return frame2(headers2, endStream2, 1, get2)
 			}
-			return frame2(continuation, 0, 1, strings.Repeat("\x00\x01a\x01b", 1000))
+			return frame2(continuation2, 0, 1, strings.Repeat("\x00\x01a\x01b", 1000))
 		}, 0},
-		"pings whose answers are not read": {func(uint32) string { return strings.Repeat(frame2(ping, 0, 0, "12345678"), 1000) }, 0},
-		"data of no stream":                {func(uint32) string { return frame2(data, 0, 7, "x") }, 0},
+		"pings whose answers are not read": {func(uint32) string { return strings.Repeat(frame2(ping2, 0, 0, "12345678"), 1000) }, 0},
+		"data of no stream":                {func(uint32) string { return frame2(data2, 0, 7, "x") }, 0},
 		"a frame of 16 MiB":                {func(uint32) string { return "\xff\xff\xff\x00\x00\x00\x00\x00\x01" }, 0},
-		"an even stream":                   {func(uint32) string { return frame2(headers, endStream|endHeaders, 2, get) }, 0},
-		"headers that are no HPACK":        {func(uint32) string { return frame2(headers, endStream|endHeaders, 1, strings.Repeat("\xff", 100)) }, 0},
+		"an even stream":                   {func(uint32) string { return frame2(headers2, endStream2|endHeaders2, 2, get2) }, 0},
+		"headers that are no HPACK":        {func(uint32) string { return frame2(headers2, endStream2|endHeaders2, 1, strings.Repeat("\xff", 100)) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var under, most atomic.Int64
@@ -168,7 +175,7 @@ func TestAttackHTTP2(t *testing.T) {
 				<-r.Context().Done()
 				under.Add(-1)
 			})
-			addr, config := overTLS(t, h)
+			addr, config := overTLS(t, h, ServeOptions{})
 			conn, err := tls.Dial("tcp", addr, config)
 			require.NoError(t, err)
 			defer conn.Close()
@@ -183,7 +190,7 @@ func TestAttackHTTP2(t *testing.T) {
 				}
 				gone <- err
 			}()
-			_, err = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame2(settings, 0, 0, ""))
+			_, err = io.WriteString(conn, preface2+frame2(settings2, 0, 0, ""))
 			for i := uint32(0); err == nil && (test.times == 0 || i < test.times); i++ {
 				_, err = io.WriteString(conn, test.next(i))
 			}
@@ -197,6 +204,92 @@ func TestAttackHTTP2(t *testing.T) {
 			require.LessOrEqual(t, most.Load(), int64(32), "handlers at a time")
 		})
 	}
+}
+
+// A client of HTTP/2 that keeps a connection without asking for anything, or an answer
+// without taking it, loses it after a while, whatever else it sends.
+func TestAttackHTTP2Held(t *testing.T) {
+	const (
+		withoutEnd = 1 << 20 // bytes of an answer
+		ask        = endStream2 | endHeaders2
+	)
+	noWindow := frame2(settings2, 0, 0, "\x00\x04\x00\x00\x00\x00")
+	pings := frame2(ping2, 0, 0, "12345678")
+	for name, test := range map[string]struct {
+		first, again string // what is sent, and what without end then
+		answer       int    // bytes; without any the answer waits for its client to go
+		handled      int64
+		pause        time.Duration // between those of again
+	}{
+		"never sends settings":               {first: preface2},
+		"settings without end, nothing read": {first: preface2, again: frame2(settings2, 0, 0, ""), pause: time.Nanosecond},
+		"nothing but pings":                  {first: preface2 + frame2(settings2, 0, 0, ""), again: pings},
+		"a header that never ends":           {first: preface2 + frame2(settings2, 0, 0, "") + frame2(headers2, endStream2, 1, get2)},
+		"no window for a long answer":        {first: preface2 + noWindow + frame2(headers2, ask, 1, get2), again: pings, answer: withoutEnd, handled: 1},
+		"no window for a short answer":       {first: preface2 + noWindow + frame2(headers2, ask, 1, get2), again: pings, answer: 10, handled: 1},
+		"is away while it is worked for":     {first: preface2 + frame2(settings2, 0, 0, "") + frame2(headers2, ask, 1, get2), handled: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var handled atomic.Int64
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer handled.Add(1)
+				if test.answer == 0 {
+					<-r.Context().Done()
+				}
+				_, _ = w.Write(make([]byte, test.answer))
+			})
+			const soon = 300 * time.Millisecond
+			addr, config := overTLS(t, h, ServeOptions{HeaderTimeout: soon, Idle: soon, Stall: soon})
+			conn, err := tls.Dial("tcp", addr, config)
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+			gone := make(chan error, 1)
+			go func() {
+				if strings.Contains(name, "nothing read") {
+					gone <- nil
+					return
+				}
+				_, err := io.Copy(io.Discard, conn)
+				gone <- err
+			}()
+			_, err = io.WriteString(conn, test.first)
+			pause := time.NewTicker(cmp.Or(test.pause, 10*time.Millisecond)) // or there are more pings than are queued
+			defer pause.Stop()
+			for err == nil && test.again != "" {
+				_, err = io.WriteString(conn, test.again)
+				<-pause.C
+			}
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
+			require.NotErrorIs(t, <-gone, os.ErrDeadlineExceeded, "the connection is open")
+			require.Eventually(t, func() bool { return handled.Load() == test.handled }, patience, time.Millisecond, "handlers that ended")
+		})
+	}
+}
+
+// One that takes its answers gets them whole, however long the work on them takes.
+func TestHTTP2OutlastsTheStall(t *testing.T) {
+	const stall = 200 * time.Millisecond
+	content := bytes.Repeat([]byte("0123456789"), 1<<20)
+	addr, config := overTLS(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for piece := range slices.Chunk(content, len(content)/2) {
+			<-time.After(2 * stall) // the work
+			_, _ = w.Write(piece)
+			if http.NewResponseController(w).Flush() != nil {
+				return
+			}
+		}
+	}), ServeOptions{Stall: stall})
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	response, err := client.Get("https://" + addr + "/")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, 2, response.ProtoMajor)
+	got, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, got), "got %d bytes, want %d", len(got), len(content))
 }
 
 // Paths lead nowhere but to what is served, however they are written.
@@ -290,4 +383,28 @@ func TestAttackForeignPages(t *testing.T) {
 		requireAPIError(t, post(h, "/index/verify?network=fuji", "", headers...), 404)
 	}
 	require.Equal(t, 3, verified)
+}
+
+// Nor can one whose name leads to the private surface, of which it then is a page (DNS
+// rebinding). Names that nobody can buy are the operator's.
+func TestAttackReboundPages(t *testing.T) {
+	h, err := NewPrivate(PrivateOptions{Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
+		return ErrNotRecorded
+	}})
+	require.NoError(t, err)
+	for host, status := range map[string]int{
+		"evil.example": 403, "evil.example:8081": 403, "EVIL.example.": 403, "127.0.0.1.evil.example:8081": 403, "localhost.evil.example": 403, "internal.example": 403, "xlocal.": 404,
+		"127.0.0.1:8081": 404, "[::1]:8081": 404, "[::1]": 404, "localhost:8081": 404, "quorate:8081": 404, "quorate.ns.svc:8081": 404, "quorate.ns.svc.cluster.local:8081": 404, "host.docker.internal": 404,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/index/verify?network=fuji", nil)
+		r.Host = host
+		r.Header.Set("Origin", "http://"+host)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, status, w.Code, host)
+		r.Header.Del("Origin")
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, 404, w.Code, "%s, asked for by no page", host)
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -122,17 +124,42 @@ func (o PrivateOptions) notServed(name string) error {
 }
 
 // ownPages refuses what a page of another site has a browser ask for: that it does not get
-// to see the answer would not keep it from making work.
+// to see the answer would not keep it from making work. Browsers name a page's origin with
+// all that may change something, so that who names none, as curl, is asked nothing.
 func ownPages() echo.MiddlewareFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if protection.Check(c.Request()) != nil {
+			r := c.Request()
+			if protection.Check(r) != nil || (r.Header.Get(echo.HeaderOrigin) != "" && !unowned(r.Host)) {
 				return &apierr.Error{Status: http.StatusForbidden, Message: "pages of other sites may not ask for this"}
 			}
 			return next(c)
 		}
 	}
+}
+
+// unowned reports whether a host is none that the owner of a web page can have lead here
+// (DNS rebinding): an address, a name without dots as containers have, or one of a domain
+// that is not of the public DNS (RFC 6761, RFC 6762, RFC 8375, and internal, reserved by ICANN).
+func unowned(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	if !strings.Contains(name, ".") {
+		return true
+	}
+	for _, domain := range []string{".localhost", ".local", ".internal", ".home.arpa", ".svc"} {
+		if strings.HasSuffix(name, domain) {
+			return true
+		}
+	}
+	return false
 }
 
 // IndexStatus is the answer of /index.

@@ -39,6 +39,12 @@ type ServeOptions struct {
 	HeaderBytes int
 	// HeaderTimeout bounds their arrival, and that of a TLS handshake; 0 means 10 s.
 	HeaderTimeout time.Duration
+	// Idle is how long a connection may be without a request; 0 means 2 min.
+	Idle time.Duration
+	// Stall is how long a client of HTTP/2 may take none of 16 KiB of an answer, which
+	// is reset then, or be silent while it has one under way before it is asked whether
+	// it is there. 0 is no bound. Connections have one of their own, see socket.Options.
+	Stall time.Duration
 	// Direct says for which paths plain requests are answered without net/http, which
 	// takes most of the time of a short answer; see package direct. Nil: for none. It
 	// has no effect with TLS.
@@ -74,14 +80,14 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 		h.ServeHTTP(w, r)
 	})
 	server := &http.Server{
-		Handler:           guarded,
+		Handler:           unread(guarded, o.Stall),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, 10*time.Second),
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       cmp.Or(o.Idle, 2*time.Minute),
 		MaxHeaderBytes:    cmp.Or(o.HeaderBytes, 32<<10),
 		TLSConfig:         o.TLS,
 		// Each stream may hold an answer that its client does not read.
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 32},
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 32, SendPingTimeout: o.Stall, PingTimeout: o.Stall},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// No ReadTimeout: it would cancel requests that are worked on for longer.
 		// Bodies have a deadline of their own. Answers are small and of bounded

@@ -124,6 +124,11 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		return nil, fmt.Errorf("%w: %s is held by another process or store: stop that one, or give this one another data directory (%w)",
 			ErrInUse, options.Dir, err)
 	}
+	found, err := pebble.Peek(options.Dir, options.fs)
+	if err != nil {
+		_ = lock.Close()
+		return nil, openError(options.Dir, err)
+	}
 	db, err := pebble.Open(options.Dir, options.pebble(lock))
 	if err != nil {
 		_ = lock.Close()
@@ -133,6 +138,14 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
+	}
+	if !found.Exists {
+		// The first log is begun before the format that is asked for holds, in which logs
+		// say how far they were durable: without it damage in them passes for their end.
+		if err := db.Flush(); err != nil {
+			_ = s.Close()
+			return nil, fmt.Errorf("beginning the log of the store in %s: %w", options.Dir, err)
+		}
 	}
 	return s, nil
 }

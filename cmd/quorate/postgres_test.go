@@ -83,11 +83,17 @@ func TestServeOnPostgres(t *testing.T) {
 	}
 	s.stop(t)
 	require.NoDirExists(t, dir+"/"+config.StoreFolder)
+	code, _, errOut = quorate(t, "", "keys", "add", "someone", "--store", place)
+	require.Zero(t, code, errOut)
 
 	// Moved into the folder, everything is there as well.
 	code, out, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)
 	require.Zero(t, code, errOut)
 	require.Contains(t, out, "both stores have the same content")
+	require.Contains(t, out, "copied 1 API keys")
+	code, out, errOut = quorate(t, "", "keys", "list", "--data-dir", dir)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "someone")
 	code, _, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errOut, "has to be empty")

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quorate/config"
+	"quorate/handlers/access"
 	"quorate/service/keep"
 	"quorate/store"
 )
@@ -40,8 +41,8 @@ it has come to its end, no service uses the destination.
   quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate
   quorate store copy --from postgres://quorate@db/quorate --to /var/lib/quorate
 
-A data folder has more than the store: copy identities and keys with it, if the copy is
-to replace it.`,
+API keys come with it, wherever the services of both places keep them. A data folder has
+more than the store: copy identities with it, if the copy is to replace it.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			places := [2]keep.Place{placeOf(from), placeOf(to)}
@@ -115,6 +116,38 @@ func copyStore(ctx context.Context, from, to keep.Place, out io.Writer) (err err
 	took := time.Since(shown.begun)
 	_, err = fmt.Fprintf(out, "copied %d rows, %s, in %s; both stores have the same content\n",
 		shown.last.TotalRows, humanize.IBytes(shown.last.TotalBytes), took.Round(time.Second))
+	if err != nil {
+		return err
+	}
+	return copyKeys(ctx, from, to, source, target, out)
+}
+
+// copyKeys takes API keys to where the services of the destination look for them, which
+// in a data folder is a file beside the store.
+func copyKeys(ctx context.Context, from, to keep.Place, source, target store.Store, out io.Writer) error {
+	copied := 0
+	var err error
+	switch file := from.Keys(); {
+	case from.URL != "" && to.URL != "": // they are rows in both
+	case to.URL != "":
+		copied, err = access.NewKeyStore(target).Import(ctx, file)
+	default:
+		var keys []access.KeyInfo
+		if from.URL != "" {
+			keys, err = access.NewKeyStore(source).List(ctx)
+		} else {
+			keys, err = file.List()
+		}
+		if err == nil {
+			copied, err = to.Keys().Import(keys)
+		}
+	}
+	if err != nil {
+		return &exitError{code: exitFailed, err: config.Redacted(fmt.Errorf("copying API keys: %w", err)), hint: "The rows are copied. Compare quorate keys list of both places, and add what is missing."}
+	}
+	if copied > 0 {
+		_, err = fmt.Fprintf(out, "copied %d API keys\n", copied)
+	}
 	return err
 }
 

@@ -99,6 +99,25 @@ func withKey(keys []KeyInfo, info KeyInfo) ([]KeyInfo, error) {
 	return append(keys, info), nil
 }
 
+// withKeys adds those of others whose names are new to keys, and revokes those that others
+// have revoked.
+func withKeys(keys, others []KeyInfo) (merged []KeyInfo, changed int, err error) {
+	for _, other := range others {
+		at := slices.IndexFunc(keys, func(k KeyInfo) bool { return k.Name == other.Name })
+		switch {
+		case at < 0:
+			if keys, err = withKey(keys, other); err != nil {
+				return nil, 0, err
+			}
+			changed++
+		case keys[at].Hash == other.Hash && keys[at].Revoked.IsZero() && !other.Revoked.IsZero():
+			keys[at].Revoked = other.Revoked
+			changed++
+		}
+	}
+	return keys, changed, nil
+}
+
 // withoutKey revokes one of keys.
 func withoutKey(keys []KeyInfo, name string, now time.Time) ([]KeyInfo, error) {
 	i := slices.IndexFunc(keys, func(k KeyInfo) bool { return k.Name == name })
@@ -115,6 +134,19 @@ func withoutKey(keys []KeyInfo, name string, now time.Time) ([]KeyInfo, error) {
 // revoke a key twice is no error; ErrNoKey says that there is none.
 func (f KeyFile) Revoke(name string, now time.Time) error {
 	return f.change(func(keys []KeyInfo) ([]KeyInfo, error) { return withoutKey(keys, name, now) })
+}
+
+// Import adds those of other keys that the file does not know, and revokes those that are
+// revoked there; it tells how many it changed.
+func (f KeyFile) Import(others []KeyInfo) (changed int, err error) {
+	if len(others) == 0 {
+		return 0, nil
+	}
+	err = f.change(func(keys []KeyInfo) (merged []KeyInfo, err error) {
+		merged, changed, err = withKeys(keys, others)
+		return merged, err
+	})
+	return changed, err
 }
 
 // List is what is kept of all keys, by name. A file that does not exist has none.

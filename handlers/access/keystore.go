@@ -64,23 +64,9 @@ func (s *KeyStore) Import(ctx context.Context, from KeyFile) (changed int, err e
 	if err != nil || len(others) == 0 {
 		return 0, err
 	}
-	err = s.change(ctx, func(keys []KeyInfo) ([]KeyInfo, error) {
-		changed = 0
-		var err error
-		for _, other := range others {
-			at := slices.IndexFunc(keys, func(k KeyInfo) bool { return k.Name == other.Name })
-			switch {
-			case at < 0:
-				if keys, err = withKey(keys, other); err != nil {
-					return nil, err
-				}
-				changed++
-			case keys[at].Hash == other.Hash && keys[at].Revoked.IsZero() && !other.Revoked.IsZero():
-				keys[at].Revoked = other.Revoked
-				changed++
-			}
-		}
-		return keys, nil
+	err = s.change(ctx, func(keys []KeyInfo) (merged []KeyInfo, err error) {
+		merged, changed, err = withKeys(keys, others)
+		return merged, err
 	})
 	return changed, err
 }

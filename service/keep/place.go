@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"quorate/config"
+	"quorate/handlers/access"
 	"quorate/index"
 	"quorate/service/hint"
 	"quorate/store"
@@ -29,6 +30,11 @@ type Place struct {
 // PlaceOf is where a service has its store.
 func PlaceOf(c config.Config) Place {
 	return Place{URL: c.Store, Dir: filepath.Join(c.DataDir, config.StoreFolder), Memory: int64(c.MemoryLimit)}
+}
+
+// Keys is where a service with its store in these files has the API keys.
+func (p Place) Keys() access.KeyFile {
+	return (&config.Config{DataDir: filepath.Dir(p.Dir)}).KeyFile()
 }
 
 // Open opens the store there, and makes it if there is none.

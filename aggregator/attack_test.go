@@ -1,0 +1,41 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Of validators without weight none is needed and none counts; a set of nothing else signs
+// nothing, whatever the quorum.
+func TestAttackZeroWeights(t *testing.T) {
+	for _, quorum := range []uint64{0, 1, 67, 100} {
+		n := newFakeNetwork(t, 0, 0, 0)
+		run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: quorum})
+			failed, ok := errors.AsType[*Error](err)
+			require.True(t, ok, "got %v, want a refusal", err)
+			require.Equal(t, CodeQuorumImpossible, failed.Code)
+			require.Nil(t, r)
+			require.NoError(t, ctx.Err(), "it is said at once")
+			require.Zero(t, n.requests, "requests to validators")
+		})
+	}
+	n := newFakeNetwork(t, 0, 60, 40, 0)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		n.validators[1].do = mute
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: 50})
+		failed := requireFailure(t, err, CodeQuorumNotReached)
+		require.EqualValues(t, 40, failed.Account.SignedWeight)
+		n.validators[1].do = honest(time.Millisecond)
+		r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: 100})
+		require.NoError(t, err)
+		requireValid(t, n, r, 100)
+		require.Equal(t, 2, r.Signers)
+	})
+}
