@@ -82,6 +82,9 @@ type networkOptions struct {
 	views                        ledger.Viewer
 	archive                      *aggregator.Archive
 	signatureBytes, messageBytes uint64
+	// blockBytes bounds the blocks of EVM chains on their way into the store, all
+	// together; 0 does not.
+	blockBytes int64
 	// leases are nil if no other process shares the store.
 	leases *lease.Leases
 	role   role

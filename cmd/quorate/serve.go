@@ -204,6 +204,7 @@ func serve(ctx context.Context, c config, errOut io.Writer, started func(address
 				// the rounds themselves.
 				signatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
 				messageBytes:   uint64(c.MemoryLimit) / 16 / uint64(len(names)),
+				blockBytes:     int64(c.MemoryLimit) / 8 / int64(len(names)),
 			})
 			if err == nil {
 				return
