@@ -253,6 +253,7 @@ func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) (err error
 			if err := c.arrived(err); err != nil {
 				return err
 			}
+		case <-c.window.hungry: // full says so, too
 		case <-c.timer.C:
 			if err := c.commit(ctx); err != nil {
 				return err

@@ -57,6 +57,9 @@ type Options[B any] struct {
 const (
 	// jobBlocks is how many blocks one fetcher is given at a time.
 	jobBlocks = 1024
+	// jobInRoom is the same where chains share a Room, in which there may not be more for
+	// one of them.
+	jobInRoom = 128
 	// answerBytes is how much a fetch should bring, in memory: the number of blocks
 	// asked for follows from their size.
 	answerBytes = 16 << 20
@@ -354,6 +357,9 @@ func (r *running[B]) plan(ctx context.Context, next uint64) error {
 		}
 		for next <= tip {
 			n := min(jobBlocks, tip-next+1)
+			if r.options.Room != nil {
+				n = min(jobInRoom, n)
+			}
 			j := &job[B]{from: next, blocks: int(n), pieces: make(chan piece[B], n)}
 			for _, to := range []chan<- *job[B]{r.queue, r.jobs} {
 				select {

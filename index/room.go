@@ -35,6 +35,7 @@ type seat struct {
 	window *window
 	// want is how many bytes would be taken, block those of a block.
 	want, block int64
+	ahead       int64         // about how many bytes come before, uncommitted; guarded by the room's mu
 	got         chan struct{} // closed when it has some
 	place       *list.Element // guarded by the room's mu; nil unless it waits
 	granted     int64         // guarded by the room's mu until got is closed
@@ -45,7 +46,10 @@ const grains = 256
 
 // fits is how much somebody may have of what he wants now, 0 for nothing. It needs mu.
 func (r *Room) fits(s *seat) int64 {
-	more := min(s.want, (r.size-r.held-s.window.share)/2)
+	free, share := r.size-r.held, s.window.share
+	// Of blocks that lie further ahead than what w may hold, none: those before them would
+	// find no room, and all wait for these.
+	more := min(s.want, (free-share)/2, (free+share)/2-s.ahead)
 	if more >= min(s.want, max(s.block, r.size/grains)) {
 		return more
 	}
@@ -60,21 +64,38 @@ func (r *Room) take(s *seat, n int64) {
 	close(s.got)
 }
 
-// ask asks for room for blocks of w, which are needed now or may be waited for.
-func (r *Room) ask(w *window, want, block int64, now bool) *seat {
+// ask asks for room for blocks of w that so many bytes are before; if none are, they get
+// it.
+func (r *Room) ask(w *window, want, block, ahead int64) *seat {
 	s := &seat{window: w, want: want, block: block, got: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	s.place = r.waiting.PushBack(s)
+	r.serve(s, ahead)
+	return s
+}
+
+// advance says that so many bytes are before what is waited for now.
+func (r *Room) advance(s *seat, ahead int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.place != nil {
+		r.serve(s, ahead)
+	}
+}
+
+// serve ends the waiting if it can. It needs mu.
+func (r *Room) serve(s *seat, ahead int64) {
+	s.ahead = ahead
 	n := r.fits(s)
-	if n == 0 && now {
-		n = min(want, block)
+	if n == 0 && ahead == 0 {
+		n = min(s.want, s.block)
 	}
 	if n > 0 {
+		r.waiting.Remove(s.place)
+		s.place = nil
 		r.take(s, n)
-	} else {
-		s.place = r.waiting.PushBack(s)
 	}
-	return s
 }
 
 // leave ends the waiting, unless it had come to its end.

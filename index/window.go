@@ -16,6 +16,9 @@ type window struct {
 	block   int64         // about how many bytes a block has
 	next    uint64        // the first height that is not committed
 	changed chan struct{} // closed when held or next change for the better
+	waiting int           // how many wait for a share of the room
+
+	hungry chan struct{} // holds a token when one more does
 }
 
 const (
@@ -26,7 +29,7 @@ const (
 )
 
 func newWindow(limit int64, room *Room, next uint64) *window {
-	return &window{limit: limit, room: room, block: firstBlock, next: next, changed: make(chan struct{})}
+	return &window{limit: limit, room: room, block: firstBlock, next: next, changed: make(chan struct{}), hungry: make(chan struct{}, 1)}
 }
 
 // wait blocks until blocks from a height on may be fetched: while there is room,
@@ -42,7 +45,7 @@ func (w *window) wait(ctx context.Context, from uint64, blocks int) (n int, asid
 		case (first || fits) && w.room == nil:
 			return blocks, 0, nil
 		case first || fits:
-			if aside, err = w.enter(ctx, from, min(int64(blocks)*block, answerBytes), block, first); err != nil {
+			if aside, err = w.enter(ctx, from, min(int64(blocks)*block, answerBytes), block); err != nil {
 				return 0, 0, err
 			}
 			return int(max(1, min(int64(blocks), aside/block))), aside, nil
@@ -56,14 +59,23 @@ func (w *window) wait(ctx context.Context, from uint64, blocks int) (n int, asid
 }
 
 // enter waits for a share of the room.
-func (w *window) enter(ctx context.Context, from uint64, want, block int64, first bool) (int64, error) {
-	s := w.room.ask(w, want, block, first)
+func (w *window) enter(ctx context.Context, from uint64, want, block int64) (int64, error) {
+	s := w.room.ask(w, want, block, w.ahead(from, block))
+	w.wants(1)
+	defer w.wants(-1)
 	for {
 		w.mu.Lock()
-		now, changed := from == w.next, w.changed
+		changed := w.changed
 		w.mu.Unlock()
-		if now && w.room.leave(s) { // there may be nothing else that ends the waiting
-			s = w.room.ask(w, want, block, true)
+		w.room.advance(s, w.ahead(from, block)) // nothing else may end the waiting
+		select {
+		case <-s.got:
+			return s.granted, nil
+		default:
+		}
+		select { // a commit would make room
+		case w.hungry <- struct{}{}:
+		default:
 		}
 		select {
 		case <-s.got:
@@ -76,6 +88,20 @@ func (w *window) enter(ctx context.Context, from uint64, want, block int64, firs
 			return 0, ctx.Err()
 		}
 	}
+}
+
+// ahead is about how many bytes of blocks are not committed before a height.
+func (w *window) ahead(from uint64, block int64) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return int64(from-w.next) * block
+}
+
+// wants counts those who wait for a share of the room.
+func (w *window) wants(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting += n
 }
 
 // add counts blocks that were fetched, for which bytes were set aside.
@@ -95,7 +121,7 @@ func (w *window) add(aside, size int64, blocks int) {
 func (w *window) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.held >= w.limit
+	return w.held >= w.limit || w.waiting > 0
 }
 
 // committed takes off blocks that were committed up to, not including, next.
