@@ -70,7 +70,7 @@ func Follow(ctx context.Context, o Options) error {
 		if f.next != before {
 			heard = time.Now()
 		}
-		wait := pause
+		var wait time.Duration
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
