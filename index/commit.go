@@ -195,7 +195,7 @@ func newCommitter[B any](p *Pipeline[B], lanes []*lane[B]) *committer[B] {
 	for _, l := range lanes {
 		c.next = min(c.next, l.next)
 	}
-	c.window = newWindow(p.options.WindowBytes, c.next)
+	c.window = newWindow(p.options.WindowBytes, p.options.Room, c.next)
 	return c
 }
 
@@ -253,6 +253,7 @@ func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) (err error
 			if err := c.arrived(err); err != nil {
 				return err
 			}
+		case <-c.window.hungry: // full says so, too
 		case <-c.timer.C:
 			if err := c.commit(ctx); err != nil {
 				return err
@@ -365,6 +366,9 @@ func (c *committer[B]) arrived(err error) error {
 	}
 	c.window.committed(f.size, f.next)
 	c.status.committed(f.next, f.reached)
+	if f.batch.Len() > keptRows && c.atTip() {
+		f.batch = new(store.Batch) // small ones follow, and there may be many chains
+	}
 	f.batch.Reset()
 	c.spare = f.batch
 	c.options.Committed(f.next)

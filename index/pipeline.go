@@ -36,9 +36,15 @@ type Options[B any] struct {
 	// WindowBytes bounds the memory of blocks that were fetched and are not
 	// committed; each fetcher may exceed it by one answer. Default 64 MiB.
 	WindowBytes int64
+	// Room bounds the same memory together with that of other pipelines; nil does not.
+	Room *Room
 	// Poll is how often the node is asked for its height while there is nothing to
 	// fetch; default 200 ms. See Wake.
 	Poll time.Duration
+	// QuietPoll is what that becomes, little by little, while the node tells nothing new
+	// and nobody wakes the pipeline: a sixteenth of the time since it last did, at most
+	// this. Default Poll.
+	QuietPoll time.Duration
 	// Committed is called after each commit with the first height that no tenant
 	// lacks. It holds up the pipeline: it must only wake whoever reads the rows.
 	Committed func(next uint64)
@@ -51,6 +57,9 @@ type Options[B any] struct {
 const (
 	// jobBlocks is how many blocks one fetcher is given at a time.
 	jobBlocks = 1024
+	// jobInRoom is the same where chains share a Room, in which there may not be more for
+	// one of them.
+	jobInRoom = 128
 	// answerBytes is how much a fetch should bring, in memory: the number of blocks
 	// asked for follows from their size.
 	answerBytes = 16 << 20
@@ -59,10 +68,15 @@ const (
 	// distributed store takes well,
 	batchBytes = 4 << 20
 	batchRows  = 20_000
+	// keptRows is how many rows a batch may have had whose memory is kept at the tip.
+	keptRows = 1000
 	// or once its first block has waited so long: near the tip, and elsewhere.
 	batchAgeAtTip = 50 * time.Millisecond
 	batchAge      = 500 * time.Millisecond
 
+	// quietPart is the part of the time since the last news that is let pass until the
+	// node is asked again.
+	quietPart = 16
 	// pollFar is how often the node is asked for its height while catching up.
 	pollFar = 5 * time.Second
 
@@ -80,6 +94,7 @@ func (o Options[B]) withDefaults() Options[B] {
 	if o.Poll <= 0 {
 		o.Poll = 200 * time.Millisecond
 	}
+	o.QuietPoll = max(o.QuietPoll, o.Poll)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -229,6 +244,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 		jobs:     make(chan *job[B]),
 		queue:    make(chan *job[B], 2*p.options.Fetchers),
 	}
+	defer c.window.close()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.poll(ctx) })
 	group.Go(func() error { return r.peek(ctx) })
@@ -270,6 +286,7 @@ type piece[B any] struct {
 func (r *running[B]) poll(ctx context.Context) error {
 	ticker := time.NewTicker(r.options.Poll)
 	defer ticker.Stop()
+	heard := time.Now() // of something new
 	for told, known := uint64(0), false; ; {
 		var height uint64
 		a, ok := r.source.(*again[B])
@@ -287,8 +304,10 @@ func (r *running[B]) poll(ctx context.Context) error {
 		var news chan<- uint64
 		if !known || height > told {
 			news = r.tips
+			heard = time.Now()
 		}
 		asked := time.Now()
+		ticker.Reset(min(max(asked.Sub(heard)/quietPart, r.options.Poll), r.options.QuietPoll))
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
@@ -338,6 +357,9 @@ func (r *running[B]) plan(ctx context.Context, next uint64) error {
 		}
 		for next <= tip {
 			n := min(jobBlocks, tip-next+1)
+			if r.options.Room != nil {
+				n = min(jobInRoom, n)
+			}
 			j := &job[B]{from: next, blocks: int(n), pieces: make(chan piece[B], n)}
 			for _, to := range []chan<- *job[B]{r.queue, r.jobs} {
 				select {
@@ -361,14 +383,20 @@ func (r *running[B]) fetch(ctx context.Context) error {
 		case j = <-r.jobs:
 		}
 		for from, end := j.from, j.from+uint64(j.blocks); from < end; {
-			if err := r.window.wait(ctx, from); err != nil {
-				return err
-			}
 			tip, err := r.reached.wait(ctx, from)
 			if err != nil {
 				return err
 			}
-			blocks, err := r.get(ctx, from, int(min(uint64(most), end-from, tip-from+1)))
+			n, aside, err := r.window.wait(ctx, from, int(min(uint64(most), end-from, tip-from+1)))
+			if err != nil {
+				return err
+			}
+			blocks, err := r.get(ctx, from, n)
+			size := int64(0)
+			for i := range blocks {
+				size += int64(blocks[i].Size)
+			}
+			r.window.add(aside, size, len(blocks))
 			if errors.Is(err, errFallen) {
 				continue
 			}
@@ -380,11 +408,6 @@ func (r *running[B]) fetch(ctx context.Context) error {
 				j.pieces <- piece[B]{err: err}
 				break
 			}
-			size := int64(0)
-			for i := range blocks {
-				size += int64(blocks[i].Size)
-			}
-			r.window.add(size)
 			j.pieces <- piece[B]{blocks: blocks}
 			from += uint64(len(blocks))
 			most = int(min(jobBlocks, max(1, answerBytes*int64(len(blocks))/max(1, size))))

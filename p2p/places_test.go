@@ -144,3 +144,35 @@ func TestFilterHoldsTheClaims(t *testing.T) {
 		require.False(t, holds(1))
 	})
 }
+
+// TestFilterOfMany is one that goes out with ten thousand handshakes.
+func TestFilterOfMany(t *testing.T) {
+	ps := newPlaces(true)
+	const nodes = 10_000
+	id := func(i int) ids.NodeID { return ids.NodeID{byte(i >> 8), byte(i), 1} }
+	for i := range nodes {
+		claim := claimOf(id(i), netip.MustParseAddrPort("1.2.3.4:1"), uint64(i+1))
+		claim.GossipID = ids.Empty.Prefix(uint64(i))
+		require.NotNil(t, ps.claimed(id(i), claim))
+	}
+	b, salt, err := ps.filter()
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(b), maxFilter+bytesOfHashes)
+	filter, err := bloom.Parse(b)
+	require.NoError(t, err)
+	for i := range nodes {
+		known := ps.byNode[id(i)].claimID
+		require.True(t, bloom.Contains(filter, known[:], salt), "node %d is not in it", i)
+	}
+	found := 0
+	for i := range nodes {
+		other := ids.Empty.Prefix(uint64(nodes + i))
+		if bloom.Contains(filter, other[:], salt) {
+			found++
+		}
+	}
+	require.Less(t, found, nodes/10, "of %d that are not in it", nodes)
+}
+
+// bytesOfHashes is more than what a filter of 16 hashes has besides its entries.
+const bytesOfHashes = 1 + 16*8

@@ -174,6 +174,7 @@ func Run(ctx context.Context, o Options) error {
 				// the rounds themselves.
 				SignatureBytes: uint64(c.MemoryLimit) / 8 / uint64(len(names)),
 				MessageBytes:   uint64(c.MemoryLimit) / 16 / uint64(len(names)),
+				BlockBytes:     int64(c.MemoryLimit) / 8 / int64(len(names)),
 			}
 			if entry.traces != nil {
 				options.Wrap = entry.traces.Transport

@@ -7,6 +7,10 @@
 // the clock is that of everything together on this machine.
 //
 //	go run ./bench/evm -txs 1000000
+//
+// With -chains the service itself, as it is built, records many chains at a time.
+//
+//	go run ./bench/evm -chains 100 -txs 2000
 package main
 
 import (
@@ -35,8 +39,9 @@ type task struct {
 	// Role is one of the roles below.
 	Role string
 	Seed uint64
-	Txs  int
-	Dir  string
+	// Txs are those of a chain, and Chains how many there are for roleMany.
+	Txs, Chains int
+	Dir         string
 	// Node is where the chain is, for all but the node.
 	Node nodeReady
 	// Connections are how many read at a time.
@@ -53,6 +58,7 @@ const (
 	roleLogs   = "logs"   // records without traces
 	roleTraces = "traces" // records with traces
 	roleRead   = "read"   // asks for what was recorded
+	roleMany   = "many"   // is a simulated network of many chains
 	taskEnv    = "QUORATE_BENCH_EVM"
 )
 
@@ -81,6 +87,10 @@ func main() {
 	}
 	var t task
 	flag.IntVar(&t.Txs, "txs", 1_000_000, "`number` of transactions")
+	flag.IntVar(&t.Chains, "chains", 0, "have the whole service record this `number` of chains at a time, each with -txs transactions, after one chain with as many as all, and measure that; nothing else is measured")
+	memory := flag.String("memory", "1GiB", "memory_limit of the service, with -chains, as a `size`")
+	binary := flag.String("service", "", "`file` of the service, with -chains, built before; default: it is built")
+	idle := flag.Duration("idle", 40*time.Second, "`time` for which nothing happens, with -chains, of which it is measured what that costs, after as long")
 	flag.Uint64Var(&t.Seed, "seed", 1, "`number` from which the chain follows")
 	flag.IntVar(&t.Connections, "connections", 16, "`number` of connections that ask at a time")
 	flag.DurationVar(&t.ReadTime, "read", time.Second, "`time` for which each operation is asked for, in each way")
@@ -94,7 +104,11 @@ func main() {
 		log.Fatal(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, t, *profiles, told)
+	if t.Chains > 0 {
+		err = runChains(ctx, t, *binary, *memory, *idle, told)
+	} else {
+		err = run(ctx, t, *profiles, told)
+	}
 	stop()
 	if err := errors.Join(err, told.Close()); err != nil {
 		log.Fatal(err)
@@ -109,6 +123,8 @@ func work(text string) error {
 	switch t.Role {
 	case roleNode:
 		return runNode(t)
+	case roleMany:
+		return runMany(t)
 	case roleLogs, roleTraces:
 		return runRecord(t)
 	case roleRead:

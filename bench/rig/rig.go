@@ -78,6 +78,15 @@ func (c *Child) Spent() (d time.Duration, err error) {
 	return d, err
 }
 
+// Ask sends a process that reads orders from its standard input one, as a line of JSON,
+// and reads what it answers.
+func (c *Child) Ask(order, answer any) error {
+	if err := json.NewEncoder(c.in).Encode(order); err != nil {
+		return err
+	}
+	return c.Read(answer)
+}
+
 // Stop ends its input and waits until it has ended.
 func (c *Child) Stop() {
 	_ = c.in.Close()

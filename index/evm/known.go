@@ -21,8 +21,8 @@ type knowledge struct {
 // knownRoom is of how many addresses that is remembered, about 100 bytes each.
 const knownRoom = 1 << 15
 
-func newKnown() *memo.Table[common.Address, knowledge] {
-	return memo.New[common.Address, knowledge](knownRoom)
+func newKnown(room int) *memo.Table[common.Address, knowledge] {
+	return memo.New[common.Address, knowledge](room)
 }
 
 // Known reports of addresses, in their order, whether they are known to be contracts:

@@ -47,7 +47,13 @@ type Record struct {
 
 // New makes a reader of a chain's record, which may be empty.
 func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
-	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown()}
+	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown(knownRoom)}
+}
+
+// Among has a new Record remember less, as that of one of so many chains in a process.
+func (r *Record) Among(chains int) *Record {
+	r.known = newKnown(share(knownRoom, chains))
+	return r
 }
 
 // state is one state of a record.

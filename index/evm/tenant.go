@@ -95,6 +95,26 @@ func NewTenant(networkID uint32, blockchainID ids.ID) *Tenant {
 	return t
 }
 
+// Among has a new tenant remember less, as one of so many chains in a process, that
+// what all remember stays bounded.
+func (t *Tenant) Among(chains int) *Tenant {
+	t.caches = caches{share(t.caches.holdings, chains), share(t.caches.supplies, chains), share(t.caches.emitters, chains)}
+	t.reset()
+	return t
+}
+
+// roomy is for how many chains there is room to remember as much as for one, and
+// leastShare what each has at least, in entries.
+const (
+	roomy      = 4
+	leastShare = 500
+)
+
+// share is how many of so many entries one of several chains has.
+func share(entries, chains int) int {
+	return max(min(entries, leastShare), min(entries, entries*roomy/max(chains, 1)))
+}
+
 // Name implements index.Tenant.
 func (*Tenant) Name() string { return name }
 

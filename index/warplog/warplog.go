@@ -30,6 +30,9 @@ type Options struct {
 	Lookback uint64
 	// Poll is the time between two looks at the chain's height; 0 means 250 ms.
 	Poll time.Duration
+	// QuietPoll is what that becomes, little by little, while there are no new blocks: a
+	// sixteenth of the time since the last, at most this. Default Poll.
+	QuietPoll time.Duration
 	// OnMessage is called once for each message, in order; it does not block.
 	OnMessage func(node.SentMessage)
 	// Log gets a line when the source fails or comes back; nil drops them.
@@ -41,6 +44,9 @@ const (
 	maxRange = 1024
 	// maxPause is the longest time between two attempts while the source fails.
 	maxPause = 15 * time.Second
+	// quietPart is the part of the time since the last block that is let pass until the
+	// next look.
+	quietPart = 16
 )
 
 // Follow reports messages until ctx ends, whose error it returns. While the
@@ -55,10 +61,16 @@ func Follow(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.QuietPoll = max(o.QuietPoll, o.Poll)
 	f := follower{Options: o, size: maxRange}
-	pause := o.Poll
+	pause, heard := o.Poll, time.Now()
 	for {
+		before := f.next
 		err := f.advance(ctx)
+		if f.next != before {
+			heard = time.Now()
+		}
+		var wait time.Duration
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -67,14 +79,17 @@ func Follow(ctx context.Context, o Options) error {
 				o.Log.Log(ctx, levelOf(err), "the Warp messages of an EVM chain cannot be followed at the moment", slog.String("path", o.Path), slog.Any("error", err))
 			}
 			pause = min(2*pause, maxPause)
+			wait = pause
 		case pause != o.Poll:
 			o.Log.Info("the Warp messages of an EVM chain are followed again", slog.String("path", o.Path))
-			pause = o.Poll
+			pause, wait = o.Poll, o.Poll
+		default:
+			wait = min(max(time.Since(heard)/quietPart, o.Poll), o.QuietPoll)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (w *aheadWork) run(ctx context.Context) error {
 	for _, chain := range w.network.evmChains {
 		g.Go(func() error {
 			// It ends with ctx, which is no failure.
-			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, OnMessage: w.sent, Log: w.log})
+			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, QuietPoll: quietPoll(len(w.network.evmChains)), OnMessage: w.sent, Log: w.log})
 			return nil
 		})
 	}

@@ -41,6 +41,13 @@ type evmChain struct {
 // cChain reports whether it is the C-Chain of the network.
 func (c evmChain) cChain() bool { return !c.own }
 
+// quietPoll is the longest time between two looks for new blocks of an EVM chain that has
+// been silent, where there are so many. Of a hundred, most are silent for the most part:
+// together they ask 25 times a second at least, and each of them every 2 s.
+func quietPoll(chains int) time.Duration {
+	return min(time.Duration(chains)*40*time.Millisecond, 2*time.Second)
+}
+
 // newEVMChains are the C-Chain and the chains that are configured.
 func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 	chains := []evmChain{{client: client, path: node.CChainRPC, name: "evm C"}}
@@ -93,6 +100,7 @@ type evmRecords struct {
 	// changed is called when there is one more to read.
 	changed func() error
 	metrics prometheus.Registerer
+	room    *index.Room // for blocks of all chains on their way; nil bounds each alone
 	log     *slog.Logger
 
 	mu      sync.Mutex
@@ -129,6 +137,9 @@ func newEVMRecords(n *Network, o Options, metrics prometheus.Registerer) *evmRec
 	}
 	if o.Views != nil {
 		r.views = o.Views
+	}
+	if o.BlockBytes > 0 {
+		r.room = index.NewRoom(o.BlockBytes)
 	}
 	if n.Genesis != nil {
 		r.cChainID = n.Genesis.CChainID
@@ -250,9 +261,9 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	name := index.EVMChain(chainID)
 	log := r.log.With(slog.Uint64("evmChainID", chainID))
 	e := &evmRecord{name: name, source: c.name, node: api}
-	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID})
+	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Chains: len(r.chains)})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
-	record, served := evm.New(r.store, r.networkID, blockchainID, e.book), evm.New(r.views, r.networkID, blockchainID, e.book)
+	record, served := evm.New(r.store, r.networkID, blockchainID, e.book).Among(len(r.chains)), evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
 	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log})
 	e.tips = source
 	e.newFiller = func() *evm.Filler {
@@ -267,10 +278,13 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
 			Source:  source,
 			Store:   r.store,
-			Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID)},
+			Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID).Among(len(r.chains))},
 			// Blocks are decoded where they are fetched.
 			WindowBytes: 32 << 20,
-			Log:         r.log,
+			Room:        r.room,
+			// A node that has nothing new is asked more rarely; it may tell by WebSocket.
+			QuietPoll: quietPoll(len(r.chains)),
+			Log:       r.log,
 		})
 	}
 	var err error

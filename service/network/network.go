@@ -87,6 +87,9 @@ type Options struct {
 	Views                        ledger.Viewer
 	Archive                      *aggregator.Archive
 	SignatureBytes, MessageBytes uint64
+	// BlockBytes bounds the blocks of EVM chains on their way into the store, all
+	// together; 0 does not.
+	BlockBytes int64
 	// Leases are nil if no other process shares the store.
 	Leases *lease.Leases
 	Role   config.Role

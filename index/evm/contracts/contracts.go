@@ -42,6 +42,9 @@ type Options struct {
 	// Cached is how many contracts, and how many URIs, are kept in memory; 0 means
 	// 20,000.
 	Cached int
+	// Chains is how many chains have a Book in this process: each keeps a part of Cached
+	// if they are many. 0 means one.
+	Chains int
 	// Fresh is how long an answer is believed before it is asked for again; 0 means a
 	// day. An older one is better than none.
 	Fresh time.Duration
@@ -67,6 +70,10 @@ type contract struct {
 const (
 	// absentFor is how long an address that has no contract is believed to have none.
 	absentFor = 10 * time.Second
+	// roomy is for how many chains there is room to keep as much as for one, and
+	// leastCached what each of more keeps at least.
+	roomy       = 4
+	leastCached = 500
 	// weightUnit is what URIs are counted in, in bytes of memory.
 	weightUnit = 256
 	// patience bounds the asking of a node about one request's contracts.
@@ -79,6 +86,9 @@ const (
 func New(o Options) *Book {
 	if o.Cached <= 0 {
 		o.Cached = 20_000
+	}
+	if o.Chains > roomy {
+		o.Cached = max(min(o.Cached, leastCached), o.Cached*roomy/o.Chains)
 	}
 	if o.Fresh <= 0 {
 		o.Fresh = 24 * time.Hour
