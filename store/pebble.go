@@ -246,14 +246,21 @@ const yieldRows = 256
 // because finding a row's place in the write buffer is then a step from the one
 // before.
 func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
+	first, isNew := true, false // of the operations on a row
 	for at, place := range b.sorted {
 		if at%yieldRows == yieldRows-1 {
 			runtime.Gosched() // to those who read
 		}
-		if b.replaced(at) {
+		op := &b.ops[place.op]
+		if first {
+			isNew = op.fresh
+		}
+		if first = !b.replaced(at); !first {
 			continue // only the last write to a row is seen
 		}
-		op := &b.ops[place.op]
+		if op.delete && isNew {
+			continue // a row that comes and goes
+		}
 		n := prefixLen(op.pk.P) + len(op.pk.K)
 		var entry *pebble.DeferredBatchOp
 		if op.delete {

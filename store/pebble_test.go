@@ -203,6 +203,54 @@ func TestPebbleDamage(t *testing.T) {
 	require.Contains(t, log.String(), "embedded store is damaged")
 }
 
+// TestPebbleComesAndGoes has rows that a batch adds and deletes take nothing, and others,
+// whatever is done to them there, what they took before.
+func TestPebbleComesAndGoes(t *testing.T) {
+	s, err := OpenPebble(t.Context(), small(t.TempDir()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	var pk PK // of each test another
+	before, after := PK{P: []byte("p")}, PK{P: []byte("p"), K: []byte("z")}
+	add := func(b *Batch) { b.Add(FamilyMessage, pk, []byte("added")) }
+	put := func(b *Batch) { b.Put(FamilyMessage, pk, []byte("put")) }
+	remove := func(b *Batch) { b.Delete(FamilyMessage, pk) }
+	for name, test := range map[string]struct {
+		steps []func(*Batch)
+		rows  uint32 // written
+		want  []byte
+	}{
+		"added and deleted":                   {[]func(*Batch){add, remove}, 0, nil},
+		"added, changed and deleted":          {[]func(*Batch){add, put, remove}, 0, nil},
+		"added and deleted, twice":            {[]func(*Batch){add, remove, add, remove}, 0, nil},
+		"added, deleted and there after all":  {[]func(*Batch){add, remove, put}, 1, []byte("put")},
+		"put and deleted":                     {[]func(*Batch){put, remove}, 1, nil},
+		"deleted, added and deleted":          {[]func(*Batch){remove, add, remove}, 1, nil},
+		"deleted":                             {[]func(*Batch){remove}, 1, nil},
+		"put, and what is after it, deleted":  {[]func(*Batch){put, func(b *Batch) { b.Delete(FamilyMessage, after) }}, 2, []byte("put")},
+		"deleted, and what is before it, put": {[]func(*Batch){remove, func(b *Batch) { b.Add(FamilyMessage, before, nil) }}, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b Batch
+			pk = PK{P: []byte("p"), K: []byte(name)}
+			for i, step := range test.steps {
+				step(&b)
+				// So that the next one does not take its place.
+				b.Put(FamilySignature, PK{K: []byte{byte(i)}}, nil)
+				b.last = [256]int{}
+			}
+			b.order()
+			written := s.db.NewBatch()
+			require.NoError(t, s.fill(written, &b))
+			require.Equal(t, test.rows, written.Count()-uint32(len(test.steps)), "rows written, but for the others")
+			require.NoError(t, written.SyncWait())
+			require.NoError(t, written.Close())
+			got, err := s.Get(t.Context(), FamilyMessage, []PK{pk})
+			require.NoError(t, err)
+			require.Equal(t, test.want, got[0], "the row then")
+		})
+	}
+}
+
 func TestPebbleStatsAndLog(t *testing.T) {
 	options := small(t.TempDir())
 	var log bytes.Buffer
