@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -167,11 +169,8 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 	// library save index and seeks, much larger ones cost point reads.
 	p.Levels[0].BlockSize = 8 << 10
 	p.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
-	// The rows of a partition are not versions of one another: by default the library
-	// would keep the values of all but the first apart from the keys.
-	p.Experimental.SpanPolicyFunc = func([]byte) (pebble.SpanPolicy, []byte, error) {
-		return pebble.SpanPolicy{DisableValueSeparationBySuffix: true}, nil, nil
-	}
+	p.Experimental.SpanPolicyFunc = whereValuesAre
+	p.Experimental.ValueSeparationPolicy = valuesApart
 	// Most of a store is at the last level, where rows come once: it is worth while to
 	// make them smaller there.
 	p.ApplyCompressionSettings(compression)
@@ -181,13 +180,50 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 // compression is the library's balanced one, but for the last level. Rows are hashes for
 // the most part, of which nothing can be saved: so much less than it takes by default, a
 // fifth, is all that its better algorithm has over the fast one, and worth its time. The
-// name stays, as the library's own tools look it up.
+// same goes for values that are kept apart, which stay as they come to the first level.
+// The names stay, as the library's own tools look them up.
 func compression() pebble.DBCompressionSettings {
 	settings := pebble.DBCompressionBalanced
 	last := *settings.Levels[len(settings.Levels)-1]
 	last.AdaptiveReductionCutoffPercent = 5
 	settings.Levels[len(settings.Levels)-1] = &last
+	first := *settings.Levels[0]
+	first.ValueBlocks, first.AdaptiveReductionCutoffPercent = last.ValueBlocks, last.AdaptiveReductionCutoffPercent
+	settings.Levels[0] = &first
 	return settings
+}
+
+// whereValuesAre has the values of containers kept apart from their keys, and those of
+// other families beside them. Containers are the largest rows and a third of all bytes;
+// they come in the order of their keys, do not change, and are read in that order. So
+// they are written once, and not again at each level that their keys come to.
+func whereValuesAre(from []byte) (policy pebble.SpanPolicy, until []byte, err error) {
+	// The rows of a partition are not versions of one another: by default the library
+	// would keep the values of all but the first away from their keys.
+	policy.DisableValueSeparationBySuffix = true
+	first, end := []byte{byte(FamilyContainer)}, []byte{byte(FamilyContainer) + 1}
+	switch {
+	case bytes.Compare(from, first) < 0:
+		until = first
+	case bytes.Compare(from, end) < 0:
+		return policy, end, nil
+	}
+	policy.ValueStoragePolicy = pebble.ValueStorageLowReadLatency
+	return policy, until, nil
+}
+
+// valuesApart says how values are kept that are apart.
+func valuesApart() pebble.ValueSeparationPolicy {
+	return pebble.ValueSeparationPolicy{
+		Enabled: true,
+		// What refers to a value takes some twenty bytes.
+		MinimumSize: 256,
+		// They lie in the order of their keys: copies would be no closer together.
+		MaxBlobReferenceDepth: 1 << 10,
+		// Only what is deleted, which hardly happens, leaves some that nothing refers to.
+		TargetGarbageRatio: 0.5,
+		RewriteMinimumAge:  time.Hour,
+	}
 }
 
 func openError(dir string, err error) error {
@@ -332,8 +368,8 @@ func (s *Pebble) Stats() Stats {
 	stats.ReadAmplification = m.ReadAmp()
 	stats.CompactionDebtBytes, stats.Compactions = m.Compact.EstimatedDebt, int(m.Compact.NumInProgress)
 	for level := range m.Levels {
-		stats.FlushedBytes += m.Levels[level].TableBytesFlushed
-		stats.CompactedBytes += m.Levels[level].TableBytesCompacted
+		stats.FlushedBytes += m.Levels[level].TableBytesFlushed + m.Levels[level].BlobBytesFlushed
+		stats.CompactedBytes += m.Levels[level].TableBytesCompacted + m.Levels[level].BlobBytesCompacted
 	}
 	return stats
 }

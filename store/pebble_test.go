@@ -29,6 +29,7 @@ func TestPebbleLossOfPower(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
 	disk := vfs.NewCrashableMem()
+	lost := []Family{FamilySignature, FamilyContainer} // whose values are kept apart
 	for round := range rounds {
 		options := small("store")
 		options.fs = disk
@@ -53,7 +54,8 @@ func TestPebbleLossOfPower(t *testing.T) {
 				}
 				var b Batch
 				for i := range 20 {
-					b.Put(FamilySignature, PK{P: fmt.Appendf(nil, "p%d", i), K: fmt.Appendf(nil, "%08d", next)}, make([]byte, 500))
+					pk := PK{P: fmt.Appendf(nil, "p%d", i), K: fmt.Appendf(nil, "%08d", next)}
+					b.Put(lost[i%2], pk, bytes.Repeat(fmt.Append(nil, next), 100))
 				}
 				b.Move("c", Cursor{Next: next}, Cursor{Next: next + 1})
 				if err := s.Commit(t.Context(), &b); err != nil {
@@ -104,9 +106,12 @@ func TestPebbleLossOfPower(t *testing.T) {
 			t.Fatalf("round %d: got a cursor at %d, want at least the acknowledged %d", round, cursor.Next, want)
 		}
 		for i := range 20 {
-			rows, err := s.Scan(t.Context(), FamilySignature, fmt.Appendf(nil, "p%d", i), nil, nil, Ascending, 1<<20)
+			rows, err := s.Scan(t.Context(), lost[i%2], fmt.Appendf(nil, "p%d", i), nil, nil, Ascending, 1<<20)
 			require.NoError(t, err)
 			require.Len(t, rows, int(cursor.Next), "rows of partition p%d, round %d", i, round)
+			for at, row := range rows {
+				require.Equal(t, bytes.Repeat(fmt.Append(nil, at), 100), row.V, "row %d of partition p%d, round %d", at, i, round)
+			}
 		}
 		cache, err = NewBounded(t.Context(), s, FamilyMessage, 20<<10)
 		require.NoError(t, err)
@@ -163,44 +168,52 @@ func TestPebbleOptions(t *testing.T) {
 // TestPebbleDamage flips bits of a table: reads that meet them say so, and the
 // process goes on.
 func TestPebbleDamage(t *testing.T) {
-	options := small(t.TempDir())
-	var log bytes.Buffer
-	options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s, err := OpenPebble(t.Context(), options)
-	require.NoError(t, err)
-	random := rand.New(rand.NewPCG(1, 1))
-	var b Batch
-	for i := range 1000 {
-		v := make([]byte, 1000)
-		for j := range v {
-			v[j] = byte(random.Uint32())
-		}
-		b.Put(FamilyMessage, PK{P: []byte("p"), K: fmt.Appendf(nil, "%04d", i)}, v)
+	for family, files := range map[Family]string{FamilyMessage: "*.sst", FamilyContainer: "*.blob"} {
+		t.Run(family.String(), func(t *testing.T) {
+			options := small(t.TempDir())
+			var log bytes.Buffer
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			s, err := OpenPebble(t.Context(), options)
+			require.NoError(t, err)
+			random := rand.New(rand.NewPCG(1, 1))
+			var b Batch
+			for i := range 1000 {
+				v := make([]byte, 1000)
+				for j := range v {
+					v[j] = byte(random.Uint32())
+				}
+				b.Put(family, PK{P: []byte("p"), K: fmt.Appendf(nil, "%04d", i)}, v)
+			}
+			require.NoError(t, s.Commit(t.Context(), &b))
+			require.NoError(t, s.db.Flush())
+			require.NoError(t, s.Close())
+			found, err := filepath.Glob(filepath.Join(options.Dir, files))
+			require.NoError(t, err)
+			damaged := 0
+			for _, file := range found {
+				data, err := os.ReadFile(file)
+				require.NoError(t, err)
+				if len(data) > 500_000 {
+					data[300_000] ^= 0xff
+					damaged++
+				}
+				require.NoError(t, os.WriteFile(file, data, 0o600))
+			}
+			require.Positive(t, damaged, "files damaged")
+			s, err = OpenPebble(t.Context(), options)
+			require.NoError(t, err)
+			_, err = s.Scan(t.Context(), family, []byte("p"), nil, nil, Ascending, 1000)
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorContains(t, err, options.Dir)
+			rows, err := s.Scan(t.Context(), family, []byte("p"), nil, nil, Ascending, 10)
+			require.NoError(t, err, "rows that are not damaged")
+			require.Len(t, rows, 10)
+			require.NoError(t, s.Close())
+			if family == FamilyMessage { // of others the library tells whoever reads, alone
+				require.Contains(t, log.String(), "embedded store is damaged")
+			}
+		})
 	}
-	require.NoError(t, s.Commit(t.Context(), &b))
-	require.NoError(t, s.db.Flush())
-	require.NoError(t, s.Close())
-	tables, err := filepath.Glob(filepath.Join(options.Dir, "*.sst"))
-	require.NoError(t, err)
-	require.NotEmpty(t, tables)
-	for _, table := range tables {
-		data, err := os.ReadFile(table)
-		require.NoError(t, err)
-		if len(data) > 500_000 {
-			data[300_000] ^= 0xff
-		}
-		require.NoError(t, os.WriteFile(table, data, 0o600))
-	}
-	s, err = OpenPebble(t.Context(), options)
-	require.NoError(t, err)
-	_, err = s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 1000)
-	require.ErrorIs(t, err, ErrCorrupt)
-	require.ErrorContains(t, err, options.Dir)
-	rows, err := s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 10)
-	require.NoError(t, err, "rows that are not damaged")
-	require.Len(t, rows, 10)
-	require.NoError(t, s.Close())
-	require.Contains(t, log.String(), "embedded store is damaged")
 }
 
 // TestPebbleComesAndGoes has rows that a batch adds and deletes take nothing, and others,
