@@ -157,9 +157,11 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 		EventListener:      pebbleEvents(o.Log),
 	}
 	// Rows are written again at each level they come to, which is the greater part of
-	// what ingestion costs: half as often out of the first level, and into a base of four
-	// times the library's size. A scan of new rows has a few more places to look at.
-	p.L0CompactionThreshold = 8
+	// what ingestion costs: a quarter as often out of the first level, and into a base of
+	// four times the library's size. A scan of new rows has a few more places to look at.
+	// Writers wait at three times as many of them as there are at most otherwise.
+	p.L0CompactionThreshold = 16
+	p.L0StopWritesThreshold = 24
 	p.LBaseMaxBytes = 256 << 20
 	// Lists of what is left over are deletions for the most part. By default the library
 	// would rewrite a table on its own because a tenth of its blocks are; that took two
