@@ -371,7 +371,10 @@ func (s *Pebble) Stats() Stats {
 	stats.CompactionDebtBytes, stats.Compactions = m.Compact.EstimatedDebt, int(m.Compact.NumInProgress)
 	for level := range m.Levels {
 		stats.FlushedBytes += m.Levels[level].TableBytesFlushed + m.Levels[level].BlobBytesFlushed
-		stats.CompactedBytes += m.Levels[level].TableBytesCompacted + m.Levels[level].BlobBytesCompacted
+		stats.CompactedBytes += m.Levels[level].TableBytesCompacted
+		if level > 0 { // where the library counts flushes here, too
+			stats.CompactedBytes += m.Levels[level].BlobBytesCompacted
+		}
 	}
 	return stats
 }

@@ -2,16 +2,19 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 )
@@ -262,6 +265,89 @@ func TestPebbleComesAndGoes(t *testing.T) {
 			require.Equal(t, test.want, got[0], "the row then")
 		})
 	}
+}
+
+// TestPebbleValuesApart has values of containers written once, and stores go from builds
+// that keep them with their keys to this one and back.
+func TestPebbleValuesApart(t *testing.T) {
+	const batches, rows = 12, 200
+	dir := t.TempDir()
+	pk := func(n int) PK { return PK{P: []byte("p"), K: binary.BigEndian.AppendUint64(nil, uint64(n))} }
+	value := func(n int) []byte { return bytes.Repeat(fmt.Append(nil, n, " "), 20+n%200) }
+	fill := func(s *Pebble, from int) {
+		for n := from; n < from+batches; n++ {
+			var b Batch
+			for i := n * rows; i < (n+1)*rows; i++ {
+				b.Add(FamilyContainer, pk(i), value(i))
+				// The same on both sides of it.
+				b.Add(FamilyMessage, pk(i), value(i))
+				b.Add(FamilyTxPlace, pk(i), value(i))
+			}
+			require.NoError(t, s.Commit(t.Context(), &b))
+			require.NoError(t, s.db.Flush())
+		}
+	}
+	check := func(s *Pebble, n int) {
+		require.NoError(t, s.db.Compact(t.Context(), []byte{0}, []byte{255}, false))
+		for _, family := range []Family{FamilyMessage, FamilyContainer, FamilyTxPlace} {
+			got, err := s.Scan(t.Context(), family, []byte("p"), nil, nil, Ascending, 1<<20)
+			require.NoError(t, err)
+			require.Len(t, got, n*rows)
+			for i, row := range got {
+				if want := value(i); !bytes.Equal(want, row.V) {
+					t.Fatalf("row %d of %s: got %q, want %q", i, family, row.V, want)
+				}
+			}
+			one, err := s.Get(t.Context(), family, []PK{pk(0), pk(n*rows - 1)})
+			require.NoError(t, err)
+			require.Equal(t, [][]byte{value(0), value(n*rows - 1)}, one)
+		}
+	}
+	written := func(s *Pebble) (once, again uint64) {
+		levels := s.db.Metrics().Levels
+		for _, level := range levels[1:] {
+			again += level.BlobBytesCompacted
+		}
+		return levels[0].BlobBytesFlushed, again
+	}
+	before := func() *Pebble {
+		options := small(dir).withDefaults().pebble(nil)
+		options.Experimental.ValueSeparationPolicy = nil
+		db, err := pebble.Open(dir, options)
+		require.NoError(t, err)
+		return &Pebble{db: db, lock: new(pebble.Lock), dir: dir, gaps: newGaps()}
+	}
+
+	s := before()
+	fill(s, 0)
+	check(s, batches)
+	once, again := written(s)
+	require.Equal(t, []uint64{0, 0}, []uint64{once, again}, "bytes apart before")
+	require.NoError(t, s.db.Close())
+
+	var plain Batch
+	plain.Put(FamilyMeta, formatKey, []byte(strconv.Itoa(Format)))
+	s = before()
+	require.NoError(t, s.Commit(t.Context(), &plain))
+	require.NoError(t, s.db.Close())
+	s, err := OpenPebble(t.Context(), small(dir))
+	require.NoError(t, err)
+	fill(s, batches)
+	check(s, 2*batches)
+	require.NoError(t, s.Close())
+
+	s = before()
+	check(s, 2*batches)
+	require.NoError(t, s.db.Close())
+
+	s, err = OpenPebble(t.Context(), small(t.TempDir()))
+	require.NoError(t, err)
+	fill(s, 0)
+	check(s, batches)
+	once, again = written(s)
+	require.Positive(t, once, "bytes apart")
+	require.Zero(t, again, "bytes apart written again")
+	require.NoError(t, s.Close())
 }
 
 func TestPebbleStatsAndLog(t *testing.T) {
