@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -46,6 +48,8 @@ func crashBatch(n uint64) *store.Batch {
 	if n > 0 {
 		b.Delete(store.FamilySignature, crashKey(n-1, crashRows-1))
 	}
+	// Of a size at which an engine may keep it elsewhere than other rows.
+	b.Put(store.FamilyContainer, store.PK{K: binary.BigEndian.AppendUint64(nil, n)}, bytes.Repeat(fmt.Appendf(nil, "%d ", n), 200))
 	b.Put(store.FamilyMeta, store.PK{P: []byte("crash")}, strconv.AppendUint(nil, n, 10))
 	b.Move("crash", store.Cursor{Next: n}, store.Cursor{Next: n + 1})
 	return &b
@@ -162,7 +166,7 @@ func checkCrashRows(t testing.TB, s store.Reader, next uint64) {
 	for n := range next {
 		require.NoError(t, memory.Commit(t.Context(), crashBatch(n)))
 	}
-	for _, family := range []store.Family{store.FamilySignature} {
+	for _, family := range []store.Family{store.FamilySignature, store.FamilyContainer} {
 		var after *store.PK
 		for {
 			want, err := memory.Walk(t.Context(), family, after, 1000)

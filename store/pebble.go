@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -168,9 +170,11 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 		EventListener:      pebbleEvents(o.Log),
 	}
 	// Rows are written again at each level they come to, which is the greater part of
-	// what ingestion costs: half as often out of the first level, and into a base of four
-	// times the library's size. A scan of new rows has a few more places to look at.
-	p.L0CompactionThreshold = 8
+	// what ingestion costs: a quarter as often out of the first level, and into a base of
+	// four times the library's size. A scan of new rows has a few more places to look at.
+	// Writers wait at three times as many of them as there are at most otherwise.
+	p.L0CompactionThreshold = 16
+	p.L0StopWritesThreshold = 24
 	p.LBaseMaxBytes = 256 << 20
 	// Lists of what is left over are deletions for the most part. By default the library
 	// would rewrite a table on its own because a tenth of its blocks are; that took two
@@ -180,11 +184,8 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 	// library save index and seeks, much larger ones cost point reads.
 	p.Levels[0].BlockSize = 8 << 10
 	p.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
-	// The rows of a partition are not versions of one another: by default the library
-	// would keep the values of all but the first apart from the keys.
-	p.Experimental.SpanPolicyFunc = func([]byte) (pebble.SpanPolicy, []byte, error) {
-		return pebble.SpanPolicy{DisableValueSeparationBySuffix: true}, nil, nil
-	}
+	p.Experimental.SpanPolicyFunc = whereValuesAre
+	p.Experimental.ValueSeparationPolicy = valuesApart
 	// Most of a store is at the last level, where rows come once: it is worth while to
 	// make them smaller there.
 	p.ApplyCompressionSettings(compression)
@@ -194,13 +195,50 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 // compression is the library's balanced one, but for the last level. Rows are hashes for
 // the most part, of which nothing can be saved: so much less than it takes by default, a
 // fifth, is all that its better algorithm has over the fast one, and worth its time. The
-// name stays, as the library's own tools look it up.
+// same goes for values that are kept apart, which stay as they come to the first level.
+// The names stay, as the library's own tools look them up.
 func compression() pebble.DBCompressionSettings {
 	settings := pebble.DBCompressionBalanced
 	last := *settings.Levels[len(settings.Levels)-1]
 	last.AdaptiveReductionCutoffPercent = 5
 	settings.Levels[len(settings.Levels)-1] = &last
+	first := *settings.Levels[0]
+	first.ValueBlocks, first.AdaptiveReductionCutoffPercent = last.ValueBlocks, last.AdaptiveReductionCutoffPercent
+	settings.Levels[0] = &first
 	return settings
+}
+
+// whereValuesAre has the values of containers kept apart from their keys, and those of
+// other families beside them. Containers are the largest rows and a third of all bytes;
+// they come in the order of their keys, do not change, and are read in that order. So
+// they are written once, and not again at each level that their keys come to.
+func whereValuesAre(from []byte) (policy pebble.SpanPolicy, until []byte, err error) {
+	// The rows of a partition are not versions of one another: by default the library
+	// would keep the values of all but the first away from their keys.
+	policy.DisableValueSeparationBySuffix = true
+	first, end := []byte{byte(FamilyContainer)}, []byte{byte(FamilyContainer) + 1}
+	switch {
+	case bytes.Compare(from, first) < 0:
+		until = first
+	case bytes.Compare(from, end) < 0:
+		return policy, end, nil
+	}
+	policy.ValueStoragePolicy = pebble.ValueStorageLowReadLatency
+	return policy, until, nil
+}
+
+// valuesApart says how values are kept that are apart.
+func valuesApart() pebble.ValueSeparationPolicy {
+	return pebble.ValueSeparationPolicy{
+		Enabled: true,
+		// What refers to a value takes some twenty bytes.
+		MinimumSize: 256,
+		// They lie in the order of their keys: copies would be no closer together.
+		MaxBlobReferenceDepth: 1 << 10,
+		// Only what is deleted, which hardly happens, leaves some that nothing refers to.
+		TargetGarbageRatio: 0.5,
+		RewriteMinimumAge:  time.Hour,
+	}
 }
 
 func openError(dir string, err error) error {
@@ -259,14 +297,21 @@ const yieldRows = 256
 // because finding a row's place in the write buffer is then a step from the one
 // before.
 func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
+	first, isNew := true, false // of the operations on a row
 	for at, place := range b.sorted {
 		if at%yieldRows == yieldRows-1 {
 			runtime.Gosched() // to those who read
 		}
-		if b.replaced(at) {
+		op := &b.ops[place.op]
+		if first {
+			isNew = op.fresh
+		}
+		if first = !b.replaced(at); !first {
 			continue // only the last write to a row is seen
 		}
-		op := &b.ops[place.op]
+		if op.delete && isNew {
+			continue // a row that comes and goes
+		}
 		n := prefixLen(op.pk.P) + len(op.pk.K)
 		var entry *pebble.DeferredBatchOp
 		if op.delete {
@@ -338,8 +383,11 @@ func (s *Pebble) Stats() Stats {
 	stats.ReadAmplification = m.ReadAmp()
 	stats.CompactionDebtBytes, stats.Compactions = m.Compact.EstimatedDebt, int(m.Compact.NumInProgress)
 	for level := range m.Levels {
-		stats.FlushedBytes += m.Levels[level].TableBytesFlushed
+		stats.FlushedBytes += m.Levels[level].TableBytesFlushed + m.Levels[level].BlobBytesFlushed
 		stats.CompactedBytes += m.Levels[level].TableBytesCompacted
+		if level > 0 { // where the library counts flushes here, too
+			stats.CompactedBytes += m.Levels[level].BlobBytesCompacted
+		}
 	}
 	return stats
 }

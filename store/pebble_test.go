@@ -2,16 +2,19 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 )
@@ -29,6 +32,7 @@ func TestPebbleLossOfPower(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
 	disk := vfs.NewCrashableMem()
+	lost := []Family{FamilySignature, FamilyContainer} // whose values are kept apart
 	for round := range rounds {
 		options := small("store")
 		options.fs = disk
@@ -53,7 +57,8 @@ func TestPebbleLossOfPower(t *testing.T) {
 				}
 				var b Batch
 				for i := range 20 {
-					b.Put(FamilySignature, PK{P: fmt.Appendf(nil, "p%d", i), K: fmt.Appendf(nil, "%08d", next)}, make([]byte, 500))
+					pk := PK{P: fmt.Appendf(nil, "p%d", i), K: fmt.Appendf(nil, "%08d", next)}
+					b.Put(lost[i%2], pk, bytes.Repeat(fmt.Append(nil, next), 100))
 				}
 				b.Move("c", Cursor{Next: next}, Cursor{Next: next + 1})
 				if err := s.Commit(t.Context(), &b); err != nil {
@@ -104,9 +109,12 @@ func TestPebbleLossOfPower(t *testing.T) {
 			t.Fatalf("round %d: got a cursor at %d, want at least the acknowledged %d", round, cursor.Next, want)
 		}
 		for i := range 20 {
-			rows, err := s.Scan(t.Context(), FamilySignature, fmt.Appendf(nil, "p%d", i), nil, nil, Ascending, 1<<20)
+			rows, err := s.Scan(t.Context(), lost[i%2], fmt.Appendf(nil, "p%d", i), nil, nil, Ascending, 1<<20)
 			require.NoError(t, err)
 			require.Len(t, rows, int(cursor.Next), "rows of partition p%d, round %d", i, round)
+			for at, row := range rows {
+				require.Equal(t, bytes.Repeat(fmt.Append(nil, at), 100), row.V, "row %d of partition p%d, round %d", at, i, round)
+			}
 		}
 		cache, err = NewBounded(t.Context(), s, FamilyMessage, 20<<10)
 		require.NoError(t, err)
@@ -163,44 +171,183 @@ func TestPebbleOptions(t *testing.T) {
 // TestPebbleDamage flips bits of a table: reads that meet them say so, and the
 // process goes on.
 func TestPebbleDamage(t *testing.T) {
-	options := small(t.TempDir())
-	var log bytes.Buffer
-	options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s, err := OpenPebble(t.Context(), options)
-	require.NoError(t, err)
-	random := rand.New(rand.NewPCG(1, 1))
-	var b Batch
-	for i := range 1000 {
-		v := make([]byte, 1000)
-		for j := range v {
-			v[j] = byte(random.Uint32())
-		}
-		b.Put(FamilyMessage, PK{P: []byte("p"), K: fmt.Appendf(nil, "%04d", i)}, v)
+	for family, files := range map[Family]string{FamilyMessage: "*.sst", FamilyContainer: "*.blob"} {
+		t.Run(family.String(), func(t *testing.T) {
+			options := small(t.TempDir())
+			var log bytes.Buffer
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			s, err := OpenPebble(t.Context(), options)
+			require.NoError(t, err)
+			random := rand.New(rand.NewPCG(1, 1))
+			var b Batch
+			for i := range 1000 {
+				v := make([]byte, 1000)
+				for j := range v {
+					v[j] = byte(random.Uint32())
+				}
+				b.Put(family, PK{P: []byte("p"), K: fmt.Appendf(nil, "%04d", i)}, v)
+			}
+			require.NoError(t, s.Commit(t.Context(), &b))
+			require.NoError(t, s.db.Flush())
+			require.NoError(t, s.Close())
+			found, err := filepath.Glob(filepath.Join(options.Dir, files))
+			require.NoError(t, err)
+			damaged := 0
+			for _, file := range found {
+				data, err := os.ReadFile(file)
+				require.NoError(t, err)
+				if len(data) > 500_000 {
+					data[300_000] ^= 0xff
+					damaged++
+				}
+				require.NoError(t, os.WriteFile(file, data, 0o600))
+			}
+			require.Positive(t, damaged, "files damaged")
+			s, err = OpenPebble(t.Context(), options)
+			require.NoError(t, err)
+			_, err = s.Scan(t.Context(), family, []byte("p"), nil, nil, Ascending, 1000)
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorContains(t, err, options.Dir)
+			rows, err := s.Scan(t.Context(), family, []byte("p"), nil, nil, Ascending, 10)
+			require.NoError(t, err, "rows that are not damaged")
+			require.Len(t, rows, 10)
+			require.NoError(t, s.Close())
+			if family == FamilyMessage { // of others the library tells whoever reads, alone
+				require.Contains(t, log.String(), "embedded store is damaged")
+			}
+		})
 	}
-	require.NoError(t, s.Commit(t.Context(), &b))
-	require.NoError(t, s.db.Flush())
-	require.NoError(t, s.Close())
-	tables, err := filepath.Glob(filepath.Join(options.Dir, "*.sst"))
+}
+
+// TestPebbleComesAndGoes has rows that a batch adds and deletes take nothing, and others,
+// whatever is done to them there, what they took before.
+func TestPebbleComesAndGoes(t *testing.T) {
+	s, err := OpenPebble(t.Context(), small(t.TempDir()))
 	require.NoError(t, err)
-	require.NotEmpty(t, tables)
-	for _, table := range tables {
-		data, err := os.ReadFile(table)
+	defer func() { require.NoError(t, s.Close()) }()
+	var pk PK // of each test another
+	before, after := PK{P: []byte("p")}, PK{P: []byte("p"), K: []byte("z")}
+	add := func(b *Batch) { b.Add(FamilyMessage, pk, []byte("added")) }
+	put := func(b *Batch) { b.Put(FamilyMessage, pk, []byte("put")) }
+	remove := func(b *Batch) { b.Delete(FamilyMessage, pk) }
+	for name, test := range map[string]struct {
+		steps []func(*Batch)
+		rows  uint32 // written
+		want  []byte
+	}{
+		"added and deleted":                   {[]func(*Batch){add, remove}, 0, nil},
+		"added, changed and deleted":          {[]func(*Batch){add, put, remove}, 0, nil},
+		"added and deleted, twice":            {[]func(*Batch){add, remove, add, remove}, 0, nil},
+		"added, deleted and there after all":  {[]func(*Batch){add, remove, put}, 1, []byte("put")},
+		"put and deleted":                     {[]func(*Batch){put, remove}, 1, nil},
+		"deleted, added and deleted":          {[]func(*Batch){remove, add, remove}, 1, nil},
+		"deleted":                             {[]func(*Batch){remove}, 1, nil},
+		"put, and what is after it, deleted":  {[]func(*Batch){put, func(b *Batch) { b.Delete(FamilyMessage, after) }}, 2, []byte("put")},
+		"deleted, and what is before it, put": {[]func(*Batch){remove, func(b *Batch) { b.Add(FamilyMessage, before, nil) }}, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b Batch
+			pk = PK{P: []byte("p"), K: []byte(name)}
+			for i, step := range test.steps {
+				step(&b)
+				// So that the next one does not take its place.
+				b.Put(FamilySignature, PK{K: []byte{byte(i)}}, nil)
+				b.last = [256]int{}
+			}
+			b.order()
+			written := s.db.NewBatch()
+			require.NoError(t, s.fill(written, &b))
+			require.Equal(t, test.rows, written.Count()-uint32(len(test.steps)), "rows written, but for the others")
+			require.NoError(t, written.SyncWait())
+			require.NoError(t, written.Close())
+			got, err := s.Get(t.Context(), FamilyMessage, []PK{pk})
+			require.NoError(t, err)
+			require.Equal(t, test.want, got[0], "the row then")
+		})
+	}
+}
+
+// TestPebbleValuesApart has values of containers written once, and stores go from builds
+// that keep them with their keys to this one and back.
+func TestPebbleValuesApart(t *testing.T) {
+	const batches, rows = 12, 200
+	dir := t.TempDir()
+	pk := func(n int) PK { return PK{P: []byte("p"), K: binary.BigEndian.AppendUint64(nil, uint64(n))} }
+	value := func(n int) []byte { return bytes.Repeat(fmt.Append(nil, n, " "), 20+n%200) }
+	fill := func(s *Pebble, from int) {
+		for n := from; n < from+batches; n++ {
+			var b Batch
+			for i := n * rows; i < (n+1)*rows; i++ {
+				b.Add(FamilyContainer, pk(i), value(i))
+				// The same on both sides of it.
+				b.Add(FamilyMessage, pk(i), value(i))
+				b.Add(FamilyTxPlace, pk(i), value(i))
+			}
+			require.NoError(t, s.Commit(t.Context(), &b))
+			require.NoError(t, s.db.Flush())
+		}
+	}
+	check := func(s *Pebble, n int) {
+		require.NoError(t, s.db.Compact(t.Context(), []byte{0}, []byte{255}, false))
+		for _, family := range []Family{FamilyMessage, FamilyContainer, FamilyTxPlace} {
+			got, err := s.Scan(t.Context(), family, []byte("p"), nil, nil, Ascending, 1<<20)
+			require.NoError(t, err)
+			require.Len(t, got, n*rows)
+			for i, row := range got {
+				if want := value(i); !bytes.Equal(want, row.V) {
+					t.Fatalf("row %d of %s: got %q, want %q", i, family, row.V, want)
+				}
+			}
+			one, err := s.Get(t.Context(), family, []PK{pk(0), pk(n*rows - 1)})
+			require.NoError(t, err)
+			require.Equal(t, [][]byte{value(0), value(n*rows - 1)}, one)
+		}
+	}
+	written := func(s *Pebble) (once, again uint64) {
+		levels := s.db.Metrics().Levels
+		for _, level := range levels[1:] {
+			again += level.BlobBytesCompacted
+		}
+		return levels[0].BlobBytesFlushed, again
+	}
+	before := func() *Pebble {
+		options := small(dir).withDefaults().pebble(nil)
+		options.Experimental.ValueSeparationPolicy = nil
+		db, err := pebble.Open(dir, options)
 		require.NoError(t, err)
-		if len(data) > 500_000 {
-			data[300_000] ^= 0xff
-		}
-		require.NoError(t, os.WriteFile(table, data, 0o600))
+		return &Pebble{db: db, lock: new(pebble.Lock), dir: dir, gaps: newGaps()}
 	}
-	s, err = OpenPebble(t.Context(), options)
+
+	s := before()
+	fill(s, 0)
+	check(s, batches)
+	once, again := written(s)
+	require.Equal(t, []uint64{0, 0}, []uint64{once, again}, "bytes apart before")
+	require.NoError(t, s.db.Close())
+
+	var plain Batch
+	plain.Put(FamilyMeta, formatKey, []byte(strconv.Itoa(Format)))
+	s = before()
+	require.NoError(t, s.Commit(t.Context(), &plain))
+	require.NoError(t, s.db.Close())
+	s, err := OpenPebble(t.Context(), small(dir))
 	require.NoError(t, err)
-	_, err = s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 1000)
-	require.ErrorIs(t, err, ErrCorrupt)
-	require.ErrorContains(t, err, options.Dir)
-	rows, err := s.Scan(t.Context(), FamilyMessage, []byte("p"), nil, nil, Ascending, 10)
-	require.NoError(t, err, "rows that are not damaged")
-	require.Len(t, rows, 10)
+	fill(s, batches)
+	check(s, 2*batches)
 	require.NoError(t, s.Close())
-	require.Contains(t, log.String(), "embedded store is damaged")
+
+	s = before()
+	check(s, 2*batches)
+	require.NoError(t, s.db.Close())
+
+	s, err = OpenPebble(t.Context(), small(t.TempDir()))
+	require.NoError(t, err)
+	fill(s, 0)
+	check(s, batches)
+	once, again = written(s)
+	require.Positive(t, once, "bytes apart")
+	require.Zero(t, again, "bytes apart written again")
+	require.NoError(t, s.Close())
 }
 
 func TestPebbleStatsAndLog(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// yieldingFS has flushes and compactions give way after each piece of a table that
-// they write. They would have a processor for ten milliseconds each time, which is how
+// yieldingFS has flushes and compactions give way after each piece of a table, or of
+// values that are kept apart, that they write. They would have a processor for ten milliseconds each time, which is how
 // long a page would wait for it where processors are few: it has to wait for what is
 // being computed, not for what happens to compute.
 type yieldingFS struct{ vfs.FS }
@@ -16,7 +16,7 @@ type yieldingFS struct{ vfs.FS }
 // Create implements vfs.FS.
 func (y yieldingFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := y.FS.Create(name, category)
-	if err != nil || !strings.HasSuffix(name, ".sst") {
+	if err != nil || !strings.HasSuffix(name, ".sst") && !strings.HasSuffix(name, ".blob") {
 		return f, err
 	}
 	return yieldingFile{f}, nil
