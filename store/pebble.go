@@ -107,6 +107,7 @@ type Pebble struct {
 
 	scratches sync.Pool // of *scratch
 	gaps      *gaps
+	long      *longLists
 
 	opening Opening
 }
@@ -138,7 +139,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
-	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{}), gaps: newGaps()}
+	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{}), gaps: newGaps(), long: newLongLists()}
 	s.opening = watch.end()
 	options.Log.Debug("embedded store is open", "replay", s.opening.Replay, "flush", s.opening.Flush, "rest", s.opening.Rest,
 		"replayed", s.opening.Replayed)
