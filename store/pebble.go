@@ -25,9 +25,11 @@ type PebbleOptions struct {
 	// CacheBytes is what the cache of blocks read from disk may hold in memory.
 	// More makes reads of old rows faster. Default 128 MiB.
 	CacheBytes int64
-	// MemTableBytes is the size of one write buffer, of which up to four exist
-	// while writing is faster than flushing. Larger ones make long ingestion
-	// cheaper and restarts after a kill slower. 1 MiB to 1 GiB, default 32 MiB.
+	// MemTableBytes is the size of one write buffer, of which there are up to three: one
+	// that is written to, one that is flushed and one kept to be used again. Writers wait
+	// while flushing is slower. Larger ones make long ingestion cheaper and restarts
+	// after a kill slower, which replay two of them at most. 1 MiB to 1 GiB, default
+	// 32 MiB.
 	MemTableBytes int64
 	// MaxOpenFiles bounds the files kept open. Default 1000.
 	MaxOpenFiles int
@@ -43,6 +45,10 @@ type PebbleOptions struct {
 	// fs replaces the file system in tests.
 	fs vfs.FS
 }
+
+// fullBuffers is how many write buffers there may be for writers not to wait: the least
+// that lets one be flushed while another is written to.
+const fullBuffers = 2
 
 func (o PebbleOptions) withDefaults() PebbleOptions {
 	if o.CacheBytes == 0 {
@@ -103,6 +109,9 @@ type Pebble struct {
 
 	scratches sync.Pool // of *scratch
 	gaps      *gaps
+	long      *longLists
+
+	opening Opening
 }
 
 var _ Store = (*Pebble)(nil)
@@ -131,12 +140,16 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
-	db, err := pebble.Open(options.Dir, options.pebble(lock))
+	watch := watchOpening(options.Log)
+	db, err := pebble.Open(options.Dir, options.pebble(lock, watch))
 	if err != nil {
 		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
-	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{}), gaps: newGaps()}
+	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{}), gaps: newGaps(), long: newLongLists()}
+	s.opening = watch.end()
+	options.Log.Debug("embedded store is open", "replay", s.opening.Replay, "flush", s.opening.Flush, "rest", s.opening.Rest,
+		"replayed", s.opening.Replayed)
 	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
@@ -152,22 +165,25 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 	return s, nil
 }
 
-func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
+func (o PebbleOptions) pebble(lock *pebble.Lock, watch *openingWatch) *pebble.Options {
 	p := &pebble.Options{
-		FS:           yieldingFS{o.fs},
-		Lock:         lock,
-		Comparer:     comparer(),
-		CacheSize:    o.CacheBytes,
+		FS:       yieldingFS{o.fs},
+		Lock:     lock,
+		Comparer: comparer(),
+		// The library takes write buffers out of the cache: those that there may be, and one
+		// that it keeps to be used again.
+		CacheSize:    o.CacheBytes + (fullBuffers+1)*o.MemTableBytes,
 		MemTableSize: uint64(o.MemTableBytes),
-		// Writers wait beyond this many full write buffers: the memory's bound.
-		MemTableStopWritesThreshold: 4,
+		// Writers wait beyond this many full write buffers: the memory's bound, and that of
+		// what is replayed after a kill.
+		MemTableStopWritesThreshold: fullBuffers,
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
 		// Pinned, so that an update of the library does not make directories
 		// unreadable for the version before it.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		Logger:             pebbleLog{o.Log},
-		EventListener:      pebbleEvents(o.Log),
+		EventListener:      &watch.listener,
 	}
 	// Rows are written again at each level they come to, which is the greater part of
 	// what ingestion costs: a quarter as often out of the first level, and into a base of
@@ -189,6 +205,7 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 	// Most of a store is at the last level, where rows come once: it is worth while to
 	// make them smaller there.
 	p.ApplyCompressionSettings(compression)
+	p.Experimental.CompactionScheduler = watch.plan
 	return p
 }
 

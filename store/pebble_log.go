@@ -30,8 +30,8 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 
 // pebbleEvents picks the events an operator should see. Damage is not fatal
 // here: reads report it as ErrCorrupt, and the rest goes on being served.
-func pebbleEvents(log *slog.Logger) *pebble.EventListener {
-	return &pebble.EventListener{
+func pebbleEvents(log *slog.Logger) pebble.EventListener {
+	return pebble.EventListener{
 		BackgroundError: func(err error) {
 			log.Error("embedded store failed in the background", "error", err)
 		},
@@ -42,10 +42,10 @@ func pebbleEvents(log *slog.Logger) *pebble.EventListener {
 			log.Warn("disk is slow", "path", info.Path, "took", info.Duration)
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
-			log.Warn("embedded store makes writers wait", "reason", info.Reason)
+			log.Debug("embedded store makes writers wait", "reason", info.Reason)
 		},
 		WriteStallEnd: func() {
-			log.Info("embedded store lets writers go on")
+			log.Debug("embedded store lets writers go on")
 		},
 	}
 }

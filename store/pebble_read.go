@@ -328,6 +328,11 @@ func (s *Pebble) scanPart(ctx context.Context, use *scratch, it *pebble.Iterator
 		begin, step = it.Last, it.Prev
 	}
 	rows, at := len(use.rows), stepped(it)
+	if dir == Descending && !isWatched {
+		if done, err := s.scanFew(use, it, within, prefix, limit); done || err != nil {
+			return err
+		}
+	}
 	from := within // less what the scan has come by
 	for valid := begin(); ; valid = step() {
 		if err := it.Error(); err != nil {

@@ -311,11 +311,14 @@ func TestPebbleValuesApart(t *testing.T) {
 		return levels[0].BlobBytesFlushed, again
 	}
 	before := func() *Pebble {
-		options := small(dir).withDefaults().pebble(nil)
+		given := small(dir).withDefaults()
+		watch := watchOpening(given.Log)
+		options := given.pebble(nil, watch)
 		options.Experimental.ValueSeparationPolicy = nil
 		db, err := pebble.Open(dir, options)
 		require.NoError(t, err)
-		return &Pebble{db: db, lock: new(pebble.Lock), dir: dir, gaps: newGaps()}
+		watch.end()
+		return &Pebble{db: db, lock: new(pebble.Lock), dir: dir, gaps: newGaps(), long: newLongLists()}
 	}
 
 	s := before()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -114,48 +115,83 @@ func (b *bench) once(ctx context.Context, t task, answer any) error {
 
 // restart is how long it took to serve after a kill.
 type restart struct {
-	at   int // transactions recorded
-	took time.Duration
+	at    int // transactions recorded
+	took  time.Duration
+	parts starting
 }
 
-// kill records once more, reading meanwhile, kills that in the middle, and starts it
-// again.
-func (b *bench) kill(ctx context.Context) (readings, restart, error) {
+// restarts are those of one history, in their order.
+type restarts []restart
+
+// print prints a line for each, and one that sums them up.
+func (all restarts) print() {
+	fmt.Println("\n| killed at | serves after ms | a process | replay | MB | flush | open | node | reads |\n|---|---|---|---|---|---|---|---|---|")
+	var took []time.Duration
+	for _, r := range all {
+		took = append(took, r.took)
+		o := r.parts.Opening
+		process := r.took - o.Replay - o.Flush - o.Rest - r.parts.Node - r.parts.Reads
+		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", r.at, rig.Milliseconds(r.took), rig.Milliseconds(process),
+			rig.Milliseconds(o.Replay), float64(o.Replayed)/1e6, rig.Milliseconds(o.Flush), rig.Milliseconds(o.Rest),
+			rig.Milliseconds(r.parts.Node), rig.Milliseconds(r.parts.Reads))
+	}
+	so := summarize(took)
+	fmt.Printf("\nkilled %d times, it serves again after %.0f ms (median) and %.0f ms (most), and goes on\n",
+		so.N, rig.Milliseconds(so.P50), rig.Milliseconds(so.Worst))
+}
+
+// kills records once more, reading meanwhile, and kills so many times and starts again,
+// at moments spread over the history, or in its middle if it is only once. The readings
+// are those before the first kill.
+func (b *bench) kills(ctx context.Context, times int) (probed readings, all restarts, err error) {
 	t := task{Role: roleLedger, Dir: filepath.Join(b.root, "killed"), Past: b.past, URL: b.what.URL, TxsOf: b.what.TxsOf, Probe: true}
 	c, err := rig.Start(ctx, taskEnv, t)
 	if err != nil {
-		return nil, restart{}, err
+		return nil, nil, err
 	}
-	defer c.Stop()
+	defer func() { _ = c.Kill() }()
+	rng := rand.New(rand.NewPCG(b.past.Seed, 1))
 	var p progress
-	for p.Txs < b.what.all()/2 && !p.Done {
+	for i := range times {
+		share := (float64(i) + 0.2 + 0.6*rng.Float64()) / float64(times)
+		if times == 1 {
+			share = 0.5
+		}
+		at := int(share * float64(b.what.all()))
+		for before := p.Height; (p.Txs < at || p.Height <= before) && !p.Done; {
+			if err := c.Read(&p); err != nil {
+				return nil, nil, fmt.Errorf("the process that records and reads ended: %w", err)
+			}
+		}
+		if i == 0 {
+			probed = p.Readings
+		}
+		if err := c.Kill(); err != nil {
+			return nil, nil, err
+		}
+		begun := time.Now()
+		again, err := rig.Start(ctx, taskEnv, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		c = again
+		killed := p
+		p = progress{}
 		if err := c.Read(&p); err != nil {
-			return nil, restart{}, fmt.Errorf("the process that records and reads ended: %w", err)
+			return nil, nil, fmt.Errorf("after a kill: %w", err)
+		}
+		if !p.Served || p.Height == 0 {
+			return nil, nil, errors.New("after a kill, what was recorded is not served")
+		}
+		all = append(all, restart{at: killed.Txs, took: time.Since(begun), parts: p.Starting})
+		p = progress{Height: killed.Height}
+	}
+	for last := p.Height; p.Height <= last && !p.Done; { // it goes on
+		if err := c.Read(&p); err != nil {
+			return nil, nil, fmt.Errorf("after a kill: %w", err)
 		}
 	}
-	if err := c.Kill(); err != nil {
-		return nil, restart{}, err
-	}
-	begun := time.Now()
-	again, err := rig.Start(ctx, taskEnv, t)
-	if err != nil {
-		return nil, restart{}, err
-	}
-	defer func() { _ = again.Kill() }()
-	var first, later progress
-	if err := again.Read(&first); err != nil {
-		return nil, restart{}, fmt.Errorf("after a kill: %w", err)
-	}
-	r := restart{at: p.Txs, took: time.Since(begun)}
-	if !first.Served || first.Height == 0 {
-		return nil, restart{}, errors.New("after a kill, what was recorded is not served")
-	}
-	for later.Height <= p.Height && !later.Done {
-		if err := again.Read(&later); err != nil {
-			return nil, restart{}, fmt.Errorf("after a kill: %w", err)
-		}
-	}
-	return p.Readings, r, nil
+	return probed, all, nil
 }
 
 // addressesOf are the one whose balance changes most, and the others.

@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,6 +42,8 @@ type task struct {
 	TxsOf [3]int
 	// Probe has the store read while it records.
 	Probe bool
+	// Procs is how many goroutines run at a time; 0: as many as there are processors.
+	Procs int
 	// Limit ends recording into SQLite; 0 for none.
 	Limit time.Duration
 	// Profile is where the process writes what it spends processor time on.
@@ -76,7 +80,9 @@ func main() {
 	limit := flag.Duration("sqlite", 45*time.Second, "`time` that SQLite is given, after which its rate so far counts; 0 leaves it out")
 	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
 	engine := flag.String("store", "", "postgres: record into a PostgreSQL `server` as well, which is started for it, and read from it and from one that follows it")
-	turns := flag.Int("turns", 1, "how often both engines record with -store postgres, in turns; medians are compared")
+	turns := flag.Int("turns", 1, "how often both engines record with -store postgres, or each of -procs, in turns; medians are compared")
+	kills := flag.Int("kills", 1, "how often the process that records and reads is killed, and started again: in the middle, or at random moments")
+	procs := flag.String("procs", "", "record and read with each of these `numbers` of goroutines that run at a time, such as 2,4, in -turns, and do nothing else")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
 	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
@@ -86,18 +92,28 @@ func main() {
 	if *engine != "" && *engine != "postgres" {
 		log.Fatalf("-store: %q is not postgres", *engine)
 	}
+	if *kills < 1 {
+		log.Fatalf("-kills: %d is less than 1", *kills)
+	}
 	if *turns < 1 {
 		log.Fatalf("-turns: %d is less than 1", *turns)
 	}
-	if *engine == "" {
-		*turns = 0
+	o := settings{limit: *limit, dir: *dir, profile: *profile, turns: *turns, kills: *kills, postgres: *engine != ""}
+	for text := range strings.SplitSeq(*procs, ",") {
+		n, err := strconv.Atoi(text)
+		if text != "" && (err != nil || n < 1) {
+			log.Fatalf("-procs: %q is not a number of goroutines", text)
+		}
+		if text != "" {
+			o.procs = append(o.procs, n)
+		}
 	}
 	told, err := rig.OpenLog(*figures)
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, past, *limit, *dir, *profile, *turns, told)
+	err = run(ctx, past, o, told)
 	stop()
 	if err := errors.Join(err, told.Close()); err != nil {
 		log.Fatal(err)
@@ -108,6 +124,9 @@ func work(text string) error {
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
+	}
+	if t.Procs > 0 {
+		runtime.GOMAXPROCS(t.Procs)
 	}
 	if t.Role != roleNode { // as the service by default
 		debug.SetMemoryLimit(1<<30 - 1<<27)
@@ -126,8 +145,17 @@ func work(text string) error {
 	return fmt.Errorf("no role %q", t.Role)
 }
 
-func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profile string, turns int, figures *rig.Log) (err error) {
-	root, err := os.MkdirTemp(dir, "quorate-ingest-")
+// settings are what is asked for beside the history.
+type settings struct {
+	limit        time.Duration
+	dir, profile string
+	turns, kills int
+	postgres     bool
+	procs        []int
+}
+
+func run(ctx context.Context, past pastOptions, o settings, figures *rig.Log) (err error) {
+	root, err := os.MkdirTemp(o.dir, "quorate-ingest-")
 	if err != nil {
 		return err
 	}
@@ -148,30 +176,33 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 		time.Since(begun).Seconds(), what.Heights[0], what.Heights[1], what.Heights[2], what.all(), what.Busy)
 
 	b := bench{past: past, node: node, what: what, root: root, log: figures}
+	if len(o.procs) > 0 {
+		return b.procs(ctx, o.procs, o.turns)
+	}
 	fmt.Println("| recorded | blocks/s | transactions/s | CPU us/transaction | of the node | MB per million transactions | written: rows, and rows again |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	if _, err := b.record(ctx, "P-Chain blocks and L1s, Pebble", task{Role: roleBlocks}); err != nil {
 		return err
 	}
-	files, err := b.record(ctx, "all chains and outputs, Pebble", task{Role: roleLedger, Dir: filepath.Join(root, "ledger"), Profile: profile})
+	files, err := b.record(ctx, "all chains and outputs, Pebble", task{Role: roleLedger, Dir: filepath.Join(root, "ledger"), Profile: o.profile})
 	if err != nil {
 		return err
 	}
 	var other *postgres
-	if turns > 0 {
-		if other, err = b.postgres(ctx, files, turns); err != nil {
+	if o.postgres {
+		if other, err = b.postgres(ctx, files, o.turns); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, other.close()) }()
 	}
 	var tables *recorded
-	if limit > 0 {
-		if tables, err = b.record(ctx, "all chains and outputs, SQLite", task{Role: roleSQLite, Dir: filepath.Join(root, "sqlite"), Limit: limit}); err != nil {
+	if o.limit > 0 {
+		if tables, err = b.record(ctx, "all chains and outputs, SQLite", task{Role: roleSQLite, Dir: filepath.Join(root, "sqlite"), Limit: o.limit}); err != nil {
 			return err
 		}
 	}
 	asleep := watch(ctx)
-	probed, restarted, err := b.kill(ctx)
+	probed, restarted, err := b.kills(ctx, o.kills)
 	late := asleep()
 	if err != nil {
 		return err
@@ -201,7 +232,7 @@ func run(ctx context.Context, past pastOptions, limit time.Duration, dir, profil
 			return err
 		}
 	}
-	fmt.Printf("\nkilled at %d transactions, it serves again %.0f ms after it was started anew, and goes on\n", restarted.at, float64(restarted.took.Microseconds())/1000)
+	restarted.print()
 	fmt.Printf("load at the end %s\n", rig.Load())
 	return nil
 }

@@ -115,13 +115,14 @@ type kind struct {
 	read func(ctx context.Context, r *reader) error
 }
 
-// kinds are read while nothing else happens, the first four of them while blocks are
+// kinds are read while nothing else happens, the first five of them while blocks are
 // recorded.
 var kinds = [...]kind{
 	{whatPage, func(ctx context.Context, r *reader) error { return r.page(ctx, ledger.OutputQuery{}) }},
 	{whatAll, func(ctx context.Context, r *reader) error { return r.page(ctx, ledger.OutputQuery{IncludeSpent: true}) }},
 	{whatPast, func(ctx context.Context, r *reader) error { return r.past(ctx) }},
 	{"page of 100 unspent outputs through HTTP", func(ctx context.Context, r *reader) error { return r.surface.page(ctx, r) }},
+	{"nothing through HTTP", func(ctx context.Context, r *reader) error { return r.surface.get(ctx, nothing) }},
 	{"page of 100 by amount, spent ones too", func(ctx context.Context, r *reader) error {
 		return r.page(ctx, ledger.OutputQuery{IncludeSpent: true, ByAmount: true})
 	}},
@@ -134,7 +135,7 @@ const (
 	whatPast = "balance of the busy address at a past second"
 	whatNow  = "balance of some address now"
 	whatLate = "of which before reading began"
-	probed   = 4 // kinds
+	probed   = 5 // kinds
 	// whatFloor is what no read of a server can be faster than.
 	whatFloor = "an exchange with the server about nothing"
 )

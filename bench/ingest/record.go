@@ -21,13 +21,25 @@ import (
 
 // progress is what a process tells again and again that records and reads.
 type progress struct {
-	// Served says that reads were answered before anything was recorded anew.
-	Served bool
+	// Served says that reads were answered before anything was recorded anew, and
+	// Starting what that took.
+	Served   bool
+	Starting starting
 	// Height is the P-Chain's.
 	Height   uint64
 	Txs      int
 	Done     bool
 	Readings readings
+	// Took and CPU are told with Done.
+	Took, CPU time.Duration
+}
+
+// starting is what a process took until it served, part by part.
+type starting struct {
+	// Opening is the store's, Node asking the node what there is, and Reads the first
+	// ones, with what they need.
+	Opening     store.Opening
+	Node, Reads time.Duration
 }
 
 // tips are how far chains are on the node.
@@ -79,11 +91,17 @@ func runRecord(t task) error {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
+	var started starting
+	if files, ok := rows.(*store.Pebble); ok {
+		started.Opening = files.Opening()
+	}
+	since := time.Now()
 	client, g, to, err := begin(ctx, t.URL)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	started.Node, since = time.Since(since), time.Now()
 	o := primary.Options{NetworkID: g.NetworkID, Node: client, Store: rows, Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(g.NetworkID)}}
 	if t.Role == roleLedger {
 		o.Genesis = g
@@ -119,7 +137,8 @@ func runRecord(t task) error {
 			if err != nil {
 				return err
 			}
-			if err := out.Encode(progress{Served: true, Height: height}); err != nil {
+			started.Reads = time.Since(since)
+			if err := out.Encode(progress{Served: true, Height: height, Starting: started}); err != nil {
 				return err
 			}
 		}
@@ -156,7 +175,7 @@ func runRecord(t task) error {
 		if err != nil {
 			return err
 		}
-		return out.Encode(progress{Height: to["P"], Txs: transactions, Done: true, Readings: so})
+		return out.Encode(progress{Height: to["P"], Txs: transactions, Done: true, Readings: so, Took: r.Took, CPU: r.CPU})
 	}
 	cancel()
 	running.Wait()

@@ -28,8 +28,12 @@ type surface struct {
 	hrp    string
 }
 
-// network is its name in paths.
-const network = "bench"
+const (
+	// network is its name in paths.
+	network = "bench"
+	// nothing is answered without any work: what an answer takes at least.
+	nothing = "/nothing"
+)
 
 func newSurface(g *genesis.Genesis, record *ledger.Record) (*surface, error) {
 	e, err := handlers.New(handlers.Options{Data: map[string]data.Network{network: {
@@ -48,9 +52,13 @@ func newSurface(g *genesis.Genesis, record *ledger.Record) (*surface, error) {
 		return nil, err
 	}
 	s := &surface{
-		server: &http.Server{Handler: e},
+		server: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			if request.URL.Path != nothing {
+				e.ServeHTTP(w, request)
+			}
+		})},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}},
-		url:    fmt.Sprintf("http://%s/v1/networks/%s/blockchains/", listener.Addr(), network), hrp: constants.GetHRP(g.NetworkID),
+		url:    "http://" + listener.Addr().String(), hrp: constants.GetHRP(g.NetworkID),
 	}
 	go func() { _ = s.server.Serve(listener) }() // until close
 	return s, nil
@@ -68,8 +76,12 @@ func (s *surface) page(ctx context.Context, r *reader) error {
 	if err != nil {
 		return err
 	}
-	path := [...]string{"p-chain", "x-chain"}[chain] + "/utxos?" +
-		url.Values{"addresses": {text}, "pageSize": {strconv.Itoa(pageSize)}}.Encode()
+	return s.get(ctx, "/v1/networks/"+network+"/blockchains/"+[...]string{"p-chain", "x-chain"}[chain]+"/utxos?"+
+		url.Values{"addresses": {text}, "pageSize": {strconv.Itoa(pageSize)}}.Encode())
+}
+
+// get asks for a path and reads the answer.
+func (s *surface) get(ctx context.Context, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	if err != nil {
 		return err
