@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -211,6 +212,25 @@ func TestSignAndVerify(t *testing.T) {
 	require.Equal(t, exitNegative, code, errOut)
 	require.Contains(t, errOut, "unregistered handler")
 	require.Contains(t, errOut, "Needed")
+}
+
+// TestSignWaitsForValidators has validators appear after the network was joined.
+func TestSignWaitsForValidators(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 3, Validators: 6})
+	require.NoError(t, err)
+	defer n.Close()
+	for _, v := range n.Validators() {
+		v.Stop()
+	}
+	appear := time.AfterFunc(3*time.Second, func() {
+		for _, v := range n.Validators() {
+			assert.NoError(t, v.Start())
+		}
+	})
+	defer appear.Stop()
+	message := hex.EncodeToString(n.Message([]byte("early")).Bytes())
+	code, _, errOut := quorate(t, message, "sign", "--allow-private-ips", "--node", n.NodeURL(), "-")
+	require.Zero(t, code, errOut)
 }
 
 func TestServeTwoNetworks(t *testing.T) {
