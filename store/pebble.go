@@ -112,6 +112,9 @@ type Pebble struct {
 	long      *longLists
 
 	opening Opening
+
+	settling    sync.WaitGroup // one goroutine, from OpenPebble to Close
+	endSettling context.CancelFunc
 }
 
 var _ Store = (*Pebble)(nil)
@@ -162,6 +165,9 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 			return nil, fmt.Errorf("beginning the log of the store in %s: %w", options.Dir, err)
 		}
 	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	s.endSettling = end
+	s.settling.Go(func() { newSettler(s, options.Log).run(life) })
 	return s, nil
 }
 
@@ -411,6 +417,10 @@ func (s *Pebble) Stats() Stats {
 
 // Close implements Store. It makes everything durable, NoSync batches included.
 func (s *Pebble) Close() error {
+	if s.endSettling != nil {
+		s.endSettling()
+	}
+	s.settling.Wait()
 	s.open.Lock()
 	defer s.open.Unlock()
 	if s.closed {
