@@ -168,11 +168,14 @@ func TestAttackHTTP2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var under, most atomic.Int64
+			// What works for somebody notices some time later that he is gone.
+			noticed := make(chan struct{})
 			h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				now := under.Add(1)
 				for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
 				}
 				<-r.Context().Done()
+				<-noticed
 				under.Add(-1)
 			})
 			addr, config := overTLS(t, h, ServeOptions{})
@@ -194,6 +197,7 @@ func TestAttackHTTP2(t *testing.T) {
 			for i := uint32(0); err == nil && (test.times == 0 || i < test.times); i++ {
 				_, err = io.WriteString(conn, test.next(i))
 			}
+			close(noticed)
 			if test.times == 0 {
 				require.Error(t, err)
 				require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")

@@ -146,9 +146,11 @@ func dial(url string) (*node.Client, *genesis.Genesis, error) {
 	return client, g, err
 }
 
-// tips are how far the chains are on a node.
+// tips are how far the chains are on a node. Transactions from before the X-Chain had
+// blocks count as blocks, followed by one.
 func (n *testNode) tips() heights {
-	return heights{index.PChain: n.Height(history.P) + 1, index.XChain: n.Height(history.X) + 1, index.CChain: n.Height(history.C) + 1}
+	early := uint64(len(n.Generator().Truth().EarlyTxIDs))
+	return heights{index.PChain: n.Height(history.P) + 1, index.XChain: early + 1 + n.Height(history.X) + 1, index.CChain: n.Height(history.C) + 1}
 }
 
 // record records until everything that a node has is there, vertices and what follows

@@ -10,15 +10,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/indexer"
-	"github.com/ava-labs/avalanchego/snow/engine/avalanche/vertex"
-	"github.com/ava-labs/avalanchego/utils/formatting"
-	avajson "github.com/ava-labs/avalanchego/utils/json"
 
 	"quorate/chain/genesis"
 	"quorate/index/ledger"
@@ -30,9 +25,8 @@ import (
 // X-Chain had blocks.
 type testNode struct {
 	*history.Node
-	url      string
-	genesis  *genesis.Genesis
-	vertices []indexer.FormattedContainer
+	url     string
+	genesis *genesis.Genesis
 	// withoutIndex turns the index of blocks off, away cuts every connection.
 	withoutIndex, away atomic.Bool
 	calls              atomic.Int64
@@ -45,12 +39,12 @@ const networkID = 12345
 
 func newTestNode(t testing.TB, seed uint64, txs int) *testNode {
 	t.Helper()
-	generator, err := history.New(history.Options{Seed: seed, NetworkID: networkID, Txs: txs, Record: true})
+	generator, err := history.New(history.Options{Seed: seed, NetworkID: networkID, Txs: txs, EarlyTxs: min(txs/20, 200), Record: true})
 	require.NoError(t, err)
 	past, err := history.NewNode(generator, t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = past.Close() })
-	n := &testNode{Node: past, vertices: makeVertices(t, 300)}
+	n := &testNode{Node: past}
 	server := httptest.NewServer(n)
 	t.Cleanup(server.Close)
 	n.url = server.URL
@@ -58,32 +52,6 @@ func newTestNode(t testing.TB, seed uint64, txs int) *testNode {
 	_, n.genesis = connect(t, n.url)
 	return n
 }
-
-// makeVertices makes a chain of vertices, as the index API gives them, that ends with
-// the one that ends all.
-func makeVertices(t testing.TB, n int) (all []indexer.FormattedContainer) {
-	t.Helper()
-	add := func(b []byte, id ids.ID) {
-		text, err := formatting.Encode(formatting.Hex, b)
-		require.NoError(t, err)
-		all = append(all, indexer.FormattedContainer{
-			ID: id, Bytes: text, Timestamp: time.Unix(int64(1000+len(all)), 0).UTC(), Encoding: formatting.Hex, Index: avajson.Uint64(len(all)),
-		})
-	}
-	parents := []ids.ID{{1}}
-	for i := range n {
-		v, err := vertex.Build(ids.ID{'X'}, uint64(i+1), parents, [][]byte{binaryOf(i)})
-		require.NoError(t, err)
-		add(v.Bytes(), v.ID())
-		parents = []ids.ID{v.ID()}
-	}
-	stop, err := vertex.BuildStopVertex(ids.ID{'X'}, uint64(n+1), parents)
-	require.NoError(t, err)
-	add(stop.Bytes(), stop.ID())
-	return all
-}
-
-func binaryOf(i int) []byte { return []byte(strconv.Itoa(i)) }
 
 func (n *testNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.calls.Add(1)
@@ -124,17 +92,17 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 		return map[string]any{"networkID": strconv.Itoa(networkID)}, nil
 	case strings.HasPrefix(path, "/ext/index/") && path != "/ext/index/X/vtx" && n.withoutIndex.Load():
 		return nil, history.ErrNotServed
-	case path == "/ext/index/X/vtx" && n.vertices != nil:
+	case path == "/ext/index/X/vtx" && method == "index.getContainerRange":
 		var args indexer.GetContainerRangeArgs
 		if err := json.Unmarshal(params, &args); err != nil {
 			return nil, err
 		}
-		if int(args.StartIndex) >= len(n.vertices) {
-			return nil, fmt.Errorf("start index (%d) > last accepted index (%d)", args.StartIndex, len(n.vertices)-1)
+		args.NumToFetch = min(args.NumToFetch, 10) // so that it takes a while
+		params, err := json.Marshal(args)
+		if err != nil {
+			return nil, err
 		}
-		// A few at a time, so that it takes a while.
-		rest := n.vertices[args.StartIndex:]
-		return indexer.GetContainerRangeResponse{Containers: rest[:min(len(rest), int(args.NumToFetch), 10)]}, nil
+		return n.Call(path, method, params)
 	}
 	if n.right != nil && strings.HasSuffix(method, ".getUTXOs") {
 		return n.utxos(map[string]string{"platform": "P", "avm": "X", "avax": "C"}[strings.TrimSuffix(method, ".getUTXOs")], params, n.right)
