@@ -22,11 +22,9 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -99,18 +97,12 @@ func main() {
 	profiles := flag.String("readprofiles", "", "write a CPU profile of each HTTP operation, asked for without a connection, to this `folder`")
 	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
-	told, err := rig.OpenLog(*figures)
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	if t.Chains > 0 {
-		err = runChains(ctx, t, *binary, *memory, *idle, told)
-	} else {
-		err = run(ctx, t, *profiles, told)
-	}
-	stop()
-	if err := errors.Join(err, told.Close()); err != nil {
+	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
+		if t.Chains > 0 {
+			return runChains(ctx, t, *binary, *memory, *idle, told)
+		}
+		return run(ctx, t, *profiles, told)
+	}); err != nil {
 		log.Fatal(err)
 	}
 }

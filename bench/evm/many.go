@@ -154,13 +154,9 @@ type manyService struct {
 // startMany starts the service on the chains, with files in dir.
 func startMany(binary, dir string, from manyReady, memory string) (*manyService, error) {
 	s := &manyService{client: &http.Client{Timeout: 30 * time.Second}, exited: make(chan struct{}), log: filepath.Join(dir, "quorate.log")}
-	for _, address := range []*string{&s.public, &s.private} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		*address = l.Addr().String()
-		_ = l.Close()
+	var err error
+	if s.public, s.private, err = rig.Addresses(); err != nil {
+		return nil, err
 	}
 	text := fmt.Appendf(nil, "listen: %s\nprivate_listen: %s\ndata_dir: %s\nmemory_limit: %s\nlog_level: warn\nnetworks:\n  local:\n    nodes: [%s]\n    allow_private_ips: true\n    evm:\n",
 		s.public, s.private, filepath.Join(dir, "data"), memory, from.Network)
@@ -492,10 +488,8 @@ func runChains(ctx context.Context, t task, binary, memory string, idle time.Dur
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if binary == "" {
-		binary = filepath.Join(dir, "quorate")
-		out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/quorate").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("building the service: %w\n%s", err, out)
+		if binary, err = rig.Build(ctx, dir); err != nil {
+			return err
 		}
 	}
 	fmt.Printf("load %s; the service with memory_limit %s, idle for %s\n\n", rig.Load(), memory, idle)

@@ -16,13 +16,11 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"quorate/bench/rig"
@@ -108,14 +106,7 @@ func main() {
 			o.procs = append(o.procs, n)
 		}
 	}
-	told, err := rig.OpenLog(*figures)
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, past, o, told)
-	stop()
-	if err := errors.Join(err, told.Close()); err != nil {
+	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error { return run(ctx, past, o, told) }); err != nil {
 		log.Fatal(err)
 	}
 }
