@@ -90,7 +90,7 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 	switch {
 	case method == "info.getNetworkID":
 		return map[string]any{"networkID": strconv.Itoa(networkID)}, nil
-	case strings.HasPrefix(path, "/ext/index/") && path != "/ext/index/X/vtx" && n.withoutIndex.Load():
+	case strings.HasPrefix(path, "/ext/index/") && strings.HasSuffix(path, "/block") && n.withoutIndex.Load():
 		return nil, history.ErrNotServed
 	case path == "/ext/index/X/vtx" && method == "index.getContainerRange":
 		var args indexer.GetContainerRangeArgs
