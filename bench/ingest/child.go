@@ -101,10 +101,13 @@ func (b *bench) record(ctx context.Context, name string, t task) (*recorded, err
 	fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.0f | %.0f + %.0f |\n", name, float64(r.Blocks)/seconds, txs/seconds,
 		float64(r.CPU.Microseconds())/txs, float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs,
 		float64(r.Flushed)/txs, float64(r.Compacted)/txs)
-	return &r, b.log.Add(map[string]string{"recorded": name, "transactions": strconv.Itoa(b.past.Txs)}, map[string]float64{
+	values := map[string]float64{
 		"blocks_per_second": float64(r.Blocks) / seconds, "per_second": txs / seconds, "cpu_us": float64(r.CPU.Microseconds()) / txs,
-		"mb_per_million": float64(r.Bytes) / txs,
-	})
+	}
+	if r.Bytes > 0 { // a server's are not the process' to know
+		values["mb_per_million"] = float64(r.Bytes) / txs
+	}
+	return &r, b.log.Add(map[string]string{"recorded": name, "transactions": strconv.Itoa(b.past.Txs)}, values)
 }
 
 // once runs a process that tells one thing.

@@ -241,9 +241,9 @@ func plan(long bool, seed uint64) (steps []step) {
 	if !long {
 		add(20*time.Second, "blsbatch", "-runs=3")
 		for _, faults := range []string{"-faults=0", "-faults=0.2"} {
-			add(45*time.Second, "latency", "-validators=5,100,500,1000", "-c=1", "-rounds=40", "-warmup=20", faults, seeded)
+			add(35*time.Second, "latency", "-validators=5,100,500,1000", "-c=1", "-rounds=30", "-warmup=15", faults, seeded)
 		}
-		add(40*time.Second, "service", "-n=50000", "warm")
+		add(30*time.Second, "service", "-n=30000", "warm")
 		add(30*time.Second, "ingest", "-txs=5000", "-sqlite=0", seeded)
 		add(65*time.Second, "ingest", "-txs=20000", "-sqlite=0", "-store=postgres", seeded)
 		add(80*time.Second, "ingest", "-txs=100000", "-sqlite=0", seeded)
