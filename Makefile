@@ -6,7 +6,7 @@ CACHE     ?= $(CURDIR)/.cache
 # Where known vulnerabilities are looked up: the copy in deploy/vulndb, or with
 # VULNDB=https://vuln.go.dev what is known now.
 VULNDB    ?= file://$(CACHE)/vulndb
-VULNCHECK  = go -C tools tool govulncheck -db $(VULNDB) -test
+VULNCHECK  = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) -test
 
 SOAK      ?= 30m
 
@@ -28,11 +28,14 @@ warm-e2e: warm
 test: warm-e2e ## run every test, those against real nodes included
 	@mkdir -p $(CACHE)
 	go vet ./...
+	cd bench && go vet ./...
 	cd e2e && go vet ./...
 	@status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -timeout 15m ./... || status=1; \
+	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- ./...) || status=1; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 20m ./...) || status=1; \
-	go run ./bench/testsummary $(CACHE)/unit.json $(CACHE)/e2e.json || status=1; \
+	echo "All tests:"; \
+	$(GOTESTSUM) --format none --raw-command -- cat $(CACHE)/unit.json $(CACHE)/bench.json $(CACHE)/e2e.json || status=1; \
 	exit $$status
 
 test-unit: warm ## run the tests that need no real nodes
@@ -44,8 +47,10 @@ test-e2e: warm-e2e ## run the tests against real nodes (built once into .cache)
 lint: $(CACHE)/vulndb/index/db.json ## check formatting, run the linters, look for known vulnerabilities
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "run gofmt -w on these files" >&2; exit 1)
 	$(GOLANGCI) run ./...
+	cd bench && $(GOLANGCI) run ./...
 	cd e2e && $(GOLANGCI) run ./...
 	$(VULNCHECK) -C $(CURDIR) ./...
+	$(VULNCHECK) -C $(CURDIR)/bench ./...
 	$(VULNCHECK) -C $(CURDIR)/e2e ./...
 
 $(CACHE)/vulndb/index/db.json: deploy/vulndb/vulndb.tar.gz
@@ -57,13 +62,13 @@ vulndb: ## renew the copy of the vulnerability database (FROM=a clone of github.
 	go run ./deploy/vulndb "$(FROM)" deploy/vulndb
 
 bench: ## run the short benchmarks; bench/README.md explains each
-	go run ./bench/blsbatch
+	go -C bench run ./blsbatch
 
 bench-short: ## measure for about nine minutes, write docs/report and the README's figures
-	go run ./bench/report
+	go -C bench run ./report
 
 soak: ## keep the service busy for half an hour while what it depends on fails; writes docs/soak.md
-	go run ./bench/soak -for $(SOAK) -out docs/soak.md
+	go -C bench run ./soak -for $(SOAK) -out ../docs/soak.md
 
 clean: ## remove what the targets made
 	rm -rf quorate $(CACHE)

@@ -2,6 +2,7 @@
 package quorate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,62 +10,133 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// floors lists who may import whom, by the first folder of their paths: a package
-// imports packages of its own folder, and otherwise only those of a lower floor.
+// floors lists who may import whom, by the first folder of their paths, below internal by
+// the second: a package imports packages of its own folder, and otherwise only those of a
+// lower floor.
 var floors = map[string]int{
-	"bls": 0, "node": 0, "store": 0, "chain": 0,
+	"internal/cputime": -1,
+	"bls":              0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1,
-	"aggregator": 2, "index": 2,
-	"handlers": 3,
-	"simnet":   3,
-	"config":   4,
-	"service":  5,
-	"cmd":      6, "bench": 6, "deploy": 6,
+	"aggregator": 2, "internal/index": 2,
+	"handlers": 3, "internal/simnet": 3,
+	"internal/config":  4,
+	"internal/service": 5,
+	"cmd":              6, "bench": 6, "deploy": 6,
 }
 
+// TestImportsPointOneWay checks the imports of packages and of their tests. Tests may
+// also import simnet.
 func TestImportsPointOneWay(t *testing.T) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
-	if err != nil {
-		t.Fatalf("listing packages: %v", err)
-	}
-	decoder := json.NewDecoder(strings.NewReader(string(out)))
-	for {
-		var p struct {
-			ImportPath string
-			Imports    []string
+	for _, module := range []string{".", "bench"} {
+		list := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+		list.Dir = module
+		out, err := list.Output()
+		if err != nil {
+			t.Fatalf("listing packages: %v", err)
 		}
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(out))
+		for {
+			var p struct {
+				ImportPath                         string
+				Imports, TestImports, XTestImports []string
+			}
+			if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			checkImports(t, p.ImportPath, p.Imports, false)
+			checkImports(t, p.ImportPath, p.TestImports, true)
+			checkImports(t, p.ImportPath, p.XTestImports, true)
+		}
+	}
+}
+
+func checkImports(t *testing.T, importer string, imports []string, test bool) {
+	t.Helper()
+	room, ok := roomOf(importer)
+	if !ok {
+		return
+	}
+	floor, known := floors[room]
+	if !known {
+		t.Errorf("%s: folder %q is not in the layout", importer, room)
+		return
+	}
+	for _, path := range imports {
+		other, ok := roomOf(path)
+		if !ok || other == room || test && other == "internal/simnet" {
+			continue
+		}
+		if floors[other] >= floor {
+			t.Errorf("%s (floor %d) imports %s (floor %d)", importer, floor, path, floors[other])
+		}
+		if other == "internal/simnet" && room != "cmd" && room != "bench" {
+			t.Errorf("%s imports simnet, which only cmd, bench and tests may", importer)
+		}
+	}
+}
+
+// TestLayout checks that the top level holds the folders of the design and nothing else.
+func TestLayout(t *testing.T) {
+	want := []string{
+		".ci", "aggregator", "bench", "bls", "cmd", "deploy", "docs", "e2e", "handlers", "internal", "p2p", "validators",
+		".dockerignore", ".gitignore", ".golangci.yml", "CHANGELOG.md", "Makefile", "README.md", "THIRD_PARTY_NOTICES",
+		"config.example.yaml", "go.mod", "go.sum", "house_test.go",
+	}
+	for _, file := range tracked(t) {
+		top, _, _ := strings.Cut(file, "/")
+		if !slices.Contains(want, top) {
+			t.Errorf("%s: the top level has no place for %q", file, top)
+		}
+	}
+}
+
+// TestNoBuildOutputs refuses tracked programs and tracked files above 1 MiB.
+func TestNoBuildOutputs(t *testing.T) {
+	const limit = 1 << 20
+	scripts := regexp.MustCompile(`^#!`)
+	for _, file := range tracked(t) {
+		info, err := os.Lstat(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, but not yet committed
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		room, ok := roomOf(p.ImportPath)
-		if !ok {
+		if !info.Mode().IsRegular() {
 			continue
 		}
-		floor, known := floors[room]
-		if !known {
-			t.Errorf("%s: room %q is not on the plan of the house", p.ImportPath, room)
+		if info.Size() > limit {
+			t.Errorf("%s: %d bytes, want at most %d", file, info.Size(), limit)
+		}
+		if info.Size() < 4 {
 			continue
 		}
-		for _, path := range p.Imports {
-			other, ok := roomOf(path)
-			if !ok || other == room {
-				continue
-			}
-			if floors[other] >= floor {
-				t.Errorf("%s (floor %d) imports %s (floor %d)", p.ImportPath, floor, path, floors[other])
-			}
-			if other == "simnet" && room != "cmd" && room != "bench" {
-				t.Errorf("%s imports simnet, which only cmd, bench and tests may", p.ImportPath)
-			}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.HasPrefix(content, []byte("\x7fELF")) || info.Mode()&0o111 != 0 && !scripts.Match(content) {
+			t.Errorf("%s: executable", file)
 		}
 	}
+}
+
+// tracked returns the files that git tracks.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("listing files: %v", err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
 // TestProofsExist holds the README to tests that there are.
@@ -148,6 +220,9 @@ func roomOf(path string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	room, _, _ := strings.Cut(rest, "/")
-	return room, true
+	parts := strings.Split(rest, "/")
+	if parts[0] == "internal" && len(parts) > 1 {
+		return "internal/" + parts[1], true
+	}
+	return parts[0], true
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/set"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
-	"quorate/store"
+	"quorate/internal/store"
 	"quorate/validators"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // restarted gives test an aggregator over n and an archive in s, as if the

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/node"
+	"quorate/internal/node"
 	"quorate/validators"
 )
 

@@ -23,7 +23,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
-	"quorate/node"
+	"quorate/internal/node"
 	"quorate/p2p"
 	"quorate/validators"
 )

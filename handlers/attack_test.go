@@ -28,7 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quorate/handlers/socket"
-	"quorate/index/primary"
+	"quorate/internal/index/primary"
 )
 
 // smuggled is what must never be taken for a request of its own.

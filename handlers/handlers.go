@@ -24,7 +24,7 @@ import (
 	"quorate/handlers/metrics"
 	"quorate/handlers/middleware"
 	"quorate/handlers/signing"
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // Network is a network that is served, Signer what signs its messages.

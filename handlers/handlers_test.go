@@ -28,8 +28,8 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/compat"
 	"quorate/handlers/docs/conform"
-	"quorate/index"
-	"quorate/store"
+	"quorate/internal/index"
+	"quorate/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,7 +10,7 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/handlers/middleware"
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // Where a node's surface is: of one network, and of each by its name.

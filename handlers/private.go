@@ -19,9 +19,9 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/signing"
-	"quorate/index"
-	"quorate/node"
-	"quorate/store"
+	"quorate/internal/index"
+	"quorate/internal/node"
+	"quorate/internal/store"
 )
 
 // PrivateOptions of the operators' surface.

@@ -14,7 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
-	"quorate/index/primary"
+	"quorate/internal/index/primary"
 )
 
 // ErrNotRecorded says that nothing of a network is recorded, or not yet.

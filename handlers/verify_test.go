@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/index/primary"
+	"quorate/internal/index/primary"
 )
 
 func TestVerifyIndex(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // A set with a key that is none, or with weights that do not add up, is not used, and

@@ -11,7 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // canonical merges validators by key, as snow/validators.FlattenValidatorSet

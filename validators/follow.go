@@ -10,7 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // Run follows the proposed height until ctx ends, fetches the sets of each new

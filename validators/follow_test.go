@@ -16,7 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 func TestNodeThatDoesNotTellAllSets(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // FuzzCanonical builds a set of what a node may say: an entry takes a byte that

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // memo remembers the answers of a slow question for a while and asks it only

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 func keepFor(d time.Duration) func(int, error) time.Duration {

@@ -17,7 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // setOf makes a set of as many nodes for each key as nodes says, of weight 10 each.

@@ -19,7 +19,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 
-	"quorate/node"
+	"quorate/internal/node"
 	"quorate/validators"
 )
 

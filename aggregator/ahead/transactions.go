@@ -11,7 +11,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
-	"quorate/chain/pchain"
+	"quorate/internal/chain/pchain"
 )
 
 // L1Transactions are the recorded transactions from which messages follow, in the

@@ -15,7 +15,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
-	"quorate/chain/pchain"
+	"quorate/internal/chain/pchain"
 )
 
 // fakeRecord has one transaction for each block.

@@ -8,8 +8,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
 	"quorate/aggregator"
-	"quorate/chain/pchain"
-	"quorate/node"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/node"
 )
 
 // Why no message follows from a transaction, in one word, beside the aggregator's

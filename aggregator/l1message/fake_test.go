@@ -21,9 +21,9 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
 	"quorate/aggregator"
-	"quorate/chain/pchain"
-	"quorate/chain/pchain/pchaintest"
-	"quorate/node"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/chain/pchain/pchaintest"
+	"quorate/internal/node"
 	"quorate/validators"
 )
 

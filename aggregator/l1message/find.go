@@ -17,8 +17,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
-	"quorate/chain/pchain"
-	"quorate/node"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/node"
 	"quorate/validators"
 )
 

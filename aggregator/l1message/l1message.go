@@ -20,8 +20,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
 	"quorate/aggregator"
-	"quorate/chain/pchain"
-	"quorate/node"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/node"
 	"quorate/validators"
 )
 

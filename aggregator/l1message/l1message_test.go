@@ -27,8 +27,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
 	"quorate/aggregator"
-	"quorate/chain/pchain/pchaintest"
-	"quorate/node"
+	"quorate/internal/chain/pchain/pchaintest"
+	"quorate/internal/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

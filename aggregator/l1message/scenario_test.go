@@ -11,8 +11,8 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/platformvm"
 	"github.com/ava-labs/avalanchego/vms/platformvm/status"
 
-	"quorate/chain/pchain/pchaintest"
-	"quorate/node"
+	"quorate/internal/chain/pchain/pchaintest"
+	"quorate/internal/node"
 )
 
 func TestScenario_7_2_29_MessageOfATransaction(t *testing.T) {

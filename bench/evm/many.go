@@ -23,8 +23,9 @@ import (
 
 	"quorate/bench/rig"
 	"quorate/handlers"
-	"quorate/simnet"
-	"quorate/simnet/evmchain"
+	"quorate/internal/cputime"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/evmchain"
 )
 
 // manyReady is what the simulated network tells when its chains are made.
@@ -123,7 +124,7 @@ func runMany(t task) (err error) {
 		} else if err != nil {
 			return err
 		}
-		answer := manyAnswer{Heights: counts.heights.Load(), Logs: counts.logs.Load(), Rest: counts.rest.Load(), CPU: rig.CPU()}
+		answer := manyAnswer{Heights: counts.heights.Load(), Logs: counts.logs.Load(), Rest: counts.rest.Load(), CPU: cputime.Used()}
 		for i, n := range network.EVM() {
 			more := order.Others
 			if i == 0 {

@@ -19,13 +19,14 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/bench/rig"
-	chain "quorate/chain/evm"
 	"quorate/handlers"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
-	"quorate/index/evm"
-	"quorate/index/evm/contracts"
-	"quorate/store"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/cputime"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/contracts"
+	"quorate/internal/store"
 )
 
 const (
@@ -302,12 +303,12 @@ func measure(ctx context.Context, rows store.Store, ask func(context.Context, *r
 	runtime.GC() // what was there before is nobody's fault
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	spent, misses := rig.CPU(), rows.Stats().CacheMisses
+	spent, misses := cputime.Used(), rows.Stats().CacheMisses
 	all, err := during(ctx, ask, connections, pace, readTime)
 	if err != nil {
 		return summary{}, err
 	}
-	spent, misses = rig.CPU()-spent, rows.Stats().CacheMisses-misses
+	spent, misses = cputime.Used()-spent, rows.Stats().CacheMisses-misses
 	runtime.ReadMemStats(&after)
 	n := float64(len(all))
 	sum := distribution(all)

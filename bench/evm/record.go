@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	chain "quorate/chain/evm"
-	"quorate/index"
-	"quorate/index/evm"
-	"quorate/node"
-	"quorate/simnet/evmchain"
-	"quorate/store"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/cputime"
+	"quorate/internal/index"
+	"quorate/internal/index/evm"
+	"quorate/internal/node"
+	"quorate/internal/simnet/evmchain"
+	"quorate/internal/store"
 )
 
 // networkID is that of the recorded chain.
@@ -111,7 +112,7 @@ func runRecord(t task) error {
 	if err != nil {
 		return err
 	}
-	begun, spent := time.Now(), rig.CPU()
+	begun, spent := time.Now(), cputime.Used()
 	ended := make(chan error, 1)
 	go func() { ended <- pipeline.Run(ctx) }()
 	select {
@@ -119,7 +120,7 @@ func runRecord(t task) error {
 		return errors.Join(errors.New("recording ended early"), err)
 	case <-done:
 	}
-	r := recorded{Took: time.Since(begun), CPU: rig.CPU() - spent}
+	r := recorded{Took: time.Since(begun), CPU: cputime.Used() - spent}
 	cancel()
 	if err := <-ended; err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/bench/rig"
-	"quorate/simnet"
-	"quorate/simnet/history"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/history"
 )
 
 // nodeReady is what the simulated node tells when its history is made.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/store/storetest/pgserver"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 // postgres is a server that has recorded rows.

@@ -18,10 +18,10 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/bench/rig"
-	"quorate/chain/genesis"
-	"quorate/index/ledger"
-	"quorate/simnet/history"
-	"quorate/store"
+	"quorate/internal/chain/genesis"
+	"quorate/internal/index/ledger"
+	"quorate/internal/simnet/history"
+	"quorate/internal/store"
 )
 
 const (

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/chain/genesis"
-	"quorate/chain/pchain"
-	"quorate/index"
-	"quorate/index/l1record"
-	"quorate/index/ledger"
-	"quorate/index/primary"
-	"quorate/node"
-	"quorate/store"
+	"quorate/internal/chain/genesis"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/cputime"
+	"quorate/internal/index"
+	"quorate/internal/index/l1record"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/primary"
+	"quorate/internal/node"
+	"quorate/internal/store"
 )
 
 // progress is what a process tells again and again that records and reads.
@@ -149,7 +150,7 @@ func runRecord(t task) error {
 			probe.run(ctx)
 		})
 	}
-	begun, spent := time.Now(), rig.CPU()
+	begun, spent := time.Now(), cputime.Used()
 	running.Go(func() {
 		if err := chains.Run(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -169,7 +170,7 @@ func runRecord(t task) error {
 	if err != nil {
 		return err
 	}
-	r := recorded{Blocks: blocks, Txs: transactions, Took: time.Since(begun), CPU: rig.CPU() - spent, Done: true}
+	r := recorded{Blocks: blocks, Txs: transactions, Took: time.Since(begun), CPU: cputime.Used() - spent, Done: true}
 	if t.Probe {
 		so, err := probe.readings()
 		if err != nil {
@@ -183,7 +184,7 @@ func runRecord(t task) error {
 		if err := ledger.NewMatcher(rows, g.NetworkID, nil).Settle(context.Background()); err != nil {
 			return err
 		}
-		r.Took, r.CPU = time.Since(begun), rig.CPU()-spent
+		r.Took, r.CPU = time.Since(begun), cputime.Used()-spent
 	}
 	rig.Calm(rows)
 	stats := rows.Stats()

@@ -18,13 +18,14 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/bench/rig"
-	"quorate/chain/cchain"
-	"quorate/chain/ledger"
-	"quorate/chain/pchain"
-	"quorate/chain/xchain"
-	"quorate/index"
-	"quorate/index/primary"
-	"quorate/store"
+	"quorate/internal/chain/cchain"
+	"quorate/internal/chain/ledger"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/chain/xchain"
+	"quorate/internal/cputime"
+	"quorate/internal/index"
+	"quorate/internal/index/primary"
+	"quorate/internal/store"
 )
 
 // schema is what one would write first: outputs, who owns them, how balances went,
@@ -281,7 +282,7 @@ func runSQLite(t task) error {
 		return err
 	}
 	var running sync.WaitGroup
-	begun, spent := time.Now(), rig.CPU()
+	begun, spent := time.Now(), cputime.Used()
 	for _, run := range []func(context.Context) error{p.Run, x.Run, c.Run} {
 		running.Go(func() { _ = run(ctx) }) // its state tells
 	}
@@ -308,7 +309,7 @@ func runSQLite(t task) error {
 	if err != nil {
 		return err
 	}
-	r.Took, r.CPU = time.Since(begun), rig.CPU()-spent
+	r.Took, r.CPU = time.Since(begun), cputime.Used()-spent
 	if _, err := db.db.Exec(`pragma wal_checkpoint(truncate)`); err != nil {
 		return err
 	}

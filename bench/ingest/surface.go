@@ -14,10 +14,10 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
-	"quorate/chain/genesis"
 	"quorate/handlers"
 	"quorate/handlers/data"
-	"quorate/index/ledger"
+	"quorate/internal/chain/genesis"
+	"quorate/internal/index/ledger"
 )
 
 // surface serves a record as the service does, and asks it, through HTTP.

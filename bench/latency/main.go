@@ -40,9 +40,10 @@ import (
 
 	"quorate/aggregator"
 	"quorate/bench/rig"
-	"quorate/node"
+	"quorate/internal/cputime"
+	"quorate/internal/node"
+	"quorate/internal/simnet"
 	"quorate/p2p"
-	"quorate/simnet"
 	"quorate/validators"
 )
 
@@ -510,7 +511,7 @@ func measure(validators int, o options) (lines []line, err error) {
 		return nil, err
 	}
 	defer n.stop()
-	start, before, spent := time.Now(), rig.Passed(), rig.CPU()
+	start, before, spent := time.Now(), rig.Passed(), cputime.Used()
 	s, err := startService(n.network, o)
 	if err != nil {
 		return nil, err
@@ -522,7 +523,7 @@ func measure(validators int, o options) (lines []line, err error) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	connected, connecting := time.Since(start), rig.CPU()-spent
+	connected, connecting := time.Since(start), cputime.Used()-spent
 	hello := rig.Passed().Since(before)
 	next := 0
 	for _, c := range o.concurrency {
@@ -538,14 +539,14 @@ func measure(validators int, o options) (lines []line, err error) {
 		}
 		time.Sleep(200 * time.Millisecond) // what is left to be proven is not this line's
 		before := rig.Passed()
-		cpu, began := rig.CPU(), time.Now()
+		cpu, began := cputime.Used(), time.Now()
 		r, err := s.signMany(n.network, so, next, o.rounds, c)
 		if err != nil {
 			return nil, err
 		}
 		took := time.Since(began)
 		time.Sleep(500 * time.Millisecond) // but what this line leaves is
-		cpu = rig.CPU() - cpu
+		cpu = cputime.Used() - cpu
 		passed := rig.Passed().Since(before)
 		next += o.rounds
 		lines = append(lines, line{

@@ -14,7 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
 	"quorate/bench/rig"
-	"quorate/simnet/history"
+	"quorate/internal/simnet/history"
 )
 
 // Where pages are read from.

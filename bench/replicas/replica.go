@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/index"
-	"quorate/simnet"
-	"quorate/simnet/history"
-	"quorate/store/storetest/pgserver"
+	"quorate/internal/cputime"
+	"quorate/internal/index"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/history"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 // bench is what the parts share.
@@ -226,6 +227,6 @@ func (b *bench) spent(asked []*replica) (s spent) {
 	for _, r := range asked {
 		s.service += r.spent()
 	}
-	s.server, s.standby, s.load = rig.SpentBy(b.server.PID()), rig.SpentBy(b.standby.PID()), rig.CPU()
+	s.server, s.standby, s.load = rig.SpentBy(b.server.PID()), rig.SpentBy(b.standby.PID()), cputime.Used()
 	return s
 }

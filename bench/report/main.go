@@ -53,7 +53,7 @@ func main() {
 }
 
 // committed is the folder of the report that the README is about.
-var committed = filepath.Join("docs", "report")
+var committed = filepath.Join("..", "docs", "report")
 
 // head is what figures depend on besides what is measured.
 type head struct {

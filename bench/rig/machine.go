@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"quorate/store/storetest/pgserver"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 // Machine is what figures depend on besides what is measured.

@@ -17,7 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"quorate/store"
+	"quorate/internal/cputime"
+	"quorate/internal/store"
 )
 
 // Child is a process of this program's that was given a task and tells what it has to
@@ -106,18 +107,11 @@ func (c *Child) Kill() error {
 // the input ends.
 func TellSpent(out *json.Encoder) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := out.Encode(CPU()); err != nil {
+		if err := out.Encode(cputime.Used()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// CPU is the processor time of this process, the kernel's for it included.
-func CPU() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // Profile writes what this process spends processor time on to a file until stop is

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"quorate/store/storetest/pgserver"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 // Build builds the service into a folder and says where the program is. The current

@@ -33,7 +33,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"quorate/bench/rig"
-	"quorate/simnet"
+	"quorate/internal/cputime"
+	"quorate/internal/simnet"
 )
 
 func main() {
@@ -322,7 +323,7 @@ func (b *bench) flood(ctx context.Context) error {
 	p.tolerant = true
 	count := b.orDefault(1_000_000)
 	fmt.Printf("%d messages, %d validators, memory limit %s\n", count, b.validators, b.memory)
-	start, server, own := time.Now(), p.cpuTime(), rig.CPU()
+	start, server, own := time.Now(), p.cpuTime(), cputime.Used()
 	var greatest atomic.Int64
 	step := max(count/20, 1)
 	_, err = p.load(ctx, "fuji", b.connections, count, func(i int) []byte { return bodyOf(n, strconv.Itoa(i)) }, func(i int) {
@@ -338,7 +339,7 @@ func (b *bench) flood(ctx context.Context) error {
 		return err
 	}
 	each := func(d time.Duration) float64 { return d.Seconds() * 1e3 / float64(count) }
-	fmt.Printf("CPU per message %.2f ms, of validators and load generator %.2f ms\n", each(p.cpuTime()-server), each(rig.CPU()-own))
+	fmt.Printf("CPU per message %.2f ms, of validators and load generator %.2f ms\n", each(p.cpuTime()-server), each(cputime.Used()-own))
 	fmt.Printf("greatest %d MB, at the end %d MB; %d messages not signed\n", greatest.Load(), p.residentMB(), p.failed.Load())
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/simnet"
+	"quorate/internal/cputime"
+	"quorate/internal/simnet"
 )
 
 // warmTurns is how often the service and the floor take turns, so that what else
@@ -100,14 +101,14 @@ func (r *repeats) take(ctx context.Context, connections, count int, body []byte)
 		return err
 	}
 	defer one.close()
-	server, own, start := r.process.cpuTime(), rig.CPU(), time.Now()
+	server, own, start := r.process.cpuTime(), cputime.Used(), time.Now()
 	times, err := many.run(ctx, count, 0)
 	if err != nil {
 		return err
 	}
 	took := time.Since(start)
 	r.serverCPU += r.process.cpuTime() - server
-	r.loadCPU += rig.CPU() - own
+	r.loadCPU += cputime.Used() - own
 	r.requests += count
 	r.full = append(r.full, times...)
 	rate := float64(count) / took.Seconds()

@@ -15,7 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 	"github.com/ava-labs/libevm/common"
 
-	"quorate/simnet/history"
+	"quorate/internal/simnet/history"
 )
 
 // owner draws a chain and an address: few are asked for often.

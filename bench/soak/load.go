@@ -21,7 +21,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
-	"quorate/simnet/history"
+	"quorate/internal/simnet/history"
 	canonical "quorate/validators"
 )
 

@@ -22,10 +22,10 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/simnet"
-	"quorate/simnet/evmchain"
-	"quorate/simnet/history"
-	"quorate/store/storetest/pgserver"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/evmchain"
+	"quorate/internal/simnet/history"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 func main() {

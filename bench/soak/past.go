@@ -13,7 +13,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/simnet/history"
+	"quorate/internal/simnet/history"
 )
 
 // past is what is true of the P- and the X-Chain, while they grow.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"quorate/bench/rig"
-	"quorate/simnet"
+	"quorate/internal/simnet"
 )
 
 // service is the program, in one life after the other with the same data.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/config"
-	"quorate/store"
+	"quorate/internal/config"
+	"quorate/internal/store"
 )
 
 // A configuration that is made to take memory or time is refused, by what is wrong with it.

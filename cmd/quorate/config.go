@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"quorate/config"
+	"quorate/internal/config"
 )
 
 func newConfig() *cobra.Command {

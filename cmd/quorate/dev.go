@@ -21,11 +21,11 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
-	"quorate/config"
-	"quorate/service"
-	"quorate/simnet"
-	"quorate/simnet/evmchain"
-	"quorate/simnet/history"
+	"quorate/internal/config"
+	"quorate/internal/service"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/evmchain"
+	"quorate/internal/simnet/history"
 	"quorate/validators"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
-	"quorate/simnet"
-	"quorate/simnet/evmchain"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/evmchain"
 )
 
 // getJSON reads an answer, and returns its status.

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quorate/handlers"
-	"quorate/index"
+	"quorate/internal/index"
 )
 
 func newIndex() *cobra.Command {

@@ -20,14 +20,14 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"quorate/config"
-	"quorate/config/suggest"
 	"quorate/handlers"
-	"quorate/index"
-	"quorate/index/primary"
-	"quorate/service/keep"
-	"quorate/service/network"
-	"quorate/store"
+	"quorate/internal/config"
+	"quorate/internal/config/suggest"
+	"quorate/internal/index"
+	"quorate/internal/index/primary"
+	"quorate/internal/service/keep"
+	"quorate/internal/service/network"
+	"quorate/internal/store"
 )
 
 // mostAddresses is how many addresses can be compared in one verification.

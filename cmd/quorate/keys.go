@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"quorate/config"
-	"quorate/config/suggest"
 	"quorate/handlers/access"
-	"quorate/service/keep"
-	"quorate/store"
+	"quorate/internal/config"
+	"quorate/internal/config/suggest"
+	"quorate/internal/service/keep"
+	"quorate/internal/store"
 )
 
 func newKeys() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/simnet"
+	"quorate/internal/simnet"
 )
 
 // What a service keeps can be looked at: how far it is while it runs, and every

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"quorate/config/suggest"
-	"quorate/service/hint"
+	"quorate/internal/config/suggest"
+	"quorate/internal/service/hint"
 )
 
 func main() {

@@ -22,9 +22,9 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/config"
-	"quorate/simnet"
-	"quorate/store/storetest/pgserver"
+	"quorate/internal/config"
+	"quorate/internal/simnet"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 // quorate runs a command line as main does.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/config"
-	"quorate/simnet"
-	"quorate/simnet/history"
-	"quorate/store/storetest/pgserver"
+	"quorate/internal/config"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/history"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 // TestServeOnPostgres serves, records and restarts with the rows on a server, and looks

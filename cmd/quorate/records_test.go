@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/simnet"
-	"quorate/simnet/history"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/history"
 )
 
 // ask has an answer of the public surface.

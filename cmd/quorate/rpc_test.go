@@ -17,8 +17,8 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/simnet"
-	"quorate/simnet/history"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/history"
 )
 
 // rpcAnswer is what came of a call.

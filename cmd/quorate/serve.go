@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"quorate/config"
-	"quorate/service"
+	"quorate/internal/config"
+	"quorate/internal/service"
 )
 
 func newServe() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"quorate/simnet"
+	"quorate/internal/simnet"
 )
 
 // instance is a running quorate serve.

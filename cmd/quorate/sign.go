@@ -21,10 +21,10 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
-	"quorate/config"
 	"quorate/handlers/signing"
-	"quorate/service/logs"
-	"quorate/service/network"
+	"quorate/internal/config"
+	"quorate/internal/service/logs"
+	"quorate/internal/service/network"
 )
 
 // signFlags are what sign takes besides the message.

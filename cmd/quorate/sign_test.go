@@ -13,7 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
-	"quorate/simnet"
+	"quorate/internal/simnet"
 )
 
 // What a server says of a transaction, as the command passes it on.

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"quorate/config"
-	"quorate/config/suggest"
-	"quorate/service/keep"
-	"quorate/store"
+	"quorate/internal/config"
+	"quorate/internal/config/suggest"
+	"quorate/internal/service/keep"
+	"quorate/internal/store"
 )
 
 func newStore() *cobra.Command {

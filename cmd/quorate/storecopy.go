@@ -16,10 +16,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"quorate/config"
 	"quorate/handlers/access"
-	"quorate/service/keep"
-	"quorate/store"
+	"quorate/internal/config"
+	"quorate/internal/service/keep"
+	"quorate/internal/store"
 )
 
 // longestCopy is how long a copy may see its source as it was at the beginning.

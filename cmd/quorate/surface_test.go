@@ -34,7 +34,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
-	"quorate/simnet"
+	"quorate/internal/simnet"
 )
 
 func writeFile(t *testing.T, content string) string {

@@ -13,7 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
-	"quorate/node"
+	"quorate/internal/node"
 	"quorate/validators"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // keyring is what a running service knows of the keys, in a file or in a store. Safe for

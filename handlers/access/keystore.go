@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // KeyStore keeps the keys in a store, the same for all processes that share it. Safe for

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 func TestKeyStore(t *testing.T) {

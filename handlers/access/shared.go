@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // Shared keeps what is used of the allowances of keys in a store, for all processes that

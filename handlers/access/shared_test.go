@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // three are the allowances of one key in three processes.

@@ -42,7 +42,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/handlers/reply"
-	"quorate/index"
+	"quorate/internal/index"
 )
 
 //go:embed assets

@@ -25,7 +25,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/access"
 	"quorate/handlers/apierr"
-	"quorate/index"
+	"quorate/internal/index"
 	"quorate/validators"
 )
 

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"quorate/index"
+	"quorate/internal/index"
 )
 
 // statusView is the event status.

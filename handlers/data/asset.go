@@ -5,7 +5,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	chain "quorate/chain/ledger"
+	chain "quorate/internal/chain/ledger"
 )
 
 // What an asset is made of: amounts, or tokens.

@@ -10,7 +10,7 @@ import (
 
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	"quorate/index/ledger"
+	"quorate/internal/index/ledger"
 )
 
 type balance struct {

@@ -29,7 +29,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/reply"
-	"quorate/index/ledger"
+	"quorate/internal/index/ledger"
 )
 
 // Network is a network whose records are served. All members are required but the

@@ -27,9 +27,9 @@ import (
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 	"quorate/handlers/docs/conform"
-	"quorate/index/ledger"
-	"quorate/index/ledger/subnets"
-	"quorate/store"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

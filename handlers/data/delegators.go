@@ -15,8 +15,8 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	"quorate/index/ledger"
-	"quorate/node/stakes"
+	"quorate/internal/index/ledger"
+	"quorate/internal/node/stakes"
 )
 
 type delegator struct {

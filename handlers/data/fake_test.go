@@ -13,10 +13,10 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 
-	chain "quorate/chain/ledger"
 	"quorate/handlers/data"
-	"quorate/index/ledger"
-	"quorate/index/ledger/subnets"
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/ledger/subnets"
 )
 
 // The network of the tests is fuji, with all that can be in its records.

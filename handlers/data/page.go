@@ -6,7 +6,7 @@ import (
 
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	"quorate/index/ledger/page"
+	"quorate/internal/index/ledger/page"
 )
 
 // paging is what all lists have in common.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
-	chain "quorate/chain/ledger"
-	"quorate/index/ledger"
-	"quorate/index/ledger/subnets"
-	"quorate/node/stakes"
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/node/stakes"
 )
 
 // Ledger is the record of outputs and stakers of one network, as *ledger.Record

@@ -14,14 +14,14 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 
-	chain "quorate/chain/ledger"
 	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
-	"quorate/index/ledger"
-	"quorate/index/ledger/subnets"
-	"quorate/store"
-	"quorate/store/storetest/pgserver"
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/store"
+	"quorate/internal/store/storetest/pgserver"
 )
 
 // recorded is a network with a real record of outputs.

@@ -16,8 +16,8 @@ import (
 	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
-	"quorate/index/ledger"
-	"quorate/node/stakes"
+	"quorate/internal/index/ledger"
+	"quorate/internal/node/stakes"
 )
 
 // rewards is what a node says.

@@ -19,10 +19,10 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	"quorate/index/ledger"
-	"quorate/node/stakes"
+	"quorate/internal/index/ledger"
+	"quorate/internal/node/stakes"
 
-	chain "quorate/chain/ledger"
+	chain "quorate/internal/chain/ledger"
 )
 
 type stakingTransaction struct {

@@ -11,7 +11,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/handlers/data/genesis"
 	"quorate/handlers/query"
-	"quorate/index/ledger/subnets"
+	"quorate/internal/index/ledger/subnets"
 )
 
 type subnet struct {

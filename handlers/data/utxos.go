@@ -13,10 +13,10 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 
-	chain "quorate/chain/ledger"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	"quorate/index/ledger"
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/ledger"
 )
 
 type utxo struct {

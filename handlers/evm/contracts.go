@@ -7,10 +7,10 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers/evm/tokenlist"
-	"quorate/index/evm"
-	"quorate/index/evm/memo"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/memo"
 )
 
 // directory is what is known of the addresses of an answer.

@@ -10,12 +10,12 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers/apierr"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	"quorate/index/evm"
-	paging "quorate/index/ledger/page"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	paging "quorate/internal/index/ledger/page"
 )
 
 type networkToken struct {

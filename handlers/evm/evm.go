@@ -34,9 +34,9 @@ import (
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	"quorate/index/evm"
-	"quorate/index/evm/memo"
-	"quorate/node"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/memo"
+	"quorate/internal/node"
 )
 
 // Options of the operations.

@@ -21,14 +21,14 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
-	"quorate/index/evm"
-	"quorate/node"
-	"quorate/store"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/node"
+	"quorate/internal/store"
 )
 
 // The operations, with what they need to succeed.

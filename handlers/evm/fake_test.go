@@ -21,16 +21,16 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers"
 	"quorate/handlers/compat"
 	"quorate/handlers/docs/conform"
 	api "quorate/handlers/evm"
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/reply"
-	"quorate/index/evm"
-	"quorate/index/evm/contracts"
-	"quorate/index/evm/metadata"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/contracts"
+	"quorate/internal/index/evm/metadata"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

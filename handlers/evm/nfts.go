@@ -12,12 +12,12 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers/compat"
-	"quorate/index/evm"
-	"quorate/index/evm/contracts"
-	"quorate/index/evm/metadata"
-	"quorate/node"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/contracts"
+	"quorate/internal/index/evm/metadata"
+	"quorate/internal/node"
 )
 
 // nft names a token that has an ID.

@@ -7,11 +7,11 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
-	"quorate/index/evm"
-	"quorate/index/evm/contracts"
-	"quorate/index/evm/metadata"
-	"quorate/node"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/contracts"
+	"quorate/internal/index/evm/metadata"
+	"quorate/internal/node"
 )
 
 // Record is the record of a chain, as *evm.Record has it: each answer is of one

@@ -20,19 +20,19 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
-	"quorate/index"
-	"quorate/index/evm"
-	"quorate/index/evm/contracts"
-	"quorate/index/evm/metadata"
-	"quorate/node"
-	"quorate/simnet/evmchain"
-	"quorate/store"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/contracts"
+	"quorate/internal/index/evm/metadata"
+	"quorate/internal/node"
+	"quorate/internal/simnet/evmchain"
+	"quorate/internal/store"
 )
 
 // recorded is a made-up chain that is really fetched and recorded.

@@ -12,8 +12,8 @@ import (
 
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/query"
-	"quorate/index/evm"
-	paging "quorate/index/ledger/page"
+	"quorate/internal/index/evm"
+	paging "quorate/internal/index/ledger/page"
 )
 
 // block says in what block something stands.

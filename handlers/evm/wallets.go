@@ -13,10 +13,10 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers/query"
-	"quorate/index/evm"
-	paging "quorate/index/ledger/page"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	paging "quorate/internal/index/ledger/page"
 )
 
 type internalTransaction struct {

@@ -17,7 +17,7 @@ import (
 	"quorate/handlers/evm"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
-	record "quorate/index/evm"
+	record "quorate/internal/index/evm"
 )
 
 // prefix begins the paths of the operations.

@@ -24,13 +24,13 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
-	chain "quorate/chain/evm"
 	"quorate/handlers"
 	"quorate/handlers/docs/conform"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
-	"quorate/index/evm"
-	"quorate/index/evm/contracts"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/contracts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"quorate/handlers/apierr"
-	"quorate/index/ledger/page"
+	"quorate/internal/index/ledger/page"
 )
 
 // Page is the part of a list that is asked for.

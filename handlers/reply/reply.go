@@ -14,8 +14,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quorate/handlers/apierr"
-	"quorate/index"
-	"quorate/store"
+	"quorate/internal/index"
+	"quorate/internal/store"
 )
 
 // Progress is how far the record of a blockchain is.

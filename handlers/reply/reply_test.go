@@ -10,7 +10,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/reply"
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // A store that is away is no fault of ours, and passes.

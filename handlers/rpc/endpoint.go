@@ -17,7 +17,7 @@ import (
 
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // ErrForward is what a native method returns when the nodes are to answer in its

@@ -15,7 +15,7 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/handlers/apierr"
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // Node is a way to the nodes for what is passed through.

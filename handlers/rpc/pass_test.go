@@ -22,7 +22,7 @@ import (
 	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/rpc"
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // elsewhere is a node with WebSockets.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // Probe answers what it was asked.

@@ -16,7 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/rpc"
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // Echo answers what it was asked.

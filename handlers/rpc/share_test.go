@@ -20,7 +20,7 @@ import (
 	"quorate/handlers"
 	"quorate/handlers/access"
 	"quorate/handlers/rpc"
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // One client that asks for long answers and reads none of them does not keep others from

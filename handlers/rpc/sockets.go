@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"quorate/handlers/access"
-	"quorate/node"
+	"quorate/internal/node"
 )
 
 // SocketLimits bound the WebSockets that are passed through; 0 is no bound.

@@ -20,7 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/perms"
 	"github.com/ava-labs/avalanchego/utils/profiler"
 
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // Names gives names, which last.

@@ -9,7 +9,7 @@ import (
 	"quorate/handlers/apitest"
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/admin"
-	"quorate/store"
+	"quorate/internal/store"
 )
 
 // call returns the result, or the text of the error.

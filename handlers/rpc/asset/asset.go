@@ -24,10 +24,10 @@ import (
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
-	own "quorate/chain/ledger"
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/chain"
-	"quorate/index/ledger"
+	own "quorate/internal/chain/ledger"
+	"quorate/internal/index/ledger"
 )
 
 // Names are those of the service: the node's own, and the one in its documentation.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/simnet/history"
+	"quorate/internal/simnet/history"
 )
 
 // discard is a client that does not read.

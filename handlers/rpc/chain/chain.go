@@ -20,11 +20,11 @@ import (
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
 	"quorate/handlers/rpc"
-	"quorate/index"
-	"quorate/index/container"
-	"quorate/index/ledger"
-	"quorate/index/lookup"
-	"quorate/store"
+	"quorate/internal/index"
+	"quorate/internal/index/container"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/lookup"
+	"quorate/internal/store"
 )
 
 // Ledger is the record of outputs of one network, as *ledger.Record has it. It is used

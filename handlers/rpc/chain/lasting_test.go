@@ -12,9 +12,9 @@ import (
 
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/chain"
-	"quorate/index"
-	"quorate/index/ledger"
-	"quorate/store"
+	"quorate/internal/index"
+	"quorate/internal/index/ledger"
+	"quorate/internal/store"
 )
 
 // owner has one output less each time.

@@ -11,10 +11,10 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 
-	chainledger "quorate/chain/ledger"
-	"quorate/index/ledger"
-	"quorate/simnet/history"
-	"quorate/store"
+	chainledger "quorate/internal/chain/ledger"
+	"quorate/internal/index/ledger"
+	"quorate/internal/simnet/history"
+	"quorate/internal/store"
 )
 
 // TestLockedBalances tells apart what is locked in each way, which nothing in the made-up

@@ -3,7 +3,7 @@ package chain
 import (
 	"sync/atomic"
 
-	"quorate/index"
+	"quorate/internal/index"
 )
 
 // Ready makes of a chain's status what says whether the chain can be asked: from when

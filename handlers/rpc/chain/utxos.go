@@ -17,7 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 
 	"quorate/handlers/rpc"
-	"quorate/index/ledger"
+	"quorate/internal/index/ledger"
 )
 
 const (

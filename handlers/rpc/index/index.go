@@ -17,10 +17,10 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting"
 
 	"quorate/handlers/rpc"
-	"quorate/index"
-	"quorate/index/container"
-	"quorate/node"
-	"quorate/store"
+	"quorate/internal/index"
+	"quorate/internal/index/container"
+	"quorate/internal/node"
+	"quorate/internal/store"
 )
 
 // Options of a Service. All but Status and Log are required.

@@ -21,10 +21,10 @@ import (
 
 	"quorate/handlers/apitest"
 	"quorate/handlers/rpc"
-	"quorate/index"
-	"quorate/index/container"
-	"quorate/node"
-	"quorate/store"
+	"quorate/internal/index"
+	"quorate/internal/index/container"
+	"quorate/internal/node"
+	"quorate/internal/store"
 )
 
 var noted = time.Date(2026, 1, 2, 3, 4, 5, 678900000, time.UTC)

@@ -8,7 +8,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
-	"quorate/chain/pchain"
+	"quorate/internal/chain/pchain"
 )
 
 // content reads and shows blocks and transactions of the P-Chain.

@@ -28,11 +28,11 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
-	"quorate/chain/pchain"
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/chain"
-	"quorate/index/ledger"
-	"quorate/index/ledger/subnets"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/ledger/subnets"
 )
 
 // Names are those of the service.

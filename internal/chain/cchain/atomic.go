@@ -1,0 +1,168 @@
+package cchain
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ava-labs/avalanchego/codec"
+	"github.com/ava-labs/avalanchego/codec/linearcodec"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/components/verify"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+
+	"quorate/internal/chain/ledger"
+)
+
+// Tx is an atomic transaction: what it does to outputs, and to accounts.
+type Tx struct {
+	ledger.Tx
+	// Accounts are credited by an import and debited by an export.
+	Accounts []Account
+}
+
+// Account is a change of an Ethereum account.
+type Account struct {
+	Address [20]byte
+	// Amount is in the units of the X- and P-Chain: nAVAX for AVAX.
+	Amount  uint64
+	AssetID ids.ID
+	// Nonce is the account's in an export.
+	Nonce uint64
+}
+
+// What follows is how avalanchego encodes atomic transactions
+// (vms/saevm/cchain/tx, before that coreth's plugin/evm/atomic).
+
+const codecVersion = 0
+
+type signedTx struct {
+	Unsigned    unsignedTx          `serialize:"true"`
+	Credentials []verify.Verifiable `serialize:"true"`
+}
+
+type unsignedTx interface {
+	// put is in the ledger's terms; c is what outputs are encoded with.
+	put(tx *Tx, c codec.Manager) error
+	network() (networkID uint32, chainID ids.ID)
+}
+
+type importTx struct {
+	NetworkID    uint32                    `serialize:"true"`
+	BlockchainID ids.ID                    `serialize:"true"`
+	SourceChain  ids.ID                    `serialize:"true"`
+	Inputs       []*avax.TransferableInput `serialize:"true"`
+	Outputs      []evmOutput               `serialize:"true"`
+}
+
+type exportTx struct {
+	NetworkID        uint32                     `serialize:"true"`
+	BlockchainID     ids.ID                     `serialize:"true"`
+	DestinationChain ids.ID                     `serialize:"true"`
+	Inputs           []evmInput                 `serialize:"true"`
+	Outputs          []*avax.TransferableOutput `serialize:"true"`
+}
+
+type evmOutput struct {
+	Address [20]byte `serialize:"true"`
+	Amount  uint64   `serialize:"true"`
+	AssetID ids.ID   `serialize:"true"`
+}
+
+type evmInput struct {
+	Address [20]byte `serialize:"true"`
+	Amount  uint64   `serialize:"true"`
+	AssetID ids.ID   `serialize:"true"`
+	Nonce   uint64   `serialize:"true"`
+}
+
+// newCodec leaves out numbers of types so that outputs have the form that they have
+// on the other chains.
+func newCodec() (codec.Manager, error) {
+	types, manager := linearcodec.NewDefault(), codec.NewManager(math.MaxInt32)
+	err := errors.Join(types.RegisterType(&importTx{}), types.RegisterType(&exportTx{}))
+	types.SkipRegistrations(3)
+	err = errors.Join(err, types.RegisterType(&secp256k1fx.TransferInput{}))
+	types.SkipRegistrations(1)
+	err = errors.Join(err, types.RegisterType(&secp256k1fx.TransferOutput{}))
+	types.SkipRegistrations(1)
+	return manager, errors.Join(
+		err,
+		types.RegisterType(&secp256k1fx.Credential{}),
+		types.RegisterType(&secp256k1fx.Input{}),
+		types.RegisterType(&secp256k1fx.OutputOwners{}),
+		manager.RegisterCodec(codecVersion, types),
+	)
+}
+
+// read reads extra data: a list, or one transaction alone.
+func (d *Decoder) read(extra []byte, isList bool) ([]Tx, error) {
+	if len(extra) == 0 {
+		return nil, nil
+	}
+	var signed []*signedTx
+	var err error
+	if isList {
+		_, err = d.codec.Unmarshal(extra, &signed)
+	} else {
+		one := new(signedTx)
+		_, err = d.codec.Unmarshal(extra, one)
+		signed = append(signed, one)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(signed) == 0 {
+		return nil, errors.New("an empty list")
+	}
+	transactions := make([]Tx, len(signed))
+	for i, s := range signed {
+		b, err := d.codec.Marshal(codecVersion, s)
+		if err != nil {
+			return nil, fmt.Errorf("encoding transaction %d again: %w", i, err)
+		}
+		tx := &transactions[i]
+		tx.ID = hashing.ComputeHash256Array(b)
+		if networkID, chainID := s.Unsigned.network(); networkID != d.networkID || chainID != d.chainID {
+			return nil, fmt.Errorf("transaction %s is for chain %s of network %d", tx.ID, chainID, networkID)
+		}
+		if err := s.Unsigned.put(tx, d.codec); err != nil {
+			return nil, fmt.Errorf("transaction %s: %w", tx.ID, err)
+		}
+	}
+	return transactions, nil
+}
+
+func (t *importTx) network() (uint32, ids.ID) { return t.NetworkID, t.BlockchainID }
+func (t *exportTx) network() (uint32, ids.ID) { return t.NetworkID, t.BlockchainID }
+
+func (t *importTx) put(tx *Tx, _ codec.Manager) error {
+	tx.Kind = "ImportTx"
+	for _, out := range t.Outputs {
+		tx.Accounts = append(tx.Accounts, Account{Address: out.Address, Amount: out.Amount, AssetID: out.AssetID})
+	}
+	var err error
+	tx.Consumed, err = ledger.InputsOf(t.Inputs, t.SourceChain)
+	return err
+}
+
+func (t *exportTx) put(tx *Tx, c codec.Manager) error {
+	tx.Kind = "ExportTx"
+	for _, in := range t.Inputs {
+		tx.Accounts = append(tx.Accounts, Account(in))
+	}
+	for i, out := range t.Outputs {
+		made, err := ledger.OutputOf(c, &avax.UTXO{
+			UTXOID: avax.UTXOID{TxID: tx.ID, OutputIndex: uint32(i)},
+			Asset:  out.Asset,
+			Out:    out.Out,
+		}, ledger.Exported, t.DestinationChain)
+		if err != nil {
+			return err
+		}
+		tx.Made = append(tx.Made, made)
+	}
+	return nil
+}

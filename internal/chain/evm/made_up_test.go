@@ -1,0 +1,65 @@
+package evm_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+	"quorate/internal/simnet/evmchain"
+)
+
+// TestDecodeMadeUp reads chains of all kinds of traffic and compares with what whoever
+// made them up knows.
+func TestDecodeMadeUp(t *testing.T) {
+	for name, l1 := range map[string]bool{"C-Chain": false, "L1": true} {
+		t.Run(name, func(t *testing.T) {
+			g, err := evmchain.New(evmchain.Options{L1: l1, Txs: 1500, Record: true})
+			require.NoError(t, err)
+			transfers, messages := 0, 0
+			for g.Txs() < 1500 {
+				b, err := g.Next()
+				require.NoError(t, err)
+				got, err := evm.Decode(evm.Answers{Block: b.Text, Receipts: b.Receipts, Traces: b.Traces})
+				require.NoError(t, err, "block %d", b.Number)
+				require.Equal(t, b.Decoded, got, "block %d", b.Number)
+				for i := range got.Transactions {
+					logs := got.Transactions[i].Logs
+					for j := range logs {
+						transfers += len(evm.Transfers(&logs[j]))
+					}
+					messages += len(evm.Messages(logs))
+				}
+				require.NotEqual(t, common.Hash{}, got.Hash)
+			}
+			require.Positive(t, transfers)
+			require.Positive(t, messages)
+		})
+	}
+}
+
+// BenchmarkDecodeMadeUp reports the time for a transaction of mixed traffic.
+func BenchmarkDecodeMadeUp(b *testing.B) {
+	g, err := evmchain.New(evmchain.Options{Txs: 2000})
+	require.NoError(b, err)
+	var blocks []*evmchain.Block
+	size := 0
+	for g.Txs() < 2000 {
+		block, err := g.Next()
+		require.NoError(b, err)
+		blocks = append(blocks, block)
+		size += len(block.Text) + len(block.Receipts) + len(block.Traces)
+	}
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, block := range blocks {
+			if _, err := evm.Decode(evm.Answers{Block: block.Text, Receipts: block.Receipts, Traces: block.Traces}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*g.Txs()), "ns/tx")
+}

@@ -1,0 +1,331 @@
+package pchain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	safemath "github.com/ava-labs/avalanchego/utils/math"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/platformvm/fx"
+	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+
+	"quorate/internal/chain/ledger"
+)
+
+var (
+	errReward = errors.New("a reward outside of a proposal")
+	errOwner  = errors.New("owner of an unknown kind")
+)
+
+// reader puts one transaction into the ledger's terms. It is a visitor so that it
+// does not compile without an answer for each kind of transaction.
+type reader struct {
+	decoder *Decoder
+	state   *State
+	id      ids.ID
+	// time is the chain's when the transaction takes effect.
+	time time.Time
+	tx   ledger.Tx
+}
+
+var _ txs.Visitor = (*reader)(nil)
+
+// ReadGenesis reads a transaction that was accepted by being in the genesis: the
+// addition of a validator, or of a chain. Errors are ErrTransaction.
+func ReadGenesis(tx *txs.Tx, at time.Time) (*ledger.Tx, error) {
+	r := reader{decoder: new(Decoder), state: NewState(), id: tx.ID(), time: at}
+	if err := tx.Unsigned.Visit(&r); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrTransaction, tx.ID(), err)
+	}
+	return &r.tx, nil
+}
+
+// base reads what all transactions but proposals of the chain itself have.
+func (r *reader) base(kind ledger.Kind, tx *txs.BaseTx) error {
+	r.tx.ID, r.tx.Kind, r.tx.Memo = r.id, kind, tx.Memo
+	if err := r.consume(tx.Ins, constants.PlatformChainID); err != nil {
+		return err
+	}
+	return r.make(ledger.Ordinary, constants.PlatformChainID, tx.Outs...)
+}
+
+func (r *reader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error {
+	inputs, err := ledger.InputsOf(ins, sourceID)
+	if len(r.tx.Consumed) == 0 {
+		r.tx.Consumed = inputs[:len(inputs):len(inputs)]
+	} else {
+		r.tx.Consumed = append(r.tx.Consumed, inputs...)
+	}
+	return err
+}
+
+// make adds outputs, which are numbered in the order in which they are added.
+func (r *reader) make(role ledger.Role, destinationID ids.ID, outs ...*avax.TransferableOutput) error {
+	r.tx.Made = slices.Grow(r.tx.Made, len(outs))
+	for _, out := range outs {
+		made, err := ledger.OutputOf(txs.GenesisCodec, &avax.UTXO{
+			UTXOID: avax.UTXOID{TxID: r.id, OutputIndex: uint32(len(r.tx.Made))},
+			Asset:  out.Asset,
+			Out:    out.Out,
+		}, role, destinationID)
+		if err != nil {
+			return err
+		}
+		r.tx.Made = append(r.tx.Made, made)
+	}
+	return nil
+}
+
+func (r *reader) stake(outs []*avax.TransferableOutput) error {
+	return r.make(ledger.Stake, constants.PlatformChainID, outs...)
+}
+
+// stakerOf reads what all stakers with an end have.
+func (r *reader) stakerOf(tx txs.BoundedStaker) *ledger.Staker {
+	s := &ledger.Staker{
+		SubnetID: tx.SubnetID(), NodeID: tx.NodeID(), Weight: tx.Weight(),
+		Start: r.time, End: tx.EndTime().UTC(),
+	}
+	// Since Durango a period begins with the transaction, whatever it says.
+	if scheduled, ok := tx.(txs.ScheduledStaker); ok && !r.decoder.upgrades.IsDurangoActivated(r.time) {
+		s.Start = scheduled.StartTime().UTC()
+	}
+	return s
+}
+
+func (r *reader) AddValidatorTx(tx *txs.AddValidatorTx) error {
+	r.tx.Staker = r.stakerOf(tx)
+	r.tx.Staker.Shares = tx.DelegationShares
+	return errors.Join(
+		r.base("AddValidatorTx", &tx.BaseTx), r.stake(tx.StakeOuts), r.rewardTo(tx.RewardsOwner),
+	)
+}
+
+func (r *reader) AddSubnetValidatorTx(tx *txs.AddSubnetValidatorTx) error {
+	r.tx.Staker = r.stakerOf(tx)
+	return r.base("AddSubnetValidatorTx", &tx.BaseTx)
+}
+
+func (r *reader) AddDelegatorTx(tx *txs.AddDelegatorTx) error {
+	r.tx.Staker = r.stakerOf(tx)
+	r.tx.Staker.Delegator = true
+	return errors.Join(
+		r.base("AddDelegatorTx", &tx.BaseTx), r.stake(tx.StakeOuts), r.rewardTo(tx.DelegationRewardsOwner),
+	)
+}
+
+func (r *reader) AddPermissionlessValidatorTx(tx *txs.AddPermissionlessValidatorTx) error {
+	r.tx.Staker = r.stakerOf(tx)
+	r.tx.Staker.Shares = tx.DelegationShares
+	r.key(tx.Signer)
+	return errors.Join(
+		r.base("AddPermissionlessValidatorTx", &tx.BaseTx), r.stake(tx.StakeOuts), r.rewardTo(tx.ValidatorRewardsOwner),
+	)
+}
+
+func (r *reader) AddPermissionlessDelegatorTx(tx *txs.AddPermissionlessDelegatorTx) error {
+	r.tx.Staker = r.stakerOf(tx)
+	r.tx.Staker.Delegator = true
+	return errors.Join(
+		r.base("AddPermissionlessDelegatorTx", &tx.BaseTx), r.stake(tx.StakeOuts), r.rewardTo(tx.DelegationRewardsOwner),
+	)
+}
+
+func (r *reader) AddAutoRenewedValidatorTx(tx *txs.AddAutoRenewedValidatorTx) error {
+	start := uint64(r.time.Unix())
+	end, err := safemath.Add(start, tx.Period)
+	if err != nil {
+		return fmt.Errorf("period of %d s: %w", tx.Period, err)
+	}
+	r.tx.Staker = &ledger.Staker{
+		SubnetID: tx.SubnetID(), NodeID: tx.NodeID(), Weight: tx.Weight(), Shares: tx.DelegationShares,
+		Start: r.time, End: unixTime(end), Renewing: true,
+	}
+	r.key(tx.Signer)
+	r.state.renewals[r.id] = &renewal{end: end, next: tx.Period}
+	r.state.renewalsChanged[r.id] = struct{}{}
+	return errors.Join(
+		r.base(ledger.Unknown, &tx.BaseTx), r.stake(tx.StakeOuts), r.rewardTo(tx.ValidatorRewardsOwner),
+	)
+}
+
+func (r *reader) SetAutoRenewedValidatorConfigTx(tx *txs.SetAutoRenewedValidatorConfigTx) error {
+	renewing, ok := r.state.renewals[tx.TxID]
+	if !ok {
+		return fmt.Errorf("%w: %s", errNoRenewal, tx.TxID)
+	}
+	renewing.next = tx.Period
+	r.state.renewalsChanged[tx.TxID] = struct{}{}
+	return r.base(ledger.Unknown, &tx.BaseTx)
+}
+
+func (r *reader) key(s signer.Signer) {
+	if proof, ok := s.(*signer.ProofOfPossession); ok {
+		r.tx.Staker.PublicKey, r.tx.Staker.ProofOfPossession = proof.PublicKey[:], proof.ProofOfPossession[:]
+	}
+}
+
+func (r *reader) rewardTo(o fx.Owner) error {
+	owners, err := ownersOf(o)
+	if err == nil {
+		r.tx.Staker.RewardAddresses = owners.Addrs
+	}
+	return err
+}
+
+func ownersOf(o fx.Owner) (*secp256k1fx.OutputOwners, error) {
+	owners, ok := o.(*secp256k1fx.OutputOwners)
+	if !ok {
+		return nil, fmt.Errorf("%w: %T", errOwner, o)
+	}
+	return owners, nil
+}
+
+func (r *reader) CreateSubnetTx(tx *txs.CreateSubnetTx) error {
+	return errors.Join(r.base("CreateSubnetTx", &tx.BaseTx), r.owns(r.id, true, tx.Owner))
+}
+
+func (r *reader) TransferSubnetOwnershipTx(tx *txs.TransferSubnetOwnershipTx) error {
+	return errors.Join(r.base("TransferSubnetOwnershipTx", &tx.BaseTx), r.owns(tx.Subnet, false, tx.Owner))
+}
+
+func (r *reader) owns(subnetID ids.ID, created bool, o fx.Owner) error {
+	owners, err := ownersOf(o)
+	if err == nil {
+		r.tx.Subnet = &ledger.SubnetChange{SubnetID: subnetID, Created: created, Owners: ledger.OwnersOf(owners)}
+	}
+	return err
+}
+
+func (r *reader) CreateChainTx(tx *txs.CreateChainTx) error {
+	r.tx.Subnet = &ledger.SubnetChange{
+		SubnetID: tx.SubnetID,
+		Chain:    &ledger.Chain{VMID: tx.VMID, Name: tx.ChainName, Genesis: tx.GenesisData},
+	}
+	return r.base("CreateChainTx", &tx.BaseTx)
+}
+
+func (r *reader) RemoveSubnetValidatorTx(tx *txs.RemoveSubnetValidatorTx) error {
+	return r.base("RemoveSubnetValidatorTx", &tx.BaseTx)
+}
+
+func (r *reader) TransformSubnetTx(tx *txs.TransformSubnetTx) error {
+	return r.base("TransformSubnetTx", &tx.BaseTx)
+}
+
+func (r *reader) BaseTx(tx *txs.BaseTx) error { return r.base("BaseTx", tx) }
+
+func (r *reader) ImportTx(tx *txs.ImportTx) error {
+	return errors.Join(r.base("ImportTx", &tx.BaseTx), r.consume(tx.ImportedInputs, tx.SourceChain))
+}
+
+func (r *reader) ExportTx(tx *txs.ExportTx) error {
+	return errors.Join(
+		r.base("ExportTx", &tx.BaseTx), r.make(ledger.Exported, tx.DestinationChain, tx.ExportedOutputs...),
+	)
+}
+
+func (r *reader) ConvertSubnetToL1Tx(tx *txs.ConvertSubnetToL1Tx) error {
+	r.tx.Subnet = &ledger.SubnetChange{
+		SubnetID:   tx.Subnet,
+		Conversion: &ledger.Conversion{ManagerChainID: tx.ChainID, ManagerAddress: tx.Address},
+	}
+	for i, v := range tx.Validators {
+		if err := r.pay(v.Balance); err != nil {
+			return err
+		}
+		if err := r.state.fees.open(tx.Subnet.Append(uint32(i)), v.Balance, v.RemainingBalanceOwner); err != nil {
+			return err
+		}
+	}
+	return r.base("ConvertSubnetToL1Tx", &tx.BaseTx)
+}
+
+// pay counts what a transaction adds to balances of L1 validators.
+func (r *reader) pay(balance uint64) error {
+	sum, err := safemath.Add(r.tx.L1Balance, balance)
+	r.tx.L1Balance = sum
+	return err
+}
+
+func (r *reader) RegisterL1ValidatorTx(tx *txs.RegisterL1ValidatorTx) error {
+	inner, err := managerMessage(tx.Message)
+	if err != nil {
+		return err
+	}
+	m, err := message.ParseRegisterL1Validator(inner)
+	if err != nil {
+		return fmt.Errorf("reading the registration: %w", err)
+	}
+	return errors.Join(
+		r.base("RegisterL1ValidatorTx", &tx.BaseTx),
+		r.pay(tx.Balance),
+		r.state.fees.open(m.ValidationID(), tx.Balance, m.RemainingBalanceOwner),
+	)
+}
+
+func (r *reader) IncreaseL1ValidatorBalanceTx(tx *txs.IncreaseL1ValidatorBalanceTx) error {
+	return errors.Join(
+		r.base("IncreaseL1ValidatorBalanceTx", &tx.BaseTx),
+		r.pay(tx.Balance),
+		r.state.fees.increase(tx.ValidationID, tx.Balance),
+	)
+}
+
+func (r *reader) SetL1ValidatorWeightTx(tx *txs.SetL1ValidatorWeightTx) error {
+	inner, err := managerMessage(tx.Message)
+	if err != nil {
+		return err
+	}
+	m, err := message.ParseL1ValidatorWeight(inner)
+	if err != nil {
+		return fmt.Errorf("reading the weight change: %w", err)
+	}
+	if err := r.base("SetL1ValidatorWeightTx", &tx.BaseTx); err != nil || m.Weight != 0 {
+		return err
+	}
+	return r.refund(m.ValidationID, true)
+}
+
+func (r *reader) DisableL1ValidatorTx(tx *txs.DisableL1ValidatorTx) error {
+	if err := r.base("DisableL1ValidatorTx", &tx.BaseTx); err != nil {
+		return err
+	}
+	return r.refund(tx.ValidationID, false)
+}
+
+// refund adds what is left of an L1 validator's balance: an output that the
+// transaction does not list, after those it does.
+func (r *reader) refund(validationID ids.ID, remove bool) error {
+	balance, owner, err := r.state.fees.stop(validationID, remove)
+	if err != nil || balance == 0 {
+		return err
+	}
+	r.tx.L1Refund = balance
+	return r.make(ledger.Ordinary, constants.PlatformChainID, &avax.TransferableOutput{
+		Asset: avax.Asset{ID: r.decoder.avaxAssetID},
+		Out: &secp256k1fx.TransferOutput{
+			Amt:          balance,
+			OutputOwners: secp256k1fx.OutputOwners{Threshold: owner.Threshold, Addrs: owner.Addresses},
+		},
+	})
+}
+
+func (r *reader) AdvanceTimeTx(*txs.AdvanceTimeTx) error {
+	r.tx.ID, r.tx.Kind = r.id, "AdvanceTimeTx"
+	return nil
+}
+
+// Rewards are read with what the node says about them: see Decoder.reward.
+
+func (*reader) RewardValidatorTx(*txs.RewardValidatorTx) error { return errReward }
+func (*reader) RewardAutoRenewedValidatorTx(*txs.RewardAutoRenewedValidatorTx) error {
+	return errReward
+}

@@ -1,0 +1,204 @@
+// Package config says what quorate serves and how: it puts together what a YAML file, the
+// environment and flags give, over defaults, and tells all that is wrong with it, where each
+// value is from, and nothing of what may be a secret. It starts nothing.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"quorate/handlers/access"
+	"quorate/handlers/compat"
+	"quorate/internal/index/primary"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+// Config is what serve runs with. It is read from a YAML file, the environment
+// and flags, each of which overrules the one before.
+type Config struct {
+	// Listen is the address of the public surface.
+	Listen string `yaml:"listen"`
+	// PrivateListen is the address of the operators' surface: metrics, health.
+	PrivateListen string `yaml:"private_listen"`
+	// DataDir keeps identities, address books and the store.
+	DataDir string `yaml:"data_dir"`
+	// Store is the URL of the PostgreSQL server that keeps what outlives the process;
+	// empty: files in DataDir do.
+	Store string `yaml:"store"`
+	// StoreRead are URLs of servers that follow the one of Store; the Data API reads
+	// from them while they are at most StoreLag behind.
+	StoreRead []string      `yaml:"store_read"`
+	StoreLag  time.Duration `yaml:"store_lag"`
+	// Role is what this process does where several share a Store.
+	Role Role `yaml:"role"`
+	// MemoryLimit is shared out among the caches and given to the garbage
+	// collector, which then works harder rather than exceed it.
+	MemoryLimit Size `yaml:"memory_limit"`
+	// ArchiveLimit bounds what is kept of signed messages on disk.
+	ArchiveLimit Size `yaml:"archive_limit"`
+	// ClientCompat is auto, on or off: who gets the generated clients' form.
+	ClientCompat string `yaml:"client_compat"`
+	// RequestTimeout bounds the work on one request.
+	RequestTimeout time.Duration `yaml:"request_timeout"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `yaml:"log_level"`
+	// Metadata says how documents about tokens are fetched.
+	Metadata Metadata `yaml:"metadata"`
+	// TokenLists are files that say more of tokens (tokenlists.org).
+	TokenLists []string `yaml:"token_lists"`
+	// MethodSignatures is a file with signatures of methods, to name them.
+	MethodSignatures string `yaml:"method_signatures"`
+	// NodeAPI is about what is answered as a node does.
+	NodeAPI NodeAPI `yaml:"node_api"`
+	// Networks are served under the names of their keys.
+	Networks map[string]Network `yaml:"networks"`
+	Surface  `yaml:",inline"`
+}
+
+// LeastMemory is what a service needs, in bytes.
+const LeastMemory = 256 << 20
+
+// leastArchive is how much a bound on signed messages has to leave, in bytes.
+const leastArchive = 1 << 20
+
+// Default is a configuration in which nothing is given: fit for use, but for a network.
+func Default() Config {
+	dir := ".quorate"
+	if home, err := os.UserHomeDir(); err == nil {
+		dir = filepath.Join(home, dir)
+	}
+	return Config{
+		Listen:         "127.0.0.1:8080",
+		PrivateListen:  "127.0.0.1:8081",
+		DataDir:        dir,
+		Role:           RoleAll,
+		MemoryLimit:    1 << 30,
+		ArchiveLimit:   1 << 30,
+		ClientCompat:   string(compat.Auto),
+		RequestTimeout: 15 * time.Second,
+		LogLevel:       "info",
+		StoreLag:       5 * time.Second,
+		NodeAPI:        defaultNodeAPI(),
+		Networks:       make(map[string]Network),
+		Surface:        surfaceDefaults(),
+	}
+}
+
+// Check says all that is wrong, by the names of the keys.
+func (c *Config) Check() error { return errors.Join(c.problems()...) }
+
+// problems are all that is wrong; each begins with the name of a key.
+func (c *Config) problems() (all []error) {
+	wrong := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
+	c.Surface.check(wrong)
+	for key, address := range map[string]string{"listen": c.Listen, "private_listen": c.PrivateListen} {
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			wrong("%s: %q is no address such as 127.0.0.1:8080", key, address)
+		}
+	}
+	if _, err := compat.ParseMode(c.ClientCompat); err != nil {
+		wrong("client_compat: %w", err)
+	}
+	if c.RequestTimeout < time.Second || c.RequestTimeout > 4*time.Minute {
+		wrong("request_timeout: %s is not between 1s and 4m", c.RequestTimeout)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		wrong("log_level: %q is none of debug, info, warn, error", c.LogLevel)
+	}
+	if c.MemoryLimit < LeastMemory {
+		wrong("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, Size(LeastMemory))
+	}
+	if c.MemoryLimit > math.MaxInt64 {
+		wrong("memory_limit: %s is more than any machine has", c.MemoryLimit)
+	}
+	if c.ArchiveLimit < leastArchive {
+		wrong("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, Size(leastArchive))
+	}
+	c.NodeAPI.check(c.Networks, wrong)
+	if c.DataDir == "" {
+		wrong("data_dir is empty; name a folder")
+	}
+	if err := c.Role.check(c.Store); err != nil {
+		wrong("%w", err)
+	}
+	if c.Store != "" {
+		if err := store.CheckPostgresURL(c.Store); err != nil {
+			wrong("store: %w", err)
+		}
+	} else if len(c.StoreRead) > 0 {
+		wrong("store_read: there is nothing to follow without store, the server that is written to")
+	}
+	for i, url := range c.StoreRead {
+		if slices.Contains(c.StoreRead[:i], url) {
+			wrong("store_read: a server is named twice")
+		}
+		if err := store.CheckPostgresURL(url); err != nil {
+			wrong("store_read: %w", err)
+		}
+	}
+	if c.StoreLag < 2*time.Second || c.StoreLag > time.Hour {
+		wrong("store_lag: %s is not between 2s and 1h", c.StoreLag)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		if strings.ContainsAny(name, "/\\:. \t") || name == "" {
+			wrong("networks: %q cannot be a name; use letters, digits and hyphens", name)
+		}
+		if name == StoreFolder {
+			wrong("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
+		}
+		n := c.Networks[name]
+		if len(n.Nodes) == 0 {
+			wrong("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
+		}
+		if rounds := n.Ahead(); rounds < 0 || rounds > 256 {
+			wrong("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
+		}
+		switch {
+		case n.Record != "" && n.Record != RecordAll && n.Record != RecordPrimary && n.Record != RecordL1:
+			wrong("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, RecordAll, RecordPrimary, RecordL1)
+		case n.RecordsLedger() && n.IndexFrom > 0:
+			wrong("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, RecordL1)
+		}
+		if _, err := n.HealthSubnetIDs(); err != nil {
+			wrong("networks.%s.health_subnets: %w", name, err)
+		}
+		switch n.Keep() {
+		case primary.KeepAll, primary.KeepNeeded, primary.KeepNone:
+		default:
+			wrong("networks.%s.keep_containers: %q is none of %s, %s, %s", name, n.KeepContainers, primary.KeepAll, primary.KeepNeeded, primary.KeepNone)
+		}
+		for _, chain := range n.EVM {
+			if _, err := node.ParseEndpoint(chain.RPC); err != nil {
+				wrong("networks.%s.evm.rpc: %w", name, err)
+			}
+			if t := chain.NativeToken; t != nil && (t.Name == "" || t.Symbol == "") {
+				wrong("networks.%s.evm.native_token: it needs a name and a symbol", name)
+			}
+		}
+		for _, url := range n.Nodes {
+			if _, err := node.ParseEndpoint(url); err != nil {
+				wrong("networks.%s.nodes: %w", name, err)
+			}
+		}
+	}
+	return all
+}
+
+// StoreFolder is where the data folder has the store, beside those of the networks.
+const StoreFolder = "store"
+
+// KeyFile is where the data folder has the API keys.
+func (c *Config) KeyFile() access.KeyFile {
+	return access.KeyFile(filepath.Join(c.DataDir, "keys.json"))
+}

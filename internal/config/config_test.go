@@ -1,0 +1,107 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// readWith reads a file of that content, if it is not empty, the environment and flags.
+func readWith(t *testing.T, file string, environ []string, args ...string) (Config, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	AddFlags(flags)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "quorate.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+		args = append(args, "--config", path)
+	}
+	require.NoError(t, flags.Parse(args))
+	s := Read(flags, environ)
+	return s.Config, errors.Join(s.Problems...)
+}
+
+func TestLaterSourcesOverruleEarlierOnes(t *testing.T) {
+	file := "listen: 127.0.0.1:1\nprivate_listen: 127.0.0.1:2\ndata_dir: file\nnetworks:\n  fuji:\n    nodes: [http://file]\n    allow_private_ips: true\n"
+	c, err := readWith(t, file, nil)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:1", c.Listen)
+	require.Equal(t, Network{Nodes: []string{"http://file"}, AllowPrivateIPs: true}, c.Networks["fuji"])
+	require.Equal(t, Default().ClientCompat, c.ClientCompat)
+
+	environ := []string{"QUORATE_PRIVATE_LISTEN=127.0.0.1:3", "QUORATE_DATA_DIR=env", "QUORATE_NETWORKS=fuji=http://env;mainnet=http://a,http://b", "HOME=/"}
+	c, err = readWith(t, file, environ, "--data-dir", "flag", "--network", "mainnet=http://flag", "--network", "local=http://l")
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:1", c.Listen)
+	require.Equal(t, "127.0.0.1:3", c.PrivateListen)
+	require.Equal(t, "flag", c.DataDir)
+	require.Equal(t, []string{"http://env"}, c.Networks["fuji"].Nodes)
+	require.Equal(t, []string{"http://flag"}, c.Networks["mainnet"].Nodes)
+	require.False(t, c.Networks["local"].AllowPrivateIPs)
+
+	c, err = readWith(t, "", nil, "--allow-private-ips", "--network", "local=http://l")
+	require.NoError(t, err)
+	require.True(t, c.Networks["local"].AllowPrivateIPs, "whatever the order of flags")
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		file    string
+		environ []string
+		args    []string
+		want    string
+	}{
+		"unknown key":              {file: "lisen: x\n", want: "lisen"},
+		"unknown key of a network": {file: "networks:\n  fuji:\n    node: x\n", want: "node"},
+		"not YAML":                 {file: "\t{", want: "configuration"},
+		"wrong type":               {file: "listen: [1]\n", want: "line 1"},
+		"unknown variable":         {environ: []string{"QUORATE_LISTN=x"}, want: "did you mean QUORATE_LISTEN?"},
+		"bad address":              {args: []string{"--listen", "8080"}, want: "listen"},
+		"bad variable":             {environ: []string{"QUORATE_ALLOW_PRIVATE_IPS=perhaps"}, want: "QUORATE_ALLOW_PRIVATE_IPS"},
+		"bad mode":                 {args: []string{"--client-compat", "maybe"}, want: "client_compat"},
+		"bad duration":             {args: []string{"--request-timeout", "soon"}, want: "--request-timeout"},
+		"short timeout":            {args: []string{"--request-timeout", "1ms"}, want: "request_timeout"},
+		"bad level":                {args: []string{"--log-level", "loud"}, want: "log_level"},
+		"network without URL":      {args: []string{"--network", "fuji"}, want: "name=url"},
+		"network with a bad URL":   {args: []string{"--network", "fuji=127.0.0.1:9650"}, want: "networks.fuji.nodes"},
+		"network without nodes":    {file: "networks:\n  fuji: {}\n", want: "networks.fuji.nodes"},
+		"network with a bad name":  {args: []string{"--network", "a/b=http://x"}, want: "a/b"},
+		"network in the store":     {args: []string{"--network", "store=http://x"}, want: "networks: \"store\""},
+		"more memory than numbers": {args: []string{"--memory-limit", "9EiB"}, want: "memory_limit"},
+		"token without a symbol":   {file: "networks:\n  fuji:\n    nodes: [http://x]\n    evm: [{rpc: 'http://x/ext/bc/y/rpc', native_token: {name: X}}]\n", want: "networks.fuji.evm.native_token"},
+		"unknown key of a token":   {file: "networks:\n  fuji:\n    evm: [{native_token: {decimal: 1}}]\n", want: "decimal is not known of a native token"},
+		"unknown network at /ext":  {file: "node_api: {network: fui}\nnetworks:\n  fuji:\n    nodes: [http://x]\n", want: "did you mean fuji?"},
+		"unknown key of the API":   {file: "node_api: {netwrk: fuji}\n", want: "netwrk is not known of node_api"},
+		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := readWith(t, test.file, test.environ, test.args...)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestExampleConfigurationIsValid(t *testing.T) {
+	content, err := os.ReadFile("../../config.example.yaml")
+	require.NoError(t, err)
+	c, err := readWith(t, string(content), nil)
+	require.NoError(t, err)
+	d := Default()
+	d.Networks = c.Networks
+	require.Equal(t, d, c, "the example shows the defaults")
+}
+
+func TestExampleHasEveryKey(t *testing.T) {
+	var lines []string // every key is explained
+	for key := range flatten(Default()) {
+		if !strings.Contains(string(Example), key[strings.LastIndex(key, ".")+1:]+":") {
+			lines = append(lines, key)
+		}
+	}
+	require.Empty(t, lines)
+}

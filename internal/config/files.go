@@ -1,0 +1,47 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"quorate/handlers/evm/methods"
+	"quorate/handlers/evm/tokenlist"
+	"quorate/handlers/socket"
+	"quorate/internal/chain/genesis"
+)
+
+// fileProblems are all that is wrong with the files that are named; each begins with the
+// name of a key.
+func (c *Config) fileProblems() (all []error) {
+	check := func(key string, err error) {
+		if err != nil {
+			all = append(all, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	if c.TLS.Cert != "" && c.TLS.Key != "" {
+		_, err := socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, nil)
+		check("tls", err)
+	}
+	for i, name := range c.TokenLists {
+		_, err := tokenlist.Open(name)
+		check(fmt.Sprintf("token_lists[%d]", i), err)
+	}
+	if c.MethodSignatures != "" {
+		_, err := methods.Open(c.MethodSignatures)
+		check("method_signatures", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		if file := c.Networks[name].GenesisFile; file != "" {
+			_, err := genesis.FromFile(file)
+			check("networks."+name+".genesis_file", err)
+		}
+	}
+	if c.DataDir != "" {
+		keys := c.KeyFile()
+		if _, err := keys.List(); err != nil {
+			check("data_dir", fmt.Errorf("the API keys in %s: %w", keys, err))
+		}
+	}
+	return all
+}

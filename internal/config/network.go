@@ -1,0 +1,107 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/internal/index/primary"
+)
+
+// Network is a network that is served under the name of its key.
+type Network struct {
+	// Nodes are base URLs of upstream nodes, best first.
+	Nodes []string `yaml:"nodes"`
+	// AllowPrivateIPs connects to validators at addresses that are not public.
+	AllowPrivateIPs bool `yaml:"allow_private_ips"`
+	// AheadRounds is how many messages are signed at a time before anyone asks;
+	// 0 turns that off.
+	AheadRounds *int `yaml:"ahead_rounds"`
+	// Record is all, primary for all but EVM chains, or l1 for what signing needs alone.
+	Record string `yaml:"record"`
+	// IndexFrom is the height from which the P-Chain is recorded with Record l1, if
+	// nothing of it is yet.
+	IndexFrom uint64 `yaml:"index_from"`
+	// KeepContainers is what is kept of blocks as nodes gave them: all, needed or none;
+	// empty stands for needed where there is a ledger, else none. See primary.Keep.
+	KeepContainers primary.Keep `yaml:"keep_containers"`
+	// GenesisFile is what the nodes of a private network were started with.
+	GenesisFile string `yaml:"genesis_file"`
+	// EVM are chains that are recorded, and whose messages are signed before anyone
+	// asks, besides the C-Chain.
+	EVM []EVM `yaml:"evm"`
+	// HealthSubnets are IDs of subnets without whose validators the service is not
+	// healthy, besides the primary network.
+	HealthSubnets []string `yaml:"health_subnets"`
+}
+
+// RecordsLedger reports whether outputs, balances and stakes are recorded.
+func (n Network) RecordsLedger() bool { return n.Record != RecordL1 }
+
+// Keep is KeepContainers or its default. What signing needs alone is small, and soon
+// fetched again.
+func (n Network) Keep() primary.Keep {
+	if n.KeepContainers == "" && !n.RecordsLedger() {
+		return primary.KeepNone
+	}
+	return cmp.Or(n.KeepContainers, primary.KeepNeeded)
+}
+
+// RecordsEVM reports whether EVM chains are recorded.
+func (n Network) RecordsEVM() bool { return n.Record == RecordAll || n.Record == "" }
+
+// What of a network is recorded.
+const (
+	RecordAll     = "all"
+	RecordPrimary = "primary"
+	RecordL1      = "l1"
+)
+
+// EVM is an EVM chain.
+type EVM struct {
+	// RPC is the URL of its Ethereum API.
+	RPC string `yaml:"rpc"`
+	// NativeToken is what pays for gas there; without it answers call it so.
+	NativeToken *Token `yaml:"native_token"`
+}
+
+// Token is a token that no contract tells of.
+type Token struct {
+	Name        string `yaml:"name"`
+	Symbol      string `yaml:"symbol"`
+	Decimals    *uint8 `yaml:"decimals"` // 18 without it
+	LogoURI     string `yaml:"logo_uri"`
+	Description string `yaml:"description"`
+}
+
+// Metadata is about documents that token URIs lead to.
+type Metadata struct {
+	// IPFSGateways are base URLs; without any, documents of IPFS cannot be reached.
+	IPFSGateways []string `yaml:"ipfs_gateways"`
+	// AllowPrivate lets token URIs lead to addresses that are not public.
+	AllowPrivate bool `yaml:"allow_private"`
+}
+
+// Ahead is AheadRounds or its default.
+func (n Network) Ahead() int {
+	if n.AheadRounds == nil {
+		return 2
+	}
+	return *n.AheadRounds
+}
+
+// HealthSubnetIDs are HealthSubnets' IDs.
+func (n Network) HealthSubnetIDs() ([]ids.ID, error) {
+	all := make([]ids.ID, len(n.HealthSubnets))
+	for i, text := range n.HealthSubnets {
+		id, err := ids.FromString(text)
+		if err != nil || id == constants.PrimaryNetworkID || slices.Contains(all[:i], id) {
+			return nil, fmt.Errorf("%q is not the ID of one more subnet", text)
+		}
+		all[i] = id
+	}
+	return all, nil
+}

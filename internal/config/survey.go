@@ -1,0 +1,221 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"quorate/internal/config/suggest"
+)
+
+// Survey is how a configuration came about.
+type Survey struct {
+	// Config is what was given, over the defaults. It is fit for use if there are no problems.
+	Config Config
+	// origins of keys that are not as the defaults have them: file:line, or the name
+	// of a variable or flag.
+	origins map[string]string
+	// Problems are all that is wrong; a problem begins with the key, if it is one's. Hint
+	// is what to do about the first of them, often empty.
+	Problems []error
+	Hint     string
+	// file is what was read and lines where in it keys are.
+	file  string
+	lines map[string]int
+}
+
+// apply lets a source change the configuration and notes which keys it did change.
+func (s *Survey) apply(origin string, change func(*Config) error) error {
+	before := flatten(s.Config)
+	if err := change(&s.Config); err != nil {
+		return err
+	}
+	for key, value := range flatten(s.Config) {
+		if old, ok := before[key]; !ok || old != value {
+			s.origins[key] = origin
+		}
+	}
+	return nil
+}
+
+// Wrong notes a problem, without what may be a secret of it. The hint may be empty.
+func (s *Survey) Wrong(hint string, err error) {
+	if len(s.Problems) == 0 {
+		s.Hint = hint
+	}
+	s.Problems = append(s.Problems, Redacted(err))
+}
+
+// CheckFiles looks into the files that the configuration names.
+func (s *Survey) CheckFiles() {
+	for _, err := range s.Config.fileProblems() {
+		s.Wrong("", err)
+	}
+}
+
+// Placed are the lines of all problems, each with file and line of the key that it is
+// about, if a file has it.
+func (s *Survey) Placed() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, problem := range s.Problems {
+			for line := range strings.SplitSeq(problem.Error(), "\n") {
+				if place := s.place(line); place != "" {
+					line = place + ": " + line
+				}
+				if !yield(line) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Value is what a key has.
+type Value struct {
+	Key string
+	// Text is the value without secrets, empty for an empty one.
+	Text string
+	// Origin is file:line, the name of a variable or flag, or default.
+	Origin string
+}
+
+// Values are those of all keys, by key, with what stands for what is left out.
+func (s *Survey) Values() []Value {
+	given := flatten(s.Config)
+	whole := flatten(complete(s.Config))
+	all := make([]Value, 0, len(whole))
+	for _, key := range slices.Sorted(maps.Keys(whole)) {
+		origin := "default"
+		if given[key] == whole[key] {
+			origin = cmp.Or(s.origins[key], origin)
+		}
+		all = append(all, Value{key, redact(whole[key]), origin})
+	}
+	return all
+}
+
+// place is where the file has the key that a problem begins with, as file:line, empty
+// if the file does not say anything of it.
+func (s *Survey) place(problem string) string {
+	key, _, _ := strings.Cut(problem, ": ")
+	key, _, _ = strings.Cut(key, " ")
+	for key != "" {
+		if line, ok := s.lines[key]; ok {
+			return s.file + ":" + strconv.Itoa(line)
+		}
+		i := strings.LastIndexAny(key, ".[")
+		if i < 0 {
+			return ""
+		}
+		key = key[:i]
+	}
+	return ""
+}
+
+// Read puts the configuration together, with all that is wrong with it.
+func Read(flags *pflag.FlagSet, environ []string) *Survey {
+	s := &Survey{Config: Default(), origins: make(map[string]string)}
+	if path, _ := flags.GetString("config"); path != "" {
+		s.readFile(path)
+	}
+	known := settings()
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "QUORATE_") && !slices.ContainsFunc(known, func(s setting) bool { return s.env == name }) {
+			s.Wrong("", fmt.Errorf("unknown environment variable %s%s", name, suggest.Name(name, envNames(known))))
+		}
+	}
+	for _, k := range known { // in order, since the last ones apply to all networks
+		for _, variable := range environ {
+			if name, value, _ := strings.Cut(variable, "="); name == k.env && value != "" {
+				if err := s.apply(k.env, func(c *Config) error { return k.set(c, value) }); err != nil {
+					s.Wrong("", fmt.Errorf("environment variable %s: %w", k.env, err))
+				}
+			}
+		}
+	}
+	for _, k := range known {
+		f := flags.Lookup(k.flag)
+		if f == nil || !f.Changed {
+			continue
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if err := s.apply("--"+k.flag, func(c *Config) error { return k.set(c, v) }); err != nil {
+				s.Wrong("", fmt.Errorf("flag --%s: %w", k.flag, err))
+			}
+		}
+	}
+	for _, err := range s.Config.problems() {
+		s.Wrong("", err)
+	}
+	return s
+}
+
+func envNames(known []setting) []string {
+	names := make([]string, len(known))
+	for i, s := range known {
+		names[i] = s.env
+	}
+	return names
+}
+
+func (s *Survey) readFile(path string) {
+	const hint = "Compare it with config.example.yaml."
+	content, err := readFile(path)
+	if err != nil {
+		s.Wrong(hint, fmt.Errorf("reading the configuration: %w", err))
+		return
+	}
+	if err := checkShape(content); err != nil {
+		s.Wrong(hint, fmt.Errorf("configuration %s: %w", path, err))
+		return
+	}
+	s.file, s.lines = path, linesOf(content)
+	c := &s.Config
+	before := flatten(*c)
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	err = decoder.Decode(c)
+	if errors.Is(err, io.EOF) { // an empty file
+		err = nil
+	}
+	if err != nil {
+		names := strings.NewReplacer(" in type config.Config", "", " in type config.Network", " of a network", " in type config.NodeAPI", " of node_api", " in type config.EVM", " of an EVM chain", " in type config.Metadata", " of metadata", " in type config.Surface", "", " in type config.Limits", " of limits", " in type config.TLS", " of tls", " in type config.Tracing", " of tracing", " in type config.RateClass", " of a rate class", " in type config.Token", " of a native token", "field ", "unknown key ", "not found", "is not known")
+		texts := []string{err.Error()}
+		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
+			texts = mistakes.Errors // the rest has been decoded
+		}
+		for i, text := range texts {
+			if i == maxMistakes {
+				s.Wrong(hint, fmt.Errorf("configuration %s: %d mistakes more", path, len(texts)-i))
+				break
+			}
+			s.Wrong(hint, fmt.Errorf("configuration %s: %s", path, names.Replace(text)))
+		}
+	}
+	if c.Networks == nil {
+		c.Networks = make(map[string]Network)
+	}
+	for key, value := range flatten(*c) {
+		line, given := s.lines[key]
+		if given {
+			s.origins[key] = path + ":" + strconv.Itoa(line)
+		} else if before[key] != value { // within something that is written otherwise
+			s.origins[key] = path
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package index
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/chain/cchain"
+	"quorate/internal/index/container"
+	"quorate/internal/node"
+)
+
+// CChain is the name of the C-Chain in cursors, errors and logs.
+const CChain = "C"
+
+// CChainNode is what is asked of an upstream node; *node.Client has it.
+type CChainNode interface {
+	EVMHeight(ctx context.Context, path string) (uint64, error)
+	CChainBlock(ctx context.Context, height uint64) (node.CChainBlock, error)
+	Containers(ctx context.Context, index node.Index, start uint64, n int) ([]node.Container, error)
+}
+
+// leastSize is what a block of the C-Chain counts for in memory, in bytes, of which
+// only the atomic transactions are kept.
+const leastSize = 256
+
+// NewCChainSource makes a source of the C-Chain's blocks, as far as they concern
+// other chains. Their containers are what the node gave if whole, else only that part
+// of it. A nil log drops what it has to say.
+func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cchain.Block] {
+	pack := func(content *cchain.Block) Block[*cchain.Block] {
+		return Block[*cchain.Block]{
+			Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: leastSize + 2*len(content.ExtraData), Content: content,
+			Container: container.Container{Height: content.Height, Form: container.Part, Bytes: appendPart(nil, content)},
+		}
+	}
+	return newNodeSource(chainAPI[*cchain.Block]{
+		name: CChain,
+		tip:  func(ctx context.Context) (uint64, error) { return n.EVMHeight(ctx, node.CChainRPC) },
+		one: func(ctx context.Context, height uint64) (Block[*cchain.Block], error) {
+			b, err := n.CChainBlock(ctx, height)
+			if err != nil {
+				return Block[*cchain.Block]{}, err
+			}
+			return pack(&cchain.Block{Height: b.Height, ID: b.Hash, ParentID: b.ParentHash, Time: b.Time, ExtraData: b.ExtraData}), nil
+		},
+		some: containersOf(n, node.CChainBlocks),
+		read: func(height uint64, c *node.Container) (Block[*cchain.Block], error) {
+			content, err := cchain.ParseBlock(c.Bytes)
+			if err != nil {
+				return Block[*cchain.Block]{}, unreadable(height, err)
+			}
+			// The whole block is large, and little of it is wanted.
+			kept := *content
+			kept.ExtraData = append([]byte(nil), content.ExtraData...)
+			return pack(&kept), nil
+		},
+		part: func(height uint64, b []byte) (Block[*cchain.Block], error) {
+			content, err := parsePart(height, b)
+			if err != nil {
+				return Block[*cchain.Block]{}, unreadable(height, err)
+			}
+			return pack(content), nil
+		},
+		whole: whole,
+	}, log)
+}
+
+// appendPart appends what of a block concerns other chains: hash, parent, time and
+// atomic transactions.
+func appendPart(to []byte, b *cchain.Block) []byte {
+	to = append(append(to, b.ID[:]...), b.ParentID[:]...)
+	return append(binary.AppendVarint(to, b.Time.Unix()), b.ExtraData...)
+}
+
+func parsePart(height uint64, b []byte) (*cchain.Block, error) {
+	bad := errors.New("what is kept of it is cut short")
+	if len(b) < 2*ids.IDLen {
+		return nil, bad
+	}
+	block := &cchain.Block{Height: height, ID: ids.ID(b), ParentID: ids.ID(b[ids.IDLen:])}
+	b = b[2*ids.IDLen:]
+	seconds, n := binary.Varint(b)
+	if n <= 0 {
+		return nil, bad
+	}
+	block.Time, block.ExtraData = time.Unix(seconds, 0).UTC(), b[n:]
+	return block, nil
+}

@@ -1,0 +1,407 @@
+package index
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/store"
+)
+
+// lane is how far a tenant has come, or the keeping of containers.
+type lane[B any] struct {
+	tenant string
+	apply  func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error
+	name   string       // of the cursor
+	cursor store.Cursor // as it is in the store once the last commit is
+	mark   mark
+	next   uint64 // the height of the next block to apply
+}
+
+// mark is the row that goes with a cursor: where the record begins, and which
+// block it ends with, so that the next one can be seen to follow.
+type mark struct {
+	from  uint64
+	last  ids.ID
+	begun bool // whether there is a last block
+}
+
+const markVersion = 1
+
+func (m mark) bytes() []byte {
+	b := binary.AppendUvarint([]byte{markVersion}, m.from)
+	if m.begun {
+		b = append(b, m.last[:]...)
+	}
+	return b
+}
+
+func parseMark(b []byte) (mark, error) {
+	if len(b) == 0 || b[0] != markVersion {
+		return mark{}, fmt.Errorf("%w: %d bytes, not of version %d", store.ErrCorrupt, len(b), markVersion)
+	}
+	from, n := binary.Uvarint(b[1:])
+	if n <= 0 {
+		return mark{}, fmt.Errorf("%w: no height", store.ErrCorrupt)
+	}
+	m := mark{from: from}
+	switch rest := b[1+n:]; len(rest) {
+	case 0:
+	case len(m.last):
+		m.last, m.begun = ids.ID(rest), true
+	default:
+		return mark{}, fmt.Errorf("%w: %d bytes after the height", store.ErrCorrupt, len(rest))
+	}
+	return m, nil
+}
+
+func (l *lane[B]) key() store.PK { return store.PK{P: []byte(l.name)} }
+
+// takeOver finds out where each tenant stands and raises the epoch of its cursor:
+// whoever wrote before can no longer commit.
+func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error) {
+	err = p.withStore(ctx, "opening the index", func() error {
+		var batch store.Batch
+		lanes = nil
+		for _, tenant := range p.options.Tenants {
+			apply := func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error {
+				return tenant.Apply(ctx, r, block.Content, batch)
+			}
+			l, err := p.lane(ctx, tenant.Name(), p.options.Start, apply, &batch)
+			if err != nil {
+				return err
+			}
+			lanes = append(lanes, l)
+		}
+		if p.options.Keep {
+			// Keeping that is new begins where the record goes on: what is recorded
+			// already is not fetched again for it.
+			start := lanes[0].next
+			for _, l := range lanes {
+				start = min(start, l.next)
+			}
+			l, err := p.lane(ctx, Containers, start, p.keep(), &batch)
+			if err != nil {
+				return err
+			}
+			lanes = append(lanes, l)
+		}
+		return p.options.Store.Commit(ctx, &batch)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range lanes {
+		if l.tenant != Containers && l.mark.from > p.options.Start {
+			p.log.Warn("the record does not reach back as far as configured; it would have to be made anew",
+				slog.String("tenant", l.tenant), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
+		}
+	}
+	return lanes, nil
+}
+
+// lane reads where a tenant stands, and has a batch take over from there; one that is
+// new begins at start.
+func (p *Pipeline[B]) lane(ctx context.Context, tenant string, start uint64, apply func(context.Context, store.Reader, *Block[B], *store.Batch) error, batch *store.Batch) (*lane[B], error) {
+	o := &p.options
+	l := &lane[B]{tenant: tenant, apply: apply, name: Cursor(o.NetworkID, o.Chain, tenant)}
+	was, err := store.ReadCursor(ctx, o.Store, l.name)
+	if err != nil {
+		return nil, err
+	}
+	l.cursor = store.Cursor{Next: was.Next, Epoch: was.Epoch + 1}
+	values, err := o.Store.Get(ctx, store.FamilyIndexed, []store.PK{l.key()})
+	if err == nil && was.Next == 0 && values[0] == nil { // new, or to begin anew
+		l.cursor.Next, l.mark = start, mark{from: start}
+	} else if err == nil {
+		l.mark, err = parseMark(values[0])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading how far %s goes: %w", l.name, err)
+	}
+	l.next = l.cursor.Next
+	batch.Put(store.FamilyIndexed, l.key(), l.mark.bytes())
+	batch.Move(l.name, was, l.cursor)
+	return l, nil
+}
+
+// withStore calls f until the store answers: with success, or with an error that
+// trying again does not change.
+func (p *Pipeline[B]) withStore(ctx context.Context, what string, f func() error) error {
+	var final error
+	err := p.retry(ctx, what, func() error {
+		err := f()
+		switch {
+		case errors.Is(err, store.ErrFenced):
+			final = fmt.Errorf("another process has taken over indexing chain %s of network %d in this store: %w",
+				p.options.Chain, p.options.NetworkID, err)
+		case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
+			final = fmt.Errorf("%s of chain %s: %w", what, p.options.Chain, err)
+		default:
+			return err
+		}
+		return nil
+	})
+	return errors.Join(err, final)
+}
+
+// committer turns blocks into rows and commits them. Only its own goroutine
+// touches it.
+type committer[B any] struct {
+	*Pipeline[B]
+	window *window
+	lanes  []*lane[B]
+	next   uint64 // the height of the next block to come
+
+	batch  *store.Batch
+	blocks uint64 // applied to the batch
+	size   int64  // of those
+	timer  *time.Timer
+
+	// flight is the commit under way, nil for none; spare the batch it does not use.
+	// One batch is written while the next one fills.
+	flight *flight
+	spare  *store.Batch
+}
+
+// flight is a batch on its way into the store.
+type flight struct {
+	batch *store.Batch
+	next  uint64
+	size  int64
+	to    []store.Cursor // by lane
+	// reached is where tenants are once it has arrived.
+	reached map[string]reach
+	done    chan error // holds what came of it
+}
+
+// landed is never ready without a flight.
+func (f *flight) landed() <-chan error {
+	if f == nil {
+		return nil
+	}
+	return f.done
+}
+
+func newCommitter[B any](p *Pipeline[B], lanes []*lane[B]) *committer[B] {
+	c := &committer[B]{Pipeline: p, lanes: lanes, next: math.MaxUint64, batch: new(store.Batch), spare: new(store.Batch)}
+	for _, l := range lanes {
+		c.next = min(c.next, l.next)
+	}
+	c.window = newWindow(p.options.WindowBytes, p.options.Room, c.next)
+	return c
+}
+
+// from is the first height that all tenants have or will have.
+func (c *committer[B]) from() uint64 {
+	var from uint64
+	for _, l := range c.lanes {
+		from = max(from, l.mark.from)
+	}
+	return from
+}
+
+// reached is where tenants are once everything that was sent has arrived.
+func (c *committer[B]) reached() map[string]reach {
+	at := make(map[string]reach, len(c.lanes))
+	for _, l := range c.lanes {
+		at[l.tenant] = reach{l.mark.from, l.next}
+	}
+	return at
+}
+
+func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) (err error) {
+	c.timer = time.NewTimer(batchAge)
+	defer c.timer.Stop()
+	c.timer.Stop()
+	defer func() { err = errors.Join(err, c.land()) }()
+	var current *job[B]
+	for {
+		var jobs <-chan *job[B]
+		var pieces <-chan piece[B]
+		if current == nil {
+			jobs = queue
+		} else {
+			pieces = current.pieces
+		}
+		if c.blocks > 0 && len(jobs) == 0 && len(pieces) == 0 && (c.atTip() || c.window.full()) {
+			// Nothing is to come that the batch could wait for.
+			if err := c.commit(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case current = <-jobs:
+		case one, ok := <-pieces:
+			if !ok {
+				current = nil
+				continue
+			}
+			if err := c.apply(ctx, one); err != nil {
+				return err
+			}
+		case err := <-c.flight.landed():
+			if err := c.arrived(err); err != nil {
+				return err
+			}
+		case <-c.window.hungry: // full says so, too
+		case <-c.timer.C:
+			if err := c.commit(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *committer[B]) atTip() bool {
+	now := c.Status()
+	return now.TipKnown && c.next > now.Tip
+}
+
+// apply adds blocks to the batch, and commits whenever it is big enough.
+func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
+	if one.err != nil {
+		return c.stop(ctx, one.err)
+	}
+	for i := range one.blocks {
+		b := &one.blocks[i]
+		if b.Height != c.next {
+			return c.stop(ctx, fmt.Errorf("%w: the source gives block %d", ErrDiscontinuity, b.Height))
+		}
+		for _, l := range c.lanes {
+			if l.next != b.Height {
+				continue
+			}
+			if l.mark.begun && l.mark.last != b.ParentID {
+				return c.stop(ctx, fmt.Errorf("%w: its parent is %s, but block %d is recorded as %s; was the network made anew? Then give its record another place",
+					ErrDiscontinuity, b.ParentID, b.Height-1, l.mark.last))
+			}
+		}
+		for _, l := range c.lanes {
+			if l.next != b.Height {
+				continue
+			}
+			if err := l.apply(ctx, c.options.Store, b, c.batch); err != nil {
+				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant, err)}
+			}
+			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
+		}
+		runtime.Gosched() // there may be somebody who reads, and has waited for a processor
+		c.next++
+		if c.blocks++; c.blocks == 1 {
+			c.timer.Reset(c.age())
+		}
+		c.size += int64(b.Size)
+		if c.batch.Len() >= batchRows || c.batch.Bytes() >= batchBytes || c.size >= c.options.WindowBytes/4 {
+			if err := c.commit(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *committer[B]) age() time.Duration {
+	if c.Status().Lag() > NearTip {
+		return batchAge
+	}
+	return batchAgeAtTip
+}
+
+// stop ends the pipeline at the block that comes next; those before are recorded.
+func (c *committer[B]) stop(ctx context.Context, err error) error {
+	return errors.Join(&BlockError{c.options.Chain, c.next, err}, c.commit(ctx))
+}
+
+// commit sends the batch on its way, with how far it goes, once the one before has
+// arrived.
+func (c *committer[B]) commit(ctx context.Context) error {
+	if c.blocks == 0 {
+		return nil
+	}
+	if err := c.land(); err != nil {
+		return err
+	}
+	c.timer.Stop()
+	f := &flight{batch: c.batch, next: c.next, size: c.size, done: make(chan error, 1)}
+	for _, l := range c.lanes {
+		// A tenant that is ahead has nothing to write, but must still be ours.
+		to := store.Cursor{Next: l.next, Epoch: l.cursor.Epoch}
+		f.batch.Move(l.name, l.cursor, to)
+		if l.next != l.cursor.Next {
+			f.batch.Put(store.FamilyIndexed, l.key(), l.mark.bytes())
+		}
+		f.to, l.cursor = append(f.to, to), to
+	}
+	f.reached = c.reached()
+	c.flight, c.batch, c.spare = f, c.spare, nil
+	c.blocks, c.size = 0, 0
+	go func() { f.done <- c.write(ctx, f) }() // land waits for it
+	return nil
+}
+
+// land waits until nothing is on its way.
+func (c *committer[B]) land() error {
+	if c.flight == nil {
+		return nil
+	}
+	return c.arrived(<-c.flight.done)
+}
+
+// arrived notes what came of a commit.
+func (c *committer[B]) arrived(err error) error {
+	f := c.flight
+	c.flight = nil
+	if err != nil {
+		return err
+	}
+	c.window.committed(f.size, f.next)
+	c.status.committed(f.next, f.reached)
+	if f.batch.Len() > keptRows && c.atTip() {
+		f.batch = new(store.Batch) // small ones follow, and there may be many chains
+	}
+	f.batch.Reset()
+	c.spare = f.batch
+	c.options.Committed(f.next)
+	return nil
+}
+
+// write commits a batch, once, however often the store fails to answer.
+func (c *committer[B]) write(ctx context.Context, f *flight) error {
+	unsure := false
+	return c.withStore(ctx, "writing the index", func() error {
+		err := c.options.Store.Commit(ctx, f.batch)
+		if unsure && errors.Is(err, store.ErrFenced) {
+			// It may have been ourselves who moved the cursor.
+			written, readErr := c.written(ctx, f)
+			if written || readErr != nil {
+				return readErr
+			}
+		}
+		unsure = true
+		return err
+	})
+}
+
+// written reports whether the cursors are where a batch moves them.
+func (c *committer[B]) written(ctx context.Context, f *flight) (bool, error) {
+	for i, l := range c.lanes {
+		at, err := store.ReadCursor(ctx, c.options.Store, l.name)
+		if err != nil {
+			return false, err
+		}
+		if at != f.to[i] {
+			return false, nil
+		}
+	}
+	return true, nil
+}

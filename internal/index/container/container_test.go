@@ -1,0 +1,95 @@
+package container
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+
+	"quorate/internal/store"
+)
+
+func TestContainersComeBack(t *testing.T) {
+	s := store.NewMemory()
+	c := Chain{NetworkID: 5, Name: "P"}
+	at := time.Unix(1_600_000_000, 123456789).UTC()
+	want := []Container{
+		{Height: 1022, Form: Bare, Bytes: []byte("bare")},
+		{Height: 1023, Form: Accepted, ID: hashing.ComputeHash256Array([]byte("hashed")), Time: at, Bytes: []byte("hashed"), Digest: hashing.ComputeHash256Array([]byte("hashed"))},
+		{Height: 1024, Form: Accepted, ID: ids.ID{7}, Time: at, Kept: at.Add(time.Hour), Bytes: []byte("known by another ID")},
+		{Height: 1025, Form: Part, Kept: at, Bytes: []byte{}},
+		{Height: 1027, Form: Bare, Bytes: []byte("after a gap")},
+	}
+	var b store.Batch
+	for i := range want {
+		c.Put(&b, &want[i])
+		Chain{NetworkID: 5, Name: "X"}.Put(&b, &Container{Height: want[i].Height, Form: Bare, Bytes: []byte("another chain's")})
+	}
+	require.NoError(t, s.Commit(t.Context(), &b))
+	for _, test := range []struct {
+		from uint64
+		n    int
+		want []Container
+	}{
+		{1022, 10, want[0:2]}, // a partition ends
+		{1024, 10, want[2:4]},
+		{1024, 1, want[2:3]},
+		{1026, 10, nil},
+		{5, 10, nil},
+	} {
+		got, err := c.Range(t.Context(), s, test.from, test.n)
+		require.NoError(t, err)
+		require.Equal(t, test.want, got, "%d from %d on", test.n, test.from)
+	}
+	one, err := c.Get(t.Context(), s, 1024)
+	require.NoError(t, err)
+	require.Equal(t, want[2], one)
+	for _, one := range want {
+		require.Equal(t, ids.ID(hashing.ComputeHash256Array(one.Bytes)), one.Hash())
+	}
+	_, err = c.Get(t.Context(), s, 1026)
+	require.ErrorIs(t, err, ErrMissing)
+	height, err := c.HeightOf(t.Context(), s, ids.ID{7})
+	require.NoError(t, err)
+	require.Equal(t, uint64(1024), height)
+	_, err = c.HeightOf(t.Context(), s, ids.ID{8})
+	require.ErrorIs(t, err, ErrMissing)
+
+	// As they were written at first.
+	b.Reset()
+	b.Put(store.FamilyContainerID, c.wholeIDKey(ids.ID{9}), []byte{77})
+	require.NoError(t, s.Commit(t.Context(), &b))
+	height, err = c.HeightOf(t.Context(), s, ids.ID{9})
+	require.NoError(t, err)
+	require.Equal(t, uint64(77), height)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte{1, 2, 3})
+	f.Add(append([]byte{0x11, 0}, make([]byte, 40)...))
+	f.Add(append([]byte{0x42, 0}, make([]byte, 90)...))
+	f.Fuzz(func(t *testing.T, v []byte) {
+		c := Chain{NetworkID: 1, Name: "P"}
+		s := store.NewMemory()
+		var b store.Batch
+		b.Put(store.FamilyContainer, c.key(3), v)
+		require.NoError(t, s.Commit(t.Context(), &b))
+		one, err := c.Get(t.Context(), s, 3)
+		if err != nil {
+			require.ErrorIs(t, err, store.ErrCorrupt)
+			return
+		}
+		b.Reset()
+		c.Put(&b, &one)
+		require.NoError(t, s.Commit(t.Context(), &b))
+		again, err := c.Get(t.Context(), s, 3)
+		require.NoError(t, err)
+		require.Equal(t, one.Form, again.Form)
+		require.Equal(t, one.ID, again.ID)
+		require.Equal(t, one.Kept, again.Kept)
+		require.Equal(t, string(one.Bytes), string(again.Bytes))
+	})
+}

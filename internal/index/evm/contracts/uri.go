@@ -1,0 +1,226 @@
+package contracts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+type tokenKey struct {
+	standard chain.Standard
+	contract common.Address
+	id       uint256.Int
+}
+
+// uri is what a contract said of a token.
+type uri struct {
+	text string
+	// missing says that the contract knows no such token.
+	missing bool
+	asked   time.Time
+}
+
+const (
+	// maxURI is the longest URI that is taken, in bytes: those that have the whole
+	// document in them are long.
+	maxURI = 1 << 20
+	// uriGas is what a contract may use for a URI: some compose the document, image
+	// and all, which takes millions.
+	uriGas = 10_000_000
+	// maxKeptURI is the longest that the store keeps; longer ones are asked for.
+	maxKeptURI = 8 << 10
+)
+
+// The first four bytes of the Keccak-256 of the signatures.
+var (
+	tokenURIMethod = []byte{0xc8, 0x7b, 0x56, 0xdd} // tokenURI(uint256), ERC-721
+	uriMethod      = []byte{0x0e, 0x89, 0x34, 0x1c} // uri(uint256), ERC-1155
+)
+
+// Token names a token of a contract that follows a standard.
+type Token struct {
+	Standard chain.Standard
+	Contract common.Address
+	ID       uint256.Int
+}
+
+// TokenURIs are what the contracts of tokens say where their metadata are, as they say
+// it, in order; empty, if one says nothing or knows no such token, and for standards
+// whose tokens have none; nil, if that of a single token cannot be told. If none can be
+// that has to be asked for, that is an error: package node's or the store's.
+func (b *Book) TokenURIs(ctx context.Context, tokens []Token) ([]*string, error) {
+	texts := make([]*string, len(tokens))
+	var keys []tokenKey
+	for i, t := range tokens {
+		if t.Standard == chain.ERC721 || t.Standard == chain.ERC1155 {
+			keys = append(keys, tokenKey{t.Standard, t.Contract, t.ID})
+		} else {
+			texts[i] = new(string)
+		}
+	}
+	if len(keys) == 0 {
+		return texts, nil
+	}
+	known, err := load(ctx, b.uris, keys, b.loadURIs)
+	if err != nil {
+		return nil, fmt.Errorf("asking contracts for the URIs of %d tokens: %w", len(keys), err)
+	}
+	for i, t := range tokens {
+		if found, ok := known[tokenKey{t.Standard, t.Contract, t.ID}]; ok {
+			texts[i] = &found.text
+		}
+	}
+	return texts, nil
+}
+
+// RememberedURI is what TokenURIs tells, as far as that is in memory: ok is false if
+// TokenURIs has to be asked. It waits for nothing.
+func (b *Book) RememberedURI(standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, ok bool) {
+	u, ok := glance(b.uris, tokenKey{standard, contract, *tokenID})
+	return u.text, ok
+}
+
+// LookUp is TokenURIs of one token, and reports whether the contract knows it. Errors are
+// package node's and the store's.
+func (b *Book) LookUp(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, exists bool, err error) {
+	if standard != chain.ERC721 && standard != chain.ERC1155 {
+		return "", false, nil
+	}
+	key := tokenKey{standard, contract, *tokenID}
+	known, err := load(ctx, b.uris, []tokenKey{key}, b.loadURIs)
+	if err != nil {
+		return "", false, fmt.Errorf("asking contract %s for the URI of a token: %w", contract, err)
+	}
+	found, ok := known[key]
+	if !ok {
+		return "", false, fmt.Errorf("asking contract %s for the URI of a token: no answer", contract)
+	}
+	return found.text, !found.missing, nil
+}
+
+func (b *Book) uriKey(k tokenKey) store.PK {
+	id := k.id.Bytes32()
+	return store.PK{P: append(slices.Clip(b.partition), k.contract[:]...), K: append([]byte{byte(k.standard)}, id[:]...)}
+}
+
+// loadURIs reads URIs from the store, and asks the node for those that are not there or
+// were asked long ago, many at a time. What single tokens cannot be asked for is left
+// out; an error says that none could be.
+func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]uri, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	keys := make([]store.PK, len(tokens))
+	for i := range tokens {
+		keys[i] = b.uriKey(tokens[i])
+	}
+	rows, err := b.store.Get(ctx, store.FamilyEVMTokenURI, keys)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[tokenKey]uri, len(tokens))
+	var ask []tokenKey
+	for i, row := range rows {
+		if row != nil {
+			kept, err := decodeURI(row)
+			if err != nil {
+				return nil, err
+			}
+			known[tokens[i]] = kept // better than none, if it is old
+			if time.Since(kept.asked) < b.fresh {
+				continue
+			}
+		}
+		ask = append(ask, tokens[i])
+	}
+	batch := store.Batch{NoSync: true} // it can be asked again
+	var failure error
+	for len(ask) > 0 {
+		some := ask[:min(len(ask), urisAtOnce)]
+		ask = ask[len(some):]
+		requests := urisRequests
+		if err := b.askURIs(ctx, some, &requests, func(token tokenKey, u uri) {
+			known[token] = u
+			if len(u.text) <= maxKeptURI {
+				batch.Put(store.FamilyEVMTokenURI, b.uriKey(token), encodeURI(&u))
+			}
+		}); err != nil {
+			failure = err
+			if !ofCalls(err) || ctx.Err() != nil {
+				break // nor would the others be told
+			}
+		}
+	}
+	if failure != nil && (len(known) == 0 || len(known) < len(tokens) && !ofCalls(failure)) {
+		return nil, failure
+	}
+	if batch.Len() == 0 {
+		return known, nil
+	}
+	return known, b.store.Commit(ctx, &batch)
+}
+
+const (
+	// urisAtOnce is how many tokens are asked for in a request: each answer may be long.
+	urisAtOnce = 32
+	// urisRequests is how many requests those may take, if the node refuses to execute
+	// one of the calls and so all of them: enough to find it.
+	urisRequests = 12
+	// urisPatience bounds one of these requests: some contracts compute for long.
+	urisPatience = 5 * time.Second
+)
+
+// ofCalls reports whether an error may be about single calls of those that were made.
+func ofCalls(err error) bool {
+	var refused *node.RPCError
+	return errors.As(err, &refused) || errors.Is(err, node.ErrMalformed) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// askURIs asks for the URIs of tokens in one request, and if it fails in smaller ones,
+// as long as requests are left. An error says that some could not be told.
+func (b *Book) askURIs(ctx context.Context, tokens []tokenKey, requests *int, found func(tokenKey, uri)) error {
+	*requests--
+	calls := make([]node.EVMCall, len(tokens))
+	for i, token := range tokens {
+		method := tokenURIMethod
+		if token.standard == chain.ERC1155 {
+			method = uriMethod
+		}
+		id := token.id.Bytes32()
+		calls[i] = node.EVMCall{To: token.contract, Data: slices.Concat(method, id[:]), Gas: uriGas}
+	}
+	attempt, cancel := context.WithTimeout(ctx, urisPatience)
+	returned, err := b.node.Calls(attempt, nil, calls)
+	cancel()
+	switch {
+	case err == nil:
+	case len(tokens) == 1 || *requests <= 0 || !ofCalls(err) || ctx.Err() != nil:
+		return err
+	default:
+		half := len(tokens) / 2
+		first := b.askURIs(ctx, tokens[:half], requests, found)
+		if first != nil && (*requests <= 0 || !ofCalls(first)) {
+			return first
+		}
+		return cmp.Or(b.askURIs(ctx, tokens[half:], requests, found), first)
+	}
+	for i, token := range tokens {
+		u := uri{missing: returned[i].Failed, asked: time.Now()}
+		if text, ok := dynamic(returned[i]); ok && len(text) <= maxURI {
+			u.text = strings.ToValidUTF8(string(text), "")
+		}
+		found(token, u)
+	}
+	return nil
+}

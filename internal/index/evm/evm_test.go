@@ -1,0 +1,639 @@
+package evm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/store"
+)
+
+const network = 1337
+
+var chainID = ids.ID{'c', 0, 1, 31: 9}
+
+// classes answer what contracts of a past are.
+type classes struct{}
+
+func (classes) Contracts(_ context.Context, addresses []common.Address) ([]*evm.Contract, error) {
+	all := make([]*evm.Contract, len(addresses))
+	for i, a := range addresses {
+		if standard, ok := standards[a]; ok {
+			all[i] = &evm.Contract{Address: a, Standard: standard}
+		}
+	}
+	return all, nil
+}
+
+// world is a past that is being recorded.
+type world struct {
+	*past
+	t      testing.TB
+	store  store.Store
+	tenant *evm.Tenant
+	record *evm.Record
+	next   int // of blocks
+}
+
+func newWorld(t testing.TB, p *past, s store.Store) *world {
+	return &world{past: p, t: t, store: s, tenant: newTenant(), record: evm.New(s, network, chainID, classes{})}
+}
+
+func newTenant() *evm.Tenant {
+	t := evm.NewTenant(network, chainID)
+	t.ForgetEarly()
+	return t
+}
+
+func (w *world) done() bool { return w.next == len(w.blocks) }
+
+func (w *world) tip() uint64 { return w.blocks[w.next-1].Number }
+
+// advance commits the next n blocks, if there are so many, in one batch.
+func (w *world) advance(n int) {
+	w.t.Helper()
+	var batch store.Batch
+	for range min(n, len(w.blocks)-w.next) {
+		require.NoError(w.t, w.tenant.Apply(w.t.Context(), w.store, w.blocks[w.next], &batch))
+		w.next++
+	}
+	require.NoError(w.t, w.store.Commit(w.t.Context(), &batch))
+}
+
+// some records a few more blocks, as a pipeline might.
+func (w *world) some(rng *rand.Rand) {
+	w.t.Helper()
+	if rng.IntN(6) > 0 {
+		w.advance(1 + rng.IntN(6))
+		return
+	}
+	// A process that ended with a batch that it had not committed.
+	var lost store.Batch
+	for i := w.next; i < min(len(w.blocks), w.next+3); i++ {
+		require.NoError(w.t, w.tenant.Apply(w.t.Context(), w.store, w.blocks[i], &lost))
+	}
+	if rng.IntN(2) == 0 {
+		w.tenant = newTenant()
+	}
+}
+
+func engines(t *testing.T, run func(t *testing.T, s store.Store)) {
+	t.Run("memory", func(t *testing.T) { run(t, store.NewMemory()) })
+	t.Run("pebble", func(t *testing.T) {
+		s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: t.TempDir(), MemTableBytes: 1 << 20})
+		require.NoError(t, err)
+		defer s.Close()
+		run(t, s)
+	})
+}
+
+// all reads a list to its end; between pages more blocks may come.
+func all[T any](t testing.TB, between func(), read func(after []byte) (page []T, next []byte, limit int)) (list []T) {
+	t.Helper()
+	for after := []byte(nil); ; between() {
+		page, next, limit := read(after)
+		require.LessOrEqual(t, len(page), limit)
+		list = append(list, page...)
+		if next == nil {
+			return list
+		}
+		require.Len(t, page, limit, "a page that is not the last one is full")
+		after = next
+	}
+}
+
+// bound is sometimes nil.
+func (w *world) bound(rng *rand.Rand) *uint64 {
+	if rng.IntN(3) == 0 {
+		return nil
+	}
+	first := w.blocks[0].Number
+	n := first + rng.Uint64N(w.tip()-first+3)
+	switch rng.IntN(8) {
+	case 0:
+		n = 0
+	case 1:
+		n = ^uint64(0)
+	}
+	return &n
+}
+
+// check asks one thing, whose pages must be as of the first of them.
+func (w *world) check(rng *rand.Rand) {
+	t, ctx := w.t, w.t.Context()
+	t.Helper()
+	tip := w.tip()
+	between := func() {
+		if rng.IntN(2) == 0 {
+			w.some(rng)
+		}
+	}
+	limit := []int{1, 2, 3, 10, 100}[rng.IntN(5)]
+	who := append(slices.Clone(w.wallets), w.contracts...)[rng.IntN(len(w.wallets)+len(w.contracts))]
+	wallet := evm.WalletQuery{Wallet: who, Start: w.bound(rng), End: w.bound(rng), Limit: limit}
+	what := fmt.Sprintf("tip %d, address %s, limit %d", tip, who, limit)
+	switch rng.IntN(9) {
+	case 0:
+		q := evm.LatestQuery{Limit: limit}
+		if rng.IntN(3) > 0 {
+			success := rng.IntN(2) == 0
+			q.Success = &success
+		}
+		want := w.latest(tip, q.Success)
+		got := all(t, between, func(after []byte) ([]evm.Transaction, []byte, int) {
+			q.After = after
+			p, err := w.record.Latest(ctx, q)
+			require.NoError(t, err)
+			return p.Transactions, p.Next, limit
+		})
+		require.Equal(t, want, got, what)
+	case 1:
+		q := wallet
+		want := w.internals(tip, &q)
+		got := all(t, between, func(after []byte) ([]evm.Internal, []byte, int) {
+			q.After = after
+			p, err := w.record.Internals(ctx, q)
+			require.NoError(t, err)
+			return p.Internals, p.Next, limit
+		})
+		require.Equal(t, want, got, what)
+	case 2:
+		q := wallet
+		want := w.transfersOf(tip, &q)
+		got := all(t, between, func(after []byte) ([]evm.TokenTransfer, []byte, int) {
+			q.After = after
+			p, err := w.record.Transfers(ctx, q)
+			require.NoError(t, err)
+			return p.Transfers, p.Next, limit
+		})
+		require.Equal(t, want, got, what)
+	case 3, 4:
+		q := evm.BalanceQuery{Wallet: who, Limit: limit}
+		at := tip
+		if rng.IntN(2) == 0 {
+			at = w.blocks[rng.IntN(w.next)].Number
+			q.At = &at
+		}
+		if rng.IntN(3) == 0 {
+			c := w.contracts[rng.IntN(len(w.contracts))]
+			q.Contract = &c
+		}
+		want := w.balances(at, &q)
+		got := all(t, between, func(after []byte) ([]evm.TokenBalance, []byte, int) {
+			q.After = after
+			p, err := w.record.Balances(ctx, q)
+			require.NoError(t, err)
+			require.Equal(t, ref(w.at(at)), p.At, what)
+			return p.Balances, p.Next, limit
+		})
+		require.Equal(t, want, got, "%s, at %d", what, at)
+	case 5:
+		standard := []chain.Standard{chain.ERC721, chain.ERC1155, chain.ERC20, chain.Unknown}[rng.IntN(4)]
+		q := evm.TokenQuery{Contract: w.contracts[rng.IntN(len(w.contracts))], Standard: standard, Limit: limit}
+		want := w.tokens(tip, q.Contract, standard)
+		got := all(t, func() {}, func(after []byte) ([]evm.Token, []byte, int) {
+			q.After = after
+			p, err := w.record.Tokens(ctx, q)
+			require.NoError(t, err)
+			return p.Tokens, p.Next, limit
+		})
+		require.Equal(t, want, got, what)
+	case 6:
+		if len(w.created) > 0 && rng.IntN(2) == 0 {
+			who = w.created[rng.IntN(len(w.created))]
+		}
+		q := evm.DeploymentQuery{Address: who, Limit: limit}
+		want := w.deploymentsBy(tip, who)
+		got := all(t, between, func(after []byte) ([]evm.Deployment, []byte, int) {
+			q.After = after
+			p, err := w.record.Deployments(ctx, q)
+			require.NoError(t, err)
+			return p.Deployments, p.Next, limit
+		})
+		require.Equal(t, want, got, what)
+	case 7:
+		if len(w.created) > 0 && rng.IntN(10) > 0 {
+			who = w.created[rng.IntN(len(w.created))]
+		}
+		want := w.deployment(tip, who)
+		got, err := w.record.Deployment(ctx, who)
+		known, knownErr := w.record.Known(ctx, []common.Address{who, multi, {9, 9}})
+		require.NoError(t, knownErr)
+		require.Equal(t, []bool{w.known(tip, who), w.known(tip, multi), false}, known)
+		if want == nil {
+			require.ErrorIs(t, err, evm.ErrNotDeployed, what)
+			return
+		}
+		require.NoError(t, err, what)
+		if len(got.Transfers) == 0 {
+			got.Transfers = nil
+		}
+		require.Equal(t, want, got, what)
+	case 8:
+		want := w.days(tip)
+		got := all(t, func() {}, func(after []byte) ([]evm.Day, []byte, int) {
+			var before int64
+			if after != nil {
+				_, err := fmt.Sscan(string(after), &before)
+				require.NoError(t, err)
+			}
+			page, err := w.record.Days(ctx, before, limit)
+			require.NoError(t, err)
+			if len(page) < limit {
+				return page, nil, limit
+			}
+			return page, fmt.Append(nil, page[len(page)-1].Start), limit
+		})
+		require.Equal(t, want, got, what)
+		b := w.blocks[rng.IntN(w.next)]
+		for i := range b.Transactions {
+			got, err := w.record.Transaction(ctx, b.Transactions[i].Hash)
+			require.NoError(t, err)
+			want := recorded(b, i, false)
+			require.Equal(t, &want, got)
+		}
+	}
+}
+
+// TestRecord records random pasts and asks everything at random moments.
+func TestRecord(t *testing.T) {
+	for _, o := range []pastOptions{
+		{blocks: 150}, {first: 4090, blocks: 60}, {first: 3, blocks: 13_000, quiet: 99},
+	} {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprintf("%d/%d", o.blocks, seed), func(t *testing.T) {
+				p := newPast(seed, o)
+				engines(t, func(t *testing.T, s store.Store) {
+					w := newWorld(t, p, s)
+					rng := rand.New(rand.NewPCG(seed, 3))
+					_, err := w.record.Tip(t.Context())
+					require.ErrorIs(t, err, evm.ErrEmpty)
+					for !w.done() {
+						if o.quiet > 0 {
+							w.advance(1500)
+						}
+						w.advance(1)
+						w.some(rng)
+						tip, err := w.record.Tip(t.Context())
+						require.NoError(t, err)
+						require.Equal(t, ref(w.blocks[w.next-1]), tip)
+						for range 10 {
+							w.check(rng)
+						}
+					}
+					for range 200 {
+						w.check(rng)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestTokensWhileBlocksArrive pages through collections that change: no token is there
+// twice, and none that was there all the time is left out.
+func TestTokensWhileBlocksArrive(t *testing.T) {
+	for seed := range uint64(10) {
+		w := newWorld(t, newPast(seed, pastOptions{blocks: 200}), store.NewMemory())
+		w.advance(100)
+		for _, standard := range []chain.Standard{chain.ERC721, chain.ERC1155} {
+			from := w.tip()
+			q := evm.TokenQuery{Contract: multi, Standard: standard, Limit: 1}
+			got := all(t, func() { w.advance(7) }, func(after []byte) ([]evm.Token, []byte, int) {
+				q.After = after
+				p, err := w.record.Tokens(t.Context(), q)
+				require.NoError(t, err)
+				return p.Tokens, p.Next, q.Limit
+			})
+			seen := make(map[uint256.Int]bool)
+			for _, token := range got {
+				require.False(t, seen[token.TokenID], "%s is there twice", &token.TokenID)
+				seen[token.TokenID] = true
+			}
+			always := make(map[uint256.Int]int)
+			for tip := from; tip <= w.tip(); tip++ {
+				for _, token := range w.tokens(tip, multi, standard) {
+					always[token.TokenID]++
+				}
+			}
+			for id, n := range always {
+				if n == int(w.tip()-from+1) {
+					require.True(t, seen[id], "%s was there all the time", &id)
+				}
+			}
+		}
+	}
+}
+
+func dump(t testing.TB, s store.Store) [32]byte {
+	t.Helper()
+	h, err := store.DumpHash(t.Context(), s)
+	require.NoError(t, err)
+	return h
+}
+
+// TestRows comes to the same rows on both engines, whatever the batches are, and
+// when all is recorded anew.
+func TestRows(t *testing.T) {
+	for seed := range uint64(8) {
+		p := newPast(seed, pastOptions{first: 4000, blocks: 200, untraced: func(n uint64) bool { return n%50 == 7 }})
+		plain := newWorld(t, p, store.NewMemory())
+		plain.tenant = evm.NewTenant(network, chainID) // which remembers everything
+		plain.advance(len(p.blocks))
+		want := dump(t, plain.store)
+		engines(t, func(t *testing.T, s store.Store) {
+			rng := rand.New(rand.NewPCG(seed, 5))
+			w := newWorld(t, p, s)
+			for range 3 {
+				for !w.done() {
+					w.some(rng)
+				}
+				require.Equal(t, want, dump(t, s))
+				w.next = 0
+				if rng.IntN(2) == 0 {
+					w.tenant = newTenant()
+				}
+			}
+		})
+	}
+}
+
+// TestReplayIsRead asks for balances while a chain is recorded anew.
+func TestReplayIsRead(t *testing.T) {
+	p := newPast(1, pastOptions{blocks: 150})
+	w := newWorld(t, p, store.NewMemory())
+	w.advance(len(p.blocks))
+	for w.next = 0; !w.done(); {
+		w.advance(5)
+		for _, wallet := range w.wallets {
+			q := evm.BalanceQuery{Wallet: wallet, Limit: 1000}
+			page, err := w.record.Balances(t.Context(), q)
+			require.NoError(t, err)
+			require.Equal(t, w.balances(w.tip(), &q), page.Balances, "tip %d", w.tip())
+		}
+	}
+}
+
+// TestChainsApart records two chains in one store.
+func TestChainsApart(t *testing.T) {
+	s := store.NewMemory()
+	w := newWorld(t, newPast(1, pastOptions{blocks: 80}), s)
+	others := newWorld(t, newPast(2, pastOptions{blocks: 90}), s)
+	others.tenant, others.record = evm.NewTenant(network+1, chainID), evm.New(s, network+1, chainID, classes{})
+	third := newWorld(t, newPast(3, pastOptions{blocks: 70}), s)
+	third.tenant, third.record = evm.NewTenant(network, ids.ID{'d'}), evm.New(s, network, ids.ID{'d'}, classes{})
+	rng := rand.New(rand.NewPCG(1, 1))
+	all := []*world{w, others, third}
+	for _, one := range all {
+		one.advance(60)
+	}
+	for range 300 {
+		one := all[rng.IntN(len(all))]
+		one.advance(1)
+		one.check(rng)
+	}
+}
+
+func TestUntraced(t *testing.T) {
+	// Blocks 20 to 29 are untraced, of which some have no transactions.
+	p := newPast(1, pastOptions{first: 10, blocks: 40, untraced: func(n uint64) bool { return n >= 20 && n < 30 }})
+	first, last := uint64(0), uint64(0)
+	for _, b := range p.blocks {
+		if !b.Traced && len(b.Transactions) > 0 {
+			if first == 0 {
+				first = b.Number
+			}
+			last = b.Number
+		}
+	}
+	require.Greater(t, last, first)
+	w := newWorld(t, p, store.NewMemory())
+	traced, busy := false, uint64(0)
+	for !w.done() {
+		got, err := w.record.Traced(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, traced, got, "before block %d", w.blocks[w.next].Number)
+		if b := w.blocks[w.next]; len(b.Transactions) > 0 {
+			traced, busy = b.Traced, b.Number
+		}
+		w.advance(1)
+	}
+	require.Greater(t, busy, last)
+	// Blocks whose traces nobody could have do not take everything else away.
+	_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+	require.NoError(t, err)
+	_, err = w.record.Deployment(t.Context(), common.Address{0xee})
+	require.ErrorIs(t, err, evm.ErrNotDeployed)
+	for name, untraced := range map[string]func(uint64) bool{
+		"at first":   func(n uint64) bool { return n < 30 },
+		"at last":    func(n uint64) bool { return n >= 30 },
+		"throughout": func(uint64) bool { return true },
+	} {
+		// A contract may have been made in a call that nobody knows of.
+		w := newWorld(t, newPast(1, pastOptions{first: 10, blocks: 40, untraced: untraced}), store.NewMemory())
+		w.advance(40)
+		_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.ErrorIs(t, err, evm.ErrUntraced, name)
+		_, err = w.record.Deployment(t.Context(), common.Address{0xee})
+		require.ErrorIs(t, err, evm.ErrUntraced, name)
+		traced, err := w.record.Traced(t.Context())
+		require.NoError(t, err)
+		require.False(t, traced, name)
+	}
+	n := func(n uint64) *uint64 { return &n }
+	for _, c := range []struct {
+		start, end *uint64
+		ok         bool
+	}{
+		{nil, nil, false}, {nil, n(first), true}, {nil, n(first + 1), false}, {n(last), nil, false}, {n(last + 1), nil, true},
+		{n(first), n(first + 1), false}, {n(last), n(last + 1), false}, {n(last), n(last), true}, {n(last + 1), n(last), true}, {n(0), n(0), true},
+	} {
+		q := evm.WalletQuery{Wallet: address(1), Start: c.start, End: c.end, Limit: 1000}
+		page, err := w.record.Internals(t.Context(), q)
+		if !c.ok {
+			require.ErrorIs(t, err, evm.ErrUntraced)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, p.internals(w.tip(), &q), page.Internals)
+	}
+	// An empty block has no calls, whoever tells.
+	quiet := newPast(1, pastOptions{blocks: 5, quiet: 100, untraced: func(uint64) bool { return true }})
+	w = newWorld(t, quiet, store.NewMemory())
+	w.advance(5)
+	page, err := w.record.Internals(t.Context(), evm.WalletQuery{Limit: 1})
+	require.NoError(t, err)
+	require.Empty(t, page.Internals)
+	days, err := w.record.Days(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, days)
+}
+
+func TestErrors(t *testing.T) {
+	ctx := t.Context()
+	p := newPast(1, pastOptions{first: 100, blocks: 30})
+	w := newWorld(t, p, store.NewMemory())
+	for name, read := range map[string]func() error{
+		"latest":       func() error { _, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 1}); return err },
+		"internals":    func() error { _, err := w.record.Internals(ctx, evm.WalletQuery{Limit: 1}); return err },
+		"transfers":    func() error { _, err := w.record.Transfers(ctx, evm.WalletQuery{Limit: 1}); return err },
+		"balances":     func() error { _, err := w.record.Balances(ctx, evm.BalanceQuery{Limit: 1}); return err },
+		"deployment":   func() error { _, err := w.record.Deployment(ctx, multi); return err },
+		"deployments":  func() error { _, err := w.record.Deployments(ctx, evm.DeploymentQuery{Limit: 1}); return err },
+		"tokens":       func() error { _, err := w.record.Tokens(ctx, evm.TokenQuery{Limit: 1}); return err },
+		"days":         func() error { _, err := w.record.Days(ctx, 0, 1); return err },
+		"known":        func() error { _, err := w.record.Known(ctx, nil); return err },
+		"transactions": func() error { _, err := w.record.Transaction(ctx, common.Hash{}); return err },
+	} {
+		require.ErrorIs(t, read(), evm.ErrEmpty, name)
+	}
+	w.advance(20)
+
+	for n, want := range map[uint64]error{99: evm.ErrBeforeRecord, 100: nil, 119: nil, 120: evm.ErrBeyondTip, ^uint64(0): evm.ErrBeyondTip} {
+		_, err := w.record.Balances(ctx, evm.BalanceQuery{At: &n, Limit: 1})
+		require.ErrorIs(t, err, want, "block %d", n)
+	}
+	for _, after := range [][]byte{{}, {1}, make([]byte, 11), make([]byte, 17), make([]byte, 100)} {
+		_, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 1, After: after})
+		require.ErrorIs(t, err, evm.ErrPosition)
+		_, err = w.record.Internals(ctx, evm.WalletQuery{Limit: 1, After: after})
+		require.ErrorIs(t, err, evm.ErrPosition)
+		_, err = w.record.Transfers(ctx, evm.WalletQuery{Limit: 1, After: after})
+		require.ErrorIs(t, err, evm.ErrPosition)
+		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 1, After: after})
+		require.ErrorIs(t, err, evm.ErrPosition)
+		_, err = w.record.Deployments(ctx, evm.DeploymentQuery{Limit: 1, After: after})
+		require.ErrorIs(t, err, evm.ErrPosition)
+		_, err = w.record.Tokens(ctx, evm.TokenQuery{Standard: chain.ERC721, Limit: 1, After: after})
+		require.ErrorIs(t, err, evm.ErrPosition)
+	}
+	// Any bytes of the right length are a position, and do no harm.
+	for _, b := range []byte{0, 0x7f, 0xff} {
+		after := slices.Repeat([]byte{b}, 200)
+		_, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 5, After: after[:12]})
+		require.NoError(t, err)
+		_, err = w.record.Transfers(ctx, evm.WalletQuery{Limit: 5, After: after[:16]})
+		require.NoError(t, err)
+		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 5, After: after[:60]})
+		require.Error(t, err) // it names a block, which is not recorded
+		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 5, After: append([]byte{0, 0, 0, 0, 0, 0, 0, 110}, after[:52]...)})
+		require.NoError(t, err)
+	}
+	at := uint64(110)
+	_, err := w.record.Balances(ctx, evm.BalanceQuery{At: &at, Limit: 5, After: append([]byte{0, 0, 0, 0, 0, 0, 0, 111}, make([]byte, 52)...)})
+	require.ErrorIs(t, err, evm.ErrPosition)
+	for _, limit := range []int{0, -1, int(^uint(0) >> 1)} {
+		page, err := w.record.Latest(ctx, evm.LatestQuery{Limit: limit})
+		require.NoError(t, err)
+		require.NotEmpty(t, page.Transactions)
+	}
+	tx, err := w.record.Transaction(ctx, common.Hash{1})
+	require.NoError(t, err)
+	require.Nil(t, tx)
+	for _, before := range []int64{-1, 1, 86_400} {
+		days, err := w.record.Days(ctx, before, 10)
+		require.NoError(t, err)
+		require.Empty(t, days)
+	}
+
+	apply := func(number, time uint64, tenant *evm.Tenant) error {
+		return tenant.Apply(ctx, w.store, &chain.Block{Number: number, Time: time}, new(store.Batch))
+	}
+	now := w.blocks[19].Time
+	require.ErrorIs(t, apply(110, now, newTenant()), evm.ErrOrder)
+	require.ErrorIs(t, apply(120, now-1, newTenant()), evm.ErrTime)
+	require.ErrorIs(t, apply(120, 1<<60, newTenant()), evm.ErrTime)
+	require.NoError(t, apply(120, now, newTenant()))
+	require.NoError(t, apply(100, 0, newTenant()), "it begins anew")
+	alike := chainID
+	alike[31]++
+	require.ErrorIs(t, apply(120, now, evm.NewTenant(network, alike)), evm.ErrChain)
+	_, err = evm.New(w.store, network, alike, classes{}).Tip(ctx)
+	require.ErrorIs(t, err, evm.ErrChain)
+
+	away := errors.New("node is away")
+	record := evm.New(w.store, network, chainID, failing{away})
+	_, err = record.Transfers(ctx, evm.WalletQuery{Wallet: address(1), Limit: 5})
+	require.ErrorIs(t, err, away)
+	_, err = record.Balances(ctx, evm.BalanceQuery{Wallet: address(1), Limit: 5})
+	require.ErrorIs(t, err, away)
+}
+
+type failing struct{ err error }
+
+func (f failing) Contracts(context.Context, []common.Address) ([]*evm.Contract, error) {
+	return nil, f.err
+}
+
+// TestLies has contracts tell of tokens that cannot be.
+func TestLies(t *testing.T) {
+	var (
+		a, b  = address(1), address(2)
+		zero  common.Address
+		id    = uint256.NewInt(7)
+		top   = new(uint256.Int).SetAllOne()
+		one   = uint256.NewInt(1)
+		index uint32
+	)
+	p := &past{}
+	block := func(transfers ...chain.Transfer) {
+		block := &chain.Block{Number: uint64(len(p.blocks)), Hash: common.Hash{byte(len(p.blocks))}, Traced: true}
+		tx := chain.Transaction{Success: true, Created: address(200)}
+		for _, t := range transfers {
+			id, amount := t.TokenID.Bytes32(), t.Amount.Bytes32()
+			tx.Logs = append(tx.Logs, chain.Log{
+				Index: index, Address: multi, Topics: []common.Hash{topicSingle, {}, topicOf(t.From), topicOf(t.To)}, Data: append(id[:], amount[:]...),
+			})
+			index++
+		}
+		block.Transactions = append(block.Transactions, tx)
+		p.blocks = append(p.blocks, block)
+	}
+	move := func(from, to common.Address, amount *uint256.Int) chain.Transfer {
+		return chain.Transfer{From: from, To: to, TokenID: *id, Amount: *amount}
+	}
+	w := newWorld(t, p, store.NewMemory())
+	for _, step := range []struct {
+		what      string
+		transfers []chain.Transfer
+		a, b      *uint256.Int
+	}{
+		{"a gives what it has not got", []chain.Transfer{move(a, b, uint256.NewInt(5))}, nil, uint256.NewInt(5)},
+		{"a gets something", []chain.Transfer{move(zero, a, one)}, one, uint256.NewInt(5)},
+		{"b is given more than there can be", []chain.Transfer{move(a, b, top)}, nil, top},
+		{"a is given all there can be", []chain.Transfer{move(zero, a, top)}, top, top},
+		{"b burns all", []chain.Transfer{move(b, zero, top)}, top, nil},
+		{"b burns again", []chain.Transfer{move(b, zero, top)}, top, nil},
+		{"a gives to itself", []chain.Transfer{move(a, a, one), move(a, a, top)}, top, nil},
+		{"there and back in one block", []chain.Transfer{move(a, b, one), move(b, a, one)}, top, nil},
+		{"nobody to nobody", []chain.Transfer{move(zero, zero, one)}, top, nil},
+		{"a burns more than it has", []chain.Transfer{move(a, zero, one), move(a, zero, top)}, nil, nil},
+		{"nothing is moved", []chain.Transfer{move(a, b, new(uint256.Int))}, nil, nil},
+	} {
+		block(step.transfers...)
+		w.advance(1)
+		for wallet, want := range map[common.Address]*uint256.Int{a: step.a, b: step.b} {
+			page, err := w.record.Balances(t.Context(), evm.BalanceQuery{Wallet: wallet, Limit: 10})
+			require.NoError(t, err)
+			if want == nil {
+				require.Empty(t, page.Balances, step.what)
+				continue
+			}
+			require.Equal(t, []evm.TokenBalance{{Contract: multi, TokenID: *id, Amount: *want}}, page.Balances, step.what)
+		}
+		page, err := w.record.Tokens(t.Context(), evm.TokenQuery{Contract: multi, Standard: chain.ERC1155, Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, step.a != nil || step.b != nil, len(page.Tokens) == 1, step.what)
+	}
+}

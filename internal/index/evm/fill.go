@@ -1,0 +1,440 @@
+package evm
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+	"quorate/internal/index"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+// Tracer has the blocks of a chain with the calls inside their transactions;
+// *index.EVMSource does.
+type Tracer interface {
+	// Traced returns blocks from a height on: at least one, at most n. Errors are
+	// node.ErrNoTraces if no node traces these blocks, index.ErrTraces if a single one
+	// can be had without calls only, and whatever else may pass.
+	Traced(ctx context.Context, from uint64, n int) ([]index.Block[*evm.Block], error)
+}
+
+// FillerOptions of a Filler. Store, NetworkID, BlockchainID and Tracer are required.
+type FillerOptions struct {
+	Store        store.Store
+	NetworkID    uint32
+	BlockchainID ids.ID
+	Tracer       Tracer
+	// Behind reports whether new blocks wait to be recorded, which come first; nil means
+	// never.
+	Behind func() bool
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Filler adds to the record of a chain the calls inside transactions of blocks that
+// were recorded without, because no node traced them then. It begins with the newest
+// such blocks and goes on where it was ended. There is one at a time for a chain: who
+// begins takes over.
+type Filler struct {
+	store  store.Store
+	chain  chainKey
+	id     ids.ID
+	tracer Tracer
+	behind func() bool
+	log    *slog.Logger
+
+	// The rest belongs to Run, but for what mu guards.
+	cursor  string
+	at      store.Cursor // Next counts blocks that were filled in
+	most    int          // blocks that are asked for at a time
+	scratch *Tenant
+	turn    int            // which range is tried beside the newest
+	lost    []uint64       // blocks that were given up, to be tried once more
+	failed  map[uint64]int // how often a block's calls could not be had
+
+	mu      sync.Mutex
+	missing uint64 // guarded by mu
+	why     error  // why nothing is filled in; guarded by mu
+}
+
+const (
+	fillPrefix = "evm-calls/"
+	// maxFill is how many blocks are asked for at a time.
+	maxFill = 32
+	// fillBytes is how many bytes of rows make the next piece a smaller one.
+	fillBytes = 2 << 20
+	// fillAttempts is how often the calls of one block are asked for before it is given
+	// up: anybody can make a block whose calls are too much for any answer. It is tried
+	// again when the process is started again.
+	fillAttempts = 10
+	// maxLost is how many of those are tried again.
+	maxLost = 1024
+
+	// Pauses: between two looks for something to do; after failures, growing; and after
+	// work, to leave the node and the store to others, as long as the work took, times
+	// restBehind while new blocks wait.
+	fillIdle      = 5 * time.Second
+	firstFillWait = time.Second
+	lastFillWait  = 5 * time.Minute
+	maxRest       = 10 * time.Second
+	restBehind    = 10
+)
+
+// NewFiller makes a Filler, which fills while Run runs.
+func NewFiller(o FillerOptions) *Filler {
+	f := &Filler{
+		store: o.Store, chain: keyOf(o.NetworkID, o.BlockchainID), id: o.BlockchainID, tracer: o.Tracer, behind: o.Behind, log: o.Log,
+		cursor: fmt.Sprintf("%s%d/%s", fillPrefix, o.NetworkID, o.BlockchainID),
+		most:   maxFill, scratch: NewTenant(o.NetworkID, o.BlockchainID), failed: make(map[uint64]int),
+	}
+	if f.behind == nil {
+		f.behind = func() bool { return false }
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	return f
+}
+
+// Missing is how many blocks are without calls and wait for them, as far as Run has
+// found out; why says what it waits for, nil if it is at work.
+func (f *Filler) Missing() (blocks uint64, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.missing, f.why
+}
+
+// Note puts Missing in words, empty if nothing is.
+func (f *Filler) Note() string {
+	switch missing, why := f.Missing(); {
+	case missing == 0:
+		return ""
+	case why != nil:
+		return fmt.Sprintf("traces missing for %d blocks, waiting to fill them in: %v", missing, why)
+	default:
+		return fmt.Sprintf("traces missing for %d blocks, filling them in", missing)
+	}
+}
+
+func (f *Filler) note(missing uint64, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.missing, f.why = missing, why
+}
+
+// Run fills until ctx ends, and then returns nil. It waits for nodes and stores that are
+// away. Errors are store.ErrFenced if somebody else took over, and those of the store
+// that do not pass.
+func (f *Filler) Run(ctx context.Context) error {
+	begun := false
+	for wait := firstFillWait; ; {
+		var did bool
+		var err error
+		began := time.Now()
+		if !begun {
+			if err = f.takeOver(ctx); err == nil {
+				begun = true
+			}
+		}
+		if begun {
+			did, err = f.step(ctx)
+		}
+		pause := fillIdle
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it was asked to end
+		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
+			return fmt.Errorf("filling in calls of chain %s: %w", f.id, err)
+		case err != nil:
+			missing, before := f.Missing()
+			f.note(missing, err)
+			if before == nil {
+				f.log.Warn("calls inside transactions cannot be filled in at the moment", slog.Any("error", err))
+			}
+			pause, wait = wait, min(2*wait, lastFillWait)
+		case did:
+			wait = firstFillWait
+			rest := time.Since(began)
+			if f.behind() {
+				rest *= restBehind
+			}
+			pause = min(rest, maxRest)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// takeOver keeps whoever filled before from going on.
+func (f *Filler) takeOver(ctx context.Context) error {
+	was, err := store.ReadCursor(ctx, f.store, f.cursor)
+	if err != nil {
+		return err
+	}
+	f.lost = nil
+	for row, err := range partitionRows(ctx, f.store, f.chain.partition([]byte{untracedLost})) {
+		if err != nil {
+			return err
+		}
+		if f.lost = append(f.lost, binary.BigEndian.Uint64(row.K)); len(f.lost) == maxLost {
+			break
+		}
+	}
+	f.at = was
+	return f.commit(ctx, new(store.Batch), store.Cursor{Next: was.Next, Epoch: was.Epoch + 1})
+}
+
+// commit writes a batch. It tries once: after an error the batch was not written, or it
+// is not known whether it was, which settle finds out later.
+func (f *Filler) commit(ctx context.Context, batch *store.Batch, to store.Cursor) error {
+	batch.Move(f.cursor, f.at, to)
+	err := f.store.Commit(ctx, batch)
+	if err == nil {
+		f.at = to
+	}
+	return err
+}
+
+// settle finds out whether the last commit, if it failed, was written after all.
+func (f *Filler) settle(ctx context.Context, r store.Reader) error {
+	at, err := store.ReadCursor(ctx, r, f.cursor)
+	if err != nil {
+		return err
+	}
+	if at.Epoch != f.at.Epoch {
+		return fmt.Errorf("%w: another process fills it in", store.ErrFenced)
+	}
+	f.at = at
+	return nil
+}
+
+// step fills in the calls of a few blocks, and reports whether there were any.
+func (f *Filler) step(ctx context.Context) (did bool, err error) {
+	all, err := f.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	missing := uint64(0)
+	for i := range all {
+		missing += all[i].missing()
+	}
+	if missing == 0 {
+		f.note(0, nil)
+		if len(f.lost) == 0 {
+			return false, nil
+		}
+		number := f.lost[0]
+		if err := f.fill(ctx, span{number, number}, nil); err != nil && !errors.Is(err, index.ErrTraces) {
+			return false, err
+		}
+		f.lost = f.lost[1:]
+		f.note(0, nil)
+		return true, nil
+	}
+	if before, _ := f.Missing(); before == 0 {
+		f.log.Info("blocks were recorded without the calls inside transactions, which are filled in as soon as a node traces them", slog.Uint64("blocks", missing))
+		f.note(missing, nil)
+	}
+	var pending []*gap // the newest first
+	for i := range slices.Backward(all) {
+		g := &all[i]
+		switch {
+		case g.missing() > 0:
+			pending = append(pending, g)
+		case g.row && !g.last:
+			if err := f.forget(ctx, g); err != nil {
+				return false, err
+			}
+		}
+	}
+	if n := len(pending) - 1; n > 0 {
+		// If the newest cannot be had another range may be: one of them each time.
+		pending[1] = pending[1+f.turn%n]
+		pending = pending[:2]
+		f.turn++
+	}
+	for _, g := range pending {
+		piece := f.piece(g)
+		failed := f.fill(ctx, piece, g)
+		if failed == nil {
+			if missing -= piece.size(); missing == 0 {
+				f.log.Info("calls inside transactions are filled in")
+			}
+			f.note(missing, nil)
+			return true, nil
+		}
+		var asking *askingError
+		if !errors.As(failed, &asking) || ctx.Err() != nil {
+			return false, failed
+		}
+		err = cmp.Or(err, failed)
+	}
+	return false, err
+}
+
+// look reads which blocks are without calls.
+func (f *Filler) look(ctx context.Context) ([]gap, error) {
+	v, err := f.store.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = v.Close() }()
+	if err := f.settle(ctx, v); err != nil {
+		return nil, err
+	}
+	h, err := readHead(ctx, v, &f.chain)
+	if err != nil || h == nil {
+		return nil, err
+	}
+	if h.chainID != f.id {
+		return nil, fmt.Errorf("%w: of %s, not of %s", ErrChain, h.chainID, f.id)
+	}
+	return gaps(ctx, v, &f.chain, h)
+}
+
+// piece is the part of a range to be filled in next: first what was added at its end,
+// then from the newest block to the oldest. So the first block of a range lacks its
+// calls until all of the range has them.
+func (f *Filler) piece(g *gap) span {
+	n := uint64(f.most)
+	if g.hi < g.to {
+		return span{g.hi + 1, min(g.hi+n, g.to)}
+	}
+	if g.lo-g.from > n {
+		return span{g.lo - n, g.lo - 1}
+	}
+	return span{g.from, g.lo - 1}
+}
+
+// forget deletes a range that is filled in. The last one stays: it may be made longer.
+func (f *Filler) forget(ctx context.Context, g *gap) error {
+	var batch store.Batch
+	for _, kind := range []byte{untracedRange, untracedFilled} {
+		batch.Delete(store.FamilyEVMUntraced, store.PK{P: f.chain.partition([]byte{kind}), K: uint64Key(g.from)})
+	}
+	return f.commit(ctx, &batch, f.at)
+}
+
+// fill adds the calls of blocks, a piece of a range, or one that was given up if g is
+// nil.
+func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
+	blocks, err := f.fetch(ctx, piece)
+	switch {
+	case err == nil:
+		delete(f.failed, piece.from)
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, index.ErrTraces) && g != nil && piece.size() == 1:
+		if len(f.failed) >= maxLost {
+			clear(f.failed)
+		}
+		if f.failed[piece.from]++; f.failed[piece.from] < fillAttempts {
+			return err
+		}
+		f.log.Warn("the calls inside a block's transactions cannot be had and are given up", slog.Uint64("height", piece.from), slog.Any("cause", err))
+		delete(f.failed, piece.from)
+	default:
+		f.most = max(f.most/2, 1)
+		return err
+	}
+	batch := new(store.Batch)
+	lost := store.PK{P: f.chain.partition([]byte{untracedLost}), K: uint64Key(piece.from)}
+	switch {
+	case err != nil:
+		batch.Put(store.FamilyEVMUntraced, lost, []byte{version})
+	case g == nil:
+		batch.Delete(store.FamilyEVMUntraced, lost)
+	}
+	for _, b := range blocks {
+		f.rows(b.Content, batch)
+	}
+	if g != nil {
+		lo, hi := min(g.lo, piece.from), max(g.hi, piece.to)
+		batch.Put(store.FamilyEVMUntraced, store.PK{P: f.chain.partition([]byte{untracedFilled}), K: uint64Key(g.from)}, filledBytes(lo, hi))
+	}
+	if batch.Bytes() > fillBytes {
+		f.most = max(f.most/2, 1)
+	} else if err == nil {
+		f.most = min(2*f.most, maxFill)
+	}
+	return f.commit(ctx, batch, store.Cursor{Next: f.at.Next + uint64(len(blocks)), Epoch: f.at.Epoch})
+}
+
+var errOtherChain = errors.New("the node has another block there than the one that is recorded")
+
+// askingError marks an error of asking nodes, as opposed to one of the store.
+type askingError struct{ error }
+
+func (e *askingError) Unwrap() error { return e.error }
+
+// fetch gets all blocks of a piece, and sees to it that they are those that are recorded.
+func (f *Filler) fetch(ctx context.Context, piece span) (blocks []index.Block[*evm.Block], err error) {
+	for next := piece.from; next <= piece.to; next = piece.from + uint64(len(blocks)) {
+		some, err := f.tracer.Traced(ctx, next, int(piece.to-next)+1)
+		if err == nil && len(some) == 0 {
+			err = fmt.Errorf("%w: no blocks", node.ErrMalformed)
+		}
+		if err != nil {
+			return nil, &askingError{fmt.Errorf("block %d: %w", next, err)}
+		}
+		blocks = append(blocks, some...)
+	}
+	keys := make([]store.PK, len(blocks))
+	for i := range keys {
+		keys[i] = f.chain.blockRow(piece.from + uint64(i))
+	}
+	recorded, err := f.store.Get(ctx, store.FamilyEVMBlock, keys)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range blocks {
+		number := piece.from + uint64(i)
+		v := read(recorded[i])
+		ref := v.ref(number)
+		if err := v.End(); err != nil {
+			return nil, fmt.Errorf("block %d: %w", number, err)
+		}
+		switch {
+		case b.Content.Number != number || ref.Hash != b.Content.Hash:
+			return nil, &askingError{fmt.Errorf("block %d: %w: %s, not %s", number, errOtherChain, b.Content.Hash, ref.Hash)}
+		case !b.Content.Traced:
+			return nil, &askingError{fmt.Errorf("block %d: %w", number, node.ErrNoTraces)}
+		}
+	}
+	return blocks, nil
+}
+
+// rows are those that a Tenant would have written had the block's calls been known then.
+func (f *Filler) rows(block *evm.Block, batch *store.Batch) {
+	f.scratch.emitters = make(map[common.Address]struct{}) // what was listed may not have been written
+	ref := refOf(block)
+	a := &application{Tenant: f.scratch, block: block, batch: batch, ref: appendRef(nil, &ref)}
+	a.readLogs()
+	for i := range block.Transactions {
+		tx := &block.Transactions[i]
+		partition := a.calls(tx, place{number: block.Number, major: uint32(i)})
+		if partition == nil {
+			continue
+		}
+		transfers := a.transfersOf(i)
+		for j := range transfers {
+			a.deployedTransfer(&transfers[j], partition, a.moved(tx, &transfers[j]))
+		}
+	}
+}

@@ -1,0 +1,506 @@
+package evm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
+	"quorate/internal/index/evm"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+// bare is the past as a node without traces tells it, where untraced says so.
+func (p *past) bare(untraced func(number uint64) bool) *past {
+	told := *p
+	told.blocks = nil
+	for _, b := range p.blocks {
+		if untraced(b.Number) && len(b.Transactions) > 0 {
+			without := *b
+			without.Traced, without.Transactions = false, append([]chain.Transaction(nil), b.Transactions...)
+			for i := range without.Transactions {
+				without.Transactions[i].Frames = nil
+			}
+			b = &without
+		}
+		told.blocks = append(told.blocks, b)
+	}
+	return &told
+}
+
+// tracer tells all of a past. Its fields may be changed while holding mu.
+type tracer struct {
+	*past
+	mu    sync.Mutex
+	fails func(number uint64) error // nil: it never does
+	most  int                       // blocks of an answer, 0 for any number
+	asked int
+}
+
+func (n *tracer) Traced(_ context.Context, from uint64, most int) (blocks []index.Block[*chain.Block], err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked++
+	if n.most > 0 {
+		most = min(most, n.most)
+	}
+	for number := from; number < from+uint64(most); number++ {
+		if n.fails != nil {
+			if err := n.fails(number); err != nil && (errors.Is(err, node.ErrNoTraces) || most == 1) {
+				return nil, err
+			} else if err != nil {
+				return nil, node.ErrMalformed
+			}
+		}
+		b := n.at(number)
+		blocks = append(blocks, index.Block[*chain.Block]{Height: number, Content: b})
+	}
+	return blocks, nil
+}
+
+func (n *tracer) set(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
+}
+
+func newFiller(s store.Store, n evm.Tracer) *evm.Filler {
+	return evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: chainID, Tracer: n})
+}
+
+// filling runs a filler until the end of the test or until it is stopped.
+func filling(t *testing.T, f *evm.Filler) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	return func() {
+		cancel()
+		require.NoError(t, <-ended)
+	}
+}
+
+// known are all rows but those that say how they came to be.
+func known(t testing.TB, s store.Store) map[string]string {
+	all := rows(t, s)
+	for k := range all {
+		if strings.HasPrefix(k, store.FamilyEVMHead.String()) {
+			delete(all, k)
+		}
+	}
+	return all
+}
+
+// filled is how many blocks were filled in.
+func filled(t testing.TB, s store.Store) uint64 {
+	at, err := store.ReadCursor(t.Context(), s, fmt.Sprintf("evm-calls/%d/%s", network, chainID))
+	require.NoError(t, err)
+	return at.Next
+}
+
+// missing is how many blocks lie in ranges without calls.
+func (p *past) missing() (n uint64) {
+	var first, last *chain.Block
+	for _, b := range p.blocks {
+		switch {
+		case len(b.Transactions) == 0:
+		case !b.Traced && first == nil:
+			first, last = b, b
+		case !b.Traced:
+			last = b
+		case first != nil:
+			n, first = n+last.Number-first.Number+1, nil
+		}
+	}
+	if first != nil {
+		n += last.Number - first.Number + 1
+	}
+	return n
+}
+
+// checkCalls compares what depends on calls with the oracle.
+func (w *world) checkCalls(p *past) {
+	w.t.Helper()
+	for _, wallet := range append(p.wallets, p.created...) {
+		q := evm.WalletQuery{Wallet: wallet, Limit: 10_000}
+		internals, err := w.record.Internals(w.t.Context(), q)
+		require.NoError(w.t, err)
+		require.Equal(w.t, p.internals(w.tip(), &q), internals.Internals)
+		_, err = w.record.Deployments(w.t.Context(), evm.DeploymentQuery{Address: wallet, Limit: 10})
+		require.NoError(w.t, err)
+		d, err := w.record.Deployment(w.t.Context(), wallet)
+		if !errors.Is(err, evm.ErrNotDeployed) {
+			require.NoError(w.t, err)
+			require.True(w.t, d.Traced, "the transaction that deployed %s", wallet)
+		}
+	}
+}
+
+var fillPatterns = map[string]func(n uint64) bool{
+	"at first":           func(n uint64) bool { return n < 150 },
+	"at last":            func(n uint64) bool { return n >= 250 },
+	"throughout":         func(uint64) bool { return true },
+	"here and there":     func(n uint64) bool { return n%7 == 0 },
+	"at first and later": func(n uint64) bool { return n < 90 || n > 200 && n < 230 },
+}
+
+// TestFill records a past of which the node traced a part only, and fills in the rest
+// once it traces, while blocks go on to come. The record is then that of a node that
+// always traced.
+func TestFill(t *testing.T) {
+	for name, pattern := range fillPatterns {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPast(4, pastOptions{blocks: 400, first: 10})
+				told := p.bare(pattern)
+				whole := newWorld(t, p, store.NewMemory())
+				whole.advance(400)
+				w := newWorld(t, told, store.NewMemory())
+				w.advance(300)
+
+				n := &tracer{past: p, fails: func(uint64) error { return node.ErrNoTraces }}
+				f := newFiller(w.store, n)
+				stop := filling(t, f)
+				time.Sleep(time.Hour)
+				missing, why := f.Missing()
+				require.Positive(t, missing)
+				require.ErrorIs(t, why, node.ErrNoTraces)
+				require.Contains(t, f.Note(), fmt.Sprintf("traces missing for %d blocks, waiting", missing))
+				require.Less(t, n.asked, 400, "an hour of asking in vain")
+				require.Zero(t, filled(t, w.store))
+				_, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 10})
+				require.ErrorIs(t, err, evm.ErrUntraced)
+
+				n.set(func() { n.fails, n.most = nil, 5 })
+				for !w.done() {
+					w.advance(1)
+					time.Sleep(5 * time.Second)
+				}
+				time.Sleep(time.Hour)
+				stop()
+				require.Equal(t, known(t, whole.store), known(t, w.store))
+				require.Empty(t, f.Note())
+				require.Equal(t, told.missing(), filled(t, w.store), "each block once")
+				traced, err := w.record.Traced(t.Context())
+				require.NoError(t, err)
+				require.True(t, traced)
+				w.checkCalls(p)
+
+				// Another one finds nothing to do.
+				n.asked = 0
+				stop = filling(t, newFiller(w.store, n))
+				time.Sleep(time.Hour)
+				stop()
+				require.Zero(t, n.asked)
+			})
+		})
+	}
+}
+
+// TestFillBeginsWithTheNewest has calls of the oldest blocks come last: until they are
+// there the record begins without, and does not tell of deployments.
+func TestFillBeginsWithTheNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(4, pastOptions{blocks: 300})
+		w := newWorld(t, p.bare(func(n uint64) bool { return n < 200 }), store.NewMemory())
+		w.advance(300)
+		n := &tracer{past: p, fails: func(number uint64) error {
+			if number < 20 {
+				return node.ErrNoTraces // its state is gone
+			}
+			return nil
+		}}
+		f := newFiller(w.store, n)
+		defer filling(t, f)()
+		time.Sleep(time.Hour)
+		missing, _ := f.Missing()
+		require.True(t, missing > 0 && missing <= 20, "%d blocks are missing", missing)
+		start := uint64(20)
+		q := evm.WalletQuery{Wallet: address(1), Start: &start, Limit: 1000}
+		page, err := w.record.Internals(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, p.internals(w.tip(), &q), page.Internals)
+		_, err = w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.ErrorIs(t, err, evm.ErrUntraced)
+	})
+}
+
+// dying is a store whose process ends with a commit, before it is written or after.
+type dying struct {
+	store.Store
+	left    int // commits before that
+	written bool
+}
+
+func (d *dying) Commit(ctx context.Context, b *store.Batch) error {
+	if d.left--; d.left >= 0 {
+		return d.Store.Commit(ctx, b)
+	}
+	if d.written && d.left == -1 {
+		if err := d.Store.Commit(ctx, b); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("killed: %w", store.ErrClosed)
+}
+
+// TestFillSurvivesDeath ends the filling with every few commits.
+func TestFillSurvivesDeath(t *testing.T) {
+	for name, pattern := range fillPatterns {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPast(6, pastOptions{blocks: 400})
+				told := p.bare(pattern)
+				whole := newWorld(t, p, store.NewMemory())
+				whole.advance(400)
+				w := newWorld(t, told, store.NewMemory())
+				w.advance(350)
+				deaths := 0
+				for ; ; deaths++ {
+					require.Less(t, deaths, 1000)
+					w.advance(1)
+					d := &dying{Store: w.store, left: 1 + deaths%4, written: deaths%2 == 0}
+					f := newFiller(d, &tracer{past: p, most: 3})
+					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+					err := f.Run(ctx)
+					cancel()
+					if err == nil && w.done() {
+						break
+					}
+					if err != nil {
+						require.ErrorIs(t, err, store.ErrClosed)
+					}
+				}
+				require.Greater(t, deaths, 2)
+				require.Equal(t, known(t, whole.store), known(t, w.store))
+				require.Equal(t, told.missing(), filled(t, w.store), "each block once")
+			})
+		})
+	}
+}
+
+// flaky is a store that does not answer every other commit, having written it or not.
+type flaky struct {
+	store.Store
+	rng *rand.Rand
+}
+
+func (s *flaky) Commit(ctx context.Context, b *store.Batch) error {
+	switch s.rng.IntN(4) {
+	case 0:
+		return errors.New("no answer")
+	case 1:
+		if err := s.Store.Commit(ctx, b); err != nil {
+			return err
+		}
+		return errors.New("no answer")
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+func TestFillStoreAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(6, pastOptions{blocks: 300})
+		told := p.bare(fillPatterns["here and there"])
+		whole := newWorld(t, p, store.NewMemory())
+		whole.advance(300)
+		w := newWorld(t, told, store.NewMemory())
+		w.advance(300)
+		f := newFiller(&flaky{w.store, rand.New(rand.NewPCG(1, 2))}, &tracer{past: p})
+		stop := filling(t, f)
+		time.Sleep(24 * time.Hour)
+		stop()
+		require.Empty(t, f.Note())
+		require.Equal(t, known(t, whole.store), known(t, w.store))
+		require.Equal(t, told.missing(), filled(t, w.store), "each block once")
+	})
+}
+
+// TestFillGivesUp has blocks whose calls nobody can have.
+func TestFillGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(4, pastOptions{blocks: 200})
+		var huge uint64
+		for _, b := range p.blocks[50:] {
+			if len(b.Transactions) > 0 {
+				huge = b.Number
+				break
+			}
+		}
+		w := newWorld(t, p.bare(func(n uint64) bool { return n > 10 && n < 100 }), store.NewMemory())
+		w.advance(200)
+		n := &tracer{past: p, fails: func(number uint64) error {
+			if number == huge {
+				return fmt.Errorf("%w: too much", index.ErrTraces)
+			}
+			return nil
+		}}
+		f := newFiller(w.store, n)
+		stop := filling(t, f)
+		time.Sleep(24 * time.Hour)
+		stop()
+		require.Empty(t, f.Note())
+		require.Less(t, n.asked, 400)
+		internals := func(start, end uint64) error {
+			q := evm.WalletQuery{Wallet: address(1), Start: &start, End: &end, Limit: 1000}
+			page, err := w.record.Internals(t.Context(), q)
+			if err == nil {
+				require.Equal(t, p.internals(w.tip(), &q), page.Internals)
+			}
+			return err
+		}
+		require.NoError(t, internals(0, huge))
+		require.NoError(t, internals(huge+1, 300))
+		require.ErrorIs(t, internals(huge, huge+1), evm.ErrUntraced)
+		require.ErrorIs(t, internals(0, 300), evm.ErrUntraced)
+		_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.NoError(t, err)
+
+		// A node with other bounds may have them.
+		n.fails = nil
+		stop = filling(t, newFiller(w.store, n))
+		time.Sleep(time.Hour)
+		stop()
+		require.NoError(t, internals(0, 300))
+		w.checkCalls(p)
+	})
+}
+
+// TestFillOfEarlierVersions fills a record that does not say which blocks are without
+// calls, but for the first and the last.
+func TestFillOfEarlierVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(4, pastOptions{blocks: 300})
+		told := p.bare(func(n uint64) bool { return n > 20 && n < 100 || n > 150 && n < 200 || n > 250 })
+		whole := newWorld(t, p, store.NewMemory())
+		whole.advance(300)
+		w := newWorld(t, told, store.NewMemory())
+		w.advance(220)
+		var batch store.Batch
+		for row, err := range store.Rows(t.Context(), w.store, store.FamilyEVMUntraced) {
+			require.NoError(t, err)
+			batch.Delete(store.FamilyEVMUntraced, row.PK)
+		}
+		require.NoError(t, w.store.Commit(t.Context(), &batch))
+		start := uint64(120)
+		_, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &start, Limit: 10})
+		require.ErrorIs(t, err, evm.ErrUntraced)
+		w.tenant = newTenant()
+
+		n := &tracer{past: p}
+		stop := filling(t, newFiller(w.store, n))
+		time.Sleep(time.Second)
+		w.advance(80)
+		time.Sleep(time.Hour)
+		stop()
+		require.Equal(t, known(t, whole.store), known(t, w.store))
+		w.checkCalls(p)
+	})
+}
+
+// TestFillRecordedAnew records a chain again over its rows, part of which were filled in.
+func TestFillRecordedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(4, pastOptions{blocks: 100})
+		told := p.bare(func(n uint64) bool { return n < 80 })
+		w := newWorld(t, told, store.NewMemory())
+		w.advance(100)
+		stop := filling(t, newFiller(w.store, &tracer{past: p}))
+		time.Sleep(time.Hour)
+		stop()
+		w.next, w.tenant = 0, newTenant()
+		w.advance(100)
+		_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.ErrorIs(t, err, evm.ErrUntraced)
+		stop = filling(t, newFiller(w.store, &tracer{past: p}))
+		time.Sleep(time.Hour)
+		stop()
+		w.checkCalls(p)
+	})
+}
+
+// TestFillOfAnotherChain is told blocks of another chain, of which nothing is written.
+func TestFillOfAnotherChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newPast(4, pastOptions{blocks: 100}).bare(func(uint64) bool { return true }), store.NewMemory())
+		w.advance(100)
+		before := rows(t, w.store)
+		f := newFiller(w.store, &tracer{past: newPast(5, pastOptions{blocks: 100})})
+		stop := filling(t, f)
+		time.Sleep(time.Hour)
+		stop()
+		require.Equal(t, before, rows(t, w.store))
+		require.Contains(t, f.Note(), "another block")
+	})
+}
+
+// TestFillIsTakenOver has two who fill: the later one goes on.
+func TestFillIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(4, pastOptions{blocks: 300})
+		w := newWorld(t, p.bare(func(uint64) bool { return true }), store.NewMemory())
+		w.advance(300)
+		ended := make(chan error, 1)
+		slow := &slowTracer{tracer: &tracer{past: p, most: 2}}
+		go func() { ended <- newFiller(w.store, slow).Run(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		stop := filling(t, newFiller(w.store, &tracer{past: p}))
+		require.ErrorIs(t, <-ended, store.ErrFenced)
+		time.Sleep(time.Hour)
+		stop()
+		require.Equal(t, w.missing(), filled(t, w.store))
+		w.checkCalls(p)
+	})
+}
+
+type slowTracer struct{ *tracer }
+
+func (s *slowTracer) Traced(ctx context.Context, from uint64, n int) ([]index.Block[*chain.Block], error) {
+	time.Sleep(time.Second)
+	return s.tracer.Traced(ctx, from, n)
+}
+
+// TestFillComesSecond leaves most of the time to new blocks while they wait.
+func TestFillComesSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(4, pastOptions{blocks: 2000, quiet: 95})
+		w := newWorld(t, p.bare(func(uint64) bool { return true }), store.NewMemory())
+		w.advance(2000)
+		asked := func(behind bool) int {
+			slow := &slowTracer{tracer: &tracer{past: p}}
+			f := evm.NewFiller(evm.FillerOptions{Store: w.store, NetworkID: network, BlockchainID: chainID, Tracer: slow, Behind: func() bool { return behind }})
+			stop := filling(t, f)
+			time.Sleep(40 * time.Second)
+			stop()
+			return slow.asked
+		}
+		behind, ahead := asked(true), asked(false)
+		require.InDelta(t, 4, behind, 1, "of 40 seconds")
+		require.InDelta(t, 20, ahead, 2, "of 40 seconds")
+	})
+}
+
+var _ evm.Tracer = (*index.EVMSource)(nil)
+
+func TestFormHasTheFiller(t *testing.T) {
+	form := evm.Form()
+	for name, want := range map[string]bool{
+		fmt.Sprintf("evm-calls/%d/%s", network, chainID): true, index.Cursor(network, "evm-1/"+ids.ID{1}.String(), "evm"): true,
+		"index/1/P/pchain": false,
+	} {
+		require.Equal(t, want, form.Cursor(name), name)
+	}
+	require.Contains(t, form.Families, store.FamilyEVMUntraced)
+}

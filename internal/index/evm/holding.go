@@ -1,0 +1,253 @@
+package evm
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+	"quorate/internal/store"
+)
+
+// holdingKey is a wallet and an ERC-1155 token.
+type holdingKey [common.AddressLength + len(tokenKey{})]byte
+
+func holdingKeyOf(wallet common.Address, token *tokenKey) (k holdingKey) {
+	copy(k[:], wallet[:])
+	copy(k[common.AddressLength:], token[:])
+	return k
+}
+
+func (k *holdingKey) wallet() []byte { return k[:common.AddressLength] }
+func (k *holdingKey) token() []byte  { return k[common.AddressLength:] }
+
+// balanceAtSize is the length of the keys of FamilyEVMBalanceAt.
+const balanceAtSize = len(tokenKey{}) + 8
+
+// holding is how much of a token a wallet holds.
+type holding struct {
+	amount uint256.Int
+	// before is what it was before the last block that touched it.
+	before  uint256.Int
+	touched touch
+}
+
+// supply is how much of a token there is: exactly what all wallets hold together,
+// which may be more than 2^256-1 where a contract lies.
+type supply struct {
+	total, before wide
+	touched       touch
+}
+
+// touch is the last block that touched something, if any did.
+type touch struct {
+	number uint64
+	ever   bool
+}
+
+// by reports whether a block is the first of its transfers to touch it.
+func (t *touch) by(number uint64) bool {
+	if t.ever && t.number == number {
+		return false
+	}
+	t.number, t.ever = number, true
+	return true
+}
+
+// wide is a number below 2^320.
+type wide struct {
+	low  uint256.Int
+	high uint64
+}
+
+func (w *wide) add(n *uint256.Int) {
+	if _, over := w.low.AddOverflow(&w.low, n); over {
+		w.high++
+	}
+}
+
+func (w *wide) sub(n *uint256.Int) {
+	if _, under := w.low.SubOverflow(&w.low, n); under {
+		w.high--
+	}
+}
+
+// sides are the wallets of a transfer that hold something.
+func sides(t *evm.Transfer) (wallets [2]common.Address, n int) {
+	for _, side := range [...]common.Address{t.From, t.To} {
+		if side != (common.Address{}) {
+			wallets[n] = side
+			n++
+		}
+	}
+	return wallets, n
+}
+
+// resolve reads the holdings and supplies that the block may change and that are not
+// remembered.
+func (a *application) resolve(ctx context.Context, r store.Reader) error {
+	var keys []store.PK
+	var holdings []holdingKey
+	var supplyKeys []store.PK
+	var supplies []tokenKey
+	for i := range a.transfers {
+		t := &a.transfers[i]
+		if t.Standard != evm.ERC1155 {
+			continue
+		}
+		id := t.TokenID.Bytes32()
+		token := tokenKeyOf(t.Contract, &id)
+		if _, ok := a.supplies.Get(token); !ok {
+			a.supplies.Put(token, new(supply), 0)
+			supplies = append(supplies, token)
+			supplyKeys = append(supplyKeys, a.supplyRow(&token))
+		}
+		wallets, n := sides(t)
+		for _, wallet := range wallets[:n] {
+			k := holdingKeyOf(wallet, &token)
+			if _, ok := a.holdings.Get(k); ok {
+				continue
+			}
+			a.holdings.Put(k, new(holding), 0)
+			holdings = append(holdings, k)
+			keys = append(keys, store.PK{P: a.in(k.wallet()), K: a.keep(k.token())})
+		}
+	}
+	if len(holdings) > 0 {
+		values, err := r.Get(ctx, store.FamilyEVMBalance, keys)
+		if err != nil {
+			return fmt.Errorf("reading balances: %w", err)
+		}
+		for i, v := range values {
+			since, amount, err := parseBalance(v)
+			if err != nil {
+				return err
+			}
+			// One from here or later is of an earlier recording of these blocks, of
+			// which nothing counts yet.
+			if h, _ := a.holdings.Get(holdings[i]); since < a.block.Number {
+				h.amount = amount
+			}
+		}
+	}
+	if len(supplies) > 0 {
+		values, err := r.Get(ctx, store.FamilyEVMSupply, supplyKeys)
+		if err != nil {
+			return fmt.Errorf("reading supplies: %w", err)
+		}
+		for i, v := range values {
+			since, total, err := parseSupply(v)
+			if err != nil {
+				return err
+			}
+			if s, _ := a.supplies.Get(supplies[i]); since < a.block.Number {
+				s.total = total
+			}
+		}
+	}
+	return nil
+}
+
+func (a *application) supplyRow(token *tokenKey) store.PK {
+	return store.PK{P: a.in(token[:common.AddressLength]), K: a.keep(token[common.AddressLength:])}
+}
+
+// move changes what the sides of an ERC-1155 transfer hold.
+func (a *application) move(t *evm.Transfer) {
+	id := t.TokenID.Bytes32()
+	token := tokenKeyOf(t.Contract, &id)
+	s, _ := a.supplies.Get(token)
+	if s.touched.by(a.block.Number) {
+		s.before = s.total
+		a.changedSupplies = append(a.changedSupplies, token)
+		a.supplies.Put(token, s, a.block.Number)
+	}
+	if t.From != (common.Address{}) {
+		h := a.holding(t.From, &token)
+		gone := t.Amount
+		if h.amount.Lt(&gone) {
+			gone = h.amount
+		}
+		h.amount.Sub(&h.amount, &gone)
+		s.total.sub(&gone)
+	}
+	if t.To != (common.Address{}) {
+		h := a.holding(t.To, &token)
+		before := h.amount
+		if _, over := h.amount.AddOverflow(&before, &t.Amount); over {
+			h.amount.SetAllOne()
+		}
+		var come uint256.Int
+		s.total.add(come.Sub(&h.amount, &before))
+	}
+}
+
+// holding is one that is about to change.
+func (a *application) holding(wallet common.Address, token *tokenKey) *holding {
+	k := holdingKeyOf(wallet, token)
+	h, _ := a.holdings.Get(k)
+	if h.touched.by(a.block.Number) {
+		h.before = h.amount
+		a.changed = append(a.changed, k)
+		a.holdings.Put(k, h, a.block.Number)
+	}
+	return h
+}
+
+// balances writes what changed over the whole block.
+func (a *application) balances() {
+	for i := range a.changed {
+		k := &a.changed[i]
+		h, _ := a.holdings.Get(*k)
+		if h.amount == h.before {
+			continue
+		}
+		p := a.in(k.wallet())
+		a.batch.Put(store.FamilyEVMBalance, store.PK{P: p, K: a.keep(k.token())}, a.kept(appendBalance(a.value(), a.block.Number, &h.amount)))
+		key := binary.BigEndian.AppendUint64(append(a.reserve(balanceAtSize), k.token()...), a.block.Number)
+		a.batch.Put(store.FamilyEVMBalanceAt, store.PK{P: p, K: key}, a.kept(appendUint256(a.value(), &h.amount)))
+	}
+	for i := range a.changedSupplies {
+		token := &a.changedSupplies[i]
+		s, _ := a.supplies.Get(*token)
+		switch {
+		case s.total == s.before:
+		case s.total == wide{}:
+			a.batch.Delete(store.FamilyEVMSupply, a.supplyRow(token))
+		default:
+			v := binary.AppendUvarint(a.value(), a.block.Number)
+			v = binary.AppendUvarint(appendUint256(v, &s.total.low), s.total.high)
+			a.batch.Put(store.FamilyEVMSupply, a.supplyRow(token), a.kept(v))
+		}
+	}
+}
+
+// appendBalance writes a balance and the block since which it is so.
+func appendBalance(b []byte, since uint64, amount *uint256.Int) []byte {
+	return appendUint256(binary.AppendUvarint(b, since), amount)
+}
+
+// parseBalance reads nothing for no row.
+func parseBalance(v []byte) (since uint64, amount uint256.Int, err error) {
+	if v == nil {
+		return 0, amount, nil
+	}
+	r := read(v)
+	since, amount = r.Number(), r.uint256()
+	return since, amount, r.End()
+}
+
+// parseSupply reads nothing for no row.
+func parseSupply(v []byte) (since uint64, total wide, err error) {
+	if v == nil {
+		return 0, wide{}, nil
+	}
+	r := read(v)
+	since = r.Number()
+	total = wide{low: r.uint256(), high: r.Number()}
+	return since, total, r.End()
+}

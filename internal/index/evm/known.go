@@ -1,0 +1,69 @@
+package evm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/index/evm/memo"
+	"quorate/internal/store"
+)
+
+// knowledge is what was found out of whether an address is known to be a contract.
+type knowledge struct {
+	contract bool
+	// after is the hash of the block after which it was not: it may be by now. Once
+	// known an address remains so.
+	after common.Hash
+}
+
+// knownRoom is of how many addresses that is remembered, about 100 bytes each.
+const knownRoom = 1 << 15
+
+func newKnown(room int) *memo.Table[common.Address, knowledge] {
+	return memo.New[common.Address, knowledge](room)
+}
+
+// Known reports of addresses, in their order, whether they are known to be contracts:
+// because a transaction made them, or because they told of tokens. Contracts that
+// were there from the beginning and tell nothing are not known. An address may be there
+// several times.
+func (r *Record) Known(ctx context.Context, addresses []common.Address) ([]bool, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	known := make([]bool, len(addresses))
+	var asked []int
+	for i := range addresses {
+		k, ok := r.known.Get(addresses[i])
+		known[i] = ok && k.contract
+		if !ok || !k.contract && k.after != s.head.tip.Hash {
+			asked = append(asked, i)
+		}
+	}
+	if len(asked) == 0 {
+		return known, nil
+	}
+	once := make(map[common.Address]int, len(asked)) // places in keys
+	keys := make([]store.PK, 0, len(asked))
+	for _, n := range asked {
+		if _, there := once[addresses[n]]; !there {
+			once[addresses[n]] = len(keys)
+			keys = append(keys, store.PK{P: s.chain.partition(addresses[n][:])})
+		}
+	}
+	values, err := s.Get(ctx, store.FamilyEVMContract, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading contracts: %w", err)
+	}
+	for _, n := range asked {
+		known[n] = values[once[addresses[n]]] != nil
+	}
+	for address, i := range once {
+		r.known.Put(address, knowledge{contract: values[i] != nil, after: s.head.tip.Hash})
+	}
+	return known, nil
+}

@@ -1,0 +1,469 @@
+package evm
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+	"quorate/internal/store"
+)
+
+// Latest lists the transactions of the chain, newest first.
+func (r *Record) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, error) {
+	q.Limit = limitOf(q.Limit)
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	lo, _, _, err := listKeys(nil, nil, q.After, txPlaceSize)
+	if err != nil {
+		return nil, err
+	}
+	var rows []store.Row
+	if q.Success != nil {
+		rows, err = s.ended(ctx, *q.Success, lo, nil, q.Limit+1)
+	} else {
+		rows, err = s.latest(ctx, lo, q.Limit+1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &TransactionPage{}
+	rows, p.Next = page(rows, q.Limit)
+	p.Transactions, err = inPlaces(rows, "transaction", (*reader).tx)
+	return p, err
+}
+
+// inPlaces reads rows of a list whose keys are places. What says what they are.
+func inPlaces[T any](rows []store.Row, what string, of func(*reader, place, *T)) ([]T, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	all := make([]T, len(rows))
+	v := &reader{list: true}
+	for i, row := range rows {
+		at, ok := placeOf(row.K)
+		if !ok {
+			return nil, fmt.Errorf("%w: %s at %x", store.ErrCorrupt, what, row.K)
+		}
+		v.Begin(row.V)
+		of(v, at, &all[i])
+		if err := v.End(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// latest merges the lists of those that succeeded and those that failed.
+func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, error) {
+	succeeded, err := s.ended(ctx, true, lo, nil, limit)
+	if err != nil {
+		return nil, err
+	}
+	var hi []byte
+	if len(succeeded) == limit {
+		hi = succeeded[limit-1].K // older ones are not wanted
+	}
+	failed, err := s.ended(ctx, false, lo, hi, limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(failed) == 0 {
+		return succeeded, nil
+	}
+	rows := make([]store.Row, 0, min(limit, len(succeeded)+len(failed)))
+	for len(rows) < limit && len(succeeded)+len(failed) > 0 {
+		if len(failed) == 0 || len(succeeded) > 0 && bytes.Compare(succeeded[0].K, failed[0].K) < 0 {
+			rows, succeeded = append(rows, succeeded[0]), succeeded[1:]
+		} else {
+			rows, failed = append(rows, failed[0]), failed[1:]
+		}
+	}
+	return rows, nil
+}
+
+// rangesAtOnce is how many ranges of a list are looked up at a time.
+const rangesAtOnce = 16
+
+// ended are transactions that ended alike, with keys lo <= k < hi.
+func (s *state) ended(ctx context.Context, success bool, lo, hi []byte, limit int) (rows []store.Row, err error) {
+	var from []byte // of the ranges
+	if lo != nil {
+		at := ^binary.BigEndian.Uint64(lo)
+		from = newestKey(at >> rangeBits)
+	}
+	for {
+		ranges, err := s.Scan(ctx, store.FamilyEVMTxRange, s.chain.txRanges(success), from, nil, store.Ascending, rangesAtOnce)
+		if err != nil {
+			return nil, fmt.Errorf("reading transactions: %w", err)
+		}
+		for _, one := range ranges {
+			if len(one.K) != 8 {
+				return nil, fmt.Errorf("%w: range %x of transactions", store.ErrCorrupt, one.K)
+			}
+			numbers := ^binary.BigEndian.Uint64(one.K)
+			if hi != nil && numbers < ^binary.BigEndian.Uint64(hi)>>rangeBits {
+				return rows, nil
+			}
+			some, err := s.Scan(ctx, store.FamilyEVMTx, s.chain.txPartition(success, numbers), lo, hi, store.Ascending, limit-len(rows))
+			if err != nil {
+				return nil, fmt.Errorf("reading transactions: %w", err)
+			}
+			if rows == nil {
+				rows = some
+			} else {
+				rows = append(rows, some...)
+			}
+			if len(rows) == limit {
+				return rows, nil
+			}
+		}
+		if len(ranges) < rangesAtOnce {
+			return rows, nil
+		}
+		from = store.After(ranges[len(ranges)-1].K)
+	}
+}
+
+// Transaction returns a transaction by its hash, as lists have it; nil if it is not
+// recorded.
+func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transaction, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	values, err := s.Get(ctx, store.FamilyEVMTxHash, []store.PK{{P: s.chain.partition(hash[:])}})
+	if err != nil {
+		return nil, fmt.Errorf("reading where transaction %s is: %w", hash, err)
+	}
+	if values[0] == nil {
+		return nil, nil
+	}
+	v := read(values[0])
+	success := v.Byte() != 0
+	at := place{number: v.Number(), major: v.Uint32()}
+	if err := v.End(); err != nil {
+		return nil, err
+	}
+	values, err = s.Get(ctx, store.FamilyEVMTx, []store.PK{{P: s.chain.txPartition(success, at.number>>rangeBits), K: at.appendTx(nil)}})
+	if err != nil {
+		return nil, fmt.Errorf("reading transaction %s: %w", hash, err)
+	}
+	v = read(values[0])
+	tx := new(Transaction)
+	v.tx(at, tx)
+	return tx, v.End()
+}
+
+// Internals lists calls with value, and creations, that a wallet made or received
+// inside transactions, newest first. ErrUntraced says that such calls are not known of
+// all blocks that were asked for: those after the last such block can be had.
+func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, error) {
+	q.Limit = limitOf(q.Limit)
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	lo, hi, ok, err := listKeys(q.Start, q.End, q.After, placeSize)
+	if err != nil {
+		return nil, err
+	}
+	p := &InternalPage{}
+	if !ok {
+		return p, nil
+	}
+	if err := s.tracedBetween(ctx, q.Start, q.End); err != nil {
+		return nil, err
+	}
+	rows, err := s.Scan(ctx, store.FamilyEVMInternal, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, q.Limit+1)
+	if err != nil {
+		return nil, fmt.Errorf("reading internal transactions: %w", err)
+	}
+	rows, p.Next = page(rows, q.Limit)
+	p.Internals, err = inPlaces(rows, "internal transaction", (*reader).internal)
+	return p, err
+}
+
+func (r *reader) internal(at place, i *Internal) {
+	i.Frame, i.TxHash = r.frame(), r.hash()
+	r.readRef(at.number, &i.Block)
+}
+
+// scanRows is the most rows that are read at a time where some are left out.
+const scanRows = 2048
+
+// Transfers lists transfers of ERC-1155 tokens from or to a wallet, newest first.
+func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, error) {
+	q.Limit = limitOf(q.Limit)
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	lo, hi, ok, err := listKeys(q.Start, q.End, q.After, placeSize)
+	if err != nil {
+		return nil, err
+	}
+	p := &TransferPage{}
+	if !ok {
+		return p, nil
+	}
+	c := s.classifier()
+	var last []byte // the key of the last of the page
+	for chunk := q.Limit + 1; ; chunk = min(2*chunk, max(chunk, scanRows)) {
+		rows, err := s.Scan(ctx, store.FamilyEVMTransfer, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, chunk)
+		if err != nil {
+			return nil, fmt.Errorf("reading transfers: %w", err)
+		}
+		some, err := inPlaces(rows, "transfer", (*reader).tokenTransfer)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.learn(ctx, len(some), func(i int) common.Address { return some[i].Contract }); err != nil {
+			return nil, err
+		}
+		for i := range some {
+			if !c.follows(some[i].Contract, evm.ERC1155) {
+				continue
+			}
+			if len(p.Transfers) == q.Limit {
+				p.Next = last
+				return p, nil
+			}
+			if p.Transfers == nil {
+				p.Transfers = some[:0] // the others are not needed again
+			}
+			p.Transfers, last = append(p.Transfers, some[i]), rows[i].K
+		}
+		if len(rows) < chunk {
+			return p, nil
+		}
+		lo = store.After(rows[len(rows)-1].K)
+	}
+}
+
+func (r *reader) tokenTransfer(at place, t *TokenTransfer) {
+	t.Transfer, t.TxHash = r.transfer(at.major, at.minor), r.hash()
+	r.readRef(at.number, &t.Block)
+}
+
+// Tokens lists the tokens of a collection by their ID. Of contracts that do not follow
+// the standard it lists what their events say.
+func (r *Record) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
+	q.Limit = limitOf(q.Limit)
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	p := &TokenPage{}
+	var family store.Family
+	switch q.Standard {
+	case evm.ERC721:
+		family = store.FamilyEVMOwner
+	case evm.ERC1155:
+		family = store.FamilyEVMSupply
+	default:
+		return p, nil
+	}
+	const size = 32
+	if q.After != nil && len(q.After) != size {
+		return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+	}
+	var lo []byte
+	if q.After != nil {
+		lo = store.After(q.After)
+	}
+	rows, err := s.Scan(ctx, family, s.chain.partition(q.Contract[:]), lo, nil, store.Ascending, q.Limit+1)
+	if err != nil {
+		return nil, fmt.Errorf("reading tokens: %w", err)
+	}
+	rows, p.Next = page(rows, q.Limit)
+	if len(rows) > 0 {
+		p.Tokens = make([]Token, 0, len(rows))
+	}
+	for _, row := range rows {
+		if len(row.K) != size {
+			return nil, fmt.Errorf("%w: token %x", store.ErrCorrupt, row.K)
+		}
+		t := Token{Contract: q.Contract}
+		t.TokenID.SetBytes(row.K)
+		if q.Standard == evm.ERC721 {
+			v := read(row.V)
+			owner := v.address()
+			if err := v.End(); err != nil {
+				return nil, err
+			}
+			t.Owner = &owner
+		}
+		p.Tokens = append(p.Tokens, t)
+	}
+	return p, nil
+}
+
+// balancePosition is the number of the block that all pages speak of, and the token
+// that the page before ended with.
+const balancePosition = 8 + len(tokenKey{})
+
+// Balances lists what a wallet holds of ERC-1155 tokens after a block. All pages speak
+// of the block that the first one does. Errors are ErrBeyondTip and ErrBeforeRecord.
+func (r *Record) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, error) {
+	q.Limit = limitOf(q.Limit)
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	number := s.head.tip.Number
+	if q.At != nil {
+		number = *q.At
+	}
+	var lo, hi []byte
+	if q.Contract != nil {
+		lo, hi = q.Contract[:], following(q.Contract)
+	}
+	if q.After != nil {
+		if len(q.After) != balancePosition {
+			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+		}
+		pinned := binary.BigEndian.Uint64(q.After)
+		if q.At != nil && pinned != number {
+			return nil, fmt.Errorf("%w: of balances after another block", ErrPosition)
+		}
+		number = pinned
+		if k := q.After[8:]; bytes.Compare(k, lo) >= 0 {
+			lo = store.After(k)
+		}
+	}
+	p := &BalancePage{}
+	if p.At, err = s.block(ctx, number); err != nil {
+		return nil, err
+	}
+	b := balances{state: s, page: p, classifier: s.classifier(), wallet: s.chain.partition(q.Wallet[:]), limit: q.Limit}
+	return p, b.read(ctx, lo, hi)
+}
+
+// following is the first key after all those of a contract, nil if there is none.
+func following(contract *common.Address) []byte {
+	next := *contract
+	for i := len(next) - 1; i >= 0; i-- {
+		if next[i]++; next[i] != 0 {
+			return next[:]
+		}
+	}
+	return nil
+}
+
+// balances is a page of balances being read.
+type balances struct {
+	*state
+	*classifier
+	page   *BalancePage
+	wallet []byte
+	limit  int
+}
+
+func (b *balances) read(ctx context.Context, lo, hi []byte) error {
+	for chunk := b.limit + 1; hi == nil || bytes.Compare(lo, hi) < 0; chunk = min(2*chunk, max(chunk, scanRows)) {
+		rows, err := b.Scan(ctx, store.FamilyEVMBalance, b.wallet, lo, hi, store.Ascending, chunk)
+		if err != nil {
+			return fmt.Errorf("reading balances: %w", err)
+		}
+		for _, row := range rows {
+			if len(row.K) != len(tokenKey{}) {
+				return fmt.Errorf("%w: balance of %x", store.ErrCorrupt, row.K)
+			}
+		}
+		contract := func(i int) common.Address { return common.BytesToAddress(rows[i].K[:common.AddressLength]) }
+		if err := b.learn(ctx, len(rows), contract); err != nil {
+			return err
+		}
+		amounts, err := b.amounts(ctx, rows)
+		if err != nil {
+			return err
+		}
+		for i := range amounts {
+			if amounts[i].Amount.IsZero() {
+				continue
+			}
+			if len(b.page.Balances) == b.limit {
+				last := &b.page.Balances[b.limit-1]
+				id := last.TokenID.Bytes32()
+				k := tokenKeyOf(last.Contract, &id)
+				b.page.Next = append(uint64Key(b.page.At.Number), k[:]...)
+				return nil
+			}
+			if b.page.Balances == nil {
+				b.page.Balances = amounts[:0] // the others are not needed again
+			}
+			b.page.Balances = append(b.page.Balances, amounts[i])
+		}
+		if len(rows) < chunk {
+			return nil
+		}
+		last := contract(len(rows) - 1)
+		lo = store.After(rows[len(rows)-1].K)
+		if !b.follows(last, evm.ERC1155) {
+			// The rest of that contract need not be gone through.
+			if lo = following(&last); lo == nil {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// amounts are the balances of rows as of the page's block; 0 for contracts that do not
+// follow the standard.
+func (b *balances) amounts(ctx context.Context, rows []store.Row) ([]TokenBalance, error) {
+	found := make([]TokenBalance, len(rows))
+	var ranges []store.Range
+	var of []int
+	for i, row := range rows {
+		t := &found[i]
+		t.Contract = common.BytesToAddress(row.K[:common.AddressLength])
+		if !b.follows(t.Contract, evm.ERC1155) {
+			continue
+		}
+		t.TokenID.SetBytes(row.K[common.AddressLength:])
+		since, amount, err := parseBalance(row.V)
+		if err != nil {
+			return nil, err
+		}
+		if since <= b.page.At.Number {
+			t.Amount = amount
+			continue
+		}
+		of = append(of, i)
+		ranges = append(ranges, store.Range{
+			Lo: binary.BigEndian.AppendUint64(bytes.Clone(row.K), 0),
+			Hi: binary.BigEndian.AppendUint64(bytes.Clone(row.K), b.page.At.Number),
+		})
+	}
+	if len(ranges) == 0 {
+		return found, nil
+	}
+	then, err := b.Floor(ctx, store.FamilyEVMBalanceAt, b.wallet, ranges)
+	if err != nil {
+		return nil, fmt.Errorf("reading past balances: %w", err)
+	}
+	for i, row := range then {
+		if row.V == nil {
+			continue // nothing yet
+		}
+		v := read(row.V)
+		found[of[i]].Amount = v.uint256()
+		if err := v.End(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,32 @@
+package evm
+
+import (
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/crypto"
+
+	"quorate/internal/chain/evm"
+)
+
+// sendWarpTopic and warpPrecompile tell the logs of messages that were handed to the
+// Warp precompile (avalanchego, precompile contract of warp).
+var (
+	sendWarpTopic  = crypto.Keccak256Hash([]byte("SendWarpMessage(address,bytes32,bytes)"))
+	warpPrecompile = common.HexToAddress("0x0200000000000000000000000000000000000005")
+)
+
+// messageOf is the interchain message that the logs of a transaction tell: the first
+// of Teleporter, else the first that was sent without it, whose destination nobody
+// knows; nil if there is none.
+func messageOf(logs []evm.Log) *InterchainMessage {
+	if messages := evm.Messages(logs); len(messages) > 0 {
+		m := messages[0]
+		return &InterchainMessage{ID: m.ID, Delivered: m.Delivered, BlockchainID: m.BlockchainID}
+	}
+	for i := range logs {
+		l := &logs[i]
+		if l.Address == warpPrecompile && len(l.Topics) == 3 && l.Topics[0] == sendWarpTopic {
+			return &InterchainMessage{ID: l.Topics[2]}
+		}
+	}
+	return nil
+}

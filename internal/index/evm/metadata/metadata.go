@@ -1,0 +1,464 @@
+// Package metadata fetches what the contracts of tokens say about them elsewhere: the
+// documents that token URIs lead to. It keeps what it found in the store, and fetches
+// in the background what readers ask for: nobody waits for a stranger's server.
+package metadata
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holiman/uint256"
+	"golang.org/x/time/rate"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/store"
+)
+
+// Status says how far the metadata of a token are had, in the Data API's words.
+type Status string
+
+// All there are.
+const (
+	Unknown       Status = "UNKNOWN"
+	MissingToken  Status = "MISSING_TOKEN"
+	InvalidURI    Status = "INVALID_TOKEN_URI"
+	InvalidScheme Status = "INVALID_TOKEN_URI_SCHEME"
+	Unreachable   Status = "UNREACHABLE_TOKEN_URI"
+	Throttled     Status = "THROTTLED_TOKEN_URI"
+	TooLarge      Status = "METADATA_CONTENT_TOO_LARGE"
+	Invalid       Status = "INVALID_METADATA"
+	InvalidJSON   Status = "INVALID_METADATA_JSON"
+	Indexed       Status = "INDEXED"
+	Unindexed     Status = "UNINDEXED"
+)
+
+// passing reports whether another attempt may soon do better.
+func (s Status) passing() bool { return s == Unreachable || s == Throttled || s == Unknown }
+
+// Metadata is what is known of a token's metadata.
+type Metadata struct {
+	Status Status
+	// Updated is when they were last asked for, zero if never.
+	Updated time.Time
+	Document
+}
+
+// Contracts knows contracts and where the metadata of their tokens are;
+// *contracts.Book does.
+type Contracts interface {
+	Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error)
+	// LookUp reports whether the contract knows the token, too.
+	LookUp(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (uri string, exists bool, err error)
+}
+
+// Options of a Keeper. Contracts, Fetcher, Store, NetworkID and BlockchainID are
+// required.
+type Options struct {
+	Contracts    Contracts
+	Fetcher      *Fetcher
+	Store        store.Store
+	NetworkID    uint32
+	BlockchainID ids.ID
+	// Workers is how many documents are fetched at a time; 0 means 4.
+	Workers int
+	// Rate is how many documents one host is asked for in a second; 0 means 5.
+	Rate float64
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Keeper keeps the metadata of the tokens of one chain. Safe for concurrent use.
+type Keeper struct {
+	contracts Contracts
+	fetcher   *Fetcher
+	store     store.Store
+	partition []byte
+	workers   int
+	rate      rate.Limit
+	log       *slog.Logger
+	queue     chan token
+
+	mu      sync.Mutex
+	waiting map[token]string           // what is queued or fetched, and its host once that is known; guarded by mu
+	tokens  map[common.Address]*tokens // of those that are waited for; guarded by mu
+	hosts   map[string]*host           // guarded by mu
+}
+
+type token struct {
+	contract common.Address
+	id       uint256.Int
+}
+
+// tokens are how many of a contract's wait, and how many of these are fetched now.
+type tokens struct{ waiting, fetched int }
+
+// host is somebody who is asked for documents.
+type host struct {
+	limiter *rate.Limiter
+	busy    bool // with one document at a time
+	queued  int  // how many tokens wait for it
+	// timeouts is how many requests in a row had no answer in time; until is when it is
+	// asked again.
+	timeouts int
+	until    time.Time
+}
+
+const (
+	// maxWaiting is how many tokens may wait; what comes then is left for the next
+	// reader to ask for.
+	maxWaiting = 4096
+	// maxPerContract and maxPerHost are how many of them may be of one contract, and of
+	// one host: whoever is slow keeps the rest of the queue free.
+	maxPerContract = 256
+	maxPerHost     = 512
+	// maxFetched is how many documents are fetched for one contract at a time: its tokens
+	// may be on many hosts.
+	maxFetched = 2
+	// maxTimeouts is after how many timeouts in a row a host is left alone, for
+	// firstPause at first, and twice as long each time up to lastPause.
+	maxTimeouts = 3
+	firstPause  = 30 * time.Second
+	lastPause   = 30 * time.Minute
+	// maxHosts bounds what is remembered of hosts.
+	maxHosts = 1024
+	// recheck is the pause before a token whose host is busy is looked at again.
+	recheck = 20 * time.Millisecond
+
+	// fresh is how long metadata are believed.
+	fresh = 24 * time.Hour
+	// firstRetry is how long after a failure that may pass the next attempt is; it
+	// doubles with each up to fresh.
+	firstRetry = 30 * time.Second
+)
+
+// New makes a Keeper, which fetches while Run runs.
+func New(o Options) *Keeper {
+	k := &Keeper{
+		contracts: o.Contracts, fetcher: o.Fetcher, store: o.Store, workers: o.Workers, rate: rate.Limit(o.Rate), log: o.Log,
+		partition: append(binary.BigEndian.AppendUint32(nil, o.NetworkID), o.BlockchainID[:]...),
+		queue:     make(chan token, maxWaiting),
+		waiting:   make(map[token]string),
+		tokens:    make(map[common.Address]*tokens),
+		hosts:     make(map[string]*host),
+	}
+	if k.workers <= 0 {
+		k.workers = 4
+	}
+	if k.rate <= 0 {
+		k.rate = 5
+	}
+	if k.log == nil {
+		k.log = slog.New(slog.DiscardHandler)
+	}
+	return k
+}
+
+func (k *Keeper) key(t token) store.PK {
+	id := t.id.Bytes32()
+	return store.PK{P: append(slices.Clip(k.partition), t.contract[:]...), K: id[:]}
+}
+
+// Metadata are what is kept of tokens, in their order. What is not there, or old, is
+// fetched in the background. Errors are the store's.
+func (k *Keeper) Metadata(ctx context.Context, tokens []evm.Token) ([]Metadata, error) {
+	keys := make([]store.PK, len(tokens))
+	for i := range tokens {
+		keys[i] = k.key(token{tokens[i].Contract, tokens[i].TokenID})
+	}
+	rows, err := k.store.Get(ctx, store.FamilyEVMMetadata, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading metadata: %w", err)
+	}
+	all := make([]Metadata, len(tokens))
+	for i, row := range rows {
+		kept, err := decode(row)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = kept.Metadata
+		if !time.Now().Before(kept.next()) {
+			k.enqueue(token{tokens[i].Contract, tokens[i].TokenID})
+		}
+	}
+	return all, nil
+}
+
+// enqueue never waits. What there is no room for is left for the next reader to ask for.
+func (k *Keeper) enqueue(t token) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	of := k.tokens[t.contract]
+	if _, there := k.waiting[t]; there || len(k.waiting) >= maxWaiting || of != nil && of.waiting >= maxPerContract {
+		return
+	}
+	if of == nil {
+		of = new(tokens)
+		k.tokens[t.contract] = of
+	}
+	of.waiting++
+	k.waiting[t] = ""
+	k.queue <- t // has room for all that wait
+}
+
+// forget ends the waiting for a token.
+func (k *Keeper) forget(t token) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.hosts[k.waiting[t]]; h != nil {
+		h.queued--
+	}
+	delete(k.waiting, t)
+	of := k.tokens[t.contract]
+	if of.waiting--; of.waiting == 0 {
+		delete(k.tokens, t.contract)
+	}
+}
+
+// Run fetches until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	var working sync.WaitGroup
+	for range k.workers {
+		working.Go(func() { k.work(ctx) })
+	}
+	working.Wait()
+}
+
+func (k *Keeper) work(ctx context.Context) {
+	for {
+		var t token
+		select {
+		case <-ctx.Done():
+			return
+		case t = <-k.queue:
+		}
+		again, err := k.update(ctx, t)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			// A reader will ask again.
+			k.log.Debug("metadata cannot be fetched at the moment", slog.String("contract", t.contract.Hex()), slog.Any("error", err))
+		}
+		if !again {
+			k.forget(t)
+			continue
+		}
+		k.queue <- t // still counted as waiting, so that there is room
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(recheck):
+		}
+	}
+}
+
+// update fetches and keeps the metadata of a token; again says that it is not its turn
+// yet. Errors are about the node and the store.
+func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
+	// Whoever asked for it may have looked right before another fetch was over.
+	before, err := k.read(ctx, t)
+	if err != nil || time.Now().Before(before.next()) {
+		return false, err
+	}
+	found, err := k.contracts.Contracts(ctx, []common.Address{t.contract})
+	if err != nil {
+		return false, err
+	}
+	standard := chain.Unknown
+	if found[0] != nil {
+		standard = found[0].Standard
+	}
+	uri, exists, err := k.contracts.LookUp(ctx, standard, t.contract, &t.id)
+	if err != nil {
+		return false, err
+	}
+	if standard == chain.ERC1155 {
+		uri = forToken(uri, &t.id)
+	}
+	fresh := Metadata{}
+	switch {
+	case !exists:
+		fresh.Status = MissingToken
+	case uri == "":
+		fresh.Status = InvalidURI
+	default:
+		name := k.fetcher.hostOf(uri)
+		switch k.turn(t, name) {
+		case later:
+			return true, nil
+		case never:
+			return false, nil
+		case now:
+		}
+		var late bool
+		fresh, late, err = k.fetch(ctx, uri)
+		k.done(t, name, late)
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, k.keep(ctx, t, fresh)
+}
+
+// fetch gets a document; late says that it did not come in time.
+func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, late bool, err error) {
+	b, err := k.fetcher.fetch(ctx, uri)
+	if err == nil {
+		m.Document, err = parse(b)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return m, false, ctx.Err()
+	case err != nil:
+		k.log.Debug("no metadata", slog.Any("error", err))
+		m.Status = statusOf(err)
+		var timeout net.Error
+		late = errors.As(err, &timeout) && timeout.Timeout()
+	default:
+		m.Status = Indexed
+	}
+	return m, late, nil
+}
+
+// read is what is kept of a token.
+func (k *Keeper) read(ctx context.Context, t token) (kept, error) {
+	rows, err := k.store.Get(ctx, store.FamilyEVMMetadata, []store.PK{k.key(t)})
+	if err != nil {
+		return kept{}, err
+	}
+	return decode(rows[0])
+}
+
+// keep writes what was found. A document that was had before outlives failures that
+// may pass.
+func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
+	before, err := k.read(ctx, t)
+	if err != nil {
+		return err
+	}
+	row := kept{Metadata: m}
+	if m.Status.passing() {
+		row.failures = before.failures + 1
+		if before.Status == Indexed {
+			row.Metadata = before.Metadata
+		}
+	}
+	row.Updated = time.Now()
+	batch := store.Batch{NoSync: true} // it can be fetched again
+	batch.Put(store.FamilyEVMMetadata, k.key(t), encode(&row))
+	return k.store.Commit(ctx, &batch)
+}
+
+// turn says when a token's document may be fetched.
+type turn int
+
+const (
+	now turn = iota
+	later
+	// never is until a reader asks again.
+	never
+)
+
+// turn takes the turn of a host for a token, if it is its turn. Nobody waits for no
+// host.
+func (k *Keeper) turn(t token, name string) turn {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	of := k.tokens[t.contract]
+	if name == "" {
+		of.fetched++
+		return now
+	}
+	h := k.host(name)
+	if time.Now().Before(h.until) {
+		return never
+	}
+	if before := k.waiting[t]; before != name {
+		if h.queued >= maxPerHost {
+			return never
+		}
+		if other := k.hosts[before]; other != nil {
+			other.queued--
+		}
+		k.waiting[t] = name
+		h.queued++
+	}
+	if h.busy || of.fetched >= maxFetched || !h.limiter.Allow() {
+		return later
+	}
+	h.busy = true
+	of.fetched++
+	return now
+}
+
+// host is the one of a name. It needs mu.
+func (k *Keeper) host(name string) *host {
+	if h := k.hosts[name]; h != nil {
+		return h
+	}
+	for other, idle := range k.hosts {
+		if len(k.hosts) < maxHosts {
+			break
+		}
+		if !idle.busy && idle.queued == 0 {
+			delete(k.hosts, other)
+		}
+	}
+	h := &host{limiter: rate.NewLimiter(k.rate, 1)}
+	k.hosts[name] = h
+	return h
+}
+
+// done gives the turn back; late says that the host did not answer in time.
+func (k *Keeper) done(t token, name string, late bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tokens[t.contract].fetched--
+	h := k.hosts[name]
+	if h == nil {
+		return
+	}
+	h.busy = false
+	if !late {
+		h.timeouts = 0
+		return
+	}
+	if h.timeouts++; h.timeouts >= maxTimeouts {
+		h.until = time.Now().Add(min(firstPause<<min(h.timeouts-maxTimeouts, 20), lastPause))
+	}
+}
+
+// kept is a row's value.
+type kept struct {
+	Metadata
+	// failures is how many attempts in a row failed in a way that may pass.
+	failures uint64
+}
+
+// next is when to fetch again.
+func (k *kept) next() time.Time {
+	if k.Updated.IsZero() {
+		return time.Time{}
+	}
+	wait := fresh
+	if k.failures > 0 {
+		wait = min(firstRetry<<min(k.failures-1, 20), fresh)
+	}
+	return k.Updated.Add(wait)
+}
+
+// errKept says that a row is damaged.
+func errKept(why string) error {
+	return errors.Join(store.ErrCorrupt, fmt.Errorf("what is kept of a token's metadata: %s", why))
+}

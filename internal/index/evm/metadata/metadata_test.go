@@ -1,0 +1,360 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+var nfts, multi = common.Address{1}, common.Address{2}
+
+// fakeContracts has URIs by token.
+type fakeContracts struct {
+	mu   sync.Mutex
+	uris map[uint64]string // guarded by mu
+	away error             // guarded by mu
+}
+
+func (c *fakeContracts) Contracts(_ context.Context, addresses []common.Address) ([]*evm.Contract, error) {
+	standards := map[common.Address]chain.Standard{nfts: chain.ERC721, multi: chain.ERC1155}
+	found := make([]*evm.Contract, len(addresses))
+	for i, a := range addresses {
+		if s, ok := standards[a]; ok {
+			found[i] = &evm.Contract{Address: a, Standard: s}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return found, c.away
+}
+
+func (c *fakeContracts) LookUp(_ context.Context, _ chain.Standard, _ common.Address, id *uint256.Int) (string, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uri, ok := c.uris[id.Uint64()]
+	return uri, ok, c.away
+}
+
+func (c *fakeContracts) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+func one(contract common.Address, id uint64) evm.Token {
+	return evm.Token{Contract: contract, TokenID: *uint256.NewInt(id)}
+}
+
+func newKeeper(t *testing.T, c Contracts, s store.Store, timeout time.Duration) *Keeper {
+	f, err := NewFetcher(FetchOptions{AllowPrivate: true, Timeout: timeout})
+	require.NoError(t, err)
+	k := New(Options{Contracts: c, Fetcher: f, Store: s, NetworkID: 5, BlockchainID: ids.ID{1}, Rate: 1e6})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { k.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		f.Close()
+	})
+	return k
+}
+
+// await reads until a token has a status.
+func await(t *testing.T, k *Keeper, token evm.Token, want Status) Metadata {
+	t.Helper()
+	var got Metadata
+	require.Eventually(t, func() bool {
+		all, err := k.Metadata(context.Background(), []evm.Token{token})
+		if err != nil {
+			t.Error(err)
+			return true
+		}
+		got = all[0]
+		return got.Status == want
+	}, time.Minute, 2*time.Millisecond, "%s", want)
+	return got
+}
+
+func TestKeeper(t *testing.T) {
+	var served atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		switch r.URL.Path {
+		case "/invalid":
+			fmt.Fprint(w, "<html>")
+		case "/large":
+			fmt.Fprintf(w, `{"image":%q}`, strings.Repeat("x", 10<<20))
+		default:
+			fmt.Fprintf(w, `{"name":%q}`, r.URL.Path)
+		}
+	}))
+	defer server.Close()
+	c := &fakeContracts{uris: map[uint64]string{1: server.URL + "/a", 2: server.URL + "/{id}", 3: "", 4: "gopher://x", 5: server.URL + "/invalid", 6: server.URL + "/large", 7: "data:,{}"}}
+	s := store.NewMemory()
+	k := newKeeper(t, c, s, time.Minute)
+
+	first, err := k.Metadata(t.Context(), []evm.Token{one(nfts, 1), one(common.Address{9}, 1)})
+	require.NoError(t, err)
+	require.Equal(t, []Metadata{{Status: Unindexed}, {Status: Unindexed}}, first)
+
+	got := await(t, k, one(nfts, 1), Indexed)
+	require.Equal(t, "/a", got.Name)
+	require.WithinDuration(t, time.Now(), got.Updated, time.Minute)
+	require.Equal(t, "/"+strings.Repeat("0", 63)+"2", await(t, k, one(multi, 2), Indexed).Name)
+	await(t, k, one(nfts, 3), InvalidURI)
+	await(t, k, one(nfts, 4), InvalidScheme)
+	await(t, k, one(nfts, 5), InvalidJSON)
+	await(t, k, one(nfts, 6), TooLarge)
+	await(t, k, one(nfts, 7), Indexed)
+	await(t, k, one(nfts, 8), MissingToken)
+	before := served.Load()
+	for _, known := range []evm.Token{one(nfts, 1), one(multi, 2), one(nfts, 3), one(nfts, 4), one(nfts, 5), one(nfts, 6), one(nfts, 7), one(nfts, 8)} {
+		_, err := k.Metadata(t.Context(), []evm.Token{known})
+		require.NoError(t, err)
+	}
+	await(t, k, one(nfts, 0), MissingToken)
+	require.Equal(t, before, served.Load(), "requests for what is known")
+}
+
+// TestNodeAwayKeepsNothing says nothing about a token while its contract cannot be
+// asked.
+func TestNodeAwayKeepsNothing(t *testing.T) {
+	c := &fakeContracts{uris: map[uint64]string{1: `data:,{"name":"x"}`}, away: node.ErrUnavailable}
+	s := store.NewMemory()
+	k := newKeeper(t, c, s, time.Minute)
+	again, err := k.update(t.Context(), token{nfts, *uint256.NewInt(1)})
+	require.ErrorIs(t, err, node.ErrUnavailable)
+	require.False(t, again)
+	rows, err := s.Walk(t.Context(), store.FamilyEVMMetadata, nil, 10)
+	require.NoError(t, err)
+	require.Empty(t, rows)
+	c.set(func() { c.away = nil })
+	await(t, k, one(nfts, 1), Indexed)
+}
+
+// TestSlowHostsBlockNobody has more silent documents than workers.
+func TestSlowHostsBlockNobody(t *testing.T) {
+	release := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-release:
+		}
+	}))
+	defer slow.Close()
+	c := &fakeContracts{uris: make(map[uint64]string)}
+	for id := range uint64(100) {
+		c.uris[id] = fmt.Sprintf("%s/%d", slow.URL, id)
+	}
+	c.uris[1000] = `data:,{"name":"quick"}`
+	k := newKeeper(t, c, store.NewMemory(), time.Hour)
+	for id := range uint64(100) {
+		_, err := k.Metadata(t.Context(), []evm.Token{one(nfts, id)})
+		require.NoError(t, err)
+	}
+	require.Equal(t, "quick", await(t, k, one(nfts, 1000), Indexed).Name)
+	close(release)
+}
+
+func TestRetries(t *testing.T) {
+	s := store.NewMemory()
+	k := New(Options{Store: s, NetworkID: 5})
+	tok := token{nfts, *uint256.NewInt(1)}
+	read := func() kept {
+		rows, err := s.Get(t.Context(), store.FamilyEVMMetadata, []store.PK{k.key(tok)})
+		require.NoError(t, err)
+		got, err := decode(rows[0])
+		require.NoError(t, err)
+		return got
+	}
+	last := time.Duration(0)
+	for range 30 {
+		require.NoError(t, k.keep(t.Context(), tok, Metadata{Status: Unreachable}))
+		got := read()
+		wait := got.next().Sub(got.Updated)
+		require.Equal(t, Unreachable, got.Status)
+		require.GreaterOrEqual(t, wait, last)
+		require.LessOrEqual(t, wait, fresh)
+		last = wait
+	}
+	require.Equal(t, fresh, last)
+	require.NoError(t, k.keep(t.Context(), tok, Metadata{Status: Indexed, Document: Document{Name: "x"}}))
+	require.NoError(t, k.keep(t.Context(), tok, Metadata{Status: Throttled}))
+	got := read()
+	require.Equal(t, Indexed, got.Status)
+	require.Equal(t, "x", got.Name)
+	require.Equal(t, firstRetry, got.next().Sub(got.Updated))
+	require.NoError(t, k.keep(t.Context(), tok, Metadata{Status: MissingToken}))
+	require.Equal(t, MissingToken, read().Status)
+}
+
+// TestQueueIsBounded asks for more than can wait, while nothing is fetched.
+func TestQueueIsBounded(t *testing.T) {
+	k := New(Options{Store: store.NewMemory(), NetworkID: 5})
+	asked := make([]evm.Token, 2*maxWaiting)
+	for i := range asked {
+		asked[i] = one(nfts, uint64(i))
+	}
+	for range 2 {
+		_, err := k.Metadata(t.Context(), asked)
+		require.NoError(t, err)
+	}
+	require.Len(t, k.queue, maxPerContract, "one contract leaves room for others")
+	for i := range asked {
+		asked[i].Contract = common.Address{9, byte(i), byte(i >> 8)}
+	}
+	_, err := k.Metadata(t.Context(), asked)
+	require.NoError(t, err)
+	require.Len(t, k.queue, maxWaiting)
+	for len(k.queue) > 0 {
+		k.forget(<-k.queue)
+	}
+	require.Empty(t, k.waiting)
+	require.Empty(t, k.tokens)
+}
+
+// waitFor takes a token out of the queue that it is put into, as a worker does.
+func waitFor(k *Keeper, contract common.Address, id int) token {
+	k.enqueue(token{contract, *uint256.NewInt(uint64(id))})
+	return <-k.queue
+}
+
+func TestHostsAreBounded(t *testing.T) {
+	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+	for i := range 3 * maxHosts {
+		name := fmt.Sprint(i)
+		first, second := waitFor(k, nfts, 1), waitFor(k, multi, 2)
+		require.Equal(t, now, k.turn(first, name))
+		require.Equal(t, later, k.turn(second, name), "two documents of one host at a time")
+		k.done(first, name, false)
+		k.forget(first)
+		k.forget(second)
+	}
+	require.LessOrEqual(t, len(k.hosts), maxHosts)
+}
+
+// TestOneHostHasAPartOfTheQueue: many contracts can name one slow host.
+func TestOneHostHasAPartOfTheQueue(t *testing.T) {
+	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+	var dropped, kept int
+	for i := range maxWaiting {
+		one := waitFor(k, common.Address{9, byte(i), byte(i >> 8)}, i)
+		switch k.turn(one, "slow.example") {
+		case never:
+			dropped++
+			k.forget(one)
+		case now, later:
+			kept++
+			require.NotEqual(t, never, k.turn(one, "slow.example"), "it is counted once")
+		}
+	}
+	require.Equal(t, []int{maxPerHost, maxWaiting - maxPerHost}, []int{kept, dropped})
+	require.Len(t, k.waiting, maxPerHost)
+	require.Equal(t, now, k.turn(waitFor(k, nfts, 1), "quick.example"))
+}
+
+// TestOneContractHasAPartOfTheWorkers: one contract can name many slow hosts.
+func TestOneContractHasAPartOfTheWorkers(t *testing.T) {
+	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+	host := func(i int) string { return fmt.Sprintf("%d.slow.example", i) }
+	for i := range maxFetched {
+		require.Equal(t, now, k.turn(waitFor(k, nfts, i), host(i)))
+	}
+	third := waitFor(k, nfts, maxFetched)
+	require.Equal(t, later, k.turn(third, host(maxFetched)))
+	require.Equal(t, now, k.turn(waitFor(k, multi, 1), "quick.example"))
+	k.done(token{contract: nfts}, host(0), false)
+	require.Equal(t, now, k.turn(third, host(maxFetched)))
+}
+
+// TestHostsThatTimeOutAreLeftAlone for a while, and longer if it was of no use.
+func TestHostsThatTimeOutAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+		tok := waitFor(k, nfts, 1)
+		ask := func(late bool) {
+			t.Helper()
+			time.Sleep(time.Millisecond) // for the rate
+			require.Equal(t, now, k.turn(tok, "slow.example"))
+			k.done(tok, "slow.example", late)
+		}
+		ask(true)
+		ask(true)
+		ask(false)
+		for range maxTimeouts {
+			ask(true)
+		}
+		for pause := firstPause; pause < 2*lastPause; pause *= 2 {
+			wait := min(pause, lastPause)
+			require.Equal(t, never, k.turn(tok, "slow.example"))
+			time.Sleep(wait - time.Second)
+			require.Equal(t, never, k.turn(tok, "slow.example"), "%s", wait)
+			time.Sleep(time.Second)
+			ask(true)
+		}
+		time.Sleep(lastPause)
+		ask(false)
+		ask(true)
+		time.Sleep(time.Millisecond)
+		require.Equal(t, now, k.turn(tok, "slow.example"), "what is over counts no more")
+	})
+}
+
+// TestLateAnswersAreTold tells a host that does not answer in time from one that does.
+func TestLateAnswersAreTold(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/silent":
+			<-r.Context().Done()
+		case "/drip":
+			_, _ = w.Write([]byte("{"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	for path, want := range map[string]bool{"/silent": true, "/drip": true, "/none": false} {
+		patience := time.Minute
+		if want {
+			patience = 200 * time.Millisecond
+		}
+		f, err := NewFetcher(FetchOptions{AllowPrivate: true, Timeout: patience})
+		require.NoError(t, err)
+		defer f.Close()
+		k := New(Options{Fetcher: f, Store: store.NewMemory()})
+		m, late, err := k.fetch(t.Context(), server.URL+path)
+		require.NoError(t, err)
+		require.Equal(t, Unreachable, m.Status, path)
+		require.Equal(t, want, late, path)
+	}
+}
+
+func TestDamagedRow(t *testing.T) {
+	for _, b := range [][]byte{{}, {2}, {version}, {version, 1, 1, 1, 9}} {
+		if _, err := decode(b); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("got %v for %x, want ErrCorrupt", err, b)
+		}
+	}
+}

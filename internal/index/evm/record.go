@@ -1,0 +1,384 @@
+package evm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+	"quorate/internal/index/evm/memo"
+	"quorate/internal/store"
+)
+
+// Viewer is a store, as far as records are concerned.
+type Viewer = store.Viewer
+
+// Contracts knows the standards of contracts.
+type Contracts interface {
+	// Contracts tells what addresses are, in their order, nil for those that are no
+	// contracts. It may have to ask a node, and fails rather than guess.
+	Contracts(ctx context.Context, addresses []common.Address) ([]*Contract, error)
+}
+
+// rememberer is what Contracts may be, too: it tells at once what it has in memory,
+// and ok is false if Contracts has to be asked.
+type rememberer interface {
+	Remembered(address common.Address) (found *Contract, ok bool)
+}
+
+// Record reads the record of one chain, of which a store may hold several. Each call
+// sees one state of it. It is safe for concurrent use. Errors are ErrEmpty while
+// nothing is recorded, those of the calls, of Contracts, and of the store.
+//
+// Transfers, balances and tokens are those that events tell of contracts that Contracts
+// says follow the standard. Lists end within the time of ctx: what they leave out
+// costs time, too.
+type Record struct {
+	viewer    store.Viewer
+	chainID   ids.ID
+	chain     chainKey
+	contracts Contracts
+	known     *memo.Table[common.Address, knowledge]
+}
+
+// New makes a reader of a chain's record, which may be empty.
+func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
+	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown(knownRoom)}
+}
+
+// Among has a new Record remember less, as that of one of so many chains in a process.
+func (r *Record) Among(chains int) *Record {
+	r.known = newKnown(share(knownRoom, chains))
+	return r
+}
+
+// state is one state of a record.
+type state struct {
+	store.View
+	*Record
+	head *head
+}
+
+func (r *Record) view(ctx context.Context) (*state, error) {
+	v, err := r.viewer.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of chain %s: %w", r.chainID, err)
+	}
+	s := &state{View: v, Record: r}
+	s.head, err = readHead(ctx, v, &r.chain)
+	switch {
+	case err != nil:
+	case s.head == nil:
+		err = ErrEmpty
+	case s.head.chainID != r.chainID:
+		err = fmt.Errorf("%w: of %s, not of %s", ErrChain, s.head.chainID, r.chainID)
+	default:
+		return s, nil
+	}
+	return nil, errors.Join(err, v.Close())
+}
+
+func (s *state) close() { _ = s.Close() }
+
+// Tip is the last recorded block.
+func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return BlockRef{}, err
+	}
+	defer s.close()
+	return s.head.tip, nil
+}
+
+// Traced reports whether the calls inside transactions are known of the blocks that are
+// recorded, but for single ones at most; false if none has transactions.
+func (r *Record) Traced(ctx context.Context) (bool, error) {
+	s, err := r.view(ctx)
+	switch {
+	case errors.Is(err, ErrEmpty):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	defer s.close()
+	if s.head.txs == 0 {
+		return false, nil
+	}
+	err = s.traced(ctx)
+	if errors.Is(err, ErrUntraced) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// block returns the reference of a recorded block.
+func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
+	if number == s.head.tip.Number {
+		return s.head.tip, nil
+	}
+	if number > s.head.tip.Number {
+		return BlockRef{}, fmt.Errorf("%w: %d, the last one is %d", ErrBeyondTip, number, s.head.tip.Number)
+	}
+	values, err := s.Get(ctx, store.FamilyEVMBlock, []store.PK{s.chain.blockRow(number)})
+	if err != nil {
+		return BlockRef{}, fmt.Errorf("reading block %d: %w", number, err)
+	}
+	if values[0] == nil {
+		return BlockRef{}, fmt.Errorf("%w: the record begins with block %d, not with %d", ErrBeforeRecord, s.head.first, number)
+	}
+	v := read(values[0])
+	ref := v.ref(number)
+	return ref, v.End()
+}
+
+// listKeys are the keys lo <= k < hi of a list, newest first, that lie within
+// Start <= number < End and after a position; false if there are none.
+func listKeys(start, end *uint64, after []byte, size int) (lo, hi []byte, ok bool, err error) {
+	if after != nil && len(after) != size {
+		return nil, nil, false, fmt.Errorf("%w: %d bytes", ErrPosition, len(after))
+	}
+	if end != nil {
+		if *end == 0 {
+			return nil, nil, false, nil
+		}
+		lo = newestKey(*end - 1)
+	}
+	if start != nil && *start > 0 {
+		hi = newestKey(*start - 1)
+	}
+	if after != nil && string(after) >= string(lo) {
+		lo = store.After(after)
+	}
+	return lo, hi, hi == nil || string(lo) < string(hi), nil
+}
+
+// maxLimit is the greatest length of a page.
+const maxLimit = 10_000
+
+func limitOf(limit int) int { return min(max(limit, 1), maxLimit) }
+
+// page cuts rows to a limit and returns the position of the next page, nil if there
+// is nothing more.
+func page(rows []store.Row, limit int) ([]store.Row, []byte) {
+	if len(rows) <= limit {
+		return rows, nil
+	}
+	return rows[:limit], rows[limit-1].K
+}
+
+// Deployments lists what contracts an address deployed, whether they still exist or
+// not. A contract that was made twice at the same address is there twice. ErrUntraced
+// says that calls, in which contracts are made, too, are missing all over.
+func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
+	q.Limit = limitOf(q.Limit)
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	lo, _, _, err := listKeys(nil, nil, q.After, placeSize)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.traced(ctx); err != nil {
+		return nil, err // contracts that were made in calls may be missing
+	}
+	rows, err := s.Scan(ctx, store.FamilyEVMDeployer, s.chain.partition(q.Address[:]), lo, nil, store.Ascending, q.Limit+1)
+	if err != nil {
+		return nil, fmt.Errorf("reading deployments: %w", err)
+	}
+	p := &DeploymentPage{}
+	rows, p.Next = page(rows, q.Limit)
+	p.Deployments, err = inPlaces(rows, "deployment", (*reader).deployment)
+	return p, err
+}
+
+// deploymentRows is how many rows of a deployment are read at a time.
+const deploymentRows = 1024
+
+// Deployment tells all about the transaction that made a contract, the last one if it
+// was made several times. The error is ErrNotDeployed if there is none, and
+// ErrUntraced if one may have made it in a call that is not known.
+func (r *Record) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	newest, err := s.Scan(ctx, store.FamilyEVMContract, s.chain.partition(contract[:]), []byte{0}, nil, store.Ascending, 1)
+	if err != nil {
+		return nil, fmt.Errorf("reading deployments: %w", err)
+	}
+	if len(newest) == 0 {
+		if err := s.traced(ctx); err != nil {
+			return nil, err // it may have been made in a call
+		}
+		return nil, fmt.Errorf("%w: %s", ErrNotDeployed, contract)
+	}
+	at, ok := placeOf(newest[0].K)
+	if !ok {
+		return nil, fmt.Errorf("%w: deployment at %x", store.ErrCorrupt, newest[0].K)
+	}
+	d := &DeploymentDetails{}
+	p := s.chain.deploymentPartition(at)
+	for lo := []byte(nil); ; {
+		rows, err := s.Scan(ctx, store.FamilyEVMDeployment, p, lo, nil, store.Ascending, deploymentRows)
+		if err != nil {
+			return nil, fmt.Errorf("reading a deployment: %w", err)
+		}
+		for _, row := range rows {
+			if err := d.add(at, row); err != nil {
+				return nil, err
+			}
+		}
+		if len(rows) < deploymentRows {
+			break
+		}
+		lo = store.After(rows[len(rows)-1].K)
+	}
+	c := s.classifier()
+	if err := c.learn(ctx, len(d.Transfers), func(i int) common.Address { return d.Transfers[i].Contract }); err != nil {
+		return nil, err
+	}
+	believed := d.Transfers[:0]
+	for i := range d.Transfers {
+		if t := &d.Transfers[i]; c.follows(t.Contract, t.Standard) {
+			believed = append(believed, *t)
+		}
+	}
+	d.Transfers = believed
+	return d, nil
+}
+
+// add reads a row of a deployment.
+func (d *DeploymentDetails) add(at place, row store.Row) error {
+	if len(row.K) == 0 {
+		return fmt.Errorf("%w: part of a deployment without a key", store.ErrCorrupt)
+	}
+	r := read(row.V)
+	switch kind, k := row.K[0], row.K[1:]; {
+	case kind == deploymentTx && len(k) == 0:
+		d.Traced = r.Byte() != 0
+		r.tx(at, &d.Transaction)
+		d.Message = r.message()
+	case kind == deploymentTransfer && len(k) == 8:
+		d.Transfers = append(d.Transfers, TokenTransfer{})
+		r.tokenTransfer(place{number: at.number, major: binary.BigEndian.Uint32(k), minor: binary.BigEndian.Uint32(k[4:])}, &d.Transfers[len(d.Transfers)-1])
+	case kind == deploymentInternal && len(k) == 4:
+		d.Internals = append(d.Internals, Internal{})
+		r.internal(at, &d.Internals[len(d.Internals)-1])
+	default:
+		return fmt.Errorf("%w: part %x of a deployment", store.ErrCorrupt, row.K)
+	}
+	return r.End()
+}
+
+// Days tells how many transactions each day had, newest first: at most limit days that
+// begin before a time in Unix seconds, 0 for all. The days go from the first with
+// transactions to that of the last block, and none is left out.
+func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	last := s.head.tip.Time / daySeconds
+	if before != 0 {
+		if before < 0 {
+			return nil, nil
+		}
+		begun := (uint64(before) + daySeconds - 1) / daySeconds // days that begin before
+		if begun == 0 {
+			return nil, nil
+		}
+		last = min(last, begun-1)
+	}
+	if limit <= 0 {
+		return nil, nil
+	}
+	// The row before those of the days asked for says where the first of them began.
+	rows, err := s.Scan(ctx, store.FamilyEVMDay, s.chain.partition(), nil, uint64Key(last+1), store.Descending, limit+1)
+	if err != nil {
+		return nil, fmt.Errorf("reading days: %w", err)
+	}
+	counts := make([]uint64, len(rows)+1)
+	for i, row := range rows {
+		v := read(row.V)
+		counts[i] = v.Number()
+		if err := v.End(); err != nil {
+			return nil, err
+		}
+		if len(row.K) != 8 {
+			return nil, fmt.Errorf("%w: day %x", store.ErrCorrupt, row.K)
+		}
+	}
+	var days []Day
+	day := last
+	for i := 0; i < len(rows) && len(days) < limit; day-- {
+		one := Day{Start: int64(day * daySeconds)}
+		if binary.BigEndian.Uint64(rows[i].K) == day {
+			one.Transactions = counts[i] - counts[i+1]
+			i++
+		}
+		days = append(days, one)
+	}
+	return days, nil
+}
+
+// classifier remembers the standards of contracts for the time of a call.
+type classifier struct {
+	contracts Contracts
+	standards map[common.Address]evm.Standard
+}
+
+func (s *state) classifier() *classifier {
+	return &classifier{contracts: s.contracts, standards: make(map[common.Address]evm.Standard)}
+}
+
+// learn asks for the standards of n contracts, as far as they are not known.
+func (c *classifier) learn(ctx context.Context, n int, contract func(int) common.Address) error {
+	memory, _ := c.contracts.(rememberer)
+	var ask []common.Address
+	var last common.Address
+	for i := range n {
+		address := contract(i)
+		if i > 0 && address == last {
+			continue // balances are in the order of contracts
+		}
+		last = address
+		if _, ok := c.standards[address]; !ok {
+			c.standards[address] = evm.Unknown
+			if memory != nil {
+				if one, ok := memory.Remembered(address); ok {
+					if one != nil {
+						c.standards[address] = one.Standard
+					}
+					continue
+				}
+			}
+			ask = append(ask, address)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	contracts, err := c.contracts.Contracts(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("finding out about contracts: %w", err)
+	}
+	for i, one := range contracts {
+		if one != nil {
+			c.standards[ask[i]] = one.Standard
+		}
+	}
+	return nil
+}
+
+// follows reports whether a contract that was learnt of follows a standard.
+func (c *classifier) follows(contract common.Address, standard evm.Standard) bool {
+	return standard != evm.Unknown && c.standards[contract] == standard
+}

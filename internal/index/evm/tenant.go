@@ -1,0 +1,458 @@
+package evm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+	"quorate/internal/index"
+	"quorate/internal/index/internal/recent"
+	"quorate/internal/store"
+)
+
+// name is the tenant's.
+const name = "evm"
+
+// Form is that of the record's rows. Version 1 is the first.
+func Form() index.Form {
+	ofTenant := index.CursorOf(name)
+	return index.Form{
+		Name: name, Version: 1,
+		Cursor: func(cursor string) bool { return ofTenant(cursor) || strings.HasPrefix(cursor, fillPrefix) },
+		Families: []store.Family{
+			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
+			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
+			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
+			store.FamilyEVMUntraced,
+		},
+	}
+}
+
+var (
+	// ErrChain says that the rows of another chain are where those of this one belong.
+	ErrChain = errors.New("rows of another chain")
+	// ErrOrder says that a block is neither the next one nor one to begin with.
+	ErrOrder = errors.New("block does not come next")
+	// ErrTime says that a block's time lies before that of the block before it, or
+	// after the year 9999.
+	ErrTime = errors.New("time cannot be right")
+)
+
+// caches are how much a tenant remembers, in entries.
+type caches struct{ holdings, supplies, emitters int }
+
+const (
+	// daySeconds is how long a UTC day is.
+	daySeconds = 86_400
+	// maxTime is the last second of the year 9999.
+	maxTime = 253_402_300_799
+)
+
+// Tenant records one EVM chain. It is the only writer of the chain's rows.
+//
+// Balances of ERC-1155 tokens are what the events of contracts say, of any contract:
+// which of them to believe is the Record's business. A wallet that gives more than it
+// has, by the events, has nothing left; one that would have more than 2^256-1 has
+// that. The zero address holds nothing.
+//
+// Recording a chain anew over its rows, from its first block on, makes no difference.
+type Tenant struct {
+	blockchainID ids.ID
+	chain        chainKey
+	caches       caches
+
+	// begun says whether head is that of the block before.
+	begun bool
+	head  head
+	// ranges are the last ranges that were listed, by how transactions ended; none
+	// is 0, else one more than the range.
+	ranges   [2]uint64
+	untraced openRange
+	emitters map[common.Address]struct{} // that were listed
+	holdings *recent.Map[holdingKey, *holding]
+	supplies *recent.Map[tokenKey, *supply]
+
+	// What an application uses and leaves to the next one.
+	transfers []evm.Transfer
+	ends      []int
+	scratch   []byte
+	room      []byte
+}
+
+var _ index.Tenant[*evm.Block] = (*Tenant)(nil)
+
+// NewTenant makes the tenant that records one chain of a network. It serves one
+// pipeline.
+func NewTenant(networkID uint32, blockchainID ids.ID) *Tenant {
+	t := &Tenant{blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000}}
+	t.reset()
+	return t
+}
+
+// Among has a new tenant remember less, as one of so many chains in a process, that
+// what all remember stays bounded.
+func (t *Tenant) Among(chains int) *Tenant {
+	t.caches = caches{share(t.caches.holdings, chains), share(t.caches.supplies, chains), share(t.caches.emitters, chains)}
+	t.reset()
+	return t
+}
+
+// roomy is for how many chains there is room to remember as much as for one, and
+// leastShare what each has at least, in entries.
+const (
+	roomy      = 4
+	leastShare = 500
+)
+
+// share is how many of so many entries one of several chains has.
+func share(entries, chains int) int {
+	return max(min(entries, leastShare), min(entries, entries*roomy/max(chains, 1)))
+}
+
+// Name implements index.Tenant.
+func (*Tenant) Name() string { return name }
+
+func (t *Tenant) reset() {
+	t.begun, t.head = false, head{}
+	t.ranges = [2]uint64{}
+	t.untraced = openRange{}
+	t.emitters = make(map[common.Address]struct{})
+	t.holdings = recent.New[holdingKey, *holding](t.caches.holdings)
+	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
+}
+
+// Apply implements index.Tenant. Errors are ErrChain, ErrOrder and ErrTime, or the
+// store's.
+func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *evm.Block, batch *store.Batch) error {
+	if err := t.begin(ctx, r, block); err != nil {
+		return err
+	}
+	t.head.tip = refOf(block)
+	if err := t.again(ctx, r, batch); err != nil {
+		return err
+	}
+	a := &application{Tenant: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
+	a.readLogs()
+	if err := a.resolve(ctx, r); err != nil {
+		return err
+	}
+	for i := range block.Transactions {
+		a.tx(i)
+	}
+	a.balances()
+	if n := uint64(len(block.Transactions)); n > 0 {
+		t.head.txs, t.head.busy = t.head.txs+n, block.Number
+		batch.Put(store.FamilyEVMDay, store.PK{P: t.chain.partition(), K: uint64Key(block.Time / daySeconds)}, countBytes(t.head.txs))
+		if block.Traced {
+			t.untraced.open = false
+		} else if err := t.without(ctx, r, block.Number, batch); err != nil {
+			return err
+		}
+	}
+	batch.Put(store.FamilyEVMBlock, t.chain.blockRow(block.Number), appendRef([]byte{version}, &t.head.tip))
+	batch.Put(store.FamilyEVMHead, t.chain.headRow(), t.head.bytes())
+	return nil
+}
+
+func refOf(block *evm.Block) BlockRef {
+	return BlockRef{
+		Number: block.Number, Hash: block.Hash, Time: block.Time, Milliseconds: block.Milliseconds,
+		MinDelayExcess: block.MinDelayExcess, BaseFee: block.BaseFee,
+	}
+}
+
+func countBytes(n uint64) []byte { return binary.AppendUvarint([]byte{version}, n) }
+
+// begin sees to it that what is remembered is of the blocks before.
+func (t *Tenant) begin(ctx context.Context, r store.Reader, block *evm.Block) error {
+	next := t.begun && block.Number == t.head.tip.Number+1
+	if len(t.emitters) >= t.caches.emitters {
+		clear(t.emitters)
+	}
+	if !next || t.holdings.Full() || t.supplies.Full() {
+		committed, err := readHead(ctx, r, &t.chain)
+		switch {
+		case err != nil:
+			return err
+		case committed == nil:
+		case committed.chainID != t.blockchainID:
+			return fmt.Errorf("%w: of %s, not of %s", ErrChain, committed.chainID, t.blockchainID)
+		case next && committed.tip.Number < block.Number: // else it is of an earlier recording
+			t.holdings.Forget(committed.tip.Number)
+			t.supplies.Forget(committed.tip.Number)
+		}
+		if !next {
+			// Whatever is remembered may have come to nothing.
+			t.reset()
+			switch {
+			case committed != nil && block.Number == committed.tip.Number+1:
+				t.head = *committed
+			case committed != nil && block.Number > committed.first && block.Number <= committed.tip.Number:
+				return fmt.Errorf("%w: blocks %d to %d are recorded, %d is neither the next nor the first", ErrOrder,
+					committed.first, committed.tip.Number, block.Number)
+			default:
+				t.head = head{chainID: t.blockchainID, first: block.Number}
+				t.untraced.anew = committed != nil && committed.untraced
+			}
+			t.begun = true
+		}
+	}
+	if block.Time < t.head.tip.Time || block.Time > maxTime {
+		return fmt.Errorf("%w: it is %d, that of the block before %d", ErrTime, block.Time, t.head.tip.Time)
+	}
+	return nil
+}
+
+// readHead returns nil if nothing is recorded.
+func readHead(ctx context.Context, r store.Reader, chain *chainKey) (*head, error) {
+	values, err := r.Get(ctx, store.FamilyEVMHead, []store.PK{chain.headRow()})
+	if err != nil {
+		return nil, fmt.Errorf("reading how far the chain is: %w", err)
+	}
+	if values[0] == nil {
+		return nil, nil
+	}
+	return parseHead(values[0])
+}
+
+// application is one block being applied.
+type application struct {
+	*Tenant
+	block *evm.Block
+	batch *store.Batch
+	ref   []byte // of the block, as rows have it
+	// lists are the partitions of the lists of transactions, by how they ended.
+	lists [2][]byte
+
+	// changed are the holdings and supplies that the block changes, in order.
+	changed         []holdingKey
+	changedSupplies []tokenKey
+}
+
+// readLogs finds the transfers; those of transaction i end at ends[i].
+func (a *application) readLogs() {
+	a.transfers, a.ends = a.transfers[:0], a.ends[:0]
+	for i := range a.block.Transactions {
+		logs := a.block.Transactions[i].Logs
+		for j := range logs {
+			a.transfers = append(a.transfers, evm.Transfers(&logs[j])...)
+		}
+		a.ends = append(a.ends, len(a.transfers))
+	}
+}
+
+// reserve is room for n bytes that stays until the batch is written. Much of it shares
+// an allocation.
+func (t *Tenant) reserve(n int) []byte {
+	const chunk = 64 << 10
+	if n > chunk/4 {
+		return make([]byte, 0, n)
+	}
+	if cap(t.room)-len(t.room) < n {
+		t.room = make([]byte, 0, chunk)
+	}
+	at := len(t.room)
+	t.room = t.room[:at+n]
+	return t.room[at : at : at+n]
+}
+
+func (t *Tenant) keep(b []byte) []byte { return append(t.reserve(len(b)), b...) }
+
+// in is a partition of the chain.
+func (t *Tenant) in(parts ...[]byte) []byte {
+	n := len(t.chain)
+	for _, part := range parts {
+		n += len(part)
+	}
+	p := append(t.reserve(n), t.chain[:]...)
+	for _, part := range parts {
+		p = append(p, part...)
+	}
+	return p
+}
+
+// value begins a value, of which there is one at a time; kept is to end it.
+func (t *Tenant) value() []byte { return append(t.scratch[:0], version) }
+
+func (t *Tenant) kept(b []byte) []byte {
+	t.scratch = b[:0]
+	return t.keep(b)
+}
+
+func (a *application) tx(i int) {
+	tx := &a.block.Transactions[i]
+	at := place{number: a.block.Number, major: uint32(i)}
+	a.list(tx, at)
+	partition := a.calls(tx, at)
+	transfers := a.transfersOf(i)
+	for j := range transfers {
+		a.transfer(tx, &transfers[j], partition)
+	}
+}
+
+// transfersOf are the transfers of a transaction.
+func (a *application) transfersOf(i int) []evm.Transfer {
+	from := 0
+	if i > 0 {
+		from = a.ends[i-1]
+	}
+	return a.transfers[from:a.ends[i]]
+}
+
+// calls records what a transaction did inside, as far as that is known, and what it
+// deployed. All about a deployment goes into a partition, which is nil if there is none.
+func (a *application) calls(tx *evm.Transaction, at place) (partition []byte) {
+	if a.deployments(tx, at) {
+		partition = a.chain.deploymentPartition(at)
+		var traced byte
+		if a.block.Traced {
+			traced = 1
+		}
+		v := appendTx(append(a.value(), traced), tx, tx.Input)
+		v = appendMessage(append(v, a.ref...), messageOf(tx.Logs))
+		a.batch.Put(store.FamilyEVMDeployment, store.PK{P: partition, K: []byte{deploymentTx}}, a.kept(v))
+	}
+	for j := range tx.Frames {
+		a.frame(tx, at, j, partition)
+	}
+	return partition
+}
+
+// list puts a transaction into the lists of the chain.
+func (a *application) list(tx *evm.Transaction, at place) {
+	numbers := at.number >> rangeBits
+	ended := 0
+	if tx.Success {
+		ended = 1
+	}
+	if a.ranges[ended] != numbers+1 {
+		a.ranges[ended] = numbers + 1
+		a.batch.Put(store.FamilyEVMTxRange, store.PK{P: a.chain.txRanges(tx.Success), K: newestKey(numbers)}, nil)
+	}
+	if a.lists[ended] == nil {
+		a.lists[ended] = a.chain.txPartition(tx.Success, numbers)
+	}
+	k := at.appendTx(a.reserve(txPlaceSize))
+	v := append(appendTx(a.value(), tx, listed(tx)), a.ref...)
+	a.batch.Add(store.FamilyEVMTx, store.PK{P: a.lists[ended], K: k}, a.kept(v))
+
+	v = binary.AppendUvarint(binary.AppendUvarint(append(a.value(), byte(ended)), at.number), uint64(at.major))
+	a.batch.Add(store.FamilyEVMTxHash, store.PK{P: a.in(tx.Hash[:])}, a.kept(v))
+}
+
+// deployments records what contracts a transaction made, and reports whether it did.
+func (a *application) deployments(tx *evm.Transaction, at place) (made bool) {
+	if !tx.Success {
+		return false
+	}
+	if tx.To == nil && tx.Created != (common.Address{}) {
+		a.deployment(&Deployment{Contract: tx.Created, TxHash: tx.Hash, Deployer: tx.From}, at)
+		made = true
+	}
+	for j := range tx.Frames {
+		f := &tx.Frames[j]
+		if !f.Creates() || f.Reverted || f.To == (common.Address{}) {
+			continue
+		}
+		at.minor = uint32(j + 1)
+		a.deployment(&Deployment{Contract: f.To, TxHash: tx.Hash, Deployer: tx.From, Creator: &f.From}, at)
+		made = true
+	}
+	return made
+}
+
+func (a *application) deployment(d *Deployment, at place) {
+	a.contract(d.Contract)
+	k, v := at.appendTo(a.reserve(placeSize)), a.kept(appendDeployment(a.value(), d))
+	a.batch.Put(store.FamilyEVMContract, store.PK{P: a.in(d.Contract[:]), K: k}, v)
+	a.batch.Put(store.FamilyEVMDeployer, store.PK{P: a.in(d.Deployer[:]), K: k}, v)
+	if d.Creator != nil && *d.Creator != d.Deployer {
+		a.batch.Put(store.FamilyEVMDeployer, store.PK{P: a.in(d.Creator[:]), K: k}, v)
+	}
+}
+
+// contract notes that an address is a contract's.
+func (a *application) contract(address common.Address) {
+	if _, ok := a.emitters[address]; ok {
+		return
+	}
+	a.emitters[address] = struct{}{}
+	a.batch.Put(store.FamilyEVMContract, store.PK{P: a.in(address[:])}, nil)
+}
+
+// frame lists a call that moves value, or a creation, for both sides, and among what
+// a deployment did, if partition is not nil.
+func (a *application) frame(tx *evm.Transaction, at place, j int, partition []byte) {
+	f := &tx.Frames[j]
+	switch f.Type {
+	case evm.FrameCreate, evm.FrameCreate2:
+	case evm.FrameCall, evm.FrameCallCode:
+		if f.Value.IsZero() {
+			return
+		}
+	default:
+		return
+	}
+	at.minor = uint32(j)
+	k := at.appendTo(a.reserve(placeSize))
+	v := appendFrame(a.value(), f)
+	v = append(v, tx.Hash[:]...)
+	v = a.kept(append(v, a.ref...))
+	a.batch.Add(store.FamilyEVMInternal, store.PK{P: a.in(f.From[:]), K: k}, v)
+	if f.To != f.From && (!f.Creates() || f.To != common.Address{}) {
+		a.batch.Add(store.FamilyEVMInternal, store.PK{P: a.in(f.To[:]), K: k}, v)
+	}
+	if partition != nil {
+		k := binary.BigEndian.AppendUint32([]byte{deploymentInternal}, uint32(j))
+		a.batch.Put(store.FamilyEVMDeployment, store.PK{P: partition, K: k}, v)
+	}
+}
+
+// transfer records a transfer, among what a deployment did if partition is not nil.
+func (a *application) transfer(tx *evm.Transaction, t *evm.Transfer, partition []byte) {
+	a.contract(t.Contract)
+	if t.Standard == evm.ERC721 {
+		id := t.TokenID.Bytes32()
+		pk := store.PK{P: a.in(t.Contract[:]), K: a.keep(id[:])}
+		if t.To == (common.Address{}) {
+			a.batch.Delete(store.FamilyEVMOwner, pk)
+		} else {
+			a.batch.Put(store.FamilyEVMOwner, pk, a.kept(append(a.value(), t.To[:]...)))
+		}
+	}
+	if t.Standard != evm.ERC1155 && partition == nil {
+		return
+	}
+	v := a.moved(tx, t)
+	if partition != nil {
+		a.deployedTransfer(t, partition, v)
+	}
+	if t.Standard != evm.ERC1155 {
+		return
+	}
+	k := place{number: a.block.Number, major: t.LogIndex, minor: t.Position}.appendTo(a.reserve(placeSize))
+	a.batch.Add(store.FamilyEVMTransfer, store.PK{P: a.in(t.From[:]), K: k}, v)
+	if t.To != t.From {
+		a.batch.Add(store.FamilyEVMTransfer, store.PK{P: a.in(t.To[:]), K: k}, v)
+	}
+	a.move(t)
+}
+
+// moved is the value of a transfer's rows.
+func (a *application) moved(tx *evm.Transaction, t *evm.Transfer) []byte {
+	v := append(appendTransfer(a.value(), t), tx.Hash[:]...)
+	return a.kept(append(v, a.ref...))
+}
+
+// deployedTransfer puts a transfer among what a deployment did.
+func (a *application) deployedTransfer(t *evm.Transfer, partition, v []byte) {
+	k := binary.BigEndian.AppendUint32([]byte{deploymentTransfer}, t.LogIndex)
+	k = binary.BigEndian.AppendUint32(k, t.Position)
+	a.batch.Put(store.FamilyEVMDeployment, store.PK{P: partition, K: k}, v)
+}

@@ -1,0 +1,300 @@
+package evm
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"quorate/internal/store"
+)
+
+// Kinds of rows of FamilyEVMUntraced, each with one writer. Their keys are heights.
+const (
+	// untracedRange is a range of blocks that were recorded without the calls inside
+	// their transactions, by its first: a Tenant's, which may make the last one longer.
+	untracedRange byte = iota + 2 // 0 and 1 take more room as part of a partition
+	// untracedFilled is the part of such a range that has its calls since: a Filler's.
+	untracedFilled
+	// untracedLost is a block whose calls nobody could tell: a Filler's.
+	untracedLost
+)
+
+// openRange is what a tenant remembers of the blocks that it has no calls of.
+type openRange struct {
+	// open says that the range that begins with from goes on.
+	open bool
+	from uint64
+	// rows says that all such blocks have rows. Versions before had none.
+	rows bool
+	// anew says that rows of an earlier recording are to be deleted.
+	anew bool
+}
+
+// again forgets which blocks of an earlier recording had no calls.
+func (t *Tenant) again(ctx context.Context, r store.Reader, batch *store.Batch) error {
+	if !t.untraced.anew {
+		return nil
+	}
+	for _, kind := range []byte{untracedRange, untracedFilled, untracedLost} {
+		p := t.chain.partition([]byte{kind})
+		for row, err := range partitionRows(ctx, r, p) {
+			if err != nil {
+				return err
+			}
+			batch.Delete(store.FamilyEVMUntraced, store.PK{P: p, K: row.K})
+		}
+	}
+	t.untraced.anew = false
+	return nil
+}
+
+// without notes a block that is recorded without calls.
+func (t *Tenant) without(ctx context.Context, r store.Reader, number uint64, batch *store.Batch) error {
+	p := t.chain.partition([]byte{untracedRange})
+	u := &t.untraced
+	switch {
+	case !t.head.untraced:
+		t.head.untraced, t.head.untracedFrom = true, number
+	case !u.rows:
+		rows, err := r.Scan(ctx, store.FamilyEVMUntraced, p, nil, nil, store.Ascending, 1)
+		if err != nil {
+			return fmt.Errorf("reading which blocks are without calls: %w", err)
+		}
+		if len(rows) == 0 {
+			batch.Put(store.FamilyEVMUntraced, store.PK{P: p, K: uint64Key(t.head.untracedFrom)}, countBytes(t.head.untracedTo))
+		}
+	}
+	u.rows = true
+	t.head.untracedTo = number
+	if !u.open {
+		u.open, u.from = true, number
+	}
+	batch.Put(store.FamilyEVMUntraced, store.PK{P: p, K: uint64Key(u.from)}, countBytes(number))
+	return nil
+}
+
+// span are blocks, both ends included.
+type span struct{ from, to uint64 }
+
+func (s span) size() uint64 { return s.to - s.from + 1 }
+
+// gap is a range of blocks that were recorded without calls, of which those from lo to
+// hi have them since. There are none if lo is hi+1.
+type gap struct {
+	span
+	lo, hi uint64
+	// row says that there is a row of the range, and last that it may still be made
+	// longer.
+	row, last bool
+}
+
+// left are the blocks without calls.
+func (g *gap) left() (spans []span) {
+	if g.lo > g.from {
+		spans = append(spans, span{g.from, g.lo - 1})
+	}
+	if g.hi < g.to {
+		spans = append(spans, span{g.hi + 1, g.to})
+	}
+	return spans
+}
+
+func (g *gap) missing() uint64 { return g.size() - (g.hi + 1 - g.lo) }
+
+func filledBytes(lo, hi uint64) []byte { return binary.AppendUvarint(countBytes(lo), hi) }
+
+// gaps are the ranges that a record has, filled or not, in order.
+func gaps(ctx context.Context, r store.Reader, chain *chainKey, h *head) ([]gap, error) {
+	if !h.untraced {
+		return nil, nil
+	}
+	var all []gap
+	for row, err := range partitionRows(ctx, r, chain.partition([]byte{untracedRange})) {
+		if err != nil {
+			return nil, err
+		}
+		v := read(row.V)
+		g := gap{span: span{binary.BigEndian.Uint64(row.K), v.Number()}, row: true}
+		if err := cmp.Or(v.End(), g.check(h)); err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	if len(all) == 0 {
+		all = []gap{{span: span{h.untracedFrom, h.untracedTo}}}
+		if err := all[0].check(h); err != nil {
+			return nil, err
+		}
+	}
+	all[len(all)-1].last = true
+	places := make(map[uint64]*gap, len(all))
+	for i := range all {
+		g := &all[i]
+		g.lo, g.hi = g.to+1, g.to
+		places[g.from] = g
+	}
+	for row, err := range partitionRows(ctx, r, chain.partition([]byte{untracedFilled})) {
+		if err != nil {
+			return nil, err
+		}
+		v := read(row.V)
+		lo, hi := v.Number(), v.Number()
+		if err := v.End(); err != nil {
+			return nil, err
+		}
+		// One that does not fit is of an earlier recording.
+		if g := places[binary.BigEndian.Uint64(row.K)]; g != nil && g.from <= lo && lo <= hi && hi <= g.to {
+			g.lo, g.hi = lo, hi
+		}
+	}
+	return all, nil
+}
+
+func (g *gap) check(h *head) error {
+	if g.from < h.first || g.from > g.to || g.to > h.tip.Number {
+		return fmt.Errorf("%w: blocks %d to %d without calls, of %d to %d", store.ErrCorrupt, g.from, g.to, h.first, h.tip.Number)
+	}
+	return nil
+}
+
+// partitionRows yields rows of FamilyEVMUntraced.
+func partitionRows(ctx context.Context, r store.Reader, p []byte) func(yield func(store.Row, error) bool) {
+	return func(yield func(store.Row, error) bool) {
+		for lo := []byte(nil); ; {
+			rows, err := r.Scan(ctx, store.FamilyEVMUntraced, p, lo, nil, store.Ascending, scanRows)
+			for i := 0; i < len(rows) && err == nil; i++ {
+				if len(rows[i].K) != 8 {
+					err = fmt.Errorf("%w: height %x", store.ErrCorrupt, rows[i].K)
+				} else if !yield(rows[i], nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(store.Row{}, fmt.Errorf("reading which blocks are without calls: %w", err))
+				return
+			}
+			if len(rows) < scanRows {
+				return
+			}
+			lo = store.After(rows[len(rows)-1].K)
+		}
+	}
+}
+
+// pending are the blocks without calls that may be filled in, in order.
+func (s *state) pending(ctx context.Context) (spans []span, err error) {
+	all, err := gaps(ctx, s, &s.chain, s.head)
+	for i := range all {
+		spans = append(spans, all[i].left()...)
+	}
+	return spans, err
+}
+
+// tooMany is how many blocks in a row without calls are no longer a block here or there.
+const tooMany = 1024
+
+// traced is ErrUntraced if the record began without traces, or goes on without: then
+// calls are missing all over. A block here or there whose traces were too large for any
+// answer, which anybody can make, does not count.
+func (s *state) traced(ctx context.Context) error {
+	pending, err := s.pending(ctx)
+	if err != nil || len(pending) == 0 {
+		return err
+	}
+	first, last := pending[0], pending[len(pending)-1]
+	without := untraced(first.from, last.to)
+	if last.to == s.head.busy {
+		return without
+	}
+	for _, one := range pending {
+		if one.size() > tooMany {
+			return without
+		}
+	}
+	oldest, found, err := s.oldest(ctx)
+	if err != nil {
+		return err
+	}
+	if found && oldest < first.from {
+		return nil // calls of earlier blocks are known
+	}
+	return without
+}
+
+// oldest is the first block with transactions, if any has some.
+func (s *state) oldest(ctx context.Context) (number uint64, found bool, err error) {
+	number = math.MaxUint64
+	for _, success := range []bool{true, false} {
+		oldest, err := s.Scan(ctx, store.FamilyEVMTxRange, s.chain.txRanges(success), nil, nil, store.Descending, 1)
+		if err != nil {
+			return 0, false, fmt.Errorf("looking for the first transaction: %w", err)
+		}
+		if len(oldest) == 0 {
+			continue
+		}
+		if len(oldest[0].K) != 8 {
+			return 0, false, fmt.Errorf("%w: range %x of transactions", store.ErrCorrupt, oldest[0].K)
+		}
+		numbers := ^binary.BigEndian.Uint64(oldest[0].K)
+		first, err := s.Scan(ctx, store.FamilyEVMTx, s.chain.txPartition(success, numbers), nil, nil, store.Descending, 1)
+		if err != nil {
+			return 0, false, fmt.Errorf("looking for the first transaction: %w", err)
+		}
+		if len(first) == 0 {
+			continue
+		}
+		at, ok := placeOf(first[0].K)
+		if !ok {
+			return 0, false, fmt.Errorf("%w: transaction at %x", store.ErrCorrupt, first[0].K)
+		}
+		number, found = min(number, at.number), true
+	}
+	return number, found, nil
+}
+
+// tracedBetween is ErrUntraced if calls are not known of a block from start on and
+// before end; nil does not bound.
+func (s *state) tracedBetween(ctx context.Context, start, end *uint64) error {
+	pending, err := s.pending(ctx)
+	if err != nil || !s.head.untraced {
+		return err
+	}
+	var lo, hi []byte
+	if start != nil {
+		lo = uint64Key(*start)
+	}
+	if end != nil {
+		hi = uint64Key(*end)
+	}
+	from, to, found := uint64(math.MaxUint64), uint64(0), false
+	note := func(one span) { from, to, found = min(from, one.from), max(to, one.to), true }
+	for _, one := range pending {
+		if (start == nil || one.to >= *start) && (end == nil || one.from < *end) {
+			note(one)
+		}
+	}
+	for _, direction := range []store.Direction{store.Ascending, store.Descending} {
+		lost, err := s.Scan(ctx, store.FamilyEVMUntraced, s.chain.partition([]byte{untracedLost}), lo, hi, direction, 1)
+		if err != nil {
+			return fmt.Errorf("reading which blocks are without calls: %w", err)
+		}
+		for _, row := range lost {
+			if len(row.K) != 8 {
+				return fmt.Errorf("%w: height %x", store.ErrCorrupt, row.K)
+			}
+			number := binary.BigEndian.Uint64(row.K)
+			note(span{number, number})
+		}
+	}
+	if !found {
+		return nil
+	}
+	return untraced(from, to)
+}
+
+// untraced says of which blocks the calls inside transactions are not known.
+func untraced(from, to uint64) error {
+	return fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, from, to)
+}

@@ -1,0 +1,401 @@
+package index_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/core/types"
+
+	"quorate/internal/chain/evm"
+	"quorate/internal/index"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+// evmNode serves a chain of blocks, each with as many transactions as its number has
+// ones in its last two bits, by the Ethereum API. Its fields may be changed while
+// holding mu.
+type evmNode struct {
+	url    string
+	blocks []evmAnswers
+
+	mu       sync.Mutex
+	tip      uint64
+	traces   bool
+	requests int
+	// spoil changes the answer to a request of a number; nil leaves it.
+	spoil func(request int, answer []byte) []byte
+}
+
+type evmAnswers struct{ block, receipts, traces string }
+
+func newEVMNode(t testing.TB, blocks int) *evmNode {
+	n := &evmNode{traces: true, tip: uint64(blocks - 1)}
+	parent := common.Hash{}
+	for number := range blocks {
+		h := &types.Header{
+			ParentHash: parent, UncleHash: types.EmptyUncleHash, TxHash: types.EmptyTxsHash, ReceiptHash: types.EmptyReceiptsHash,
+			Difficulty: big.NewInt(1), Number: big.NewInt(int64(number)), GasLimit: 15_000_000, Time: 1_700_000_000 + uint64(number), BaseFee: big.NewInt(1),
+		}
+		parent = h.Hash()
+		var members map[string]any
+		header, err := json.Marshal(h)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(header, &members))
+		delete(members, "withdrawalsRoot")
+		var a evmAnswers
+		var txs, receipts, traces []string
+		for i := range []int{0, 1, 1, 2}[number%4] {
+			hash, from := common.BigToHash(big.NewInt(int64(1+number*10+i))), common.Address{19: 1}
+			txs = append(txs, fmt.Sprintf(`{"hash":%q,"from":%q,"to":%q,"transactionIndex":"0x%x","nonce":"0x0","value":"0x1","gas":"0x5208","input":"0x","type":"0x0"}`, hash, from, from, i))
+			receipts = append(receipts, fmt.Sprintf(`{"transactionHash":%q,"blockHash":%q,"transactionIndex":"0x%x","status":"0x1","gasUsed":"0x5208","effectiveGasPrice":"0x1","logs":[]}`, hash, parent, i))
+			traces = append(traces, fmt.Sprintf(`{"txHash":%q,"result":{"type":"CALL","from":%q,"to":%q,"calls":[{"type":"CALL","from":%q,"to":%q,"value":"0x1"}]}}`, hash, from, from, from, from))
+		}
+		members["hash"], members["transactions"] = parent, json.RawMessage("["+strings.Join(txs, ",")+"]")
+		block, err := json.Marshal(members)
+		require.NoError(t, err)
+		a.block, a.receipts, a.traces = string(block), "["+strings.Join(receipts, ",")+"]", "["+strings.Join(traces, ",")+"]"
+		n.blocks = append(n.blocks, a)
+	}
+	server := httptest.NewServer(n)
+	t.Cleanup(server.Close)
+	n.url = server.URL
+	return n
+}
+
+func (n *evmNode) set(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
+}
+
+func (n *evmNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	type call struct {
+		ID     uint64
+		Method string
+		Params []any
+	}
+	var raw json.RawMessage
+	_ = json.NewDecoder(r.Body).Decode(&raw)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.requests++
+	var calls []call
+	var body []byte
+	if raw[0] == '{' {
+		var c call
+		_ = json.Unmarshal(raw, &c)
+		body = fmt.Appendf(nil, `{"id":%d,%s}`, c.ID, n.answer(c.Method, c.Params))
+	} else {
+		_ = json.Unmarshal(raw, &calls)
+		var answers []string
+		for _, c := range calls {
+			answers = append(answers, fmt.Sprintf(`{"id":%d,%s}`, c.ID, n.answer(c.Method, c.Params)))
+		}
+		body = []byte("[" + strings.Join(answers, ",") + "]")
+	}
+	if n.spoil != nil {
+		if body = n.spoil(n.requests, body); body == nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	_, _ = w.Write(body)
+}
+
+func (n *evmNode) answer(method string, params []any) string {
+	if method == "eth_blockNumber" {
+		return fmt.Sprintf(`"result":"0x%x"`, n.tip)
+	}
+	number, _ := strconv.ParseUint(params[0].(string)[2:], 16, 64)
+	if number > n.tip {
+		return `"error":{"code":-32000,"message":"cannot query unfinalized data"}`
+	}
+	b := n.blocks[number]
+	switch {
+	case method == "eth_getBlockByNumber":
+		return `"result":` + b.block
+	case method == "eth_getBlockReceipts":
+		return `"result":` + b.receipts
+	case method == "debug_traceBlockByNumber" && n.traces:
+		return `"result":` + b.traces
+	}
+	return `"error":{"code":-32601,"message":"the method does not exist"}`
+}
+
+// evmTenant keeps a row for each block: its hash, and whether it was traced.
+type evmTenant struct{}
+
+func (evmTenant) Name() string { return "test" }
+
+func (evmTenant) Apply(_ context.Context, _ store.Reader, b *evm.Block, batch *store.Batch) error {
+	traced := byte(0)
+	if b.Traced {
+		traced = 1
+	}
+	batch.Put(store.FamilyMeta, store.PK{P: []byte("evm"), K: binary.BigEndian.AppendUint64(nil, b.Number)}, append(b.Hash[:], traced, byte(len(b.Transactions))))
+	return nil
+}
+
+func evmSource(t testing.TB, n *evmNode, traced func(context.Context) (bool, error)) *index.EVMSource {
+	client, err := node.New(node.Options{Endpoints: []string{n.url}})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return index.NewEVMSource(index.EVMOptions{Node: client.EVM(""), Chain: "evm-1", Traced: traced})
+}
+
+func evmPipeline(t testing.TB, source *index.EVMSource, s store.Store) *index.Pipeline[*evm.Block] {
+	p, err := index.New(index.Options[*evm.Block]{NetworkID: 5, Chain: "evm-1", Source: source, Store: s, Tenants: []index.Tenant[*evm.Block]{evmTenant{}}, Poll: 5 * time.Millisecond})
+	require.NoError(t, err)
+	return p
+}
+
+// runEVM runs a pipeline until the condition holds.
+func runEVM(t testing.TB, p *index.Pipeline[*evm.Block], until func(index.Status) bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			t.Errorf("got %v, want a pipeline that waits", err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	require.Eventually(t, func() bool { return until(p.Status()) }, 2*time.Minute, 2*time.Millisecond, "%+v", p.Status())
+}
+
+func recordedTo(next uint64) func(index.Status) bool {
+	return func(s index.Status) bool { return s.Next >= next }
+}
+
+// evmRows are the rows of the tenant, in order.
+func evmRows(t testing.TB, s store.Store) []store.Row {
+	rows, err := s.Scan(t.Context(), store.FamilyMeta, []byte("evm"), nil, nil, store.Ascending, 100_000)
+	require.NoError(t, err)
+	return rows
+}
+
+func TestEVMSource(t *testing.T) {
+	n := newEVMNode(t, 300)
+	s := store.NewMemory()
+	source := evmSource(t, n, nil)
+	p := evmPipeline(t, source, s)
+	runEVM(t, p, recordedTo(300))
+	rows := evmRows(t, s)
+	require.Len(t, rows, 300)
+	for i, row := range rows {
+		require.Equal(t, uint64(i), binary.BigEndian.Uint64(row.K))
+		require.Equal(t, []byte{1, byte([]int{0, 1, 1, 2}[i%4])}, row.V[32:], "block %d", i)
+	}
+	require.Empty(t, p.Status().Note)
+}
+
+// TestEVMFaults has a node that dies in the middle of answers, cuts them short, spoils
+// them and jumps back. What is recorded is the same as without.
+func TestEVMFaults(t *testing.T) {
+	n := newEVMNode(t, 300)
+	want := store.NewMemory()
+	runEVM(t, evmPipeline(t, evmSource(t, n, nil), want), recordedTo(300))
+
+	n.set(func() {
+		n.requests = 0
+		n.spoil = func(request int, answer []byte) []byte {
+			switch request % 16 {
+			case 1:
+				return nil
+			case 2:
+				return answer[:len(answer)*request%len(answer)]
+			case 3:
+				return []byte(strings.ReplaceAll(string(answer), `"status":"0x1"`, `"state":"0x1"`))
+			case 4:
+				return []byte(strings.ReplaceAll(string(answer), `"gasLimit":"0xe4e1c0"`, `"gasLimit":"0xe4e1c1"`))
+			case 5:
+				n.tip = uint64(request) % 300
+			case 6:
+				n.tip = 299
+			}
+			return answer
+		}
+	})
+	got := store.NewMemory()
+	runEVM(t, evmPipeline(t, evmSource(t, n, nil), got), recordedTo(300))
+	require.Equal(t, evmRows(t, want), evmRows(t, got))
+}
+
+func TestEVMWithoutTraces(t *testing.T) {
+	n := newEVMNode(t, 50)
+	n.traces = false
+	s := store.NewMemory()
+	p := evmPipeline(t, evmSource(t, n, nil), s)
+	runEVM(t, p, recordedTo(50))
+	require.Contains(t, p.Status().Note, "calls inside transactions are not recorded")
+	for i, row := range evmRows(t, s) {
+		require.Equal(t, i%4 == 0, row.V[32] == 1, "only blocks without transactions are known wholly: block %d", i)
+	}
+}
+
+// TestEVMTracesComeLater asks a node for traces again that had none, ever more rarely,
+// and takes none for granted afterwards: what is missing already is missing.
+func TestEVMTracesComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &tracingNode{}
+		source := index.NewEVMSource(index.EVMOptions{Node: n, Chain: "evm"})
+		fetch := func() {
+			t.Helper()
+			_, err := source.Fetch(t.Context(), 0, 1)
+			require.Error(t, err) // it has no blocks
+			require.NotErrorIs(t, err, node.ErrNoTraces)
+		}
+		fetch()
+		require.NotEmpty(t, source.Note())
+		n.asked = 0
+		for range 24 * 60 {
+			time.Sleep(time.Minute)
+			fetch()
+		}
+		require.True(t, n.asked > 20 && n.asked < 40, "asked for traces %d times in a day", n.asked)
+		n.traces = true
+		time.Sleep(time.Hour)
+		fetch()
+		require.Empty(t, source.Note())
+		n.traces = false
+		fetch()
+		require.NotEmpty(t, source.Note())
+	})
+}
+
+// TestEVMTracesThatFail goes on without traces while the node fails to make them for
+// whatever other reason.
+func TestEVMTracesThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &tracingNode{}
+		source := index.NewEVMSource(index.EVMOptions{Node: n, Chain: "evm"})
+		_, err := source.Fetch(t.Context(), 0, 1)
+		require.NotErrorIs(t, err, node.ErrNoTraces)
+		n.fails = fmt.Errorf("%w: execution timeout", node.ErrUnavailable)
+		n.asked = 0
+		for range 60 {
+			time.Sleep(time.Minute)
+			_, err := source.Fetch(t.Context(), 0, 1)
+			require.NotErrorIs(t, err, node.ErrUnavailable, "it can be had without")
+		}
+		require.True(t, n.asked > 2 && n.asked < 10, "asked for traces %d times in an hour", n.asked)
+		require.NotEmpty(t, source.Note())
+	})
+}
+
+// tracingNode has blocks that cannot be read.
+type tracingNode struct {
+	traces bool
+	block  []byte // nil: none that can be read
+	away   error  // what it says to everybody
+	fails  error  // what it says to whoever asks for traces
+	asked  int    // how often for traces
+}
+
+func (*tracingNode) Tip(context.Context) (uint64, error) { return 0, nil }
+
+func (n *tracingNode) Blocks(_ context.Context, _ uint64, _ int, traces bool) ([]node.EVMBlock, error) {
+	if traces {
+		n.asked++
+		if n.fails != nil {
+			return nil, n.fails
+		}
+		if !n.traces {
+			return nil, node.ErrNoTraces
+		}
+	}
+	if n.away != nil {
+		return nil, n.away
+	}
+	if n.block != nil {
+		return []node.EVMBlock{{Block: n.block}}, nil
+	}
+	return []node.EVMBlock{{Block: []byte("{}")}}, nil
+}
+
+// TestEVMTraced asks for blocks with traces or not at all, and has new ones asked for
+// with traces soon once those of old ones come.
+func TestEVMTraced(t *testing.T) {
+	block := []byte(newEVMNode(t, 1).blocks[0].block)
+	synctest.Test(t, func(t *testing.T) {
+		n := &tracingNode{}
+		source := index.NewEVMSource(index.EVMOptions{Node: n, Chain: "evm"})
+		for range 24 * 60 {
+			_, _ = source.Fetch(t.Context(), 0, 1)
+			time.Sleep(time.Minute)
+		}
+		require.NotEmpty(t, source.Note())
+		_, err := source.Traced(t.Context(), 0, 1)
+		require.ErrorIs(t, err, node.ErrNoTraces)
+		require.NotErrorIs(t, err, index.ErrTraces)
+		n.traces, n.block = true, block
+		blocks, err := source.Traced(t.Context(), 0, 1)
+		require.NoError(t, err)
+		require.Len(t, blocks, 1)
+		time.Sleep(time.Minute)
+		_, _ = source.Fetch(t.Context(), 0, 1)
+		require.Empty(t, source.Note(), "a minute after traces came")
+
+		n.fails = node.ErrMalformed
+		_, err = source.Traced(t.Context(), 0, 1)
+		require.ErrorIs(t, err, index.ErrTraces)
+		_, err = source.Traced(t.Context(), 0, 2)
+		require.NotErrorIs(t, err, index.ErrTraces)
+		n.away = node.ErrUnavailable
+		_, err = source.Traced(t.Context(), 0, 1)
+		require.NotErrorIs(t, err, index.ErrTraces, "the node is away")
+	})
+}
+
+// TestEVMTracesLost waits once a chain was traced, be it in this run or before.
+func TestEVMTracesLost(t *testing.T) {
+	waits := func(s index.Status) bool {
+		return (s.State == index.Retrying || s.State == index.Stalled) && strings.Contains(s.Err.Error(), "waiting for a node that traces")
+	}
+	n := newEVMNode(t, 50)
+	n.tip = 20
+	s := store.NewMemory()
+	p := evmPipeline(t, evmSource(t, n, nil), s)
+	runEVM(t, p, func(status index.Status) bool {
+		if status.Next == 21 {
+			n.set(func() { n.tip, n.traces = 49, false })
+			return waits(status)
+		}
+		return false
+	})
+	require.Equal(t, uint64(21), p.Status().Next)
+
+	again := evmPipeline(t, evmSource(t, n, func(context.Context) (bool, error) { return true, nil }), s)
+	runEVM(t, again, waits)
+	require.Len(t, evmRows(t, s), 21)
+	n.set(func() { n.traces = true })
+	runEVM(t, again, recordedTo(50))
+	for i, row := range evmRows(t, s) {
+		require.Equal(t, byte(1), row.V[32], "block %d", i)
+	}
+}
+
+// BenchmarkEVM takes blocks from a node on this machine to rows.
+func BenchmarkEVM(b *testing.B) {
+	n := newEVMNode(b, 4000)
+	for b.Loop() {
+		p := evmPipeline(b, evmSource(b, n, nil), store.NewMemory())
+		runEVM(b, p, recordedTo(4000))
+	}
+	b.ReportMetric(float64(4000*b.N)/b.Elapsed().Seconds(), "blocks/s")
+}

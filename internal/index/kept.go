@@ -1,0 +1,158 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/index/container"
+	"quorate/internal/store"
+)
+
+// Containers stands in the place of a tenant's name in the cursor that says which
+// containers of a chain are kept. See Cursor.
+const Containers = "containers"
+
+// KeptUntil is the first height of a chain whose container is not kept, and From the
+// first whose is; both are 0 if none are.
+func KeptUntil(ctx context.Context, r store.Reader, networkID uint32, chain string) (from, until uint64, err error) {
+	name := Cursor(networkID, chain, Containers)
+	at, err := store.ReadCursor(ctx, r, name)
+	if err != nil || at.Next == 0 {
+		return 0, 0, err
+	}
+	m, err := readMark(ctx, r, name)
+	return m.from, at.Next, err
+}
+
+// Recorded is what a tenant has of a chain: blocks from one height until, not
+// including, another, the last of them with an ID. Without any, both heights are equal.
+func Recorded(ctx context.Context, r store.Reader, networkID uint32, chain, tenant string) (from, until uint64, last ids.ID, err error) {
+	name := Cursor(networkID, chain, tenant)
+	at, err := store.ReadCursor(ctx, r, name)
+	if err != nil || at.Next == 0 {
+		return 0, 0, ids.Empty, err
+	}
+	m, err := readMark(ctx, r, name)
+	if err != nil || !m.begun {
+		return 0, 0, ids.Empty, err
+	}
+	return m.from, at.Next, m.last, nil
+}
+
+func readMark(ctx context.Context, r store.Reader, name string) (mark, error) {
+	values, err := r.Get(ctx, store.FamilyIndexed, []store.PK{{P: []byte(name)}})
+	if err != nil {
+		return mark{}, fmt.Errorf("reading how far %s goes: %w", name, err)
+	}
+	return parseMark(values[0])
+}
+
+// keep makes what writes the containers of blocks. It remembers what it wrote, and is of
+// no use any more once a batch of it came to nothing.
+func (p *Pipeline[B]) keep() func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
+	writer := container.NewWriter(container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain})
+	return func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
+		if block.Container.Form == 0 {
+			return fmt.Errorf("%w: the source gives no container", ErrUnreadable)
+		}
+		one := block.Container
+		one.Kept = p.options.Now()
+		writer.Put(batch, &one)
+		return nil
+	}
+}
+
+// source is where blocks come from when the next one is that of a height: if tenants
+// begin anew, those that are kept come from the store. Kept is the first that does not.
+func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], kept uint64, err error) {
+	o := &p.options
+	keeper, ok := o.Source.(Keeper[B])
+	if !ok {
+		return o.Source, 0, nil
+	}
+	var first uint64
+	if err := p.withStore(ctx, "looking for containers", func() (err error) {
+		first, kept, err = KeptUntil(ctx, o.Store, o.NetworkID, o.Chain)
+		return err
+	}); err != nil {
+		return nil, 0, err
+	}
+	if next < first || next >= kept {
+		return o.Source, 0, nil
+	}
+	p.log.Info("making a record again from the containers that are kept", slog.Uint64("from", next), slog.Uint64("kept", kept))
+	return &again[B]{
+		Keeper: keeper, kept: kept, store: o.Store, log: p.log,
+		chain: container.Chain{NetworkID: o.NetworkID, Name: o.Chain},
+	}, kept, nil
+}
+
+// again is a source of blocks that are kept, and of those that follow. As long as
+// there are such it does without a node.
+type again[B any] struct {
+	Keeper[B]
+	chain container.Chain
+	store store.Store
+	log   *slog.Logger
+	kept  uint64
+	given atomic.Uint64 // the height after the last one that was given away
+}
+
+// local says whether there are blocks left that are kept.
+func (a *again[B]) local() bool { return a.given.Load() < a.kept }
+
+// Tip implements Source: as long as there are blocks that are kept it is their last.
+func (a *again[B]) Tip(ctx context.Context) (uint64, error) {
+	if a.local() {
+		return a.kept - 1, nil
+	}
+	return a.Keeper.Tip(ctx)
+}
+
+// Fetch implements Source.
+func (a *again[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[B], error) {
+	if from >= a.kept {
+		return a.Keeper.Fetch(ctx, from, n)
+	}
+	blocks, err := a.read(ctx, from, min(n, int(a.kept-from)))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		a.log.Warn("what is kept of a block cannot be read; asking a node for it", slog.Uint64("height", from), slog.Any("error", err))
+		if blocks, err = a.Keeper.Fetch(ctx, from, 1); err != nil {
+			return nil, err
+		}
+	}
+	for end := from + uint64(len(blocks)); ; {
+		given := a.given.Load()
+		if given >= end || a.given.CompareAndSwap(given, end) {
+			return blocks, nil
+		}
+	}
+}
+
+func (a *again[B]) read(ctx context.Context, from uint64, n int) ([]Block[B], error) {
+	found, err := a.chain.Range(ctx, a.store, from, n)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: %d", container.ErrMissing, from)
+	}
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([]Block[B], 0, len(found))
+	for i := range found {
+		runtime.Gosched() // as the committer does
+		b, err := a.Again(ctx, found[i])
+		if err != nil {
+			return before(blocks, err)
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks, nil
+}

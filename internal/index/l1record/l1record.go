@@ -1,0 +1,227 @@
+// Package l1record remembers what P-Chain transactions did to L1s (ACP-77):
+// conversions, registrations and weight changes, by transaction, by validation
+// and by subnet. It is a tenant of the P-Chain's index, and what reads its rows.
+package l1record
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/chain/pchain"
+	"quorate/internal/index"
+	"quorate/internal/store"
+)
+
+// name is the tenant's.
+const name = "l1"
+
+// Form is that of the record's rows. Version 1 is the first.
+func Form() index.Form {
+	return index.Form{
+		Name: name, Version: 1, Cursor: index.CursorOf(name),
+		Families: []store.Family{store.FamilyL1Tx, store.FamilyL1Height, store.FamilyL1Subnet, store.FamilyL1Validation},
+	}
+}
+
+// Record is the record of one network, of which a store may hold several. It is
+// safe for concurrent use. Reads see what was committed, and fail as the store does.
+type Record struct {
+	reader    store.Reader
+	networkID uint32
+}
+
+// New makes a reader of a network's record, which may be empty.
+func New(r store.Reader, networkID uint32) *Record { return &Record{reader: r, networkID: networkID} }
+
+// Tenant writes the record of one network.
+type Tenant struct{ networkID uint32 }
+
+var _ index.Tenant[*pchain.Block] = Tenant{}
+
+// NewTenant makes the tenant that keeps a network's record.
+func NewTenant(networkID uint32) Tenant { return Tenant{networkID: networkID} }
+
+// Name implements index.Tenant.
+func (Tenant) Name() string { return name }
+
+// Apply implements index.Tenant. No genesis says anything about L1s, and proposals
+// are about stakers only, so that every row comes from a block's own transactions.
+func (t Tenant) Apply(_ context.Context, _ store.Reader, block *pchain.Block, batch *store.Batch) error {
+	for i, tx := range block.Txs {
+		event, err := pchain.L1EventOf(tx.Unsigned)
+		if err != nil {
+			return fmt.Errorf("transaction %s: %w", tx.ID(), err)
+		}
+		if event == nil {
+			continue
+		}
+		txID := tx.ID()
+		batch.Put(store.FamilyL1Tx, store.PK{P: t.key(txID)},
+			encodeTransaction(&pchain.L1Transaction{TxID: txID, Height: block.Height, Time: block.Time, Event: event}))
+		batch.Put(store.FamilyL1Height, store.PK{P: t.network(), K: heightKey(block.Height, uint32(i))}, txID[:])
+		switch event := event.(type) {
+		case *pchain.Conversion:
+			batch.Put(store.FamilyL1Subnet, store.PK{P: t.key(event.SubnetID)}, txID[:])
+			for i := range event.Validators {
+				b := beginning{SubnetID: event.SubnetID, Index: uint32(i), TxID: txID}
+				batch.Put(store.FamilyL1Validation, store.PK{P: t.key(event.SubnetID.Append(uint32(i))), K: beginningKey}, b.bytes())
+			}
+		case *pchain.Registration:
+			b := beginning{SubnetID: event.SubnetID, TxID: txID, Message: event.Message}
+			batch.Put(store.FamilyL1Validation, store.PK{P: t.key(event.ValidationID), K: beginningKey}, b.bytes())
+		case *pchain.WeightChange:
+			c := change{TxID: txID, Height: block.Height, Weight: event.Weight}
+			batch.Put(store.FamilyL1Validation, store.PK{P: t.key(event.ValidationID), K: changeKey(event.Nonce)}, c.bytes())
+		}
+	}
+	return nil
+}
+
+// Transaction returns what a transaction did to an L1; nil, and no error, if
+// nothing of the kind is recorded.
+func (r *Record) Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error) {
+	found, err := r.transactions(ctx, txID)
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// transactions returns nil for those that are not recorded.
+func (r *Record) transactions(ctx context.Context, txIDs ...ids.ID) ([]*pchain.L1Transaction, error) {
+	keys := make([]store.PK, len(txIDs))
+	for i, txID := range txIDs {
+		keys[i].P = r.key(txID)
+	}
+	values, err := r.reader.Get(ctx, store.FamilyL1Tx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading L1 transactions: %w", err)
+	}
+	found := make([]*pchain.L1Transaction, len(txIDs))
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		if found[i], err = decodeTransaction(txIDs[i], v); err != nil {
+			return nil, fmt.Errorf("reading L1 transaction %s: %w", txIDs[i], err)
+		}
+	}
+	return found, nil
+}
+
+// Conversion returns the transaction that made a subnet an L1; nil, and no error,
+// if none is recorded.
+func (r *Record) Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error) {
+	values, err := r.reader.Get(ctx, store.FamilyL1Subnet, []store.PK{{P: r.key(subnetID)}})
+	if err != nil {
+		return nil, fmt.Errorf("reading the conversion of subnet %s: %w", subnetID, err)
+	}
+	if values[0] == nil {
+		return nil, nil
+	}
+	txID, err := ids.ToID(values[0])
+	if err != nil {
+		return nil, fmt.Errorf("reading the conversion of subnet %s: %w: %w", subnetID, store.ErrCorrupt, err)
+	}
+	return r.Transaction(ctx, txID)
+}
+
+// Validation returns how an L1 validator began and what its weight was changed to
+// last; nil, and no error, if no beginning is recorded.
+func (r *Record) Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error) {
+	rows, err := r.reader.Floor(ctx, store.FamilyL1Validation, r.key(validationID), []store.Range{
+		{Lo: beginningKey, Hi: beginningKey},
+		{Lo: changeKey(0), Hi: changeKey(math.MaxUint64)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading validation %s: %w", validationID, err)
+	}
+	if rows[0].V == nil {
+		return nil, nil
+	}
+	v, err := decodeValidation(validationID, rows[0], rows[1])
+	if err != nil {
+		return nil, fmt.Errorf("reading validation %s: %w", validationID, err)
+	}
+	return v, nil
+}
+
+// Since returns the transactions of blocks from a height on, in their order, and the
+// height to go on from. It reads about limit of them, and never a part of a block's.
+func (r *Record) Since(ctx context.Context, height uint64, limit int) (found []*pchain.L1Transaction, next uint64, err error) {
+	rows, err := r.scan(ctx, heightKey(height, 0), nil, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(rows) == 0 {
+		return nil, height, nil
+	}
+	last := binary.BigEndian.Uint64(rows[len(rows)-1].K)
+	if len(rows) == limit {
+		// The rest of the last block.
+		rest, err := r.scan(ctx, store.After(rows[len(rows)-1].K), heightKey(last+1, 0), math.MaxInt)
+		if err != nil {
+			return nil, 0, err
+		}
+		rows = append(rows, rest...)
+	}
+	txIDs := make([]ids.ID, len(rows))
+	for i, row := range rows {
+		txIDs[i] = ids.ID(row.V)
+	}
+	if found, err = r.transactions(ctx, txIDs...); err != nil {
+		return nil, 0, err
+	}
+	for i, tx := range found {
+		if tx == nil {
+			return nil, 0, fmt.Errorf("reading L1 transactions: %w: %s is listed and not there", store.ErrCorrupt, txIDs[i])
+		}
+	}
+	return found, last + 1, nil
+}
+
+// scan reads the list of transactions.
+func (r *Record) scan(ctx context.Context, lo, hi []byte, limit int) ([]store.Row, error) {
+	rows, err := r.reader.Scan(ctx, store.FamilyL1Height, r.network(), lo, hi, store.Ascending, limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading the list of L1 transactions: %w", err)
+	}
+	for _, row := range rows {
+		if len(row.K) != heightKeySize || len(row.V) != ids.IDLen {
+			return nil, fmt.Errorf("reading the list of L1 transactions: %w: %d bytes at a key of %d", store.ErrCorrupt, len(row.V), len(row.K))
+		}
+	}
+	return rows, nil
+}
+
+// Height returns the height up to which blocks are recorded: those below next are.
+func (r *Record) Height(ctx context.Context) (next uint64, err error) {
+	c, err := store.ReadCursor(ctx, r.reader, index.Cursor(r.networkID, index.PChain, name))
+	return c.Next, err
+}
+
+func (r *Record) network() []byte      { return networkKey(r.networkID) }
+func (r *Record) key(id ids.ID) []byte { return append(networkKey(r.networkID), id[:]...) }
+func (t Tenant) network() []byte       { return networkKey(t.networkID) }
+func (t Tenant) key(id ids.ID) []byte  { return append(networkKey(t.networkID), id[:]...) }
+
+func networkKey(networkID uint32) []byte {
+	return binary.BigEndian.AppendUint32(make([]byte, 0, 4+ids.IDLen), networkID)
+}
+
+func heightKey(height uint64, number uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(make([]byte, 0, heightKeySize), height), number)
+}
+
+const heightKeySize = 12
+
+// beginningKey and changeKey are the clustering keys of a validation.
+var beginningKey = []byte{0}
+
+func changeKey(nonce uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{1}, nonce)
+}

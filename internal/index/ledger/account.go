@@ -1,0 +1,203 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+// holding is what an account holds.
+type holding uint8
+
+const (
+	amounts  holding = iota // of an asset
+	tokens                  // NFTs, which count as 1 each
+	rights                  // to make more of something, and properties: not a balance
+	holdings                // how many there are
+)
+
+func holdingOf(kind chain.OutputKind) holding {
+	switch kind {
+	case chain.Transfer:
+		return amounts
+	case chain.NFTTransfer:
+		return tokens
+	default:
+		return rights
+	}
+}
+
+// groupID names a set of owners and how many of them it takes: an address by
+// itself, or what they hash to.
+type groupID [1 + ids.ShortIDLen]byte
+
+const (
+	groupSingle = iota
+	groupSeveral
+)
+
+func singleGroup(address ids.ShortID) (id groupID) {
+	id[0] = groupSingle
+	copy(id[1:], address[:])
+	return id
+}
+
+// group are the owners of outputs. Addresses are sorted and without repetitions.
+type group struct {
+	id        groupID
+	threshold uint32
+	addresses []ids.ShortID
+}
+
+// groupOf returns false for outputs that nobody owns.
+func groupOf(addresses []ids.ShortID, threshold uint32) (group, bool) {
+	if len(addresses) == 0 {
+		return group{}, false
+	}
+	g := group{threshold: threshold, addresses: addresses}
+	if len(addresses) == 1 && threshold == 1 {
+		g.id = singleGroup(addresses[0])
+		return g, true
+	}
+	if !slices.IsSortedFunc(addresses, ids.ShortID.Compare) {
+		g.addresses = slices.Clone(addresses)
+		slices.SortFunc(g.addresses, ids.ShortID.Compare)
+	}
+	g.addresses = slices.Compact(g.addresses)
+	w := row.Writer{}
+	w.Number(uint64(threshold))
+	w.Addresses(g.addresses)
+	digest := sha256.Sum256(w.B)
+	g.id[0] = groupSeveral
+	copy(g.id[1:], digest[:])
+	return g, true
+}
+
+func (g *group) bytes() []byte {
+	w := row.New(8 + len(g.addresses)*ids.ShortIDLen)
+	w.Number(uint64(g.threshold))
+	w.Addresses(g.addresses)
+	return w.B
+}
+
+func parseGroup(id groupID, v []byte) (group, error) {
+	r := row.Read(v)
+	g := group{id: id, threshold: r.Uint32(), addresses: r.Addresses()}
+	return g, r.End()
+}
+
+// owns reports whether as many of the given addresses are among the owners as it
+// takes, and at least one.
+func (g *group) owns(addresses map[ids.ShortID]struct{}) bool {
+	n := uint32(0)
+	for _, a := range g.addresses {
+		if _, ok := addresses[a]; ok {
+			n++
+		}
+	}
+	return n > 0 && n >= g.threshold
+}
+
+// account is all that the same owners hold of the same asset in the same place: on
+// a chain, or on the way from one to another. Each output belongs to one account.
+type account struct {
+	source, destination ids.ID
+	group               groupID
+	assetID             ids.ID
+	holding             holding
+}
+
+// accountID names an account in keys.
+type accountID [20]byte
+
+// atomic reports whether the account is between two chains.
+func (a *account) atomic() bool { return a.source != a.destination }
+
+func (a *account) id(networkID uint32) (id accountID) {
+	var b [4 + 3*ids.IDLen + len(groupID{}) + 1]byte
+	binary.BigEndian.PutUint32(b[:], networkID)
+	n := 4 + copy(b[4:], a.source[:])
+	n += copy(b[n:], a.destination[:])
+	n += copy(b[n:], a.group[:])
+	n += copy(b[n:], a.assetID[:])
+	b[n] = byte(a.holding)
+	digest := sha256.Sum256(b[:])
+	copy(id[:], digest[:])
+	return id
+}
+
+// accountList is the key of the list of accounts that a group has to do with on a
+// chain, in a hash to be short.
+func accountList(networkID uint32, chainID ids.ID, g groupID) []byte {
+	var b [4 + ids.IDLen + len(groupID{})]byte
+	binary.BigEndian.PutUint32(b[:], networkID)
+	copy(b[4:], chainID[:])
+	copy(b[4+ids.IDLen:], g[:])
+	digest := sha256.Sum256(b[:])
+	return bytes.Clone(digest[:len(accountID{})])
+}
+
+// How an account relates to the chain whose list it is in.
+const (
+	relationOwn = iota
+	relationExport
+	relationImport
+)
+
+// listKey is the account's place in the list of a chain that is its source or
+// destination.
+func (a *account) listKey(chainID ids.ID) []byte {
+	k := make([]byte, 0, 2+2*ids.IDLen)
+	switch {
+	case !a.atomic():
+		k = append(k, relationOwn)
+	case a.source == chainID:
+		k = append(append(k, relationExport), a.destination[:]...)
+	default:
+		k = append(append(k, relationImport), a.source[:]...)
+	}
+	k = append(k, a.assetID[:]...)
+	return append(k, byte(a.holding))
+}
+
+func parseListKey(chainID ids.ID, g groupID, k []byte) (account, error) {
+	a := account{source: chainID, destination: chainID, group: g}
+	if want := 2 + ids.IDLen; len(k) > 0 && k[0] != relationOwn {
+		if len(k) != want+ids.IDLen || k[0] > relationImport {
+			return account{}, fmt.Errorf("%w: account at a key of %d bytes", store.ErrCorrupt, len(k))
+		}
+		other := ids.ID(k[1:][:ids.IDLen])
+		if k[0] == relationExport {
+			a.destination = other
+		} else {
+			a.source = other
+		}
+		k = k[ids.IDLen:]
+	} else if len(k) != want {
+		return account{}, fmt.Errorf("%w: account at a key of %d bytes", store.ErrCorrupt, len(k))
+	}
+	a.assetID = ids.ID(k[1:][:ids.IDLen])
+	a.holding = holding(k[len(k)-1])
+	if a.holding >= holdings {
+		return account{}, fmt.Errorf("%w: account of holding %d", store.ErrCorrupt, a.holding)
+	}
+	return a, nil
+}
+
+// accountOf returns the account of an output that chainID made, and its owners;
+// false if nobody owns it.
+func accountOf(chainID ids.ID, o *chain.Output) (account, group, bool) {
+	g, ok := groupOf(o.Addresses, o.Threshold)
+	return account{
+		source: chainID, destination: o.DestinationID,
+		group: g.id, assetID: o.AssetID, holding: holdingOf(o.Kind),
+	}, g, ok
+}

@@ -1,0 +1,536 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math/big"
+	"slices"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+// Supply is what there is of an asset on a chain, or on the way from it to another, by
+// bucket.
+type Supply struct {
+	ChainID, DestinationID, AssetID ids.ID
+	Buckets                         [buckets]*big.Int
+}
+
+// Audit is what an audit came to.
+type Audit struct {
+	// Outputs and Accounts are how many were looked at.
+	Outputs, Accounts int
+	// Supply is that of one asset, by chains.
+	Supply []*Supply
+	// Arrived are outputs that were consumed and of which nothing else is recorded: as
+	// long as not all chains are recorded up to their ends that may be as it should.
+	// More than some thousands are not told.
+	Arrived []ids.ID
+	// Addresses are some that own, or owned, something: a sample that Seed decides.
+	Addresses []ids.ShortID
+}
+
+// AuditOptions of an audit. Wrong is required.
+type AuditOptions struct {
+	// AssetID is the asset whose Supply is wanted.
+	AssetID ids.ID
+	// Addresses is how many addresses are wanted, and Seed which.
+	Addresses int
+	Seed      ids.ShortID
+	// Progress is called now and then with how many outputs were looked at.
+	Progress func(outputs int)
+	// Wrong is told what does not fit.
+	Wrong func(what string)
+}
+
+// auditPage is how many outputs are looked at together.
+const auditPage = 512
+
+// mostArrived bounds Audit.Arrived.
+const mostArrived = 4096
+
+// Audit looks at all rows of outputs and balances in one state of the store, and tells
+// which contradict one another: outputs that are not in the lists of their accounts,
+// and accounts whose balance is not the sum of their outputs, now or at a checkpoint.
+// Balances are looked at in all networks of the store, as accounts do not tell theirs.
+// The view of the store is open meanwhile, which takes minutes for some ten million
+// outputs. Errors are the store's.
+func (r *Record) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	a := &audit{state: s, options: o, supply: make(map[[2]ids.ID]*Supply)}
+	if a.networks, err = networksOf(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := a.outputs(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.accounts(ctx); err != nil {
+		return nil, err
+	}
+	a.result.Addresses = a.sample.take()
+	return &a.result, nil
+}
+
+type audit struct {
+	*state
+	options AuditOptions
+	result  Audit
+	sample  sample
+	supply  map[[2]ids.ID]*Supply
+	// networks are those in the store.
+	networks []uint32
+}
+
+func (a *audit) wrong(format string, args ...any) { a.options.Wrong(fmt.Sprintf(format, args...)) }
+
+// networksOf are the networks of which a store has a ledger.
+func networksOf(ctx context.Context, r store.Reader) (all []uint32, err error) {
+	for one, err := range store.Rows(ctx, r, store.FamilyClock) {
+		if err != nil {
+			return nil, fmt.Errorf("reading how far chains are: %w", err)
+		}
+		if len(one.P) == 4 {
+			if id := binary.BigEndian.Uint32(one.P); !slices.Contains(all, id) {
+				all = append(all, id)
+			}
+		}
+	}
+	return all, nil
+}
+
+// outputs looks at every output of the network.
+func (a *audit) outputs(ctx context.Context) error {
+	prefix := row.Network(a.networkID)
+	a.sample = sample{most: a.options.Addresses, seed: a.options.Seed}
+	after := &store.PK{P: prefix}
+	var page []*audited
+	for {
+		rows, err := a.Walk(ctx, store.FamilyOutput, after, auditPage)
+		if err != nil {
+			return fmt.Errorf("reading outputs: %w", err)
+		}
+		for _, one := range rows {
+			if !bytes.HasPrefix(one.P, prefix) {
+				return a.page(ctx, page)
+			}
+			id, err := ids.ToID(one.P[len(prefix):])
+			if err != nil {
+				a.wrong("an output's row has the partition %x", one.P)
+				continue
+			}
+			if n := len(page); n == 0 || page[n-1].id != id {
+				if n >= auditPage {
+					if err := a.page(ctx, page); err != nil {
+						return err
+					}
+					page = page[:0]
+				}
+				page = append(page, &audited{id: id})
+			}
+			page[len(page)-1].take(a, one)
+		}
+		if len(rows) < auditPage {
+			return a.page(ctx, page)
+		}
+		after = &rows[len(rows)-1].PK
+	}
+}
+
+// audited is an output that is looked at.
+type audited struct {
+	id      ids.ID
+	made    *Output
+	spent   *spend
+	account accountID
+	between bool // two chains
+}
+
+func (o *audited) take(a *audit, one store.Record) {
+	var err error
+	switch {
+	case bytes.Equal(one.K, madeKey):
+		o.made, err = parseOutput(o.id, one.V)
+	case bytes.Equal(one.K, spentKey):
+		var s spend
+		if s, err = parseSpend(one.V); err == nil {
+			o.spent = &s
+		}
+	default:
+		err = fmt.Errorf("key %x", one.K)
+	}
+	if err != nil {
+		a.wrong("output %s: its row cannot be read: %v", o.id, err)
+	}
+}
+
+// lists are the families that list outputs, those of spent ones last.
+var lists = [...]store.Family{store.FamilyUnspentByTime, store.FamilyUnspentByAmount, store.FamilySpentByTime, store.FamilySpentByAmount}
+
+// page compares outputs with the lists of their accounts.
+func (a *audit) page(ctx context.Context, page []*audited) error {
+	var moving []ids.ID
+	var listed []*audited
+	keys := [len(lists)][]store.PK{}
+	for _, o := range page {
+		a.result.Outputs++
+		if o.made == nil {
+			if o.spent != nil && len(a.result.Arrived) < mostArrived {
+				a.result.Arrived = append(a.result.Arrived, o.id)
+			}
+			continue
+		}
+		account, g, ok := accountOf(o.made.ChainID, &o.made.Output)
+		if !ok {
+			continue // nobody's
+		}
+		for _, address := range g.addresses {
+			a.sample.add(address)
+		}
+		o.account, o.between = account.id(a.networkID), account.atomic()
+		if o.between && o.spent != nil {
+			moving = append(moving, o.id)
+		}
+		listed = append(listed, o)
+		for i, family := range lists {
+			pk := store.PK{P: o.account[:], K: o.made.timeKey()}
+			if family == store.FamilyUnspentByAmount || family == store.FamilySpentByAmount {
+				pk.K = o.made.amountKey()
+			}
+			keys[i] = append(keys[i], pk)
+		}
+	}
+	if a.options.Progress != nil {
+		a.options.Progress(a.result.Outputs)
+	}
+	unmatched := make(map[ids.ID]bool)
+	passages, recorded, err := readPassages(ctx, a, a.networkID, moving)
+	if err != nil {
+		return err
+	}
+	for i, p := range passages {
+		unmatched[p.output.ID] = !recorded[i] && p.account.holding != rights
+	}
+	var rows [len(lists)][][]byte
+	for i, family := range lists {
+		if rows[i], err = a.Get(ctx, family, keys[i]); err != nil {
+			return fmt.Errorf("reading lists of outputs: %w", err)
+		}
+	}
+	for n, o := range listed {
+		spent := o.spent
+		if unmatched[o.id] {
+			spent = nil // the Matcher has yet to come to it
+		}
+		if spent == nil {
+			a.count(o.made)
+		}
+		for i, family := range lists {
+			var want []byte
+			if isSpent := i >= len(lists)/2; isSpent == (spent != nil) {
+				want = o.made.listed(i%2 == 1, spent)
+			}
+			got := rows[i][n]
+			switch {
+			case want == nil && got != nil:
+				a.wrong("output %s is in list %s and does not belong there", o.id, family)
+			case want != nil && got == nil:
+				a.wrong("output %s is missing in list %s", o.id, family)
+			case !bytes.Equal(want, got):
+				a.wrong("output %s: list %s says something else about it", o.id, family)
+			}
+		}
+		if unmatched[o.id] {
+			o.spent = nil
+		}
+	}
+	return a.owned(ctx, listed)
+}
+
+// owned compares outputs with the lists of their owners.
+func (a *audit) owned(ctx context.Context, listed []*audited) error {
+	var keys []store.PK
+	for _, o := range listed {
+		keys = append(keys, o.made.placed(a.networkID).owned...)
+	}
+	rows, err := a.Get(ctx, store.FamilyOwned, keys)
+	if err != nil {
+		return fmt.Errorf("reading lists of owners: %w", err)
+	}
+	for _, o := range listed {
+		for range o.made.placed(a.networkID).owned {
+			got := rows[0]
+			rows = rows[1:]
+			switch {
+			case o.spent != nil && got != nil:
+				a.wrong("output %s is in list %s and was consumed", o.id, store.FamilyOwned)
+			case o.spent == nil && got == nil && o.made.Role != chain.Stake: // which may not have ended
+				a.wrong("output %s is missing in list %s", o.id, store.FamilyOwned)
+			case got != nil && !bytes.Equal(got, o.made.Bytes):
+				a.wrong("output %s: list %s says something else about it", o.id, store.FamilyOwned)
+			}
+		}
+	}
+	return nil
+}
+
+// count adds an output to the supply.
+func (a *audit) count(o *Output) {
+	if o.Kind != chain.Transfer || o.AssetID != a.options.AssetID {
+		return
+	}
+	at := [2]ids.ID{o.ChainID, o.DestinationID}
+	s := a.supply[at]
+	if s == nil {
+		s = &Supply{ChainID: o.ChainID, DestinationID: o.DestinationID, AssetID: o.AssetID}
+		for i := range s.Buckets {
+			s.Buckets[i] = new(big.Int)
+		}
+		a.supply[at] = s
+		a.result.Supply = append(a.result.Supply, s)
+	}
+	c, _ := a.clock(o.ChainID)
+	sum := s.Buckets[o.bucketAt(c.time)]
+	sum.Add(sum, new(big.Int).SetUint64(o.Amount))
+}
+
+// accounts compares each account's balance with the outputs that it lists.
+func (a *audit) accounts(ctx context.Context) error {
+	events := pull(ctx, a, store.FamilyBalanceEvent)
+	defer events.stop()
+	checkpoints := pull(ctx, a, store.FamilyBalanceCheckpoint)
+	defer checkpoints.stop()
+	unspent := pull(ctx, a, store.FamilyUnspentByAmount)
+	defer unspent.stop()
+	for {
+		id, ok := least(events, checkpoints, unspent)
+		if !ok {
+			return errors.Join(events.err, checkpoints.err, unspent.err)
+		}
+		a.result.Accounts++
+		owns, sole, err := a.unspent(ctx, unspent, id)
+		if err != nil {
+			return err
+		}
+		total, found, err := a.series(events, checkpoints, id)
+		if err == nil { // what is left belongs to no series
+			for _, rest := range []*puller{events, checkpoints} {
+				if rest.ok && bytes.HasPrefix(rest.row.P, id[:]) {
+					a.wrong("account %x: a row of %s is out of place", id, rest.family)
+				}
+			}
+		}
+		for _, rest := range []*puller{events, checkpoints, unspent} {
+			for rest.ok && bytes.HasPrefix(rest.row.P, id[:]) {
+				rest.next()
+			}
+		}
+		switch {
+		case err != nil:
+			a.wrong("account %x: its balance cannot be read: %v", id, err)
+		case found && total != owns:
+			a.wrong("account %x has a balance of %s in %d outputs, and lists %s in %d", id, total.amount.big(), total.count, owns.amount.big(), owns.count)
+		case !found && owns != (tally{}) && !sole:
+			a.wrong("account %x lists %s in %d outputs, and has no balance", id, owns.amount.big(), owns.count)
+		}
+	}
+}
+
+// unspent adds up the outputs that an account lists, and reports whether they are
+// rights, of which there is no balance.
+func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum tally, right bool, err error) {
+	var page []ids.ID
+	look := func() error {
+		found, err := a.recorded(ctx, page)
+		for i, o := range found {
+			if o == nil {
+				a.wrong("output %s is listed by account %x and is not recorded", page[i], id)
+				continue
+			}
+			right = holdingOf(o.Kind) == rights
+		}
+		page = page[:0]
+		return err
+	}
+	for ; rows.ok && bytes.Equal(rows.row.P, id[:]); rows.next() {
+		n, outputID, err := parseKey(rows.row.K)
+		if err != nil {
+			a.wrong("account %x: %v", id, err)
+			continue
+		}
+		if page = append(page, outputID); len(page) == auditPage {
+			if err := look(); err != nil {
+				return sum, false, err
+			}
+		}
+		sum = sum.plus(tally{amount: quantity{lo: n}, count: 1})
+	}
+	return sum, right, errors.Join(look(), rows.err)
+}
+
+// recorded are outputs of any network by their IDs, nil for those that are not recorded.
+func (a *audit) recorded(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+	outputs := make([]*Output, len(outputIDs))
+	for _, networkID := range a.networks {
+		s := state{View: a.View, networkID: networkID}
+		found, err := s.outputs(ctx, outputIDs)
+		if err != nil {
+			return nil, err
+		}
+		for i, o := range found {
+			if o != nil {
+				outputs[i] = o
+			}
+		}
+	}
+	return outputs, nil
+}
+
+// series adds up the events of an account, and compares its checkpoints with them. In
+// the end every output is unlocked, so that what remains elsewhere is wrong.
+func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, found bool, err error) {
+	var final sums
+	for s := seriesMade; s <= seriesUnphase; s++ {
+		p := id.partition(s)
+		var sum sums
+		// Checkpoints at a time are of the events before it.
+		check := func(before []byte) error {
+			for ; checkpoints.ok && bytes.Equal(checkpoints.row.P, p) && (before == nil || bytes.Compare(checkpoints.row.K, before) <= 0); checkpoints.next() {
+				var said sums
+				if err := said.addRow(checkpoints.row.V); err != nil {
+					return err
+				}
+				if said != sum {
+					at, _ := eventTime(checkpoints.row.K)
+					a.wrong("account %x: its checkpoint at %d is not the sum of what was before", id, at)
+				}
+			}
+			return nil
+		}
+		for ; events.ok && bytes.Equal(events.row.P, p); events.next() {
+			found = true
+			if len(events.row.K) < 8 {
+				return total, found, fmt.Errorf("%w: event at a key of %d bytes", store.ErrCorrupt, len(events.row.K))
+			}
+			if err := errors.Join(check(events.row.K[:8]), sum.addRow(events.row.V)); err != nil {
+				return total, found, err
+			}
+		}
+		if err := check(nil); err != nil {
+			return total, found, err
+		}
+		final.add(&sum)
+	}
+	for b, one := range final {
+		total = total.plus(one)
+		if last := Bucket(b); last != UnlockedUnstaked && last != AtomicMemoryUnlocked && one != (tally{}) {
+			a.wrong("account %x: in the end %s of it in %d outputs stays in bucket %d, which is locked or staked", id, one.amount.big(), one.count, b)
+		}
+	}
+	return total, found, errors.Join(events.err, checkpoints.err)
+}
+
+// puller goes through a family.
+type puller struct {
+	family store.Family
+	pull   func() (store.Record, error, bool)
+	stop   func()
+	row    store.Record
+	ok     bool // there is a row
+	err    error
+}
+
+func pull(ctx context.Context, r store.Reader, family store.Family) *puller {
+	p := &puller{family: family}
+	p.pull, p.stop = iter.Pull2(store.Rows(ctx, r, family))
+	p.next()
+	return p
+}
+
+func (p *puller) next() {
+	if p.row, p.err, p.ok = p.pull(); p.err != nil {
+		p.ok = false
+	}
+}
+
+// least is the first account among the rows that come next.
+func least(all ...*puller) (id accountID, ok bool) {
+	for _, p := range all {
+		if !p.ok {
+			continue
+		}
+		var its accountID
+		copy(its[:], p.row.P)
+		if !ok || bytes.Compare(its[:], id[:]) < 0 {
+			id, ok = its, true
+		}
+	}
+	return id, ok
+}
+
+// sample chooses addresses: those that are nearest to a seed, bit by bit.
+type sample struct {
+	most int
+	seed ids.ShortID
+	// found are addresses so far, by their distance, and more than wanted at times.
+	found map[ids.ShortID]struct{}
+	bound *ids.ShortID // no address farther away is wanted
+}
+
+func (s *sample) add(address ids.ShortID) {
+	if s.most <= 0 {
+		return
+	}
+	for i := range address {
+		address[i] ^= s.seed[i]
+	}
+	if s.bound != nil && address.Compare(*s.bound) > 0 {
+		return
+	}
+	if s.found == nil {
+		s.found = make(map[ids.ShortID]struct{})
+	}
+	s.found[address] = struct{}{}
+	if len(s.found) >= 2*s.most+16 {
+		s.shrink()
+	}
+}
+
+// shrink drops those that are too many, and returns the others.
+func (s *sample) shrink() []ids.ShortID {
+	all := make([]ids.ShortID, 0, len(s.found))
+	for address := range s.found {
+		all = append(all, address)
+	}
+	slices.SortFunc(all, ids.ShortID.Compare)
+	if len(all) > s.most {
+		all = all[:s.most]
+		s.bound = &all[s.most-1]
+	}
+	clear(s.found)
+	for _, address := range all {
+		s.found[address] = struct{}{}
+	}
+	return all
+}
+
+func (s *sample) take() []ids.ShortID {
+	all := s.shrink()
+	for i := range all {
+		for j := range all[i] {
+			all[i][j] ^= s.seed[j]
+		}
+	}
+	return all
+}

@@ -1,0 +1,253 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+// Balance is what addresses hold of an asset in a bucket.
+type Balance struct {
+	Bucket  Bucket
+	AssetID ids.ID
+	// NFT says that it is tokens, of which Amount is the number.
+	NFT bool
+	// SharedWith is the other chain, and Export says whether the outputs left for it
+	// or come from it, in the atomic buckets; both are zero in others.
+	SharedWith ids.ID
+	Export     bool
+	Amount     *big.Int
+	// Outputs is how many there are.
+	Outputs int64
+}
+
+// Balances returns what addresses own together on a chain, and on the way from or
+// to it, in the order of buckets, assets (as text) and chains; nothing that is zero. The
+// balance at a time is that of outputs made before it and not consumed at it or
+// before. The zero time, and any after the chain's last block, is now: what is not
+// consumed. now is the time of the chain's last block; for outputs between two
+// chains, whether they are locked is told by the later of the two chains' times.
+func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
+	s, c, accounts, _, err := r.viewOf(ctx, chainID, addresses)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer func() { _ = s.Close() }()
+	accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.holding == rights })
+	q := balanceQuery{state: s, at: c.time, now: true}
+	if !at.IsZero() && row.Seconds(at) <= c.time {
+		q.at, q.now = row.Seconds(at), false
+	}
+	totals, err := q.totals(ctx, accounts)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	for i := range accounts {
+		balances = appendBalances(balances, chainID, &accounts[i], &totals[i])
+	}
+	return mergeBalances(balances), row.Unix(c.time), nil
+}
+
+// balanceQuery sums up events as of a time, or of now.
+type balanceQuery struct {
+	*state
+	at  uint64
+	now bool
+}
+
+// atFor is the time as of which an account is asked for. No output of it was made
+// or consumed after now.
+func (q *balanceQuery) atFor(a *account) uint64 {
+	at := q.at
+	if q.now && a.atomic() {
+		for _, c := range q.clocks {
+			if c.chainID == a.source || c.chainID == a.destination {
+				at = max(at, c.time)
+			}
+		}
+	}
+	return at
+}
+
+// totals are the sums of accounts.
+func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, error) {
+	totals := make([]sums, len(accounts))
+	between := make(map[accountID]*sums)
+	var parts []partSum
+	for i := range accounts {
+		a := &accounts[i]
+		all := []series{seriesMade, seriesPhases}
+		if a.atomic() {
+			all = append(all, seriesSpent, seriesUnphase)
+			between[a.id] = &totals[i]
+		}
+		for _, one := range all {
+			parts = append(parts, partSum{
+				p: a.id.partition(one), at: q.atFor(&a.account) + 1, all: q.now && (one == seriesMade || one == seriesSpent), into: &totals[i],
+			})
+		}
+	}
+	var queries []store.Query
+	if len(between) > 0 {
+		queries = q.matchedQueries()
+	}
+	guess := 0
+	if store.Elsewhere(q.View) {
+		guess = guessedRows
+	}
+	found, err := addSums(ctx, q.View, parts, guess, queries)
+	if err != nil || len(between) == 0 {
+		return totals, err
+	}
+	matched, err := q.matched(found)
+	if err != nil {
+		return nil, err
+	}
+	return totals, q.unmatched(ctx, matched, between)
+}
+
+// matchedTo is where the Matcher is with the notes of a chain that it has not come to the
+// last of.
+type matchedTo struct {
+	chainID ids.ID
+	height  uint64
+}
+
+// matchedQueries ask, of each chain, how far the Matcher is, and for the last note.
+func (q *balanceQuery) matchedQueries() []store.Query {
+	var queries []store.Query
+	for _, c := range q.clocks {
+		queries = append(queries,
+			store.Query{Family: store.FamilyCursor, P: []byte(position(q.networkID, c.chainID)), Limit: 1},
+			store.Query{Family: store.FamilyAtomic, P: row.Network(q.networkID, c.chainID[:]), Dir: store.Descending, Limit: 1},
+		)
+	}
+	return queries
+}
+
+// matched is what those queries found.
+func (q *balanceQuery) matched(found [][]store.Row) (behind []matchedTo, err error) {
+	for i, c := range q.clocks {
+		cursor, last := found[2*i], found[2*i+1]
+		var at store.Cursor
+		if len(cursor) > 0 {
+			if at, err = store.ParseCursor(position(q.networkID, c.chainID), cursor[0].V); err != nil {
+				return nil, err
+			}
+		}
+		if len(last) > 0 && bytes.Compare(last[0].K, row.Uint64(at.Next)) >= 0 {
+			behind = append(behind, matchedTo{c.chainID, at.Next})
+		}
+	}
+	return behind, nil
+}
+
+// unmatched adds what the Matcher has not come to yet.
+func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map[accountID]*sums) error {
+	counted := make(map[ids.ID]bool)
+	notes := 0
+	for _, c := range behind {
+		for from := c.height; ; {
+			outputs, next, err := readMovements(ctx, q, q.networkID, c.chainID, from, matchBatch)
+			if err != nil {
+				return err
+			}
+			if len(outputs) == 0 {
+				break
+			}
+			if notes += len(outputs); notes > maxUnmatched {
+				return fmt.Errorf("%w: more than %d notes", ErrBehind, maxUnmatched)
+			}
+			passages, recorded, err := readPassages(ctx, q, q.networkID, outputs)
+			if err != nil {
+				return err
+			}
+			for i, p := range passages {
+				sum := to[p.id]
+				if sum == nil || recorded[i] || counted[p.output.ID] {
+					continue
+				}
+				counted[p.output.ID] = true
+				for s, events := range p.events() {
+					for _, e := range events {
+						if from, err := eventTime(e.k); err != nil {
+							return err
+						} else if from <= q.atFor(&p.account) || q.now && s == seriesSpent {
+							if err := sum.addRow(e.v); err != nil {
+								return err
+							}
+						}
+					}
+				}
+			}
+			from = next
+		}
+	}
+	return nil
+}
+
+func appendBalances(to []Balance, chainID ids.ID, a *owned, total *sums) []Balance {
+	for b, t := range total {
+		if t == (tally{}) {
+			continue
+		}
+		one := Balance{Bucket: Bucket(b), AssetID: a.assetID, NFT: a.holding == tokens, Amount: t.amount.big(), Outputs: t.count}
+		if a.atomic() {
+			one.Export = a.source == chainID
+			one.SharedWith = a.source
+			if one.Export {
+				one.SharedWith = a.destination
+			}
+		}
+		to = append(to, one)
+	}
+	return to
+}
+
+// mergeBalances adds up those of the same kind and puts them in order.
+func mergeBalances(all []Balance) []Balance {
+	text := make(map[ids.ID]string)
+	for i := range all {
+		if id := all[i].AssetID; text[id] == "" {
+			text[id] = id.String()
+		}
+	}
+	compare := func(a, b Balance) int {
+		exports := func(b *Balance) int {
+			if b.Export {
+				return 0
+			}
+			return 1
+		}
+		nft := func(b *Balance) int {
+			if b.NFT {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(
+			cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(text[a.AssetID], text[b.AssetID]), cmp.Compare(nft(&a), nft(&b)),
+			bytes.Compare(a.SharedWith[:], b.SharedWith[:]), cmp.Compare(exports(&a), exports(&b)),
+		)
+	}
+	slices.SortStableFunc(all, compare)
+	merged := all[:0]
+	for _, b := range all {
+		if n := len(merged); n > 0 && compare(merged[n-1], b) == 0 {
+			merged[n-1].Amount.Add(merged[n-1].Amount, b.Amount)
+			merged[n-1].Outputs += b.Outputs
+			continue
+		}
+		merged = append(merged, b)
+	}
+	return merged
+}

@@ -1,0 +1,174 @@
+package ledger
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
+
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+// Delegation is a delegation on the primary network.
+type Delegation struct {
+	TxID       ids.ID
+	NodeID     ids.NodeID
+	Start, End time.Time
+	Height     uint64
+	// Weight is what is delegated, in nAVAX.
+	Weight          uint64
+	RewardAddresses []ids.ShortID
+	// Shares is the validator's commission, of 1,000,000.
+	Shares uint32
+	// PotentialReward is what the node said would be paid, in nAVAX, commission
+	// included; 0 where it did not say.
+	PotentialReward uint64
+	// Settled says that the period is over and dealt with; the rest is zero before.
+	Settled, Rewarded bool
+	SettledAt         time.Time
+	// Reward went to the delegator. Commission went to the validator at the same
+	// time, which was so before the Cortina upgrade; since then it is paid when the
+	// validator's own period ends, and 0 here.
+	Reward, Commission uint64
+}
+
+// DelegationStatus is where a delegation is in its period.
+type DelegationStatus string
+
+// The states of a delegation.
+const (
+	DelegationPending   DelegationStatus = "pending"
+	DelegationActive    DelegationStatus = "active"
+	DelegationCompleted DelegationStatus = "completed"
+)
+
+// StatusAt is the delegation's state at a time.
+func (d *Delegation) StatusAt(t time.Time) DelegationStatus {
+	switch {
+	case d.Start.After(t):
+		return DelegationPending
+	case t.Before(d.End):
+		return DelegationActive
+	default:
+		return DelegationCompleted
+	}
+}
+
+// Rewards are what the delegation brings before and after commission, in nAVAX: of
+// one that is settled, what was paid; of others, what is to be expected as far as
+// it is known. Gross follows from net where nothing says it: the least amount of
+// which so much remains.
+func (d *Delegation) Rewards() (gross, net uint64) {
+	switch {
+	case !d.Settled:
+		_, net = reward.Split(d.PotentialReward, d.Shares)
+		return d.PotentialReward, net
+	case !d.Rewarded:
+		return 0, 0
+	case d.Commission > 0:
+		return d.Reward + d.Commission, d.Reward
+	case d.PotentialReward > 0:
+		return d.PotentialReward, d.Reward
+	case d.Shares >= reward.PercentDenominator:
+		return d.Reward, d.Reward
+	}
+	hi, lo := bits.Mul64(d.Reward, reward.PercentDenominator)
+	kept := uint64(reward.PercentDenominator - d.Shares)
+	if hi >= kept {
+		return d.Reward, d.Reward
+	}
+	gross, rest := bits.Div64(hi, lo, kept)
+	if rest > 0 {
+		gross++
+	}
+	return gross, d.Reward
+}
+
+func delegationOf(s *Staking, shares uint32) *Delegation {
+	d := &Delegation{
+		TxID: s.TxID, NodeID: s.Staker.NodeID, Start: s.Staker.Start, End: s.Staker.End, Height: s.Height,
+		Weight: s.Staker.Weight, RewardAddresses: s.Staker.RewardAddresses, Shares: shares,
+		PotentialReward: s.Staker.PotentialReward,
+	}
+	if s.Settled != nil {
+		d.Settled, d.Rewarded, d.SettledAt = true, s.Settled.Rewarded, s.Settled.Time
+	}
+	return d
+}
+
+func (d *Delegation) bytes() []byte {
+	w := row.New(128)
+	w.B = append(w.B, d.NodeID[:]...)
+	w.Time(d.Start)
+	w.Time(d.End)
+	w.Number(d.Height)
+	w.Number(d.Weight)
+	w.Addresses(d.RewardAddresses)
+	w.Number(uint64(d.Shares))
+	w.Number(d.PotentialReward)
+	w.Bool(d.Settled)
+	if d.Settled {
+		w.Bool(d.Rewarded)
+		w.Time(d.SettledAt)
+		w.Number(d.Reward)
+		w.Number(d.Commission)
+	}
+	return w.B
+}
+
+func parseDelegation(txID ids.ID, v []byte) (*Delegation, error) {
+	r := row.Read(v)
+	d := &Delegation{TxID: txID}
+	copy(d.NodeID[:], r.Take(len(d.NodeID)))
+	d.Start, d.End, d.Height, d.Weight = r.Time(), r.Time(), r.Number(), r.Number()
+	d.RewardAddresses, d.Shares, d.PotentialReward = r.Addresses(), r.Uint32(), r.Number()
+	if d.Settled = r.Bool(); d.Settled {
+		d.Rewarded, d.SettledAt, d.Reward, d.Commission = r.Bool(), r.Time(), r.Number(), r.Number()
+	}
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("delegation %s: %w", txID, err)
+	}
+	return d, nil
+}
+
+// Delegations that are settled and those that are not are in lists of their own, so
+// that none has to be sought among the others.
+const (
+	delegationOpen = iota
+	delegationSettled
+)
+
+// lists are the partitions of all lists with a delegation, by family.
+func (d *Delegation) lists(networkID uint32, state byte) map[store.Family][][]byte {
+	byAddress := make([][]byte, len(d.RewardAddresses))
+	for i, address := range d.RewardAddresses {
+		byAddress[i] = row.Network(networkID, address[:], []byte{state})
+	}
+	return map[store.Family][][]byte{
+		store.FamilyDelegation:          {row.Network(networkID, []byte{state})},
+		store.FamilyDelegationByNode:    {row.Network(networkID, d.NodeID[:], []byte{state})},
+		store.FamilyDelegationByAddress: byAddress,
+	}
+}
+
+// put writes the delegation, and takes it out of the lists that it is settled for.
+func (d *Delegation) put(networkID uint32, batch *store.Batch) {
+	k, v := listKey(row.Seconds(d.Start), d.TxID), d.bytes()
+	state := byte(delegationOpen)
+	if d.Settled {
+		state = delegationSettled
+		for family, lists := range d.lists(networkID, delegationOpen) {
+			for _, p := range lists {
+				batch.Delete(family, store.PK{P: p, K: k})
+			}
+		}
+	}
+	for family, lists := range d.lists(networkID, state) {
+		for _, p := range lists {
+			batch.Put(family, store.PK{P: p, K: k}, v)
+		}
+	}
+}

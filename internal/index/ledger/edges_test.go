@@ -1,0 +1,338 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/codec"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/avm/fxs"
+	xtxs "github.com/ava-labs/avalanchego/vms/avm/txs"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/components/verify"
+	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
+	ptxs "github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/ledger"
+	"quorate/internal/store"
+)
+
+// made is the output of a transaction.
+func made(txID ids.ID, index uint32, o chain.Output) chain.Output {
+	o.TxID, o.Index = txID, index
+	o.ID = (&avax.UTXOID{TxID: txID, OutputIndex: index}).InputID()
+	return o
+}
+
+// apply commits a block of the P-Chain.
+func apply(t *testing.T, s store.Store, tenant *ledger.Tenant, b *chain.Block) {
+	t.Helper()
+	var batch store.Batch
+	require.NoError(t, tenant.Apply(t.Context(), s, b, &batch))
+	require.NoError(t, s.Commit(t.Context(), &batch))
+}
+
+func TestApplyErrors(t *testing.T) {
+	s := store.NewMemory()
+	at := time.Unix(1000, 0)
+	tenant := ledger.NewTenant(network, pChain)
+	apply(t, s, tenant, &chain.Block{Time: at})
+	for name, test := range map[string]struct {
+		block chain.Block
+		want  error
+	}{
+		"another chain": {chain.Block{ChainID: xChain, Height: 1, Time: at}, ledger.ErrChain},
+		"before":        {chain.Block{Height: 1, Time: at.Add(-time.Second)}, ledger.ErrTime},
+		"input": {chain.Block{Height: 1, Time: at, Txs: []chain.Tx{{
+			Consumed: []chain.Input{{OutputID: ids.ID{1}}},
+		}}}, ledger.ErrMissing},
+		"settlement": {chain.Block{Height: 1, Time: at, Txs: []chain.Tx{{
+			Settled: &chain.Settlement{StakingTxID: ids.ID{1}},
+		}}}, ledger.ErrMissing},
+		"delegation": {chain.Block{Height: 1, Time: at, Txs: []chain.Tx{{
+			Staker: &chain.Staker{Delegator: true, Start: at, End: at.Add(time.Hour)},
+		}}}, ledger.ErrMissing},
+	} {
+		for _, tenant := range []*ledger.Tenant{tenant, ledger.NewTenant(network, pChain)} {
+			var batch store.Batch
+			require.ErrorIs(t, tenant.Apply(t.Context(), s, &test.block, &batch), test.want, name)
+		}
+	}
+}
+
+func TestEmptyRecord(t *testing.T) {
+	r := ledger.New(store.NewMemory(), network)
+	_, _, err := r.Tip(t.Context(), pChain)
+	require.ErrorIs(t, err, ledger.ErrUnknownChain)
+	_, _, err = r.Balances(t.Context(), pChain, []ids.ShortID{{1}}, time.Time{})
+	require.ErrorIs(t, err, ledger.ErrUnknownChain)
+	_, err = r.UTXOs(t.Context(), ledger.OutputQuery{ChainID: pChain, Limit: 1})
+	require.ErrorIs(t, err, ledger.ErrUnknownChain)
+	_, err = r.ActiveStakings(t.Context(), ledger.StakingQuery{Limit: 1})
+	require.ErrorIs(t, err, ledger.ErrUnknownChain)
+	_, err = r.Delegations(t.Context(), ledger.DelegationQuery{Limit: 1})
+	require.ErrorIs(t, err, ledger.ErrUnknownChain)
+	assets, err := r.Assets(t.Context(), []ids.ID{{1}})
+	require.NoError(t, err)
+	require.Equal(t, []*chain.Asset{nil}, assets)
+	outputs, err := r.Outputs(t.Context(), []ids.ID{{1}})
+	require.NoError(t, err)
+	require.Equal(t, []*ledger.Output{nil}, outputs)
+	staking, err := r.Staking(t.Context(), ids.ID{1})
+	require.NoError(t, err)
+	require.Nil(t, staking)
+}
+
+// TestUTXOBytes compares with the library's codecs: bytes that follow from the rest
+// of an output are not kept, and come back all the same.
+func TestUTXOBytes(t *testing.T) {
+	parser, err := xtxs.NewParser([]fxs.Fx{&secp256k1fx.Fx{}})
+	require.NoError(t, err)
+	owners := secp256k1fx.OutputOwners{Locktime: 5, Threshold: 2, Addrs: []ids.ShortID{{1}, {2}}}
+	transfer := &secp256k1fx.TransferOutput{Amt: 1 << 63, OutputOwners: owners}
+	for name, test := range map[string]struct {
+		codec codec.Manager
+		out   verify.State
+		tell  bool // whether they follow from the rest
+	}{
+		"P":           {ptxs.Codec, transfer, true},
+		"P stakeable": {ptxs.Codec, &stakeable.LockOut{Locktime: 77, TransferableOut: transfer}, true},
+		"X":           {parser.Codec(), transfer, true},
+		"X mint":      {parser.Codec(), &secp256k1fx.MintOutput{OutputOwners: owners}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			utxo := &avax.UTXO{UTXOID: avax.UTXOID{TxID: ids.ID{7}, OutputIndex: 3}, Asset: avax.Asset{ID: avaxID}, Out: test.out}
+			want, err := chain.OutputOf(test.codec, utxo, chain.Ordinary, pChain)
+			require.NoError(t, err)
+			s := store.NewMemory()
+			apply(t, s, ledger.NewTenant(network, pChain), &chain.Block{Time: time.Unix(9, 0), Txs: []chain.Tx{{ID: ids.ID{7}, Made: []chain.Output{want}}}})
+			got, err := ledger.New(s, network).Outputs(t.Context(), []ids.ID{want.ID})
+			require.NoError(t, err)
+			require.Equal(t, want, got[0].Output)
+			size := 0
+			records, err := s.Walk(t.Context(), store.FamilyOutput, nil, 10)
+			require.NoError(t, err)
+			for _, r := range records {
+				size += len(r.V)
+			}
+			require.Equal(t, test.tell, size < len(want.Bytes)+32, "whether the row of %d bytes is without the %d", size, len(want.Bytes))
+		})
+	}
+}
+
+// TestSettledLists has no row left in the lists of what goes on.
+func TestSettledLists(t *testing.T) {
+	h := newHistory(5, historyOptions{steps: 400, addresses: 5})
+	w := newWorld(t, h, store.NewMemory())
+	w.finish()
+	open, rows := 0, 0
+	for _, s := range h.stakes {
+		if !s.settled {
+			open += len(s.involved)
+		}
+	}
+	for after := (*store.PK)(nil); ; {
+		page, err := w.store.Walk(t.Context(), store.FamilyStakingByAddress, after, 100)
+		require.NoError(t, err)
+		if rows += len(page); len(page) == 0 {
+			break
+		}
+		after = &page[len(page)-1].PK
+	}
+	require.NotZero(t, open)
+	require.Equal(t, open, rows)
+}
+
+func TestDelegationRewards(t *testing.T) {
+	for name, test := range map[string]struct {
+		d          ledger.Delegation
+		gross, net uint64
+	}{
+		"unknown":             {ledger.Delegation{Shares: 20_000}, 0, 0},
+		"to be expected":      {ledger.Delegation{Shares: 20_000, PotentialReward: 1000}, 1000, 980},
+		"refused":             {ledger.Delegation{Settled: true, Shares: 20_000, PotentialReward: 1000}, 0, 0},
+		"commission with it":  {ledger.Delegation{Settled: true, Rewarded: true, Shares: 20_000, Reward: 980, Commission: 20}, 1000, 980},
+		"commission deferred": {ledger.Delegation{Settled: true, Rewarded: true, Shares: 20_000, Reward: 980, PotentialReward: 1001}, 1001, 980},
+		"from net":            {ledger.Delegation{Settled: true, Rewarded: true, Shares: 20_000, Reward: 980}, 1000, 980},
+		"from net, rounded":   {ledger.Delegation{Settled: true, Rewarded: true, Shares: 333_333, Reward: 7}, 11, 7},
+		"all commission":      {ledger.Delegation{Settled: true, Rewarded: true, Shares: 1_000_000}, 0, 0},
+		"very large":          {ledger.Delegation{Settled: true, Rewarded: true, Shares: 999_999, Reward: 1 << 60}, 1 << 60, 1 << 60},
+	} {
+		gross, net := test.d.Rewards()
+		require.Equal(t, []uint64{test.gross, test.net}, []uint64{gross, net}, name)
+	}
+}
+
+// away is a store that fails for a while.
+type away struct {
+	store.Store
+	failing atomic.Bool
+}
+
+var errAway = errors.New("away")
+
+func (s *away) Scan(ctx context.Context, f store.Family, p, lo, hi []byte, dir store.Direction, limit int) ([]store.Row, error) {
+	if s.failing.Load() {
+		return nil, errAway
+	}
+	return s.Store.Scan(ctx, f, p, lo, hi, dir, limit)
+}
+
+// TestMatcherRun wakes a matcher, lets its store fail, and has another take over.
+func TestMatcherRun(t *testing.T) {
+	h := newHistory(4, historyOptions{steps: 300, addresses: 3, exports: true})
+	plain := newWorld(t, h, store.NewMemory())
+	plain.finish()
+	synctest.Test(t, func(t *testing.T) {
+		s := &away{Store: store.NewMemory()}
+		w := newWorld(t, h, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.matcher.Run(ctx) }()
+		for !w.done() {
+			for _, c := range chains {
+				w.advance(c, 20)
+				w.matcher.Wake()
+			}
+			synctest.Wait()
+		}
+		require.Equal(t, rows(t, plain.store), rows(t, s))
+		s.failing.Store(true)
+		w.matcher.Wake()
+		synctest.Wait()
+		s.failing.Store(false)
+		time.Sleep(time.Minute)
+		cancel()
+		require.NoError(t, <-ended)
+
+		// Another one takes over; the first one's next commit is refused.
+		go func() { ended <- w.matcher.Run(t.Context()) }()
+		synctest.Wait()
+		require.NoError(t, ledger.NewMatcher(s, network, nil).Settle(t.Context()))
+		again := newWorld(t, h, s)
+		again.at = w.at
+		b := &chain.Block{ChainID: cChain, Height: uint64(len(h.blocks[cChain])), Time: h.blocks[cChain][len(h.blocks[cChain])-1].Time}
+		o := made(ids.ID{1}, 0, chain.Output{
+			Kind: chain.Transfer, Role: chain.Exported, AssetID: avaxID, Amount: 5, Threshold: 1,
+			Addresses: []ids.ShortID{{1}}, DestinationID: xChain,
+		})
+		b.Txs = []chain.Tx{{ID: ids.ID{1}, Made: []chain.Output{o}}}
+		apply(t, s, again.tenants[cChain], b)
+		w.matcher.Wake()
+		require.ErrorIs(t, <-ended, store.ErrFenced)
+	})
+}
+
+// TestLimits has an address that owns more kinds of things, and exports more that
+// nobody matched, than one answer may take.
+func TestLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or two")
+	}
+	s := store.NewMemory()
+	r := ledger.New(s, network)
+	owners := []ids.ShortID{{1}}
+	query := ledger.OutputQuery{ChainID: xChain, Addresses: owners, Limit: 10}
+	block := func(height uint64, n int, output func(i int) chain.Output) *chain.Block {
+		b := &chain.Block{ChainID: xChain, Height: height, Time: time.Unix(1000, 0), Txs: []chain.Tx{{ID: ids.ID{byte(height), 1}}}}
+		for i := range n {
+			o := output(i)
+			o.Kind, o.Amount, o.Threshold, o.Addresses = chain.Transfer, 1, 1, owners
+			b.Txs[0].Made = append(b.Txs[0].Made, made(b.Txs[0].ID, uint32(i), o))
+		}
+		return b
+	}
+	tenant := ledger.NewTenant(network, xChain)
+	asset := func(i int) chain.Output {
+		return chain.Output{Role: chain.Ordinary, AssetID: ids.Empty.Prefix(uint64(i)), DestinationID: xChain}
+	}
+	apply(t, s, tenant, block(0, 20_000, asset))
+	balances, _, err := r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.NoError(t, err)
+	require.Len(t, balances, 20_000)
+	page, err := r.UTXOs(t.Context(), query)
+	require.NoError(t, err)
+	require.Len(t, page.Outputs, 10)
+	apply(t, s, tenant, block(1, 1, func(int) chain.Output { return asset(20_000) }))
+	_, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.ErrorIs(t, err, ledger.ErrTooMany)
+	_, err = r.UTXOs(t.Context(), query)
+	require.ErrorIs(t, err, ledger.ErrTooMany)
+
+	owners = []ids.ShortID{{2}}
+	apply(t, s, tenant, block(2, 100_001, func(int) chain.Output {
+		return chain.Output{Role: chain.Exported, AssetID: avaxID, DestinationID: pChain}
+	}))
+	_, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.ErrorIs(t, err, ledger.ErrBehind)
+	require.NoError(t, ledger.NewMatcher(s, network, nil).Settle(t.Context()))
+	balances, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
+	require.NoError(t, err)
+	require.Len(t, balances, 1)
+	require.Equal(t, int64(100_001), balances[0].Outputs)
+}
+
+// TestBeforeTheFirstBlock records a chain that accepted something before it had blocks,
+// at times that a clock showed which was set back.
+func TestBeforeTheFirstBlock(t *testing.T) {
+	s, at := store.NewMemory(), time.Unix(10_000, 0).UTC()
+	alice := ids.ShortID{1}
+	tenant := ledger.NewTenant(network, xChain)
+	const before = 3
+	block := func(height uint64, rough bool, at time.Time, txs ...chain.Tx) *chain.Block {
+		return &chain.Block{ChainID: xChain, Height: height, Before: before, ID: ids.ID{byte(height)}, Rough: rough, Time: at, Txs: txs}
+	}
+	pays := func(id byte, consumed ...chain.Output) chain.Tx {
+		tx := chain.Tx{ID: ids.ID{id}, Kind: "BaseTx", Made: []chain.Output{made(ids.ID{id}, 0, chain.Output{
+			Kind: chain.Transfer, Role: chain.Ordinary, AssetID: avaxID, Amount: uint64(id), Addresses: []ids.ShortID{alice}, Threshold: 1, DestinationID: xChain,
+		})}}
+		for _, o := range consumed {
+			tx.Consumed = append(tx.Consumed, chain.Input{OutputID: o.ID, SourceChainID: xChain, AssetID: avaxID, Amount: o.Amount})
+		}
+		return tx
+	}
+	first := pays(1)
+	second := pays(2, first.Made[0])
+	third := pays(3, second.Made[0])
+	record := ledger.New(s, network)
+	for _, b := range []*chain.Block{
+		block(0, false, at), block(1, true, at.Add(9*time.Second), first), block(2, true, at.Add(5*time.Second), second), block(3, false, at.Add(20*time.Second)), block(4, false, at.Add(30*time.Second), third),
+	} {
+		if b.Height == 2 || b.Height == 4 {
+			tenant = ledger.NewTenant(network, xChain) // as after a restart
+		}
+		apply(t, s, tenant, b)
+		height, _, err := record.Tip(t.Context(), xChain)
+		require.NoError(t, err)
+		require.Equal(t, b.Height-min(b.Height, before), height, "number of the block at %d", b.Height)
+	}
+	page, err := record.UTXOs(t.Context(), ledger.OutputQuery{ChainID: xChain, Addresses: []ids.ShortID{alice}, IncludeSpent: true, Ascending: true, Limit: 10})
+	require.NoError(t, err)
+	got := make(map[uint64][]any)
+	for _, o := range page.Outputs {
+		got[o.Amount] = []any{o.Height, o.Time}
+		if o.Spent != nil {
+			got[o.Amount] = append(got[o.Amount], o.Spent.Height, o.Spent.Time)
+		}
+	}
+	none, then, later := uint64(0), at.Add(9*time.Second), at.Add(30*time.Second)
+	require.Equal(t, map[uint64][]any{
+		1: {none, then, none, then}, // time stands still while the clock is behind
+		2: {none, then, uint64(1), later},
+		3: {uint64(1), later},
+	}, got)
+	outputs, err := record.Outputs(t.Context(), []ids.ID{second.Made[0].ID})
+	require.NoError(t, err)
+	require.Equal(t, []uint64{0, 1}, []uint64{outputs[0].Height, outputs[0].Spent.Height})
+
+	var batch store.Batch
+	require.ErrorIs(t, ledger.NewTenant(network, xChain).Apply(t.Context(), s, block(5, false, at), &batch), ledger.ErrTime, "blocks have to be in time")
+}

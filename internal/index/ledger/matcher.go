@@ -1,0 +1,387 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+// movement is a note that a chain leaves for the Matcher: an output was exported,
+// or one arrived.
+type movement struct {
+	outputID ids.ID
+	arrival  bool
+}
+
+func (m movement) bytes() []byte {
+	w := row.New(ids.IDLen + 2)
+	w.Bool(m.arrival)
+	w.ID(m.outputID)
+	return w.B
+}
+
+func parseMovement(v []byte) (movement, error) {
+	r := row.Read(v)
+	m := movement{arrival: r.Bool(), outputID: r.ID()}
+	return m, r.End()
+}
+
+// passage is an output that left a chain and arrived on another.
+type passage struct {
+	output  *Output
+	spend   spend
+	account account
+	id      accountID
+}
+
+// events are what a passage changes about its account, by series. They are rows of
+// their own, unlike those of a chain.
+func (p *passage) events() map[series][]event {
+	made, gone := row.Seconds(p.output.Time), row.Seconds(p.spend.Time)
+	// Two chains' clocks differ: it cannot leave before it is there.
+	seen := max(gone, made)
+	number := binary.BigEndian.AppendUint32(nil, p.spend.number)
+	one := tallyOf(p.output)
+	var sum sums
+	sum[p.output.bucketAt(seen)] = one.minus()
+	all := map[series][]event{seriesSpent: {{k: eventKey(max(gone, made+1), p.spend.Height, number...), v: sum.bytes()}}}
+	for _, ph := range p.output.phases(seen) {
+		var sum sums
+		sum[ph.from] = one
+		sum[ph.to] = one.minus()
+		all[seriesUnphase] = append(all[seriesUnphase], event{k: eventKey(ph.at, p.spend.Height, number...), v: sum.bytes()})
+	}
+	return all
+}
+
+// key is the row by which a passage is known to be recorded.
+func (p *passage) key() store.PK {
+	return store.PK{P: p.id.partition(seriesSpent), K: p.events()[seriesSpent][0].k}
+}
+
+// readPassages returns which of some outputs both left and arrived, without those
+// that nobody owns, and which of them are recorded as passages.
+func readPassages(ctx context.Context, r store.Reader, networkID uint32, outputs []ids.ID) (found []*passage, recorded []bool, err error) {
+	keys := make([]store.PK, 0, 2*len(outputs))
+	for _, id := range outputs {
+		keys = append(keys, outputRow(networkID, id, madeKey), outputRow(networkID, id, spentKey))
+	}
+	values, err := r.Get(ctx, store.FamilyOutput, keys)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading outputs between chains: %w", err)
+	}
+	keys = keys[:0]
+	for i, id := range outputs {
+		made, spent := values[2*i], values[2*i+1]
+		if made == nil || spent == nil {
+			continue
+		}
+		p := &passage{}
+		if p.output, err = parseOutput(id, made); err != nil {
+			return nil, nil, err
+		}
+		if p.spend, err = parseSpend(spent); err != nil {
+			return nil, nil, fmt.Errorf("output %s: %w", id, err)
+		}
+		var ok bool
+		if p.account, _, ok = accountOf(p.output.ChainID, &p.output.Output); !ok || !p.account.atomic() {
+			continue
+		}
+		p.id = p.account.id(networkID)
+		found = append(found, p)
+		keys = append(keys, p.key())
+	}
+	if values, err = r.Get(ctx, store.FamilyBalanceEvent, keys); err != nil {
+		return nil, nil, fmt.Errorf("reading what changed a balance: %w", err)
+	}
+	recorded = make([]bool, len(found))
+	for i := range found {
+		recorded[i] = values[i] != nil
+	}
+	return found, recorded, nil
+}
+
+// readMovements returns the outputs that a chain's notes name, from a height on: as
+// many as there are, or about limit and all of the last block's. next is where to
+// go on; it is from if there are none.
+func readMovements(ctx context.Context, r store.Reader, networkID uint32, chainID ids.ID, from uint64, limit int) (outputs []ids.ID, next uint64, err error) {
+	p := row.Network(networkID, chainID[:])
+	lo, hi := row.Uint64(from), []byte(nil)
+	next = from
+	for {
+		rows, err := r.Scan(ctx, store.FamilyAtomic, p, lo, hi, store.Ascending, limit)
+		if err != nil {
+			return nil, 0, fmt.Errorf("reading exports and imports: %w", err)
+		}
+		for _, one := range rows {
+			m, err := parseMovement(one.V)
+			if err == nil && len(one.K) != movementKeySize {
+				err = fmt.Errorf("%w: key of %d bytes", store.ErrCorrupt, len(one.K))
+			}
+			if err != nil {
+				return nil, 0, fmt.Errorf("reading exports and imports: %w", err)
+			}
+			outputs = append(outputs, m.outputID)
+			next = binary.BigEndian.Uint64(one.K) + 1
+		}
+		if len(rows) < limit {
+			return outputs, next, nil
+		}
+		// The rest of the last block.
+		lo, hi = store.After(rows[len(rows)-1].K), row.Uint64(next)
+	}
+}
+
+const movementKeySize = 12
+
+// Matcher records which exported outputs arrived: what follows from the blocks of
+// two chains, whose pipelines know nothing of one another and may be in any order.
+// It writes rows once both have committed theirs, and it is their only writer; which
+// rows there are in the end does not depend on the order. What it has not come to
+// yet, readers see for themselves, so that it holds up nobody.
+type Matcher struct {
+	store     store.Store
+	networkID uint32
+	log       *slog.Logger
+	wake      chan struct{}
+	epoch     uint64 // of the fence; of the one goroutine in Run or Settle
+
+	checkpointEvery int
+}
+
+// NewMatcher makes the matcher of a network. A nil log drops what goes wrong.
+func NewMatcher(s store.Store, networkID uint32, log *slog.Logger) *Matcher {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Matcher{
+		store: s, networkID: networkID, log: log.With(slog.Uint64("networkID", uint64(networkID))),
+		wake: make(chan struct{}, 1), checkpointEvery: checkpointEvery,
+	}
+}
+
+// Wake tells that a pipeline has committed. It does not block.
+func (m *Matcher) Wake() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// matchBatch is about how many notes are worked off in one commit.
+	matchBatch = 1024
+
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// Run works until ctx ends, and then returns nil. It takes over from whoever else
+// does the same in the store, and waits for a store that is away. Errors:
+// store.ErrFenced if somebody else took over, store.ErrCorrupt or store.ErrClosed.
+func (m *Matcher) Run(ctx context.Context) error {
+	work := m.Settle
+	for pause := firstPause; ctx.Err() == nil; {
+		err := work(ctx)
+		var again <-chan time.Time
+		switch {
+		case err == nil:
+			work, pause = m.settle, firstPause
+		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrClosed):
+			return fmt.Errorf("matching exports and imports of network %d: %w", m.networkID, err)
+		case ctx.Err() == nil:
+			m.log.Warn("matching exports and imports fails, and is tried again until it works", slog.Any("error", err))
+			again = time.After(pause)
+			pause = min(2*pause, lastPause)
+		}
+		select {
+		case <-ctx.Done():
+		case <-m.wake:
+		case <-again:
+		}
+	}
+	return nil
+}
+
+// Settle does once what Run does all the time. It must not be called while Run runs.
+func (m *Matcher) Settle(ctx context.Context) error {
+	if err := m.takeOver(ctx); err != nil {
+		return err
+	}
+	return m.settle(ctx)
+}
+
+// fence is the cursor that keeps other matchers away, position the one that says
+// below which height a chain's notes are worked off.
+func fence(networkID uint32) string { return fmt.Sprintf("index/%d/passages", networkID) }
+
+func position(networkID uint32, chainID ids.ID) string {
+	return fmt.Sprintf("index/%d/passages/%s", networkID, chainID)
+}
+
+// isMatcher tells whether a cursor is one of those two.
+func isMatcher(cursor string) bool {
+	parts := strings.Split(cursor, "/")
+	return len(parts) >= 3 && parts[0] == "index" && parts[2] == "passages"
+}
+
+func (m *Matcher) takeOver(ctx context.Context) error {
+	was, err := store.ReadCursor(ctx, m.store, fence(m.networkID))
+	if err != nil {
+		return err
+	}
+	var batch store.Batch
+	batch.Move(fence(m.networkID), was, store.Cursor{Epoch: was.Epoch + 1})
+	if err := m.store.Commit(ctx, &batch); err != nil {
+		return err
+	}
+	m.epoch = was.Epoch + 1
+	return nil
+}
+
+// settle works off all notes of all chains.
+func (m *Matcher) settle(ctx context.Context) error {
+	clocks, err := readClocks(ctx, m.store, m.networkID)
+	if err != nil {
+		return err
+	}
+	for _, c := range clocks {
+		for {
+			done, err := m.step(ctx, c.chainID)
+			if err != nil {
+				return err
+			}
+			if done {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// step works off some notes of a chain.
+func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err error) {
+	cursor := position(m.networkID, chainID)
+	at, err := store.ReadCursor(ctx, m.store, cursor)
+	if err != nil {
+		return false, err
+	}
+	outputs, next, err := readMovements(ctx, m.store, m.networkID, chainID, at.Next, matchBatch)
+	if err != nil || len(outputs) == 0 {
+		return true, err
+	}
+	passages, recorded, err := readPassages(ctx, m.store, m.networkID, outputs)
+	if err != nil {
+		return false, err
+	}
+	var batch store.Batch
+	added := make(map[string][]event)
+	due := make(map[string][]uint64)
+	seen := make(map[ids.ID]bool)
+	for i, p := range passages {
+		if recorded[i] || seen[p.output.ID] {
+			continue
+		}
+		seen[p.output.ID] = true
+		listOutput(&batch, p.output.placed(m.networkID), p.output, &p.spend)
+		if p.account.holding == rights {
+			continue
+		}
+		for s, events := range p.events() {
+			partition := p.id.partition(s)
+			for _, e := range events {
+				batch.Put(store.FamilyBalanceEvent, store.PK{P: partition, K: e.k}, e.v)
+				added[string(partition)] = insert(added[string(partition)], e)
+			}
+			if p.id.checkpoints(p.spend.salt, len(events), m.checkpointEvery) {
+				from, err := eventTime(events[0].k)
+				if err != nil {
+					return false, err
+				}
+				due[string(partition)] = append(due[string(partition)], from)
+			}
+		}
+	}
+	for partition, events := range added {
+		if err := amend(ctx, m.store, []byte(partition), events, due[partition], &batch); err != nil {
+			return false, err
+		}
+	}
+	batch.Move(fence(m.networkID), store.Cursor{Epoch: m.epoch}, store.Cursor{Epoch: m.epoch})
+	batch.Move(cursor, at, store.Cursor{Next: next, Epoch: at.Epoch})
+	return len(outputs) < matchBatch, m.store.Commit(ctx, &batch)
+}
+
+// amend brings the checkpoints of a partition up to date with events that are new
+// to it, in any order of time, and adds checkpoints at the times that are due.
+func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []uint64, batch *store.Batch) error {
+	first, err := eventTime(events[0].k)
+	if err != nil {
+		return err
+	}
+	var exist []uint64
+	for lo := row.Uint64(first + 1); ; {
+		rows, err := r.Scan(ctx, store.FamilyBalanceCheckpoint, p, lo, nil, store.Ascending, scanRows)
+		if err != nil {
+			return fmt.Errorf("reading a balance: %w", err)
+		}
+		for _, one := range rows {
+			at, err := eventTime(one.K)
+			if err != nil {
+				return err
+			}
+			var sum sums
+			if err := sum.addRow(one.V); err != nil {
+				return fmt.Errorf("reading a balance: %w", err)
+			}
+			if err := sum.addEvents(within(events, nil, one.K)); err != nil {
+				return err
+			}
+			batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: one.K}, sum.bytes())
+			exist = append(exist, at)
+		}
+		if len(rows) < scanRows {
+			break
+		}
+		lo = store.After(rows[len(rows)-1].K)
+	}
+	slices.Sort(due)
+	for _, at := range slices.Compact(due) {
+		if slices.Contains(exist, at) {
+			continue
+		}
+		base, err := lastCheckpoint(ctx, r, p, at)
+		if err != nil {
+			return err
+		}
+		if err := base.sums.addEvents(within(events, nil, row.Uint64(base.at))); err != nil {
+			return err
+		}
+		if err := sumEvents(ctx, r, p, row.Uint64(base.at), row.Uint64(at), events, &base.sums); err != nil {
+			return err
+		}
+		batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: row.Uint64(at)}, base.sums.bytes())
+	}
+	return nil
+}
+
+// insert keeps events sorted.
+func insert(events []event, e event) []event {
+	i, found := slices.BinarySearchFunc(events, e.k, func(e event, k []byte) int { return bytes.Compare(e.k, k) })
+	if found {
+		events[i] = e
+		return events
+	}
+	return slices.Insert(events, i, e)
+}

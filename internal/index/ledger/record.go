@@ -1,0 +1,379 @@
+// Package ledger records outputs of the P-Chain and the X-Chain, of the atomic
+// memory between them and the C-Chain, and who stakes: which outputs there are and
+// were, what addresses hold now and at any time, staking transactions and
+// delegations. A Tenant writes what a chain says, a Matcher what two of them say
+// together, and a Record reads it. It is not about subnets, nor about L1s.
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+var (
+	// ErrTooMany says that the addresses of a query have to do with more groups of
+	// owners or assets than can be gone through at a time.
+	ErrTooMany = errors.New("the addresses own too many things together")
+	// ErrBehind says that exports and imports are recorded much faster than they are
+	// matched, or not matched at all, so that a balance would take too long.
+	ErrBehind = errors.New("matching of exports and imports is behind")
+	// ErrUnknownChain says that nothing of a chain is recorded.
+	ErrUnknownChain = errors.New("chain is not recorded")
+)
+
+const (
+	// maxGroups is how many groups of owners the addresses of a query may be in,
+	// maxAccounts how many accounts they may have.
+	maxGroups   = 100_000
+	maxAccounts = 20_000
+	// maxUnmatched is how many notes the Matcher may be behind.
+	maxUnmatched = 100_000
+)
+
+// Viewer is a store, as far as records are concerned.
+type Viewer = store.Viewer
+
+// Record reads the record of one network, of which a store may hold several. Each
+// call sees one state of it. It is safe for concurrent use. Errors are those of the
+// store, and those of this package.
+type Record struct {
+	viewer    store.Viewer
+	networkID uint32
+	seen      seen
+}
+
+// New makes a reader of a network's record, which may be empty.
+func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
+
+// state is one state of a record.
+type state struct {
+	store.View
+	networkID uint32
+	clocks    []chainClock
+}
+
+func (r *Record) view(ctx context.Context) (*state, error) {
+	s, _, err := r.viewScans(ctx)
+	return s, err
+}
+
+// viewScans is a view that begins with some scans.
+func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state, [][]store.Row, error) {
+	v, found, err := store.ViewScans(ctx, r.viewer, append(queries, clockQuery(r.networkID))...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the ledger: %w", err)
+	}
+	s := &state{View: v, networkID: r.networkID}
+	if s.clocks, err = parseClocks(found[len(queries)]); err != nil {
+		_ = v.Close()
+		return nil, nil, err
+	}
+	return s, found[:len(queries)], nil
+}
+
+// viewOf is a view with what addresses own on a chain, see accounts, that begins with
+// some scans.
+func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *state, c clock, all []owned, found [][]store.Row, err error) {
+	read := newOwnedRead(r.networkID, chainID, addresses)
+	read.expect(r.networkID, r.seen.of(chainID, addresses))
+	n := len(read.queries)
+	s, found, err = r.viewScans(ctx, append(read.queries[:n:n], queries...)...)
+	if err != nil {
+		return nil, clock{}, nil, nil, err
+	}
+	if c, err = s.clock(chainID); err == nil {
+		all, err = s.accounts(ctx, read, found)
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, clock{}, nil, nil, err
+	}
+	if store.Elsewhere(s.View) {
+		r.seen.note(chainID, addresses, all)
+	}
+	return s, c, all, found[n:], nil
+}
+
+// clock is how far a chain is.
+func (s *state) clock(chainID ids.ID) (clock, error) {
+	for _, c := range s.clocks {
+		if c.chainID == chainID {
+			return c.clock, nil
+		}
+	}
+	return clock{}, fmt.Errorf("%w: %s", ErrUnknownChain, chainID)
+}
+
+// Tip is the last block of a chain that is recorded: what "now" means. The height is 0
+// as long as only what was before there were blocks is.
+func (r *Record) Tip(ctx context.Context, chainID ids.ID) (height uint64, now time.Time, err error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	defer func() { _ = s.Close() }()
+	c, err := s.clock(chainID)
+	return c.number(c.height), row.Unix(c.time), err
+}
+
+// number replaces heights of outputs by the numbers of blocks, which is what is shown
+// of them.
+func (s *state) number(outputs []*Output) {
+	for _, o := range outputs {
+		if o == nil {
+			continue
+		}
+		for _, c := range s.clocks {
+			if c.before > 0 && c.chainID == o.ChainID {
+				o.Height = c.number(o.Height)
+			}
+			if c.before > 0 && o.Spent != nil && c.chainID == o.Spent.ChainID {
+				o.Spent.Height = c.number(o.Spent.Height)
+			}
+		}
+	}
+}
+
+// Outputs returns recorded outputs by their IDs, nil for those that are not.
+func (r *Record) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	outputs, err := s.outputs(ctx, outputIDs)
+	s.number(outputs)
+	return outputs, err
+}
+
+func (s *state) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+	keys := make([]store.PK, 0, 2*len(outputIDs))
+	for _, id := range outputIDs {
+		keys = append(keys, outputRow(s.networkID, id, madeKey), outputRow(s.networkID, id, spentKey))
+	}
+	values, err := s.Get(ctx, store.FamilyOutput, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading outputs: %w", err)
+	}
+	outputs := make([]*Output, len(outputIDs))
+	for i, id := range outputIDs {
+		if values[2*i] == nil {
+			continue
+		}
+		if outputs[i], err = parseOutput(id, values[2*i]); err != nil {
+			return nil, err
+		}
+		if v := values[2*i+1]; v != nil {
+			spent, err := parseSpend(v)
+			if err != nil {
+				return nil, fmt.Errorf("output %s: %w", id, err)
+			}
+			outputs[i].Spent = &spent.Spend
+		}
+	}
+	return outputs, nil
+}
+
+// Assets returns what is known of assets, nil for those of which nothing is.
+func (r *Record) Assets(ctx context.Context, assetIDs []ids.ID) ([]*chain.Asset, error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	keys := make([]store.PK, len(assetIDs))
+	for i, id := range assetIDs {
+		keys[i].P = row.Network(s.networkID, id[:])
+	}
+	values, err := s.Get(ctx, store.FamilyAsset, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading assets: %w", err)
+	}
+	assets := make([]*chain.Asset, len(assetIDs))
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		if assets[i], err = parseAsset(assetIDs[i], v); err != nil {
+			return nil, fmt.Errorf("asset %s: %w", assetIDs[i], err)
+		}
+	}
+	return assets, nil
+}
+
+// owned is an account that the addresses of a query own together.
+type owned struct {
+	account
+	group *group
+	id    accountID
+}
+
+// ownedRead is how what addresses own on a chain is read: queries have the first accounts
+// and the first groups of owners of each address.
+type ownedRead struct {
+	chainID   ids.ID
+	set       map[ids.ShortID]struct{}
+	addresses []ids.ShortID // those in set
+	queries   []store.Query
+	// expected are the groups of several owners whose first accounts are read, too, and by
+	// which query, because an address was in them before.
+	expected map[groupID]int
+}
+
+func newOwnedRead(networkID uint32, chainID ids.ID, addresses []ids.ShortID) *ownedRead {
+	r := &ownedRead{chainID: chainID, set: make(map[ids.ShortID]struct{}, len(addresses))}
+	most := min(firstRows, max(4, scanRows/max(1, len(addresses))))
+	for _, a := range addresses {
+		if _, known := r.set[a]; known {
+			continue
+		}
+		r.set[a] = struct{}{}
+		r.addresses = append(r.addresses, a)
+		r.queries = append(r.queries, accountQuery(networkID, chainID, singleGroup(a), most), store.Query{
+			Family: store.FamilyOwners, P: ownersRow(networkID, chainID, a, nil).P, Limit: most,
+		})
+	}
+	return r
+}
+
+// expect adds the accounts of the groups that have some.
+func (r *ownedRead) expect(networkID uint32, accounts []owned) {
+	r.expected = make(map[groupID]int)
+	for i := range accounts {
+		id := accounts[i].group.id
+		if _, known := r.expected[id]; known || id[0] == groupSingle {
+			continue
+		}
+		r.expected[id] = len(r.queries)
+		r.queries = append(r.queries, accountQuery(networkID, r.chainID, id, firstRows))
+	}
+}
+
+// firstRows are read at most of a list before it is known how long it is, and as many
+// lists at a time.
+const firstRows = 128
+
+func accountQuery(networkID uint32, chainID ids.ID, id groupID, limit int) store.Query {
+	return store.Query{Family: store.FamilyAccount, P: accountList(networkID, chainID, id), Limit: limit}
+}
+
+// rest yields the rows that a query found, and then what its list has after them.
+func (s *state) rest(ctx context.Context, q store.Query, rows []store.Row, yield func([]store.Row) error) error {
+	for {
+		if err := yield(rows); err != nil {
+			return err
+		}
+		if len(rows) < q.Limit {
+			return nil
+		}
+		q.Lo, q.Limit = store.After(rows[len(rows)-1].K), scanRows
+		var err error
+		if rows, err = s.Scan(ctx, q.Family, q.P, q.Lo, q.Hi, q.Dir, q.Limit); err != nil {
+			return fmt.Errorf("reading %s: %w", q.Family, err)
+		}
+	}
+}
+
+// accounts finds what addresses own on a chain, and on the way from or to it: of
+// each output that counts by its threshold, the account, once. found is what the queries
+// brought.
+func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.Row) ([]owned, error) {
+	var all []owned
+	for i, address := range read.addresses {
+		g := &group{id: singleGroup(address), threshold: 1, addresses: []ids.ShortID{address}}
+		if err := s.accountsOf(ctx, read.chainID, g, read.queries[2*i], found[2*i], &all); err != nil {
+			return nil, err
+		}
+	}
+	groups := make(map[groupID]struct{})
+	for i := range read.addresses {
+		if err := s.rest(ctx, read.queries[2*i+1], found[2*i+1], func(rows []store.Row) error {
+			var shared []*group
+			var queries []store.Query
+			for _, one := range rows {
+				if len(one.K) != len(groupID{}) {
+					return fmt.Errorf("reading groups of owners: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
+				}
+				id := groupID(one.K)
+				if _, known := groups[id]; known {
+					continue
+				}
+				groups[id] = struct{}{}
+				if len(groups) > maxGroups {
+					return fmt.Errorf("%w: more than %d groups of owners", ErrTooMany, maxGroups)
+				}
+				g, err := parseGroup(id, one.V)
+				if err != nil {
+					return fmt.Errorf("reading groups of owners: %w", err)
+				}
+				if g.owns(read.set) {
+					shared, queries = append(shared, &g), append(queries, accountQuery(s.networkID, read.chainID, id, firstRows))
+				}
+			}
+			for at := 0; at < len(shared); at += firstRows {
+				end := min(at+firstRows, len(shared))
+				found, err := s.accountRows(ctx, read, found, shared[at:end], queries[at:end])
+				if err != nil {
+					return fmt.Errorf("reading accounts: %w", err)
+				}
+				for j, rows := range found {
+					if err := s.accountsOf(ctx, read.chainID, shared[at+j], queries[at+j], rows, &all); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// accountRows are the first accounts of groups: those that were found already, and
+// others.
+func (s *state) accountRows(ctx context.Context, read *ownedRead, found [][]store.Row, groups []*group, queries []store.Query) ([][]store.Row, error) {
+	all := make([][]store.Row, len(groups))
+	var missing []store.Query
+	var at []int
+	for i, g := range groups {
+		if n, ok := read.expected[g.id]; ok {
+			all[i] = found[n]
+			continue
+		}
+		missing, at = append(missing, queries[i]), append(at, i)
+	}
+	if len(missing) == 0 {
+		return all, nil
+	}
+	more, err := store.Scans(ctx, s.View, missing...)
+	for i, rows := range more {
+		all[at[i]] = rows
+	}
+	return all, err
+}
+
+// accountsOf appends the accounts of a group.
+func (s *state) accountsOf(ctx context.Context, chainID ids.ID, g *group, q store.Query, rows []store.Row, to *[]owned) error {
+	return s.rest(ctx, q, rows, func(rows []store.Row) error {
+		if len(*to)+len(rows) > maxAccounts {
+			return fmt.Errorf("%w: more than %d accounts", ErrTooMany, maxAccounts)
+		}
+		for _, one := range rows {
+			a, err := parseListKey(chainID, g.id, one.K)
+			if err != nil {
+				return err
+			}
+			*to = append(*to, owned{account: a, group: g, id: a.id(s.networkID)})
+		}
+		return nil
+	})
+}

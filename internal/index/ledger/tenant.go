@@ -1,0 +1,596 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index"
+	"quorate/internal/index/internal/recent"
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+// name is the tenant's.
+const name = "ledger"
+
+// Form is that of the rows of Tenant and Matcher. Version 1 is the first.
+func Form() index.Form {
+	tenant := index.CursorOf(name)
+	return index.Form{
+		// 2: what addresses have a part in; 3: in shorter keys, and less about what is
+		// consumed where it was made
+		Name: name, Version: 3,
+		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
+		Families: []store.Family{
+			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
+			store.FamilyAccount, store.FamilyOwners, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint, store.FamilyAtomic,
+			store.FamilyClock, store.FamilyAsset, store.FamilyStaking, store.FamilyStakingByAddress, store.FamilyDelegation,
+			store.FamilyDelegationByNode, store.FamilyDelegationByAddress, store.FamilyValidation, store.FamilyOwned,
+		},
+	}
+}
+
+var (
+	// ErrMissing says that a block refers to something that an earlier one must
+	// have made and that is not recorded: the record has to begin at genesis.
+	ErrMissing = errors.New("what it refers to is not recorded")
+	// ErrTime says that a block's time lies before that of the block before it.
+	ErrTime = errors.New("time goes backwards")
+	// ErrChain says that a block is not of the tenant's chain.
+	ErrChain = errors.New("block of another chain")
+)
+
+// The caches of a tenant, in entries.
+const (
+	recentOutputs  = 30_000
+	recentAccounts = 50_000
+	recentStakes   = 5_000
+	pendingEvents  = 50_000
+)
+
+// Tenant records what one chain does to outputs: the pipelines of other chains have
+// a Tenant each. Of all rows that it writes it is the only writer, and they follow
+// from the blocks of its chain alone: what follows from two chains is the Matcher's.
+//
+// Heights (counting what comes before block 0) identify the blocks of a chain, and the
+// times of blocks do not decrease. The genesis block must be among them.
+type Tenant struct {
+	networkID       uint32
+	chainID         ids.ID
+	checkpointEvery int
+
+	// begun says whether last and lastTime are those of the block before.
+	begun    bool
+	last     uint64
+	lastTime uint64
+
+	outputs  *recent.Map[ids.ID, *Output]
+	accounts *recent.Map[accountID, struct{}] // whose rows were written
+	stakes   *recent.Map[ids.ID, *Staking]
+	nodes    *recent.Map[string, []validation] // that began, by their partition
+
+	// pending are events by their partition that may not be committed yet, sorted.
+	pending      map[string][]event
+	pendingCount int
+
+	// scratch is used by one block after the other.
+	scratch scratch
+}
+
+var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
+
+// NewTenant makes the tenant that records one chain of a network. It serves one
+// pipeline.
+func NewTenant(networkID uint32, chainID ids.ID) *Tenant {
+	t := &Tenant{networkID: networkID, chainID: chainID, checkpointEvery: checkpointEvery}
+	t.reset()
+	return t
+}
+
+// Name implements index.Tenant.
+func (*Tenant) Name() string { return name }
+
+func (t *Tenant) reset() {
+	t.begun = false
+	t.outputs = recent.New[ids.ID, *Output](recentOutputs)
+	t.accounts = recent.New[accountID, struct{}](recentAccounts)
+	t.stakes = recent.New[ids.ID, *Staking](recentStakes)
+	t.nodes = recent.New[string, []validation](recentStakes)
+	t.pending, t.pendingCount = make(map[string][]event), 0
+}
+
+// Apply implements index.Tenant. Errors are ErrMissing, ErrTime and ErrChain, or the
+// store's.
+func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, batch *store.Batch) error {
+	if block.ChainID != t.chainID {
+		return fmt.Errorf("%w: %s, not %s", ErrChain, block.ChainID, t.chainID)
+	}
+	if err := t.begin(ctx, r, block); err != nil {
+		return err
+	}
+	if block.Rough && t.begun && row.Seconds(block.Time) < t.lastTime {
+		inTime := *block
+		inTime.Time = row.Unix(t.lastTime)
+		block = &inTime
+	}
+	b := &application{
+		Tenant: t, r: r, block: block, batch: batch,
+		time: row.Seconds(block.Time), salt: binary.BigEndian.Uint64(block.ID[:]),
+		scratch: &t.scratch,
+	}
+	b.scratch.reset()
+	if err := b.resolve(ctx); err != nil {
+		return err
+	}
+	for i := range block.Txs {
+		if err := b.tx(ctx, &block.Txs[i]); err != nil {
+			return fmt.Errorf("transaction %s: %w", block.Txs[i].ID, err)
+		}
+	}
+	if err := b.events(ctx); err != nil {
+		return err
+	}
+	batch.Put(store.FamilyClock, store.PK{P: row.Network(t.networkID), K: t.chainID[:]}, clock{block.Height, b.time, block.Before}.bytes())
+	t.begun, t.last, t.lastTime = true, block.Height, b.time
+	return nil
+}
+
+// begin sees to it that what is remembered is of the blocks before.
+func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) error {
+	full := t.outputs.Full() || t.accounts.Full() || t.stakes.Full() || t.nodes.Full() || t.pendingCount > pendingEvents
+	if t.begun && block.Height == t.last+1 && !full {
+		return t.inTime(block)
+	}
+	values, err := r.Get(ctx, store.FamilyClock, []store.PK{{P: row.Network(t.networkID), K: t.chainID[:]}})
+	if err != nil {
+		return fmt.Errorf("reading how far the chain is: %w", err)
+	}
+	committed, err := parseClock(values[0])
+	if err != nil {
+		return err
+	}
+	if !t.begun || block.Height != t.last+1 {
+		// Whatever is remembered may have come to nothing.
+		t.reset()
+		if values[0] != nil && committed.height < block.Height {
+			t.lastTime, t.begun = committed.time, true
+		}
+		return t.inTime(block)
+	}
+	if values[0] != nil {
+		t.outputs.Forget(committed.height)
+		t.accounts.Forget(committed.height)
+		t.stakes.Forget(committed.height)
+		t.nodes.Forget(committed.height)
+		t.forgetEvents(committed.height)
+	}
+	return t.inTime(block)
+}
+
+func (t *Tenant) inTime(block *chain.Block) error {
+	if t.begun && !block.Rough && row.Seconds(block.Time) < t.lastTime {
+		return fmt.Errorf("%w: it is %s, that of the block before %s", ErrTime, block.Time, row.Unix(t.lastTime))
+	}
+	return nil
+}
+
+func (t *Tenant) forgetEvents(committed uint64) {
+	if t.pendingCount <= pendingEvents {
+		return
+	}
+	t.pendingCount = 0
+	for p, events := range t.pending {
+		kept := events[:0]
+		for _, e := range events {
+			if binary.BigEndian.Uint64(e.k[8:]) > committed {
+				kept = append(kept, e)
+			}
+		}
+		if len(kept) == 0 {
+			delete(t.pending, p)
+			continue
+		}
+		t.pending[p] = kept
+		t.pendingCount += len(kept)
+	}
+}
+
+// clock is how far a chain is.
+type clock struct {
+	height, time uint64
+	// before is how many heights come before the chain's block 0.
+	before uint64
+}
+
+func (c clock) bytes() []byte {
+	w := row.New(24)
+	w.Number(c.height)
+	w.Number(c.time)
+	if c.before > 0 {
+		w.Number(c.before)
+	}
+	return w.B
+}
+
+// number is the block's that has a height; 0 for what was before there were blocks.
+func (c clock) number(height uint64) uint64 { return height - min(height, c.before) }
+
+// chainClock is how far one of the chains of a network is.
+type chainClock struct {
+	chainID ids.ID
+	clock
+}
+
+// maxChains is how many chains of a network can be recorded.
+const maxChains = 64
+
+func readClocks(ctx context.Context, r store.Reader, networkID uint32) ([]chainClock, error) {
+	rows, err := store.Scans(ctx, r, clockQuery(networkID))
+	if err != nil {
+		return nil, fmt.Errorf("reading how far chains are: %w", err)
+	}
+	return parseClocks(rows[0])
+}
+
+func clockQuery(networkID uint32) store.Query {
+	return store.Query{Family: store.FamilyClock, P: row.Network(networkID), Limit: maxChains}
+}
+
+func parseClocks(rows []store.Row) (_ []chainClock, err error) {
+	clocks := make([]chainClock, len(rows))
+	for i, one := range rows {
+		if clocks[i].chainID, err = ids.ToID(one.K); err == nil {
+			clocks[i].clock, err = parseClock(one.V)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading how far chains are: %w: %w", store.ErrCorrupt, err)
+		}
+	}
+	return clocks, nil
+}
+
+// parseClock returns the zero clock for no row.
+func parseClock(v []byte) (c clock, err error) {
+	if v == nil {
+		return clock{}, nil
+	}
+	r := row.Read(v)
+	c = clock{height: r.Number(), time: r.Number()}
+	if r.Len() > 0 {
+		c.before = r.Number()
+	}
+	return c, r.End()
+}
+
+// touched is a series of an account that a block changes.
+type touched struct {
+	account accountID
+	series  series
+}
+
+// change is where a block changes a balance.
+type change struct {
+	touched
+	from uint64
+}
+
+// scratch is what a block changes.
+type scratch struct {
+	changes []change
+	sums    []sums         // of each of changes
+	at      map[change]int // where those are
+	counts  map[touched]int
+	due     []touched
+}
+
+// keepScratch is how many changes are many: what a block with more needed is not kept.
+const keepScratch = 1024
+
+func (s *scratch) reset() {
+	if s.at == nil || len(s.changes) > keepScratch {
+		*s = scratch{at: make(map[change]int), counts: make(map[touched]int)}
+		return
+	}
+	s.changes, s.sums, s.due = s.changes[:0], s.sums[:0], s.due[:0]
+	clear(s.at)
+	clear(s.counts)
+}
+
+// application is one block being applied.
+type application struct {
+	*Tenant
+	r     store.Reader
+	block *chain.Block
+	batch *store.Batch
+	time  uint64
+	salt  uint64
+
+	scratch *scratch
+	// inputs and movements are counted to number them.
+	inputs, movements uint32
+	// arrived are exports of the block that the Matcher has dealt with, when a
+	// record is made again over itself.
+	arrived map[ids.ID]bool
+}
+
+// resolve reads the outputs that the block consumes and that are not remembered.
+func (b *application) resolve(ctx context.Context) error {
+	var missing, exported []ids.ID
+	var keys []store.PK
+	for i := range b.block.Txs {
+		for j := range b.block.Txs[i].Made {
+			if o := &b.block.Txs[i].Made[j]; o.DestinationID != b.chainID {
+				exported = append(exported, o.ID)
+			}
+		}
+		for _, in := range b.block.Txs[i].Consumed {
+			if in.SourceChainID != b.chainID {
+				continue
+			}
+			if _, ok := b.outputs.Get(in.OutputID); !ok {
+				missing = append(missing, in.OutputID)
+				keys = append(keys, outputRow(b.networkID, in.OutputID, madeKey))
+			}
+		}
+	}
+	if len(exported) > 0 {
+		passages, recorded, err := readPassages(ctx, b.r, b.networkID, exported)
+		if err != nil {
+			return err
+		}
+		b.arrived = make(map[ids.ID]bool)
+		for i, p := range passages {
+			b.arrived[p.output.ID] = recorded[i]
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	values, err := b.r.Get(ctx, store.FamilyOutput, keys)
+	if err != nil {
+		return fmt.Errorf("reading consumed outputs: %w", err)
+	}
+	for i, v := range values {
+		if v == nil {
+			continue // it may be made by the block itself
+		}
+		o, err := parseOutput(missing[i], v)
+		if err != nil {
+			return err
+		}
+		b.outputs.Put(o.ID, o, 0)
+	}
+	return nil
+}
+
+func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
+	var staking *Staking
+	if tx.Staker != nil && !tx.Aborted {
+		staking = newStaking(b.block, tx)
+	}
+	for i := range tx.Consumed {
+		in := &tx.Consumed[i]
+		s := &spend{
+			Spend:   chain.Spend{ChainID: b.chainID, TxID: tx.ID, Height: b.block.Height, Time: b.block.Time},
+			arrival: in.SourceChainID != b.chainID, number: b.inputs, salt: b.salt,
+		}
+		b.inputs++
+		b.batch.Add(store.FamilyOutput, outputRow(b.networkID, in.OutputID, spentKey), s.bytes())
+		if s.arrival {
+			b.queue(movement{outputID: in.OutputID, arrival: true})
+			continue
+		}
+		o, ok := b.outputs.Get(in.OutputID)
+		if !ok {
+			return fmt.Errorf("input %d: output %s: %w", i, in.OutputID, ErrMissing)
+		}
+		b.spend(o, s)
+		if staking != nil {
+			staking.involve(o.Addresses)
+		}
+	}
+	for i := range tx.Made {
+		if tx.Settled != nil && tx.Made[i].Role == chain.Stake {
+			continue // which the staking transaction made
+		}
+		o := &Output{Output: tx.Made[i], ChainID: b.chainID, Height: b.block.Height, Time: b.block.Time}
+		if staking != nil {
+			staking.involve(o.Addresses)
+			if o.Role == chain.Stake {
+				o.StakeStart, o.StakeEnd = tx.Staker.Start, tx.Staker.End
+			}
+		}
+		b.make(o)
+	}
+	if tx.Asset != nil {
+		b.batch.Put(store.FamilyAsset, store.PK{P: row.Network(b.networkID, tx.Asset.ID[:])}, assetBytes(tx.Asset))
+	}
+	if staking != nil {
+		if err := b.stake(ctx, staking); err != nil {
+			return err
+		}
+	}
+	if tx.Settled != nil {
+		return b.settle(ctx, tx)
+	}
+	return nil
+}
+
+// make records a new output.
+func (b *application) make(o *Output) {
+	b.outputs.Put(o.ID, o, o.Height)
+	b.batch.Add(store.FamilyOutput, outputRow(b.networkID, o.ID, madeKey), o.bytes())
+	if o.DestinationID != b.chainID {
+		b.queue(movement{outputID: o.ID})
+	}
+	at := o.placed(b.networkID)
+	if at == nil {
+		return
+	}
+	b.know(o, at.account)
+	if !b.arrived[o.ID] {
+		listOutput(b.batch, at, o, nil)
+	}
+	if !o.IsBalance() {
+		return
+	}
+	one := tallyOf(o)
+	b.change(at.account, seriesMade, b.time+1, o.bucketAt(b.time), one)
+	b.phase(at.account, o, seriesPhases, b.time, one)
+}
+
+// listOutput puts an output into the lists of its account and of its owners.
+func listOutput(batch *store.Batch, at *place, o *Output, s *spend) {
+	switch {
+	case s != nil:
+		for _, pk := range at.owned {
+			batch.Delete(store.FamilyOwned, pk)
+		}
+	case o.Role != chain.Stake: // which is listed when it ends
+		own(batch, at, o)
+	}
+	byTime, byAmount := store.PK{P: at.account[:], K: o.timeKey()}, store.PK{P: at.account[:], K: o.amountKey()}
+	if s == nil {
+		batch.Add(store.FamilyUnspentByTime, byTime, o.listed(false, nil))
+		batch.Add(store.FamilyUnspentByAmount, byAmount, o.listed(true, nil))
+		return
+	}
+	batch.Delete(store.FamilyUnspentByTime, byTime)
+	batch.Delete(store.FamilyUnspentByAmount, byAmount)
+	batch.Add(store.FamilySpentByTime, byTime, o.listed(false, s))
+	batch.Add(store.FamilySpentByAmount, byAmount, o.listed(true, s))
+}
+
+// relist writes the rows of an unspent output anew that are in the lists of its account.
+func relist(batch *store.Batch, at *place, o *Output) {
+	batch.Put(store.FamilyUnspentByTime, store.PK{P: at.account[:], K: o.timeKey()}, o.listed(false, nil))
+	batch.Put(store.FamilyUnspentByAmount, store.PK{P: at.account[:], K: o.amountKey()}, o.listed(true, nil))
+}
+
+// own lists an output with its owners.
+func own(batch *store.Batch, at *place, o *Output) {
+	for _, pk := range at.owned {
+		batch.Add(store.FamilyOwned, pk, o.Bytes)
+	}
+}
+
+// spend records that an output of this chain is consumed on it.
+func (b *application) spend(o *Output, s *spend) {
+	at := o.placed(b.networkID)
+	if at == nil {
+		return
+	}
+	listOutput(b.batch, at, o, s)
+	if !o.IsBalance() {
+		return
+	}
+	made, gone := row.Seconds(o.Time), tallyOf(o).minus()
+	b.change(at.account, seriesMade, max(b.time, made+1), o.bucketAt(b.time), gone)
+	b.phase(at.account, o, seriesPhases, b.time, gone)
+}
+
+// queue leaves a note for the Matcher.
+func (b *application) queue(m movement) {
+	b.batch.Put(store.FamilyAtomic, store.PK{
+		P: row.Network(b.networkID, b.chainID[:]),
+		K: binary.BigEndian.AppendUint32(row.Uint64(b.block.Height), b.movements),
+	}, m.bytes())
+	b.movements++
+}
+
+// know writes the rows by which the account of an output is found.
+func (b *application) know(o *Output, id accountID) {
+	if _, ok := b.accounts.Get(id); ok {
+		return
+	}
+	b.accounts.Put(id, struct{}{}, b.block.Height)
+	a, g, _ := accountOf(o.ChainID, &o.Output)
+	for _, chainID := range []ids.ID{a.source, a.destination} {
+		b.batch.Put(store.FamilyAccount, store.PK{P: accountList(b.networkID, chainID, a.group), K: a.listKey(chainID)}, nil)
+		if g.id[0] == groupSeveral {
+			for _, address := range g.addresses {
+				b.batch.Put(store.FamilyOwners, ownersRow(b.networkID, chainID, address, g.id[:]), g.bytes())
+			}
+		}
+		if !a.atomic() {
+			return
+		}
+	}
+}
+
+func ownersRow(networkID uint32, chainID ids.ID, address ids.ShortID, k []byte) store.PK {
+	return store.PK{P: row.Network(networkID, chainID[:], address[:]), K: k}
+}
+
+// change notes that a balance changes from a time on.
+func (b *application) change(id accountID, s series, from uint64, bucket Bucket, by tally) {
+	c := change{touched{id, s}, from}
+	at, ok := b.scratch.at[c]
+	if !ok {
+		at = len(b.scratch.changes)
+		b.scratch.at[c] = at
+		b.scratch.changes = append(b.scratch.changes, c)
+		b.scratch.sums = append(b.scratch.sums, sums{})
+	}
+	sum := &b.scratch.sums[at]
+	sum[bucket] = sum[bucket].plus(by)
+}
+
+// phase notes the changes of bucket that lie ahead of a time.
+func (b *application) phase(id accountID, o *Output, s series, after uint64, by tally) {
+	for _, p := range o.phases(after) {
+		b.change(id, s, p.at, p.from, by.minus())
+		b.change(id, s, p.at, p.to, by)
+	}
+}
+
+// events writes what the block changed, and checkpoints where they fall due.
+func (b *application) events(ctx context.Context) error {
+	now := b.scratch
+	for i := range now.changes {
+		at, sum := &now.changes[i], &now.sums[i]
+		if *sum == (sums{}) {
+			continue
+		}
+		p := at.account.partition(at.series)
+		e := event{k: eventKey(at.from, b.block.Height), v: sum.bytes()}
+		b.batch.Add(store.FamilyBalanceEvent, store.PK{P: p, K: e.k}, e.v)
+		b.pending[string(p)] = insert(b.pending[string(p)], e)
+		b.pendingCount++
+		if now.counts[at.touched]++; now.counts[at.touched] == 1 {
+			now.due = append(now.due, at.touched)
+		}
+	}
+	for _, in := range now.due {
+		if !in.account.checkpoints(b.salt, now.counts[in], b.checkpointEvery) {
+			continue
+		}
+		// Whatever counts from before this block's time is known by now.
+		p := in.account.partition(in.series)
+		sum, err := sumBefore(ctx, b.r, p, b.time, b.pending[string(p)])
+		if err != nil {
+			return err
+		}
+		b.batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: row.Uint64(b.time)}, sum.bytes())
+	}
+	return nil
+}
+
+func assetBytes(a *chain.Asset) []byte {
+	w := row.New(16 + len(a.Name) + len(a.Symbol))
+	w.Bytes([]byte(a.Name))
+	w.Bytes([]byte(a.Symbol))
+	w.Byte(a.Denomination)
+	return w.B
+}
+
+func parseAsset(id ids.ID, v []byte) (*chain.Asset, error) {
+	r := row.Read(v)
+	a := &chain.Asset{ID: id, Name: string(r.Bytes()), Symbol: string(r.Bytes()), Denomination: r.Byte()}
+	return a, r.End()
+}

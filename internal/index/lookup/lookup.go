@@ -1,0 +1,183 @@
+// Package lookup records where blocks and transactions of the P-Chain and the X-Chain
+// are, so that they are found by their IDs among the containers that are kept. What is
+// in them it does not know.
+package lookup
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/chain/pchain"
+	"quorate/internal/chain/xchain"
+	"quorate/internal/index"
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+// ErrUnknown says that nothing with an ID is recorded.
+var ErrUnknown = errors.New("not recorded")
+
+// name is the tenants'.
+const name = "lookup"
+
+// Form is the record's.
+func Form() index.Form {
+	return index.Form{
+		// 2: by a part of their IDs
+		Name: name, Version: 2, Cursor: index.CursorOf(name),
+		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace},
+	}
+}
+
+// Tenant records one chain. It serves one pipeline.
+type Tenant[B any] struct {
+	prefix []byte
+	// read yields a block's own ID, empty if it has none, its place, and the IDs of its
+	// transactions.
+	read func(block B) (id ids.ID, height uint64, txs []ids.ID)
+}
+
+// PChain makes the tenant of a network's P-Chain. The proposal of a block comes after
+// its other transactions.
+func PChain(networkID uint32) *Tenant[*pchain.Block] {
+	return &Tenant[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (ids.ID, uint64, []ids.ID) {
+		all := make([]ids.ID, 0, len(b.Txs)+1)
+		for _, tx := range b.Txs {
+			all = append(all, tx.ID())
+		}
+		if b.Proposal != nil {
+			all = append(all, b.Proposal.ID())
+		}
+		return b.ID, b.Height, all
+	}}
+}
+
+// XChain makes the tenant of a network's X-Chain.
+func XChain(networkID uint32) *Tenant[*xchain.Block] {
+	return &Tenant[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (ids.ID, uint64, []ids.ID) {
+		all := make([]ids.ID, len(b.Txs))
+		for i, tx := range b.Txs {
+			all[i] = tx.ID()
+		}
+		if b.Early {
+			return ids.Empty, b.Place, all
+		}
+		return b.ID, b.Place, all
+	}}
+}
+
+// Name implements index.Tenant.
+func (*Tenant[B]) Name() string { return name }
+
+// Apply implements index.Tenant.
+func (t *Tenant[B]) Apply(_ context.Context, _ store.Reader, block B, batch *store.Batch) error {
+	id, height, txs := t.read(block)
+	if id != ids.Empty {
+		batch.Add(store.FamilyBlockPlace, key(t.prefix, id), binary.AppendUvarint(nil, height))
+	}
+	for i, txID := range txs {
+		v := binary.AppendUvarint(make([]byte, 0, 6), height)
+		batch.Add(store.FamilyTxPlace, key(t.prefix, txID), binary.AppendUvarint(v, uint64(i)))
+	}
+	return nil
+}
+
+// Check tells what of a block, whose record is committed, is not found where it is.
+func (t *Tenant[B]) Check(ctx context.Context, r store.Reader, block B, wrong func(what string)) error {
+	c := &Chain{reader: r, prefix: t.prefix}
+	id, height, txs := t.read(block)
+	if id != ids.Empty {
+		at, err := c.Block(ctx, id)
+		if err != nil && !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		if err != nil || at != height {
+			wrong(fmt.Sprintf("block %d is not found by its ID %s", height, id))
+		}
+	}
+	for i, txID := range txs {
+		at, err := c.Tx(ctx, txID)
+		if err != nil && !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		// A proposal that was refused may be made again.
+		if err != nil || at.Height < height || at.Height == height && at.Index != i {
+			wrong(fmt.Sprintf("transaction %s of block %d is not found", txID, height))
+		}
+	}
+	return nil
+}
+
+func prefix(networkID uint32, chain string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, networkID), chain...)
+}
+
+// key is one of its own: a prefix is for many.
+func key(prefix []byte, id ids.ID) store.PK {
+	return store.PK{P: row.ShortID(slices.Clip(prefix), id)}
+}
+
+// Place is where a transaction is.
+type Place struct {
+	// Height is that of the container, which on the X-Chain begins with what came before
+	// the blocks; see container.Container.
+	Height uint64
+	// Index is the transaction's among those of the block.
+	Index int
+}
+
+// Chain reads the record of one chain. It is safe for concurrent use. Errors are
+// ErrUnknown or the store's.
+type Chain struct {
+	reader store.Reader
+	prefix []byte
+}
+
+// New makes a reader of a network's chain, which is index.PChain or index.XChain.
+func New(r store.Reader, networkID uint32, chain string) *Chain {
+	return &Chain{reader: r, prefix: prefix(networkID, chain)}
+}
+
+// Tx finds a transaction. A proposal is found whether it was accepted or not.
+func (c *Chain) Tx(ctx context.Context, id ids.ID) (Place, error) {
+	v, err := c.get(ctx, store.FamilyTxPlace, id)
+	if err != nil {
+		return Place{}, err
+	}
+	height, n := binary.Uvarint(v)
+	if n > 0 {
+		if i, m := binary.Uvarint(v[n:]); m > 0 && n+m == len(v) && i < 1<<31 {
+			return Place{Height: height, Index: int(i)}, nil
+		}
+	}
+	return Place{}, fmt.Errorf("%w: place of transaction %s", store.ErrCorrupt, id)
+}
+
+// Block finds the container of a block by the block's own ID.
+func (c *Chain) Block(ctx context.Context, id ids.ID) (height uint64, err error) {
+	v, err := c.get(ctx, store.FamilyBlockPlace, id)
+	if err != nil {
+		return 0, err
+	}
+	height, n := binary.Uvarint(v)
+	if n != len(v) {
+		return 0, fmt.Errorf("%w: place of block %s", store.ErrCorrupt, id)
+	}
+	return height, nil
+}
+
+func (c *Chain) get(ctx context.Context, family store.Family, id ids.ID) ([]byte, error) {
+	values, err := c.reader.Get(ctx, family, []store.PK{key(c.prefix, id)})
+	if err != nil {
+		return nil, fmt.Errorf("looking for %s: %w", id, err)
+	}
+	if values[0] == nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnknown, id)
+	}
+	return values[0], nil
+}

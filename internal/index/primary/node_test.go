@@ -1,0 +1,120 @@
+package primary_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/indexer"
+
+	"quorate/internal/chain/genesis"
+	"quorate/internal/index/ledger"
+	"quorate/internal/node"
+	"quorate/internal/simnet/history"
+)
+
+// testNode is a node with a history on all chains, and with vertices from before the
+// X-Chain had blocks.
+type testNode struct {
+	*history.Node
+	url     string
+	genesis *genesis.Genesis
+	// withoutIndex turns the index of blocks off, away cuts every connection.
+	withoutIndex, away atomic.Bool
+	calls              atomic.Int64
+	// right is what outputs are answered from; nil answers none.
+	right *ledger.Record
+}
+
+// networkID is a network that the library knows, so that clients find its genesis.
+const networkID = 12345
+
+func newTestNode(t testing.TB, seed uint64, txs int) *testNode {
+	t.Helper()
+	generator, err := history.New(history.Options{Seed: seed, NetworkID: networkID, Txs: txs, EarlyTxs: min(txs/20, 200), Record: true})
+	require.NoError(t, err)
+	past, err := history.NewNode(generator, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = past.Close() })
+	n := &testNode{Node: past}
+	server := httptest.NewServer(n)
+	t.Cleanup(server.Close)
+	n.url = server.URL
+	require.NoError(t, past.Grow(t.Context(), 1)) // the genesis blocks, at least
+	_, n.genesis = connect(t, n.url)
+	return n
+}
+
+func (n *testNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n.calls.Add(1)
+	if n.away.Load() {
+		panic(http.ErrAbortHandler)
+	}
+	var call struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	result, err := n.answer(r.URL.Path, call.Method, call.Params)
+	switch {
+	case errors.Is(err, history.ErrNotServed):
+		http.NotFound(w, r)
+		return
+	case err != nil:
+		text, _ := json.Marshal(err.Error())
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":%s},"id":%s}`, text, call.ID)
+		return
+	}
+	_, _ = fmt.Fprint(w, `{"jsonrpc":"2.0","result":`)
+	if text, ok := result.(*history.Result); ok {
+		_, _ = text.WriteTo(w)
+	} else {
+		_ = json.NewEncoder(w).Encode(result)
+	}
+	_, _ = fmt.Fprintf(w, `,"id":%s}`, call.ID)
+}
+
+func (n *testNode) answer(path, method string, params json.RawMessage) (any, error) {
+	switch {
+	case method == "info.getNetworkID":
+		return map[string]any{"networkID": strconv.Itoa(networkID)}, nil
+	case strings.HasPrefix(path, "/ext/index/") && strings.HasSuffix(path, "/block") && n.withoutIndex.Load():
+		return nil, history.ErrNotServed
+	case path == "/ext/index/X/vtx" && method == "index.getContainerRange":
+		var args indexer.GetContainerRangeArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		args.NumToFetch = min(args.NumToFetch, 10) // so that it takes a while
+		params, err := json.Marshal(args)
+		if err != nil {
+			return nil, err
+		}
+		return n.Call(path, method, params)
+	}
+	if n.right != nil && strings.HasSuffix(method, ".getUTXOs") {
+		return n.utxos(map[string]string{"platform": "P", "avm": "X", "avax": "C"}[strings.TrimSuffix(method, ".getUTXOs")], params, n.right)
+	}
+	return n.Call(path, method, params)
+}
+
+// connect finds out about a node what whoever records it has to know.
+func connect(t testing.TB, url string) (*node.Client, *genesis.Genesis) {
+	t.Helper()
+	client, g, err := dial(url)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client, g
+}

@@ -1,0 +1,194 @@
+package primary_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
+
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/primary"
+	"quorate/internal/simnet/history"
+	"quorate/internal/store"
+)
+
+// utxos answers getUTXOs as a node does, from what is true of the history; bytes are
+// those of a record that is known to be right.
+func (n *testNode) utxos(chain string, params json.RawMessage, right *ledger.Record) (any, error) {
+	var args api.GetUTXOsArgs
+	if err := json.Unmarshal(params, &args); err != nil {
+		return nil, err
+	}
+	_, _, b, err := address.Parse(args.Addresses[0])
+	if err != nil {
+		return nil, err
+	}
+	owner, err := ids.ToShortID(b)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]history.Chain{"P": history.P, "X": history.X, "C": history.C}
+	on, from := names[chain], names[chain]
+	if args.SourceChain != "" {
+		from = names[args.SourceChain]
+	}
+	var known []ids.ID
+	for _, o := range n.Generator().Truth().Unspent(on, owner) {
+		if o.Chain == from {
+			known = append(known, o.ID)
+		}
+	}
+	reply := api.GetUTXOsReply{UTXOs: []string{}, Encoding: formatting.Hex}
+	outputs, err := right.Outputs(context.Background(), known)
+	if err != nil {
+		return nil, err
+	}
+	_, now, err := right.Tip(context.Background(), ids.Empty)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outputs {
+		if o == nil {
+			return nil, errors.New("the right record is incomplete")
+		}
+		if o.StakedAt(now) {
+			continue
+		}
+		text, err := formatting.Encode(formatting.Hex, o.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		reply.UTXOs = append(reply.UTXOs, text)
+	}
+	return reply, nil
+}
+
+// TestVerify finds nothing wrong with a store, and then names what was tampered with.
+func TestVerify(t *testing.T) {
+	n := newTestNode(t, 4, 1500)
+	require.NoError(t, n.Grow(t.Context(), 1500))
+	right := store.NewMemory()
+	defer right.Close()
+	record(t, n, right)
+	n.right = ledger.New(right, networkID)
+	client, g := connect(t, n.url)
+
+	fill := func(t *testing.T, keep primary.Keep) (store.Store, *primary.Network) {
+		s := store.NewMemory()
+		t.Cleanup(func() { _ = s.Close() })
+		o := options(client, g, s)
+		o.Keep = keep
+		chains, err := primary.New(o)
+		require.NoError(t, err)
+		runUntil(t, n, chains, g, s)
+		return s, chains
+	}
+	verify := func(t *testing.T, chains *primary.Network) (wrong []string, verdict primary.Verdict) {
+		verdict, err := chains.Verify(t.Context(), primary.VerifyOptions{Addresses: 60}, func(v primary.Verification) {
+			switch {
+			case v.Wrong != "":
+				wrong = append(wrong, v.Wrong)
+			case v.Unchecked != "":
+				t.Logf("unchecked: %s", v.Unchecked)
+			case v.Summary != "":
+				t.Logf("summary: %s", v.Summary)
+			}
+		})
+		require.NoError(t, err)
+		require.Len(t, wrong, verdict.Wrong)
+		return wrong, verdict
+	}
+	for _, keep := range []primary.Keep{primary.KeepNone, primary.KeepNeeded, primary.KeepAll} {
+		t.Run("right, kept "+string(keep), func(t *testing.T) {
+			_, chains := fill(t, keep)
+			wrong, verdict := verify(t, chains)
+			require.Empty(t, wrong)
+			require.Zero(t, verdict.Unchecked)
+		})
+	}
+
+	s, chains := fill(t, primary.KeepAll)
+	nth := func(family store.Family, i int) store.Record {
+		for row, err := range store.Rows(t.Context(), s, family) {
+			require.NoError(t, err)
+			if i--; i < 0 {
+				return row
+			}
+		}
+		t.Fatalf("family %s has too few rows", family)
+		return store.Record{}
+	}
+	for _, test := range []struct {
+		family store.Family
+		row    int
+		lost   bool
+		want   string
+	}{
+		{store.FamilyContainer, 700, false, "block"},
+		{store.FamilyContainer, 300, true, "block"},
+		{store.FamilyContainerID, 100, true, "is not found by its ID"},
+		{store.FamilyOutput, 500, false, "output"},
+		{store.FamilyOutput, 501, true, "output"},
+		{store.FamilyOutput, 502, true, "output"},
+		{store.FamilyUnspentByTime, 20, true, "is missing in list utxo_uns_t"},
+		{store.FamilyUnspentByAmount, 30, false, "list utxo_uns_a says something else about it"},
+		{store.FamilyBalanceEvent, 77, false, "account"},
+		{store.FamilyBalanceEvent, 78, true, "account"},
+		{store.FamilyIndexed, 1, false, "ends with"},
+	} {
+		t.Run(fmt.Sprintf("%s row %d lost %t", test.family, test.row, test.lost), func(t *testing.T) {
+			row := nth(test.family, test.row)
+			var b, back store.Batch
+			if test.lost {
+				b.Delete(test.family, row.PK)
+			} else {
+				v := append([]byte(nil), row.V...)
+				at := len(v) / 2
+				if test.family == store.FamilyIndexed {
+					at = len(v) - 1
+				}
+				v[at] ^= 1
+				b.Put(test.family, row.PK, v)
+			}
+			require.NoError(t, s.Commit(t.Context(), &b))
+			wrong, _ := verify(t, chains)
+			require.NotEmpty(t, wrong, "differences found")
+			require.Contains(t, strings.Join(wrong, "\n"), test.want)
+			back.Put(test.family, row.PK, row.V)
+			require.NoError(t, s.Commit(t.Context(), &back))
+		})
+	}
+
+	// The node knows something that no row contradicts: a record that is whole and wrong.
+	t.Run("of another history", func(t *testing.T) {
+		other := newTestNode(t, 5, 1500)
+		require.NoError(t, other.Grow(t.Context(), 1500))
+		elsewhere := store.NewMemory()
+		defer elsewhere.Close()
+		record(t, other, elsewhere)
+		o := options(client, g, elsewhere)
+		chains, err := primary.New(o)
+		require.NoError(t, err)
+		wrong, verdict := verify(t, chains)
+		if len(wrong) == 0 {
+			t.Errorf("got nothing wrong, want the node's blocks to differ (%d unchecked)", verdict.Unchecked)
+		}
+	})
+
+	// A record that is behind the node is not compared with it, and says so.
+	t.Run("behind", func(t *testing.T) {
+		require.NoError(t, n.Grow(t.Context(), 20))
+		wrong, verdict := verify(t, chains)
+		require.Empty(t, wrong)
+		require.Positive(t, verdict.Unchecked)
+	})
+}

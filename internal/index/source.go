@@ -1,0 +1,210 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"quorate/internal/index/container"
+	"quorate/internal/node"
+)
+
+// NodeSource fetches a chain's blocks from upstream nodes: in ranges where the node
+// keeps an index, else one by one. Which of them works is found out by trying.
+type NodeSource[B any] struct {
+	chain chainAPI[B]
+	log   *slog.Logger
+
+	// ranges is how many blocks a range may have: fewer after each failure.
+	ranges atomic.Int64
+	// retry is when ranges are tried again, as Unix nanoseconds; 0 while they work.
+	retry atomic.Int64
+}
+
+const (
+	// atOnce is how many blocks are asked for at a time where there are no ranges.
+	atOnce = 8
+	// singles is how many of them make an answer.
+	singles = 64
+	// rangesAgain is how long ranges are not tried after they did not work.
+	rangesAgain = time.Minute
+	// parsedSize is how many times its bytes a block takes in memory, as measured
+	// with blocks of one transaction.
+	parsedSize = 4
+	// smallestRange is what a range that fails is made smaller to.
+	smallestRange = 16
+)
+
+// chainAPI is what is asked of nodes about one chain.
+type chainAPI[B any] struct {
+	name string
+	tip  func(ctx context.Context) (uint64, error)
+	// one is the block at a height.
+	one func(ctx context.Context, height uint64) (Block[B], error)
+	// some are containers of the chain's index from a place in it on; those of
+	// height h are at h-1.
+	some func(ctx context.Context, start uint64, n int) ([]node.Container, error)
+	// read reads the container that is said to have the block at a height.
+	read func(height uint64, c *node.Container) (Block[B], error)
+	// part reads what is kept of a block where there are no ranges; nil if that is
+	// the block itself.
+	part func(height uint64, b []byte) (Block[B], error)
+	// whole says whether containers are kept as they are; if not, part of them.
+	whole bool
+}
+
+func newNodeSource[B any](chain chainAPI[B], log *slog.Logger) *NodeSource[B] {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &NodeSource[B]{chain: chain, log: log}
+	s.ranges.Store(node.MaxBlockRange)
+	return s
+}
+
+// Tip implements Source.
+func (s *NodeSource[B]) Tip(ctx context.Context) (uint64, error) { return s.chain.tip(ctx) }
+
+// Fetch implements Source.
+func (s *NodeSource[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[B], error) {
+	if from == 0 {
+		return s.singly(ctx, from, 1) // no index has the genesis block
+	}
+	if time.Now().UnixNano() < s.retry.Load() {
+		return s.singly(ctx, from, n)
+	}
+	size := s.ranges.Load()
+	blocks, err := s.inRange(ctx, from, min(n, int(size)))
+	switch {
+	case err == nil:
+		s.ranges.Store(min(2*size, node.MaxBlockRange))
+		if s.retry.Swap(0) != 0 {
+			s.log.Info("blocks come in ranges again", slog.String("chain", s.chain.name))
+		}
+		return blocks, nil
+	case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, ErrUnreadable), errors.Is(err, ErrNoPast):
+		// What nodes do not have in ranges of the past they do not have singly either.
+		return nil, err
+	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed):
+		// The node, or only the range: too much at once, or refused by what stands
+		// before the node.
+		blocks, singleErr := s.singly(ctx, from, 1)
+		if singleErr != nil {
+			return nil, fmt.Errorf("%w; %w", err, singleErr)
+		}
+		if size > smallestRange {
+			s.ranges.Store(size / 2)
+		} else {
+			s.withoutRanges(err)
+		}
+		return blocks, nil
+	}
+	s.withoutRanges(err)
+	return s.singly(ctx, from, n)
+}
+
+// Again implements Keeper.
+func (s *NodeSource[B]) Again(_ context.Context, c container.Container) (b Block[B], err error) {
+	if c.Form == container.Part {
+		if s.chain.part == nil {
+			return b, unreadable(c.Height, errors.New("only a part of it is kept"))
+		}
+		b, err = s.chain.part(c.Height, c.Bytes)
+	} else {
+		// As it was in the node's index, which has no genesis block.
+		b, err = s.chain.read(c.Height, &node.Container{ID: c.ID, Index: max(c.Height, 1) - 1, Bytes: c.Bytes, Accepted: c.Time})
+	}
+	if err == nil && b.Height != c.Height {
+		err = unreadable(c.Height, fmt.Errorf("what is kept of it is block %d", b.Height))
+	}
+	b.Container = c
+	return b, err
+}
+
+// errIncomplete is an index that was not there from the beginning of the chain.
+var errIncomplete = errors.New("the node's index of blocks is not complete")
+
+func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Block[B], error) {
+	// A complete index begins with the block after genesis.
+	containers, err := s.chain.some(ctx, from-1, n)
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([]Block[B], 0, len(containers))
+	for i := range containers {
+		want := from + uint64(i)
+		runtime.Gosched() // as the committer does
+		b, err := s.chain.read(want, &containers[i])
+		if err == nil && b.Height != want {
+			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)
+		}
+		if s.chain.whole {
+			b.Container = container.Container{Height: want, Form: container.Accepted, ID: containers[i].ID, Time: containers[i].Accepted, Bytes: containers[i].Bytes, Digest: containers[i].Digest}
+			b.Size += len(containers[i].Bytes)
+		}
+		if err != nil {
+			return before(blocks, err)
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks, nil
+}
+
+// before returns the blocks before one that failed; if there are none, it failed.
+func before[B any](blocks []Block[B], err error) ([]Block[B], error) {
+	if len(blocks) > 0 {
+		return blocks, nil // the next fetch begins with the one that failed
+	}
+	return nil, err
+}
+
+func (s *NodeSource[B]) withoutRanges(cause error) {
+	if s.retry.Swap(time.Now().Add(rangesAgain).UnixNano()) == 0 {
+		s.log.Info("blocks come one by one, which is slower: the node gives no ranges", slog.String("chain", s.chain.name), slog.Any("cause", cause))
+	}
+}
+
+// singly fetches blocks by height, as many as can be had before one fails.
+func (s *NodeSource[B]) singly(ctx context.Context, from uint64, n int) ([]Block[B], error) {
+	blocks, failures := make([]Block[B], min(n, singles)), make([]error, min(n, singles))
+	var mu sync.Mutex
+	first := len(blocks) // the first that failed; guarded by mu
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range blocks {
+		group.Go(func() error {
+			mu.Lock()
+			skip := i > first
+			mu.Unlock()
+			if skip {
+				return nil // of no use without the one that failed
+			}
+			if blocks[i], failures[i] = s.single(ctx, from+uint64(i)); failures[i] != nil {
+				mu.Lock()
+				first = min(first, i)
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns an error
+	if first < len(blocks) {
+		return before(blocks[:first], failures[first])
+	}
+	return blocks, nil
+}
+
+func (s *NodeSource[B]) single(ctx context.Context, height uint64) (Block[B], error) {
+	block, err := s.chain.one(ctx, height)
+	if err == nil && block.Height != height {
+		err = fmt.Errorf("%w: asked for block %d, got %d", node.ErrMalformed, height, block.Height)
+	}
+	return block, err
+}

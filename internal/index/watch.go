@@ -1,0 +1,107 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"quorate/internal/store"
+)
+
+// Watch tells in Status how far the chain is recorded by whichever process does it that
+// shares the store, until ctx ends, and then returns nil. It writes nothing. The tip is
+// asked of tips, as the pipeline's own source may have to write for an answer. Run and
+// Watch exclude each other.
+func (p *Pipeline[B]) Watch(ctx context.Context, tips Source[B]) error {
+	return p.alone(ctx, func(ctx context.Context) error {
+		r := &running[B]{Pipeline: p, source: tips, reached: newReached()}
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return p.watch(ctx) })
+		group.Go(func() error { return r.poll(ctx) })
+		return group.Wait()
+	})
+}
+
+// watch follows the cursors.
+func (p *Pipeline[B]) watch(ctx context.Context) error {
+	ticker := time.NewTicker(p.options.Poll)
+	defer ticker.Stop()
+	for last, known := uint64(0), false; ; {
+		var now stand
+		if err := p.retry(ctx, "reading how far the record is", func() (err error) {
+			now, err = p.stand(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+		switch {
+		case !known || now.next < last: // or made anew
+			p.status.position(now.from, now.next, now.kept, now.lanes)
+		case now.next > last:
+			p.status.committed(now.next, now.lanes)
+			p.options.Committed(now.next)
+		}
+		last, known = now.next, true
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// stand is where the tenants are according to the store.
+type stand struct {
+	from, next, kept uint64
+	lanes            map[string]reach
+}
+
+func (p *Pipeline[B]) stand(ctx context.Context) (stand, error) {
+	o := &p.options
+	var tenants []string
+	for _, t := range o.Tenants {
+		tenants = append(tenants, t.Name())
+	}
+	if o.Keep {
+		tenants = append(tenants, Containers)
+	}
+	keys := make([]store.PK, len(tenants))
+	for i, t := range tenants {
+		keys[i].P = []byte(Cursor(o.NetworkID, o.Chain, t))
+	}
+	cursors, err := o.Store.Get(ctx, store.FamilyCursor, keys)
+	if err != nil {
+		return stand{}, fmt.Errorf("reading cursors: %w", err)
+	}
+	marks, err := o.Store.Get(ctx, store.FamilyIndexed, keys)
+	if err != nil {
+		return stand{}, fmt.Errorf("reading where records begin: %w", err)
+	}
+	now := stand{lanes: make(map[string]reach, len(tenants))}
+	for i, t := range tenants {
+		at := reach{o.Start, o.Start}
+		if marks[i] != nil { // else nobody has begun
+			c, err := store.ParseCursor(string(keys[i].P), cursors[i])
+			if err != nil {
+				return stand{}, err
+			}
+			m, err := parseMark(marks[i])
+			if err != nil {
+				return stand{}, fmt.Errorf("where %s begins: %w", keys[i].P, err)
+			}
+			at = reach{m.from, c.Next}
+		}
+		now.lanes[t] = at
+	}
+	now.next = math.MaxUint64
+	for _, at := range now.lanes {
+		now.from, now.next = max(now.from, at.from), min(now.next, at.next)
+	}
+	if o.Keep {
+		now.kept = now.lanes[Containers].next
+	}
+	return now, nil
+}

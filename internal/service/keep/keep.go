@@ -1,0 +1,165 @@
+// Package keep opens what outlives the process: the store, in files or on a server, and what
+// all networks share of it.
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quorate/aggregator"
+	"quorate/handlers/access"
+	"quorate/internal/config"
+	"quorate/internal/index/ledger"
+	"quorate/internal/service/hint"
+	"quorate/internal/service/replica"
+	"quorate/internal/store"
+	"quorate/internal/store/lease"
+)
+
+// Keep is what outlives the process: the store, and what the networks share of it.
+type Keep struct {
+	Store store.Store
+	// Archive has the signed messages.
+	Archive *aggregator.Archive
+	// Leases are shared with the other processes on the store; nil if there can be none.
+	Leases *lease.Leases
+	// standbys follow the store, and may be nil.
+	standbys *store.Standbys
+	log      *slog.Logger
+}
+
+// Views are what is read from instead of the store, nil for nothing.
+func (k *Keep) Views() ledger.Viewer {
+	if k.standbys == nil {
+		return nil
+	}
+	return k.standbys
+}
+
+// Following tells how the standbys stand; nil without any.
+func (k *Keep) Following() func() []store.StandbyStats {
+	if k.standbys == nil {
+		return nil
+	}
+	return k.standbys.Stats
+}
+
+// Open opens the store: on the server that the configuration names, or the embedded
+// one in the data folder, which no other process can use meanwhile.
+func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics prometheus.Registerer) (*Keep, error) {
+	place := PlaceOf(c)
+	s, err := place.Open(ctx, log)
+	if err != nil {
+		return nil, Failure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
+	}
+	k := &Keep{Store: s, log: log}
+	if place.URL != "" {
+		k.Leases = replica.NewLeases(s, c.PrivateListen, log)
+	}
+	if err := replica.Upgrade(ctx, s, c.Role, k.Leases, log); err != nil {
+		_ = s.Close()
+		return nil, Failure(err, place, "")
+	}
+	if p, ok := s.(*store.Postgres); ok && len(c.StoreRead) > 0 {
+		if k.standbys, err = store.OpenStandbys(ctx, p, store.StandbyOptions{URLs: c.StoreRead, MaxLag: c.StoreLag, Log: log}); err == nil {
+			err = metrics.Register(standbyMetrics{k.standbys})
+		}
+		if err != nil {
+			k.Close()
+			return nil, Failure(err, place, "")
+		}
+	}
+	limit := uint64(c.ArchiveLimit)
+	k.Archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{MessageBytes: limit / 3, SignatureBytes: limit - limit/3, Log: log})
+	if err == nil {
+		for _, collector := range k.Archive.Collectors() {
+			err = errors.Join(err, metrics.Register(collector))
+		}
+	}
+	if err == nil && k.Leases != nil {
+		err = metrics.Register(k.Leases)
+	}
+	if err != nil {
+		k.Close()
+		return nil, hint.Failure(err, "Trying again may help; if it lasts, move the store away and start again.")
+	}
+	return k, nil
+}
+
+// PageKey is the key that seals page tokens: in the data folder, or the same for all who
+// share the store.
+func (k *Keep) PageKey(ctx context.Context, dataDir string) ([]byte, error) {
+	if k.Leases != nil {
+		return sharedPageKey(ctx, k.Store)
+	}
+	return pageKey(dataDir)
+}
+
+// Allowances are those of keys where others share the store; else nil.
+func (k *Keep) Allowances(log *slog.Logger) *access.Shared {
+	if k.Leases == nil {
+		return nil
+	}
+	return access.NewShared(k.Store, log)
+}
+
+// Keys are the API keys where others share the store, with those of the file that this
+// process had before it did; else nil.
+func (k *Keep) Keys(ctx context.Context, file access.KeyFile) (*access.KeyStore, error) {
+	if k.Leases == nil {
+		return nil, nil
+	}
+	keys := access.NewKeyStore(k.Store)
+	changed, err := keys.Import(ctx, file)
+	if err != nil {
+		return nil, hint.Failure(fmt.Errorf("moving the API keys in %s to the store: %w", file, err), "Correct the file, or move it away if its keys are in the store.")
+	}
+	if changed > 0 {
+		k.log.Info("API keys of the file are in the store now", slog.String("file", string(file)), slog.Int("changed", changed))
+	}
+	return keys, nil
+}
+
+// Close writes what waits to be written.
+func (k *Keep) Close() {
+	if k.Archive != nil {
+		k.Archive.Close()
+	}
+	if k.standbys != nil {
+		if err := k.standbys.Close(); err != nil {
+			k.log.Error("closing connections to standbys", slog.Any("error", err))
+		}
+	}
+	if err := k.Store.Close(); err != nil {
+		k.log.Error("closing the store", slog.Any("error", err))
+	}
+}
+
+// standbyMetrics tell how far behind the servers are that are read from.
+type standbyMetrics struct{ standbys *store.Standbys }
+
+// Describe implements prometheus.Collector.
+func (m standbyMetrics) Describe(descs chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(m, descs)
+}
+
+// Collect implements prometheus.Collector.
+func (m standbyMetrics) Collect(metrics chan<- prometheus.Metric) {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("quorate_store_standby_"+name, help, []string{"standby"}, nil)
+	}
+	for _, s := range m.standbys.Stats() {
+		used := 0.0
+		if s.Used {
+			used = 1
+		}
+		metrics <- prometheus.MustNewConstMetric(desc("used", "1 for a server that is read from, 0 for one that does not answer or is too far behind."), prometheus.GaugeValue, used, s.Name)
+		if s.Known {
+			metrics <- prometheus.MustNewConstMetric(desc("lag_seconds", "How far the server is behind the one that is written to."), prometheus.GaugeValue, s.Lag.Seconds(), s.Name)
+		}
+	}
+}

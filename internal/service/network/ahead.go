@@ -1,0 +1,75 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/aggregator"
+	"quorate/aggregator/ahead"
+	"quorate/internal/index/warplog"
+	"quorate/internal/node"
+)
+
+// aheadWork signs a network's messages before anyone asks.
+type aheadWork struct {
+	queue     *ahead.Ahead
+	network   *Network
+	recorded  <-chan struct{}
+	networkID uint32
+	log       *slog.Logger
+}
+
+// newAheadWork returns nil if nothing is to be signed ahead. Recorded has a token
+// when there are more P-Chain blocks on record.
+func newAheadWork(n *Network, o Options, metrics prometheus.Registerer, recorded <-chan struct{}) (*aheadWork, error) {
+	rounds := o.Config.Ahead()
+	if o.Archive == nil || rounds == 0 {
+		return nil, nil // what is kept nowhere is not worth making
+	}
+	queue, err := ahead.New(ahead.Options{Signer: n.Signer, Rounds: rounds, Log: o.Log, Metrics: metrics})
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return &aheadWork{queue: queue, network: n, recorded: recorded, networkID: n.ID, log: o.Log}, nil
+}
+
+// run follows the chains and signs until ctx ends.
+func (w *aheadWork) run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error {
+		w.queue.Run(ctx)
+		return nil
+	})
+	if w.network.record != nil {
+		g.Go(func() error {
+			w.queue.FollowL1(ctx, w.network.record, w.network.Messages, w.recorded)
+			return nil
+		})
+	}
+	for _, chain := range w.network.evmChains {
+		g.Go(func() error {
+			// It ends with ctx, which is no failure.
+			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, QuietPoll: quietPoll(len(w.network.evmChains)), OnMessage: w.sent, Log: w.log})
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// sent queues a message that was sent on an EVM chain.
+func (w *aheadWork) sent(m node.SentMessage) {
+	message, err := warp.ParseUnsignedMessage(m.Message)
+	if err != nil || message.NetworkID != w.networkID {
+		w.log.Warn("an EVM chain tells of a message that is none of this network's", slog.Uint64("block", m.Block), slog.Any("error", err))
+		return
+	}
+	w.queue.Offer(ahead.Job{ID: message.ID(), Request: func(context.Context) (aggregator.Request, error) {
+		return aggregator.Request{Message: message}, nil
+	}})
+}

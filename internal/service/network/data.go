@@ -1,0 +1,86 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/handlers/data"
+	"quorate/internal/config"
+	"quorate/internal/index"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/index/vertices"
+)
+
+// Data are the network's records as the Data API reads them, or what is missing for
+// them; false if the service has no place to keep any.
+func (n *Network) Data() (data.Network, bool) {
+	g := n.Genesis
+	switch {
+	case n.Chains == nil:
+		return data.Network{}, false
+	case !n.ledger:
+		return data.Network{Needs: fmt.Sprintf("the service is to record L1 transactions only; set networks.%s.record to %s", n.Name, config.RecordAll)}, true
+	case g == nil:
+		return data.Network{Needs: fmt.Sprintf("what the network began with is not known; give the file that its nodes were started with as networks.%s.genesis_file", n.Name)}, true
+	}
+	d := data.Network{NetworkID: n.ID, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID}
+	record := n.Chains.Ledger
+	d.Subnets = n.Chains.Subnets
+	if n.views != nil {
+		record, d.Subnets = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID)
+	}
+	d.Ledger = record
+	d.Vertices = vertexReader{n.Chains.Vertices}
+	d.Rewards = n.stakes
+	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
+	d.Progress = func(chainID ids.ID) data.Progress {
+		status := n.Chains.LedgerStatus(names[chainID])
+		p := data.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
+		if status.Next < status.Kept {
+			p.Rebuilding, p.Rebuilt = true, status.Rebuilt()
+		}
+		if errors.Is(status.Err, index.ErrNoPast) {
+			p.Needs = needsPast
+		}
+		// The last block's time is a row; without it the record has just begun.
+		height, now, err := record.Tip(context.Background(), chainID)
+		if err != nil {
+			return data.Progress{Lag: p.Lag, Err: p.Err, Rebuilding: p.Rebuilding, Rebuilt: p.Rebuilt, Needs: p.Needs}
+		}
+		p.Height, p.Time = height, now
+		return p
+	}
+	return d, true
+}
+
+// needsPast is what clients are told about networks whose X-Chain began with vertices,
+// as long as no node gives them.
+const needsPast = "what it accepted before it had blocks is not to be had from the configured nodes; " +
+	"one of them must run with --index-enabled since its own first start, and if the record was begun, be the one that it was begun with"
+
+// vertexReader puts the record of vertices into the Data API's terms.
+type vertexReader struct{ record *vertices.Record }
+
+func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.VertexPage, error) {
+	found, next, err := r.record.At(ctx, q.Height, q.Ascending, q.Limit, q.After)
+	switch {
+	case errors.Is(err, vertices.ErrIncomplete):
+		return nil, fmt.Errorf("%w: %w", data.ErrCatchingUp, err)
+	case errors.Is(err, vertices.ErrPosition):
+		return nil, fmt.Errorf("%w: %w", ledger.ErrPosition, err)
+	case err != nil:
+		return nil, err
+	}
+	page := &data.VertexPage{Next: next}
+	for _, v := range found {
+		page.Vertices = append(page.Vertices, data.Vertex{
+			ID: v.ID, ParentIDs: v.ParentIDs, Height: v.Height, Index: v.Index, Time: v.Accepted, TxIDs: v.TxIDs, Size: v.Size,
+		})
+	}
+	return page, nil
+}

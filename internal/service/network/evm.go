@@ -1,0 +1,432 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	handler "quorate/handlers/evm"
+	"quorate/handlers/reply"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/config"
+	"quorate/internal/index"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/contracts"
+	"quorate/internal/index/evm/metadata"
+	"quorate/internal/node"
+	"quorate/internal/service/replica"
+	"quorate/internal/store"
+	"quorate/internal/store/lease"
+)
+
+// evmChain is where an EVM chain's Ethereum API is.
+type evmChain struct {
+	client *node.Client
+	path   string
+	own    bool // the client is of no other use
+	// name is what the chain is called until its node has told what it is.
+	name  string
+	token handler.NativeToken
+}
+
+// cChain reports whether it is the C-Chain of the network.
+func (c evmChain) cChain() bool { return !c.own }
+
+// quietPoll is the longest time between two looks for new blocks of an EVM chain that has
+// been silent, where there are so many. Of a hundred, most are silent for the most part:
+// together they ask 25 times a second at least, and each of them every 2 s.
+func quietPoll(chains int) time.Duration {
+	return min(time.Duration(chains)*40*time.Millisecond, 2*time.Second)
+}
+
+// newEVMChains are the C-Chain and the chains that are configured.
+func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
+	chains := []evmChain{{client: client, path: node.CChainRPC, name: "evm C"}}
+	for _, c := range o.Config.EVM {
+		client, err := node.New(node.Options{Endpoints: []string{c.RPC}, Log: o.Log})
+		if err != nil {
+			closeEVMChains(chains)
+			return nil, err
+		}
+		name := "evm"
+		if u, err := url.Parse(c.RPC); err == nil {
+			name += " " + u.Host + u.Path // without what may be a secret
+		}
+		chains = append(chains, evmChain{client: client, own: true, name: name, token: nativeToken(c.NativeToken)})
+	}
+	return chains, nil
+}
+
+// nativeToken is the token as answers have it.
+func nativeToken(t *config.Token) handler.NativeToken {
+	if t == nil {
+		return handler.NativeToken{}
+	}
+	shown := handler.NativeToken{Name: t.Name, Symbol: t.Symbol, Decimals: 18, LogoURI: t.LogoURI, Description: t.Description}
+	if t.Decimals != nil {
+		shown.Decimals = *t.Decimals
+	}
+	return shown
+}
+
+func closeEVMChains(chains []evmChain) {
+	for _, c := range chains {
+		if c.own {
+			c.client.Close()
+		}
+	}
+}
+
+// evmRecords records the EVM chains of a network, each from when its node has told
+// what it is.
+type evmRecords struct {
+	networkID uint32
+	cChainID  ids.ID
+	chains    []evmChain
+	store     store.Store
+	leases    *lease.Leases // nil if no other process shares the store
+	role      config.Role
+	views     evm.Viewer // what the Data API reads from
+	fetcher   *metadata.Fetcher
+	// changed is called when there is one more to read.
+	changed func() error
+	metrics prometheus.Registerer
+	room    *index.Room // for blocks of all chains on their way; nil bounds each alone
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	open    []*evmRecord      // guarded by mu
+	waiting map[string]error  // by name: why a chain is not open yet; guarded by mu
+	refused map[string]error  // by name: why a chain will not be recorded; guarded by mu
+	taken   map[ids.ID]string // guarded by mu
+}
+
+// errChainID says that a chain cannot be told from another one of its network.
+var errChainID = errors.New("two chains of one network have the same EVM chain ID")
+
+// evmRecord records one chain.
+type evmRecord struct {
+	name     string
+	source   string // what the chain was called before
+	served   handler.Chain
+	node     *node.EVM
+	pipeline *index.Pipeline[*chain.Block]
+	// newPipeline makes one that records while this one watches; filler is what fills in
+	// calls beside whichever records here.
+	newPipeline func() (*index.Pipeline[*chain.Block], error)
+	newFiller   func() *evm.Filler
+	filler      atomic.Pointer[evm.Filler]
+	tips        index.Source[*chain.Block]
+	book        *contracts.Book
+	keeper      *metadata.Keeper
+}
+
+func newEVMRecords(n *Network, o Options, metrics prometheus.Registerer) *evmRecords {
+	r := &evmRecords{
+		networkID: n.ID, store: o.Store, views: o.Store, leases: o.Leases, role: o.Role, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
+		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
+	}
+	if o.Views != nil {
+		r.views = o.Views
+	}
+	if o.BlockBytes > 0 {
+		r.room = index.NewRoom(o.BlockBytes)
+	}
+	if n.Genesis != nil {
+		r.cChainID = n.Genesis.CChainID
+	}
+	for _, c := range n.evmChains {
+		// A network whose genesis is not known has a P-Chain only, as far as records go,
+		// and the C-Chain of a synthetic one has no receipts.
+		if c.cChain() && (n.Genesis == nil || o.Synthetic) {
+			continue
+		}
+		r.chains = append(r.chains, c)
+		r.waiting[c.name] = nil
+	}
+	return r
+}
+
+// run records until ctx ends.
+func (r *evmRecords) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, c := range r.chains {
+		running.Go(func() { r.record(ctx, c) })
+	}
+	running.Wait()
+}
+
+// record waits for a chain's node, ever longer, and records the chain.
+func (r *evmRecords) record(ctx context.Context, c evmChain) {
+	const longest = 10 * time.Second
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
+		e, err := r.identify(ctx, c)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && e == nil {
+			return
+		}
+		if errors.Is(err, errChainID) {
+			r.refuse(c, err)
+			return
+		}
+		if err == nil {
+			defer e.book.Close()
+			if err = r.changed(); err == nil {
+				r.work(ctx, e)
+				return
+			}
+			r.log.Error("an EVM chain cannot be served", slog.String("chain", e.name), slog.Any("error", err))
+			return
+		}
+		r.mu.Lock()
+		first := r.waiting[c.name] == nil
+		r.waiting[c.name] = err
+		r.mu.Unlock()
+		if first {
+			r.log.Warn("an EVM chain is not recorded yet", slog.String("chain", c.name), slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// refuse gives a chain up: nothing but another configuration would help.
+func (r *evmRecords) refuse(c evmChain, err error) {
+	r.mu.Lock()
+	delete(r.waiting, c.name)
+	r.refused[c.name] = err
+	r.mu.Unlock()
+	r.log.Error("an EVM chain is not recorded", slog.String("chain", c.name), slog.Any("error", err))
+	if err := r.changed(); err != nil { // what is not known is not waited for any more
+		r.log.Error("the surface cannot be renewed", slog.Any("error", err))
+	}
+}
+
+// identify asks a chain what it is and puts together what records it. The result is
+// nil if the chain is recorded already.
+func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, error) {
+	api := c.client.EVM(c.path)
+	chainID, err := api.ChainID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	blockchainID := r.cChainID
+	if !c.cChain() {
+		blockchainID, err = api.BlockchainID(ctx)
+	}
+	if err == nil && blockchainID == ids.Empty {
+		err = errors.New("the chain does not tell its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc")
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, taken := r.taken[blockchainID]; taken {
+		delete(r.waiting, c.name)
+		r.log.Warn("an EVM chain is configured twice; it is recorded once", slog.String("chain", c.name), slog.String("recorded", other))
+		return nil, nil
+	}
+	for _, other := range r.open {
+		if other.served.ChainID == chainID {
+			return nil, fmt.Errorf("%w, %d: %s (blockchain %s), which is recorded, and %s (blockchain %s), which is not; configure one of them",
+				errChainID, chainID, other.source, other.served.BlockchainID, c.name, blockchainID)
+		}
+	}
+	e, err := r.assemble(c, api, chainID, blockchainID)
+	if err != nil {
+		return nil, err
+	}
+	delete(r.waiting, c.name)
+	r.taken[blockchainID] = e.name
+	r.open = append(r.open, e)
+	return e, nil
+}
+
+func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockchainID ids.ID) (*evmRecord, error) {
+	name := index.EVMChain(chainID)
+	log := r.log.With(slog.Uint64("evmChainID", chainID))
+	e := &evmRecord{name: name, source: c.name, node: api}
+	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Chains: len(r.chains)})
+	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
+	record, served := evm.New(r.store, r.networkID, blockchainID, e.book).Among(len(r.chains)), evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
+	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log})
+	e.tips = source
+	e.newFiller = func() *evm.Filler {
+		return evm.NewFiller(evm.FillerOptions{
+			Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
+			Behind: func() bool { return e.pipeline.Status().Lag() > index.NearTip },
+		})
+	}
+	e.newPipeline = func() (*index.Pipeline[*chain.Block], error) {
+		return index.New(index.Options[*chain.Block]{
+			// Chains of different networks and blockchains may have the same chain ID.
+			NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
+			Source:  source,
+			Store:   r.store,
+			Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID).Among(len(r.chains))},
+			// Blocks are decoded where they are fetched.
+			WindowBytes: 32 << 20,
+			Room:        r.room,
+			// A node that has nothing new is asked more rarely; it may tell by WebSocket.
+			QuietPoll: quietPoll(len(r.chains)),
+			Log:       r.log,
+		})
+	}
+	var err error
+	e.pipeline, err = e.newPipeline()
+	if err == nil {
+		err = r.metrics.Register(index.NewCollector(name, e.status))
+	}
+	if err != nil {
+		e.book.Close()
+		return nil, fmt.Errorf("recording EVM chain %d: %w", chainID, err)
+	}
+	e.served = handler.Chain{
+		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
+		Record: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
+		Progress: func() reply.Progress { return e.progress(served) },
+	}
+	return e, nil
+}
+
+// work records a chain until ctx ends, or has another process that shares the store do
+// so and watches.
+func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
+	lost := func(err error) {
+		if err != nil {
+			r.log.Error("an EVM chain is not recorded any more", slog.String("chain", e.name), slog.Any("error", err))
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() { e.node.Heads(ctx, e.wake) })
+	if r.role.Answers() {
+		running.Go(func() { e.keeper.Run(ctx) }) // for those who ask here
+	}
+	if r.leases == nil {
+		running.Go(func() { lost(e.pipeline.Run(ctx)) })
+		running.Go(func() { e.fill(ctx, r.log) })
+	} else {
+		running.Go(func() { lost(e.pipeline.Watch(ctx, e.tips)) })
+	}
+	if r.leases != nil && r.role.Records() {
+		running.Go(func() {
+			lost(replica.Do(ctx, r.leases, r.store, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+				ctx, end := context.WithCancel(ctx)
+				var filling sync.WaitGroup
+				defer filling.Wait()
+				defer end()
+				filling.Go(func() { e.fill(ctx, r.log) })
+				recorder, err := e.newPipeline()
+				if err != nil {
+					return err
+				}
+				e.pipeline.RecordedBy(recorder)
+				defer e.pipeline.RecordedBy(nil)
+				err = recorder.Run(ctx)
+				if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
+					// It would be no other with another process: whoever looks finds it here.
+					lost(err)
+					<-ctx.Done()
+					return nil
+				}
+				return err
+			}))
+		})
+	}
+	running.Wait()
+}
+
+// fill fills in calls until ctx ends.
+func (e *evmRecord) fill(ctx context.Context, log *slog.Logger) {
+	filler := e.newFiller()
+	e.filler.Store(filler)
+	defer e.filler.Store(nil)
+	if err := filler.Run(ctx); err != nil {
+		log.Error("calls inside transactions are not filled in any more", slog.String("chain", e.name), slog.Any("error", err))
+		<-ctx.Done() // whoever looks finds it
+	}
+}
+
+// status is how the recording stands, with what there is to say of traces.
+func (e *evmRecord) status() index.Status {
+	status := e.pipeline.Status()
+	filler := e.filler.Load()
+	if filler == nil {
+		return status
+	}
+	if note := filler.Note(); note != "" {
+		if status.Note != "" {
+			status.Note += "; "
+		}
+		status.Note += note
+	}
+	return status
+}
+
+// wake says that there are more blocks.
+func (e *evmRecord) wake() { e.pipeline.Wake() }
+
+// progress is how far the record is.
+func (e *evmRecord) progress(record *evm.Record) reply.Progress {
+	status := e.status()
+	p := reply.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
+	// The last block's time is a row; without it the record has just begun.
+	tip, err := record.Tip(context.Background())
+	if err != nil {
+		return reply.Progress{Lag: p.Lag, Err: p.Err}
+	}
+	p.Height, p.Time = tip.Number, time.Unix(int64(tip.Time), 0)
+	return p
+}
+
+// addStatus adds how far the chains are to those of the network.
+func (r *evmRecords) addStatus(all map[string]index.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		all[e.name] = e.status()
+	}
+	for name, err := range r.waiting {
+		state := index.Idle
+		if err != nil {
+			state = index.Retrying
+		}
+		all[name] = index.Status{State: state, Err: err}
+	}
+	for name, err := range r.refused {
+		all[name] = index.Status{State: index.Stopped, Err: err}
+	}
+}
+
+// chainsServed are the chains that can be read, and whether more will come.
+func (r *evmRecords) chainsServed() (served []handler.Chain, starting bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		served = append(served, e.served)
+	}
+	return served, len(r.waiting) > 0
+}
+
+// follows tells whether a blockchain is recorded.
+func (r *evmRecords) follows(id ids.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.taken[id]
+	return ok
+}

@@ -1,0 +1,390 @@
+// Package network puts together what one network takes: its node, our place among its
+// peers, its validators, whoever signs, and what is recorded of its chains.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ava-labs/avalanchego/ids"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
+
+	"quorate/aggregator"
+	"quorate/aggregator/l1message"
+	handler "quorate/handlers/evm"
+	"quorate/internal/chain/genesis"
+	"quorate/internal/chain/pchain"
+	"quorate/internal/config"
+	"quorate/internal/index"
+	"quorate/internal/index/evm/metadata"
+	"quorate/internal/index/l1record"
+	"quorate/internal/index/ledger"
+	"quorate/internal/index/primary"
+	"quorate/internal/node"
+	"quorate/internal/node/stakes"
+	"quorate/internal/service/replica"
+	"quorate/internal/store"
+	"quorate/internal/store/lease"
+	"quorate/p2p"
+	"quorate/validators"
+)
+
+// Network is everything that signs for one network. Its parts stay the same once it is made,
+// and are safe for concurrent use.
+type Network struct {
+	// Name is that of the configuration, ID the network's own.
+	Name     string
+	ID       uint32
+	Node     *node.Client
+	Peers    *p2p.Network
+	Resolver *validators.Resolver
+	Signer   *aggregator.Aggregator
+	Coverage *aggregator.Coverage
+	// Chains records the primary network's chains, record is what it keeps of L1s;
+	// nil without a store.
+	Chains  *primary.Network
+	views   ledger.Viewer    // what the Data API reads from; nil: the store
+	Genesis *genesis.Genesis // nil if it is not known, or of no use
+	ledger  bool             // whether outputs, balances and stakes are to be recorded
+	stakes  *stakes.Cache    // nil without a store
+	record  *l1record.Record
+	ahead   *aheadWork // nil if nothing is signed before it is asked for
+	// evmChains are the network's; evm records them, nil if they are not recorded.
+	evmChains []evmChain
+	evm       *evmRecords
+	// Messages knows what follows from P-Chain transactions.
+	Messages *l1message.Deriver
+	// role is what this process does for the network. Leases are nil if no other one shares
+	// the store; else newRecorder makes what records while this process is to.
+	role        config.Role
+	store       store.Store
+	leases      *lease.Leases
+	newRecorder func() (*primary.Network, error)
+	log         *slog.Logger
+}
+
+// Options say how to put a network together. Name, Config, Log and Metrics are needed.
+type Options struct {
+	// Name is what the network is served under.
+	Name    string
+	Config  config.Network
+	Dir     string // of our identity and address book; empty: new each time
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	// Store and Archive may be nil: then nothing is kept. The bytes are those for
+	// proven signatures and for finished messages in memory, 0 for the defaults.
+	Store store.Store
+	// Views are what the Data API reads from, if not from the store itself.
+	Views                        ledger.Viewer
+	Archive                      *aggregator.Archive
+	SignatureBytes, MessageBytes uint64
+	// BlockBytes bounds the blocks of EVM chains on their way into the store, all
+	// together; 0 does not.
+	BlockBytes int64
+	// Leases are nil if no other process shares the store.
+	Leases *lease.Leases
+	Role   config.Role
+	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
+	genesis       *genesis.Genesis
+	validatorFees *fee.Config
+	// Synthetic is a network that nobody takes for the public one of its name.
+	Synthetic bool
+	// CallsInFlight is how many calls are forwarded to one node at a time, 0 for the default.
+	CallsInFlight int
+	// Fetcher gets the metadata of tokens; Changed is called when there are more EVM
+	// chains to read. Both are needed to record them.
+	Fetcher *metadata.Fetcher
+	Changed func() error
+	// Wrap is put around what calls nodes; may be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
+	// Observer is shown the rounds; may be nil.
+	Observer aggregator.Observer
+}
+
+// PublicIDs are the IDs that names in paths stand for elsewhere.
+var PublicIDs = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
+
+// NewClient is a client of the nodes that a network is configured with. It is closed with
+// Close, or by the Network that is made with it.
+func NewClient(o Options) (*node.Client, error) {
+	return node.New(node.Options{Endpoints: o.Config.Nodes, ForwardLimit: o.CallsInFlight, Wrap: o.Wrap, Log: o.Log})
+}
+
+// New puts the parts together around a client of a node on the network id.
+// It owns the client from then on.
+func New(client *node.Client, id uint32, o Options) (*Network, error) {
+	if known, ok := PublicIDs[o.Name]; ok && known != id && !o.Synthetic {
+		o.Log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
+	}
+	n := &Network{
+		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, Genesis: o.genesis, ledger: o.Config.RecordsLedger(),
+		role: o.Role, store: o.Store, leases: o.Leases,
+	}
+	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.Name}, o.Metrics)
+	var err error
+	n.Peers, err = p2p.New(p2p.Config{
+		NetworkID:       id,
+		Dir:             o.Dir,
+		AllowPrivateIPs: o.Config.AllowPrivateIPs,
+		Seeds:           n.seeds,
+		Bootstrappers:   true,
+		Log:             o.Log,
+		Metrics:         metrics,
+	})
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	}
+	n.Resolver = validators.NewResolver(client, validators.Options{Log: o.Log, OnSets: n.follow})
+	n.Coverage = aggregator.NewCoverage(n.Peers.Connected)
+	if err := metrics.Register(n.Coverage); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: registering metrics: %w", o.Name, err)
+	}
+	n.Signer, err = aggregator.New(aggregator.Options{
+		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics,
+		Archive: o.Archive, Observer: o.Observer, SignatureCacheBytes: o.SignatureBytes, MessageCacheBytes: o.MessageBytes,
+	})
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	}
+	derive := l1message.Options{NetworkID: id, Node: client, Chains: n.Resolver, Signer: n.Signer, Log: o.Log}
+	var recorded chan struct{}
+	if o.Store != nil {
+		recorded = make(chan struct{}, 1)
+		n.record = l1record.New(o.Store, id)
+		derive.Record = n.record
+		n.newRecorder = func() (*primary.Network, error) { return newRecorder(n, o, nil, recorded) }
+		if n.Chains, err = newRecorder(n, o, metrics, recorded); err == nil {
+			n.stakes, err = stakes.New(client, func() uint64 { return n.Chains.Status()[index.PChain].Next })
+		}
+		if err != nil {
+			n.Close()
+			return nil, fmt.Errorf("network %s: %w", o.Name, err)
+		}
+	}
+	n.Messages = l1message.New(derive)
+	if n.evmChains, err = newEVMChains(client, o); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	}
+	if o.Store != nil && o.Fetcher != nil && o.Config.RecordsEVM() {
+		n.evm = newEVMRecords(n, o, metrics)
+	}
+	if n.ahead, err = newAheadWork(n, o, metrics, recorded); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	}
+	return n, nil
+}
+
+// newRecorder makes what records the chains, or tells how far others record them.
+// Recorded gets a token when there are more P-Chain blocks.
+func newRecorder(n *Network, o Options, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
+	return primary.New(primary.Options{
+		NetworkID:     n.ID,
+		Node:          n.Node,
+		Store:         o.Store,
+		Genesis:       o.genesis,
+		ValidatorFees: o.validatorFees,
+		Keep:          o.Config.Keep(),
+		Tenants:       []index.Tenant[*pchain.Block]{l1record.NewTenant(n.ID)},
+		Start:         o.Config.IndexFrom,
+		Metrics:       metrics,
+		Log:           o.Log,
+		Recorded: func() {
+			select {
+			case recorded <- struct{}{}:
+			default:
+			}
+		},
+	})
+}
+
+// awaitID asks the node for its network, ever less often, until it answers or ctx
+// ends.
+func awaitID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32, error) {
+	const longest = 5 * time.Second
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
+		id, err := client.NetworkID(ctx)
+		if err == nil {
+			return id, nil
+		}
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
+		}
+		log.Warn("the node has not told its network; asking again", slog.Duration("in", pause), slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// seeds are the addresses that the node knows.
+func (n *Network) seeds(ctx context.Context) ([]p2p.Address, error) {
+	peers, err := n.Node.Peers(ctx)
+	addresses := make([]p2p.Address, len(peers))
+	for i, p := range peers {
+		addresses[i] = p2p.Address(p)
+	}
+	return addresses, err
+}
+
+// follow tells the peers who is worth a connection, and the metrics whose
+// connections to count.
+func (n *Network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
+	all := make(map[ids.ID]snow.WarpSet, len(sets))
+	for id, s := range sets {
+		all[id] = s.WarpSet
+	}
+	n.Peers.SetValidators(all)
+	n.Coverage.Follow(sets)
+}
+
+// Run keeps the network alive until ctx ends.
+func (n *Network) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if n.role.Connects() {
+		g.Go(func() error { return n.Peers.Run(ctx) })
+		g.Go(func() error { return n.Resolver.Run(ctx) })
+	}
+	if n.Chains != nil {
+		g.Go(func() error { return n.recordChains(ctx) })
+	}
+	if n.ahead != nil && n.role.Signs() {
+		// Others find in the store what one has had signed.
+		g.Go(func() error { return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("ahead/%d", n.ID), n.ahead.run) })
+	}
+	if n.evm != nil {
+		g.Go(func() error {
+			n.evm.run(ctx) // as with the other chains
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("network %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Close ends what run does not.
+func (n *Network) Close() {
+	closeEVMChains(n.evmChains)
+	n.Signer.Close()
+	n.Node.Close()
+}
+
+// Status tells how far each chain is recorded, by name. The network needs a store.
+func (n *Network) Status() map[string]index.Status {
+	all := n.Chains.Status()
+	if n.evm != nil {
+		n.evm.addStatus(all)
+	}
+	return all
+}
+
+// EVM are the EVM chains that can be read, and whether more will come.
+func (n *Network) EVM() (served []handler.Chain, starting bool) {
+	if n.evm == nil {
+		return nil, false
+	}
+	return n.evm.chainsServed()
+}
+
+// Follows tells whether an EVM chain is recorded, the C-Chain among them.
+func (n *Network) Follows(blockchainID ids.ID) bool {
+	return n.evm != nil && n.evm.follows(blockchainID)
+}
+
+// Ready says why requests cannot be expected to succeed; nil if they can. Validators
+// matter to those who have messages signed.
+func (n *Network) Ready() error {
+	if !n.role.Signs() {
+		return nil
+	}
+	height, ok := n.Resolver.ProposedHeight()
+	if !ok {
+		return ErrNoHeight
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	set, err := n.Resolver.Set(ctx, constants.PrimaryNetworkID, height)
+	if err != nil {
+		return errors.New("the node does not tell the validators")
+	}
+	return Enough(n.Coverage.Of(set), "primary network")
+}
+
+// Enough says whether messages can be signed with a share, 0 to 1, of the weight of
+// what connected.
+func Enough(share float64, of string) error {
+	if 100*share < aggregator.DefaultQuorumPercentage {
+		return fmt.Errorf("connected to %.1f %% of the %s's weight, %d %% are needed", 100*share, of, aggregator.DefaultQuorumPercentage)
+	}
+	return nil
+}
+
+// recordChains has the primary network's chains recorded until ctx ends, by this process or
+// another one that shares the store.
+func (n *Network) recordChains(ctx context.Context) error {
+	if n.leases == nil {
+		if err := n.Chains.Run(ctx); err != nil {
+			n.log.Error("the chains are not recorded any more", slog.Any("error", err))
+		}
+		return nil // without it the network signs all the same
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.Chains.Watch(ctx) })
+	g.Go(func() error { return replica.Guard(ctx, n.store) })
+	if n.role.Records() {
+		g.Go(func() error {
+			return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {
+				// A new one, as what the last one had in memory may be old.
+				recorder, err := n.newRecorder()
+				if err != nil {
+					return err
+				}
+				n.Chains.RecordedBy(recorder)
+				defer n.Chains.RecordedBy(nil)
+				return recorder.Run(ctx)
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// ErrNoHeight says that no node has answered yet.
+var ErrNoHeight = errors.New("the node does not tell the current P-Chain height")
+
+// Open puts a network together once its node has told which one it is, for which it
+// waits until ctx ends. Claim may refuse the network's ID.
+func Open(ctx context.Context, o Options, claim func(name string, id uint32) error) (*Network, error) {
+	client, err := NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	id, err := awaitID(ctx, client, o.Log)
+	if err == nil {
+		err = claim(o.Name, id)
+	}
+	if err == nil && o.Store != nil && o.Config.RecordsLedger() {
+		o.genesis, o.validatorFees, err = AwaitGenesis(ctx, client, id, o.Config.GenesisFile, o.Log)
+	}
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return New(client, id, o)
+}

@@ -1,0 +1,33 @@
+package network
+
+import (
+	"context"
+
+	"quorate/internal/index/primary"
+)
+
+// Verify checks what a store has of a network that nobody records meanwhile. Tell
+// hears of each step. Options need a name, a configuration, a log and the store.
+func Verify(ctx context.Context, options Options, o primary.VerifyOptions, tell func(primary.Verification)) error {
+	n := &Network{Name: options.Name, log: options.Log}
+	client, err := NewClient(options)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	n.Node = client
+	if n.ID, err = client.NetworkID(ctx); err != nil {
+		return err
+	}
+	if options.Config.RecordsLedger() {
+		if options.genesis, options.validatorFees, err = findGenesis(ctx, client, n.ID, options.Config.GenesisFile); err != nil {
+			return err
+		}
+	}
+	chains, err := newRecorder(n, options, nil, nil)
+	if err != nil {
+		return err
+	}
+	_, err = chains.Verify(ctx, o, tell)
+	return err
+}

@@ -1,0 +1,88 @@
+package nodeapi
+
+import (
+	"errors"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/handlers/rpc"
+	"quorate/handlers/rpc/asset"
+	"quorate/handlers/rpc/chain"
+	"quorate/handlers/rpc/platform"
+	"quorate/internal/index"
+)
+
+// Where nodes have the endpoints of the P- and the X-Chain.
+const (
+	platformPath = "/ext/bc/P"
+	assetPath    = "/ext/bc/X"
+)
+
+// addChains answers for the P- and the X-Chain: from the record, if the ledger and
+// what it was made from are kept, or else as nodes do.
+func addChains(a *API) error {
+	var onPlatform rpc.Endpoint
+	onAsset := rpc.Endpoint{Rename: map[string]string{"xvm": "avm"}}
+	if chains := a.network.Chains; chains != nil && chains.Ledger != nil && chains.Kept() {
+		var err error
+		if onPlatform, onAsset, err = a.recorded(onPlatform, onAsset); err != nil {
+			return err
+		}
+	}
+	if err := a.addService(chainBase(constants.PlatformChainID), "", platformPath, onPlatform); err != nil {
+		return err
+	}
+	if err := a.addProposer(constants.PlatformChainID, platformPath); err != nil {
+		return err
+	}
+	if a.xChainID == ids.Empty {
+		return nil
+	}
+	x := chainBase(a.xChainID)
+	if err := a.addService(x, "", assetPath, onAsset); err != nil {
+		return err
+	}
+	return errors.Join(a.addService(x, "/wallet", assetPath+"/wallet", rpc.Endpoint{}), a.addProposer(a.xChainID, assetPath))
+}
+
+// addProposer hands on what is asked of the proposers' part of a chain, such as its
+// epoch (ACP-181).
+func (a *API) addProposer(id ids.ID, path string) error {
+	return a.addService(chainBase(id), "/proposervm", path+"/proposervm", rpc.Endpoint{})
+}
+
+// recorded adds the services that answer from the record.
+func (a *API) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.Endpoint, error) {
+	chains, g := a.network.Chains, a.network.Genesis
+	ready := make(map[ids.ID]func() bool)
+	options := make(map[string]chain.Options)
+	for name, id := range map[string]ids.ID{index.PChain: constants.PlatformChainID, index.XChain: g.XChainID, index.CChain: g.CChainID} {
+		status := func() index.Status { return chains.ChainStatus(name) }
+		ready[id] = chain.Ready(status)
+		options[name] = chain.Options{
+			NetworkID: a.network.ID, ID: id, Name: name, Aliases: a.aliases, Store: a.store, Ledger: chains.Ledger,
+			Status: status, Sources: ready, Log: a.log,
+		}
+	}
+	p, x := options[index.PChain], options[index.XChain]
+	p.Genesis, x.Genesis, x.Before = g.PTxs, g.XTxs, chains.XChainBefore
+	about, err := platform.New(platform.Options{
+		Chain: p, AVAXAssetID: g.AVAXAssetID, Subnets: chains.Subnets, Upstream: a.network.Node, Path: platformPath,
+		Follows: func(id ids.ID) bool {
+			return id == g.XChainID || id == g.CChainID || a.network.Follows(id)
+		},
+	})
+	if err != nil {
+		return onPlatform, onAsset, err
+	}
+	assets, err := asset.New(x, chains.Ledger, g.Aliases)
+	if err != nil {
+		return onPlatform, onAsset, err
+	}
+	onPlatform.Services = []rpc.Service{{Names: platform.Names, Methods: about}}
+	onPlatform.Ready = ready[constants.PlatformChainID]
+	onAsset.Services = []rpc.Service{{Names: asset.Names, Methods: assets}}
+	onAsset.Ready = ready[g.XChainID]
+	return onPlatform, onAsset, nil
+}

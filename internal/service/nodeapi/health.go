@@ -1,0 +1,221 @@
+package nodeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/handlers/rpc/health"
+	"quorate/internal/index"
+	"quorate/internal/index/container"
+	"quorate/internal/node"
+	"quorate/internal/service/network"
+	"quorate/internal/store"
+)
+
+// addHealth reports how the network's parts are, to the operator.
+func addHealth(a *API) error {
+	checks := &checks{api: a}
+	reporter, err := health.New(health.Options{Interval: a.config.HealthInterval, Metrics: a.metrics, Checks: checks.all()})
+	if err != nil {
+		return err
+	}
+	a.during(reporter.Run)
+	endpoints, err := reporter.Endpoints(a.log)
+	if err != nil {
+		return err
+	}
+	for name, h := range endpoints {
+		if err := a.Operator.Add("health", name, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checks look at a network's parts.
+type checks struct{ api *API }
+
+func (c *checks) all() []health.Check {
+	application := []string{health.Application}
+	all := []health.Check{
+		{Name: "bls", Tags: application, Run: c.bls},
+		{Name: "bootstrapped", Tags: application, Ready: true, Run: c.bootstrapped},
+		{Name: "database", Tags: application, Run: c.database},
+		{Name: "diskspace", Tags: application, Run: c.disk},
+		{Name: "futureupgrade", Tags: application, Run: c.upgrade},
+		{Name: "network", Tags: application, Run: c.network},
+		{Name: "router", Tags: application, Run: c.router},
+	}
+	primary := []string{constants.PrimaryNetworkID.String()}
+	for name, id := range c.chains() {
+		all = append(all, health.Check{Name: name, Tags: primary, Run: func(ctx context.Context) (any, error) { return c.chain(ctx, name, id) }})
+	}
+	for _, id := range c.api.subnets {
+		all = append(all, health.Check{Name: id.String(), Tags: []string{id.String()}, Run: func(ctx context.Context) (any, error) { return c.subnet(ctx, id) }})
+	}
+	return all
+}
+
+// chains are the primary network's that there are, by name.
+func (c *checks) chains() map[string]ids.ID {
+	all := map[string]ids.ID{index.PChain: constants.PlatformChainID}
+	for name, id := range map[string]ids.ID{index.XChain: c.api.xChainID, index.CChain: c.api.cChainID} {
+		if id != ids.Empty {
+			all[name] = id
+		}
+	}
+	return all
+}
+
+func (c *checks) bls(context.Context) (any, error) {
+	if err := c.api.network.Peers.Proof().Verify(); err != nil {
+		return nil, fmt.Errorf("our BLS key: %w", err)
+	}
+	return "node is not a validator", nil // in its words; signing needs no more than a proven key
+}
+
+// bootstrapped lists the subnets with a chain that has not been recorded up to the tip
+// since the start.
+func (c *checks) bootstrapped(context.Context) (any, error) {
+	for _, id := range c.chains() {
+		if !c.api.bootstrapped(id) {
+			return []ids.ID{constants.PrimaryNetworkID}, errors.New("subnets not bootstrapped")
+		}
+	}
+	return []ids.ID{}, nil
+}
+
+func (c *checks) database(ctx context.Context) (any, error) {
+	if c.api.store == nil {
+		return nil, nil
+	}
+	if _, err := c.api.store.Walk(ctx, store.FamilyCursor, nil, 1); err != nil {
+		return nil, fmt.Errorf("reading from the store: %w", err)
+	}
+	return nil, nil
+}
+
+// leastDisk is what the data folder's disk has to have left, in bytes, for the store
+// to go on with its work.
+const leastDisk = 512 << 20
+
+func (c *checks) disk(context.Context) (any, error) {
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(c.api.dir, &disk); err != nil {
+		return nil, fmt.Errorf("looking at the disk of the data folder: %w", err)
+	}
+	left := disk.Bavail * uint64(disk.Bsize)
+	said := map[string]any{"availableDiskBytes": left, "availableDiskPercentage": 100 * disk.Bavail / max(disk.Blocks, 1)}
+	if left < leastDisk {
+		return said, fmt.Errorf("the data folder's disk has %s left, less than %s", humanize.IBytes(left), humanize.IBytes(leastDisk))
+	}
+	return said, nil
+}
+
+func (c *checks) network(context.Context) (any, error) {
+	t := c.api.network.Peers.Traffic()
+	said := map[string]any{"connectedPeers": t.Connected, "sendFailRate": t.FailRate}
+	if t.Connected > 0 {
+		said["timeSinceLastMsgReceived"] = time.Since(t.LastReceived).Round(time.Second).String()
+		said["timeSinceLastMsgSent"] = time.Since(t.LastSent).Round(time.Second).String()
+	}
+	return said, c.api.network.Ready()
+}
+
+func (c *checks) router(context.Context) (any, error) {
+	t, calls := c.api.network.Peers.Traffic(), c.api.network.Node.Load()
+	said := map[string]any{"longestRunningRequest": t.Longest.String(), "outstandingRequests": t.Requests, "outstandingUpstreamCalls": calls.InFlight}
+	if calls.Failing == calls.Endpoints {
+		return said, fmt.Errorf("none of the %d configured nodes answers", calls.Endpoints)
+	}
+	return said, nil
+}
+
+// chainReport is how far a chain is recorded.
+type chainReport struct {
+	State             index.State `json:"state"`
+	LastIndexedHeight *uint64     `json:"lastIndexedHeight,omitempty"`
+	// LastIndexedID is what consensus knows the block by, if the nodes told.
+	LastIndexedID *ids.ID `json:"lastIndexedID,omitempty"`
+	// LastAcceptedHeight is the nodes'.
+	LastAcceptedHeight *uint64 `json:"lastAcceptedHeight,omitempty"`
+	Lag                uint64  `json:"lag"`
+}
+
+func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error) {
+	status, ok := c.api.status(id)
+	if !ok {
+		return c.forwarded(ctx, name)
+	}
+	r := chainReport{State: status.State, Lag: status.Lag()}
+	if status.Next > 0 {
+		height := status.Next - 1
+		r.LastIndexedHeight = &height
+		kept, err := container.Chain{NetworkID: c.api.network.ID, Name: name}.Get(ctx, c.api.store, height)
+		if err == nil && kept.Form == container.Accepted {
+			r.LastIndexedID = &kept.ID
+		}
+	}
+	if status.TipKnown {
+		r.LastAcceptedHeight = &status.Tip
+	}
+	return r, recorded(&status)
+}
+
+// recorded says what keeps a chain's record from being that of now.
+func recorded(status *index.Status) error {
+	switch status.State {
+	case index.Following:
+		return nil
+	case index.CatchingUp:
+		return fmt.Errorf("the record is %d blocks behind and catching up", status.Lag())
+	case index.Rebuilding:
+		return fmt.Errorf("the record is being made again, %d %% so far", status.Rebuilt())
+	case index.Stopped:
+		return fmt.Errorf("the chain is not recorded any more: %w", status.Err)
+	case index.Retrying, index.Stalled:
+		return fmt.Errorf("recording waits, and goes on by itself: %w", status.Err)
+	}
+	return errors.New("no node has told of the chain yet")
+}
+
+// forwarded asks the nodes for a chain that is not recorded.
+func (c *checks) forwarded(ctx context.Context, name string) (any, error) {
+	var height uint64
+	var err error
+	switch name {
+	case index.PChain:
+		height, err = c.api.network.Node.Height(ctx)
+	case index.XChain:
+		height, err = c.api.network.Node.XChainHeight(ctx)
+	case index.CChain:
+		height, err = c.api.network.Node.EVMHeight(ctx, node.CChainRPC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the chain is the nodes' to answer for: %w", err)
+	}
+	return chainReport{State: "not recorded", LastAcceptedHeight: &height}, nil
+}
+
+// subnet checks that enough of a subnet's validators can be asked to sign.
+func (c *checks) subnet(ctx context.Context, id ids.ID) (any, error) {
+	n := c.api.network
+	height, ok := n.Resolver.ProposedHeight()
+	if !ok {
+		return nil, network.ErrNoHeight
+	}
+	set, err := n.Resolver.Set(ctx, id, height)
+	if err != nil {
+		return nil, err
+	}
+	share := n.Coverage.Of(set)
+	return map[string]any{"connectedWeightPercentage": 100 * share, "validators": len(set.Validators), "pChainHeight": height}, network.Enough(share, "subnet")
+}

@@ -1,0 +1,32 @@
+package nodeapi
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/handlers/rpc"
+	"quorate/internal/node"
+)
+
+// answering is an upstream with one answer.
+type answering node.Forwarded
+
+func (a *answering) Forward(context.Context, string, []byte, bool) (*node.Forwarded, error) {
+	return (*node.Forwarded)(a), nil
+}
+
+// A node without an index has no such path, which would tell clients nothing.
+func TestIndexThatNobodyKeeps(t *testing.T) {
+	there := &answering{Status: http.StatusOK, Body: []byte("{}")}
+	got, err := indexUpstream{there}.Forward(t.Context(), "/ext/index/P/block", nil, true)
+	require.NoError(t, err)
+	require.Equal(t, (*node.Forwarded)(there), got)
+
+	_, err = indexUpstream{&answering{Status: http.StatusNotFound}}.Forward(t.Context(), "/ext/index/P/block", nil, true)
+	var told rpc.RefusalError
+	require.ErrorAs(t, err, &told)
+	require.Contains(t, told.Error(), "index-enabled")
+}

@@ -1,0 +1,330 @@
+package simnet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ava-labs/avalanchego/api"
+	"github.com/ava-labs/avalanchego/api/info"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/network/peer"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting"
+	avajson "github.com/ava-labs/avalanchego/utils/json"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/version"
+	"github.com/ava-labs/avalanchego/vms/platformvm"
+	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
+	"github.com/ava-labs/avalanchego/vms/proposervm"
+
+	"quorate/internal/simnet/history"
+)
+
+// serveAPI starts the node API.
+func (n *Network) serveAPI() error {
+	listen := n.options.NodeListen
+	if listen == "" {
+		listen = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("starting the node API: %w", err)
+	}
+	n.apiURL = "http://" + l.Addr().String()
+	n.api = &http.Server{Handler: http.HandlerFunc(n.serveRPC), ReadHeaderTimeout: 5 * time.Second}
+	n.running.Go(func() { _ = n.api.Serve(l) })
+	return nil
+}
+
+// errNotFound is a path that the node does not serve.
+var errNotFound = errors.New("404 page not found")
+
+func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
+	if f := n.apiFault.Load(); f != nil {
+		n.wait(r.Context(), f.Delay)
+		if f.Status != 0 {
+			w.WriteHeader(f.Status)
+			return
+		}
+		if f.Garbage != "" {
+			_, _ = w.Write([]byte(f.Garbage))
+			return
+		}
+	}
+	if node := n.evmAt(r.URL.Path); node != nil {
+		node.ServeHTTP(w, r)
+		return
+	}
+	var request struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&request); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	params := request.Params
+	if len(params) > 0 && params[0] == '[' { // one argument in a list, as some clients have it
+		var list []json.RawMessage
+		if json.Unmarshal(params, &list) == nil && len(list) == 1 {
+			params = list[0]
+		}
+	}
+	result, err := n.call(r.URL.Path, request.Method, params)
+	if errors.Is(err, errNotFound) {
+		http.NotFound(w, r)
+		return
+	}
+	if ready, ok := result.(*history.Result); ok && err == nil {
+		writeResult(w, request.ID, ready)
+		return
+	}
+	reply := map[string]any{"jsonrpc": "2.0", "id": request.ID}
+	if err != nil {
+		reply["error"] = map[string]any{"code": -32000, "message": err.Error(), "data": nil}
+	} else {
+		reply["result"] = result
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(reply)
+}
+
+// writeResult answers with a result that is text already.
+func writeResult(w http.ResponseWriter, id json.RawMessage, result *history.Result) {
+	const head, middle = `{"jsonrpc":"2.0","result":`, `,"id":`
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.FormatInt(int64(len(head)+len(middle)+len(id)+1)+result.Size(), 10))
+	_, _ = io.WriteString(w, head)
+	if _, err := result.WriteTo(w); err != nil {
+		return // whoever asked is gone
+	}
+	_, _ = io.WriteString(w, middle+string(id)+"}")
+}
+
+func (n *Network) call(path, method string, params json.RawMessage) (any, error) {
+	if n.past != nil {
+		result, err := n.past.Call(path, method, params)
+		if !errors.Is(err, history.ErrNotServed) {
+			return result, err
+		}
+	}
+	switch {
+	case path == "/ext/info":
+		return n.info(method, params)
+	case path == "/ext/P" || path == "/ext/bc/P":
+		return n.platform(method, params)
+	case strings.HasPrefix(path, "/ext/bc/") && strings.HasSuffix(path, "/proposervm"):
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "/ext/bc/"), "/proposervm")
+		return n.proposer(name, method)
+	}
+	return nil, errNotFound
+}
+
+func unknownMethod(method string) error {
+	return fmt.Errorf("rpc: can't find method %q", method)
+}
+
+func (n *Network) info(method string, params json.RawMessage) (any, error) {
+	switch method {
+	case "info.getNetworkID":
+		return info.GetNetworkIDReply{NetworkID: avajson.Uint32(n.options.NetworkID)}, nil
+	case "info.getNodeID":
+		return info.GetNodeIDReply{NodeID: n.validators[0].NodeID}, nil
+	case "info.getNodeIP":
+		return info.GetNodeIPReply{IP: n.validators[0].Addr()}, nil
+	case "info.getBlockchainID":
+		var args info.GetBlockchainIDArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		switch args.Alias {
+		case "P":
+			return info.GetBlockchainIDReply{BlockchainID: constants.PlatformChainID}, nil
+		case "C":
+			return info.GetBlockchainIDReply{BlockchainID: n.chain}, nil
+		case "X":
+			if n.past != nil {
+				return info.GetBlockchainIDReply{BlockchainID: n.xChain}, nil
+			}
+		}
+		return nil, fmt.Errorf("there is no ID with alias %s", args.Alias)
+	case "info.peers":
+		var reply info.PeersReply
+		for _, v := range n.validators[1:] {
+			addr := v.Addr()
+			if addr.Port() == 0 {
+				continue
+			}
+			reply.Peers = append(reply.Peers, info.Peer{Info: peer.Info{
+				IP:             addr,
+				PublicIP:       addr,
+				ID:             v.NodeID,
+				Version:        version.Current.String(),
+				TrackedSubnets: set.Of(constants.PrimaryNetworkID),
+			}})
+		}
+		reply.NumPeers = avajson.Uint64(len(reply.Peers))
+		return reply, nil
+	}
+	return nil, unknownMethod(method)
+}
+
+// at is the state at a height; the sentinel stands for the proposed one.
+func (n *Network) at(height platformapi.Height) (state, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	tip := n.height()
+	if height.IsProposed() {
+		return n.stateAt(tip), nil
+	}
+	if uint64(height) > tip {
+		return nil, fmt.Errorf("failed to get validator set at %d: unfinalized height %d exceeds the last accepted height %d", uint64(height), uint64(height), tip)
+	}
+	return n.stateAt(uint64(height)), nil
+}
+
+func (n *Network) platform(method string, params json.RawMessage) (any, error) {
+	switch method {
+	case "platform.getHeight", "platform.getProposedHeight":
+		return api.GetHeightResponse{Height: avajson.Uint64(n.Height())}, nil
+	case "platform.getBlockByHeight":
+		var args api.GetBlockByHeightArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		b, ok, err := n.blockAt(uint64(args.Height))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("couldn't get block at height %d: not found", uint64(args.Height))
+		}
+		text, err := formatting.Encode(formatting.Hex, b.Bytes())
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"block": text, "encoding": "hex"}, nil
+	case "platform.getTxStatus":
+		return map[string]any{"status": "Unknown"}, nil
+	case "platform.getTx":
+		return nil, errors.New("couldn't get tx: not found")
+	case "platform.getL1Validator":
+		return nil, errors.New("fetching L1 validator failed: not found")
+	case "platform.getValidatorsAt":
+		var args platformvm.GetValidatorsAtArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		s, err := n.at(args.Height)
+		if err != nil {
+			return nil, err
+		}
+		return &platformvm.GetValidatorsAtReply{Validators: n.outputs(s[args.SubnetID])}, nil
+	case "platform.getAllValidatorsAt":
+		var args platformvm.GetAllValidatorsAtArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		s, err := n.at(args.Height)
+		if err != nil {
+			return nil, err
+		}
+		reply := platformvm.GetAllValidatorsAtReply{ValidatorSets: make(map[ids.ID]snow.WarpSet)}
+		for subnetID, members := range s {
+			if reply.ValidatorSets[subnetID], err = snow.FlattenValidatorSet(n.outputs(members)); err != nil {
+				return nil, err
+			}
+		}
+		return reply, nil
+	case "platform.getCurrentValidators":
+		var args platformvm.GetCurrentValidatorsArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		return n.current(args.SubnetID)
+	case "platform.validatedBy":
+		var args platformvm.ValidatedByArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		subnetID, ok := n.chains[args.BlockchainID]
+		if !ok && args.BlockchainID != constants.PlatformChainID {
+			return nil, fmt.Errorf("problem retrieving blockchain %q: not found", args.BlockchainID)
+		}
+		return platformvm.ValidatedByResponse{SubnetID: subnetID}, nil
+	case "platform.getSubnet":
+		var args platformvm.GetSubnetArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		if n.l1 == ids.Empty || args.SubnetID != n.l1 {
+			return nil, errors.New("not found")
+		}
+		return platformvm.GetSubnetResponse{
+			ControlKeys:    []string{},
+			ConversionID:   draw(n.options.Seed, "conversion", 0),
+			ManagerChainID: n.chain,
+			ManagerAddress: make([]byte, 20),
+		}, nil
+	}
+	return nil, unknownMethod(method)
+}
+
+// current lists a subnet's validators as the node does, in the members that we
+// have something to say about.
+func (n *Network) current(subnetID ids.ID) (any, error) {
+	s, err := n.at(platformapi.ProposedHeight)
+	if err != nil {
+		return nil, err
+	}
+	type validator struct {
+		NodeID       ids.NodeID      `json:"nodeID"`
+		Weight       avajson.Uint64  `json:"weight"`
+		ValidationID *ids.ID         `json:"validationID,omitempty"`
+		Balance      *avajson.Uint64 `json:"balance,omitempty"`
+	}
+	validators := []validator{}
+	for nodeID, m := range s[subnetID] {
+		v := validator{NodeID: nodeID, Weight: avajson.Uint64(m.Weight)}
+		if subnetID == n.l1 && m.Validator != nil {
+			id := n.l1.Append(uint32(m.Validator.Index))
+			balance := avajson.Uint64(m.Balance)
+			v.ValidationID, v.Balance = &id, &balance
+		}
+		validators = append(validators, v)
+	}
+	slices.SortFunc(validators, func(a, b validator) int { return a.NodeID.Compare(b.NodeID) })
+	return map[string]any{"validators": validators}, nil
+}
+
+func (n *Network) proposer(name, method string) (any, error) {
+	if name != "P" && name != "C" && (name != "X" || n.past == nil) {
+		id, err := ids.FromString(name)
+		if err != nil {
+			return nil, errNotFound
+		}
+		if _, ok := n.chains[id]; !ok {
+			return nil, errNotFound
+		}
+	}
+	switch method {
+	case "proposervm.getProposedHeight":
+		return api.GetHeightResponse{Height: avajson.Uint64(n.Height())}, nil
+	case "proposervm.getCurrentEpoch":
+		return proposervm.GetEpochResponse{Number: 1, StartTime: avajson.Uint64(time.Now().Unix()), PChainHeight: avajson.Uint64(n.Height())}, nil
+	}
+	return nil, unknownMethod(method)
+}

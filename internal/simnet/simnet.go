@@ -1,0 +1,441 @@
+// Package simnet is a synthetic Avalanche network in one process, for tests,
+// demonstrations and benchmarks: validators that are real endpoints of the
+// peer-to-peer protocol (TLS, handshake, ACP-118 with real BLS signatures) on
+// loopback, and the node API over HTTP. All of it follows from a seed. It stands
+// beside real nodes, which have the last word on what is right; here are scale,
+// faults and speed.
+package simnet
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/message"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/compression"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+
+	"quorate/internal/simnet/evmchain"
+	"quorate/internal/simnet/history"
+)
+
+// Network is a running synthetic network. Safe for concurrent use.
+type Network struct {
+	options    Options
+	log        *slog.Logger
+	validators []*Validator
+	keys       progression
+	messages   message.Creator
+	chains     map[ids.ID]ids.ID // subnet of each blockchain
+	chain      ids.ID            // an EVM chain of the primary network
+	l1, l1Main ids.ID            // the L1 and its chain; zero if there is none
+	api        *http.Server
+	apiURL     string
+	apiFault   atomic.Pointer[APIFault]
+	running    sync.WaitGroup
+	requests   atomic.Uint64
+	repeated   atomic.Uint64
+
+	past   *history.Node // nil without a history
+	xChain ids.ID        // with a history
+	evm    []*evmchain.Node
+	cChain *evmchain.Node     // the one of evm that is the C-Chain, nil if none is
+	cancel context.CancelFunc // of what goes on by itself
+
+	mu     sync.Mutex
+	states []dated             // guarded by mu; by height, the first one from 1 on
+	blocks []block.Block       // guarded by mu; P-Chain, those that were asked for, without a history
+	signed map[ids.ID]*signing // guarded by mu; of recent messages
+	recent []ids.ID            // guarded by mu; keys of signed, oldest first
+}
+
+// state is what a P-Chain height knows: the members of each subnet.
+type state map[ids.ID]map[ids.NodeID]Member
+
+// dated is a state that holds from a P-Chain height on.
+type dated struct {
+	from uint64
+	state
+}
+
+// Member is a validator of a subnet at some height.
+type Member struct {
+	Validator *Validator // nil: nobody, it has no key
+	Weight    uint64
+	// Balance of an L1 validator, in nAVAX.
+	Balance uint64
+}
+
+const (
+	// recentMessages is how many messages a validator remembers to have seen.
+	recentMessages = 4096
+	// RecentSignings is how many messages' signatures are remembered, of about
+	// 120 bytes for each validator.
+	RecentSignings = 256
+)
+
+// Start brings a network up. Close ends it.
+func Start(o Options) (*Network, error) {
+	if o.Validators == 0 {
+		o.Validators = 5
+	}
+	if o.NetworkID == 0 {
+		o.NetworkID = DefaultNetworkID
+	}
+	n := &Network{
+		options: o,
+		log:     o.Log,
+		keys:    newProgression(o.Seed),
+		chain:   draw(o.Seed, "chain", 0),
+		chains:  make(map[ids.ID]ids.ID),
+		signed:  make(map[ids.ID]*signing),
+	}
+	if n.log == nil {
+		n.log = slog.New(slog.DiscardHandler)
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if n.messages, err = message.NewCreator(prometheus.NewRegistry(), compression.TypeNone, constants.DefaultNetworkMaximumInboundTimeout); err != nil {
+		return nil, fmt.Errorf("making the message codec: %w", err)
+	}
+	n.chains[n.chain] = constants.PrimaryNetworkID
+	primary := make(map[ids.NodeID]Member, o.Validators)
+	genesis := state{constants.PrimaryNetworkID: primary}
+	rng := rand.New(rand.NewPCG(o.Seed, 1))
+	ranks := rng.Perm(o.Validators)
+	behaviours := deal(rng, o.Validators, o.Faults)
+	for i := range o.Validators {
+		v, err := newValidator(n, i, behaviours[i])
+		if err != nil {
+			n.Close()
+			return nil, err
+		}
+		n.validators = append(n.validators, v)
+		weight := o.Weights.of(ranks[i])
+		if len(o.ExplicitWeights) > 0 {
+			weight = o.ExplicitWeights[i]
+		}
+		primary[v.NodeID] = Member{Validator: v, Weight: weight}
+	}
+	if o.Keyless > 0 {
+		keyless := draw(o.Seed, "keyless", 0)
+		primary[ids.NodeID(keyless[:ids.NodeIDLen])] = Member{Weight: o.Keyless}
+	}
+	if o.L1Validators > 0 {
+		n.l1, n.l1Main = draw(o.Seed, "subnet", 0), draw(o.Seed, "chain", 1)
+		n.chains[n.l1Main] = n.l1
+		members := make(map[ids.NodeID]Member)
+		for _, v := range n.validators[:min(o.L1Validators, o.Validators)] {
+			members[v.NodeID] = Member{Validator: v, Weight: 100, Balance: 1_000_000_000}
+		}
+		genesis[n.l1] = members
+	}
+	n.states = []dated{{from: 1, state: genesis}}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	if o.History != nil {
+		if err := n.remember(ctx, *o.History); err != nil {
+			n.Close()
+			return nil, err
+		}
+	}
+	for _, c := range o.EVM {
+		if err := n.addEVM(ctx, c); err != nil {
+			n.Close()
+			return nil, err
+		}
+	}
+	for _, v := range n.validators {
+		if v.behaviour != Offline {
+			if err := v.Start(); err != nil {
+				n.Close()
+				return nil, err
+			}
+		}
+	}
+	if err := n.serveAPI(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// deal draws who is faulty, in exactly the shares that were asked for.
+func deal(rng *rand.Rand, n int, f Faults) []Behaviour {
+	dealt := make([]Behaviour, 0, n)
+	for _, fault := range []struct {
+		share     float64
+		behaviour Behaviour
+	}{{f.Offline, Offline}, {f.Refusing, Refusing}, {f.Silent, Silent}, {f.WrongSignature, WrongSignature}, {f.Malformed, Malformed}} {
+		for range int(math.Round(fault.share * float64(n))) {
+			dealt = append(dealt, fault.behaviour)
+		}
+	}
+	dealt = append(dealt, make([]Behaviour, max(n-len(dealt), 0))...)[:n]
+	rng.Shuffle(n, func(i, j int) { dealt[i], dealt[j] = dealt[j], dealt[i] })
+	return dealt
+}
+
+// Close ends the network and waits for everything it started.
+func (n *Network) Close() {
+	if n.api != nil {
+		_ = n.api.Close()
+	}
+	if n.cancel != nil {
+		n.cancel()
+	}
+	for _, v := range n.validators {
+		v.Stop()
+	}
+	n.running.Wait()
+	if n.past != nil {
+		if err := n.past.Close(); err != nil {
+			n.log.Warn("giving up the history", slog.Any("error", err))
+		}
+	}
+	for _, node := range n.evm {
+		if err := node.Close(); err != nil {
+			n.log.Warn("giving up an EVM chain", slog.Any("error", err))
+		}
+	}
+}
+
+// NodeURL is the base URL of the node API.
+func (n *Network) NodeURL() string { return n.apiURL }
+
+// NetworkID is the ID in the network's messages.
+func (n *Network) NetworkID() uint32 { return n.options.NetworkID }
+
+// Blockchain is an EVM chain that the primary network validates.
+func (n *Network) Blockchain() ids.ID { return n.chain }
+
+// L1 is the L1's subnet and blockchain; both zero if there is none.
+func (n *Network) L1() (subnetID, blockchainID ids.ID) { return n.l1, n.l1Main }
+
+// Validators in the order they were made.
+func (n *Network) Validators() []*Validator { return n.validators }
+
+// Message makes an unsigned message as a contract on Blockchain would send it.
+func (n *Network) Message(content []byte) *warp.UnsignedMessage {
+	return n.MessageFrom(n.chain, content)
+}
+
+// MessageFrom makes an unsigned message of another source blockchain.
+func (n *Network) MessageFrom(chainID ids.ID, content []byte) *warp.UnsignedMessage {
+	call, err := payload.NewAddressedCall(make([]byte, 20), content)
+	if err != nil {
+		panic(fmt.Sprintf("simnet: content of %d bytes: %v", len(content), err))
+	}
+	m, err := warp.NewUnsignedMessage(n.options.NetworkID, chainID, call.Bytes())
+	if err != nil {
+		panic(fmt.Sprintf("simnet: %v", err))
+	}
+	return m
+}
+
+// Height of the P-Chain.
+func (n *Network) Height() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.height()
+}
+
+// height needs mu.
+func (n *Network) height() uint64 {
+	if n.past != nil {
+		return n.past.Height(history.P)
+	}
+	return n.states[len(n.states)-1].from
+}
+
+// stateAt needs mu.
+func (n *Network) stateAt(height uint64) state {
+	for _, s := range slices.Backward(n.states) {
+		if s.from <= height {
+			return s.state
+		}
+	}
+	return n.states[0].state
+}
+
+// Advance adds a P-Chain block; change may alter the members of a subnet by
+// node ID, in a copy made for the new height. With a history, which adds blocks by
+// itself, the change comes with the next one.
+func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Member)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	from := n.height() + 1
+	next := make(state)
+	for id, members := range n.states[len(n.states)-1].state {
+		copied := make(map[ids.NodeID]Member, len(members))
+		for nodeID, m := range members {
+			copied[nodeID] = m
+		}
+		next[id] = copied
+	}
+	if change != nil {
+		change(next[subnetID])
+	}
+	n.states = append(n.states, dated{from: from, state: next})
+}
+
+// Set is the canonical validator set of a subnet at a height.
+func (n *Network) Set(subnetID ids.ID, height uint64) snow.WarpSet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	flat, err := snow.FlattenValidatorSet(n.outputs(n.stateAt(height)[subnetID]))
+	if err != nil {
+		panic(fmt.Sprintf("simnet: %v", err))
+	}
+	return flat
+}
+
+func (n *Network) outputs(members map[ids.NodeID]Member) map[ids.NodeID]*snow.GetValidatorOutput {
+	outputs := make(map[ids.NodeID]*snow.GetValidatorOutput, len(members))
+	for nodeID, m := range members {
+		o := &snow.GetValidatorOutput{NodeID: nodeID, Weight: m.Weight}
+		if m.Validator != nil {
+			o.PublicKey = m.Validator.signer.PublicKey()
+		}
+		outputs[nodeID] = o
+	}
+	return outputs
+}
+
+// Requests counts the signature requests that arrived, Repeated those for a
+// message that the same validator had been asked for already.
+func (n *Network) Requests() uint64 { return n.requests.Load() }
+
+// Repeated is explained at Requests.
+func (n *Network) Repeated() uint64 { return n.repeated.Load() }
+
+// signing is the signatures of one message by everybody, made on first demand.
+type signing struct {
+	once       sync.Once
+	signatures [][]byte // compressed, by validator
+}
+
+// signature of a message by validator i.
+func (n *Network) signature(m *warp.UnsignedMessage, i int) []byte {
+	return n.sign(m).signatures[n.options.key(i)]
+}
+
+// Prepare makes everybody's signatures of a message before anybody asks for them,
+// so that what is measured later is the one who asks. The newest RecentSignings
+// messages are remembered.
+func (n *Network) Prepare(m *warp.UnsignedMessage) { n.sign(m) }
+
+func (n *Network) sign(m *warp.UnsignedMessage) *signing {
+	id := m.ID()
+	n.mu.Lock()
+	s, ok := n.signed[id]
+	if !ok {
+		s = new(signing)
+		if len(n.recent) >= RecentSignings {
+			delete(n.signed, n.recent[0])
+			n.recent = n.recent[1:]
+		}
+		n.signed[id] = s
+		n.recent = append(n.recent, id)
+	}
+	n.mu.Unlock()
+	s.once.Do(func() { s.signatures = n.keys.sign(m.Bytes(), len(n.validators)) })
+	return s
+}
+
+// AnswerTime is how long validator i takes to answer for a message.
+func (n *Network) AnswerTime(i int, messageID ids.ID) time.Duration {
+	return n.options.AnswerTime(i, messageID)
+}
+
+// AnswerTime is how long validator i of a network with these options takes to
+// answer for a message, a pure function of its arguments.
+func (o Options) AnswerTime(i int, messageID ids.ID) time.Duration {
+	l := o.Latency
+	if l.Median <= 0 {
+		return 0
+	}
+	const z99 = 2.3263478740408408
+	sigma := math.Log(float64(l.P99)/float64(l.Median)) / z99
+	own := normal(draw(o.Seed, "distance", uint64(i)))
+	each := normal(draw(o.Seed^binary.BigEndian.Uint64(messageID[:]), "answer", uint64(i)))
+	x := sigma * (math.Sqrt(l.Persistent)*own + math.Sqrt(1-l.Persistent)*each)
+	return time.Duration(float64(l.Median) * math.Exp(x))
+}
+
+// normal makes a standard normal of random bytes (Box and Muller).
+func normal(b [32]byte) float64 {
+	u := (float64(binary.BigEndian.Uint64(b[:])>>11) + 0.5) / (1 << 53)
+	v := (float64(binary.BigEndian.Uint64(b[8:])>>11) + 0.5) / (1 << 53)
+	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
+}
+
+// Floor is the moment at which the fastest possible quorum of the newest primary
+// set has answered for a message, had all honest validators been asked at once;
+// false if they do not make a quorum.
+func (n *Network) Floor(messageID ids.ID, quorum uint64) (time.Duration, bool) {
+	n.mu.Lock()
+	members := n.states[len(n.states)-1].state[constants.PrimaryNetworkID]
+	n.mu.Unlock()
+	type share struct {
+		at     time.Duration
+		weight uint64
+	}
+	var shares []share
+	var total float64
+	for _, m := range members {
+		total += float64(m.Weight)
+		if m.Validator != nil && m.Validator.Behaviour() == Honest {
+			shares = append(shares, share{at: n.AnswerTime(m.Validator.Index, messageID), weight: m.Weight})
+		}
+	}
+	slices.SortFunc(shares, func(a, b share) int { return cmp.Compare(a.at, b.at) })
+	var sum float64
+	for _, s := range shares {
+		sum += float64(s.weight)
+		if sum*100 >= total*float64(quorum) {
+			return s.at, true
+		}
+	}
+	return 0, false
+}
+
+// APIFault makes the node API misbehave.
+type APIFault struct {
+	// Delay every answer.
+	Delay time.Duration
+	// Status, if not 0, is answered instead, with an empty body.
+	Status int
+	// Garbage is answered instead, if not empty.
+	Garbage string
+}
+
+// SetAPIFault changes the node API's behaviour; nil makes it well again.
+func (n *Network) SetAPIFault(f *APIFault) { n.apiFault.Store(f) }
+
+func (n *Network) wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
