@@ -139,20 +139,36 @@ func tracked(t *testing.T) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
-// TestProofsExist holds the README to tests that there are.
+// TestProofsExist checks that the tests named in docs/tests.md exist.
 func TestProofsExist(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("docs/tests.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`").FindAllStringSubmatch(string(readme), -1)
+	named := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
 	if len(named) < 50 {
 		t.Fatalf("got %d tests, want those of all operations", len(named))
 	}
 	tests := make(sources)
 	for _, one := range named {
 		if folder, name := one[1], one[2]; !tests.have(t, folder, "\nfunc "+name+"(") {
-			t.Errorf("README.md: there is no %s in %s", name, folder)
+			t.Errorf("docs/tests.md: there is no %s in %s", name, folder)
+		}
+	}
+}
+
+// TestReadmeIsShort bounds the README and checks that the pages it links to exist.
+func TestReadmeIsShort(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(readme) > 10_000 {
+		t.Errorf("README.md: %d bytes, want at most 10,000", len(readme))
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^):]+)\)`).FindAllStringSubmatch(string(readme), -1) {
+		if _, err := os.Stat(link[1]); err != nil {
+			t.Errorf("README.md: broken link: %v", err)
 		}
 	}
 }

@@ -261,7 +261,7 @@ func (r *report) write(out string) error {
 	if filepath.Clean(out) != committed {
 		return nil
 	}
-	return r.tell("README.md")
+	return r.tell(filepath.Join("..", "docs", "benchmarks.md"))
 }
 
 // figuresOf are those of a benchmark that match, medians where there are several of the

@@ -63,7 +63,7 @@ func (r *report) part() (string, error) {
 		fmt.Fprintf(&b, "| %s | %s %% | %s | %s | %s | %s |\n", f.Of["validators"], f.Of["faults_%"],
 			cells(f, " / ", "floor_p50_ms", 0, "floor_p99_ms", 0), cells(f, " / ", "p50_ms", 0, "p99_ms", 0), cells(f, "", "cpu_ms", 1), cells(f, "", "resident_mb", 0))
 	}
-	b.WriteString("\n![Quorum latency against the floor](docs/report/latency-p50.png)\n\n| measured | figures |\n|---|---|\n")
+	b.WriteString("\n![Quorum latency against the floor](report/latency-p50.png)\n\n| measured | figures |\n|---|---|\n")
 	for _, l := range lines() {
 		all, err := figuresOf(r.Results, l.from, l.match)
 		if err != nil {

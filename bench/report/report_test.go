@@ -149,9 +149,9 @@ func TestGoBenchmarks(t *testing.T) {
 // TestReadmeHasTheReport holds the README's figures to those of the report in docs.
 func TestReadmeHasTheReport(t *testing.T) {
 	house := filepath.Join("..", "..")
-	r, err := load(filepath.Join(house, committed))
+	r, err := load(filepath.Join(house, "docs", "report"))
 	require.NoError(t, err)
-	readme, err := os.ReadFile(filepath.Join(house, "README.md"))
+	readme, err := os.ReadFile(filepath.Join(house, "docs", "benchmarks.md"))
 	require.NoError(t, err)
 	got, _, _, err := r.place(readme)
 	require.NoError(t, err)
@@ -164,11 +164,11 @@ func TestReadmeHasTheReport(t *testing.T) {
 	for _, s := range sections() {
 		for _, c := range s.charts {
 			if all, err := figuresOf(r.Results, s.from, s.match); err == nil && len(all) > 0 {
-				require.FileExists(t, filepath.Join(house, committed, c.file+".png"))
+				require.FileExists(t, filepath.Join(house, "docs", "report", c.file+".png"))
 			}
 		}
 	}
-	size, err := rig.Size(filepath.Join(house, committed))
+	size, err := rig.Size(filepath.Join(house, "docs", "report"))
 	require.NoError(t, err)
 	require.Less(t, size, int64(2<<20))
 }
