@@ -1,6 +1,8 @@
 # What a developer runs. `make help` lists it.
 
 GOTESTSUM  = go run gotest.tools/gotestsum@v1.13.0
+# One summary of the three modules' tests, which ends the output.
+SUMMARY    = echo "All modules:"; $(GOTESTSUM) --format none --raw-command -- cat $(CACHE)/unit.json $(CACHE)/bench.json $(CACHE)/e2e.json
 GOLANGCI   = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 CACHE     ?= $(CURDIR)/.cache
 # Where known vulnerabilities are looked up: the copy in deploy/vulndb, or with
@@ -10,7 +12,10 @@ VULNCHECK  = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) -test
 
 SOAK      ?= 30m
 
-.PHONY: help build warm warm-e2e test test-unit test-e2e lint vulndb bench bench-short soak clean notices
+# The file descriptors of a process: simulated networks need several thousand.
+FILES      = ulimit -n "$$(ulimit -Hn)" 2>/dev/null || true
+
+.PHONY: help build deps test test-all lint vulndb bench bench-short soak clean notices
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -18,31 +23,23 @@ help: ## list the targets
 build: ## build ./quorate
 	go build -trimpath -o quorate ./cmd/quorate
 
-# What tests build is compiled before, so that it takes none of their time.
-warm:
-	go build -o /dev/null ./cmd/quorate
-
-warm-e2e: warm
-	cd e2e && go build -o /dev/null github.com/ava-labs/avalanchego/main
-
-test: warm-e2e ## run every test, those against real nodes included
+deps: ## install what the tests need, where apt may be used
+	@internal/testenv/install.sh
 	@mkdir -p $(CACHE)
-	go vet ./...
-	cd bench && go vet ./...
-	cd e2e && go vet ./...
-	@status=0; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -timeout 15m ./... || status=1; \
+
+test: deps ## run what every change must pass, one real network included
+	@$(FILES); status=0; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -short -timeout 10m ./... || status=1; \
+	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- -short ./...) || status=1; \
+	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -short -count=1 -timeout 10m ./...) || status=1; \
+	$(SUMMARY) || status=1; exit $$status
+
+test-all: deps ## run every test, also the slow ones, with the race detector and against all kinds of real networks
+	@$(FILES); status=0; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -timeout 20m ./... || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- ./...) || status=1; \
-	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 20m ./...) || status=1; \
-	echo "All tests:"; \
-	$(GOTESTSUM) --format none --raw-command -- cat $(CACHE)/unit.json $(CACHE)/bench.json $(CACHE)/e2e.json || status=1; \
-	exit $$status
-
-test-unit: warm ## run the tests that need no real nodes
-	go test -race -timeout 15m ./...
-
-test-e2e: warm-e2e ## run the tests against real nodes (built once into .cache)
-	cd e2e && E2E_CACHE=$(CACHE) go test -count=1 -timeout 20m -v ./...
+	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 25m ./...) || status=1; \
+	$(SUMMARY) || status=1; exit $$status
 
 lint: $(CACHE)/vulndb/index/db.json ## check formatting, run the linters, look for known vulnerabilities
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "run gofmt -w on these files" >&2; exit 1)

@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -35,6 +34,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/internal/simnet"
+	"quorate/internal/testenv"
 )
 
 func writeFile(t *testing.T, content string) string {
@@ -415,10 +415,8 @@ func TestManualAndCompletion(t *testing.T) {
 }
 
 func TestAlertRules(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "promtool", "check", "rules", "../../deploy/prometheus/alerts.yaml").CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Fatal("promtool is missing; install the Debian package prometheus")
-	}
+	promtool := testenv.Program(t, "prometheus", "promtool")
+	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "../../deploy/prometheus/alerts.yaml").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 

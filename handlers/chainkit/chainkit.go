@@ -5,15 +5,13 @@ package chainkit
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
+
+	"quorate/internal/testenv"
 
 	"github.com/stretchr/testify/require"
 )
@@ -47,44 +45,10 @@ var files embed.FS
 // Client is an installed client.
 type Client struct{ directory string }
 
-// Install installs the client for a test. What was installed is kept in .cache at the
-// top of the repository, two folders above the test's, if that is there, by the lock
-// file it was installed from.
+// Install installs the client for a test.
 func Install(t testing.TB) *Client {
 	t.Helper()
-	lock, err := files.ReadFile("package-lock.json")
-	require.NoError(t, err)
-	digest := sha256.Sum256(lock)
-	name := "chainkit-" + hex.EncodeToString(digest[:8])
-	cache, err := filepath.Abs("../../.cache")
-	require.NoError(t, err)
-	c := &Client{directory: t.TempDir()}
-	require.NoError(t, os.CopyFS(c.directory, files))
-	kept := filepath.Join(cache, name)
-	modules := filepath.Join(c.directory, "node_modules")
-	if _, err := os.Stat(kept); err == nil {
-		require.NoError(t, os.Symlink(filepath.Join(kept, "node_modules"), modules))
-		return c
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir = c.directory
-	output, err := npm.CombinedOutput()
-	require.NoError(t, err, "installing the official client needs Node.js with npm, and a registry or its cache: %s", output)
-	if _, err := os.Stat(cache); err != nil {
-		return c
-	}
-	// Another test may do the same: only what is complete gets its name.
-	part, err := os.MkdirTemp(cache, name+"-*.part")
-	require.NoError(t, err)
-	defer func() { _ = os.RemoveAll(part) }()
-	require.NoError(t, os.CopyFS(filepath.Join(part, "node_modules"), os.DirFS(modules)))
-	if err := os.Rename(part, kept); err != nil {
-		_, missing := os.Stat(kept)
-		require.NoError(t, missing, "keeping what was installed: %v", err)
-	}
-	return c
+	return &Client{directory: testenv.Node(t, files)}
 }
 
 // Run makes calls of a server one after the other.

@@ -5,9 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -22,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"quorate/internal/testenv"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,8 +31,8 @@ var files embed.FS
 var shots = flag.String("shots", "", "`folder` to write screenshots to")
 
 func TestConsoleInABrowser(t *testing.T) {
-	chromium := findChromium(t)
-	directory := install(t)
+	chromium := testenv.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
+	directory := testenv.Node(t, files)
 	url, output := startDev(t)
 	base := strings.TrimSuffix(url, "/console/")
 
@@ -68,51 +68,6 @@ func TestConsoleInABrowser(t *testing.T) {
 			}
 		})
 	}
-}
-
-func findChromium(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Fatal("there is no chromium in PATH; on Debian: apt-get install chromium")
-	return ""
-}
-
-// install installs what drives the browser, once for each lock file if the
-// repository has a .cache.
-func install(t *testing.T) string {
-	t.Helper()
-	directory := t.TempDir()
-	require.NoError(t, os.CopyFS(directory, files))
-	lock, err := files.ReadFile("package-lock.json")
-	require.NoError(t, err)
-	digest := sha256.Sum256(lock)
-	cache, err := filepath.Abs("../../../.cache")
-	require.NoError(t, err)
-	kept := filepath.Join(cache, "browsertest-"+hex.EncodeToString(digest[:8]))
-	modules := filepath.Join(directory, "node_modules")
-	if _, err := os.Stat(kept); err == nil {
-		require.NoError(t, os.CopyFS(modules, os.DirFS(kept)))
-		return directory
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir = directory
-	output, err := npm.CombinedOutput()
-	require.NoError(t, err, "driving a browser needs Node.js with npm, and a registry or its cache: %s", output)
-	if _, err := os.Stat(cache); err != nil {
-		return directory
-	}
-	part, err := os.MkdirTemp(cache, "browsertest-*.part")
-	require.NoError(t, err)
-	defer func() { _ = os.RemoveAll(part) }()
-	require.NoError(t, os.CopyFS(part, os.DirFS(modules)))
-	require.NoError(t, os.Rename(part, kept))
-	return directory
 }
 
 // startDev runs quorate dev until the test ends and returns its console's URL, and

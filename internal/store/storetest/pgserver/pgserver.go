@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	"quorate/internal/testenv"
+
 	"github.com/jackc/pgx/v5"
 )
 
@@ -52,9 +54,13 @@ type Server struct {
 	names int // of schemas
 }
 
-// Run starts a server for a test, and stops it with the test.
+// Run starts a server for a test, and stops it with the test. Without the server's
+// programs it skips the test.
 func Run(t testing.TB, settings ...string) *Server {
 	t.Helper()
+	if _, err := programs(); err != nil {
+		testenv.Missing(t, err.Error())
+	}
 	s, err := Start(settings...)
 	if err != nil {
 		t.Fatal(err)

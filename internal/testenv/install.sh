@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs what the tests need besides Go: a C compiler, Node.js with npm (the official
+# JavaScript clients), PostgreSQL (the store), promtool (the alert rules) and chromium
+# (the console). Where it may not use apt it names what is missing; tests that need a
+# missing program are skipped.
+set -u
+
+missing=()
+need() { # command, Debian packages
+  command -v "$1" >/dev/null || missing+=("$2")
+}
+need gcc "gcc libc6-dev"
+need npm "nodejs npm"
+need promtool prometheus
+need chromium chromium
+command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing+=(postgresql)
+
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+  echo "installing ${missing[*]}"
+  # Unquoted: an entry may hold several packages.
+  if apt-get update -qq && apt-get install -y -qq --no-install-recommends ${missing[*]} >/dev/null; then
+    exit 0
+  fi
+fi
+echo "Not installed: tests that need these are skipped. To run them:" >&2
+for packages in "${missing[@]}"; do
+  echo "    sudo apt-get install $packages" >&2
+done
