@@ -1,6 +1,7 @@
 package pchain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,15 +74,12 @@ func settle(tx *ledger.Tx, stakingID, rewardedID ids.ID, stakingBytes []byte, ra
 	if rewardedID == stakingID {
 		first = len(staker.Outputs()) + len(staker.Stake())
 	}
-	for i, b := range raw {
-		var utxo avax.UTXO
-		if _, err := txs.GenesisCodec.Unmarshal(b, &utxo); err != nil {
-			return fmt.Errorf("output %d: %w", i, err)
-		}
-		if utxo.TxID != rewardedID || int64(utxo.OutputIndex) != int64(first+i) {
-			return fmt.Errorf("output %d is %s:%d, want %s:%d", i, utxo.TxID, utxo.OutputIndex, rewardedID, first+i)
-		}
-		out, err := ledger.OutputOf(txs.GenesisCodec, &utxo, ledger.Commission, constants.PlatformChainID)
+	utxos, err := rewardOutputs(rewardedID, first, raw)
+	if err != nil {
+		return err
+	}
+	for i, utxo := range utxos {
+		out, err := ledger.OutputOf(txs.GenesisCodec, utxo, ledger.Commission, constants.PlatformChainID)
 		if err != nil {
 			return fmt.Errorf("output %d: %w", i, err)
 		}
@@ -91,6 +89,26 @@ func settle(tx *ledger.Tx, stakingID, rewardedID ids.ID, stakingBytes []byte, ra
 		tx.Made = append(tx.Made, out)
 	}
 	return nil
+}
+
+// rewardOutputs reads the outputs of a reward and sorts them by index. Nodes list them
+// newest first, and promise no order. The first output must have index first, and the
+// others must follow without a gap.
+func rewardOutputs(rewardedID ids.ID, first int, raw [][]byte) ([]*avax.UTXO, error) {
+	utxos := make([]*avax.UTXO, len(raw))
+	for i, b := range raw {
+		utxos[i] = new(avax.UTXO)
+		if _, err := txs.GenesisCodec.Unmarshal(b, utxos[i]); err != nil {
+			return nil, fmt.Errorf("output %d: %w", i, err)
+		}
+	}
+	slices.SortFunc(utxos, func(a, b *avax.UTXO) int { return cmp.Compare(a.OutputIndex, b.OutputIndex) })
+	for i, utxo := range utxos {
+		if utxo.TxID != rewardedID || int64(utxo.OutputIndex) != int64(first+i) {
+			return nil, fmt.Errorf("the node gave output %s:%d, want %s:%d", utxo.TxID, utxo.OutputIndex, rewardedID, first+i)
+		}
+	}
+	return utxos, nil
 }
 
 // rewardRole tells the one output of a period that earned nothing but commission
