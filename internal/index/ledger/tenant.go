@@ -23,8 +23,9 @@ func Form() index.Form {
 	tenant := index.CursorOf(name)
 	return index.Form{
 		// 2: what addresses have a part in; 3: in shorter keys, and less about what is
-		// consumed where it was made
-		Name: name, Version: 3,
+		// consumed where it was made; 4: stakers and the supply in the state of the P-Chain,
+		// and no bonus blocks
+		Name: name, Version: 4,
 		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
 			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
