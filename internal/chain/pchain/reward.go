@@ -20,6 +20,14 @@ import (
 	"quorate/internal/chain/ledger"
 )
 
+// errNotYet says that a node listed no outputs for a reward that made some. So does a
+// node that has not executed the block yet; an address may stand for several nodes.
+var errNotYet = errors.New("the node lists no outputs where the supply gives some; it may not have executed the block yet, and is asked again")
+
+// maxDoubts is how often a node that lists no outputs is asked again, unless it listed
+// others than the computed ones before.
+const maxDoubts = 20
+
 // RewardedID returns the transaction under which nodes list the outputs of a reward that
 // tx proposes; false if tx proposes no reward.
 func RewardedID(tx *txs.Tx) (ids.ID, bool) {
@@ -78,7 +86,7 @@ type settlement struct {
 
 // reward reads the proposal that a block decides, if it is a reward; nil if not. The
 // outputs are those that the node has, or those that follow from the supply if the node
-// cannot say. State is left as it is: see finish.
+// cannot say. What is stored of the state is left as it is: see finish.
 func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *settlement, error) {
 	rewardedID, ok := RewardedID(s.proposal)
 	if !ok {
@@ -108,11 +116,17 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	case errors.Is(err, ErrNotOffered):
 	case err != nil:
 		return nil, nil, fmt.Errorf("asking for the reward of %s: %w", stakingID, err)
+	case len(raw) == 0 && len(payments) > 0 && !s.differed && s.doubts < maxDoubts:
+		s.doubts++
+		return nil, nil, fmt.Errorf("asking for the reward of %s: %w", stakingID, errNotYet)
 	default:
-		if payments, err = d.compare(end, rewardedID, committed, b.Height, raw); err != nil {
+		var same bool
+		if payments, same, err = d.compare(end, rewardedID, committed, b.Height, raw); err != nil {
 			return nil, nil, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
 		}
+		s.differed = s.differed || !same
 	}
+	s.doubts = 0
 	for _, p := range payments {
 		out, err := ledger.OutputOf(txs.GenesisCodec, p.utxo, p.Role, constants.PlatformChainID)
 		if err != nil {
@@ -238,18 +252,19 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 }
 
 // compare takes the outputs that a node has for a reward. What they are for is known if
-// they are the computed ones; otherwise it is inferred, and the difference reported.
-func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) ([]payment, error) {
+// they are the same as the computed ones; otherwise it is inferred, and the difference
+// reported.
+func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) (payments []payment, same bool, err error) {
 	utxos, err := rewardOutputs(rewardedID, int(end.staker.first), raw)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	payments := make([]payment, len(utxos))
-	same := len(utxos) == len(end.payments)
+	payments = make([]payment, len(utxos))
+	same = len(utxos) == len(end.payments)
 	for i, utxo := range utxos {
 		out, ok := utxo.Out.(*secp256k1fx.TransferOutput)
 		if !ok {
-			return nil, fmt.Errorf("output %d is a %T", utxo.OutputIndex, utxo.Out)
+			return nil, false, fmt.Errorf("output %d is a %T", utxo.OutputIndex, utxo.Out)
 		}
 		payments[i] = payment{Payment{utxo.OutputIndex, out.Amt, end.staker.role(committed, i, len(utxos), &out.OutputOwners)}, utxo}
 		if same = same && isPaid(&end.payments[i], utxo, out); same {
@@ -266,7 +281,7 @@ func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, he
 		}
 		d.disagree(difference)
 	}
-	return payments, nil
+	return payments, same, nil
 }
 
 func isPaid(p *payment, utxo *avax.UTXO, out *secp256k1fx.TransferOutput) bool {

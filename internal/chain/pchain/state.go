@@ -35,6 +35,12 @@ type State struct {
 	stakers  *stakers
 
 	headChanged bool
+
+	// differed says that a node listed outputs of a reward that do not follow from the
+	// supply, doubts how often it listed none for the reward that is being decided. They
+	// are not stored.
+	differed bool
+	doubts   int
 }
 
 // NewState is the state before the genesis block.

@@ -32,8 +32,10 @@ type rewards struct {
 	keep bool
 	log  *slog.Logger
 
-	// fresh are answers that are not in a batch yet; the committer's alone.
+	// fresh are answers that are not in a batch yet, and asked is what the committer asked
+	// for last. Both are the committer's alone.
 	fresh []store.Record
+	asked ids.ID
 
 	mu sync.Mutex
 	// ahead are answers for which the committer has not asked yet; guarded by mu.
@@ -123,11 +125,14 @@ func (r *rewards) takeAhead(txID ids.ID) ([][]byte, bool) {
 }
 
 // RewardUTXOs implements pchain.Node. The answer is one that was asked for ahead, one
-// that is stored, or else the node's.
+// that is stored, or else the node's. Whoever asks again wants another answer than the
+// one that is stored.
 func (r *rewards) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error) {
+	again := r.asked == txID
+	r.asked, r.fresh = txID, nil
 	pk := r.key(txID)
 	utxos, ok := r.takeAhead(txID)
-	if !ok && r.keep {
+	if !ok && r.keep && !again {
 		values, err := r.reader.Get(ctx, store.FamilyAnswer, []store.PK{pk})
 		if err != nil {
 			return nil, fmt.Errorf("reading what a node answered: %w", err)
