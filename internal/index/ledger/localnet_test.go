@@ -38,7 +38,6 @@ type recording struct {
 	P, X               [][]byte
 	C                  map[string][]byte
 	Rewards            map[string][][]byte
-	Txs                map[string][]byte
 	Utxos              map[string][][]byte
 }
 
@@ -47,13 +46,6 @@ func (r *recording) RewardUTXOs(_ context.Context, txID ids.ID, _ uint64) ([][]b
 		return utxos, nil
 	}
 	return nil, errors.New("no such reward was recorded")
-}
-
-func (r *recording) Tx(_ context.Context, txID ids.ID) ([]byte, error) {
-	if b, ok := r.Txs[txID.String()]; ok {
-		return b, nil
-	}
-	return nil, errors.New("no such transaction was recorded")
 }
 
 // blocks are those of the three chains.
