@@ -257,7 +257,7 @@ func runSQLite(t task) error {
 		return err
 	}
 	rows := store.NewMemory()
-	onP, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: g.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: client})
+	onP, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: g.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: client, Supply: g.Supply, Validators: g.Validators})
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func runSQLite(t task) error {
 	if err != nil {
 		return err
 	}
-	p, err := pipelineOf(g.NetworkID, index.PChain, index.NewPChainSource(client, nil), rows, primary.PChain(g.NetworkID, onP, nil, &chainTable{db, 0, constants.PlatformChainID}))
+	p, err := pipelineOf(g.NetworkID, index.PChain, index.NewPChainSource(client, nil), rows, primary.PChain(g.NetworkID, onP, &chainTable{db, 0, constants.PlatformChainID}))
 	if err != nil {
 		return err
 	}

@@ -46,9 +46,8 @@ type recording struct {
 	EthBlocks []struct {
 		Number, Hash, ParentHash, Timestamp, BlockExtraData string
 	}
-	// Rewards (platform.getRewardUTXOs) and Txs (platform.getTx) by transaction.
+	// Rewards (platform.getRewardUTXOs) by transaction.
 	Rewards map[string][][]byte
-	Txs     map[string][]byte
 	// Utxos are those of getUTXOs: on a chain (P, X), or made on another and not
 	// yet imported (PX: on P, from X).
 	Utxos map[string][][]byte
@@ -74,12 +73,48 @@ func (r *recording) RewardUTXOs(_ context.Context, txID ids.ID, _ uint64) ([][]b
 	return utxos, nil
 }
 
-func (r *recording) Tx(_ context.Context, txID ids.ID) ([]byte, error) {
-	b, ok := r.Txs[txID.String()]
-	if !ok {
-		return nil, errors.New("no such transaction was recorded")
+// unlisted is a node that does not list the outputs of rewards.
+type unlisted struct{}
+
+func (unlisted) RewardUTXOs(context.Context, ids.ID, uint64) ([][]byte, error) {
+	return nil, pchain.ErrNotOffered
+}
+
+// TestRewardsWithoutANode computes the rewards of a real network: byte for byte those
+// that its nodes listed.
+func TestRewardsWithoutANode(t *testing.T) {
+	r := record(t)
+	config := *avagenesis.GetConfig(r.NetworkID)
+	config.StartTime = r.StartTime
+	g, err := genesis.FromConfig(&config)
+	require.NoError(t, err)
+	read := func(n pchain.Node) (blocks []*ledger.Block) {
+		d, err := pchain.NewDecoder(pchain.DecoderOptions{
+			NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: n, Supply: g.Supply, Validators: g.Validators,
+			Disagree: func(d *pchain.Difference) { t.Error(d) },
+		})
+		require.NoError(t, err)
+		state := pchain.NewState()
+		for _, raw := range slices.Concat([][]byte{r.P0}, r.P) {
+			parsed, err := pchain.ParseBlock(raw)
+			require.NoError(t, err)
+			b, err := d.Ledger(t.Context(), state, parsed)
+			require.NoError(t, err)
+			blocks = append(blocks, b)
+		}
+		return blocks
 	}
-	return b, nil
+	listed, computed := read(r), read(unlisted{})
+	require.Equal(t, listed, computed)
+	outputs := 0
+	for _, b := range computed {
+		for _, tx := range b.Txs {
+			if tx.Settled != nil {
+				outputs += len(tx.Made)
+			}
+		}
+	}
+	require.Equal(t, 4, outputs)
 }
 
 // book is the plainest record of outputs: all of them, and which are spent.
@@ -147,7 +182,7 @@ func TestRecordedNetwork(t *testing.T) {
 		spent: make(map[ids.ID]bool), staked: make(map[ids.ID][]ids.ID), kinds: make(map[ledger.Kind]int),
 	}
 
-	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r})
+	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.Difference) { t.Error(d) }})
 	require.NoError(t, err)
 	state := pchain.NewState()
 	for height, raw := range slices.Concat([][]byte{r.P0}, r.P) {
@@ -291,7 +326,7 @@ func BenchmarkPChain(b *testing.B) {
 	config.StartTime = r.StartTime
 	g, err := genesis.FromConfig(&config)
 	require.NoError(b, err)
-	d, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r})
+	d, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.Difference) { b.Error(d) }})
 	require.NoError(b, err)
 	blocks := slices.Concat([][]byte{r.P0}, r.P)
 	transactions := 0

@@ -290,7 +290,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 			if l.next != b.Height {
 				continue
 			}
-			if err := l.apply(ctx, c.options.Store, b, c.batch); err != nil {
+			if err := c.applyTo(ctx, l, b); err != nil {
 				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant, err)}
 			}
 			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
@@ -308,6 +308,31 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 		}
 	}
 	return nil
+}
+
+// applyTo adds a block to one lane. While that fails for a reason that passes, the blocks
+// before it are committed, and the status has the reason.
+func (c *committer[B]) applyTo(ctx context.Context, l *lane[B], b *Block[B]) error {
+	err := l.apply(ctx, c.options.Store, b, c.batch)
+	var passes *RetryError
+	if !errors.As(err, &passes) {
+		return err
+	}
+	if err := errors.Join(c.commit(ctx), c.land()); err != nil {
+		return err
+	}
+	var final error
+	err = c.retry(ctx, passes.What, func() error {
+		var again *RetryError
+		if final = l.apply(ctx, c.options.Store, b, c.batch); errors.As(final, &again) {
+			return again.Err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return final
 }
 
 func (c *committer[B]) age() time.Duration {

@@ -38,6 +38,18 @@ func (e *BlockError) Error() string {
 
 func (e *BlockError) Unwrap() error { return e.Err }
 
+// RetryError is an error of Tenant.Apply that passes by itself. The pipeline shows it in
+// its Status, and calls Apply with the same block until there is another result.
+type RetryError struct {
+	// What names the work that fails, in the status, the log and the metrics.
+	What string
+	Err  error
+}
+
+func (e *RetryError) Error() string { return e.What + ": " + e.Err.Error() }
+
+func (e *RetryError) Unwrap() error { return e.Err }
+
 // Block is an accepted block, and what a pipeline asks of it.
 type Block[B any] struct {
 	Height       uint64
@@ -85,8 +97,8 @@ type Tenant[B any] interface {
 	// Apply adds what follows from a block to a batch. Blocks come one at a time
 	// and in order, the genesis block first if the pipeline begins with it. r does
 	// not show the rows of batch yet, nor, for a while, those of the batch before. The
-	// batch keeps the slices it is given. An error ends the pipeline and drops the
-	// batch.
+	// batch keeps the slices it is given. A *RetryError must leave the batch and the tenant
+	// as they were. Any other error ends the pipeline and drops the batch.
 	Apply(ctx context.Context, r store.Reader, block B, batch *store.Batch) error
 }
 

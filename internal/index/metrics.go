@@ -7,8 +7,8 @@ var states = []State{Idle, Rebuilding, CatchingUp, Following, Retrying, Stalled,
 
 // collector is the metrics of a pipeline.
 type collector struct {
-	status                 func() Status
-	next, tip, rate, state *prometheus.Desc
+	status                          func() Status
+	next, tip, rate, state, failing *prometheus.Desc
 }
 
 // NewCollector makes metrics of a chain's pipeline.
@@ -17,17 +17,18 @@ func NewCollector(chain string, status func() Status) prometheus.Collector {
 		return prometheus.NewDesc("quorate_index_"+name, help, labels, prometheus.Labels{"chain": chain})
 	}
 	return &collector{
-		status: status,
-		next:   desc("next_height", "Height of the first block that is not recorded yet."),
-		tip:    desc("tip_height", "Height of the last accepted block, as the node last said."),
-		rate:   desc("blocks_per_second", "Blocks recorded per second, over the last seconds."),
-		state:  desc("state", "1 for what the pipeline does, 0 for what it does not.", "state"),
+		status:  status,
+		next:    desc("next_height", "Height of the first block that is not recorded yet."),
+		tip:     desc("tip_height", "Height of the last accepted block, as the node last said."),
+		rate:    desc("blocks_per_second", "Blocks recorded per second, over the last seconds."),
+		state:   desc("state", "1 for what the pipeline does, 0 for what it does not.", "state"),
+		failing: desc("failing", "1 for the work that fails and is tried again; nothing while all works.", "what"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.next, c.tip, c.rate, c.state} {
+	for _, d := range []*prometheus.Desc{c.next, c.tip, c.rate, c.state, c.failing} {
 		descs <- d
 	}
 }
@@ -43,6 +44,9 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		gauge(c.tip, float64(s.Tip))
 	}
 	gauge(c.rate, s.BlocksPerSecond)
+	if s.Failing != "" {
+		gauge(c.failing, 1, s.Failing)
+	}
 	for _, state := range states {
 		v := 0.0
 		if s.State == state {

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -49,8 +51,10 @@ type Status struct {
 	// changes nothing about it, but the end of the pipeline does: then nobody knows any
 	// more how far the chain is.
 	CaughtUp bool
-	// Err is why the pipeline is Retrying, Stalled or Stopped.
-	Err error
+	// Err is why the pipeline is Retrying, Stalled or Stopped. Failing names the work
+	// that fails while it is Retrying or Stalled.
+	Err     error
+	Failing string
 	// Note is what the source has to say; see Noter.
 	Note string
 }
@@ -144,9 +148,9 @@ func (s *status) at(now Status) Status {
 		if now.CaughtUp {
 			now.State = Stalled
 		}
-		for _, err := range s.trouble {
-			now.Err = err
-		}
+		// If several things fail, always the same one is shown.
+		now.Failing = slices.Min(slices.Collect(maps.Keys(s.trouble)))
+		now.Err = s.trouble[now.Failing]
 	case now.Next < now.Kept:
 		now.State = Rebuilding
 	case !now.TipKnown:

@@ -15,14 +15,18 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 )
 
+// ErrNotOffered says that each node that answered lacks a method.
+var ErrNotOffered = errors.New("no node offers the method")
+
 // RewardUTXOs are the outputs (avax.UTXO as the P-Chain encodes it) that a
-// transaction was given when a staking period ended, in their order; none if there
-// was no reward. The transaction is the one that began to stake, or for a validator
+// transaction was given when a staking period ended, in the order in which the node
+// lists them, which is none in particular; none if there was no reward. The transaction is the one that began to stake, or for a validator
 // that renews itself the one that ended the period.
 //
 // A node that has not executed a block yet would say that there was no reward: only
 // one that has executed the block at height is believed. Errors are those of Call,
-// or ErrBeyondTip if there is no such node.
+// or ErrBeyondTip if there is no such node, or ErrNotOffered if no node lists them and all
+// that were asked are far enough.
 func (c *Client) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error) {
 	const method = "platform.getRewardUTXOs"
 	var failures []error
@@ -45,7 +49,16 @@ func (c *Client) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([
 	if behind != nil {
 		return nil, behind
 	}
-	return nil, conclude(method, failures)
+	err := conclude(method, failures)
+	if errors.As(err, new(*RPCError)) { // all nodes answered
+		for _, failure := range failures {
+			var refused *RPCError
+			if errors.As(failure, &refused) && refused.Method == method {
+				return nil, fmt.Errorf("%w: %w", ErrNotOffered, failure)
+			}
+		}
+	}
+	return nil, err
 }
 
 func (c *Client) rewardUTXOs(ctx context.Context, e *endpoint, method string, txID ids.ID, height uint64) ([][]byte, error) {

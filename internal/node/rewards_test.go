@@ -51,9 +51,16 @@ func TestRewardUTXOs(t *testing.T) {
 		})
 	}
 	_, err = newClient(t, methods(t, map[string]string{getHeight: `{"height":"9"}`})).RewardUTXOs(t.Context(), ids.ID{1}, 9)
+	require.ErrorIs(t, err, ErrNotOffered)
 	var refused *RPCError
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.NotOffered())
+	away := httptest.NewServer(nil)
+	away.Close()
+	_, err = newClient(t, methods(t, map[string]string{getHeight: `{"height":"9"}`}), away.URL).RewardUTXOs(t.Context(), ids.ID{1}, 9)
+	require.NotErrorIs(t, err, ErrNotOffered, "the node that is away may offer it")
+	_, err = newClient(t, methods(t, map[string]string{})).RewardUTXOs(t.Context(), ids.ID{1}, 9)
+	require.NotErrorIs(t, err, ErrNotOffered, "without a P-Chain it is not known")
 }
 
 // The height and the reward come from the same node: one that lags behind would

@@ -150,14 +150,18 @@ func NewDecoder(networkID uint32, chainID ids.ID) (*Decoder, error) {
 	return &Decoder{networkID: networkID, chainID: chainID, upgrades: upgrade.GetConfig(networkID), codec: c}, nil
 }
 
-// Ledger says what a block does to outputs. On mainnet, some early blocks import
-// outputs that a block before had imported already. Errors are ErrTransaction.
+// Ledger returns what a block does to outputs: nothing for the bonus blocks of mainnet,
+// whose imports the protocol accepted without applying them to outputs. Transactions
+// returns those imports as well. Errors are ErrTransaction.
 func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	transactions, err := d.Transactions(b)
 	if err != nil {
 		return nil, err
 	}
 	out := &ledger.Block{ChainID: d.chainID, Height: b.Height, ID: b.ID, Time: b.Time}
+	if isBonus(d.networkID, b.Height) {
+		return out, nil
+	}
 	for _, tx := range transactions {
 		out.Txs = append(out.Txs, tx.Tx)
 	}

@@ -44,6 +44,8 @@ type Genesis struct {
 	// Supply is all there was at the beginning, of which rewards are made more, in
 	// nAVAX: on the P- and the X-Chain together.
 	Supply uint64
+	// Validators are the P-Chain's first ones, in the order in which it has them.
+	Validators []*txs.Tx
 	// PTxs and XTxs are the transactions by their IDs, as nodes keep them: no block has
 	// them.
 	PTxs, XTxs map[ids.ID][]byte
@@ -112,7 +114,7 @@ func Parse(b []byte) (*Genesis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the P-Chain's genesis: %w", err)
 	}
-	g := &Genesis{Time: time.Unix(int64(parsed.Timestamp), 0).UTC(), Supply: parsed.InitialSupply}
+	g := &Genesis{Time: time.Unix(int64(parsed.Timestamp), 0).UTC(), Supply: parsed.InitialSupply, Validators: parsed.Validators}
 	if g.P, err = pChain(parsed, hashing.ComputeHash256Array(b), g.Time); err != nil {
 		return nil, fmt.Errorf("reading the P-Chain's genesis: %w", err)
 	}

@@ -22,7 +22,10 @@ func (s *State) OpenL1(id ids.ID, balance uint64, owner message.PChainOwner) err
 }
 
 // Renew has a validator that renews itself.
-func (s *State) Renew(id ids.ID, end, next uint64) { s.renewals[id] = &renewal{end: end, next: next} }
+func (s *State) Renew(id ids.ID) { s.stakers.put(&staker{txID: id, renewal: new(renewal)}) }
+
+// Supply is the current supply of a subnet's asset.
+func (s *State) Supply(subnetID ids.ID) uint64 { return s.stakers.supplies[subnetID].current }
 
 // L1Fees is the account of the fees of L1 validators alone.
 type L1Fees struct{ *l1Fees }

@@ -1,5 +1,6 @@
 // Package pchain reads P-Chain blocks: what their transactions record, and what they
-// do to outputs. Nothing but the amounts of rewards has to be asked of a node.
+// do to outputs. Nodes are asked for the outputs of rewards; where none lists them they
+// are computed from the supply.
 package pchain
 
 import (

@@ -149,20 +149,12 @@ func (r *reader) AddAutoRenewedValidatorTx(tx *txs.AddAutoRenewedValidatorTx) er
 		Start: r.time, End: unixTime(end), Renewing: true,
 	}
 	r.key(tx.Signer)
-	r.state.renewals[r.id] = &renewal{end: end, next: tx.Period}
-	r.state.renewalsChanged[r.id] = struct{}{}
 	return errors.Join(
 		r.base(ledger.Unknown, &tx.BaseTx), r.stake(tx.StakeOuts), r.rewardTo(tx.ValidatorRewardsOwner),
 	)
 }
 
 func (r *reader) SetAutoRenewedValidatorConfigTx(tx *txs.SetAutoRenewedValidatorConfigTx) error {
-	renewing, ok := r.state.renewals[tx.TxID]
-	if !ok {
-		return fmt.Errorf("%w: %s", errNoRenewal, tx.TxID)
-	}
-	renewing.next = tx.Period
-	r.state.renewalsChanged[tx.TxID] = struct{}{}
 	return r.base(ledger.Unknown, &tx.BaseTx)
 }
 

@@ -19,8 +19,9 @@ import (
 var ErrState = errors.New("not the state of a reader of the P-Chain")
 
 // State is what a block's meaning depends on besides its bytes: what the blocks
-// before it left open. It is small: a few hundred bytes, and about as many for
-// each L1 validator. It belongs to one goroutine.
+// before it left open: L1 validators and their balances, stakers and their potential
+// rewards, the supply. It has a few hundred bytes for each of these. It belongs to one
+// goroutine.
 type State struct {
 	// height and blockID are those of the last block; blockID is empty before the
 	// genesis block.
@@ -31,26 +32,20 @@ type State struct {
 	// proposal waits for the block that follows.
 	proposal *txs.Tx
 	fees     *l1Fees
-	// renewals are the validators that may go on after their period, by the
-	// transaction that added them.
-	renewals        map[ids.ID]*renewal
-	renewalsChanged map[ids.ID]struct{}
-	headChanged     bool
-}
+	stakers  *stakers
 
-// renewal is what a validator that renews itself does at the end of its period
-// (ACP-236).
-type renewal struct {
-	// end is the current period's, next the length of the one after, in seconds; 0
-	// if there is none.
-	end, next uint64
+	headChanged bool
+
+	// differed says that a node listed outputs of a reward that do not follow from the
+	// supply, doubts how often it listed none for the reward that is being decided. They
+	// are not stored.
+	differed bool
+	doubts   int
 }
 
 // NewState is the state before the genesis block.
 func NewState() *State {
-	return &State{
-		fees: newL1Fees(), renewals: make(map[ids.ID]*renewal), renewalsChanged: make(map[ids.ID]struct{}),
-	}
+	return &State{fees: newL1Fees(), stakers: newStakers()}
 }
 
 // Height is that of the last block that the state includes; false before the
@@ -65,7 +60,8 @@ type Row struct{ Key, Value []byte }
 const (
 	rowHead    = 'h'
 	rowAccount = 'l'
-	rowRenewal = 'r'
+	rowStaker  = 's'
+	rowSupply  = 'u'
 )
 
 // TakeChanges returns the rows that changed since it was called last, in no
@@ -87,18 +83,9 @@ func (s *State) TakeChanges() []Row {
 		}
 		rows = append(rows, row)
 	}
-	for id := range s.renewalsChanged {
-		row := Row{Key: append([]byte{rowRenewal}, id[:]...)}
-		if r, ok := s.renewals[id]; ok {
-			row.Value = binary.BigEndian.AppendUint64(nil, r.end)
-			row.Value = binary.BigEndian.AppendUint64(row.Value, r.next)
-		}
-		rows = append(rows, row)
-	}
 	s.headChanged = false
 	clear(s.fees.changed)
-	clear(s.renewalsChanged)
-	return rows
+	return append(rows, s.stakers.takeChanges()...)
 }
 
 // headSize is that of the head's row without a proposal.
@@ -148,13 +135,15 @@ func LoadState(rows iter.Seq[Row]) (*State, error) {
 				s.fees.active++
 				s.fees.soonest = min(s.fees.soonest, a.ends)
 			}
-		case row.Key[0] == rowRenewal && len(v) == 16:
-			s.renewals[id] = &renewal{end: binary.BigEndian.Uint64(v), next: binary.BigEndian.Uint64(v[8:])}
+		case row.Key[0] == rowStaker || row.Key[0] == rowSupply:
+			if err := s.stakers.load(row.Key[0], id, v); err != nil {
+				return nil, err
+			}
 		default:
 			return nil, fmt.Errorf("%w: row %x", ErrState, row.Key)
 		}
 	}
-	if !hasHead && len(s.fees.accounts)+len(s.renewals) > 0 {
+	if !hasHead && len(s.fees.accounts)+len(s.stakers.all)+len(s.stakers.supplies) > 0 {
 		return nil, fmt.Errorf("%w: the head is missing", ErrState)
 	}
 	return s, nil

@@ -50,7 +50,7 @@ func (r rows) load(t testing.TB) *pchain.State {
 // able to stop and go on after each of its blocks.
 func story(t testing.TB) (blocks []*pchain.Block, d *pchain.Decoder) {
 	t.Helper()
-	n := &answers{rewards: make(map[ids.ID][][]byte), txs: make(map[ids.ID][]byte)}
+	n := &answers{rewards: make(map[ids.ID][][]byte)}
 	d, _, first := newDecoder(t, constants.LocalID, n)
 	last, at := first, started
 	add := func(seconds int, made func(time.Time) func(ids.ID, uint64) block.Block) {
@@ -74,7 +74,6 @@ func story(t testing.TB) (blocks []*pchain.Block, d *pchain.Decoder) {
 	}
 	renewing := accepted(all["AddAutoRenewedValidatorTx"].tx)
 	validation := accepted(all["AddPermissionlessValidatorTx"].tx)
-	n.txs[renewing.ID()], n.txs[validation.ID()] = renewing.Bytes(), validation.Bytes()
 	n.rewards[validation.ID()] = [][]byte{reward(validation.ID(), 4, 9, alice)}
 	ended := accepted(&txs.RewardValidatorTx{TxID: validation.ID()})
 	renewed := accepted(&txs.RewardAutoRenewedValidatorTx{TxID: renewing.ID(), Timestamp: 1})
@@ -151,7 +150,8 @@ func TestUnreadableStates(t *testing.T) {
 		"short key":          func(r rows) { r["l123"] = make([]byte, 12) },
 		"short account":      func(r rows) { r["l"+string(make([]byte, 32))] = make([]byte, 11) },
 		"half an address":    func(r rows) { r["l"+string(make([]byte, 32))] = make([]byte, 12+10) },
-		"short renewal":      func(r rows) { r["r"+string(make([]byte, 32))] = make([]byte, 15) },
+		"short staker":       func(r rows) { r["s"+string(make([]byte, 32))] = make([]byte, 50) },
+		"long supply":        func(r rows) { r["u"+string(make([]byte, 32))] = make([]byte, 5) },
 		"short head":         func(r rows) { r["h"] = r["h"][:63] },
 		"a time beyond":      func(r rows) { r["h"] = append(bytes.Clone(r["h"][:40]), bytes.Repeat([]byte{255}, 24)...) },
 		"unreadable pending": func(r rows) { r["h"] = append(bytes.Clone(r["h"]), 1, 2, 3) },

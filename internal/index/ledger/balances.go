@@ -52,7 +52,9 @@ func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.S
 		return nil, time.Time{}, err
 	}
 	for i := range accounts {
-		balances = appendBalances(balances, chainID, &accounts[i], &totals[i])
+		if balances, err = appendBalances(balances, chainID, &accounts[i], &totals[i]); err != nil {
+			return nil, time.Time{}, err
+		}
 	}
 	return mergeBalances(balances), row.Unix(c.time), nil
 }
@@ -195,10 +197,13 @@ func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map
 	return nil
 }
 
-func appendBalances(to []Balance, chainID ids.ID, a *owned, total *sums) []Balance {
+func appendBalances(to []Balance, chainID ids.ID, a *owned, total *sums) ([]Balance, error) {
 	for b, t := range total {
 		if t == (tally{}) {
 			continue
+		}
+		if t.amount.hi < 0 || t.count < 0 {
+			return nil, fmt.Errorf("%w: %s nAVAX or units of asset %s in %d outputs on chain %s; run `quorate index verify`", ErrNegative, t.amount.big(), a.assetID, t.count, chainID)
 		}
 		one := Balance{Bucket: Bucket(b), AssetID: a.assetID, NFT: a.holding == tokens, Amount: t.amount.big(), Outputs: t.count}
 		if a.atomic() {
@@ -210,7 +215,7 @@ func appendBalances(to []Balance, chainID ids.ID, a *owned, total *sums) []Balan
 		}
 		to = append(to, one)
 	}
-	return to
+	return to, nil
 }
 
 // mergeBalances adds up those of the same kind and puts them in order.

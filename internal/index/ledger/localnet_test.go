@@ -38,7 +38,6 @@ type recording struct {
 	P, X               [][]byte
 	C                  map[string][]byte
 	Rewards            map[string][][]byte
-	Txs                map[string][]byte
 	Utxos              map[string][][]byte
 }
 
@@ -49,13 +48,6 @@ func (r *recording) RewardUTXOs(_ context.Context, txID ids.ID, _ uint64) ([][]b
 	return nil, errors.New("no such reward was recorded")
 }
 
-func (r *recording) Tx(_ context.Context, txID ids.ID) ([]byte, error) {
-	if b, ok := r.Txs[txID.String()]; ok {
-		return b, nil
-	}
-	return nil, errors.New("no such transaction was recorded")
-}
-
 // blocks are those of the three chains.
 func (r *recording) blocks(t *testing.T) map[ids.ID][]*chain.Block {
 	t.Helper()
@@ -64,7 +56,7 @@ func (r *recording) blocks(t *testing.T) map[ids.ID][]*chain.Block {
 	g, err := genesis.FromConfig(&config)
 	require.NoError(t, err)
 	all := make(map[ids.ID][]*chain.Block)
-	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r})
+	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.Difference) { t.Error(d) }})
 	require.NoError(t, err)
 	state := pchain.NewState()
 	for _, raw := range slices.Concat([][]byte{r.P0}, r.P) {

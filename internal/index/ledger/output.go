@@ -28,6 +28,8 @@ type Output struct {
 	StakeStart, StakeEnd time.Time
 	// Spent is nil as long as it is not consumed.
 	Spent *chain.Spend
+	// consumer is the transaction that consumed it, as its Tenant knows; empty if none has.
+	consumer ids.ID
 
 	// packed is the ID's text once it was needed, body what lists have of it.
 	packed, body []byte

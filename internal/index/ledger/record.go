@@ -25,6 +25,9 @@ var (
 	// ErrBehind says that exports and imports are recorded much faster than they are
 	// matched, or not matched at all, so that a balance would take too long.
 	ErrBehind = errors.New("matching of exports and imports is behind")
+	// ErrNegative says that a balance is below zero: the rows are damaged, or come from
+	// blocks that are not those of one network.
+	ErrNegative = errors.New("balance is below zero")
 	// ErrUnknownChain says that nothing of a chain is recorded.
 	ErrUnknownChain = errors.New("chain is not recorded")
 )

@@ -23,8 +23,9 @@ func Form() index.Form {
 	tenant := index.CursorOf(name)
 	return index.Form{
 		// 2: what addresses have a part in; 3: in shorter keys, and less about what is
-		// consumed where it was made
-		Name: name, Version: 3,
+		// consumed where it was made; 4: stakers and the supply in the state of the P-Chain,
+		// and no bonus blocks
+		Name: name, Version: 4,
 		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
 			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
@@ -39,6 +40,8 @@ var (
 	// ErrMissing says that a block refers to something that an earlier one must
 	// have made and that is not recorded: the record has to begin at genesis.
 	ErrMissing = errors.New("what it refers to is not recorded")
+	// ErrSpent says that a block consumes an output that another transaction has consumed.
+	ErrSpent = errors.New("it is consumed already")
 	// ErrTime says that a block's time lies before that of the block before it.
 	ErrTime = errors.New("time goes backwards")
 	// ErrChain says that a block is not of the tenant's chain.
@@ -48,6 +51,7 @@ var (
 // The caches of a tenant, in entries.
 const (
 	recentOutputs  = 30_000
+	recentImports  = 10_000
 	recentAccounts = 50_000
 	recentStakes   = 5_000
 	pendingEvents  = 50_000
@@ -70,6 +74,7 @@ type Tenant struct {
 	lastTime uint64
 
 	outputs  *recent.Map[ids.ID, *Output]
+	imports  *recent.Map[ids.ID, ids.ID]      // what consumed outputs of other chains
 	accounts *recent.Map[accountID, struct{}] // whose rows were written
 	stakes   *recent.Map[ids.ID, *Staking]
 	nodes    *recent.Map[string, []validation] // that began, by their partition
@@ -98,13 +103,14 @@ func (*Tenant) Name() string { return name }
 func (t *Tenant) reset() {
 	t.begun = false
 	t.outputs = recent.New[ids.ID, *Output](recentOutputs)
+	t.imports = recent.New[ids.ID, ids.ID](recentImports)
 	t.accounts = recent.New[accountID, struct{}](recentAccounts)
 	t.stakes = recent.New[ids.ID, *Staking](recentStakes)
 	t.nodes = recent.New[string, []validation](recentStakes)
 	t.pending, t.pendingCount = make(map[string][]event), 0
 }
 
-// Apply implements index.Tenant. Errors are ErrMissing, ErrTime and ErrChain, or the
+// Apply implements index.Tenant. Errors are ErrMissing, ErrSpent, ErrTime and ErrChain, or the
 // store's.
 func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, batch *store.Batch) error {
 	if block.ChainID != t.chainID {
@@ -142,7 +148,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 
 // begin sees to it that what is remembered is of the blocks before.
 func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) error {
-	full := t.outputs.Full() || t.accounts.Full() || t.stakes.Full() || t.nodes.Full() || t.pendingCount > pendingEvents
+	full := t.outputs.Full() || t.imports.Full() || t.accounts.Full() || t.stakes.Full() || t.nodes.Full() || t.pendingCount > pendingEvents
 	if t.begun && block.Height == t.last+1 && !full {
 		return t.inTime(block)
 	}
@@ -164,6 +170,7 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) 
 	}
 	if values[0] != nil {
 		t.outputs.Forget(committed.height)
+		t.imports.Forget(committed.height)
 		t.accounts.Forget(committed.height)
 		t.stakes.Forget(committed.height)
 		t.nodes.Forget(committed.height)
@@ -320,7 +327,7 @@ type application struct {
 
 // resolve reads the outputs that the block consumes and that are not remembered.
 func (b *application) resolve(ctx context.Context) error {
-	var missing, exported []ids.ID
+	var missing, exported, imported []ids.ID
 	var keys []store.PK
 	for i := range b.block.Txs {
 		for j := range b.block.Txs[i].Made {
@@ -330,11 +337,9 @@ func (b *application) resolve(ctx context.Context) error {
 		}
 		for _, in := range b.block.Txs[i].Consumed {
 			if in.SourceChainID != b.chainID {
-				continue
-			}
-			if _, ok := b.outputs.Get(in.OutputID); !ok {
+				imported = append(imported, in.OutputID)
+			} else if _, ok := b.outputs.Get(in.OutputID); !ok {
 				missing = append(missing, in.OutputID)
-				keys = append(keys, outputRow(b.networkID, in.OutputID, madeKey))
 			}
 		}
 	}
@@ -348,6 +353,12 @@ func (b *application) resolve(ctx context.Context) error {
 			b.arrived[p.output.ID] = recorded[i]
 		}
 	}
+	for _, id := range missing {
+		keys = append(keys, outputRow(b.networkID, id, madeKey), outputRow(b.networkID, id, spentKey))
+	}
+	for _, id := range imported {
+		keys = append(keys, outputRow(b.networkID, id, spentKey))
+	}
 	if len(keys) == 0 {
 		return nil
 	}
@@ -355,17 +366,63 @@ func (b *application) resolve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading consumed outputs: %w", err)
 	}
-	for i, v := range values {
-		if v == nil {
+	for i, id := range missing {
+		made, spent := values[2*i], values[2*i+1]
+		if made == nil {
 			continue // it may be made by the block itself
 		}
-		o, err := parseOutput(missing[i], v)
+		o, err := parseOutput(id, made)
 		if err != nil {
+			return err
+		}
+		if o.consumer, err = consumer(id, spent); err != nil {
 			return err
 		}
 		b.outputs.Put(o.ID, o, 0)
 	}
+	for i, id := range imported {
+		by, err := consumer(id, values[2*len(missing)+i])
+		if err != nil {
+			return err
+		}
+		if by != ids.Empty {
+			b.imports.Put(id, by, 0)
+		}
+	}
 	return nil
+}
+
+// consumer is the transaction that a row says has consumed an output; empty for no row.
+func consumer(outputID ids.ID, row []byte) (ids.ID, error) {
+	if row == nil {
+		return ids.Empty, nil
+	}
+	s, err := parseSpend(row)
+	if err != nil {
+		return ids.Empty, fmt.Errorf("output %s: %w", outputID, err)
+	}
+	return s.TxID, nil
+}
+
+// consume notes that a transaction consumes an output, which nobody may have consumed
+// before. Blocks that are applied again say the same again.
+func (b *application) consume(txID ids.ID, in *chain.Input) (o *Output, err error) {
+	by := ids.Empty
+	if in.SourceChainID == b.chainID {
+		var ok bool
+		if o, ok = b.outputs.Get(in.OutputID); !ok {
+			return nil, ErrMissing
+		}
+		by, o.consumer = o.consumer, txID
+		b.outputs.Put(in.OutputID, o, b.block.Height)
+	} else {
+		by, _ = b.imports.Get(in.OutputID)
+		b.imports.Put(in.OutputID, txID, b.block.Height)
+	}
+	if by != ids.Empty && by != txID {
+		return nil, fmt.Errorf("%w: by transaction %s", ErrSpent, by)
+	}
+	return o, nil
 }
 
 func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
@@ -380,14 +437,14 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 			arrival: in.SourceChainID != b.chainID, number: b.inputs, salt: b.salt,
 		}
 		b.inputs++
+		o, err := b.consume(tx.ID, in)
+		if err != nil {
+			return fmt.Errorf("input %d: output %s: %w", i, in.OutputID, err)
+		}
 		b.batch.Add(store.FamilyOutput, outputRow(b.networkID, in.OutputID, spentKey), s.bytes())
 		if s.arrival {
 			b.queue(movement{outputID: in.OutputID, arrival: true})
 			continue
-		}
-		o, ok := b.outputs.Get(in.OutputID)
-		if !ok {
-			return fmt.Errorf("input %d: output %s: %w", i, in.OutputID, ErrMissing)
 		}
 		b.spend(o, s)
 		if staking != nil {

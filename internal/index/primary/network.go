@@ -139,6 +139,7 @@ func New(o Options) (*Network, error) {
 		}
 	}
 	start := o.Start
+	var asked *rewards
 	if o.Genesis != nil {
 		start = 0
 		n.matcher = ledger.NewMatcher(o.Store, o.NetworkID, o.Log)
@@ -154,20 +155,19 @@ func New(o Options) (*Network, error) {
 			n.matcher.Wake()
 			recorded(next)
 		}
-		var asked pchain.Node = o.Node
-		var said *answers
-		if o.Keep != KeepNone {
-			said = &answers{node: o.Node, reader: o.Store, networkID: o.NetworkID}
-			asked = said
-		}
+		asked = &rewards{node: o.Node, reader: o.Store, networkID: o.NetworkID, keep: o.Keep != KeepNone, log: o.Log}
 		decoder, err := pchain.NewDecoder(pchain.DecoderOptions{
 			NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: asked, ValidatorFees: o.ValidatorFees,
+			Validators: o.Genesis.Validators, Supply: o.Genesis.Supply, Disagree: asked.differ,
 		})
+		if err == nil && o.Metrics != nil {
+			err = asked.register(o.Metrics)
+		}
 		if err != nil {
 			return nil, err
 		}
 		n.kept = o.Keep != KeepNone
-		recorder := pChain(o.NetworkID, decoder, said, o.Log, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID))
+		recorder := pChain(o.NetworkID, decoder, asked, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID))
 		n.ledgers[index.PChain] = recorder.Name()
 		tenants = append(tenants[:len(tenants):len(tenants)], recorder)
 		if n.kept {
@@ -175,7 +175,11 @@ func New(o Options) (*Network, error) {
 		}
 	}
 	p := index.NewPChainSource(o.Node, o.Log)
-	err := add(n, o, chainOf[*pchain.Block]{name: index.PChain, source: p, verified: p, height: p.Tip, start: start, committed: committed}, tenants...)
+	var source index.Keeper[*pchain.Block] = p
+	if asked != nil {
+		source = rewardSource{p, asked}
+	}
+	err := add(n, o, chainOf[*pchain.Block]{name: index.PChain, source: source, verified: p, height: p.Tip, start: start, committed: committed}, tenants...)
 	if err != nil || o.Genesis == nil {
 		return n, err
 	}
@@ -203,10 +207,10 @@ func New(o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log)
+	onC := index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log)
 	cLedger := CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID))
 	n.ledgers[index.CChain] = cLedger.Name()
-	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: source, verified: source, height: source.Tip, committed: woken}, cLedger)
+	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: onC, verified: onC, height: onC.Tip, committed: woken}, cLedger)
 }
 
 // xSource is the X-Chain's, with what is wrong with its vertices.

@@ -32,6 +32,9 @@ type testNode struct {
 	calls              atomic.Int64
 	// right is what outputs are answered from; nil answers none.
 	right *ledger.Record
+	// disturb picks, for each call, the node that answers, or why the call fails; nil if
+	// this node answers all.
+	disturb func() (*history.Node, error)
 }
 
 // networkID is a network that the library knows, so that clients find its genesis.
@@ -87,6 +90,13 @@ func (n *testNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (n *testNode) answer(path, method string, params json.RawMessage) (any, error) {
+	from := n.Node
+	if n.disturb != nil {
+		var err error
+		if from, err = n.disturb(); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case method == "info.getNetworkID":
 		return map[string]any{"networkID": strconv.Itoa(networkID)}, nil
@@ -102,12 +112,21 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 		if err != nil {
 			return nil, err
 		}
-		return n.Call(path, method, params)
+		return from.Call(path, method, params)
 	}
 	if n.right != nil && strings.HasSuffix(method, ".getUTXOs") {
 		return n.utxos(map[string]string{"platform": "P", "avm": "X", "avax": "C"}[strings.TrimSuffix(method, ".getUTXOs")], params, n.right)
 	}
-	return n.Call(path, method, params)
+	return from.Call(path, method, params)
+}
+
+// connect makes a client of the node for the genesis that is known.
+func (n *testNode) connect(t testing.TB) (*node.Client, *genesis.Genesis) {
+	t.Helper()
+	client, err := node.New(node.Options{Endpoints: []string{n.url}})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client, n.genesis
 }
 
 // connect finds out about a node what whoever records it has to know.

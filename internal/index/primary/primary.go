@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"strings"
-	"time"
 
 	"quorate/internal/chain/cchain"
 	"quorate/internal/chain/ledger"
@@ -71,18 +69,14 @@ func CChain(decoder *cchain.Decoder, tenants ...Tenant) index.Tenant[*cchain.Blo
 }
 
 // PChain reads blocks of the P-Chain for tenants. What a block means depends on
-// those before it, so that the decoder's state is kept with the rows. What only the
-// node knows is asked for until it answers. A nil log drops what goes wrong.
-func PChain(networkID uint32, decoder *pchain.Decoder, log *slog.Logger, tenants ...Tenant) index.Tenant[*pchain.Block] {
-	return pChain(networkID, decoder, nil, log, tenants...)
+// those before it, so that the decoder's state is stored with the rows.
+func PChain(networkID uint32, decoder *pchain.Decoder, tenants ...Tenant) index.Tenant[*pchain.Block] {
+	return pChain(networkID, decoder, nil, tenants...)
 }
 
-// pChain is PChain for a decoder that asks through said, if that is not nil.
-func pChain(networkID uint32, decoder *pchain.Decoder, said *answers, log *slog.Logger, tenants ...Tenant) index.Tenant[*pchain.Block] {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	p := &platform{partition: binary.BigEndian.AppendUint32(nil, networkID), decoder: decoder, said: said, log: log}
+// pChain is PChain for a decoder that asks for rewards through asked, if that is not nil.
+func pChain(networkID uint32, decoder *pchain.Decoder, asked *rewards, tenants ...Tenant) index.Tenant[*pchain.Block] {
+	p := &platform{partition: binary.BigEndian.AppendUint32(nil, networkID), decoder: decoder, rewards: asked}
 	return &reader[*pchain.Block]{tenants: tenants, read: p.read}
 }
 
@@ -90,18 +84,15 @@ func pChain(networkID uint32, decoder *pchain.Decoder, said *answers, log *slog.
 type platform struct {
 	partition []byte
 	decoder   *pchain.Decoder
-	said      *answers // nil if they are not kept
-	log       *slog.Logger
+	rewards   *rewards      // nil if the decoder asks the node itself
 	state     *pchain.State // nil before the first block
 }
 
-const (
-	// statePage is how many rows of the state are read at a time.
-	statePage = 1024
-	// firstPause and longestPause are between two attempts to ask the node.
-	firstPause   = 100 * time.Millisecond
-	longestPause = 10 * time.Second
-)
+// statePage is how many rows of the state are read at a time.
+const statePage = 1024
+
+// askingReward names, in the status, the work of a pipeline that waits for a node.
+const askingReward = "asking for a reward"
 
 func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Block, batch *store.Batch) (*ledger.Block, error) {
 	if p.state == nil {
@@ -109,13 +100,15 @@ func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Bl
 			return nil, err
 		}
 	}
-	said, err := p.ask(ctx, block)
-	if err != nil {
+	said, err := p.decoder.Ledger(ctx, p.state, block)
+	switch {
+	case errors.Is(err, pchain.ErrOutOfOrder), errors.Is(err, pchain.ErrTransaction), errors.Is(err, pchain.ErrReward):
 		return nil, err
+	case err != nil: // the node's, and the state is as it was
+		return nil, &index.RetryError{What: askingReward, Err: err}
 	}
-	if p.said != nil {
-		p.said.note(block)
-		p.said.take(batch)
+	if p.rewards != nil {
+		p.rewards.take(batch)
 	}
 	for _, row := range p.state.TakeChanges() {
 		pk := store.PK{P: p.partition, K: row.Key}
@@ -126,24 +119,6 @@ func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Bl
 		}
 	}
 	return said, nil
-}
-
-// ask repeats what fails because of the node.
-func (p *platform) ask(ctx context.Context, block *pchain.Block) (*ledger.Block, error) {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		said, err := p.decoder.Ledger(ctx, p.state, block)
-		if err == nil || errors.Is(err, pchain.ErrOutOfOrder) || errors.Is(err, pchain.ErrTransaction) || errors.Is(err, pchain.ErrReward) {
-			return said, err
-		}
-		if ctx.Err() == nil && pause == firstPause {
-			p.log.Warn("the node does not tell what a P-Chain block came to; asking again", slog.Uint64("height", block.Height), slog.Any("error", err))
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("asking the node what block %d came to: %w", block.Height, ctx.Err())
-		case <-time.After(pause):
-		}
-	}
 }
 
 // load reads the state that was kept.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/ava-labs/avalanchego/api"
@@ -80,7 +81,7 @@ func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
 		"P/block": &n.chains[P], "X/block": &n.chains[X], "C/block": &n.chains[C],
 		"X/tx": &n.early[earlyTxs], "X/vtx": &n.early[earlyVertices],
 	}[name]
-	if !ok {
+	if !ok || n.synced > 0 && r == &n.chains[C] { // an index that lacks the beginning is refused
 		return nil, ErrNotServed
 	}
 	var args indexer.GetContainerRangeArgs
@@ -132,7 +133,13 @@ func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
 func (n *Node) count(r *record) uint64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return uint64(len(r.ends))
+	count := uint64(len(r.ends))
+	for c := range n.chains {
+		if r == &n.chains[c] {
+			return min(count, n.ends[c])
+		}
+	}
+	return count
 }
 
 // span is where containers are, from first on to before last; there must be such.
@@ -208,6 +215,7 @@ func (n *Node) tx(c Chain, id ids.ID) ([]byte, bool, error) {
 	n.mu.RLock()
 	early, isEarly := n.earlyAt[shortID(id)]
 	height, ok := n.txs[c][shortID(id)]
+	ok = ok && uint64(height) <= n.ends[c]
 	n.mu.RUnlock()
 	if isEarly && c == X {
 		b, err := n.container(&n.early[earlyTxs], uint64(early))
@@ -288,8 +296,15 @@ func (n *Node) platform(method string, params json.RawMessage) (any, error) {
 		n.mu.RLock()
 		defer n.mu.RUnlock()
 		reply := platformvm.GetRewardUTXOsReply{Encoding: formatting.Hex, UTXOs: []string{}}
-		for _, utxo := range n.rewards[args.TxID] {
-			reply.UTXOs = append(reply.UTXOs, string(appendHex(nil, utxo)))
+		if r := n.rewards[args.TxID]; r.height <= n.ends[P] {
+			for _, utxo := range r.utxos {
+				reply.UTXOs = append(reply.UTXOs, string(appendHex(nil, utxo)))
+			}
+		}
+		// In the order in which they were made while the node has them in memory, and
+		// newest first once it reads them from disk.
+		if order := draw(n.generator.o.Seed, "order of rewards", n.asked.Add(1)); order[0]&1 == 0 {
+			slices.Reverse(reply.UTXOs)
 		}
 		reply.NumFetched = avajson.Uint64(len(reply.UTXOs))
 		return reply, nil
@@ -394,6 +409,9 @@ func (n *Node) evmBlock(text string) (any, error) {
 			return nil, fmt.Errorf("invalid argument 0: %q", text)
 		}
 		height = number.Uint64()
+	}
+	if height > 0 && height < n.synced {
+		return nil, nil // with everything before the state that was synced
 	}
 	b, ok, err := n.block(C, height)
 	if err != nil {

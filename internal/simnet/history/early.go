@@ -62,6 +62,9 @@ func (g *Generator) earlyRound(now int64) error {
 		if err != nil {
 			return err
 		}
+		if slices.ContainsFunc(b.Vertices, func(o Vertex) bool { return o.ID == v.ID }) {
+			continue // the same transactions on the same parents are one vertex
+		}
 		b.Vertices = append(b.Vertices, v)
 	}
 	e.left -= len(raw)

@@ -76,6 +76,7 @@ func (g *Generator) beginP(parsed *pgenesis.Genesis, id ids.ID, at time.Time) er
 		g.truth.make(&c, g, b, P, 0)
 		g.keep(P, c)
 	}
+	g.stakes.supply = parsed.InitialSupply
 	for _, tx := range parsed.Validators {
 		if err := g.genesisStaker(tx, b); err != nil {
 			return fmt.Errorf("validator %s: %w", tx.ID(), err)

@@ -6,8 +6,9 @@
 //
 // Transactions spend real outputs, once, and money is kept: what goes in comes out
 // or is burned. Three things a node would not accept: credentials are random bytes
-// and not signatures; the old kinds of P-Chain blocks stand at the beginning
-// whatever the network's upgrade times; and an L1's manager is nobody's contract.
+// and not signatures; the old kinds of P-Chain blocks stand at the beginning, and
+// validators renew themselves, whatever the network's upgrade times; and an L1's manager
+// is nobody's contract. Rewards are those that a node would pay.
 // Envelopes are signed genuinely.
 package history
 

@@ -47,7 +47,6 @@ type past struct {
 	generator *history.Generator
 	blocks    []*history.Block
 	rewards   map[ids.ID][][]byte
-	txs       map[ids.ID][]byte
 }
 
 func make1(t testing.TB, o history.Options) *past {
@@ -59,10 +58,7 @@ func make1(t testing.TB, o history.Options) *past {
 	require.NoError(t, err)
 	s, err := history.NewSealer(g)
 	require.NoError(t, err)
-	p := &past{generator: g, rewards: make(map[ids.ID][][]byte), txs: make(map[ids.ID][]byte)}
-	for _, tx := range g.Genesis() {
-		p.txs[tx.ID] = tx.Bytes
-	}
+	p := &past{generator: g, rewards: make(map[ids.ID][][]byte)}
 	for g.Txs() < o.Txs || g.Pending() > 0 {
 		b, err := g.Next()
 		require.NoError(t, err)
@@ -71,19 +67,18 @@ func make1(t testing.TB, o history.Options) *past {
 		for _, r := range b.Rewarded {
 			p.rewards[r.TxID] = r.UTXOs
 		}
-		for _, tx := range b.Txs {
-			p.txs[tx.ID] = tx.Bytes
-		}
 	}
 	return p
 }
 
-// RewardUTXOs and Tx answer the P-Chain's decoder.
-func (p *past) RewardUTXOs(_ context.Context, txID ids.ID, _ uint64) ([][]byte, error) {
+// RewardUTXOs answers the P-Chain's decoder, like a node that does not list rewards for
+// every other one.
+func (p *past) RewardUTXOs(_ context.Context, txID ids.ID, height uint64) ([][]byte, error) {
+	if height%2 == 0 {
+		return nil, pchain.ErrNotOffered
+	}
 	return p.rewards[txID], nil
 }
-
-func (p *past) Tx(_ context.Context, txID ids.ID) ([]byte, error) { return p.txs[txID], nil }
 
 // read decodes all blocks from their containers.
 func (p *past) read(t testing.TB) (all []*ledger.Block) {
@@ -96,7 +91,7 @@ func (p *past) read(t testing.TB) (all []*ledger.Block) {
 	require.Equal(t, begin.AVAXAssetID, g.AVAXAssetID())
 	require.Equal(t, []ids.ID{constants.PlatformChainID, begin.XChainID, begin.CChainID},
 		[]ids.ID{g.ChainID(history.P), g.ChainID(history.X), g.ChainID(history.C)})
-	onP, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: g.NetworkID(), Genesis: begin.P, AVAXAssetID: begin.AVAXAssetID, Node: p})
+	onP, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: g.NetworkID(), Genesis: begin.P, AVAXAssetID: begin.AVAXAssetID, Node: p, Supply: begin.Supply, Validators: begin.Validators, Disagree: func(d *pchain.Difference) { t.Error(d) }})
 	require.NoError(t, err)
 	onX, err := xchain.NewDecoder(begin.XChainID, begin.X)
 	require.NoError(t, err)

@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +25,16 @@ import (
 // about 10 bytes a block, 30 a transaction, and the rewards. Its growth is in the
 // hands of one goroutine at a time; the rest is safe for concurrent use.
 type Node struct {
+	*archive
+	// ends are the heights beyond which this node has not accepted blocks yet.
+	ends [chains]uint64
+	// synced is the height below which the C-Chain's blocks are missing: a node that has
+	// synced the state of the C-Chain lacks those before.
+	synced uint64
+}
+
+// archive is what the nodes of a network have in common.
+type archive struct {
 	generator *Generator
 	sealer    *Sealer
 
@@ -33,13 +45,29 @@ type Node struct {
 	early   [2]record
 	earlyAt map[uint64]uint32
 	txs     [2]map[uint64]uint32 // guarded by mu; heights by the first bytes of IDs, on P and X
-	// rewards and stakes are those of the P-Chain's last block; guarded by mu.
-	rewards map[ids.ID][][]byte
+	// rewards are those of all blocks, stakes those of the P-Chain's last block; guarded
+	// by mu.
+	rewards map[ids.ID]rewarded
 	stakes  map[ids.NodeID][]Stake
 	staked  map[ids.ID]ids.NodeID
 	// genesis are transactions, addresses those of Generator.Addresses; constant.
 	genesis   map[ids.ID][]byte
 	addresses []ids.ShortID
+	// asked counts the requests for rewards.
+	asked atomic.Uint64
+}
+
+// rewarded are the outputs of a reward, and the block that made them.
+type rewarded struct {
+	height uint64
+	utxos  [][]byte
+}
+
+// Other returns another node of the same network, which has accepted no blocks beyond
+// some heights yet, and lacks the C-Chain's blocks below synced, because it has synced
+// the state of the C-Chain. Only the first node grows.
+func (n *Node) Other(p, x, c, synced uint64) *Node {
+	return &Node{archive: n.archive, ends: [chains]uint64{p, x, c}, synced: synced}
 }
 
 // What is in Node.early.
@@ -70,10 +98,10 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{
-		generator: g, sealer: sealer, rewards: make(map[ids.ID][][]byte), stakes: make(map[ids.NodeID][]Stake),
+	n := &Node{ends: [chains]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint64}, archive: &archive{
+		generator: g, sealer: sealer, rewards: make(map[ids.ID]rewarded), stakes: make(map[ids.NodeID][]Stake),
 		staked: make(map[ids.ID]ids.NodeID), earlyAt: make(map[uint64]uint32), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
-	}
+	}}
 	for _, tx := range g.Genesis() {
 		n.genesis[tx.ID] = tx.Bytes
 	}
@@ -274,7 +302,7 @@ func (n *Node) note(b *Block) {
 		}
 	}
 	for _, r := range b.Rewarded {
-		n.rewards[r.TxID] = r.UTXOs
+		n.rewards[r.TxID] = rewarded{b.Height, r.UTXOs}
 	}
 	for _, txID := range b.Ended {
 		nodeID := n.staked[txID]

@@ -7,10 +7,14 @@ import (
 	"slices"
 	"time"
 
+	avagenesis "github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/upgrade"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
 	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
@@ -27,7 +31,6 @@ type stint struct {
 	owner      int32  // of the reward
 	coins      []coin // that are free at the end
 	next       uint32 // index of the first output at the end
-	seq        int
 
 	// validator is who a delegator delegates to, nil for validators; commission is
 	// what delegators have earned a validator.
@@ -45,7 +48,8 @@ type stint struct {
 // stakes are those that go on, the one that ends first at the top.
 type stakes struct {
 	all []*stint // a heap
-	seq int
+	// supply is what there is of AVAX, potential rewards included, in nAVAX.
+	supply uint64
 	// open are validators that can be delegated to, renewing those that can be
 	// configured.
 	open, renewing []*stint
@@ -81,8 +85,14 @@ func (g *Generator) key() signer.ProofOfPossession {
 }
 
 func (s *stakes) Len() int { return len(s.all) }
+
+// Less orders as a node does: delegators leave before validators that end with them.
 func (s *stakes) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(s.all[i].end, s.all[j].end), cmp.Compare(s.all[i].seq, s.all[j].seq)) < 0
+	a, b := s.all[i], s.all[j]
+	if a.end == b.end && (a.validator == nil) != (b.validator == nil) {
+		return a.validator != nil
+	}
+	return cmp.Or(cmp.Compare(a.end, b.end), a.txID.Compare(b.txID)) < 0
 }
 func (s *stakes) Swap(i, j int) { s.all[i], s.all[j] = s.all[j], s.all[i] }
 func (s *stakes) Push(x any)    { s.all = append(s.all, x.(*stint)) }
@@ -97,10 +107,11 @@ const openValidators = 2000
 
 // enter begins a stake with a block.
 func (g *Generator) enter(b *Block, s *stint) {
-	const year = 365 * 24 * 60 * 60
-	s.reward = uint64(float64(s.weight) * 0.08 * float64(s.end-s.start) / year)
-	s.seq = g.stakes.seq
-	g.stakes.seq++
+	config := avagenesis.GetStakingConfig(g.network.id).RewardConfig
+	start := time.Unix(s.start, 0)
+	s.reward = reward.NewPrimaryNetworkCalculator(config, upgrade.GetConfig(g.network.id)).
+		Calculate(start, time.Unix(s.end, 0).Sub(start), s.weight, g.stakes.supply)
+	g.stakes.supply += s.reward
 	heap.Push(&g.stakes, s)
 	b.Began = append(b.Began, s.stake())
 	switch {
@@ -219,8 +230,8 @@ func (g *Generator) pay(b *Block, s *stint, rewardID ids.ID, commit bool) error 
 	case s.validator != nil:
 		s.validator.delegators--
 		if commit {
-			earned := uint64(float64(s.reward) * float64(s.validator.shares) / 1e6)
-			own = s.reward - earned
+			var earned uint64
+			earned, own = reward.Split(s.reward, s.validator.shares)
 			s.validator.commission += earned
 		}
 	case s.renewing:
@@ -229,7 +240,8 @@ func (g *Generator) pay(b *Block, s *stint, rewardID ids.ID, commit bool) error 
 			if leaves = s.period == 0; leaves {
 				own += s.reward
 			} else {
-				stays := uint64(float64(s.reward) * float64(s.compound) / 1e6)
+				stays, _ := reward.Split(s.reward, s.compound)
+				stays = min(stays, avagenesis.GetStakingConfig(g.network.id).MaxValidatorStake-s.weight)
 				own, s.accrued, s.weight = s.reward-stays, s.accrued+stays, s.weight+stays
 			}
 		}
@@ -238,6 +250,9 @@ func (g *Generator) pay(b *Block, s *stint, rewardID ids.ID, commit bool) error 
 		if commit {
 			own = s.reward
 		}
+	}
+	if !commit {
+		g.stakes.supply -= s.reward
 	}
 	b.Ended = append(b.Ended, s.txID)
 	var raw [][]byte

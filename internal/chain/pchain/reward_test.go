@@ -1,0 +1,304 @@
+package pchain_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	avagenesis "github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	platformreward "github.com/ava-labs/avalanchego/vms/platformvm/reward"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
+
+	"quorate/internal/chain/ledger"
+	"quorate/internal/chain/pchain"
+)
+
+const (
+	avaxUnit = 1_000_000_000
+	day      = 24 * time.Hour
+	// supplied is what there is before all genesis validators.
+	supplied = 360_000_000 * avaxUnit
+)
+
+// rewarding is a chain whose rewards no node lists.
+type rewarding struct {
+	*history
+	network     uint32
+	at          time.Time
+	supply      map[ids.ID]uint64
+	differences []*pchain.Difference
+}
+
+func newRewarding(t testing.TB, networkID uint32, at time.Time, upgrades *upgrade.Config) *rewarding {
+	r := &rewarding{network: networkID, at: at, supply: map[ids.ID]uint64{constants.PrimaryNetworkID: supplied}}
+	first := must(block.NewApricotCommitBlock(ids.ID{'g'}, 0))
+	n := &answers{rewards: make(map[ids.ID][][]byte), err: pchain.ErrNotOffered}
+	d, err := pchain.NewDecoder(pchain.DecoderOptions{
+		NetworkID: networkID, Genesis: &ledger.Block{ChainID: constants.PlatformChainID, ID: first.ID(), Time: at},
+		AVAXAssetID: avaxID, Node: n, Supply: supplied, Upgrades: upgrades,
+		Disagree: func(d *pchain.Difference) { r.differences = append(r.differences, d) },
+	})
+	require.NoError(t, err)
+	r.history = &history{t: t, decoder: d, state: pchain.NewState(), node: n, parent: first.ID()}
+	_, err = d.Ledger(t.Context(), r.state, must(pchain.ParseBlock(first.Bytes())))
+	require.NoError(t, err)
+	return r
+}
+
+// requireSupply compares the supply with what platform.getCurrentSupply would say.
+func (r *rewarding) requireSupply(subnetID ids.ID) {
+	r.t.Helper()
+	require.Equal(r.t, r.supply[subnetID], r.state.Supply(subnetID), "supply of %s", subnetID)
+}
+
+// potential is the reward of a period, which is part of the supply from now on.
+func (r *rewarding) potential(config platformreward.Config, start time.Time, period time.Duration, weight uint64, subnetID ids.ID) uint64 {
+	amount := platformreward.NewCalculator(config).Calculate(start, period, weight, r.supply[subnetID])
+	require.NotZero(r.t, amount)
+	r.supply[subnetID] += amount
+	return amount
+}
+
+// end decides a reward, and returns its outputs as index, amount and role.
+func (r *rewarding) end(at time.Time, unsigned txs.UnsignedTx, commit bool) (made [][3]uint64, tx ledger.Tx) {
+	r.t.Helper()
+	r.add(proposal(at, accepted(unsigned)))
+	tx = r.add(option(at, commit)).Txs[0]
+	for _, out := range tx.Made {
+		made = append(made, [3]uint64{uint64(out.Index), out.Amount, uint64(out.Role)})
+	}
+	return made, tx
+}
+
+func staked(weight uint64) []*avax.TransferableOutput {
+	return []*avax.TransferableOutput{pay(weight, alice)}
+}
+
+func (r *rewarding) validator(node byte, weight uint64, until time.Time, shares uint32, subnet ids.ID) *txs.Tx {
+	add := &txs.AddPermissionlessValidatorTx{
+		BaseTx: common(), Validator: txs.Validator{NodeID: ids.NodeID{node}, Start: uint64(r.at.Unix()) + 60, End: uint64(until.Unix()), Wght: weight},
+		Subnet: subnet, Signer: proof, StakeOuts: staked(weight), ValidatorRewardsOwner: owners(alice), DelegatorRewardsOwner: owners(bob), DelegationShares: shares,
+	}
+	return accepted(add)
+}
+
+func (r *rewarding) delegator(node byte, weight uint64, until time.Time) *txs.Tx {
+	return accepted(&txs.AddPermissionlessDelegatorTx{
+		BaseTx: common(), Validator: txs.Validator{NodeID: ids.NodeID{node}, Start: uint64(r.at.Unix()) + 60, End: uint64(until.Unix()), Wght: weight},
+		StakeOuts: staked(weight), DelegationRewardsOwner: owners(bob),
+	})
+}
+
+// before is a config of rewards as it is until Helicon.
+func before(networkID uint32) platformreward.Config {
+	return avagenesis.GetStakingConfig(networkID).RewardConfig
+}
+
+// TestComputedRewards has a validator and delegators of mainnet, one of them refused,
+// and no node that lists rewards.
+func TestComputedRewards(t *testing.T) {
+	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC) // Etna, not Helicon
+	r := newRewarding(t, constants.MainnetID, at, nil)
+	config, primary := before(constants.MainnetID), constants.PrimaryNetworkID
+	validator, one, two := r.validator(1, 2000*avaxUnit, at.Add(300*day), 20_000, primary), r.delegator(1, 777*avaxUnit+3, at.Add(100*day)), r.delegator(1, 25*avaxUnit, at.Add(200*day))
+	r.add(standard(at, validator, one))
+	own := r.potential(config, at, 300*day, 2000*avaxUnit, primary)
+	first := r.potential(config, at, 100*day, 777*avaxUnit+3, primary)
+	r.requireSupply(primary)
+	later := at.Add(50 * day)
+	r.add(standard(later, two))
+	second := r.potential(config, later, 150*day, 25*avaxUnit, primary)
+	r.requireSupply(primary)
+
+	const index = 3 // two ordinary outputs and one of stake come before
+	commission, rest := platformreward.Split(first, 20_000)
+	made, _ := r.end(at.Add(100*day), &txs.RewardValidatorTx{TxID: one.ID()}, true)
+	require.Equal(t, [][3]uint64{{index, rest, uint64(ledger.DelegationReward)}}, made)
+	r.requireSupply(primary)
+	made, _ = r.end(at.Add(200*day), &txs.RewardValidatorTx{TxID: two.ID()}, false)
+	require.Empty(t, made, "it is refused")
+	r.supply[primary] -= second
+	r.requireSupply(primary)
+	made, tx := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	require.Equal(t, [][3]uint64{{index, own, uint64(ledger.ValidationReward)}, {index + 1, commission, uint64(ledger.Commission)}}, made)
+	require.Equal(t, []ids.ShortID{alice}, tx.Made[0].Addresses)
+	require.Equal(t, []ids.ShortID{bob}, tx.Made[1].Addresses)
+	require.Equal(t, avaxID, tx.Made[0].AssetID)
+	r.requireSupply(primary)
+	require.Empty(t, r.differences)
+	_, err := r.try(proposal(at.Add(300*day), accepted(&txs.RewardValidatorTx{TxID: validator.ID()})))
+	require.NoError(t, err)
+	_, err = r.try(option(at.Add(300*day), true))
+	require.ErrorIs(t, err, pchain.ErrTransaction, "it has ended")
+}
+
+// TestCommissionIsPaidThoughRefused has a validator that was not up.
+func TestCommissionIsPaidThoughRefused(t *testing.T) {
+	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
+	r := newRewarding(t, constants.MainnetID, at, nil)
+	config, primary := before(constants.MainnetID), constants.PrimaryNetworkID
+	validator, one := r.validator(1, 2000*avaxUnit, at.Add(300*day), 500_000, primary), r.delegator(1, 777*avaxUnit, at.Add(100*day))
+	r.add(standard(at, validator, one))
+	own := r.potential(config, at, 300*day, 2000*avaxUnit, primary)
+	commission, _ := platformreward.Split(r.potential(config, at, 100*day, 777*avaxUnit, primary), 500_000)
+	r.end(at.Add(100*day), &txs.RewardValidatorTx{TxID: one.ID()}, true)
+	made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, false)
+	require.Equal(t, [][3]uint64{{3, commission, uint64(ledger.Commission)}}, made, "without the reward it comes first")
+	r.supply[primary] -= own
+	r.requireSupply(primary)
+}
+
+// TestPendingPeriods has periods that begin later, before Durango: the supply at their
+// beginning counts, and those that begin at once do so in the order of nodes. A
+// validator from before Cortina is paid commission with each delegation.
+func TestPendingPeriods(t *testing.T) {
+	at := time.Date(2022, time.November, 1, 0, 0, 0, 0, time.UTC) // Banff, not Cortina
+	r := newRewarding(t, constants.MainnetID, at, nil)
+	config, primary := before(constants.MainnetID), constants.PrimaryNetworkID
+	validator, one, two := r.validator(1, 2000*avaxUnit, at.Add(300*day), 100_000, primary), r.delegator(1, 500*avaxUnit, at.Add(100*day)), r.delegator(1, 600*avaxUnit, at.Add(90*day))
+	r.add(standard(at, one, two, validator))
+	r.requireSupply(primary)
+	begin := at.Add(time.Minute)
+	r.add(standard(begin))
+	own := r.potential(config, begin, 300*day-time.Minute, 2000*avaxUnit, primary)
+	rewards := make(map[ids.ID]uint64)
+	delegators := []*txs.Tx{one, two}
+	slices.SortFunc(delegators, func(a, b *txs.Tx) int { x, y := a.ID(), b.ID(); return bytes.Compare(x[:], y[:]) })
+	for _, tx := range delegators {
+		d := tx.Unsigned.(*txs.AddPermissionlessDelegatorTx)
+		rewards[tx.ID()] = r.potential(config, begin, d.EndTime().Sub(begin), d.Wght, primary)
+	}
+	r.requireSupply(primary)
+	for _, tx := range []*txs.Tx{two, one} {
+		commission, rest := platformreward.Split(rewards[tx.ID()], 100_000)
+		end := tx.Unsigned.(*txs.AddPermissionlessDelegatorTx).EndTime()
+		made, _ := r.end(end, &txs.RewardValidatorTx{TxID: tx.ID()}, true)
+		require.Equal(t, [][3]uint64{{3, rest, uint64(ledger.DelegationReward)}, {4, commission, uint64(ledger.Commission)}}, made)
+	}
+	made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	require.Equal(t, [][3]uint64{{3, own, uint64(ledger.ValidationReward)}}, made)
+	r.requireSupply(primary)
+}
+
+// TestTransformedSubnet pays in the subnet's own asset, out of its own supply.
+func TestTransformedSubnet(t *testing.T) {
+	at := time.Date(2024, time.May, 1, 0, 0, 0, 0, time.UTC) // Durango, not Etna
+	r := newRewarding(t, constants.MainnetID, at, nil)
+	subnet := ids.ID{9}
+	r.add(standard(at, accepted(&txs.TransformSubnetTx{
+		BaseTx: common(), Subnet: subnet, AssetID: ids.ID{8}, InitialSupply: 5000, MaximumSupply: 9000,
+		MinConsumptionRate: 300_000, MaxConsumptionRate: 900_000, SubnetAuth: &secp256k1fx.Input{},
+	})))
+	r.supply[subnet] = 5000
+	validator := r.validator(1, 4000, at.Add(200*day), 20_000, subnet)
+	validator.Unsigned.(*txs.AddPermissionlessValidatorTx).StakeOuts[0].Asset.ID = ids.ID{8}
+	validator = accepted(validator.Unsigned)
+	r.add(standard(at, validator))
+	own := r.potential(platformreward.Config{
+		MinConsumptionRate: 300_000, MaxConsumptionRate: 900_000, MintingPeriod: 365 * day, SupplyCap: 9000,
+	}, at, 200*day, 4000, subnet)
+	made, tx := r.end(at.Add(200*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	require.Equal(t, [][3]uint64{{3, own, uint64(ledger.ValidationReward)}}, made)
+	require.Equal(t, ids.ID{8}, tx.Made[0].AssetID)
+	r.requireSupply(subnet)
+	r.requireSupply(constants.PrimaryNetworkID)
+}
+
+// TestRenewedPeriods follows an auto-renewed validator (ACP-236) under the lower rate of
+// Helicon (ACP-285): half of what it earns is staked again, then it stops.
+func TestRenewedPeriods(t *testing.T) {
+	at := time.Date(2026, time.October, 1, 0, 0, 0, 0, time.UTC)
+	upgrades := upgrade.GetConfig(constants.MainnetID)
+	upgrades.HeliconTime = at.Add(-45 * day) // half way to the lower rate
+	r := newRewarding(t, constants.MainnetID, at, &upgrades)
+	primary, period := constants.PrimaryNetworkID, 30*day
+	rate := func(start time.Time) platformreward.Config {
+		config := before(constants.MainnetID)
+		const lower = 75_000
+		passed := min(start.Sub(upgrades.HeliconTime), 90*day)
+		config.MinConsumptionRate -= (config.MinConsumptionRate - lower) * uint64(passed/time.Second) / uint64(90*day/time.Second)
+		return config
+	}
+	weight := uint64(2_999_999) * avaxUnit // an AVAX or so below the most
+	add := accepted(&txs.AddAutoRenewedValidatorTx{
+		BaseTx: common(), ValidatorNodeID: append(make([]byte, 19), 1), Signer: proof, StakeOuts: staked(weight), ValidatorRewardsOwner: owners(alice),
+		DelegatorRewardsOwner: owners(bob), ValidatorAuthority: owners(bob), DelegationShares: 20_000, AutoCompoundRewardShares: 500_000, Period: uint64(period / time.Second),
+	})
+	r.add(standard(at, add))
+	own := r.potential(rate(at), at, period, weight, primary)
+	r.requireSupply(primary)
+
+	// Half of it would be too much: the validator stakes the most there is.
+	const room = 1 * avaxUnit
+	end := at.Add(period)
+	made, tx := r.end(end, &txs.RewardAutoRenewedValidatorTx{TxID: add.ID(), Timestamp: uint64(end.Unix())}, true)
+	require.Equal(t, [][3]uint64{{0, own - room, uint64(ledger.ValidationReward)}}, made)
+	require.Equal(t, end.Add(period), tx.Settled.RenewedUntil)
+	require.NotEqual(t, add.ID(), tx.Made[0].TxID)
+	own = r.potential(rate(end), end, period, weight+room, primary)
+	r.requireSupply(primary)
+
+	r.add(standard(end, accepted(&txs.SetAutoRenewedValidatorConfigTx{BaseTx: common(), TxID: add.ID(), Auth: &secp256k1fx.Input{}})))
+	end = end.Add(period)
+	made, tx = r.end(end, &txs.RewardAutoRenewedValidatorTx{TxID: add.ID(), Timestamp: uint64(end.Unix())}, true)
+	require.Equal(t, [][3]uint64{{0, own + room, uint64(ledger.ValidationReward)}}, made, "with what was staked again")
+	require.Zero(t, tx.Settled.RenewedUntil)
+	r.requireSupply(primary)
+}
+
+// TestDifferentRewards has a node that pays something else: what it says is recorded, and
+// the difference reported.
+func TestDifferentRewards(t *testing.T) {
+	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
+	r := newRewarding(t, constants.MainnetID, at, nil)
+	validator := r.validator(1, 2000*avaxUnit, at.Add(300*day), 20_000, constants.PrimaryNetworkID)
+	r.add(standard(at, validator))
+	own := r.potential(before(constants.MainnetID), at, 300*day, 2000*avaxUnit, constants.PrimaryNetworkID)
+	r.node.err, r.node.rewards[validator.ID()] = nil, [][]byte{reward(validator.ID(), 3, 12345, alice)}
+	made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	require.Equal(t, [][3]uint64{{3, 12345, uint64(ledger.ValidationReward)}}, made)
+	require.Equal(t, []*pchain.Difference{{
+		Height: 3, StakingTxID: validator.ID(), Node: []pchain.Payment{{Index: 3, Amount: 12345, Role: ledger.ValidationReward}},
+		Computed: []pchain.Payment{{Index: 3, Amount: own, Role: ledger.ValidationReward}},
+	}}, r.differences)
+	require.ErrorContains(t, r.differences[0], "the node paid 12345 as output 3, the supply gives ")
+}
+
+// TestNoOutputsAreDoubted asks a node again that lists nothing, for a while: it may not
+// have executed the block.
+func TestNoOutputsAreDoubted(t *testing.T) {
+	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
+	for _, listed := range []bool{true, false} {
+		r := newRewarding(t, constants.MainnetID, at, nil)
+		validator, other := r.validator(1, 2000*avaxUnit, at.Add(300*day), 20_000, constants.PrimaryNetworkID), r.validator(2, 2000*avaxUnit, at.Add(300*day), 20_000, constants.PrimaryNetworkID)
+		r.add(standard(at, validator, other))
+		own := r.potential(before(constants.MainnetID), at, 300*day, 2000*avaxUnit, constants.PrimaryNetworkID)
+		r.node.err = nil
+		r.add(proposal(at.Add(300*day), accepted(&txs.RewardValidatorTx{TxID: validator.ID()})))
+		for range 20 {
+			_, err := r.try(option(at.Add(300*day), true))
+			require.ErrorContains(t, err, "it may not have executed the block yet")
+			require.NotErrorIs(t, err, pchain.ErrReward)
+		}
+		if listed {
+			r.node.rewards[validator.ID()] = [][]byte{reward(validator.ID(), 3, own, alice)}
+			require.Len(t, r.add(option(at.Add(300*day), true)).Txs[0].Made, 1)
+			require.Empty(t, r.differences)
+			continue
+		}
+		require.Empty(t, r.add(option(at.Add(300*day), true)).Txs[0].Made, "in the end the node is believed")
+		require.Len(t, r.differences, 1)
+		made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: other.ID()}, true)
+		require.Empty(t, made, "and then at once")
+		require.Len(t, r.differences, 2)
+	}
+}

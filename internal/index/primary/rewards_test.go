@@ -1,0 +1,148 @@
+package primary
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+
+	"quorate/internal/chain/pchain"
+	"quorate/internal/index"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+// lister is a node that takes its time to list rewards.
+type lister struct {
+	takes time.Duration
+
+	mu           sync.Mutex
+	err          error             // guarded by mu
+	asked        map[ids.ID]uint64 // heights; guarded by mu
+	outputs      [][]byte          // guarded by mu
+	atOnce, most int               // guarded by mu
+}
+
+func (l *lister) RewardUTXOs(_ context.Context, txID ids.ID, height uint64) ([][]byte, error) {
+	l.mu.Lock()
+	l.asked[txID] = height
+	l.atOnce++
+	l.most = max(l.most, l.atOnce)
+	l.mu.Unlock()
+	time.Sleep(l.takes)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.atOnce--
+	return l.outputs, l.err
+}
+
+func newRewards(l *lister) *rewards {
+	return &rewards{node: l, reader: store.NewMemory(), networkID: 5, keep: true, log: slog.New(slog.DiscardHandler)}
+}
+
+// proposals are blocks of which every other one proposes a reward, and the others decide.
+func proposals(t *testing.T, n int) (blocks []index.Block[*pchain.Block], rewarded []ids.ID) {
+	t.Helper()
+	for i := range n {
+		id := ids.ID{1, byte(i), byte(i >> 8)}
+		proposal := &txs.Tx{Unsigned: &txs.RewardValidatorTx{TxID: id}}
+		require.NoError(t, proposal.Initialize(txs.Codec))
+		rewarded = append(rewarded, id)
+		blocks = append(blocks,
+			index.Block[*pchain.Block]{Height: uint64(2 * i), Content: &pchain.Block{Height: uint64(2 * i), Kind: pchain.Proposal, Proposal: proposal}},
+			index.Block[*pchain.Block]{Height: uint64(2*i + 1), Content: &pchain.Block{Height: uint64(2*i + 1), Kind: pchain.Commit}},
+		)
+	}
+	return blocks, rewarded
+}
+
+// TestRewardsAreAskedForAhead has the rewards of fetched blocks asked for several at a
+// time, as of the block that decides, and given to the committer without the node.
+func TestRewardsAreAskedForAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lister{takes: 20 * time.Millisecond, asked: make(map[ids.ID]uint64), outputs: [][]byte{{0, 2}, {0, 1}}}
+		r := newRewards(l)
+		blocks, rewarded := proposals(t, 400)
+		begun := time.Now()
+		r.askAhead(t.Context(), blocks)
+		require.Equal(t, 400/rewardsAtOnce*l.takes, time.Since(begun))
+		require.Equal(t, rewardsAtOnce, l.most)
+		for i, id := range rewarded {
+			require.Equal(t, uint64(2*i+1), l.asked[id])
+		}
+		clear(l.asked)
+		begun = time.Now()
+		var batch store.Batch
+		for _, id := range rewarded {
+			got, err := r.RewardUTXOs(t.Context(), id, 9)
+			require.NoError(t, err)
+			require.Equal(t, [][]byte{{0, 1}, {0, 2}}, got, "in the order of indexes")
+			r.take(&batch)
+		}
+		require.Zero(t, time.Since(begun))
+		require.Empty(t, l.asked)
+		require.Equal(t, 400, batch.Len(), "answers are stored")
+		require.Empty(t, r.ahead)
+
+		// Whoever has the rows needs no node, unless the answer did not do.
+		require.NoError(t, r.reader.(store.Store).Commit(t.Context(), &batch))
+		_, err := r.RewardUTXOs(t.Context(), rewarded[0], 1)
+		require.NoError(t, err)
+		require.Empty(t, l.asked)
+		_, err = r.RewardUTXOs(t.Context(), rewarded[0], 1)
+		require.NoError(t, err)
+		require.Len(t, l.asked, 1, "asked again")
+	})
+}
+
+// TestRewardsThatCannotBeHadAhead leaves to the committer what fails, and what is not
+// decided in the same blocks.
+func TestRewardsThatCannotBeHadAhead(t *testing.T) {
+	l := &lister{asked: make(map[ids.ID]uint64), err: errors.New("away")}
+	r := newRewards(l)
+	blocks, rewarded := proposals(t, 3)
+	r.askAhead(t.Context(), blocks[:5])
+	require.Len(t, l.asked, 2, "the third is not decided yet")
+	require.Empty(t, r.ahead)
+	_, err := r.RewardUTXOs(t.Context(), rewarded[0], 1)
+	require.ErrorIs(t, err, l.err)
+	require.Empty(t, r.fresh)
+	require.Empty(t, r.note())
+
+	l.err = node.ErrNotOffered
+	_, err = r.RewardUTXOs(t.Context(), rewarded[0], 1)
+	require.ErrorIs(t, err, pchain.ErrNotOffered)
+	require.Equal(t, "1 rewards are computed from the supply, because no node offers platform.getRewardUTXOs", r.note())
+}
+
+// TestDifferencesAreShown logs the first difference, and counts all of them in the status
+// and the metrics.
+func TestDifferencesAreShown(t *testing.T) {
+	var logged bytes.Buffer
+	r := newRewards(&lister{})
+	r.log = slog.New(slog.NewTextHandler(&logged, nil))
+	registry := prometheus.NewRegistry()
+	require.NoError(t, r.register(registry))
+	for height := range uint64(3) {
+		r.differ(&pchain.Difference{Height: height, Node: []pchain.Payment{{Index: 3, Amount: 7}}})
+	}
+	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("the node paid 7 as output 3, the supply gives nothing")), logged.String())
+	require.Contains(t, r.note(), "3 rewards differ from what the supply gives; the last one: reward of staking transaction 11111111111111111111111111111111LpoYY, decided at height 2:")
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	values := make(map[string]float64)
+	for _, f := range families {
+		values[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+	}
+	require.Equal(t, map[string]float64{"quorate_index_reward_differences_total": 3, "quorate_index_rewards_computed_total": 0}, values)
+}
