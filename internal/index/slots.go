@@ -216,20 +216,46 @@ func (s *Slots) Ask(ctx context.Context) error {
 
 // AskIfOlder asks for a rebuild if there are rows of an older version that serve still.
 func (s *Slots) AskIfOlder(ctx context.Context) error {
-	for i := range s.forms {
-		f := &s.forms[i]
-		oldest, err := f.Oldest(ctx, s.Store())
-		if err != nil {
-			return err
-		}
-		if oldest > 0 && oldest < f.Version {
-			if err := s.Ask(ctx); !errors.Is(err, ErrRebuilding) {
-				return err
-			}
-			return nil
-		}
+	all, err := s.Changes(ctx)
+	if err != nil || !slices.ContainsFunc(all, func(f FormChange) bool { return 0 < f.From && f.From < f.To }) {
+		return err
+	}
+	if err := s.Ask(ctx); !errors.Is(err, ErrRebuilding) {
+		return err
 	}
 	return nil
+}
+
+// FormChange is what a rebuild does to the rows of a form: From is the oldest version that
+// there is, 0 if there are no rows.
+type FormChange struct {
+	Name string `json:"name"`
+	From int    `json:"from"`
+	To   int    `json:"to"`
+}
+
+// Changes returns what a rebuild does to each form.
+func (s *Slots) Changes(ctx context.Context) ([]FormChange, error) {
+	all := make([]FormChange, len(s.forms))
+	for i := range s.forms {
+		from, err := s.forms[i].Oldest(ctx, s.Store())
+		if err != nil {
+			return nil, err
+		}
+		all[i] = FormChange{s.forms[i].Name, from, s.forms[i].Version}
+	}
+	return all, nil
+}
+
+// Follow keeps up with switches of other processes until ctx ends.
+func (s *Slots) Follow(ctx context.Context, log *slog.Logger) {
+	for failing := false; pause(ctx, time.Second) == nil; {
+		err := s.Refresh(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			log.Warn("cannot read which rows of the index are active; trying again", slog.Any("error", err))
+		}
+		failing = err != nil
+	}
 }
 
 func (s *Slots) move(ctx context.Context, batch *store.Batch, at store.Cursor, to Stage) error {
