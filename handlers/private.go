@@ -36,6 +36,8 @@ type PrivateOptions struct {
 	Standbys func() []store.StandbyStats
 	// Verify checks what is recorded; nil offers no such thing.
 	Verify Verify
+	// Slots are where the index is rebuilt; nil offers no such thing.
+	Slots *index.Slots
 	// Node answers as a node does to its operator, below /ext and /{network}/ext; nil
 	// offers no such thing.
 	Node http.Handler
@@ -50,7 +52,8 @@ type PrivateOptions struct {
 // NewPrivate makes the operators' surface: /metrics, /healthz (the process is
 // alive), /readyz (every network is ready), /readyz/{network} (that one is),
 // /readyz/{network}/{subnetID} (enough validators of that subnet are connected), /index
-// (how far chains are recorded), POST /index/verify (see Verify) and a node's /ext.
+// (how far chains are recorded), POST /index/verify (see Verify), POST /index/rebuild and a
+// node's /ext.
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	e, err := newEcho(o.Log, nil)
 	if err != nil {
@@ -108,8 +111,15 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 				}
 			}
 		}
-		return c.JSON(http.StatusOK, IndexStatus{networks})
+		rebuild, err := rebuildOf(c.Request().Context(), o.Slots)
+		if err != nil {
+			return err
+		}
+		return c.JSON(http.StatusOK, IndexStatus{Networks: networks, Rebuild: rebuild})
 	})
+	if o.Slots != nil {
+		e.POST("/index/rebuild", askRebuild(o.Slots), ownPages())
+	}
 	if o.Verify != nil {
 		e.POST("/index/verify", verifyIndex(o.Verify), ownPages())
 	}
@@ -166,6 +176,8 @@ func unowned(host string) bool {
 type IndexStatus struct {
 	// Networks are chains' states by network and chain.
 	Networks map[string]map[string]ChainStatus `json:"networks"`
+	// Rebuild is nil if the index is not being rebuilt.
+	Rebuild *Rebuild `json:"rebuild,omitempty"`
 }
 
 // ChainStatus is how far a chain is recorded.
@@ -280,6 +292,12 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 			standbys = append(standbys, newStandby(s))
 		}
 	}
+	rebuilding := ""
+	if r, err := rebuildOf(c.Request().Context(), o.Slots); err != nil {
+		rebuilding = "not known: the store does not answer"
+	} else if r != nil {
+		rebuilding = r.String()
+	}
 	states := make(map[string]readiness, len(networks))
 	for name, n := range networks {
 		state := readiness{Ready: true}
@@ -294,7 +312,9 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 		Ready    bool                 `json:"ready"`
 		Networks map[string]readiness `json:"networks"`
 		Standbys []standby            `json:"standbys,omitempty"`
-	}{all, states, standbys})
+		// Rebuilding is how far a rebuild of the index is, while the one before serves.
+		Rebuilding string `json:"rebuilding,omitempty"`
+	}{all, states, standbys, rebuilding})
 }
 
 func check(n Network) error {

@@ -29,10 +29,11 @@ func newIndex() *cobra.Command {
 address tells how far.
 
   quorate index status
-  quorate index verify`,
+  quorate index verify
+  quorate index rebuild`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newIndexStatus(), newIndexVerify())
+	cmd.AddCommand(newIndexStatus(), newIndexVerify(), newIndexRebuild())
 	return cmd
 }
 
@@ -154,6 +155,9 @@ func (w *watch) lines(status handlers.IndexStatus) {
 	}
 	if none {
 		_, _ = fmt.Fprintln(w.out, "no chain is recorded: no node has answered yet")
+	}
+	if status.Rebuild != nil {
+		_, _ = fmt.Fprintf(w.out, "rebuild: %s\n", status.Rebuild)
 	}
 }
 

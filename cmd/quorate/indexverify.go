@@ -239,6 +239,11 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 	}
 	return withStore(ctx, keep.PlaceOf(c), func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
+		slots, err := index.OpenSlots(ctx, s, primary.Forms()...)
+		if err != nil {
+			return &exitError{code: exitFailed, err: err}
+		}
+		s = slots.Store()
 		if err := index.Check(ctx, s, primary.Forms()...); err != nil {
 			return &exitError{code: exitFailed, err: err, hint: "Start the service once, which makes the record again."}
 		}

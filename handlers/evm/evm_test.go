@@ -165,8 +165,11 @@ func TestMistakes(t *testing.T) {
 func TestNotFound(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
+	forged := cChainID // begins like the blockchain's ID
+	forged[31] ^= 1
 	for _, op := range operations {
-		for _, chain := range []string{"1", "043113", "43113.0", "0x0a869", "mainnet", "C", "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5", strings.Repeat("9", 300)} {
+		require.NotEqual(t, http.StatusNotFound, apitest.Get(h, strings.Replace(op, "43113", cChainID.String(), 1)).Code)
+		for _, chain := range []string{"1", "043113", "43113.0", "0x0a869", "mainnet", "C", "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5", forged.String(), strings.Repeat("9", 300)} {
 			requireError(t, apitest.Get(h, strings.Replace(op, "43113", chain, 1)), http.StatusNotFound, "chainId: ", "it indexes 43113")
 		}
 		requireError(t, apitest.Get(h, strings.Replace(op, "?", "/?", 1)+"/"), http.StatusNotFound, "there is no GET")

@@ -26,6 +26,10 @@ type Form struct {
 	// Version begins with 1 and rises whenever rows of the version before cannot be
 	// read any more, or are not what would be written now.
 	Version int
+	// Reads is the oldest version whose rows this program can read, and add rows of its
+	// own Version to; 0 means Version alone. Rows of such versions serve until they are
+	// rebuilt beside: see Slots.
+	Reads int
 	// Families are the record's, and nobody else's.
 	Families []store.Family
 	// Cursor tells whether a cursor, by its name in the store, is the record's.
@@ -49,6 +53,30 @@ const (
 )
 
 func (f *Form) key() store.PK { return store.PK{P: []byte(formPrefix + f.Name)} }
+
+// sinceKey is the row with the oldest version that the rows of an index may be of, if it
+// is not the one of the row of key.
+func (f *Form) sinceKey() store.PK { return store.PK{P: []byte(formPrefix + f.Name + "/since")} }
+
+// Oldest returns the oldest version that the rows of f in a store may be of.
+func (f *Form) Oldest(ctx context.Context, r store.Reader) (int, error) {
+	values, err := r.Get(ctx, store.FamilyMeta, []store.PK{f.sinceKey(), f.key()})
+	if err != nil {
+		return 0, fmt.Errorf("reading the oldest version of index %s: %w", f.Name, err)
+	}
+	text := string(values[0])
+	if values[0] == nil {
+		text, _ = strings.CutSuffix(string(values[1]), clearing)
+	}
+	if text == "" {
+		return 0, nil
+	}
+	version, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w: index %s has rows since version %q", store.ErrCorrupt, f.Name, text)
+	}
+	return version, nil
+}
 
 // noted is what a store says about a form: 0 if nothing.
 func (f *Form) noted(ctx context.Context, r store.Reader) (version int, whole bool, err error) {
@@ -111,6 +139,11 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 	if err != nil || (version == f.Version && whole) {
 		return err
 	}
+	if whole && f.Reads > 0 && version >= f.Reads {
+		var batch store.Batch
+		batch.Put(store.FamilyMeta, f.sinceKey(), []byte(strconv.Itoa(version)))
+		return f.note(ctx, s, &batch, strconv.Itoa(f.Version))
+	}
 	var restart store.Batch
 	begun := false
 	for row, err := range store.Rows(ctx, s, store.FamilyCursor) {
@@ -140,6 +173,7 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 	log.Warn("a record is of an older version and is made again", slog.String("record", f.Name),
 		slog.Int("version", version), slog.Int("newVersion", f.Version))
 	// From here on the older program refuses the store.
+	restart.Delete(store.FamilyMeta, f.sinceKey())
 	if err := f.note(ctx, s, &restart, done+clearing); err != nil {
 		return err
 	}

@@ -1,10 +1,13 @@
 package index
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"quorate/internal/store"
 )
 
 // State is what a pipeline does.
@@ -48,8 +51,8 @@ type Status struct {
 	// BlocksPerSecond is over the last seconds in which there was a commit.
 	BlocksPerSecond float64
 	// CaughtUp says that the pipeline was Following since it began to run. Trouble
-	// changes nothing about it, but the end of the pipeline does: then nobody knows any
-	// more how far the chain is.
+	// changes nothing about it, but the end of the pipeline does, unless another one has
+	// taken over: then nobody knows any more how far the chain is.
 	CaughtUp bool
 	// Err is why the pipeline is Retrying, Stalled or Stopped. Failing names the work
 	// that fails while it is Retrying or Stalled.
@@ -179,12 +182,16 @@ func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.sinceBefore, s.thenBefore = s.since, s.then
 }
 
-// end notes why the pipeline ended, nil if it was asked to.
+// end notes why the pipeline ended, nil if it was asked to. Whoever fenced it goes on
+// where it ended: what is known of the tip stays.
 func (s *status) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.current.Err, s.current.CaughtUp = false, err, false
-	clear(s.caught)
+	s.running, s.current.Err = false, err
+	if !errors.Is(err, store.ErrFenced) {
+		s.current.CaughtUp = false
+		clear(s.caught)
+	}
 }
 
 // tip notes the node's height, and returns the one to go by.

@@ -135,7 +135,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Standbys: kept.Following(), Verify: surface.verify, Node: nodeSurface{surface, c.NodeAPI.Main(c.Networks), true}, Answers: answers, Gatherer: registry, Log: log})
+	operators, err := handlers.NewPrivate(handlers.PrivateOptions{Networks: surface.operators(), Index: surface.recorded, Standbys: kept.Following(), Verify: surface.verify, Slots: kept.Slots, Node: nodeSurface{surface, c.NodeAPI.Main(c.Networks), true}, Answers: answers, Gatherer: registry, Log: log})
 	if err != nil {
 		return err
 	}
@@ -162,6 +162,7 @@ func Run(ctx context.Context, o Options) error {
 				Log:           own,
 				Metrics:       registry,
 				Store:         kept.Store,
+				Slots:         kept.Slots,
 				Views:         kept.Views(),
 				Archive:       kept.Archive,
 				Leases:        kept.Leases,
@@ -199,6 +200,10 @@ func Run(ctx context.Context, o Options) error {
 				giveUp(&outOfServiceError{err})
 			}
 		})
+	}
+	alive.Go(func() { rebuildIndex(life, kept, surface, c.Role, log) })
+	if kept.Leases != nil {
+		alive.Go(func() { kept.Slots.Follow(life, log) })
 	}
 	log.Info("serving", slog.String("networks", strings.Join(names, ",")), slog.String("listen", public.Addr().String()), slog.String("private", private.Addr().String()))
 	if o.Started != nil {

@@ -24,72 +24,72 @@ var (
 	FamilyIndexed = family(6, "indexed")
 	// FamilyL1Tx holds P-Chain transactions that concern L1s: p is the network ID
 	// and the transaction's, k is empty. See package l1record, for the next three, too.
-	FamilyL1Tx = family(7, "l1_tx")
+	FamilyL1Tx = twins(7, "l1_tx")
 	// FamilyL1Height holds the same transactions in their order: p is the network
 	// ID, k is the block's height and the transaction's number in it.
-	FamilyL1Height = family(8, "l1_height")
+	FamilyL1Height = twins(8, "l1_height")
 	// FamilyL1Subnet holds the conversions of subnets: p is the network ID and the
 	// subnet's, k is empty.
-	FamilyL1Subnet = family(9, "l1_subnet")
+	FamilyL1Subnet = twins(9, "l1_subnet")
 	// FamilyL1Validation holds what befell L1 validators: p is the network ID and
 	// the validation's, k is 0 for the beginning, 1 and the nonce for changes.
-	FamilyL1Validation = family(10, "l1_validation")
+	FamilyL1Validation = twins(10, "l1_validation")
 	// FamilyPState holds what the meaning of P-Chain blocks depends on besides their
 	// bytes: p is the network ID, k names a part. See package index/primary.
-	FamilyPState = family(11, "p_state")
+	FamilyPState = twins(11, "p_state")
 	// FamilyOutput holds outputs of the primary network's chains: p is the network
 	// ID and the output's; k is 0 for what made it, 1 for what consumed it, each
 	// written by the chain where that happened. See package index/ledger, for all
 	// up to FamilyValidation.
-	FamilyOutput = family(20, "utxo")
+	FamilyOutput = twins(20, "utxo")
 	// FamilyUnspentByTime and FamilySpentByTime list the outputs of an account: p is
 	// the account, k is the time of creation and the output's ID as text.
-	FamilyUnspentByTime = family(21, "utxo_uns_t")
-	FamilySpentByTime   = family(22, "utxo_spt_t")
+	FamilyUnspentByTime = twins(21, "utxo_uns_t")
+	FamilySpentByTime   = twins(22, "utxo_spt_t")
 	// FamilyUnspentByAmount and FamilySpentByAmount list the same with the amount in
 	// place of the time.
-	FamilyUnspentByAmount = family(23, "utxo_uns_a")
-	FamilySpentByAmount   = family(24, "utxo_spt_a")
+	FamilyUnspentByAmount = twins(23, "utxo_uns_a")
+	FamilySpentByAmount   = twins(24, "utxo_spt_a")
 	// FamilyAccount lists the accounts that owners have on a chain.
-	FamilyAccount = family(25, "account")
+	FamilyAccount = twins(25, "account")
 	// FamilyOwners lists the groups of owners an address is part of: p is network,
 	// chain and address.
-	FamilyOwners = family(26, "owners")
+	FamilyOwners = twins(26, "owners")
 	// FamilyBalanceEvent holds what changed the balance of an account: p is the
 	// account and a series, k begins with the time from which on it counts.
-	FamilyBalanceEvent = family(27, "bal_ev")
+	FamilyBalanceEvent = twins(27, "bal_ev")
 	// FamilyBalanceCheckpoint holds sums of the events before a time, k.
-	FamilyBalanceCheckpoint = family(28, "bal_ck")
+	FamilyBalanceCheckpoint = twins(28, "bal_ck")
 	// FamilyAtomic holds exports and imports in the order of the chain that has
 	// them: p is network and chain, k is height and number.
-	FamilyAtomic = family(29, "atomic")
+	FamilyAtomic = twins(29, "atomic")
 	// FamilyClock says how far each chain is: p is the network, k the chain.
-	FamilyClock = family(30, "clock")
+	FamilyClock = twins(30, "clock")
 	// FamilyAsset holds what is known of assets: p is network and asset.
-	FamilyAsset = family(31, "asset")
+	FamilyAsset = twins(31, "asset")
 	// FamilyStaking holds staking transactions: p is network and transaction.
-	FamilyStaking = family(32, "stake")
+	FamilyStaking = twins(32, "stake")
 	// FamilyStakingByAddress lists those that have not been settled by the addresses
 	// in them: p is network and address, k time, height and transaction.
-	FamilyStakingByAddress = family(33, "stk_addr")
+	FamilyStakingByAddress = twins(33, "stk_addr")
 	// FamilyDelegation, FamilyDelegationByNode and FamilyDelegationByAddress list
 	// delegations: p is the network, what the list is of, and whether it is settled;
 	// k is start and transaction.
-	FamilyDelegation          = family(34, "deleg_all")
-	FamilyDelegationByNode    = family(35, "deleg_node")
-	FamilyDelegationByAddress = family(36, "deleg_addr")
+	FamilyDelegation          = twins(34, "deleg_all")
+	FamilyDelegationByNode    = twins(35, "deleg_node")
+	FamilyDelegationByAddress = twins(36, "deleg_addr")
 	// FamilyValidation lists the validations of a node: p is network, subnet and
 	// node, k the start.
-	FamilyValidation = family(37, "validation")
+	FamilyValidation = twins(37, "validation")
 	// FamilySubnet lists subnets by their creation: p is the network. See package
 	// index/ledger/subnets, for the next, too.
-	FamilySubnet = family(38, "subnet")
+	FamilySubnet = twins(38, "subnet")
 	// FamilySubnetFact holds what is known of a subnet: p is network and subnet.
-	FamilySubnetFact = family(39, "subnet_fact")
+	FamilySubnetFact = twins(39, "subnet_fact")
 	// FamilyVertex holds what the X-Chain accepted before it had blocks: p is the
 	// network ID and a height, k the place in the order of acceptance and the
 	// vertex's ID. See package index/vertices.
-	FamilyVertex = family(40, "vertex")
+	FamilyVertex = twins(40, "vertex")
 
 	// The families of EVM chains, p of which begins with the network ID and the
 	// chain. See package index/evm.
@@ -159,14 +159,14 @@ var (
 	// FamilyTxPlace says where transactions of the P-Chain and the X-Chain are: p is
 	// network, chain and the beginning of the transaction's ID. See package index/lookup,
 	// for the next, too.
-	FamilyTxPlace = family(65, "tx_place")
+	FamilyTxPlace = twins(65, "tx_place")
 	// FamilyBlockPlace says the same of blocks by their own IDs, which are not those of
 	// containers.
-	FamilyBlockPlace = family(66, "block_place")
+	FamilyBlockPlace = twins(66, "block_place")
 	// FamilyOwned lists the outputs that an address has a part in and that can be
 	// consumed: p is a hash of network, the chain on which, the one that made them, and
 	// the address, k is the output's ID. See package index/ledger.
-	FamilyOwned = family(67, "utxo_own")
+	FamilyOwned = twins(67, "utxo_own")
 
 	// FamilyContainerCertificate holds the certificates of those who signed containers,
 	// each once: p is network, chain and what the certificate is known by. See package
@@ -176,6 +176,24 @@ var (
 
 // familyNames is written by the declarations above and read-only from then on.
 var familyNames [256]string
+
+// twin is what the number of a family's twin differs by.
+const twin Family = 0x80
+
+// twins makes a family and its twin.
+func twins(number uint8, name string) Family {
+	family(number|uint8(twin), name+"_b")
+	return family(number, name)
+}
+
+// Twin returns the family in which the rows of f are while f is rebuilt, and the other
+// way round; f itself if it has none.
+func (f Family) Twin() Family {
+	if familyNames[f^twin] == "" {
+		return f
+	}
+	return f ^ twin
+}
 
 func family(number uint8, name string) Family {
 	if number == 0 || familyNames[number] != "" {

@@ -60,19 +60,19 @@ func (c *content) Block(b []byte) ([]byte, error) {
 }
 
 // Tx implements chain.Content.
-func (c *content) Tx(b []byte, i int, early bool) ([]byte, error) {
+func (c *content) Tx(b []byte, i int, early bool) (tx []byte, proposed bool, err error) {
 	if early {
-		return b, nil
+		return b, false, nil
 	}
 	parsed, err := c.parser.ParseBlock(b)
 	if err != nil {
-		return nil, fmt.Errorf("reading a block: %w", err)
+		return nil, false, fmt.Errorf("reading a block: %w", err)
 	}
 	all := parsed.Txs()
 	if i >= len(all) {
-		return nil, fmt.Errorf("a block has %d transactions, and should have one at %d", len(all), i)
+		return nil, false, fmt.Errorf("a block has %d transactions, and should have one at %d", len(all), i)
 	}
-	return all[i].Bytes(), nil
+	return all[i].Bytes(), false, nil
 }
 
 // TxJSON implements chain.Content.

@@ -16,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow"
 	"github.com/ava-labs/avalanchego/utils/formatting"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
@@ -65,9 +66,10 @@ type Options struct {
 type Content interface {
 	// Block is the JSON of a block without its envelope.
 	Block(b []byte) ([]byte, error)
-	// Tx is a transaction of a block without its envelope, by its place among those of
-	// the block. Early says that there is no block, but the transaction alone.
-	Tx(block []byte, i int, early bool) ([]byte, error)
+	// Tx returns a transaction of a block without its envelope, by its place among those
+	// of the block, and whether the block only proposes it. Early says that there is no
+	// block, but the transaction alone.
+	Tx(block []byte, i int, early bool) (tx []byte, proposed bool, err error)
 	// TxJSON is the JSON of a transaction; genesis says that it is from before all
 	// blocks.
 	TxJSON(tx []byte, genesis bool) ([]byte, error)
@@ -84,7 +86,7 @@ type Chain struct {
 	Context    *snow.Context
 	containers container.Chain
 	lookup     *lookup.Chain
-	ready      *otter.Cache[cacheKey, []byte]
+	ready      *otter.Cache[cacheKey, answer]
 }
 
 // cacheKey names an answer: a block by height, or a transaction.
@@ -93,6 +95,12 @@ type cacheKey struct {
 	id       ids.ID
 	height   uint64
 	encoding formatting.Encoding
+}
+
+// answer is about a block or a transaction with an ID.
+type answer struct {
+	id   ids.ID
+	json []byte
 }
 
 // New puts a chain together.
@@ -111,9 +119,9 @@ func New(o Options) (*Chain, error) {
 	}
 	c.Addresses = avax.NewAddressManager(c.Context)
 	var err error
-	c.ready, err = otter.New(&otter.Options[cacheKey, []byte]{
+	c.ready, err = otter.New(&otter.Options[cacheKey, answer]{
 		MaximumWeight: o.CacheBytes,
-		Weigher:       func(_ cacheKey, b []byte) uint32 { return uint32(len(b)) + 128 },
+		Weigher:       func(_ cacheKey, a answer) uint32 { return uint32(len(a.json)) + 160 },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making room for answers: %w", err)
@@ -158,15 +166,20 @@ func (c *Chain) Height(ctx context.Context) (uint64, error) {
 // Block answers getBlock.
 func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Raw) error {
 	height, err := c.lookup.Block(ctx, args.BlockID)
-	if errors.Is(err, lookup.ErrUnknown) {
-		return fmt.Errorf("couldn't get block with id %s: %w", args.BlockID, database.ErrNotFound)
-	}
-	if err != nil {
+	var found answer
+	switch {
+	case err == nil:
+		if found, err = c.block(ctx, height, args.Encoding); err != nil {
+			return err
+		}
+	case !errors.Is(err, lookup.ErrUnknown):
 		return c.Failed(ctx, err)
 	}
-	reply.Lasts = rpc.Always
-	reply.JSON, err = c.block(ctx, height, args.Encoding)
-	return err
+	if err != nil || found.id != args.BlockID {
+		return fmt.Errorf("couldn't get block with id %s: %w", args.BlockID, database.ErrNotFound)
+	}
+	reply.Lasts, reply.JSON = rpc.Always, found.json
+	return nil
 }
 
 // BlockByHeight answers getBlockByHeight.
@@ -183,28 +196,27 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 		}
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
 	}
-	reply.Lasts = rpc.Always
-	reply.JSON, err = c.block(ctx, before+height, args.Encoding)
+	found, err := c.block(ctx, before+height, args.Encoding)
+	reply.Lasts, reply.JSON = rpc.Always, found.json
 	return err
 }
 
-// block is the answer about the block in the container of a height, which is
-// recorded.
-func (c *Chain) block(ctx context.Context, height uint64, encoding formatting.Encoding) ([]byte, error) {
+// block returns the answer about the block in the container of an indexed height.
+func (c *Chain) block(ctx context.Context, height uint64, encoding formatting.Encoding) (answer, error) {
 	key := cacheKey{height: height, encoding: encoding}
-	if b, ok := c.ready.GetIfPresent(key); ok {
-		return b, nil
+	if a, ok := c.ready.GetIfPresent(key); ok {
+		return a, nil
 	}
 	inner, err := c.inner(ctx, height)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	answer, err := c.answer("block", inner, encoding, c.Content.Block)
-	if err != nil {
-		return nil, c.Failed(ctx, err)
+	a := answer{id: hashing.ComputeHash256Array(inner)}
+	if a.json, err = c.answer("block", inner, encoding, c.Content.Block); err != nil {
+		return answer{}, c.Failed(ctx, err)
 	}
-	c.ready.Set(key, answer)
-	return answer, nil
+	c.ready.Set(key, a)
+	return a, nil
 }
 
 // inner is what is kept of a height, without the envelope.
@@ -243,8 +255,8 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
 	reply.Lasts = rpc.Always
 	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
-	if b, ok := c.ready.GetIfPresent(key); ok {
-		reply.JSON = b
+	if a, ok := c.ready.GetIfPresent(key); ok {
+		reply.JSON = a.json
 		return nil
 	}
 	tx, genesis, err := c.TxBytes(ctx, args.TxID)
@@ -255,43 +267,55 @@ func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (er
 	if err != nil {
 		return c.Failed(ctx, err)
 	}
-	c.ready.Set(key, reply.JSON)
+	c.ready.Set(key, answer{args.TxID, reply.JSON})
 	return nil
 }
 
-// TxBytes are a transaction; genesis says that it is from before all blocks. The error
-// is database.ErrNotFound for what is not recorded.
+// TxBytes returns a transaction; genesis says that it is from before all blocks. The
+// error is database.ErrNotFound for what is not indexed.
 func (c *Chain) TxBytes(ctx context.Context, id ids.ID) (tx []byte, genesis bool, err error) {
 	if b, ok := c.Genesis[id]; ok {
 		return b, true, nil
 	}
-	place, inner, err := c.Find(ctx, id)
+	found, err := c.Find(ctx, id)
+	return found.Bytes, false, err
+}
+
+// Tx is an indexed transaction.
+type Tx struct {
+	Bytes []byte
+	// Height is that of its block's container.
+	Height uint64
+	// Proposed says that the next block decides about the transaction.
+	Proposed bool
+}
+
+// Find returns a transaction by its whole ID. The error is database.ErrNotFound for
+// what is not indexed, or only in the genesis.
+func (c *Chain) Find(ctx context.Context, id ids.ID) (tx Tx, err error) {
+	place, err := c.lookup.Tx(ctx, id)
+	if errors.Is(err, lookup.ErrUnknown) {
+		return Tx{}, database.ErrNotFound
+	}
 	if err != nil {
-		return nil, false, err
+		return Tx{}, c.Failed(ctx, err)
+	}
+	block, err := c.inner(ctx, place.Height)
+	if err != nil {
+		return Tx{}, err
 	}
 	before, err := c.before(ctx)
 	if err != nil {
-		return nil, false, err
+		return Tx{}, err
 	}
-	if tx, err = c.Content.Tx(inner, place.Index, place.Height < before); err != nil {
-		return nil, false, c.Failed(ctx, err)
+	tx.Height = place.Height
+	if tx.Bytes, tx.Proposed, err = c.Content.Tx(block, place.Index, place.Height < before); err != nil {
+		return Tx{}, c.Failed(ctx, err)
 	}
-	return tx, false, nil
-}
-
-// Find says in which block a transaction is, and at which place in it, and gives the
-// block without its envelope. The error is database.ErrNotFound for what is not
-// recorded, or only in the genesis.
-func (c *Chain) Find(ctx context.Context, id ids.ID) (place lookup.Place, block []byte, err error) {
-	place, err = c.lookup.Tx(ctx, id)
-	if errors.Is(err, lookup.ErrUnknown) {
-		return place, nil, database.ErrNotFound
+	if hashing.ComputeHash256Array(tx.Bytes) != id {
+		return Tx{}, database.ErrNotFound // an ID that begins alike
 	}
-	if err != nil {
-		return place, nil, c.Failed(ctx, err)
-	}
-	block, err = c.inner(ctx, place.Height)
-	return place, block, err
+	return tx, nil
 }
 
 // At is the block at a height, without its envelope, of a chain that always had blocks;
@@ -303,17 +327,14 @@ func (c *Chain) At(ctx context.Context, height uint64) ([]byte, error) {
 	return c.inner(ctx, height)
 }
 
-// Known says whether a transaction is recorded.
+// Known reports whether a transaction is indexed.
 func (c *Chain) Known(ctx context.Context, id ids.ID) (bool, error) {
 	if _, ok := c.Genesis[id]; ok {
 		return true, nil
 	}
-	_, err := c.lookup.Tx(ctx, id)
-	if errors.Is(err, lookup.ErrUnknown) {
+	_, err := c.Find(ctx, id)
+	if errors.Is(err, database.ErrNotFound) {
 		return false, nil
 	}
-	if err != nil {
-		return false, c.Failed(ctx, err)
-	}
-	return true, nil
+	return err == nil, err
 }

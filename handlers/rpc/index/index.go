@@ -87,22 +87,23 @@ func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContaine
 
 // GetContainerByID answers index.getContainerByID.
 func (s *Service) GetContainerByID(r *http.Request, args *indexer.GetContainerByIDArgs, reply *rpc.Raw) error {
-	first, height, err := s.find(r.Context(), args.ID)
+	first, one, err := s.find(r.Context(), args.ID)
 	if err != nil {
 		return err
 	}
 	reply.Lasts = rpc.Always
-	return s.reply(r.Context(), reply, first, height, args.Encoding)
+	reply.JSON, err = appendContainer(make([]byte, 0, 2*len(one.Bytes)+around), &one, first, args.Encoding)
+	return err
 }
 
 // GetIndex answers index.getIndex.
 func (s *Service) GetIndex(r *http.Request, args *indexer.GetIndexArgs, reply *rpc.Raw) error {
-	first, height, err := s.find(r.Context(), args.ID)
+	first, one, err := s.find(r.Context(), args.ID)
 	if err != nil {
 		return err
 	}
 	reply.Lasts = rpc.Always
-	reply.JSON = append(strconv.AppendUint([]byte(`{"index":"`), height-first, 10), `"}`...)
+	reply.JSON = append(strconv.AppendUint([]byte(`{"index":"`), one.Height-first, 10), `"}`...)
 	return nil
 }
 
@@ -205,30 +206,31 @@ func (s *Service) broken(err error) error {
 	return errBroken
 }
 
-// find returns the height of a container of this index, and that of the first. It is
-// database.ErrNotFound, whose text is the node's, if there is none.
-func (s *Service) find(ctx context.Context, id ids.ID) (first, height uint64, err error) {
+// find returns a container of this index by its ID, and the height of the first
+// container. The error is database.ErrNotFound, whose text is the node's, if there is
+// no such container.
+func (s *Service) find(ctx context.Context, id ids.ID) (first uint64, one container.Container, err error) {
 	first, end, err := s.heights(ctx)
 	if err != nil {
-		return 0, 0, err
+		return 0, one, err
 	}
-	height, err = s.o.Chain.HeightOf(ctx, s.o.Reader, id)
+	one, err = s.o.Chain.ByID(ctx, s.o.Reader, id)
 	switch {
-	case err == nil && height >= first && height < end:
-		return first, height, nil
+	case err == nil && one.Height >= first && one.Height < end:
+		return first, one, nil
 	case err != nil && !errors.Is(err, container.ErrMissing):
-		return 0, 0, s.broken(err)
+		return 0, one, s.broken(err)
 	case first >= end:
-		return 0, 0, database.ErrNotFound
+		return 0, one, database.ErrNotFound
 	}
-	// It may be one whose ID is not known. A record has IDs from a certain height on, or
-	// until then, as its nodes' index came and went.
+	// The container may be one whose ID is not known. IDs are known from a certain height
+	// on, or until then, as the nodes' index came and went.
 	for _, h := range []uint64{first, end - 1} {
 		if _, err := s.accepted(ctx, h); err != nil {
-			return 0, 0, err
+			return 0, one, err
 		}
 	}
-	return 0, 0, database.ErrNotFound
+	return 0, one, database.ErrNotFound
 }
 
 // accepted reads a container as consensus knows it, or fails with rpc.ErrForward.

@@ -28,28 +28,17 @@ func (c *content) Block(b []byte) ([]byte, error) {
 }
 
 // Tx implements chain.Content.
-func (c *content) Tx(b []byte, i int, _ bool) ([]byte, error) {
-	parsed, err := pchain.ParseBlock(b)
-	if err != nil {
-		return nil, err
-	}
-	tx, _, err := txOf(parsed, i)
-	if err != nil {
-		return nil, err
-	}
-	return tx.Bytes(), nil
-}
-
-// txOf is the transaction at a place of a block, and whether it is what the block
-// proposes; see package lookup.
-func txOf(b *pchain.Block, i int) (tx *txs.Tx, proposed bool, err error) {
+func (c *content) Tx(b []byte, i int, _ bool) (tx []byte, proposed bool, err error) {
+	block, err := pchain.ParseBlock(b)
 	switch {
-	case i < len(b.Txs):
-		return b.Txs[i], false, nil
-	case i == len(b.Txs) && b.Proposal != nil:
-		return b.Proposal, true, nil
+	case err != nil:
+		return nil, false, err
+	case i < len(block.Txs):
+		return block.Txs[i].Bytes(), false, nil
+	case i == len(block.Txs) && block.Proposal != nil:
+		return block.Proposal.Bytes(), true, nil
 	}
-	return nil, false, fmt.Errorf("a block has %d transactions, and should have one at %d", len(b.Txs), i)
+	return nil, false, fmt.Errorf("a block has %d transactions, and should have one at %d", len(block.Txs), i)
 }
 
 // TxJSON implements chain.Content.

@@ -148,29 +148,22 @@ func (s *Service) status(ctx context.Context, id ids.ID) (status.Status, error) 
 	if _, ok := s.chain.Genesis[id]; ok {
 		return status.Committed, nil
 	}
-	place, b, err := s.chain.Find(ctx, id)
-	if errors.Is(err, database.ErrNotFound) {
+	tx, err := s.chain.Find(ctx, id)
+	switch {
+	case errors.Is(err, database.ErrNotFound):
 		return 0, nil
+	case err != nil:
+		return 0, err
+	case !tx.Proposed:
+		return status.Committed, nil
 	}
-	if err != nil {
+	// The block that follows decides.
+	b, err := s.chain.At(ctx, tx.Height+1)
+	if err != nil || b == nil {
 		return 0, err
 	}
 	parsed, err := pchain.ParseBlock(b)
 	if err != nil {
-		return 0, s.chain.Failed(ctx, err)
-	}
-	_, proposed, err := txOf(parsed, place.Index)
-	if err != nil {
-		return 0, s.chain.Failed(ctx, err)
-	}
-	if !proposed {
-		return status.Committed, nil
-	}
-	// The block that follows decides.
-	if b, err = s.chain.At(ctx, place.Height+1); err != nil || b == nil {
-		return 0, err
-	}
-	if parsed, err = pchain.ParseBlock(b); err != nil {
 		return 0, s.chain.Failed(ctx, err)
 	}
 	if parsed.Kind == pchain.Abort {

@@ -252,23 +252,30 @@ func (c Chain) Get(ctx context.Context, r store.Reader, height uint64) (Containe
 	return all[0], nil
 }
 
-// HeightOf finds a container by the ID that consensus knows it by, or returns
-// ErrMissing.
-func (c Chain) HeightOf(ctx context.Context, r store.Reader, id ids.ID) (uint64, error) {
+// ByID returns the container that consensus knows by an ID, or ErrMissing. A key has
+// only the beginning of an ID: ByID compares the whole ID with the container's.
+func (c Chain) ByID(ctx context.Context, r store.Reader, id ids.ID) (Container, error) {
 	values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.idKey(id), c.wholeIDKey(id)})
 	if err != nil {
-		return 0, fmt.Errorf("looking for container %s: %w", id, err)
+		return Container{}, fmt.Errorf("looking for container %s: %w", id, err)
 	}
 	found := values[0]
 	if found == nil {
 		found = values[1]
 	}
 	if found == nil {
-		return 0, fmt.Errorf("%w: %s", ErrMissing, id)
+		return Container{}, fmt.Errorf("%w: %s", ErrMissing, id)
 	}
 	height, n := binary.Uvarint(found)
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: place of container %s", store.ErrCorrupt, id)
+		return Container{}, fmt.Errorf("%w: place of container %s", store.ErrCorrupt, id)
 	}
-	return height, nil
+	one, err := c.Get(ctx, r, height)
+	if err == nil && one.ID != id {
+		err = fmt.Errorf("%w: %s", ErrMissing, id)
+	}
+	if err != nil {
+		return Container{}, err
+	}
+	return one, nil
 }

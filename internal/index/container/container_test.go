@@ -52,19 +52,27 @@ func TestContainersComeBack(t *testing.T) {
 	}
 	_, err = c.Get(t.Context(), s, 1026)
 	require.ErrorIs(t, err, ErrMissing)
-	height, err := c.HeightOf(t.Context(), s, ids.ID{7})
+	one, err = c.ByID(t.Context(), s, ids.ID{7})
 	require.NoError(t, err)
-	require.Equal(t, uint64(1024), height)
-	_, err = c.HeightOf(t.Context(), s, ids.ID{8})
-	require.ErrorIs(t, err, ErrMissing)
+	require.Equal(t, want[2], one)
+	one, err = c.ByID(t.Context(), s, want[1].ID)
+	require.NoError(t, err)
+	require.Equal(t, want[1], one)
+	for _, missing := range []ids.ID{{8}, {7, 31: 1}, {7, 20: 1}} {
+		_, err = c.ByID(t.Context(), s, missing)
+		require.ErrorIs(t, err, ErrMissing, "%s", missing)
+	}
 
 	// As they were written at first.
+	whole := Container{Height: 77, Form: Accepted, ID: ids.ID{9}, Time: at, Bytes: []byte("found by its whole ID")}
 	b.Reset()
+	c.Put(&b, &whole)
+	b.Delete(store.FamilyContainerID, c.idKey(ids.ID{9}))
 	b.Put(store.FamilyContainerID, c.wholeIDKey(ids.ID{9}), []byte{77})
 	require.NoError(t, s.Commit(t.Context(), &b))
-	height, err = c.HeightOf(t.Context(), s, ids.ID{9})
+	one, err = c.ByID(t.Context(), s, ids.ID{9})
 	require.NoError(t, err)
-	require.Equal(t, uint64(77), height)
+	require.Equal(t, whole, one)
 }
 
 func FuzzParse(f *testing.F) {

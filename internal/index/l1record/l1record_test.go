@@ -110,6 +110,7 @@ func TestRecord(t *testing.T) {
 		"converted and removed":  {subnet.Append(1), &pchain.Validation{SubnetID: subnet, ConversionIndex: 1, RegistrationTxID: convert.ID(), LatestWeightChange: change(7)}},
 		"last of the conversion": {subnet.Append(2), &pchain.Validation{SubnetID: subnet, ConversionIndex: 2, RegistrationTxID: convert.ID()}},
 		"never there":            {subnet.Append(3), nil},
+		"begins alike":           {forged(second.ValidationID()), nil},
 		"of another network":     {ids.ID{8}.Append(0), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,6 +123,8 @@ func TestRecord(t *testing.T) {
 		"transaction of another kind":   func() (*pchain.L1Transaction, error) { return record.Transaction(ctx, chain.Transfer(1).ID()) },
 		"subnet that was not converted": func() (*pchain.L1Transaction, error) { return record.Conversion(ctx, ids.ID{9}) },
 		"subnet of another network":     func() (*pchain.L1Transaction, error) { return record.Conversion(ctx, ids.ID{8}) },
+		"transaction that begins alike": func() (*pchain.L1Transaction, error) { return record.Transaction(ctx, forged(convert.ID())) },
+		"subnet that begins alike":      func() (*pchain.L1Transaction, error) { return record.Conversion(ctx, forged(subnet)) },
 	} {
 		got, err := nothing()
 		require.NoError(t, err)
@@ -145,6 +148,12 @@ func TestRecord(t *testing.T) {
 		}
 		require.Equal(t, all, read, "pages of %d", limit)
 	}
+}
+
+// forged returns an ID that differs in its last byte.
+func forged(id ids.ID) ids.ID {
+	id[31] ^= 1
+	return id
 }
 
 // TestEmptyHands is about a conversion by nobody's contract, as the P-Chain allows.

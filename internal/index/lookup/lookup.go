@@ -143,7 +143,9 @@ func New(r store.Reader, networkID uint32, chain string) *Chain {
 	return &Chain{reader: r, prefix: prefix(networkID, chain)}
 }
 
-// Tx finds a transaction. A proposal is found whether it was accepted or not.
+// Tx returns where the transaction with an ID is, if there is one. Keys have only the
+// beginning of an ID: the caller must compare the ID of the transaction that is there. A
+// proposal is found whether it was accepted or not.
 func (c *Chain) Tx(ctx context.Context, id ids.ID) (Place, error) {
 	v, err := c.get(ctx, store.FamilyTxPlace, id)
 	if err != nil {
@@ -158,7 +160,8 @@ func (c *Chain) Tx(ctx context.Context, id ids.ID) (Place, error) {
 	return Place{}, fmt.Errorf("%w: place of transaction %s", store.ErrCorrupt, id)
 }
 
-// Block finds the container of a block by the block's own ID.
+// Block returns the height of the container of the block with an ID of its own, if there
+// is one. The caller must compare the ID of the block that is there.
 func (c *Chain) Block(ctx context.Context, id ids.ID) (height uint64, err error) {
 	v, err := c.get(ctx, store.FamilyBlockPlace, id)
 	if err != nil {

@@ -56,6 +56,9 @@ type Options struct {
 	Start uint64
 	// Keep says which containers are kept; empty means KeepNeeded.
 	Keep Keep
+	// Beside says that Store is where an index is rebuilt beside the one that serves,
+	// whose Network keeps containers meanwhile: this one reads those and writes none.
+	Beside bool
 	// WindowBytes bounds the memory of blocks on their way into the store, for each
 	// chain; 0 means the default of index.Options.
 	WindowBytes int64
@@ -118,6 +121,7 @@ type Network struct {
 	Vertices *vertices.Record
 	past     *index.XChainPast
 	kept     bool
+	cursors  []string // of all tenants, and of the vertices
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -146,7 +150,8 @@ func New(o Options) (*Network, error) {
 		n.Ledger = ledger.New(o.Store, o.NetworkID)
 		n.Subnets = subnets.New(o.Store, o.NetworkID)
 		n.Vertices = vertices.New(o.Store, o.NetworkID)
-		n.Vertices.Keep = o.Keep != KeepNone
+		n.Vertices.Keep = o.Keep != KeepNone && !o.Beside
+		n.cursors = append(n.cursors, vertexCursor(o.NetworkID))
 		if o.Now != nil {
 			n.Vertices.Now = o.Now
 		}
@@ -236,7 +241,7 @@ type chainOf[B any] struct {
 func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]) error {
 	chain := of.name
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Tenants: tenants, Start: of.start, Keep: o.Keep != KeepNone, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Tenants: tenants, Start: of.start, Keep: o.Keep != KeepNone && !o.Beside, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
@@ -253,6 +258,7 @@ func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]
 		l.genesisID = o.Genesis.P.ID
 	}
 	n.lines[chain] = l
+	n.cursors = append(n.cursors, n.cursorsOf(chain, l.tenants)...)
 	if o.Metrics == nil {
 		return nil
 	}

@@ -253,8 +253,8 @@ func (l *line[B]) kept(v *verifier, from, until uint64) ([]index.Block[B], error
 	for i := range found {
 		c := &found[i]
 		if c.Form == container.Accepted {
-			height, err := l.chain.HeightOf(v.ctx, l.store, c.ID)
-			if errors.Is(err, container.ErrMissing) || err == nil && height != c.Height {
+			same, err := l.chain.ByID(v.ctx, l.store, c.ID)
+			if errors.Is(err, container.ErrMissing) || err == nil && same.Height != c.Height {
 				v.wrong("%s-Chain container %d: it is not found by its ID %s", l.chain.Name, c.Height, c.ID)
 			} else if err != nil {
 				return nil, err

@@ -13,7 +13,9 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/access"
 	"quorate/internal/config"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
+	"quorate/internal/index/primary"
 	"quorate/internal/service/hint"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
@@ -22,7 +24,10 @@ import (
 
 // Keep is what outlives the process: the store, and what the networks share of it.
 type Keep struct {
+	// Store has the rows of Slots, which lets the index be rebuilt beside the one that
+	// serves.
 	Store store.Store
+	Slots *index.Slots
 	// Archive has the signed messages.
 	Archive *aggregator.Archive
 	// Leases are shared with the other processes on the store; nil if there can be none.
@@ -37,7 +42,7 @@ func (k *Keep) Views() ledger.Viewer {
 	if k.standbys == nil {
 		return nil
 	}
-	return k.standbys
+	return k.Slots.Views(k.standbys)
 }
 
 // Following tells how the standbys stand; nil without any.
@@ -56,11 +61,19 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	if err != nil {
 		return nil, Failure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
 	}
-	k := &Keep{Store: s, log: log}
+	slots, err := index.OpenSlots(ctx, s, primary.Forms()...)
+	if err != nil {
+		_ = s.Close()
+		return nil, Failure(err, place, "")
+	}
+	k := &Keep{Store: slots.Store(), Slots: slots, log: log}
 	if place.URL != "" {
 		k.Leases = replica.NewLeases(s, c.PrivateListen, log)
 	}
-	if err := replica.Upgrade(ctx, s, c.Role, k.Leases, log); err != nil {
+	if err = replica.Upgrade(ctx, k.Store, c.Role, k.Leases, log); err == nil && c.Role.Records() {
+		err = slots.AskIfOlder(ctx)
+	}
+	if err != nil {
 		_ = s.Close()
 		return nil, Failure(err, place, "")
 	}

@@ -69,7 +69,10 @@ type Network struct {
 	store       store.Store
 	leases      *lease.Leases
 	newRecorder func() (*primary.Network, error)
-	log         *slog.Logger
+	// Beside makes what rebuilds the index on another store. It is nil without a store.
+	Beside func(s store.Store) (*primary.Network, error)
+	slots  *index.Slots // nil without any
+	log    *slog.Logger
 }
 
 // Options say how to put a network together. Name, Config, Log and Metrics are needed.
@@ -83,6 +86,8 @@ type Options struct {
 	// Store and Archive may be nil: then nothing is kept. The bytes are those for
 	// proven signatures and for finished messages in memory, 0 for the defaults.
 	Store store.Store
+	// Slots are those of Store, nil without any.
+	Slots *index.Slots
 	// Views are what the Data API reads from, if not from the store itself.
 	Views                        ledger.Viewer
 	Archive                      *aggregator.Archive
@@ -93,6 +98,8 @@ type Options struct {
 	// Leases are nil if no other process shares the store.
 	Leases *lease.Leases
 	Role   config.Role
+	// beside is for what rebuilds the index.
+	beside bool
 	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
@@ -127,7 +134,7 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	}
 	n := &Network{
 		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, Genesis: o.genesis, ledger: o.Config.RecordsLedger(),
-		role: o.Role, store: o.Store, leases: o.Leases,
+		role: o.Role, store: o.Store, leases: o.Leases, slots: o.Slots,
 	}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.Name}, o.Metrics)
 	var err error
@@ -165,6 +172,11 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		n.record = l1record.New(o.Store, id)
 		derive.Record = n.record
 		n.newRecorder = func() (*primary.Network, error) { return newRecorder(n, o, nil, recorded) }
+		n.Beside = func(s store.Store) (*primary.Network, error) {
+			beside := o
+			beside.Store, beside.beside = s, true
+			return newRecorder(n, beside, nil, nil)
+		}
 		if n.Chains, err = newRecorder(n, o, metrics, recorded); err == nil {
 			n.stakes, err = stakes.New(client, func() uint64 { return n.Chains.Status()[index.PChain].Next })
 		}
@@ -198,6 +210,7 @@ func newRecorder(n *Network, o Options, metrics prometheus.Registerer, recorded 
 		Genesis:       o.genesis,
 		ValidatorFees: o.validatorFees,
 		Keep:          o.Config.Keep(),
+		Beside:        o.beside,
 		Tenants:       []index.Tenant[*pchain.Block]{l1record.NewTenant(n.ID)},
 		Start:         o.Config.IndexFrom,
 		Metrics:       metrics,
@@ -340,17 +353,31 @@ func Enough(share float64, of string) error {
 // another one that shares the store.
 func (n *Network) recordChains(ctx context.Context) error {
 	if n.leases == nil {
-		if err := n.Chains.Run(ctx); err != nil {
+		err := n.Chains.Run(ctx)
+		for errors.Is(err, store.ErrFenced) && n.slots != nil && ctx.Err() == nil {
+			// A rebuilt index serves from now on, and what was in memory is of the one before.
+			var next *primary.Network
+			if next, err = n.newRecorder(); err == nil {
+				n.Chains.RecordedBy(next)
+				err = next.Run(ctx)
+			}
+		}
+		if err != nil {
 			n.log.Error("the chains are not recorded any more", slog.Any("error", err))
 		}
 		return nil // without it the network signs all the same
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Chains.Watch(ctx) })
-	g.Go(func() error { return replica.Guard(ctx, n.store) })
+	g.Go(func() error { return replica.Guard(ctx, n.store, n.slots) })
 	if n.role.Records() {
 		g.Go(func() error {
 			return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {
+				if n.slots != nil {
+					if err := n.slots.Refresh(ctx); err != nil {
+						return err
+					}
+				}
 				// A new one, as what the last one had in memory may be old.
 				recorder, err := n.newRecorder()
 				if err != nil {

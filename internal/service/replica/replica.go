@@ -63,7 +63,7 @@ const formsAgain = 5 * time.Second
 
 // Guard returns an error once the store has records that this program does not
 // know, nil when ctx ends.
-func Guard(ctx context.Context, s store.Store) error {
+func Guard(ctx context.Context, s store.Store, slots *index.Slots) error {
 	ticker := time.NewTicker(formsAgain)
 	defer ticker.Stop()
 	for {
@@ -72,7 +72,11 @@ func Guard(ctx context.Context, s store.Store) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := index.Check(ctx, s, forms()...); errors.Is(err, index.ErrNewer) {
+		err := index.Check(ctx, s, forms()...)
+		if errors.Is(err, index.ErrNewer) && slots != nil && slots.Refresh(ctx) == nil {
+			err = index.Check(ctx, s, forms()...) // the slots may have been switched a moment ago
+		}
+		if errors.Is(err, index.ErrNewer) {
 			return fmt.Errorf("another replica is of a newer version: %w", err)
 		}
 	}

@@ -77,11 +77,12 @@ func (w *Writer) Bool(v bool) {
 	}
 }
 
-// shortIDLen is how much of an ID, which is a SHA-256, is part of a key, in bytes: nobody
-// finds two that have as much in common, or another one for one that is given.
+// shortIDLen is how much of an ID, which is a SHA-256, is part of a key, in bytes. No two
+// existing IDs begin alike, but anyone can ask for an ID that begins like an existing one.
 const shortIDLen = 20
 
-// ShortID appends as much of an ID as keys have where things are found by it.
+// ShortID appends the beginning of an ID to a key. Whoever finds a row by it must compare
+// the whole ID with that of what the row leads to.
 func ShortID(key []byte, id ids.ID) []byte { return append(key, id[:shortIDLen]...) }
 
 // Seconds is a time in Unix seconds, 0 for all before 1970 and the zero time.

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/history"
+	"quorate/internal/store/storetest/pgserver"
+)
+
+// TestRebuildServesMeanwhile rebuilds the index of a service, alone and with another process
+// on the same store. Both answer all the time, and go on after the switch.
+func TestRebuildServesMeanwhile(t *testing.T) {
+	t.Run("alone", func(t *testing.T) { testRebuild(t) })
+	t.Run("shared", func(t *testing.T) {
+		place, err := pgserver.Run(t).Place(t.Context())
+		require.NoError(t, err)
+		testRebuild(t, "--store", place)
+	})
+}
+
+func testRebuild(t *testing.T, flags ...string) {
+	n, err := simnet.Start(simnet.Options{Seed: 22, Validators: 4, History: &simnet.History{
+		Options: history.Options{Txs: 400, EarlyTxs: 30, Record: true}, Dir: t.TempDir(),
+	}})
+	require.NoError(t, err)
+	defer n.Close()
+	networks := map[string]*simnet.Network{"fuji": n}
+	all := []*instance{startService(t, t.TempDir(), networks, flags...)}
+	if len(flags) > 0 {
+		all = append(all, startService(t, t.TempDir(), networks, append(flags, "--role", "api")...))
+	}
+	paths := []string{"/v1/networks/fuji/subnets", "/v1/networks/fuji/delegators", "/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?pageSize=100&vertexHeight=2"}
+	for _, s := range all {
+		defer s.stop(t)
+		for _, path := range paths {
+			require.Eventually(t, func() bool {
+				status, _ := s.ask(t, path)
+				return status == http.StatusOK
+			}, 3*time.Minute, 20*time.Millisecond, "%s", path)
+		}
+	}
+	_, before := all[0].ask(t, paths[2])
+	answers := 0
+	serve := func() {
+		for _, s := range all {
+			for _, path := range paths {
+				status, body := s.ask(t, path)
+				require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
+				answers++
+			}
+		}
+	}
+
+	code, out, errOut := quorate(t, "", "index", "rebuild", "--server", all[0].private)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "rebuild: asked for (l1 from form 1 to 1, ledger from form ")
+	code, _, errOut = quorate(t, "", "index", "rebuild", "--server", all[0].private)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut, "a rebuild is under way")
+	for deadline := time.Now().Add(3 * time.Minute); ; {
+		serve()
+		_, out, _ = quorate(t, "", "index", "status", "--server", all[0].private)
+		if strings.Contains(out, "rebuild: switched") {
+			break
+		}
+		require.Contains(t, out, "rebuild: ")
+		require.True(t, time.Now().Before(deadline), "%s", out)
+	}
+	require.NoError(t, n.History().Grow(t.Context(), 50))
+	want := n.History().Height(history.P) + 1
+	for _, s := range all {
+		require.Eventually(t, func() bool {
+			serve()
+			var status struct {
+				Networks map[string]map[string]struct {
+					State string
+					Next  uint64
+				}
+			}
+			require.Equal(t, http.StatusOK, getJSON(t, s.private+"/index", &status))
+			p := status.Networks["fuji"]["P"]
+			return p.Next == want && p.State == "following"
+		}, 3*time.Minute, 10*time.Millisecond)
+	}
+	for _, s := range all {
+		_, after := s.ask(t, paths[2])
+		require.Equal(t, before, after)
+	}
+	t.Logf("%d answers, all of them good", answers)
+}

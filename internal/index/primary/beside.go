@@ -1,0 +1,79 @@
+package primary
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"quorate/internal/index"
+	"quorate/internal/store"
+)
+
+// attemptEvery is how often a rebuild looks whether it has caught up.
+const attemptEvery = 200 * time.Millisecond
+
+// Rebuilder returns what rebuilds the index of networks beside the one that serves.
+// Open returns the networks, made with Options.Beside on a store; it waits until all
+// are known.
+func Rebuilder(open func(ctx context.Context, beside store.Store) ([]*Network, error), log *slog.Logger) index.Rebuilder {
+	return index.Rebuilder{Log: log, Build: func(ctx context.Context, beside store.Store, attempt index.Attempt) error {
+		networks, err := open(ctx, beside)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, n := range networks {
+			names = append(names, n.cursors...)
+		}
+		group, ctx := errgroup.WithContext(ctx)
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		for _, n := range networks {
+			group.Go(func() error { return n.Run(ctx) })
+		}
+		group.Go(func() error {
+			defer end()
+			ticker := time.NewTicker(attemptEvery)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-ticker.C:
+				}
+				if done, err := attempt(ctx, names); done || err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
+		})
+		return group.Wait()
+	}}
+}
+
+// Rebuilt returns how much of the active index is in the one that is rebuilt, in percent.
+func Rebuilt(ctx context.Context, s *index.Slots) (int, error) {
+	active, beside, err := s.Heights(ctx, func(name string) bool {
+		return strings.HasPrefix(name, "index/") && !strings.Contains(name, "/passages")
+	})
+	if err != nil || active == 0 {
+		return 0, err
+	}
+	return int(100 * min(beside, active) / active), nil
+}
+
+// cursorsOf are the names of what has to catch up before an index can take the place of
+// another one.
+func (n *Network) cursorsOf(chain string, tenants []string) []string {
+	names := make([]string, 0, len(tenants))
+	for _, tenant := range tenants {
+		names = append(names, index.Cursor(n.networkID, chain, tenant))
+	}
+	return slices.Clip(names)
+}
+
+func vertexCursor(networkID uint32) string { return fmt.Sprintf("vertices/%d", networkID) }

@@ -1,0 +1,59 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"quorate/internal/config"
+	"quorate/internal/index/primary"
+	"quorate/internal/service/keep"
+	"quorate/internal/service/replica"
+	"quorate/internal/store"
+)
+
+// graceAlone is how long old rows stay after a switch where no other process reads them:
+// longer than requests that began before.
+const graceAlone = 10 * time.Second
+
+// rebuildIndex does the rebuilds of the index that are asked for until ctx ends. In a store
+// that processes share, one of those that index does it.
+func rebuildIndex(ctx context.Context, kept *keep.Keep, surface *reception, role config.Role, log *slog.Logger) {
+	if kept.Leases != nil && !role.Records() {
+		return
+	}
+	r := primary.Rebuilder(surface.beside, log)
+	if kept.Leases == nil {
+		r.Grace = graceAlone
+	}
+	if err := replica.Do(ctx, kept.Leases, kept.Store, "rebuild", func(ctx context.Context) error { return kept.Slots.Run(ctx, r) }); err != nil {
+		log.Error("the index is not rebuilt; the one that is there serves", slog.Any("error", err))
+	}
+}
+
+// beside returns what indexes all networks on another store. It waits until they are open:
+// what is not rebuilt would be missing after the switch.
+func (r *reception) beside(ctx context.Context, s store.Store) ([]*primary.Network, error) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		var all []*primary.Network
+		for _, slot := range r.slots {
+			if n := slot.open(); n != nil {
+				one, err := n.Beside(s)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, one)
+			}
+		}
+		if len(all) == len(r.slots) {
+			return all, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
