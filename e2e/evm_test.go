@@ -218,6 +218,16 @@ type evmWorld struct {
 	deployed                         map[common.Address]common.Hash // by transactions
 }
 
+func newEVMWorld(t testing.TB, ctx context.Context, node string) *evmWorld {
+	t.Helper()
+	w := &evmWorld{
+		cChain: newCChain(t, ctx, node), deployed: make(map[common.Address]common.Hash),
+		till: readArtefact(t, tillArtefact), coin: readArtefact(t, coinArtefact), items: readArtefact(t, itemsArtefact), cards: readArtefact(t, cardsArtefact),
+	}
+	w.wallets = []common.Address{w.account, common.HexToAddress("0xA1"), common.HexToAddress("0xA2"), common.HexToAddress("0xA3")}
+	return w
+}
+
 // deploy sends a creation and returns the address that it will have.
 func (w *evmWorld) deploy(ctx context.Context, a artefact) common.Address {
 	w.t.Helper()
@@ -267,11 +277,7 @@ func TestEVM(t *testing.T) {
 	node := network.Node(0).URL
 	// The service follows the chain while it grows.
 	s := startService(t, program, node, "--ahead-rounds", "0")
-	w := &evmWorld{
-		cChain: newCChain(t, ctx, node), deployed: make(map[common.Address]common.Hash),
-		till: readArtefact(t, tillArtefact), coin: readArtefact(t, coinArtefact), items: readArtefact(t, itemsArtefact), cards: readArtefact(t, cardsArtefact),
-	}
-	w.wallets = []common.Address{w.account, common.HexToAddress("0xA1"), common.HexToAddress("0xA2"), common.HexToAddress("0xA3")}
+	w := newEVMWorld(t, ctx, node)
 	_, one, two, three := w.wallets[0], w.wallets[1], w.wallets[2], w.wallets[3]
 	nobody := common.Address{}
 
@@ -408,7 +414,7 @@ func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, 
 
 func (w *evmWorld) requireInternals(t *testing.T, ctx context.Context, s *service, truth *told, drawers []common.Address) {
 	reverted := 0
-	for _, wallet := range slices.Concat(w.wallets, []common.Address{w.tillAt, drawers[0], drawers[1], w.coinAt}) {
+	for _, wallet := range slices.Concat(w.wallets, []common.Address{w.tillAt, w.coinAt}, drawers) {
 		var want []string
 		for _, f := range slices.Backward(truth.internals) {
 			if f.From == wallet || f.To == wallet {
