@@ -397,7 +397,7 @@ func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, 
 		}
 	}
 	require.Len(t, wantFailed, 3)
-	require.Len(t, kinds, 3)
+	require.Len(t, kinds, 3, "%v", kinds)
 	for status, want := range map[string][]string{"": want, "failed": wantFailed, "success": wantGood} {
 		query := url.Values{}
 		if status != "" {

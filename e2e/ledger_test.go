@@ -35,6 +35,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
 	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/propertyfx"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 	xbuilder "github.com/ava-labs/avalanchego/wallet/chain/x/builder"
 	"github.com/ava-labs/avalanchego/wallet/subnet/primary"
@@ -225,6 +226,10 @@ func outputIDs(t testing.TB, c codec.Manager, raw [][]byte, owners []ids.ShortID
 		case *nftfx.MintOutput:
 			of = out.OutputOwners
 		case *nftfx.TransferOutput:
+			of = out.OutputOwners
+		case *propertyfx.MintOutput:
+			of = out.OutputOwners
+		case *propertyfx.OwnedOutput:
 			of = out.OutputOwners
 		default:
 			require.Fail(t, "an output of another kind", "%T", out)

@@ -293,6 +293,7 @@ func (n *nodeAPI) failingCalls(ctx context.Context, t *testing.T) {
 		w.call(ctx, w.tillAt, w.till, 0, "fail"),
 		w.issue(ctx, &types.DynamicFeeTx{ChainID: w.chainID, Nonce: w.nonce, GasTipCap: big.NewInt(1), GasFeeCap: w.price(ctx), Gas: 100_000, Data: []byte{0xfe}}),
 	}
+	w.issue(ctx, &types.LegacyTx{Nonce: w.nonce, GasPrice: w.price(ctx), Gas: 21_000, To: &w.wallets[1], Value: big.NewInt(1_000)})
 	w.call(ctx, w.tillAt, w.till, 100, "pay", w.wallets[1])
 	w.await(ctx, w.call(ctx, w.tillAt, w.till, 50, "attempt", w.wallets[2]))
 	for _, hash := range failed {
