@@ -319,7 +319,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 	for i, group := range owners {
 		var texts []string
 		for _, a := range group {
-			text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), a.Bytes())
+			text, err := address.FormatBech32(s.hrp(), a.Bytes())
 			require.NoError(t, err)
 			texts = append(texts, text)
 		}
@@ -428,8 +428,13 @@ func (n *nodeAPI) ledger(ctx context.Context, t *testing.T, stakes *shortStakes)
 	s.records(ctx, "blockchains/x-chain/vertices:listByHeight", url.Values{"vertexHeight": {"0"}}, &vertices)
 	require.Empty(t, vertices.Vertices)
 
-	// The service's own verification finds what is compared above, and says so.
-	out, err := exec.CommandContext(ctx, n.program, "index", "verify", "--server", s.private).CombinedOutput()
+	n.requireVerifiedIndex(ctx, t)
+}
+
+// requireVerifiedIndex has the service verify its index, which must find nothing.
+func (n *nodeAPI) requireVerifiedIndex(ctx context.Context, t *testing.T) {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, n.program, "index", "verify", "--server", n.service.private).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Logf("index verify:\n%s", out)
 }

@@ -139,9 +139,15 @@ func startNodeAPI(t testing.TB, ctx context.Context, o localnet.Options, before 
 // freshService starts a service that has recorded nothing yet.
 func (n *nodeAPI) freshService(t testing.TB) *service {
 	t.Helper()
+	content := "node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"
+	if n.network.ID != localnet.NetworkID {
+		content += "    genesis_file: " + n.network.GenesisFile() + "\n"
+	}
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(config, []byte("node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"), 0o600))
-	return startService(t, n.program, n.node, "--ahead-rounds", "0", "--config", config)
+	require.NoError(t, os.WriteFile(config, []byte(content), 0o600))
+	s := startService(t, n.program, n.node, "--ahead-rounds", "0", "--config", config)
+	s.networkID = n.network.ID
+	return s
 }
 
 // awaitRecord waits until the service has recorded what the node has.

@@ -32,6 +32,16 @@ func requireVerified(t testing.TB, ctx context.Context, node string, signed *war
 	require.NoError(t, signed.Signature.Verify(&signed.UnsignedMessage, localnet.NetworkID, set, quorum, 100))
 }
 
+// requireVerifiedOn is requireVerified on a network with another ID, for the proposed set.
+func requireVerifiedOn(t testing.TB, ctx context.Context, networkID uint32, node string, signed *warp.Message, quorum uint64) {
+	t.Helper()
+	outputs, err := platformvm.NewClient(node).GetValidatorsAt(ctx, constants.PrimaryNetworkID, platformapi.ProposedHeight)
+	require.NoError(t, err)
+	set, err := validators.FlattenValidatorSet(outputs)
+	require.NoError(t, err)
+	require.NoError(t, signed.Signature.Verify(&signed.UnsignedMessage, networkID, set, quorum, 100))
+}
+
 // The story of a message from a contract on the C-Chain, through validators that
 // come and go, back into the chain.
 func TestWarpMessages(t *testing.T) {
