@@ -340,6 +340,7 @@ func TestEVM(t *testing.T) {
 	s.awaitEVM(ctx, tip)
 	t.Run("latest transactions", func(t *testing.T) { w.requireLatest(t, ctx, s, truth) })
 	t.Run("internal transactions", func(t *testing.T) { w.requireInternals(t, ctx, s, truth, drawers) })
+	require.Len(t, w.movements(truth), 12)
 	t.Run("ERC-1155 transfers", func(t *testing.T) { w.requireTransfers(t, ctx, s, truth) })
 	t.Run("ERC-1155 balances", func(t *testing.T) { w.requireBalances(t, ctx, s, tip) })
 	t.Run("deployments", func(t *testing.T) { w.requireDeployments(t, ctx, s, truth, made, drawers) })
@@ -490,7 +491,7 @@ func (w *evmWorld) movements(truth *told) (all []movement) {
 
 func (w *evmWorld) requireTransfers(t *testing.T, ctx context.Context, s *service, truth *told) {
 	all := w.movements(truth)
-	require.Len(t, all, 12)
+	require.NotEmpty(t, all)
 	for _, wallet := range append(w.wallets, common.Address{}) {
 		var want []string
 		for _, m := range slices.Backward(all) {

@@ -286,7 +286,7 @@ func (n *nodeAPI) convertToL1(ctx context.Context, t *testing.T, stakes *shortSt
 func (n *nodeAPI) failingCalls(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w := newEVMWorld(t, ctx, n.node)
-	w.tillAt = w.deploy(ctx, w.till)
+	w.tillAt, w.itemsAt = w.deploy(ctx, w.till), w.deploy(ctx, w.items)
 	n.chain = w
 	failed := []common.Hash{
 		w.call(ctx, w.tillAt, w.till, 9, "payAndFail", w.wallets[1]),
@@ -295,6 +295,8 @@ func (n *nodeAPI) failingCalls(ctx context.Context, t *testing.T) {
 	}
 	w.issue(ctx, &types.LegacyTx{Nonce: w.nonce, GasPrice: w.price(ctx), Gas: 21_000, To: &w.wallets[1], Value: big.NewInt(1_000)})
 	w.call(ctx, w.tillAt, w.till, 100, "pay", w.wallets[1])
+	w.call(ctx, w.itemsAt, w.items, 0, "move", common.Address{}, w.wallets[1], big.NewInt(7), big.NewInt(100))
+	w.call(ctx, w.itemsAt, w.items, 0, "moveBatch", common.Address{}, w.wallets[2], bigs(1, 2), bigs(10, 20))
 	w.await(ctx, w.call(ctx, w.tillAt, w.till, 50, "attempt", w.wallets[2]))
 	for _, hash := range failed {
 		require.Equal(t, types.ReceiptStatusFailed, w.accepted(ctx, hash).Status)
@@ -310,7 +312,8 @@ func (n *nodeAPI) evm(ctx context.Context, t *testing.T) {
 	n.service.awaitEVM(ctx, uint64(len(truth.blocks)-1))
 	w.requireLatest(t, ctx, n.service, truth)
 	w.requireInternals(t, ctx, n.service, truth, nil)
-	n.compared["Data API"] += len(truth.receipts) + len(truth.internals)
+	w.requireTransfers(t, ctx, n.service, truth)
+	n.compared["Data API"] += len(truth.receipts) + len(truth.internals) + len(w.movements(truth))
 }
 
 // l1s compares what is told of the L1 and of the other subnets.

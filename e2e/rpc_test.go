@@ -236,6 +236,7 @@ func TestNodeAPI(t *testing.T) {
 		n.awaitRecord(t, ctx)
 		run(t, append(recorded, part{"pages", n.pages})...)
 	})
+	t.Run("a default node", func(t *testing.T) { n.defaultNode(ctx, t, stakes) })
 	t.Logf("%d comparisons in all: %v; after %s", n.comparisons(), n.compared, time.Since(start))
 }
 
