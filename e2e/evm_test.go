@@ -270,6 +270,7 @@ func bigs(numbers ...int64) (all []*big.Int) {
 
 // What the service tells of the C-Chain is what the node has.
 func TestEVM(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	program := buildService(t)

@@ -166,6 +166,7 @@ func (p *pChain) end(ctx context.Context, c codec.Manager, staking ids.ID) {
 // renew themselves.
 func TestHelicon(t *testing.T) {
 	node := heliconNode(t)
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	start := time.Now()

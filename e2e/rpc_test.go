@@ -182,6 +182,7 @@ func (n *nodeAPI) addresses(t testing.TB, chain string) (groups [][]string) {
 // end of stakes and of validators of L1s. A service that indexes the network after its
 // nodes were restarted answers the same.
 func TestNodeAPI(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	start := time.Now()

@@ -45,6 +45,7 @@ func requireVerifiedOn(t testing.TB, ctx context.Context, networkID uint32, node
 // The story of a message from a contract on the C-Chain, through validators that
 // come and go, back into the chain.
 func TestWarpMessages(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	start := time.Now()
