@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
+	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
 	"quorate/e2e/proxy"
@@ -68,10 +68,6 @@ func (n *nodeAPI) defaultNode(ctx context.Context, t *testing.T, stakes *shortSt
 		n.stakes(ctx, t)
 		n.subnets(ctx, t)
 	})
-	for _, about := range []string{"/index", "/readyz"} {
-		_, body := s.askPrivate(t, about)
-		t.Logf("%s: %s", about, body)
-	}
 	t.Run("what the C-Chain's past decides is refused with the reason", func(t *testing.T) {
 		s.t = t
 		text := n.bech32(t, "C", 0)
@@ -85,6 +81,13 @@ func (n *nodeAPI) defaultNode(ctx context.Context, t *testing.T, stakes *shortSt
 	t.Run("the C-Chain from the node's first block on", func(t *testing.T) {
 		s.t = t
 		n.laterTransactions(ctx, t)
+	})
+	t.Run("calls that no node traced are not left out in silence", func(t *testing.T) {
+		s.t = t
+		status, body := s.ask(ctx, evmPath+"addresses/"+n.chain.account.Hex()+"/transactions:listInternals", nil)
+		t.Logf("%d %s", status, body)
+		require.Contains(t, string(body), "trac", "status %d", status)
+		n.compared["refusals"]++
 	})
 	t.Run("the reasons are where operators look", func(t *testing.T) {
 		s.t = t
@@ -100,7 +103,7 @@ func (n *nodeAPI) defaultNode(ctx context.Context, t *testing.T, stakes *shortSt
 		s.t = t
 		chain := newCChain(t, ctx, n.node)
 		m, _ := chain.message(ctx, chain.sendByAccount(ctx, []byte("by way of a default node")))
-		requireVerifiedOn(t, ctx, n.network.ID, n.node, s.sign(ctx, m, 67), 67)
+		requireVerifiedOn(t, ctx, n.network.ID, n.node, s.sign(ctx, m, 67), platformapi.ProposedHeight, 67)
 		n.compared["signed"]++
 	})
 	t.Logf("%d comparisons with a default node: %v", n.comparisons()-began, n.compared)
@@ -174,7 +177,8 @@ func (n *nodeAPI) laterTransactions(ctx context.Context, t *testing.T) {
 	require.NotEmpty(t, want)
 	require.ElementsMatch(t, want, got)
 	n.compared["Data API"] += len(got)
-	status, body := n.service.ask(ctx, evmPath+"transactions", nil)
-	require.Equal(t, http.StatusOK, status, "%s", body)
-	require.True(t, strings.Contains(string(body), strconv.Itoa(firstBlock)), "%s", body)
+	response, err := http.Get(n.service.url + evmPath + "transactions")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, strconv.Itoa(firstBlock), response.Header.Get("Indexed-From"))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/units"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/components/verify"
+	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
 	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
 	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
@@ -202,7 +203,7 @@ func TestHelicon(t *testing.T) {
 	}
 	m, _ := n.chain.message(ctx, n.chain.sendByAccount(ctx, []byte("the last message")))
 	signed := n.service.sign(ctx, m, 67)
-	requireVerifiedOn(t, ctx, network.ID, n.node, signed, 67)
+	requireVerifiedOn(t, ctx, network.ID, n.node, signed, platformapi.ProposedHeight, 67)
 	history(t, ctx, n.node, n.keys)
 	t.Logf("traffic after %s", time.Since(start))
 

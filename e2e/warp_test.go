@@ -25,17 +25,13 @@ import (
 // node names for a height.
 func requireVerified(t testing.TB, ctx context.Context, node string, signed *warp.Message, height platformapi.Height, quorum uint64) {
 	t.Helper()
-	outputs, err := platformvm.NewClient(node).GetValidatorsAt(ctx, constants.PrimaryNetworkID, height)
-	require.NoError(t, err)
-	set, err := validators.FlattenValidatorSet(outputs)
-	require.NoError(t, err)
-	require.NoError(t, signed.Signature.Verify(&signed.UnsignedMessage, localnet.NetworkID, set, quorum, 100))
+	requireVerifiedOn(t, ctx, localnet.NetworkID, node, signed, height, quorum)
 }
 
-// requireVerifiedOn is requireVerified on a network with another ID, for the proposed set.
-func requireVerifiedOn(t testing.TB, ctx context.Context, networkID uint32, node string, signed *warp.Message, quorum uint64) {
+// requireVerifiedOn is requireVerified on a network with another ID.
+func requireVerifiedOn(t testing.TB, ctx context.Context, networkID uint32, node string, signed *warp.Message, height platformapi.Height, quorum uint64) {
 	t.Helper()
-	outputs, err := platformvm.NewClient(node).GetValidatorsAt(ctx, constants.PrimaryNetworkID, platformapi.ProposedHeight)
+	outputs, err := platformvm.NewClient(node).GetValidatorsAt(ctx, constants.PrimaryNetworkID, height)
 	require.NoError(t, err)
 	set, err := validators.FlattenValidatorSet(outputs)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -174,10 +175,13 @@ func Start(t testing.TB, node string, rules ...Rule) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{node: target, rules: rules, calls: make(map[string]int)}
-	p.through = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Host = target.Host
-	}}
+	p.through = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = target.Host
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // the client sees the status
+	}
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
 	p.URL = server.URL
