@@ -66,6 +66,8 @@ type alike struct {
 	sets, loose []string
 	// free are members whose value is of one kind, and whatever it is.
 	free []string
+	// blank are members that may be null where the other answer has an empty list.
+	blank []string
 }
 
 // kind is what of a value remains if it is loose: for texts, no more than that.
@@ -83,6 +85,11 @@ func kind(v any) string {
 		return "list"
 	}
 	return "object"
+}
+
+func isBlank(v any) bool {
+	list, ok := v.([]any)
+	return v == nil || ok && len(list) == 0
 }
 
 func text(v any) string {
@@ -117,6 +124,7 @@ func (a alike) differences(at string, node, service any) (all []string) {
 				all = append(all, fmt.Sprintf("%s.%s: only the service has it: %s", at, name, text(other)))
 			case !also:
 				all = append(all, fmt.Sprintf("%s.%s: only the node has it: %s", at, name, text(one)))
+			case slices.Contains(a.blank, name) && isBlank(one) && isBlank(other):
 			case slices.Contains(a.free, name):
 				if kind(one) != kind(other) {
 					all = append(all, fmt.Sprintf("%s.%s: the node has %s, the service %s", at, name, text(one), text(other)))

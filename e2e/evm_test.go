@@ -218,6 +218,16 @@ type evmWorld struct {
 	deployed                         map[common.Address]common.Hash // by transactions
 }
 
+func newEVMWorld(t testing.TB, ctx context.Context, node string) *evmWorld {
+	t.Helper()
+	w := &evmWorld{
+		cChain: newCChain(t, ctx, node), deployed: make(map[common.Address]common.Hash),
+		till: readArtefact(t, tillArtefact), coin: readArtefact(t, coinArtefact), items: readArtefact(t, itemsArtefact), cards: readArtefact(t, cardsArtefact),
+	}
+	w.wallets = []common.Address{w.account, common.HexToAddress("0xA1"), common.HexToAddress("0xA2"), common.HexToAddress("0xA3")}
+	return w
+}
+
 // deploy sends a creation and returns the address that it will have.
 func (w *evmWorld) deploy(ctx context.Context, a artefact) common.Address {
 	w.t.Helper()
@@ -260,6 +270,7 @@ func bigs(numbers ...int64) (all []*big.Int) {
 
 // What the service tells of the C-Chain is what the node has.
 func TestEVM(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	program := buildService(t)
@@ -267,11 +278,7 @@ func TestEVM(t *testing.T) {
 	node := network.Node(0).URL
 	// The service follows the chain while it grows.
 	s := startService(t, program, node, "--ahead-rounds", "0")
-	w := &evmWorld{
-		cChain: newCChain(t, ctx, node), deployed: make(map[common.Address]common.Hash),
-		till: readArtefact(t, tillArtefact), coin: readArtefact(t, coinArtefact), items: readArtefact(t, itemsArtefact), cards: readArtefact(t, cardsArtefact),
-	}
-	w.wallets = []common.Address{w.account, common.HexToAddress("0xA1"), common.HexToAddress("0xA2"), common.HexToAddress("0xA3")}
+	w := newEVMWorld(t, ctx, node)
 	_, one, two, three := w.wallets[0], w.wallets[1], w.wallets[2], w.wallets[3]
 	nobody := common.Address{}
 
@@ -334,6 +341,7 @@ func TestEVM(t *testing.T) {
 	s.awaitEVM(ctx, tip)
 	t.Run("latest transactions", func(t *testing.T) { w.requireLatest(t, ctx, s, truth) })
 	t.Run("internal transactions", func(t *testing.T) { w.requireInternals(t, ctx, s, truth, drawers) })
+	require.Len(t, w.movements(truth), 12)
 	t.Run("ERC-1155 transfers", func(t *testing.T) { w.requireTransfers(t, ctx, s, truth) })
 	t.Run("ERC-1155 balances", func(t *testing.T) { w.requireBalances(t, ctx, s, tip) })
 	t.Run("deployments", func(t *testing.T) { w.requireDeployments(t, ctx, s, truth, made, drawers) })
@@ -391,7 +399,7 @@ func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, 
 		}
 	}
 	require.Len(t, wantFailed, 3)
-	require.Len(t, kinds, 3)
+	require.Len(t, kinds, 3, "%v", kinds)
 	for status, want := range map[string][]string{"": want, "failed": wantFailed, "success": wantGood} {
 		query := url.Values{}
 		if status != "" {
@@ -408,7 +416,7 @@ func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, 
 
 func (w *evmWorld) requireInternals(t *testing.T, ctx context.Context, s *service, truth *told, drawers []common.Address) {
 	reverted := 0
-	for _, wallet := range slices.Concat(w.wallets, []common.Address{w.tillAt, drawers[0], drawers[1], w.coinAt}) {
+	for _, wallet := range slices.Concat(w.wallets, []common.Address{w.tillAt, w.coinAt}, drawers) {
 		var want []string
 		for _, f := range slices.Backward(truth.internals) {
 			if f.From == wallet || f.To == wallet {
@@ -484,7 +492,7 @@ func (w *evmWorld) movements(truth *told) (all []movement) {
 
 func (w *evmWorld) requireTransfers(t *testing.T, ctx context.Context, s *service, truth *told) {
 	all := w.movements(truth)
-	require.Len(t, all, 12)
+	require.NotEmpty(t, all)
 	for _, wallet := range append(w.wallets, common.Address{}) {
 		var want []string
 		for _, m := range slices.Backward(all) {

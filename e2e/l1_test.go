@@ -156,6 +156,7 @@ func (s *l1Story) run(name string, part func(t *testing.T)) {
 // service says about each of the transactions meanwhile. The manager's own
 // messages to the P-Chain are signed by the service, too.
 func TestL1Messages(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	start := time.Now()

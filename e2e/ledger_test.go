@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"math/big"
 	"net/http"
 	"net/url"
@@ -18,12 +17,13 @@ import (
 	"github.com/ava-labs/libevm/ethclient"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/api/info"
 	"github.com/ava-labs/avalanchego/codec"
-	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/crypto/secp256k1"
+	"github.com/ava-labs/avalanchego/utils/formatting"
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 	"github.com/ava-labs/avalanchego/utils/units"
 	"github.com/ava-labs/avalanchego/vms/avm"
@@ -35,6 +35,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
 	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/propertyfx"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 	xbuilder "github.com/ava-labs/avalanchego/wallet/chain/x/builder"
 	"github.com/ava-labs/avalanchego/wallet/subnet/primary"
@@ -163,10 +164,21 @@ func history(t testing.TB, ctx context.Context, node string, keys []*secp256k1.P
 	// The C-Chain.
 	_, err = c.IssueImportTx(xID, keys[0].EthAddress(), options...)
 	require.NoError(t, err)
+	evm, err := ethclient.DialContext(ctx, node+"/ext/bc/C/rpc")
+	require.NoError(t, err)
+	defer evm.Close()
 	export := func(to ids.ID, amount uint64, owner ids.ShortID) {
 		t.Helper()
-		_, err := c.IssueExportTx(to, []*secp256k1fx.TransferOutput{{Amt: amount, OutputOwners: *ownedBy(owner)}}, options...)
+		before, err := evm.NonceAt(ctx, keys[0].EthAddress(), nil)
 		require.NoError(t, err)
+		_, err = c.IssueExportTx(to, []*secp256k1fx.TransferOutput{{Amt: amount, OutputOwners: *ownedBy(owner)}}, options...)
+		require.NoError(t, err)
+		// Since Helicon, what is accepted is executed later, and the next export is checked
+		// against the state.
+		require.Eventually(t, func() bool {
+			nonce, err := evm.NonceAt(ctx, keys[0].EthAddress(), nil)
+			return err == nil && nonce > before
+		}, time.Minute, 20*time.Millisecond)
 	}
 	export(constants.PlatformChainID, 3*units.Avax, me)
 	export(xID, units.Avax, me)
@@ -225,6 +237,10 @@ func outputIDs(t testing.TB, c codec.Manager, raw [][]byte, owners []ids.ShortID
 		case *nftfx.MintOutput:
 			of = out.OutputOwners
 		case *nftfx.TransferOutput:
+			of = out.OutputOwners
+		case *propertyfx.MintOutput:
+			of = out.OutputOwners
+		case *propertyfx.OwnedOutput:
 			of = out.OutputOwners
 		default:
 			require.Fail(t, "an output of another kind", "%T", out)
@@ -289,8 +305,9 @@ func sortedAddresses(list ...ids.ShortID) []ids.ShortID {
 
 // requireLedger waits until all that the nodes accepted is recorded, and compares
 // outputs and balances of groups of owners with what the nodes say. Partial names
-// the groups that own some things only together with others.
-func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, partial ...int) {
+// the groups that own some things only together with others. It returns the number of
+// comparisons.
+func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, partial ...int) (compared int) {
 	t, node := s.t, s.node
 	t.Helper()
 	p, x := platformvm.NewClient(node), avm.NewClient(node, "X")
@@ -313,7 +330,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 	for i, group := range owners {
 		var texts []string
 		for _, a := range group {
-			text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), a.Bytes())
+			text, err := address.FormatBech32(s.hrp(), a.Bytes())
 			require.NoError(t, err)
 			texts = append(texts, text)
 		}
@@ -325,6 +342,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 			raw, _, _, err = x.GetUTXOs(ctx, group, 1024, ids.ShortEmpty, ids.Empty)
 			require.NoError(t, err)
 			require.ElementsMatch(t, outputIDs(t, xbuilder.Parser.Codec(), raw, group), unspentIDs(s.utxos(ctx, "x-chain", texts, pageSize), xChainID), name+"X-Chain")
+			compared += 2
 		}
 		if len(group) == 1 {
 			theirs, err := x.GetAllBalances(ctx, group[0], false) //nolint:staticcheck // deprecated, and what explorers compare with
@@ -343,6 +361,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 				}
 			}
 			require.Equal(t, want.texts(), got.texts(), "owners %d: X-Chain", i)
+			compared++
 		}
 		if slices.Contains(partial, i) {
 			continue // of what takes another's signature, too, the node tells them all
@@ -365,100 +384,40 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 				sum.Add(sum, amount)
 			}
 			require.Equal(t, strconv.FormatUint(want, 10), sum.String(), "owners %d: P-Chain %s", i, bucket)
+			compared++
 		}
 	}
-
+	return compared
 }
 
-// What the service records of the chains is what the nodes have.
-func TestLedger(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
-	defer cancel()
-	start := time.Now()
-	program := buildService(t)
-	network := localnet.Start(t)
-	node := network.Node(0).URL
-	s := startService(t, program, node, "--ahead-rounds", "0")
-	keys := []*secp256k1.PrivateKey{genesis.EWOQKey}
-	for range 2 {
-		key, err := secp256k1.NewPrivateKey()
-		require.NoError(t, err)
-		keys = append(keys, key)
-	}
-	history(t, ctx, node, keys)
-	t.Logf("history made after %s", time.Since(start))
-
+// ledger compares what the Data API tells of P and X with what the nodes have.
+func (n *nodeAPI) ledger(ctx context.Context, t *testing.T, stakes *shortStakes) {
+	defer func(before testing.TB) { n.service.t = before }(n.service.t)
+	n.service.t = t
+	s := n.service
 	var owners [][]ids.ShortID
-	for _, key := range keys {
+	for _, key := range n.keys {
 		owners = append(owners, []ids.ShortID{key.Address()})
 	}
-	owners = append(owners, []ids.ShortID{keys[1].Address(), keys[2].Address()})
-	s.requireLedger(ctx, owners, 1, 2)
-	p := platformvm.NewClient(node)
+	owners = append(owners, []ids.ShortID{n.keys[1].Address(), n.keys[2].Address()})
+	n.compared["Data API"] += s.requireLedger(ctx, owners, 1, 2)
+	n.delegations(ctx, t, stakes)
+	n.stakes(ctx, t)
+	n.subnets(ctx, t)
 
-	// Delegations, by the validator.
-	stakers, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
-	require.NoError(t, err)
-	checked := 0
-	potential := make(map[string]uint64)
-	for _, v := range stakers {
-		if v.DelegatorCount == nil || *v.DelegatorCount == 0 {
-			continue
-		}
-		one, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, []ids.NodeID{v.NodeID})
-		require.NoError(t, err)
-		want := make(map[string]string)
-		potential[one[0].TxID.String()] = *one[0].PotentialReward
-		for _, d := range one[0].Delegators {
-			// A tenth is the validator's.
-			net := *d.PotentialReward * 9 / 10
-			want[d.TxID.String()] = fmt.Sprint(d.Weight, d.StartTime, d.EndTime, *d.PotentialReward, net)
-			potential[d.TxID.String()] = *d.PotentialReward
-		}
-		var page struct {
-			Delegators []struct {
-				TxHash, AmountDelegated, DelegationStatus string
-				StartTimestamp, EndTimestamp              uint64
-				GrossReward, NetReward                    string
-				EstimatedGrossReward, EstimatedNetReward  string
-			}
-		}
-		s.records(ctx, "delegators", url.Values{"nodeIds": {v.NodeID.String()}, "pageSize": {"100"}}, &page)
-		got := make(map[string]string)
-		for _, d := range page.Delegators {
-			require.Equal(t, "active", d.DelegationStatus)
-			amount, err := strconv.ParseUint(d.AmountDelegated, 10, 64)
-			require.NoError(t, err)
-			gross, err := strconv.ParseUint(d.GrossReward, 10, 64)
-			require.NoError(t, err)
-			net, err := strconv.ParseUint(d.NetReward, 10, 64)
-			require.NoError(t, err)
-			require.Equal(t, []string{d.GrossReward, d.NetReward}, []string{d.EstimatedGrossReward, d.EstimatedNetReward})
-			got[d.TxHash] = fmt.Sprint(amount, d.StartTimestamp, d.EndTimestamp, gross, net)
-		}
-		require.Equal(t, want, got)
-		checked += len(got)
-	}
-	require.Equal(t, 2, checked, "delegations")
+	// The chain had blocks from its beginning.
+	var vertices struct{ Vertices []any }
+	s.records(ctx, "blockchains/x-chain/vertices:listByHeight", url.Values{"vertexHeight": {"0"}}, &vertices)
+	require.Empty(t, vertices.Vertices)
 
-	// What is staked now, by who owns it.
-	var staking struct {
-		Transactions []struct{ TxHash, TxType, EstimatedReward string }
-	}
-	text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), keys[0].Address().Bytes())
-	require.NoError(t, err)
-	s.records(ctx, "blockchains/p-chain/transactions:listStaking", url.Values{"addresses": {text}, "pageSize": {"100"}}, &staking)
-	kinds := make(map[string]int)
-	for _, tx := range staking.Transactions {
-		kinds[tx.TxType]++
-		require.Equal(t, strconv.FormatUint(potential[tx.TxHash], 10), tx.EstimatedReward, "what %s will be paid", tx.TxHash)
-	}
-	require.NotContains(t, slices.Collect(maps.Values(potential)), uint64(0), "rewards")
-	require.Equal(t, 1, kinds["AddPermissionlessValidatorTx"], "%v", kinds)
-	require.Equal(t, 2, kinds["AddPermissionlessDelegatorTx"], "%v", kinds)
+	// The service's own verification finds what is compared above, and says so.
+	n.requireVerifiedIndex(ctx, t)
+}
 
-	// Subnets: the node tells the primary network among them, too.
-	theirs, err := p.GetSubnets(ctx, nil) //nolint:staticcheck // deprecated, and what explorers compare with
+// subnets compares all of them. The node tells the primary network among them, too.
+func (n *nodeAPI) subnets(ctx context.Context, t *testing.T) {
+	t.Helper()
+	theirs, err := platformvm.NewClient(n.node).GetSubnets(ctx, nil) //nolint:staticcheck // deprecated, and what explorers compare with
 	require.NoError(t, err)
 	var listed struct {
 		Subnets []struct {
@@ -469,7 +428,7 @@ func TestLedger(t *testing.T) {
 			Blockchains    []struct{ BlockchainName string }
 		}
 	}
-	s.records(ctx, "subnets", url.Values{"sortOrder": {"asc"}}, &listed)
+	n.service.records(ctx, "subnets", url.Values{"sortOrder": {"asc"}}, &listed)
 	want, got := make(map[string]string), make(map[string]string)
 	for _, subnet := range theirs {
 		owners := []string{}
@@ -478,28 +437,141 @@ func TestLedger(t *testing.T) {
 			require.NoError(t, err)
 			owners = append(owners, text)
 		}
-		want[subnet.ID.String()] = fmt.Sprint(owners, subnet.Threshold)
+		want[subnet.ID.String()] = fmt.Sprint(owners, subnet.Threshold, subnet.ID == n.l1.id)
 	}
 	for _, subnet := range listed.Subnets {
-		got[subnet.SubnetID] = fmt.Sprint(subnet.OwnerAddresses, subnet.Threshold)
-		require.False(t, subnet.IsL1)
+		got[subnet.SubnetID] = fmt.Sprint(subnet.OwnerAddresses, subnet.Threshold, subnet.IsL1)
 	}
 	require.Equal(t, want, got)
-	require.Len(t, listed.Subnets, 2)
 	require.Len(t, listed.Subnets[0].Blockchains, 2, "of the primary network")
-	require.Equal(t, "nobody runs it", listed.Subnets[1].Blockchains[0].BlockchainName)
+	n.compared["Data API"] += len(got)
+}
 
-	// The chain had blocks from its beginning.
-	var vertices struct{ Vertices []any }
-	s.records(ctx, "blockchains/x-chain/vertices:listByHeight", url.Values{"vertexHeight": {"0"}}, &vertices)
-	require.Empty(t, vertices.Vertices)
-
-	// The service's own verification finds what is compared above, and says so.
-	verify := exec.CommandContext(ctx, program, "index", "verify", "--server", s.private)
-	out, err := verify.CombinedOutput()
+// requireVerifiedIndex has the service verify its index, which must find nothing.
+func (n *nodeAPI) requireVerifiedIndex(ctx context.Context, t *testing.T) {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, n.program, "index", "verify", "--server", n.service.private).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Logf("index verify:\n%s", out)
-	t.Logf("all after %s", time.Since(start))
+}
+
+// delegation is how the Data API tells of one.
+type delegation struct {
+	TxHash, AmountDelegated, DelegationStatus string
+	StartTimestamp, EndTimestamp              uint64
+	GrossReward, NetReward                    string
+	EstimatedGrossReward, EstimatedNetReward  string
+}
+
+// delegations compares those that run, by validator, and those that have ended.
+func (n *nodeAPI) delegations(ctx context.Context, t *testing.T, stakes *shortStakes) {
+	t.Helper()
+	p := platformvm.NewClient(n.node)
+	listed := func(nodeID ids.NodeID) []delegation {
+		var page struct{ Delegators []delegation }
+		n.service.records(ctx, "delegators", url.Values{"nodeIds": {nodeID.String()}, "pageSize": {"100"}}, &page)
+		return page.Delegators
+	}
+	number := func(text string) uint64 {
+		amount, err := strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+		return amount
+	}
+	stakers, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
+	require.NoError(t, err)
+	active := 0
+	for _, v := range stakers {
+		if v.DelegatorCount == nil || *v.DelegatorCount == 0 {
+			continue
+		}
+		one, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, []ids.NodeID{v.NodeID})
+		require.NoError(t, err)
+		want, got := make(map[string]string), make(map[string]string)
+		for _, d := range one[0].Delegators {
+			// A tenth is the validator's.
+			want[d.TxID.String()] = fmt.Sprint(d.Weight, d.StartTime, d.EndTime, *d.PotentialReward, *d.PotentialReward*9/10)
+		}
+		for _, d := range listed(v.NodeID) {
+			if d.DelegationStatus != "active" {
+				continue
+			}
+			require.Equal(t, []string{d.GrossReward, d.NetReward}, []string{d.EstimatedGrossReward, d.EstimatedNetReward})
+			got[d.TxHash] = fmt.Sprint(number(d.AmountDelegated), d.StartTimestamp, d.EndTimestamp, number(d.GrossReward), number(d.NetReward))
+		}
+		require.Equal(t, want, got)
+		active += len(got)
+	}
+	require.Equal(t, 2, active, "delegations")
+
+	ended := make(map[string]delegation)
+	for _, v := range []ids.NodeID{stakes.leaving.nodeID, stakes.absent.nodeID, stakes.staying.nodeID} {
+		for _, d := range listed(v) {
+			require.Equal(t, "completed", d.DelegationStatus)
+			var paid uint64
+			for _, amount := range n.rewardsOf(ctx, t, d.TxHash) {
+				paid += amount
+			}
+			require.Equal(t, paid, number(d.NetReward), "%s", d.TxHash)
+			gross := number(d.GrossReward)
+			require.Equal(t, paid == 0, gross == 0, "%s", d.TxHash)
+			require.Equal(t, paid, gross*(reward.PercentDenominator-stakes.commission[v])/reward.PercentDenominator, "%s", d.TxHash)
+			ended[d.TxHash] = d
+		}
+	}
+	require.Len(t, ended, 5)
+	for _, tx := range stakes.unrewarded[1:] { // the first is the validator's
+		require.Contains(t, ended, tx.String())
+	}
+	n.compared["Data API"] += active + len(ended)
+}
+
+// rewardsOf are the amounts that a stake was paid when it ended.
+func (n *nodeAPI) rewardsOf(ctx context.Context, t *testing.T, tx string) (amounts []uint64) {
+	t.Helper()
+	id, err := ids.FromString(tx)
+	require.NoError(t, err)
+	raw, err := platformvm.NewClient(n.node).GetRewardUTXOs(ctx, &api.GetTxArgs{TxID: id, Encoding: formatting.Hex}) //nolint:staticcheck // deprecated, and what the index is built from
+	require.NoError(t, err)
+	for _, b := range raw {
+		var utxo avax.UTXO
+		_, err := txs.Codec.Unmarshal(b, &utxo)
+		require.NoError(t, err)
+		amounts = append(amounts, utxo.Out.(avax.Amounter).Amount())
+	}
+	return amounts
+}
+
+// stakes compares what is staked now, by who owns it.
+func (n *nodeAPI) stakes(ctx context.Context, t *testing.T) {
+	t.Helper()
+	type stake struct{ TxHash, TxType, NodeID, EstimatedReward string }
+	p := platformvm.NewClient(n.node)
+	stakers, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
+	require.NoError(t, err)
+	potential := make(map[string]uint64)
+	for _, v := range stakers {
+		one, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, []ids.NodeID{v.NodeID})
+		require.NoError(t, err)
+		potential[one[0].TxID.String()] = *one[0].PotentialReward
+		for _, d := range one[0].Delegators {
+			potential[d.TxID.String()] = *d.PotentialReward
+		}
+	}
+	var staking struct{ Transactions []stake }
+	text, err := address.FormatBech32(constants.GetHRP(localnet.NetworkID), n.keys[0].Address().Bytes())
+	require.NoError(t, err)
+	n.service.records(ctx, "blockchains/p-chain/transactions:listStaking", url.Values{"addresses": {text}, "pageSize": {"100"}}, &staking)
+	kinds := make(map[string]int)
+	for _, tx := range staking.Transactions {
+		kinds[tx.TxType]++
+		if now, ok := potential[tx.TxHash]; ok {
+			require.Equal(t, strconv.FormatUint(now, 10), tx.EstimatedReward, "what %s will be paid", tx.TxHash)
+		}
+	}
+	t.Logf("stakes: %v", kinds)
+	require.Positive(t, kinds["AddPermissionlessValidatorTx"], "%v", kinds)
+	require.Positive(t, kinds["AddPermissionlessDelegatorTx"], "%v", kinds)
+	n.compared["Data API"] += len(staking.Transactions)
 }
 
 func stakingAsset(t testing.TB, ctx context.Context, p *platformvm.Client) string {

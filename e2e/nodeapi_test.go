@@ -34,6 +34,7 @@ import (
 // The node's own clients and wallet know nothing but the service's address, and what
 // it answers itself does not depend on its nodes.
 func TestNodeSurface(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	program := buildService(t)

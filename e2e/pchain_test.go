@@ -14,6 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
+	"github.com/ava-labs/avalanchego/utils/crypto/secp256k1"
 	"github.com/ava-labs/avalanchego/utils/units"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
@@ -39,13 +40,14 @@ type pChain struct {
 	owner  *secp256k1fx.OutputOwners
 }
 
-func newPChain(t testing.TB, ctx context.Context, node string) *pChain {
+// newPChain has the funded key, and whatever other keys are given.
+func newPChain(t testing.TB, ctx context.Context, node string, keys ...*secp256k1.PrivateKey) *pChain {
 	t.Helper()
 	p := &pChain{t: t, node: node, client: platformvm.NewClient(node)}
 	p.owner = &secp256k1fx.OutputOwners{Threshold: 1, Addrs: []ids.ShortID{genesis.EWOQKey.Address()}}
-	w, err := primary.MakePWallet(ctx, node, secp256k1fx.NewKeychain(genesis.EWOQKey), primary.WalletConfig{})
+	w, err := primary.MakePWallet(ctx, node, secp256k1fx.NewKeychain(append(keys, genesis.EWOQKey)...), primary.WalletConfig{})
 	require.NoError(t, err)
-	p.wallet = wallet.WithOptions(w, common.WithContext(ctx), common.WithPollFrequency(20*time.Millisecond))
+	p.wallet = wallet.WithOptions(w, common.WithContext(ctx), common.WithPollFrequency(20*time.Millisecond), common.WithChangeOwner(p.owner))
 	return p
 }
 
@@ -130,8 +132,9 @@ func (p *pChain) addPrimaryValidator(ctx context.Context) {
 		identity.proof, p.wallet.Builder().Context().AVAXAssetID, p.owner, p.owner, reward.PercentDenominator/10))
 }
 
-// identity is what a validator is known by; there is no node behind it.
+// identity is what a validator is known by.
 type identity struct {
+	url    string // of the node; empty if there is none
 	nodeID ids.NodeID
 	key    *bls.PublicKey
 	proof  *signer.ProofOfPossession

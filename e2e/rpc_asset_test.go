@@ -18,7 +18,8 @@ import (
 func (n *nodeAPI) assetChain(ctx context.Context, t *testing.T) {
 	blocks, txs := n.listed(ctx, t, "/ext/bc/X", "avm")
 	txs = append(txs, n.asset) // of the genesis
-	exact := alike{}
+	// A node that has not been restarted shows null in what it made itself at the genesis.
+	exact := alike{blank: []string{"txs", "credentials"}}
 	for _, prefix := range []string{"avm", "xvm"} {
 		compare := func(how alike, path, method, params string) {
 			t.Helper()

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"testing"
 	"time"
 
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/core/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/api/info"
@@ -19,6 +22,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/components/verify"
 	"github.com/ava-labs/avalanchego/vms/nftfx"
 	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
+	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
 	"github.com/ava-labs/avalanchego/vms/propertyfx"
@@ -32,57 +36,110 @@ import (
 
 // shortStakes end while the history is made, but for one validator's own.
 type shortStakes struct {
-	// ending are transactions whose stakes end, staying is the validator that stays
-	// and has had a delegation by then.
-	ending  []ids.ID
-	leaving ids.NodeID
-	staying identity
+	// rewarded are transactions whose stakes end with a reward, unrewarded those that end
+	// without one, because nobody runs the validator.
+	rewarded, unrewarded []ids.ID
+	// leaving and absent are validators whose stakes end, staying one that remains and has
+	// had a delegation by then. Nodes of the network run leaving and staying.
+	leaving, absent identity
+	staying         identity
+	// commission are the shares of leaving and staying in their delegators' rewards.
+	commission map[ids.NodeID]uint64
 }
 
-// stake makes stakes that end soon.
+// stake makes stakes that end soon: with a reward and without, with a commission, of
+// stake that is locked or belongs to several owners, and for such owners.
 func (n *nodeAPI) stake(ctx context.Context, t *testing.T) *shortStakes {
 	t.Helper()
 	const (
 		least = 15 * time.Second // of the network
 		slack = 12 * time.Second // until the transaction is accepted
 	)
-	p := newPChain(t, ctx, n.node)
-	s := &shortStakes{staying: newIdentity(t)}
-	leaving := newIdentity(t)
-	s.leaving = leaving.nodeID
+	p := newPChain(t, ctx, n.node, n.keys...)
+	s := &shortStakes{
+		leaving: n.runningIdentity(ctx, t), staying: n.runningIdentity(ctx, t), absent: newIdentity(t),
+		commission: make(map[ids.NodeID]uint64),
+	}
 	avaxID := p.wallet.Builder().Context().AVAXAssetID
-	third := ownedBy(n.keys[2].Address())
+	other, last := n.keys[1].Address(), n.keys[2].Address()
+	third := ownedBy(last)
+	both := &secp256k1fx.OutputOwners{Threshold: 2, Addrs: sortedAddresses(other, last)}
+	later := &secp256k1fx.OutputOwners{Threshold: 1, Locktime: uint64(time.Now().Add(time.Hour).Unix()), Addrs: []ids.ShortID{other}}
 	until := func(d time.Duration) uint64 { return uint64(time.Now().Add(d).Unix()) }
+	var locked []*avax.TransferableOutput
+	for _, owner := range []*secp256k1fx.OutputOwners{both, third} {
+		locked = append(locked, &avax.TransferableOutput{Asset: avax.Asset{ID: avaxID}, Out: &stakeable.LockOut{
+			Locktime: until(time.Hour), TransferableOut: &secp256k1fx.TransferOutput{Amt: 40 * units.Avax, OutputOwners: *owner},
+		}})
+	}
+	p.accepted(p.wallet.IssueBaseTx(locked))
+
 	end := make(map[ids.NodeID]uint64)
 	for _, v := range []struct {
 		identity
-		end uint64
-	}{{leaving, until(least + 2*slack)}, {s.staying, until(time.Hour)}} {
-		end[v.nodeID] = v.end
+		end      uint64
+		rewards  *secp256k1fx.OutputOwners
+		share    uint32 // of the delegators' rewards
+		existing *[]ids.ID
+	}{
+		{s.leaving, until(least + 3*slack), both, reward.PercentDenominator / 4, &s.rewarded},
+		{s.absent, until(least + 2*slack), third, reward.PercentDenominator / 10, &s.unrewarded},
+		{s.staying, until(time.Hour), p.owner, reward.PercentDenominator / 10, nil},
+	} {
+		end[v.nodeID], s.commission[v.nodeID] = v.end, uint64(v.share)
 		tx := p.accepted(p.wallet.IssueAddPermissionlessValidatorTx(
 			&txs.SubnetValidator{Validator: txs.Validator{NodeID: v.nodeID, End: v.end, Wght: 2 * units.KiloAvax}},
-			v.proof, avaxID, p.owner, third, reward.PercentDenominator/10))
-		if v.nodeID == leaving.nodeID {
-			s.ending = append(s.ending, tx)
+			v.proof, avaxID, v.rewards, third, v.share))
+		if v.existing != nil {
+			*v.existing = append(*v.existing, tx)
 		}
 	}
-	for _, to := range []ids.NodeID{leaving.nodeID, s.staying.nodeID} {
-		s.ending = append(s.ending, p.accepted(p.wallet.IssueAddPermissionlessDelegatorTx(
-			&txs.SubnetValidator{Validator: txs.Validator{NodeID: to, End: min(until(least+slack), end[to]), Wght: 25 * units.Avax}},
-			avaxID, third)))
+	for _, d := range []struct {
+		to      ids.NodeID
+		end     uint64
+		rewards *secp256k1fx.OutputOwners
+		group   *[]ids.ID
+	}{
+		{s.leaving.nodeID, until(least + slack), third, &s.rewarded},  // before the validator's
+		{s.leaving.nodeID, end[s.leaving.nodeID], both, &s.rewarded},  // with it
+		{s.staying.nodeID, until(least + slack), later, &s.rewarded},  // long before it
+		{s.absent.nodeID, end[s.absent.nodeID], third, &s.unrewarded}, // with it
+		{s.absent.nodeID, until(least + slack), both, &s.unrewarded},  // before it
+	} {
+		*d.group = append(*d.group, p.accepted(p.wallet.IssueAddPermissionlessDelegatorTx(
+			&txs.SubnetValidator{Validator: txs.Validator{NodeID: d.to, End: min(d.end, end[d.to]), Wght: 25 * units.Avax}}, avaxID, d.rewards)))
+	}
+	// A subnet's validators whose time ends, and that is removed before.
+	for _, removed := range []bool{false, true} {
+		subnet := p.accepted(p.wallet.IssueCreateSubnetTx(both))
+		p.accepted(p.wallet.IssueAddSubnetValidatorTx(&txs.SubnetValidator{
+			Validator: txs.Validator{NodeID: s.leaving.nodeID, End: min(until(least+slack), end[s.leaving.nodeID]), Wght: 5}, Subnet: subnet,
+		}))
+		if removed {
+			p.accepted(p.wallet.IssueRemoveSubnetValidatorTx(s.leaving.nodeID, subnet))
+		}
 	}
 	return s
+}
+
+// runningIdentity is that of one more node of the network.
+func (n *nodeAPI) runningIdentity(ctx context.Context, t *testing.T) identity {
+	t.Helper()
+	url := n.network.Observe().URL
+	nodeID, proof, err := info.NewClient(url).GetNodeID(ctx)
+	require.NoError(t, err)
+	return identity{nodeID: nodeID, proof: proof, url: url}
 }
 
 // awaitRewards waits until the stakes have ended.
 func (n *nodeAPI) awaitRewards(ctx context.Context, t *testing.T, s *shortStakes) {
 	t.Helper()
-	params := `{"nodeIDs":["` + s.leaving.String() + `"]}`
+	params := `{"nodeIDs":["` + s.leaving.nodeID.String() + `","` + s.absent.nodeID.String() + `"]}`
 	require.Eventually(t, func() bool {
 		var current struct{ Validators []struct{} }
 		n.result(ctx, t, "/ext/bc/P", "platform.getCurrentValidators", params, &current)
 		return len(current.Validators) == 0
-	}, 4*time.Minute, 200*time.Millisecond, "the stake of %s does not end", s.leaving)
+	}, 4*time.Minute, 200*time.Millisecond, "the stakes of %s and %s do not end", s.leaving.nodeID, s.absent.nodeID)
 }
 
 // collectibles adds what is there besides amounts, and what waits between chains.
@@ -224,6 +281,41 @@ func (n *nodeAPI) convertToL1(ctx context.Context, t *testing.T, stakes *shortSt
 	s.p.accepted(knowing.IssueDisableL1ValidatorTx(n.validations["disabled"], walletcommon.WithContext(ctx), walletcommon.WithPollFrequency(20*time.Millisecond)))
 }
 
+// failingCalls are transactions of the C-Chain that fail in every way, beside one that
+// succeeds although a call inside fails.
+func (n *nodeAPI) failingCalls(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w := newEVMWorld(t, ctx, n.node)
+	w.tillAt, w.itemsAt = w.deploy(ctx, w.till), w.deploy(ctx, w.items)
+	n.chain = w
+	failed := []common.Hash{
+		w.call(ctx, w.tillAt, w.till, 9, "payAndFail", w.wallets[1]),
+		w.call(ctx, w.tillAt, w.till, 0, "fail"),
+		w.issue(ctx, &types.DynamicFeeTx{ChainID: w.chainID, Nonce: w.nonce, GasTipCap: big.NewInt(1), GasFeeCap: w.price(ctx), Gas: 100_000, Data: []byte{0xfe}}),
+	}
+	w.issue(ctx, &types.LegacyTx{Nonce: w.nonce, GasPrice: w.price(ctx), Gas: 21_000, To: &w.wallets[1], Value: big.NewInt(1_000)})
+	w.call(ctx, w.tillAt, w.till, 100, "pay", w.wallets[1])
+	w.call(ctx, w.itemsAt, w.items, 0, "move", common.Address{}, w.wallets[1], big.NewInt(7), big.NewInt(100))
+	w.call(ctx, w.itemsAt, w.items, 0, "moveBatch", common.Address{}, w.wallets[2], bigs(1, 2), bigs(10, 20))
+	w.await(ctx, w.call(ctx, w.tillAt, w.till, 50, "attempt", w.wallets[2]))
+	for _, hash := range failed {
+		require.Equal(t, types.ReceiptStatusFailed, w.accepted(ctx, hash).Status)
+	}
+}
+
+// evm compares the transactions and the calls inside them.
+func (n *nodeAPI) evm(ctx context.Context, t *testing.T) {
+	defer func(before testing.TB) { n.service.t = before }(n.service.t)
+	n.service.t = t
+	w := n.chain
+	truth := tell(t, ctx, w.cChain)
+	n.service.awaitEVM(ctx, uint64(len(truth.blocks)-1))
+	w.requireLatest(t, ctx, n.service, truth)
+	w.requireInternals(t, ctx, n.service, truth, nil)
+	w.requireTransfers(t, ctx, n.service, truth)
+	n.compared["Data API"] += len(truth.receipts) + len(truth.internals) + len(w.movements(truth))
+}
+
 // l1s compares what is told of the L1 and of the other subnets.
 func (n *nodeAPI) l1s(ctx context.Context, t *testing.T) {
 	const path = "/ext/bc/P"
@@ -266,7 +358,7 @@ func (n *nodeAPI) l1s(ctx context.Context, t *testing.T) {
 			subnets = append(subnets, subnet.ID)
 		}
 	}
-	require.Len(t, subnets, 4)
+	require.Len(t, subnets, 6)
 	var tip struct{ Height json.Number }
 	n.result(ctx, t, path, "platform.getHeight", "{}", &tip)
 	last, err := tip.Height.Int64()
@@ -293,12 +385,17 @@ func (n *nodeAPI) l1s(ctx context.Context, t *testing.T) {
 // rewards compares what came of stakes that have ended.
 func (n *nodeAPI) rewards(ctx context.Context, t *testing.T, s *shortStakes) {
 	const path = "/ext/bc/P"
-	for _, tx := range s.ending {
-		var paid struct{ NumFetched string }
-		n.result(ctx, t, path, "platform.getRewardUTXOs", `{"txID":"`+tx.String()+`"}`, &paid)
-		require.NotEqual(t, "0", paid.NumFetched, "%s was not rewarded", tx)
-		for _, encoding := range encodings {
-			n.same(ctx, t, alike{}, path, "platform.getRewardUTXOs", `{"txID":"`+tx.String()+`"`+encoding+`}`)
+	// A node lists what it has read from its disk newest first, what it has in memory in
+	// the order of the outputs.
+	how := alike{sets: []string{"utxos"}}
+	for i, group := range [][]ids.ID{s.rewarded, s.unrewarded} {
+		for _, tx := range group {
+			var paid struct{ NumFetched string }
+			n.result(ctx, t, path, "platform.getRewardUTXOs", `{"txID":"`+tx.String()+`"}`, &paid)
+			require.Equal(t, i == 1, paid.NumFetched == "0", "%s was paid %s rewards", tx, paid.NumFetched)
+			for _, encoding := range encodings {
+				n.same(ctx, t, how, path, "platform.getRewardUTXOs", `{"txID":"`+tx.String()+`"`+encoding+`}`)
+			}
 		}
 	}
 	var current struct {

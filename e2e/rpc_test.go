@@ -27,6 +27,7 @@ import (
 
 // nodeAPI is a service, its index caught up, beside a node with the same history.
 type nodeAPI struct {
+	program string
 	network *localnet.Network
 	node    string
 	// observer is the URL of a node that validates nothing, as the service does not.
@@ -35,6 +36,7 @@ type nodeAPI struct {
 	keys          []*secp256k1.PrivateKey
 	xChain, asset string
 	l1            *l1
+	chain         *evmWorld // of the C-Chain
 	// validations are of the L1, by what befell them.
 	validations map[string]ids.ID
 	compared    map[string]int // calls by the service they are to
@@ -112,14 +114,11 @@ var encodings = []string{"", `,"encoding":"hex"`, `,"encoding":"HexC"`, `,"encod
 
 // startNodeAPI brings up a network with a history, and a service that has recorded it.
 // What comes before in that history may be left to someone else.
-func startNodeAPI(t testing.TB, ctx context.Context, before func(*nodeAPI)) *nodeAPI {
+func startNodeAPI(t testing.TB, ctx context.Context, o localnet.Options, before func(*nodeAPI)) *nodeAPI {
 	t.Helper()
-	program := buildService(t)
-	network := localnet.Start(t)
-	config := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(config, []byte("node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"), 0o600))
-	n := &nodeAPI{network: network, node: network.Node(0).URL, keys: []*secp256k1.PrivateKey{genesis.EWOQKey}, compared: make(map[string]int)}
-	n.service = startService(t, program, n.node, "--ahead-rounds", "0", "--config", config)
+	n := &nodeAPI{program: buildService(t), network: localnet.StartWith(t, o), keys: []*secp256k1.PrivateKey{genesis.EWOQKey}, compared: make(map[string]int)}
+	n.node = n.network.Node(0).URL
+	n.service = n.freshService(t)
 	for range 2 {
 		key, err := secp256k1.NewPrivateKey()
 		require.NoError(t, err)
@@ -135,6 +134,20 @@ func startNodeAPI(t testing.TB, ctx context.Context, before func(*nodeAPI)) *nod
 	n.asset = stakingAsset(t, ctx, platformvm.NewClient(n.node))
 	n.awaitRecord(t, ctx)
 	return n
+}
+
+// freshService starts a service that has recorded nothing yet.
+func (n *nodeAPI) freshService(t testing.TB) *service {
+	t.Helper()
+	content := "node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"
+	if n.network.ID != localnet.NetworkID {
+		content += "    genesis_file: " + n.network.GenesisFile() + "\n"
+	}
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(content), 0o600))
+	s := startService(t, n.program, n.node, "--ahead-rounds", "0", "--config", config)
+	s.networkID = n.network.ID
+	return s
 }
 
 // awaitRecord waits until the service has recorded what the node has.
@@ -165,44 +178,74 @@ func (n *nodeAPI) addresses(t testing.TB, chain string) (groups [][]string) {
 	return append(groups, []string{nobody})
 }
 
-// What the service answers as a node does is what a node answers.
+// What the service answers is what the nodes have: of transactions of every kind, to the
+// end of stakes and of validators of L1s. A service that indexes the network after its
+// nodes were restarted answers the same.
 func TestNodeAPI(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	start := time.Now()
-	var short *shortStakes
-	n := startNodeAPI(t, ctx, func(n *nodeAPI) { short = n.stake(ctx, t) })
+	var stakes *shortStakes
+	// Half of the time is enough for a reward: a busy machine may start nodes slowly.
+	n := startNodeAPI(t, ctx, localnet.Options{Flags: []string{"--uptime-requirement=0.5"}}, func(n *nodeAPI) { stakes = n.stake(ctx, t) })
 	t.Logf("ready after %s", time.Since(start))
+	n.failingCalls(ctx, t)
 	n.collectibles(ctx, t)
-	n.convertToL1(ctx, t, short)
-	n.awaitRewards(ctx, t, short)
-	n.observer = n.network.Observe().URL
+	n.convertToL1(ctx, t, stakes)
+	n.awaitRewards(ctx, t, stakes)
+	n.observer = stakes.leaving.url
 	n.awaitRecord(t, ctx)
 	t.Logf("with all of its history after %s", time.Since(start))
-	for _, part := range []struct {
+	type part struct {
 		name    string
 		compare func(context.Context, *testing.T)
-	}{
-		{"info", n.info},
+	}
+	run := func(t *testing.T, parts ...part) {
+		before := n.comparisons()
+		for _, p := range parts {
+			t.Run(p.name, func(t *testing.T) { p.compare(ctx, t) })
+		}
+		t.Logf("%d comparisons: %v; after %s", n.comparisons()-before, n.compared, time.Since(start))
+	}
+	recorded := []part{
 		{"asset chain", n.assetChain},
 		{"platform chain", n.platformChain},
-		{"index", n.index},
-		{"pages", n.pages},
 		{"l1", n.l1s},
-		{"rewards", func(ctx context.Context, t *testing.T) { n.rewards(ctx, t, short) }},
-		{"C-Chain", n.cChain},
-		{"health", n.health},
-		{"bad requests", n.badRequests},
-		{"official clients", n.officialClients},
-		{"admin", n.admin}, // which gives the chains more names
-	} {
-		t.Run(part.name, func(t *testing.T) { part.compare(ctx, t) })
+		{"rewards", func(ctx context.Context, t *testing.T) { n.rewards(ctx, t, stakes) }},
+		{"ledger", func(ctx context.Context, t *testing.T) { n.ledger(ctx, t, stakes) }},
+		{"EVM", n.evm},
 	}
-	sum := 0
+	t.Run("nodes that saw it all", func(t *testing.T) {
+		run(t, append(recorded, []part{
+			{"info", n.info},
+			{"index", n.index},
+			{"pages", n.pages},
+			{"C-Chain", n.cChain},
+			{"health", n.health},
+			{"bad requests", n.badRequests},
+			{"official clients", n.officialClients},
+			{"admin", n.admin}, // which gives the chains more names
+		}...)...)
+	})
+	n.network.RestartAll()
+	n.awaitRecord(t, ctx) // by the service that goes on
+	t.Run("restarted nodes", func(t *testing.T) { run(t, recorded...) })
+	n.service.stop()
+	n.service = n.freshService(t)
+	t.Run("a service that begins with restarted nodes", func(t *testing.T) {
+		n.awaitRecord(t, ctx)
+		run(t, append(recorded, part{"pages", n.pages})...)
+	})
+	t.Run("a default node", func(t *testing.T) { n.defaultNode(ctx, t, stakes) })
+	t.Logf("%d comparisons in all: %v; after %s", n.comparisons(), n.compared, time.Since(start))
+}
+
+func (n *nodeAPI) comparisons() (sum int) {
 	for _, calls := range n.compared {
 		sum += calls
 	}
-	t.Logf("%d calls compared: %v; all after %s", sum, n.compared, time.Since(start))
+	return sum
 }
 
 func (n *nodeAPI) info(ctx context.Context, t *testing.T) {

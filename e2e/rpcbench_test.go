@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"quorate/e2e/localnet"
 )
 
 // turn is what came of asking one side for a while.
@@ -145,7 +147,7 @@ func BenchmarkNodeAPI(b *testing.B) {
 	)
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
-	n := startNodeAPI(b, ctx, nil)
+	n := startNodeAPI(b, ctx, localnet.Options{}, nil)
 	x := n.addresses(b, "X")
 	for _, test := range []struct{ path, method, params string }{
 		{"/ext/bc/P", "platform.getCurrentValidators", "{}"},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/e2e/localnet"
@@ -28,6 +29,7 @@ import (
 // service is the program under test, run as a user would.
 type service struct {
 	t                testing.TB
+	networkID        uint32
 	program, dataDir string
 	node             string
 	flags            []string
@@ -36,9 +38,13 @@ type service struct {
 	exited           chan struct{}
 }
 
-// buildService builds the program from the module above.
+// buildService builds the program from the module above, unless E2E_QUORATE says which one
+// to test.
 func buildService(t testing.TB) string {
 	t.Helper()
+	if program := os.Getenv("E2E_QUORATE"); program != "" {
+		return program
+	}
 	program := filepath.Join(t.TempDir(), "quorate")
 	build := exec.Command("go", "build", "-o", program, "./cmd/quorate")
 	build.Dir = ".."
@@ -49,7 +55,7 @@ func buildService(t testing.TB) string {
 
 func startService(t testing.TB, program, node string, flags ...string) *service {
 	t.Helper()
-	s := &service{t: t, program: program, dataDir: t.TempDir(), node: node, flags: flags}
+	s := &service{t: t, networkID: localnet.NetworkID, program: program, dataDir: t.TempDir(), node: node, flags: flags}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the service printed:\n%s", s.log())
@@ -61,6 +67,9 @@ func startService(t testing.TB, program, node string, flags ...string) *service 
 	s.start()
 	return s
 }
+
+// hrp begins the addresses of the network.
+func (s *service) hrp() string { return constants.GetHRP(s.networkID) }
 
 // log is the end of what the service printed.
 func (s *service) log() []byte {

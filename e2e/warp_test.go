@@ -25,16 +25,23 @@ import (
 // node names for a height.
 func requireVerified(t testing.TB, ctx context.Context, node string, signed *warp.Message, height platformapi.Height, quorum uint64) {
 	t.Helper()
+	requireVerifiedOn(t, ctx, localnet.NetworkID, node, signed, height, quorum)
+}
+
+// requireVerifiedOn is requireVerified on a network with another ID.
+func requireVerifiedOn(t testing.TB, ctx context.Context, networkID uint32, node string, signed *warp.Message, height platformapi.Height, quorum uint64) {
+	t.Helper()
 	outputs, err := platformvm.NewClient(node).GetValidatorsAt(ctx, constants.PrimaryNetworkID, height)
 	require.NoError(t, err)
 	set, err := validators.FlattenValidatorSet(outputs)
 	require.NoError(t, err)
-	require.NoError(t, signed.Signature.Verify(&signed.UnsignedMessage, localnet.NetworkID, set, quorum, 100))
+	require.NoError(t, signed.Signature.Verify(&signed.UnsignedMessage, networkID, set, quorum, 100))
 }
 
 // The story of a message from a contract on the C-Chain, through validators that
 // come and go, back into the chain.
 func TestWarpMessages(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	start := time.Now()

@@ -1,10 +1,13 @@
-// Package localnet runs a local network of real avalanchego nodes for tests: the
-// five stakers of network 12345, whose keys the avalanchego module ships, on free
-// loopback ports. The node's program is built once into a cache folder.
+// Package localnet runs a local network of real avalanchego nodes for tests, on free
+// loopback ports: the five stakers of network 12345, whose keys the avalanchego module
+// ships, or fewer of them in a network with a genesis and upgrade times of its own. The
+// node's program is built once into a cache folder.
 package localnet
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,15 +17,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ava-labs/avalanchego/genesis"
 )
 
 const (
-	// NetworkID of the network; it is built into the node.
+	// NetworkID of the network that the node has built in.
 	NetworkID = 12345
+	// CustomID is the network ID of any other network.
+	CustomID = 1337
 	// Size is the number of nodes. Network 12345 needs all of them to start.
 	Size = 5
 
@@ -33,10 +41,30 @@ const (
 	version = "v1.14.2"
 )
 
+// Options describe a network. The zero value is network 12345 as the node has it built in.
+type Options struct {
+	// Stakers is the number of validators of a network with a genesis of its own, at most
+	// Size. Zero is network 12345.
+	Stakers int
+	// Program is the node to run instead of the pinned release.
+	Program string
+	// Upgrades are the activation times by the names of the node's upgrade file. Network
+	// 12345 takes none.
+	Upgrades map[string]any
+	// ChainConfig is the configuration of the C-Chain, instead of one with every API.
+	ChainConfig string
+	// Flags come after all others, so that they win.
+	Flags []string
+}
+
 // Network is a running network.
 type Network struct {
+	// ID of the network.
+	ID uint32
+
 	t       testing.TB
 	program string
+	options Options
 	keys    string // folder of the stakers' keys
 	dir     string
 	nodes   []*Node // the stakers, and those that Observe started
@@ -49,31 +77,49 @@ type Node struct {
 
 	index                 int
 	httpPort, stakingPort int
+	bare                  bool // has default settings: see ObserveBare
 	nodeID                string
 	process               *exec.Cmd
 	exited                chan struct{}
 }
 
-// Start builds the node if need be and brings the network up. Everything is
+// Start builds the node if need be and brings network 12345 up. Everything is
 // stopped when the test ends, however it ends.
 func Start(t testing.TB) *Network {
 	t.Helper()
-	n := &Network{t: t, dir: t.TempDir()}
+	return StartWith(t, Options{})
+}
+
+// StartWith is Start for a network as described.
+func StartWith(t testing.TB, o Options) *Network {
+	t.Helper()
+	n := &Network{ID: NetworkID, t: t, dir: t.TempDir(), program: o.Program, options: o}
 	var err error
-	if n.program, err = build(); err != nil {
-		t.Fatal(err)
+	if n.program == "" {
+		if n.program, err = build(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		t.Fatalf("finding the module of the node: %v", err)
 	}
 	n.keys = filepath.Join(strings.TrimSpace(string(out)), "staking", "local")
-	ports, err := FreePorts(2 * Size)
+	stakers := Size
+	if o.Stakers > 0 {
+		n.ID, stakers = CustomID, o.Stakers
+	}
+	ports, err := FreePorts(2 * stakers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range Size {
+	for i := range stakers {
 		n.nodes = append(n.nodes, newNode(i, ports[2*i:]))
+	}
+	if o.Stakers > 0 {
+		if err := n.writeGenesis(); err != nil {
+			t.Fatalf("making the genesis of network %d: %v", n.ID, err)
+		}
 	}
 	t.Cleanup(func() {
 		for i := range n.nodes {
@@ -94,7 +140,7 @@ func Start(t testing.TB) *Network {
 			t.Fatalf("node 0 does not answer: %v\n%s", err, n.log(0))
 		}
 	}
-	for i := 1; i < Size; i++ {
+	for i := 1; i < stakers; i++ {
 		n.launch(i)
 	}
 	n.AwaitHealthy(startTime)
@@ -104,11 +150,24 @@ func Start(t testing.TB) *Network {
 // Observe starts one more node, which is no validator, and waits until it is healthy.
 func (n *Network) Observe() *Node {
 	n.t.Helper()
+	return n.observe(false)
+}
+
+// ObserveBare starts a node as Observe does, with the settings that a node has by
+// default: no index, no admin API, a pruned C-Chain without tracing.
+func (n *Network) ObserveBare() *Node {
+	n.t.Helper()
+	return n.observe(true)
+}
+
+func (n *Network) observe(bare bool) *Node {
+	n.t.Helper()
 	ports, err := FreePorts(2)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	node := newNode(len(n.nodes), ports)
+	node.bare = bare
 	n.nodes = append(n.nodes, node)
 	n.launch(node.index)
 	n.AwaitHealthy(startTime)
@@ -180,8 +239,10 @@ func (n *Network) launch(i int) {
 			n.t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(configs, "config.json"), []byte(chainConfig), 0o600); err != nil {
-		n.t.Fatal(err)
+	if !node.bare {
+		if err := os.WriteFile(filepath.Join(configs, "config.json"), []byte(cmp.Or(n.options.ChainConfig, chainConfig)), 0o600); err != nil {
+			n.t.Fatal(err)
+		}
 	}
 	logFile, err := os.OpenFile(filepath.Join(dir, "output.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -189,12 +250,12 @@ func (n *Network) launch(i int) {
 	}
 	defer func() { _ = logFile.Close() }()
 	args := []string{
-		fmt.Sprintf("--network-id=%d", NetworkID),
+		fmt.Sprintf("--network-id=%d", n.ID),
 		"--data-dir=" + dir,
 		"--http-host=127.0.0.1", fmt.Sprintf("--http-port=%d", node.httpPort),
 		"--staking-host=127.0.0.1", fmt.Sprintf("--staking-port=%d", node.stakingPort),
 		"--public-ip=127.0.0.1", "--network-allow-private-ips=true",
-		"--index-enabled=true", "--api-admin-enabled=true", "--fd-limit=20000",
+		"--fd-limit=20000",
 		"--chain-config-dir=" + filepath.Join(dir, "configs"), "--plugin-dir=" + filepath.Join(dir, "plugins"),
 		"--log-display-level=warn", "--log-level=info",
 		"--proposervm-use-current-height=true", "--proposervm-min-block-delay=0s",
@@ -204,7 +265,13 @@ func (n *Network) launch(i int) {
 		"--system-tracker-disk-required-available-space-percentage=0",
 		"--system-tracker-disk-warning-available-space-percentage=0",
 	}
-	if i < Size {
+	if !node.bare {
+		args = append(args, "--index-enabled=true", "--api-admin-enabled=true")
+	}
+	if n.options.Stakers > 0 {
+		args = append(args, "--genesis-file="+n.GenesisFile())
+	}
+	if i < n.stakers() {
 		args = append(args,
 			fmt.Sprintf("--staking-tls-cert-file=%s/staker%d.crt", n.keys, i+1),
 			fmt.Sprintf("--staking-tls-key-file=%s/staker%d.key", n.keys, i+1),
@@ -218,10 +285,17 @@ func (n *Network) launch(i int) {
 		}
 	}
 	args = append(args, "--bootstrap-ips="+bootstrapIPs, "--bootstrap-ids="+bootstrapIDs)
-	cmd := exec.Command(n.program, args...)
+	cmd := exec.Command(n.program, append(args, n.options.Flags...)...)
 	cmd.Dir = dir // where it writes stack traces
 	// A node that is killed leaves folders there.
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+	if n.options.Upgrades != nil {
+		content, err := json.Marshal(n.options.Upgrades)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		cmd.Env = append(cmd.Env, "AVAGO_UPGRADE_FILE_CONTENT="+base64.StdEncoding.EncodeToString(content))
+	}
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	// Not even a killed test leaves a node behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -235,7 +309,31 @@ func (n *Network) launch(i int) {
 	}()
 }
 
-// Node i, 0 to Size-1.
+// stakers is the number of validators from the genesis.
+func (n *Network) stakers() int { return cmp.Or(n.options.Stakers, Size) }
+
+// GenesisFile is where the genesis is that the nodes were started with, if it is not
+// built in.
+func (n *Network) GenesisFile() string { return filepath.Join(n.dir, "genesis.json") }
+
+// writeGenesis makes a genesis with the funded keys and the C-Chain of network 12345.
+func (n *Network) writeGenesis() error {
+	config := *genesis.GetConfig(CustomID)
+	config.NetworkID = n.ID
+	config.StartTime = uint64(time.Now().Add(-time.Minute).Unix())
+	config.InitialStakers = slices.Clone(config.InitialStakers[:n.options.Stakers])
+	unparsed, err := config.Unparse()
+	if err != nil {
+		return err
+	}
+	content, err := json.Marshal(unparsed)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(n.GenesisFile(), content, 0o600)
+}
+
+// Node i, from 0 on.
 func (n *Network) Node(i int) *Node { return n.nodes[i] }
 
 // PID is the process ID of node i.
@@ -256,6 +354,24 @@ func (n *Network) Stop(i int) {
 	case <-time.After(5 * time.Second):
 		n.kill(i)
 	}
+}
+
+// RestartAll stops all nodes as an operator would, starts them again and waits until they
+// are healthy.
+func (n *Network) RestartAll() {
+	n.t.Helper()
+	for _, node := range n.nodes {
+		if node.process != nil {
+			_ = node.process.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	for i := range n.nodes {
+		n.Stop(i)
+	}
+	for i := range n.nodes {
+		n.launch(i)
+	}
+	n.AwaitHealthy(startTime)
 }
 
 func (n *Network) kill(i int) {

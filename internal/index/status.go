@@ -70,9 +70,12 @@ func (s Status) Lag() uint64 {
 	return s.Tip - s.Next + 1
 }
 
-// near reports whether the tip is a few blocks away at most, as far as is known.
+// near reports whether the tip is a few blocks away at most, as far as is known. An index with
+// none of the nodes' blocks is not near, however short the chain is: the nodes may lack them.
+// The block at height 0 comes from the genesis.
 func (s Status) near() bool {
-	return s.TipKnown && s.Next >= s.Kept && s.Lag() <= NearTip
+	begun := s.Next > max(s.From, 1) || s.Lag() == 0
+	return begun && s.TipKnown && s.Next >= s.Kept && s.Lag() <= NearTip
 }
 
 // Rebuilt is how much of a Rebuilding record is made again, in percent.
@@ -158,7 +161,7 @@ func (s *status) at(now Status) Status {
 		now.State = Rebuilding
 	case !now.TipKnown:
 		now.State = Idle
-	case now.Lag() > NearTip:
+	case !now.near():
 		now.State = CatchingUp
 	default:
 		now.State = Following

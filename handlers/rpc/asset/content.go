@@ -41,7 +41,10 @@ func newContent() (*content, error) {
 	return c, nil
 }
 
-// Block implements chain.Content.
+// Block implements chain.Content. The block at height 0 shows an empty list of
+// transactions, and a transaction of the genesis an empty list of credentials, as in a
+// node that has read them from its disk. Until its first restart, a node that made them
+// itself shows null.
 func (c *content) Block(b []byte) ([]byte, error) {
 	parsed, err := c.parser.ParseBlock(b)
 	if err != nil {
@@ -52,9 +55,6 @@ func (c *content) Block(b []byte) ([]byte, error) {
 		if err := c.complete(tx); err != nil {
 			return nil, err
 		}
-	}
-	if one, ok := parsed.(*block.StandardBlock); ok && len(one.Transactions) == 0 {
-		one.Transactions = nil // the one at height 0, as a node made it
 	}
 	return json.Marshal(parsed)
 }
@@ -84,9 +84,6 @@ func (c *content) TxJSON(b []byte, genesis bool) ([]byte, error) {
 	tx, err := parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("reading a transaction: %w", err)
-	}
-	if genesis {
-		tx.Creds = nil // as a node made it
 	}
 	if err := c.complete(tx); err != nil {
 		return nil, err

@@ -400,9 +400,9 @@ func testBlocksAndTransactions(t *testing.T, w *world) {
 	_, failure := w.call(t, "platform.getTx", `{}`) // which is not the block at height 0
 	require.Equal(t, "couldn't get tx: not found", failure)
 	raw, _ := w.call(t, "avm.getBlockByHeight", `{"encoding":"json"}`)
-	require.Contains(t, string(raw), `"txs":null`)
+	require.Contains(t, string(raw), `"txs":[]`)
 	raw, _ = w.call(t, "avm.getTx", `{"txID":"`+w.genesis.AVAXAssetID.String()+`","encoding":"json"}`)
-	require.Contains(t, string(raw), `"credentials":null`)
+	require.Contains(t, string(raw), `"credentials":[]`)
 	for _, id := range w.truth.EarlyTxIDs {
 		got := w.bytes(t, "avm.getTx", `"txID":"`+id.String()+`"`, "tx")
 		transaction("avm", id, got)
