@@ -194,7 +194,7 @@ func TestTracesComeLater(t *testing.T) {
 	n.SetFaults(evmchain.Faults{Tracing: evmchain.NoTracer})
 	s := store.NewMemory()
 	r := evm.New(s, network, g.BlockchainID(), classes{})
-	source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm", Traced: r.Traced})
+	source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm"})
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: network, Chain: "evm", Store: s, Source: source, Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(network, g.BlockchainID())},
 	})

@@ -263,8 +263,8 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e := &evmRecord{name: name, source: c.name, node: api}
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Chains: len(r.chains)})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
-	record, served := evm.New(r.store, r.networkID, blockchainID, e.book).Among(len(r.chains)), evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
-	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log})
+	served := evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
+	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
 	e.tips = source
 	e.newFiller = func() *evm.Filler {
 		return evm.NewFiller(evm.FillerOptions{
