@@ -384,7 +384,7 @@ func (e *evmRecord) wake() { e.pipeline.Wake() }
 // progress is how far the record is.
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 	status := e.status()
-	p := reply.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
+	p := reply.Progress{From: status.From, Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
 	// The last block's time is a row; without it the record has just begun.
 	tip, err := record.Tip(context.Background())
 	if err != nil {
