@@ -153,7 +153,33 @@ func newEVMRecords(n *Network, o Options, metrics prometheus.Registerer) *evmRec
 		r.chains = append(r.chains, c)
 		r.waiting[c.name] = nil
 	}
+	if len(r.chains) > 0 {
+		if err := metrics.Register(r); err != nil {
+			r.log.Error("the metrics of EVM chains that wait for their node are missing", slog.Any("error", err))
+		}
+	}
 	return r
+}
+
+func waitingDesc() *prometheus.Desc {
+	return prometheus.NewDesc("quorate_index_waiting_chains",
+		"EVM chains that are not indexed, since their node does not answer or they cannot be; the index status says why.", nil, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (*evmRecords) Describe(descs chan<- *prometheus.Desc) { descs <- waitingDesc() }
+
+// Collect implements prometheus.Collector.
+func (r *evmRecords) Collect(metrics chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.refused)
+	for _, err := range r.waiting {
+		if err != nil {
+			n++
+		}
+	}
+	metrics <- prometheus.MustNewConstMetric(waitingDesc(), prometheus.GaugeValue, float64(n))
 }
 
 // run records until ctx ends.
@@ -369,6 +395,7 @@ func (e *evmRecord) status() index.Status {
 	if filler == nil {
 		return status
 	}
+	status.Gaps, _ = filler.Missing()
 	if note := filler.Note(); note != "" {
 		if status.Note != "" {
 			status.Note += "; "
