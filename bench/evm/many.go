@@ -55,10 +55,10 @@ type asked struct{ heights, logs, rest atomic.Uint64 }
 
 func (a *asked) count(body []byte) {
 	switch {
-	case bytes.Contains(body, []byte(`"eth_blockNumber"`)):
-		a.heights.Add(1)
 	case bytes.Contains(body, []byte(`"eth_getLogs"`)):
 		a.logs.Add(1)
+	case bytes.HasPrefix(body, []byte("{")) && bytes.Contains(body, []byte(`"eth_blockNumber"`)):
+		a.heights.Add(1)
 	default:
 		a.rest.Add(1)
 	}

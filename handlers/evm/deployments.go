@@ -2,7 +2,6 @@ package evm
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -79,9 +78,6 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		return err
 	}
 	tx := &found.Transaction
-	if !found.Traced {
-		return fmt.Errorf("%w: of block %d, in which the contract was deployed", evm.ErrUntraced, tx.Block.Number)
-	}
 	parties := []common.Address{tx.From, tx.Recipient}
 	for i := range found.Internals {
 		parties = append(parties, found.Internals[i].From, found.Internals[i].To)
@@ -119,6 +115,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		ERC20      []erc20Transfer       `json:"erc20Transfers"`
 		ERC721     []erc721Transfer      `json:"erc721Transfers"`
 		ERC1155    []erc1155Transfer     `json:"erc1155Transfers"`
+		Missing    []uint64              `json:"tracesMissing,omitempty"` // the first and the last block
 		Internals  []internalTransaction `json:"internalTransactions"`
 		Message    *messageInfo          `json:"interchainMessageInfo,omitempty"`
 		Teleporter *messageInfo          `json:"teleporterMessageInfo,omitempty"`
@@ -130,6 +127,9 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		Native: a.fullTransaction(d, tx),
 		ERC20:  []erc20Transfer{}, ERC721: []erc721Transfer{}, ERC1155: []erc1155Transfer{},
 		Internals: make([]internalTransaction, len(found.Internals)),
+	}
+	if !found.Traced {
+		answer.Missing = []uint64{tx.Block.Number, tx.Block.Number}
 	}
 	if sent := time.Unix(int64(tx.Block.Time), 0); progress.Time.Sub(sent) > historical {
 		answer.Token.HistoricalPrice = shownPrice(ctx, currency, a.rate(ctx, of, nil, currency, sent))
@@ -199,6 +199,7 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 		return err
 	}
 	answer := pageOf("contracts", len(found.Deployments), func(i int, x *contract) { *x = d.deployed(found.Deployments[i]) })
+	answer.missing = found.TracesMissing
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/index/evm"
 )
 
 // Answers that are lists write themselves, to the byte as encoding/json would: a page
@@ -78,6 +80,8 @@ type page[T any, P interface {
 }] struct {
 	// next is the token of the next page, empty if this is the last.
 	next string
+	// missing spans the blocks without call traces that the list leaves out; nil for none.
+	missing *evm.Span
 	// name is that of the member that has the items.
 	name string
 	items[T, P]
@@ -93,7 +97,7 @@ func pageOf[T any, P interface {
 
 // AppendJSON implements reply.Appender.
 func (p *page[T, P]) AppendJSON(b []byte) []byte {
-	b = append(appendNext(append(b, '{'), p.next), '"')
+	b = append(appendMissing(appendNext(append(b, '{'), p.next), p.missing), '"')
 	b = append(append(b, p.name...), `":`...)
 	return append(p.appendTo(b), '}')
 }
@@ -104,6 +108,15 @@ func appendNext(b []byte, token string) []byte {
 		return b
 	}
 	return append(appendText(append(b, `"nextPageToken":`...), token), ',')
+}
+
+// appendMissing writes which blocks have no call traces, if there are such.
+func appendMissing(b []byte, missing *evm.Span) []byte {
+	if missing == nil {
+		return b
+	}
+	b = strconv.AppendUint(append(b, `"tracesMissing":[`...), missing.From, 10)
+	return append(strconv.AppendUint(append(b, ','), missing.To, 10), `],`...)
 }
 
 // appendValue writes what an answer has once.

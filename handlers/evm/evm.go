@@ -6,9 +6,11 @@
 //
 // An answer is never silently out of date: while the record of the chain is being
 // caught up for the first time, what is beyond it is 503. Later, when its node is away
-// or was, answers are of what is recorded. They have the headers Indexed-Height,
+// or was, answers are of what is indexed. They have the headers Indexed-Height,
 // Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network
-// do. What only the chain's node can tell, such as the names of contracts, is asked of
+// do, and Indexed-From if the index does not begin with the genesis block. An answer
+// that may lack calls, as some blocks have no call traces, says of which blocks in
+// tracesMissing. What only the chain's node can tell, such as the names of contracts, is asked of
 // it when it is needed: 503 while it is away.
 package evm
 
@@ -120,16 +122,38 @@ func (a *API) Route(e *echo.Echo) {
 	}
 }
 
-// codeUntraced tells a record without calls inside transactions from other reasons
-// for a 503.
-const codeUntraced = "INDEX_UNTRACED"
+// Codes that tell reasons for a 503 apart: an index without any call traces, and one that
+// begins after the block that is asked for.
+const (
+	codeUntraced    = "INDEX_UNTRACED"
+	codeBeginsLater = "INDEX_BEGINS_LATER"
+)
+
+// notDeployed is the message for a contract whose deployment is not in the index.
+func notDeployed(e *evm.NotDeployedError) string {
+	message := "address: no transaction of this chain is known to have deployed a contract there; it is an account, or its code was there from the beginning"
+	if e.First > 0 {
+		message += fmt.Sprintf(", or it was deployed before block %d, with which the index begins", e.First)
+	}
+	if m := e.TracesMissing; m != nil {
+		message += fmt.Sprintf(", or a call in blocks %d to %d made it, some of which have no call traces", m.From, m.To)
+	}
+	return message
+}
 
 // Explain turns what went wrong with a chain's record or node into what the client
 // is told. Request is the context of the client's request.
 func Explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		var refusal *node.RPCError
+		var unknown *evm.NotDeployedError
 		switch {
+		case errors.Is(err, evm.ErrBeforeRecord):
+			e := apierr.Unavailable(err, "blockNumber: the index of this chain begins with a later block (header Indexed-From), as the node of this instance lacks earlier ones; ask for a later block, or another instance")
+			e.Code = codeBeginsLater
+			return e
+		case errors.As(err, &unknown):
+			return &apierr.Error{Status: http.StatusNotFound, Message: notDeployed(unknown), Err: err}
 		case errors.Is(err, evm.ErrPosition):
 			return reply.BadToken(err)
 		case errors.Is(err, evm.ErrBeyondTip):
@@ -137,7 +161,7 @@ func Explain(request context.Context, err error) error {
 		case errors.Is(err, evm.ErrNotDeployed):
 			return &apierr.Error{Status: http.StatusNotFound, Message: "address: no transaction of this chain is known to have deployed a contract there; it is an account, or its code was there from the beginning", Err: err}
 		case errors.Is(err, evm.ErrUntraced):
-			e := apierr.Unavailable(err, "calls inside transactions are not recorded for all of these blocks, as the node of this instance did not trace them; ask another instance, or, if this operation has startBlock and endBlock, for other blocks")
+			e := apierr.Unavailable(err, "calls inside transactions are not indexed, as the node of this instance traces no blocks; ask another instance")
 			e.Code = codeUntraced
 			return e
 		case errors.Is(err, evm.ErrEmpty):

@@ -422,11 +422,53 @@ func TestCatchingUp(t *testing.T) {
 	}
 }
 
-// TestUntracedDeployment: what a transaction did inside is not left out in silence.
-func TestUntracedDeployment(t *testing.T) {
-	w := apitest.Get(fuji(t, newFake()), base+"/contracts/"+coin.Hex()+"/transactions:getDeployment")
-	requireError(t, w, 503, "calls inside transactions are not recorded")
-	require.Contains(t, w.Body.String(), `"code":"INDEX_UNTRACED"`)
+// TestTracesMissing has blocks without call traces: the answers are of the rest, and name
+// them.
+func TestTracesMissing(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	whole := make(map[string]string)
+	for _, path := range []string{internals, internals + "&pageSize=1", deployments, golden["nothing_internal"]} {
+		whole[path] = apitest.Get(h, path).Body.String()
+		require.NotContains(t, whole[path], "tracesMissing")
+	}
+	f.missing = &evm.Span{From: 5, To: 18446744073709551615}
+	for path, want := range whole {
+		w := apitest.Get(h, path)
+		require.Equal(t, 200, w.Code)
+		require.Contains(t, w.Body.String(), `"tracesMissing":[5,18446744073709551615],`)
+		require.Equal(t, want, strings.Replace(w.Body.String(), `"tracesMissing":[5,18446744073709551615],`, "", 1))
+	}
+	w := apitest.Get(h, base+"/contracts/"+alice.Hex()+"/transactions:getDeployment")
+	requireError(t, w, 404, "address: no transaction of this chain is known to have deployed a contract there")
+	require.Contains(t, w.Body.String(), "or a call in blocks 5 to 18446744073709551615 made it, some of which have no call traces")
+
+	// The block of a deployment has none.
+	w = apitest.Get(h, base+"/contracts/"+coin.Hex()+"/transactions:getDeployment")
+	require.Equal(t, 200, w.Code, w.Body)
+	require.Regexp(t, `"tracesMissing":\[(\d+),(\d+)\],"internalTransactions":\[\]`, w.Body.String())
+	require.NotContains(t, apitest.Get(h, deployment).Body.String(), "tracesMissing")
+}
+
+// TestIndexBeginsLater has an index that begins after the genesis block.
+func TestIndexBeginsLater(t *testing.T) {
+	f := newFake()
+	h := fuji(t, f)
+	require.Empty(t, apitest.Get(h, latest).Header().Values("Indexed-From"))
+	f.progress.From = 70
+	for _, op := range operations {
+		w := apitest.Get(h, op)
+		require.Equal(t, 200, w.Code)
+		require.Equal(t, "70", w.Header().Get("Indexed-From"), op)
+	}
+	w := apitest.Get(h, base+"/contracts/"+alice.Hex()+"/transactions:getDeployment")
+	requireError(t, w, 404, "address: no transaction of this chain is known to have deployed a contract there")
+	require.Contains(t, w.Body.String(), "or it was deployed before block 70, with which the index begins")
+	f.balancesErr = fmt.Errorf("secret: %w", evm.ErrBeforeRecord)
+	w = apitest.Get(h, balances+"&blockNumber=7")
+	requireError(t, w, 503, "blockNumber: the index of this chain begins with a later block")
+	require.Contains(t, w.Body.String(), `"code":"INDEX_BEGINS_LATER"`)
+	require.Equal(t, "70", w.Header().Get("Indexed-From"))
 }
 
 // TestBlocksAheadOfTheRecord asks for blocks that the chain has, the record has not yet
@@ -512,7 +554,7 @@ func TestFailures(t *testing.T) {
 		part   string
 	}{
 		{evm.ErrEmpty, 503, "nothing of this chain is indexed yet"},
-		{evm.ErrUntraced, 503, "calls inside transactions are not recorded"},
+		{evm.ErrUntraced, 503, "calls inside transactions are not indexed"},
 		{store.ErrClosed, 503, "the service is stopping"},
 		{errors.New("secret"), 500, "something went wrong"},
 		{node.ErrUnavailable, 503, "the node of this chain"},

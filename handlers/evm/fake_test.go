@@ -86,6 +86,7 @@ func blockOf(n int) evm.BlockRef {
 // fake is a chain in memory. Calls of the record fail with err if it is set, those of
 // what asks the node with nodeErr.
 type fake struct {
+	missing      *evm.Span // what lacks call traces
 	mu           sync.Mutex
 	transactions []evm.Transaction // newest first, as all lists
 	internals    []evm.Internal
@@ -271,7 +272,7 @@ func (f *fake) Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalP
 		return i.From != q.Wallet && i.To != q.Wallet || !inside(i.Block, &q)
 	})
 	some, next, err := page(ctx, f, all, q.Limit, q.After)
-	return &evm.InternalPage{Internals: some, Next: next}, err
+	return &evm.InternalPage{Internals: some, TracesMissing: f.missing, Next: next}, err
 }
 
 func (f *fake) Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error) {
@@ -313,7 +314,7 @@ func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.Depl
 	if d := f.details[contract]; d != nil {
 		return d, nil
 	}
-	return nil, evm.ErrNotDeployed
+	return nil, &evm.NotDeployedError{Contract: contract, First: f.progress.From, TracesMissing: f.missing}
 }
 
 func (f *fake) Deployments(ctx context.Context, q evm.DeploymentQuery) (*evm.DeploymentPage, error) {
@@ -321,7 +322,7 @@ func (f *fake) Deployments(ctx context.Context, q evm.DeploymentQuery) (*evm.Dep
 		return d.Deployer != q.Address && (d.Creator == nil || *d.Creator != q.Address)
 	})
 	some, next, err := page(ctx, f, all, q.Limit, q.After)
-	return &evm.DeploymentPage{Deployments: some, Next: next}, err
+	return &evm.DeploymentPage{Deployments: some, TracesMissing: f.missing, Next: next}, err
 }
 
 func (f *fake) Tokens(ctx context.Context, q evm.TokenQuery) (*evm.TokenPage, error) {

@@ -109,6 +109,7 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 		internal := &found.Internals[i]
 		*x = listedInternal{shownBlock(&internal.Block), internal.TxHash, d.internal(&internal.Frame)}
 	})
+	answer.missing = found.TracesMissing
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}

@@ -20,6 +20,9 @@ import (
 
 // Progress is how far the record of a blockchain is.
 type Progress struct {
+	// From is the first block that is indexed: more than 0 if the node lacks the blocks
+	// before.
+	From uint64
 	// Height and Time are those of the last block that is recorded.
 	Height uint64
 	Time   time.Time
@@ -63,6 +66,9 @@ func (p Progress) NotYet(cause error, block string) error {
 
 // Show says in an answer's headers how far the record is that it is from.
 func (p Progress) Show(h http.Header) {
+	if p.From > 0 {
+		h.Set("Indexed-From", strconv.FormatUint(p.From, 10))
+	}
 	h.Set("Indexed-Height", strconv.FormatUint(p.Height, 10))
 	h.Set("Indexed-Timestamp", strconv.FormatInt(p.Time.Unix(), 10))
 	h.Set("Indexed-Lag", strconv.FormatUint(p.Lag, 10))

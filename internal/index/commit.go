@@ -64,9 +64,47 @@ func parseMark(b []byte) (mark, error) {
 
 func (l *lane[B]) key() store.PK { return store.PK{P: []byte(l.name)} }
 
+// start returns the height at which tenants begin that the store does not know yet:
+// that of Options, or later if the source lacks earlier blocks.
+func (p *Pipeline[B]) start(ctx context.Context) (uint64, error) {
+	o := &p.options
+	source, ok := o.Source.(Beginner)
+	if !ok {
+		return o.Start, nil
+	}
+	begins := false
+	if err := p.withStore(ctx, "opening the index", func() error {
+		for _, t := range o.Tenants {
+			keys := []store.PK{{P: []byte(Cursor(o.NetworkID, o.Chain, t.Name()))}}
+			values, err := o.Store.Get(ctx, store.FamilyIndexed, keys)
+			if err != nil {
+				return fmt.Errorf("reading where the index begins: %w", err)
+			}
+			if values[0] == nil {
+				begins = true
+				continue
+			}
+			m, err := parseMark(values[0])
+			if err != nil {
+				return fmt.Errorf("reading where the index begins: %w", err)
+			}
+			begins = begins || !m.begun
+		}
+		return nil
+	}); err != nil || !begins {
+		return o.Start, err
+	}
+	var first uint64
+	err := p.retry(ctx, "looking for the first block that the node has", func() (err error) {
+		first, err = source.First(ctx)
+		return err
+	})
+	return max(o.Start, first), err
+}
+
 // takeOver finds out where each tenant stands and raises the epoch of its cursor:
-// whoever wrote before can no longer commit.
-func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error) {
+// whoever wrote before can no longer commit. A tenant that is new begins at start.
+func (p *Pipeline[B]) takeOver(ctx context.Context, start uint64) (lanes []*lane[B], err error) {
 	err = p.withStore(ctx, "opening the index", func() error {
 		var batch store.Batch
 		lanes = nil
@@ -74,7 +112,7 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 			apply := func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error {
 				return tenant.Apply(ctx, r, block.Content, batch)
 			}
-			l, err := p.lane(ctx, tenant.Name(), p.options.Start, apply, &batch)
+			l, err := p.lane(ctx, tenant.Name(), start, apply, &batch)
 			if err != nil {
 				return err
 			}
@@ -100,7 +138,7 @@ func (p *Pipeline[B]) takeOver(ctx context.Context) (lanes []*lane[B], err error
 	}
 	for _, l := range lanes {
 		if l.tenant != Containers && l.mark.from > p.options.Start {
-			p.log.Warn("the record does not reach back as far as configured; it would have to be made anew",
+			p.log.Warn("the index begins later than configured; earlier blocks take a node that has them and a new index",
 				slog.String("tenant", l.tenant), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
 		}
 	}
@@ -122,6 +160,9 @@ func (p *Pipeline[B]) lane(ctx context.Context, tenant string, start uint64, app
 		l.cursor.Next, l.mark = start, mark{from: start}
 	} else if err == nil {
 		l.mark, err = parseMark(values[0])
+		if err == nil && !l.mark.begun && start > l.mark.from { // it has no block yet
+			l.cursor.Next, l.mark = start, mark{from: start}
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading how far %s goes: %w", l.name, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +20,11 @@ import (
 // EVMChain is the name of an EVM chain in cursors, errors and logs, by its EIP-155 ID.
 func EVMChain(chainID uint64) string { return "evm-" + strconv.FormatUint(chainID, 10) }
 
-// EVMNode is what is asked of an upstream node; *node.EVM has it.
+// EVMNode is the Ethereum API of an upstream node; *node.EVM implements it.
 type EVMNode interface {
 	Tip(ctx context.Context) (uint64, error)
 	Blocks(ctx context.Context, from uint64, n int, traces bool) ([]node.EVMBlock, error)
+	Has(ctx context.Context, height uint64) (bool, error)
 }
 
 // EVMOptions of an EVMSource. Node and Chain are required.
@@ -30,52 +32,70 @@ type EVMOptions struct {
 	Node EVMNode
 	// Chain is for logs.
 	Chain string
-	// Traced reports whether all that was recorded in earlier runs has the calls inside
-	// transactions; nil means that nothing was recorded. It is asked if the node
-	// gives no traces.
-	Traced func(ctx context.Context) (bool, error)
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// EVMSource fetches the blocks of an EVM chain with their receipts and, where the node
-// gives them, the calls inside transactions. What does not fit together is asked for
-// again. It implements Source and Noter.
+// EVMSource fetches the blocks of an EVM chain with their receipts and, where a node
+// gives them, their call traces. A block whose traces cannot be had after a bounded
+// number of attempts comes without, and its Traced is false. It implements Source,
+// Noter and Beginner.
 type EVMSource struct {
-	node   EVMNode
-	chain  string
-	before func(ctx context.Context) (bool, error)
-	log    *slog.Logger
+	node  EVMNode
+	chain string
+	log   *slog.Logger
 
-	// atOnce is how many blocks are asked for in one request: fewer after each
-	// failure.
+	// atOnce is how many blocks one request asks for; each failure halves it.
 	atOnce atomic.Int64
+	// tip is the height that the node last reported.
+	tip atomic.Uint64
 
 	mu sync.Mutex
-	// traced says that this run has traced blocks; guarded by mu.
+	// traced is set once this run has traced a block with transactions; guarded by mu.
 	traced bool
-	// untraced is why blocks come without traces, nil while they do not. They are asked
-	// for again at retryAt, pause after the last time. Guarded by mu.
+	// untraced is why blocks come without traces, nil while they do not. Traces are
+	// requested again at retryAt, pause after the last time. Guarded by mu.
 	untraced error
 	retryAt  time.Time
 	pause    time.Duration
-	// gaps says that this run has recorded blocks without traces; guarded by mu.
-	gaps bool
-	// stuck is how often the block at stuckAt could not be had; guarded by mu.
-	stuckAt uint64
-	stuck   int
+	// attempts counts failures by height; guarded by mu.
+	attempts map[uint64]int
+	// retyped is set while the provider's headers do not have the hashes of their blocks;
+	// guarded by mu.
+	retyped bool
+	// unchecked is set once a block came whose transactions or receipts could not be
+	// checked; guarded by mu.
+	unchecked bool
 }
 
-// maxEVMBlocks is how many blocks are asked for in one request at most: with receipts
-// and traces a tenth of what nodes take in one batch.
-const maxEVMBlocks = 32
+const (
+	// maxEVMBlocks is how many blocks one request asks for at most: with receipts and
+	// traces, a tenth of the calls that nodes accept in one batch.
+	maxEVMBlocks = 32
+	// traceAttempts is how often traces of a block are requested before it is indexed
+	// without: anyone can send a transaction whose traces are too large for any answer.
+	traceAttempts = 5
+	// hashAttempts is how often a block is requested whose header does not have the
+	// hash that it says, before the chain's hashes are left to the child blocks to confirm.
+	hashAttempts = 3
+	// maxAttempts bounds the heights whose failures are counted.
+	maxAttempts = 4096
+	// prunedStates is about how many blocks before its tip a pruned node can trace
+	// (avalanchego vms/saevm/saedb).
+	prunedStates = 128
+	// syncedBlocks is how many blocks a node that state-synced has without their receipts
+	// (avalanchego vms/saevm/statesync).
+	syncedBlocks = 512
 
-// NewEVMSource makes a source. It asks nothing yet.
+	// The operator may restart the node with tracing enabled: traces are requested again,
+	// with growing pauses.
+	firstTraceRetry = time.Minute
+	lastTraceRetry  = time.Hour
+)
+
+// NewEVMSource makes a source. It makes no request yet.
 func NewEVMSource(o EVMOptions) *EVMSource {
-	s := &EVMSource{node: o.Node, chain: o.Chain, before: o.Traced, log: o.Log}
-	if s.before == nil {
-		s.before = func(context.Context) (bool, error) { return false, nil }
-	}
+	s := &EVMSource{node: o.Node, chain: o.Chain, log: o.Log, attempts: make(map[uint64]int)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -84,138 +104,259 @@ func NewEVMSource(o EVMOptions) *EVMSource {
 }
 
 // Tip implements Source.
-func (s *EVMSource) Tip(ctx context.Context) (uint64, error) { return s.node.Tip(ctx) }
+func (s *EVMSource) Tip(ctx context.Context) (uint64, error) {
+	tip, err := s.node.Tip(ctx)
+	if err != nil {
+		return 0, err
+	}
+	s.tip.Store(tip)
+	if s.childConfirms() {
+		return max(tip, 1) - 1, nil // the child of the last block is needed
+	}
+	return tip, nil
+}
+
+// First implements Beginner. A node that state-synced has the genesis block, then lacks
+// blocks, and has all blocks from some height on. First searches for that height.
+func (s *EVMSource) First(ctx context.Context) (uint64, error) {
+	tip, err := s.node.Tip(ctx)
+	if err != nil || tip == 0 {
+		return 0, err
+	}
+	if has, err := s.node.Has(ctx, 1); has || err != nil {
+		return 0, err
+	}
+	if has, err := s.node.Has(ctx, tip); err != nil {
+		return 0, err
+	} else if !has {
+		return 0, fmt.Errorf("block 1 and block %d, the last one, are %w", tip, node.ErrPruned)
+	}
+	lacks, first := uint64(1), tip
+	for first-lacks > 1 {
+		middle := lacks + (first-lacks)/2
+		has, err := s.node.Has(ctx, middle)
+		if err != nil {
+			return 0, err
+		}
+		if has {
+			first = middle
+		} else {
+			lacks = middle
+		}
+	}
+	// Of the blocks that came with the state, those without transactions look complete.
+	for height, end := first, min(first+syncedBlocks, tip); height <= end; {
+		blocks, err := s.node.Blocks(ctx, height, int(min(maxEVMBlocks, end-height+1)), false)
+		switch {
+		case errors.Is(err, node.ErrPruned):
+			height++
+			first = height
+		case err != nil:
+			return 0, err
+		default:
+			height += uint64(len(blocks))
+		}
+	}
+	s.log.Warn("the node lacks the first blocks of the chain, and the index begins later",
+		slog.String("chain", s.chain), slog.Uint64("first", first), slog.Uint64("tip", tip))
+	return first, nil
+}
 
 // Note implements Noter.
 func (s *EVMSource) Note() string {
-	if err := s.whyUntraced(); err != nil {
-		return "calls inside transactions are not recorded: " + err.Error()
-	}
-	return ""
-}
-
-func (s *EVMSource) whyUntraced() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.untraced
+	var notes []string
+	if s.untraced != nil {
+		notes = append(notes, "call traces are not indexed: "+s.untraced.Error())
+	}
+	if s.retyped {
+		notes = append(notes, "header fields dropped by the provider; hashes confirmed by children")
+	}
+	if s.unchecked {
+		notes = append(notes, "transactions or receipts of some blocks are not checked against the header: the provider drops their fields, or their type is unknown")
+	}
+	return strings.Join(notes, "; ")
 }
 
-// A node may be restarted with its tracing on: it is asked for traces again, ever more
-// rarely.
-const (
-	firstTraceRetry = time.Minute
-	lastTraceRetry  = time.Hour
-)
-
-// traces reports whether to ask for them.
-func (s *EVMSource) traces() bool {
+func (s *EVMSource) childConfirms() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.untraced == nil || !time.Now().Before(s.retryAt)
+	return s.retyped
 }
 
-// later puts off when to ask for traces again; mu is held.
-func (s *EVMSource) later() {
-	if now := time.Now(); !now.Before(s.retryAt) {
-		s.pause = min(max(2*s.pause, firstTraceRetry), lastTraceRetry)
-		s.retryAt = now.Add(s.pause)
-	}
-}
+// nearTip reports whether a pruned node has the state to trace a block.
+func (s *EVMSource) nearTip(height uint64) bool { return height+prunedStates >= s.tip.Load() }
 
-// postpone is later if blocks are recorded without traces; false if they are not.
-func (s *EVMSource) postpone() bool {
+// wantsTraces reports whether to request traces of blocks from a height on.
+func (s *EVMSource) wantsTraces(height uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.untraced == nil {
-		return false
-	}
-	s.later()
-	return true
+	return s.untraced == nil || !time.Now().Before(s.retryAt) || errors.Is(s.untraced, node.ErrNoState) && s.nearTip(height)
 }
 
-// tracesCame notes that they did.
+// tracesCame notes that traces of blocks came.
 func (s *EVMSource) tracesCame() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.untraced == nil {
 		return
 	}
-	s.untraced, s.pause, s.gaps = nil, 0, false
-	s.log.Info("calls inside transactions are recorded from now on", slog.String("chain", s.chain))
+	s.untraced, s.pause = nil, 0
+	s.log.Info("call traces are indexed from now on", slog.String("chain", s.chain))
+}
+
+// noTraces notes why the node gives no traces.
+func (s *EVMSource) noTraces(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); !now.Before(s.retryAt) {
+		s.pause = min(max(2*s.pause, firstTraceRetry), lastTraceRetry)
+		s.retryAt = now.Add(s.pause)
+	}
+	if s.untraced == nil {
+		s.log.Warn("call traces are not indexed", slog.String("chain", s.chain), slog.Any("cause", cause))
+	}
+	if s.untraced == nil || errors.Is(cause, node.ErrNoTraces) {
+		s.untraced = cause
+	}
+}
+
+// failed counts a failure to get the block at a height, and returns how many there were.
+func (s *EVMSource) failed(height uint64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.attempts) >= maxAttempts {
+		clear(s.attempts)
+	}
+	s.attempts[height]++
+	return s.attempts[height]
+}
+
+// hasTraced reports whether this run has traced blocks, and traces still come.
+func (s *EVMSource) hasTraced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.traced && s.untraced == nil
 }
 
 // Fetch implements Source.
 func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
 	size := s.atOnce.Load()
 	n = min(n, int(size))
-	traces := s.traces()
+	traces := s.wantsTraces(from)
 	blocks, err := s.fetch(ctx, from, n, traces)
-	if err != nil && traces && ctx.Err() == nil && s.postpone() {
-		// Whatever is wrong with the traces, it must not end what goes without them.
-		blocks, err = s.fetch(ctx, from, n, false)
-	}
 	switch {
 	case err == nil:
 		s.atOnce.Store(min(2*size, maxEVMBlocks))
+		s.mu.Lock()
+		delete(s.attempts, from)
+		s.mu.Unlock()
+		if traces {
+			s.tracesCame()
+		}
+		return blocks, nil
+	case ctx.Err() != nil:
+		return nil, err
+	case errors.Is(err, evm.ErrHash):
+		return nil, s.unhashed(from, err)
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed), errors.Is(err, evm.ErrInconsistent):
-		// It may have been too much at once.
-		s.atOnce.Store(max(size/2, 1))
-		if n == 1 && s.failed(from) >= traceAttempts {
-			return s.withoutTraces(ctx, from, err)
-		}
+		s.atOnce.Store(max(size/2, 1)) // it may have been too much at once
 	}
-	return blocks, err
+	if !traces {
+		return nil, err
+	}
+	return s.traceless(ctx, from, n, err)
 }
 
-// traceAttempts is how often a block is asked for with its traces before it is tried
-// without: anybody can send a transaction whose traces are too large for any answer.
-const traceAttempts = 10
-
-// failed counts failures to get the one block at a height, one height at a time.
-func (s *EVMSource) failed(height uint64) int {
+// traceless decides what becomes of blocks that did not come with their traces.
+func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause error) ([]Block[*evm.Block], error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stuckAt != height {
-		s.stuckAt, s.stuck = height, 0
-	}
-	s.stuck++
-	return s.stuck
-}
-
-// withoutTraces gets a block that cannot be had with them, if it can be had at all.
-func (s *EVMSource) withoutTraces(ctx context.Context, height uint64, cause error) ([]Block[*evm.Block], error) {
-	if s.whyUntraced() != nil {
-		return nil, cause
-	}
-	blocks, err := s.fetch(ctx, height, 1, false)
-	if err != nil {
-		return nil, cause
-	}
-	s.log.Warn("the calls inside a block's transactions cannot be had and are not recorded", slog.String("chain", s.chain), slog.Uint64("height", height), slog.Any("cause", cause))
-	return blocks, nil
-}
-
-func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) ([]Block[*evm.Block], error) {
-	answers, err := s.node.Blocks(ctx, from, n, traces)
-	if traces && errors.Is(err, node.ErrNoTraces) {
-		if err := s.doWithout(ctx, err); err != nil {
-			return nil, err
+	known := s.untraced != nil
+	s.mu.Unlock()
+	switch {
+	case errors.Is(cause, node.ErrNoState) && s.nearTip(from):
+		n = 1 // the next block may have its state
+	case errors.Is(cause, node.ErrNoTraces):
+		if attempt := s.failed(from); s.hasTraced() && attempt < traceAttempts && !errors.Is(cause, node.ErrNoState) {
+			return nil, fmt.Errorf("waiting for a node that traces, attempt %d of %d, after which the block is indexed without call traces: %w", attempt, traceAttempts, cause)
 		}
-		answers, err = s.node.Blocks(ctx, from, n, false)
-	} else if traces && err == nil {
-		s.tracesCame()
+		s.noTraces(cause)
+	case known:
+		// Whatever is wrong with the traces, it must not stop what goes without them.
+		s.noTraces(cause)
+	case errors.Is(cause, node.ErrTraceRefused), n == 1 && (errors.Is(cause, node.ErrUnavailable) || errors.Is(cause, node.ErrMalformed) || errors.Is(cause, evm.ErrInconsistent)):
+		if attempt := s.failed(from); attempt < traceAttempts {
+			return nil, fmt.Errorf("attempt %d of %d to get call traces: %w", attempt, traceAttempts, cause)
+		}
+		n = 1
+	default:
+		return nil, cause
 	}
+	blocks, err := s.fetch(ctx, from, n, false)
 	if err != nil {
 		return nil, err
 	}
-	return s.read(from, answers)
+	s.mu.Lock()
+	delete(s.attempts, from)
+	known = s.untraced != nil
+	s.mu.Unlock()
+	if !known {
+		s.log.Warn("a block is indexed without its call traces", slog.String("chain", s.chain), slog.Uint64("height", from), slog.Any("cause", cause))
+	}
+	return blocks, nil
 }
 
-// read reads what a node says of blocks from a height on.
-func (s *EVMSource) read(from uint64, answers []node.EVMBlock) ([]Block[*evm.Block], error) {
+// unhashed decides what becomes of a block whose header does not have the hash that it
+// says. It may have been damaged on the way. If it comes so again and again, the
+// provider writes the JSON anew and leaves fields out: then the hash counts that the
+// child block has for its parent.
+func (s *EVMSource) unhashed(height uint64, cause error) error {
+	if s.failed(height) < hashAttempts {
+		return cause
+	}
+	s.mu.Lock()
+	first := !s.retyped
+	s.retyped = true
+	delete(s.attempts, height)
+	s.mu.Unlock()
+	if first {
+		s.log.Warn("the provider drops header fields; the hashes of blocks are confirmed by their children", slog.String("chain", s.chain), slog.Uint64("height", height), slog.Any("cause", cause))
+	}
+	return cause
+}
+
+// hashed notes that a header has the hash of its block.
+func (s *EVMSource) hashed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.retyped {
+		s.retyped = false
+		s.log.Info("the headers of blocks have their hashes again", slog.String("chain", s.chain))
+	}
+}
+
+// fetch gets 1 to n blocks with their traces, or without.
+func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) ([]Block[*evm.Block], error) {
+	answers, err := s.node.Blocks(ctx, from, n, traces)
+	if err != nil {
+		return nil, err
+	}
 	blocks := make([]Block[*evm.Block], 0, len(answers))
 	for i := range answers {
-		b, err := s.decode(from+uint64(i), evm.Answers(answers[i]))
+		height := from + uint64(i)
+		a := evm.Answers{Block: answers[i].Block, Receipts: answers[i].Receipts, Traces: answers[i].Traces}
+		b, err := s.decode(height, a)
+		switch {
+		case errors.Is(err, evm.ErrHash) && s.childConfirms():
+			var child []byte
+			if i+1 < len(answers) {
+				child = answers[i+1].Block
+			}
+			b, err = s.confirmed(ctx, height, a, child)
+		case err == nil:
+			s.hashed()
+		}
 		if err != nil {
 			return before(blocks, err)
 		}
@@ -224,35 +365,46 @@ func (s *EVMSource) read(from uint64, answers []node.EVMBlock) ([]Block[*evm.Blo
 	return blocks, nil
 }
 
-// ErrTraces says that the calls inside a block's transactions cannot be had, while the
-// rest of the block can: they may be too much for any answer.
-var ErrTraces = errors.New("the calls inside the block's transactions cannot be had")
+// confirmed decodes a block whose hash is the parent hash of its child, which it fetches
+// if child is nil.
+func (s *EVMSource) confirmed(ctx context.Context, height uint64, a evm.Answers, child []byte) (b Block[*evm.Block], err error) {
+	if child == nil {
+		next, err := s.node.Blocks(ctx, height+1, 1, false)
+		if err != nil {
+			return b, fmt.Errorf("confirming the hash of block %d by its child: %w", height, err)
+		}
+		child = next[0].Block
+	}
+	hash, err := evm.ParentHash(child)
+	if err != nil {
+		return b, fmt.Errorf("confirming the hash of block %d by its child: %w", height, err)
+	}
+	a.Confirmed = &hash
+	return s.decode(height, a)
+}
 
-// Traced fetches 1 to n blocks from a height on, as Fetch does, with the calls inside
-// their transactions or not at all. Errors are those of the node, node.ErrNoTraces among
-// them, evm.ErrInconsistent, and, of a single block, ErrTraces.
+// ErrTraces reports a block whose call traces cannot be had, while the rest of it can.
+var ErrTraces = errors.New("the call traces of the block cannot be had")
+
+// Traced fetches 1 to n blocks from a height on, as Fetch does, with call traces or not
+// at all. Errors are those of the node, node.ErrNoTraces among them, evm.ErrInconsistent,
+// and, of a single block, ErrTraces.
 func (s *EVMSource) Traced(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
-	blocks, err := s.with(ctx, from, n, true)
+	blocks, err := s.fetch(ctx, from, n, true)
 	switch {
 	case err == nil:
 		s.tracesAreBack()
+	case errors.Is(err, node.ErrTraceRefused):
+		err = fmt.Errorf("%w: %w", ErrTraces, err)
 	case n == 1 && !errors.Is(err, node.ErrNoTraces) && ctx.Err() == nil:
-		if _, plain := s.with(ctx, from, n, false); plain == nil {
+		if _, plain := s.fetch(ctx, from, n, false); plain == nil {
 			err = fmt.Errorf("%w: %w", ErrTraces, err)
 		}
 	}
 	return blocks, err
 }
 
-func (s *EVMSource) with(ctx context.Context, from uint64, n int, traces bool) ([]Block[*evm.Block], error) {
-	answers, err := s.node.Blocks(ctx, from, n, traces)
-	if err != nil {
-		return nil, err
-	}
-	return s.read(from, answers)
-}
-
-// tracesAreBack has new blocks asked for with traces soon, as those of old ones came.
+// tracesAreBack has traces of new blocks requested soon, as those of old ones came.
 func (s *EVMSource) tracesAreBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,31 +421,11 @@ func (s *EVMSource) decode(height uint64, a evm.Answers) (Block[*evm.Block], err
 	if err != nil {
 		return Block[*evm.Block]{}, err
 	}
-	if content.Traced && len(content.Transactions) > 0 {
+	if len(content.Transactions) > 0 {
 		s.mu.Lock()
-		s.traced = true
+		s.traced = s.traced || content.Traced
+		s.unchecked = s.unchecked || content.Unchecked
 		s.mu.Unlock()
 	}
 	return Block[*evm.Block]{Height: height, ID: ids.ID(content.Hash), ParentID: ids.ID(content.ParentHash), Size: content.Size(), Content: content}, nil
-}
-
-// doWithout goes on without traces, unless those of earlier blocks were there: a record
-// that is complete stays so, and waits for a node that has them.
-func (s *EVMSource) doWithout(ctx context.Context, cause error) error {
-	before, err := s.before(ctx)
-	if err != nil {
-		return fmt.Errorf("looking whether blocks were traced: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.gaps && (s.traced || before) {
-		return fmt.Errorf("waiting for a node that traces, as the blocks before were traced: %w", cause)
-	}
-	s.gaps = true
-	s.later()
-	if s.untraced == nil {
-		s.untraced = cause
-		s.log.Warn("calls inside transactions are not recorded", slog.String("chain", s.chain), slog.Any("cause", cause))
-	}
-	return nil
 }

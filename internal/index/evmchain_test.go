@@ -33,9 +33,14 @@ type evmNode struct {
 	url    string
 	blocks []evmAnswers
 
-	mu       sync.Mutex
-	tip      uint64
-	traces   bool
+	mu     sync.Mutex
+	tip    uint64
+	traces bool
+	first  uint64 // the first block after genesis that it has
+	// refuses has what it says to whoever asks for traces of a block, by its number.
+	refuses map[uint64]string
+	// drops is a member that it leaves out of headers; empty for none.
+	drops    string
 	requests int
 	// spoil changes the answer to a request of a number; nil leaves it.
 	spoil func(request int, answer []byte) []byte
@@ -120,16 +125,26 @@ func (n *evmNode) answer(method string, params []any) string {
 	if method == "eth_blockNumber" {
 		return fmt.Sprintf(`"result":"0x%x"`, n.tip)
 	}
+	if method == "debug_traceTransaction" {
+		return `"error":{"code":-32000,"message":"execution timeout"}`
+	}
 	number, _ := strconv.ParseUint(params[0].(string)[2:], 16, 64)
+	if number > 0 && number < n.first {
+		return `"result":null`
+	}
 	if number > n.tip {
 		return `"error":{"code":-32000,"message":"cannot query unfinalized data"}`
 	}
 	b := n.blocks[number]
 	switch {
+	case method == "eth_getBlockByNumber" && n.drops != "":
+		return `"result":` + strings.ReplaceAll(b.block, `"`+n.drops+`"`, `"dropped"`)
 	case method == "eth_getBlockByNumber":
 		return `"result":` + b.block
 	case method == "eth_getBlockReceipts":
 		return `"result":` + b.receipts
+	case method == "debug_traceBlockByNumber" && n.refuses[number] != "":
+		return fmt.Sprintf(`"error":{"code":-32000,"message":%q}`, n.refuses[number])
 	case method == "debug_traceBlockByNumber" && n.traces:
 		return `"result":` + b.traces
 	}
@@ -150,11 +165,11 @@ func (evmTenant) Apply(_ context.Context, _ store.Reader, b *evm.Block, batch *s
 	return nil
 }
 
-func evmSource(t testing.TB, n *evmNode, traced func(context.Context) (bool, error)) *index.EVMSource {
+func evmSource(t testing.TB, n *evmNode) *index.EVMSource {
 	client, err := node.New(node.Options{Endpoints: []string{n.url}})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	return index.NewEVMSource(index.EVMOptions{Node: client.EVM(""), Chain: "evm-1", Traced: traced})
+	return index.NewEVMSource(index.EVMOptions{Node: client.EVM(""), Chain: "evm-1"})
 }
 
 func evmPipeline(t testing.TB, source *index.EVMSource, s store.Store) *index.Pipeline[*evm.Block] {
@@ -192,7 +207,7 @@ func evmRows(t testing.TB, s store.Store) []store.Row {
 func TestEVMSource(t *testing.T) {
 	n := newEVMNode(t, 300)
 	s := store.NewMemory()
-	source := evmSource(t, n, nil)
+	source := evmSource(t, n)
 	p := evmPipeline(t, source, s)
 	runEVM(t, p, recordedTo(300))
 	rows := evmRows(t, s)
@@ -201,7 +216,7 @@ func TestEVMSource(t *testing.T) {
 		require.Equal(t, uint64(i), binary.BigEndian.Uint64(row.K))
 		require.Equal(t, []byte{1, byte([]int{0, 1, 1, 2}[i%4])}, row.V[32:], "block %d", i)
 	}
-	require.Empty(t, p.Status().Note)
+	require.NotContains(t, p.Status().Note, "traces")
 }
 
 // TestEVMFaults has a node that dies in the middle of answers, cuts them short, spoils
@@ -209,7 +224,7 @@ func TestEVMSource(t *testing.T) {
 func TestEVMFaults(t *testing.T) {
 	n := newEVMNode(t, 300)
 	want := store.NewMemory()
-	runEVM(t, evmPipeline(t, evmSource(t, n, nil), want), recordedTo(300))
+	runEVM(t, evmPipeline(t, evmSource(t, n), want), recordedTo(300))
 
 	n.set(func() {
 		n.requests = 0
@@ -232,7 +247,7 @@ func TestEVMFaults(t *testing.T) {
 		}
 	})
 	got := store.NewMemory()
-	runEVM(t, evmPipeline(t, evmSource(t, n, nil), got), recordedTo(300))
+	runEVM(t, evmPipeline(t, evmSource(t, n), got), recordedTo(300))
 	require.Equal(t, evmRows(t, want), evmRows(t, got))
 }
 
@@ -240,9 +255,9 @@ func TestEVMWithoutTraces(t *testing.T) {
 	n := newEVMNode(t, 50)
 	n.traces = false
 	s := store.NewMemory()
-	p := evmPipeline(t, evmSource(t, n, nil), s)
+	p := evmPipeline(t, evmSource(t, n), s)
 	runEVM(t, p, recordedTo(50))
-	require.Contains(t, p.Status().Note, "calls inside transactions are not recorded")
+	require.Contains(t, p.Status().Note, "call traces are not indexed")
 	for i, row := range evmRows(t, s) {
 		require.Equal(t, i%4 == 0, row.V[32] == 1, "only blocks without transactions are known wholly: block %d", i)
 	}
@@ -251,14 +266,14 @@ func TestEVMWithoutTraces(t *testing.T) {
 // TestEVMTracesComeLater asks a node for traces again that had none, ever more rarely,
 // and takes none for granted afterwards: what is missing already is missing.
 func TestEVMTracesComeLater(t *testing.T) {
+	block := []byte(newEVMNode(t, 1).blocks[0].block)
 	synctest.Test(t, func(t *testing.T) {
-		n := &tracingNode{}
+		n := &tracingNode{block: block}
 		source := index.NewEVMSource(index.EVMOptions{Node: n, Chain: "evm"})
 		fetch := func() {
 			t.Helper()
 			_, err := source.Fetch(t.Context(), 0, 1)
-			require.Error(t, err) // it has no blocks
-			require.NotErrorIs(t, err, node.ErrNoTraces)
+			require.NoError(t, err)
 		}
 		fetch()
 		require.NotEmpty(t, source.Note())
@@ -308,6 +323,8 @@ type tracingNode struct {
 }
 
 func (*tracingNode) Tip(context.Context) (uint64, error) { return 0, nil }
+
+func (*tracingNode) Has(context.Context, uint64) (bool, error) { return true, nil }
 
 func (n *tracingNode) Blocks(_ context.Context, _ uint64, _ int, traces bool) ([]node.EVMBlock, error) {
 	if traces {
@@ -362,39 +379,124 @@ func TestEVMTraced(t *testing.T) {
 	})
 }
 
-// TestEVMTracesLost waits once a chain was traced, be it in this run or before.
+// TestEVMTracesLost waits for traces, but not for ever, once the chain was traced.
 func TestEVMTracesLost(t *testing.T) {
-	waits := func(s index.Status) bool {
-		return (s.State == index.Retrying || s.State == index.Stalled) && strings.Contains(s.Err.Error(), "waiting for a node that traces")
-	}
 	n := newEVMNode(t, 50)
 	n.tip = 20
 	s := store.NewMemory()
-	p := evmPipeline(t, evmSource(t, n, nil), s)
+	p := evmPipeline(t, evmSource(t, n), s)
+	waited := false
 	runEVM(t, p, func(status index.Status) bool {
 		if status.Next == 21 {
 			n.set(func() { n.tip, n.traces = 49, false })
-			return waits(status)
 		}
-		return false
+		waited = waited || status.Err != nil && strings.Contains(status.Err.Error(), "waiting for a node that traces, attempt ")
+		return status.Next == 50
 	})
-	require.Equal(t, uint64(21), p.Status().Next)
-
-	again := evmPipeline(t, evmSource(t, n, func(context.Context) (bool, error) { return true, nil }), s)
-	runEVM(t, again, waits)
-	require.Len(t, evmRows(t, s), 21)
-	n.set(func() { n.traces = true })
-	runEVM(t, again, recordedTo(50))
+	require.True(t, waited, "its status did not say what it waits for")
+	require.Contains(t, p.Status().Note, "call traces are not indexed")
 	for i, row := range evmRows(t, s) {
-		require.Equal(t, byte(1), row.V[32], "block %d", i)
+		require.Equal(t, i < 21 || i%4 == 0, row.V[32] == 1, "block %d", i)
 	}
+}
+
+// TestEVMTracesRefused has a node that cannot trace single blocks, for every reason that
+// nodes have: each comes without traces after a bounded number of attempts.
+func TestEVMTracesRefused(t *testing.T) {
+	n := newEVMNode(t, 50)
+	n.refuses = map[uint64]string{
+		5: "execution timeout", 9: "method handler crashed", 14: "required historical state unavailable (reexec=128)", 22: "missing trie node 12", 49: "response too large",
+	}
+	s := store.NewMemory()
+	p := evmPipeline(t, evmSource(t, n), s)
+	attempts := false
+	runEVM(t, p, func(status index.Status) bool {
+		attempts = attempts || status.Err != nil && strings.Contains(status.Err.Error(), "execution timeout")
+		return status.Next == 50
+	})
+	require.True(t, attempts, "its status did not say why it waits")
+	for i, row := range evmRows(t, s) {
+		require.Equal(t, n.refuses[uint64(i)] == "", row.V[32] == 1, "block %d", i)
+	}
+}
+
+// TestEVMBeginsWithTheFirstBlock has a node that state-synced.
+func TestEVMBeginsWithTheFirstBlock(t *testing.T) {
+	for _, first := range []uint64{2, 17, 100, 299} {
+		n := newEVMNode(t, 300)
+		n.first = first
+		s := store.NewMemory()
+		p := evmPipeline(t, evmSource(t, n), s)
+		runEVM(t, p, recordedTo(300))
+		require.Equal(t, first, p.Status().From)
+		rows := evmRows(t, s)
+		require.Len(t, rows, 300-int(first))
+		require.Equal(t, first, binary.BigEndian.Uint64(rows[0].K))
+
+		// An index that has begun goes on where it is, whatever the node has.
+		n.set(func() { n.first = 0 })
+		p = evmPipeline(t, evmSource(t, n), s)
+		runEVM(t, p, recordedTo(300))
+		require.Equal(t, first, p.Status().From)
+	}
+}
+
+// TestEVMNodeLosesBlocks resyncs the node while the index is behind: it says what it
+// lacks and what to configure.
+func TestEVMNodeLosesBlocks(t *testing.T) {
+	n := newEVMNode(t, 300)
+	n.tip = 20
+	s := store.NewMemory()
+	p := evmPipeline(t, evmSource(t, n), s)
+	runEVM(t, p, recordedTo(21))
+	n.tip, n.first = 299, 200
+	runEVM(t, p, func(status index.Status) bool {
+		return status.Err != nil && status.State == index.Retrying &&
+			strings.Contains(status.Err.Error(), "block 21 is not available from the node") && strings.Contains(status.Err.Error(), "set state-sync-enabled to false")
+	})
+	n.set(func() { n.first = 0 })
+	runEVM(t, p, recordedTo(300))
+}
+
+// TestEVMRetyped has a provider that leaves a field out of headers: the parent hashes of
+// children make up for it, and the status says so.
+func TestEVMRetyped(t *testing.T) {
+	n := newEVMNode(t, 100)
+	want := store.NewMemory()
+	runEVM(t, evmPipeline(t, evmSource(t, n), want), recordedTo(100))
+	n.drops, n.tip = "baseFeePerGas", 98
+	got := store.NewMemory()
+	p := evmPipeline(t, evmSource(t, n), got)
+	runEVM(t, p, recordedTo(98)) // the last has no child yet
+	require.Contains(t, p.Status().Note, "header fields dropped by the provider; hashes confirmed by children")
+	require.Equal(t, evmRows(t, want)[:98], evmRows(t, got))
+
+	n.set(func() { n.drops, n.tip = "", 99 })
+	runEVM(t, p, recordedTo(100))
+	require.NotContains(t, p.Status().Note, "dropped by the provider")
+	require.Equal(t, evmRows(t, want), evmRows(t, got))
+}
+
+// TestEVMHashNotConfirmed changes a block and says another hash of it, which its child
+// does not confirm.
+func TestEVMHashNotConfirmed(t *testing.T) {
+	n := newEVMNode(t, 100)
+	block := []byte(n.blocks[50].block)
+	at := strings.Index(string(block), `"hash":"0x`) + len(`"hash":"0x`)
+	block[at] = "0123456789abcdef0"[strings.IndexByte("0123456789abcdef", block[at])+1]
+	n.blocks[50].block = string(block)
+	n.blocks[50].receipts = strings.ReplaceAll(n.blocks[50].receipts, `"blockHash"`, `"of"`)
+	p := evmPipeline(t, evmSource(t, n), store.NewMemory())
+	runEVM(t, p, func(status index.Status) bool {
+		return status.Next == 50 && status.Err != nil && strings.Contains(status.Err.Error(), "the header does not have the hash of the block") && strings.Contains(status.Note, "confirmed by children")
+	})
 }
 
 // BenchmarkEVM takes blocks from a node on this machine to rows.
 func BenchmarkEVM(b *testing.B) {
 	n := newEVMNode(b, 4000)
 	for b.Loop() {
-		p := evmPipeline(b, evmSource(b, n, nil), store.NewMemory())
+		p := evmPipeline(b, evmSource(b, n), store.NewMemory())
 		runEVM(b, p, recordedTo(4000))
 	}
 	b.ReportMetric(float64(4000*b.N)/b.Elapsed().Seconds(), "blocks/s")

@@ -88,6 +88,13 @@ type Noter interface {
 	Note() string
 }
 
+// Beginner is a Source that may lack the first blocks of its chain.
+type Beginner interface {
+	// First returns the first height from which on the source has all blocks; 0 if it
+	// lacks none. It is called before an index is begun. An error is retried.
+	First(ctx context.Context) (uint64, error)
+}
+
 // Tenant keeps one record of a chain. All its rows follow from the chain's blocks,
 // so that writing them twice makes no difference.
 type Tenant[B any] interface {

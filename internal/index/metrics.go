@@ -7,8 +7,9 @@ var states = []State{Idle, Rebuilding, CatchingUp, Following, Retrying, Stalled,
 
 // collector is the metrics of a pipeline.
 type collector struct {
-	status                          func() Status
-	next, tip, rate, state, failing *prometheus.Desc
+	status func() Status
+
+	from, next, tip, rate, gaps, state, failing *prometheus.Desc
 }
 
 // NewCollector makes metrics of a chain's pipeline.
@@ -18,6 +19,8 @@ func NewCollector(chain string, status func() Status) prometheus.Collector {
 	}
 	return &collector{
 		status:  status,
+		from:    desc("first_height", "Height of the first block that is indexed: above 0 if the node lacks earlier ones."),
+		gaps:    desc("gap_blocks", "Blocks indexed without a part that the node did not give, such as call traces."),
 		next:    desc("next_height", "Height of the first block that is not recorded yet."),
 		tip:     desc("tip_height", "Height of the last accepted block, as the node last said."),
 		rate:    desc("blocks_per_second", "Blocks recorded per second, over the last seconds."),
@@ -28,7 +31,7 @@ func NewCollector(chain string, status func() Status) prometheus.Collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.next, c.tip, c.rate, c.state, c.failing} {
+	for _, d := range []*prometheus.Desc{c.from, c.next, c.tip, c.rate, c.gaps, c.state, c.failing} {
 		descs <- d
 	}
 }
@@ -39,6 +42,8 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	gauge(c.from, float64(s.From))
+	gauge(c.gaps, float64(s.Gaps))
 	gauge(c.next, float64(s.Next))
 	if s.TipKnown {
 		gauge(c.tip, float64(s.Tip))

@@ -9,11 +9,17 @@ import (
 )
 
 func TestCollectorTellsTheStatus(t *testing.T) {
-	s := Status{State: Following, Next: 8, Tip: 9, TipKnown: true, BlocksPerSecond: 2.5}
+	s := Status{State: Following, From: 2, Gaps: 3, Next: 8, Tip: 9, TipKnown: true, BlocksPerSecond: 2.5}
 	require.NoError(t, testutil.CollectAndCompare(NewCollector(PChain, func() Status { return s }), strings.NewReader(`
 # HELP quorate_index_blocks_per_second Blocks recorded per second, over the last seconds.
 # TYPE quorate_index_blocks_per_second gauge
 quorate_index_blocks_per_second{chain="P"} 2.5
+# HELP quorate_index_first_height Height of the first block that is indexed: above 0 if the node lacks earlier ones.
+# TYPE quorate_index_first_height gauge
+quorate_index_first_height{chain="P"} 2
+# HELP quorate_index_gap_blocks Blocks indexed without a part that the node did not give, such as call traces.
+# TYPE quorate_index_gap_blocks gauge
+quorate_index_gap_blocks{chain="P"} 3
 # HELP quorate_index_next_height Height of the first block that is not recorded yet.
 # TYPE quorate_index_next_height gauge
 quorate_index_next_height{chain="P"} 8

@@ -223,7 +223,11 @@ func (p *Pipeline[B]) alone(ctx context.Context, work func(ctx context.Context) 
 }
 
 func (p *Pipeline[B]) run(ctx context.Context) error {
-	lanes, err := p.takeOver(ctx)
+	start, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	lanes, err := p.takeOver(ctx, start)
 	if err != nil {
 		return err
 	}

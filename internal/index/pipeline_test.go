@@ -668,7 +668,7 @@ func TestStart(t *testing.T) {
 		p.await(t, 202)
 		p.stop(t)
 		requireRows(t, memory, l, 150, 202)
-		require.Contains(t, logged.String(), "does not reach back")
+		require.Contains(t, logged.String(), "begins later than configured")
 	})
 }
 

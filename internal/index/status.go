@@ -60,6 +60,9 @@ type Status struct {
 	Failing string
 	// Note is what the source has to say; see Noter.
 	Note string
+	// Gaps is how many blocks are indexed without a part that a node did not give, such as
+	// call traces, and wait for it.
+	Gaps uint64
 }
 
 // Lag is the number of blocks that are accepted and not recorded.

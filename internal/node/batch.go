@@ -31,6 +31,11 @@ type outcome struct {
 // not nil, looks at the answers: with an *RPCError that is NotOffered the next node is
 // asked. Errors are those of Call.
 func (c *Client) batch(ctx context.Context, path string, calls []invocation, check func([]outcome) error) ([]outcome, error) {
+	return c.batchWithin(ctx, path, max(c.timeout, batchTimeout), calls, check)
+}
+
+// batchWithin is batch with a bound on the time that one attempt may take.
+func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Duration, calls []invocation, check func([]outcome) error) ([]outcome, error) {
 	method := calls[0].method
 	requests := make([]request, len(calls))
 	for i, call := range calls {
@@ -42,7 +47,7 @@ func (c *Client) batch(ctx context.Context, path string, calls []invocation, che
 	}
 	var answers []outcome
 	err = c.try(ctx, method, func(e *endpoint) error {
-		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: max(c.timeout, batchTimeout), keeps: true, read: func(status int, content []byte) error {
+		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: timeout, keeps: true, read: func(status int, content []byte) error {
 			var err error
 			if answers, err = readBatch(status, content, path, calls); err == nil && check != nil {
 				err = check(answers)

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -21,14 +22,22 @@ type CChainBlock struct {
 }
 
 // CChainBlock is an accepted C-Chain block by its height. Errors are those of Call,
-// or ErrBeyondTip.
+// ErrBeyondTip, or ErrPruned.
 func (c *Client) CChainBlock(ctx context.Context, height uint64) (CChainBlock, error) {
 	const method = "eth_getBlockByNumber"
 	var reply struct {
 		Number, Hash, ParentHash, Timestamp, BlockExtraData string
 	}
 	var raw json.RawMessage
-	if err := c.Call(ctx, CChainRPC, method, []any{"0x" + strconv.FormatUint(height, 16), false}, &raw); err != nil {
+	params := []any{"0x" + strconv.FormatUint(height, 16), false}
+	if err := c.Call(ctx, CChainRPC, method, params, &raw); err != nil {
+		if errors.Is(err, ErrMalformed) {
+			// It may have been null. The height comes first: see EVM.Blocks.
+			calls := []invocation{{heightMethod, []any{}}, {method, params}}
+			if _, why := c.batch(ctx, CChainRPC, calls, func(answers []outcome) error { return elsewhere(height, calls, answers) }); errors.Is(why, ErrPruned) {
+				return CChainBlock{}, why
+			}
+		}
 		return CChainBlock{}, beyondTip(err, "cannot query unfinalized data")
 	}
 	if err := json.Unmarshal(raw, &reply); err != nil {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holiman/uint256"
 
@@ -17,9 +19,20 @@ import (
 	"github.com/ava-labs/libevm/common/hexutil"
 )
 
-// ErrNoTraces says that no node gives traces of calls inside transactions: the API is
-// off, or the state that it takes is gone.
-var ErrNoTraces = errors.New("the node has no debug_traceBlockByNumber for these blocks")
+var (
+	// ErrPruned reports a block that no node has, although their last block is higher.
+	// A node that state-synced has the genesis block, and then only blocks from shortly
+	// before the height at which it synced.
+	ErrPruned = errors.New("not available from the node, which was state-synced or has pruned it: set state-sync-enabled to false in the chain's config.json and resync the node, or configure an archive node")
+	// ErrNoTraces reports that no node can trace a block: the API is disabled, or the
+	// state of the parent block is pruned (ErrNoState).
+	ErrNoTraces = errors.New("the node has no debug_traceBlockByNumber for these blocks")
+	// ErrNoState is an ErrNoTraces of single blocks: the node can trace others.
+	ErrNoState = fmt.Errorf("%w: it has pruned the state", ErrNoTraces)
+	// ErrTraceRefused reports that the node failed to trace one block, also transaction by
+	// transaction: the execution timed out, the answer is too large, or the method failed.
+	ErrTraceRefused = errors.New("the node failed to trace the block")
+)
 
 // EVM is the Ethereum API of one EVM chain. Safe for concurrent use.
 type EVM struct {
@@ -86,6 +99,8 @@ const (
 	blockMethod    = "eth_getBlockByNumber"
 	receiptsMethod = "eth_getBlockReceipts"
 	tracesMethod   = "debug_traceBlockByNumber"
+	traceMethod    = "debug_traceTransaction"
+	heightMethod   = "eth_blockNumber"
 	// tooLarge is go-ethereum's code for a batch whose answers are too many bytes:
 	// those before the limit are there.
 	tooLarge = -32003
@@ -93,38 +108,63 @@ const (
 	invalidRequest = -32600
 )
 
-// Blocks asks for up to n blocks from a height on in one request. The result has at
-// least one; fewer than n if the rest is too much for one answer, or beyond the tip.
-// Errors are those of Call, ErrBeyondTip, or ErrNoTraces.
+// Blocks fetches up to n blocks from a height on in one request, with call traces if
+// traces is set. The result has at least one block. It has fewer than n if the rest is
+// too large for one answer, beyond the tip, or cannot be traced in the same way.
+// Errors are those of Call, ErrBeyondTip, ErrPruned, ErrNoTraces and ErrTraceRefused,
+// each of the block at from.
 func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EVMBlock, error) {
-	var calls []invocation
-	ends := make([]int, 0, n) // of each block's calls
+	// The height comes first: a node executes a batch in order, so a block at or below it
+	// that is missing from the same batch is missing for good.
+	calls := []invocation{{heightMethod, []any{}}}
+	ends := make([]int, 0, n) // of the calls of each block
 	for height := from; height < from+uint64(n); height++ {
 		calls = append(calls, blockCalls(height, traces)...)
 		ends = append(ends, len(calls))
 	}
-	answers, err := e.client.batch(ctx, e.path, calls, checkTraces)
-	if err != nil {
-		return nil, noTraces(err)
+	answers, err := e.client.batch(ctx, e.path, calls, func(answers []outcome) error {
+		return elsewhere(from, calls[:ends[0]], answers[:ends[0]])
+	})
+	switch {
+	case err == nil:
+	case n == 1 && ctx.Err() == nil && (errors.Is(err, errOversized) || traces && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrUnavailable))):
+		return e.large(ctx, from, traces, err)
+	default:
+		return nil, err
 	}
 	var blocks []EVMBlock
-	first := 0
-	for _, end := range ends {
+	first := 1
+	for i, end := range ends {
 		b, err := readBlock(calls[first:end], answers[first:end])
-		if err != nil && len(blocks) > 0 {
-			break
-		}
 		var refused *RPCError
-		if errors.As(err, &refused) && refused.Code == tooLarge && len(calls) > 1 {
-			return e.large(ctx, from, traces)
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case len(blocks) > 0:
+			return blocks, nil
+		case errors.As(err, &refused) && refused.Code == tooLarge:
+			return e.large(ctx, from, traces, err)
+		case errors.As(err, &refused) && refused.Method == tracesMethod:
+			if b.Traces, err = e.traceSingly(ctx, from+uint64(i), b.Block, refused); err != nil {
+				return nil, err
+			}
+			return []EVMBlock{b}, nil
+		default:
 			return nil, err
 		}
 		blocks = append(blocks, b)
 		first = end
 	}
 	return blocks, nil
+}
+
+// Has reports whether a node has the block at height with its receipts, which must not
+// be higher than Tip. Errors are those of Call and ErrBeyondTip.
+func (e *EVM) Has(ctx context.Context, height uint64) (bool, error) {
+	_, err := e.Blocks(ctx, height, 1, false)
+	if errors.Is(err, ErrPruned) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func blockCalls(height uint64, traces bool) []invocation {
@@ -135,19 +175,28 @@ func blockCalls(height uint64, traces bool) []invocation {
 	}
 	calls = append(calls, invocation{receiptsMethod, []any{number}})
 	if traces {
-		calls = append(calls, invocation{tracesMethod, []any{number, map[string]any{"tracer": "callTracer"}}})
+		calls = append(calls, invocation{tracesMethod, []any{number, traceOptions()}})
 	}
 	return calls
 }
 
-// large asks for the parts of a block one by one.
-func (e *EVM) large(ctx context.Context, height uint64, traces bool) ([]EVMBlock, error) {
-	calls := blockCalls(height, traces)
-	var answers []outcome
+// traceTimeout is how long the node may take to trace one transaction. The default of
+// nodes is 5 s (libevm eth/tracers).
+const traceTimeout = 60 * time.Second
+
+func traceOptions() map[string]any {
+	return map[string]any{"tracer": "callTracer", "timeout": traceTimeout.String()}
+}
+
+// large fetches the parts of one block one by one, after they failed together. Cause is
+// why they did.
+func (e *EVM) large(ctx context.Context, height uint64, traces bool, cause error) ([]EVMBlock, error) {
+	calls := blockCalls(height, false)
+	answers := make([]outcome, 0, len(calls))
 	for i := range calls {
-		one, err := e.client.batch(ctx, e.path, calls[i:i+1], checkTraces)
+		one, err := e.client.batch(ctx, e.path, calls[i:i+1], nil)
 		if err != nil {
-			return nil, noTraces(err)
+			return nil, fmt.Errorf("%w (%w)", err, cause)
 		}
 		answers = append(answers, one...)
 	}
@@ -155,41 +204,140 @@ func (e *EVM) large(ctx context.Context, height uint64, traces bool) ([]EVMBlock
 	if err != nil {
 		return nil, err
 	}
+	if traces && height > 0 {
+		if b.Traces, err = e.traceWhole(ctx, height, b.Block); err != nil {
+			return nil, err
+		}
+	}
 	return []EVMBlock{b}, nil
 }
 
-// checkTraces lets another node try what this one does not trace.
-func checkTraces(answers []outcome) error {
-	for _, a := range answers {
-		if a.refused != nil && a.refused.Method == tracesMethod && untraceable(a.refused) {
-			return &RPCError{Method: tracesMethod, Code: methodNotFound, Message: a.refused.Message}
+// traceWhole traces a block in one call, or else transaction by transaction.
+func (e *EVM) traceWhole(ctx context.Context, height uint64, block []byte) ([]byte, error) {
+	calls := blockCalls(height, true)
+	calls = calls[len(calls)-1:]
+	answers, err := e.client.batchWithin(ctx, e.path, traceTimeout+batchTimeout, calls, func(answers []outcome) error {
+		return untraceable(answers[0].refused)
+	})
+	if err == nil {
+		var b EVMBlock
+		if b, err = readBlock(calls, answers); err == nil {
+			return b.Traces, nil
+		}
+	}
+	if ctx.Err() != nil || errors.Is(err, ErrNoTraces) {
+		return nil, err
+	}
+	return e.traceSingly(ctx, height, block, err)
+}
+
+// maxTraces is the most bytes of the traces of one block: what one answer may have.
+const maxTraces = maxResponse
+
+// traceSingly traces a block transaction by transaction, after the node failed to trace
+// it as a whole for the given reason.
+func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, cause error) ([]byte, error) {
+	var content struct{ Transactions []struct{ Hash string } }
+	if err := json.Unmarshal(block, &content); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", blockMethod, ErrMalformed, err)
+	}
+	all := []byte{'['}
+	for i, tx := range content.Transactions {
+		call := []invocation{{traceMethod, []any{tx.Hash, traceOptions()}}}
+		answers, err := e.client.batchWithin(ctx, e.path, traceTimeout+batchTimeout, call, func(answers []outcome) error {
+			return untraceable(answers[0].refused)
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("tracing block %d: %w", height, ctx.Err())
+		case errors.Is(err, ErrNoState):
+			return nil, err
+		case err != nil:
+		case answers[0].refused != nil:
+			err = answers[0].refused
+		case answers[0].result == nil:
+			err = fmt.Errorf("%s: %w: null", traceMethod, ErrMalformed)
+		case len(all)+len(answers[0].result) > maxTraces:
+			err = fmt.Errorf("the traces have more than %d bytes", maxTraces)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w %d, as a whole (%w) and transaction %d of %d: %w", ErrTraceRefused, height, cause, i, len(content.Transactions), err)
+		}
+		if i > 0 {
+			all = append(all, ',')
+		}
+		all = fmt.Appendf(all, `{"txHash":%q,"result":`, tx.Hash)
+		all = append(append(all, answers[0].result...), '}')
+	}
+	return append(all, ']'), nil
+}
+
+// elsewhere returns an error if another node should be asked for a block: this one lacks
+// the block, or cannot trace it. The first answer is the node's height.
+func elsewhere(height uint64, calls []invocation, answers []outcome) error {
+	if tip, known := heightOf(answers[0]); known && height <= tip {
+		for i, a := range answers[1:] {
+			if method := calls[1+i].method; method != tracesMethod && a.pruned() {
+				return &RPCError{
+					Method: method, Code: methodNotFound, Message: "no such block",
+					cause: fmt.Errorf("block %d is %w (its last block is %d)", height, ErrPruned, tip),
+				}
+			}
+		}
+	}
+	for _, a := range answers[1:] {
+		if a.refused != nil && a.refused.Method == tracesMethod {
+			return untraceable(a.refused)
 		}
 	}
 	return nil
 }
 
-// untraceable reports whether it is of no use to ask the node again.
-func untraceable(refused *RPCError) bool {
-	if refused.NotOffered() {
-		return true
+func heightOf(a outcome) (height uint64, known bool) {
+	var text string
+	if a.refused != nil || json.Unmarshal(a.result, &text) != nil {
+		return 0, false
 	}
-	for _, text := range []string{"missing trie node", "historical state", "state unavailable", "not supported", "not allowed"} {
-		if strings.Contains(refused.Message, text) {
-			return true
+	height, err := quantity(heightMethod, text)
+	return height, err == nil
+}
+
+// prunedCode is the code of go-ethereum's PrunedHistoryError.
+const prunedCode = 4444
+
+// pruned reports whether the answer for an executed block says that the node lacks the
+// block or its receipts.
+func (a *outcome) pruned() bool {
+	if a.refused == nil {
+		return a.result == nil
+	}
+	// A state-synced node has the last blocks before its sync without their receipts
+	// (avalanchego graft/coreth internal/ethapi).
+	return a.refused.Code == prunedCode || strings.Contains(a.refused.Message, "receipts length mismatch")
+}
+
+// untraceable returns an error that has another node asked, if it is of no use to ask
+// this one again for the traces that it refused.
+func untraceable(refused *RPCError) error {
+	if refused == nil {
+		return nil
+	}
+	cause := ErrNoTraces
+	if !refused.NotOffered() {
+		if !slices.ContainsFunc([]string{"missing trie node", "historical state", "state unavailable", "not supported", "not allowed"}, func(text string) bool {
+			return strings.Contains(refused.Message, text)
+		}) {
+			return nil
+		}
+		if strings.Contains(refused.Message, "state") || strings.Contains(refused.Message, "trie") {
+			cause = ErrNoState
 		}
 	}
-	return false
+	return &RPCError{Method: refused.Method, Code: methodNotFound, Message: refused.Message, cause: fmt.Errorf("%w: %s", cause, refused.Message)}
 }
 
-func noTraces(err error) error {
-	var refused *RPCError
-	if errors.As(err, &refused) && refused.Method == tracesMethod {
-		return fmt.Errorf("%w: %s", ErrNoTraces, refused.Message)
-	}
-	return err
-}
-
-// readBlock sorts the answers for one block.
+// readBlock sorts the answers for one block. With an error that is a refusal to trace,
+// the rest of the block is there.
 func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
 	for i, a := range answers {
 		method := calls[i].method

@@ -128,7 +128,7 @@ func TestBlocksTooLarge(t *testing.T) {
 	}))
 	defer server.Close()
 	chain := newClient(t, server.URL).EVM("")
-	for bytes, want := range map[int]struct{ blocks, batches int }{9: {3, 1}, 8: {2, 1}, 3: {1, 1}, 2: {1, 4}, 0: {1, 4}} {
+	for bytes, want := range map[int]struct{ blocks, batches int }{10: {3, 1}, 9: {2, 1}, 4: {1, 1}, 3: {1, 4}, 0: {1, 4}} {
 		left, batches = bytes, 0
 		got, err := chain.Blocks(t.Context(), 1, 3, true)
 		require.NoError(t, err)
@@ -412,3 +412,94 @@ func TestHeadsTriesAgain(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// stateSynced answers like a node that has the genesis block and then blocks from first
+// to tip, those before receipts without their receipts.
+func stateSynced(first, receipts, tip uint64) func(string, []json.RawMessage) string {
+	return func(method string, params []json.RawMessage) string {
+		if method == heightMethod {
+			return fmt.Sprintf(`"result":"0x%x"`, tip)
+		}
+		var text string
+		_ = json.Unmarshal(params[0], &text)
+		height, _ := quantity(method, text)
+		switch {
+		case method == blockMethod && height > 0 && (height < first || height > tip):
+			return `"result":null`
+		case method == receiptsMethod && (height < receipts || height > tip):
+			return `"result":null`
+		}
+		return `"result":{}`
+	}
+}
+
+func TestBlocksOfAStateSyncedNode(t *testing.T) {
+	synced := ethereum(t, stateSynced(500, 700, 1000))
+	chain := newClient(t, synced).EVM("")
+	for height, want := range map[uint64]error{0: nil, 1: ErrPruned, 499: ErrPruned, 500: ErrPruned, 699: ErrPruned, 700: nil, 1000: nil, 1001: ErrBeyondTip} {
+		_, err := chain.Blocks(t.Context(), height, 8, false)
+		require.ErrorIs(t, err, want, "block %d", height)
+		if want == ErrPruned {
+			require.Contains(t, err.Error(), fmt.Sprintf("block %d is not available from the node", height))
+			require.Contains(t, err.Error(), "its last block is 1000")
+			require.Contains(t, err.Error(), "set state-sync-enabled to false")
+		}
+	}
+	has, err := chain.Has(t.Context(), 1)
+	require.NoError(t, err)
+	require.False(t, has)
+
+	// Another node may have it; one that is away might.
+	archive := ethereum(t, stateSynced(0, 0, 1000))
+	_, err = newClient(t, synced, archive).EVM("").Blocks(t.Context(), 1, 8, false)
+	require.NoError(t, err)
+	_, err = newClient(t, synced, "http://127.0.0.1:1").EVM("").Blocks(t.Context(), 1, 8, false)
+	require.ErrorIs(t, err, ErrUnavailable)
+
+	_, err = newClient(t, synced).CChainBlock(t.Context(), 17)
+	require.ErrorIs(t, err, ErrPruned)
+	_, err = newClient(t, synced).CChainBlock(t.Context(), 1001)
+	require.NotErrorIs(t, err, ErrPruned)
+	require.ErrorIs(t, err, ErrMalformed)
+}
+
+// TestBlocksTracedSingly has a node that refuses to trace block 2 as a whole.
+func TestBlocksTracedSingly(t *testing.T) {
+	const refusal = `"error":{"code":-32000,"message":"execution timeout"}`
+	var single func(hash string) string
+	url := ethereum(t, func(method string, params []json.RawMessage) string {
+		switch {
+		case method == heightMethod:
+			return `"result":"0x9"`
+		case method == blockMethod:
+			return `"result":{"transactions":[{"hash":"0xa"},{"hash":"0xb"}]}`
+		case method == traceMethod:
+			require.JSONEq(t, `{"tracer":"callTracer","timeout":"1m0s"}`, string(params[1]))
+			return single(string(params[0]))
+		case method == tracesMethod && string(params[0]) == `"0x2"`:
+			return refusal
+		}
+		return `"result":[]`
+	})
+	chain := newClient(t, url).EVM("")
+	single = func(hash string) string { return `"result":` + hash }
+	blocks, err := chain.Blocks(t.Context(), 1, 8, true)
+	require.NoError(t, err)
+	require.Len(t, blocks, 1, "those before the block that is refused")
+	blocks, err = chain.Blocks(t.Context(), 2, 8, true)
+	require.NoError(t, err)
+	require.Len(t, blocks, 1)
+	require.JSONEq(t, `[{"txHash":"0xa","result":"0xa"},{"txHash":"0xb","result":"0xb"}]`, string(blocks[0].Traces))
+
+	single = func(string) string { return refusal }
+	_, err = chain.Blocks(t.Context(), 2, 8, true)
+	require.ErrorIs(t, err, ErrTraceRefused)
+	require.NotErrorIs(t, err, ErrNoTraces)
+	require.Contains(t, err.Error(), "execution timeout")
+	single = func(string) string { return `"error":{"code":-32000,"message":"missing trie node 12"}` }
+	_, err = chain.Blocks(t.Context(), 2, 8, true)
+	require.ErrorIs(t, err, ErrNoState)
+	blocks, err = chain.Blocks(t.Context(), 2, 8, false)
+	require.NoError(t, err)
+	require.Len(t, blocks, 8)
+}

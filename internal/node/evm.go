@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,33 +42,62 @@ func (c *Client) EVMHeight(ctx context.Context, path string) (uint64, error) {
 	return quantity("eth_blockNumber", height)
 }
 
-// SentMessages are the messages sent in the blocks from one height through
-// another, in order.
-func (c *Client) SentMessages(ctx context.Context, path string, from, through uint64) ([]SentMessage, error) {
+// SentMessages are the messages sent in the blocks from one height through another, in
+// order, and last is the last of these blocks that the node has executed: logs of later
+// ones are not there yet, which the node does not say. Errors are those of Call,
+// ErrBeyondTip if the node has not executed the first block, and ErrPruned.
+func (c *Client) SentMessages(ctx context.Context, path string, from, through uint64) (sent []SentMessage, last uint64, err error) {
 	const method = "eth_getLogs"
-	var logs []struct {
-		BlockNumber     string
-		LogIndex        string
-		TransactionHash string
-		Data            string
-		Removed         bool
-	}
+	first := "0x" + strconv.FormatUint(from, 16)
 	filter := map[string]any{
-		"fromBlock": "0x" + strconv.FormatUint(from, 16),
+		"fromBlock": first,
 		"toBlock":   "0x" + strconv.FormatUint(through, 16),
 		"address":   warpPrecompile,
 		"topics":    []string{sendWarpMessage},
 	}
-	if err := c.Call(ctx, path, method, []any{filter}, &logs); err != nil {
-		return nil, err
+	// One node answers all three, in this order (see EVM.Blocks): nodes are at different
+	// heights, and without the first block a node gives no logs of the others either.
+	calls := []invocation{{heightMethod, []any{}}, {blockMethod, []any{first, false}}, {method, []any{filter}}}
+	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error { return elsewhere(from, calls[:2], answers[:2]) })
+	if err != nil {
+		return nil, 0, err
 	}
-	var sent []SentMessage
+	height, known := heightOf(answers[0])
+	switch {
+	case answers[0].refused != nil:
+		return nil, 0, answers[0].refused
+	case !known:
+		return nil, 0, fmt.Errorf("%s: %w: no height", heightMethod, ErrMalformed)
+	case height < from:
+		return nil, 0, fmt.Errorf("%w: block %d is not executed, the last one is %d", ErrBeyondTip, from, height)
+	case answers[2].refused != nil:
+		return nil, 0, answers[2].refused
+	}
+	last = min(through, height)
+	var logs []sentLog
+	if err := json.Unmarshal(answers[2].result, &logs); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
+	}
+	sent, err = sentMessages(method, logs, last)
+	return sent, last, err
+}
+
+// sentLog is a log of the Warp precompile as nodes have it.
+type sentLog struct {
+	BlockNumber     string
+	LogIndex        string
+	TransactionHash string
+	Data            string
+	Removed         bool
+}
+
+// sentMessages reads logs of blocks up to last.
+func sentMessages(method string, logs []sentLog, last uint64) (sent []SentMessage, err error) {
 	for _, l := range logs {
 		if l.Removed {
 			continue
 		}
 		var m SentMessage
-		var err error
 		if m.Block, err = quantity(method, l.BlockNumber); err != nil {
 			return nil, err
 		}
@@ -89,7 +119,9 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 		if m.Message, err = abiBytes(data); err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
 		}
-		sent = append(sent, m)
+		if m.Block <= last { // others come again
+			sent = append(sent, m)
+		}
 	}
 	return sent, nil
 }

@@ -4,9 +4,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,23 +31,25 @@ func TestSentMessages(t *testing.T) {
 		{"blockNumber": "0x11", "logIndex": "0x0", "transactionHash": fmt.Sprintf("0x%064x", 8), "data": fmt.Sprintf("0x%x", packBytes(t, make([]byte, 1000))), "removed": false},
 		{"blockNumber": "0x12", "logIndex": "0x0", "transactionHash": "0x", "data": "0x", "removed": true},
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		var call struct {
-			Method string
-			Params []map[string]any
+	height, block := "0x1000", "{}"
+	url := ethereum(t, func(method string, params []json.RawMessage) string {
+		switch method {
+		case heightMethod:
+			return fmt.Sprintf(`"result":%q`, height)
+		case blockMethod:
+			return `"result":` + block
 		}
-		_ = json.Unmarshal(body, &call)
-		asked = call.Params[0]
-		_ = json.NewEncoder(w).Encode(map[string]any{"result": logs})
-	}))
-	defer server.Close()
-	sent, err := newClient(t, server.URL).SentMessages(t.Context(), CChainRPC, 16, 20)
+		_ = json.Unmarshal(params[0], &asked)
+		all, _ := json.Marshal(logs)
+		return `"result":` + string(all)
+	})
+	sent, last, err := newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
 	require.NoError(t, err)
 	require.Equal(t, []SentMessage{
 		{Block: 16, Index: 2, TxHash: [32]byte{31: 7}, Message: []byte("one")},
 		{Block: 17, TxHash: [32]byte{31: 8}, Message: make([]byte, 1000)},
 	}, sent)
+	require.Equal(t, uint64(20), last)
 	require.Equal(t, map[string]any{"fromBlock": "0x10", "toBlock": "0x14", "address": warpPrecompile, "topics": []any{sendWarpMessage}}, asked)
 
 	for field, values := range map[string][]string{
@@ -62,11 +61,24 @@ func TestSentMessages(t *testing.T) {
 		for _, value := range values {
 			good := logs[0][field]
 			logs[0][field] = value
-			_, err := newClient(t, server.URL).SentMessages(t.Context(), CChainRPC, 16, 20)
+			_, _, err := newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
 			require.ErrorIs(t, err, ErrMalformed, "%s %q", field, value)
 			logs[0][field] = good
 		}
 	}
+
+	// What the node has not executed yet has no logs, or not all of them.
+	height = "0x10"
+	sent, last, err = newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
+	require.NoError(t, err)
+	require.Equal(t, uint64(16), last)
+	require.Len(t, sent, 1)
+	height = "0xf"
+	_, _, err = newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
+	require.ErrorIs(t, err, ErrBeyondTip)
+	height, block = "0x1000", "null"
+	_, _, err = newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
+	require.ErrorIs(t, err, ErrPruned)
 }
 
 func TestEVMHeight(t *testing.T) {

@@ -37,11 +37,19 @@ type RPCError struct {
 	Method  string
 	Code    int
 	Message string
+
+	cause error // what the refusal means; nil if nothing else is known
 }
 
 func (e *RPCError) Error() string {
+	if e.cause != nil {
+		return e.cause.Error()
+	}
 	return fmt.Sprintf("%s: the node answers %d: %s", e.Method, e.Code, e.Message)
 }
+
+// Unwrap returns what the refusal means, such as ErrPruned; nil if nothing is known.
+func (e *RPCError) Unwrap() error { return e.cause }
 
 // methodNotFound is JSON-RPC 2.0's.
 const methodNotFound = -32601

@@ -64,12 +64,16 @@ func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
 		node.ServeHTTP(w, r)
 		return
 	}
-	var request struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-		Params json.RawMessage `json:"params"`
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err == nil && strings.HasSuffix(r.URL.Path, "/rpc") && len(body) > 0 && body[0] == '[' {
+		n.serveBatch(w, r.URL.Path, body)
+		return
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&request); err != nil {
+	var request rpcRequest
+	if err == nil {
+		err = json.Unmarshal(body, &request)
+	}
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -97,6 +101,38 @@ func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	_ = json.NewEncoder(w).Encode(reply)
+}
+
+// rpcRequest is a call of JSON-RPC.
+type rpcRequest struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// serveBatch answers several calls of an Ethereum API in one request.
+func (n *Network) serveBatch(w http.ResponseWriter, path string, body []byte) {
+	var requests []rpcRequest
+	if err := json.Unmarshal(body, &requests); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	replies := make([]map[string]any, len(requests))
+	for i, request := range requests {
+		replies[i] = map[string]any{"jsonrpc": "2.0", "id": request.ID}
+		result, err := n.call(path, request.Method, request.Params)
+		switch {
+		case errors.Is(err, errNotFound):
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		case err != nil:
+			replies[i]["error"] = map[string]any{"code": -32000, "message": err.Error(), "data": nil}
+		default:
+			replies[i]["result"] = result
+		}
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(replies)
 }
 
 // writeResult answers with a result that is text already.

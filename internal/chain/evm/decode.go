@@ -9,13 +9,20 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 	"github.com/ava-labs/libevm/crypto"
+	"github.com/ava-labs/libevm/rlp"
 )
 
-// ErrInconsistent says that what a node told of a block is unreadable, incomplete,
-// or does not fit together. Another node, or the same one later, may do better.
-var ErrInconsistent = errors.New("what the node tells of an EVM block does not hold")
+var (
+	// ErrInconsistent reports that a node's answers for a block are unreadable,
+	// incomplete, or do not fit together. Another node, or the same one later, may do
+	// better.
+	ErrInconsistent = errors.New("the node's answers for an EVM block are inconsistent")
+	// ErrHash is an ErrInconsistent: the header does not hash to the block's hash. It was
+	// damaged, or it lacks fields, or it has fields that this version does not know.
+	ErrHash = errors.New("the header does not have the hash of the block")
+)
 
-// Answers are what a node tells of a block, in JSON.
+// Answers are what a node says of a block, in JSON.
 type Answers struct {
 	// Block is eth_getBlockByNumber's, with whole transactions.
 	Block []byte
@@ -25,14 +32,21 @@ type Answers struct {
 	// Traces are debug_traceBlockByNumber's, by callTracer; nil if the node gives
 	// none.
 	Traces []byte
+	// Confirmed is the parent hash of the child block, which makes up for a header that
+	// does not have the block's hash; nil if the header must have it.
+	Confirmed *common.Hash
 }
 
 // Decode reads a block and checks that its parts belong together and that nothing is
-// missing. The block's hash is checked, too, unless its header has fields that are
-// not known here. The result does not refer to the answers. Errors are
-// ErrInconsistent.
+// missing: the hash of the header, and the roots of transactions and receipts in it,
+// unless the node left out what they are made from (Block.Unchecked). Since Helicon the
+// receipts root of the C-Chain is that of blocks that were settled, which Decode does
+// not see. The result does not refer to the answers. Errors are ErrInconsistent.
 func Decode(a Answers) (*Block, error) {
-	d := decoder{block: new(Block), logs: -1}
+	d := decoder{block: new(Block), logs: -1, confirmed: a.Confirmed}
+	d.transactions.buffer, d.receipts.buffer = rlp.NewEncoderBuffer(nil), rlp.NewEncoderBuffer(nil)
+	defer d.transactions.close()
+	defer d.receipts.close()
 	for _, part := range []struct {
 		name string
 		json []byte
@@ -48,12 +62,38 @@ func Decode(a Answers) (*Block, error) {
 		}
 	}
 	d.block.Traced = a.Traces != nil || len(d.block.Transactions) == 0
+	d.block.Unchecked = d.transactions.unknown || d.receipts.unknown
 	return d.block, nil
 }
 
+// ParentHash reads no more of a block, as eth_getBlockByNumber has it, than the hash of
+// its parent. Errors are ErrInconsistent.
+func ParentHash(block []byte) (parent common.Hash, err error) {
+	s, found := scanner{b: block}, false
+	s.object(func(name []byte) {
+		if string(name) == "parentHash" {
+			parent, found = s.hash(), true
+			return
+		}
+		s.skip()
+	})
+	if !found {
+		s.fail("no parentHash")
+	}
+	if s.err != nil {
+		return parent, fmt.Errorf("%w: %w", ErrInconsistent, s.err)
+	}
+	return parent, nil
+}
+
 type decoder struct {
-	block *Block
-	logs  int64 // the index of the last log
+	block     *Block
+	logs      int64 // the index of the last log
+	confirmed *common.Hash
+
+	transactions, receipts items
+	roots                  [2]common.Hash // of transactions and receipts, by the header
+	settled                bool           // the receipts root is not that of this block
 }
 
 func (d *decoder) readBlock(s *scanner) {
@@ -82,13 +122,18 @@ func (d *decoder) readBlock(s *scanner) {
 		return
 	}
 	h.tell(s, b)
-	if want, known := h.hash(); known && want != b.Hash {
-		s.fail("its hash is said to be %s, and is %s", b.Hash, want)
+	if hash, _ := h.hash(); hash != b.Hash && (d.confirmed == nil || *d.confirmed != b.Hash) {
+		s.fail("%w: %s instead of %s", ErrHash, hash, b.Hash)
 	}
 	for i := range b.Transactions {
 		if tx := &b.Transactions[i]; tx.Hash == (common.Hash{}) {
 			s.fail("transaction %d has no hash", i)
 		}
+	}
+	d.settled = h.has[settledField]
+	if s.err == nil && h.has[transactionsField] && h.has[receiptsField] {
+		d.roots = [2]common.Hash{common.BytesToHash(h.fields[transactionsField]), common.BytesToHash(h.fields[receiptsField])}
+		d.transactions.check(s, "transactions", d.roots[0])
 	}
 }
 
@@ -125,6 +170,7 @@ func (h *header) tell(s *scanner, b *Block) {
 func (d *decoder) readTransaction(s *scanner, at int) {
 	tx := &d.block.Transactions[at]
 	var from bool
+	var signed signature
 	s.object(func(name []byte) {
 		switch string(name) {
 		case "hash":
@@ -159,11 +205,14 @@ func (d *decoder) readTransaction(s *scanner, at int) {
 		case "maxPriorityFeePerGas":
 			s.optional(func() { tx.MaxPriorityFee = pointer(s.big()) })
 		default:
-			s.skip()
+			signed.member(s, name)
 		}
 	})
 	if !from {
 		s.fail("transaction %d has no sender", at)
+	}
+	if s.err == nil {
+		d.transactions.transaction(s, tx, &signed)
 	}
 }
 
@@ -182,11 +231,15 @@ func (d *decoder) readReceipts(s *scanner) {
 	if read != len(d.block.Transactions) {
 		s.fail("%d receipts for %d transactions", read, len(d.block.Transactions))
 	}
+	if s.err == nil && !d.settled {
+		d.receipts.check(s, "receipts", d.roots[1])
+	}
 }
 
 func (d *decoder) readReceipt(s *scanner, at int) {
 	tx := &d.block.Transactions[at]
 	var status, hash, gas, logs bool
+	var sum receiptSum
 	s.object(func(name []byte) {
 		switch string(name) {
 		case "transactionHash":
@@ -216,9 +269,12 @@ func (d *decoder) readReceipt(s *scanner, at int) {
 			logs = true
 			s.array(func(int) { d.readLog(s, tx) })
 		default:
-			s.skip()
+			sum.member(s, name)
 		}
 	})
+	if s.err == nil && !d.settled {
+		d.receipts.receipt(tx, &sum)
+	}
 	if s.err == nil && !(status && hash && gas && logs) {
 		s.fail("receipt %d lacks its status, hash, gas or logs", at)
 	}

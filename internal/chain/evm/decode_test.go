@@ -59,7 +59,7 @@ func sample(t testing.TB) (block, receipts, traces any) {
 		return object{"address": token, "topics": []any{transferTopic, common.BytesToHash(alice[:]), common.Hash{}}, "data": "0x" + strings.Repeat("0", 63) + "7", "logIndex": index, "transactionHash": call, "removed": false}
 	}
 	receipts = []any{
-		object{"transactionHash": call, "blockHash": hash, "transactionIndex": "0x0", "status": "0x1", "gasUsed": "0x5000", "effectiveGasPrice": "0x19", "contractAddress": nil, "logs": []any{log("0x0"), log("0x1")}, "logsBloom": "0x00"},
+		object{"transactionHash": call, "blockHash": hash, "transactionIndex": "0x0", "status": "0x1", "gasUsed": "0x5000", "effectiveGasPrice": "0x19", "contractAddress": nil, "logs": []any{log("0x0"), log("0x1")}, "logsBloom": "0x" + strings.Repeat("00", 256)},
 		object{"transactionHash": create, "blockHash": hash, "transactionIndex": "0x1", "status": "0x0", "gasUsed": "0xffff", "effectiveGasPrice": "0x3", "logs": []any{}},
 	}
 	inner := object{"calls": []any{object{"type": "DELEGATECALL", "from": token, "to": alice, "value": "0x9", "gas": "0x3", "gasUsed": "0x2"}}, "type": "CALL", "from": token, "to": alice, "value": "0x9", "gas": "0x10", "gasUsed": "0x8", "error": "execution reverted", "revertReason": "say \"no\" \\"}
@@ -211,7 +211,8 @@ func TestDecodeDeepCalls(t *testing.T) {
 	}
 }
 
-// TestHeaderHash checks hashes of headers that avalanchego v1.14.2's own types wrote.
+// TestHeaderHash checks hashes of headers that avalanchego's own types wrote: those of
+// v1.14.2, and for Helicon those of commit 1cf1fc3d17 (graft/coreth customtypes).
 func TestHeaderHash(t *testing.T) {
 	file, err := os.Open("testdata/headers.ndjson")
 	require.NoError(t, err)
@@ -235,9 +236,15 @@ func TestHeaderHash(t *testing.T) {
 		require.ErrorIs(t, err, ErrInconsistent, "another state")
 		h["ofTomorrow"] = "0x1"
 		_, err = Decode(Answers{Block: encode(t, h)})
-		require.NoError(t, err, "what is not known cannot be hashed")
+		require.ErrorIs(t, err, ErrHash, "a field of later headers")
+		child := b.Hash
+		_, err = Decode(Answers{Block: encode(t, h), Confirmed: &child})
+		require.NoError(t, err, "its child confirms the hash")
+		child[0]++
+		_, err = Decode(Answers{Block: encode(t, h), Confirmed: &child})
+		require.ErrorIs(t, err, ErrHash, "its child has another parent")
 	}
-	require.Equal(t, 4, n)
+	require.Equal(t, 6, n)
 }
 
 func FuzzDecode(f *testing.F) {
@@ -245,7 +252,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(a.Block, a.Receipts, a.Traces)
 	f.Add([]byte(`{"hash":null}`), []byte(`[[[`), []byte(`[{"result":{"calls":[{}]}}]`))
 	f.Fuzz(func(t *testing.T, block, receipts, traces []byte) {
-		for _, a := range []Answers{{block, receipts, traces}, {a.Block, receipts, traces}, {a.Block, a.Receipts, traces}} {
+		for _, a := range []Answers{{Block: block, Receipts: receipts, Traces: traces}, {Block: a.Block, Receipts: receipts, Traces: traces}, {Block: a.Block, Receipts: a.Receipts, Traces: traces}} {
 			b, err := Decode(a)
 			if err != nil {
 				require.ErrorIs(t, err, ErrInconsistent)

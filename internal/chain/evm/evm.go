@@ -26,6 +26,9 @@ type Block struct {
 	Transactions []Transaction
 	// Traced says that the frames of the transactions are known.
 	Traced bool
+	// Unchecked says that the transactions or receipts could not be checked against the
+	// roots in the header, as the node left fields out or a type is not known here.
+	Unchecked bool
 }
 
 // Size is what the block takes in memory, in bytes, about.

@@ -33,11 +33,15 @@ var headerFields = [...]struct {
 	{"extDataHash", fieldData},
 	{"baseFeePerGas", fieldQuantity}, {"extDataGasUsed", fieldQuantity}, {"blockGasCost", fieldQuantity}, {"blobGasUsed", fieldQuantity},
 	{"excessBlobGas", fieldQuantity}, {"parentBeaconBlockRoot", fieldData}, {"timestampMilliseconds", fieldQuantity}, {"minDelayExcess", fieldQuantity},
+	{"targetExponent", fieldQuantity}, {"minPriceExponent", fieldQuantity},
+	{"settledHeight", fieldQuantity}, {"settledGasUnix", fieldQuantity}, {"settledGasNumerator", fieldQuantity}, {"settledExcess", fieldQuantity},
 }
 
 // The places of some of them.
 const (
 	parentField         = 0
+	transactionsField   = 4
+	receiptsField       = 5
 	numberField         = 8
 	timeField           = 11
 	extDataHashField    = 15
@@ -45,15 +49,13 @@ const (
 	extDataGasUsedField = 17
 	millisecondsField   = 22
 	delayField          = 23
+	settledField        = 26
 )
 
 // header collects the fields of a block's header.
 type header struct {
 	fields [len(headerFields)][]byte // as bytes, quantities without leading zeros
 	has    [len(headerFields)]bool
-	// strange says that there are members that this version does not know: fields
-	// of later headers may be among them.
-	strange bool
 }
 
 // member reads a member of a block, and reports whether it is the header's.
@@ -65,12 +67,7 @@ func (h *header) member(s *scanner, name []byte) {
 		return f.name == string(name)
 	})
 	if i < 0 {
-		switch string(name) {
-		// Of the block, not of the header.
-		case "size", "totalDifficulty", "uncles", "blockExtraData", "version":
-		default:
-			h.strange = true
-		}
+		// It belongs to the block, or is a field of later headers, which the hash will tell.
 		s.skip()
 		return
 	}
@@ -84,12 +81,8 @@ func (h *header) member(s *scanner, name []byte) {
 	})
 }
 
-// hash is the block's hash, false if it cannot be told because the header has
-// fields that are not known here, or lacks some.
+// hash is the block's hash, false if the header lacks fields that all headers have.
 func (h *header) hash() (common.Hash, bool) {
-	if h.strange {
-		return common.Hash{}, false
-	}
 	last := 0
 	for i := range headerFields {
 		if i < extDataHashField && !h.has[i] {

@@ -419,53 +419,56 @@ func TestUntraced(t *testing.T) {
 	}
 	require.Greater(t, last, first)
 	w := newWorld(t, p, store.NewMemory())
-	traced, busy := false, uint64(0)
-	for !w.done() {
-		got, err := w.record.Traced(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, traced, got, "before block %d", w.blocks[w.next].Number)
-		if b := w.blocks[w.next]; len(b.Transactions) > 0 {
-			traced, busy = b.Traced, b.Number
-		}
-		w.advance(1)
-	}
-	require.Greater(t, busy, last)
-	// Blocks whose traces nobody could have do not take everything else away.
-	_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+	w.advance(40)
+	// One block whose traces nobody could have does not take everything else away.
+	deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
 	require.NoError(t, err)
+	require.Equal(t, &evm.Span{From: first, To: last}, deployments.TracesMissing)
 	_, err = w.record.Deployment(t.Context(), common.Address{0xee})
-	require.ErrorIs(t, err, evm.ErrNotDeployed)
-	for name, untraced := range map[string]func(uint64) bool{
-		"at first":   func(n uint64) bool { return n < 30 },
-		"at last":    func(n uint64) bool { return n >= 30 },
-		"throughout": func(uint64) bool { return true },
+	var unknown *evm.NotDeployedError
+	require.ErrorAs(t, err, &unknown)
+	require.Equal(t, &evm.NotDeployedError{Contract: common.Address{0xee}, First: 10, TracesMissing: &evm.Span{From: first, To: last}}, unknown)
+	for name, tt := range map[string]struct {
+		untraced func(uint64) bool
+		want     error
+	}{
+		"at first":   {func(n uint64) bool { return n < 30 }, nil},
+		"at last":    {func(n uint64) bool { return n >= 30 }, nil},
+		"throughout": {func(uint64) bool { return true }, evm.ErrUntraced},
 	} {
-		// A contract may have been made in a call that nobody knows of.
-		w := newWorld(t, newPast(1, pastOptions{first: 10, blocks: 40, untraced: untraced}), store.NewMemory())
+		w := newWorld(t, newPast(1, pastOptions{first: 10, blocks: 40, untraced: tt.untraced}), store.NewMemory())
 		w.advance(40)
-		_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
-		require.ErrorIs(t, err, evm.ErrUntraced, name)
+		deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.ErrorIs(t, err, tt.want, name)
+		page, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 10})
+		require.ErrorIs(t, err, tt.want, name)
+		if tt.want == nil {
+			require.NotNil(t, deployments.TracesMissing, name)
+			require.Equal(t, deployments.TracesMissing, page.TracesMissing, name)
+			tt.want = evm.ErrNotDeployed
+		}
 		_, err = w.record.Deployment(t.Context(), common.Address{0xee})
-		require.ErrorIs(t, err, evm.ErrUntraced, name)
-		traced, err := w.record.Traced(t.Context())
-		require.NoError(t, err)
-		require.False(t, traced, name)
+		require.ErrorIs(t, err, tt.want, name)
 	}
 	n := func(n uint64) *uint64 { return &n }
 	for _, c := range []struct {
 		start, end *uint64
-		ok         bool
+		want       *evm.Span
 	}{
-		{nil, nil, false}, {nil, n(first), true}, {nil, n(first + 1), false}, {n(last), nil, false}, {n(last + 1), nil, true},
-		{n(first), n(first + 1), false}, {n(last), n(last + 1), false}, {n(last), n(last), true}, {n(last + 1), n(last), true}, {n(0), n(0), true},
+		{nil, nil, &evm.Span{From: first, To: last}},
+		{nil, n(first), nil},
+		{nil, n(first + 1), &evm.Span{From: first, To: first}},
+		{n(last), nil, &evm.Span{From: last, To: last}},
+		{n(last + 1), nil, nil},
+		{n(first), n(first + 1), &evm.Span{From: first, To: first}},
+		{n(first + 1), n(last), &evm.Span{From: first + 1, To: last - 1}},
+		{n(last), n(last + 1), &evm.Span{From: last, To: last}},
+		{n(last), n(last), nil}, {n(last + 1), n(last), nil}, {n(0), n(0), nil},
 	} {
 		q := evm.WalletQuery{Wallet: address(1), Start: c.start, End: c.end, Limit: 1000}
 		page, err := w.record.Internals(t.Context(), q)
-		if !c.ok {
-			require.ErrorIs(t, err, evm.ErrUntraced)
-			continue
-		}
 		require.NoError(t, err)
+		require.Equal(t, c.want, page.TracesMissing)
 		require.Equal(t, p.internals(w.tip(), &q), page.Internals)
 	}
 	// An empty block has no calls, whoever tells.

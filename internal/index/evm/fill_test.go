@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,7 @@ func (w *world) checkCalls(p *past) {
 		q := evm.WalletQuery{Wallet: wallet, Limit: 10_000}
 		internals, err := w.record.Internals(w.t.Context(), q)
 		require.NoError(w.t, err)
+		require.Nil(w.t, internals.TracesMissing)
 		require.Equal(w.t, p.internals(w.tip(), &q), internals.Internals)
 		_, err = w.record.Deployments(w.t.Context(), evm.DeploymentQuery{Address: wallet, Limit: 10})
 		require.NoError(w.t, err)
@@ -180,8 +182,13 @@ func TestFill(t *testing.T) {
 				require.Contains(t, f.Note(), fmt.Sprintf("traces missing for %d blocks, waiting", missing))
 				require.Less(t, n.asked, 400, "an hour of asking in vain")
 				require.Zero(t, filled(t, w.store))
-				_, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 10})
-				require.ErrorIs(t, err, evm.ErrUntraced)
+				page, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 10})
+				if name == "throughout" {
+					require.ErrorIs(t, err, evm.ErrUntraced)
+				} else {
+					require.NoError(t, err)
+					require.NotNil(t, page.TracesMissing)
+				}
 
 				n.set(func() { n.fails, n.most = nil, 5 })
 				for !w.done() {
@@ -193,9 +200,6 @@ func TestFill(t *testing.T) {
 				require.Equal(t, known(t, whole.store), known(t, w.store))
 				require.Empty(t, f.Note())
 				require.Equal(t, told.missing(), filled(t, w.store), "each block once")
-				traced, err := w.record.Traced(t.Context())
-				require.NoError(t, err)
-				require.True(t, traced)
 				w.checkCalls(p)
 
 				// Another one finds nothing to do.
@@ -231,9 +235,11 @@ func TestFillBeginsWithTheNewest(t *testing.T) {
 		q := evm.WalletQuery{Wallet: address(1), Start: &start, Limit: 1000}
 		page, err := w.record.Internals(t.Context(), q)
 		require.NoError(t, err)
+		require.Nil(t, page.TracesMissing)
 		require.Equal(t, p.internals(w.tip(), &q), page.Internals)
-		_, err = w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
-		require.ErrorIs(t, err, evm.ErrUntraced)
+		deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.NoError(t, err)
+		require.Less(t, deployments.TracesMissing.To, uint64(20))
 	})
 }
 
@@ -353,18 +359,21 @@ func TestFillGivesUp(t *testing.T) {
 		stop()
 		require.Empty(t, f.Note())
 		require.Less(t, n.asked, 400)
-		internals := func(start, end uint64) error {
+		missing := func(start, end uint64) *evm.Span {
 			q := evm.WalletQuery{Wallet: address(1), Start: &start, End: &end, Limit: 1000}
 			page, err := w.record.Internals(t.Context(), q)
-			if err == nil {
-				require.Equal(t, p.internals(w.tip(), &q), page.Internals)
+			require.NoError(t, err)
+			want := p.internals(w.tip(), &q)
+			if page.TracesMissing != nil {
+				want = slices.DeleteFunc(want, func(i evm.Internal) bool { return i.Block.Number == huge })
 			}
-			return err
+			require.ElementsMatch(t, want, page.Internals)
+			return page.TracesMissing
 		}
-		require.NoError(t, internals(0, huge))
-		require.NoError(t, internals(huge+1, 300))
-		require.ErrorIs(t, internals(huge, huge+1), evm.ErrUntraced)
-		require.ErrorIs(t, internals(0, 300), evm.ErrUntraced)
+		require.Nil(t, missing(0, huge))
+		require.Nil(t, missing(huge+1, 300))
+		require.Equal(t, &evm.Span{From: huge, To: huge}, missing(huge, huge+1))
+		require.Equal(t, &evm.Span{From: huge, To: huge}, missing(0, 300))
 		_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
 		require.NoError(t, err)
 
@@ -373,7 +382,7 @@ func TestFillGivesUp(t *testing.T) {
 		stop = filling(t, newFiller(w.store, n))
 		time.Sleep(time.Hour)
 		stop()
-		require.NoError(t, internals(0, 300))
+		require.Nil(t, missing(0, 300))
 		w.checkCalls(p)
 	})
 }
@@ -395,8 +404,9 @@ func TestFillOfEarlierVersions(t *testing.T) {
 		}
 		require.NoError(t, w.store.Commit(t.Context(), &batch))
 		start := uint64(120)
-		_, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &start, Limit: 10})
-		require.ErrorIs(t, err, evm.ErrUntraced)
+		page, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &start, Limit: 10})
+		require.NoError(t, err)
+		require.NotNil(t, page.TracesMissing)
 		w.tenant = newTenant()
 
 		n := &tracer{past: p}
@@ -422,8 +432,9 @@ func TestFillRecordedAnew(t *testing.T) {
 		stop()
 		w.next, w.tenant = 0, newTenant()
 		w.advance(100)
-		_, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
-		require.ErrorIs(t, err, evm.ErrUntraced)
+		deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
+		require.NoError(t, err)
+		require.NotNil(t, deployments.TracesMissing)
 		stop = filling(t, newFiller(w.store, &tracer{past: p}))
 		time.Sleep(time.Hour)
 		stop()

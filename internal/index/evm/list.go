@@ -163,8 +163,8 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 }
 
 // Internals lists calls with value, and creations, that a wallet made or received
-// inside transactions, newest first. ErrUntraced says that such calls are not known of
-// all blocks that were asked for: those after the last such block can be had.
+// inside transactions, newest first. The page says of which blocks they are missing.
+// The error is ErrUntraced if they are missing of all blocks of the index.
 func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -180,7 +180,7 @@ func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, e
 	if !ok {
 		return p, nil
 	}
-	if err := s.tracedBetween(ctx, q.Start, q.End); err != nil {
+	if p.TracesMissing, err = s.missing(ctx, q.Start, q.End); err != nil {
 		return nil, err
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMInternal, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, q.Limit+1)

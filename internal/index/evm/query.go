@@ -2,6 +2,7 @@ package evm
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/ava-labs/libevm/common"
 
@@ -11,9 +12,9 @@ import (
 var (
 	// ErrEmpty says that nothing of the chain is recorded yet.
 	ErrEmpty = errors.New("nothing of the chain is recorded yet")
-	// ErrUntraced says that blocks that were asked for were recorded without the
-	// calls inside their transactions, since the node told none.
-	ErrUntraced = errors.New("calls inside transactions are not recorded for these blocks")
+	// ErrUntraced reports that the index has the call traces of no block, since no node
+	// gave any.
+	ErrUntraced = errors.New("the index has no call traces")
 	// ErrBeyondTip says that a block is not recorded yet.
 	ErrBeyondTip = errors.New("block is not recorded yet")
 	// ErrBeforeRecord says that a block is older than the record.
@@ -24,6 +25,24 @@ var (
 	// ErrPosition says that a position is not one of the list.
 	ErrPosition = errors.New("not a position in the list")
 )
+
+// NotDeployedError is an ErrNotDeployed that says what may be missing.
+type NotDeployedError struct {
+	Contract common.Address
+	// First is the first block of the index.
+	First uint64
+	// TracesMissing spans the blocks in whose calls it may have been made; nil if there
+	// are none.
+	TracesMissing *Span
+}
+
+func (e *NotDeployedError) Error() string { return fmt.Sprintf("%s: %s", ErrNotDeployed, e.Contract) }
+
+// Unwrap returns ErrNotDeployed.
+func (e *NotDeployedError) Unwrap() error { return ErrNotDeployed }
+
+// Span is a range of blocks, both ends included.
+type Span struct{ From, To uint64 }
 
 // LatestQuery asks for transactions, newest first.
 type LatestQuery struct {
@@ -56,6 +75,9 @@ type WalletQuery struct {
 // InternalPage is a page of calls inside transactions.
 type InternalPage struct {
 	Internals []Internal
+	// TracesMissing spans the blocks that were asked for and have no call traces: calls
+	// in them are left out. Blocks between them may have theirs. Nil if none lack them.
+	TracesMissing *Span
 	// Next is the position of the next page, nil if this is the last.
 	Next []byte
 }
@@ -102,6 +124,9 @@ type DeploymentQuery struct {
 // DeploymentPage is a page of deployments.
 type DeploymentPage struct {
 	Deployments []Deployment
+	// TracesMissing is as that of InternalPage, of all blocks: contracts that were made
+	// in their calls are left out.
+	TracesMissing *Span
 	// Next is the position of the next page, nil if this is the last.
 	Next []byte
 }

@@ -94,27 +94,6 @@ func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
 	return s.head.tip, nil
 }
 
-// Traced reports whether the calls inside transactions are known of the blocks that are
-// recorded, but for single ones at most; false if none has transactions.
-func (r *Record) Traced(ctx context.Context) (bool, error) {
-	s, err := r.view(ctx)
-	switch {
-	case errors.Is(err, ErrEmpty):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	defer s.close()
-	if s.head.txs == 0 {
-		return false, nil
-	}
-	err = s.traced(ctx)
-	if errors.Is(err, ErrUntraced) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // block returns the reference of a recorded block.
 func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	if number == s.head.tip.Number {
@@ -171,8 +150,9 @@ func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 }
 
 // Deployments lists what contracts an address deployed, whether they still exist or
-// not. A contract that was made twice at the same address is there twice. ErrUntraced
-// says that calls, in which contracts are made, too, are missing all over.
+// not. A contract that was made twice at the same address is there twice. The page says
+// in which blocks contracts may have been made that it leaves out. The error is
+// ErrUntraced if the index has no call traces at all.
 func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -184,14 +164,15 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	if err != nil {
 		return nil, err
 	}
-	if err := s.traced(ctx); err != nil {
-		return nil, err // contracts that were made in calls may be missing
+	missing, err := s.missing(ctx, nil, nil)
+	if err != nil {
+		return nil, err
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMDeployer, s.chain.partition(q.Address[:]), lo, nil, store.Ascending, q.Limit+1)
 	if err != nil {
 		return nil, fmt.Errorf("reading deployments: %w", err)
 	}
-	p := &DeploymentPage{}
+	p := &DeploymentPage{TracesMissing: missing}
 	rows, p.Next = page(rows, q.Limit)
 	p.Deployments, err = inPlaces(rows, "deployment", (*reader).deployment)
 	return p, err
@@ -201,8 +182,9 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 const deploymentRows = 1024
 
 // Deployment tells all about the transaction that made a contract, the last one if it
-// was made several times. The error is ErrNotDeployed if there is none, and
-// ErrUntraced if one may have made it in a call that is not known.
+// was made several times. If there is none the error is ErrNotDeployed, which says in
+// which blocks one may have made it in a call that is not known; it is ErrUntraced if
+// the index has no call traces at all.
 func (r *Record) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -214,10 +196,11 @@ func (r *Record) Deployment(ctx context.Context, contract common.Address) (*Depl
 		return nil, fmt.Errorf("reading deployments: %w", err)
 	}
 	if len(newest) == 0 {
-		if err := s.traced(ctx); err != nil {
-			return nil, err // it may have been made in a call
+		missing, err := s.missing(ctx, nil, nil)
+		if err != nil {
+			return nil, err
 		}
-		return nil, fmt.Errorf("%w: %s", ErrNotDeployed, contract)
+		return nil, &NotDeployedError{Contract: contract, First: s.head.first, TracesMissing: missing}
 	}
 	at, ok := placeOf(newest[0].K)
 	if !ok {

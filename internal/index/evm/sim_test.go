@@ -2,6 +2,8 @@ package evm_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -194,7 +196,7 @@ func TestTracesComeLater(t *testing.T) {
 	n.SetFaults(evmchain.Faults{Tracing: evmchain.NoTracer})
 	s := store.NewMemory()
 	r := evm.New(s, network, g.BlockchainID(), classes{})
-	source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm", Traced: r.Traced})
+	source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm"})
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: network, Chain: "evm", Store: s, Source: source, Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(network, g.BlockchainID())},
 	})
@@ -232,4 +234,64 @@ func TestTracesComeLater(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 	require.NoError(t, <-ended)
+}
+
+// TestRandomHistories indexes random chains from a node that answers as real nodes may:
+// it state-synced, jumps back, breaks answers off, and fails to trace for every reason.
+// What is then indexed is what a good node says of the same blocks, but for the marked
+// gaps, which are filled in once the node traces.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			g, n, from := serveChain(t, 10+seed, 150)
+			first := rng.Uint64N(n.Tip() / 2)
+			draw := func() evmchain.Faults {
+				return evmchain.Faults{
+					First: first, Behind: rng.Uint64N(4), Every: 1 + rng.Uint64N(4), Truncated: rng.IntN(4) == 0, HalfBatch: rng.IntN(4) == 0,
+					Tracing: evmchain.TracingFault(rng.IntN(int(evmchain.TraceCrash) + 1)),
+				}
+			}
+			n.SetFaults(evmchain.Faults{First: first})
+			s := store.NewMemory()
+			source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm"})
+			pipeline, err := index.New(index.Options[*chain.Block]{
+				NetworkID: network, Chain: "evm", Store: s, Source: source, Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(network, g.BlockchainID())},
+			})
+			require.NoError(t, err)
+			filler := evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: g.BlockchainID(), Tracer: source})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 2)
+			go func() { ended <- pipeline.Run(ctx) }()
+			go func() { ended <- filler.Run(ctx) }()
+			require.Eventually(t, func() bool {
+				n.SetFaults(draw())
+				return pipeline.Status().Next > n.Tip()-4
+			}, time.Minute, 20*time.Millisecond, "%+v", pipeline.Status())
+			n.SetFaults(evmchain.Faults{First: first})
+			r := evm.New(s, network, g.BlockchainID(), classes{})
+			require.Eventually(t, func() bool {
+				page, err := r.Internals(ctx, evm.WalletQuery{Limit: 1})
+				return pipeline.Status().Next > n.Tip() && err == nil && page.TracesMissing == nil
+			}, time.Minute, 20*time.Millisecond, "%+v", pipeline.Status())
+			if first > 1 {
+				require.Equal(t, first, pipeline.Status().From)
+			}
+			for _, wallet := range g.Truth().Accounts() {
+				want := 0
+				for _, f := range g.Truth().Internals(wallet) {
+					if f.Block >= pipeline.Status().From {
+						want++
+					}
+				}
+				page, err := r.Internals(ctx, evm.WalletQuery{Wallet: wallet, Limit: 10_000})
+				require.NoError(t, err)
+				require.Len(t, page.Internals, want)
+			}
+			cancel()
+			require.NoError(t, <-ended)
+			require.NoError(t, <-ended)
+		})
+	}
 }

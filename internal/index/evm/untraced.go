@@ -192,35 +192,66 @@ func (s *state) pending(ctx context.Context) (spans []span, err error) {
 	return spans, err
 }
 
-// tooMany is how many blocks in a row without calls are no longer a block here or there.
-const tooMany = 1024
-
-// traced is ErrUntraced if the record began without traces, or goes on without: then
-// calls are missing all over. A block here or there whose traces were too large for any
-// answer, which anybody can make, does not count.
-func (s *state) traced(ctx context.Context) error {
+// missing returns the blocks without call traces from start on and before end, nil if
+// there are none; a nil bound does not bound. The error is ErrUntraced if the index has
+// the traces of no block at all.
+func (s *state) missing(ctx context.Context, start, end *uint64) (*Span, error) {
+	if !s.head.untraced {
+		return nil, nil
+	}
 	pending, err := s.pending(ctx)
-	if err != nil || len(pending) == 0 {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	first, last := pending[0], pending[len(pending)-1]
-	without := untraced(first.from, last.to)
-	if last.to == s.head.busy {
-		return without
-	}
-	for _, one := range pending {
-		if one.size() > tooMany {
-			return without
+	if len(pending) == 1 && pending[0].to >= s.head.busy {
+		oldest, found, err := s.oldest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !found || oldest >= pending[0].from {
+			return nil, fmt.Errorf("%w: of no block from %d to %d", ErrUntraced, pending[0].from, pending[0].to)
 		}
 	}
-	oldest, found, err := s.oldest(ctx)
-	if err != nil {
-		return err
+	var found *Span
+	note := func(from, to uint64) {
+		if start != nil {
+			from = max(from, *start)
+		}
+		if end != nil {
+			to = min(to, max(*end, 1)-1)
+		}
+		switch {
+		case from > to || end != nil && *end == 0:
+		case found == nil:
+			found = &Span{from, to}
+		default:
+			found.From, found.To = min(found.From, from), max(found.To, to)
+		}
 	}
-	if found && oldest < first.from {
-		return nil // calls of earlier blocks are known
+	for _, one := range pending {
+		note(one.from, one.to)
 	}
-	return without
+	var lo, hi []byte
+	if start != nil {
+		lo = uint64Key(*start)
+	}
+	if end != nil {
+		hi = uint64Key(*end)
+	}
+	for _, direction := range []store.Direction{store.Ascending, store.Descending} {
+		lost, err := s.Scan(ctx, store.FamilyEVMUntraced, s.chain.partition([]byte{untracedLost}), lo, hi, direction, 1)
+		if err != nil {
+			return nil, fmt.Errorf("reading which blocks are without calls: %w", err)
+		}
+		for _, row := range lost {
+			if len(row.K) != 8 {
+				return nil, fmt.Errorf("%w: height %x", store.ErrCorrupt, row.K)
+			}
+			number := binary.BigEndian.Uint64(row.K)
+			note(number, number)
+		}
+	}
+	return found, nil
 }
 
 // oldest is the first block with transactions, if any has some.
@@ -252,49 +283,4 @@ func (s *state) oldest(ctx context.Context) (number uint64, found bool, err erro
 		number, found = min(number, at.number), true
 	}
 	return number, found, nil
-}
-
-// tracedBetween is ErrUntraced if calls are not known of a block from start on and
-// before end; nil does not bound.
-func (s *state) tracedBetween(ctx context.Context, start, end *uint64) error {
-	pending, err := s.pending(ctx)
-	if err != nil || !s.head.untraced {
-		return err
-	}
-	var lo, hi []byte
-	if start != nil {
-		lo = uint64Key(*start)
-	}
-	if end != nil {
-		hi = uint64Key(*end)
-	}
-	from, to, found := uint64(math.MaxUint64), uint64(0), false
-	note := func(one span) { from, to, found = min(from, one.from), max(to, one.to), true }
-	for _, one := range pending {
-		if (start == nil || one.to >= *start) && (end == nil || one.from < *end) {
-			note(one)
-		}
-	}
-	for _, direction := range []store.Direction{store.Ascending, store.Descending} {
-		lost, err := s.Scan(ctx, store.FamilyEVMUntraced, s.chain.partition([]byte{untracedLost}), lo, hi, direction, 1)
-		if err != nil {
-			return fmt.Errorf("reading which blocks are without calls: %w", err)
-		}
-		for _, row := range lost {
-			if len(row.K) != 8 {
-				return fmt.Errorf("%w: height %x", store.ErrCorrupt, row.K)
-			}
-			number := binary.BigEndian.Uint64(row.K)
-			note(span{number, number})
-		}
-	}
-	if !found {
-		return nil
-	}
-	return untraced(from, to)
-}
-
-// untraced says of which blocks the calls inside transactions are not known.
-func untraced(from, to uint64) error {
-	return fmt.Errorf("%w: of some from %d to %d they are not", ErrUntraced, from, to)
 }

@@ -13,11 +13,12 @@ import (
 
 // Source is the Ethereum API of the followed chain.
 type Source interface {
-	// EVMHeight is the height of the newest accepted block.
+	// EVMHeight is the height of the last block that a node has executed.
 	EVMHeight(ctx context.Context, path string) (uint64, error)
-	// SentMessages are the messages sent in blocks from one height through
-	// another, in order.
-	SentMessages(ctx context.Context, path string, from, through uint64) ([]node.SentMessage, error)
+	// SentMessages are the messages sent in blocks from one height through another, in
+	// order, as far as one node has executed them, which is until last. Errors are
+	// node.ErrBeyondTip if it has not executed the first, and node.ErrPruned if it lacks it.
+	SentMessages(ctx context.Context, path string, from, through uint64) (sent []node.SentMessage, last uint64, err error)
 }
 
 // Options of Follow. Source, Path and OnMessage are required.
@@ -62,7 +63,7 @@ func Follow(ctx context.Context, o Options) error {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.QuietPoll = max(o.QuietPoll, o.Poll)
-	f := follower{Options: o, size: maxRange}
+	f := follower{Options: o, size: maxRange, lookback: o.Lookback}
 	pause, heard := o.Poll, time.Now()
 	for {
 		before := f.next
@@ -109,6 +110,9 @@ type follower struct {
 	started bool   // blocks have been read
 	next    uint64 // the first block that was not read
 	size    uint64 // of a range; less than maxRange after one was refused
+	// lookback is how many blocks before the present are read at the start; less than
+	// Lookback if no node has them.
+	lookback uint64
 }
 
 // advance reads up to the present.
@@ -119,12 +123,18 @@ func (f *follower) advance(ctx context.Context) error {
 	}
 	if !f.started {
 		// Until something was read, a height is no more than what one node says.
-		f.next = height - min(height, f.Lookback)
+		f.next = height - min(height, f.lookback)
 	}
 	for f.next <= height {
 		through := min(height, f.next+f.size-1)
-		sent, err := f.Source.SentMessages(ctx, f.Path, f.next, through)
-		if err != nil {
+		sent, last, err := f.Source.SentMessages(ctx, f.Path, f.next, through)
+		switch {
+		case errors.Is(err, node.ErrBeyondTip):
+			return nil // a node that is behind answered; the blocks come later
+		case errors.Is(err, node.ErrPruned) && !f.started && f.lookback > 0:
+			f.lookback /= 2 // the node begins with later blocks
+			return err
+		case err != nil:
 			// Nodes, and what stands before them, have limits of their own.
 			f.size = max(f.size/2, 1)
 			return err
@@ -134,7 +144,7 @@ func (f *follower) advance(ctx context.Context) error {
 		for _, m := range sent {
 			f.OnMessage(m)
 		}
-		f.next = through + 1
+		f.next = last + 1
 	}
 	return nil
 }

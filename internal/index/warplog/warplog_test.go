@@ -21,6 +21,8 @@ type fakeChain struct {
 	calls  int         // guarded by mu
 	ranges [][2]uint64 // guarded by mu
 	most   uint64      // blocks in a range; 0 means any number
+	behind uint64      // how many blocks the node that has the logs lacks; guarded by mu
+	first  uint64      // the first block after genesis
 }
 
 func (c *fakeChain) set(height uint64, fails bool) {
@@ -46,20 +48,69 @@ func (c *fakeChain) EVMHeight(context.Context, string) (uint64, error) {
 	return c.height, nil
 }
 
-func (c *fakeChain) SentMessages(_ context.Context, _ string, from, through uint64) (sent []node.SentMessage, err error) {
+func (c *fakeChain) SentMessages(_ context.Context, _ string, from, through uint64) (sent []node.SentMessage, last uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fails || through > c.height {
-		return nil, errors.New("away")
+	executed := c.height - min(c.behind, c.height)
+	switch {
+	case c.fails:
+		return nil, 0, errors.New("away")
+	case from > executed:
+		return nil, 0, node.ErrBeyondTip
+	case from > 0 && from < c.first:
+		return nil, 0, node.ErrPruned
+	case c.most > 0 && through-from >= c.most:
+		return nil, 0, errors.New("block range too wide")
 	}
-	if c.most > 0 && through-from >= c.most {
-		return nil, errors.New("block range too wide")
-	}
-	c.ranges = append(c.ranges, [2]uint64{from, through})
-	for b := from; b <= through; b++ {
+	last = min(through, executed)
+	c.ranges = append(c.ranges, [2]uint64{from, last})
+	for b := from; b <= last; b++ {
 		sent = append(sent, node.SentMessage{Block: b})
 	}
-	return sent, nil
+	return sent, last, nil
+}
+
+// TestBlocksNotExecutedAreReadLater has messages answered by a node that is behind the
+// one that told the height.
+func TestBlocksNotExecutedAreReadLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeChain{height: 5000, behind: 7}
+		var got []uint64
+		go func() {
+			_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 10, OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+		}()
+		synctest.Wait()
+		require.Equal(t, []uint64{4990, 4991, 4992, 4993}, got)
+		for height := uint64(5001); height <= 5020; height++ {
+			c.set(height, false)
+			time.Sleep(time.Second)
+		}
+		c.mu.Lock()
+		c.behind = 0
+		c.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, got, 31)
+		for i, b := range got {
+			require.Equal(t, uint64(4990+i), b)
+		}
+	})
+}
+
+// TestNodeWithoutTheFirstBlocks has a node that state-synced a little while ago.
+func TestNodeWithoutTheFirstBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeChain{height: 5000, first: 4900}
+		var got []uint64
+		go func() {
+			_ = Follow(t.Context(), Options{Source: c, Path: "/x", OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.NotEmpty(t, got)
+		require.Equal(t, uint64(4936), got[0])
+		require.Equal(t, uint64(5000), got[len(got)-1])
+	})
 }
 
 func TestFollowsWithoutGapsOrRepeats(t *testing.T) {

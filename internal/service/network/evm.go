@@ -153,7 +153,33 @@ func newEVMRecords(n *Network, o Options, metrics prometheus.Registerer) *evmRec
 		r.chains = append(r.chains, c)
 		r.waiting[c.name] = nil
 	}
+	if len(r.chains) > 0 {
+		if err := metrics.Register(r); err != nil {
+			r.log.Error("the metrics of EVM chains that wait for their node are missing", slog.Any("error", err))
+		}
+	}
 	return r
+}
+
+func waitingDesc() *prometheus.Desc {
+	return prometheus.NewDesc("quorate_index_waiting_chains",
+		"EVM chains that are not indexed, since their node does not answer or they cannot be; the index status says why.", nil, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (*evmRecords) Describe(descs chan<- *prometheus.Desc) { descs <- waitingDesc() }
+
+// Collect implements prometheus.Collector.
+func (r *evmRecords) Collect(metrics chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.refused)
+	for _, err := range r.waiting {
+		if err != nil {
+			n++
+		}
+	}
+	metrics <- prometheus.MustNewConstMetric(waitingDesc(), prometheus.GaugeValue, float64(n))
 }
 
 // run records until ctx ends.
@@ -263,8 +289,8 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e := &evmRecord{name: name, source: c.name, node: api}
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Chains: len(r.chains)})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
-	record, served := evm.New(r.store, r.networkID, blockchainID, e.book).Among(len(r.chains)), evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
-	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Traced: record.Traced, Log: log})
+	served := evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
+	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
 	e.tips = source
 	e.newFiller = func() *evm.Filler {
 		return evm.NewFiller(evm.FillerOptions{
@@ -369,6 +395,7 @@ func (e *evmRecord) status() index.Status {
 	if filler == nil {
 		return status
 	}
+	status.Gaps, _ = filler.Missing()
 	if note := filler.Note(); note != "" {
 		if status.Note != "" {
 			status.Note += "; "
@@ -384,7 +411,7 @@ func (e *evmRecord) wake() { e.pipeline.Wake() }
 // progress is how far the record is.
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 	status := e.status()
-	p := reply.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
+	p := reply.Progress{From: status.From, Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
 	// The last block's time is a row; without it the record has just begun.
 	tip, err := record.Tip(context.Background())
 	if err != nil {

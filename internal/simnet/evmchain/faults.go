@@ -17,11 +17,17 @@ const (
 	NoTracer
 	// StateMissing is a node that has pruned the state that it would need.
 	StateMissing
+	// TraceTimeout is a node on which an execution took too long.
+	TraceTimeout
+	// TraceCrash is a node whose tracer fails.
+	TraceCrash
 )
 
 // Faults make a node misbehave. The zero value is a good one.
 type Faults struct {
 	Tracing TracingFault
+	// First is the first block after the genesis block that the node has: it state-synced.
+	First uint64
 	// Behind is by how many blocks the node jumps back: it knows nothing of them.
 	Behind uint64
 	// Every says which answers the following is about: each so-many-th; 0 means all.

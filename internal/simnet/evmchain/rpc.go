@@ -150,6 +150,9 @@ func appendError(to []byte, id json.RawMessage, err error) []byte {
 	return append(to, `}}`...)
 }
 
+// lacks reports whether the node state-synced after a block.
+func (f *Faults) lacks(number uint64) bool { return number > 0 && number < f.First }
+
 // tip is the last block that the node admits to.
 func (n *Node) tip(f *Faults) uint64 {
 	tip := n.Tip()
@@ -177,6 +180,9 @@ func (n *Node) appendResult(to []byte, r *request, f *Faults) ([]byte, error) {
 		}
 		if err != nil {
 			return to, err
+		}
+		if f.lacks(number) {
+			return append(to, "null"...), nil
 		}
 		return or(to)(n.appendPart(to, number, receiptsPart))
 	case "eth_getTransactionByHash":
@@ -317,6 +323,9 @@ func (n *Node) appendBlock(to []byte, r *request, f *Faults) ([]byte, error) {
 	if err != nil {
 		return to, err
 	}
+	if f.lacks(number) {
+		return append(to, "null"...), nil
+	}
 	var full bool
 	if len(r.Params) > 1 {
 		if err := json.Unmarshal(r.Params[1], &full); err != nil {
@@ -385,6 +394,10 @@ func (n *Node) mayTrace(r *request, f *Faults) error {
 		return &rpcError{code: -32601, message: fmt.Sprintf("the method %s does not exist/is not available", r.Method)}
 	case StateMissing:
 		return &rpcError{code: -32000, message: "required historical state unavailable (reexec=128)"}
+	case TraceTimeout:
+		return &rpcError{code: -32000, message: "execution timeout"}
+	case TraceCrash:
+		return &rpcError{code: -32603, message: "method handler crashed"}
 	}
 	var options struct {
 		Tracer string `json:"tracer"`

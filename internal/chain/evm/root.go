@@ -1,0 +1,318 @@
+package evm
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/core/types"
+	"github.com/ava-labs/libevm/crypto"
+	"github.com/ava-labs/libevm/rlp"
+)
+
+// items are the encoded transactions or receipts of a block, of which its header has the
+// root.
+type items struct {
+	encoded []byte
+	ends    []int // of each in encoded
+	// unknown says that one of them could not be encoded.
+	unknown bool
+	buffer  rlp.EncoderBuffer // used again for each
+	hasher  builder
+}
+
+func (l *items) at(i int) []byte {
+	from := 0
+	if i > 0 {
+		from = l.ends[i-1]
+	}
+	return l.encoded[from:l.ends[i]]
+}
+
+// add appends a list that write writes, after the type of a typed transaction.
+func (l *items) add(kind uint8, write func(w *rlp.EncoderBuffer)) []byte {
+	l.buffer.Reset(nil)
+	list := l.buffer.List()
+	write(&l.buffer)
+	l.buffer.ListEnd(list)
+	if kind > 0 {
+		l.encoded = append(l.encoded, kind)
+	}
+	l.encoded = l.buffer.AppendToBytes(l.encoded)
+	l.ends = append(l.ends, len(l.encoded))
+	return l.at(len(l.ends) - 1)
+}
+
+// close gives the memory back that encoding took.
+func (l *items) close() { _ = l.buffer.Flush() } // there is no writer that could fail
+
+// check compares with the root that the header has, if all is known that it follows from.
+func (l *items) check(s *scanner, what string, root common.Hash) {
+	if l.unknown {
+		return
+	}
+	if got := l.root(); got != root {
+		s.fail("the root of its %s is %s, and is %s in the header", what, got, root)
+	}
+}
+
+// root is that of the Merkle Patricia trie in which the items stand under their places
+// (types.DeriveSha of libevm, whose package trie needs several databases).
+func (l *items) root() common.Hash {
+	if len(l.ends) == 0 {
+		return types.EmptyRootHash
+	}
+	leaves := make([]leaf, len(l.ends))
+	var paths, key []byte
+	for i := range leaves {
+		from := len(paths)
+		key = rlp.AppendUint64(key[:0], uint64(i))
+		for _, b := range key {
+			paths = append(paths, b>>4, b&0xf)
+		}
+		leaves[i] = leaf{paths[from:], l.at(i)}
+	}
+	slices.SortFunc(leaves, func(a, b leaf) int { return bytes.Compare(a.path, b.path) })
+	return l.hasher.hash(l.hasher.node(leaves, 0))
+}
+
+// leaf is an item and its path, in half bytes. No path begins with another one.
+type leaf struct{ path, item []byte }
+
+// builder hashes with one state. The zero value is ready.
+type builder struct{ keccak crypto.KeccakState }
+
+func (b *builder) hash(data []byte) common.Hash {
+	if b.keccak == nil {
+		b.keccak = crypto.NewKeccakState()
+	}
+	return crypto.HashData(b.keccak, data)
+}
+
+// node encodes the node above leaves, whose paths agree up to depth.
+func (b *builder) node(leaves []leaf, depth int) []byte {
+	w := rlp.NewEncoderBuffer(nil)
+	list := w.List()
+	first, last := leaves[0].path, leaves[len(leaves)-1].path
+	shared := depth
+	for len(leaves) > 1 && first[shared] == last[shared] {
+		shared++
+	}
+	switch {
+	case len(leaves) == 1:
+		w.WriteBytes(compact(first[depth:], 0x20))
+		w.WriteBytes(leaves[0].item)
+	case shared > depth:
+		w.WriteBytes(compact(first[depth:shared], 0))
+		b.refer(&w, b.node(leaves, shared))
+	default:
+		for nibble := range byte(16) {
+			n := slices.IndexFunc(leaves, func(l leaf) bool { return l.path[depth] != nibble })
+			if n < 0 {
+				n = len(leaves)
+			}
+			if n == 0 {
+				w.WriteBytes(nil)
+				continue
+			}
+			b.refer(&w, b.node(leaves[:n], depth+1))
+			if leaves = leaves[n:]; len(leaves) == 0 {
+				for range 15 - nibble {
+					w.WriteBytes(nil)
+				}
+				break
+			}
+		}
+		w.WriteBytes(nil) // no item ends here
+	}
+	w.ListEnd(list)
+	node := w.ToBytes()
+	_ = w.Flush()
+	return node
+}
+
+// refer writes how a node stands in the one above: itself if it is short, else its hash.
+func (b *builder) refer(w *rlp.EncoderBuffer, node []byte) {
+	if len(node) < common.HashLength {
+		_, _ = w.Write(node)
+		return
+	}
+	hash := b.hash(node)
+	w.WriteBytes(hash[:])
+}
+
+// compact packs half bytes behind a flag and whether there is an odd number of them.
+func compact(path []byte, flag byte) []byte {
+	packed := make([]byte, 1, 1+len(path)/2)
+	packed[0] = flag
+	if len(path)%2 == 1 {
+		packed[0] |= 0x10 | path[0]
+		path = path[1:]
+	}
+	for ; len(path) > 0; path = path[2:] {
+		packed = append(packed, path[0]<<4|path[1])
+	}
+	return packed
+}
+
+// signature is what only the hash of a transaction takes.
+type signature struct {
+	v, r, s, chainID uint256.Int
+	has              int    // how many of v, r and s there are
+	chain            bool   // whether there is a chainID
+	access           []byte // encoded; nil if there is none
+}
+
+// member reads a member of a transaction.
+func (x *signature) member(s *scanner, name []byte) {
+	switch string(name) {
+	case "v":
+		x.part(s, &x.v)
+	case "r":
+		x.part(s, &x.r)
+	case "s":
+		x.part(s, &x.s)
+	case "chainId":
+		x.chain = s.optional(func() { x.chainID = s.big() })
+	case "accessList":
+		s.optional(func() { x.access = readAccessList(s) })
+	default:
+		s.skip()
+	}
+}
+
+func (x *signature) part(s *scanner, to *uint256.Int) {
+	if s.optional(func() { *to = s.big() }) {
+		x.has++
+	}
+}
+
+func readAccessList(s *scanner) []byte {
+	w := rlp.NewEncoderBuffer(nil)
+	all := w.List()
+	s.array(func(int) {
+		var address common.Address
+		var keys []common.Hash
+		s.object(func(name []byte) {
+			switch string(name) {
+			case "address":
+				address = s.address()
+			case "storageKeys":
+				s.optional(func() { s.array(func(int) { keys = append(keys, s.hash()) }) })
+			default:
+				s.skip()
+			}
+		})
+		one := w.List()
+		w.WriteBytes(address[:])
+		list := w.List()
+		for i := range keys {
+			w.WriteBytes(keys[i][:])
+		}
+		w.ListEnd(list)
+		w.ListEnd(one)
+	})
+	w.ListEnd(all)
+	b := w.ToBytes()
+	_ = w.Flush()
+	return b
+}
+
+// Types of transactions (EIP-2718).
+const (
+	legacyType     = 0
+	accessListType = 1
+	dynamicFeeType = 2
+)
+
+// transaction adds a transaction, whose hash it compares.
+func (l *items) transaction(s *scanner, tx *Transaction, x *signature) {
+	typed := tx.Type == accessListType || tx.Type == dynamicFeeType
+	if l.unknown || x.has != 3 ||
+		tx.Type != legacyType && (!typed || !x.chain || x.access == nil) ||
+		tx.Type == dynamicFeeType && (tx.MaxFee == nil || tx.MaxPriorityFee == nil) {
+		l.unknown = true
+		return
+	}
+	encoded := l.add(tx.Type, func(w *rlp.EncoderBuffer) {
+		if typed {
+			w.WriteUint256(&x.chainID)
+		}
+		w.WriteUint64(tx.Nonce)
+		if tx.Type == dynamicFeeType {
+			w.WriteUint256(tx.MaxPriorityFee)
+			w.WriteUint256(tx.MaxFee)
+		} else {
+			w.WriteUint256(&tx.GasPrice)
+		}
+		w.WriteUint64(tx.GasLimit)
+		if tx.To != nil {
+			w.WriteBytes(tx.To[:])
+		} else {
+			w.WriteBytes(nil)
+		}
+		w.WriteUint256(&tx.Value)
+		w.WriteBytes(tx.Input)
+		if typed {
+			_, _ = w.Write(x.access)
+		}
+		w.WriteUint256(&x.v)
+		w.WriteUint256(&x.r)
+		w.WriteUint256(&x.s)
+	})
+	if hash := l.hasher.hash(encoded); hash != tx.Hash {
+		s.fail("the hash of transaction %d is %s, and is said to be %s", len(l.ends)-1, hash, tx.Hash)
+	}
+}
+
+// receiptSum is what only the receipts root takes of a receipt.
+type receiptSum struct {
+	gas   uint64 // cumulative
+	bloom [types.BloomByteLength]byte
+	has   int // how many of them there are
+}
+
+// member reads a member of a receipt.
+func (x *receiptSum) member(s *scanner, name []byte) {
+	switch string(name) {
+	case "cumulativeGasUsed":
+		if s.optional(func() { x.gas = s.number() }) {
+			x.has++
+		}
+	case "logsBloom":
+		if s.optional(func() { s.fixed(x.bloom[:]) }) {
+			x.has++
+		}
+	default:
+		s.skip()
+	}
+}
+
+// receipt adds the receipt of a transaction.
+func (l *items) receipt(tx *Transaction, x *receiptSum) {
+	if l.unknown || x.has != 2 || tx.Type > dynamicFeeType {
+		l.unknown = true
+		return
+	}
+	l.add(tx.Type, func(w *rlp.EncoderBuffer) {
+		w.WriteBool(tx.Success)
+		w.WriteUint64(x.gas)
+		w.WriteBytes(x.bloom[:])
+		logs := w.List()
+		for i := range tx.Logs {
+			one := &tx.Logs[i]
+			log := w.List()
+			w.WriteBytes(one.Address[:])
+			topics := w.List()
+			for j := range one.Topics {
+				w.WriteBytes(one.Topics[j][:])
+			}
+			w.ListEnd(topics)
+			w.WriteBytes(one.Data)
+			w.ListEnd(log)
+		}
+		w.ListEnd(logs)
+	})
+}
