@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -20,18 +21,50 @@ type CChainBlock struct {
 	ExtraData []byte
 }
 
-// CChainBlock is an accepted C-Chain block by its height. Errors are those of Call,
-// or ErrBeyondTip.
+// ErrNoBlock says that a node lacks a block below its last accepted one, and that no other
+// node has it. A node that state-synced lacks the blocks before the one it synced to.
+var ErrNoBlock = errors.New("the node does not have the block")
+
+// noBlock explains that endpoint e answered null for the block at height of the EVM chain at
+// path: a node says so of blocks it has not accepted yet (avalanchego vms/saevm/blocks,
+// ErrFutureBlockNotResolved) and of those it lacks. Errors are ErrBeyondTip, ErrNoBlock, or
+// those of ask.
+func (c *Client) noBlock(ctx context.Context, e *endpoint, path string, height uint64) error {
+	const method = "eth_blockNumber"
+	var text string
+	if err := c.ask(ctx, e, path, method, []any{}, &text); err != nil {
+		return err
+	}
+	tip, err := quantity(method, text)
+	switch {
+	case err != nil:
+		return err
+	case tip < height:
+		return fmt.Errorf("%s: %w", e.name, ErrBeyondTip)
+	default:
+		return fmt.Errorf("%s: %w: block %d, while its last is %d", e.name, ErrNoBlock, height, tip)
+	}
+}
+
+// CChainBlock returns the accepted C-Chain block at height. Errors are those of Call,
+// ErrBeyondTip, or ErrNoBlock.
 func (c *Client) CChainBlock(ctx context.Context, height uint64) (CChainBlock, error) {
 	const method = "eth_getBlockByNumber"
 	var reply struct {
 		Number, Hash, ParentHash, Timestamp, BlockExtraData string
 	}
-	var raw json.RawMessage
-	if err := c.Call(ctx, CChainRPC, method, []any{"0x" + strconv.FormatUint(height, 16), false}, &raw); err != nil {
+	var raw nullable
+	if err := c.try(ctx, method, func(e *endpoint) error {
+		raw = nullable{}
+		err := c.ask(ctx, e, CChainRPC, method, []any{"0x" + strconv.FormatUint(height, 16), false}, &raw)
+		if err != nil || raw.RawMessage != nil {
+			return err
+		}
+		return c.noBlock(ctx, e, CChainRPC, height)
+	}); err != nil {
 		return CChainBlock{}, beyondTip(err, "cannot query unfinalized data")
 	}
-	if err := json.Unmarshal(raw, &reply); err != nil {
+	if err := json.Unmarshal(raw.RawMessage, &reply); err != nil {
 		return CChainBlock{}, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
 	}
 	var b CChainBlock
