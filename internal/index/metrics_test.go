@@ -3,6 +3,8 @@ package index
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -11,13 +13,13 @@ import (
 func TestCollectorTellsTheStatus(t *testing.T) {
 	s := Status{State: Following, Next: 8, Tip: 9, TipKnown: true, BlocksPerSecond: 2.5}
 	require.NoError(t, testutil.CollectAndCompare(NewCollector(PChain, func() Status { return s }), strings.NewReader(`
-# HELP quorate_index_blocks_per_second Blocks recorded per second, over the last seconds.
+# HELP quorate_index_blocks_per_second Blocks indexed per second, over the last seconds.
 # TYPE quorate_index_blocks_per_second gauge
 quorate_index_blocks_per_second{chain="P"} 2.5
-# HELP quorate_index_next_height Height of the first block that is not recorded yet.
+# HELP quorate_index_next_height Height of the first block that is not indexed yet.
 # TYPE quorate_index_next_height gauge
 quorate_index_next_height{chain="P"} 8
-# HELP quorate_index_state 1 for what the pipeline does, 0 for what it does not.
+# HELP quorate_index_state 1 for the state of the index, 0 for the others.
 # TYPE quorate_index_state gauge
 quorate_index_state{chain="P",state="catching up"} 0
 quorate_index_state{chain="P",state="following"} 1
@@ -26,8 +28,21 @@ quorate_index_state{chain="P",state="rebuilding"} 0
 quorate_index_state{chain="P",state="retrying"} 0
 quorate_index_state{chain="P",state="stalled"} 0
 quorate_index_state{chain="P",state="stopped"} 0
-# HELP quorate_index_tip_height Height of the last accepted block, as the node last said.
+quorate_index_state{chain="P",state="waiting"} 0
+# HELP quorate_index_tip_height Height of the last accepted block that the node reported.
 # TYPE quorate_index_tip_height gauge
 quorate_index_tip_height{chain="P"} 9
 `)))
+}
+
+func TestCollectorTellsWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := Status{State: Waiting, Doing: "fetching blocks", Since: time.Now()}
+		time.Sleep(90 * time.Second)
+		require.NoError(t, testutil.CollectAndCompare(NewCollector(CChain, func() Status { return s }), strings.NewReader(`
+# HELP quorate_index_failing_seconds How long something the index needs has failed, by what that is.
+# TYPE quorate_index_failing_seconds gauge
+quorate_index_failing_seconds{chain="C",doing="fetching blocks"} 90
+`), "quorate_index_failing_seconds"))
+	})
 }
