@@ -1,10 +1,6 @@
 package index
 
-import (
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // states in the order of their numbers in the metric.
 var states = []State{Idle, Rebuilding, CatchingUp, Following, Retrying, Waiting, Stalled, Stopped}
@@ -26,7 +22,7 @@ func NewCollector(chain string, status func() Status) prometheus.Collector {
 		tip:     desc("tip_height", "Height of the last accepted block that the node reported."),
 		rate:    desc("blocks_per_second", "Blocks indexed per second, over the last seconds."),
 		state:   desc("state", "1 for the state of the index, 0 for the others.", "state"),
-		failing: desc("failing_seconds", "How long something the index needs has failed, by what that is.", "doing"),
+		failing: desc("failing", "1 for the work that fails and is tried again; nothing while all works.", "what"),
 	}
 }
 
@@ -48,8 +44,8 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		gauge(c.tip, float64(s.Tip))
 	}
 	gauge(c.rate, s.BlocksPerSecond)
-	if !s.Since.IsZero() {
-		gauge(c.failing, time.Since(s.Since).Seconds(), s.Doing)
+	if s.Failing != "" {
+		gauge(c.failing, 1, s.Failing)
 	}
 	for _, state := range states {
 		v := 0.0

@@ -95,8 +95,8 @@ func TestStateSyncedNode(t *testing.T) {
 		require.Equal(t, reason, s.Needs())
 		require.NotContains(t, s.Needs(), "10.0.0.7", "clients are told")
 		require.ErrorContains(t, s.Err, "10.0.0.7")
-		require.Equal(t, "fetching blocks", s.Doing)
-		require.Greater(t, time.Since(s.Since), 59*time.Minute)
+		require.Equal(t, "fetching blocks", s.Failing)
+		require.Greater(t, time.Since(s.FailingSince), 59*time.Minute)
 		require.Equal(t, uint64(1), s.Next, "the genesis block is there")
 		require.Equal(t, 1, strings.Count(logged.String(), "state-synced"), "%s", logged.String())
 

@@ -52,12 +52,12 @@ type Status struct {
 	// it set. The end of the pipeline clears it, because the height of the chain is unknown
 	// from then on.
 	CaughtUp bool
-	// Err is why the pipeline is Retrying, Waiting, Stalled or Stopped; nil otherwise. Doing
-	// is what fails, such as "fetching blocks", and Since when it failed first; both are
-	// zero if the pipeline Stopped.
-	Err   error
-	Doing string
-	Since time.Time
+	// Err is why the pipeline is Retrying, Waiting, Stalled or Stopped; nil otherwise. Failing
+	// names the work that fails, such as "fetching blocks", and FailingSince says since
+	// when; both are zero if the pipeline Stopped.
+	Err          error
+	Failing      string
+	FailingSince time.Time
 	// Note is the source's remark; see Noter.
 	Note string
 }
@@ -189,10 +189,10 @@ func (s *status) explain(now *Status) {
 	for what, t := range s.trouble {
 		var lack *MissingError
 		lacks := errors.As(t.err, &lack)
-		if now.Err != nil && (missing && !lacks || missing == lacks && !t.since.Before(now.Since)) {
+		if now.Err != nil && (missing && !lacks || missing == lacks && !t.since.Before(now.FailingSince)) {
 			continue
 		}
-		missing, now.Err, now.Doing, now.Since = lacks, t.err, what.doing, t.since
+		missing, now.Err, now.Failing, now.FailingSince = lacks, t.err, what.doing, t.since
 	}
 	switch {
 	case now.CaughtUp:
