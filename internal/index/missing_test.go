@@ -127,6 +127,27 @@ func TestStateSyncedNode(t *testing.T) {
 	})
 }
 
+// An index that never came to the tip has not caught up, however near the tip is.
+func TestStateSyncedNodeOfAShortChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := index.New(index.Options[*cchain.Block]{
+			NetworkID: 5, Chain: index.CChain, Source: index.NewCChainSource(&syncedNode{first: 13, tip: 18}, false, nil), Store: store.NewMemory(),
+			Tenants: []index.Tenant[*cchain.Block]{atomics{}},
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, index.Waiting, p.Status().State)
+		require.False(t, p.Status().CaughtUp)
+		require.False(t, p.StatusOf("atomics").CaughtUp)
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
 // A node that lacks a block in the middle was not state-synced.
 func TestNodeThatLacksABlock(t *testing.T) {
 	n := lacking{&syncedNode{tip: 5000}, 700}

@@ -102,6 +102,9 @@ type status struct {
 	lanes   map[string]reach  // by tenant; guarded by mu
 	caught  map[string]bool   // the tenants whose own records were near the tip; guarded by mu
 	lower   lower             // guarded by mu
+	// atTip says that the pipeline had nothing left to index since it began to run. Guarded
+	// by mu.
+	atTip bool
 
 	// since and then are when counting for the rate began, and at which block;
 	// those ending in Before are of the count before that one. Guarded by mu.
@@ -194,6 +197,8 @@ func (s *status) explain(now *Status) {
 		}
 		missing, now.Err, now.Failing, now.FailingSince = lacks, t.err, what.doing, t.since
 	}
+	// A short chain is near its tip from the beginning, also if the next block never comes.
+	now.CaughtUp = now.CaughtUp && (!missing || s.atTip)
 	switch {
 	case now.CaughtUp:
 		now.State = Stalled
@@ -208,7 +213,7 @@ func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.trouble, s.current = true, make(map[task]*trouble), Status{}
-	s.lanes, s.caught, s.lower = nil, make(map[string]bool), lower{}
+	s.lanes, s.caught, s.lower, s.atTip = nil, make(map[string]bool), lower{}, false
 }
 
 func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
@@ -267,6 +272,7 @@ func (s *status) below(height uint64) {
 // catchUp notes once that the tip is near, of all and of each tenant. It needs mu.
 func (s *status) catchUp() {
 	s.current.CaughtUp = s.current.CaughtUp || s.current.near()
+	s.atTip = s.atTip || s.current.near() && s.current.Lag() == 0
 	for tenant, l := range s.lanes {
 		own := s.current
 		own.From, own.Next = l.from, l.next
