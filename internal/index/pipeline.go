@@ -433,7 +433,8 @@ func (r *running[B]) get(ctx context.Context, fetcher int, from uint64, n int) (
 		if err == nil && (len(blocks) == 0 || len(blocks) > n) {
 			err = fmt.Errorf("asked for 1 to %d blocks, got %d", n, len(blocks))
 		}
-		if err != nil {
+		var missing *MissingError
+		if err != nil && !errors.As(err, &missing) { // which names the block
 			err = fmt.Errorf("block %d: %w", from, err)
 		}
 		return err
