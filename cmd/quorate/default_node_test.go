@@ -31,7 +31,7 @@ func TestDefaultNode(t *testing.T) {
 	const synced = "block 1 is not available from the node: it was state-synced; set state-sync-enabled to false in its C-Chain config and resync, or use another node"
 	awaitStatus(t, s, fmt.Sprintf("fuji P: following, %d blocks indexed, 0 to go", node.Height(history.P)+1))
 	awaitStatus(t, s, fmt.Sprintf("fuji C: waiting, 1 blocks indexed, %d to go, failing for ", node.Height(history.C)))
-	awaitStatus(t, s, "fetching blocks: "+synced)
+	awaitStatus(t, s, ": fetching blocks: "+synced)
 	awaitStatus(t, s, "fuji X: waiting, 0 blocks indexed")
 	require.Equal(t, 1, strings.Count(s.log.String(), "state-sync-enabled to false in its C-Chain config"), "%s", s.log)
 

@@ -27,7 +27,7 @@ import (
 type Node struct {
 	*archive
 	// ends are the heights beyond which this node has not accepted blocks yet.
-	ends [chains]uint64
+	ends     [chains]uint64
 	settings atomic.Pointer[NodeSettings] // nil for the zero value
 }
 
