@@ -654,6 +654,7 @@ func TestReadinessTellsWhatIsStalled(t *testing.T) {
 			return map[string]map[string]index.Status{"fuji": {
 				"P": {State: index.Following, CaughtUp: true}, "evm-7": {State: index.Stalled, CaughtUp: true, Err: away},
 				"evm-8": {State: index.Retrying, Err: away}, "X": {State: index.Stopped, Err: errors.New("a block does not fit")},
+				"C": {State: index.Waiting, Err: &index.MissingError{Lacks: "block 1 is not available", Do: "resync"}, Failing: "fetching blocks", FailingSince: time.Unix(1_700_000_000, 5)},
 			}}
 		},
 	})
@@ -661,10 +662,13 @@ func TestReadinessTellsWhatIsStalled(t *testing.T) {
 	for _, path := range []string{"/readyz", "/readyz/fuji"} {
 		w := do(private, "GET", path, "")
 		require.Equal(t, 200, w.Code)
-		require.JSONEq(t, `{"ready":true,"networks":{"fuji":{"ready":true,"stalled":{
-			"evm-7":"asking for the height: no upstream node is reachable","X":"a block does not fit"}}}}`, w.Body.String())
+		require.JSONEq(t, `{"ready":true,"networks":{"fuji":{"ready":true,
+			"stalled":{"evm-7":"asking for the height: no upstream node is reachable"},"stopped":{"X":"a block does not fit"},
+			"retrying":{"evm-8":"asking for the height: no upstream node is reachable"},"waiting":{"C":"block 1 is not available; resync"}}}}`, w.Body.String())
 	}
-	require.Contains(t, do(private, "GET", "/index", "").Body.String(), `"state":"stalled"`)
+	body := do(private, "GET", "/index", "").Body.String()
+	require.Contains(t, body, `"state":"stalled"`)
+	require.Contains(t, body, `"error":"block 1 is not available; resync","failing":"fetching blocks","failingSince":"2023-11-14T22:13:20Z","needs":"block 1 is not available; resync"`)
 }
 
 // TestReadinessTellsOfLag: neither a chain nor a standby that is behind makes a replica

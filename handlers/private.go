@@ -193,13 +193,23 @@ type ChainStatus struct {
 	Rebuilt int `json:"rebuilt,omitempty"`
 
 	BlocksPerSecond float64 `json:"blocksPerSecond"`
-	Error           string  `json:"error,omitempty"`
-	// Note is what holds of all that is recorded at the moment.
+	// Error is why the index does not go on. Failing names the work that fails, and
+	// FailingSince says since when; both are absent if the index has stopped.
+	Error        string     `json:"error,omitempty"`
+	Failing      string     `json:"failing,omitempty"`
+	FailingSince *time.Time `json:"failingSince,omitempty"`
+	// Needs is what the nodes lack and what to do about it, if the index waits for that.
+	Needs string `json:"needs,omitempty"`
+	// Note is a remark about all that is indexed at the moment.
 	Note string `json:"note,omitempty"`
 }
 
 func newChainStatus(s index.Status) ChainStatus {
-	c := ChainStatus{State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond, Note: s.Note}
+	c := ChainStatus{State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond, Failing: s.Failing, Needs: s.Needs(), Note: s.Note}
+	if !s.FailingSince.IsZero() {
+		since := s.FailingSince.UTC().Truncate(time.Second)
+		c.FailingSince = &since
+	}
 	if s.State == index.Rebuilding {
 		c.Rebuilt = s.Rebuilt()
 	}
@@ -216,11 +226,14 @@ type readiness struct {
 	Ready bool `json:"ready"`
 	// Reason says what is missing.
 	Reason string `json:"reason,omitempty"`
-	// Stalled are the chains, with the cause of each, whose records answer as of the
-	// moment when recording came to a halt. Signing does not depend on them, so that the
-	// network is ready all the same.
-	Stalled map[string]string `json:"stalled,omitempty"`
-	// Lag is how many blocks are accepted and not recorded yet, by chain, of those whose
+	// Stopped, Stalled, Waiting and Retrying are the chains whose index is in that state,
+	// with the reason of each. Signing does not depend on them, so that the network is
+	// ready all the same.
+	Stopped  map[string]string `json:"stopped,omitempty"`
+	Stalled  map[string]string `json:"stalled,omitempty"`
+	Waiting  map[string]string `json:"waiting,omitempty"`
+	Retrying map[string]string `json:"retrying,omitempty"`
+	// Lag is how many blocks are accepted and not indexed yet, by chain, of those whose
 	// tip is known.
 	Lag map[string]uint64 `json:"lag,omitempty"`
 }
@@ -252,18 +265,19 @@ func newStandby(s store.StandbyStats) standby {
 	return shown
 }
 
-// stalled are those of a network's chains that are.
-func stalled(chains map[string]index.Status) map[string]string {
-	var causes map[string]string
+// reasons returns why the indexes of a network's chains that are in a state do not go on, by
+// chain; nil if there are none.
+func reasons(chains map[string]index.Status, in index.State) map[string]string {
+	var all map[string]string
 	for chain, status := range chains {
-		if status.Err != nil && (status.State == index.Stalled || status.State == index.Stopped) {
-			if causes == nil {
-				causes = make(map[string]string)
+		if status.Err != nil && status.State == in {
+			if all == nil {
+				all = make(map[string]string)
 			}
-			causes[chain] = status.Err.Error()
+			all[chain] = status.Err.Error()
 		}
 	}
-	return causes
+	return all
 }
 
 // lags are those of a network's chains.
@@ -305,7 +319,9 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 			state = readiness{Reason: err.Error()}
 			status, all = http.StatusServiceUnavailable, false
 		}
-		state.Stalled, state.Lag = stalled(chains[name]), lags(chains[name])
+		state.Stopped, state.Stalled = reasons(chains[name], index.Stopped), reasons(chains[name], index.Stalled)
+		state.Waiting, state.Retrying = reasons(chains[name], index.Waiting), reasons(chains[name], index.Retrying)
+		state.Lag = lags(chains[name])
 		states[name] = state
 	}
 	return c.JSON(status, struct {

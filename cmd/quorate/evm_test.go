@@ -95,7 +95,7 @@ func TestEVMChainIsServed(t *testing.T) {
 	made.SetFaults(evmchain.Faults{Every: 4, Truncated: true, Behind: 3})
 	awaitStatus(t, s, "fuji evm-99001: ")
 	made.SetFaults(evmchain.Faults{})
-	done := fmt.Sprintf("fuji evm-99001: following, %d blocks recorded, 0 to go", tip+1)
+	done := fmt.Sprintf("fuji evm-99001: following, %d blocks indexed, 0 to go", tip+1)
 	awaitStatus(t, s, done)
 
 	base := s.base + "/v1/chains/99001"
@@ -108,7 +108,7 @@ func TestEVMChainIsServed(t *testing.T) {
 	s.stop(t)
 	made.SetFaults(evmchain.Faults{Behind: tip - 1})
 	s = evmService(t, dir, n)
-	awaitStatus(t, s, fmt.Sprintf("%d blocks recorded", tip+1))
+	awaitStatus(t, s, fmt.Sprintf("%d blocks indexed", tip+1))
 	made.SetFaults(evmchain.Faults{})
 	awaitStatus(t, s, done)
 	compareEVM(t, s.base+"/v1/chains/99001", truth, tip)
@@ -233,7 +233,7 @@ func TestEVMChainThatStalls(t *testing.T) {
 	defer s.stop(t)
 	awaitStatus(t, s, "fuji evm-99001: following")
 	made.SetFaults(evmchain.Faults{Every: 1, Reset: true})
-	awaitStatus(t, s, fmt.Sprintf("fuji evm-99001: stalled, %d blocks recorded, 0 to go: asking for the height: ", made.Tip()+1))
+	awaitStatus(t, s, fmt.Sprintf("fuji evm-99001: stalled, %d blocks indexed, 0 to go, failing for ", made.Tip()+1))
 	response, err := http.Get(s.base + "/v1/avg_tps/99001")
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())

@@ -50,8 +50,13 @@ func newIndexStatus() *cobra.Command {
   quorate index status --follow            until all are at the tip, with what remains
   quorate index status --server http://127.0.0.1:8081 --json
 
-Exit codes: 0 done, 1 failed, 2 mistake in the command line, 3 a chain is not
-recorded any more.`,
+States: idle (no node has answered yet), rebuilding, catching up, following (at the
+tip), retrying (something fails and may work again), waiting (the nodes lack what the
+index needs: do what the line says), stalled (something fails since it was following),
+stopped (it does not go on by itself).
+
+Exit codes: 0 done, 1 failed, 2 mistake in the command line, 3 the index of a chain
+has stopped.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			client := newHTTPClient()
@@ -119,7 +124,7 @@ func settled(status handlers.IndexStatus) (bool, error) {
 	done := len(status.Networks) > 0
 	for name, chain := range chainsOf(status) {
 		if chain.State == index.Stopped {
-			return true, &exitError{code: exitNegative, err: fmt.Errorf("%s is not recorded any more: %s", name, chain.Error), hint: "The service's log has the rest. Signing does not depend on it."}
+			return true, &exitError{code: exitNegative, err: fmt.Errorf("the index of %s has stopped: %s", name, chain.Error), hint: "The service's log has the rest. Signing does not depend on it."}
 		}
 		done = done && chain.State == index.Following && chain.Lag == 0
 	}
@@ -154,21 +159,21 @@ func (w *watch) lines(status handlers.IndexStatus) {
 		_, _ = fmt.Fprintf(w.out, "%s: %s\n", name, describe(chain))
 	}
 	if none {
-		_, _ = fmt.Fprintln(w.out, "no chain is recorded: no node has answered yet")
+		_, _ = fmt.Fprintln(w.out, "no chain is indexed: no node has answered yet")
 	}
 	if status.Rebuild != nil {
 		_, _ = fmt.Fprintf(w.out, "rebuild: %s\n", status.Rebuild)
 	}
 }
 
-// describe puts a chain's state in words.
+// describe returns a chain's state as a line of text.
 func describe(c handlers.ChainStatus) string {
-	text := fmt.Sprintf("%s, %d blocks recorded", c.State, c.Next-c.From)
+	text := fmt.Sprintf("%s, %d blocks indexed", c.State, c.Next-c.From)
 	if c.From > 0 {
 		text += fmt.Sprintf(" from height %d on", c.From)
 	}
 	if c.State == index.Rebuilding {
-		text += fmt.Sprintf(", %d %% made again from what is kept", c.Rebuilt)
+		text += fmt.Sprintf(", %d%% rebuilt from stored blocks", c.Rebuilt)
 	} else if c.Tip != nil {
 		text += fmt.Sprintf(", %d to go", c.Lag)
 	}
@@ -178,6 +183,9 @@ func describe(c handlers.ChainStatus) string {
 	}
 	if c.Note != "" {
 		text += " (" + c.Note + ")"
+	}
+	if c.FailingSince != nil {
+		text += ", failing for " + time.Since(*c.FailingSince).Round(time.Second).String()
 	}
 	if c.Error != "" {
 		text += ": " + c.Error

@@ -24,7 +24,7 @@ func TestIndexStatusAndStore(t *testing.T) {
 
 	code, out, errOut := quorate(t, "", "index", "status", "--server", s.private, "--follow")
 	require.Zero(t, code, errOut)
-	require.Contains(t, out, "fuji P: following, 2 blocks recorded, 0 to go")
+	require.Contains(t, out, "fuji P: following, 2 blocks indexed, 0 to go")
 	code, out, errOut = quorate(t, "", "index", "status", "--server", s.private, "--json")
 	require.Zero(t, code, errOut)
 	require.Contains(t, out, `"next":2`)
@@ -82,8 +82,8 @@ func TestIndexStatusFollows(t *testing.T) {
 	require.Equal(t, exitNegative, code)
 	require.Contains(t, errOut, "block does not follow")
 	require.Equal(t, []string{
-		"no chain is recorded: no node has answered yet",
-		"fuji P: catching up, 1000 blocks recorded from height 10 on, 5000 to go, 100 blocks/s, 50s left",
-		"fuji P: stopped, 1990 blocks recorded from height 10 on, 4010 to go: block does not follow",
+		"no chain is indexed: no node has answered yet",
+		"fuji P: catching up, 1000 blocks indexed from height 10 on, 5000 to go, 100 blocks/s, 50s left",
+		"fuji P: stopped, 1990 blocks indexed from height 10 on, 4010 to go: block does not follow",
 	}, strings.Split(strings.TrimSpace(out), "\n"))
 }

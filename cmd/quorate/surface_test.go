@@ -416,8 +416,12 @@ func TestManualAndCompletion(t *testing.T) {
 
 func TestAlertRules(t *testing.T) {
 	promtool := testenv.Program(t, "prometheus", "promtool")
-	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "../../deploy/prometheus/alerts.yaml").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd.Dir = "../../deploy/prometheus"
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
 }
 
 var (

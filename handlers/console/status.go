@@ -34,7 +34,8 @@ type subnetView struct {
 	Connected  float64 `json:"connected"`
 }
 
-// chainView is how far a chain is recorded. Why it is not further is for operators.
+// chainView is how far a chain is indexed. What nodes and stores answer is for operators; what
+// the operator must configure is for everyone.
 type chainView struct {
 	Network         string      `json:"network"`
 	Chain           string      `json:"chain"`
@@ -45,6 +46,8 @@ type chainView struct {
 	Lag             uint64      `json:"lag"`
 	Rebuilt         int         `json:"rebuilt"`
 	BlocksPerSecond float64     `json:"blocksPerSecond"`
+	Failing         string      `json:"failing,omitempty"`
+	Needs           string      `json:"needs,omitempty"`
 }
 
 func (c *Console) readStatus() (any, error) {
@@ -67,7 +70,7 @@ func (c *Console) readStatus() (any, error) {
 	for _, network := range slices.Sorted(maps.Keys(networks)) {
 		for _, chain := range slices.Sorted(maps.Keys(networks[network])) {
 			s := networks[network][chain]
-			w := chainView{Network: network, Chain: chain, State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond}
+			w := chainView{Network: network, Chain: chain, State: s.State, From: s.From, Next: s.Next, Lag: s.Lag(), BlocksPerSecond: s.BlocksPerSecond, Failing: s.Failing, Needs: s.Needs()}
 			if s.State == index.Rebuilding {
 				w.Rebuilt = s.Rebuilt()
 			}

@@ -15,17 +15,25 @@ const (
 )
 
 type assetAmount struct {
-	AssetID      string `json:"assetId"`
+	AssetID string `json:"assetId"`
+	*assetNames
+	Type   string `json:"type"`
+	Amount string `json:"amount"`
+}
+
+// assetNames are what an asset is called and how its amounts are shown. They are nil as long as
+// the index of the X-Chain, where assets are made, may still come to the asset.
+type assetNames struct {
 	Name         string `json:"name"`
 	Symbol       string `json:"symbol"`
 	Denomination uint8  `json:"denomination"`
-	Type         string `json:"type"`
-	Amount       string `json:"amount"`
 }
 
 // assets are what is known of the assets of an answer, and how what it names is spelt.
 type assets struct {
 	known map[ids.ID]chain.Asset
+	// whole says that nothing will be known of others.
+	whole bool
 	*spelling
 }
 
@@ -45,6 +53,7 @@ func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, er
 	if len(others) == 0 {
 		return found, nil
 	}
+	found.whole = n.behind(n.chains[1], nil) == nil
 	known, err := n.Ledger.Assets(ctx, others)
 	if err != nil {
 		return assets{}, err
@@ -58,10 +67,14 @@ func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, er
 }
 
 func (a assets) amount(id ids.ID, nft bool, amount string) assetAmount {
-	of := a.known[id]
+	of, known := a.known[id]
 	kind := typeAmounts
 	if nft {
 		kind = typeTokens
 	}
-	return assetAmount{AssetID: a.id(id), Name: of.Name, Symbol: of.Symbol, Denomination: of.Denomination, Type: kind, Amount: amount}
+	shown := assetAmount{AssetID: a.id(id), Type: kind, Amount: amount}
+	if known || a.whole {
+		shown.assetNames = &assetNames{of.Name, of.Symbol, of.Denomination}
+	}
+	return shown
 }

@@ -2,12 +2,14 @@ package data
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/handlers/compat"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	"quorate/internal/index/ledger"
@@ -24,10 +26,11 @@ type atomicBalance struct {
 	Status            string `json:"status"`
 }
 
-// atomicBalances are all that the C-Chain has of balances.
+// atomicBalances are all that the C-Chain has of balances. They are nil if nothing is known of
+// atomic memory.
 type atomicBalances struct {
-	AtomicMemoryUnlocked []atomicBalance `json:"atomicMemoryUnlocked"`
-	AtomicMemoryLocked   []atomicBalance `json:"atomicMemoryLocked"`
+	AtomicMemoryUnlocked []atomicBalance `json:"atomicMemoryUnlocked,omitzero"`
+	AtomicMemoryLocked   []atomicBalance `json:"atomicMemoryLocked,omitzero"`
 }
 
 type platformBalances struct {
@@ -63,9 +66,16 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 	if n.Ledger == nil {
 		return absent("balances")
 	}
-	if err := n.current(c, at, n.all(b)...); err != nil {
+	if err := n.current(c, at, b); err != nil {
 		return err
 	}
+	left := n.between(b, at)
+	if len(left) > 0 && (compat.Enabled(ctx) || b.name == cChain && len(left) == len(n.chains)-1) {
+		// The generated clients' form cannot say what is missing, and what is missing
+		// from it reads as zero.
+		return left.refuse()
+	}
+	left.show(c)
 	var t time.Time
 	if at != nil {
 		t = moment(*at)
@@ -74,6 +84,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 	if err != nil {
 		return err
 	}
+	held = slices.DeleteFunc(held, func(one ledger.Balance) bool { return left.has(one.SharedWith) && atomicBucket(one.Bucket) })
 	named := make(map[ids.ID]bool)
 	for _, one := range held {
 		named[one.AssetID] = true
@@ -83,12 +94,14 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 		return err
 	}
 	answer := struct {
-		Balances  any       `json:"balances"`
-		ChainInfo chainInfo `json:"chainInfo"`
-	}{ChainInfo: n.info(b)}
-	atomic := atomicBalances{
-		AtomicMemoryUnlocked: betweenChains(held, ledger.AtomicMemoryUnlocked, known),
-		AtomicMemoryLocked:   betweenChains(held, ledger.AtomicMemoryLocked, known),
+		Balances    any       `json:"balances"`
+		ChainInfo   chainInfo `json:"chainInfo"`
+		Unavailable gaps      `json:"unavailable,omitempty"`
+	}{ChainInfo: n.info(b), Unavailable: left}
+	var atomic atomicBalances
+	if len(left) < len(n.chains)-1 {
+		atomic.AtomicMemoryUnlocked = betweenChains(held, ledger.AtomicMemoryUnlocked, known)
+		atomic.AtomicMemoryLocked = betweenChains(held, ledger.AtomicMemoryLocked, known)
 	}
 	bucket := func(of ledger.Bucket) []balance { return onChain(held, of, known) }
 	platform := platformBalances{
@@ -109,6 +122,11 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 		answer.Balances = atomic
 	}
 	return reply.JSON(c, answer)
+}
+
+// atomicBucket reports whether the outputs of a bucket are between two chains.
+func atomicBucket(of ledger.Bucket) bool {
+	return of == ledger.AtomicMemoryUnlocked || of == ledger.AtomicMemoryLocked
 }
 
 // onChain are the balances of a bucket, in the order of the reader: by asset.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +62,8 @@ var (
 	xUTXOs     = base + "/blockchains/x-chain/utxos?addresses=" + text(alice)
 	cUTXOs     = base + "/blockchains/c-chain/utxos?addresses=" + text(alice)
 	balances   = base + "/blockchains/p-chain/balances?addresses=" + text(alice)
+	xBalances  = base + "/blockchains/x-chain/balances?addresses=" + text(alice)
+	cBalances  = base + "/blockchains/c-chain/balances?addresses=" + text(alice)
 	stakings   = base + "/blockchains/p-chain/transactions:listStaking?addresses=" + text(alice)
 	vertices   = base + "/blockchains/x-chain/vertices:listByHeight?vertexHeight=5"
 	subnetsURL = base + "/subnets?x=y"
@@ -301,46 +302,61 @@ func TestNetworks(t *testing.T) {
 func TestCatchingUp(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
-	needs := map[string][]ids.ID{
-		utxosPath: {pID, xID, cID}, xUTXOs: {pID, xID, cID}, cUTXOs: {pID, xID, cID}, balances: {pID, xID, cID},
-		stakings: {pID}, subnetsURL: {pID}, delegators: {pID}, vertices: nil,
+	needs := map[string]ids.ID{
+		utxosPath: pID, xUTXOs: xID, cUTXOs: cID, balances: pID, xBalances: xID, cBalances: cID,
+		stakings: pID, subnetsURL: pID, delegators: pID, vertices: ids.Empty,
 	}
+	delete(needs, vertices)
 	names := map[ids.ID]string{pID: "p-chain", xID: "x-chain", cID: "c-chain"}
-	for path, chains := range needs {
+	for path, own := range needs {
 		for id, name := range names {
 			up := f.progress[id]
-			if slices.Contains(chains, id) {
-				f.progress[id] = data.Progress{Height: 70, Time: now, Rebuilding: true, Rebuilt: 42}
-				requireError(t, apitest.Get(h, path), 503, "the index of the "+name+" is being rebuilt, 42 % is done; try again later")
-			}
-			f.progress[id] = data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}
-			w := apitest.Get(h, path)
-			needed := false
-			for _, c := range chains {
-				needed = needed || c == id
-			}
-			if needed {
-				requireError(t, w, 503, "the index of the "+name+" is still catching up: it has got to height 70, and 930 further blocks are known")
-				require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
-				require.Empty(t, w.Header().Get("Indexed-Height"))
-			} else {
-				require.Equal(t, http.StatusOK, w.Code, "%s without the %s: %s", path, name, w.Body)
+			for _, down := range []struct {
+				progress data.Progress
+				code     string
+				part     string
+			}{
+				{data.Progress{Height: 70, Time: now, Rebuilding: true, Rebuilt: 42}, "INDEX_CATCHING_UP", "the index of the " + name + " is being rebuilt, 42% is done; try again later"},
+				{data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}, "INDEX_CATCHING_UP", "the index of the " + name + " is still catching up: it has got to height 70, and 930 further blocks are known"},
+				{data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930, Needs: "switch it on"}, "INDEX_LACKS_SOURCE", "the " + name + " is not indexed: switch it on"},
+				{data.Progress{Height: 70, Time: ago(time.Hour), Rebuilding: true, Stopped: true}, "INDEX_STOPPED", "the index of the " + name + " has stopped at height 70 and does not go on by itself"},
+			} {
+				f.progress[id] = down.progress
+				w := apitest.Get(h, path)
+				if id == own {
+					requireError(t, w, 503, down.part)
+					require.Contains(t, w.Body.String(), `"code":"`+down.code+`"`)
+					require.Empty(t, w.Header().Get("Indexed-Height"))
+				} else {
+					require.Equal(t, http.StatusOK, w.Code, "%s without the %s: %s", path, name, w.Body)
+				}
 			}
 			f.progress[id] = up
 		}
+	}
+	for _, id := range []ids.ID{pID, xID, cID} {
+		up := f.progress[id]
+		f.progress[id] = data.Progress{}
+		require.Equal(t, http.StatusOK, apitest.Get(h, vertices).Code)
+		f.progress[id] = up
 	}
 
 	// A balance in the past needs no more than the past.
 	f.progress[cID] = data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}
 	covered := ago(time.Hour).Unix() - 1
-	require.Equal(t, http.StatusOK, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code)
-	requireError(t, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain")
-	requireError(t, apitest.Get(h, utxosPath+fmt.Sprintf("&blockTimestamp=%d", covered)), 503, "the index of the c-chain")
+	at := func(second int64) string { return fmt.Sprintf("%s&blockTimestamp=%d", cBalances, second) }
+	require.Equal(t, http.StatusOK, apitest.Get(h, at(covered)).Code)
+	requireError(t, apitest.Get(h, at(covered+1)), 503, "the index of the c-chain")
+	requireError(t, apitest.Get(h, cUTXOs+fmt.Sprintf("&blockTimestamp=%d", covered)), 503, "the index of the c-chain")
 	f.progress[cID] = data.Progress{Height: 70, Time: ago(time.Hour), Rebuilding: true, Rebuilt: 42}
-	require.Equal(t, http.StatusOK, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered)).Code, "what is made again already is there")
-	requireError(t, apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", covered+1)), 503, "the index of the c-chain is being rebuilt")
+	require.Equal(t, http.StatusOK, apitest.Get(h, at(covered)).Code, "what is rebuilt already is there")
+	requireError(t, apitest.Get(h, at(covered+1)), 503, "the index of the c-chain is being rebuilt")
+	f.progress[cID] = data.Progress{Height: 70, Time: ago(time.Hour), Stopped: true, Err: errors.New("secret")}
+	w := apitest.Get(h, at(covered))
+	require.Equal(t, http.StatusOK, w.Code, "what was before it stopped is right")
+	require.Equal(t, "stopped", w.Header().Get("Indexed-State"))
 	f.progress[cID] = data.Progress{}
-	requireError(t, apitest.Get(h, balances+"&blockTimestamp=0"), 503, "the index of the c-chain")
+	requireError(t, apitest.Get(h, at(0)), 503, "the index of the c-chain")
 
 	f.progress[cID] = data.Progress{CaughtUp: true}
 	f.progress[pID] = data.Progress{Height: 1234, Time: now, Lag: 3, CaughtUp: true}
@@ -349,7 +365,7 @@ func TestCatchingUp(t *testing.T) {
 		header.Get("Indexed-Height"), header.Get("Indexed-Timestamp"), header.Get("Indexed-Lag"), header.Get("Indexed-State"),
 	})
 	f.progress[pID] = data.Progress{CaughtUp: true, Err: errors.New("secret address")}
-	w := apitest.Get(h, subnetsURL)
+	w = apitest.Get(h, subnetsURL)
 	require.Equal(t, "stalled", w.Header().Get("Indexed-State"))
 	require.NotContains(t, w.Body.String(), "secret")
 	f.progress[pID] = data.Progress{Err: errors.New("secret address")}
@@ -560,21 +576,21 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	f := newFake()
 	f.progress[xID] = data.Progress{Height: 0, Needs: "switch it on", Err: errors.New("secret")}
 	h := fuji(t, f)
-	for _, path := range []string{xUTXOs, utxosPath, balances} {
+	for _, path := range []string{xUTXOs, xBalances} {
 		w := apitest.Get(h, path)
-		requireError(t, w, 503, "the x-chain is not recorded: switch it on")
+		requireError(t, w, 503, "the x-chain is not indexed: switch it on")
 		require.Contains(t, w.Body.String(), `"code":"INDEX_LACKS_SOURCE"`)
 		require.NotContains(t, w.Body.String(), "secret")
 	}
 	require.Equal(t, http.StatusOK, apitest.Get(h, subnetsURL).Code)
 	require.Equal(t, http.StatusOK, apitest.Get(h, vertices).Code, "they may be complete all the same")
 	f.err = fmt.Errorf("secret: %w", data.ErrCatchingUp)
-	requireError(t, apitest.Get(h, vertices), 503, "the x-chain is not recorded: switch it on")
+	requireError(t, apitest.Get(h, vertices), 503, "the x-chain is not indexed: switch it on")
 
 	h = surface(t, map[string]data.Network{"fuji": {Needs: "give networks.fuji.genesis_file"}}, compat.Auto)
 	for _, op := range operations {
-		requireError(t, apitest.Get(h, op), 503, "chain data of fuji is not recorded: give networks.fuji.genesis_file")
-		requireError(t, apitest.Get(h, strings.Replace(op, "/fuji/", "/testnet/", 1)), 503, "chain data of testnet is not recorded")
+		requireError(t, apitest.Get(h, op), 503, "chain data of fuji is not indexed: give networks.fuji.genesis_file")
+		requireError(t, apitest.Get(h, strings.Replace(op, "/fuji/", "/testnet/", 1)), 503, "chain data of testnet is not indexed")
 		requireError(t, apitest.Get(h, strings.Replace(op, "/fuji/", "/mainnet/", 1)), 404, "network: ")
 	}
 }

@@ -115,7 +115,8 @@ func (f *fake) UTXOs(ctx context.Context, q ledger.OutputQuery) (*ledger.OutputP
 			}
 		}
 		if own < max(1, int(o.Threshold)) || o.ChainID != q.ChainID && o.DestinationID != q.ChainID ||
-			q.AssetID != ids.Empty && q.AssetID != o.AssetID || o.ListAmount() < q.MinAmount || o.Spent != nil && !q.IncludeSpent {
+			q.AssetID != ids.Empty && q.AssetID != o.AssetID || o.ListAmount() < q.MinAmount || o.Spent != nil && !q.IncludeSpent ||
+			o.ChainID != o.DestinationID && (leftOut(&q, o.ChainID) || leftOut(&q, o.DestinationID)) {
 			continue
 		}
 		all = append(all, o)
@@ -131,14 +132,24 @@ func (f *fake) UTXOs(ctx context.Context, q ledger.OutputQuery) (*ledger.OutputP
 	p := &ledger.OutputPage{Outputs: some, Now: now}
 	if more {
 		last := some[len(some)-1]
-		p.Next = &ledger.Position{Key: key(last), ID: last.ID, Pins: []ledger.Pin{{ChainID: pID, Height: 1000}}}
+		p.Next = &ledger.Position{Key: key(last), ID: last.ID}
+		for _, id := range []ids.ID{pID, xID, cID} {
+			if !leftOut(&q, id) {
+				p.Next.Pins = append(p.Next.Pins, ledger.Pin{ChainID: id, Height: 1000})
+			}
+		}
 	}
 	return p, nil
 }
 
+// leftOut reports whether a query leaves a chain out, or the first page of its list did.
+func leftOut(q *ledger.OutputQuery, id ids.ID) bool {
+	return slices.Contains(q.Without, id) || q.After != nil && !q.After.Has(id)
+}
+
 func (f *fake) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) ([]ledger.Balance, time.Time, error) {
 	f.askedAt, f.askedOf = at, addresses
-	return f.balances[chainID], now, cmp.Or(f.err, ctx.Err())
+	return slices.Clone(f.balances[chainID]), now, cmp.Or(f.err, ctx.Err())
 }
 
 func (f *fake) Assets(context.Context, []ids.ID) ([]*chain.Asset, error) {

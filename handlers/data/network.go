@@ -60,9 +60,7 @@ func (a *API) network(name string) (*network, error) {
 		if n.Needs == "" {
 			return n, nil
 		}
-		e := apierr.Unavailable(nil, "chain data of %s is not recorded: %s", name, n.Needs)
-		e.Code = codeIndexLacks
-		return nil, e
+		return nil, reply.Lacking(nil, "chain data of %s is not indexed: %s", name, n.Needs)
 	}
 	served := "none"
 	if len(a.names) > 0 {
@@ -111,50 +109,25 @@ type chainInfo struct {
 
 func (n *network) info(b blockchain) chainInfo { return chainInfo{ChainName: b.name, Network: n.shown} }
 
-// current demands that the records of the blockchains, of which the first is the
-// one that is asked about, are caught up, and says in the answer's headers how far
-// they are. If at is not nil it is enough that they cover that time, in Unix
-// seconds: more than that is not asked for.
-func (n *network) current(c echo.Context, at *uint64, chains ...blockchain) error {
-	var first Progress
-	for i, b := range chains {
-		p := n.Progress(b.id)
-		if i == 0 {
-			first = p
-		}
-		past := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
-		if p.Rebuilding && !past {
-			return reply.CatchingUp(p.Err, "the index of the %s is being rebuilt, %d %% is done; try again later", b.name, p.Rebuilt)
-		}
-		if !p.CaughtUp && !past {
-			if err := lacking(b, p); err != nil {
-				return err
-			}
-			return p.Behind("the " + b.name)
-		}
-	}
-	first.Show(c.Response().Header())
-	return nil
-}
-
-// codeIndexLacks says that an operator has to do something first.
-const codeIndexLacks = "INDEX_LACKS_SOURCE"
-
-// lacking answers for a record that does not go on by itself; nil if it does.
-func lacking(b blockchain, p Progress) error {
-	if p.Needs == "" {
+// behind refuses an answer about blockchain b because its index has not caught up; nil if it has.
+// If at is not nil, it is enough that the index covers that time, in Unix seconds.
+func (n *network) behind(b blockchain, at *uint64) error {
+	p := n.Progress(b.id)
+	covered := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
+	if covered || p.CaughtUp && !p.Rebuilding {
 		return nil
 	}
-	e := apierr.Unavailable(p.Err, "the %s is not recorded: %s", b.name, p.Needs)
-	e.Code = codeIndexLacks
-	return e
+	return p.Behind("the " + b.name)
 }
 
-// all are the network's blockchains, b first. What an export or import is about
-// depends on the records of both its chains.
-func (n *network) all(b blockchain) []blockchain {
-	others := slices.DeleteFunc(slices.Clone(n.chains), func(o blockchain) bool { return o == b })
-	return append([]blockchain{b}, others...)
+// current refuses an answer unless the index of b has caught up; see behind. It says in the
+// answer's headers how far the index is.
+func (n *network) current(c echo.Context, at *uint64, b blockchain) error {
+	if err := n.behind(b, at); err != nil {
+		return err
+	}
+	n.Progress(b.id).Show(c.Response().Header())
+	return nil
 }
 
 // platform is the P-Chain.

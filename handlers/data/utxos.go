@@ -83,9 +83,18 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 	if n.Ledger == nil {
 		return absent("outputs")
 	}
-	if err := n.current(c, nil, n.all(b)...); err != nil {
+	if err := n.current(c, nil, b); err != nil {
 		return err
 	}
+	left := n.between(b, nil)
+	if want.After != nil {
+		left = n.sinceFirst(left, b, want.After.Has)
+	}
+	if b.name == cChain && len(left) == len(n.chains)-1 {
+		return left.refuse()
+	}
+	left.show(c)
+	want.Without = left.chains()
 	page := new(ledger.OutputPage)
 	if !beyond {
 		if page, err = n.Ledger.UTXOs(ctx, want); err != nil {
@@ -104,7 +113,8 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 		NextPageToken string    `json:"nextPageToken,omitempty"`
 		UTXOs         []utxo    `json:"utxos"`
 		ChainInfo     chainInfo `json:"chainInfo"`
-	}{UTXOs: make([]utxo, len(page.Outputs)), ChainInfo: n.info(b)}
+		Unavailable   gaps      `json:"unavailable,omitempty"`
+	}{UTXOs: make([]utxo, len(page.Outputs)), ChainInfo: n.info(b), Unavailable: left}
 	for i, o := range page.Outputs {
 		if answer.UTXOs[i], err = n.utxo(o, b, page.Now, known); err != nil {
 			return err

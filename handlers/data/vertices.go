@@ -49,7 +49,7 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	// recorded does not matter. The reader knows whether its vertices are complete.
 	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: *height, Ascending: p.ascending, Limit: p.Size, After: p.After})
 	if errors.Is(err, ErrCatchingUp) {
-		err = cmp.Or(lacking(b, n.Progress(b.id)), err)
+		err = cmp.Or(n.Progress(b.id).Halted("the "+b.name), err)
 	}
 	if err != nil {
 		return err

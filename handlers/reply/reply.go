@@ -18,53 +18,95 @@ import (
 	"quorate/internal/store"
 )
 
-// Progress is how far the record of a blockchain is.
+// Progress is how far the index of a blockchain is.
 type Progress struct {
 	// From is the first block that is indexed: more than 0 if the node lacks the blocks
 	// before.
 	From uint64
-	// Height and Time are those of the last block that is recorded.
+	// Height and Time are those of the last block that is indexed.
 	Height uint64
 	Time   time.Time
-	// Lag is how many accepted blocks are known and not recorded.
+	// Lag is how many accepted blocks are known and not indexed.
 	Lag uint64
-	// CaughtUp says that the record is, or was until something went wrong, at the
-	// chain's end or a few blocks away. How far behind it is then, as far as is known,
-	// Lag tells.
+	// CaughtUp says that the index is, or was until something failed, at the tip or a few
+	// blocks away. Lag says how far behind it is since then, as far as is known.
 	CaughtUp bool
-	// Rebuilding says that the record is being made again from what is kept of its
-	// blocks, of which Rebuilt percent is done.
+	// Rebuilding says that the index is being rebuilt from stored blocks. Rebuilt percent
+	// is done.
 	Rebuilding bool
 	Rebuilt    int
-	// Err is why recording does not go on at the moment.
+	// Stopped says that indexing ended with an error and does not go on by itself.
+	Stopped bool
+	// Err is why indexing does not go on at the moment.
 	Err error
-	// Needs says what has to be done before it goes on, where it does not go on by
-	// itself; clients are told.
+	// Needs says what the operator must do before indexing goes on, empty if nothing.
+	// Clients see it.
 	Needs string
 }
 
-// codeCatchingUp tells a record that is catching up from other reasons for a 503.
-const codeCatchingUp = "INDEX_CATCHING_UP"
+// ProgressOf returns the progress of an index with status, without Height and Time.
+func ProgressOf(status index.Status) Progress {
+	p := Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Stopped: status.State == index.Stopped, Err: status.Err, Needs: status.Needs()}
+	if status.Next < status.Kept {
+		p.Rebuilding, p.Rebuilt = true, status.Rebuilt()
+	}
+	return p
+}
 
-// CatchingUp answers for a record that does not reach yet to where the answer needs
-// it.
+// The reasons of a 503 for an index: it is catching up; it needs its operator; it has stopped.
+const (
+	codeCatchingUp = "INDEX_CATCHING_UP"
+	codeLacks      = "INDEX_LACKS_SOURCE"
+	codeStopped    = "INDEX_STOPPED"
+)
+
+// CatchingUp refuses an answer that needs more than is indexed yet.
 func CatchingUp(cause error, format string, args ...any) error {
+	return unavailable(codeCatchingUp, cause, format, args...)
+}
+
+// Lacking refuses an answer for as long as the operator has not done something.
+func Lacking(cause error, format string, args ...any) error {
+	return unavailable(codeLacks, cause, format, args...)
+}
+
+func unavailable(code string, cause error, format string, args ...any) error {
 	e := apierr.Unavailable(cause, format, args...)
-	e.Code = codeCatchingUp
+	e.Code = code
 	return e
 }
 
-// Behind answers for the record of a chain that is not caught up.
+// Halted refuses an answer if the index of chain does not go on by itself; nil if it does.
+func (p Progress) Halted(chain string) error {
+	switch {
+	case p.Stopped:
+		return unavailable(codeStopped, p.Err, "the index of %s has stopped at height %d and does not go on by itself; its operator finds the reason with quorate index status", chain, p.Height)
+	case p.Needs != "":
+		return Lacking(p.Err, "%s is not indexed: %s", chain, p.Needs)
+	}
+	return nil
+}
+
+// Behind refuses an answer because the index of chain has not caught up.
 func (p Progress) Behind(chain string) error {
+	if err := p.Halted(chain); err != nil {
+		return err
+	}
+	if p.Rebuilding {
+		return CatchingUp(p.Err, "the index of %s is being rebuilt, %d%% is done; try again later", chain, p.Rebuilt)
+	}
 	return CatchingUp(p.Err, "the index of %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
 }
 
-// NotYet answers for a block that the chain has, or may have, and the record has not.
+// NotYet refuses an answer about a block that the chain has, or may have, and the index has not.
 func (p Progress) NotYet(cause error, block string) error {
-	return CatchingUp(cause, "%s is not recorded yet: the index of this chain has got to height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
+	if err := p.Halted("this chain"); err != nil {
+		return err
+	}
+	return CatchingUp(cause, "%s is not indexed yet: the index of this chain has got to height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
 }
 
-// Show says in an answer's headers how far the record is that it is from.
+// Show says in an answer's headers how far the index is that it is from.
 func (p Progress) Show(h http.Header) {
 	if p.From > 0 {
 		h.Set("Indexed-From", strconv.FormatUint(p.From, 10))
@@ -74,6 +116,8 @@ func (p Progress) Show(h http.Header) {
 	h.Set("Indexed-Lag", strconv.FormatUint(p.Lag, 10))
 	state := index.Following
 	switch {
+	case p.Stopped:
+		state = index.Stopped
 	case p.Err != nil:
 		state = index.Stalled
 	case p.Lag > index.NearTip: // after an outage

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -43,6 +44,9 @@ func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cc
 		tip:  func(ctx context.Context) (uint64, error) { return n.EVMHeight(ctx, node.CChainRPC) },
 		one: func(ctx context.Context, height uint64) (Block[*cchain.Block], error) {
 			b, err := n.CChainBlock(ctx, height)
+			if errors.Is(err, node.ErrPruned) {
+				err = noBlock(ctx, n, height, err)
+			}
 			if err != nil {
 				return Block[*cchain.Block]{}, err
 			}
@@ -68,6 +72,25 @@ func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cc
 		},
 		whole: whole,
 	}, log)
+}
+
+// noBlock says why n lacks the block at height, as its answer err says. A node that
+// state-synced lacks block 1, too.
+func noBlock(ctx context.Context, n CChainNode, height uint64, err error) error {
+	if height > 1 {
+		if _, first := n.CChainBlock(ctx, 1); !errors.Is(first, node.ErrPruned) {
+			return &MissingError{
+				Lacks: fmt.Sprintf("block %d is not available from the node, although block 1 is", height),
+				Do:    "resync the node's C-Chain, or use another node",
+				Err:   err,
+			}
+		}
+	}
+	return &MissingError{
+		Lacks: "block 1 is not available from the node: it was state-synced",
+		Do:    "set state-sync-enabled to false in its C-Chain config and resync, or use another node",
+		Err:   err,
+	}
 }
 
 // appendPart appends what of a block concerns other chains: hash, parent, time and

@@ -3,16 +3,16 @@ package index
 import "github.com/prometheus/client_golang/prometheus"
 
 // states in the order of their numbers in the metric.
-var states = []State{Idle, Rebuilding, CatchingUp, Following, Retrying, Stalled, Stopped}
+var states = []State{Idle, Rebuilding, CatchingUp, Following, Retrying, Waiting, Stalled, Stopped}
 
-// collector is the metrics of a pipeline.
+// collector collects the metrics of a pipeline.
 type collector struct {
 	status func() Status
 
 	from, next, tip, rate, gaps, state, failing *prometheus.Desc
 }
 
-// NewCollector makes metrics of a chain's pipeline.
+// NewCollector returns the metrics of the pipeline of chain.
 func NewCollector(chain string, status func() Status) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("quorate_index_"+name, help, labels, prometheus.Labels{"chain": chain})
@@ -21,10 +21,10 @@ func NewCollector(chain string, status func() Status) prometheus.Collector {
 		status:  status,
 		from:    desc("first_height", "Height of the first block that is indexed: above 0 if the node lacks earlier ones."),
 		gaps:    desc("gap_blocks", "Blocks indexed without a part that the node did not give, such as call traces."),
-		next:    desc("next_height", "Height of the first block that is not recorded yet."),
-		tip:     desc("tip_height", "Height of the last accepted block, as the node last said."),
-		rate:    desc("blocks_per_second", "Blocks recorded per second, over the last seconds."),
-		state:   desc("state", "1 for what the pipeline does, 0 for what it does not.", "state"),
+		next:    desc("next_height", "Height of the first block that is not indexed yet."),
+		tip:     desc("tip_height", "Height of the last accepted block that the node reported."),
+		rate:    desc("blocks_per_second", "Blocks indexed per second, over the last seconds."),
+		state:   desc("state", "1 for the state of the index, 0 for the others.", "state"),
 		failing: desc("failing", "1 for the work that fails and is tried again; nothing while all works.", "what"),
 	}
 }

@@ -309,6 +309,34 @@ func TestFetch(t *testing.T) {
 		_, err := s.Fetch(ctx, 300, 10)
 		require.ErrorIs(t, err, node.ErrBeyondTip)
 	})
+	t.Run("an index that began late", func(t *testing.T) {
+		// It has the blocks from 250 on: as many places as the chain has blocks there are not.
+		late := func(start uint64, n int) ([]node.Container, error) {
+			if start >= 50 {
+				return nil, node.ErrBeyondTip
+			}
+			return []node.Container{{Index: start, Bytes: chain.Blocks[250+start].Enveloped}}, nil
+		}
+		n := &scripted{one: one, some: late}
+		s := index.NewPChainSource(n, nil)
+		for range 3 {
+			got, err := s.Fetch(ctx, 200, 10)
+			require.NoError(t, err)
+			require.Equal(t, count(200, 10), heights(got))
+		}
+		require.Equal(t, 1, n.asked, "not each time anew")
+		_, err := s.Fetch(ctx, 300, 1)
+		require.ErrorIs(t, err, node.ErrBeyondTip)
+	})
+	t.Run("a method that the node does not offer", func(t *testing.T) {
+		lacks := func(uint64) ([]byte, error) {
+			return nil, &node.RPCError{Method: "platform.getBlockByHeight", Code: -32601, Message: "the method does not exist"}
+		}
+		_, err := index.NewPChainSource(&scripted{one: lacks, some: notOffered}, nil).Fetch(ctx, 10, 5)
+		var missing *index.MissingError
+		require.ErrorAs(t, err, &missing)
+		require.Equal(t, "the node does not offer platform.getBlockByHeight", missing.Lacks)
+	})
 	t.Run("an index that is switched on", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := &scripted{one: one, some: notOffered}

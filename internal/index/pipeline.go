@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"quorate/internal/retry"
 	"quorate/internal/store"
 )
 
@@ -79,9 +79,6 @@ const (
 	quietPart = 16
 	// pollFar is how often the node is asked for its height while catching up.
 	pollFar = 5 * time.Second
-
-	firstPause = 100 * time.Millisecond
-	lastPause  = 5 * time.Second
 )
 
 func (o Options[B]) withDefaults() Options[B] {
@@ -253,8 +250,8 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	group.Go(func() error { return r.poll(ctx) })
 	group.Go(func() error { return r.peek(ctx) })
 	group.Go(func() error { return r.plan(ctx, next) })
-	for range p.options.Fetchers {
-		group.Go(func() error { return r.fetch(ctx) })
+	for fetcher := range p.options.Fetchers {
+		group.Go(func() error { return r.fetch(ctx, fetcher) })
 	}
 	group.Go(func() error { return c.run(ctx, r.queue) })
 	return group.Wait()
@@ -377,8 +374,8 @@ func (r *running[B]) plan(ctx context.Context, next uint64) error {
 	}
 }
 
-// fetch works off jobs.
-func (r *running[B]) fetch(ctx context.Context) error {
+// fetch works off jobs. Fetchers are numbered.
+func (r *running[B]) fetch(ctx context.Context, fetcher int) error {
 	for most := jobBlocks; ; {
 		var j *job[B]
 		select {
@@ -395,7 +392,7 @@ func (r *running[B]) fetch(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			blocks, err := r.get(ctx, from, n)
+			blocks, err := r.get(ctx, fetcher, from, n)
 			size := int64(0)
 			for i := range blocks {
 				size += int64(blocks[i].Size)
@@ -425,9 +422,9 @@ var errFallen = errors.New("the node's height has fallen")
 
 // get fetches 1 to n blocks, or returns an ErrUnreadable, errFallen, or the context's
 // error.
-func (r *running[B]) get(ctx context.Context, from uint64, n int) (blocks []Block[B], err error) {
+func (r *running[B]) get(ctx context.Context, fetcher int, from uint64, n int) (blocks []Block[B], err error) {
 	var unreadable error // or fallen
-	err = r.retry(ctx, "fetching blocks", func() (err error) {
+	err = r.retryAs(ctx, task{doing: "fetching blocks", by: fetcher}, func() (err error) {
 		if from > r.reached.height() {
 			unreadable = errFallen
 			return nil
@@ -440,7 +437,8 @@ func (r *running[B]) get(ctx context.Context, from uint64, n int) (blocks []Bloc
 		if err == nil && (len(blocks) == 0 || len(blocks) > n) {
 			err = fmt.Errorf("asked for 1 to %d blocks, got %d", n, len(blocks))
 		}
-		if err != nil {
+		var missing *MissingError
+		if err != nil && !errors.As(err, &missing) { // which names the block
 			err = fmt.Errorf("block %d: %w", from, err)
 		}
 		return err
@@ -448,29 +446,20 @@ func (r *running[B]) get(ctx context.Context, from uint64, n int) (blocks []Bloc
 	return blocks, errors.Join(err, unreadable)
 }
 
-// retry calls f until it succeeds or ctx ends.
+// retry calls f until it succeeds or ctx ends. Status says meanwhile what fails and why.
 func (p *Pipeline[B]) retry(ctx context.Context, what string, f func() error) error {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := f()
-		switch {
-		case err == nil:
-			if p.status.failing(what, nil) {
-				p.log.Info(what + " works again")
-			}
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
+	return p.retryAs(ctx, task{doing: what}, f)
+}
+
+func (p *Pipeline[B]) retryAs(ctx context.Context, what task, f func() error) error {
+	pauses := retry.Pauses{First: 100 * time.Millisecond, Longest: 5 * time.Second}
+	err := pauses.Do(ctx, f, func(err error, _ time.Duration) {
+		if p.status.failing(what, fmt.Errorf("%s: %w", what.doing, err)) {
+			p.log.Warn(what.doing+" fails; the pipeline tries again until it works", slog.Any("error", err))
 		}
-		if p.status.failing(what, fmt.Errorf("%s: %w", what, err)) {
-			p.log.Warn(what+" fails, and is tried again until it works", slog.Any("error", err))
-		}
-		// Fetchers that failed together should not come back together.
-		timer := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
+	})
+	if err == nil && p.status.failing(what, nil) {
+		p.log.Info(what.doing + " works again")
 	}
+	return err
 }

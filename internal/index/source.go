@@ -70,10 +70,18 @@ func newNodeSource[B any](chain chainAPI[B], log *slog.Logger) *NodeSource[B] {
 }
 
 // Tip implements Source.
-func (s *NodeSource[B]) Tip(ctx context.Context) (uint64, error) { return s.chain.tip(ctx) }
+func (s *NodeSource[B]) Tip(ctx context.Context) (uint64, error) {
+	height, err := s.chain.tip(ctx)
+	return height, notOffered(err)
+}
 
 // Fetch implements Source.
 func (s *NodeSource[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[B], error) {
+	blocks, err := s.fetch(ctx, from, n)
+	return blocks, notOffered(err)
+}
+
+func (s *NodeSource[B]) fetch(ctx context.Context, from uint64, n int) ([]Block[B], error) {
 	if from == 0 {
 		return s.singly(ctx, from, 1) // no index has the genesis block
 	}
@@ -89,9 +97,17 @@ func (s *NodeSource[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[
 			s.log.Info("blocks come in ranges again", slog.String("chain", s.chain.name))
 		}
 		return blocks, nil
-	case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, ErrUnreadable), errors.Is(err, ErrNoPast):
+	case ctx.Err() != nil, errors.Is(err, ErrUnreadable), errors.Is(err, ErrNoPast):
 		// What nodes do not have in ranges of the past they do not have singly either.
 		return nil, err
+	case errors.Is(err, node.ErrBeyondTip):
+		// An index that began later than the chain has fewer places than the chain has
+		// blocks, so that only the chain knows whether there is such a block.
+		blocks, err := s.singly(ctx, from, n)
+		if err == nil {
+			s.withoutRanges(errIncomplete)
+		}
+		return blocks, err
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed):
 		// The node, or only the range: too much at once, or refused by what stands
 		// before the node.

@@ -2,8 +2,6 @@ package index
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,57 +13,71 @@ type State string
 
 // The states of a pipeline.
 const (
-	// Idle is a pipeline that does not run, or whose node has not answered yet.
+	// Idle means that the pipeline does not run, or that its node has not answered yet.
 	Idle State = "idle"
-	// Rebuilding is at blocks whose containers are kept: a record is made again.
+	// Rebuilding means that the pipeline reads blocks whose containers are in the store.
 	Rebuilding State = "rebuilding"
-	// CatchingUp is far from the tip.
+	// CatchingUp means that the tip is far.
 	CatchingUp State = "catching up"
-	// Following is at the tip, or a few blocks away.
+	// Following means that the tip is a few blocks away at most.
 	Following State = "following"
-	// Retrying has no node or store that answers, and goes on by itself.
+	// Retrying means that something fails that may work again without the operator.
 	Retrying State = "retrying"
-	// Stalled is Retrying after it had been Following: what is recorded is good, and
-	// what came after it is missing.
+	// Waiting means that the nodes lack what the index needs: see MissingError.
+	Waiting State = "waiting"
+	// Stalled means that something fails since the index was Following: what is indexed is
+	// right, but later blocks are missing.
 	Stalled State = "stalled"
-	// Stopped has ended with an error; somebody must look at it.
+	// Stopped means that the pipeline ended with an error. It does not go on by itself.
 	Stopped State = "stopped"
 )
 
-// NearTip is how many blocks from the tip are no longer a matter of catching up.
+// NearTip is the lag, in blocks, up to which an index is Following.
 const NearTip = 64
 
-// Status is how a pipeline stands.
+// Status is the state of a pipeline.
 type Status struct {
 	State State
-	// From is the first height that all tenants record, Next the first that one of
-	// them has not recorded yet.
+	// From is the first height that all tenants index, Next the first that one of them has
+	// not indexed yet.
 	From, Next uint64
-	// Kept is the first height for which a node has to be asked.
+	// Kept is the first height whose container is not in the store.
 	Kept uint64
-	// Tip is the node's last accepted height as it was last heard. A lower one than
-	// before counts only when nothing else was heard for a while: a node may lag behind,
-	// or the earlier answer was wrong. TipKnown is false before the first.
+	// Tip is the last accepted height that the node reported. A lower report replaces it
+	// only after a while: the node may lag, or the earlier report was wrong. TipKnown is
+	// false before the first report.
 	Tip      uint64
 	TipKnown bool
-	// BlocksPerSecond is over the last seconds in which there was a commit.
+	// BlocksPerSecond is the rate over the last seconds with a commit.
 	BlocksPerSecond float64
-	// CaughtUp says that the pipeline was Following since it began to run. Trouble
-	// changes nothing about it, but the end of the pipeline does, unless another one has
-	// taken over: then nobody knows any more how far the chain is.
+	// CaughtUp says that the pipeline was Following since it began to run. Failures leave
+	// it set. The end of the pipeline clears it, unless another pipeline has taken over,
+	// because the height of the chain is unknown from then on.
 	CaughtUp bool
-	// Err is why the pipeline is Retrying, Stalled or Stopped. Failing names the work
-	// that fails while it is Retrying or Stalled.
-	Err     error
-	Failing string
-	// Note is what the source has to say; see Noter.
+	// Err is why the pipeline is Retrying, Waiting, Stalled or Stopped; nil otherwise. Failing
+	// names the work that fails, such as "fetching blocks", and FailingSince says since
+	// when; both are zero if the pipeline Stopped.
+	Err          error
+	Failing      string
+	FailingSince time.Time
+	// Note is the source's remark; see Noter.
 	Note string
 	// Gaps is how many blocks are indexed without a part that a node did not give, such as
 	// call traces, and wait for it.
 	Gaps uint64
 }
 
-// Lag is the number of blocks that are accepted and not recorded.
+// Needs returns what the nodes lack and what the operator must do, empty if the index goes on
+// without the operator or has stopped. It is fit for clients.
+func (s Status) Needs() string {
+	var missing *MissingError
+	if s.State == Stopped || !errors.As(s.Err, &missing) {
+		return ""
+	}
+	return missing.Reason()
+}
+
+// Lag returns the number of blocks that are accepted and not indexed.
 func (s Status) Lag() uint64 {
 	if !s.TipKnown || s.Next > s.Tip {
 		return 0
@@ -92,17 +104,32 @@ func (s Status) Rebuilt() int {
 // status is what the goroutines of a pipeline say about themselves.
 type status struct {
 	mu      sync.Mutex
-	current Status           // without State; guarded by mu
-	running bool             // guarded by mu
-	trouble map[string]error // by what goes wrong; guarded by mu
-	lanes   map[string]reach // by tenant; guarded by mu
-	caught  map[string]bool  // the tenants whose own records were near the tip; guarded by mu
-	lower   lower            // guarded by mu
+	current Status            // without State; guarded by mu
+	running bool              // guarded by mu
+	trouble map[task]*trouble // guarded by mu
+	lanes   map[string]reach  // by tenant; guarded by mu
+	caught  map[string]bool   // the tenants whose own records were near the tip; guarded by mu
+	lower   lower             // guarded by mu
+	// atTip says that the pipeline had nothing left to index since it began to run. Guarded
+	// by mu.
+	atTip bool
 
 	// since and then are when counting for the rate began, and at which block;
 	// those ending in Before are of the count before that one. Guarded by mu.
 	since, sinceBefore time.Time
 	then, thenBefore   uint64
+}
+
+// task is what may fail, and which of several goroutines does it.
+type task struct {
+	doing string
+	by    int
+}
+
+// trouble is why a task fails, and since when.
+type trouble struct {
+	err   error
+	since time.Time
 }
 
 // lower counts the answers below the tip since the last one that was not.
@@ -153,13 +180,7 @@ func (s *status) at(now Status) Status {
 	case !s.running:
 		now.State = Idle
 	case len(s.trouble) > 0:
-		now.State = Retrying
-		if now.CaughtUp {
-			now.State = Stalled
-		}
-		// If several things fail, always the same one is shown.
-		now.Failing = slices.Min(slices.Collect(maps.Keys(s.trouble)))
-		now.Err = s.trouble[now.Failing]
+		s.explain(&now)
 	case now.Next < now.Kept:
 		now.State = Rebuilding
 	case !now.TipKnown:
@@ -172,11 +193,35 @@ func (s *status) at(now Status) Status {
 	return now
 }
 
+// explain says why now is not better: the nodes lack something, or else what has failed for
+// the longest time. It needs mu and a trouble.
+func (s *status) explain(now *Status) {
+	missing := false
+	for what, t := range s.trouble {
+		var lack *MissingError
+		lacks := errors.As(t.err, &lack)
+		if now.Err != nil && (missing && !lacks || missing == lacks && !t.since.Before(now.FailingSince)) {
+			continue
+		}
+		missing, now.Err, now.Failing, now.FailingSince = lacks, t.err, what.doing, t.since
+	}
+	// A short chain is near its tip from the beginning, also if the next block never comes.
+	now.CaughtUp = now.CaughtUp && (!missing || s.atTip)
+	switch {
+	case now.CaughtUp:
+		now.State = Stalled
+	case missing:
+		now.State = Waiting
+	default:
+		now.State = Retrying
+	}
+}
+
 func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.trouble, s.current = true, make(map[string]error), Status{}
-	s.lanes, s.caught, s.lower = nil, make(map[string]bool), lower{}
+	s.running, s.trouble, s.current = true, make(map[task]*trouble), Status{}
+	s.lanes, s.caught, s.lower, s.atTip = nil, make(map[string]bool), lower{}, false
 }
 
 func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
@@ -239,6 +284,7 @@ func (s *status) below(height uint64) {
 // catchUp notes once that the tip is near, of all and of each tenant. It needs mu.
 func (s *status) catchUp() {
 	s.current.CaughtUp = s.current.CaughtUp || s.current.near()
+	s.atTip = s.atTip || s.current.near() && s.current.Lag() == 0
 	for tenant, l := range s.lanes {
 		own := s.current
 		own.From, own.Next = l.from, l.next
@@ -269,16 +315,35 @@ func (s *status) committed(next uint64, lanes map[string]reach) {
 	}
 }
 
-// failing notes that something goes wrong, and reports whether that is news; a nil
-// error says that it works, and whether it did not before.
-func (s *status) failing(what string, err error) (news bool) {
+// failing notes that a task fails with err, and reports whether that is news: it worked for all
+// goroutines before, or it turns out that the nodes lack something. A nil error notes that it
+// works, and reports whether it failed before and now works for all.
+func (s *status) failing(what task, err error) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, before := s.trouble[what]
-	if err == nil {
-		delete(s.trouble, what)
-		return before
+	t, own := s.trouble[what]
+	reason := func(err error) string {
+		var missing *MissingError
+		if errors.As(err, &missing) {
+			return missing.Reason()
+		}
+		return ""
 	}
-	s.trouble[what] = err
-	return !before
+	news = own || err != nil
+	switch {
+	case err == nil:
+		delete(s.trouble, what)
+	case !own:
+		t = &trouble{since: time.Now()}
+		s.trouble[what] = t
+	}
+	for other, of := range s.trouble {
+		if other.doing == what.doing && of.err != nil && (err == nil || reason(of.err) == reason(err) || reason(err) == "") {
+			news = false
+		}
+	}
+	if err != nil {
+		t.err = err
+	}
+	return news
 }

@@ -20,7 +20,10 @@ import (
 
 // ErrNoPast says that the X-Chain accepted transactions before it had blocks, which
 // no node gives. Without them nothing of the chain can be recorded.
-var ErrNoPast = errors.New("what the X-Chain accepted before it had blocks is not to be had; a node is needed that keeps an index (index-enabled) since its own first start")
+var ErrNoPast error = &MissingError{
+	Lacks: "the configured nodes do not have what the X-Chain accepted before it had blocks",
+	Do:    "use a node that runs with --index-enabled since its own first start; if the index has begun, the node it began with",
+}
 
 // XChainPastNode is what is asked of an upstream node about the time before the
 // X-Chain had blocks; *node.Client has it.

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -21,26 +20,46 @@ type CChainBlock struct {
 	ExtraData []byte
 }
 
-// CChainBlock is an accepted C-Chain block by its height. Errors are those of Call,
+// noBlock explains that endpoint e answered null for the block at height of the EVM chain at
+// path: a node says so of blocks it has not accepted yet (avalanchego vms/saevm/blocks,
+// ErrFutureBlockNotResolved) and of those it lacks. Errors are ErrBeyondTip, ErrPruned, or
+// those of ask.
+func (c *Client) noBlock(ctx context.Context, e *endpoint, path string, height uint64) error {
+	const method = "eth_blockNumber"
+	var text string
+	if err := c.ask(ctx, e, path, method, []any{}, &text); err != nil {
+		return err
+	}
+	tip, err := quantity(method, text)
+	switch {
+	case err != nil:
+		return err
+	case tip < height:
+		return fmt.Errorf("%s: %w", e.name, ErrBeyondTip)
+	default:
+		return fmt.Errorf("%s: %w: block %d, while its last is %d", e.name, ErrPruned, height, tip)
+	}
+}
+
+// CChainBlock returns the accepted C-Chain block at height. Errors are those of Call,
 // ErrBeyondTip, or ErrPruned.
 func (c *Client) CChainBlock(ctx context.Context, height uint64) (CChainBlock, error) {
 	const method = "eth_getBlockByNumber"
 	var reply struct {
 		Number, Hash, ParentHash, Timestamp, BlockExtraData string
 	}
-	var raw json.RawMessage
-	params := []any{"0x" + strconv.FormatUint(height, 16), false}
-	if err := c.Call(ctx, CChainRPC, method, params, &raw); err != nil {
-		if errors.Is(err, ErrMalformed) {
-			// It may have been null. The height comes first: see EVM.Blocks.
-			calls := []invocation{{heightMethod, []any{}}, {method, params}}
-			if _, why := c.batch(ctx, CChainRPC, calls, func(answers []outcome) error { return elsewhere(height, calls, answers) }); errors.Is(why, ErrPruned) {
-				return CChainBlock{}, why
-			}
+	var raw nullable
+	if err := c.try(ctx, method, func(e *endpoint) error {
+		raw = nullable{}
+		err := c.ask(ctx, e, CChainRPC, method, []any{"0x" + strconv.FormatUint(height, 16), false}, &raw)
+		if err != nil || raw.RawMessage != nil {
+			return err
 		}
+		return c.noBlock(ctx, e, CChainRPC, height)
+	}); err != nil {
 		return CChainBlock{}, beyondTip(err, "cannot query unfinalized data")
 	}
-	if err := json.Unmarshal(raw, &reply); err != nil {
+	if err := json.Unmarshal(raw.RawMessage, &reply); err != nil {
 		return CChainBlock{}, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
 	}
 	var b CChainBlock

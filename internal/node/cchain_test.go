@@ -1,6 +1,8 @@
 package node
 
 import (
+	"errors"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,9 @@ func cChainBlock(replace ...string) string {
 		`","timestamp":"0x64","blockExtraData":"0x0102","transactions":[],"difficulty":"0x1"}`
 	return strings.NewReplacer(replace...).Replace(whole)
 }
+
+// errNotOffered stands for an *RPCError that is NotOffered.
+var errNotOffered = errors.New("not offered")
 
 func TestCChainBlock(t *testing.T) {
 	ask := func(result string) (CChainBlock, error) {
@@ -44,6 +49,41 @@ func TestCChainBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := ask(body)
 			require.ErrorIs(t, err, ErrMalformed, "got %+v", got)
+		})
+	}
+	// A node says null of what it does not have, whatever the reason.
+	ofChain := func(block, tip string) string {
+		return methods(t, map[string]string{CChainRPC + " eth_getBlockByNumber": block, CChainRPC + " eth_blockNumber": tip})
+	}
+	synced, behind, whole := ofChain("null", `"0x9"`), ofChain("null", `"0x6"`), ofChain(cChainBlock(), `"0x9"`)
+	away := httptest.NewServer(nil)
+	away.Close()
+	for name, tt := range map[string]struct {
+		nodes []string
+		want  error
+	}{
+		"state-synced":                  {[]string{synced}, ErrPruned},
+		"not accepted yet":              {[]string{behind}, ErrBeyondTip},
+		"one lags, one is state-synced": {[]string{behind, synced}, ErrPruned},
+		"and the other way round":       {[]string{synced, behind}, ErrPruned},
+		"one is away":                   {[]string{synced, away.URL}, ErrPruned},
+		"the second has it":             {[]string{synced, whole}, nil},
+		"the third has it":              {[]string{behind, synced, whole}, nil},
+		"the node no longer answers":    {[]string{methods(t, map[string]string{CChainRPC + " eth_getBlockByNumber": "null"})}, errNotOffered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := newClient(t, tt.nodes...).CChainBlock(t.Context(), 7)
+			switch {
+			case tt.want == nil:
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			case tt.want == errNotOffered:
+				var refused *RPCError
+				require.ErrorAs(t, err, &refused)
+				require.True(t, refused.NotOffered())
+			default:
+				require.ErrorIs(t, err, tt.want)
+			}
 		})
 	}
 	_, err = one(t, 200, refusal("cannot query unfinalized data")).CChainBlock(t.Context(), 7)

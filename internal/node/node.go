@@ -258,6 +258,12 @@ func conclude(method string, failures []error) error {
 		var refused *RPCError
 		var bad malformedError
 		switch {
+		case errors.Is(err, ErrPruned):
+			kind = ErrPruned
+		case kind == ErrPruned:
+		case errors.Is(err, ErrBeyondTip):
+			kind = ErrBeyondTip
+		case kind == ErrBeyondTip:
 		case errors.Is(err, errOversized):
 			kind = errOversized
 		case errors.As(err, &bad):
@@ -438,6 +444,14 @@ func (c *Client) post(ctx context.Context, e *endpoint, path string, body []byte
 	return c.http.Do(r)
 }
 
+// nullable is a result that a node may give as null, which leaves it empty.
+type nullable struct{ json.RawMessage }
+
+func mayBeNull(reply any) bool {
+	_, ok := reply.(*nullable)
+	return ok
+}
+
 func readAnswer(status int, content []byte, path, method string, reply any) error {
 	if quick, ok := reply.(shortcut); ok && status == http.StatusOK && quick.readUsual(content) {
 		return nil
@@ -455,6 +469,8 @@ func readAnswer(status int, content []byte, path, method string, reply any) erro
 		return fmt.Errorf("HTTP status %d", status)
 	case err != nil:
 		return malformedError{err}
+	case string(decoded.Result) == "null" && mayBeNull(reply):
+		return nil
 	case len(decoded.Result) == 0 || string(decoded.Result) == "null":
 		return malformedError{errors.New("neither result nor error")}
 	}

@@ -6,6 +6,7 @@ const STATES = {
   "catching up": ["wait", "Catching up"],
   rebuilding: ["wait", "Rebuilding"],
   retrying: ["bad", "Retrying"],
+  waiting: ["bad", "Needs its operator"],
   stalled: ["bad", "Stalled"],
   stopped: ["bad", "Stopped"],
   idle: ["idle", "Waiting for a node"],
@@ -40,6 +41,7 @@ function card(c) {
   return h("section", { class: "card", "aria-label": `${c.network} ${title}` },
     h("div", { class: "row" }, h("h2", {}, title), h("span", { class: "badge", "data-state": kind }, state)),
     h("p", { class: "muted" }, c.network),
+    ...reason(c),
     h("div", { class: "track tall", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": percentDone, "aria-label": `${title}: ${percentDone} % recorded` }, fill),
     h("dl", { class: "figures" },
       figure("Blocks recorded", number(c.next - c.from)),
@@ -47,6 +49,18 @@ function card(c) {
       figure("To go", number(c.lag)),
       figure("Blocks a second", c.blocksPerSecond.toFixed(c.blocksPerSecond < 10 ? 1 : 0)),
       figure("Time left", left)));
+}
+
+/** Why the index does not go on, as far as everyone may know. */
+function reason(c) {
+  if (c.needs) return [h("p", {}, sentence(c.needs))];
+  if (c.state === "stopped") return [h("p", {}, "It does not go on by itself. Its operator finds the reason with quorate index status.")];
+  if (c.failing) return [h("p", {}, `Fails at the moment: ${c.failing}.`)];
+  return [];
+}
+
+function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function figure(title, value) {

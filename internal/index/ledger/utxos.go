@@ -22,6 +22,9 @@ type OutputQuery struct {
 	Addresses []ids.ShortID
 	// AssetID is the only asset, ids.Empty for all.
 	AssetID ids.ID
+	// Without are chains whose index is of no use: outputs made on one of them or destined
+	// to one are left out, on the pages that follow, too.
+	Without []ids.ID
 	// MinAmount is the least amount; outputs that hold none count as 1.
 	MinAmount uint64
 	// IncludeSpent adds those that are consumed.
@@ -43,7 +46,7 @@ type Position struct {
 	Key uint64
 	ID  ids.ID
 	// Pins are the heights of the chains at the first page: what was made after them
-	// is not on later pages.
+	// is not on later pages, nor is anything of a chain without a pin.
 	Pins []Pin
 }
 
@@ -86,16 +89,23 @@ func ParsePosition(b []byte) (*Position, error) {
 	return p, nil
 }
 
-// pins are those of a position, or of now.
-func (s *state) pins(after *Position) []Pin {
+// pins are those of a position, or of now, where some chains may be left out.
+func (s *state) pins(after *Position, without ...ids.ID) []Pin {
 	if after != nil {
 		return after.Pins
 	}
-	pins := make([]Pin, len(s.clocks))
-	for i, c := range s.clocks {
-		pins[i] = Pin{c.chainID, c.height}
+	var pins []Pin
+	for _, c := range s.clocks {
+		if !slices.Contains(without, c.chainID) {
+			pins = append(pins, Pin{c.chainID, c.height})
+		}
 	}
 	return pins
+}
+
+// Has reports whether a list takes a chain into account.
+func (p *Position) Has(chainID ids.ID) bool {
+	return slices.ContainsFunc(p.Pins, func(pin Pin) bool { return pin.ChainID == chainID })
 }
 
 // pinned reports whether a block of a chain is to be taken into account.
@@ -155,7 +165,7 @@ func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) 
 	defer func() { _ = s.Close() }()
 	page := &OutputPage{Now: row.Unix(c.time)}
 	defer func() { s.number(page.Outputs) }()
-	walk := &outputWalk{state: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After)}
+	walk := &outputWalk{state: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After, q.Without...)}
 	if expected.merge != nil && sameAccounts(expected.accounts, walk.accounts) {
 		walk.merge = expected.merge
 		walk.merge.begin(s.View, found)
@@ -219,16 +229,18 @@ func (w *outputWalk) lists(byAmount bool) []*list {
 
 // accounts are those of all that the query is about.
 func (q *OutputQuery) accounts(all []owned) []owned {
-	if q.AssetID == ids.Empty {
-		return all
-	}
 	var some []owned
 	for _, a := range all {
-		if a.assetID == q.AssetID {
+		if (q.AssetID == ids.Empty || a.assetID == q.AssetID) && (!a.atomic() || q.takes(a.source) && q.takes(a.destination)) {
 			some = append(some, a)
 		}
 	}
 	return some
+}
+
+// takes reports whether the query takes a chain into account.
+func (q *OutputQuery) takes(chainID ids.ID) bool {
+	return !slices.Contains(q.Without, chainID) && (q.After == nil || q.After.Has(chainID))
 }
 
 // gathers tells whether the outputs may be so few that they are rather sorted.

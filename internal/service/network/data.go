@@ -9,6 +9,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/data"
+	"quorate/handlers/reply"
 	"quorate/internal/config"
 	"quorate/internal/index"
 	"quorate/internal/index/ledger"
@@ -40,28 +41,18 @@ func (n *Network) Data() (data.Network, bool) {
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
 	d.Progress = func(chainID ids.ID) data.Progress {
 		status := n.Chains.LedgerStatus(names[chainID])
-		p := data.Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
-		if status.Next < status.Kept {
-			p.Rebuilding, p.Rebuilt = true, status.Rebuilt()
-		}
-		if errors.Is(status.Err, index.ErrNoPast) {
-			p.Needs = needsPast
-		}
+		p := reply.ProgressOf(status)
 		// The last block's time is a row; without it the record has just begun.
 		height, now, err := record.Tip(context.Background(), chainID)
 		if err != nil {
-			return data.Progress{Lag: p.Lag, Err: p.Err, Rebuilding: p.Rebuilding, Rebuilt: p.Rebuilt, Needs: p.Needs}
+			p.CaughtUp = false
+			return p
 		}
 		p.Height, p.Time = height, now
 		return p
 	}
 	return d, true
 }
-
-// needsPast is what clients are told about networks whose X-Chain began with vertices,
-// as long as no node gives them.
-const needsPast = "what it accepted before it had blocks is not to be had from the configured nodes; " +
-	"one of them must run with --index-enabled since its own first start, and if the record was begun, be the one that it was begun with"
 
 // vertexReader puts the record of vertices into the Data API's terms.
 type vertexReader struct{ record *vertices.Record }

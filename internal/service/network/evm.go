@@ -411,11 +411,13 @@ func (e *evmRecord) wake() { e.pipeline.Wake() }
 // progress is how far the record is.
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 	status := e.status()
-	p := reply.Progress{From: status.From, Lag: status.Lag(), CaughtUp: status.CaughtUp, Err: status.Err}
+	p := reply.ProgressOf(status)
+	p.From = status.From
 	// The last block's time is a row; without it the record has just begun.
 	tip, err := record.Tip(context.Background())
 	if err != nil {
-		return reply.Progress{Lag: p.Lag, Err: p.Err}
+		p.CaughtUp = false
+		return p
 	}
 	p.Height, p.Time = tip.Number, time.Unix(int64(tip.Time), 0)
 	return p

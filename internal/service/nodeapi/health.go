@@ -170,21 +170,23 @@ func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error)
 	return r, recorded(&status)
 }
 
-// recorded says what keeps a chain's record from being that of now.
+// recorded returns why a chain's index is not that of now; nil if it is.
 func recorded(status *index.Status) error {
 	switch status.State {
 	case index.Following:
 		return nil
 	case index.CatchingUp:
-		return fmt.Errorf("the record is %d blocks behind and catching up", status.Lag())
+		return fmt.Errorf("the index is %d blocks behind and catching up", status.Lag())
 	case index.Rebuilding:
-		return fmt.Errorf("the record is being made again, %d %% so far", status.Rebuilt())
+		return fmt.Errorf("the index is being rebuilt, %d%% is done", status.Rebuilt())
 	case index.Stopped:
-		return fmt.Errorf("the chain is not recorded any more: %w", status.Err)
+		return fmt.Errorf("the index of the chain has stopped: %w", status.Err)
+	case index.Waiting:
+		return fmt.Errorf("indexing waits for the operator: %w", status.Err)
 	case index.Retrying, index.Stalled:
-		return fmt.Errorf("recording waits, and goes on by itself: %w", status.Err)
+		return fmt.Errorf("indexing fails at the moment, and goes on by itself: %w", status.Err)
 	}
-	return errors.New("no node has told of the chain yet")
+	return errors.New("no node has reported the chain yet")
 }
 
 // forwarded asks the nodes for a chain that is not recorded.

@@ -11,12 +11,13 @@ import (
 
 func TestHealthNamesWhatKeepsARecord(t *testing.T) {
 	for state, want := range map[index.State]string{
-		index.Idle:       "no node has told of the chain yet",
-		index.CatchingUp: "the record is 0 blocks behind and catching up",
-		index.Rebuilding: "the record is being made again, 100 % so far",
-		index.Retrying:   "recording waits, and goes on by itself: the cause",
-		index.Stalled:    "recording waits, and goes on by itself: the cause",
-		index.Stopped:    "the chain is not recorded any more: the cause",
+		index.Idle:       "no node has reported the chain yet",
+		index.CatchingUp: "the index is 0 blocks behind and catching up",
+		index.Rebuilding: "the index is being rebuilt, 100% is done",
+		index.Retrying:   "indexing fails at the moment, and goes on by itself: the cause",
+		index.Stalled:    "indexing fails at the moment, and goes on by itself: the cause",
+		index.Stopped:    "the index of the chain has stopped: the cause",
+		index.Waiting:    "indexing waits for the operator: the cause",
 	} {
 		require.EqualError(t, recorded(&index.Status{State: state, Err: errors.New("the cause")}), want, state)
 	}

@@ -81,7 +81,7 @@ func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
 		"P/block": &n.chains[P], "X/block": &n.chains[X], "C/block": &n.chains[C],
 		"X/tx": &n.early[earlyTxs], "X/vtx": &n.early[earlyVertices],
 	}[name]
-	if !ok || n.synced > 0 && r == &n.chains[C] { // an index that lacks the beginning is refused
+	if !ok || n.run().NoIndex || n.run().StateSynced > 0 && r == &n.chains[C] { // an index that lacks the beginning is refused
 		return nil, ErrNotServed
 	}
 	var args indexer.GetContainerRangeArgs
@@ -410,7 +410,7 @@ func (n *Node) evmBlock(text string) (any, error) {
 		}
 		height = number.Uint64()
 	}
-	if height > 0 && height < n.synced {
+	if height > 0 && height < n.run().StateSynced {
 		return nil, nil // with everything before the state that was synced
 	}
 	b, ok, err := n.block(C, height)

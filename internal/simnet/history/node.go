@@ -27,10 +27,8 @@ import (
 type Node struct {
 	*archive
 	// ends are the heights beyond which this node has not accepted blocks yet.
-	ends [chains]uint64
-	// synced is the height below which the C-Chain's blocks are missing: a node that has
-	// synced the state of the C-Chain lacks those before.
-	synced uint64
+	ends     [chains]uint64
+	settings atomic.Pointer[NodeSettings] // nil for the zero value
 }
 
 // archive is what the nodes of a network have in common.
@@ -67,7 +65,30 @@ type rewarded struct {
 // some heights yet, and lacks the C-Chain's blocks below synced, because it has synced
 // the state of the C-Chain. Only the first node grows.
 func (n *Node) Other(p, x, c, synced uint64) *Node {
-	return &Node{archive: n.archive, ends: [chains]uint64{p, x, c}, synced: synced}
+	other := &Node{archive: n.archive, ends: [chains]uint64{p, x, c}}
+	other.Run(NodeSettings{StateSynced: synced})
+	return other
+}
+
+// NodeSettings are how the node is run. The zero value is a node with an index that has executed
+// all blocks itself.
+type NodeSettings struct {
+	// StateSynced is the height to which the node state-synced its C-Chain, 0 if it did
+	// not. It has the genesis block, and no others before that height: a call for one of
+	// them gives null (avalanchego, vms/saevm/sae/rpc, readByNumber).
+	StateSynced uint64
+	// NoIndex is a node without --index-enabled, which has nothing at /ext/index.
+	NoIndex bool
+}
+
+// Run changes the settings, as a restart of the node does.
+func (n *Node) Run(s NodeSettings) { n.settings.Store(&s) }
+
+func (n *Node) run() NodeSettings {
+	if s := n.settings.Load(); s != nil {
+		return *s
+	}
+	return NodeSettings{}
 }
 
 // What is in Node.early.

@@ -1,0 +1,106 @@
+package data
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/apierr"
+	"quorate/handlers/reply"
+)
+
+// gap is a part of an answer that is left out because another chain's index decides about it
+// and has not caught up. An export is spent by an import on the other chain, so that without
+// that chain's index nobody knows whether it still is in atomic memory.
+type gap struct {
+	ChainName    string `json:"chainName"`
+	BlockchainID string `json:"blockchainId"`
+	// Omitted is what is left out.
+	Omitted string `json:"omitted"`
+	Code    string `json:"code,omitempty"`
+	Reason  string `json:"reason"`
+
+	id ids.ID
+}
+
+// gaps are the parts that an answer leaves out.
+type gaps []gap
+
+// between returns what an answer about b leaves out of the atomic memory that b shares with the
+// other chains. See behind about at.
+func (n *network) between(b blockchain, at *uint64) gaps {
+	var left gaps
+	for _, other := range n.chains {
+		if other == b {
+			continue
+		}
+		if err := n.behind(other, at); err != nil {
+			left = append(left, newGap(other, b, err))
+		}
+	}
+	return left
+}
+
+func newGap(other, b blockchain, err error) gap {
+	g := gap{
+		ChainName: other.name, BlockchainID: other.id.String(), id: other.id,
+		Omitted: "outputs between the " + b.name + " and the " + other.name,
+	}
+	var told *apierr.Error
+	if errors.As(err, &told) {
+		g.Code, g.Reason = told.Code, told.Message
+	}
+	return g
+}
+
+// refuse returns the refusal of an answer of which nothing is left.
+func (g gaps) refuse() error {
+	e := apierr.Unavailable(nil, "%s", g[0].Reason)
+	e.Code = g[0].Code
+	return e
+}
+
+// chains are those whose indexes have not caught up.
+func (g gaps) chains() []ids.ID {
+	var all []ids.ID
+	for i := range g {
+		all = append(all, g[i].id)
+	}
+	return all
+}
+
+// has reports whether what concerns a chain is left out.
+func (g gaps) has(chainID ids.ID) bool {
+	for i := range g {
+		if g[i].id == chainID {
+			return true
+		}
+	}
+	return false
+}
+
+// show names the chains in the answer's headers.
+func (g gaps) show(c echo.Context) {
+	var names []string
+	for i := range g {
+		names = append(names, g[i].ChainName)
+	}
+	if len(names) > 0 {
+		c.Response().Header().Set("Indexed-Without", strings.Join(names, ", "))
+	}
+}
+
+// sinceFirst adds the chains that the first page of a list left out, although their indexes
+// have caught up meanwhile: all pages are of the same list.
+func (n *network) sinceFirst(g gaps, b blockchain, took func(chainID ids.ID) bool) gaps {
+	for _, other := range n.chains {
+		if other == b || took(other.id) || g.has(other.id) {
+			continue
+		}
+		g = append(g, newGap(other, b, reply.CatchingUp(nil, "the first page of this list left them out, as the index of the %s had not caught up; ask for the list anew, without pageToken", other.name)))
+	}
+	return g
+}
