@@ -236,13 +236,6 @@ func runRead(t task) error {
 		return err
 	}
 	defer readers[0].surface.close()
-	if files, ok := rows.(*store.Pebble); ok {
-		begun := time.Now()
-		if err := files.Settle(ctx); err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "merged in %s what was recorded, as the store does by itself 30 s after\n", time.Since(begun).Round(time.Millisecond))
-	}
 	rig.Calm(rows) // opening it may have begun something
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

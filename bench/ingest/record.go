@@ -37,10 +37,9 @@ type progress struct {
 
 // starting is what a process took until it served, part by part.
 type starting struct {
-	// Opening is the store's, Node asking the node what there is, and Reads the first
+	// Store is opening the store, Node asking the node what there is, and Reads the first
 	// ones, with what they need.
-	Opening     store.Opening
-	Node, Reads time.Duration
+	Store, Node, Reads time.Duration
 }
 
 // tips are how far chains are on the node.
@@ -87,16 +86,14 @@ func runRecord(t task) error {
 		return err
 	}
 	defer stop()
+	var started starting
+	since := time.Now()
 	rows, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
-	var started starting
-	if files, ok := rows.(*store.Pebble); ok {
-		started.Opening = files.Opening()
-	}
-	since := time.Now()
+	started.Store, since = time.Since(since), time.Now()
 	client, g, to, err := begin(ctx, t.URL)
 	if err != nil {
 		return err

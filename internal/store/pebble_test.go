@@ -311,14 +311,11 @@ func TestPebbleValuesApart(t *testing.T) {
 		return levels[0].BlobBytesFlushed, again
 	}
 	before := func() *Pebble {
-		given := small(dir).withDefaults()
-		watch := watchOpening(given.Log)
-		options := given.pebble(nil, watch)
+		options := small(dir).withDefaults().pebble(nil)
 		options.Experimental.ValueSeparationPolicy = nil
 		db, err := pebble.Open(dir, options)
 		require.NoError(t, err)
-		watch.end()
-		return &Pebble{db: db, lock: new(pebble.Lock), dir: dir, gaps: newGaps(), long: newLongLists()}
+		return &Pebble{db: db, lock: new(pebble.Lock), dir: dir}
 	}
 
 	s := before()
