@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -178,8 +176,8 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 		MemTableStopWritesThreshold: fullBuffers,
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
-		// Pinned, so that an update of the library does not make directories
-		// unreadable for the version before it.
+		// Pinned, so that an update of the library does not make directories unreadable for
+		// the version before it. Stores of earlier versions have separated values.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		Logger:             pebbleLog{o.Log},
 		EventListener:      &events,
@@ -188,42 +186,7 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 	// rewrite single tables because of their tombstones; ordinary ones drop these, too.
 	p.Experimental.TombstoneDenseCompactionThreshold = 0.9
 	p.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
-	p.Experimental.SpanPolicyFunc = whereValuesAre
-	p.Experimental.ValueSeparationPolicy = valuesApart
 	return p
-}
-
-// whereValuesAre has the values of containers kept apart from their keys, and those of
-// other families beside them. Containers are the largest rows and a third of all bytes;
-// they come in the order of their keys, do not change, and are read in that order. So
-// they are written once, and not again at each level that their keys come to.
-func whereValuesAre(from []byte) (policy pebble.SpanPolicy, until []byte, err error) {
-	// The rows of a partition are not versions of one another: by default the library
-	// would keep the values of all but the first away from their keys.
-	policy.DisableValueSeparationBySuffix = true
-	first, end := []byte{byte(FamilyContainer)}, []byte{byte(FamilyContainer) + 1}
-	switch {
-	case bytes.Compare(from, first) < 0:
-		until = first
-	case bytes.Compare(from, end) < 0:
-		return policy, end, nil
-	}
-	policy.ValueStoragePolicy = pebble.ValueStorageLowReadLatency
-	return policy, until, nil
-}
-
-// valuesApart says how values are kept that are apart.
-func valuesApart() pebble.ValueSeparationPolicy {
-	return pebble.ValueSeparationPolicy{
-		Enabled: true,
-		// What refers to a value takes some twenty bytes.
-		MinimumSize: 256,
-		// They lie in the order of their keys: copies would be no closer together.
-		MaxBlobReferenceDepth: 1 << 10,
-		// Only what is deleted, which hardly happens, leaves some that nothing refers to.
-		TargetGarbageRatio: 0.5,
-		RewriteMinimumAge:  time.Hour,
-	}
 }
 
 func openError(dir string, err error) error {
