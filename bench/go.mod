@@ -12,7 +12,6 @@ replace github.com/ava-labs/libevm => github.com/ava-labs/libevm v1.13.15-0.2026
 require (
 	github.com/ava-labs/avalanchego v1.15.0
 	github.com/ava-labs/libevm v1.13.15-0.20260903154605-2eaf73af626c
-	github.com/mattn/go-sqlite3 v1.14.52
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sync v0.24.0
 	gonum.org/v1/plot v0.17.0

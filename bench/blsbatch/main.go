@@ -4,7 +4,7 @@
 // subgroup, and vouch for every single signature. The two alternate in one
 // process, so that their ratio is fair on a noisy machine.
 //
-//	go run ./bench/blsbatch [-n 5,50,300,1000] [-runs 7] [-procs 1]
+//	go -C bench run ./blsbatch [-n 5,50,300,1000] [-runs 7] [-procs 1]
 package main
 
 import (

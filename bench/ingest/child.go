@@ -136,7 +136,7 @@ func (all restarts) print() {
 		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.0f |\n", r.at, rig.Milliseconds(r.took), rig.Milliseconds(process),
 			rig.Milliseconds(r.parts.Store), rig.Milliseconds(r.parts.Node), rig.Milliseconds(r.parts.Reads))
 	}
-	so := summarize(took)
+	so := rig.Summarize(took)
 	fmt.Printf("\nkilled %d times, it serves again after %.0f ms (median) and %.0f ms (most), and goes on\n",
 		so.N, rig.Milliseconds(so.P50), rig.Milliseconds(so.Worst))
 }
