@@ -90,7 +90,7 @@ func (r *round) account(need uint64) Account {
 			}
 			g.Weight += m.weight
 			g.Count++
-		case m.state == waiting || m.state == silent:
+		case m.state == waiting || m.state == timedOut:
 			a.SilentWeight += m.weight
 			missing = append(missing, i)
 		case !m.online:

@@ -33,7 +33,7 @@ const signatureCost = 512
 // with its lists of nodes and refusals.
 const messageCost = 4096
 
-// signatures keeps signatures that were proven valid one by one. Bounded in
+// signatures keeps signatures that were verified valid one by one. Bounded in
 // bytes; safe for concurrent use.
 type signatures struct {
 	cache        *otter.Cache[signatureID, [bls.SignatureLen]byte]

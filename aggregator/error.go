@@ -60,7 +60,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// setFailure turns a resolver's error into what the caller is told. Height is the one
+// setFailure turns a resolver's error into what the waiter is told. Height is the one
 // that was asked for, 0 if the node named it.
 func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) error {
 	switch {
@@ -74,7 +74,7 @@ func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) 
 	return NodeFailure(ctx, err)
 }
 
-// NodeFailure turns the error of a call to the upstream node into what the caller
+// NodeFailure turns the error of a call to the upstream node into what the waiter
 // is told: an *Error, unless ctx was cancelled.
 func NodeFailure(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -87,7 +87,7 @@ func NodeFailure(ctx context.Context, err error) error {
 	return &Error{Code: CodeNodeUnavailable, Message: "no upstream node answers; try again in a moment", Err: err}
 }
 
-// failure is what a caller is told when the round could not serve it.
+// failure is what a waiter is told when the round could not serve it.
 func failure(code Code, account Account) *Error {
 	percent := func(w uint64) float64 {
 		return float64(w) / float64(account.TotalWeight) * 100
@@ -98,7 +98,7 @@ func failure(code Code, account Account) *Error {
 		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f %% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
 		return &Error{Code: code, Message: text, Account: &account}
 	}
-	text += fmt.Sprintf(": %.2f %% silent, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
+	text += fmt.Sprintf(": %.2f %% unanswered, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
 		percent(account.SilentWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
 	if len(account.Refusals) > 0 {
 		text += fmt.Sprintf("; most refuse with %q (code %d)", account.Refusals[0].Message, account.Refusals[0].Code)

@@ -76,7 +76,7 @@ func (a *average) add(x, memory float64) {
 type nodeHistory struct {
 	times   average // of the logarithm of its answer times
 	success float64
-	// trusted: its latest signature was proven, so the next one is presumed
+	// trusted: its latest signature was verified, so the next one is presumed
 	// good until the finished message is verified.
 	trusted bool
 	seen    time.Time
@@ -153,7 +153,7 @@ func (h *history) failed(nodeID ids.NodeID, now time.Time) {
 }
 
 // judged records the verdict on a signature: a forger goes to the end of the
-// order and is checked at once next time; a proven signer is presumed good.
+// order and is checked at once next time; a verified signer is presumed good.
 func (h *history) judged(nodeID ids.NodeID, good bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,8 +17,6 @@ type planner struct {
 	// end, relative and absolute; it buys messages that need not be sent.
 	Slack    float64
 	SlackMin time.Duration
-	// Everyone asks every reachable validator at once.
-	Everyone bool
 }
 
 // A round that is alone may use the processor for answers that it will hardly need: its
@@ -63,7 +61,7 @@ func (o *option) by(t time.Duration, logT float64) float64 {
 // expected to be reached.
 func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.Duration) {
 	goal := float64(r.goal())
-	have := float64(r.proven + r.pending)
+	have := float64(r.verified + r.pending)
 	options := make([]option, 0, len(r.members))
 	var avoided []int
 	for i := range r.members {
@@ -97,7 +95,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		}
 	}
 	t = min(t+max(time.Duration(p.Slack*float64(t)), p.SlackMin), maxHorizon)
-	if p.Everyone || !ok {
+	if !ok {
 		for i := range options {
 			if !options[i].inFlight {
 				members = append(members, options[i].i)

@@ -112,7 +112,7 @@ func together(message []byte, keys []*bls.PublicKey, answers [][]byte) error {
 		}
 		signatures[i] = signature
 	}
-	if bad := bls.NewVerifier(message).Prove(keys, signatures); len(bad) > 0 {
+	if bad := bls.NewVerifier(message).Verify(keys, signatures); len(bad) > 0 {
 		return fmt.Errorf("signatures %v do not verify", bad)
 	}
 	return nil
