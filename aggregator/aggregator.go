@@ -32,25 +32,24 @@ import (
 
 // Transport carries signature requests to validators.
 type Transport interface {
-	// Connected reports whether nodeID can be asked now.
+	// Connected reports whether a request can be sent to nodeID now.
 	Connected(nodeID ids.NodeID) bool
-	// OnConnect calls f, which does not block, for every connection made until
-	// stop is called.
+	// OnConnect calls f for every new connection until stop is called. f must not block.
 	OnConnect(f func(ids.NodeID)) (stop func())
-	// Request sends the request to every one of nodes that is connected and
-	// returns those. onAnswer is called at most once for each of them, from any
-	// goroutine, until ctx ends; it does not block.
+	// Request sends the request to each of nodes that is connected and returns these
+	// nodes. It calls onAnswer at most once for each of them, from any goroutine, until
+	// ctx ends. onAnswer must not block.
 	Request(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, request []byte, onAnswer func(p2p.Answer)) (sent []ids.NodeID)
 }
 
 // Sets resolves validator sets.
 type Sets interface {
-	// Set is the canonical set of a subnet at a P-Chain height, 0 for the
-	// height that is currently proposed.
+	// Set returns the canonical set of a subnet at a P-Chain height. Height 0 means the
+	// proposed height.
 	Set(ctx context.Context, subnetID ids.ID, height uint64) (*validators.Set, error)
-	// SubnetOf is the subnet that validates a blockchain.
+	// SubnetOf returns the subnet that validates a blockchain.
 	SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error)
-	// EpochSet is a subnet's set at the P-Chain height of a blockchain's current
+	// EpochSet returns a subnet's set at the P-Chain height of a blockchain's current
 	// epoch.
 	EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*validators.Set, error)
 	// Underfunded lists the canonical indexes of L1 validators that are about
@@ -67,13 +66,13 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Limits of a round; the zero value means DefaultLimits.
 	Limits Limits
-	// SignatureCacheBytes and MessageCacheBytes bound what is remembered;
-	// 0 means 64 MiB and 32 MiB.
+	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
+	// 32 MiB.
 	SignatureCacheBytes, MessageCacheBytes uint64
 	// Archive keeps finished messages and verified signatures over restarts; nil
 	// means that they are only kept in memory.
 	Archive *Archive
-	// Observer is shown the rounds; nil shows nobody.
+	// Observer receives the state of rounds; may be nil.
 	Observer Observer
 }
 
@@ -102,7 +101,7 @@ type Aggregator struct {
 	idle    chan struct{}        // guarded by mu; closed while there are no runners
 }
 
-// roundKey says which requests can share a round.
+// roundKey identifies the requests that can share a round.
 type roundKey struct {
 	message, justification, set ids.ID
 }
@@ -166,7 +165,7 @@ func orDefault(v, d uint64) uint64 {
 
 // Close ends all rounds, whose waiters get CodeShutdown, and waits for them.
 func (a *Aggregator) Close() {
-	a.mu.Lock() // nobody is starting a round
+	a.mu.Lock() // so that no round starts
 	a.end()
 	a.mu.Unlock()
 	a.running.Wait()
@@ -267,8 +266,8 @@ func (a *Aggregator) signingSubnet(ctx context.Context, req Request) (ids.ID, er
 	return subnetID, nil
 }
 
-// signFor serves req from what is known, or from a round with set. AtHand: nothing
-// was waited for.
+// signFor serves req from a cache, or from a round with set. atHand reports that it did
+// not wait.
 func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.Set) (r *Result, atHand bool, err error) {
 	quorum := req.QuorumPercentage
 	if quorum == 0 {
@@ -277,10 +276,10 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 	need := set.MinWeight(quorum)
 	want := set.MinWeight(min(quorum+req.QuorumPercentageBuffer, 100))
 	if len(set.Validators) == 0 {
-		return nil, false, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so nobody can sign", set.SubnetID, set.Height)}
+		return nil, false, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so no validator can sign", set.SubnetID, set.Height)}
 	}
-	if set.TotalWeight == 0 { // of which a quorum would be nothing
-		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("the validators of subnet %s have no weight at P-Chain height %d, so that no quorum is to be had; wait until one has", set.SubnetID, set.Height)}
+	if set.TotalWeight == 0 { // a quorum would be 0
+		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("the validators of subnet %s have no weight at P-Chain height %d, so there is no quorum; wait until a validator has weight", set.SubnetID, set.Height)}
 	}
 	if keyed := set.KeyedWeight(); keyed < need {
 		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
@@ -300,8 +299,7 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 	return r, false, err
 }
 
-// recall finds a message that was finished before the service was started; nil
-// if there is none.
+// recall returns the message from the archive, or nil if it has none.
 func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, set *validators.Set) *Result {
 	if a.archive == nil {
 		return nil
@@ -335,7 +333,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 		return o.result, nil
 	case <-ctx.Done():
 	}
-	// Leave with the account of what was reached; the outcome may have crossed.
+	// Leave with the account of what was reached. The outcome may arrive meanwhile.
 	accounts := make(chan Account, 1)
 	if f.inbox.put(func(time.Duration) {
 		if ctx.Err() == context.DeadlineExceeded {
@@ -372,7 +370,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	}
 }
 
-// late names what kept a round from finishing in time.
+// late returns the code of a round that did not finish in time.
 func late(account Account) Code {
 	if account.RefusedWeight > account.TotalWeight-account.TargetWeight {
 		return CodeRefused
@@ -380,8 +378,8 @@ func late(account Account) Code {
 	return CodeQuorumNotReached
 }
 
-// joinRound adds c on the runner for req, starting it if need be. A runner that has
-// landed since the waiter looked has left its message, which is returned instead.
+// joinRound adds c to the round for req and starts the round if there is none. If the round
+// has ended since c looked into the cache, joinRound returns the message of that round.
 func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter) (*runner, *Result, error) {
 	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
 	a.mu.Lock()
@@ -425,7 +423,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	return f, nil, nil
 }
 
-// remove takes a runner off the board.
+// remove ends the round of f: no waiter can join it any more.
 func (a *Aggregator) remove(f *runner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -471,7 +469,7 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, al
 	return r
 }
 
-// recallSignatures gives a round what was verified earlier, and says for how many.
+// recallSignatures adds the cached signatures to the round and returns their number.
 func (a *Aggregator) recallSignatures(r *round, message ids.ID) (n int) {
 	for i, v := range r.set.Validators {
 		if b, ok := a.verified.get(message, v); ok {
@@ -484,7 +482,7 @@ func (a *Aggregator) recallSignatures(r *round, message ids.ID) (n int) {
 	return n
 }
 
-// watchFunds finds out, beside the round, which L1 validators to ask last.
+// watchFunds finds out, concurrently with the round, which L1 validators to ask last.
 func (a *Aggregator) watchFunds(f *runner, set *validators.Set) {
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return

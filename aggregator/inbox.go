@@ -8,8 +8,8 @@ import (
 // event changes the round; it runs on the runner's goroutine.
 type event func(now time.Duration)
 
-// inbox is an unbounded queue; what bounds it is that every node asked answers
-// at most once and every waiter joins and leaves once.
+// inbox is a queue of events. Its length is bounded by its producers: each node answers a
+// request at most once, and each waiter joins and leaves once.
 type inbox struct {
 	mu     sync.Mutex
 	events []event
@@ -41,7 +41,7 @@ func (b *inbox) take(spare []event) []event {
 	return events
 }
 
-// closeIfEmpty ends the queue unless something arrived meanwhile.
+// closeIfEmpty closes the queue unless it has events.
 func (b *inbox) closeIfEmpty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

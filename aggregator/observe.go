@@ -9,10 +9,10 @@ import (
 	"quorate/validators"
 )
 
-// Observer is shown how rounds go, while somebody watches.
+// Observer receives the state of rounds.
 type Observer interface {
-	// Watching reports whether anybody does. It is asked whenever a round pauses,
-	// so it must be cheap; while it says no a round costs nothing more.
+	// Watching reports whether Observe should be called. It is called whenever a round
+	// pauses, so it must be cheap.
 	Watching() bool
 	// Observe takes a look at a round. Looks at one round come in order, those at
 	// several at the same time. It must not block. Replies and Set are shared and must
@@ -63,7 +63,7 @@ const (
 	Silent   Reply = 't' // asked, and out of time
 )
 
-// replies says what is known of each member.
+// replies returns the state of each member.
 func (r *round) replies() []Reply {
 	all := make([]Reply, len(r.members))
 	for i := range r.members {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// planner chooses whom to ask. It asks as few validators as it can without
-// expecting to finish noticeably later than if it had asked everybody.
+// planner chooses the validators to ask: as few as possible without finishing noticeably
+// later than if it asked all of them.
 type planner struct {
 	// Margin is the number of standard deviations by which the expected weight
 	// at the horizon must exceed the goal.
@@ -21,7 +21,7 @@ type planner struct {
 
 // A round that is alone may use the processor for answers that it will hardly need: its
 // plan ends within 3 % of the network's own time. Among others the messages saved are
-// worth more than a tenth of that time, as each answer delays somebody's.
+// worth more than a tenth of that time, because each answer delays another round's.
 const (
 	slackAlone    = 0.03
 	slackMinAlone = time.Millisecond

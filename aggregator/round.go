@@ -34,21 +34,20 @@ type round struct {
 	pending  uint64 // weight of signatures at hand, unverified
 	verified uint64 // weight of signatures verified
 
-	// What follows spares a look at every member for each answer.
+	// The following fields avoid a pass over all members for each answer.
 	weights   weights       // as of weighedAt
 	weighedAt time.Duration // negative: must be weighed again
 	dueAt     time.Duration // no member is out of time before
 }
 
-// Limits bound the patience of a round.
+// Limits are the timeouts of a round.
 type Limits struct {
 	// AnswerTimeout is how long one validator may take before the round goes on
 	// as if it would never answer. The wire allows at most 10 s.
 	AnswerTimeout time.Duration
 	// ConnectGrace is how long a round waits for validators without a connection.
 	ConnectGrace time.Duration
-	// BufferTimeout is how long a round waits for the buffer once the quorum
-	// itself is met.
+	// BufferTimeout is how long a round waits for the buffer after the quorum is met.
 	BufferTimeout time.Duration
 	// PollMin and PollMax bound the pause before a validator that answered
 	// "not accepted yet" is asked again.
@@ -183,7 +182,7 @@ func (r *round) leave(c *waiter) bool {
 	return len(r.waiters) > 0
 }
 
-// changed notes that something else is possible than before: plan again now.
+// changed makes the round plan again, because other members can sign than before.
 func (r *round) changed() {
 	r.recheck = true
 	r.weighedAt = -1
@@ -204,7 +203,7 @@ func (r *round) connected(nodeID ids.NodeID) {
 	r.changed()
 }
 
-// known puts a signature that was verified earlier into the round.
+// known adds a signature that was verified earlier.
 func (r *round) known(i int, signature *bls.Signature) {
 	m := &r.members[i]
 	if m.state == signed {
@@ -235,7 +234,7 @@ func (r *round) drop(i int) {
 	m.signature = nil
 }
 
-// answered takes a well-formed signature of a node. A second one is ignored.
+// answered records a well-formed signature of a node. It ignores a second one.
 func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 	i, ok := r.set.Index(nodeID)
 	if !ok {
@@ -258,7 +257,7 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 	}
 }
 
-// failed takes everything else a node may do: refuse, send garbage, vanish.
+// failed records a refusal, an invalid answer or a lost connection.
 func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.AppError, now time.Duration) {
 	i, ok := r.set.Index(nodeID)
 	if !ok {
@@ -287,7 +286,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 	r.nextNode(i)
 }
 
-// nextNode turns to another node of the same key, if it has one left.
+// nextNode selects another node of the same key, if there is one left.
 func (r *round) nextNode(i int) {
 	m := &r.members[i]
 	m.tried++
@@ -331,7 +330,7 @@ func (r *round) askedWeight() uint64 {
 	return weight
 }
 
-// markVerified takes the verdict on members, each of which had a pending signature;
+// markVerified records the verification of members, each of which had a pending signature;
 // bad is ascending.
 func (r *round) markVerified(members, bad []int) {
 	for _, i := range members {
@@ -364,9 +363,9 @@ type weights struct {
 	possible uint64
 	// blocked was refused for good.
 	blocked uint64
-	// offline: somebody may be asked as soon as there is a connection.
+	// offline says that a member can be asked as soon as it is connected.
 	offline bool
-	// candidates: somebody can be asked, but was not.
+	// candidates says that a member can be asked and was not.
 	candidates bool
 }
 
@@ -397,8 +396,8 @@ func (r *round) weigh(now time.Duration) weights {
 	return w
 }
 
-// next decides what to do at now. It is called again after each action was
-// carried out, until it answers actWait.
+// next returns the next action at now. The runner calls it again after each action, until
+// it returns actWait.
 func (r *round) next(now time.Duration) action {
 	r.expire(now)
 	if len(r.waiters) == 0 {
@@ -422,8 +421,8 @@ func (r *round) next(now time.Duration) action {
 
 const never = time.Duration(1<<63 - 1)
 
-// expire gives up on validators that are out of time and takes those that said
-// "not accepted yet" back among the candidates when their pause is over.
+// expire marks validators that did not answer in time, and makes validators that answered
+// "not accepted yet" candidates again after their pause.
 func (r *round) expire(now time.Duration) {
 	if now < r.dueAt {
 		return
@@ -451,7 +450,7 @@ func (r *round) expire(now time.Duration) {
 	}
 }
 
-// settle looks for a waiter that can be served or must be refused.
+// settle returns the action for a waiter that can be served or must be refused.
 func (r *round) settle(now time.Duration) (action, bool) {
 	have := r.verified + r.pending
 	w := r.weigh(now)
@@ -493,7 +492,7 @@ func (r *round) goal() uint64 {
 	return goal
 }
 
-// choose lets the planner pick whom to ask now and marks them as asked.
+// choose returns the members that the planner picks, and marks them as asked.
 func (r *round) choose(now time.Duration) []int {
 	slipped := !r.recheck
 	r.recheck = false

@@ -13,9 +13,9 @@ import (
 	"quorate/bls"
 )
 
-// flight runs one round: it owns the round's state on a single goroutine, feeds
-// it what happens and carries out what it decides. It ends when its last waiter
-// has left. Answers that come later still teach the history.
+// runner runs one round. It owns the round's state on a single goroutine, passes it the
+// events and carries out its actions. It ends when the last waiter has left. Later answers
+// still update the history.
 type runner struct {
 	agg          *Aggregator
 	key          roundKey
@@ -29,7 +29,7 @@ type runner struct {
 	// Owned by the goroutine of run.
 	round *round
 	built map[uint64]*Result // finished messages by target weight
-	// filed and filedResult are what file kept last.
+	// filed and filedResult are the latest arguments of file.
 	filed       finishedID
 	filedResult *Result
 	watched     watched
@@ -37,8 +37,8 @@ type runner struct {
 
 func (f *runner) now() time.Duration { return time.Since(f.start) }
 
-// run carries the round until no waiter is left or ctx, the aggregator's own
-// life, ends.
+// run runs the round until no waiter is left, or until ctx ends because the aggregator
+// is closed.
 func (f *runner) run(ctx context.Context) {
 	defer f.ended.Store(true)
 	stop := f.agg.transport.OnConnect(func(nodeID ids.NodeID) {
@@ -90,8 +90,8 @@ func (f *runner) run(ctx context.Context) {
 	}
 }
 
-// report tells the waiters that want to know how the round stands, and returns
-// when to look again; never if nobody does.
+// report calls the progress functions that are due, and returns when to call again; never
+// if there are none.
 func (f *runner) report(now time.Duration) time.Duration {
 	again := never
 	for _, c := range f.round.waiters {
@@ -107,7 +107,7 @@ func (f *runner) report(now time.Duration) time.Duration {
 	return again
 }
 
-// abandon ends the runner while waiters wait: the service is stopping.
+// abandon ends the round because the service is stopping.
 func (f *runner) abandon() {
 	f.agg.remove(f)
 	for _, e := range f.inbox.close() {
@@ -133,8 +133,8 @@ func (f *runner) verify(members []int) {
 	}
 }
 
-// finish builds the message for a waiter; signatures that spoil it are found
-// and struck off, and the round goes on.
+// finish builds the message for a waiter. If the message is invalid, finish verifies each
+// signature and removes the invalid ones; the round then goes on.
 func (f *runner) finish(a action) {
 	result, ok := f.built[a.target]
 	if !ok {
@@ -180,8 +180,8 @@ func (f *runner) finish(a action) {
 	f.answer(a.waiter, outcome{result: result})
 }
 
-// file keeps the message for those who ask again. It is done here, not by the
-// waiter, so that whoever finds the runner gone finds its message.
+// file puts the message into the caches. The runner does so, not the waiter: a request that
+// no longer finds the round then finds its message.
 func (f *runner) file(c *waiter, result *Result) {
 	id := finishedID{message: f.key.message, set: f.key.set, need: c.need, want: c.want}
 	if id == f.filed && result == f.filedResult {
@@ -195,8 +195,8 @@ func (f *runner) file(c *waiter, result *Result) {
 	}
 }
 
-// serveLate gives a waiter whose time is up the quorum, if that is at hand: it was
-// only the buffer that it still waited for. False if it is not.
+// serveLate serves a waiter whose time is up, if the quorum is met and only the buffer is
+// missing. Otherwise it returns false.
 func (f *runner) serveLate(c *waiter) bool {
 	for slices.Contains(f.round.waiters, c) {
 		if f.round.verified+f.round.pending < c.need {
@@ -212,16 +212,15 @@ func (f *runner) fail(a action) {
 	f.answer(a.waiter, outcome{err: failure(a.code, account)})
 }
 
-// answer hands a waiter its outcome, which has room for it, and lets it go.
+// answer sends a waiter its outcome and removes it. The channel has room for it.
 func (f *runner) answer(c *waiter, o outcome) {
 	f.watched.note(c, o)
 	c.outcome <- o
 	f.round.leave(c)
 }
 
-// learn draws the round's lessons once it is over: who failed while others
-// signed, and whether the plan held. What is at hand unverified is handed to the
-// verifier, since only verified signatures are kept.
+// learn updates the history after the round: validators that refused, and whether the plan
+// held. It passes the signatures to the verifier, because only verified ones are cached.
 func (f *runner) learn() {
 	if len(f.built) == 0 {
 		return

@@ -24,18 +24,17 @@ type verifier struct {
 	idle func() <-chan struct{}
 }
 
-// verifyJob is a round's unverified signatures, to be verified when there is time.
+// verifyJob is the signatures of a finished round.
 type verifyJob struct {
 	message    *warp.UnsignedMessage
 	set        *validators.Set
 	members    []int
-	authors    []ids.NodeID // who sent the signatures
+	authors    []ids.NodeID // that sent the signatures
 	signatures []*bls.Signature
 	verified   bool // they were verified in the round already
 }
 
-// maxVerifyJobs bounds the rounds that wait to be verified; beyond it their
-// signatures are let go, which costs nothing but a question asked again.
+// maxVerifyJobs bounds the queue. Dropped signatures are requested again if needed.
 const maxVerifyJobs = 16
 
 // keep queues the signatures of a finished round. It drops them if too many rounds wait.
@@ -96,21 +95,20 @@ func (v *verifier) run(ctx context.Context) {
 }
 
 const (
-	// verifyPiece is how many signatures are verified without looking up: about 6 ms.
+	// verifyPiece is how many signatures are verified without a pause: about 6 ms.
 	verifyPiece = 128
-	// idleTime is how long there must have been no round before.
+	// idleTime is how long there must have been no round before a piece is verified.
 	idleTime = 10 * time.Millisecond
-	// idleTimeout is how long a piece waits for that.
+	// idleTimeout is how long a piece waits for such a pause.
 	idleTimeout = 2 * time.Second
 )
 
-// awaitIdle waits until no round has been under way for idleTime, so that a
-// request which follows another one at once does not wait for a verification. If there is
-// no such pause for idleTimeout, any moment without a round will do. It returns
-// the pause, and goes on at once if called with the one that still lasts; false if
-// the aggregator ends.
+// awaitIdle waits until there was no round for idleTime, so that consecutive requests do not
+// wait for a verification. After idleTimeout it accepts any moment without a round. It
+// returns the pause, and returns at once if last is a pause that still lasts. It returns
+// false if ctx ends.
 func (v *verifier) awaitIdle(ctx context.Context, last <-chan struct{}) (pause <-chan struct{}, ok bool) {
-	impatient := time.Now().Add(idleTimeout)
+	deadline := time.Now().Add(idleTimeout)
 	for {
 		idle := v.idle()
 		select {
@@ -118,7 +116,7 @@ func (v *verifier) awaitIdle(ctx context.Context, last <-chan struct{}) (pause <
 			return nil, false
 		case <-idle:
 		}
-		if idle == last || !time.Now().Before(impatient) {
+		if idle == last || !time.Now().Before(deadline) {
 			return idle, true
 		}
 		select {

@@ -26,8 +26,8 @@ func (f *runner) ask(life context.Context, members []int) {
 	for _, nodeID := range nodes {
 		w.left[nodeID] = struct{}{}
 	}
-	// A wave outlives the round that sent it, so that a slow answer is still
-	// measured; it never outlives the answer timeout.
+	// A wave may outlive its round, so that slow answers are measured. It ends with the
+	// answer timeout.
 	ctx, cancel := context.WithTimeout(life, f.agg.limits.AnswerTimeout)
 	w.cancel = cancel
 	sent := f.agg.transport.Request(ctx, f.message.SourceChainID, nodes, f.request, w.answer)
@@ -47,15 +47,15 @@ func (f *runner) ask(life context.Context, members []int) {
 	context.AfterFunc(ctx, w.expire)
 }
 
-// wave is one fan-out: which of its nodes still owe an answer.
+// wave is one fan-out and the nodes that have not answered yet.
 type wave struct {
 	runner *runner
 	cancel context.CancelFunc
 	mu     sync.Mutex
-	left   map[ids.NodeID]struct{}
+	left   map[ids.NodeID]struct{} // guarded by mu
 }
 
-// forget strikes nodeID off and reports whether it owed an answer.
+// forget removes nodeID and reports whether its answer was outstanding.
 func (w *wave) forget(nodeID ids.NodeID) bool {
 	w.mu.Lock()
 	_, owed := w.left[nodeID]
@@ -68,7 +68,8 @@ func (w *wave) forget(nodeID ids.NodeID) bool {
 	return owed
 }
 
-// expire counts those that stayed silent against them, unless the service stops.
+// expire records that the remaining nodes did not answer in time, unless the service is
+// stopping.
 func (w *wave) expire() {
 	w.cancel()
 	w.mu.Lock()
@@ -84,8 +85,8 @@ func (w *wave) expire() {
 	}
 }
 
-// answer takes what a node sent back. It runs on the connection's own reader,
-// which makes the readers the worker pool: one node's garbage costs only itself.
+// answer handles a node's answer. It runs on the goroutine that reads the connection, so
+// that parsing is concurrent and malformed answers delay no other node.
 func (w *wave) answer(a p2p.Answer) {
 	f := w.runner
 	if !w.forget(a.NodeID) {

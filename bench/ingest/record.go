@@ -122,24 +122,11 @@ func runRecord(t task) error {
 	defer cancel()
 	var probe *prober
 	if t.Probe {
-		readers, err := newReaders(connections, t.Past, g, rows)
-		if err != nil {
+		var first *reader
+		if probe, first, err = startProbe(ctx, t, g, rows, started, since, out); err != nil {
 			return err
 		}
-		first := readers[0]
 		defer first.surface.close()
-		probe = &prober{readers: readers, kinds: kinds[:probed], every: probePause}
-		// What was recorded before a kill is served before anything else.
-		if first.recorded(ctx) {
-			height, err := serveFirst(ctx, first)
-			if err != nil {
-				return err
-			}
-			started.Reads = time.Since(since)
-			if err := out.Encode(progress{Served: true, Height: height, Starting: started}); err != nil {
-				return err
-			}
-		}
 		running.Go(func() {
 			for !first.recorded(ctx) && ctx.Err() == nil {
 				time.Sleep(probePause)
@@ -183,16 +170,45 @@ func runRecord(t task) error {
 		}
 		r.Took, r.CPU = time.Since(begun), cputime.Used()-spent
 	}
+	if err := r.measure(t, rows); err != nil {
+		return err
+	}
+	return out.Encode(r)
+}
+
+// startProbe makes a prober and its first reader. What was recorded before a kill is
+// served, and told, before anything else.
+func startProbe(ctx context.Context, t task, g *genesis.Genesis, rows store.Store, started starting, since time.Time, out *json.Encoder) (*prober, *reader, error) {
+	readers, err := newReaders(connections, t.Past, g, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := readers[0]
+	probe := &prober{readers: readers, kinds: kinds[:probed], every: probePause}
+	if !first.recorded(ctx) {
+		return probe, first, nil
+	}
+	height, err := serveFirst(ctx, first)
+	started.Reads = time.Since(since)
+	if err == nil {
+		err = out.Encode(progress{Served: true, Height: height, Starting: started})
+	}
+	if err != nil {
+		first.surface.close()
+		return nil, nil, err
+	}
+	return probe, first, nil
+}
+
+// measure waits until the store is calm and fills in what it wrote and holds.
+func (r *recorded) measure(t task, rows store.Store) (err error) {
 	rig.Calm(rows)
 	stats := rows.Stats()
-	r.Flushed, r.Compacted = stats.FlushedBytes, stats.CompactedBytes
+	r.Flushed, r.Compacted, r.Rows = stats.FlushedBytes, stats.CompactedBytes, stats.Rows
 	if t.Store == "" {
-		if r.Bytes, err = rig.Size(t.Dir); err != nil {
-			return err
-		}
+		r.Bytes, err = rig.Size(t.Dir)
 	}
-	r.Rows = stats.Rows
-	return out.Encode(r)
+	return err
 }
 
 // open opens the store as the service does, with the memory that it takes by default.
