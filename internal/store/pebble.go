@@ -15,26 +15,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// PebbleOptions say where the embedded engine keeps its files and what it may
-// use. Zero values stand for the defaults.
+// PebbleOptions are the settings of the embedded store. Zero values mean the defaults.
 type PebbleOptions struct {
-	// Dir holds the files, and nothing else. It is made if it does not exist.
+	// Dir is the directory of the store, which holds nothing else. It is created if it
+	// does not exist.
 	Dir string
-	// CacheBytes is what the cache of blocks read from disk may hold in memory.
-	// More makes reads of old rows faster. Default 128 MiB.
+	// CacheBytes bounds the cache of blocks read from disk. Default 128 MiB.
 	CacheBytes int64
-	// MemTableBytes is the size of one write buffer, of which there are up to three: one
-	// that is written to, one that is flushed and one kept to be used again. Writers wait
-	// while flushing is slower. Larger ones make long ingestion cheaper and restarts
-	// after a kill slower, which replay two of them at most. 1 MiB to 1 GiB, default
-	// 32 MiB.
+	// MemTableBytes is the size of one write buffer. There are up to three: one receives
+	// writes, one is flushed, one is kept for reuse. Writers wait if flushing is slower.
+	// Larger buffers make indexing cheaper and restarts after a kill slower, which replay
+	// at most two. 1 MiB to 1 GiB, default 32 MiB.
 	MemTableBytes int64
 	// MaxOpenFiles bounds the files kept open. Default 1000.
 	MaxOpenFiles int
-	// Compactions is how many may run at a time; they compete with requests for
-	// the processors. Default 1.
+	// Compactions bounds the concurrent compactions, which compete with requests for the
+	// processors. Default 1.
 	Compactions int
-	// Unfinished opens a store even if a copy into it has not come to its end; see Copy.
+	// Unfinished opens a store even if a copy into it is not finished; see Copy.
 	Unfinished bool
 	// Log gets the engine's warnings and errors, and at debug level its steps.
 	// Nil discards them.
@@ -44,8 +42,8 @@ type PebbleOptions struct {
 	fs vfs.FS
 }
 
-// fullBuffers is how many write buffers there may be for writers not to wait: the least
-// that lets one be flushed while another is written to.
+// fullBuffers is the number of write buffers at which writers wait: the least that lets one
+// be flushed during writes to another.
 const fullBuffers = 2
 
 func (o PebbleOptions) withDefaults() PebbleOptions {
