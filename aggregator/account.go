@@ -16,12 +16,12 @@ type Account struct {
 	// TargetWeight is the least weight that meets the quorum.
 	TargetWeight uint64 `json:"targetWeight,string"`
 	TotalWeight  uint64 `json:"totalWeight,string"`
-	// ConnectedWeight is what was connected when the round ended.
+	// ConnectedWeight was connected when the round ended.
 	ConnectedWeight uint64 `json:"connectedWeight,string"`
 	// SignedWeight has signatures that were verified, alone or as part of the
 	// finished message.
 	SignedWeight uint64 `json:"signedWeight,string"`
-	// UnprovenWeight answered with signatures that were not needed and not checked.
+	// UnprovenWeight answered with signatures that were not needed and not verified.
 	UnprovenWeight uint64 `json:"unprovenWeight,string"`
 	// InvalidWeight answered with something that is no valid signature.
 	InvalidWeight uint64 `json:"invalidWeight,string"`
@@ -37,8 +37,8 @@ type Account struct {
 	// RefusedWeight answered with an error, listed in Refusals heaviest first.
 	RefusedWeight uint64    `json:"refusedWeight,string"`
 	Refusals      []Refusal `json:"refusals"`
-	// SilentNodes lists the heaviest validators that were asked and stayed
-	// silent or had no connection, at most 20.
+	// SilentNodes lists the heaviest validators that were asked and did not answer, or
+	// had no connection, at most 20.
 	SilentNodes []ids.NodeID `json:"silentNodes"`
 }
 
@@ -90,7 +90,7 @@ func (r *round) account(need uint64) Account {
 			}
 			g.Weight += m.weight
 			g.Count++
-		case m.state == waiting || m.state == silent:
+		case m.state == waiting || m.state == timedOut:
 			a.SilentWeight += m.weight
 			missing = append(missing, i)
 		case !m.online:

@@ -1,7 +1,7 @@
 // Package aggregator turns an unsigned Warp message into a signed one: it asks
-// the validators of the signing subnet (ACP-118), proves their signatures,
+// the validators of the signing subnet (ACP-118), verifies their signatures,
 // chooses the signers and verifies the result before it hands it out. One round
-// per message serves any number of callers.
+// per message serves any number of waiters.
 package aggregator
 
 import (
@@ -32,25 +32,24 @@ import (
 
 // Transport carries signature requests to validators.
 type Transport interface {
-	// Connected reports whether nodeID can be asked now.
+	// Connected reports whether a request can be sent to nodeID now.
 	Connected(nodeID ids.NodeID) bool
-	// OnConnect calls f, which does not block, for every connection made until
-	// stop is called.
+	// OnConnect calls f for every new connection until stop is called. f must not block.
 	OnConnect(f func(ids.NodeID)) (stop func())
-	// Request sends the request to every one of nodes that is connected and
-	// returns those. onAnswer is called at most once for each of them, from any
-	// goroutine, until ctx ends; it does not block.
+	// Request sends the request to each of nodes that is connected and returns these
+	// nodes. It calls onAnswer at most once for each of them, from any goroutine, until
+	// ctx ends. onAnswer must not block.
 	Request(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, request []byte, onAnswer func(p2p.Answer)) (sent []ids.NodeID)
 }
 
 // Sets resolves validator sets.
 type Sets interface {
-	// Set is the canonical set of a subnet at a P-Chain height, 0 for the
-	// height that is currently proposed.
+	// Set returns the canonical set of a subnet at a P-Chain height. Height 0 means the
+	// proposed height.
 	Set(ctx context.Context, subnetID ids.ID, height uint64) (*validators.Set, error)
-	// SubnetOf is the subnet that validates a blockchain.
+	// SubnetOf returns the subnet that validates a blockchain.
 	SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error)
-	// EpochSet is a subnet's set at the P-Chain height of a blockchain's current
+	// EpochSet returns a subnet's set at the P-Chain height of a blockchain's current
 	// epoch.
 	EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*validators.Set, error)
 	// Underfunded lists the canonical indexes of L1 validators that are about
@@ -67,19 +66,14 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Limits of a round; the zero value means DefaultLimits.
 	Limits Limits
-	// SignatureCacheBytes and MessageCacheBytes bound what is remembered;
-	// 0 means 64 MiB and 32 MiB.
+	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
+	// 32 MiB.
 	SignatureCacheBytes, MessageCacheBytes uint64
-	// Archive keeps finished messages and proven signatures over restarts; nil
+	// Archive keeps finished messages and verified signatures over restarts; nil
 	// means that they are only kept in memory.
 	Archive *Archive
-	// Observer is shown the rounds; nil shows nobody.
+	// Observer receives the state of rounds; may be nil.
 	Observer Observer
-	// OneByOne checks each signature by itself instead of in batches; for
-	// comparison in benchmarks.
-	OneByOne bool
-	// AskEveryone asks every validator at once instead of planning waves.
-	AskEveryone bool
 }
 
 // Aggregator signs Warp messages of one network. Safe for concurrent use.
@@ -89,27 +83,26 @@ type Aggregator struct {
 	log       *slog.Logger
 	metrics   *metrics
 	limits    Limits
-	oneByOne  bool
-	everyone  bool
 	history   *history
-	proven    *signatures
+	verified  *signatures
 	finished  *finished
 	archive   *Archive      // may be nil
 	observer  Observer      // may be nil
 	looked    atomic.Uint64 // rounds that the observer has seen
-	proofs    chan proofJob
+	verifier  *verifier
 
-	life    context.Context //nolint:containedctx // it is the life of all flights
+	// life is the context of all rounds. New creates it, Close cancels it.
+	life    context.Context //nolint:containedctx // see above
 	end     context.CancelFunc
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	flights map[flightKey]*flight // guarded by mu
-	idle    chan struct{}         // guarded by mu; closed while there are no flights
+	runners map[roundKey]*runner // guarded by mu
+	idle    chan struct{}        // guarded by mu; closed while there are no runners
 }
 
-// flightKey says which requests can share a round.
-type flightKey struct {
+// roundKey identifies the requests that can share a round.
+type roundKey struct {
 	message, justification, set ids.ID
 }
 
@@ -121,7 +114,7 @@ func New(o Options) (*Aggregator, error) {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits()
 	}
-	proven, err := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
+	verified, err := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +122,7 @@ func New(o Options) (*Aggregator, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Metrics, proven, done)
+	m, err := newMetrics(o.Metrics, verified, done)
 	if err != nil {
 		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
 	}
@@ -139,21 +132,28 @@ func New(o Options) (*Aggregator, error) {
 		log:       o.Log,
 		metrics:   m,
 		limits:    o.Limits,
-		oneByOne:  o.OneByOne,
-		everyone:  o.AskEveryone,
 		history:   newHistory(),
-		proven:    proven,
+		verified:  verified,
 		finished:  done,
 		archive:   o.Archive,
 		observer:  o.Observer,
-		proofs:    make(chan proofJob, maxProofJobs),
-		flights:   make(map[flightKey]*flight),
+		runners:   make(map[roundKey]*runner),
 	}
 	a.idle = make(chan struct{})
 	close(a.idle)
 	a.life, a.end = context.WithCancel(context.Background())
-	a.running.Go(a.proveKept)
+	a.verifier = &verifier{
+		jobs: make(chan verifyJob, maxVerifyJobs), history: a.history, verified: verified, archive: o.Archive, idle: a.idleNow,
+	}
+	a.running.Go(func() { a.verifier.run(a.life) })
 	return a, nil
+}
+
+// idleNow returns a channel that is closed while there are no rounds.
+func (a *Aggregator) idleNow() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.idle
 }
 
 func orDefault(v, d uint64) uint64 {
@@ -163,9 +163,9 @@ func orDefault(v, d uint64) uint64 {
 	return v
 }
 
-// Close ends all rounds, whose callers get CodeShutdown, and waits for them.
+// Close ends all rounds, whose waiters get CodeShutdown, and waits for them.
 func (a *Aggregator) Close() {
-	a.mu.Lock() // nobody is starting a round
+	a.mu.Lock() // so that no round starts
 	a.end()
 	a.mu.Unlock()
 	a.running.Wait()
@@ -266,8 +266,8 @@ func (a *Aggregator) signingSubnet(ctx context.Context, req Request) (ids.ID, er
 	return subnetID, nil
 }
 
-// signFor serves req from what is known, or from a round with set. AtHand: nothing
-// was waited for.
+// signFor serves req from a cache, or from a round with set. atHand reports that it did
+// not wait.
 func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.Set) (r *Result, atHand bool, err error) {
 	quorum := req.QuorumPercentage
 	if quorum == 0 {
@@ -276,10 +276,10 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 	need := set.MinWeight(quorum)
 	want := set.MinWeight(min(quorum+req.QuorumPercentageBuffer, 100))
 	if len(set.Validators) == 0 {
-		return nil, false, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so nobody can sign", set.SubnetID, set.Height)}
+		return nil, false, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so no validator can sign", set.SubnetID, set.Height)}
 	}
-	if set.TotalWeight == 0 { // of which a quorum would be nothing
-		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("the validators of subnet %s have no weight at P-Chain height %d, so that no quorum is to be had; wait until one has", set.SubnetID, set.Height)}
+	if set.TotalWeight == 0 { // a quorum would be 0
+		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("the validators of subnet %s have no weight at P-Chain height %d, so there is no quorum; wait until a validator has weight", set.SubnetID, set.Height)}
 	}
 	if keyed := set.KeyedWeight(); keyed < need {
 		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
@@ -295,12 +295,11 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 		return r, false, nil
 	}
 	a.metrics.served.WithLabelValues("round").Inc()
-	r, err = a.fly(ctx, req, set, id)
+	r, err = a.runRound(ctx, req, set, id)
 	return r, false, err
 }
 
-// recall finds a message that was finished before the service was started; nil
-// if there is none.
+// recall returns the message from the archive, or nil if it has none.
 func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, set *validators.Set) *Result {
 	if a.archive == nil {
 		return nil
@@ -312,17 +311,17 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 	return r
 }
 
-// fly joins the round for req, or starts it, and waits for the outcome.
-func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, id finishedID) (*Result, error) {
+// runRound joins the round for req, or starts it, and waits for the outcome.
+func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.Set, id finishedID) (*Result, error) {
 	outcomes := make(chan outcome, 1)
-	c := &caller{need: id.need, want: id.want, outcome: outcomes}
+	c := &waiter{need: id.need, want: id.want, outcome: outcomes}
 	if req.Progress != nil {
 		c.progress = func(account Account) {
 			account.PChainHeight = set.Height
 			req.Progress(account)
 		}
 	}
-	f, finished, err := a.board(req, set, id, c)
+	f, finished, err := a.joinRound(req, set, id, c)
 	if err != nil || finished != nil {
 		return finished, err
 	}
@@ -334,7 +333,7 @@ func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, 
 		return o.result, nil
 	case <-ctx.Done():
 	}
-	// Leave with the account of what was reached; the outcome may have crossed.
+	// Leave with the account of what was reached. The outcome may arrive meanwhile.
 	accounts := make(chan Account, 1)
 	if f.inbox.put(func(time.Duration) {
 		if ctx.Err() == context.DeadlineExceeded {
@@ -342,7 +341,7 @@ func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, 
 				return
 			}
 			if members := f.round.pendingMembers(nil); len(members) > 0 {
-				f.prove(members)
+				f.verify(members)
 			}
 		}
 		accounts <- f.round.account(c.need)
@@ -371,7 +370,7 @@ func (a *Aggregator) fly(ctx context.Context, req Request, set *validators.Set, 
 	}
 }
 
-// late names what kept a round from finishing in time.
+// late returns the code of a round that did not finish in time.
 func late(account Account) Code {
 	if account.RefusedWeight > account.TotalWeight-account.TargetWeight {
 		return CodeRefused
@@ -379,16 +378,16 @@ func late(account Account) Code {
 	return CodeQuorumNotReached
 }
 
-// board puts c on the flight for req, starting it if need be. A flight that has
-// landed since the caller looked has left its message, which is returned instead.
-func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *caller) (*flight, *Result, error) {
-	key := flightKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
+// joinRound adds c to the round for req and starts the round if there is none. If the round
+// has ended since c looked into the cache, joinRound returns the message of that round.
+func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter) (*runner, *Result, error) {
+	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.life.Err() != nil {
 		return nil, nil, &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}
 	}
-	if f, ok := a.flights[key]; ok {
+	if f, ok := a.runners[key]; ok {
 		if f.inbox.put(func(time.Duration) { f.round.join(c) }) {
 			return f, nil, nil
 		}
@@ -400,7 +399,7 @@ func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *c
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding the signature request: %w", err)
 	}
-	f := &flight{
+	f := &runner{
 		agg:     a,
 		key:     key,
 		message: req.Message,
@@ -410,12 +409,12 @@ func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *c
 		built:   make(map[uint64]*Result),
 	}
 	f.inbox.put(func(time.Duration) { f.round.join(c) })
-	if len(a.flights) == 0 {
+	if len(a.runners) == 0 {
 		a.idle = make(chan struct{})
 	}
-	a.flights[key] = f
+	a.runners[key] = f
 	a.metrics.rounds.Inc()
-	alone := len(a.flights) == 1
+	alone := len(a.runners) == 1
 	a.running.Go(func() {
 		f.round = a.newRound(req.Message, set, alone)
 		a.watchFunds(f, set)
@@ -424,13 +423,13 @@ func (a *Aggregator) board(req Request, set *validators.Set, id finishedID, c *c
 	return f, nil, nil
 }
 
-// land takes a flight off the board.
-func (a *Aggregator) land(f *flight) {
+// remove ends the round of f: no waiter can join it any more.
+func (a *Aggregator) remove(f *runner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.flights[f.key] == f {
-		delete(a.flights, f.key)
-		if len(a.flights) == 0 {
+	if a.runners[f.key] == f {
+		delete(a.runners, f.key)
+		if len(a.runners) == 0 {
 			close(a.idle)
 		}
 	}
@@ -438,31 +437,26 @@ func (a *Aggregator) land(f *flight) {
 }
 
 func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, alone bool) *round {
-	plan := planner{Slack: slackAmong, SlackMin: slackMinAmong, Everyone: a.everyone}
+	plan := planner{Slack: slackAmong, SlackMin: slackMinAmong}
 	if alone {
 		plan.Slack, plan.SlackMin = slackAlone, slackMinAlone
 	}
 	a.history.mu.Lock()
 	plan.Margin = a.history.margin
 	a.history.mu.Unlock()
-	limits := a.limits
-	if a.oneByOne {
-		limits.ProofBatch = 1
-	}
-	r := newRound(set, msg.SourceChainID, limits, plan, a.transport.Connected)
+	r := newRound(set, msg.SourceChainID, a.limits, plan, a.transport.Connected)
 	now := time.Now()
 	a.history.mu.Lock()
 	for i := range r.members {
 		m := &r.members[i]
 		m.expect, m.trusted = a.history.expect(r.nodeID(i), now)
-		m.trusted = m.trusted && !a.oneByOne
 	}
 	a.history.mu.Unlock()
 	id := msg.ID()
 	recalled := a.recallSignatures(r, id)
 	if a.archive != nil && recalled < len(set.Validators) {
 		err := a.archive.eachSignature(a.life, id, func(key publicKey, signature [ava.SignatureLen]byte) {
-			a.proven.put(id, key, signature)
+			a.verified.put(id, key, signature)
 			recalled = -1
 		})
 		if err != nil && a.life.Err() == nil {
@@ -475,10 +469,10 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, al
 	return r
 }
 
-// recallSignatures gives a round what was proven earlier, and says for how many.
+// recallSignatures adds the cached signatures to the round and returns their number.
 func (a *Aggregator) recallSignatures(r *round, message ids.ID) (n int) {
 	for i, v := range r.set.Validators {
-		if b, ok := a.proven.get(message, v); ok {
+		if b, ok := a.verified.get(message, v); ok {
 			if s, err := bls.ParseUnchecked(b[:]); err == nil {
 				r.known(i, s)
 				n++
@@ -488,8 +482,8 @@ func (a *Aggregator) recallSignatures(r *round, message ids.ID) (n int) {
 	return n
 }
 
-// watchFunds finds out, beside the round, which L1 validators to ask last.
-func (a *Aggregator) watchFunds(f *flight, set *validators.Set) {
+// watchFunds finds out, concurrently with the round, which L1 validators to ask last.
+func (a *Aggregator) watchFunds(f *runner, set *validators.Set) {
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return
 	}

@@ -131,21 +131,21 @@ func TestCallersWithDifferentQuorumShareARound(t *testing.T) {
 	n.validators[3].do = honest(300 * time.Millisecond)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 		message := testMessage(t, "m")
-		var callers sync.WaitGroup
+		var waiters sync.WaitGroup
 		start := time.Now()
-		callers.Go(func() {
+		waiters.Go(func() {
 			r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 67})
 			if err != nil || r.Weight != 75 || time.Since(start) > 100*time.Millisecond {
 				t.Errorf("quorum 67: got %v, %v after %s", r, err, time.Since(start))
 			}
 		})
-		callers.Go(func() {
+		waiters.Go(func() {
 			r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 100})
 			if err != nil || r.Weight != 100 {
 				t.Errorf("quorum 100: got %v, %v", r, err)
 			}
 		})
-		callers.Wait()
+		waiters.Wait()
 		for _, v := range n.validators {
 			require.Equal(t, 1, v.requests)
 		}
@@ -166,7 +166,7 @@ func TestRepeatIsServedFromMemory(t *testing.T) {
 		require.Equal(t, asked, n.requests)
 		require.Zero(t, time.Since(start))
 
-		// A higher quorum reuses what is proven and asks only the one whose
+		// A higher quorum reuses what is verified and asks only the one whose
 		// signature was not needed before.
 		settle()
 		r, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 100})
@@ -221,7 +221,7 @@ func TestRandomFaultsNeverYieldAnInvalidMessage(t *testing.T) {
 				}
 				synctest.Wait()
 				for _, v := range n.set().Validators {
-					if b, kept := a.proven.get(message.ID(), v); kept {
+					if b, kept := a.verified.get(message.ID(), v); kept {
 						s, err := bls.SignatureFromBytes(b[:])
 						require.NoError(t, err)
 						require.True(t, bls.Verify(v.PublicKey, s, message.Bytes()), "seed %d: a signature is kept that is not its owner's", seed)
@@ -364,7 +364,7 @@ func TestCloseWaitsForWhoIsStartingARound(t *testing.T) {
 	require.Error(t, a.life.Err())
 }
 
-// Sets of several heights that are alike share rounds and messages; each caller
+// Sets of several heights that are alike share rounds and messages; each waiter
 // still hears of the height that it asked for.
 func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
 	n := newFakeNetwork(t, 50, 50)
@@ -380,20 +380,20 @@ func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
 		}
 		require.Equal(t, 2, n.requests, "one round")
 		n.validators[0].do = refuse(-2, "no", time.Second)
-		var callers sync.WaitGroup
+		var waiters sync.WaitGroup
 		for _, height := range []uint64{7, 8} {
-			callers.Go(func() {
+			waiters.Go(func() {
 				_, err := a.Sign(ctx, Request{Message: testMessage(t, "refused"), PChainHeight: height})
 				failed := requireFailure(t, err, CodeRefused)
 				require.Equal(t, height, failed.Account.PChainHeight)
 			})
 		}
-		callers.Wait()
+		waiters.Wait()
 		require.Equal(t, 4, n.requests, "one more round")
 	})
 }
 
-// A caller that looked before the round was over, and comes to board after it, is
+// A waiter that looked before the round was over, and comes to board after it, is
 // served by what the round left.
 func TestWhoComesAfterTheFlightFindsItsMessage(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
@@ -401,10 +401,10 @@ func TestWhoComesAfterTheFlightFindsItsMessage(t *testing.T) {
 		req := Request{Message: testMessage(t, "m")}
 		set := n.set()
 		id := finishedID{message: req.Message.ID(), set: set.Fingerprint(), need: set.MinWeight(67), want: set.MinWeight(67)}
-		first, err := a.fly(ctx, req, set, id)
+		first, err := a.runRound(ctx, req, set, id)
 		require.NoError(t, err)
 		settle()
-		again, err := a.fly(ctx, req, set, id)
+		again, err := a.runRound(ctx, req, set, id)
 		require.NoError(t, err)
 		require.Same(t, first, again)
 		for _, v := range n.validators {

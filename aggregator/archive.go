@@ -23,7 +23,7 @@ import (
 	"quorate/validators"
 )
 
-// Archive keeps finished messages and proven signatures over restarts, each kind
+// Archive keeps finished messages and verified signatures over restarts, each kind
 // bounded in bytes, the oldest going first. Writing happens beside the rounds:
 // what the disk cannot keep up with is not kept, and counted. Any number of
 // aggregators share one. Safe for concurrent use.
@@ -58,7 +58,7 @@ type ArchiveOptions struct {
 const maxWaitingBytes = 16 << 20
 
 // OpenArchive opens what earlier runs kept in a store. Close ends it; the store
-// remains the caller's.
+// remains the waiter's.
 func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive, error) {
 	messages, err := store.NewBounded(ctx, s, store.FamilyMessage, orDefault(o.MessageBytes, 256<<20))
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *Archive) Collectors() []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		gauge("quorate_archive_message_bytes", "Bytes of finished messages on disk.", size(a.messages)),
-		gauge("quorate_archive_signature_bytes", "Bytes of proven signatures on disk.", size(a.signatures)),
+		gauge("quorate_archive_signature_bytes", "Bytes of verified signatures on disk.", size(a.signatures)),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_archive_dropped_total", Help: "Rows that were not kept because the disk did not keep up or failed.",
 		}, func() float64 { return float64(a.dropped.Load()) }),
@@ -231,14 +231,14 @@ func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.Unsigned
 // A row of signatures holds some of one message's: version, then for each the key
 // (uncompressed, as in the canonical set) and the signature (compressed). The row's
 // own key is the hash of its value, so that rows need no order and do not overwrite
-// each other, and signatures that were proven before they were kept need no second
-// proof when they are read: the hash tells whether they are still the same.
+// each other, and signatures that were verified before they were kept need no second
+// verification when they are read: the hash tells whether they are still the same.
 const (
 	archivedSignature = keyLen + bls.SignatureLen
 	archivedHash      = 8
 )
 
-// putSignatures keeps some proven signatures of a message, as one row.
+// putSignatures keeps some verified signatures of a message, as one row.
 func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures [][bls.SignatureLen]byte) {
 	v := make([]byte, 0, 1+len(members)*archivedSignature)
 	v = append(v, archiveVersion)
@@ -254,7 +254,7 @@ func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures
 // its set of validators can only come from sets that are gone.
 const maxArchivedPieces = 128
 
-// eachSignature calls f with the proven signatures of a message, by public key.
+// eachSignature calls f with the verified signatures of a message, by public key.
 func (a *Archive) eachSignature(ctx context.Context, message ids.ID, f func(key publicKey, signature [bls.SignatureLen]byte)) error {
 	rows, err := a.signatures.Scan(ctx, message[:], nil, nil, store.Ascending, maxArchivedPieces)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 			var err error
 			first, err = a.Sign(ctx, Request{Message: message})
 			require.NoError(t, err)
-			settle() // until what was not needed is proven, too
+			settle() // until what was not needed is verified, too
 		})
 		asked := n.requests
 		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {

@@ -33,8 +33,8 @@ const signatureCost = 512
 // with its lists of nodes and refusals.
 const messageCost = 4096
 
-// signatures keeps signatures that were proven valid one by one. Bounded in
-// bytes; safe for concurrent use.
+// signatures caches signatures that were verified one by one. It is bounded in bytes and
+// safe for concurrent use.
 type signatures struct {
 	cache        *otter.Cache[signatureID, [bls.SignatureLen]byte]
 	hits, misses atomic.Uint64
@@ -75,8 +75,8 @@ type finishedID struct {
 	need, want   uint64
 }
 
-// finished keeps signed messages that verified. Bounded in bytes; safe for
-// concurrent use.
+// finished caches verified signed messages. It is bounded in bytes and safe for concurrent
+// use.
 type finished struct {
 	cache        *otter.Cache[finishedID, *Result]
 	hits, misses atomic.Uint64
@@ -95,8 +95,8 @@ func newFinished(maxBytes uint64) (*finished, error) {
 	return &finished{cache: cache}, nil
 }
 
-// shortLife is how long a message that is short of its buffer is good enough for
-// those who ask again: by then more validators may sign.
+// shortLife is how long a message without its buffer is cached: after that, more
+// validators may sign.
 const shortLife = 10 * time.Second
 
 func (f *finished) get(id finishedID) (*Result, bool) {
@@ -105,7 +105,7 @@ func (f *finished) get(id finishedID) (*Result, bool) {
 	return r, ok
 }
 
-// look is get for those who have been counted already.
+// look is get without counting the lookup.
 func (f *finished) look(id finishedID) (*Result, bool) {
 	r, ok := f.cache.GetIfPresent(id)
 	return r, ok && (r.Weight >= id.want || time.Since(r.made) < shortLife)

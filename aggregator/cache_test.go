@@ -67,9 +67,9 @@ func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 		a, err := New(Options{Transport: n, Sets: n, Log: slog.New(slog.DiscardHandler), SignatureCacheBytes: signatureBytes, MessageCacheBytes: messageBytes})
 		require.NoError(t, err)
 		defer a.Close()
-		var callers sync.WaitGroup
+		var waiters sync.WaitGroup
 		for i := range 200 {
-			callers.Go(func() {
+			waiters.Go(func() {
 				r, err := a.Sign(t.Context(), Request{Message: testMessage(t, fmt.Sprint(i))})
 				if err != nil {
 					t.Errorf("message %d: %v", i, err)
@@ -78,15 +78,15 @@ func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 				requireValid(t, n, r, 67)
 			})
 		}
-		callers.Wait()
+		waiters.Wait()
 		settle()
-		a.proven.cache.CleanUp()
+		a.verified.cache.CleanUp()
 		a.finished.cache.CleanUp()
-		require.LessOrEqual(t, a.proven.cache.EstimatedSize(), signatureBytes/signatureCost)
+		require.LessOrEqual(t, a.verified.cache.EstimatedSize(), signatureBytes/signatureCost)
 		require.LessOrEqual(t, a.finished.cache.WeightedSize(), uint64(messageBytes))
-		require.Empty(t, a.flights)
+		require.Empty(t, a.runners)
 		require.Empty(t, n.onConnect, "a round still listens for connections")
-		require.Empty(t, a.proofs)
+		require.Empty(t, a.verifier.jobs)
 		require.LessOrEqual(t, len(a.history.nodes), 2)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"quorate/validators"
 )
 
-// Code says in one word why a request for a signature failed.
+// Code is the reason for which a request for a signature failed.
 type Code string
 
 const (
@@ -22,13 +22,13 @@ const (
 	CodeUnknownBlockchain Code = "UNKNOWN_SOURCE_BLOCKCHAIN"
 	// CodeHeightUnavailable: the P-Chain height is above the tip or was pruned.
 	CodeHeightUnavailable Code = "P_CHAIN_HEIGHT_UNAVAILABLE"
-	// CodeNoValidators: nobody in the set has a BLS key.
+	// CodeNoValidators: no validator of the set has a BLS key.
 	CodeNoValidators Code = "NO_VALIDATORS"
 	// CodeQuorumImpossible: so much weight is keyless that no quorum exists.
 	CodeQuorumImpossible Code = "QUORUM_IMPOSSIBLE"
 	// CodeRefused: validators of at least the blocking weight refuse.
 	CodeRefused Code = "REFUSED"
-	// CodeQuorumNotReached: too much weight is silent, unreachable or invalid.
+	// CodeQuorumNotReached: too much weight did not answer, is unreachable or sent invalid signatures.
 	CodeQuorumNotReached Code = "QUORUM_NOT_REACHED"
 	// CodeNodeUnavailable: no upstream node answers.
 	CodeNodeUnavailable Code = "NODE_UNAVAILABLE"
@@ -60,8 +60,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// setFailure turns a resolver's error into what the caller is told. Height is the one
-// that was asked for, 0 if the node named it.
+// setFailure returns the *Error for a resolver's error. height is the requested one, 0 if
+// the node chose it.
 func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) error {
 	switch {
 	case errors.Is(err, validators.ErrUnknownSubnet):
@@ -74,8 +74,8 @@ func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) 
 	return NodeFailure(ctx, err)
 }
 
-// NodeFailure turns the error of a call to the upstream node into what the caller
-// is told: an *Error, unless ctx was cancelled.
+// NodeFailure returns the *Error for a failed call to the upstream node, or the context's
+// error if ctx was cancelled.
 func NodeFailure(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("asking the node: %w", context.Canceled)
@@ -87,7 +87,7 @@ func NodeFailure(ctx context.Context, err error) error {
 	return &Error{Code: CodeNodeUnavailable, Message: "no upstream node answers; try again in a moment", Err: err}
 }
 
-// failure is what a caller is told when the round could not serve it.
+// failure returns the *Error of a round that could not serve a waiter.
 func failure(code Code, account Account) *Error {
 	percent := func(w uint64) float64 {
 		return float64(w) / float64(account.TotalWeight) * 100
@@ -98,7 +98,7 @@ func failure(code Code, account Account) *Error {
 		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f %% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
 		return &Error{Code: code, Message: text, Account: &account}
 	}
-	text += fmt.Sprintf(": %.2f %% silent, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
+	text += fmt.Sprintf(": %.2f %% unanswered, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
 		percent(account.SilentWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
 	if len(account.Refusals) > 0 {
 		text += fmt.Sprintf("; most refuse with %q (code %d)", account.Refusals[0].Message, account.Refusals[0].Code)

@@ -51,7 +51,7 @@ type fakeValidator struct {
 }
 
 // fakeNetwork is a Transport and a Sets over a handful of validators. Time is
-// the caller's, usually a synctest bubble's.
+// the waiter's, usually a synctest bubble's.
 type fakeNetwork struct {
 	mu         sync.Mutex
 	validators []*fakeValidator
@@ -327,9 +327,9 @@ func randomWeights(rng *rand.Rand, n int) []uint64 {
 	return weights
 }
 
-// settle waits, in simulated time, until what rounds have left is proven.
+// settle waits, in simulated time, until what rounds have left is verified.
 func settle() {
 	synctest.Wait()
-	time.Sleep(proofQuiet + time.Millisecond)
+	time.Sleep(idleTime + time.Millisecond)
 	synctest.Wait()
 }

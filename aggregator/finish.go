@@ -16,7 +16,7 @@ var errUnverified = errors.New("the finished message does not verify")
 
 // assemble makes the signed message of the given members (ascending canonical
 // indexes) and verifies it with avalanchego's own verification against set:
-// at least weight must have signed. Signatures may be unproven; then an error
+// at least weight must have signed. Signatures may be unverified; then an error
 // that is errUnverified says that at least one of them is bad.
 func assemble(msg *warp.UnsignedMessage, vdrs *validators.Set, members []int, signatures []*bls.Signature, weight uint64) (*warp.Message, error) {
 	aggregate, ok := bls.Aggregate(signatures)

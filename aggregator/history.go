@@ -8,8 +8,8 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// What is assumed of a validator nobody has measured yet, and how fast old
-// knowledge loses its weight.
+// Assumptions about a validator without measurements, and how fast old measurements lose
+// their weight.
 const (
 	priorMedian  = 60 * time.Millisecond
 	priorSpread  = 1.0 // standard deviation of the logarithm of the answer time
@@ -23,14 +23,14 @@ const (
 	crowdMemory = 2000
 )
 
-// expectation is what the planner believes of one validator's next answer: the
-// answer time is log-normal with the given mean and spread of its logarithm (of
-// nanoseconds), and it is a good signature with probability success.
+// expectation describes a validator's next answer. The answer time is log-normal with the
+// given mean and spread of its logarithm (of nanoseconds). The answer is a valid signature
+// with probability success.
 type expectation struct {
 	mean, spread, success float64
 }
 
-// by is the probability that a good answer has arrived within t of being asked.
+// by returns the probability that a valid signature arrives within t of the request.
 func (e expectation) by(t time.Duration) float64 {
 	if t <= 0 {
 		return 0
@@ -38,7 +38,7 @@ func (e expectation) by(t time.Duration) float64 {
 	return e.byLog(math.Log(float64(t)))
 }
 
-// byLog is by for the logarithm of a time in nanoseconds, for whoever asks many at once.
+// byLog is by for the logarithm of a time in nanoseconds, for repeated calls.
 func (e expectation) byLog(logT float64) float64 {
 	return e.success * normal.below((logT-e.mean)/e.spread)
 }
@@ -50,8 +50,8 @@ func (e expectation) byLog(logT float64) float64 {
 // How far a validator's own average is believed depends on how much validators
 // differ at all: the variance of all answer times is split into a part between
 // validators and a part within each, and an average is drawn towards the crowd's
-// accordingly. Where answer times are pure chance, nobody is taken to be fast for
-// having been lucky.
+// accordingly. Where answer times are pure chance, a lucky validator is not taken for
+// a fast one.
 type history struct {
 	mu     sync.Mutex
 	nodes  map[ids.NodeID]*nodeHistory
@@ -76,7 +76,7 @@ func (a *average) add(x, memory float64) {
 type nodeHistory struct {
 	times   average // of the logarithm of its answer times
 	success float64
-	// trusted: its latest signature was proven, so the next one is presumed
+	// trusted: its latest signature was verified, so the next one is presumed
 	// good until the finished message is verified.
 	trusted bool
 	seen    time.Time
@@ -144,7 +144,7 @@ func (h *history) answered(nodeID ids.NodeID, elapsed time.Duration, now time.Ti
 	n.success += learnRate * (1 - n.success)
 }
 
-// failed records a node that refused, stayed silent or could not be asked.
+// failed records that a node refused, did not answer in time or could not be asked.
 func (h *history) failed(nodeID ids.NodeID, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (h *history) failed(nodeID ids.NodeID, now time.Time) {
 }
 
 // judged records the verdict on a signature: a forger goes to the end of the
-// order and is checked at once next time; a proven signer is presumed good.
+// order and is checked at once next time; a verified signer is presumed good.
 func (h *history) judged(nodeID ids.NodeID, good bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 
 // metrics of one network's aggregator; the registerer adds the network's name.
 type metrics struct {
-	latency  *prometheus.HistogramVec
-	stages   *prometheus.HistogramVec
-	asked    prometheus.Counter
-	refusals *prometheus.CounterVec
-	invalid  prometheus.Counter
-	proofs   prometheus.Histogram
-	rounds   prometheus.Gauge
-	served   *prometheus.CounterVec
+	latency       *prometheus.HistogramVec
+	stages        *prometheus.HistogramVec
+	asked         prometheus.Counter
+	refusals      *prometheus.CounterVec
+	invalid       prometheus.Counter
+	verifications prometheus.Histogram
+	rounds        prometheus.Gauge
+	served        *prometheus.CounterVec
 
 	// Looked up beforehand: answering with a message at hand is so short that finding
 	// them by their labels would be a noticeable part of it.
@@ -27,7 +27,7 @@ type metrics struct {
 
 var latencyBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}
 
-func newMetrics(r prometheus.Registerer, proven *signatures, done *finished) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (*metrics, error) {
 	m := &metrics{
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "quorate_sign_seconds", Help: "Time to answer a request for a signed message, by outcome.", Buckets: latencyBuckets,
@@ -44,8 +44,8 @@ func newMetrics(r prometheus.Registerer, proven *signatures, done *finished) (*m
 		invalid: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_invalid_signatures_total", Help: "Answers that were no valid signature.",
 		}),
-		proofs: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "quorate_proof_seconds", Help: "Time to prove a batch of signatures one by one.", Buckets: latencyBuckets,
+		verifications: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "quorate_proof_seconds", Help: "Time to verify a batch of signatures one by one.", Buckets: latencyBuckets,
 		}),
 		rounds: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quorate_rounds", Help: "Signing rounds under way.",
@@ -59,20 +59,20 @@ func newMetrics(r prometheus.Registerer, proven *signatures, done *finished) (*m
 	m.fromMemory = m.served.WithLabelValues("memory")
 	cacheBytes := func(cache string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "quorate_cache_bytes", Help: "Bytes in memory of finished messages and of proven signatures.", ConstLabels: prometheus.Labels{"cache": cache},
+			Name: "quorate_cache_bytes", Help: "Bytes in memory of finished messages and of verified signatures.", ConstLabels: prometheus.Labels{"cache": cache},
 		}, read)
 	}
 	cacheLookups := func(cache, result string, count *atomic.Uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "quorate_cache_lookups_total", Help: "Lookups of finished messages and of proven signatures in memory, by result.",
+			Name: "quorate_cache_lookups_total", Help: "Lookups of finished messages and of verified signatures in memory, by result.",
 			ConstLabels: prometheus.Labels{"cache": cache, "result": result},
 		}, func() float64 { return float64(count.Load()) })
 	}
 	for _, c := range []prometheus.Collector{
-		m.latency, m.stages, m.asked, m.refusals, m.invalid, m.proofs, m.rounds, m.served,
-		cacheBytes("messages", done.bytes), cacheBytes("signatures", proven.bytes),
+		m.latency, m.stages, m.asked, m.refusals, m.invalid, m.verifications, m.rounds, m.served,
+		cacheBytes("messages", done.bytes), cacheBytes("signatures", verified.bytes),
 		cacheLookups("messages", "hit", &done.hits), cacheLookups("messages", "miss", &done.misses),
-		cacheLookups("signatures", "hit", &proven.hits), cacheLookups("signatures", "miss", &proven.misses),
+		cacheLookups("signatures", "hit", &verified.hits), cacheLookups("signatures", "miss", &verified.misses),
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err

@@ -9,10 +9,10 @@ import (
 	"quorate/validators"
 )
 
-// Observer is shown how rounds go, while somebody watches.
+// Observer receives the state of rounds.
 type Observer interface {
-	// Watching reports whether anybody does. It is asked whenever a round pauses,
-	// so it must be cheap; while it says no a round costs nothing more.
+	// Watching reports whether Observe should be called. It is called whenever a round
+	// pauses, so it must be cheap.
 	Watching() bool
 	// Observe takes a look at a round. Looks at one round come in order, those at
 	// several at the same time. It must not block. Replies and Set are shared and must
@@ -30,7 +30,7 @@ type Look struct {
 	MessageID     ids.ID
 	SourceChainID ids.ID
 	Set           *validators.Set
-	// TargetWeight is the largest quorum that a caller of the round asked for.
+	// TargetWeight is the largest quorum that a waiter of the round asked for.
 	TargetWeight uint64
 	Started      time.Time
 	Elapsed      time.Duration
@@ -44,7 +44,7 @@ type Look struct {
 // How a round may end besides the failures.
 const (
 	OutcomeSigned    Code = "SIGNED"
-	OutcomeAbandoned Code = "ABANDONED" // every caller left
+	OutcomeAbandoned Code = "ABANDONED" // every waiter left
 )
 
 // Reply is what is known of a validator in a round.
@@ -55,7 +55,7 @@ const (
 	Unasked  Reply = 'u' // connected, and not asked
 	Offline  Reply = 'o' // no connection
 	Asked    Reply = 'a' // has not answered yet
-	Signed   Reply = 's' // its signature is proven, or part of the finished message
+	Signed   Reply = 's' // its signature is verified, or part of the finished message
 	Unproven Reply = 'p' // its signature is at hand and was not checked
 	Refused  Reply = 'r' // refused for good
 	NotYet   Reply = 'n' // refused for now, and is asked again
@@ -63,7 +63,7 @@ const (
 	Silent   Reply = 't' // asked, and out of time
 )
 
-// replies says what is known of each member.
+// replies returns the state of each member.
 func (r *round) replies() []Reply {
 	all := make([]Reply, len(r.members))
 	for i := range r.members {
@@ -84,7 +84,7 @@ func (m *member) reply() Reply {
 		return Refused
 	case m.refusal != nil:
 		return NotYet
-	case m.state == silent:
+	case m.state == timedOut:
 		return Silent
 	case m.state == waiting:
 		return Asked
@@ -94,7 +94,7 @@ func (m *member) reply() Reply {
 	return Unasked
 }
 
-// watched is what a flight remembers of the looks at it. Owned by its goroutine.
+// watched is what a runner remembers of the looks at it. Owned by its goroutine.
 type watched struct {
 	round   uint64 // 0 before the first look
 	at      time.Duration
@@ -106,7 +106,7 @@ type watched struct {
 // show lets the observer look at the round, for the last time if it is over, and
 // returns when to do so again if nothing else happens before; never if nobody watches
 // or nothing is new.
-func (f *flight) show(now time.Duration, over bool) time.Duration {
+func (f *runner) show(now time.Duration, over bool) time.Duration {
 	o := f.agg.observer
 	if o == nil || !o.Watching() {
 		return never
@@ -115,7 +115,7 @@ func (f *flight) show(now time.Duration, over bool) time.Duration {
 	if next := w.at + LookInterval; w.round != 0 && !over && now < next {
 		return next
 	}
-	for _, c := range f.round.callers {
+	for _, c := range f.round.waiters {
 		w.target = max(w.target, c.need)
 	}
 	replies := f.round.replies()
@@ -141,9 +141,9 @@ func (f *flight) show(now time.Duration, over bool) time.Duration {
 	return never
 }
 
-// note keeps how the round ended for a caller: a failure of one does not count if
+// note keeps how the round ended for a waiter: a failure of one does not count if
 // another was served.
-func (w *watched) note(c *caller, o outcome) {
+func (w *watched) note(c *waiter, o outcome) {
 	w.target = max(w.target, c.need)
 	switch {
 	case o.err == nil:

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// planner chooses whom to ask. It asks as few validators as it can without
-// expecting to finish noticeably later than if it had asked everybody.
+// planner chooses the validators to ask: as few as possible without finishing noticeably
+// later than if it asked all of them.
 type planner struct {
 	// Margin is the number of standard deviations by which the expected weight
 	// at the horizon must exceed the goal.
@@ -17,13 +17,11 @@ type planner struct {
 	// end, relative and absolute; it buys messages that need not be sent.
 	Slack    float64
 	SlackMin time.Duration
-	// Everyone asks every reachable validator at once.
-	Everyone bool
 }
 
 // A round that is alone may use the processor for answers that it will hardly need: its
 // plan ends within 3 % of the network's own time. Among others the messages saved are
-// worth more than a tenth of that time, as each answer delays somebody's.
+// worth more than a tenth of that time, because each answer delays another round's.
 const (
 	slackAlone    = 0.03
 	slackMinAlone = time.Millisecond
@@ -63,7 +61,7 @@ func (o *option) by(t time.Duration, logT float64) float64 {
 // expected to be reached.
 func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.Duration) {
 	goal := float64(r.goal())
-	have := float64(r.proven + r.pending)
+	have := float64(r.verified + r.pending)
 	options := make([]option, 0, len(r.members))
 	var avoided []int
 	for i := range r.members {
@@ -97,7 +95,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		}
 	}
 	t = min(t+max(time.Duration(p.Slack*float64(t)), p.SlackMin), maxHorizon)
-	if p.Everyone || !ok {
+	if !ok {
 		for i := range options {
 			if !options[i].inFlight {
 				members = append(members, options[i].i)

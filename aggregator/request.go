@@ -12,9 +12,9 @@ const DefaultQuorumPercentage = 67
 
 // Request asks for one signed message.
 type Request struct {
-	// Message is what is to be signed.
+	// Message is the message to sign.
 	Message *warp.UnsignedMessage
-	// Justification is handed to the validators with the message; may be empty.
+	// Justification is sent to the validators with the message; may be empty.
 	Justification []byte
 	// SigningSubnetID names the subnet whose validators sign; nil means the
 	// subnet that validates the message's source blockchain.
@@ -49,7 +49,7 @@ type Result struct {
 	PChainHeight    uint64
 	// Signers counts the distinct keys in the signature.
 	Signers int
-	// Weight is what they carry, of TotalWeight.
+	// Weight is the weight of the signers, of TotalWeight.
 	Weight, TotalWeight uint64
 	// AskedWeight is the weight of the validators that were asked.
 	AskedWeight uint64
@@ -59,7 +59,7 @@ type Result struct {
 	made time.Time // zero if it was read from the archive
 }
 
-// at is the same result for a set that is alike at another height.
+// at returns the result for an equal set at another height.
 func (r *Result) at(height uint64) *Result {
 	if r.PChainHeight == height {
 		return r

@@ -24,63 +24,62 @@ type round struct {
 	plan     planner
 	source   ids.ID // source blockchain of the message: gives refusal codes their meaning
 	members  []member
-	callers  []*caller
+	waiters  []*waiter
 	horizon  time.Duration // when the current plan expects to be done; 0 before the first plan
 	checkAt  time.Duration // when the plan is looked at again
 	slips    int           // plans that had to be widened because time passed
 	recheck  bool          // something was lost: plan again now
 	untested int           // pending signatures of validators that are not trusted
 	pendingN int
-	pending  uint64 // weight of signatures at hand, unproven
-	proven   uint64 // weight of signatures proven
+	pending  uint64 // weight of signatures at hand, unverified
+	verified uint64 // weight of signatures verified
 
-	// What follows spares a look at every member for each answer.
+	// The following fields avoid a pass over all members for each answer.
 	weights   weights       // as of weighedAt
 	weighedAt time.Duration // negative: must be weighed again
 	dueAt     time.Duration // no member is out of time before
 }
 
-// Limits bound the patience of a round.
+// Limits are the timeouts of a round.
 type Limits struct {
 	// AnswerTimeout is how long one validator may take before the round goes on
 	// as if it would never answer. The wire allows at most 10 s.
 	AnswerTimeout time.Duration
 	// ConnectGrace is how long a round waits for validators without a connection.
 	ConnectGrace time.Duration
-	// BufferPatience is how long a round waits for the buffer once the quorum
-	// itself is met.
-	BufferPatience time.Duration
+	// BufferTimeout is how long a round waits for the buffer after the quorum is met.
+	BufferTimeout time.Duration
 	// PollMin and PollMax bound the pause before a validator that answered
 	// "not accepted yet" is asked again.
 	PollMin, PollMax time.Duration
-	// ProofBatch is how many signatures of untrusted validators are collected
-	// before they are proven while the round waits anyway.
-	ProofBatch int
+	// VerifyBatch is how many signatures of untrusted validators are collected
+	// before they are verified while the round waits anyway.
+	VerifyBatch int
 }
 
 // DefaultLimits suit the public networks.
 func DefaultLimits() Limits {
 	return Limits{
-		AnswerTimeout:  5 * time.Second,
-		ConnectGrace:   3 * time.Second,
-		BufferPatience: 500 * time.Millisecond,
-		PollMin:        100 * time.Millisecond,
-		PollMax:        time.Second,
-		ProofBatch:     32,
+		AnswerTimeout: 5 * time.Second,
+		ConnectGrace:  3 * time.Second,
+		BufferTimeout: 500 * time.Millisecond,
+		PollMin:       100 * time.Millisecond,
+		PollMax:       time.Second,
+		VerifyBatch:   32,
 	}
 }
 
 type memberState uint8
 
 const (
-	idle    memberState = iota // not asked, or to be asked again
-	waiting                    // asked, no answer yet
-	pending                    // a signature is at hand, unproven
-	signed                     // its signature is proven
-	refused                    // refused for good
-	notYet                     // refused for now; asked again at retryAt
-	invalid                    // answered with something that is no signature
-	silent                     // asked, and out of time
+	idle     memberState = iota // not asked, or to be asked again
+	waiting                     // asked, no answer yet
+	pending                     // a signature is at hand, unverified
+	signed                      // its signature is verified
+	refused                     // refused for good
+	notYet                      // refused for now; asked again at retryAt
+	invalid                     // answered with something that is no signature
+	timedOut                    // asked, and out of time
 )
 
 // member is one entry of the canonical set, possibly run by several nodes.
@@ -99,14 +98,14 @@ type member struct {
 	askedAt   time.Duration
 	retryAt   time.Duration
 	asked     bool
-	recalled  bool // its signature was proven in an earlier round
+	recalled  bool // its signature was verified in an earlier round
 	included  bool // its signature is part of a message that verified
 	signature *bls.Signature
 	refusal   *common.AppError
 }
 
-// caller is one request that shares the round.
-type caller struct {
+// waiter is one request that shares the round.
+type waiter struct {
 	need, want  uint64        // weight of the quorum, and with the buffer
 	bufferUntil time.Duration // set once need is met
 	progress    func(Account) // may be nil
@@ -114,7 +113,7 @@ type caller struct {
 	outcome     chan<- outcome
 }
 
-// outcome ends a caller's wait: the signed message, or why there is none.
+// outcome ends a waiter's wait: the signed message, or why there is none.
 type outcome struct {
 	result *Result
 	err    *Error
@@ -125,17 +124,17 @@ type actionKind uint8
 const (
 	actWait   actionKind = iota // nothing to do before until, or the next event
 	actAsk                      // ask nodes
-	actProve                    // prove the signatures of these members one by one
+	actVerify                   // verify the signatures of these members one by one
 	actFinish                   // build and verify a message of at least weight
-	actFail                     // the caller cannot be served
+	actFail                     // the waiter cannot be served
 )
 
-// action is what the flight has to do next.
+// action is what the runner has to do next.
 type action struct {
 	kind    actionKind
 	until   time.Duration
 	members []int
-	caller  *caller
+	waiter  *waiter
 	target  uint64
 	code    Code
 }
@@ -171,19 +170,19 @@ func (r *round) author(i int) ids.NodeID {
 	return r.set.Validators[i].NodeIDs[r.members[i].author]
 }
 
-// join adds a caller.
-func (r *round) join(c *caller) {
-	r.callers = append(r.callers, c)
+// join adds a waiter.
+func (r *round) join(c *waiter) {
+	r.waiters = append(r.waiters, c)
 	r.recheck = true
 }
 
-// leave removes a caller and reports whether others remain.
-func (r *round) leave(c *caller) bool {
-	r.callers = slices.DeleteFunc(r.callers, func(o *caller) bool { return o == c })
-	return len(r.callers) > 0
+// leave removes a waiter and reports whether others remain.
+func (r *round) leave(c *waiter) bool {
+	r.waiters = slices.DeleteFunc(r.waiters, func(o *waiter) bool { return o == c })
+	return len(r.waiters) > 0
 }
 
-// changed notes that something else is possible than before: plan again now.
+// changed makes the round plan again, because other members can sign than before.
 func (r *round) changed() {
 	r.recheck = true
 	r.weighedAt = -1
@@ -204,7 +203,7 @@ func (r *round) connected(nodeID ids.NodeID) {
 	r.changed()
 }
 
-// known puts a signature that was proven earlier into the round.
+// known adds a signature that was verified earlier.
 func (r *round) known(i int, signature *bls.Signature) {
 	m := &r.members[i]
 	if m.state == signed {
@@ -212,7 +211,7 @@ func (r *round) known(i int, signature *bls.Signature) {
 	}
 	r.drop(i)
 	m.state, m.signature, m.recalled = signed, signature, true
-	r.proven += m.weight
+	r.verified += m.weight
 }
 
 // avoid notes members that are about to leave the set.
@@ -235,7 +234,7 @@ func (r *round) drop(i int) {
 	m.signature = nil
 }
 
-// answered takes a well-formed signature of a node. A second one is ignored.
+// answered records a well-formed signature of a node. It ignores a second one.
 func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 	i, ok := r.set.Index(nodeID)
 	if !ok {
@@ -258,14 +257,14 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 	}
 }
 
-// failed takes everything else a node may do: refuse, send garbage, vanish.
+// failed records a refusal, an invalid answer or a lost connection.
 func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.AppError, now time.Duration) {
 	i, ok := r.set.Index(nodeID)
 	if !ok {
 		return
 	}
 	m := &r.members[i]
-	if m.state != waiting && m.state != silent || r.nodeID(i) != nodeID {
+	if m.state != waiting && m.state != timedOut || r.nodeID(i) != nodeID {
 		return
 	}
 	r.changed()
@@ -287,7 +286,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 	r.nextNode(i)
 }
 
-// nextNode turns to another node of the same key, if it has one left.
+// nextNode selects another node of the same key, if there is one left.
 func (r *round) nextNode(i int) {
 	m := &r.members[i]
 	m.tried++
@@ -331,9 +330,9 @@ func (r *round) askedWeight() uint64 {
 	return weight
 }
 
-// proved takes the verdict on members, each of which had a pending signature;
+// markVerified records the verification of members, each of which had a pending signature;
 // bad is ascending.
-func (r *round) proved(members, bad []int) {
+func (r *round) markVerified(members, bad []int) {
 	for _, i := range members {
 		m := &r.members[i]
 		if m.state != pending {
@@ -352,7 +351,7 @@ func (r *round) proved(members, bad []int) {
 			r.untested--
 			m.trusted = true
 		}
-		r.proven += m.weight
+		r.verified += m.weight
 		m.state = signed
 	}
 }
@@ -364,9 +363,9 @@ type weights struct {
 	possible uint64
 	// blocked was refused for good.
 	blocked uint64
-	// offline: somebody may be asked as soon as there is a connection.
+	// offline says that a member can be asked as soon as it is connected.
 	offline bool
-	// candidates: somebody can be asked, but was not.
+	// candidates says that a member can be asked and was not.
 	candidates bool
 }
 
@@ -382,7 +381,7 @@ func (r *round) weigh(now time.Duration) weights {
 		switch m.state {
 		case refused:
 			w.blocked += m.weight
-		case invalid, silent:
+		case invalid, timedOut:
 		case idle:
 			w.candidates = w.candidates || m.online
 			w.offline = w.offline || !m.online
@@ -397,20 +396,20 @@ func (r *round) weigh(now time.Duration) weights {
 	return w
 }
 
-// next decides what to do at now. It is called again after each action was
-// carried out, until it answers actWait.
+// next returns the next action at now. The runner calls it again after each action, until
+// it returns actWait.
 func (r *round) next(now time.Duration) action {
 	r.expire(now)
-	if len(r.callers) == 0 {
+	if len(r.waiters) == 0 {
 		return action{kind: actWait, until: never}
 	}
 	if a, ok := r.settle(now); ok {
 		return a
 	}
-	// While the round waits anyway, the untrusted are proven in small batches,
+	// While the round waits anyway, the untrusted are verified in small batches,
 	// so that forgers are known before their weight is counted on.
-	if r.untested >= r.limits.ProofBatch {
-		return action{kind: actProve, members: r.pendingMembers(func(m *member) bool { return !m.trusted })}
+	if r.untested >= r.limits.VerifyBatch {
+		return action{kind: actVerify, members: r.pendingMembers(func(m *member) bool { return !m.trusted })}
 	}
 	if r.recheck || now >= r.checkAt {
 		if members := r.choose(now); len(members) > 0 {
@@ -422,8 +421,8 @@ func (r *round) next(now time.Duration) action {
 
 const never = time.Duration(1<<63 - 1)
 
-// expire gives up on validators that are out of time and takes those that said
-// "not accepted yet" back among the candidates when their pause is over.
+// expire marks validators that did not answer in time, and makes validators that answered
+// "not accepted yet" candidates again after their pause.
 func (r *round) expire(now time.Duration) {
 	if now < r.dueAt {
 		return
@@ -437,7 +436,7 @@ func (r *round) expire(now time.Duration) {
 				r.dueAt = min(r.dueAt, due)
 				continue
 			}
-			m.state = silent
+			m.state = timedOut
 			r.changed()
 			r.nextNode(i)
 		case notYet:
@@ -451,49 +450,49 @@ func (r *round) expire(now time.Duration) {
 	}
 }
 
-// settle looks for a caller that can be served or must be refused.
+// settle returns the action for a waiter that can be served or must be refused.
 func (r *round) settle(now time.Duration) (action, bool) {
-	have := r.proven + r.pending
+	have := r.verified + r.pending
 	w := r.weigh(now)
-	for _, c := range r.callers {
+	for _, c := range r.waiters {
 		if have >= c.want {
-			return action{kind: actFinish, caller: c, target: c.want}, true
+			return action{kind: actFinish, waiter: c, target: c.want}, true
 		}
 		if have >= c.need && c.bufferUntil == 0 {
-			c.bufferUntil = max(now+r.limits.BufferPatience, 1)
+			c.bufferUntil = max(now+r.limits.BufferTimeout, 1)
 		}
 		if w.possible >= c.want && (have < c.need || now < c.bufferUntil) {
 			continue
 		}
 		if have >= c.need {
-			return action{kind: actFinish, caller: c, target: c.need}, true
+			return action{kind: actFinish, waiter: c, target: c.need}, true
 		}
 		if w.possible >= c.need {
 			continue // the buffer is out of reach, the quorum is not
 		}
 		if r.pendingN > 0 {
-			// Only proven signatures are reported as such.
-			return action{kind: actProve, members: r.pendingMembers(nil)}, true
+			// Only verified signatures are reported as such.
+			return action{kind: actVerify, members: r.pendingMembers(nil)}, true
 		}
 		code := CodeQuorumNotReached
 		if w.blocked > r.set.TotalWeight-c.need {
 			code = CodeRefused
 		}
-		return action{kind: actFail, caller: c, code: code}, true
+		return action{kind: actFail, waiter: c, code: code}, true
 	}
 	return action{}, false
 }
 
-// goal is the weight the fan-out aims at: the largest any caller wants.
+// goal is the weight the fan-out aims at: the largest any waiter wants.
 func (r *round) goal() uint64 {
 	var goal uint64
-	for _, c := range r.callers {
+	for _, c := range r.waiters {
 		goal = max(goal, c.want)
 	}
 	return goal
 }
 
-// choose lets the planner pick whom to ask now and marks them as asked.
+// choose returns the members that the planner picks, and marks them as asked.
 func (r *round) choose(now time.Duration) []int {
 	slipped := !r.recheck
 	r.recheck = false
@@ -530,7 +529,7 @@ func (r *round) wake(now time.Duration) time.Duration {
 	if w.offline && now < r.limits.ConnectGrace {
 		until = min(until, r.limits.ConnectGrace)
 	}
-	for _, c := range r.callers {
+	for _, c := range r.waiters {
 		if c.bufferUntil > now {
 			until = min(until, c.bufferUntil)
 		}

@@ -53,7 +53,7 @@ func recount(r *round, now time.Duration) (b books, due time.Duration) {
 			b.Proven += m.weight
 		case refused:
 			b.Weights.blocked += m.weight
-		case invalid, silent:
+		case invalid, timedOut:
 		}
 	}
 	return b, due
@@ -62,7 +62,7 @@ func recount(r *round, now time.Duration) (b books, due time.Duration) {
 func requireBooks(t *testing.T, r *round, now time.Duration, after string) {
 	t.Helper()
 	want, due := recount(r, now)
-	got := books{r.weigh(now), r.pending, r.proven, r.pendingN, r.untested}
+	got := books{r.weigh(now), r.pending, r.verified, r.pendingN, r.untested}
 	require.Equal(t, want, got, "after %s at %s", after, now)
 	require.LessOrEqual(t, r.dueAt, due, "after %s at %s: somebody is out of time before anybody looks", after, now)
 	var total, reported uint64
@@ -91,11 +91,11 @@ func TestBooksAreKeptWhateverHappens(t *testing.T) {
 			}
 			flat.TotalWeight += rng.Uint64N(20)
 			limits := DefaultLimits()
-			limits.ProofBatch = 1 + rng.IntN(4)
+			limits.VerifyBatch = 1 + rng.IntN(4)
 			limits.AnswerTimeout = 200 * time.Millisecond
 			limits.ConnectGrace = time.Duration(rng.IntN(300)) * time.Millisecond
 			r := newRound(validators.NewSet(ids.Empty, 1, flat), testChain, limits,
-				planner{Margin: rng.Float64(), Slack: 0.1, SlackMin: 2 * time.Millisecond, Everyone: rng.IntN(4) == 0},
+				planner{Margin: rng.Float64(), Slack: 0.1, SlackMin: 2 * time.Millisecond},
 				func(ids.NodeID) bool { return rng.IntN(4) > 0 })
 			for i := range r.members {
 				r.members[i].expect = quick(i)
@@ -107,9 +107,9 @@ func TestBooksAreKeptWhateverHappens(t *testing.T) {
 			requireBooks(t, r, 0, "the start")
 			var now time.Duration
 			for range 300 {
-				if len(r.callers) < 2 && rng.IntN(3) == 0 {
+				if len(r.waiters) < 2 && rng.IntN(3) == 0 {
 					need := 1 + rng.Uint64N(r.set.KeyedWeight())
-					r.join(&caller{need: need, want: min(need+rng.Uint64N(20), r.set.TotalWeight)})
+					r.join(&waiter{need: need, want: min(need+rng.Uint64N(20), r.set.TotalWeight)})
 				}
 				event := act(r, rng, now)
 				requireBooks(t, r, now, event)
@@ -152,7 +152,7 @@ func act(r *round, rng *rand.Rand, now time.Duration) string {
 	}
 }
 
-// decide carries out what a round decides until it waits, as a flight does.
+// decide carries out what a round decides until it waits, as a runner does.
 func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 	t.Helper()
 	for range 1000 {
@@ -160,7 +160,7 @@ func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 		requireBooks(t, r, now, fmt.Sprintf("deciding on action %d", a.kind))
 		switch a.kind {
 		case actWait:
-			if len(r.callers) > 0 {
+			if len(r.waiters) > 0 {
 				_, due := recount(r, now)
 				require.LessOrEqual(t, a.until, due, "it would sleep too long")
 			}
@@ -173,18 +173,18 @@ func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 					requireBooks(t, r, now, "a node out of reach")
 				}
 			}
-		case actProve:
+		case actVerify:
 			require.NotEmpty(t, a.members)
-			r.proved(a.members, some(rng, a.members))
-			requireBooks(t, r, now, "a proof")
+			r.markVerified(a.members, some(rng, a.members))
+			requireBooks(t, r, now, "a verification")
 		case actFinish:
 			members, weight := r.signers(a.target)
 			require.GreaterOrEqual(t, weight, a.target, "signers of the message")
-			unproven := r.pendingMembers(nil)
-			if len(unproven) > 0 && rng.IntN(2) == 0 { // it does not verify
-				bad := some(rng, unproven)
-				r.proved(unproven, bad)
-				requireBooks(t, r, now, "a proof")
+			unverified := r.pendingMembers(nil)
+			if len(unverified) > 0 && rng.IntN(2) == 0 { // it does not verify
+				bad := some(rng, unverified)
+				r.markVerified(unverified, bad)
+				requireBooks(t, r, now, "a verification")
 				if len(bad) > 0 {
 					continue
 				}
@@ -192,11 +192,11 @@ func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 			for _, i := range members {
 				r.members[i].included = true
 			}
-			r.leave(a.caller)
+			r.leave(a.waiter)
 		case actFail:
-			require.Less(t, r.proven, a.caller.need, "it fails what could be served")
+			require.Less(t, r.verified, a.waiter.need, "it fails what could be served")
 			require.Zero(t, r.pendingN, "it fails what may be served")
-			r.leave(a.caller)
+			r.leave(a.waiter)
 		}
 	}
 	t.Fatalf("the round does not come to rest at %s", now)

@@ -15,9 +15,9 @@ import (
 
 func quick(int) expectation { return lognormal(10*time.Millisecond, 0.1, 0.99) }
 
-func startedRound(t *testing.T, callers ...*caller) *round {
+func startedRound(t *testing.T, waiters ...*waiter) *round {
 	r := roundOf([]uint64{40, 30, 20, 10}, quick)
-	for _, c := range callers {
+	for _, c := range waiters {
 		r.join(c)
 	}
 	require.Equal(t, actAsk, r.next(0).kind)
@@ -28,7 +28,7 @@ func startedRound(t *testing.T, callers ...*caller) *round {
 }
 
 func TestRoundIgnoresWhatItDidNotAskFor(t *testing.T) {
-	c := &caller{need: 67, want: 67}
+	c := &waiter{need: 67, want: 67}
 	r := startedRound(t, c)
 	r.answered(ids.NodeID{200}, &bls.Signature{})
 	r.failed(ids.NodeID{200}, refused, &common.AppError{Code: 1}, 0)
@@ -45,33 +45,33 @@ func TestRoundIgnoresWhatItDidNotAskFor(t *testing.T) {
 }
 
 func TestRoundStateOfCallers(t *testing.T) {
-	low, high := &caller{need: 50, want: 50}, &caller{need: 90, want: 100}
+	low, high := &waiter{need: 50, want: 50}, &waiter{need: 90, want: 100}
 	r := startedRound(t, low, high)
 	r.answered(r.nodeID(0), &bls.Signature{})
 	r.answered(r.nodeID(1), &bls.Signature{})
 	a := r.next(time.Millisecond)
 	require.Equal(t, actFinish, a.kind)
-	require.Same(t, low, a.caller)
+	require.Same(t, low, a.waiter)
 	require.True(t, r.leave(low))
 	require.Equal(t, actWait, r.next(time.Millisecond).kind)
 	r.answered(r.nodeID(2), &bls.Signature{})
 	r.failed(r.nodeID(3), refused, &common.AppError{Code: -2}, time.Millisecond)
 	a = r.next(time.Millisecond)
 	require.Equal(t, actFinish, a.kind, "the buffer is out of reach")
-	require.Same(t, high, a.caller)
+	require.Same(t, high, a.waiter)
 	require.Equal(t, uint64(90), a.target)
 	require.False(t, r.leave(high))
 	require.Equal(t, action{kind: actWait, until: never}, r.next(time.Millisecond))
 }
 
 func TestRoundProvesBeforeItFails(t *testing.T) {
-	c := &caller{need: 67, want: 67}
+	c := &waiter{need: 67, want: 67}
 	r := startedRound(t, c)
 	r.answered(r.nodeID(1), &bls.Signature{})
 	r.failed(r.nodeID(0), invalid, nil, 0)
 	a := r.next(0)
-	require.Equal(t, actProve, a.kind)
-	r.proved(a.members, []int{1})
+	require.Equal(t, actVerify, a.kind)
+	r.markVerified(a.members, []int{1})
 	a = r.next(0)
 	require.Equal(t, actFail, a.kind)
 	require.Equal(t, CodeQuorumNotReached, a.code)

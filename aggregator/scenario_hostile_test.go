@@ -188,8 +188,8 @@ func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 		requireValid(t, n, r, 67)
 		settle()
 		for _, v := range n.set().Validators {
-			_, ok := a.proven.get(message.ID(), v)
-			require.False(t, ok, "an unproven signature was kept")
+			_, ok := a.verified.get(message.ID(), v)
+			require.False(t, ok, "an unverified signature was kept")
 		}
 		// Where one of the two would do, neither does.
 		_, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 40})
@@ -208,7 +208,7 @@ func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 		settle()
 		for _, v := range n.validators[:2] {
 			i, _ := n.set().Index(v.nodeIDs[0])
-			_, ok := a.proven.get(message.ID(), n.set().Validators[i])
+			_, ok := a.verified.get(message.ID(), n.set().Validators[i])
 			require.False(t, ok, "an invalid signature was kept")
 		}
 	})
@@ -421,7 +421,7 @@ func TestScenario_7_2_14_NodesSharingAKeyAnswerDifferently(t *testing.T) {
 		{name: "no signature, then good", first: answer(respond([]byte{1})), second: good, asked: 2, within: 50 * time.Millisecond, forger: first},
 		{name: "another message, then good", first: forge, second: good, asked: 2, within: 50 * time.Millisecond, forger: first},
 		{name: "refused for good, then good", first: refuse(-2, "no", 0), second: good, asked: 2, within: 50 * time.Millisecond},
-		{name: "silent, then good", first: mute, second: good, asked: 2, within: 5*time.Second + 50*time.Millisecond},
+		{name: "unanswered, then good", first: mute, second: good, asked: 2, within: 5*time.Second + 50*time.Millisecond},
 		{name: "both bad", first: forge, second: forge, asked: 2, code: CodeQuorumNotReached, within: 100 * time.Millisecond, forger: second},
 		{name: "bad, then refused for good", first: forge, second: refuse(-2, "no", 0), asked: 2, code: CodeRefused, within: 100 * time.Millisecond, forger: first},
 	} {
@@ -566,7 +566,7 @@ func TestScenario_7_2_18_BufferIsBestEffort(t *testing.T) {
 		require.Equal(t, uint64(75), r.Weight)
 		require.Less(t, time.Since(start), time.Second, "patience for the buffer is bounded")
 
-		// The caller's time may end before that patience does.
+		// The waiter's time may end before that patience does.
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		r, err = a.Sign(short, Request{Message: testMessage(t, "short"), QuorumPercentageBuffer: 20})
@@ -728,9 +728,9 @@ func TestScenario_7_2_25_DuplicatesShareOneFanOut(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 		message := testMessage(t, "m")
-		var callers sync.WaitGroup
+		var waiters sync.WaitGroup
 		for range 1000 {
-			callers.Go(func() {
+			waiters.Go(func() {
 				r, err := a.Sign(ctx, Request{Message: message})
 				if err != nil {
 					t.Errorf("a shared round failed: %v", err)
@@ -739,7 +739,7 @@ func TestScenario_7_2_25_DuplicatesShareOneFanOut(t *testing.T) {
 				requireValid(t, n, r, 67)
 			})
 		}
-		callers.Wait()
+		waiters.Wait()
 		for _, v := range n.validators {
 			require.LessOrEqual(t, v.requests, 1)
 		}
@@ -754,24 +754,24 @@ func TestScenario_7_2_26_CancelledCallerDoesNotHurtOthers(t *testing.T) {
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 		message := testMessage(t, "m")
 		first, cancel := context.WithCancel(ctx)
-		var callers sync.WaitGroup
-		callers.Go(func() {
+		var waiters sync.WaitGroup
+		waiters.Go(func() {
 			_, err := a.Sign(first, Request{Message: message})
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("cancelled caller: got %v", err)
+				t.Errorf("cancelled waiter: got %v", err)
 			}
 		})
-		callers.Go(func() {
+		waiters.Go(func() {
 			r, err := a.Sign(ctx, Request{Message: message})
 			if err != nil {
-				t.Errorf("remaining caller: %v", err)
+				t.Errorf("remaining waiter: %v", err)
 				return
 			}
 			requireValid(t, n, r, 67)
 		})
 		time.Sleep(500 * time.Millisecond)
 		cancel()
-		callers.Wait()
+		waiters.Wait()
 		for _, v := range n.validators {
 			require.Equal(t, 1, v.requests)
 		}
@@ -806,9 +806,9 @@ func TestScenario_7_2_30_ShutdownWithRoundsInFlight(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		a := newTestAggregator(t, n)
-		var callers sync.WaitGroup
+		var waiters sync.WaitGroup
 		for i := range 10 {
-			callers.Go(func() {
+			waiters.Go(func() {
 				_, err := a.Sign(t.Context(), Request{Message: testMessage(t, string(rune('a'+i)))})
 				requireFailure(t, err, CodeShutdown)
 			})
@@ -816,7 +816,7 @@ func TestScenario_7_2_30_ShutdownWithRoundsInFlight(t *testing.T) {
 		settle()
 		start := time.Now()
 		a.Close()
-		callers.Wait()
+		waiters.Wait()
 		require.Zero(t, time.Since(start))
 		_, err := a.Sign(t.Context(), Request{Message: testMessage(t, "late")})
 		requireFailure(t, err, CodeShutdown)
@@ -834,9 +834,9 @@ func TestScenario_7_2_31_SamePayloadOfTwoBlockchains(t *testing.T) {
 		return respond(sign(v, here.Bytes())), nil, time.Millisecond, true // whatever it is asked for
 	}
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-		var callers sync.WaitGroup
+		var waiters sync.WaitGroup
 		for _, message := range []*warp.UnsignedMessage{here, there} {
-			callers.Go(func() {
+			waiters.Go(func() {
 				r, err := a.Sign(ctx, Request{Message: message})
 				if err != nil {
 					t.Errorf("signing for %s: %v", message.SourceChainID, err)
@@ -848,7 +848,7 @@ func TestScenario_7_2_31_SamePayloadOfTwoBlockchains(t *testing.T) {
 				}
 			})
 		}
-		callers.Wait()
+		waiters.Wait()
 		asked := make(map[ids.ID]int)
 		for _, q := range n.asked {
 			asked[q.chainID]++
@@ -894,7 +894,7 @@ func TestScenario_7_2_36_NegatedKeysAreTwoValidators(t *testing.T) {
 		set := n.set()
 		for i, want := range []bool{true, false} {
 			at, _ := set.Index(n.validators[i].nodeIDs[0])
-			_, kept := a.proven.get(message.ID(), set.Validators[at])
+			_, kept := a.verified.get(message.ID(), set.Validators[at])
 			require.Equal(t, want, kept, "validator %d", i)
 		}
 		_, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 71})

@@ -73,9 +73,9 @@ import (
 //	7.2-09 an answer before the request is sent: aggregator, p2p
 //	7.2-10 an error and a response to one request: aggregator, p2p
 //	7.2-11 2 MiB and odd protobufs: aggregator, p2p
-//	7.2-12 34 % that drip, late or infeasible: aggregator, simnet
+//	7.2-12 34 % that drip, late or infeasible: aggregator, internal/simnet
 //	7.2-13 a connection lost and made during a request: aggregator, p2p
-//	7.2-14 nodes that share a key answer differently: aggregator, simnet
+//	7.2-14 nodes that share a key answer differently: aggregator, internal/simnet
 //	7.2-15 keyless weight makes the quorum impossible: aggregator
 //	7.2-16 weights near 2^64, and the ceiling: aggregator
 //	7.2-17 quorum 100, quorum and buffer beyond 100, quorum 0: aggregator, handlers
@@ -83,15 +83,15 @@ import (
 //	7.2-19 the set changes between gathering and returning: aggregator
 //	7.2-20 the epoch rolls during a request: aggregator, validators
 //	7.2-21 heights of the future and the past: aggregator, validators
-//	7.2-22 nodes that are slow, flap, lie, or are of another network: aggregator, node, simnet, validators
+//	7.2-22 nodes that are slow, flap, lie, or are of another network: aggregator, internal/node, internal/simnet, validators
 //	7.2-23 a message of another network: handlers
 //	7.2-24 trailing bytes: handlers
-//	7.2-25 a thousand identical requests: aggregator, simnet
+//	7.2-25 a thousand identical requests: aggregator, internal/simnet
 //	7.2-26 one of several waiters leaves: aggregator
 //	7.2-27 not accepted yet, then accepted: aggregator
 //	7.2-28 a legacy subnet becomes an L1 at run time: validators
 //	7.2-29 messages of transactions that were dropped or superseded: aggregator/l1message
-//	7.2-30 shutdown with requests in flight: aggregator, handlers, simnet
+//	7.2-30 shutdown with requests in flight: aggregator, handlers, internal/simnet
 //	7.2-31 two blockchains, one payload: aggregator
 //	7.2-32 a restart with a stale address book: p2p
 //	7.2-33 a validator changes certificate and address: p2p
@@ -198,7 +198,7 @@ func TestScenario_7_1_05_WeightSortIsStable(t *testing.T) {
 
 		r := roundOf(weights, quick)
 		goal := r.set.MinWeight(1 + rng.Uint64N(100))
-		r.join(&caller{need: goal, want: goal})
+		r.join(&waiter{need: goal, want: goal})
 		picked, _ := r.plan.pick(r, 0)
 		require.Equal(t, want[:len(picked)], inOrderOf(want, picked))
 
@@ -474,7 +474,7 @@ func TestScenario_7_1_13_CacheReuseWithExcluded(t *testing.T) {
 
 // The heaviest first makes the fewest signers there can be.
 func TestScenario_7_1_14_PruningIsGreedy(t *testing.T) {
-	r := startedRound(t, &caller{need: 50, want: 50})
+	r := startedRound(t, &waiter{need: 50, want: 50})
 	for i := range r.members {
 		r.answered(r.nodeID(i), nil)
 	}
@@ -638,7 +638,7 @@ func TestScenario_7_1_22_SharedKeys(t *testing.T) {
 	}
 }
 
-// A caller that is cut short is told so; at a deadline with what was reached.
+// A waiter that is cut short is told so; at a deadline with what was reached.
 func TestScenario_7_1_23_ContextEnds(t *testing.T) {
 	for name, weights := range map[string][]uint64{"single": {100}, "several": {40, 30, 30}} {
 		for _, deadline := range []bool{false, true} {
@@ -665,7 +665,7 @@ func TestScenario_7_1_23_ContextEnds(t *testing.T) {
 						return
 					}
 					failed := requireFailure(t, err, CodeQuorumNotReached)
-					require.Equal(t, 100-last.weight, failed.Account.SignedWeight, "what had arrived was proven")
+					require.Equal(t, 100-last.weight, failed.Account.SignedWeight, "what had arrived was verified")
 					require.Equal(t, last.weight, failed.Account.SilentWeight)
 				})
 			})

@@ -11,12 +11,10 @@ import (
 )
 
 const (
-	// batchBits is the size of VerifyBatch's random coefficients.
-	batchBits = 128
-	// proveBits is the size of Prove's. Its error is bounded by that of the
-	// subgroup check anyway, and nobody can try twice at leisure, as coefficients
-	// are drawn after the signatures are fixed.
-	proveBits = 64
+	// coefficientBits is the size of random coefficients. The error of the subgroup check
+	// is larger anyway, and coefficients are drawn after the signatures are fixed, so
+	// nobody can try twice.
+	coefficientBits = 64
 
 	// digits random digits below digitLimit shape the subgroup check. The limit
 	// is the smallest prime factor of the cofactor: fewer values would tell fewer
@@ -24,77 +22,36 @@ const (
 	digits     = 18
 	digitLimit = 13
 	digitBits  = 4 // size of a digit
-	// smallProof is the size below which a subgroup check each is cheaper.
-	smallProof = 40
+	// smallBatch is the size below which a subgroup check each is cheaper.
+	smallBatch = 40
 
-	// combinedBytes holds a sum of digits products of a digit and proveBits.
+	// combinedBytes holds a sum of digits products of a digit and coefficientBits.
 	combinedBytes = 9
 )
 
-// Prove checks every signature on its own account, subgroup included, and
-// returns the positions of the bad ones, ascending. Signatures may be unchecked
-// points of the curve (ParseUnchecked). Nil and infinity are bad, as signature
-// and as key. It panics if the lengths differ.
+// Verify verifies each signature separately, subgroup included, and returns the positions
+// of the invalid ones, ascending. Signatures may be unchecked points of the curve
+// (ParseUnchecked). Nil and infinity are invalid, as signature and as key. Verify panics
+// if the lengths differ.
 //
-// That none is bad is wrong with a probability below 2^-63.
-func (v *Verifier) Prove(keys []*PublicKey, signatures []*Signature) (bad []int) {
+// With a random coefficient r for each signature,
+//
+//	e(sum r*key, H(m)) = e(g1, sum r*signature)
+//
+// holds only if every summand matches. The probability that Verify accepts an invalid
+// signature is below 2^-63.
+func (v *Verifier) Verify(keys []*PublicKey, signatures []*Signature) (bad []int) {
 	if len(keys) != len(signatures) {
-		panic(mismatch(keys, signatures))
+		panic(fmt.Sprintf("bls: %d keys for %d signatures", len(keys), len(signatures)))
 	}
 	b := v.newBatch(keys, signatures)
-	if len(b.signatures) >= smallProof {
+	if len(b.signatures) >= smallBatch {
 		if sums, ok := sumDigits(b.signatures); ok {
 			return b.culpritsOf(sums)
 		}
 	}
 	b.leaveOut(func(_ *PublicKey, s *Signature) bool { return !s.InG2() })
-	return b.culprits(proveBits)
-}
-
-// VerifyBatch checks that every signature is its key's signature of the message
-// and returns the positions of those that are not, ascending. It vouches for
-// each single one, not just for their sum: with a random coefficient r for each,
-//
-//	e(sum r*key, H(m)) = e(g1, sum r*signature)
-//
-// holds only if every summand matches, but for a probability of 2^-128. Nil and
-// infinity are bad, as signature and as key. The error is ErrPairs.
-//
-// Every signature must have passed its subgroup check (ParseSignature, InG2 or
-// CheckSubgroup). Without one the verdict is worthless, whatever the size of the
-// coefficients: the cofactor is divisible by 13, and a point of order 13 vanishes
-// from the sum whenever 13 divides its coefficient. Prove takes unchecked points.
-func (v *Verifier) VerifyBatch(keys []*PublicKey, signatures []*Signature) (bad []int, err error) {
-	if len(keys) != len(signatures) {
-		return nil, mismatch(keys, signatures)
-	}
-	return v.newBatch(keys, signatures).culprits(batchBits), nil
-}
-
-// VerifyBatch is Verifier.VerifyBatch for a message that is not needed again.
-func VerifyBatch(message []byte, keys []*PublicKey, signatures []*Signature) (bad []int, err error) {
-	return NewVerifier(message).VerifyBatch(keys, signatures)
-}
-
-// CheckSubgroup returns the positions, ascending, of those points of the curve
-// that are outside the subgroup. Infinity is inside; nil counts as outside. That
-// none is outside is wrong with a probability below 2^-66.
-func CheckSubgroup(signatures []*Signature) (bad []int) {
-	if len(signatures) >= smallProof && !slices.Contains(signatures, nil) {
-		if _, ok := sumDigits(signatures); ok {
-			return nil
-		}
-	}
-	for i, s := range signatures {
-		if s == nil || !s.InG2() {
-			bad = append(bad, i)
-		}
-	}
-	return bad
-}
-
-func mismatch(keys []*PublicKey, signatures []*Signature) error {
-	return fmt.Errorf("%w: %d keys for %d signatures", ErrPairs, len(keys), len(signatures))
+	return b.culprits(coefficientBits)
 }
 
 // digitSums are the sums S_j = sum_i c_ij*s_i of some signatures s_i with random
@@ -142,10 +99,10 @@ func randomDigits(n int) []byte {
 	}
 }
 
-// combine draws a coefficient of proveBits for each sum and returns them with
+// combine draws a coefficient of coefficientBits for each sum and returns them with
 // what they make the coefficients of the n summands: e_i = sum_j d_j*c_ij.
 func (d digitSums) combine(n int) (ofSums, ofSummands []byte) {
-	ofSums = make([]byte, digits*proveBits/8)
+	ofSums = make([]byte, digits*coefficientBits/8)
 	_, _ = rand.Read(ofSums)
 	ofSummands = make([]byte, n*combinedBytes)
 	for i := range n {
@@ -207,7 +164,7 @@ func (b *batch) culprits(size int) []int {
 	switch n {
 	case 0:
 	case 1:
-		if !b.verifier.Verify(b.keys[0], b.signatures[0]) {
+		if !b.verifier.verifyOne(b.keys[0], b.signatures[0]) {
 			b.bad = append(b.bad, b.positions[0])
 		}
 	default:
@@ -230,7 +187,7 @@ func (b *batch) culpritsOf(d digitSums) []int {
 	b.coefficients, b.bits = ofSummands, combinedBytes*8
 	whole := b.verifier.ratio(
 		blst.P1AffinesMult(b.keys, b.coefficients, b.bits).ToAffine(),
-		blst.P2AffinesMult(d.sums, ofSums, proveBits).ToAffine(),
+		blst.P2AffinesMult(d.sums, ofSums, coefficientBits).ToAffine(),
 	)
 	b.search(0, n, whole, blst.Fp12One())
 	slices.Sort(b.bad)

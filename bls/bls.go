@@ -1,8 +1,8 @@
-// Package bls checks many BLS signatures of one message at once. It is a thin
-// layer over blst with the scheme that Avalanche uses (public keys in G1,
-// signatures in G2, proof-of-possession cipher suite); keys and signatures are
-// blst's own affine points, so they pass to avalanchego's verification as they
-// are. Whose keys they are and how much weight they carry is not its business.
+// Package bls verifies many BLS signatures of one message at once. It is a thin layer
+// over blst with the scheme that Avalanche uses: public keys in G1, signatures in G2, and
+// the proof-of-possession cipher suite. Keys and signatures are blst's affine points,
+// which avalanchego's verification takes as they are. The package knows no validators
+// and no weights.
 package bls
 
 import (
@@ -25,16 +25,12 @@ type (
 )
 
 var (
-	// ErrLength: a compressed signature has SignatureLen bytes.
+	// ErrLength says that a compressed signature does not have SignatureLen bytes.
 	ErrLength = errors.New("wrong length of a signature")
-	// ErrEncoding: the bytes are no compressed point of the curve.
+	// ErrEncoding says that the bytes are no compressed point of the curve.
 	ErrEncoding = errors.New("no point of the curve")
-	// ErrInfinity: the point at infinity signs nothing.
+	// ErrInfinity says that the signature is the point at infinity.
 	ErrInfinity = errors.New("the point at infinity")
-	// ErrSubgroup: the point is on the curve and outside its subgroup.
-	ErrSubgroup = errors.New("not in the subgroup")
-	// ErrPairs: keys and signatures come in pairs.
-	ErrPairs = errors.New("numbers of keys and signatures differ")
 )
 
 // compressedFlag marks a compressed encoding, infinityFlag the point at
@@ -44,11 +40,10 @@ const (
 	infinityFlag   = 0x40
 )
 
-// ParseUnchecked reads a compressed signature that is a point of the curve and
-// not infinity. Its subgroup is not checked: it must not be counted, kept or
-// handed to Verify or VerifyBatch before it has passed InG2, CheckSubgroup or
-// Prove, but it may go into an aggregate that is checked as a whole. Errors are
-// ErrLength, ErrEncoding and ErrInfinity.
+// ParseUnchecked reads a compressed signature that is a point of the curve and not
+// infinity. It does not check the subgroup: do not count or keep the signature before
+// Verify has accepted it. It may go into an aggregate that is verified as a whole.
+// Errors are ErrLength, ErrEncoding and ErrInfinity.
 func ParseUnchecked(b []byte) (*Signature, error) {
 	if len(b) != SignatureLen {
 		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrLength, len(b), SignatureLen)
@@ -66,20 +61,7 @@ func ParseUnchecked(b []byte) (*Signature, error) {
 	return s, nil
 }
 
-// ParseSignature reads a compressed signature and checks its subgroup. Errors are those
-// of ParseUnchecked, and ErrSubgroup.
-func ParseSignature(b []byte) (*Signature, error) {
-	s, err := ParseUnchecked(b)
-	if err != nil {
-		return nil, err
-	}
-	if !s.InG2() {
-		return nil, ErrSubgroup
-	}
-	return s, nil
-}
-
-// Aggregate adds signatures up; false if there are none.
+// Aggregate returns the sum of signatures, and false if there are none.
 func Aggregate(signatures []*Signature) (*Signature, bool) {
 	var sum blst.P2Aggregate
 	if len(signatures) == 0 || !sum.Aggregate(signatures, false) {
@@ -88,8 +70,8 @@ func Aggregate(signatures []*Signature) (*Signature, bool) {
 	return sum.ToAffine(), true
 }
 
-// Verifier checks signatures of one message, which it hashes to the curve only
-// once. Safe for concurrent use.
+// Verifier verifies signatures of one message, which it hashes to the curve only once.
+// It is safe for concurrent use.
 type Verifier struct {
 	hash    *blst.P2Affine
 	negated *blst.P1Affine // generator of G1, times -1
@@ -103,19 +85,14 @@ func NewVerifier(message []byte) *Verifier {
 	}
 }
 
-// Verify checks one signature, which is in the subgroup. Nil and infinity are
+// verifyOne checks one signature, which must be in the subgroup. Nil and infinity are
 // no signatures, and no keys.
-func (v *Verifier) Verify(key *PublicKey, signature *Signature) bool {
+func (v *Verifier) verifyOne(key *PublicKey, signature *Signature) bool {
 	if key == nil || signature == nil || *key == (PublicKey{}) || *signature == (Signature{}) {
 		return false
 	}
 	one := blst.Fp12One()
 	return v.ratio(key, signature).Equals(&one)
-}
-
-// Verify is Verifier.Verify for a message that is not needed again.
-func Verify(message []byte, key *PublicKey, signature *Signature) bool {
-	return NewVerifier(message).Verify(key, signature)
 }
 
 // ratio is e(key, H(m)) / e(g1, signature): one if the signature is the key's,

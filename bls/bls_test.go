@@ -2,6 +2,7 @@ package bls
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -84,12 +85,11 @@ func TestParseRefuses(t *testing.T) {
 		"off the curve":              {bytes.Repeat([]byte{0x85}, 96), ErrEncoding},
 		"x above the modulus":        {bytes.Repeat([]byte{0x9f}, 96), ErrEncoding},
 		"zeros":                      {make([]byte, 96), ErrEncoding},
-		"off the subgroup":           {offSubgroup(rand.New(rand.NewPCG(1, 2))), ErrSubgroup},
 	} {
-		_, err := ParseSignature(test.bytes)
+		_, err := ParseUnchecked(test.bytes)
 		require.ErrorIs(t, err, test.err, name)
 	}
-	_, err := ParseSignature(valid)
+	_, err := ParseUnchecked(valid)
 	require.NoError(t, err)
 }
 
@@ -98,14 +98,14 @@ func TestVerifyAgreesWithTheLibrary(t *testing.T) {
 	v := NewVerifier(message)
 	for i := range 2 {
 		for j := range 2 {
-			require.Equal(t, bls.Verify(s.keys[i], s.signatures[j], message), v.Verify(s.keys[i], s.signatures[j]))
+			require.Equal(t, bls.Verify(s.keys[i], s.signatures[j], message), v.verifyOne(s.keys[i], s.signatures[j]))
 		}
 	}
-	require.False(t, NewVerifier([]byte("another")).Verify(s.keys[0], s.signatures[0]))
+	require.False(t, NewVerifier([]byte("another")).verifyOne(s.keys[0], s.signatures[0]))
 }
 
 // Whatever is wrong with whichever signatures, exactly those are named.
-func TestProveNamesExactlyTheCulprits(t *testing.T) {
+func TestVerifyNamesExactlyTheCulprits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	const most = 64
 	whole := signAll(t, most)
@@ -136,7 +136,7 @@ func TestProveNamesExactlyTheCulprits(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			require.Equal(t, want, NewVerifier(message).Prove(whole.keys[:n], signatures), "n=%d k=%d", n, k)
+			require.Equal(t, want, NewVerifier(message).Verify(whole.keys[:n], signatures), "n=%d k=%d", n, k)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestCancellingSharesAreBothNamed(t *testing.T) {
 	x := signAll(t, 1).signatures[0]
 	s.signatures[1] = add(s.signatures[1], x, false)
 	s.signatures[3] = add(s.signatures[3], x, true)
-	require.Equal(t, []int{1, 3}, NewVerifier(message).Prove(s.keys, s.signatures))
+	require.Equal(t, []int{1, 3}, NewVerifier(message).Verify(s.keys, s.signatures))
 	sum, ok := Aggregate(s.signatures)
 	require.True(t, ok)
 	key, err := bls.AggregatePublicKeys(s.keys)
@@ -162,8 +162,8 @@ func TestRepeatedAndNegatedKeys(t *testing.T) {
 	q.FromAffine(s.signatures[0])
 	signature := new(blst.P2).Sub(&q).ToAffine()
 	keys := []*PublicKey{s.keys[0], negated, s.keys[0]}
-	require.Empty(t, NewVerifier(message).Prove(keys, []*Signature{s.signatures[0], signature, s.signatures[0]}))
-	require.Equal(t, []int{0, 1}, NewVerifier(message).Prove(keys, []*Signature{signature, s.signatures[0], s.signatures[0]}))
+	require.Empty(t, NewVerifier(message).Verify(keys, []*Signature{s.signatures[0], signature, s.signatures[0]}))
+	require.Equal(t, []int{0, 1}, NewVerifier(message).Verify(keys, []*Signature{signature, s.signatures[0], s.signatures[0]}))
 }
 
 func fromAffine(p *blst.P1, a *blst.P1Affine) *blst.P1 {
@@ -173,7 +173,7 @@ func fromAffine(p *blst.P1, a *blst.P1Affine) *blst.P1 {
 
 // What blst would read past the slice for, and what would match anything.
 func TestNilAndInfinityAreBad(t *testing.T) {
-	for _, n := range []int{1, 3, smallProof + 5} {
+	for _, n := range []int{1, 3, smallBatch + 5} {
 		s := signAll(t, n+4)
 		keys, signatures := s.keys, s.signatures
 		keys[n] = nil
@@ -181,28 +181,24 @@ func TestNilAndInfinityAreBad(t *testing.T) {
 		keys[n+2], signatures[n+2] = new(PublicKey), new(Signature) // infinity signs everything with infinity
 		signatures[n+3] = new(Signature)
 		want := []int{n, n + 1, n + 2, n + 3}
-		require.Equal(t, want, NewVerifier(message).Prove(keys, signatures), n)
-		bad, err := VerifyBatch(message, keys, signatures)
-		require.NoError(t, err)
-		require.Equal(t, want, bad, n)
+		require.Equal(t, want, NewVerifier(message).Verify(keys, signatures), n)
 		for _, i := range want {
-			require.False(t, Verify(message, keys[i], signatures[i]))
+			require.False(t, NewVerifier(message).verifyOne(keys[i], signatures[i]))
 		}
-		require.Equal(t, []int{n + 1}, CheckSubgroup(signatures), "infinity is inside, nil is not")
 	}
-	_, err := VerifyBatch(message, nil, make([]*Signature, 1))
-	require.ErrorIs(t, err, ErrPairs)
+	require.Panics(t, func() { NewVerifier(message).Verify(nil, make([]*Signature, 1)) })
 }
 
-func TestCheckSubgroupNamesExactlyTheOutsiders(t *testing.T) {
+// A valid signature plus a point outside the subgroup is named, in batches of all sizes.
+func TestVerifyNamesPointsOutsideTheSubgroup(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, n := range []int{1, 7, smallProof, 150} {
+	for _, n := range []int{1, 7, smallBatch, 150} {
 		s := signAll(t, n)
-		require.Empty(t, CheckSubgroup(s.signatures))
+		require.Empty(t, NewVerifier(message).Verify(s.keys, s.signatures))
 		outside, err := ParseUnchecked(offSubgroup(rng))
 		require.NoError(t, err)
-		s.signatures[n/2] = outside
-		require.Equal(t, []int{n / 2}, CheckSubgroup(s.signatures))
+		s.signatures[n/2] = add(s.signatures[n/2], outside, false)
+		require.Equal(t, []int{n / 2}, NewVerifier(message).Verify(s.keys, s.signatures))
 	}
 }
 
@@ -212,13 +208,16 @@ func TestAggregateOfNothing(t *testing.T) {
 }
 
 // What we take is what the library takes, but for infinity.
-func FuzzParseSignature(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add(signAll(f, 1).signatures[0].Compress())
 	f.Add(offSubgroup(rand.New(rand.NewPCG(1, 2))))
 	f.Add(make([]byte, 96))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ours, err := ParseSignature(b)
+		ours, err := ParseUnchecked(b)
+		if err == nil && !ours.InG2() {
+			err = errors.New("outside the subgroup")
+		}
 		theirs, theirErr := bls.SignatureFromBytes(b)
 		if theirErr == nil && b[0]&infinityFlag != 0 {
 			theirErr = ErrInfinity
@@ -232,12 +231,12 @@ func FuzzParseSignature(f *testing.F) {
 	})
 }
 
-func BenchmarkProve(b *testing.B) {
+func BenchmarkVerify(b *testing.B) {
 	for _, n := range []int{1, 8, 32, 128, 300, 670} {
 		s := signAll(b, n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				if bad := NewVerifier(message).Prove(s.keys, s.signatures); len(bad) > 0 {
+				if bad := NewVerifier(message).Verify(s.keys, s.signatures); len(bad) > 0 {
 					b.Fatal(bad)
 				}
 			}
@@ -245,23 +244,9 @@ func BenchmarkProve(b *testing.B) {
 	}
 }
 
-func BenchmarkVerifyBatch(b *testing.B) {
-	for _, n := range []int{1, 8, 32, 128, 300, 670} {
-		s := signAll(b, n)
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			v := NewVerifier(message)
-			for b.Loop() {
-				if bad, err := v.VerifyBatch(s.keys, s.signatures); err != nil || len(bad) > 0 {
-					b.Fatal(bad, err)
-				}
-			}
-		})
-	}
-}
-
-// Whatever points are offered, Prove says of each what checking it alone says.
+// Whatever points are offered, Verify says of each what verifying it alone says.
 // The input is up to 64 pairs of a key's number and a signature.
-func FuzzProve(f *testing.F) {
+func FuzzVerify(f *testing.F) {
 	var s signed
 	for i := range 8 {
 		secret := make([]byte, 32)
@@ -285,8 +270,8 @@ func FuzzProve(f *testing.F) {
 	f.Add(pairs(1, good))
 	f.Add(pairs(5, good))
 	f.Add(pairs(3, func(i int) []byte { return good(i + 1) }))
-	f.Add(pairs(smallProof+1, good))
-	f.Add(pairs(smallProof+1, func(i int) []byte {
+	f.Add(pairs(smallBatch+1, good))
+	f.Add(pairs(smallBatch+1, func(i int) []byte {
 		if i == 20 {
 			return outside
 		}
@@ -309,7 +294,7 @@ func FuzzProve(f *testing.F) {
 			}
 			keys, signatures = append(keys, key), append(signatures, signature)
 		}
-		if got := NewVerifier(message).Prove(keys, signatures); !slices.Equal(got, want) {
+		if got := NewVerifier(message).Verify(keys, signatures); !slices.Equal(got, want) {
 			t.Fatalf("got %v for bad, one by one it is %v", got, want)
 		}
 	})

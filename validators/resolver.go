@@ -83,12 +83,12 @@ type Resolver struct {
 	keys  keyring
 	sets  *otter.Cache[setID, *Set]
 
-	fetches  *memo[setID, *Set]
-	proposed *memo[struct{}, uint64]
-	subnetOf *memo[ids.ID, ids.ID]
-	isL1     *memo[ids.ID, bool]
-	current  *memo[ids.ID, []node.CurrentValidator]
-	epochs   *memo[ids.ID, uint64]
+	fetches  *cache[setID, *Set]
+	proposed *cache[struct{}, uint64]
+	subnetOf *cache[ids.ID, ids.ID]
+	isL1     *cache[ids.ID, bool]
+	current  *cache[ids.ID, []node.CurrentValidator]
+	epochs   *cache[ids.ID, uint64]
 
 	mu     sync.Mutex
 	height uint64          // guarded by mu; newest proposed height whose sets are at hand
@@ -104,7 +104,7 @@ type setID struct {
 	height uint64
 }
 
-// NewResolver makes a Resolver; Run keeps it warm.
+// NewResolver returns a Resolver. Run fills its caches ahead of requests.
 func NewResolver(chain PChain, o Options) *Resolver {
 	r := &Resolver{chain: chain, poll: o.PollInterval, log: o.Log, onSet: o.OnSets}
 	if r.poll == 0 {
@@ -121,32 +121,32 @@ func NewResolver(chain PChain, o Options) *Resolver {
 		MaximumWeight: most,
 		Weigher:       func(_ setID, s *Set) uint32 { return uint32(len(s.Validators)) + setCost },
 	})
-	r.fetches = newMemo(fetchTimeout, func(_ *Set, err error) time.Duration {
+	r.fetches = newCache(fetchTimeout, func(_ *Set, err error) time.Duration {
 		if errors.Is(err, ErrUnknownSubnet) {
 			return brief
 		}
 		return 0 // r.sets remembers
 	}, r.fetch)
-	r.proposed = newMemo(fetchTimeout, func(_ uint64, err error) time.Duration {
+	r.proposed = newCache(fetchTimeout, func(_ uint64, err error) time.Duration {
 		if err != nil {
 			return 0
 		}
 		return r.poll
 	}, func(ctx context.Context, _ struct{}) (uint64, error) { return chain.ProposedHeight(ctx) })
-	r.subnetOf = newMemo(fetchTimeout, func(_ ids.ID, err error) time.Duration {
+	r.subnetOf = newCache(fetchTimeout, func(_ ids.ID, err error) time.Duration {
 		if err == nil {
 			return forever
 		}
 		return refusalLife(err)
 	}, r.askSubnetOf)
-	r.isL1 = newMemo(fetchTimeout, func(l1 bool, err error) time.Duration {
+	r.isL1 = newCache(fetchTimeout, func(l1 bool, err error) time.Duration {
 		if l1 && err == nil {
 			return forever
 		}
 		return refusalLife(err) // a subnet may be converted at any time
 	}, r.askL1)
-	r.current = newMemo(fetchTimeout, func(_ []node.CurrentValidator, err error) time.Duration { return refusalLife(err) }, chain.CurrentValidators)
-	r.epochs = newMemo(fetchTimeout, func(_ uint64, err error) time.Duration {
+	r.current = newCache(fetchTimeout, func(_ []node.CurrentValidator, err error) time.Duration { return refusalLife(err) }, chain.CurrentValidators)
+	r.epochs = newCache(fetchTimeout, func(_ uint64, err error) time.Duration {
 		if err != nil {
 			return refusalLife(err)
 		}
@@ -165,17 +165,16 @@ func refusalLife(err error) time.Duration {
 	return 0
 }
 
-// refused reports whether the node looked and found nothing, as opposed to not
-// answering or not offering the call.
+// refused reports whether the node answered that it has no such thing. Otherwise it did not
+// answer, or does not offer the call.
 func refused(err error) bool {
 	var rpc *node.RPCError
 	return errors.As(err, &rpc) && !rpc.NotOffered()
 }
 
-// Set is the canonical validator set of a subnet at a P-Chain height; 0 means
-// the height that is currently proposed, or the last one that a node told of if none has
-// answered for less than a minute. Errors: ErrUnknownSubnet,
-// ErrHeightUnavailable, or the node's.
+// Set returns the canonical validator set of a subnet at a P-Chain height. Height 0 means
+// the proposed height, or the last reported one if no node has answered for less than a
+// minute. Errors are ErrUnknownSubnet, ErrHeightUnavailable and the node's.
 func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Set, error) {
 	if height == 0 {
 		warm, ok := r.ProposedHeight()
@@ -193,7 +192,7 @@ func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Se
 	return r.concrete(ctx, setID{subnetID, height})
 }
 
-// concrete is the set at a height that means itself.
+// concrete returns the set at a height; 0 is the genesis.
 func (r *Resolver) concrete(ctx context.Context, id setID) (*Set, error) {
 	s, err := r.at(ctx, id)
 	if err != nil {
@@ -231,15 +230,15 @@ func (r *Resolver) ProposedHeight() (uint64, bool) {
 // hardly change in that time, and who verifies goes by a height of some time ago, too.
 const outage = time.Minute
 
-// noteProposed notes a proposed height that a node told a caller.
+// noteProposed records a reported proposed height.
 func (r *Resolver) noteProposed(height uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.told, r.toldAt = max(r.told, height), time.Now()
 }
 
-// lastProposed is the highest proposed height that was heard of, false if the last time
-// is too long ago.
+// lastProposed returns the highest reported proposed height, and false if the last report
+// is too old.
 func (r *Resolver) lastProposed() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +249,7 @@ func (r *Resolver) lastProposed() (uint64, bool) {
 	return max(r.height, r.told), !last.IsZero() && time.Since(last) < outage
 }
 
-// fetch asks the node for one set.
+// fetch requests one set from the node.
 func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 	if id.height == platformapi.ProposedHeight {
 		// The node would answer with the set of the moment.
@@ -307,7 +306,7 @@ func (r *Resolver) exists(ctx context.Context, subnetID ids.ID) (bool, error) {
 	return err == nil, err
 }
 
-// SubnetOf is the subnet that validates a blockchain. The P-Chain's is the
+// SubnetOf returns the subnet that validates a blockchain. The P-Chain's is the
 // primary network. Errors: ErrUnknownBlockchain, or the node's.
 func (r *Resolver) SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error) {
 	if blockchainID == constants.PlatformChainID {
@@ -327,7 +326,7 @@ func (r *Resolver) askSubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID
 	return subnetID, nil
 }
 
-// EpochHeight is the P-Chain height of a blockchain's current epoch, against
+// EpochHeight returns the P-Chain height of a blockchain's current epoch, against
 // which it verifies Warp messages (ACP-181). Errors: ErrUnknownBlockchain if the
 // node does not run it, or the node's.
 func (r *Resolver) EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error) {
@@ -350,7 +349,7 @@ func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (uint64, e
 	return epoch.PChainHeight, nil
 }
 
-// EpochSet is a subnet's set at the height of a blockchain's current epoch. Unlike
+// EpochSet returns a subnet's set at the height of a blockchain's current epoch. Unlike
 // with Set, an epoch's height 0 is the genesis. Errors are EpochHeight's and Set's.
 func (r *Resolver) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*Set, error) {
 	height, err := r.EpochHeight(ctx, blockchainID)

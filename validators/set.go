@@ -1,8 +1,7 @@
-// Package validators knows who may sign for a subnet at a P-Chain height: the
-// canonical validator set (ACP-118; avalanchego, snow/validators), immutable
-// once its height is known, and which subnet validates a blockchain. It reads
-// them from a node and keeps them warm; it neither talks to validators nor
-// judges signatures.
+// Package validators resolves the canonical validator set of a subnet at a P-Chain height
+// (ACP-118; avalanchego, snow/validators) and the subnet that validates a blockchain. It
+// reads both from an upstream node and caches them. It does not connect to validators and
+// does not verify signatures.
 package validators
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/ava-labs/avalanchego/snow/validators"
 )
 
-// Set is the canonical validator set of one subnet at one P-Chain height. It is
-// shared between requests and never changed after it was made.
+// Set is the canonical validator set of one subnet at one P-Chain height. It is immutable
+// and shared between requests.
 type Set struct {
 	// SubnetID is the signing subnet; the zero ID is the primary network.
 	SubnetID ids.ID
@@ -32,7 +31,7 @@ type Set struct {
 	fingerprint ids.ID
 }
 
-// NewSet makes a Set of a canonical list as the library or a node gives it.
+// NewSet returns a Set of a canonical list.
 func NewSet(subnetID ids.ID, height uint64, warp validators.WarpSet) *Set {
 	s := &Set{SubnetID: subnetID, Height: height, WarpSet: warp, index: make(map[ids.NodeID]int, len(warp.Validators))}
 	digest := sha256.New()
@@ -50,7 +49,7 @@ func NewSet(subnetID ids.ID, height uint64, warp validators.WarpSet) *Set {
 	return s
 }
 
-// at is the same set at another height.
+// at returns the same set at another height.
 func (s *Set) at(height uint64) *Set {
 	moved := *s
 	moved.Height = height
@@ -63,7 +62,7 @@ func (s *Set) Index(nodeID ids.NodeID) (int, bool) {
 	return i, ok
 }
 
-// KeyedWeight is the weight of the validators that have a key and thus can sign.
+// KeyedWeight returns the weight of the validators that have a key and thus can sign.
 func (s *Set) KeyedWeight() uint64 { return s.keyed }
 
 // MinWeight is the least weight that meets a quorum of percent (0 to 100) of the

@@ -92,7 +92,7 @@ type Deriver struct {
 	searching    chan struct{} // holds an element while a search is under way
 }
 
-// New makes a Deriver. It asks nobody.
+// New returns a Deriver. It sends no requests.
 func New(o Options) *Deriver {
 	d := &Deriver{
 		networkID:    o.NetworkID,
@@ -352,7 +352,7 @@ func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (agg
 	subnetID, err := d.chains.SubnetOf(ctx, manager)
 	if errors.Is(err, validators.ErrUnknownBlockchain) {
 		return aggregator.Request{}, &aggregator.Error{Code: aggregator.CodeUnknownBlockchain, Err: err,
-			Message: fmt.Sprintf("txHash: the L1's manager is on blockchain %s, which no subnet of this network validates, so nobody can sign for it", manager)}
+			Message: fmt.Sprintf("txHash: the L1's manager is on blockchain %s, which no subnet of this network validates, so no validator can sign for it", manager)}
 	}
 	if err != nil {
 		return aggregator.Request{}, aggregator.NodeFailure(ctx, err)

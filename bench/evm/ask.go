@@ -149,7 +149,7 @@ func (s *sample) requests(a *asker) (all []operation, err error) {
 		}
 		all = append(all, operation{
 			name:  "HTTP: " + name,
-			first: distribution(first),
+			first: rig.Summarize(first),
 			ask:   func(_ context.Context, rng *rand.Rand) error { return a.get(pick(rng, paths)) },
 			floor: func(_ context.Context, rng *rand.Rand) error { return a.get(underFloor + pick(rng, paths)) },
 			alone: func(ctx context.Context, rng *rand.Rand) error { return a.alone(ctx, pick(rng, paths)) },

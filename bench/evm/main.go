@@ -6,11 +6,11 @@
 // and reading have a process each, so that processor time can be told apart; time on
 // the clock is that of everything together on this machine.
 //
-//	go run ./bench/evm -txs 1000000
+//	go -C bench run ./evm -txs 1000000
 //
 // With -chains the service itself, as it is built, records many chains at a time.
 //
-//	go run ./bench/evm -chains 100 -txs 2000
+//	go -C bench run ./evm -chains 100 -txs 2000
 package main
 
 import (

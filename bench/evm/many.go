@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -145,16 +144,15 @@ func runMany(t task) (err error) {
 
 // manyService is the service, a process of its own.
 type manyService struct {
-	cmd             *exec.Cmd
+	*rig.Process
+
 	public, private string
 	client          *http.Client
-	exited          chan struct{} // closed after Wait
-	log             string
 }
 
 // startMany starts the service on the chains, with files in dir.
 func startMany(binary, dir string, from manyReady, memory string) (*manyService, error) {
-	s := &manyService{client: &http.Client{Timeout: 30 * time.Second}, exited: make(chan struct{}), log: filepath.Join(dir, "quorate.log")}
+	s := &manyService{client: &http.Client{Timeout: 30 * time.Second}}
 	var err error
 	if s.public, s.private, err = rig.Addresses(); err != nil {
 		return nil, err
@@ -168,32 +166,14 @@ func startMany(binary, dir string, from manyReady, memory string) (*manyService,
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		return nil, err
 	}
-	log, err := os.Create(s.log)
-	if err != nil {
+	if s.Process, err = rig.Run(filepath.Join(dir, "quorate.log"), binary, "serve", "--config", config); err != nil {
 		return nil, err
 	}
-	defer func() { _ = log.Close() }() // the process has it, too
-	s.cmd = exec.Command(binary, "serve", "--config", config)
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the service: %w", err)
-	}
-	go func() { // until the process ends, which stop sees to
-		_ = s.cmd.Wait()
-		close(s.exited)
-	}()
 	return s, nil
 }
 
 func (s *manyService) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.exited:
-	case <-time.After(time.Minute):
-		_ = s.cmd.Process.Kill()
-		<-s.exited
-	}
+	_ = s.Stop(syscall.SIGTERM)
 	s.client.CloseIdleConnections()
 }
 
@@ -217,9 +197,8 @@ func (s *manyService) heights(ctx context.Context) (map[uint64]uint64, error) {
 	body, ok, err := s.get(ctx, s.private+"/index")
 	if err != nil || !ok {
 		select {
-		case <-s.exited:
-			words, _ := os.ReadFile(s.log)
-			return nil, fmt.Errorf("the service has ended: %s", words[max(0, len(words)-2000):])
+		case <-s.Exited:
+			return nil, fmt.Errorf("the service has ended: %s", s.LogTail())
 		default:
 		}
 		return nil, ctx.Err() // it is only starting
@@ -258,29 +237,12 @@ func (s *manyService) state(ctx context.Context) (p processState, err error) {
 			}
 		}
 	}
-	proc := "/proc/" + strconv.Itoa(s.cmd.Process.Pid)
-	open, err := os.ReadDir(proc + "/fd")
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID()))
 	if err != nil {
 		return p, err
 	}
 	p.files = len(open)
-	status, err := os.ReadFile(proc + "/status")
-	if err != nil {
-		return p, err
-	}
-	for line := range strings.Lines(string(status)) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			continue
-		}
-		kilobytes, _ := strconv.ParseFloat(fields[1], 64)
-		switch fields[0] {
-		case "VmRSS:":
-			p.resident = kilobytes * 1024
-		case "VmHWM:":
-			p.most = kilobytes * 1024
-		}
-	}
+	p.resident, p.most = rig.Memory(s.PID())
 	return p, nil
 }
 
@@ -320,14 +282,14 @@ type many struct {
 	// CPU and NodeCPU are processor time of a transaction.
 	CPU, NodeCPU time.Duration
 	Most         float64 // bytes resident
-	Pages        summary
+	Pages        rig.Summary
 	// Of a second in which nothing happens, and what there is then.
 	IdleCPU                             time.Duration
 	IdleHeights, IdleLogs, IdleRest     float64
 	IdleGoroutines, IdleFiles, IdleSize float64
 	// Current is how long it took until all chains but the first had a block, while the
 	// first one caught up; nothing if there is but one.
-	Current summary
+	Current rig.Summary
 }
 
 // measureMany records chains by the service and watches it.
@@ -376,10 +338,10 @@ func measureMany(ctx context.Context, t task, binary, memory string, idle time.D
 	if err := node.Ask(manyOrder{}, &after); err != nil {
 		return m, err
 	}
-	m.CPU, m.NodeCPU = rig.SpentBy(s.cmd.Process.Pid)/time.Duration(m.Txs), (after.CPU-before.CPU)/time.Duration(m.Txs)
+	m.CPU, m.NodeCPU = rig.CPUTime(s.PID())/time.Duration(m.Txs), (after.CPU-before.CPU)/time.Duration(m.Txs)
 	stopReading()
 	if all := <-read; len(all) > 0 {
-		m.Pages = distribution(all)
+		m.Pages = rig.Summarize(all)
 	}
 	if err := m.idle(ctx, node, s, idle); err != nil {
 		return m, err
@@ -434,13 +396,13 @@ func (m *many) idle(ctx context.Context, node *rig.Child, s *manyService, long t
 	if err := node.Ask(manyOrder{}, &before); err != nil {
 		return err
 	}
-	begun, spent := time.Now(), rig.SpentBy(s.cmd.Process.Pid)
+	begun, spent := time.Now(), rig.CPUTime(s.PID())
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(long):
 	}
-	spent = rig.SpentBy(s.cmd.Process.Pid) - spent
+	spent = rig.CPUTime(s.PID()) - spent
 	if err := node.Ask(manyOrder{}, &after); err != nil {
 		return err
 	}
@@ -475,7 +437,7 @@ func (m *many) fairness(ctx context.Context, node *rig.Child, s *manyService, re
 		}
 		all = append(all, last)
 		if next[ready.Chains[0].ChainID] > grown.Tips[0] {
-			m.Current = distribution(all)
+			m.Current = rig.Summarize(all)
 			return nil
 		}
 	}

@@ -47,11 +47,12 @@ type reading struct {
 	Floor, Alone *summary
 	// First is how long it takes to answer what was not asked for before, as far as it
 	// does not wait for a connection.
-	First summary
+	First rig.Summary
 }
 
 type summary struct {
-	P50, P99, Worst time.Duration
+	rig.Summary
+
 	// Rate is in requests a second.
 	Rate float64
 	// The rest is of one request: processor time, allocations and their bytes, rounds of
@@ -67,7 +68,7 @@ type operation struct {
 	ask  func(ctx context.Context, rng *rand.Rand) error
 	// floor and alone are nil for reads of the record.
 	floor, alone func(ctx context.Context, rng *rand.Rand) error
-	first        summary
+	first        rig.Summary
 }
 
 // sample is what operations ask for: addresses as often as they send and receive.
@@ -311,18 +312,11 @@ func measure(ctx context.Context, rows store.Store, ask func(context.Context, *r
 	spent, misses = cputime.Used()-spent, rows.Stats().CacheMisses-misses
 	runtime.ReadMemStats(&after)
 	n := float64(len(all))
-	sum := distribution(all)
+	sum := summary{Summary: rig.Summarize(all)}
 	sum.Rate, sum.CPU = n/readTime.Seconds(), spent/time.Duration(len(all))
 	sum.Allocs, sum.Bytes = float64(after.Mallocs-before.Mallocs)/n, float64(after.TotalAlloc-before.TotalAlloc)/n
 	sum.Rounds, sum.Misses = float64(after.NumGC-before.NumGC)/n, float64(misses)/n
 	return sum, nil
-}
-
-// distribution sorts times, of which there is one at least.
-func distribution(all []time.Duration) summary {
-	slices.Sort(all)
-	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
-	return summary{P50: at(0.5), P99: at(0.99), Worst: all[len(all)-1]}
 }
 
 func during(ctx context.Context, ask func(context.Context, *rand.Rand) error, connections int, pace, long time.Duration) ([]time.Duration, error) {

@@ -128,17 +128,15 @@ type restarts []restart
 
 // print prints a line for each, and one that sums them up.
 func (all restarts) print() {
-	fmt.Println("\n| killed at | serves after ms | a process | replay | MB | flush | open | node | reads |\n|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("\n| killed at | serves after ms | a process | store | node | reads |\n|---|---|---|---|---|---|")
 	var took []time.Duration
 	for _, r := range all {
 		took = append(took, r.took)
-		o := r.parts.Opening
-		process := r.took - o.Replay - o.Flush - o.Rest - r.parts.Node - r.parts.Reads
-		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", r.at, rig.Milliseconds(r.took), rig.Milliseconds(process),
-			rig.Milliseconds(o.Replay), float64(o.Replayed)/1e6, rig.Milliseconds(o.Flush), rig.Milliseconds(o.Rest),
-			rig.Milliseconds(r.parts.Node), rig.Milliseconds(r.parts.Reads))
+		process := r.took - r.parts.Store - r.parts.Node - r.parts.Reads
+		fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.0f |\n", r.at, rig.Milliseconds(r.took), rig.Milliseconds(process),
+			rig.Milliseconds(r.parts.Store), rig.Milliseconds(r.parts.Node), rig.Milliseconds(r.parts.Reads))
 	}
-	so := summarize(took)
+	so := rig.Summarize(took)
 	fmt.Printf("\nkilled %d times, it serves again after %.0f ms (median) and %.0f ms (most), and goes on\n",
 		so.N, rig.Milliseconds(so.P50), rig.Milliseconds(so.Worst))
 }

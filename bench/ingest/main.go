@@ -1,11 +1,10 @@
 // Command ingest measures how fast the service records chains and how fast it reads
 // what it recorded: a made-up history of the P-, the X- and the C-Chain, served by a
-// simulated node, goes through the service's own pipelines into its own store, and
-// once more into plain SQLite tables. The node and each of the stores have a process
-// of their own, so that processor time can be told apart; time on the clock is that
-// of everything together on this machine.
+// simulated node, goes through the service's own pipelines into its own store.
+// The node and each of the stores have a process of their own, so that processor time
+// can be told apart; time on the clock is that of everything together on this machine.
 //
-//	go run ./bench/ingest
+//	go -C bench run ./ingest
 package main
 
 import (
@@ -19,8 +18,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
 	"quorate/bench/rig"
@@ -40,10 +37,6 @@ type task struct {
 	TxsOf [3]int
 	// Probe has the store read while it records.
 	Probe bool
-	// Procs is how many goroutines run at a time; 0: as many as there are processors.
-	Procs int
-	// Limit ends recording into SQLite; 0 for none.
-	Limit time.Duration
 	// Profile is where the process writes what it spends processor time on.
 	Profile string
 }
@@ -59,7 +52,6 @@ const (
 	roleBlocks = "blocks" // records P-Chain blocks without the ledger
 	roleLedger = "ledger" // records all chains, with outputs
 	roleRead   = "read"   // reads what was recorded
-	roleSQLite = "sqlite" // records all chains into tables, and reads them
 	taskEnv    = "QUORATE_BENCH_INGEST"
 )
 
@@ -75,12 +67,10 @@ func main() {
 	flag.IntVar(&past.Txs, "txs", 1_000_000, "`number` of transactions")
 	flag.IntVar(&past.Busy, "busy", -1, "how often the balance of one address changes; -1: as often as there are transactions")
 	flag.Uint64Var(&past.Seed, "seed", 1, "`number` from which the history follows")
-	limit := flag.Duration("sqlite", 45*time.Second, "`time` that SQLite is given, after which its rate so far counts; 0 leaves it out")
 	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
 	engine := flag.String("store", "", "postgres: record into a PostgreSQL `server` as well, which is started for it, and read from it and from one that follows it")
-	turns := flag.Int("turns", 1, "how often both engines record with -store postgres, or each of -procs, in turns; medians are compared")
+	turns := flag.Int("turns", 1, "how often both engines record with -store postgres, in turns; medians are compared")
 	kills := flag.Int("kills", 1, "how often the process that records and reads is killed, and started again: in the middle, or at random moments")
-	procs := flag.String("procs", "", "record and read with each of these `numbers` of goroutines that run at a time, such as 2,4, in -turns, and do nothing else")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
 	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
@@ -96,16 +86,7 @@ func main() {
 	if *turns < 1 {
 		log.Fatalf("-turns: %d is less than 1", *turns)
 	}
-	o := settings{limit: *limit, dir: *dir, profile: *profile, turns: *turns, kills: *kills, postgres: *engine != ""}
-	for text := range strings.SplitSeq(*procs, ",") {
-		n, err := strconv.Atoi(text)
-		if text != "" && (err != nil || n < 1) {
-			log.Fatalf("-procs: %q is not a number of goroutines", text)
-		}
-		if text != "" {
-			o.procs = append(o.procs, n)
-		}
-	}
+	o := settings{dir: *dir, profile: *profile, turns: *turns, kills: *kills, postgres: *engine != ""}
 	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error { return run(ctx, past, o, told) }); err != nil {
 		log.Fatal(err)
 	}
@@ -115,9 +96,6 @@ func work(text string) error {
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
-	}
-	if t.Procs > 0 {
-		runtime.GOMAXPROCS(t.Procs)
 	}
 	if t.Role != roleNode { // as the service by default
 		debug.SetMemoryLimit(1<<30 - 1<<27)
@@ -130,19 +108,15 @@ func work(text string) error {
 		return runRecord(t)
 	case roleRead:
 		return runRead(t)
-	case roleSQLite:
-		return runSQLite(t)
 	}
 	return fmt.Errorf("no role %q", t.Role)
 }
 
 // settings are what is asked for beside the history.
 type settings struct {
-	limit        time.Duration
 	dir, profile string
 	turns, kills int
 	postgres     bool
-	procs        []int
 }
 
 func run(ctx context.Context, past pastOptions, o settings, figures *rig.Log) (err error) {
@@ -167,9 +141,6 @@ func run(ctx context.Context, past pastOptions, o settings, figures *rig.Log) (e
 		time.Since(begun).Seconds(), what.Heights[0], what.Heights[1], what.Heights[2], what.all(), what.Busy)
 
 	b := bench{past: past, node: node, what: what, root: root, log: figures}
-	if len(o.procs) > 0 {
-		return b.procs(ctx, o.procs, o.turns)
-	}
 	fmt.Println("| recorded | blocks/s | transactions/s | CPU us/transaction | of the node | MB per million transactions | written: rows, and rows again |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	if _, err := b.record(ctx, "P-Chain blocks and L1s, Pebble", task{Role: roleBlocks}); err != nil {
@@ -185,12 +156,6 @@ func run(ctx context.Context, past pastOptions, o settings, figures *rig.Log) (e
 			return err
 		}
 		defer func() { err = errors.Join(err, other.close()) }()
-	}
-	var tables *recorded
-	if o.limit > 0 {
-		if tables, err = b.record(ctx, "all chains and outputs, SQLite", task{Role: roleSQLite, Dir: filepath.Join(root, "sqlite"), Limit: o.limit}); err != nil {
-			return err
-		}
 	}
 	asleep := watch(ctx)
 	probed, restarted, err := b.kills(ctx, o.kills)
@@ -208,15 +173,12 @@ func run(ctx context.Context, past pastOptions, o settings, figures *rig.Log) (e
 			return err
 		}
 	}
-	if tables == nil {
-		tables = &recorded{}
-	}
 	for _, so := range []struct {
 		name string
 		readings
 	}{
 		{"Pebble, idle", idle}, {"Pebble, recording", probed},
-		{"meanwhile", readings{{What: "a process that only sleeps, late by", summary: late}}}, {"SQLite, idle", tables.Readings},
+		{"meanwhile", readings{{What: "a process that only sleeps, late by", Summary: late}}},
 	} {
 		so.print(so.name)
 		if err := so.tell(figures, so.name, past.Txs); err != nil {
@@ -230,23 +192,23 @@ func run(ctx context.Context, past pastOptions, o settings, figures *rig.Log) (e
 
 // watch measures by how much this process, which has nothing to do, wakes up late:
 // what of the others' waiting is the machine's. It ends when the result is asked for.
-func watch(ctx context.Context) (late func() summary) {
+func watch(ctx context.Context) (late func() rig.Summary) {
 	ctx, stop := context.WithCancel(ctx)
-	result := make(chan summary, 1)
+	result := make(chan rig.Summary, 1)
 	go func() {
 		var all []time.Duration
 		for {
 			due := time.Now().Add(probePause)
 			select {
 			case <-ctx.Done():
-				result <- summarize(all)
+				result <- rig.Summarize(all)
 				return
 			case <-time.After(probePause):
 				all = append(all, time.Since(due))
 			}
 		}
 	}()
-	return func() summary {
+	return func() rig.Summary {
 		stop()
 		return <-result
 	}

@@ -126,4 +126,4 @@ func (p *postgres) close() error { return p.server.Close() }
 
 // spent is the processor time of the server and its processes, those that have ended
 // included.
-func (p *postgres) spent() time.Duration { return rig.SpentBy(p.server.PID()) }
+func (p *postgres) spent() time.Duration { return rig.CPUTime(p.server.PID()) }

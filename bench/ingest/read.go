@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -44,11 +43,11 @@ type readings []reading
 
 type reading struct {
 	What string
-	summary
+	rig.Summary
 	// Own is the processor time of the thread that reads, which waits for nobody, Blocks
 	// how many blocks a read does not find in the store's cache, and Exchanges how often
 	// it waits for a server; zero if they were not measured.
-	Own               summary
+	Own               rig.Summary
 	Blocks, Exchanges float64
 }
 
@@ -81,20 +80,6 @@ func (r readings) tell(figures *rig.Log, name string, txs int) error {
 		}
 	}
 	return nil
-}
-
-type summary struct {
-	P50, P99, Worst time.Duration
-	N               int
-}
-
-func summarize(all []time.Duration) summary {
-	if len(all) == 0 {
-		return summary{}
-	}
-	all = slices.Sorted(slices.Values(all))
-	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
-	return summary{P50: at(0.5), P99: at(0.99), Worst: all[len(all)-1], N: len(all)}
 }
 
 // reader does reads as the Data API does. It belongs to one goroutine.
@@ -236,20 +221,13 @@ func runRead(t task) error {
 		return err
 	}
 	defer readers[0].surface.close()
-	if files, ok := rows.(*store.Pebble); ok {
-		begun := time.Now()
-		if err := files.Settle(ctx); err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "merged in %s what was recorded, as the store does by itself 30 s after\n", time.Since(begun).Round(time.Millisecond))
-	}
 	rig.Calm(rows) // opening it may have begun something
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var result readings
 	if server, ok := rows.(*store.Postgres); ok {
 		one := reading{What: whatFloor, Exchanges: 1}
-		if one.summary, one.Own, err = measure(func() error { return server.Ping(ctx) }); err != nil {
+		if one.Summary, one.Own, err = measure(func() error { return server.Ping(ctx) }); err != nil {
 			return err
 		}
 		result = append(result, one)
@@ -257,7 +235,7 @@ func runRead(t task) error {
 	for _, k := range kinds {
 		one := reading{What: k.what}
 		before, reads := rows.Stats(), 0
-		if one.summary, one.Own, err = measure(func() error { reads++; return k.read(ctx, readers[0]) }); err != nil {
+		if one.Summary, one.Own, err = measure(func() error { reads++; return k.read(ctx, readers[0]) }); err != nil {
 			return fmt.Errorf("%s: %w", k.what, err)
 		}
 		after := rows.Stats()
@@ -281,7 +259,7 @@ func runRead(t task) error {
 }
 
 // measure times reads, after some to warm up.
-func measure(read func() error) (took, own summary, err error) {
+func measure(read func() error) (took, own rig.Summary, err error) {
 	var all, spent []time.Duration
 	first := time.Now()
 	for i := range idleReads + idleReads/5 {
@@ -291,14 +269,14 @@ func measure(read func() error) (took, own summary, err error) {
 		}
 		before := threadCPU()
 		if err := read(); err != nil {
-			return summary{}, summary{}, err
+			return rig.Summary{}, rig.Summary{}, err
 		}
 		if i >= idleReads/5 {
 			all = append(all, time.Since(begun))
 			spent = append(spent, threadCPU()-before)
 		}
 	}
-	return summarize(all), summarize(spent), nil
+	return rig.Summarize(all), rig.Summarize(spent), nil
 }
 
 // threadCPU is the processor time of this thread. Getrusage counts it in ticks of the
@@ -370,7 +348,7 @@ func (p *prober) readings() (readings, error) {
 	}
 	var r readings
 	for i, k := range p.kinds {
-		r = append(r, reading{What: k.what, summary: summarize(p.took[i])})
+		r = append(r, reading{What: k.what, Summary: rig.Summarize(p.took[i])})
 	}
-	return append(r, reading{What: whatLate, summary: summarize(p.late)}), nil
+	return append(r, reading{What: whatLate, Summary: rig.Summarize(p.late)}), nil
 }

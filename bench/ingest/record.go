@@ -37,10 +37,9 @@ type progress struct {
 
 // starting is what a process took until it served, part by part.
 type starting struct {
-	// Opening is the store's, Node asking the node what there is, and Reads the first
+	// Store is opening the store, Node asking the node what there is, and Reads the first
 	// ones, with what they need.
-	Opening     store.Opening
-	Node, Reads time.Duration
+	Store, Node, Reads time.Duration
 }
 
 // tips are how far chains are on the node.
@@ -87,16 +86,14 @@ func runRecord(t task) error {
 		return err
 	}
 	defer stop()
+	var started starting
+	since := time.Now()
 	rows, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
-	var started starting
-	if files, ok := rows.(*store.Pebble); ok {
-		started.Opening = files.Opening()
-	}
-	since := time.Now()
+	started.Store, since = time.Since(since), time.Now()
 	client, g, to, err := begin(ctx, t.URL)
 	if err != nil {
 		return err
@@ -125,24 +122,11 @@ func runRecord(t task) error {
 	defer cancel()
 	var probe *prober
 	if t.Probe {
-		readers, err := newReaders(connections, t.Past, g, rows)
-		if err != nil {
+		var first *reader
+		if probe, first, err = startProbe(ctx, t, g, rows, started, since, out); err != nil {
 			return err
 		}
-		first := readers[0]
 		defer first.surface.close()
-		probe = &prober{readers: readers, kinds: kinds[:probed], every: probePause}
-		// What was recorded before a kill is served before anything else.
-		if first.recorded(ctx) {
-			height, err := serveFirst(ctx, first)
-			if err != nil {
-				return err
-			}
-			started.Reads = time.Since(since)
-			if err := out.Encode(progress{Served: true, Height: height, Starting: started}); err != nil {
-				return err
-			}
-		}
 		running.Go(func() {
 			for !first.recorded(ctx) && ctx.Err() == nil {
 				time.Sleep(probePause)
@@ -186,16 +170,45 @@ func runRecord(t task) error {
 		}
 		r.Took, r.CPU = time.Since(begun), cputime.Used()-spent
 	}
+	if err := r.measure(t, rows); err != nil {
+		return err
+	}
+	return out.Encode(r)
+}
+
+// startProbe makes a prober and its first reader. What was recorded before a kill is
+// served, and told, before anything else.
+func startProbe(ctx context.Context, t task, g *genesis.Genesis, rows store.Store, started starting, since time.Time, out *json.Encoder) (*prober, *reader, error) {
+	readers, err := newReaders(connections, t.Past, g, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := readers[0]
+	probe := &prober{readers: readers, kinds: kinds[:probed], every: probePause}
+	if !first.recorded(ctx) {
+		return probe, first, nil
+	}
+	height, err := serveFirst(ctx, first)
+	started.Reads = time.Since(since)
+	if err == nil {
+		err = out.Encode(progress{Served: true, Height: height, Starting: started})
+	}
+	if err != nil {
+		first.surface.close()
+		return nil, nil, err
+	}
+	return probe, first, nil
+}
+
+// measure waits until the store is calm and fills in what it wrote and holds.
+func (r *recorded) measure(t task, rows store.Store) (err error) {
 	rig.Calm(rows)
 	stats := rows.Stats()
-	r.Flushed, r.Compacted = stats.FlushedBytes, stats.CompactedBytes
+	r.Flushed, r.Compacted, r.Rows = stats.FlushedBytes, stats.CompactedBytes, stats.Rows
 	if t.Store == "" {
-		if r.Bytes, err = rig.Size(t.Dir); err != nil {
-			return err
-		}
+		r.Bytes, err = rig.Size(t.Dir)
 	}
-	r.Rows = stats.Rows
-	return out.Encode(r)
+	return err
 }
 
 // open opens the store as the service does, with the memory that it takes by default.

@@ -5,8 +5,7 @@
 // The validators run in a process of their own on processor 1, the service alone
 // in this one on processor 0, so that its CPU time is its own.
 //
-//	go run ./bench/latency -validators 5,100,500,1000 -c 1,16
-//	go run ./bench/latency -matrix
+//	go -C bench run ./latency -validators 5,100,500,1000 -c 1,16
 package main
 
 import (
@@ -56,7 +55,6 @@ type options struct {
 	rounds, warmup          int
 	seed                    uint64
 	patience                time.Duration
-	oneByOne, everyone      bool
 	profile                 string
 	log                     *rig.Log
 }
@@ -81,9 +79,6 @@ func main() {
 	flag.IntVar(&o.warmup, "warmup", 30, "messages before, from which the service learns")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the network")
 	flag.DurationVar(&o.patience, "patience", time.Minute, "`time` that connecting to all validators may take, which are some thousand handshakes on a processor each")
-	flag.BoolVar(&o.oneByOne, "one-by-one", false, "check each signature by itself")
-	flag.BoolVar(&o.everyone, "everyone", false, "ask all validators at once instead of planning")
-	all := flag.Bool("matrix", false, "measure all combinations of validators, -c, weights, faults (0 and 20 %) and answer times (as given and none), and print a Markdown table; fewer rounds unless given")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the service to this `file`")
 	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
 	flag.Parse()
@@ -104,19 +99,9 @@ func main() {
 	default:
 		log.Fatalf("-weights: %q is neither uniform nor heavy", *weights)
 	}
-	if *all {
-		if !given("rounds") {
-			o.rounds = 30
-		}
-		if !given("warmup") {
-			o.warmup = 20
-		}
-	}
 	fmt.Printf("%s/%s, service on one processor and validators on another, %s, seed %d; answer times median %s, p99 %s, %.0f %% of the variance per validator; ",
 		runtime.GOOS, runtime.GOARCH, runtime.Version(), o.seed, o.latency.Median, o.latency.P99, 100*o.latency.Persistent)
-	if !*all {
-		fmt.Printf("weights %s; faults %.0f %%; ", *weights, 100*o.faults)
-	}
+	fmt.Printf("weights %s; faults %.0f %%; ", *weights, 100*o.faults)
 	fmt.Printf("quorum 67; %d messages a line after %d\n\n", o.rounds, o.warmup)
 	if o.log, err = rig.OpenLog(*figures); err != nil {
 		log.Fatal(err)
@@ -125,21 +110,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if *all {
-		err = measureMatrix(o)
-	} else {
-		err = measureAll(o)
-	}
+	err = measureAll(o)
 	profiled()
 	if err := errors.Join(err, o.log.Close()); err != nil {
 		log.Fatal(err)
 	}
-}
-
-// given reports whether a flag was set on the command line.
-func given(name string) (yes bool) {
-	flag.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
-	return yes
 }
 
 // measureAll prints a line for each number of validators and of messages at a time.
@@ -153,9 +128,9 @@ func measureAll(o options) error {
 		}
 		for _, l := range lines {
 			fmt.Fprintf(w, "%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%s\t%s\t%.0f\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t%.1f\t%.2f\t%.1f\t%.1f\t\n",
-				n, l.concurrency, quantile(l.floor, .5), quantile(l.floor, .99),
-				quantile(l.took, .5), quantile(l.took, .9), quantile(l.took, .99),
-				quantile(l.above, .5), quantile(l.above, .99), ratio(l.ratio, .5), ratio(l.ratio, .99),
+				n, l.concurrency, rig.Quantile(l.floor, .5), rig.Quantile(l.floor, .99),
+				rig.Quantile(l.took, .5), rig.Quantile(l.took, .9), rig.Quantile(l.took, .99),
+				rig.Quantile(l.above, .5), rig.Quantile(l.above, .99), ratio(l.ratio, .5), ratio(l.ratio, .99),
 				100*mean(l.asked), l.failed, l.rate, l.cpu, l.passed.In/1e3, l.passed.Out/1e3, l.resident, l.connected.Seconds(),
 				rig.Milliseconds(l.connecting), l.hello.In/1e3, l.hello.Out/1e3)
 			if err := l.tell(n, o); err != nil {
@@ -164,32 +139,6 @@ func measureAll(o options) error {
 		}
 		if err := w.Flush(); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// measureMatrix prints a row of a Markdown table for each combination.
-func measureMatrix(o options) error {
-	fmt.Print("| validators | weights | faults | answer times | C | floor p50 / p99 ms | ours p50 / p90 / p99 ms | above floor p50 / p99 ms | p50 to floor | asked | failed | messages/s | CPU ms | RSS MB |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, n := range o.validators {
-		for _, weights := range []simnet.Weights{simnet.Uniform, simnet.HeavyTailed} {
-			for _, faults := range []float64{0, 0.2} {
-				for _, median := range []time.Duration{o.latency.Median, 0} {
-					cell := o
-					cell.weights, cell.faults, cell.latency.Median = weights, faults, median
-					lines, err := measure(n, cell)
-					if err != nil {
-						return err
-					}
-					for _, l := range lines {
-						l.print(n, cell)
-						if err := l.tell(n, cell); err != nil {
-							return err
-						}
-					}
-				}
-			}
 		}
 	}
 	return nil
@@ -214,9 +163,9 @@ func (l *line) tell(validators int, o options) error {
 		"validators": strconv.Itoa(validators), "messages": strconv.Itoa(l.concurrency), "weights": weights, "times": times,
 		"faults_%": strconv.FormatFloat(100*o.faults, 'f', -1, 64),
 	}, map[string]float64{
-		"floor_p50_ms": quantile(l.floor, .5), "floor_p99_ms": quantile(l.floor, .99),
-		"p50_ms": quantile(l.took, .5), "p90_ms": quantile(l.took, .9), "p99_ms": quantile(l.took, .99),
-		"above_floor_p50_ms": quantile(l.above, .5), "above_floor_p99_ms": quantile(l.above, .99),
+		"floor_p50_ms": rig.Quantile(l.floor, .5), "floor_p99_ms": rig.Quantile(l.floor, .99),
+		"p50_ms": rig.Quantile(l.took, .5), "p90_ms": rig.Quantile(l.took, .9), "p99_ms": rig.Quantile(l.took, .99),
+		"above_floor_p50_ms": rig.Quantile(l.above, .5), "above_floor_p99_ms": rig.Quantile(l.above, .99),
 		"asked_%": 100 * mean(l.asked), "not_signed": float64(l.failed), "per_second": l.rate, "cpu_ms": l.cpu,
 		"resident_mb": float64(l.resident), "connected_s": l.connected.Seconds(),
 		"in_kb": l.passed.In / 1e3, "out_kb": l.passed.Out / 1e3,
@@ -224,21 +173,12 @@ func (l *line) tell(validators int, o options) error {
 	})
 }
 
-// print writes a row of the matrix.
-func (l *line) print(validators int, o options) {
-	weights, times := o.kinds()
-	fmt.Printf("| %d | %s | %.0f %% | %s | %d | %.0f / %.0f | %.0f / %.0f / %.0f | %.1f / %.1f | %s | %.0f %% | %d | %.1f | %.1f | %d |\n",
-		validators, weights, 100*o.faults, times, l.concurrency, quantile(l.floor, .5), quantile(l.floor, .99),
-		quantile(l.took, .5), quantile(l.took, .9), quantile(l.took, .99), quantile(l.above, .5), quantile(l.above, .99),
-		ratio(l.ratio, .5), 100*mean(l.asked), l.failed, l.rate, l.cpu, l.resident)
-}
-
 // ratio is a quantile of ratios to the floor; there are none to a floor of nothing.
 func ratio(values []float64, q float64) string {
 	if len(values) == 0 {
 		return "-"
 	}
-	return strconv.FormatFloat(quantile(values, q), 'f', 2, 64)
+	return strconv.FormatFloat(rig.Quantile(values, q), 'f', 2, 64)
 }
 
 func numbers(text string) (list []int, err error) {
@@ -285,9 +225,7 @@ type network struct {
 // simulation is the other process.
 type simulation struct {
 	network
-	stop func()
-	in   *json.Encoder
-	out  *json.Decoder
+	*rig.Child
 }
 
 // span is some of the messages.
@@ -299,47 +237,22 @@ func (s *simulation) prepare(messages span) error {
 	if messages.Count > simnet.RecentSignings {
 		return fmt.Errorf("%d messages are more than the %d that the validators can sign ahead", messages.Count, simnet.RecentSignings)
 	}
-	if err := s.in.Encode(messages); err != nil {
-		return fmt.Errorf("having messages signed ahead: %w", err)
-	}
 	var done span
-	if err := s.out.Decode(&done); err != nil {
+	if err := s.Ask(messages, &done); err != nil {
 		return fmt.Errorf("having messages signed ahead: %w", err)
 	}
 	return nil
 }
 
-// startSimulation runs the validators on processor 1 until stop is called.
+// startSimulation runs the validators on processor 1 until they are stopped.
 func startSimulation(o simnet.Options) (*simulation, error) {
-	text, err := json.Marshal(o)
+	child, err := rig.StartPinned(context.Background(), "1", simulate, o)
 	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command("taskset", "-c", "1", self)
-	cmd.Env = append(os.Environ(), simulate+"="+string(text), "GOMAXPROCS=1")
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the validators: %w", err)
 	}
-	s := &simulation{in: json.NewEncoder(in), out: json.NewDecoder(out), stop: func() {
-		_ = in.Close() // which it waits for
-		_ = cmd.Wait()
-	}}
-	if err := s.out.Decode(&s.network); err != nil {
-		s.stop()
+	s := &simulation{Child: child}
+	if err := s.Read(&s.network); err != nil {
+		s.Stop()
 		return nil, fmt.Errorf("starting the validators: %w", err)
 	}
 	return s, nil
@@ -463,7 +376,7 @@ func startService(n network, o options) (*service, error) {
 		}
 		peers.SetValidators(all)
 	}})
-	signer, err := aggregator.New(aggregator.Options{Transport: peers, Sets: resolver, Log: quiet, OneByOne: o.oneByOne, AskEveryone: o.everyone})
+	signer, err := aggregator.New(aggregator.Options{Transport: peers, Sets: resolver, Log: quiet})
 	if err != nil {
 		return nil, err
 	}
@@ -510,7 +423,7 @@ func measure(validators int, o options) (lines []line, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer n.stop()
+	defer n.Stop()
 	start, before, spent := time.Now(), rig.Passed(), cputime.Used()
 	s, err := startService(n.network, o)
 	if err != nil {
@@ -549,9 +462,10 @@ func measure(validators int, o options) (lines []line, err error) {
 		cpu = cputime.Used() - cpu
 		passed := rig.Passed().Since(before)
 		next += o.rounds
+		resident, _ := rig.Memory(os.Getpid())
 		lines = append(lines, line{
 			results: r, concurrency: c, rate: float64(o.rounds) / took.Seconds(), cpu: cpu.Seconds() * 1e3 / float64(o.rounds),
-			resident: residentMB(), connected: connected, passed: passed.Each(o.rounds), hello: hello.Each(n.Online), connecting: connecting / time.Duration(n.Online),
+			resident: int(resident) >> 20, connected: connected, passed: passed.Each(o.rounds), hello: hello.Each(n.Online), connecting: connecting / time.Duration(n.Online),
 		})
 	}
 	return lines, nil
@@ -614,30 +528,9 @@ func (s *service) signMany(n network, so simnet.Options, first, count, concurren
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-func quantile(values []float64, q float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
 func mean(values []float64) (m float64) {
 	for _, v := range values {
 		m += v / float64(len(values))
 	}
 	return m
-}
-
-func residentMB() int {
-	content, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(content))
-	pages, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return pages * os.Getpagesize() >> 20
 }

@@ -62,15 +62,6 @@ const subnets = "/subnets?pageSize=25&sortOrder="
 
 func (l *line) rate() float64 { return float64(len(l.took)) / l.clock.Seconds() }
 
-// quantile sorts what was measured; 0 of nothing.
-func quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[min(int(q*float64(len(all))), len(all)-1)]
-}
-
 // each is the processor time of a request, in microseconds.
 func (l *line) each(d time.Duration) float64 { return float64(d.Microseconds()) / float64(len(l.took)) }
 
@@ -129,7 +120,7 @@ func (b *bench) turnOf(ctx context.Context, l *line, pages []page, turn uint64) 
 			for time.Since(begun) < b.turn && ctx.Err() == nil {
 				one, sent := pages[rng.IntN(len(pages))], time.Now()
 				if err := conn.Get(one.path); err != nil {
-					failed[i] = fmt.Errorf("%s: %w\n%s", r.name, err, rig.LastWords(r.log))
+					failed[i] = fmt.Errorf("%s: %w\n%s", r.name, err, r.LogTail())
 					return
 				}
 				took[i] = append(took[i], answer{time.Since(sent), one.kind})

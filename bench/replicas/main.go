@@ -6,7 +6,7 @@
 // machine: where it is what saturates, what more machines would carry is worked out from
 // the processor time of a request, and labelled so.
 //
-//	go run ./bench/replicas
+//	go -C bench run ./replicas
 package main
 
 import (
@@ -108,7 +108,7 @@ func run(ctx context.Context, o options, figures *rig.Log) (err error) {
 		return err
 	}
 	fmt.Printf("recorded by a replica of the role ingest in %.0f s, with %.0f s of its processor time and %.0f s of the server's; %.0f MB\n",
-		time.Since(begun).Seconds(), recorder.spent().Seconds(), rig.SpentBy(server.PID()).Seconds(), float64(size)/1e6)
+		time.Since(begun).Seconds(), recorder.spent().Seconds(), rig.CPUTime(server.PID()).Seconds(), float64(size)/1e6)
 	if b.standby, err = server.Standby(); err != nil {
 		return err
 	}
@@ -141,13 +141,13 @@ func (b *bench) tell(lines []*line) error {
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, l := range lines {
 		fmt.Printf("| %d | %s | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.0f %% | %.0f %% | %.0f %% | %.0f %% | %.0f |\n",
-			l.replicas, l.from, l.rate(), rig.Milliseconds(quantile(l.took, 0.5)), rig.Milliseconds(quantile(l.took, 0.99)),
+			l.replicas, l.from, l.rate(), rig.Milliseconds(rig.Quantile(l.took, 0.5)), rig.Milliseconds(rig.Quantile(l.took, 0.99)),
 			l.each(l.service), l.each(l.server), l.each(l.standby),
 			l.share(l.service), l.share(l.server+l.standby), l.share(l.load), 100-l.share(l.service+l.server+l.standby+l.load), l.perCPU())
 		if err := b.log.Add(map[string]string{
 			"replicas": strconv.Itoa(l.replicas), "reads": l.from, "connections": strconv.Itoa(b.connections), "transactions": strconv.Itoa(b.Txs),
 		}, map[string]float64{
-			"requests_per_second": l.rate(), "p50_ms": rig.Milliseconds(quantile(l.took, 0.5)), "p99_ms": rig.Milliseconds(quantile(l.took, 0.99)),
+			"requests_per_second": l.rate(), "p50_ms": rig.Milliseconds(rig.Quantile(l.took, 0.5)), "p99_ms": rig.Milliseconds(rig.Quantile(l.took, 0.99)),
 			"cpu_us": l.each(l.service), "server_cpu_us": l.each(l.server), "standby_cpu_us": l.each(l.standby),
 			"requests_per_cpu_second": l.perCPU(), "service_percent": l.share(l.service), "servers_percent": l.share(l.server + l.standby), "load_percent": l.share(l.load),
 		}); err != nil {
@@ -157,9 +157,9 @@ func (b *bench) tell(lines []*line) error {
 	fmt.Println("\n| page, of one replica that reads from the server | p50 ms | p99 ms |\n|---|---|---|")
 	for i, kind := range kinds {
 		of := lines[0].byKind[i]
-		fmt.Printf("| %s | %.2f | %.2f |\n", kind.name, rig.Milliseconds(quantile(of, 0.5)), rig.Milliseconds(quantile(of, 0.99)))
+		fmt.Printf("| %s | %.2f | %.2f |\n", kind.name, rig.Milliseconds(rig.Quantile(of, 0.5)), rig.Milliseconds(rig.Quantile(of, 0.99)))
 		if err := b.log.Add(map[string]string{"page": kind.name, "reads": lines[0].from, "transactions": strconv.Itoa(b.Txs)}, map[string]float64{
-			"p50_ms": rig.Milliseconds(quantile(of, 0.5)), "p99_ms": rig.Milliseconds(quantile(of, 0.99)),
+			"p50_ms": rig.Milliseconds(rig.Quantile(of, 0.5)), "p99_ms": rig.Milliseconds(rig.Quantile(of, 0.99)),
 		}); err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -61,37 +60,25 @@ func serveNode(t nodeTask) error {
 
 // replica is a process of the service.
 type replica struct {
-	name, log       string
+	*rig.Process
+
+	name            string
 	public, private string
-	cmd             *exec.Cmd
-	ended           chan struct{} // closed once it has
 }
 
 // start starts one of those that share the store.
 func (b *bench) start(name string, flags ...string) (*replica, error) {
-	r := &replica{name: name, log: filepath.Join(b.root, name+".log"), ended: make(chan struct{})}
+	r := &replica{name: name}
 	var err error
 	if r.public, r.private, err = rig.Addresses(); err != nil {
 		return nil, err
 	}
-	log, err := os.Create(r.log)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = log.Close() }() // the process has it, too
-	r.cmd = exec.Command(b.binary, append([]string{
+	if r.Process, err = rig.Run(filepath.Join(b.root, name+".log"), b.binary, append([]string{
 		"serve", "--listen", r.public, "--private-listen", r.private, "--data-dir", filepath.Join(b.root, name), "--log-level", "warn",
 		"--allow-private-ips", "--record", "primary", "--network", network + "=" + b.node.URL, "--store", b.server.URL(),
-	}, flags...)...)
-	r.cmd.Stdout, r.cmd.Stderr = log, log
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting a replica: %w", err)
+	}, flags...)...); err != nil {
+		return nil, err
 	}
-	go func() { // until the process ends, which stop sees to
-		_ = r.cmd.Wait()
-		close(r.ended)
-	}()
 	b.all = append(b.all, r)
 	return r, nil
 }
@@ -99,15 +86,10 @@ func (b *bench) start(name string, flags ...string) (*replica, error) {
 // stop ends all replicas.
 func (b *bench) stop() {
 	for _, r := range b.all {
-		_ = r.cmd.Process.Signal(syscall.SIGINT)
+		_ = r.Signal(syscall.SIGINT) // all at a time
 	}
 	for _, r := range b.all {
-		select {
-		case <-r.ended:
-		case <-time.After(30 * time.Second):
-			_ = r.cmd.Process.Kill()
-			<-r.ended
-		}
+		_ = r.Stop(syscall.SIGINT)
 	}
 }
 
@@ -132,7 +114,7 @@ func (b *bench) add(ctx context.Context, i int, from string, flags ...string) er
 	return nil
 }
 
-func (r *replica) spent() time.Duration { return rig.SpentBy(r.cmd.Process.Pid) }
+func (r *replica) spent() time.Duration { return rig.CPUTime(r.PID()) }
 
 // recorded waits until the replica tells that all is.
 func (r *replica) recorded(ctx context.Context, heights map[string]uint64) error {
@@ -183,10 +165,10 @@ func (r *replica) await(ctx context.Context, so func() (bool, error)) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-r.ended:
-			return fmt.Errorf("%s has ended:\n%s", r.name, rig.LastWords(r.log))
+		case <-r.Exited:
+			return fmt.Errorf("%s has ended:\n%s", r.name, r.LogTail())
 		case <-limit.C:
-			return fmt.Errorf("%s does not become ready: %w\n%s", r.name, err, rig.LastWords(r.log))
+			return fmt.Errorf("%s does not become ready: %w\n%s", r.name, err, r.LogTail())
 		case <-ticker.C:
 		}
 	}
@@ -227,6 +209,6 @@ func (b *bench) spent(asked []*replica) (s spent) {
 	for _, r := range asked {
 		s.service += r.spent()
 	}
-	s.server, s.standby, s.load = rig.SpentBy(b.server.PID()), rig.SpentBy(b.standby.PID()), cputime.Used()
+	s.server, s.standby, s.load = rig.CPUTime(b.server.PID()), rig.CPUTime(b.standby.PID()), cputime.Used()
 	return s
 }

@@ -1,11 +1,11 @@
 // Command report runs the benchmarks and writes what they measured as one page with
-// plots, as JSON, and as tables into the README. Each benchmark is a process of its own
+// plots, as JSON, and as tables into docs/benchmarks.md. Each benchmark is a process of its own
 // and tells its figures with -json; one that fails is in the report as failed, and the
 // exit code is 1 then.
 //
-//	go run ./bench/report          about nine minutes on two quiet processors
-//	go run ./bench/report -long    about two hours, medians of three runs
-//	go run ./bench/report -again   writes all of it anew from the JSON, without measuring
+//	go -C bench run ./report          about nine minutes on two quiet processors
+//	go -C bench run ./report -long    about two hours, medians of three runs
+//	go -C bench run ./report -again   writes all of it anew from the JSON, without measuring
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	long := flag.Bool("long", false, "larger networks and chains, more messages, each benchmark three times")
-	out := flag.String("out", committed, "`folder` for index.html, the plots and figures.json; only with the default one the README gets the figures, too")
+	out := flag.String("out", committed, "`folder` for index.html, the plots and figures.json; only with the default one docs/benchmarks.md gets the figures, too")
 	seed := flag.Uint64("seed", 1, "`number` from which networks and chains follow")
 	again := flag.Bool("again", false, "write the report anew from the figures in its folder")
 	flag.Parse()
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// committed is the folder of the report that the README is about.
+// committed is the folder of the report that docs/benchmarks.md shows.
 var committed = filepath.Join("..", "docs", "report")
 
 // head is what figures depend on besides what is measured.
@@ -97,13 +97,13 @@ func run(ctx context.Context, out string, long bool, seed uint64) (failed int, e
 	steps := plan(long, seed)
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	for _, s := range steps {
-		if one := "./bench/" + s.Name; !s.nodes() && !slices.Contains(args, one) {
+		if one := "./" + s.Name; !s.nodes() && !slices.Contains(args, one) {
 			args = append(args, one)
 		}
 	}
 	build := exec.CommandContext(ctx, "go", args...)
 	if text, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("building the benchmarks, in the folder of the module: %w\n%s", err, text)
+		return 0, fmt.Errorf("building the benchmarks, in the folder bench: %w\n%s", err, text)
 	}
 	var all []result
 	begun := time.Now()
@@ -152,7 +152,7 @@ func (s step) nodes() bool { return s.Name == realNodes }
 
 // String is the command, as one would enter it.
 func (s step) String() string {
-	command := "go run ./bench/" + s.Name
+	command := "go -C bench run ./" + s.Name
 	if s.nodes() {
 		command = "cd e2e && go test"
 	}
@@ -179,7 +179,7 @@ func (s step) run(ctx context.Context, dir string) result {
 	var told, said bytes.Buffer
 	if s.nodes() {
 		cmd = exec.CommandContext(ctx, "go", append([]string{"test"}, s.Flags...)...)
-		cmd.Dir, cmd.Stdout = realNodes, &told
+		cmd.Dir, cmd.Stdout = filepath.Join("..", realNodes), &told
 	}
 	cmd.Stderr = &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -244,9 +244,9 @@ func plan(long bool, seed uint64) (steps []step) {
 			add(35*time.Second, "latency", "-validators=5,100,500,1000", "-c=1", "-rounds=30", "-warmup=15", faults, seeded)
 		}
 		add(30*time.Second, "service", "-n=30000", "warm")
-		add(30*time.Second, "ingest", "-txs=5000", "-sqlite=0", seeded)
-		add(65*time.Second, "ingest", "-txs=20000", "-sqlite=0", "-store=postgres", seeded)
-		add(80*time.Second, "ingest", "-txs=100000", "-sqlite=0", seeded)
+		add(30*time.Second, "ingest", "-txs=5000", seeded)
+		add(65*time.Second, "ingest", "-txs=20000", "-store=postgres", seeded)
+		add(80*time.Second, "ingest", "-txs=100000", seeded)
 		add(45*time.Second, "replicas", "-txs=10000", "-turns=2", "-for=1500ms", seeded)
 		add(35*time.Second, "evm", "-txs=5000", "-read=400ms", seeded)
 		add(40*time.Second, "evm", "-txs=20000", "-read=400ms", seeded)
@@ -268,10 +268,10 @@ func plan(long bool, seed uint64) (steps []step) {
 			{"-txs=500000", 5 * time.Minute, 2 * time.Minute},
 			{"-txs=1000000", 10 * time.Minute, 3 * time.Minute},
 		} {
-			add(size.ingest, "ingest", size.txs, "-sqlite=0", seeded)
+			add(size.ingest, "ingest", size.txs, seeded)
 			add(size.evm, "evm", size.txs, seeded)
 		}
-		add(3*time.Minute, "ingest", "-txs=50000", "-sqlite=20s", "-store=postgres", seeded)
+		add(3*time.Minute, "ingest", "-txs=50000", "-store=postgres", seeded)
 		add(3*time.Minute, "replicas", seeded)
 		add(4*time.Minute, realNodes, "-run", "xxx", "-bench", "NodeAPI", "-benchtime", "1x")
 	}

@@ -47,9 +47,9 @@ func TestReport(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(dir, page))
 	require.NoError(t, err)
 	for _, want := range []string{
-		"c0ffee", ", PostgreSQL 15.14\n", "<td>77", "go run ./bench/latency -validators=5,1000", "<td>1000<td>0<td>62<td>-<td>94",
-		"<strong>Failed:</strong> go run ./bench/evm -txs=20", "the chain is &lt;short&gt;", "data:image/png;base64,iVBOR", "<td>1<td>the server<td>900<td>1.00<td>9.25<td>700<td>-",
-		"<p>Not measured: go run ./bench/blsbatch is no part of this report.</p>", "cd e2e &amp;&amp; go test is no part of this report. It is not in the short form",
+		"c0ffee", ", PostgreSQL 15.14\n", "<td>77", "go -C bench run ./latency -validators=5,1000", "<td>1000<td>0<td>62<td>-<td>94",
+		"<strong>Failed:</strong> go -C bench run ./evm -txs=20", "the chain is &lt;short&gt;", `src="latency-p50.png"`, "<td>1<td>the server<td>900<td>1.00<td>9.25<td>700<td>-",
+		"<p>Not measured: go -C bench run ./blsbatch is no part of this report.</p>", "cd e2e &amp;&amp; go test is no part of this report. It is not in the short form",
 	} {
 		require.Contains(t, string(content), want)
 	}
@@ -74,7 +74,7 @@ func TestReport(t *testing.T) {
 	require.Error(t, r.tell(readme))
 	require.NoError(t, os.WriteFile(readme, []byte("no place"), 0o600))
 	require.ErrorContains(t, r.tell(readme), "no place for figures")
-	require.NoError(t, os.WriteFile(readme, []byte("before\n"+readmeBegins+"old\n"+readmeEnds+"after\n"), 0o600))
+	require.NoError(t, os.WriteFile(readme, []byte("before\n"+figuresBegin+"old\n"+figuresEnd+"after\n"), 0o600))
 	require.NoError(t, r.tell(readme))
 	content, err = os.ReadFile(readme)
 	require.NoError(t, err)
@@ -82,10 +82,10 @@ func TestReport(t *testing.T) {
 	require.Contains(t, string(content), "| 1000 | 0 % | 62 / - | 94 / - | 61.0 | - |")
 	require.Contains(t, string(content), "1, from the server: 900/s, 1.00 / 9.25 ms, 700 us; 2, from the server: 950/s, - / - ms, - us |")
 	require.NotContains(t, string(content), "7.00 / 8.00")
-	require.Contains(t, string(content), "| not measured: go run ./bench/ingest is no part of this report |")
+	require.Contains(t, string(content), "| not measured: go -C bench run ./ingest is no part of this report |")
 	require.NotContains(t, string(content), "not measured |", "without a reason")
-	require.Equal(t, "none of 1 runs of go run ./bench/latency was to", whyNot(r.Results, "latency"))
-	require.Regexp(t, `EVM chain with traces \| not measured: go run ./bench/evm -txs=20 failed: the chain is <short> \|(.|\n)*<!-- end of figures -->\nafter\n$`, string(content))
+	require.Equal(t, "none of 1 runs of go -C bench run ./latency was to", whyNot(r.Results, "latency"))
+	require.Regexp(t, `EVM chain with traces \| not measured: go -C bench run ./evm -txs=20 failed: the chain is <short> \|(.|\n)*<!-- end of figures -->\nafter\n$`, string(content))
 }
 
 // TestStep runs benchmarks that are none.
@@ -146,29 +146,28 @@ func TestGoBenchmarks(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestReadmeHasTheReport holds the README's figures to those of the report in docs.
-func TestReadmeHasTheReport(t *testing.T) {
-	house := filepath.Join("..", "..")
-	r, err := load(filepath.Join(house, "docs", "report"))
+// TestBenchmarksHaveTheReport holds the figures of docs/benchmarks.md to those of the report in docs.
+func TestBenchmarksHaveTheReport(t *testing.T) {
+	r, err := load(filepath.Join("..", committed))
 	require.NoError(t, err)
-	readme, err := os.ReadFile(filepath.Join(house, "docs", "benchmarks.md"))
+	readme, err := os.ReadFile(filepath.Join("..", benchmarks))
 	require.NoError(t, err)
 	got, _, _, err := r.place(readme)
 	require.NoError(t, err)
 	want, err := r.part()
 	require.NoError(t, err)
-	require.Equal(t, want, got, "go run ./bench/report -again puts them there")
+	require.Equal(t, want, got, "go -C bench run ./report -again puts them there")
 	for _, one := range r.Results {
 		require.Empty(t, one.Failure, one.String())
 	}
 	for _, s := range sections() {
 		for _, c := range s.charts {
 			if all, err := figuresOf(r.Results, s.from, s.match); err == nil && len(all) > 0 {
-				require.FileExists(t, filepath.Join(house, "docs", "report", c.file+".png"))
+				require.FileExists(t, filepath.Join("..", committed, c.file+".png"))
 			}
 		}
 	}
-	size, err := rig.Size(filepath.Join(house, "docs", "report"))
+	size, err := rig.Size(filepath.Join("..", committed))
 	require.NoError(t, err)
 	require.Less(t, size, int64(2<<20))
 }

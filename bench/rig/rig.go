@@ -31,6 +31,12 @@ type Child struct {
 
 // Start starts this program again with task, as JSON, in the environment variable env.
 func Start(ctx context.Context, env string, task any) (*Child, error) {
+	return StartPinned(ctx, "", env, task)
+}
+
+// StartPinned is Start on one processor; an empty one means all of them. It needs taskset
+// (util-linux).
+func StartPinned(ctx context.Context, processor, env string, task any) (*Child, error) {
 	text, err := json.Marshal(task)
 	if err != nil {
 		return nil, err
@@ -39,7 +45,11 @@ func Start(ctx context.Context, env string, task any) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Child{cmd: exec.CommandContext(ctx, self)}
+	command := []string{self}
+	if processor != "" {
+		command = []string{"taskset", "-c", processor, self}
+	}
+	c := &Child{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
 	c.cmd.Env = append(os.Environ(), env+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -87,6 +97,9 @@ func (c *Child) Ask(order, answer any) error {
 	}
 	return c.Read(answer)
 }
+
+// PID returns the process ID.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
 
 // Stop ends its input and waits until it has ended.
 func (c *Child) Stop() {

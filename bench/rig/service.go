@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -33,16 +32,6 @@ func Addresses() (public, private string, err error) {
 		*address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
 	return public, private, nil
-}
-
-// LastWords are the end of a log, or why it cannot be read.
-func LastWords(name string) string {
-	const most = 4000 // bytes
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return err.Error()
-	}
-	return string(content[max(0, len(content)-most):])
 }
 
 // StartPostgres starts a PostgreSQL server with the settings that the README asks for.

@@ -2,10 +2,9 @@
 // and run as a user runs it, the simulated validators and the load generator are
 // this process, on the same machine.
 //
-//	go run ./bench/service warm         repeats of one message over 64 connections
-//	go run ./bench/service duplicates   1,000 identical requests at once
-//	go run ./bench/service flood        a million messages, each another
-//	go run ./bench/service isolation    one network while another is lost
+//	go -C bench run ./service warm         repeats of one message over 64 connections
+//	go -C bench run ./service duplicates   1,000 identical requests at once
+//	go -C bench run ./service flood        a million messages, each another
 package main
 
 import (
@@ -19,13 +18,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -39,20 +35,20 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if os.Getenv(asFloor) != "" {
-		if err := runFloor(); err != nil {
+	if text := os.Getenv(asFloor); text != "" {
+		if err := runFloor(text); err != nil {
 			log.Fatal(err)
 		}
 		return
 	}
 	validators := flag.Int("validators", 0, "`number` of validators (default: 100, of flood 3)")
 	connections := flag.Int("c", 64, "`number` of connections")
-	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood, 300 for isolation)")
+	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood)")
 	pin := flag.Bool("pin", false, "run the service on processor 0 alone; run this program on another with taskset -c 1")
 	memory := flag.String("memory-limit", "512MiB", "the service's memory limit")
 	figures := flag.String("json", "", "write what warm measured to this `file`, too, as lines of JSON")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./bench/service [flags] warm|duplicates|flood|isolation")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go -C bench run ./service [flags] warm|duplicates|flood")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -63,7 +59,7 @@ func main() {
 		}
 	}
 	b := bench{pin: *pin, validators: *validators, connections: *connections, requests: *requests, memory: *memory}
-	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood, "isolation": b.isolation}
+	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood}
 	measure, ok := measures[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
 		flag.Usage()
@@ -95,9 +91,9 @@ func (b *bench) orDefault(n int) int {
 // process is the service.
 type process struct {
 	base   string
-	cmd    *exec.Cmd
+	pid    int
 	client *http.Client
-	dir    string
+	end    func()
 	// tolerant counts messages that are not signed rather than to end with them.
 	tolerant bool
 	failed   atomic.Int64
@@ -109,72 +105,55 @@ func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) 
 	if err != nil {
 		return nil, err
 	}
-	p := &process{dir: dir, client: &http.Client{Transport: &http.Transport{}}}
 	binary, err := rig.Build(ctx, dir)
 	if err != nil {
-		p.stop()
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	public, private, err := rig.Addresses()
 	if err != nil {
-		p.stop()
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	args := []string{"serve", "--listen", public, "--private-listen", private, "--data-dir", filepath.Join(dir, "data"), "--memory-limit", b.memory, "--allow-private-ips", "--log-level", "error"}
+	args := []string{binary, "serve", "--listen", public, "--private-listen", private, "--data-dir", filepath.Join(dir, "data"), "--memory-limit", b.memory, "--allow-private-ips", "--log-level", "error"}
 	for name, n := range networks {
 		args = append(args, "--network", name+"="+n.NodeURL())
 	}
-	p.base = "http://" + public
 	if b.pin {
-		args = append([]string{"-c", "0", binary}, args...)
-		binary = "taskset"
+		args = append([]string{"taskset", "-c", "0"}, args...)
 	}
-	p.cmd = exec.Command(binary, args...)
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		p.cmd = nil
-		p.stop()
-		return nil, fmt.Errorf("starting the service: %w", err)
+	run, err := rig.Run(filepath.Join(dir, "quorate.log"), args[0], args[1:]...)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	until := time.Now().Add(time.Minute)
-	for {
+	p := &process{base: "http://" + public, pid: run.PID(), client: &http.Client{Transport: &http.Transport{}}, end: func() {
+		_ = run.Stop(syscall.SIGINT)
+		_ = os.RemoveAll(dir)
+	}}
+	for until := time.Now().Add(time.Minute); ; {
 		response, err := p.client.Get("http://" + private + "/readyz")
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {
-				break
+				return p, nil
 			}
 		}
 		if ctx.Err() != nil || time.Now().After(until) {
+			err := fmt.Errorf("the service does not become ready:\n%s", run.LogTail())
 			p.stop()
-			return nil, errors.New("the service does not become ready")
+			return nil, err
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return p, nil
 }
 
 func (p *process) stop() {
 	p.client.CloseIdleConnections()
-	if p.cmd != nil {
-		_ = p.cmd.Process.Signal(os.Interrupt)
-		_ = p.cmd.Wait()
-	}
-	_ = os.RemoveAll(p.dir)
+	p.end()
 }
 
-// residentMB is what the service occupies of the machine's memory.
-func (p *process) residentMB() int {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	pages, err := strconv.Atoi(strings.Fields(string(content))[1])
-	if err != nil {
-		return 0
-	}
-	return pages * os.Getpagesize() >> 20
+// residentMB is the resident memory of a process.
+func residentMB(pid int) int {
+	now, _ := rig.Memory(pid)
+	return int(now) >> 20
 }
 
 func bodyOf(n *simnet.Network, text string) []byte {
@@ -272,14 +251,6 @@ func (c *connection) sign(body []byte) error {
 	return err
 }
 
-func quantiles(times []time.Duration) string {
-	sorted := slices.Sorted(slices.Values(times))
-	at := func(q float64) time.Duration {
-		return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(10 * time.Microsecond)
-	}
-	return fmt.Sprintf("p50 %s, p90 %s, p99 %s, greatest %s", at(.5), at(.9), at(.99), at(1))
-}
-
 // duplicates counts what 1,000 identical requests at once ask of validators.
 func (b *bench) duplicates(ctx context.Context) error {
 	n, err := simnet.Start(simnet.Options{Seed: 1, Validators: b.validators, Latency: simnet.Latency{Median: 40 * time.Millisecond, P99: 400 * time.Millisecond}})
@@ -298,7 +269,7 @@ func (b *bench) duplicates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d validators, %d identical requests on as many connections: %s\n", b.validators, count, quantiles(times))
+	fmt.Printf("%d validators, %d identical requests on as many connections: %s\n", b.validators, count, rig.Summarize(times))
 	fmt.Printf("%d requests to validators, %d of them repeated: at most one fan-out\n", n.Requests(), n.Repeated())
 	if n.Requests() > uint64(b.validators) || n.Repeated() > 0 {
 		return errors.New("that is more than one fan-out")
@@ -323,81 +294,23 @@ func (b *bench) flood(ctx context.Context) error {
 	p.tolerant = true
 	count := b.orDefault(1_000_000)
 	fmt.Printf("%d messages, %d validators, memory limit %s\n", count, b.validators, b.memory)
-	start, server, own := time.Now(), p.cpuTime(), cputime.Used()
+	start, server, own := time.Now(), rig.CPUTime(p.pid), cputime.Used()
 	var greatest atomic.Int64
 	step := max(count/20, 1)
 	_, err = p.load(ctx, "fuji", b.connections, count, func(i int) []byte { return bodyOf(n, strconv.Itoa(i)) }, func(i int) {
 		if i%1000 == 0 {
-			resident := int64(p.residentMB())
+			resident := int64(residentMB(p.pid))
 			greatest.Store(max(greatest.Load(), resident))
 		}
 		if i%step == 0 {
-			fmt.Printf("%8d messages  %6.0f messages/s  %4d MB resident\n", i, float64(i)/time.Since(start).Seconds(), p.residentMB())
+			fmt.Printf("%8d messages  %6.0f messages/s  %4d MB resident\n", i, float64(i)/time.Since(start).Seconds(), residentMB(p.pid))
 		}
 	})
 	if err != nil {
 		return err
 	}
 	each := func(d time.Duration) float64 { return d.Seconds() * 1e3 / float64(count) }
-	fmt.Printf("CPU per message %.2f ms, of validators and load generator %.2f ms\n", each(p.cpuTime()-server), each(cputime.Used()-own))
-	fmt.Printf("greatest %d MB, at the end %d MB; %d messages not signed\n", greatest.Load(), p.residentMB(), p.failed.Load())
-	return nil
-}
-
-// isolation compares one network's latency before and while another is lost,
-// with requests for the lost one all the time.
-func (b *bench) isolation(ctx context.Context) error {
-	latency := simnet.Latency{Median: 40 * time.Millisecond, P99: 400 * time.Millisecond}
-	lost, err := simnet.Start(simnet.Options{Seed: 1, NetworkID: 50001, Validators: b.validators, Latency: latency})
-	if err != nil {
-		return err
-	}
-	closeLost := sync.OnceFunc(lost.Close)
-	defer closeLost()
-	n, err := simnet.Start(simnet.Options{Seed: 2, NetworkID: 50002, Validators: b.validators, Latency: latency})
-	if err != nil {
-		return err
-	}
-	defer n.Close()
-	p, err := b.start(ctx, map[string]*simnet.Network{"mainnet": lost, "fuji": n})
-	if err != nil {
-		return err
-	}
-	defer p.stop()
-	count := b.orDefault(300)
-	half := func(name string) ([]time.Duration, error) {
-		stop := make(chan struct{})
-		var other sync.WaitGroup
-		for w := range 4 {
-			other.Go(func() { // also while it is lost, when it fails
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-						_, _ = p.load(ctx, "mainnet", 1, 1, func(int) []byte { return bodyOf(lost, fmt.Sprint(name, w, i)) }, nil)
-					}
-				}
-			})
-		}
-		times, err := p.load(ctx, "fuji", 1, count, func(i int) []byte { return bodyOf(n, fmt.Sprint(name, i)) }, nil)
-		close(stop)
-		other.Wait()
-		return times, err
-	}
-	if _, err := half("warming up "); err != nil {
-		return err
-	}
-	before, err := half("before ")
-	if err != nil {
-		return err
-	}
-	closeLost()
-	after, err := half("after ")
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%d validators on either network, %d messages one at a time, 4 at a time for the other network\n", b.validators, count)
-	fmt.Printf("both alive: %s\none lost:   %s\n", quantiles(before), quantiles(after))
+	fmt.Printf("CPU per message %.2f ms, of validators and load generator %.2f ms\n", each(rig.CPUTime(p.pid)-server), each(cputime.Used()-own))
+	fmt.Printf("greatest %d MB, at the end %d MB; %d messages not signed\n", greatest.Load(), residentMB(p.pid), p.failed.Load())
 	return nil
 }

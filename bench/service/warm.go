@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"quorate/bench/rig"
@@ -50,7 +46,7 @@ func (b *bench) warm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	floor, err := b.startFloor(answer)
+	floor, err := b.startFloor(ctx, answer)
 	if err != nil {
 		return err
 	}
@@ -101,13 +97,13 @@ func (r *repeats) take(ctx context.Context, connections, count int, body []byte)
 		return err
 	}
 	defer one.close()
-	server, own, start := r.process.cpuTime(), cputime.Used(), time.Now()
+	server, own, start := rig.CPUTime(r.process.pid), cputime.Used(), time.Now()
 	times, err := many.run(ctx, count, 0)
 	if err != nil {
 		return err
 	}
 	took := time.Since(start)
-	r.serverCPU += r.process.cpuTime() - server
+	r.serverCPU += rig.CPUTime(r.process.pid) - server
 	r.loadCPU += cputime.Used() - own
 	r.requests += count
 	r.full = append(r.full, times...)
@@ -128,9 +124,9 @@ func (r *repeats) print(connections int) {
 	slices.Sort(r.rates)
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(r.requests) }
 	fmt.Printf("\n%s: %.0f requests/s; CPU per request %.1f µs, of the load generator %.1f µs\n", r.name, r.rates[len(r.rates)/2], each(r.serverCPU), each(r.loadCPU))
-	fmt.Printf("  %d connections, as fast as they are answered: %s\n", connections, quantiles(r.full))
-	fmt.Printf("  %d connections, half as many requests:        %s\n", connections, quantiles(r.half))
-	fmt.Printf("  1 connection:                                 %s\n", quantiles(r.alone))
+	fmt.Printf("  %d connections, as fast as they are answered: %s\n", connections, rig.Summarize(r.full))
+	fmt.Printf("  %d connections, half as many requests:        %s\n", connections, rig.Summarize(r.half))
+	fmt.Printf("  1 connection:                                 %s\n", rig.Summarize(r.alone))
 }
 
 // tell adds what was measured to the figures. The rates are in order.
@@ -139,28 +135,10 @@ func (r *repeats) tell(figures *rig.Log) error {
 		"per_second": r.rates[len(r.rates)/2], "cpu_us": float64(r.serverCPU.Microseconds()) / float64(r.requests),
 	}
 	for name, times := range map[string][]time.Duration{"full": r.full, "half": r.half, "alone": r.alone} {
-		sorted := slices.Sorted(slices.Values(times))
-		values[name+"_p50_ms"] = rig.Milliseconds(sorted[len(sorted)/2])
-		values[name+"_p99_ms"] = rig.Milliseconds(sorted[len(sorted)*99/100])
+		summary := rig.Summarize(times)
+		values[name+"_p50_ms"], values[name+"_p99_ms"] = rig.Milliseconds(summary.P50), rig.Milliseconds(summary.P99)
 	}
 	return figures.Add(map[string]string{"server": r.name}, values)
-}
-
-// cpuTime is what the process has used so far.
-func (p *process) cpuTime() time.Duration {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, after, _ := strings.Cut(string(content), ") ")
-	fields := strings.Fields(after)
-	const utime, stime, tick = 11, 12, time.Second / 100 // proc(5), from the state on
-	user, err1 := strconv.Atoi(fields[utime])
-	system, err2 := strconv.Atoi(fields[stime])
-	if err1 != nil || err2 != nil {
-		return 0
-	}
-	return time.Duration(user+system) * tick
 }
 
 // answer is the service's answer to a request, whole.
@@ -180,62 +158,48 @@ func (p *process) answer(ctx context.Context, body []byte) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// asFloor makes this program the floor. Standard input has the answer, standard
-// output gets the address.
+// asFloor makes this program the floor; its value is the answer.
 const asFloor = "QUORATE_BENCH_FLOOR"
 
 // startFloor starts it in a process of its own, as the service has one.
-func (b *bench) startFloor(answer []byte) (*process, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	var args []string
+func (b *bench) startFloor(ctx context.Context, answer []byte) (*process, error) {
+	processor := ""
 	if b.pin {
-		binary, args = "taskset", []string{"-c", "0", binary}
+		processor = "0"
 	}
-	p := &process{client: &http.Client{}, cmd: exec.Command(binary, args...)}
-	p.cmd.Env = append(os.Environ(), asFloor+"=1")
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	in, err := p.cmd.StdinPipe()
+	child, err := rig.StartPinned(ctx, processor, asFloor, answer)
 	if err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the floor: %w", err)
 	}
-	if err = json.NewEncoder(in).Encode(answer); err == nil {
-		p.base, err = bufio.NewReader(out).ReadString('\n')
-	}
-	if err != nil {
-		p.stop()
+	var address string
+	if err := child.Read(&address); err != nil {
+		child.Stop()
 		return nil, fmt.Errorf("starting the floor: %w", err)
 	}
-	p.base = "http://" + strings.TrimSpace(p.base)
-	return p, nil
+	return &process{base: "http://" + address, pid: child.PID(), client: &http.Client{}, end: child.Stop}, nil
 }
 
-// runFloor serves until it is interrupted.
-func runFloor() error {
+// runFloor serves until standard input ends.
+func runFloor(text string) error {
 	var answer []byte
-	if err := json.NewDecoder(os.Stdin).Decode(&answer); err != nil {
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	fmt.Println(l.Addr())
-	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // for a benchmark
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // for a benchmark
 		if _, err := io.ReadAll(r.Body); err != nil {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer)
-	}))
+	})}
+	go func() { _ = server.Serve(l) }() // until Close
+	if err := json.NewEncoder(os.Stdout).Encode(l.Addr().String()); err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return server.Close()
 }

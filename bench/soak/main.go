@@ -5,7 +5,7 @@
 // with a table; the exit code is 1 if an answer was wrong, the service ended by itself,
 // or something grew without bound.
 //
-//	go run ./bench/soak -for 30m
+//	go -C bench run ./soak -for 30m
 package main
 
 import (

@@ -25,15 +25,9 @@ type service struct {
 	data                string // the folder
 
 	mu     sync.Mutex
-	life   *life   // guarded by mu; nil while it does not run
-	ill    []error // guarded by mu
-	stored string  // guarded by mu: where its rows are, in a word
-}
-
-// life is one process.
-type life struct {
-	cmd    *exec.Cmd
-	exited chan struct{} // closed after Wait
+	life   *rig.Process // guarded by mu; nil while it does not run
+	ill    []error      // guarded by mu
+	stored string       // guarded by mu: where its rows are, in a word
 }
 
 // newService builds the program and writes its configuration.
@@ -87,29 +81,21 @@ func (s *service) store() string {
 
 // start begins a life and waits until the service can sign.
 func (s *service) start(ctx context.Context) error {
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	l, err := rig.Run(s.log, s.binary, "serve", "--config", s.config)
 	if err != nil {
 		return err
-	}
-	defer func() { _ = log.Close() }() // the process has it, too
-	l := &life{cmd: exec.Command(s.binary, "serve", "--config", s.config), exited: make(chan struct{})}
-	l.cmd.Stdout, l.cmd.Stderr = log, log
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := l.cmd.Start(); err != nil {
-		return fmt.Errorf("starting the service: %w", err)
 	}
 	s.mu.Lock()
 	s.life = l
 	s.mu.Unlock()
 	go func() { // until the process ends, which stop or close see to
-		err := l.cmd.Wait()
+		<-l.Exited
 		s.mu.Lock()
 		if s.life == l { // nobody asked for it
 			s.life = nil
-			s.ill = append(s.ill, fmt.Errorf("the service ended by itself: %w\n%s", errors.Join(err, errEnded), rig.LastWords(s.log)))
+			s.ill = append(s.ill, fmt.Errorf("the service ended by itself:\n%s", l.LogTail()))
 		}
 		s.mu.Unlock()
-		close(l.exited)
 	}()
 	until := time.Now().Add(2 * time.Minute)
 	for time.Now().Before(until) && s.pid() != 0 {
@@ -127,10 +113,7 @@ func (s *service) start(ctx context.Context) error {
 	return errors.New("the service does not become ready")
 }
 
-var errEnded = errors.New("it was not asked to")
-
-// stop ends a life; a service that was asked to and takes more than half a minute is
-// killed, and that is an error.
+// stop ends a life; see rig.Process.
 func (s *service) stop(how syscall.Signal) error {
 	s.mu.Lock()
 	l := s.life
@@ -139,19 +122,7 @@ func (s *service) stop(how syscall.Signal) error {
 	if l == nil {
 		return nil
 	}
-	if err := l.cmd.Process.Signal(how); err != nil {
-		return fmt.Errorf("stopping the service: %w", err)
-	}
-	patience := time.NewTimer(30 * time.Second)
-	defer patience.Stop()
-	select {
-	case <-l.exited:
-		return nil
-	case <-patience.C:
-		_ = l.cmd.Process.Kill()
-		<-l.exited
-		return fmt.Errorf("the service does not stop within 30 s of %s", how)
-	}
+	return l.Stop(how)
 }
 
 func (s *service) close() {
@@ -166,7 +137,7 @@ func (s *service) pid() int {
 	if s.life == nil {
 		return 0
 	}
-	return s.life.cmd.Process.Pid
+	return s.life.PID()
 }
 
 // mishap notes what should not have happened, and mishaps are all of that.

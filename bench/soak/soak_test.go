@@ -147,7 +147,7 @@ func TestDocumentIsOfItsRun(t *testing.T) {
 	}
 	want, err := o.document(plots)
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(content), "it is not what the run wrote: go run ./bench/soak -again -out docs/soak.md")
+	require.Equal(t, string(want), string(content), "it is not what the run wrote: go -C bench run ./soak -again -out docs/soak.md")
 	require.Empty(t, o.Bad)
 	require.Zero(t, o.All().Wrong)
 }

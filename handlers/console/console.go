@@ -39,6 +39,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/handlers/reply"
@@ -75,8 +77,17 @@ type Network struct {
 	// Peers counts connections, to validators and others.
 	Peers int
 	// Subnets are the largest of AllSubnets.
-	Subnets    []aggregator.Subnet
+	Subnets    []Subnet
 	AllSubnets int
+}
+
+// Subnet is how much of a subnet's weight is connected.
+type Subnet struct {
+	ID         ids.ID
+	Validators int // with a BLS key
+	Weight     uint64
+	// Connected is the connected share of Weight, 0 to 1.
+	Connected float64
 }
 
 // Console serves the pages. It outlives the surface it is on. Safe for concurrent

@@ -240,7 +240,7 @@ func TestStatusHasWhatAnybodyMaySee(t *testing.T) {
 		Networks: func() []Network {
 			return []Network{
 				{Name: "mainnet"},
-				{Name: "fuji", NetworkID: 5, Ready: true, Height: 12, HeightKnown: true, Peers: 3, AllSubnets: 2, Subnets: []aggregator.Subnet{{Validators: 4, Weight: 1 << 63, Connected: 0.5}}},
+				{Name: "fuji", NetworkID: 5, Ready: true, Height: 12, HeightKnown: true, Peers: 3, AllSubnets: 2, Subnets: []Subnet{{Validators: 4, Weight: 1 << 63, Connected: 0.5}}},
 			}
 		},
 		Index: func() map[string]map[string]index.Status {

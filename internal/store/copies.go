@@ -1,7 +1,5 @@
 package store
 
-import "slices"
-
 // copies gathers what a read returns: rows in memory of their own, few of which share
 // a piece of it. The zero value is ready.
 type copies struct {
@@ -65,20 +63,6 @@ func (c *copies) take() (rows []Row) {
 	}
 	c.drop()
 	return rows
-}
-
-// back forgets the rows from one on.
-func (c *copies) back(to int) {
-	clear(c.rows[to:])
-	c.rows, c.loose = c.rows[:to], min(c.loose, to)
-}
-
-// reverse turns the order of the rows from one on.
-func (c *copies) reverse(from int) {
-	if c.loose > from {
-		c.settle() // the loose ones stay the last
-	}
-	slices.Reverse(c.rows[from:])
 }
 
 // drop forgets everything but memory.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,32 +45,4 @@ func TestCopies(t *testing.T) {
 		require.Len(t, rows, at)
 	}
 	require.Nil(t, c.take())
-}
-
-// TestCopiesInReverse turns rows round that lie in different memory, behind others that
-// stay where they are, and takes back what was added meanwhile.
-func TestCopiesInReverse(t *testing.T) {
-	for name, sizes := range map[string][]int{"none": {}, "small": {1, 2, 3}, "large between": {1, ownPiece, 2, 3}, "large last": {1, 2, ownPiece}} {
-		t.Run(name, func(t *testing.T) {
-			var c copies
-			c.add([]byte("first"), []byte("stays"))
-			for i, size := range slices.Concat(sizes, []int{5, ownPiece}) {
-				c.add([]byte{0xff, byte(i)}, make([]byte, size))
-			}
-			c.back(1)
-			for i, size := range sizes {
-				c.add([]byte{byte(i)}, bytes.Repeat([]byte{byte(i)}, size))
-			}
-			c.reverse(1)
-			c.add([]byte("last"), []byte("comes later"))
-			rows := c.take()
-			require.Len(t, rows, len(sizes)+2)
-			require.Equal(t, Row{K: []byte("first"), V: []byte("stays")}, rows[0])
-			require.Equal(t, Row{K: []byte("last"), V: []byte("comes later")}, rows[len(rows)-1])
-			for at, row := range rows[1 : len(rows)-1] {
-				i := len(sizes) - 1 - at
-				require.Equal(t, Row{K: []byte{byte(i)}, V: bytes.Repeat([]byte{byte(i)}, sizes[i])}, row, "row %d", i)
-			}
-		})
-	}
 }

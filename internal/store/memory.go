@@ -117,7 +117,7 @@ func (m *Memory) Walk(ctx context.Context, family Family, after *PK, limit int) 
 	return m.now().Walk(ctx, family, after, limit)
 }
 
-// View implements Store. It costs nothing and holds nobody up.
+// View implements Store. It takes no lock.
 func (m *Memory) View(ctx context.Context) (View, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

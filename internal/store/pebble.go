@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,33 +9,30 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// PebbleOptions say where the embedded engine keeps its files and what it may
-// use. Zero values stand for the defaults.
+// PebbleOptions are the settings of the embedded store. Zero values mean the defaults.
 type PebbleOptions struct {
-	// Dir holds the files, and nothing else. It is made if it does not exist.
+	// Dir is the directory of the store, which holds nothing else. It is created if it
+	// does not exist.
 	Dir string
-	// CacheBytes is what the cache of blocks read from disk may hold in memory.
-	// More makes reads of old rows faster. Default 128 MiB.
+	// CacheBytes bounds the cache of blocks read from disk. Default 128 MiB.
 	CacheBytes int64
-	// MemTableBytes is the size of one write buffer, of which there are up to three: one
-	// that is written to, one that is flushed and one kept to be used again. Writers wait
-	// while flushing is slower. Larger ones make long ingestion cheaper and restarts
-	// after a kill slower, which replay two of them at most. 1 MiB to 1 GiB, default
-	// 32 MiB.
+	// MemTableBytes is the size of one write buffer. There are up to three: one receives
+	// writes, one is flushed, one is kept for reuse. Writers wait if flushing is slower.
+	// Larger buffers make indexing cheaper and restarts after a kill slower, which replay
+	// at most two. 1 MiB to 1 GiB, default 32 MiB.
 	MemTableBytes int64
 	// MaxOpenFiles bounds the files kept open. Default 1000.
 	MaxOpenFiles int
-	// Compactions is how many may run at a time; they compete with requests for
-	// the processors. Default 1.
+	// Compactions bounds the concurrent compactions, which compete with requests for the
+	// processors. Default 1.
 	Compactions int
-	// Unfinished opens a store even if a copy into it has not come to its end; see Copy.
+	// Unfinished opens a store even if a copy into it is not finished; see Copy.
 	Unfinished bool
 	// Log gets the engine's warnings and errors, and at debug level its steps.
 	// Nil discards them.
@@ -46,8 +42,8 @@ type PebbleOptions struct {
 	fs vfs.FS
 }
 
-// fullBuffers is how many write buffers there may be for writers not to wait: the least
-// that lets one be flushed while another is written to.
+// fullBuffers is the number of write buffers at which writers wait: the least that lets one
+// be flushed during writes to another.
 const fullBuffers = 2
 
 func (o PebbleOptions) withDefaults() PebbleOptions {
@@ -108,13 +104,9 @@ type Pebble struct {
 	commits, rows atomic.Uint64
 
 	scratches sync.Pool // of *scratch
-	gaps      *gaps
-	long      *longLists
 
-	opening Opening
-
-	settling    sync.WaitGroup // one goroutine, from OpenPebble to Close
-	endSettling context.CancelFunc
+	idle    sync.WaitGroup // compactWhenIdle, from OpenPebble to Close
+	endIdle context.CancelFunc
 }
 
 var _ Store = (*Pebble)(nil)
@@ -143,16 +135,12 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
-	watch := watchOpening(options.Log)
-	db, err := pebble.Open(options.Dir, options.pebble(lock, watch))
+	db, err := pebble.Open(options.Dir, options.pebble(lock))
 	if err != nil {
 		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
-	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{}), gaps: newGaps(), long: newLongLists()}
-	s.opening = watch.end()
-	options.Log.Debug("embedded store is open", "replay", s.opening.Replay, "flush", s.opening.Flush, "rest", s.opening.Rest,
-		"replayed", s.opening.Replayed)
+	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
 	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
@@ -165,15 +153,16 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 			return nil, fmt.Errorf("beginning the log of the store in %s: %w", options.Dir, err)
 		}
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	s.endSettling = end
-	s.settling.Go(func() { newSettler(s, options.Log).run(life) })
+	idle, end := context.WithCancel(context.WithoutCancel(ctx))
+	s.endIdle = end
+	s.idle.Go(func() { s.compactWhenIdle(idle, options.Log) })
 	return s, nil
 }
 
-func (o PebbleOptions) pebble(lock *pebble.Lock, watch *openingWatch) *pebble.Options {
+func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
+	events := pebbleEvents(o.Log)
 	p := &pebble.Options{
-		FS:       yieldingFS{o.fs},
+		FS:       o.fs,
 		Lock:     lock,
 		Comparer: comparer(),
 		// The library takes write buffers out of the cache: those that there may be, and one
@@ -185,83 +174,17 @@ func (o PebbleOptions) pebble(lock *pebble.Lock, watch *openingWatch) *pebble.Op
 		MemTableStopWritesThreshold: fullBuffers,
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
-		// Pinned, so that an update of the library does not make directories
-		// unreadable for the version before it.
+		// Pinned, so that an update of the library does not make directories unreadable for
+		// the version before it. Stores of earlier versions have separated values.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		Logger:             pebbleLog{o.Log},
-		EventListener:      &watch.listener,
+		EventListener:      &events,
 	}
-	// Rows are written again at each level they come to, which is the greater part of
-	// what ingestion costs: a quarter as often out of the first level, and into a base of
-	// four times the library's size. A scan of new rows has a few more places to look at.
-	// Writers wait at three times as many of them as there are at most otherwise.
-	p.L0CompactionThreshold = 16
-	p.L0StopWritesThreshold = 24
-	p.LBaseMaxBytes = 256 << 20
-	// Lists of what is left over are deletions for the most part. By default the library
-	// would rewrite a table on its own because a tenth of its blocks are; that took two
-	// of three compactions, and what is deleted goes with the ordinary ones.
+	// A third of the rows are deleted again. At Pebble's threshold of 0.1 most compactions
+	// rewrite single tables because of their tombstones; ordinary ones drop these, too.
 	p.Experimental.TombstoneDenseCompactionThreshold = 0.9
-	// Pages are scans of some ten kilobytes: larger blocks than the 4 KiB of the
-	// library save index and seeks, much larger ones cost point reads.
-	p.Levels[0].BlockSize = 8 << 10
 	p.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
-	p.Experimental.SpanPolicyFunc = whereValuesAre
-	p.Experimental.ValueSeparationPolicy = valuesApart
-	// Most of a store is at the last level, where rows come once: it is worth while to
-	// make them smaller there.
-	p.ApplyCompressionSettings(compression)
-	p.Experimental.CompactionScheduler = watch.plan
 	return p
-}
-
-// compression is the library's balanced one, but for the last level. Rows are hashes for
-// the most part, of which nothing can be saved: so much less than it takes by default, a
-// fifth, is all that its better algorithm has over the fast one, and worth its time. The
-// same goes for values that are kept apart, which stay as they come to the first level.
-// The names stay, as the library's own tools look them up.
-func compression() pebble.DBCompressionSettings {
-	settings := pebble.DBCompressionBalanced
-	last := *settings.Levels[len(settings.Levels)-1]
-	last.AdaptiveReductionCutoffPercent = 5
-	settings.Levels[len(settings.Levels)-1] = &last
-	first := *settings.Levels[0]
-	first.ValueBlocks, first.AdaptiveReductionCutoffPercent = last.ValueBlocks, last.AdaptiveReductionCutoffPercent
-	settings.Levels[0] = &first
-	return settings
-}
-
-// whereValuesAre has the values of containers kept apart from their keys, and those of
-// other families beside them. Containers are the largest rows and a third of all bytes;
-// they come in the order of their keys, do not change, and are read in that order. So
-// they are written once, and not again at each level that their keys come to.
-func whereValuesAre(from []byte) (policy pebble.SpanPolicy, until []byte, err error) {
-	// The rows of a partition are not versions of one another: by default the library
-	// would keep the values of all but the first away from their keys.
-	policy.DisableValueSeparationBySuffix = true
-	first, end := []byte{byte(FamilyContainer)}, []byte{byte(FamilyContainer) + 1}
-	switch {
-	case bytes.Compare(from, first) < 0:
-		until = first
-	case bytes.Compare(from, end) < 0:
-		return policy, end, nil
-	}
-	policy.ValueStoragePolicy = pebble.ValueStorageLowReadLatency
-	return policy, until, nil
-}
-
-// valuesApart says how values are kept that are apart.
-func valuesApart() pebble.ValueSeparationPolicy {
-	return pebble.ValueSeparationPolicy{
-		Enabled: true,
-		// What refers to a value takes some twenty bytes.
-		MinimumSize: 256,
-		// They lie in the order of their keys: copies would be no closer together.
-		MaxBlobReferenceDepth: 1 << 10,
-		// Only what is deleted, which hardly happens, leaves some that nothing refers to.
-		TargetGarbageRatio: 0.5,
-		RewriteMinimumAge:  time.Hour,
-	}
 }
 
 func openError(dir string, err error) error {
@@ -313,7 +236,8 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 // ingestion have somewhat more than 4 MiB.
 const retainedBytes = 8 << 20
 
-// yieldRows is how many rows are copied between two occasions for others to run.
+// yieldRows is how many rows fill copies before it lets other goroutines run. Commits are
+// large, and reads must not wait for a time slice of 10 ms.
 const yieldRows = 256
 
 // fill copies b into batch and applies it, not waiting for the disk. In order,
@@ -323,7 +247,7 @@ func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 	first, isNew := true, false // of the operations on a row
 	for at, place := range b.sorted {
 		if at%yieldRows == yieldRows-1 {
-			runtime.Gosched() // to those who read
+			runtime.Gosched()
 		}
 		op := &b.ops[place.op]
 		if first {
@@ -361,12 +285,13 @@ func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 			}
 		}
 	}
-	if err := s.gaps.apply(b, func() error {
-		if b.NoSync {
-			return s.db.Apply(batch, pebble.NoSync)
-		}
-		return s.db.ApplyNoSyncWait(batch, pebble.Sync)
-	}); err != nil {
+	var err error
+	if b.NoSync {
+		err = s.db.Apply(batch, pebble.NoSync)
+	} else {
+		err = s.db.ApplyNoSyncWait(batch, pebble.Sync)
+	}
+	if err != nil {
 		return fmt.Errorf("writing a batch: %w", s.wrap(err))
 	}
 	return nil
@@ -379,12 +304,11 @@ func (s *Pebble) View(ctx context.Context) (View, error) {
 		return nil, err
 	}
 	defer leave()
-	moment := s.gaps.now()
 	state, err := s.db.NewIter(nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a view: %w", s.wrap(err))
 	}
-	v := &pebbleView{store: s, state: state, moment: moment}
+	v := &pebbleView{store: s, state: state}
 	s.viewsMu.Lock()
 	s.views[v] = struct{}{}
 	s.viewsMu.Unlock()
@@ -417,10 +341,10 @@ func (s *Pebble) Stats() Stats {
 
 // Close implements Store. It makes everything durable, NoSync batches included.
 func (s *Pebble) Close() error {
-	if s.endSettling != nil {
-		s.endSettling()
+	if s.endIdle != nil {
+		s.endIdle()
 	}
-	s.settling.Wait()
+	s.idle.Wait()
 	s.open.Lock()
 	defer s.open.Unlock()
 	if s.closed {

@@ -79,8 +79,6 @@ func (s *Pebble) Walk(ctx context.Context, family Family, after *PK, limit int) 
 // iterators are the store or a view of it. Bounds are not kept.
 type iterators interface {
 	iterate(lower, upper []byte) (*pebble.Iterator, error)
-	// made is the moment before iterators' state came to be; see gaps.
-	made() uint64
 	// done takes an iterator back.
 	done(it *pebble.Iterator) error
 }
@@ -88,8 +86,6 @@ type iterators interface {
 func (s *Pebble) iterate(lower, upper []byte) (*pebble.Iterator, error) {
 	return s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 }
-
-func (s *Pebble) made() uint64 { return s.gaps.now() }
 
 func (s *Pebble) done(it *pebble.Iterator) error { return it.Close() }
 
@@ -105,8 +101,6 @@ type pebbleView struct {
 	// state is what others are made of. It is never positioned, so that any number of
 	// calls may do so at a time. Guarded by mu, nil once closed.
 	state *pebble.Iterator
-	// moment is before state came to be; see gaps.
-	moment uint64
 	// idle is one that no call uses at the moment, if there is any.
 	idle atomic.Pointer[pebble.Iterator]
 }
@@ -135,8 +129,6 @@ func (v *pebbleView) iterate(lower, upper []byte) (*pebble.Iterator, error) {
 	}
 	return v.state.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{LowerBound: lower, UpperBound: upper}})
 }
-
-func (v *pebbleView) made() uint64 { return v.moment }
 
 func (v *pebbleView) done(it *pebble.Iterator) error {
 	if it.Error() == nil && v.idle.CompareAndSwap(nil, it) {
@@ -228,8 +220,6 @@ func (s *Pebble) get(key []byte) ([]byte, error) {
 type scratch struct {
 	copies
 	first, last, key []byte
-	parts            []part
-	found            []gap
 }
 
 func (s *Pebble) borrow() *scratch {
@@ -242,9 +232,6 @@ func (s *Pebble) borrow() *scratch {
 // giveBack keeps memory for another read, unless it became much.
 func (s *Pebble) giveBack(one *scratch) {
 	one.drop()
-	clear(one.parts)
-	clear(one.found)
-	one.parts, one.found = one.parts[:0], one.found[:0]
 	if cap(one.rows) <= 4096 && cap(one.bytes) <= 2*maxShared {
 		s.scratches.Put(one)
 	}
@@ -291,93 +278,33 @@ func (s *Pebble) scan(ctx context.Context, from iterators, family Family, p, lo,
 		use.last = append(use.last, hi...)
 	}
 	prefix := use.first[:len(use.first)-len(lo)]
-	made := from.made() // before there is an iterator, and gaps are asked for after it
 	it, err := from.iterate(use.first, use.last)
 	if err != nil {
 		return nil, fmt.Errorf("scanning %s: %w", family, s.wrap(err))
 	}
 	defer s.end(from, it, family, &err)
-	known, isWatched := s.gaps.of(prefix)
-	use.parts = partsOf(use.parts[:0], use.first, use.last, known, made, dir)
-	begun := stepped(it)
-	for _, within := range use.parts {
-		it.SetBounds(within.lo, within.hi)
-		if err := s.scanPart(ctx, use, it, within, len(prefix), dir, limit, isWatched); err != nil {
-			return nil, fmt.Errorf("scanning %s: %w", family, err)
-		}
-		if len(use.rows) == limit {
-			break
-		}
-	}
-	switch {
-	case len(use.found) > 0:
-		s.gaps.learn(prefix, made, use.found)
-	case !isWatched && stepped(it)-begun >= s.gaps.slow+uint64(len(use.rows)):
-		s.gaps.watch(prefix)
-	}
-	return use.take(), nil
-}
-
-// scanPart adds rows to those of use until there are as many as the limit, and what is
-// without rows to what it found, if the partition, whose keys begin with so many bytes,
-// is watched.
-func (s *Pebble) scanPart(ctx context.Context, use *scratch, it *pebble.Iterator, within part, prefix int, dir Direction, limit int, isWatched bool) error {
 	// Unlike First, SeekPrefixGE asks the bloom filters whether the partition exists.
-	begin, step := func() bool { return it.SeekPrefixGE(within.lo) }, it.Next
+	begin, step := func() bool { return it.SeekPrefixGE(use.first) }, it.Next
 	if dir == Descending {
 		begin, step = it.Last, it.Prev
 	}
-	rows, at := len(use.rows), stepped(it)
-	if dir == Descending && !isWatched {
-		if done, err := s.scanFew(use, it, within, prefix, limit); done || err != nil {
-			return err
-		}
-	}
-	from := within // less what the scan has come by
-	for valid := begin(); ; valid = step() {
-		if err := it.Error(); err != nil {
-			return s.wrap(err)
-		}
-		if isWatched {
-			at = use.pass(it, valid, &from, at, s.gaps.least, dir)
-		}
-		if !valid {
-			break
-		}
+	for valid := begin(); valid; valid = step() {
 		v, err := s.value(it)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("scanning %s: %w", family, err)
 		}
-		use.add(it.Key()[prefix:], v)
+		use.add(it.Key()[len(prefix):], v)
 		if len(use.rows) == limit {
-			return nil
+			break
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if isWatched && len(use.rows) == rows && len(use.parts) > 1 {
-		use.found = append(use.found, gap{lo: bytes.Clone(within.lo), hi: bytes.Clone(within.hi)}) // joins those beside it
+	if err := it.Error(); err != nil {
+		return nil, fmt.Errorf("scanning %s: %w", family, s.wrap(err))
 	}
-	return nil
-}
-
-// pass notes a gap between where a scan was and where it is now, having come by as many
-// rows as at before.
-func (u *scratch) pass(it *pebble.Iterator, valid bool, from *part, before, least uint64, dir Direction) (at uint64) {
-	at = stepped(it)
-	empty := *from
-	if valid && dir == Descending {
-		empty.lo = After(it.Key())
-		from.hi = bytes.Clone(it.Key())
-	} else if valid {
-		empty.hi = bytes.Clone(it.Key())
-		from.lo = After(it.Key())
-	}
-	if at-before > least && len(u.found) < maxGaps {
-		u.found = append(u.found, gap{lo: bytes.Clone(empty.lo), hi: bytes.Clone(empty.hi), rows: at - before})
-	}
-	return at
+	return use.take(), nil
 }
 
 func (s *Pebble) floor(ctx context.Context, from iterators, family Family, p []byte, ranges []Range) (rows []Row, err error) {

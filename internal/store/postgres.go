@@ -145,7 +145,7 @@ func OpenPostgres(ctx context.Context, options PostgresOptions) (*Postgres, erro
 	return s, nil
 }
 
-// connect makes a pool and sees to it that somebody answers.
+// connect makes a pool and checks that the server answers.
 func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	options = options.withDefaults()
 	config, err := parsePostgres(options.URL)

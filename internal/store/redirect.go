@@ -92,7 +92,7 @@ func (r redirectedViewer) viewScans(ctx context.Context, queries []Query) (View,
 		return nil, nil, err
 	}
 	own := &redirectedView{redirectedReader{v, to}, v}
-	if Elsewhere(v) {
+	if IsRemote(v) {
 		return redirectedScanner{own}, found, nil
 	}
 	return own, found, nil

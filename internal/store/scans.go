@@ -2,7 +2,7 @@ package store
 
 import "context"
 
-// Query is what a Scan is asked for.
+// Query has the arguments of a Scan.
 type Query struct {
 	Family    Family
 	P, Lo, Hi []byte
@@ -10,11 +10,10 @@ type Query struct {
 	Limit     int
 }
 
-// Scans returns what Scan does for each query, in their order: from an engine that is
-// elsewhere in one exchange, if r is its view. Queries are best a few, as their rows are
-// in memory together.
+// Scans returns the result of Scan for each query, in order. A view of a remote store takes
+// one exchange for all of them. Their rows are in memory together: pass few queries.
 func Scans(ctx context.Context, r Reader, queries ...Query) ([][]Row, error) {
-	if s, ok := r.(scanner); ok {
+	if s, ok := r.(batchScanner); ok {
 		return s.scans(ctx, queries)
 	}
 	found := make([][]Row, len(queries))
@@ -27,25 +26,25 @@ func Scans(ctx context.Context, r Reader, queries ...Query) ([][]Row, error) {
 	return found, nil
 }
 
-// Elsewhere tells whether r is a view of an engine that is elsewhere, so that it may be
-// better to ask it in one exchange for what may not be needed than to ask twice.
-func Elsewhere(r Reader) bool {
-	_, ok := r.(scanner)
+// IsRemote reports whether r is a view of a remote store: one exchange that reads too much
+// is faster than two.
+func IsRemote(r Reader) bool {
+	_, ok := r.(batchScanner)
 	return ok
 }
 
-// scanner is a view that does Scans in one exchange.
-type scanner interface {
+// batchScanner is a view that does Scans in one exchange.
+type batchScanner interface {
 	scans(ctx context.Context, queries []Query) ([][]Row, error)
 }
 
-// Viewer is what opens views.
+// Viewer opens views.
 type Viewer interface {
 	View(ctx context.Context) (View, error)
 }
 
-// ViewScans opens a view and returns what Scans does in it: from an engine that is
-// elsewhere in one exchange.
+// ViewScans opens a view and returns the result of Scans in it. A remote store takes one
+// exchange for both.
 func ViewScans(ctx context.Context, from Viewer, queries ...Query) (View, [][]Row, error) {
 	if s, ok := from.(interface {
 		viewScans(ctx context.Context, queries []Query) (View, [][]Row, error)

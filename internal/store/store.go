@@ -119,7 +119,7 @@ type Store interface {
 	// the batch was written, except ErrFenced: then it was not.
 	Commit(ctx context.Context, b *Batch) error
 	// View returns the store as it is now, unmoved by later commits. An open view
-	// keeps the engine from reclaiming what was overwritten since, or put elsewhere,
+	// keeps the engine from reclaiming what was overwritten since, or moved,
 	// in memory and on disk: close it within seconds, not hours.
 	View(ctx context.Context) (View, error)
 	// Stats returns figures about the engine, cheap enough for every scrape.
@@ -147,7 +147,7 @@ type Stats struct {
 	// notices no more, the families of batches in which there were such rows. Each costs
 	// time, and is a fault of the writer.
 	Replaced uint64
-	// Exchanges is how often a read has waited for an engine that is elsewhere.
+	// Exchanges is how often a read has waited for an engine that is remote.
 	Exchanges uint64
 	// DiskBytes is what the engine occupies on disk, logs included.
 	DiskBytes uint64

@@ -103,7 +103,7 @@ func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, er
 		queries = q.matchedQueries()
 	}
 	guess := 0
-	if store.Elsewhere(q.View) {
+	if store.IsRemote(q.View) {
 		guess = guessedRows
 	}
 	found, err := addSums(ctx, q.View, parts, guess, queries)

@@ -99,7 +99,7 @@ func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.Sho
 		_ = s.Close()
 		return nil, clock{}, nil, nil, err
 	}
-	if store.Elsewhere(s.View) {
+	if store.IsRemote(s.View) {
 		r.seen.note(chainID, addresses, all)
 	}
 	return s, c, all, found[n:], nil

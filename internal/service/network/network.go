@@ -48,7 +48,7 @@ type Network struct {
 	Peers    *p2p.Network
 	Resolver *validators.Resolver
 	Signer   *aggregator.Aggregator
-	Coverage *aggregator.Coverage
+	Coverage *Coverage
 	// Chains records the primary network's chains, record is what it keeps of L1s;
 	// nil without a store.
 	Chains  *primary.Network
@@ -152,7 +152,7 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		return nil, fmt.Errorf("network %s: %w", o.Name, err)
 	}
 	n.Resolver = validators.NewResolver(client, validators.Options{Log: o.Log, OnSets: n.follow})
-	n.Coverage = aggregator.NewCoverage(n.Peers.Connected)
+	n.Coverage = NewCoverage(n.Peers.Connected)
 	if err := metrics.Register(n.Coverage); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("network %s: registering metrics: %w", o.Name, err)

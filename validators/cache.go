@@ -10,44 +10,41 @@ import (
 	"quorate/internal/node"
 )
 
-// memo remembers the answers of a slow question for a while and asks it only
-// once at a time. A caller that leaves does not stop the question for others;
-// when the last one has left, it ends. Bounded to memoSize answers; safe for
-// concurrent use.
-type memo[K comparable, V any] struct {
+// cache caches the answers of a slow query and runs one query for a key at a time. A caller
+// that leaves does not cancel the query for others; the query ends when the last caller has
+// left. A cache holds at most cacheSize answers. It is safe for concurrent use.
+type cache[K comparable, V any] struct {
 	ask func(context.Context, K) (V, error)
-	// keep says for how long an answer is good, errors included; 0 means not at
-	// all.
+	// keep returns how long an answer is cached, errors included; 0 means not at all.
 	keep    func(V, error) time.Duration
 	timeout time.Duration
 
 	mu      sync.Mutex
-	answers map[K]answer[V]    // guarded by mu
-	asking  map[K]*question[V] // guarded by mu
+	answers map[K]cachedAnswer[V] // guarded by mu
+	asking  map[K]*query[V]       // guarded by mu
 }
 
-const memoSize = 4096
+const cacheSize = 4096
 
-type answer[V any] struct {
+type cachedAnswer[V any] struct {
 	value V
 	err   error
 	until time.Time
 }
 
-type question[V any] struct {
+type query[V any] struct {
 	done    chan struct{}
-	answer  answer[V] // set before done is closed
+	answer  cachedAnswer[V] // set before done is closed
 	stop    context.CancelFunc
-	waiters int // guarded by memo.mu
+	waiters int // guarded by cache.mu
 }
 
-func newMemo[K comparable, V any](timeout time.Duration, keep func(V, error) time.Duration, ask func(context.Context, K) (V, error)) *memo[K, V] {
-	return &memo[K, V]{ask: ask, keep: keep, timeout: timeout, answers: make(map[K]answer[V]), asking: make(map[K]*question[V])}
+func newCache[K comparable, V any](timeout time.Duration, keep func(V, error) time.Duration, ask func(context.Context, K) (V, error)) *cache[K, V] {
+	return &cache[K, V]{ask: ask, keep: keep, timeout: timeout, answers: make(map[K]cachedAnswer[V]), asking: make(map[K]*query[V])}
 }
 
-// get returns the remembered answer or waits for a new one, at most until ctx
-// ends.
-func (m *memo[K, V]) get(ctx context.Context, key K) (V, error) {
+// get returns the cached answer, or waits for a new one until ctx ends.
+func (m *cache[K, V]) get(ctx context.Context, key K) (V, error) {
 	m.mu.Lock()
 	if a, ok := m.answers[key]; ok && time.Now().Before(a.until) {
 		m.mu.Unlock()
@@ -56,7 +53,7 @@ func (m *memo[K, V]) get(ctx context.Context, key K) (V, error) {
 	q, ok := m.asking[key]
 	if !ok {
 		asking, stop := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
-		q = &question[V]{done: make(chan struct{}), stop: stop}
+		q = &query[V]{done: make(chan struct{}), stop: stop}
 		m.asking[key] = q
 		go m.run(asking, key, q) // ends with its context
 	}
@@ -73,7 +70,7 @@ func (m *memo[K, V]) get(ctx context.Context, key K) (V, error) {
 }
 
 // leave ends q if nobody waits for it any more.
-func (m *memo[K, V]) leave(key K, q *question[V]) {
+func (m *cache[K, V]) leave(key K, q *query[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q.waiters--
@@ -85,7 +82,7 @@ func (m *memo[K, V]) leave(key K, q *question[V]) {
 	}
 }
 
-func (m *memo[K, V]) run(ctx context.Context, key K, q *question[V]) {
+func (m *cache[K, V]) run(ctx context.Context, key K, q *query[V]) {
 	defer q.stop()
 	value, err := m.ask(ctx, key)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -93,7 +90,7 @@ func (m *memo[K, V]) run(ctx context.Context, key K, q *question[V]) {
 		err = fmt.Errorf("%w: no answer within %s: %v", node.ErrUnavailable, m.timeout, err) //nolint:errorlint // see above
 	}
 	keep := m.keep(value, err)
-	q.answer = answer[V]{value: value, err: err, until: time.Now().Add(keep)}
+	q.answer = cachedAnswer[V]{value: value, err: err, until: time.Now().Add(keep)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.asking[key] == q {
@@ -109,8 +106,8 @@ func (m *memo[K, V]) run(ctx context.Context, key K, q *question[V]) {
 
 // remember makes room by dropping what is too old, then a refusal, then anything.
 // m.mu is held.
-func (m *memo[K, V]) remember(key K, a answer[V]) {
-	if _, ok := m.answers[key]; !ok && len(m.answers) >= memoSize {
+func (m *cache[K, V]) remember(key K, a cachedAnswer[V]) {
+	if _, ok := m.answers[key]; !ok && len(m.answers) >= cacheSize {
 		now := time.Now()
 		var refusal, other *K
 		for k, old := range m.answers {
@@ -123,7 +120,7 @@ func (m *memo[K, V]) remember(key K, a answer[V]) {
 				other = &k
 			}
 		}
-		if len(m.answers) >= memoSize {
+		if len(m.answers) >= cacheSize {
 			if refusal != nil {
 				other = refusal
 			}

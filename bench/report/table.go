@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -11,40 +12,43 @@ import (
 	"quorate/bench/rig"
 )
 
-// What stands between these lines of the README is the report's.
+// benchmarks is the page that has the figures of the committed report.
+var benchmarks = filepath.Join("..", "docs", "benchmarks.md")
+
+// What stands between these lines of the page is the report's.
 const (
-	readmeBegins = "<!-- figures of docs/report, written by make bench-short -->\n"
-	readmeEnds   = "<!-- end of figures -->\n"
+	figuresBegin = "<!-- figures of docs/report, written by make bench-short -->\n"
+	figuresEnd   = "<!-- end of figures -->\n"
 )
 
-// tell puts the figures into the README.
-func (r *report) tell(readme string) error {
-	text, err := os.ReadFile(readme)
+// tell writes the figures into the page.
+func (r *report) tell(page string) error {
+	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
 	_, begin, end, err := r.place(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", readme, err)
+		return fmt.Errorf("%s: %w", page, err)
 	}
 	part, err := r.part()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(readme, bytes.Join([][]byte{text[:begin], []byte(part), text[end:]}, nil), 0o644) //nolint:gosec // it is to be read by everybody
+	return os.WriteFile(page, bytes.Join([][]byte{text[:begin], []byte(part), text[end:]}, nil), 0o644) //nolint:gosec // it is to be read by everybody
 }
 
-// place finds what the README has, and where it begins and ends.
-func (r *report) place(readme []byte) (part string, begin, end int, err error) {
-	begin, end = bytes.Index(readme, []byte(readmeBegins)), bytes.Index(readme, []byte(readmeEnds))
+// place finds what the page has, and where it begins and ends.
+func (r *report) place(page []byte) (part string, begin, end int, err error) {
+	begin, end = bytes.Index(page, []byte(figuresBegin)), bytes.Index(page, []byte(figuresEnd))
 	if begin < 0 || end < begin {
-		return "", 0, 0, fmt.Errorf("there is no place for figures: the lines %q and %q", readmeBegins, readmeEnds)
+		return "", 0, 0, fmt.Errorf("there is no place for figures: the lines %q and %q", figuresBegin, figuresEnd)
 	}
-	begin += len(readmeBegins)
-	return string(readme[begin:end]), begin, end, nil
+	begin += len(figuresBegin)
+	return string(page[begin:end]), begin, end, nil
 }
 
-// part is what the README has of the report.
+// part is what the page has of the report.
 func (r *report) part() (string, error) {
 	var b strings.Builder
 	h := r.Head
@@ -100,7 +104,7 @@ func cells(f rig.Figures, between string, what ...any) string {
 	return strings.Join(all, between)
 }
 
-// entry is a line of the README's second table.
+// entry is a line of the page's second table.
 type entry struct {
 	what, from string
 	match      map[string]string

@@ -1,4 +1,4 @@
-package aggregator
+package network
 
 import (
 	"strings"
@@ -8,18 +8,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
+	"quorate/bls"
 	"quorate/validators"
 )
 
 func TestCoverageCountsConnectedWeightOfBoundedSubnets(t *testing.T) {
-	n := newFakeNetwork(t, 10, 30, 60)
-	n.validators[1].offline = true
-	c := NewCoverage(n.Connected)
-	warpSet := n.set().WarpSet
-	warpSet.TotalWeight += 100 // that has no key
-	sets := map[ids.ID]*validators.Set{constants.PrimaryNetworkID: validators.NewSet(constants.PrimaryNetworkID, 1, warpSet)}
+	warpSet := func() (set snow.WarpSet) {
+		for i, weight := range []uint64{10, 30, 60} {
+			set.Validators = append(set.Validators, &snow.Warp{PublicKey: new(bls.PublicKey), PublicKeyBytes: []byte{byte(i)}, Weight: weight, NodeIDs: []ids.NodeID{{byte(i)}}})
+			set.TotalWeight += weight
+		}
+		return set
+	}
+	c := NewCoverage(func(nodeID ids.NodeID) bool { return nodeID != ids.NodeID{1} })
+	keyless := warpSet()
+	keyless.TotalWeight += 100 // without a BLS key
+	sets := map[ids.ID]*validators.Set{constants.PrimaryNetworkID: validators.NewSet(constants.PrimaryNetworkID, 1, keyless)}
 	c.Follow(sets)
 	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP quorate_subnet_connected_weight_ratio Share of a subnet's weight, keyless weight included, whose validators are connected; of the subnets with the most validators.
@@ -31,7 +38,7 @@ quorate_subnets 1
 `)))
 	for i := range 500 {
 		id := ids.ID{byte(i), byte(i >> 8), 1}
-		sets[id] = validators.NewSet(id, 1, n.set().WarpSet)
+		sets[id] = validators.NewSet(id, 1, warpSet())
 	}
 	c.Follow(sets)
 	require.Equal(t, maxCoveredSubnets+1, testutil.CollectAndCount(c))

@@ -21,7 +21,7 @@ func keepFor(d time.Duration) func(int, error) time.Duration {
 func TestQuestionEndsWithItsLastCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started, ended atomic.Int64
-		m := newMemo(time.Minute, keepFor(time.Hour), func(ctx context.Context, k int) (int, error) {
+		m := newCache(time.Minute, keepFor(time.Hour), func(ctx context.Context, k int) (int, error) {
 			started.Add(1)
 			select {
 			case <-time.After(10 * time.Second):
@@ -61,7 +61,7 @@ func TestQuestionEndsWithItsLastCaller(t *testing.T) {
 func TestCallerAfterTheLastAsksAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The question takes its time to end, as a real one may.
-		m := newMemo(time.Minute, keepFor(time.Hour), func(ctx context.Context, k int) (int, error) {
+		m := newCache(time.Minute, keepFor(time.Hour), func(ctx context.Context, k int) (int, error) {
 			if k == 0 {
 				return 0, nil
 			}
@@ -88,7 +88,7 @@ func TestCallerAfterTheLastAsksAnew(t *testing.T) {
 
 func TestTimeoutOfAQuestionIsNotTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemo(time.Second, keepFor(0), func(ctx context.Context, _ int) (int, error) {
+		m := newCache(time.Second, keepFor(0), func(ctx context.Context, _ int) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})
@@ -101,7 +101,7 @@ func TestTimeoutOfAQuestionIsNotTheCallers(t *testing.T) {
 func TestAnswersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		m := newMemo(time.Second, func(k int, _ error) time.Duration { return time.Duration(k) * time.Second }, func(_ context.Context, k int) (int, error) {
+		m := newCache(time.Second, func(k int, _ error) time.Duration { return time.Duration(k) * time.Second }, func(_ context.Context, k int) (int, error) {
 			asked++
 			return k, nil
 		})
@@ -122,16 +122,16 @@ func TestAnswersAreForgotten(t *testing.T) {
 
 func TestRefusalsMakeRoomFirst(t *testing.T) {
 	no := errors.New("no")
-	m := newMemo(time.Second, keepFor(time.Hour), func(_ context.Context, k int) (int, error) {
+	m := newCache(time.Second, keepFor(time.Hour), func(_ context.Context, k int) (int, error) {
 		if k >= 10 {
 			return 0, no
 		}
 		return k, nil
 	})
-	for k := range memoSize + 100 {
+	for k := range cacheSize + 100 {
 		_, _ = m.get(t.Context(), k)
 	}
-	require.Len(t, m.answers, memoSize)
+	require.Len(t, m.answers, cacheSize)
 	for k := range 10 {
 		require.Contains(t, m.answers, k, "a flood of unknown keys must not push out what is known")
 	}

@@ -1,4 +1,4 @@
-package aggregator
+package network
 
 import (
 	"bytes"
@@ -11,15 +11,16 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
+	"quorate/handlers/console"
 	"quorate/validators"
 )
 
-// maxCoveredSubnets bounds the label of Coverage's metric: anybody can make a
-// subnet.
+// maxCoveredSubnets bounds the values of the metric's label, because anybody can create
+// subnets.
 const maxCoveredSubnets = 64
 
-// Coverage is the metric of how much of each subnet's weight is connected: of the
-// primary network, and of those with the most validators. Safe for concurrent use.
+// Coverage is the metric of the connected weight of subnets: the primary network and the
+// subnets with the most validators. It is safe for concurrent use.
 type Coverage struct {
 	connected func(ids.NodeID) bool
 	sets      atomic.Pointer[[]*validators.Set]
@@ -29,7 +30,7 @@ type Coverage struct {
 
 var _ prometheus.Collector = (*Coverage)(nil)
 
-// NewCoverage makes a Coverage that knows no subnets yet.
+// NewCoverage returns a Coverage without subnets; see Follow.
 func NewCoverage(connected func(ids.NodeID) bool) *Coverage {
 	c := &Coverage{
 		connected: connected,
@@ -40,7 +41,7 @@ func NewCoverage(connected func(ids.NodeID) bool) *Coverage {
 	return c
 }
 
-// Follow takes the validator sets of the newest height.
+// Follow sets the validator sets of the newest height.
 func (c *Coverage) Follow(sets map[ids.ID]*validators.Set) {
 	all := make([]*validators.Set, 0, len(sets))
 	for _, s := range sets {
@@ -63,28 +64,19 @@ func rank(s *validators.Set) int {
 	return 1
 }
 
-// Subnet is how much of a subnet is connected.
-type Subnet struct {
-	ID         ids.ID
-	Validators int // with a BLS key
-	Weight     uint64
-	// Connected is the share of Weight that is, 0 to 1.
-	Connected float64
-}
-
-// Subnets are the primary network and those with the most validators, at most 64,
-// of all subnets that have any.
-func (c *Coverage) Subnets() (largest []Subnet, all int) {
+// Subnets returns the primary network and the subnets with the most validators, at most
+// 64, and the number of all subnets that have validators.
+func (c *Coverage) Subnets() (largest []console.Subnet, all int) {
 	sets := *c.sets.Load()
-	largest = make([]Subnet, min(len(sets), maxCoveredSubnets))
+	largest = make([]console.Subnet, min(len(sets), maxCoveredSubnets))
 	for i := range largest {
 		s := sets[i]
-		largest[i] = Subnet{ID: s.SubnetID, Validators: len(s.Validators), Weight: s.TotalWeight, Connected: c.Of(s)}
+		largest[i] = console.Subnet{ID: s.SubnetID, Validators: len(s.Validators), Weight: s.TotalWeight, Connected: c.Of(s)}
 	}
 	return largest, len(sets)
 }
 
-// Of is the share, 0 to 1, of a set's weight that is connected.
+// Of returns the share, 0 to 1, of a set's weight that is connected.
 func (c *Coverage) Of(s *validators.Set) float64 {
 	var weight uint64
 	for _, v := range s.Validators {
@@ -95,7 +87,7 @@ func (c *Coverage) Of(s *validators.Set) float64 {
 	return float64(weight) / float64(max(s.TotalWeight, 1))
 }
 
-// Share is Of for the newest set of a subnet; false if that has no validators.
+// Share returns Of for the newest set of a subnet, and false if it has no validators.
 func (c *Coverage) Share(subnet ids.ID) (float64, bool) {
 	for _, s := range *c.sets.Load() {
 		if s.SubnetID == subnet {

@@ -1,0 +1,240 @@
+package aggregator
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/bls"
+)
+
+// runner runs one round. It owns the round's state on a single goroutine, passes it the
+// events and carries out its actions. It ends when the last waiter has left. Later answers
+// still update the history.
+type runner struct {
+	agg          *Aggregator
+	key          roundKey
+	message      *warp.UnsignedMessage
+	request      []byte
+	start        time.Time
+	inbox        inbox
+	ended        atomic.Bool
+	answeredOnce atomic.Bool // a signature has arrived
+
+	// Owned by the goroutine of run.
+	round *round
+	built map[uint64]*Result // finished messages by target weight
+	// filed and filedResult are the latest arguments of file.
+	filed       finishedID
+	filedResult *Result
+	watched     watched
+}
+
+func (f *runner) now() time.Duration { return time.Since(f.start) }
+
+// run runs the round until no waiter is left, or until ctx ends because the aggregator
+// is closed.
+func (f *runner) run(ctx context.Context) {
+	defer f.ended.Store(true)
+	stop := f.agg.transport.OnConnect(func(nodeID ids.NodeID) {
+		if _, ok := f.round.set.Index(nodeID); ok {
+			f.inbox.put(func(time.Duration) { f.round.connected(nodeID) })
+		}
+	})
+	defer stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var spare []event
+	for {
+		events := f.inbox.take(spare)
+		now := f.now()
+		for i, e := range events {
+			e(now)
+			events[i] = nil
+		}
+		spare = events
+		if len(f.round.waiters) == 0 && f.inbox.closeIfEmpty() {
+			f.agg.remove(f)
+			f.show(f.now(), true)
+			f.learn()
+			return
+		}
+		a := f.round.next(f.now())
+		switch a.kind {
+		case actAsk:
+			f.ask(ctx, a.members)
+		case actVerify:
+			f.verify(a.members)
+		case actFinish:
+			f.finish(a)
+		case actFail:
+			f.fail(a)
+		case actWait:
+			until := min(a.until, f.report(f.now()), f.show(f.now(), false))
+			if until != never {
+				timer.Reset(until - f.now())
+			}
+			select {
+			case <-f.inbox.signal:
+			case <-timer.C:
+			case <-ctx.Done():
+				f.abandon()
+				return
+			}
+		}
+	}
+}
+
+// report calls the progress functions that are due, and returns when to call again; never
+// if there are none.
+func (f *runner) report(now time.Duration) time.Duration {
+	again := never
+	for _, c := range f.round.waiters {
+		if c.progress == nil {
+			continue
+		}
+		if now-c.reportedAt >= ProgressInterval {
+			c.reportedAt = now
+			c.progress(f.round.account(c.need))
+		}
+		again = min(again, c.reportedAt+ProgressInterval)
+	}
+	return again
+}
+
+// abandon ends the round because the service is stopping.
+func (f *runner) abandon() {
+	f.agg.remove(f)
+	for _, e := range f.inbox.close() {
+		e(f.now())
+	}
+	for _, c := range f.round.waiters {
+		c.outcome <- outcome{err: &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}}
+	}
+	f.round.waiters = nil
+	f.show(f.now(), true)
+}
+
+// verify verifies the signatures of members in one batch and marks the invalid ones.
+func (f *runner) verify(members []int) {
+	started := time.Now()
+	bad := verifyMembers(f.message, f.round, members)
+	f.round.markVerified(members, bad)
+	f.agg.metrics.verifications.Observe(time.Since(started).Seconds())
+	for _, i := range bad {
+		f.agg.metrics.invalid.Inc()
+		f.agg.history.judged(f.round.author(i), false, time.Now())
+		f.agg.log.Warn("invalid signature", slog.String("nodeID", f.round.author(i).String()), slog.String("messageID", f.message.ID().String()))
+	}
+}
+
+// finish builds the message for a waiter. If the message is invalid, finish verifies each
+// signature and removes the invalid ones; the round then goes on.
+func (f *runner) finish(a action) {
+	result, ok := f.built[a.target]
+	if !ok {
+		members, weight := f.round.signers(a.target)
+		signatures := make([]*bls.Signature, len(members))
+		for n, i := range members {
+			signatures[n] = f.round.members[i].signature
+		}
+		started := time.Now()
+		if len(f.built) == 0 {
+			f.agg.metrics.stages.WithLabelValues("quorum").Observe(started.Sub(f.start).Seconds())
+		}
+		signed, err := assemble(f.message, f.round.set, members, signatures, a.target)
+		f.agg.metrics.stages.WithLabelValues("verify").Observe(time.Since(started).Seconds())
+		if err != nil {
+			unverified := f.round.pendingMembers(nil)
+			if len(unverified) == 0 {
+				f.agg.log.Error("verified signatures do not make a valid message", slog.Any("error", err))
+				f.answer(a.waiter, outcome{err: &Error{Code: CodeInternal, Message: "the signatures at hand do not make a valid message", Err: err}})
+				return
+			}
+			f.verify(unverified)
+			return
+		}
+		for _, i := range members {
+			f.round.members[i].included = true
+			f.agg.history.presumed(f.round.author(i), time.Now())
+		}
+		result = &Result{
+			Message:         signed,
+			SigningSubnetID: f.round.set.SubnetID,
+			PChainHeight:    f.round.set.Height,
+			Signers:         len(members),
+			Weight:          weight,
+			TotalWeight:     f.round.set.TotalWeight,
+			Account:         f.round.account(a.target),
+			AskedWeight:     f.round.askedWeight(),
+			made:            time.Now(),
+		}
+		f.built[a.target] = result
+	}
+	f.file(a.waiter, result)
+	f.answer(a.waiter, outcome{result: result})
+}
+
+// file puts the message into the caches. The runner does so, not the waiter: a request that
+// no longer finds the round then finds its message.
+func (f *runner) file(c *waiter, result *Result) {
+	id := finishedID{message: f.key.message, set: f.key.set, need: c.need, want: c.want}
+	if id == f.filed && result == f.filedResult {
+		return
+	}
+	f.filed, f.filedResult = id, result
+	f.agg.finished.put(id, result)
+	// A message short of its buffer is only good until more validators sign.
+	if f.agg.archive != nil && result.Weight >= c.want {
+		f.agg.archive.putMessage(id, result)
+	}
+}
+
+// serveLate serves a waiter whose time is up, if the quorum is met and only the buffer is
+// missing. Otherwise it returns false.
+func (f *runner) serveLate(c *waiter) bool {
+	for slices.Contains(f.round.waiters, c) {
+		if f.round.verified+f.round.pending < c.need {
+			return false
+		}
+		f.finish(action{kind: actFinish, waiter: c, target: c.need})
+	}
+	return true
+}
+
+func (f *runner) fail(a action) {
+	account := f.round.account(a.waiter.need)
+	f.answer(a.waiter, outcome{err: failure(a.code, account)})
+}
+
+// answer sends a waiter its outcome and removes it. The channel has room for it.
+func (f *runner) answer(c *waiter, o outcome) {
+	f.watched.note(c, o)
+	c.outcome <- o
+	f.round.leave(c)
+}
+
+// learn updates the history after the round: validators that refused, and whether the plan
+// held. It passes the signatures to the verifier, because only verified ones are cached.
+func (f *runner) learn() {
+	if len(f.built) == 0 {
+		return
+	}
+	now := time.Now()
+	for i := range f.round.members {
+		if f.round.members[i].state == refused {
+			f.agg.history.failed(f.round.nodeID(i), now)
+		}
+	}
+	if f.round.slips > 0 {
+		f.agg.history.slipped()
+	} else {
+		f.agg.history.kept()
+	}
+	f.agg.verifier.keep(f)
+}

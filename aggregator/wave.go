@@ -1,0 +1,132 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/sdk"
+	"github.com/ava-labs/avalanchego/snow/engine/common"
+
+	"quorate/bls"
+	"quorate/p2p"
+)
+
+// ask sends one request to the node of each member.
+func (f *runner) ask(life context.Context, members []int) {
+	nodes := make([]ids.NodeID, len(members))
+	for n, i := range members {
+		nodes[n] = f.round.nodeID(i)
+	}
+	w := &wave{runner: f, left: make(map[ids.NodeID]struct{}, len(nodes))}
+	for _, nodeID := range nodes {
+		w.left[nodeID] = struct{}{}
+	}
+	// A wave may outlive its round, so that slow answers are measured. It ends with the
+	// answer timeout.
+	ctx, cancel := context.WithTimeout(life, f.agg.limits.AnswerTimeout)
+	w.cancel = cancel
+	sent := f.agg.transport.Request(ctx, f.message.SourceChainID, nodes, f.request, w.answer)
+	f.agg.metrics.asked.Add(float64(len(sent)))
+	if len(sent) < len(nodes) {
+		ok := make(map[ids.NodeID]struct{}, len(sent))
+		for _, nodeID := range sent {
+			ok[nodeID] = struct{}{}
+		}
+		for n, i := range members {
+			if _, handed := ok[nodes[n]]; !handed {
+				f.round.unreachable(i)
+				w.forget(nodes[n])
+			}
+		}
+	}
+	context.AfterFunc(ctx, w.expire)
+}
+
+// wave is one fan-out and the nodes that have not answered yet.
+type wave struct {
+	runner *runner
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	left   map[ids.NodeID]struct{} // guarded by mu
+}
+
+// forget removes nodeID and reports whether its answer was outstanding.
+func (w *wave) forget(nodeID ids.NodeID) bool {
+	w.mu.Lock()
+	_, owed := w.left[nodeID]
+	delete(w.left, nodeID)
+	done := len(w.left) == 0
+	w.mu.Unlock()
+	if done {
+		w.cancel()
+	}
+	return owed
+}
+
+// expire records that the remaining nodes did not answer in time, unless the service is
+// stopping.
+func (w *wave) expire() {
+	w.cancel()
+	w.mu.Lock()
+	left := w.left
+	w.left = nil
+	w.mu.Unlock()
+	agg := w.runner.agg
+	if agg.life.Err() != nil {
+		return
+	}
+	for nodeID := range left {
+		agg.history.failed(nodeID, time.Now())
+	}
+}
+
+// answer handles a node's answer. It runs on the goroutine that reads the connection, so
+// that parsing is concurrent and malformed answers delay no other node.
+func (w *wave) answer(a p2p.Answer) {
+	f := w.runner
+	if !w.forget(a.NodeID) {
+		return
+	}
+	if a.Err != nil {
+		var refusal *common.AppError
+		if errors.As(a.Err, &refusal) {
+			f.agg.metrics.refusals.WithLabelValues(refusalLabel(refusal.Code)).Inc()
+			f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, refused, refusal, now) })
+			return
+		}
+		f.agg.history.failed(a.NodeID, time.Now())
+		f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, idle, nil, now) })
+		return
+	}
+	if f.ended.Load() {
+		f.agg.history.answered(a.NodeID, a.Elapsed, time.Now())
+		return
+	}
+	signature, err := parseAnswer(a.Bytes)
+	if err != nil {
+		f.agg.metrics.invalid.Inc()
+		f.agg.history.judged(a.NodeID, false, time.Now())
+		f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, invalid, nil, now) })
+		return
+	}
+	f.agg.history.answered(a.NodeID, a.Elapsed, time.Now())
+	if !f.answeredOnce.Swap(true) {
+		f.agg.metrics.stages.WithLabelValues("first_answer").Observe(f.now().Seconds())
+	}
+	f.inbox.put(func(time.Duration) { f.round.answered(a.NodeID, signature) })
+}
+
+// parseAnswer reads an ACP-118 response. The signature is a point on the curve;
+// its subgroup is checked with the finished message, or when it is verified.
+func parseAnswer(b []byte) (*bls.Signature, error) {
+	var response sdk.SignatureResponse
+	if err := proto.Unmarshal(b, &response); err != nil {
+		return nil, err
+	}
+	return bls.ParseUnchecked(response.Signature)
+}
