@@ -3,7 +3,6 @@ package handlers
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -15,15 +14,6 @@ import (
 
 // Where a node's surface is: of one network, and of each by its name.
 var nodePaths = []string{"/ext", "/ext/*", "/:ofNode/ext", "/:ofNode/ext/*"}
-
-// OfNode reports whether a path is of a node's surface.
-func OfNode(path string) bool {
-	if strings.HasPrefix(path, "/ext/") {
-		return true
-	}
-	_, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return ok && strings.HasPrefix(rest, "ext/")
-}
 
 // NodeBodyLimit is how long requests to a node's surface may be, in bytes, which is
 // what a node allows on the C-Chain.

@@ -107,7 +107,7 @@ func (d *door) serve(ctx context.Context, ln net.Listener, h http.Handler) error
 		stop()
 		<-watching
 	}()
-	return handlers.ServeWith(ctx, guarded, h, handlers.ServeOptions{TLS: d.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, Direct: handlers.OfNode, Log: d.log})
+	return handlers.ServeWith(ctx, guarded, h, handlers.ServeOptions{TLS: d.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, Log: d.log})
 }
 
 // close sends the traces that wait to be sent.
