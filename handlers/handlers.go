@@ -23,6 +23,7 @@ import (
 	"quorate/handlers/evm"
 	"quorate/handlers/metrics"
 	"quorate/handlers/middleware"
+	"quorate/handlers/networks"
 	"quorate/handlers/signing"
 	"quorate/internal/node"
 )
@@ -33,13 +34,12 @@ type (
 	Signer  = signing.Signer
 )
 
-// Options of the public surface. Networks is required.
+// Options configure the public surface.
 type Options struct {
-	// Networks by their name in paths. Whichever of fuji and testnet is given also
-	// answers to the other name. Network IDs differ.
-	Networks map[string]Network
-	// Data has the records of networks, by their name in paths; none if it is empty.
-	Data map[string]data.Network
+	// Networks finds networks for signing; their IDs differ.
+	Networks networks.Directory[Network]
+	// Data finds the indexed data of networks.
+	Data networks.Directory[data.Network]
 	// EVM has the records of EVM chains; its Key is PageKey, its Log and Timeout are those
 	// below, and nil Chains are none.
 	EVM evm.Options

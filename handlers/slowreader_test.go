@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/networks"
 	"quorate/handlers/socket"
 )
 
@@ -68,7 +69,7 @@ func TestSlowReaderOfTheReference(t *testing.T) {
 	require.NoError(t, err)
 	guarded, err := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
 	require.NoError(t, err)
-	public, err := New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}}}})
+	public, err := New(Options{Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}}})})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
