@@ -5,7 +5,6 @@
 package signing
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
@@ -14,7 +13,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -65,14 +63,13 @@ type API struct {
 	networks networks.Directory[Network]
 	timeout  time.Duration
 	charge   func(c echo.Context, n int) error
-	repeats  *repeats
-	bodies   sync.Pool // of *bytes.Buffer
+	cache    *requestCache
 }
 
 // New returns an API. Timeout limits one aggregation. Charge counts a batch of n requests
 // against the allowance of its client; an error is the answer.
 func New(all networks.Directory[Network], timeout time.Duration, charge func(c echo.Context, n int) error) (*API, error) {
-	known, err := newRepeats()
+	known, err := newRequestCache()
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +87,7 @@ func New(all networks.Directory[Network], timeout time.Duration, charge func(c e
 		owner[n.NetworkID] = name
 	}
 	return &API{
-		repeats:  known,
-		bodies:   sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		cache:    known,
 		networks: all,
 		timeout:  timeout,
 		charge:   charge,
@@ -146,7 +142,7 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	id, known, err := a.read(c, dataForm)
+	key, known, err := a.read(c, dataForm)
 	if err != nil {
 		return err
 	}
@@ -156,16 +152,16 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if wantsEvents(c) {
 		return a.stream(c, network, known.req)
 	}
-	return a.answer(c, network, id, known, dataForm)
+	return a.answer(c, network, key, known, dataForm)
 }
 
-// answer has a message signed and sends it.
-func (a *API) answer(c echo.Context, n Network, id repeatID, known *repeat, f form) error {
+// answer sends the signed message.
+func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedRequest, f form) error {
 	signed, err := a.sign(c.Request().Context(), n, known.req, f)
 	if err != nil {
 		return err
 	}
-	content, err := a.repeats.reply(id, known, signed)
+	content, err := a.cache.reply(key, known, signed)
 	if err != nil {
 		return apierr.Internal(err)
 	}
@@ -210,7 +206,7 @@ const PeerPath = "/aggregate-signatures"
 // aggregator program has it. That program serves one network; here the network
 // ID in the message picks one.
 func (a *API) PeerAggregateSignatures(c echo.Context) error {
-	id, known, err := a.read(c, peerForm)
+	key, known, err := a.read(c, peerForm)
 	if err != nil {
 		return err
 	}
@@ -218,7 +214,7 @@ func (a *API) PeerAggregateSignatures(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.answer(c, network, id, known, peerForm)
+	return a.answer(c, network, key, known, peerForm)
 }
 
 // servedIDs lists the networks with the IDs that are known.
@@ -235,8 +231,8 @@ func (a *API) servedIDs() string {
 
 // sign returns the signed message. Client is the context of the client's request.
 func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*warp.Message, error) {
-	ctx := newPatience(client, a.timeout)
-	defer ctx.end()
+	ctx, cancel := context.WithTimeout(client, a.timeout)
+	defer cancel()
 	result, err := n.Signer.Sign(ctx, req)
 	if err != nil {
 		return nil, failure(client, err, f)
