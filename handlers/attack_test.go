@@ -203,8 +203,7 @@ func overTLS(t *testing.T, h http.Handler, o ServeOptions) (addr string, client 
 	o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	guarded, err := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
-	require.NoError(t, err)
+	guarded := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- serve(ctx, guarded, h, o, time.Second, time.Second) }()

@@ -111,14 +111,11 @@ func New(o Options) (*echo.Echo, error) {
 	if o.Access != nil {
 		further = append(further, o.Access.Middleware())
 	}
-	e, err := newEcho(o.Log, o.Metrics, append(further,
+	e := newEcho(o.Log, o.Metrics, append(further,
 		middleware.Except(forNode, middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second))),
 		middleware.Params(),
 		middleware.Except(forNode, compat.Middleware(mode)),
 	)...)
-	if err != nil {
-		return nil, err
-	}
 	if o.ClientIP != nil {
 		e.IPExtractor = o.ClientIP
 	}
@@ -146,7 +143,7 @@ func New(o Options) (*echo.Echo, error) {
 // newEcho has what both surfaces share: request IDs, access log, metrics, error
 // bodies and the recovery of panics, from the outside in; further middleware comes
 // within these.
-func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo.MiddlewareFunc) (*echo.Echo, error) {
+func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo.MiddlewareFunc) *echo.Echo {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -165,13 +162,9 @@ func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo
 	e.Pre(middleware.Colons())
 	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log, forNode)}
 	if registerer != nil {
-		m, err := middleware.Metrics(e, registerer)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m)
+		all = append(all, middleware.Metrics(e, registerer))
 	}
 	all = append(all, middleware.Errors(), middleware.Recover(log))
 	e.Use(middleware.Chain(append(all, further...)...))
-	return e, nil
+	return e
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -153,13 +152,10 @@ func (s *surface) tracer() trace.Tracer {
 // serve answers requests at both addresses until ctx ends.
 func (s *surface) serve(ctx context.Context) error {
 	p, l := s.process, s.process.config.Limits
-	guarded, err := socket.Listen(p.public, socket.Options{
+	guarded := socket.Listen(p.public, socket.Options{
 		Connections: l.Connections, PerAddress: l.ConnectionsPerAddress, Trusted: s.trusted,
 		Stall: l.Stall, Metrics: p.registry, Log: p.log,
 	})
-	if err != nil {
-		return errors.Join(err, p.public.Close())
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, s.console.Close)() // its streams do not end by themselves
 	watching, unwatch := context.WithCancel(ctx)
