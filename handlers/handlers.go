@@ -1,6 +1,6 @@
-// Package handlers is the HTTP surface: a public one with the APIs and a private
-// one for operators. It reads requests, asks the layers below and explains their
-// answers; it knows no protocol of the network.
+// Package handlers builds the routers of the service: a public one with the APIs and a
+// private one for operators. It reads requests, calls the layers below and explains their
+// errors. It knows no protocol of the network.
 package handlers
 
 import (
@@ -28,7 +28,7 @@ import (
 	"quorate/internal/node"
 )
 
-// Network is a network that is served, Signer what signs its messages.
+// Network is a network as the signing operations see it, and Signer signs its messages.
 type (
 	Network = signing.Network
 	Signer  = signing.Signer
@@ -40,48 +40,47 @@ type Options struct {
 	Networks networks.Directory[Network]
 	// Data finds the indexed data of networks.
 	Data networks.Directory[data.Network]
-	// EVM has the records of EVM chains; its Key is PageKey, its Log and Timeout are those
-	// below, and nil Chains are none.
+	// EVM configures the operations on EVM chains. New sets its Key, Log and Timeout from
+	// the fields below. Nil Chains have no chain.
 	EVM evm.Options
-	// Node answers as a node does, for what is below /ext and /{network}/ext; nil
-	// offers no such thing.
+	// Node serves the node API below /ext and /{network}/ext. Nil leaves it out.
 	Node http.Handler
-	// Answers bounds what Node's answers take, and is shared out among clients; nil is no
-	// bound.
+	// Answers limits the memory of Node's answers and divides it among clients. Nil means no
+	// limit.
 	Answers *node.Budget
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
-	// PageKey seals page tokens of the Metrics API, which are good for 24 hours, and
-	// the balances in page tokens of EVM chains: it should outlast the process. If it
-	// is empty, tokens are good until the process ends.
+	// PageKey encrypts page tokens of the Metrics API, which are valid for 24 hours, and the
+	// balances in page tokens of EVM chains. It should outlast the process: if it is empty,
+	// tokens are valid until the process ends.
 	PageKey []byte
-	// Log gets one line per request; nil drops them.
+	// Log receives one line per request. Nil discards them.
 	Log *slog.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
-	// ClientCompat says who gets the generated clients' form of answers; empty
-	// means compat.Auto.
+	// ClientCompat selects who gets responses in the generated clients' form. Empty means
+	// compat.Auto.
 	ClientCompat compat.Mode
-	// BodyLimit bounds request bodies, in bytes; 0 means 256 KiB.
+	// BodyLimit limits request bodies, in bytes; 0 means 256 KiB.
 	BodyLimit int64
-	// BodyTimeout bounds the arrival of a request body; 0 means 10 s.
+	// BodyTimeout limits how long a request body may take to arrive; 0 means 10 s.
 	BodyTimeout time.Duration
 	// Origins are the web sites whose pages may call the service, such as
 	// https://example.org; nil means all, and an empty list none.
 	Origins []string
-	// Access checks keys and allowances; nil lets everybody in.
+	// Access checks API keys and allowances. Nil admits all requests.
 	Access *access.Guard
-	// ClientIP finds a request's client, for the log and for Access; nil takes the
-	// peer of the connection.
+	// ClientIP returns a request's client IP address, for the log and for Access. Nil uses
+	// the peer of the connection.
 	ClientIP echo.IPExtractor
-	// Tracer makes a span of each request; nil makes none.
+	// Tracer makes a span of each request. Nil makes none.
 	Tracer trace.Tracer
-	// RequestTimeout bounds the work on one request, after its body has arrived;
-	// 0 means 30 s.
+	// RequestTimeout limits the work on one request after its body has arrived; 0 means
+	// 30 s.
 	RequestTimeout time.Duration
 }
 
-// New makes the public surface.
+// New returns the public router.
 func New(o Options) (*echo.Echo, error) {
 	mode, err := compat.ParseMode(string(o.ClientCompat))
 	if err != nil {
@@ -140,9 +139,9 @@ func New(o Options) (*echo.Echo, error) {
 	return e, nil
 }
 
-// newEcho has what both surfaces share: request IDs, access log, metrics, error
-// bodies and the recovery of panics, from the outside in; further middleware comes
-// within these.
+// newEcho returns a router with the middlewares that both routers share, from the outside
+// in: request IDs, access log, metrics, error bodies and recovery from panics. Further
+// middlewares run inside these.
 func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo.MiddlewareFunc) *echo.Echo {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
