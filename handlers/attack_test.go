@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -34,8 +35,8 @@ import (
 // smuggled is what must never be taken for a request of its own.
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// What two parsers could understand in two ways ends its connection, or is one request
-// to us, whichever way it is served.
+// A request that two parsers could read in two ways ends its connection, or counts as one
+// request.
 func TestAttackSmuggling(t *testing.T) {
 	chunked := "0\r\n\r\n"
 	for name, test := range map[string]struct {
@@ -72,35 +73,121 @@ func TestAttackSmuggling(t *testing.T) {
 		"trailer of 1 MiB":                 {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", 400, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, direct func(string) bool) {
-				var stolen atomic.Int64
-				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.URL.Path == "/smuggled" {
-						stolen.Add(1)
-					}
-					if _, err := io.Copy(io.Discard, r.Body); err != nil {
-						w.WriteHeader(http.StatusBadRequest)
-					}
-				})
-				srv := start(t, h, time.Second, time.Second, direct)
-				conn, r := dial(t, srv.addr)
-				go func() { _, _ = io.WriteString(conn, test.sent) }() // it may be cut off
-				response, err := http.ReadResponse(r, nil)
-				status := 0
-				if err == nil {
-					_, _ = io.Copy(io.Discard, response.Body)
-					status = response.StatusCode
+			var stolen atomic.Int64
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/smuggled" {
+					stolen.Add(1)
 				}
-				if status != 0 || len(test.sent) < 64<<10 { // an answer may be lost if much is left unread
-					require.Equal(t, test.status, status)
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					w.WriteHeader(http.StatusBadRequest)
 				}
-				if test.closed {
-					_, err = r.ReadByte()
-					require.Error(t, err, "more is answered")
-					require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
-				}
-				require.Zero(t, stolen.Load())
 			})
+			srv := start(t, h, time.Second, time.Second)
+			conn, r := dial(t, srv.addr)
+			go func() { _, _ = io.WriteString(conn, test.sent) }() // it may be cut off
+			response, err := http.ReadResponse(r, nil)
+			status := 0
+			if err == nil {
+				_, _ = io.Copy(io.Discard, response.Body)
+				status = response.StatusCode
+			}
+			if status != 0 || len(test.sent) < 64<<10 { // an answer may be lost if much is left unread
+				require.Equal(t, test.status, status)
+			}
+			if test.closed {
+				_, err = r.ReadByte()
+				require.Error(t, err, "more is answered")
+				require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
+			}
+			require.Zero(t, stolen.Load())
+		})
+	}
+}
+
+// Any bytes on a connection end it after responses that are no fault of the server's, and
+// other clients do not notice.
+func FuzzConnection(f *testing.F) {
+	for _, sent := range []string{
+		"", "G", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x00\xff\x01",
+		requestText(fujiPath, 2, "", "{}") + requestText(fujiPath, 2, "Expect: 100-continue\r\n", "{}"),
+		requestText(fujiPath, 2, "Transfer-Encoding: chunked\r\n", "0\r\n\r\n"), requestText("/ext/bc/P", 4, "Connection: Upgrade\r\nUpgrade: websocket\r\n", "{}"),
+		requestText("*", 1, "A:\xff\r\n", "x"), requestText("/a", 1, strings.Repeat("A: 1\r\n", 40), "x"), "POST /a HTTP/1.0\r\nContent-Length: 01\r\n\r\nx",
+	} {
+		f.Add(sent)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(f, err)
+	ctx, cancel := context.WithCancel(f.Context())
+	served := make(chan error, 1)
+	h := newPublic(f, &fakeSigner{}, nil)
+	go func() { served <- serve(ctx, ln, h, ServeOptions{}, patience, patience) }()
+	f.Cleanup(func() {
+		cancel()
+		require.NoError(f, <-served)
+	})
+	answer := regexp.MustCompile(`^HTTP/1\.[01] (\d{3}) `)
+	f.Fuzz(func(t *testing.T, sent string) {
+		conn, r := dial(t, ln.Addr().String())
+		go func() { // ends with the connection
+			_, _ = io.WriteString(conn, sent)
+			_ = conn.(*net.TCPConn).CloseWrite()
+		}()
+		got, err := io.ReadAll(r)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
+		if len(got) > 0 {
+			status := answer.FindSubmatch(got)
+			require.NotNil(t, status, "got %.80q", got)
+			require.NotContains(t, []string{"500", "502", "503"}, string(status[1]))
+		}
+		other, r := dial(t, ln.Addr().String())
+		_, err = io.WriteString(other, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		response, _ := readResponse(t, r)
+		require.Equal(t, 200, response.StatusCode)
+	})
+}
+
+// A connection without a whole request is closed after the header timeout, or after the
+// idle timeout once it had a request.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	const headers, idle = 200 * time.Millisecond, 400 * time.Millisecond
+	for name, test := range map[string]struct {
+		sent    string
+		timeout time.Duration
+	}{
+		"nothing":             {"", headers},
+		"part of a request":   {"POST /a HTTP/1.1\r\nHost", headers},
+		"nothing after one":   {requestText("/a", 1, "", "x"), idle},
+		"part of the second":  {requestText("/a", 1, "", "x") + "POST /", headers},
+		"a byte now and then": {"POST /a HTTP/1.1\r\nHost: x\r\nX: ", headers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			go func() {
+				served <- serve(ctx, ln, h, ServeOptions{HeaderTimeout: headers, Idle: idle}, patience, patience)
+			}()
+			defer func() {
+				cancel()
+				require.NoError(t, <-served)
+			}()
+			conn, r := dial(t, ln.Addr().String())
+			begun := time.Now()
+			_, err = io.WriteString(conn, test.sent)
+			require.NoError(t, err)
+			if name == "a byte now and then" {
+				go func() { // ends with the connection
+					for _, err := conn.Write([]byte("a")); err == nil; _, err = conn.Write([]byte("a")) {
+						<-time.After(headers / 10)
+					}
+				}()
+			}
+			_, err = io.Copy(io.Discard, r)
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
+			require.GreaterOrEqual(t, time.Since(begun), test.timeout)
 		})
 	}
 }
@@ -116,8 +203,7 @@ func overTLS(t *testing.T, h http.Handler, o ServeOptions) (addr string, client 
 	o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	guarded, err := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
-	require.NoError(t, err)
+	guarded := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- serve(ctx, guarded, h, o, time.Second, time.Second) }()
@@ -299,25 +385,23 @@ func TestHTTP2OutlastsTheStall(t *testing.T) {
 // Paths lead nowhere but to what is served, however they are written.
 func TestAttackPaths(t *testing.T) {
 	surface := newPublic(t, &fakeSigner{}, nil)
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		srv := start(t, surface, time.Second, time.Second, direct)
-		for _, path := range []string{
-			"/docs/../../../../etc/passwd", "/docs/%2e%2e/%2e%2e/etc/passwd", "/docs/..%2f..%2f..%2fetc%2fpasswd", "/docs/..%5c..%5cetc", "/docs/%00", "/docs/openapi.json%00.html",
-			"/docs//etc/passwd", "/docs/./../health", "/docs/%c0%ae%c0%ae/", "/v1/networks/%2e%2e/subnets", "/v1/networks/..%2f..%2fhealth/subnets", "/console/../metrics", "/metrics", "/readyz", "/debug/pprof/",
-			"/v1/signatureAggregator/fuji/aggregateSignatures/%2e%2e%2f%2e%2e", "/" + strings.Repeat("a/", 10_000),
-		} {
-			conn, r := dial(t, srv.addr)
-			_, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-			require.NoError(t, err)
-			response, content := readResponse(t, r)
-			require.GreaterOrEqual(t, response.StatusCode, 300, path)
-			require.Less(t, response.StatusCode, 500, path)
-			require.NotContains(t, content, "root:", path)
-			if to := response.Header.Get("Location"); to != "" {
-				require.Regexp(t, "^/docs/", to, "a redirect of %s", path)
-			}
+	srv := start(t, surface, time.Second, time.Second)
+	for _, path := range []string{
+		"/docs/../../../../etc/passwd", "/docs/%2e%2e/%2e%2e/etc/passwd", "/docs/..%2f..%2f..%2fetc%2fpasswd", "/docs/..%5c..%5cetc", "/docs/%00", "/docs/openapi.json%00.html",
+		"/docs//etc/passwd", "/docs/./../health", "/docs/%c0%ae%c0%ae/", "/v1/networks/%2e%2e/subnets", "/v1/networks/..%2f..%2fhealth/subnets", "/console/../metrics", "/metrics", "/readyz", "/debug/pprof/",
+		"/v1/signatureAggregator/fuji/aggregateSignatures/%2e%2e%2f%2e%2e", "/" + strings.Repeat("a/", 10_000),
+	} {
+		conn, r := dial(t, srv.addr)
+		_, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		response, content := readResponse(t, r)
+		require.GreaterOrEqual(t, response.StatusCode, 300, path)
+		require.Less(t, response.StatusCode, 500, path)
+		require.NotContains(t, content, "root:", path)
+		if to := response.Header.Get("Location"); to != "" {
+			require.Regexp(t, "^/docs/", to, "a redirect of %s", path)
 		}
-	})
+	}
 }
 
 // However many ranges of a file are asked for, no more than the file is sent.
@@ -338,7 +422,7 @@ func TestAttackRanges(t *testing.T) {
 func TestAttackLogLines(t *testing.T) {
 	var log lines
 	h := newPublic(t, &fakeSigner{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	srv := start(t, h, time.Second, time.Second, nil)
+	srv := start(t, h, time.Second, time.Second)
 	for i, sent := range []string{
 		"GET /v1/%0alevel=ERROR%20msg=forged%1b[31m HTTP/1.1\r\nHost: x\r\n",
 		"GET /v1/x?a=%0d%0alevel=ERROR HTTP/1.1\r\nHost: x\r\n",

@@ -19,6 +19,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/handlers/access"
+	"quorate/handlers/networks"
 )
 
 const verifyPath = "/v1/signatureAggregator/fuji/verifySignedMessage"
@@ -169,7 +170,7 @@ func TestBatchCounts(t *testing.T) {
 	guard, err := access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 10}}})
 	require.NoError(t, err)
 	var s fakeSigner
-	h, err := New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &s}}, Access: guard})
+	h, err := New(Options{Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &s}}), Access: guard})
 	require.NoError(t, err)
 	ask := func(n int) *httptest.ResponseRecorder {
 		body := `{"requests":[` + strings.TrimSuffix(strings.Repeat(`{"message":"0x00"},`, n), ",") + `]}`
@@ -196,7 +197,7 @@ func TestBatchCounts(t *testing.T) {
 	}
 	guard, err = access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 10}}})
 	require.NoError(t, err)
-	h, err = New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &s}}, Access: guard})
+	h, err = New(Options{Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &s}}), Access: guard})
 	require.NoError(t, err)
 	w := ask(11)
 	require.Equal(t, 429, w.Code)

@@ -1,6 +1,6 @@
-// Package handlers is the HTTP surface: a public one with the APIs and a private
-// one for operators. It reads requests, asks the layers below and explains their
-// answers; it knows no protocol of the network.
+// Package handlers builds the routers of the service: a public one with the APIs and a
+// private one for operators. It reads requests, calls the layers below and explains their
+// errors. It knows no protocol of the network.
 package handlers
 
 import (
@@ -23,65 +23,64 @@ import (
 	"quorate/handlers/evm"
 	"quorate/handlers/metrics"
 	"quorate/handlers/middleware"
+	"quorate/handlers/networks"
 	"quorate/handlers/signing"
 	"quorate/internal/node"
 )
 
-// Network is a network that is served, Signer what signs its messages.
+// Network is a network as the signing operations see it, and Signer signs its messages.
 type (
 	Network = signing.Network
 	Signer  = signing.Signer
 )
 
-// Options of the public surface. Networks is required.
+// Options configure the public surface.
 type Options struct {
-	// Networks by their name in paths. Whichever of fuji and testnet is given also
-	// answers to the other name. Network IDs differ.
-	Networks map[string]Network
-	// Data has the records of networks, by their name in paths; none if it is empty.
-	Data map[string]data.Network
-	// EVM has the records of EVM chains; its Key is PageKey, its Log and Timeout are those
-	// below, and nil Chains are none.
+	// Networks finds networks for signing; their IDs differ.
+	Networks networks.Directory[Network]
+	// Data finds the indexed data of networks.
+	Data networks.Directory[data.Network]
+	// EVM configures the operations on EVM chains. New sets its Key, Log and Timeout from
+	// the fields below. Nil Chains have no chain.
 	EVM evm.Options
-	// Node answers as a node does, for what is below /ext and /{network}/ext; nil
-	// offers no such thing.
+	// Node serves the node API below /ext and /{network}/ext. Nil leaves it out.
 	Node http.Handler
-	// Answers bounds what Node's answers take, and is shared out among clients; nil is no
-	// bound.
+	// Answers limits the memory of Node's answers and divides it among clients. Nil means no
+	// limit.
 	Answers *node.Budget
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
-	// PageKey seals page tokens of the Metrics API, which are good for 24 hours, and
-	// the balances in page tokens of EVM chains: it should outlast the process. If it
-	// is empty, tokens are good until the process ends.
+	// PageKey encrypts page tokens of the Metrics API, which are valid for 24 hours, and the
+	// balances in page tokens of EVM chains. It should outlast the process: if it is empty,
+	// tokens are valid until the process ends.
 	PageKey []byte
-	// Log gets one line per request; nil drops them.
+	// Log receives one line per request. Nil discards them.
 	Log *slog.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
-	// ClientCompat says who gets the generated clients' form of answers; empty
-	// means compat.Auto.
+	// ClientCompat selects who gets responses in the generated clients' form. Empty means
+	// compat.Auto.
 	ClientCompat compat.Mode
-	// BodyLimit bounds request bodies, in bytes; 0 means 256 KiB.
+	// BodyLimit limits request bodies, in bytes; 0 means 256 KiB.
 	BodyLimit int64
-	// BodyTimeout bounds the arrival of a request body; 0 means 10 s.
+	// BodyTimeout limits how long a request body may take to arrive; 0 means 10 s.
 	BodyTimeout time.Duration
 	// Origins are the web sites whose pages may call the service, such as
 	// https://example.org; nil means all, and an empty list none.
 	Origins []string
-	// Access checks keys and allowances; nil lets everybody in.
+	// Access checks API keys and allowances. Nil admits all requests.
 	Access *access.Guard
-	// ClientIP finds a request's client, for the log and for Access; nil takes the
-	// peer of the connection.
+	// ClientIP returns a request's client IP address, for the log and for Access. Nil uses
+	// the peer of the connection.
 	ClientIP echo.IPExtractor
-	// Tracer makes a span of each request; nil makes none.
+	// Tracer makes a span of each request. Nil makes none.
 	Tracer trace.Tracer
-	// RequestTimeout bounds the work on one request, after its body has arrived;
-	// 0 means 30 s.
+	// RequestTimeout limits the work on one request after its body has arrived; 0 means
+	// 30 s.
 	RequestTimeout time.Duration
 }
 
-// New makes the public surface.
+// New returns the public router.
 func New(o Options) (*echo.Echo, error) {
 	mode, err := compat.ParseMode(string(o.ClientCompat))
 	if err != nil {
@@ -111,14 +110,11 @@ func New(o Options) (*echo.Echo, error) {
 	if o.Access != nil {
 		further = append(further, o.Access.Middleware())
 	}
-	e, err := newEcho(o.Log, o.Metrics, append(further,
+	e := newEcho(o.Log, o.Metrics, append(further,
 		middleware.Except(forNode, middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second))),
 		middleware.Params(),
 		middleware.Except(forNode, compat.Middleware(mode)),
 	)...)
-	if err != nil {
-		return nil, err
-	}
 	if o.ClientIP != nil {
 		e.IPExtractor = o.ClientIP
 	}
@@ -143,10 +139,10 @@ func New(o Options) (*echo.Echo, error) {
 	return e, nil
 }
 
-// newEcho has what both surfaces share: request IDs, access log, metrics, error
-// bodies and the recovery of panics, from the outside in; further middleware comes
-// within these.
-func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo.MiddlewareFunc) (*echo.Echo, error) {
+// newEcho returns a router with the middlewares that both routers share, from the outside
+// in: request IDs, access log, metrics, error bodies and recovery from panics. Further
+// middlewares run inside these.
+func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo.MiddlewareFunc) *echo.Echo {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -165,13 +161,9 @@ func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo
 	e.Pre(middleware.Colons())
 	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log, forNode)}
 	if registerer != nil {
-		m, err := middleware.Metrics(e, registerer)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m)
+		all = append(all, middleware.Metrics(e, registerer))
 	}
 	all = append(all, middleware.Errors(), middleware.Recover(log))
 	e.Use(middleware.Chain(append(all, further...)...))
-	return e, nil
+	return e
 }

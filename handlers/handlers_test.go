@@ -28,6 +28,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/compat"
 	"quorate/handlers/docs/conform"
+	"quorate/handlers/networks"
 	"quorate/internal/index"
 	"quorate/internal/store"
 )
@@ -114,7 +115,7 @@ func logData(t testing.TB, message []byte) []byte {
 
 func newPublic(t testing.TB, s *fakeSigner, change func(*Options)) *echo.Echo {
 	t.Helper()
-	o := Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: s}}}
+	o := Options{Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: s}})}
 	if change != nil {
 		change(&o)
 	}
@@ -376,7 +377,9 @@ func TestSigned(t *testing.T) {
 
 func TestNetworkOfThePath(t *testing.T) {
 	var fuji, own fakeSigner
-	h := newPublic(t, &fuji, func(o *Options) { o.Networks["devnet"] = Network{NetworkID: 1337, Signer: &own} })
+	h := newPublic(t, &fuji, func(o *Options) {
+		o.Networks = networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &fuji}, "devnet": {NetworkID: 1337, Signer: &own}})
+	})
 	path := func(network string) string { return strings.Replace(fujiPath, "fuji", network, 1) }
 	body := `{"message":"` + hexOf(message(t, 1337).Bytes()) + `"}`
 
@@ -408,16 +411,16 @@ func TestAliases(t *testing.T) {
 		{nil, map[string]int{"fuji": 404, "testnet": 404, "mainnet": 404, "devnet": 400}},
 	}
 	for _, tt := range tests {
-		e, err := New(Options{Networks: tt.networks})
+		e, err := New(Options{Networks: networks.Fixed(tt.networks)})
 		require.NoError(t, err)
 		for name, want := range tt.want {
 			w := post(e, strings.Replace(fujiPath, "fuji", name, 1), `{"message":"`+hexOf(message(t, 5).Bytes())+`"}`)
 			require.Equal(t, want, w.Code, "%v: %s: %s", tt.networks, name, w.Body)
 		}
 	}
-	_, err := New(Options{Networks: map[string]Network{"a": {NetworkID: 5, Signer: &s}, "b": {NetworkID: 5, Signer: &s}}})
+	_, err := New(Options{Networks: networks.Fixed(map[string]Network{"a": {NetworkID: 5, Signer: &s}, "b": {NetworkID: 5, Signer: &s}})})
 	require.ErrorContains(t, err, `networks "a" and "b" both have network ID 5`)
-	_, err = New(Options{Networks: map[string]Network{"a": {NetworkID: 5}}})
+	_, err = New(Options{Networks: networks.Fixed(map[string]Network{"a": {NetworkID: 5}})})
 	require.ErrorContains(t, err, `network "a" has no signer`)
 	_, err = New(Options{ClientCompat: "maybe"})
 	require.ErrorContains(t, err, "must be auto, on or off")
@@ -603,16 +606,16 @@ func TestCORS(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	fuji, mainnet := error(nil), error(nil)
-	networks := map[string]Network{
+	all := map[string]Network{
 		"fuji":    {NetworkID: 5, Signer: &fakeSigner{}, Ready: func() error { return fuji }},
 		"mainnet": {NetworkID: 1, Signer: &fakeSigner{}, Ready: func() error { return mainnet }},
 		"devnet":  {NetworkID: 7, Signer: &fakeSigner{}},
 	}
 	r := prometheus.NewRegistry()
 	prometheus.WrapRegistererWith(nil, r).MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "example_bytes"}))
-	private, err := NewPrivate(PrivateOptions{Networks: networks, Gatherer: r})
+	private, err := NewPrivate(PrivateOptions{Networks: all, Gatherer: r})
 	require.NoError(t, err)
-	public, err := New(Options{Networks: networks})
+	public, err := New(Options{Networks: networks.Fixed(all)})
 	require.NoError(t, err)
 	get := func(h http.Handler, path string) (int, string) {
 		w := do(h, "GET", path, "")
@@ -719,7 +722,7 @@ func FuzzSurface(f *testing.F) {
 
 func ExampleNew() {
 	var signer Signer = &fakeSigner{} // an *aggregator.Aggregator in earnest
-	surface, err := New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: signer}}})
+	surface, err := New(Options{Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: signer}})})
 	if err != nil {
 		fmt.Println(err)
 		return

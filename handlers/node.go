@@ -3,7 +3,6 @@ package handlers
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -13,36 +12,26 @@ import (
 	"quorate/internal/node"
 )
 
-// Where a node's surface is: of one network, and of each by its name.
+// nodePaths are the paths of the node API: of the main network, and of each by its name.
 var nodePaths = []string{"/ext", "/ext/*", "/:ofNode/ext", "/:ofNode/ext/*"}
 
-// OfNode reports whether a path is of a node's surface.
-func OfNode(path string) bool {
-	if strings.HasPrefix(path, "/ext/") {
-		return true
-	}
-	_, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return ok && strings.HasPrefix(rest, "ext/")
-}
-
-// NodeBodyLimit is how long requests to a node's surface may be, in bytes, which is
-// what a node allows on the C-Chain.
+// NodeBodyLimit limits the bodies of requests to the node API, in bytes. It is a node's own
+// limit on the C-Chain.
 const NodeBodyLimit = 5 << 20
 
-// forNode reports whether a request is for a node's surface, which has its own rules
-// for browsers, and errors of its own. Wallets ask it many things: a node does not log
-// each of them either.
+// forNode reports whether a request is for the node API, which has its own rules for
+// browsers and its own errors. Like a node, the service does not log each of these requests.
 func forNode(c echo.Context) bool {
 	return slices.Contains(nodePaths, c.Path())
 }
 
-// routeNode hands what is for a node's surface to h, if that is not nil. The context of
-// its requests has their client, see access.ClientOf, whose share of answers they count for.
-func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.Budget, patience time.Duration) {
+// routeNode routes the paths of the node API to h, unless h is nil. The context of its
+// requests has their client (see access.ClientOf), whose memory for answers they use.
+func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.Budget, bodyTimeout time.Duration) {
 	if h == nil {
 		return
 	}
-	body := middleware.Body(NodeBodyLimit, patience)
+	body := middleware.Body(NodeBodyLimit, bodyTimeout)
 	for _, path := range nodePaths {
 		e.Any(path, func(c echo.Context) error {
 			ctx, client := guard.Accompany(c)

@@ -18,6 +18,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/networks"
 	"quorate/handlers/signing"
 	"quorate/internal/index"
 	"quorate/internal/node"
@@ -55,10 +56,7 @@ type PrivateOptions struct {
 // (how far chains are recorded), POST /index/verify (see Verify), POST /index/rebuild and a
 // node's /ext.
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
-	e, err := newEcho(o.Log, nil)
-	if err != nil {
-		return nil, err
-	}
+	e := newEcho(o.Log, nil)
 	gatherer := o.Gatherer
 	if gatherer == nil {
 		gatherer = prometheus.NewRegistry()
@@ -342,18 +340,17 @@ func check(n Network) error {
 
 // peerHealth is GET /health as the stand-alone aggregator program has it, for
 // tools that wait for it: 200 with status up, or 503 with status down. It is up
-// when every network is ready; reasons are for operators and stay private.
-func peerHealth(networks map[string]Network) echo.HandlerFunc {
+// when every network is ready. It hides the reasons, which are for operators.
+func peerHealth(all networks.Directory[Network]) echo.HandlerFunc {
 	type state struct {
 		Status  string           `json:"status"`
 		Details map[string]state `json:"details,omitempty"`
 	}
-	names := slices.Sorted(maps.Keys(networks))
 	return func(c echo.Context) error {
-		status, whole := http.StatusOK, state{Status: "up", Details: make(map[string]state, len(names))}
-		for _, name := range names {
+		status, whole := http.StatusOK, state{Status: "up", Details: make(map[string]state, len(all.Names()))}
+		for _, name := range all.Names() {
 			one := state{Status: "up"}
-			if check(networks[name]) != nil {
+			if n, err := all.Get(name); err != nil || check(n) != nil {
 				one.Status = "down"
 				status, whole.Status = http.StatusServiceUnavailable, "down"
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quorate/aggregator"
+	"quorate/handlers/networks"
 )
 
 // dropped is a response that nobody reads.
@@ -29,7 +30,7 @@ func (d *dropped) WriteHeader(status int)      { d.status = status }
 func BenchmarkRepeat(b *testing.B) {
 	s := new(repeatSigner)
 	e, err := New(Options{
-		Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: s}},
+		Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: s}}),
 		Metrics:  prometheus.NewRegistry(),
 		Log:      slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError})),
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/handlers/networks"
 )
 
 // What is remembered of a request never decides anything: the signer hears each
@@ -63,7 +64,7 @@ func TestRepeatsAskTheSigner(t *testing.T) {
 	}
 	// The same bytes are another request where the network is another.
 	requireAPIError(t, post(newPublic(t, &s, func(o *Options) {
-		o.Networks["mainnet"] = Network{NetworkID: 1, Signer: &s}
+		o.Networks = networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &s}, "mainnet": {NetworkID: 1, Signer: &s}})
 	}), "/v1/signatureAggregator/mainnet/aggregateSignatures", body), http.StatusBadRequest, "message", "network")
 	w := post(h, fujiPath, body, "User-Agent", "speakeasy-sdk/typescript 1.0")
 	require.Equal(t, http.StatusCreated, w.Code)

@@ -13,52 +13,47 @@ import (
 	"time"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/direct"
 )
 
 const (
-	// grace is how long requests in flight may go on once the server stops.
-	grace = 10 * time.Second
-	// farewell is how long requests that outlast the grace have to say so.
-	farewell = 3 * time.Second
+	// gracePeriod is how long requests in flight may go on after the server stops.
+	gracePeriod = 10 * time.Second
+	// replyPeriod is how long cancelled requests may take to send their error.
+	replyPeriod = 3 * time.Second
 )
 
-// Serve answers requests on ln with h until ctx ends, then stops accepting,
-// lets requests in flight finish within 10 s, cancels the rest with the cause
-// apierr.ErrStopping, and returns when no handler runs any more. It closes ln.
-// The result is nil after an orderly stop.
+// Serve answers requests on ln with h until ctx ends. Then it stops accepting, lets
+// requests in flight finish within 10 s and cancels the rest with the cause
+// apierr.ErrStopping. It returns when no handler runs any more, and closes ln. It
+// returns nil after an orderly stop.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
 	return ServeWith(ctx, ln, h, ServeOptions{Log: log})
 }
 
-// ServeOptions are Serve's; the zero value is fit for use.
+// ServeOptions configure ServeWith. The zero value has usable defaults.
 type ServeOptions struct {
-	// TLS makes it HTTPS, with HTTP/2; nil means plain HTTP/1.1.
+	// TLS serves HTTPS with HTTP/2. Nil serves plain HTTP/1.1.
 	TLS *tls.Config
-	// HeaderBytes bounds the headers of a request; 0 means 32 KiB.
+	// HeaderBytes limits the headers of a request; 0 means 32 KiB.
 	HeaderBytes int
-	// HeaderTimeout bounds their arrival, and that of a TLS handshake; 0 means 10 s.
+	// HeaderTimeout limits how long headers and TLS handshakes may take; 0 means 10 s.
 	HeaderTimeout time.Duration
-	// Idle is how long a connection may be without a request; 0 means 2 min.
+	// Idle is how long a connection may stay open without a request; 0 means 2 min.
 	Idle time.Duration
-	// Stall is how long a client of HTTP/2 may take none of 16 KiB of an answer, which
-	// is reset then, or be silent while it has one under way before it is asked whether
-	// it is there. 0 is no bound. Connections have one of their own, see socket.Options.
+	// Stall is how long an HTTP/2 client may read less than 16 KiB of a response before
+	// its stream is reset, and how long it may send nothing during a request before it is
+	// pinged. 0 means no limit. Package socket has the limit for connections.
 	Stall time.Duration
-	// Direct says for which paths plain requests are answered without net/http, which
-	// takes most of the time of a short answer; see package direct. Nil: for none. It
-	// has no effect with TLS.
-	Direct func(path string) bool
-	// Log gets what goes wrong below requests; nil drops it.
+	// Log receives errors below the level of requests. Nil discards them.
 	Log *slog.Logger
 }
 
 // ServeWith is Serve with options.
 func ServeWith(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions) error {
-	return serve(ctx, ln, h, o, grace, farewell)
+	return serve(ctx, ln, h, o, gracePeriod, replyPeriod)
 }
 
-func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions, grace, farewell time.Duration) error {
+func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions, grace, reply time.Duration) error {
 	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -66,51 +61,11 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var running gate
-	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !running.enter() {
-			panic(http.ErrAbortHandler) // the connection is being closed anyway
-		}
-		defer running.leave()
-		if len(r.TransferEncoding) > 0 {
-			// There may have been a length as well, which net/http does not tell. A proxy
-			// that went by it would take what follows for a part of this request
-			// (RFC 9112, 6.1).
-			w.Header().Set("Connection", "close")
-		}
-		h.ServeHTTP(w, r)
-	})
-	server := &http.Server{
-		Handler:           unread(guarded, o.Stall),
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, 10*time.Second),
-		IdleTimeout:       cmp.Or(o.Idle, 2*time.Minute),
-		MaxHeaderBytes:    cmp.Or(o.HeaderBytes, 32<<10),
-		TLSConfig:         o.TLS,
-		// Each stream may hold an answer that its client does not read.
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 32, SendPingTimeout: o.Stall, PingTimeout: o.Stall},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		// No ReadTimeout: it would cancel requests that are worked on for longer.
-		// Bodies have a deadline of their own. Answers are small and of bounded
-		// work, so that a generous limit on the whole exchange suffices.
-		WriteTimeout: 5 * time.Minute,
-	}
-	shutdown, cut, ended := server.Shutdown, func() {}, func() {}
-	if o.Direct != nil && o.TLS == nil {
-		l := direct.Listen(ln, direct.Options{
-			Handler: guarded, Serves: o.Direct, Base: base, Log: log,
-			First: server.ReadHeaderTimeout, Idle: server.IdleTimeout, Answer: server.WriteTimeout,
-		})
-		ln, cut, ended = l, l.Cut, l.Wait
-		shutdown = func(ctx context.Context) error {
-			other := make(chan error, 1)
-			go func() { other <- server.Shutdown(ctx) }()
-			return errors.Join(l.Shutdown(ctx), <-other)
-		}
-	}
+	server := newServer(base, running.wrap(h), o, log)
 	served := make(chan error, 1)
-	go func() {
+	go func() { // ends when server is closed
 		if o.TLS != nil {
-			served <- server.ServeTLS(ln, "", "") // the files are the configuration's
+			served <- server.ServeTLS(ln, "", "") // the certificate is part of TLSConfig
 			return
 		}
 		served <- server.Serve(ln)
@@ -118,42 +73,74 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions,
 
 	var failed error
 	select {
-	case failed = <-served: // the listener broke
+	case failed = <-served: // the listener failed
 		served <- http.ErrServerClosed
 	case <-ctx.Done():
 	}
-	stop := func(d time.Duration) error {
-		ctx, cancel := context.WithTimeout(context.Background(), d)
-		defer cancel()
-		return shutdown(ctx)
-	}
-	if err := stop(grace); err != nil {
-		log.Warn("requests in flight outlast the grace and are cancelled", "grace", grace)
+	if err := shutdown(server, grace); err != nil {
+		log.Warn("cancelling the requests that outlast the grace period", slog.String("grace", grace.String()))
 		cancel(apierr.ErrStopping)
-		_ = stop(farewell) // what still remains is cut off
+		_ = shutdown(server, reply) // Close ends what remains
 	}
-	cut()
 	if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) && failed == nil {
 		failed = err
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) && failed == nil {
 		failed = err
 	}
-	cancel(apierr.ErrStopping) // for connections that are passed through, which nothing else ends
+	cancel(apierr.ErrStopping) // ends hijacked connections, which Close does not know
 	running.shut()
-	ended()
 	if failed != nil {
 		return fmt.Errorf("serving HTTP on %s: %w", ln.Addr(), failed)
 	}
 	return nil
 }
 
-// gate counts the handlers that run. net/http closes connections without waiting
-// for their handlers.
+func newServer(base context.Context, h http.Handler, o ServeOptions, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           limitStreams(h, o.Stall),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, 10*time.Second),
+		IdleTimeout:       cmp.Or(o.Idle, 2*time.Minute),
+		MaxHeaderBytes:    cmp.Or(o.HeaderBytes, 32<<10),
+		TLSConfig:         o.TLS,
+		// Each stream may hold a response that its client does not read.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 32, SendPingTimeout: o.Stall, PingTimeout: o.Stall},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		// ReadTimeout stays unset: it would cancel requests that take longer. Package
+		// middleware sets a deadline for each body. WriteTimeout covers a whole exchange.
+		WriteTimeout: 5 * time.Minute,
+	}
+}
+
+func shutdown(s *http.Server, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// gate counts running handlers, because net/http closes connections without waiting for
+// their handlers.
 type gate struct {
 	mu      sync.Mutex
 	closed  bool // guarded by mu
 	running sync.WaitGroup
+}
+
+func (g *gate) wrap(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.enter() {
+			panic(http.ErrAbortHandler) // the server is closing the connection
+		}
+		defer g.running.Done()
+		if len(r.TransferEncoding) > 0 {
+			// The request may have had a Content-Length as well, which net/http hides. A
+			// proxy that used it would read what follows as part of this request
+			// (RFC 9112, 6.1).
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func (g *gate) enter() bool {
@@ -166,9 +153,7 @@ func (g *gate) enter() bool {
 	return true
 }
 
-func (g *gate) leave() { g.running.Done() }
-
-// shut lets nobody in any more and waits for those inside.
+// shut refuses further handlers and waits for the running ones.
 func (g *gate) shut() {
 	g.mu.Lock()
 	g.closed = true

@@ -31,14 +31,14 @@ type running struct {
 	stop func() error
 }
 
-func start(t *testing.T, h http.Handler, grace, farewell time.Duration, direct func(string) bool) running {
+func start(t *testing.T, h http.Handler, grace, farewell time.Duration) running {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- serve(ctx, ln, h, ServeOptions{Direct: direct}, grace, farewell)
+		served <- serve(ctx, ln, h, ServeOptions{}, grace, farewell)
 	}()
 	stop := sync.OnceValue(func() error {
 		cancel()
@@ -52,13 +52,7 @@ func start(t *testing.T, h http.Handler, grace, farewell time.Duration, direct f
 	return running{addr: ln.Addr().String(), stop: stop}
 }
 
-// eachWay runs a test with net/http alone, and where plain requests do without.
-func eachWay(t *testing.T, test func(t *testing.T, direct func(string) bool)) {
-	t.Run("net/http alone", func(t *testing.T) { test(t, nil) })
-	t.Run("direct", func(t *testing.T) { test(t, func(string) bool { return true }) })
-}
-
-func dial(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
+func dial(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
@@ -110,34 +104,32 @@ func (l *lines) String() string {
 }
 
 func TestClientGone(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
-		for _, leave := range []string{"closes", "closes its sending side"} {
-			t.Run(leave, func(t *testing.T) {
-				s, begun, ended := blocking()
-				var log lines
-				srv := start(t, newPublic(t, s, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }), patience, patience, direct)
-				conn, r := dial(t, srv.addr)
-				_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
-				require.NoError(t, err)
-				<-begun
-				if leave == "closes" {
-					require.NoError(t, conn.Close())
-				} else {
-					require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-					rest, err := io.ReadAll(r)
-					require.NoError(t, err, "the connection must be closed")
-					require.Empty(t, rest, "nothing is sent to a client that has left")
-				}
-				require.ErrorIs(t, <-ended, context.Canceled)
-				require.NoError(t, srv.stop())
-				require.Contains(t, log.String(), "status=499")
-				require.Contains(t, log.String(), "level=INFO")
-				require.NotContains(t, log.String(), "level=ERROR")
-				require.NotContains(t, log.String(), "level=WARN")
-			})
-		}
-	})
+	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	for _, leave := range []string{"closes", "closes its sending side"} {
+		t.Run(leave, func(t *testing.T) {
+			s, begun, ended := blocking()
+			var log lines
+			srv := start(t, newPublic(t, s, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }), patience, patience)
+			conn, r := dial(t, srv.addr)
+			_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
+			require.NoError(t, err)
+			<-begun
+			if leave == "closes" {
+				require.NoError(t, conn.Close())
+			} else {
+				require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+				rest, err := io.ReadAll(r)
+				require.NoError(t, err, "the connection must be closed")
+				require.Empty(t, rest, "nothing is sent to a client that has left")
+			}
+			require.ErrorIs(t, <-ended, context.Canceled)
+			require.NoError(t, srv.stop())
+			require.Contains(t, log.String(), "status=499")
+			require.Contains(t, log.String(), "level=INFO")
+			require.NotContains(t, log.String(), "level=ERROR")
+			require.NotContains(t, log.String(), "level=WARN")
+		})
+	}
 }
 
 func TestRequestTimeout(t *testing.T) {
@@ -151,200 +143,186 @@ func TestRequestTimeout(t *testing.T) {
 // TestWorkOutlastsBodyTimeout: the deadline of a body must not end the work on a
 // request whose body has arrived.
 func TestWorkOutlastsBodyTimeout(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(300 * time.Millisecond):
-				return signed(req), nil
-			}
-		}}
-		srv := start(t, newPublic(t, s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience, direct)
-		body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
-		conn, r := dial(t, srv.addr)
-		for range 2 { // the connection stays usable
-			_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
-			require.NoError(t, err)
-			response, content := readResponse(t, r)
-			require.Equal(t, 200, response.StatusCode, content)
+	s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+			return signed(req), nil
 		}
-	})
+	}}
+	srv := start(t, newPublic(t, s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience)
+	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	conn, r := dial(t, srv.addr)
+	for range 2 { // the connection stays usable
+		_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
+		require.NoError(t, err)
+		response, content := readResponse(t, r)
+		require.Equal(t, 200, response.StatusCode, content)
+	}
 }
 
 func TestSlowBody(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		var s fakeSigner
-		srv := start(t, newPublic(t, &s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience, direct)
-		for _, path := range []string{fujiPath, peerPath} {
-			for _, head := range []string{
-				requestText(path, 100, "", `{"mess`),
-				"POST " + path + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"mes\r\n",
-				requestText(path, 1<<20, "", strings.Repeat(" ", 300<<10)), // too large and unfinished
-			} {
-				conn, r := dial(t, srv.addr)
-				_, _ = io.WriteString(conn, head) // which is cut short on a machine too busy to write it in 100 ms
-				response, content := readResponse(t, r)
-				require.Equal(t, 400, response.StatusCode)
-				require.Contains(t, content, "did not arrive within 100ms")
-				require.True(t, response.Close, "the rest of the body must not be taken for a request")
-				_, err := r.ReadByte()
-				if len(head) > 1<<10 && errors.Is(err, syscall.ECONNRESET) {
-					continue // what had not been read in time is refused
-				}
-				require.ErrorIs(t, err, io.EOF)
+	var s fakeSigner
+	srv := start(t, newPublic(t, &s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience)
+	for _, path := range []string{fujiPath, peerPath} {
+		for _, head := range []string{
+			requestText(path, 100, "", `{"mess`),
+			"POST " + path + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"mes\r\n",
+			requestText(path, 1<<20, "", strings.Repeat(" ", 300<<10)), // too large and unfinished
+		} {
+			conn, r := dial(t, srv.addr)
+			_, _ = io.WriteString(conn, head) // which is cut short on a machine too busy to write it in 100 ms
+			response, content := readResponse(t, r)
+			require.Equal(t, 400, response.StatusCode)
+			require.Contains(t, content, "did not arrive within 100ms")
+			require.True(t, response.Close, "the rest of the body must not be taken for a request")
+			_, err := r.ReadByte()
+			if len(head) > 1<<10 && errors.Is(err, syscall.ECONNRESET) {
+				continue // what had not been read in time is refused
 			}
+			require.ErrorIs(t, err, io.EOF)
 		}
-		require.Empty(t, s.requests())
-	})
+	}
+	require.Empty(t, s.requests())
 }
 
 // TestUnreadSlowBody: a body that nobody wants holds no connection either.
 func TestUnreadSlowBody(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience, direct)
-		conn, r := dial(t, srv.addr)
-		_, err := io.WriteString(conn, requestText("/v1/none", 100, "", "x"))
-		require.NoError(t, err)
-		response, _ := readResponse(t, r)
-		require.Equal(t, 404, response.StatusCode)
-		_, err = r.ReadByte()
-		require.Error(t, err)
-	})
+	srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience)
+	conn, r := dial(t, srv.addr)
+	_, err := io.WriteString(conn, requestText("/v1/none", 100, "", "x"))
+	require.NoError(t, err)
+	response, _ := readResponse(t, r)
+	require.Equal(t, 404, response.StatusCode)
+	_, err = r.ReadByte()
+	require.Error(t, err)
 }
 
 func TestTruncatedBody(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		var s fakeSigner
-		srv := start(t, newPublic(t, &s, nil), patience, patience, direct)
-		conn, r := dial(t, srv.addr)
-		_, err := io.WriteString(conn, requestText(fujiPath, 100, "", `{"mess`))
-		require.NoError(t, err)
-		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-		response, content := readResponse(t, r)
-		require.Equal(t, 400, response.StatusCode)
-		require.Contains(t, content, "ended before it was complete")
-		require.Empty(t, s.requests())
-	})
+	var s fakeSigner
+	srv := start(t, newPublic(t, &s, nil), patience, patience)
+	conn, r := dial(t, srv.addr)
+	_, err := io.WriteString(conn, requestText(fujiPath, 100, "", `{"mess`))
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	response, content := readResponse(t, r)
+	require.Equal(t, 400, response.StatusCode)
+	require.Contains(t, content, "ended before it was complete")
+	require.Empty(t, s.requests())
 }
 
 // TestOversizeBody: the client gets its answer, and the connection goes on if it
 // can and is closed cleanly if not.
 func TestOversizeBody(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		var s fakeSigner
-		srv := start(t, newPublic(t, &s, nil), patience, patience, direct)
-		good := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
-		mib := strings.Repeat(" ", 1<<20)
+	var s fakeSigner
+	srv := start(t, newPublic(t, &s, nil), patience, patience)
+	good := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	mib := strings.Repeat(" ", 1<<20)
 
-		t.Run("1 MiB", func(t *testing.T) {
-			conn, r := dial(t, srv.addr)
-			_, err := io.WriteString(conn, requestText(fujiPath, len(mib), "", mib))
-			require.NoError(t, err)
-			response, content := readResponse(t, r)
-			require.Equal(t, 400, response.StatusCode)
-			require.Contains(t, content, "larger than 262144 bytes")
-			require.False(t, response.Close)
-			_, err = io.WriteString(conn, requestText(fujiPath, len(good), "", good))
-			require.NoError(t, err)
-			response, content = readResponse(t, r)
-			require.Equal(t, 200, response.StatusCode, content)
-		})
-		t.Run("1 MiB chunked", func(t *testing.T) {
-			conn, r := dial(t, srv.addr)
-			_, err := io.WriteString(conn, "POST "+fujiPath+" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n100000\r\n"+mib+"\r\n0\r\n\r\n"+
-				requestText(fujiPath, len(good), "", good))
-			require.NoError(t, err)
-			response, content := readResponse(t, r)
-			require.Equal(t, 400, response.StatusCode, content)
-			require.True(t, response.Close)
-			_, err = r.ReadByte()
-			require.Error(t, err, "what follows chunks is not answered")
-			conn, r = dial(t, srv.addr)
-			_, err = io.WriteString(conn, requestText(fujiPath, len(good), "", good))
-			require.NoError(t, err)
-			response, content = readResponse(t, r)
-			require.Equal(t, 200, response.StatusCode, content)
-		})
-		t.Run("1 MiB announced", func(t *testing.T) {
-			conn, r := dial(t, srv.addr)
-			_, err := io.WriteString(conn, requestText(fujiPath, len(mib), "Expect: 100-continue\r\n", ""))
-			require.NoError(t, err)
-			response, content := readResponse(t, r)
-			require.Equal(t, 400, response.StatusCode, "want no invitation to send the body")
-			require.Contains(t, content, "larger than 262144 bytes")
-			require.True(t, response.Close)
-		})
-		t.Run("1 GiB", func(t *testing.T) {
-			conn, r := dial(t, srv.addr)
-			_, err := io.WriteString(conn, requestText(fujiPath, 1<<30, "", "{"))
-			require.NoError(t, err)
-			response, content := readResponse(t, r)
-			require.Equal(t, 400, response.StatusCode)
-			require.Contains(t, content, "larger than 262144 bytes")
-			require.True(t, response.Close)
-		})
-		t.Run("through net/http", func(t *testing.T) {
-			client := &http.Client{Transport: &http.Transport{}}
-			defer client.CloseIdleConnections()
-			for range 5 {
-				response, err := client.Post("http://"+srv.addr+fujiPath, "application/json", strings.NewReader(mib))
-				require.NoError(t, err)
-				require.Equal(t, 400, response.StatusCode)
-				require.NoError(t, response.Body.Close())
-			}
-		})
-		require.Len(t, s.requests(), 2, "only the good requests reach the signer")
+	t.Run("1 MiB", func(t *testing.T) {
+		conn, r := dial(t, srv.addr)
+		_, err := io.WriteString(conn, requestText(fujiPath, len(mib), "", mib))
+		require.NoError(t, err)
+		response, content := readResponse(t, r)
+		require.Equal(t, 400, response.StatusCode)
+		require.Contains(t, content, "larger than 262144 bytes")
+		require.False(t, response.Close)
+		_, err = io.WriteString(conn, requestText(fujiPath, len(good), "", good))
+		require.NoError(t, err)
+		response, content = readResponse(t, r)
+		require.Equal(t, 200, response.StatusCode, content)
 	})
+	t.Run("1 MiB chunked", func(t *testing.T) {
+		conn, r := dial(t, srv.addr)
+		_, err := io.WriteString(conn, "POST "+fujiPath+" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n100000\r\n"+mib+"\r\n0\r\n\r\n"+
+			requestText(fujiPath, len(good), "", good))
+		require.NoError(t, err)
+		response, content := readResponse(t, r)
+		require.Equal(t, 400, response.StatusCode, content)
+		require.True(t, response.Close)
+		_, err = r.ReadByte()
+		require.Error(t, err, "what follows chunks is not answered")
+		conn, r = dial(t, srv.addr)
+		_, err = io.WriteString(conn, requestText(fujiPath, len(good), "", good))
+		require.NoError(t, err)
+		response, content = readResponse(t, r)
+		require.Equal(t, 200, response.StatusCode, content)
+	})
+	t.Run("1 MiB announced", func(t *testing.T) {
+		conn, r := dial(t, srv.addr)
+		_, err := io.WriteString(conn, requestText(fujiPath, len(mib), "Expect: 100-continue\r\n", ""))
+		require.NoError(t, err)
+		response, content := readResponse(t, r)
+		require.Equal(t, 400, response.StatusCode, "want no invitation to send the body")
+		require.Contains(t, content, "larger than 262144 bytes")
+		require.True(t, response.Close)
+	})
+	t.Run("1 GiB", func(t *testing.T) {
+		conn, r := dial(t, srv.addr)
+		_, err := io.WriteString(conn, requestText(fujiPath, 1<<30, "", "{"))
+		require.NoError(t, err)
+		response, content := readResponse(t, r)
+		require.Equal(t, 400, response.StatusCode)
+		require.Contains(t, content, "larger than 262144 bytes")
+		require.True(t, response.Close)
+	})
+	t.Run("through net/http", func(t *testing.T) {
+		client := &http.Client{Transport: &http.Transport{}}
+		defer client.CloseIdleConnections()
+		for range 5 {
+			response, err := client.Post("http://"+srv.addr+fujiPath, "application/json", strings.NewReader(mib))
+			require.NoError(t, err)
+			require.Equal(t, 400, response.StatusCode)
+			require.NoError(t, response.Body.Close())
+		}
+	})
+	require.Len(t, s.requests(), 2, "only the good requests reach the signer")
 }
 
 func TestScenario_7_2_30_ShutdownFinishesRequests(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		begun, finish := make(chan struct{}), make(chan struct{})
-		s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
-			close(begun)
-			<-finish
-			return signed(req), ctx.Err()
-		}}
-		srv := start(t, newPublic(t, s, nil), patience, patience, direct)
-		body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
-		conn, r := dial(t, srv.addr)
-		_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
-		require.NoError(t, err)
-		<-begun
-		stopped := make(chan error, 1)
-		go func() { stopped <- srv.stop() }()
-		for { // until nobody is let in any more
-			c, err := net.Dial("tcp", srv.addr)
-			if err != nil {
-				break
-			}
-			c.Close()
+	begun, finish := make(chan struct{}), make(chan struct{})
+	s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
+		close(begun)
+		<-finish
+		return signed(req), ctx.Err()
+	}}
+	srv := start(t, newPublic(t, s, nil), patience, patience)
+	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	conn, r := dial(t, srv.addr)
+	_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
+	require.NoError(t, err)
+	<-begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.stop() }()
+	for { // until nobody is let in any more
+		c, err := net.Dial("tcp", srv.addr)
+		if err != nil {
+			break
 		}
-		close(finish)
-		response, content := readResponse(t, r)
-		require.Equal(t, 200, response.StatusCode, content)
-		require.NoError(t, <-stopped)
-	})
+		c.Close()
+	}
+	close(finish)
+	response, content := readResponse(t, r)
+	require.Equal(t, 200, response.StatusCode, content)
+	require.NoError(t, <-stopped)
 }
 
 func TestScenario_7_2_30_ShutdownCancelsWhatOutlastsIt(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct func(string) bool) {
-		s, begun, ended := blocking()
-		srv := start(t, newPublic(t, s, nil), 10*time.Millisecond, patience, direct)
-		body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
-		conn, r := dial(t, srv.addr)
-		_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
-		require.NoError(t, err)
-		<-begun
-		stopped := make(chan error, 1)
-		go func() { stopped <- srv.stop() }()
-		require.ErrorIs(t, <-ended, context.Canceled)
-		response, content := readResponse(t, r)
-		require.Equal(t, 503, response.StatusCode, content)
-		require.Contains(t, content, `"code":"SHUTTING_DOWN"`)
-		require.NoError(t, <-stopped)
-	})
+	s, begun, ended := blocking()
+	srv := start(t, newPublic(t, s, nil), 10*time.Millisecond, patience)
+	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
+	conn, r := dial(t, srv.addr)
+	_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
+	require.NoError(t, err)
+	<-begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.stop() }()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	response, content := readResponse(t, r)
+	require.Equal(t, 503, response.StatusCode, content)
+	require.Contains(t, content, `"code":"SHUTTING_DOWN"`)
+	require.NoError(t, <-stopped)
 }
 
 func TestServeReportsABrokenListener(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/networks"
 	"quorate/handlers/socket"
 )
 
@@ -28,8 +29,7 @@ func TestSlowReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			guarded, err := socket.Listen(ln, socket.Options{Stall: 200 * time.Millisecond})
-			require.NoError(t, err)
+			guarded := socket.Listen(ln, socket.Options{Stall: 200 * time.Millisecond})
 			failed := make(chan error, 1)
 			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, err := w.Write(test.answer)
@@ -66,9 +66,8 @@ func TestSlowReader(t *testing.T) {
 func TestSlowReaderOfTheReference(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	guarded, err := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
-	require.NoError(t, err)
-	public, err := New(Options{Networks: map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}}}})
+	guarded := socket.Listen(ln, socket.Options{Stall: 500 * time.Millisecond})
+	public, err := New(Options{Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}}})})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 
 	"quorate/handlers"
 	"quorate/handlers/data"
+	"quorate/handlers/networks"
 	"quorate/internal/chain/genesis"
 	"quorate/internal/index/ledger"
 )
@@ -36,14 +37,14 @@ const (
 )
 
 func newSurface(g *genesis.Genesis, record *ledger.Record) (*surface, error) {
-	e, err := handlers.New(handlers.Options{Data: map[string]data.Network{network: {
+	e, err := handlers.New(handlers.Options{Data: networks.Fixed(map[string]data.Network{network: {
 		NetworkID: g.NetworkID, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID, Ledger: record,
 		// What is recorded so far is served, which the service does not while it catches up.
 		Progress: func(chainID ids.ID) data.Progress {
 			height, now, err := record.Tip(context.Background(), chainID)
 			return data.Progress{Height: height, Time: now, CaughtUp: true, Err: err}
 		},
-	}}})
+	}})})
 	if err != nil {
 		return nil, err
 	}

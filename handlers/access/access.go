@@ -21,6 +21,7 @@ import (
 	"github.com/ava-labs/avalanchego/cache/lru"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"quorate/handlers/apierr"
 )
@@ -69,13 +70,14 @@ func New(o Options) (*Guard, error) {
 	if o.Addresses <= 0 {
 		o.Addresses = 65536
 	}
+	metrics := promauto.With(o.Metrics) // which may be nil
 	g := &Guard{
 		keys:      &keyring{file: o.Keys, stored: o.Stored, classes: o.Classes, shared: o.Shared, log: o.Log},
 		classes:   o.Classes,
 		free:      o.Free,
 		policies:  make(map[string][]string, len(o.Classes)),
 		addresses: lru.NewCache[netip.Prefix, *allowance](o.Addresses),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		refused: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_http_refused_total", Help: "Requests refused before they were looked at, by reason: key (unknown or revoked), rate, day.",
 		}, []string{"reason"}),
 	}
@@ -88,17 +90,8 @@ func New(o Options) (*Guard, error) {
 	for _, reason := range []string{"key", "rate", "day"} {
 		g.refused.WithLabelValues(reason)
 	}
-	if o.Metrics != nil {
-		for _, c := range []prometheus.Collector{
-			g.refused,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are good."}, func() float64 { return float64(g.keys.count()) }),
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client addresses whose use is remembered."}, func() float64 { return float64(g.addresses.Len()) }),
-		} {
-			if err := o.Metrics.Register(c); err != nil {
-				return nil, fmt.Errorf("registering the metrics of access: %w", err)
-			}
-		}
-	}
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are good."}, func() float64 { return float64(g.keys.count()) })
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client addresses whose use is remembered."}, func() float64 { return float64(g.addresses.Len()) })
 	return g, nil
 }
 

@@ -18,9 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -28,6 +26,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/networks"
 	"quorate/handlers/reply"
 	"quorate/internal/index/ledger"
 )
@@ -62,9 +61,8 @@ type Progress = reply.Progress
 
 // Options of the operations.
 type Options struct {
-	// Networks by their name in paths. Whichever of fuji and testnet is given also
-	// answers to the other name.
-	Networks map[string]Network
+	// Networks finds networks.
+	Networks networks.Directory[Network]
 	// Log may be nil.
 	Log *slog.Logger
 	// Timeout bounds the work on one request; 0 means 30 s.
@@ -73,8 +71,7 @@ type Options struct {
 
 // API serves the operations. Safe for concurrent use.
 type API struct {
-	networks map[string]*network // by name in paths, aliases included
-	names    []string            // configured names, sorted
+	networks networks.Directory[Network]
 	log      *slog.Logger
 	timeout  time.Duration
 }
@@ -82,22 +79,15 @@ type API struct {
 // New makes an API.
 func New(o Options) (*API, error) {
 	a := &API{
-		networks: make(map[string]*network),
-		names:    slices.Sorted(maps.Keys(o.Networks)),
+		networks: o.Networks,
 		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout:  cmp.Or(o.Timeout, 30*time.Second),
 	}
-	for _, name := range a.names {
-		n, err := newNetwork(name, o.Networks[name])
-		if err != nil {
-			return nil, fmt.Errorf("network %q: %w", name, err)
-		}
-		a.networks[name] = n
-	}
-	for name, alias := range map[string]string{"fuji": "testnet", "testnet": "fuji"} {
-		n, ok := o.Networks[name]
-		if _, taken := o.Networks[alias]; ok && !taken {
-			a.networks[alias], _ = newNetwork(alias, n) // as valid as under its name
+	for _, name := range a.networks.Names() {
+		if n, err := a.networks.Get(name); err == nil { // it is open already
+			if _, err := newNetwork(name, n); err != nil {
+				return nil, fmt.Errorf("network %q: %w", name, err)
+			}
 		}
 	}
 	return a, nil

@@ -26,6 +26,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
 	"quorate/handlers/docs/conform"
+	lookup "quorate/handlers/networks"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/store"
@@ -39,7 +40,7 @@ func addressText(id ids.ShortID) (string, error) {
 
 func surface(t testing.TB, networks map[string]data.Network, mode compat.Mode) *echo.Echo {
 	t.Helper()
-	e, err := handlers.New(handlers.Options{Data: networks, ClientCompat: mode})
+	e, err := handlers.New(handlers.Options{Data: lookup.Fixed(networks), ClientCompat: mode})
 	require.NoError(t, err)
 	conform.Watch(t, e)
 	return e
@@ -292,7 +293,7 @@ func TestNetworks(t *testing.T) {
 		requireError(t, w, 404, "there is no POST")
 	}
 	for _, incomplete := range []data.Network{{}, {XChainID: xID, CChainID: cID, AVAXAssetID: avx}} {
-		_, err := data.New(data.Options{Networks: map[string]data.Network{"fuji": incomplete}})
+		_, err := data.New(data.Options{Networks: lookup.Fixed(map[string]data.Network{"fuji": incomplete})})
 		require.ErrorContains(t, err, `network "fuji"`)
 	}
 }

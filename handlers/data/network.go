@@ -2,6 +2,7 @@ package data
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/networks"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 )
@@ -45,32 +47,26 @@ func newNetwork(name string, n Network) (*network, error) {
 	if n.Progress == nil || n.XChainID == ids.Empty || n.CChainID == ids.Empty || n.AVAXAssetID == ids.Empty {
 		return nil, errors.New("the IDs of its chains and of AVAX, and the progress of its records, are required")
 	}
-	if name == "testnet" {
-		name = "fuji"
-	}
 	return &network{
-		Network: n, shown: name, hrp: constants.GetHRP(n.NetworkID),
+		Network: n, shown: networks.DisplayName(name), hrp: constants.GetHRP(n.NetworkID),
 		chains: []blockchain{{pChain, constants.PlatformChainID}, {xChain, n.XChainID}, {cChain, n.CChainID}},
 	}, nil
 }
 
-// network finds the network that a path names.
+// network returns the network that a path names.
 func (a *API) network(name string) (*network, error) {
-	if n, ok := a.networks[name]; ok {
-		if n.Needs == "" {
-			return n, nil
-		}
+	configured, n, err := a.networks.Find(name, "chain data of ")
+	if err != nil {
+		return nil, err
+	}
+	if n.Needs != "" {
 		return nil, reply.Lacking(nil, "chain data of %s is not indexed: %s", name, n.Needs)
 	}
-	served := "none"
-	if len(a.names) > 0 {
-		served = strings.Join(a.names, ", ")
+	found, err := newNetwork(configured, n)
+	if err != nil {
+		return nil, apierr.Internal(fmt.Errorf("network %q: %w", configured, err))
 	}
-	switch name {
-	case "mainnet", "fuji", "testnet":
-		return nil, apierr.NotFound("network: chain data of %s is not served here; this instance serves %s", name, served)
-	}
-	return nil, apierr.BadRequest("network: %q is no network; use mainnet, fuji or testnet (this instance serves %s)", apierr.Excerpt(name), served)
+	return found, nil
 }
 
 // publicChains are the X- and C-Chains of the public networks, which clients know

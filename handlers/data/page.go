@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"quorate/handlers/query"
+	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
-	"quorate/internal/index/ledger/page"
 )
 
 // paging is what all lists have in common.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -49,22 +50,34 @@ type NativeToken struct {
 // cChain is what the C-Chain is called in paths.
 const cChain = "c-chain"
 
-// Chains are the chains that are served, by what paths call them. Safe for concurrent
-// use.
+// Chains finds the chains of all networks by what paths call them. The zero Chains has
+// none. It is safe for concurrent use.
 type Chains struct {
+	mu       sync.RWMutex
+	networks map[string]networkChains // by network; guarded by mu; values do not change
+}
+
+// networkChains are the chains of one network.
+type networkChains struct {
 	byName map[string][]*Chain
-	// served are the decimal chain IDs, sorted.
-	served   []string
+	served []string // decimal chain IDs
+	// starting says that more chains may come.
 	starting bool
 }
 
-// NewChains makes Chains. Starting says that some are still to come, so that one that
-// is not there may be known later.
+// NewChains returns Chains of one network. Starting says that more may come, so that an
+// unknown chain may be known later.
 func NewChains(all []Chain, starting bool) (*Chains, error) {
-	c := &Chains{byName: make(map[string][]*Chain), starting: starting}
+	c := new(Chains)
+	return c, c.Set("", all, starting)
+}
+
+// Set replaces the chains of a network.
+func (c *Chains) Set(network string, all []Chain, starting bool) error {
+	n := networkChains{byName: make(map[string][]*Chain), starting: starting}
 	for _, chain := range all {
 		if chain.BlockchainID == ids.Empty || chain.Progress == nil || chain.Record == nil || chain.Contracts == nil || chain.URIs == nil || chain.Node == nil {
-			return nil, fmt.Errorf("EVM chain %d: %w", chain.ChainID, errors.New("its blockchain ID, progress, record and node are required"))
+			return fmt.Errorf("EVM chain %d: %w", chain.ChainID, errors.New("its blockchain ID, progress, record and node are required"))
 		}
 		if chain.NativeToken.Name == "" && chain.NativeToken.Symbol == "" {
 			t := &chain.NativeToken
@@ -80,20 +93,28 @@ func NewChains(all []Chain, starting bool) (*Chains, error) {
 			names = append(names, cChain)
 		}
 		for _, name := range names {
-			c.byName[name] = append(c.byName[name], &chain)
+			n.byName[name] = append(n.byName[name], &chain)
 		}
-		c.served = append(c.served, id)
+		n.served = append(n.served, id)
 	}
-	slices.Sort(c.served)
-	c.served = slices.Compact(c.served)
-	return c, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.networks == nil {
+		c.networks = make(map[string]networkChains)
+	}
+	c.networks[network] = n
+	return nil
 }
 
-// Find is the chain that a path names, by chain ID, blockchain ID or as the C-Chain.
-// The error is the client's: a name may belong to several chains, of different
-// networks.
+// Find returns the chain that a path names, by chain ID, blockchain ID or as the C-Chain.
+// The error is for the client: several chains may have the name.
 func (c *Chains) Find(name string) (*Chain, error) {
-	found := c.byName[name]
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var found []*Chain
+	for _, n := range c.networks {
+		found = append(found, n.byName[name]...)
+	}
 	switch {
 	case len(found) == 1:
 		return found[0], nil
@@ -102,16 +123,29 @@ func (c *Chains) Find(name string) (*Chain, error) {
 		for _, chain := range found {
 			blockchainIDs = append(blockchainIDs, chain.name)
 		}
+		slices.Sort(blockchainIDs)
 		return nil, apierr.BadRequest("chainId: %s is the name of several chains here; use a blockchain ID: %s", name, strings.Join(blockchainIDs, ", "))
-	case c.starting:
-		return nil, apierr.Unavailable(nil, "chainId: %q is not known yet; this instance is starting and waits for the nodes of its networks, try again in a moment", apierr.Excerpt(name))
-	case len(c.served) == 0:
-		return nil, apierr.NotFound("chainId: this instance indexes no EVM chain")
 	}
+	return nil, c.unknown(name)
+}
+
+// unknown returns the error for a name that no chain has. The caller holds mu.
+func (c *Chains) unknown(name string) error {
+	var served []string
+	for _, n := range c.networks {
+		if n.starting {
+			return apierr.Unavailable(nil, "chainId: %q is not known yet; this instance is starting and waits for the nodes of its networks, try again in a moment", apierr.Excerpt(name))
+		}
+		served = append(served, n.served...)
+	}
+	if len(served) == 0 {
+		return apierr.NotFound("chainId: this instance indexes no EVM chain")
+	}
+	slices.Sort(served)
+	served = slices.Compact(served)
 	const most = 20
-	shown := c.served
-	if len(shown) > most {
-		shown = append(slices.Clone(shown[:most]), "...")
+	if len(served) > most {
+		served = append(served[:most], "...")
 	}
-	return nil, apierr.NotFound("chainId: %q is no chain that this instance indexes; it indexes %s", apierr.Excerpt(name), strings.Join(shown, ", "))
+	return apierr.NotFound("chainId: %q is no chain that this instance indexes; it indexes %s", apierr.Excerpt(name), strings.Join(served, ", "))
 }

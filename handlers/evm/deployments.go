@@ -11,10 +11,10 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/query"
+	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
-	paging "quorate/internal/index/ledger/page"
 )
 
 type networkToken struct {

@@ -12,8 +12,8 @@ import (
 
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/query"
+	paging "quorate/handlers/query/page"
 	"quorate/internal/index/evm"
-	paging "quorate/internal/index/ledger/page"
 )
 
 // block says in what block something stands.

@@ -14,9 +14,9 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/query"
+	paging "quorate/handlers/query/page"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
-	paging "quorate/internal/index/ledger/page"
 )
 
 type internalTransaction struct {

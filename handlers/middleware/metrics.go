@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -9,30 +8,26 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"quorate/handlers/apierr"
 )
 
-// Metrics counts and times requests by route and status class. Routes are the
-// patterns that e has, everything else is "unmatched", so that no client can
-// make labels.
-func Metrics(e *echo.Echo, r prometheus.Registerer) (echo.MiddlewareFunc, error) {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+// Metrics counts and times requests by route and status class. Routes are the patterns of
+// e, and everything else is "unmatched", so that clients cannot create labels.
+func Metrics(e *echo.Echo, r prometheus.Registerer) echo.MiddlewareFunc {
+	metrics := promauto.With(r)
+	requests := metrics.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_http_requests_total", Help: "HTTP requests answered, by route and status class (gone: the client left first).",
 	}, []string{"route", "status"})
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	seconds := metrics.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "quorate_http_request_seconds", Help: "Time from the end of a request's headers to the end of its response, by route and status class.",
 		Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30},
 	}, []string{"route", "status"})
-	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{
+	inFlight := metrics.NewGauge(prometheus.GaugeOpts{
 		Name: "quorate_http_requests_in_flight", Help: "HTTP requests being answered.",
 	})
-	for _, c := range []prometheus.Collector{requests, seconds, inFlight} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("registering the HTTP metrics: %w", err)
-		}
-	}
-	// At the first request all routes are there.
+	// e has all its routes when the first request arrives.
 	routes := sync.OnceValue(func() map[string]*byClass {
 		known := map[string]*byClass{unmatched: {}}
 		for _, route := range e.Routes() {
@@ -62,23 +57,23 @@ func Metrics(e *echo.Echo, r prometheus.Registerer) (echo.MiddlewareFunc, error)
 			s.seconds.Observe(time.Since(start).Seconds())
 			return err
 		}
-	}, nil
+	}
 }
 
-// unmatched stands for paths that are no route's.
+// unmatched is the label of paths without a route.
 const unmatched = "unmatched"
 
-// series are the metrics of one route and status class.
+// series has the metrics of one route and status class.
 type series struct {
 	requests prometheus.Counter
 	seconds  prometheus.Observer
 }
 
-// byClass spares the lookup of a route's series by their labels, once they have
-// been found. Safe for concurrent use.
+// byClass holds the series of a route by status class, so that requests need not look them
+// up by their labels. It is safe for concurrent use.
 type byClass [6]atomic.Pointer[series]
 
-// of is nil if they are not known yet.
+// of returns nil before the first request of the class.
 func (b *byClass) of(status int) *series {
 	if i := classIndex(status); i >= 0 {
 		return b[i].Load()
@@ -92,7 +87,7 @@ func (b *byClass) keep(status int, s *series) {
 	}
 }
 
-// classIndex is negative for what is seldom.
+// classIndex returns -1 for statuses that are too rare to hold.
 func classIndex(status int) int {
 	if i := status / 100; status != apierr.StatusClientGone && i >= 0 && i < len(byClass{}) {
 		return i

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"quorate/handlers/apierr"
-	"quorate/internal/index/ledger/page"
+	"quorate/handlers/query/page"
 )
 
 // Page is the part of a list that is asked for.

@@ -330,7 +330,7 @@ func TestBatchesHaveAllowances(t *testing.T) {
 	require.NoError(t, err)
 	far := echoing(t)
 	ethereum := rpc.Ethereum{Node: far, Path: ethPath, BodyLimit: 1 << 20, Namespaces: []string{"eth"}, Log: slog.New(slog.DiscardHandler)}
-	public, err := handlers.New(handlers.Options{Networks: map[string]handlers.Network{}, Access: guard, Node: ethereum.Calls()})
+	public, err := handlers.New(handlers.Options{Access: guard, Node: ethereum.Calls()})
 	require.NoError(t, err)
 	server := httptest.NewServer(public)
 	defer server.Close()

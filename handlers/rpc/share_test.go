@@ -48,7 +48,7 @@ func TestSlowClientHasAShare(t *testing.T) {
 	require.NoError(t, err)
 	answers := node.NewBudget(limit, 0)
 	ethereum := rpc.Ethereum{Node: client, Path: ethPath, BodyLimit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
-	public, err := handlers.New(handlers.Options{Networks: map[string]handlers.Network{}, Access: guard, Answers: answers, Node: ethereum.Calls()})
+	public, err := handlers.New(handlers.Options{Access: guard, Answers: answers, Node: ethereum.Calls()})
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

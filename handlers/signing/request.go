@@ -64,22 +64,13 @@ func (f form) names() []string {
 	return names
 }
 
-// maxKeptBody is up to which capacity buffers of bodies are used again, in bytes.
-const maxKeptBody = 16 << 10
-
 // read reads and decodes the request's body.
-func (a *API) read(c echo.Context, f form) (repeatID, *repeat, error) {
-	buffer := a.bodies.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Cap() <= maxKeptBody {
-			buffer.Reset()
-			a.bodies.Put(buffer)
-		}
-	}()
-	if err := readBody(c, buffer); err != nil {
-		return repeatID{}, nil, err
+func (a *API) read(c echo.Context, f form) (requestKey, *cachedRequest, error) {
+	var body bytes.Buffer
+	if err := readBody(c, &body); err != nil {
+		return requestKey{}, nil, err
 	}
-	return a.repeats.decode(buffer.Bytes(), f)
+	return a.cache.decode(body.Bytes(), f)
 }
 
 // readBody reads the request's body. The Content-Type is not looked at: clients

@@ -5,17 +5,14 @@
 package signing
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -26,6 +23,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
+	"quorate/handlers/networks"
 )
 
 // Signer turns unsigned Warp messages of one network into signed ones. A failure
@@ -48,6 +46,10 @@ type Network struct {
 	// Ready returns nil if requests can be expected to succeed, else why not. Nil
 	// means always ready. It is called for each health request and must not block.
 	Ready func() error
+	// Unavailable is the error that clients get while the network is not open, with a cause
+	// if it has failed for good; nil once it is open. Before that NetworkID is the one that
+	// the network's name implies, or 0.
+	Unavailable *apierr.Error
 	// SubnetReady is Ready for the messages that one subnet signs; ErrNoSubnet if it
 	// has no validators. Nil means that it is not told.
 	SubnetReady func(ids.ID) error
@@ -58,70 +60,79 @@ var ErrNoSubnet = errors.New("it has no validators")
 
 // API serves the signing operations of a set of networks. Safe for concurrent use.
 type API struct {
-	networks map[string]Network // by name, aliases included
-	names    []string           // configured names, sorted
-	byID     map[uint32]Network
+	networks networks.Directory[Network]
 	timeout  time.Duration
 	charge   func(c echo.Context, n int) error
-	repeats  *repeats
-	bodies   sync.Pool // of *bytes.Buffer
+	cache    *requestCache
 }
 
-// New makes an API. Networks are keyed by their name in paths; whichever of fuji
-// and testnet is given also answers to the other. Timeout bounds one aggregation. Charge
-// has a batch of n count for the allowance of its client; what it returns is the answer.
-func New(networks map[string]Network, timeout time.Duration, charge func(c echo.Context, n int) error) (*API, error) {
-	known, err := newRepeats()
+// New returns an API. Timeout limits one aggregation. Charge counts a batch of n requests
+// against the allowance of its client; an error is the answer.
+func New(all networks.Directory[Network], timeout time.Duration, charge func(c echo.Context, n int) error) (*API, error) {
+	known, err := newRequestCache()
 	if err != nil {
 		return nil, err
 	}
-	a := &API{
-		repeats:  known,
-		bodies:   sync.Pool{New: func() any { return new(bytes.Buffer) }},
-		networks: maps.Clone(networks),
-		names:    slices.Sorted(maps.Keys(networks)),
-		byID:     make(map[uint32]Network),
-		timeout:  timeout,
-		charge:   charge,
-	}
 	owner := make(map[uint32]string)
-	for _, name := range a.names {
-		n := networks[name]
-		if n.Signer == nil {
+	for _, name := range all.Names() {
+		n, err := all.Get(name)
+		switch other, taken := owner[n.NetworkID]; {
+		case err != nil, n.Unavailable != nil:
+			continue // it opens later
+		case n.Signer == nil:
 			return nil, fmt.Errorf("network %q has no signer", name)
-		}
-		if other, taken := owner[n.NetworkID]; taken {
+		case taken:
 			return nil, fmt.Errorf("networks %q and %q both have network ID %d; configure one of them", other, name, n.NetworkID)
 		}
 		owner[n.NetworkID] = name
-		a.byID[n.NetworkID] = n
 	}
-	for name, alias := range map[string]string{"fuji": "testnet", "testnet": "fuji"} {
-		n, ok := networks[name]
-		if _, taken := networks[alias]; ok && !taken {
-			a.networks[alias] = n
+	return &API{
+		cache:    known,
+		networks: all,
+		timeout:  timeout,
+		charge:   charge,
+	}, nil
+}
+
+// network returns the network that a path names.
+func (a *API) network(name string) (Network, error) {
+	_, n, err := a.networks.Find(name, "")
+	if err == nil && n.Unavailable != nil {
+		err = n.Unavailable
+	}
+	return n, err
+}
+
+// networkByID returns the network whose messages have an ID. The error says why there is
+// none, or why it cannot sign.
+func (a *API) networkByID(id uint32) (Network, error) {
+	var shut, failed []Network // without an open network with the ID
+	open := 0
+	for _, name := range a.networks.Names() {
+		n, err := a.networks.Get(name)
+		switch {
+		case err != nil:
+			return n, err
+		case n.Unavailable == nil && n.NetworkID == id:
+			return n, nil
+		case n.Unavailable == nil:
+			open++
+		case n.Unavailable.Err != nil:
+			failed = append(failed, n)
+		default:
+			shut = append(shut, n)
 		}
 	}
-	return a, nil
-}
-
-// network finds the network that a path names.
-func (a *API) network(name string) (Network, error) {
-	if n, ok := a.networks[name]; ok {
-		return n, nil
+	shut = append(shut, failed...) // one that is starting may help soon
+	for _, n := range shut {
+		if n.NetworkID == id {
+			return n, n.Unavailable
+		}
 	}
-	switch name {
-	case "mainnet", "fuji", "testnet":
-		return Network{}, apierr.NotFound("network: %s is not served here; this instance serves %s", name, a.served())
+	if open == 0 && len(shut) > 0 {
+		return shut[0], shut[0].Unavailable
 	}
-	return Network{}, apierr.BadRequest("network: %q is no network; use mainnet, fuji or testnet (this instance serves %s)", apierr.Excerpt(name), a.served())
-}
-
-func (a *API) served() string {
-	if len(a.names) == 0 {
-		return "none"
-	}
-	return strings.Join(a.names, ", ")
+	return Network{}, apierr.BadRequest("message: it belongs to the network with ID %d, which is not served here; this instance serves %s", id, a.servedIDs())
 }
 
 // AggregateSignatures is POST /v1/signatureAggregator/{network}/aggregateSignatures.
@@ -131,7 +142,7 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	id, known, err := a.read(c, dataForm)
+	key, known, err := a.read(c, dataForm)
 	if err != nil {
 		return err
 	}
@@ -141,16 +152,16 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 	if wantsEvents(c) {
 		return a.stream(c, network, known.req)
 	}
-	return a.answer(c, network, id, known, dataForm)
+	return a.answer(c, network, key, known, dataForm)
 }
 
-// answer has a message signed and sends it.
-func (a *API) answer(c echo.Context, n Network, id repeatID, known *repeat, f form) error {
+// answer sends the signed message.
+func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedRequest, f form) error {
 	signed, err := a.sign(c.Request().Context(), n, known.req, f)
 	if err != nil {
 		return err
 	}
-	content, err := a.repeats.reply(id, known, signed)
+	content, err := a.cache.reply(key, known, signed)
 	if err != nil {
 		return apierr.Internal(err)
 	}
@@ -195,36 +206,33 @@ const PeerPath = "/aggregate-signatures"
 // aggregator program has it. That program serves one network; here the network
 // ID in the message picks one.
 func (a *API) PeerAggregateSignatures(c echo.Context) error {
-	id, known, err := a.read(c, peerForm)
+	key, known, err := a.read(c, peerForm)
 	if err != nil {
 		return err
 	}
-	network, ok := a.byID[known.req.Message.NetworkID]
-	if !ok {
-		return apierr.BadRequest("message: it belongs to the network with ID %d, which is not served here; this instance serves %s",
-			known.req.Message.NetworkID, a.servedIDs())
+	network, err := a.networkByID(known.req.Message.NetworkID)
+	if err != nil {
+		return err
 	}
-	return a.answer(c, network, id, known, peerForm)
+	return a.answer(c, network, key, known, peerForm)
 }
 
+// servedIDs lists the networks with the IDs that are known.
 func (a *API) servedIDs() string {
-	if len(a.names) == 0 {
-		return "none"
-	}
-	var b strings.Builder
-	for i, name := range a.names {
-		if i > 0 {
-			b.WriteString(", ")
+	var served []string
+	for _, name := range a.networks.Names() {
+		if n, err := a.networks.Get(name); err == nil && n.NetworkID != 0 {
+			name += fmt.Sprintf(" (ID %d)", n.NetworkID)
 		}
-		fmt.Fprintf(&b, "%s (ID %d)", name, a.networks[name].NetworkID)
+		served = append(served, name)
 	}
-	return b.String()
+	return cmp.Or(strings.Join(served, ", "), "none")
 }
 
 // sign returns the signed message. Client is the context of the client's request.
 func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*warp.Message, error) {
-	ctx := newPatience(client, a.timeout)
-	defer ctx.end()
+	ctx, cancel := context.WithTimeout(client, a.timeout)
+	defer cancel()
 	result, err := n.Signer.Sign(ctx, req)
 	if err != nil {
 		return nil, failure(client, err, f)

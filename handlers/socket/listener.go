@@ -1,10 +1,9 @@
-// Package socket guards the listening side of a surface: how many connections there
-// may be, how long a client may leave an answer unread, and TLS by certificate files.
+// Package socket limits the connections of a listener: their number, and how long a client
+// may leave a response unread. It also loads TLS certificates from files.
 package socket
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -12,28 +11,29 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"quorate/handlers/access"
 )
 
-// Options of a Listener. What is 0 is not bounded.
+// Options configure a Listener. 0 means no limit.
 type Options struct {
-	// Connections bounds those that are open, PerAddress those of one client address
+	// Connections limits the open connections, PerAddress those of one client IP address
 	// (IPv4 address or IPv6 /64).
 	Connections, PerAddress int
-	// Trusted are proxies, for which PerAddress does not count.
+	// Trusted are proxies, to which PerAddress does not apply.
 	Trusted []netip.Prefix
-	// Stall is how long a client may take none of 64 KiB of an answer; then the
-	// connection ends.
+	// Stall is how long a client may read less than 64 KiB of a response before its
+	// connection is closed.
 	Stall time.Duration
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
-	// Log gets a line at most every ten seconds while connections are refused; nil
-	// drops them.
+	// Log receives at most one line in ten seconds about refused connections. Nil discards
+	// them.
 	Log *slog.Logger
 }
 
-// Listener is a net.Listener that closes connections beyond its bounds as they come.
+// Listener is a net.Listener that closes new connections beyond its limits.
 type Listener struct {
 	net.Listener
 	o       Options
@@ -45,32 +45,27 @@ type Listener struct {
 	logged time.Time            // guarded by mu
 }
 
-// Listen guards inner, which it owns from then on.
-func Listen(inner net.Listener, o Options) (*Listener, error) {
+// Listen returns a listener that limits the connections of inner, which it owns.
+func Listen(inner net.Listener, o Options) *Listener {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	metrics := promauto.With(o.Metrics) // which may be nil
 	l := &Listener{
 		Listener: inner, o: o, by: make(map[netip.Prefix]int),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		refused: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_http_connections_refused_total", Help: "Connections closed as they came, by the bound that they exceeded: all or address.",
 		}, []string{"bound"}),
-	}
-	if o.Metrics == nil {
-		return l, nil
 	}
 	for _, bound := range []string{boundAll, boundAddress} {
 		l.refused.WithLabelValues(bound)
 	}
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_http_connections", Help: "Connections of clients that are open."}, func() float64 {
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_http_connections", Help: "Connections of clients that are open."}, func() float64 {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return float64(l.open)
 	})
-	if err := errors.Join(o.Metrics.Register(l.refused), o.Metrics.Register(open)); err != nil {
-		return nil, fmt.Errorf("registering the metrics of connections: %w", err)
-	}
-	return l, nil
+	return l
 }
 
 const (
@@ -87,14 +82,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 		}
 		from, counted := l.origin(c)
 		if !l.enter(from, counted) {
-			_ = c.Close() // nobody is told, since a reply could wait for its reader, too
+			_ = c.Close() // without a response, which could wait for its reader as well
 			continue
 		}
 		return &conn{Conn: c, stall: l.o.Stall, leave: sync.OnceFunc(func() { l.leave(from, counted) })}, nil
 	}
 }
 
-// origin is whom a connection counts for; false if for nobody.
+// origin returns the client IP address that a connection counts for, false if none.
 func (l *Listener) origin(c net.Conn) (netip.Prefix, bool) {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok || l.o.PerAddress <= 0 {
@@ -146,17 +141,17 @@ func (l *Listener) leave(from netip.Prefix, counted bool) {
 	}
 }
 
-// piece is what a client has to take within the stall time, in bytes.
+// piece is how much a client must read within the stall time, in bytes.
 const piece = 64 << 10
 
-// conn counts until it is closed, and does not wait for ever for its reader.
+// conn is a counted connection whose writes have a time limit.
 type conn struct {
 	net.Conn
 	stall time.Duration
 	leave func()
 
 	mu    sync.Mutex
-	outer time.Time // guarded by mu; the deadline that others set, zero for none
+	outer time.Time // guarded by mu; the deadline that net/http set, zero for none
 }
 
 func (c *conn) Close() error {
@@ -164,8 +159,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http say that nothing more comes before it closes, so that the
-// last answer is not lost with data that was not read.
+// CloseWrite lets net/http end the response before it closes the connection: closing at
+// once while request data is unread would discard the response.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -194,7 +189,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	written := 0
 	for {
 		next := p[written:min(len(p), written+piece)]
-		if err := c.patience(); err != nil {
+		if err := c.startStall(); err != nil {
 			return written, err
 		}
 		n, err := c.Conn.Write(next)
@@ -205,9 +200,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// patience makes the deadline of the next write the stall time, unless there is an
+// startStall sets the deadline of the next write to the stall time, unless net/http set an
 // earlier one.
-func (c *conn) patience() error {
+func (c *conn) startStall() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	deadline := time.Now().Add(c.stall)

@@ -27,8 +27,7 @@ func guarded(t *testing.T, o Options) *Listener {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l, err := Listen(inner, o)
-	require.NoError(t, err)
+	l := Listen(inner, o)
 	t.Cleanup(func() { l.Close() })
 	return l
 }

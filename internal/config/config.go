@@ -94,10 +94,10 @@ func Default() Config {
 	}
 }
 
-// Check says all that is wrong, by the names of the keys.
+// Check returns everything that is wrong, by the names of keys.
 func (c *Config) Check() error { return errors.Join(c.problems()...) }
 
-// problems are all that is wrong; each begins with the name of a key.
+// problems returns everything that is wrong. Each error begins with the name of a key.
 func (c *Config) problems() (all []error) {
 	wrong := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
 	c.Surface.check(wrong)
@@ -132,6 +132,15 @@ func (c *Config) problems() (all []error) {
 	if err := c.Role.check(c.Store); err != nil {
 		wrong("%w", err)
 	}
+	c.checkStore(wrong)
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		c.Networks[name].check(name, wrong)
+	}
+	return all
+}
+
+// checkStore reports what is wrong with the remote store.
+func (c *Config) checkStore(wrong func(format string, args ...any)) {
 	if c.Store != "" {
 		if err := store.CheckPostgresURL(c.Store); err != nil {
 			wrong("store: %w", err)
@@ -150,55 +159,55 @@ func (c *Config) problems() (all []error) {
 	if c.StoreLag < 2*time.Second || c.StoreLag > time.Hour {
 		wrong("store_lag: %s is not between 2s and 1h", c.StoreLag)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
-		if strings.ContainsAny(name, "/\\:. \t") || name == "" {
-			wrong("networks: %q cannot be a name; use letters, digits and hyphens", name)
-		}
-		if name == StoreFolder {
-			wrong("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
-		}
-		n := c.Networks[name]
-		if len(n.Nodes) == 0 {
-			wrong("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
-		}
-		if rounds := n.Ahead(); rounds < 0 || rounds > 256 {
-			wrong("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
-		}
-		switch {
-		case n.Record != "" && n.Record != RecordAll && n.Record != RecordPrimary && n.Record != RecordL1:
-			wrong("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, RecordAll, RecordPrimary, RecordL1)
-		case n.RecordsLedger() && n.IndexFrom > 0:
-			wrong("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, RecordL1)
-		}
-		if _, err := n.HealthSubnetIDs(); err != nil {
-			wrong("networks.%s.health_subnets: %w", name, err)
-		}
-		switch n.Keep() {
-		case primary.KeepAll, primary.KeepNeeded, primary.KeepNone:
-		default:
-			wrong("networks.%s.keep_containers: %q is none of %s, %s, %s", name, n.KeepContainers, primary.KeepAll, primary.KeepNeeded, primary.KeepNone)
-		}
-		for _, chain := range n.EVM {
-			if _, err := node.ParseEndpoint(chain.RPC); err != nil {
-				wrong("networks.%s.evm.rpc: %w", name, err)
-			}
-			if t := chain.NativeToken; t != nil && (t.Name == "" || t.Symbol == "") {
-				wrong("networks.%s.evm.native_token: it needs a name and a symbol", name)
-			}
-		}
-		for _, url := range n.Nodes {
-			if _, err := node.ParseEndpoint(url); err != nil {
-				wrong("networks.%s.nodes: %w", name, err)
-			}
-		}
-	}
-	return all
 }
 
-// StoreFolder is where the data folder has the store, beside those of the networks.
+// check reports what is wrong with the network of a name.
+func (n Network) check(name string, wrong func(format string, args ...any)) {
+	if strings.ContainsAny(name, "/\\:. \t") || name == "" {
+		wrong("networks: %q cannot be a name; use letters, digits and hyphens", name)
+	}
+	if name == StoreFolder {
+		wrong("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
+	}
+	if len(n.Nodes) == 0 {
+		wrong("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
+	}
+	if rounds := n.Ahead(); rounds < 0 || rounds > 256 {
+		wrong("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
+	}
+	switch {
+	case n.Record != "" && n.Record != RecordAll && n.Record != RecordPrimary && n.Record != RecordL1:
+		wrong("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, RecordAll, RecordPrimary, RecordL1)
+	case n.RecordsLedger() && n.IndexFrom > 0:
+		wrong("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, RecordL1)
+	}
+	if _, err := n.HealthSubnetIDs(); err != nil {
+		wrong("networks.%s.health_subnets: %w", name, err)
+	}
+	switch n.Keep() {
+	case primary.KeepAll, primary.KeepNeeded, primary.KeepNone:
+	default:
+		wrong("networks.%s.keep_containers: %q is none of %s, %s, %s", name, n.KeepContainers, primary.KeepAll, primary.KeepNeeded, primary.KeepNone)
+	}
+	for _, chain := range n.EVM {
+		if _, err := node.ParseEndpoint(chain.RPC); err != nil {
+			wrong("networks.%s.evm.rpc: %w", name, err)
+		}
+		if t := chain.NativeToken; t != nil && (t.Name == "" || t.Symbol == "") {
+			wrong("networks.%s.evm.native_token: it needs a name and a symbol", name)
+		}
+	}
+	for _, url := range n.Nodes {
+		if _, err := node.ParseEndpoint(url); err != nil {
+			wrong("networks.%s.nodes: %w", name, err)
+		}
+	}
+}
+
+// StoreFolder is the folder of the store in the data folder, beside those of networks.
 const StoreFolder = "store"
 
-// KeyFile is where the data folder has the API keys.
+// KeyFile returns the path of the API keys in the data folder.
 func (c *Config) KeyFile() access.KeyFile {
 	return access.KeyFile(filepath.Join(c.DataDir, "keys.json"))
 }

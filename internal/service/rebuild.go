@@ -18,11 +18,11 @@ const graceAlone = 10 * time.Second
 
 // rebuildIndex does the rebuilds of the index that are asked for until ctx ends. In a store
 // that processes share, one of those that index does it.
-func rebuildIndex(ctx context.Context, kept *keep.Keep, surface *reception, role config.Role, log *slog.Logger) {
+func rebuildIndex(ctx context.Context, kept *keep.Keep, all *networks, role config.Role, log *slog.Logger) {
 	if kept.Leases != nil && !role.Records() {
 		return
 	}
-	r := primary.Rebuilder(surface.beside, log)
+	r := primary.Rebuilder(all.beside, log)
 	if kept.Leases == nil {
 		r.Grace = graceAlone
 	}
@@ -33,21 +33,21 @@ func rebuildIndex(ctx context.Context, kept *keep.Keep, surface *reception, role
 
 // beside returns what indexes all networks on another store. It waits until they are open:
 // what is not rebuilt would be missing after the switch.
-func (r *reception) beside(ctx context.Context, s store.Store) ([]*primary.Network, error) {
+func (n *networks) beside(ctx context.Context, s store.Store) ([]*primary.Network, error) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
 		var all []*primary.Network
-		for _, slot := range r.slots {
-			if n := slot.open(); n != nil {
-				one, err := n.Beside(s)
+		for _, e := range n.entries {
+			if opened := e.open(); opened != nil {
+				one, err := opened.Beside(s)
 				if err != nil {
 					return nil, err
 				}
 				all = append(all, one)
 			}
 		}
-		if len(all) == len(r.slots) {
+		if len(all) == len(n.entries) {
 			return all, nil
 		}
 		select {

@@ -154,7 +154,7 @@ func (s *Service) GetAssetDescription(r *http.Request, args *avm.GetAssetDescrip
 }
 
 // GetUTXOs is avm.getUTXOs.
-func (s *Service) GetUTXOs(r *http.Request, args *api.GetUTXOsArgs, reply *rpc.Raw) error {
+func (s *Service) GetUTXOs(r *http.Request, args *api.GetUTXOsArgs, reply *api.GetUTXOsReply) error {
 	return s.chain.UTXOs(r.Context(), args, reply)
 }
 

@@ -178,7 +178,7 @@ func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Ra
 	if err != nil || found.id != args.BlockID {
 		return fmt.Errorf("couldn't get block with id %s: %w", args.BlockID, database.ErrNotFound)
 	}
-	reply.Lasts, reply.JSON = rpc.Always, found.json
+	reply.JSON = found.json
 	return nil
 }
 
@@ -197,7 +197,7 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
 	}
 	found, err := c.block(ctx, before+height, args.Encoding)
-	reply.Lasts, reply.JSON = rpc.Always, found.json
+	reply.JSON = found.json
 	return err
 }
 
@@ -246,14 +246,17 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 		}
 		out = append(out, content...)
 	} else {
-		out = append(appendHex(append(out, '"'), encoding, b), '"')
+		text, err := formatting.Encode(encoding, b)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(append(out, '"'), text...), '"')
 	}
 	return append(append(append(out, `,"encoding":"`...), encoding.String()...), `"}`...), nil
 }
 
 // Tx answers getTx. The error is database.ErrNotFound for what is not recorded.
 func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
-	reply.Lasts = rpc.Always
 	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
 	if a, ok := c.ready.GetIfPresent(key); ok {
 		reply.JSON = a.json

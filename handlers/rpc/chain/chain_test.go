@@ -783,7 +783,7 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 		if strings.Contains(body, ids.GenerateTestID().String()) || strings.Contains(body, "getCurrentSupply") {
 			return `{"jsonrpc":"2.0","error":{"code":-32000,"message":"fetching current supply failed: not found","data":null},"id":1}`
 		}
-		return `{"jsonrpc":"2.0","result":{"validators":[{"txID":"a<b"}]},"id":1}` + "\n"
+		return `{"jsonrpc":"2.0","result":{"validators":[{"txID":"a\\u003cb"}]},"id":1}` + "\n"
 	})
 	one, two := ids.NodeID{1}, ids.NodeID{2}
 	for _, params := range []string{
@@ -791,7 +791,7 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 	} {
 		raw, failure := w.call(t, "platform.getCurrentValidators", params)
 		require.Empty(t, failure)
-		require.Equal(t, `{"validators":[{"txID":"a<b"}]}`, string(raw))
+		require.Equal(t, `{"validators":[{"txID":"a\\u003cb"}]}`, string(raw))
 	}
 	require.EqualValues(t, 1, asked.Load(), "one question is asked once")
 	for range 2 {

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/formatting"
-	"github.com/ava-labs/avalanchego/utils/hashing"
+	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/utils/set"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 
@@ -36,7 +35,7 @@ var (
 
 // UTXOs answers getUTXOs: each address' in the order of their IDs, so that pages follow
 // on one another whatever is spent between them.
-func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Raw) error {
+func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *api.GetUTXOsReply) error {
 	switch n := len(args.Addresses); {
 	case n == 0:
 		return errNoAddresses
@@ -69,11 +68,6 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 			return rpc.ErrForward
 		}
 	}
-	if source == c.ID {
-		// What is there changes with the chain's blocks alone.
-		next := c.Status().Next
-		reply.Lasts = func() bool { return c.Status().Next == next }
-	}
 	limit := int(args.Limit)
 	if limit <= 0 || limit > maxPage {
 		limit = maxPage
@@ -89,24 +83,13 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *rpc.Ra
 	if err != nil {
 		return fmt.Errorf("problem formatting address: %w", err)
 	}
-	size := 256
+	reply.NumFetched, reply.UTXOs = avajson.Uint64(len(found)), make([]string, len(found))
 	for i := range found {
-		size += 2*len(found[i].Bytes) + 16
-	}
-	b := append(make([]byte, 0, size), `{"numFetched":"`...)
-	b = strconv.AppendInt(b, int64(len(found)), 10)
-	b = append(b, `","utxos":[`...)
-	for i := range found {
-		if i > 0 {
-			b = append(b, ',')
+		if reply.UTXOs[i], err = formatting.Encode(args.Encoding, found[i].Bytes); err != nil {
+			return err
 		}
-		b = append(appendHex(append(b, '"'), args.Encoding, found[i].Bytes), '"')
 	}
-	b = append(append(b, `],"endIndex":{"address":"`...), address...)
-	b = append(append(b, `","utxo":"`...), after.String()...)
-	b = append(append(b, `"},"encoding":"`...), args.Encoding.String()...)
-	b = append(b, `"}`...)
-	reply.JSON = b
+	reply.EndIndex, reply.Encoding = api.Index{Address: address, UTXO: after.String()}, args.Encoding
 	return nil
 }
 
@@ -223,9 +206,4 @@ func (c *Chain) Owned(ctx context.Context, addresses set.Set[ids.ShortID], f fun
 		}
 	}
 	return nil
-}
-
-// appendHex appends b in one of the hex forms.
-func appendHex(to []byte, encoding formatting.Encoding, b []byte) []byte {
-	return rpc.AppendHex(to, encoding, b, func() ids.ID { return hashing.ComputeHash256Array(b) })
 }

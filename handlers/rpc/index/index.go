@@ -8,22 +8,20 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/indexer"
 	"github.com/ava-labs/avalanchego/utils/formatting"
+	avajson "github.com/ava-labs/avalanchego/utils/json"
 
 	"quorate/handlers/rpc"
-	"quorate/internal/index"
 	"quorate/internal/index/container"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
-// Options of a Service. All but Status and Log are required.
+// Options configure a Service. All but Log are required.
 type Options struct {
 	Reader store.Reader
 	// Chain names the containers.
@@ -32,9 +30,6 @@ type Options struct {
 	// first+i, the last one the one before end. If not all from first on are kept, the
 	// error is rpc.ErrForward.
 	Heights func(ctx context.Context) (first, end uint64, err error)
-	// Status tells how far the chain is recorded: answers about its end last while it
-	// tells the same. It does not block. Nil: they are made anew each time.
-	Status func() index.Status
 	// Log gets what goes wrong with the record, of which clients learn no more than that.
 	Log *slog.Logger
 }
@@ -59,8 +54,7 @@ var (
 )
 
 // GetLastAccepted answers index.getLastAccepted.
-func (s *Service) GetLastAccepted(r *http.Request, args *indexer.GetLastAcceptedArgs, reply *rpc.Raw) error {
-	lasts := s.untilNext()
+func (s *Service) GetLastAccepted(r *http.Request, args *indexer.GetLastAcceptedArgs, reply *indexer.FormattedContainer) error {
 	first, end, err := s.heights(r.Context())
 	if err != nil {
 		return err
@@ -68,12 +62,11 @@ func (s *Service) GetLastAccepted(r *http.Request, args *indexer.GetLastAccepted
 	if first >= end {
 		return errNothing
 	}
-	reply.Lasts = lasts
 	return s.reply(r.Context(), reply, first, end-1, args.Encoding)
 }
 
 // GetContainerByIndex answers index.getContainerByIndex.
-func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContainerByIndexArgs, reply *rpc.Raw) error {
+func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContainerByIndexArgs, reply *indexer.FormattedContainer) error {
 	first, end, err := s.heights(r.Context())
 	if err != nil {
 		return err
@@ -81,29 +74,26 @@ func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContaine
 	if first >= end || uint64(args.Index) >= end-first {
 		return fmt.Errorf("no container at index %d", args.Index)
 	}
-	reply.Lasts = rpc.Always
 	return s.reply(r.Context(), reply, first, first+uint64(args.Index), args.Encoding)
 }
 
 // GetContainerByID answers index.getContainerByID.
-func (s *Service) GetContainerByID(r *http.Request, args *indexer.GetContainerByIDArgs, reply *rpc.Raw) error {
+func (s *Service) GetContainerByID(r *http.Request, args *indexer.GetContainerByIDArgs, reply *indexer.FormattedContainer) error {
 	first, one, err := s.find(r.Context(), args.ID)
 	if err != nil {
 		return err
 	}
-	reply.Lasts = rpc.Always
-	reply.JSON, err = appendContainer(make([]byte, 0, 2*len(one.Bytes)+around), &one, first, args.Encoding)
+	*reply, err = newContainer(&one, first, args.Encoding)
 	return err
 }
 
 // GetIndex answers index.getIndex.
-func (s *Service) GetIndex(r *http.Request, args *indexer.GetIndexArgs, reply *rpc.Raw) error {
+func (s *Service) GetIndex(r *http.Request, args *indexer.GetIndexArgs, reply *indexer.GetIndexResponse) error {
 	first, one, err := s.find(r.Context(), args.ID)
 	if err != nil {
 		return err
 	}
-	reply.Lasts = rpc.Always
-	reply.JSON = append(strconv.AppendUint([]byte(`{"index":"`), one.Height-first, 10), `"}`...)
+	reply.Index = avajson.Uint64(one.Height - first)
 	return nil
 }
 
@@ -118,17 +108,16 @@ func (s *Service) IsAccepted(r *http.Request, args *indexer.IsAcceptedArgs, repl
 }
 
 // GetContainerRange answers index.getContainerRange.
-func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerRangeArgs, reply *rpc.Raw) error {
+func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerRangeArgs, reply *indexer.GetContainerRangeResponse) error {
 	n := uint64(args.NumToFetch)
 	if n == 0 {
-		reply.JSON = []byte(`{"containers":[]}`)
+		reply.Containers = []indexer.FormattedContainer{}
 		return nil
 	}
 	if n > indexer.MaxFetchedByRange {
 		return fmt.Errorf("%w but is %d", errNumber, n)
 	}
 	ctx := r.Context()
-	lasts := s.untilNext()
 	first, end, err := s.heights(ctx)
 	if err != nil {
 		return err
@@ -140,12 +129,8 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 	if start > last {
 		return fmt.Errorf("start index (%d) > last accepted index (%d)", start, last)
 	}
-	reply.Lasts = rpc.Always
-	if n > last-start+1 {
-		n, reply.Lasts = last-start+1, lasts
-	}
+	n = min(n, last-start+1)
 	var all []container.Container
-	size, held := 0, int64(0)
 	for uint64(len(all)) < n {
 		some, err := s.o.Chain.Range(ctx, s.o.Reader, first+start+uint64(len(all)), min(int(n)-len(all), atATime))
 		if err != nil {
@@ -154,43 +139,25 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 		if len(some) == 0 {
 			return rpc.ErrForward // there is a gap in what is kept
 		}
+		held := int64(0)
 		for i := range some {
 			if some[i].Form != container.Accepted {
 				return rpc.ErrForward
 			}
-			size += 2*len(some[i].Bytes) + around
-			held += int64(3*len(some[i].Bytes) + around)
+			held += int64(copies*len(some[i].Bytes) + around)
 		}
 		if err := node.Take(ctx, held); err != nil {
 			return rpc.ErrBusy
 		}
-		held = 0
 		all = append(all, some...)
 	}
-	b := append(make([]byte, 0, size+around), `{"containers":[`...)
+	reply.Containers = make([]indexer.FormattedContainer, len(all))
 	for i := range all {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b, err = appendContainer(b, &all[i], first, args.Encoding); err != nil {
+		if reply.Containers[i], err = newContainer(&all[i], first, args.Encoding); err != nil {
 			return err
 		}
 	}
-	b = append(b, `]}`...)
-	reply.JSON = b
 	return nil
-}
-
-// untilNext says whether the chain is recorded as far as it is now; nil if nobody knows.
-func (s *Service) untilNext() func() bool {
-	if s.o.Status == nil {
-		return nil
-	}
-	was := s.o.Status()
-	return func() bool {
-		is := s.o.Status()
-		return is.Next == was.Next && is.Kept == was.Kept
-	}
 }
 
 func (s *Service) heights(ctx context.Context) (first, end uint64, err error) {
@@ -245,46 +212,35 @@ func (s *Service) accepted(ctx context.Context, height uint64) (container.Contai
 	return one, nil
 }
 
-func (s *Service) reply(ctx context.Context, reply *rpc.Raw, first, height uint64, e formatting.Encoding) error {
+func (s *Service) reply(ctx context.Context, reply *indexer.FormattedContainer, first, height uint64, e formatting.Encoding) error {
 	one, err := s.accepted(ctx, height)
 	if err != nil {
 		return err
 	}
-	reply.JSON, err = appendContainer(make([]byte, 0, 2*len(one.Bytes)+around), &one, first, e)
+	*reply, err = newContainer(&one, first, e)
 	return err
 }
 
-// atATime is how many containers are read before they are counted.
-const atATime = 128
+const (
+	// atATime is how many containers are read before their memory is counted.
+	atATime = 128
+	// copies is how much memory a container's bytes take until they are sent: themselves,
+	// as hex, and as JSON in a buffer that grows.
+	copies = 8
+	// around is the memory for the rest of a container, in bytes.
+	around = 512
+)
 
-// around is at least what a container takes in JSON besides its bytes, in bytes.
-const around = 192
-
-// appendContainer writes what indexer.FormattedContainer is as JSON.
-func appendContainer(b []byte, one *container.Container, first uint64, e formatting.Encoding) ([]byte, error) {
-	b = append(b, `{"id":"`...)
-	b = appendID(b, one.ID)
-	b = append(b, `","bytes":"`...)
-	switch e {
-	case formatting.Hex, formatting.HexC, formatting.HexNC:
-		b = rpc.AppendHex(b, e, one.Bytes, one.Hash)
-	default:
-		_, err := formatting.Encode(e, nil) // which says why not
-		if err == nil {
-			err = fmt.Errorf("unknown encoding %s", e)
-		}
-		return nil, err
+// newContainer returns a container in the node's form.
+func newContainer(one *container.Container, first uint64, e formatting.Encoding) (indexer.FormattedContainer, error) {
+	text, err := formatting.Encode(e, one.Bytes)
+	if err != nil {
+		return indexer.FormattedContainer{}, err
 	}
-	// When this record had it, and where that was not noted, the node that it is from.
+	// The time of indexing, or where that is unknown the upstream node's time.
 	at := one.Kept
 	if at.IsZero() {
 		at = one.Time
 	}
-	b = append(b, `","timestamp":"`...)
-	b = at.UTC().AppendFormat(b, time.RFC3339Nano)
-	b = append(b, `","encoding":"`...)
-	b = append(b, e.String()...)
-	b = append(b, `","index":"`...)
-	b = strconv.AppendUint(b, one.Height-first, 10)
-	return append(b, `"}`...), nil
+	return indexer.FormattedContainer{ID: one.ID, Bytes: text, Timestamp: at.UTC(), Encoding: e, Index: avajson.Uint64(one.Height - first)}, nil
 }

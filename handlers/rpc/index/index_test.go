@@ -21,7 +21,6 @@ import (
 
 	"quorate/handlers/apitest"
 	"quorate/handlers/rpc"
-	"quorate/internal/index"
 	"quorate/internal/index/container"
 	"quorate/internal/node"
 	"quorate/internal/store"
@@ -87,34 +86,6 @@ func formatted(t testing.TB, c *container.Container, first uint64, e formatting.
 	return string(text)
 }
 
-// Answers about the end of the chain last until there is more of it, others for ever.
-func TestAnswersLast(t *testing.T) {
-	s, chain, _ := record(t, 10)
-	end := uint64(8)
-	status := index.Status{Next: end}
-	o := Options{Reader: s, Chain: chain, Heights: func(context.Context) (uint64, uint64, error) { return 1, end, nil }, Status: func() index.Status { return status }}
-	h := New(o)
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
-	var last, cut, full, one rpc.Raw
-	require.NoError(t, h.GetLastAccepted(r, &indexer.GetLastAcceptedArgs{}, &last))
-	require.NoError(t, h.GetContainerRange(r, &indexer.GetContainerRangeArgs{StartIndex: 3, NumToFetch: 5}, &cut))
-	require.NoError(t, h.GetContainerRange(r, &indexer.GetContainerRangeArgs{StartIndex: 3, NumToFetch: 4}, &full))
-	require.NoError(t, h.GetContainerByIndex(r, &indexer.GetContainerByIndexArgs{Index: 6}, &one))
-	for _, reply := range []rpc.Raw{last, cut, full, one} {
-		require.True(t, reply.Lasts())
-	}
-	end, status.Next = 9, 9
-	require.False(t, last.Lasts(), "there is a later one")
-	require.False(t, cut.Lasts(), "there is one more")
-	require.True(t, full.Lasts())
-	require.True(t, one.Lasts())
-
-	o.Status = nil
-	last = rpc.Raw{}
-	require.NoError(t, New(o).GetLastAccepted(r, &indexer.GetLastAcceptedArgs{}, &last))
-	require.Nil(t, last.Lasts, "nobody knows for how long")
-}
-
 func TestContainers(t *testing.T) {
 	s, chain, all := record(t, 2100)
 	for _, first := range []uint64{1, 100} {
@@ -150,21 +121,26 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// Ranges count for what answers may take: what does not fit is refused, and nothing of it
-// is held afterwards.
+// Ranges count against the memory for answers: a range that does not fit is refused, and
+// its memory is given back.
 func TestRangeWithinBudget(t *testing.T) {
-	s, chain, _ := record(t, 1024)
+	s, chain, all := record(t, 1024)
 	service := New(Options{Reader: s, Chain: chain, Heights: between(1, 1025)})
 	ask := func(budget *node.Budget, n int) (int, error) {
 		ctx, done := budget.Begin(t.Context(), nil)
 		defer done()
-		var reply rpc.Raw
+		var reply indexer.GetContainerRangeResponse
 		err := service.GetContainerRange(httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), &indexer.GetContainerRangeArgs{NumToFetch: avajson.Uint64(n)}, &reply)
-		return len(reply.JSON), err
+		return len(reply.Containers), err
 	}
-	whole, err := ask(nil, 1024)
+	n, err := ask(nil, 1024)
 	require.NoError(t, err)
-	budget := node.NewBudget(int64(whole)*4/3, 0) // of which one may have three quarters
+	require.Equal(t, 1024, n)
+	whole := 0
+	for _, one := range all {
+		whole += copies*len(one.Bytes) + around
+	}
+	budget := node.NewBudget(int64(whole)*5/4, 0) // one client may have three quarters of it
 	for range 3 {
 		_, err = ask(budget, 1024)
 		require.ErrorIs(t, err, rpc.ErrBusy)

@@ -70,7 +70,7 @@ func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeI
 	if err != nil {
 		return err
 	}
-	reply.JSON, reply.Lasts = a.result, func() bool { return c.fresh(a) }
+	reply.JSON = a.result
 	return nil
 }
 

@@ -257,7 +257,7 @@ func (s *Service) GetBlockchainStatus(r *http.Request, args *platformvm.GetBlock
 }
 
 // GetUTXOs is platform.getUTXOs.
-func (s *Service) GetUTXOs(r *http.Request, args *api.GetUTXOsArgs, reply *rpc.Raw) error {
+func (s *Service) GetUTXOs(r *http.Request, args *api.GetUTXOsArgs, reply *api.GetUTXOsReply) error {
 	err := s.chain.UTXOs(r.Context(), args, reply)
 	if one := (*chain.UTXOError)(nil); errors.As(err, &one) {
 		return fmt.Errorf("couldn't encode UTXO %s as %s: unsupported encoding in method", one.ID, args.Encoding)

@@ -75,13 +75,13 @@ func (s *several) raise() (next heights) {
 	return heights{index.PChain: s.ends[history.P] + 1, index.XChain: early + 1 + s.ends[history.X] + 1, index.CChain: s.ends[history.C] + 1}
 }
 
-// mortal is a store whose process dies before a commit.
-type mortal struct {
+// dyingStore is a store whose process dies before a commit.
+type dyingStore struct {
 	store.Store
 	left atomic.Int64 // commits until then
 }
 
-func (m *mortal) Commit(ctx context.Context, b *store.Batch) error {
+func (m *dyingStore) Commit(ctx context.Context, b *store.Batch) error {
 	if m.left.Add(-1) < 0 {
 		return store.ErrClosed
 	}
@@ -89,7 +89,7 @@ func (m *mortal) Commit(ctx context.Context, b *store.Batch) error {
 }
 
 // session records until everything up to some heights is there, or the store dies.
-func session(t *testing.T, n *testNode, rng *rand.Rand, s *mortal, until heights) {
+func session(t *testing.T, n *testNode, rng *rand.Rand, s *dyingStore, until heights) {
 	t.Helper()
 	client, g := n.connect(t)
 	o := options(client, g, s)
@@ -172,7 +172,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			}
 			deaths := 0
 			for range sessions {
-				s := &mortal{Store: open()}
+				s := &dyingStore{Store: open()}
 				s.left.Store(math.MaxInt64)
 				if rng.IntN(2) == 0 {
 					s.left.Store(rng.Int64N(12))

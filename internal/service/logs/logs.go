@@ -1,5 +1,4 @@
-// Package logs makes the loggers: one for the service and one for each network, whose levels
-// can change while they are in use.
+// Package logs makes the loggers of the service.
 package logs
 
 import (
@@ -15,72 +14,74 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/ava-labs/avalanchego/utils/logging"
-
-	"quorate/handlers/rpc/admin"
 )
 
-// Loggers are the service's own and one for each network, by name, with levels that
-// can be changed while they are in use. Safe for concurrent use.
+// Levels are the levels of a logger: for what a node writes into files, and for what it
+// displays.
+type Levels struct{ LogLevel, DisplayLevel logging.Level }
+
+// Loggers has the service's logger and one for each network, by name. Their levels can
+// change while they are in use. It is safe for concurrent use.
 type Loggers struct {
-	handler slog.Handler // lets everything through
+	handler slog.Handler // of all levels
 	initial logging.Level
 
 	mu     sync.Mutex
-	levels map[string]admin.Levels   // guarded by mu
-	bounds map[string]*slog.LevelVar // guarded by mu
+	levels map[string]Levels         // guarded by mu
+	least  map[string]*slog.LevelVar // the lowest level that is written; guarded by mu
 }
 
-// Main is the name of the one that belongs to no network, as it is on a node.
+// Main is the name of the service's logger, as on a node.
 const Main = "main"
 
-// New makes loggers of a level (debug, info, warn or error) that write to w: text on a
-// terminal, else a JSON object a line.
+// New returns loggers with a level (debug, info, warn or error) that write to w: text if w
+// is a terminal, else a JSON object a line.
 func New(level string, w io.Writer) *Loggers {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
+	_ = l.UnmarshalText([]byte(level)) // package config has checked it
 	return &Loggers{
 		handler: newLogHandler(slog.Level(math.MinInt), w), initial: nodeLevel(l),
-		levels: make(map[string]admin.Levels), bounds: make(map[string]*slog.LevelVar),
+		levels: make(map[string]Levels), least: make(map[string]*slog.LevelVar),
 	}
 }
 
-// Named is the logger of a name.
+// Named returns the logger with a name.
 func (l *Loggers) Named(name string) *slog.Logger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	bound, ok := l.bounds[name]
+	least, ok := l.least[name]
 	if !ok {
-		bound = new(slog.LevelVar)
-		l.bounds[name] = bound
-		l.set(name, admin.Levels{LogLevel: l.initial, DisplayLevel: l.initial})
+		least = new(slog.LevelVar)
+		l.least[name] = least
+		l.set(name, Levels{LogLevel: l.initial, DisplayLevel: l.initial})
 	}
-	return slog.New(levelled{l.handler, bound})
+	return slog.New(levelled{l.handler, least})
 }
 
-// set needs mu. A node has a file and a display, we have one output: it gets what
-// either of them would.
-func (l *Loggers) set(name string, levels admin.Levels) {
+// set sets the levels of a logger. A node has a file and a display; the service has one
+// output with the lines of both. The caller holds mu.
+func (l *Loggers) set(name string, levels Levels) {
 	l.levels[name] = levels
-	l.bounds[name].Set(slogLevel(min(levels.LogLevel, levels.DisplayLevel)))
+	l.least[name].Set(slogLevel(min(levels.LogLevel, levels.DisplayLevel)))
 }
 
-// Names implements admin.Loggers.
+// Names returns the names of the loggers.
 func (l *Loggers) Names() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.levels))
 }
 
-// Levels implements admin.Loggers.
-func (l *Loggers) Levels(name string) (admin.Levels, bool) {
+// Levels returns the levels of a logger, false if there is no such logger.
+func (l *Loggers) Levels(name string) (Levels, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	levels, ok := l.levels[name]
 	return levels, ok
 }
 
-// SetLevels implements admin.Loggers.
-func (l *Loggers) SetLevels(name string, levels admin.Levels) {
+// SetLevels sets the levels of a logger. It ignores unknown names.
+func (l *Loggers) SetLevels(name string, levels Levels) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.levels[name]; ok {
@@ -88,8 +89,7 @@ func (l *Loggers) SetLevels(name string, levels admin.Levels) {
 	}
 }
 
-// levelOf are slog's levels for a node's, of which the finer ones lie between and
-// below slog's own.
+// levelOf maps a node's levels to slog's. Some lie between or below slog's own.
 var levelOf = map[logging.Level]slog.Level{
 	logging.Off: math.MaxInt, logging.Fatal: slog.LevelError + 4, logging.Error: slog.LevelError, logging.Warn: slog.LevelWarn,
 	logging.Info: slog.LevelInfo, logging.Trace: slog.LevelDebug + 2, logging.Debug: slog.LevelDebug, logging.Verbo: slog.LevelDebug - 4,
@@ -97,7 +97,7 @@ var levelOf = map[logging.Level]slog.Level{
 
 func slogLevel(l logging.Level) slog.Level { return levelOf[l] }
 
-// nodeLevel is a node's name for one of slog's levels.
+// nodeLevel returns the node's level for one of slog's.
 func nodeLevel(l slog.Level) logging.Level {
 	for level, same := range levelOf {
 		if same == l {
@@ -107,29 +107,29 @@ func nodeLevel(l slog.Level) logging.Level {
 	return logging.Info
 }
 
-// levelled passes on what is of a level that may change.
+// levelled is a handler whose lowest level can change.
 type levelled struct {
 	slog.Handler
-	bound *slog.LevelVar
+	least *slog.LevelVar
 }
 
 // Enabled implements slog.Handler.
-func (h levelled) Enabled(_ context.Context, l slog.Level) bool { return l >= h.bound.Level() }
+func (h levelled) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least.Level() }
 
 // WithAttrs implements slog.Handler.
 func (h levelled) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return levelled{h.Handler.WithAttrs(attrs), h.bound}
+	return levelled{h.Handler.WithAttrs(attrs), h.least}
 }
 
 // WithGroup implements slog.Handler.
 func (h levelled) WithGroup(name string) slog.Handler {
-	return levelled{h.Handler.WithGroup(name), h.bound}
+	return levelled{h.Handler.WithGroup(name), h.least}
 }
 
-// NewLogger makes one logger, as New does, whose level stays.
+// NewLogger returns a logger as New does, with a fixed level.
 func NewLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // checked with the configuration
+	_ = l.UnmarshalText([]byte(level)) // package config has checked it
 	return slog.New(newLogHandler(l, w))
 }
 

@@ -21,6 +21,7 @@ import (
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
 	handler "quorate/handlers/evm"
+	"quorate/handlers/networks"
 	"quorate/internal/chain/genesis"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/config"
@@ -117,9 +118,6 @@ type Options struct {
 	Observer aggregator.Observer
 }
 
-// PublicIDs are the IDs that names in paths stand for elsewhere.
-var PublicIDs = map[string]uint32{"mainnet": constants.MainnetID, "fuji": constants.FujiID, "testnet": constants.FujiID}
-
 // NewClient is a client of the nodes that a network is configured with. It is closed with
 // Close, or by the Network that is made with it.
 func NewClient(o Options) (*node.Client, error) {
@@ -129,7 +127,7 @@ func NewClient(o Options) (*node.Client, error) {
 // New puts the parts together around a client of a node on the network id.
 // It owns the client from then on.
 func New(client *node.Client, id uint32, o Options) (*Network, error) {
-	if known, ok := PublicIDs[o.Name]; ok && known != id && !o.Synthetic {
+	if known, ok := networks.PublicID(o.Name); ok && known != id && !o.Synthetic {
 		o.Log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &Network{

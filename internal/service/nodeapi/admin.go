@@ -15,6 +15,7 @@ import (
 
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/admin"
+	"quorate/internal/service/logs"
 )
 
 // addAdmin answers the operator's orders, if that is allowed.
@@ -26,7 +27,7 @@ func addAdmin(a *API) error {
 	if !a.config.Admin {
 		return nil
 	}
-	s := admin.New(admin.Options{Names: names, Loggers: a.loggers, Profiles: a.profiles, Settings: a.settings, Store: a.store})
+	s := admin.New(admin.Options{Names: names, Loggers: loggers{a.loggers}, Profiles: a.profiles, Settings: a.settings, Store: a.store})
 	h, err := a.handler("", rpc.Endpoint{Services: []rpc.Service{{Names: []string{"admin"}, Methods: s}}})
 	if err != nil {
 		return err
@@ -141,4 +142,18 @@ func (n *names) Aliases(id ids.ID) []string {
 		return nil
 	}
 	return found
+}
+
+// loggers are the service's loggers in the terms of the admin API.
+type loggers struct{ *logs.Loggers }
+
+// Levels implements admin.Loggers.
+func (l loggers) Levels(name string) (admin.Levels, bool) {
+	levels, ok := l.Loggers.Levels(name)
+	return admin.Levels(levels), ok
+}
+
+// SetLevels implements admin.Loggers.
+func (l loggers) SetLevels(name string, levels admin.Levels) {
+	l.Loggers.SetLevels(name, logs.Levels(levels))
 }

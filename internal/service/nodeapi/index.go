@@ -40,10 +40,9 @@ func addIndexes(a *API) error {
 		e := rpc.Endpoint{}
 		if n := a.network; n.Chains != nil && n.Chains.Kept() {
 			// Vertices belong to the X-Chain.
-			status := func() index.Status { return n.Chains.ChainStatus(one.chain) }
-			e.Ready = chain.Ready(status)
+			e.Ready = chain.Ready(func() index.Status { return n.Chains.ChainStatus(one.chain) })
 			s := rpcindex.New(rpcindex.Options{
-				Reader: a.store, Status: status, Log: a.log, Chain: container.Chain{NetworkID: n.ID, Name: one.kept},
+				Reader: a.store, Log: a.log, Chain: container.Chain{NetworkID: n.ID, Name: one.kept},
 				Heights: func(ctx context.Context) (uint64, uint64, error) {
 					var from, until uint64
 					if one.kept != container.Vertices {

@@ -24,6 +24,7 @@ import (
 	"quorate/handlers/rpc/admin"
 	"quorate/internal/config"
 	"quorate/internal/node"
+	"quorate/internal/service/logs"
 	"quorate/internal/service/network"
 	"quorate/internal/store"
 )
@@ -43,7 +44,7 @@ type API struct {
 	dir      string
 	store    store.Store
 	metrics  prometheus.Registerer
-	loggers  admin.Loggers
+	loggers  *logs.Loggers
 	profiles *admin.Profiles
 	// settings are what the service was started with, without secrets.
 	settings map[string]string
@@ -67,7 +68,7 @@ type Options struct {
 	// Dir is the network's part of the data folder, store may be nil.
 	Dir      string
 	Store    store.Store
-	Loggers  admin.Loggers
+	Loggers  *logs.Loggers
 	Profiles *admin.Profiles
 	// Settings are what the service was started with, without secrets.
 	Settings map[string]string

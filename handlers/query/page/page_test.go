@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"quorate/internal/index/ledger/page"
+	"quorate/handlers/query/page"
 )
 
 func TestToken(t *testing.T) {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// streamPiece is what a client of HTTP/2 has to take of one answer within the stall time,
-// in bytes. It is less than socket's for a connection, since many answers share one.
+// streamPiece is how much of a response an HTTP/2 client must read within the stall time,
+// in bytes. It is smaller than package socket's piece because streams share a connection.
 const streamPiece = 16 << 10
 
-// unread bounds how long h's answers over HTTP/2 wait for their client; 0 is no bound. Its
-// clients hold back single answers by the flow control of their streams (RFC 9113, 5.2),
-// which a bound on the connection's writes does not see.
-func unread(h http.Handler, stall time.Duration) http.Handler {
+// limitStreams limits how long h's responses over HTTP/2 wait for their client; 0 means no
+// limit. A client can hold back one stream by flow control (RFC 9113, 5.2), which the
+// limit of its connection does not notice.
+func limitStreams(h http.Handler, stall time.Duration) http.Handler {
 	if stall <= 0 {
 		return h
 	}
@@ -28,21 +28,21 @@ func unread(h http.Handler, stall time.Duration) http.Handler {
 	})
 }
 
-// stream is an answer over HTTP/2 that does not wait for ever for its reader.
+// stream is a response over HTTP/2 whose writes have a time limit.
 type stream struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
-	timer   *time.Timer // the handler's; nil before the first write
+	timer   *time.Timer // used by the handler's goroutine; nil before the first write
 
 	mu    sync.Mutex
-	ended bool // guarded by mu; net/http's writer must not be touched any more
+	ended bool // guarded by mu; net/http's writer must not be used any more
 }
 
 func (s *stream) Write(p []byte) (int, error) {
 	written := 0
 	for {
-		s.wait()
+		s.startTimer()
 		n, err := s.ResponseWriter.Write(p[written:min(len(p), written+streamPiece)])
 		s.timer.Stop()
 		written += n
@@ -52,9 +52,9 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 }
 
-// FlushError is Flush as http.ResponseController has it.
+// FlushError is Flush in the form that http.ResponseController calls.
 func (s *stream) FlushError() error {
-	s.wait()
+	s.startTimer()
 	defer s.timer.Stop()
 	return s.control.Flush()
 }
@@ -62,20 +62,19 @@ func (s *stream) FlushError() error {
 // Flush implements http.Flusher.
 func (s *stream) Flush() { _ = s.FlushError() }
 
-// Unwrap lets http.ResponseController reach net/http's writer.
+// Unwrap gives http.ResponseController access to net/http's writer.
 func (s *stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// wait begins the time for the next write.
-func (s *stream) wait() {
+func (s *stream) startTimer() {
 	if s.timer == nil {
-		s.timer = time.AfterFunc(s.stall, s.cut)
+		s.timer = time.AfterFunc(s.stall, s.reset)
 		return
 	}
 	s.timer.Reset(s.stall)
 }
 
-// cut resets the stream, which fails the write that waits.
-func (s *stream) cut() {
+// reset resets the stream, so that the pending write fails.
+func (s *stream) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
@@ -83,7 +82,7 @@ func (s *stream) cut() {
 	}
 }
 
-// end leaves what is still to be sent its time.
+// end gives what is still buffered the stall time to be sent.
 func (s *stream) end() {
 	if s.timer != nil {
 		s.timer.Stop()

@@ -1,6 +1,6 @@
-// Package page makes the tokens by which clients ask for the next page of a list:
-// where the page before ended and what the list was of. A token says everything
-// itself, so that nothing is kept for it and any replica may answer.
+// Package page makes the tokens by which clients ask for the next page of a list. A token
+// contains where the previous page ended and a digest of the list's parameters, so that any
+// replica can answer without stored state.
 package page
 
 import (
@@ -12,35 +12,33 @@ import (
 )
 
 var (
-	// ErrToken says that a token is none of ours, or damaged.
+	// ErrToken means that a text is not a token, or a damaged one.
 	ErrToken = errors.New("not a page token")
-	// ErrOtherList says that a token belongs to another operation, or to the same
-	// with other parameters.
+	// ErrOtherList means that a token belongs to another operation, or to other
+	// parameters of the same operation.
 	ErrOtherList = errors.New("page token of another request")
 )
 
 const (
-	// version is that of the tokens' form.
+	// version is the version of the token's format.
 	version = 1
-	// maxToken is the greatest length of a token's text: of longer ones nothing is
-	// decoded.
+	// maxToken is the greatest length of a token's text.
 	maxToken = 8192
 
 	digestSize = 12
 	sumSize    = 4
 )
 
-// List names what is paged through: the same names and filters give tokens that fit
-// one another.
+// List identifies a list. Tokens are valid for lists with the same operation and filters.
 type List struct {
 	// Operation is the name of the operation.
 	Operation string
-	// Filters are all parameters that the list depends on, path included, in a fixed
-	// order; page size is none.
+	// Filters are all parameters that the list depends on, including those of the path, in
+	// a fixed order. The page size is not among them.
 	Filters []string
 }
 
-// digest is of fixed size whatever the filters are.
+// digest returns a hash of the list's parameters.
 func (l List) digest() []byte {
 	h := sha256.New()
 	for _, part := range append([]string{l.Operation}, l.Filters...) {
@@ -52,15 +50,16 @@ func (l List) digest() []byte {
 	return h.Sum(nil)[:digestSize]
 }
 
-// Token is the text by which the list goes on at a position, whose form is its
-// list's own: URL-safe, and opaque to clients.
+// Token returns a URL-safe text for the position at which the list goes on. Each list
+// encodes positions in its own format.
 func (l List) Token(position []byte) string {
 	b := append([]byte{version}, l.digest()...)
 	b = append(b, position...)
 	return base64.RawURLEncoding.EncodeToString(append(b, checksum(b)...))
 }
 
-// Position is what Token was given. Errors are ErrToken and ErrOtherList.
+// Position returns the position that Token was given. Its errors are ErrToken and
+// ErrOtherList.
 func (l List) Position(token string) ([]byte, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: it has %d characters", ErrToken, len(token))
@@ -84,8 +83,7 @@ func (l List) Position(token string) ([]byte, error) {
 	return body[1+digestSize:], nil
 }
 
-// checksum tells damage; it is no seal, as a position is nothing that a client could
-// not have asked for otherwise.
+// checksum detects damage. It does not authenticate: clients may ask for any position.
 func checksum(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return sum[:sumSize]

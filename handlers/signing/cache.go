@@ -1,0 +1,84 @@
+package signing
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/aggregator"
+)
+
+const (
+	// cacheBytes limits the cache; entryBytes is the memory of an entry besides its message,
+	// justification and reply. Both are in bytes.
+	cacheBytes = 8 << 20
+	entryBytes = 1024
+)
+
+// requestCache maps the bytes of a request to the decoded request and its encoded reply,
+// because relayers repeat requests. It decides nothing: the signer is asked each time, and
+// the reply is used only if the signer returns the message that the reply was encoded from.
+// It has signed requests only. It is safe for concurrent use.
+//
+// bench/service warm: without it a repeated request takes 34 µs of processor time instead
+// of 21 µs.
+type requestCache struct {
+	entries *otter.Cache[requestKey, *cachedRequest]
+}
+
+// requestKey is the hash of a request's body and the form it was read in.
+type requestKey struct {
+	body [sha256.Size]byte
+	peer bool
+}
+
+// cachedRequest is immutable.
+type cachedRequest struct {
+	req     aggregator.Request
+	message *warp.Message // nil: not signed yet
+	reply   []byte
+}
+
+func newRequestCache() (*requestCache, error) {
+	entries, err := otter.New(&otter.Options[requestKey, *cachedRequest]{
+		MaximumWeight: cacheBytes,
+		Weigher: func(_ requestKey, r *cachedRequest) uint32 {
+			return uint32(entryBytes + 2*len(r.req.Message.Bytes()) + len(r.req.Justification) + len(r.reply))
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of requests: %w", err)
+	}
+	return &requestCache{entries}, nil
+}
+
+// decode returns the request of a body, like the function of that name.
+func (c *requestCache) decode(body []byte, f form) (requestKey, *cachedRequest, error) {
+	key := requestKey{body: sha256.Sum256(body), peer: f.peer}
+	if known, ok := c.entries.GetIfPresent(key); ok {
+		return key, known, nil
+	}
+	req, err := decode(body, f)
+	return key, &cachedRequest{req: req}, err
+}
+
+// reply returns the body that answers a request with its signed message.
+func (c *requestCache) reply(key requestKey, known *cachedRequest, message *warp.Message) ([]byte, error) {
+	if known.message == message {
+		return known.reply, nil
+	}
+	var content any = signedReply{hexOf(message)}
+	if key.peer {
+		content = peerReply{hexOf(message)}
+	}
+	reply, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	c.entries.Set(key, &cachedRequest{req: known.req, message: message, reply: reply})
+	return reply, nil
+}

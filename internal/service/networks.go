@@ -1,0 +1,356 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
+
+	"quorate/aggregator"
+	"quorate/aggregator/l1message"
+	"quorate/handlers"
+	"quorate/handlers/apierr"
+	"quorate/handlers/data"
+	handler "quorate/handlers/evm"
+	lookup "quorate/handlers/networks"
+	"quorate/handlers/signing"
+	"quorate/internal/config"
+	"quorate/internal/index"
+	"quorate/internal/index/evm/metadata"
+	"quorate/internal/index/primary"
+	"quorate/internal/service/hint"
+	"quorate/internal/service/network"
+	"quorate/internal/service/nodeapi"
+	"quorate/internal/service/tracing"
+)
+
+// networks are the configured networks, from before their nodes answer until the process
+// ends.
+type networks struct {
+	process *process
+	names   []string // sorted
+	entries map[string]*entry
+	evm     *handler.Chains
+	fetcher *metadata.Fetcher
+
+	mu sync.Mutex
+	// ids are the IDs that nodes reported, by name; guarded by mu, which also orders
+	// changes of entries and of evm.
+	ids map[string]uint32
+}
+
+// newNetworks returns networks none of which is open.
+func newNetworks(p *process) (*networks, error) {
+	n := &networks{
+		process: p, names: slices.Sorted(maps.Keys(p.config.Networks)),
+		entries: make(map[string]*entry), evm: new(handler.Chains), ids: make(map[string]uint32),
+	}
+	for _, name := range n.names {
+		e := &entry{name: name}
+		id, _ := lookup.PublicID(name)
+		e.state.Store(&entryState{signing: e.unavailable(id, nil)})
+		n.entries[name] = e
+		if err := n.evm.Set(name, nil, true); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	n.fetcher, err = metadata.NewFetcher(metadata.FetchOptions{Gateways: p.config.Metadata.IPFSGateways, AllowPrivate: p.config.Metadata.AllowPrivate})
+	if err != nil {
+		return nil, hint.Mistake(fmt.Errorf("metadata.ipfs_gateways: %w", err), "")
+	}
+	return n, nil
+}
+
+func (n *networks) close() { n.fetcher.Close() }
+
+// start opens and runs each network. It asks nodes until ctx ends. Wait ends the networks
+// and returns when they have ended; call it when no request is in flight. The failure of
+// one network leaves the others running; stop is called when the last one has failed.
+func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCauseFunc) (wait func()) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(len(n.names)))
+	for _, name := range n.names {
+		running.Go(func() {
+			err := n.run(ctx, life, name, s)
+			if err == nil {
+				return
+			}
+			n.process.log.Error("a network is out of service", slog.String("network", name), slog.Any("error", err))
+			n.fail(name, err)
+			if left.Add(-1) == 0 {
+				stop(&outOfServiceError{err})
+			}
+		})
+	}
+	running.Go(func() { rebuildIndex(life, n.process.kept, n, n.process.config.Role, n.process.log) })
+	if n.process.kept.Leases != nil {
+		running.Go(func() { n.process.kept.Slots.Follow(life, n.process.log) })
+	}
+	return func() {
+		end()
+		running.Wait()
+	}
+}
+
+// run opens a network and runs it. It asks the node until ctx ends, and runs until life
+// ends. It returns nil if one of the two ended it.
+func (n *networks) run(ctx, life context.Context, name string, s *surface) error {
+	p := n.process
+	dir, log := filepath.Join(p.config.DataDir, name), p.loggers.Named(name).With(slog.String("network", name))
+	opened, err := network.Open(ctx, n.options(name, dir, log, s), n.claim)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while waiting for the node
+		}
+		return err
+	}
+	defer opened.Close()
+	api, err := nodeapi.New(ctx, opened, nodeapi.Options{
+		Config:  p.config.NodeAPI,
+		Network: p.config.Networks[name],
+		Dir:     dir,
+		Store:   p.kept.Store,
+		Loggers: p.loggers, Profiles: s.profiles, Settings: config.Shown(p.config),
+		Origins: slices.Concat([]string{}, p.config.CORSOrigins),
+		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": name}, p.registry),
+		Log:     log,
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	log.Info("network open", slog.Uint64("networkID", uint64(opened.ID)), slog.String("ourNodeID", opened.Peers.NodeID().String()))
+	if err := n.open(opened, api, s.tracer()); err != nil {
+		return err
+	}
+	g, life := errgroup.WithContext(life)
+	g.Go(func() error { return opened.Run(life) })
+	g.Go(func() error {
+		api.Run(life)
+		return nil
+	})
+	return g.Wait()
+}
+
+func (n *networks) options(name, dir string, log *slog.Logger, s *surface) network.Options {
+	p := n.process
+	share := uint64(p.config.MemoryLimit) / uint64(len(n.names))
+	o := network.Options{
+		Name:          name,
+		Config:        p.config.Networks[name],
+		Synthetic:     p.options.Synthetic,
+		Dir:           dir,
+		Log:           log,
+		Metrics:       p.registry,
+		Store:         p.kept.Store,
+		Slots:         p.kept.Slots,
+		Views:         p.kept.Views(),
+		Archive:       p.kept.Archive,
+		Leases:        p.kept.Leases,
+		Role:          p.config.Role,
+		Fetcher:       n.fetcher,
+		Changed:       func() error { return n.refresh(name) },
+		CallsInFlight: p.config.NodeAPI.CallsInFlight,
+		Observer:      s.console.Observer(name),
+		// The rest of the memory is for the store, connections and rounds.
+		SignatureBytes: share / 8,
+		MessageBytes:   share / 16,
+		BlockBytes:     int64(share / 8),
+	}
+	if s.traces != nil {
+		o.Wrap = s.traces.Transport
+	}
+	return o
+}
+
+// claim reserves a network ID for a name before anything starts for it.
+func (n *networks) claim(name string, id uint32) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other, taken := range n.ids {
+		if taken == id && other != name {
+			return fmt.Errorf("networks %s and %s have nodes of one network, ID %d; configure one of them", other, name, id)
+		}
+	}
+	n.ids[name] = id
+	e := n.entries[name]
+	e.state.Store(&entryState{signing: e.unavailable(id, nil)})
+	return nil
+}
+
+// open lets requests reach a network. Tracer may be nil.
+func (n *networks) open(opened *network.Network, api *nodeapi.API, tracer trace.Tracer) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := n.entries[opened.Name]
+	s := &entryState{network: opened, api: api}
+	s.signing = handlers.Network{NetworkID: opened.ID, Signer: signer{opened.Signer, opened.Messages}, Ready: e.ready, SubnetReady: e.subnetReady}
+	if tracer != nil {
+		s.signing.Signer = tracing.NewSigner(s.signing.Signer, opened.Name, tracer)
+	}
+	if d, ok := opened.Data(); ok {
+		s.data = &d
+	}
+	served, starting := opened.EVM()
+	e.state.Store(s)
+	return n.evm.Set(opened.Name, served, starting)
+}
+
+// refresh lets requests reach further EVM chains of a network.
+func (n *networks) refresh(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	opened := n.entries[name].open()
+	if opened == nil {
+		return nil // open adds the chains
+	}
+	served, starting := opened.EVM()
+	return n.evm.Set(name, served, starting)
+}
+
+// fail takes a network out of service for good.
+func (n *networks) fail(name string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := n.entries[name]
+	e.state.Store(&entryState{failed: err, signing: e.unavailable(e.state.Load().signing.NetworkID, err)})
+	_ = n.evm.Set(name, nil, false) // without chains there is no error
+}
+
+// forSigning finds networks for the signing operations.
+func (n *networks) forSigning() lookup.Directory[handlers.Network] {
+	return lookup.New(n.names, func(name string) (handlers.Network, error) { return n.entries[name].state.Load().signing, nil })
+}
+
+// forData finds the indexed data of networks.
+func (n *networks) forData() lookup.Directory[data.Network] {
+	return lookup.New(n.names, func(name string) (data.Network, error) {
+		switch s := n.entries[name].state.Load(); {
+		case s.network == nil:
+			return data.Network{}, s.signing.Unavailable
+		case s.data == nil:
+			return data.Network{}, apierr.NotFound("network: chain data of %s is not indexed here", name)
+		default:
+			return *s.data, nil
+		}
+	})
+}
+
+// operators returns the networks for the private surface, by name.
+func (n *networks) operators() map[string]handlers.Network {
+	all := make(map[string]handlers.Network, len(n.entries))
+	for name, e := range n.entries {
+		all[name] = handlers.Network{Ready: e.ready, SubnetReady: e.subnetReady}
+	}
+	return all
+}
+
+// indexed returns how far the chains of the open networks are indexed.
+func (n *networks) indexed() map[string]map[string]index.Status {
+	all := make(map[string]map[string]index.Status)
+	for name, e := range n.entries {
+		if opened := e.open(); opened != nil && opened.Chains != nil {
+			all[name] = opened.Status()
+		}
+	}
+	return all
+}
+
+// verify checks the index of a network, for the private surface.
+func (n *networks) verify(ctx context.Context, name string, o primary.VerifyOptions, tell func(primary.Verification)) error {
+	e, ok := n.entries[name]
+	if !ok {
+		return handlers.ErrNotRecorded
+	}
+	opened := e.open()
+	if opened == nil || opened.Chains == nil {
+		return handlers.ErrNotRecorded
+	}
+	_, err := opened.Chains.Verify(ctx, o, tell)
+	return err
+}
+
+// entry is one configured network.
+type entry struct {
+	name  string
+	state atomic.Pointer[entryState]
+}
+
+// entryState is immutable. It is waiting for the node (network and failed are nil), open,
+// or failed for good.
+type entryState struct {
+	network *network.Network
+	api     *nodeapi.API  // with network
+	data    *data.Network // with network; nil without an index
+	failed  error
+	// signing is the network as handlers see it, in each state.
+	signing handlers.Network
+}
+
+// open returns the network, nil unless it is open.
+func (e *entry) open() *network.Network { return e.state.Load().network }
+
+// unavailable returns the network with an ID as handlers see it before it is open, or after
+// it has failed. The reason of a failure is for operators and not part of the message.
+func (e *entry) unavailable(id uint32, failed error) handlers.Network {
+	message := fmt.Sprintf("the network %s is starting and its node has not answered yet; try again in a moment", e.name)
+	if failed != nil {
+		message = fmt.Sprintf("the network %s is out of service; its operator finds the reason at /readyz", e.name)
+	}
+	why := apierr.Unavailable(failed, "%s", message)
+	why.Code = string(aggregator.CodeNodeUnavailable)
+	return handlers.Network{NetworkID: id, Unavailable: why, Ready: e.ready, SubnetReady: e.subnetReady}
+}
+
+// ready returns nil, or why requests cannot be expected to succeed, for /readyz.
+func (e *entry) ready() error { return e.state.Load().ready(e.name) }
+
+// ready is entry.ready in one state. It fails unless the network is open.
+func (s *entryState) ready(name string) error {
+	switch {
+	case s.network != nil:
+		return s.network.Ready()
+	case s.failed != nil:
+		return s.failed
+	}
+	return errors.New("the node has not answered yet; is it up, and is networks." + name + ".nodes right?")
+}
+
+// subnetReady is ready for the validators of one subnet.
+func (e *entry) subnetReady(subnet ids.ID) error {
+	s := e.state.Load()
+	if err := s.ready(e.name); err != nil {
+		return err
+	}
+	share, ok := s.network.Coverage.Share(subnet)
+	if !ok {
+		return fmt.Errorf("subnet %s: %w", subnet, signing.ErrNoSubnet)
+	}
+	return network.Enough(share, "subnet")
+}
+
+// signer implements signing.Signer for an open network.
+type signer struct {
+	*aggregator.Aggregator
+	messages *l1message.Deriver
+}
+
+// SignTransaction implements signing.Signer.
+func (s signer) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
+	return s.messages.Sign(ctx, txID, nil)
+}

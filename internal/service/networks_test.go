@@ -1,0 +1,88 @@
+package service
+
+import (
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+
+	"quorate/handlers"
+	"quorate/internal/config"
+	"quorate/internal/service/network"
+)
+
+// The router that was built before a network opened finds the network once it is open, and
+// says why not before that and after it has failed.
+func TestNetworkOpensBehindTheRouter(t *testing.T) {
+	n, err := newNetworks(&process{config: config.Config{Networks: map[string]config.Network{"fuji": {}}}})
+	require.NoError(t, err)
+	defer n.close()
+	registry := prometheus.NewRegistry()
+	public, err := handlers.New(handlers.Options{Networks: n.forSigning(), Data: n.forData(), Metrics: registry})
+	require.NoError(t, err)
+
+	call, err := payload.NewAddressedCall(make([]byte, 20), []byte("early"))
+	require.NoError(t, err)
+	body := func(networkID uint32) string {
+		message, err := warp.NewUnsignedMessage(networkID, ids.ID{1}, call.Bytes())
+		require.NoError(t, err)
+		return `{"message":"` + hex.EncodeToString(message.Bytes()) + `"}`
+	}
+	const data, own, peer = "/v1/networks/testnet/subnets", "/v1/signatureAggregator/fuji/aggregateSignatures", "/aggregate-signatures"
+	requests := 0
+	ask := func(path, body string, status int, text string) {
+		t.Helper()
+		verb := http.MethodPost
+		if body == "" {
+			verb = http.MethodGet
+		}
+		request := httptest.NewRequest(verb, path, strings.NewReader(body))
+		w := httptest.NewRecorder()
+		public.ServeHTTP(w, request)
+		require.Equal(t, status, w.Code, "%s: %s", path, w.Body)
+		require.Contains(t, w.Body.String(), text, path)
+		requests++
+	}
+	shut := func(text string) {
+		t.Helper()
+		ask(own, body(54321), http.StatusServiceUnavailable, text)
+		ask(own, body(5), http.StatusServiceUnavailable, text)
+		ask(peer, body(5), http.StatusInternalServerError, text) // the peer's form has one status for all
+		ask(peer, body(54321), http.StatusInternalServerError, text)
+		ask(data, "", http.StatusServiceUnavailable, text)
+	}
+	shut("try again in a moment")
+	require.NoError(t, n.claim("fuji", 54321))
+	shut("try again in a moment")
+
+	require.NoError(t, n.open(&network.Network{Name: "fuji", ID: 54321}, nil, nil))
+	ask(own, body(5), http.StatusBadRequest, "the path's network fuji has ID 54321")
+	ask(peer, body(5), http.StatusBadRequest, "this instance serves fuji (ID 54321)")
+	ask(data, "", http.StatusNotFound, "not indexed here")
+	require.Error(t, n.claim("devnet", 54321), "two networks have one ID")
+
+	n.fail("fuji", errors.New("the cause"))
+	shut("out of service")
+	require.ErrorContains(t, n.operators()["fuji"].Ready(), "the cause")
+
+	counted := 0.0
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if family.GetName() == "quorate_http_requests_total" {
+			for _, m := range family.GetMetric() {
+				counted += m.GetCounter().GetValue()
+			}
+		}
+	}
+	require.InDelta(t, requests, counted, 0, "no counter is reset")
+}

@@ -1,0 +1,244 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
+
+	"quorate/handlers"
+	"quorate/handlers/access"
+	"quorate/handlers/apierr"
+	"quorate/handlers/compat"
+	"quorate/handlers/console"
+	handler "quorate/handlers/evm"
+	"quorate/handlers/evm/methods"
+	"quorate/handlers/evm/tokenlist"
+	"quorate/handlers/rpc/admin"
+	"quorate/handlers/signing"
+	"quorate/handlers/socket"
+	"quorate/internal/config"
+	"quorate/internal/node"
+	"quorate/internal/service/hint"
+	"quorate/internal/service/keep"
+	"quorate/internal/service/tracing"
+)
+
+// surface is what answers at both addresses.
+type surface struct {
+	process         *process
+	public, private http.Handler
+	guard           *access.Guard
+	trusted         []netip.Prefix  // proxies
+	tls             *tls.Config     // nil for plain HTTP
+	traces          *tracing.Traces // nil without tracing
+	console         *console.Console
+	profiles        *admin.Profiles
+}
+
+// newSurface builds the routers of both addresses.
+func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err error) {
+	s = &surface{process: p, profiles: admin.NewProfiles(cmp.Or(p.config.NodeAPI.ProfileDir, filepath.Join(p.config.DataDir, "profiles")))}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	o := handlers.Options{
+		Networks:       n.forSigning(),
+		Data:           n.forData(),
+		Answers:        newAnswers(p.config.MemoryLimit, p.registry),
+		Log:            p.log,
+		Metrics:        p.registry,
+		ClientCompat:   compat.Mode(p.config.ClientCompat),
+		BodyLimit:      int64(p.config.Limits.Body),
+		BodyTimeout:    p.config.Limits.BodyTime,
+		RequestTimeout: p.config.RequestTimeout,
+		Origins:        append([]string{}, p.config.CORSOrigins...), // not nil, which means all
+	}
+	if o.EVM, err = newEVMOptions(p.config, n.evm); err != nil {
+		return s, hint.Mistake(err, "Correct the file, or leave it out of the configuration.")
+	}
+	if o.PageKey, err = p.kept.PageKey(ctx, p.config.DataDir); err != nil {
+		return s, hint.Failure(err, "Is --data-dir a folder of yours, with room on its disk?")
+	}
+	if err = s.openAccess(ctx, &o); err != nil {
+		return s, err
+	}
+	s.console, err = console.New(console.Options{Networks: n.status, Index: n.indexed, Gatherer: p.registry, Example: p.options.Example})
+	if err != nil {
+		return s, err
+	}
+	o.Console = s.console
+	main := p.config.NodeAPI.Main(p.config.Networks)
+	o.Node = nodeSurface{networks: n.nodeAPIs(), main: main}
+	public, err := handlers.New(o)
+	if err != nil {
+		return s, err
+	}
+	public.Use(refuseOtherRoles(p.config.Role))
+	s.public = public
+	s.private, err = handlers.NewPrivate(handlers.PrivateOptions{
+		Networks: n.operators(), Index: n.indexed, Standbys: p.kept.Following(), Verify: n.verify, Slots: p.kept.Slots,
+		Node: nodeSurface{n.nodeAPIs(), main, true}, Answers: o.Answers, Gatherer: p.registry, Log: p.log,
+	})
+	return s, err
+}
+
+// openAccess sets up what requests pass before the handlers: client addresses, API keys and
+// allowances, TLS and tracing.
+func (s *surface) openAccess(ctx context.Context, o *handlers.Options) (err error) {
+	c, log := s.process.config, s.process.log
+	if s.trusted, err = config.ParsePrefixes(c.TrustedProxies); err != nil {
+		return hint.Mistake(fmt.Errorf("trusted_proxies: %w", err), "")
+	}
+	header, err := access.ParseProxyHeader(c.ProxyHeader)
+	if err != nil {
+		return hint.Mistake(fmt.Errorf("proxy_header: %w", err), "")
+	}
+	stored, err := s.process.kept.Keys(ctx, c.KeyFile())
+	if err != nil {
+		return err
+	}
+	classes := make(map[string]access.Class, len(c.RateClasses))
+	for name, class := range c.RateClasses {
+		classes[name] = class.Class()
+	}
+	s.guard, err = access.New(access.Options{
+		Keys: c.KeyFile(), Stored: stored, Classes: classes, Free: []string{"/health"},
+		Shared: s.process.kept.Allowances(log), Metrics: s.process.registry, Log: log,
+	})
+	if err != nil {
+		return hint.Mistake(err, "Correct rate_classes.")
+	}
+	if err := s.guard.Load(ctx); err != nil {
+		return keep.Failure(err, keep.PlaceOf(c), "")
+	}
+	if c.TLS.Cert != "" {
+		certificate, err := socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, log)
+		if err != nil {
+			return hint.Mistake(fmt.Errorf("tls: %w", err), "Name a certificate and its key in PEM files that this user can read.")
+		}
+		s.tls = certificate.Config()
+	}
+	if c.Tracing.OTLP != "" {
+		if s.traces, err = tracing.New(ctx, c.Tracing, s.process.options.Version, log); err != nil {
+			return err
+		}
+	}
+	o.Access, o.ClientIP, o.Tracer = s.guard, access.ClientIP(s.trusted, header), s.tracer()
+	return nil
+}
+
+// tracer returns nil without tracing.
+func (s *surface) tracer() trace.Tracer {
+	if s.traces == nil {
+		return nil
+	}
+	return s.traces.Tracer
+}
+
+// serve answers requests at both addresses until ctx ends.
+func (s *surface) serve(ctx context.Context) error {
+	p, l := s.process, s.process.config.Limits
+	guarded := socket.Listen(p.public, socket.Options{
+		Connections: l.Connections, PerAddress: l.ConnectionsPerAddress, Trusted: s.trusted,
+		Stall: l.Stall, Metrics: p.registry, Log: p.log,
+	})
+	g, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, s.console.Close)() // its streams do not end by themselves
+	watching, unwatch := context.WithCancel(ctx)
+	g.Go(func() error {
+		s.guard.Watch(watching)
+		return nil
+	})
+	g.Go(func() error {
+		defer unwatch()
+		return handlers.ServeWith(ctx, guarded, s.public, handlers.ServeOptions{TLS: s.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, Log: p.log})
+	})
+	g.Go(func() error { return handlers.Serve(ctx, p.private, s.private, p.log) })
+	return g.Wait()
+}
+
+// close closes what newSurface opened, and sends the traces that wait.
+func (s *surface) close() {
+	s.profiles.Close()
+	if s.console != nil {
+		s.console.Close()
+	}
+	if s.traces != nil {
+		s.traces.Close()
+	}
+}
+
+// newEVMOptions reads the files about tokens and methods.
+func newEVMOptions(c config.Config, chains *handler.Chains) (handler.Options, error) {
+	o := handler.Options{Chains: chains}
+	var err error
+	if len(c.TokenLists) > 0 {
+		if o.Lists, err = tokenlist.Open(c.TokenLists...); err != nil {
+			return o, fmt.Errorf("token_lists: %w", err)
+		}
+	}
+	if c.MethodSignatures != "" {
+		if o.Methods, err = methods.Open(c.MethodSignatures); err != nil {
+			return o, fmt.Errorf("method_signatures: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// refuseOtherRoles answers 503 to requests for another role.
+func refuseOtherRoles(r config.Role) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			path := c.Path()
+			signs := path == signing.PeerPath || strings.HasPrefix(path, "/v1/signatureAggregator/")
+			reads := !signs && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/ext/") || strings.Contains(path, "/ext/"))
+			switch {
+			case signs && !r.Signs():
+				return apierr.Unavailable(nil, "this replica has the role %s and signs nothing; ask one with the role sign or all", r)
+			case reads && !r.Answers():
+				return apierr.Unavailable(nil, "this replica has the role %s and answers no such question; ask one with the role api or all", r)
+			}
+			return next(c)
+		}
+	}
+}
+
+// newAnswers returns the memory budget for nodes' answers, of all networks and at both
+// addresses: an eighth of the memory, but enough for one client to get the longest answer.
+func newAnswers(limit config.Size, r prometheus.Registerer) *node.Budget {
+	const least, longestWait = 144 << 20, 2 * time.Second
+	b := node.NewBudget(max(int64(limit)/8, least), longestWait)
+	metrics := promauto.With(r)
+	gauge := func(name, help string, of func(node.Usage) int64) {
+		metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_rpc_answers_" + name, Help: help}, func() float64 { return float64(of(b.Usage())) })
+	}
+	refused := func(bound string, of func(node.Refused) uint64) {
+		metrics.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_rpc_answers_refused_total", ConstLabels: prometheus.Labels{"bound": bound},
+			Help: "Answers of nodes and bodies of calls that got no memory, by bound: answer (larger than one may be), client (its client held most of what was taken itself), all.",
+		}, func() float64 { return float64(of(b.Usage().Refused)) })
+	}
+	gauge("bytes", "Memory that answers of nodes under way take, in bytes.", func(u node.Usage) int64 { return u.Bytes })
+	gauge("limit_bytes", "How much they may take, in bytes.", func(u node.Usage) int64 { return u.Size })
+	gauge("largest_client_bytes", "What those of one client take, of the one with most, in bytes.", func(u node.Usage) int64 { return u.Largest })
+	gauge("clients", "Clients that such answers are under way to.", func(u node.Usage) int64 { return int64(u.Clients) })
+	gauge("waiting", "Answers that wait for memory.", func(u node.Usage) int64 { return int64(u.Waiting) })
+	refused("answer", func(r node.Refused) uint64 { return r.Size })
+	refused("client", func(r node.Refused) uint64 { return r.Client })
+	refused("all", func(r node.Refused) uint64 { return r.All })
+	return b
+}
