@@ -150,7 +150,7 @@ func TestDockerfile(t *testing.T) {
 		}
 	}
 	// What the build reads of the repository besides Go files.
-	for _, name := range []string{"go.mod", "go.sum", "cmd/quorate/main.go", "config/config.example.yaml", "handlers/docs/openapi.yaml", "handlers/console/assets", "THIRD_PARTY_NOTICES"} {
+	for _, name := range []string{"go.mod", "go.sum", "cmd/quorate/main.go", "internal/config/config.example.yaml", "handlers/docs/openapi.yaml", "handlers/console/assets", "THIRD_PARTY_NOTICES"} {
 		inContext(t, name)
 	}
 

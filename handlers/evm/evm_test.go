@@ -486,7 +486,7 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 		w := apitest.Get(h, path)
 		require.Equal(t, want, w.Code, "%s: %s", path, w.Body)
 		if want == 503 {
-			require.Contains(t, w.Body.String(), "is not recorded yet: ")
+			require.Contains(t, w.Body.String(), "is not indexed yet: ")
 			require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
 		}
 	}

@@ -169,7 +169,7 @@ await check("an address, a validator and a subnet are looked up", { expected: ["
   await loaded.lookup(page);
   await page.locator("#query").fill(address);
   await page.locator("button[type=submit]").click();
-  const row = page.locator("section[aria-label='P-Chain balances'] tbody tr", { hasText: "Unlocked" }).first();
+  const row = page.locator("section[aria-label='P-Chain balances'] tbody tr", { hasText: /Unlocked\s*AVAX/ }).first();
   await row.waitFor();
   assert.match(await row.textContent(), /AVAX[\d,]+/);
   await page.locator("section[aria-label='P-Chain UTXOs'] tbody tr").first().waitFor();

@@ -153,10 +153,8 @@ func newEVMRecords(n *Network, o Options, metrics prometheus.Registerer) *evmRec
 		r.chains = append(r.chains, c)
 		r.waiting[c.name] = nil
 	}
-	if len(r.chains) > 0 {
-		if err := metrics.Register(r); err != nil {
-			r.log.Error("the metrics of EVM chains that wait for their node are missing", slog.Any("error", err))
-		}
+	if err := metrics.Register(r); err != nil {
+		r.log.Error("the metrics of EVM chains that wait for their node are missing", slog.Any("error", err))
 	}
 	return r
 }
