@@ -46,7 +46,7 @@ type Progress struct {
 
 // ProgressOf returns the progress of an index with status, without Height and Time.
 func ProgressOf(status index.Status) Progress {
-	p := Progress{Lag: status.Lag(), CaughtUp: status.CaughtUp, Stopped: status.State == index.Stopped, Err: status.Err, Needs: status.Needs()}
+	p := Progress{From: status.From, Lag: status.Lag(), CaughtUp: status.CaughtUp, Stopped: status.State == index.Stopped, Err: status.Err, Needs: status.Needs()}
 	if status.Next < status.Kept {
 		p.Rebuilding, p.Rebuilt = true, status.Rebuilt()
 	}

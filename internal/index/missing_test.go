@@ -98,7 +98,7 @@ func TestStateSyncedNode(t *testing.T) {
 		require.Equal(t, "fetching blocks", s.Failing)
 		require.Greater(t, time.Since(s.FailingSince), 59*time.Minute)
 		require.Equal(t, uint64(1), s.Next, "the genesis block is there")
-		require.Equal(t, 1, strings.Count(logged.String(), "state-synced"), "%s", logged.String())
+		require.Equal(t, 1, strings.Count(logged.String(), "level=WARN"), "%s", logged.String())
 
 		n.set(func() { n.away = true })
 		time.Sleep(time.Minute)

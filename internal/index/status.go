@@ -51,8 +51,8 @@ type Status struct {
 	// BlocksPerSecond is the rate over the last seconds with a commit.
 	BlocksPerSecond float64
 	// CaughtUp says that the pipeline was Following since it began to run. Failures leave
-	// it set. The end of the pipeline clears it, unless another pipeline has taken over,
-	// because the height of the chain is unknown from then on.
+	// it set. The end of the pipeline clears it, unless another one has taken over, because
+	// the height of the chain is unknown from then on.
 	CaughtUp bool
 	// Err is why the pipeline is Retrying, Waiting, Stalled or Stopped; nil otherwise. Failing
 	// names the work that fails, such as "fetching blocks", and FailingSince says since

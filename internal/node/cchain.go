@@ -37,7 +37,7 @@ func (c *Client) noBlock(ctx context.Context, e *endpoint, path string, height u
 	case tip < height:
 		return fmt.Errorf("%s: %w", e.name, ErrBeyondTip)
 	default:
-		return fmt.Errorf("%s: %w: block %d, while its last is %d", e.name, ErrPruned, height, tip)
+		return fmt.Errorf("%s: block %d is %w (its last block is %d)", e.name, height, ErrPruned, tip)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestCChainBlock(t *testing.T) {
 		"not accepted yet":              {[]string{behind}, ErrBeyondTip},
 		"one lags, one is state-synced": {[]string{behind, synced}, ErrPruned},
 		"and the other way round":       {[]string{synced, behind}, ErrPruned},
-		"one is away":                   {[]string{synced, away.URL}, ErrPruned},
+		"one is away":                   {[]string{synced, away.URL}, ErrUnavailable},
 		"the second has it":             {[]string{synced, whole}, nil},
 		"the third has it":              {[]string{behind, synced, whole}, nil},
 		"the node no longer answers":    {[]string{methods(t, map[string]string{CChainRPC + " eth_getBlockByNumber": "null"})}, errNotOffered},

@@ -459,8 +459,7 @@ func TestBlocksOfAStateSyncedNode(t *testing.T) {
 	_, err = newClient(t, synced).CChainBlock(t.Context(), 17)
 	require.ErrorIs(t, err, ErrPruned)
 	_, err = newClient(t, synced).CChainBlock(t.Context(), 1001)
-	require.NotErrorIs(t, err, ErrPruned)
-	require.ErrorIs(t, err, ErrMalformed)
+	require.ErrorIs(t, err, ErrBeyondTip)
 }
 
 // TestBlocksTracedSingly has a node that refuses to trace block 2 as a whole.

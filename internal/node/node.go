@@ -5,6 +5,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -251,29 +252,28 @@ var errOversized = fmt.Errorf("%w: it is too long", ErrMalformed)
 // conclude says what came of a call that no endpoint answered. Only the
 // conclusion can be told from the error, what each endpoint did is text.
 func conclude(method string, failures []error) error {
-	var kind error
+	var kind, absent error // absent is a block that those do not have who answer
 	texts := make([]string, len(failures))
 	for i, err := range failures {
 		texts[i] = err.Error()
 		var refused *RPCError
 		var bad malformedError
 		switch {
+		case errors.As(err, &refused):
 		case errors.Is(err, ErrPruned):
-			kind = ErrPruned
-		case kind == ErrPruned:
+			absent = ErrPruned
 		case errors.Is(err, ErrBeyondTip):
-			kind = ErrBeyondTip
-		case kind == ErrBeyondTip:
+			absent = cmp.Or(absent, ErrBeyondTip)
 		case errors.Is(err, errOversized):
 			kind = errOversized
 		case errors.As(err, &bad):
 			kind = ErrMalformed
-		case !errors.As(err, &refused) && kind == nil:
+		case kind == nil:
 			// Even if the others lack what is called, this one may offer it.
 			kind = ErrUnavailable
 		}
 	}
-	if kind == nil {
+	if kind = cmp.Or(kind, absent); kind == nil {
 		return failures[0]
 	}
 	return fmt.Errorf("%s: %w: %s", method, kind, strings.Join(texts, "; "))

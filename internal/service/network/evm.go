@@ -410,7 +410,6 @@ func (e *evmRecord) wake() { e.pipeline.Wake() }
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 	status := e.status()
 	p := reply.ProgressOf(status)
-	p.From = status.From
 	// The last block's time is a row; without it the record has just begun.
 	tip, err := record.Tip(context.Background())
 	if err != nil {
