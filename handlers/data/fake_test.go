@@ -78,7 +78,7 @@ func (f *fake) network() data.Network {
 		NetworkID: constants.FujiID, XChainID: xID, CChainID: cID, AVAXAssetID: avx,
 		Progress: func(id ids.ID) data.Progress { return f.progress[id] },
 		Ledger:   f, Subnets: f, Vertices: f,
-		Cortina: func(context.Context) (time.Time, error) { return f.cortina, f.err },
+		Cortina: func(context.Context) (time.Time, error) { return f.cortina, nil },
 	}
 }
 
