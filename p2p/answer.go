@@ -1,8 +1,8 @@
 // Package p2p is our place on the Avalanche peer-to-peer network: a stable
 // identity, connections to the validators of every subnet, an address book that
-// survives restarts, and application requests whose answers are matched to the
-// node and the request they belong to. It knows nothing of what the requests
-// mean.
+// survives restarts, and requests whose answers are matched to the node and the
+// request they belong to: application requests, and requests for blocks. It does not
+// know what the requests mean and does not verify what nodes answer.
 package p2p
 
 import (
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 )
 
 // ErrDisconnected is the answer of a node whose connection was lost before it
@@ -27,4 +28,8 @@ type Answer struct {
 	Err error
 	// Elapsed is the time from handing the request to the network to the answer.
 	Elapsed time.Duration
+
+	// kind is that of the message, which is what answers an exchange.
+	kind    replyKind
+	message *p2p.Message
 }

@@ -29,6 +29,7 @@ const (
 	fieldPong        protowire.Number = 12
 	fieldHandshake   protowire.Number = 13
 	fieldPeerList    protowire.Number = 14
+	fieldAncestors   protowire.Number = 24
 	fieldAppResponse protowire.Number = 31
 	fieldAppError    protowire.Number = 34
 	fieldGetPeerList protowire.Number = 35
@@ -57,7 +58,7 @@ func frame(m *p2p.Message) ([]byte, error) {
 // about consensus or are requests to a chain that we do not run.
 func heed(field protowire.Number) bool {
 	switch field {
-	case fieldZstd, fieldPing, fieldPong, fieldHandshake, fieldPeerList, fieldAppResponse, fieldAppError, fieldGetPeerList:
+	case fieldZstd, fieldPing, fieldPong, fieldHandshake, fieldPeerList, fieldAncestors, fieldAppResponse, fieldAppError, fieldGetPeerList:
 		return true
 	}
 	return false

@@ -310,6 +310,17 @@ func (n *Network) ConnectedCount() int {
 	return len(n.connected)
 }
 
+// ConnectedNodes lists the nodes that requests can be sent to, in no order.
+func (n *Network) ConnectedNodes() []ids.NodeID {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	list := make([]ids.NodeID, 0, len(n.connected))
+	for nodeID := range n.connected {
+		list = append(list, nodeID)
+	}
+	return list
+}
+
 // Peers describes every connection whose handshake is finished, in no order.
 func (n *Network) Peers() []Peer {
 	n.mu.RLock()

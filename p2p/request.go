@@ -140,6 +140,7 @@ type calls struct {
 type call struct {
 	ctx      context.Context //nolint:containedctx // the life of the request, which answers are checked against
 	chainID  ids.ID
+	kind     replyKind
 	asked    []ids.NodeID // without repetition
 	onAnswer func(Answer)
 	start    time.Time
@@ -159,12 +160,18 @@ func newCalls() *calls {
 	}
 }
 
-// open registers a call. It is forgotten when nobody is waited for any more or
-// when ctx ends.
+// open registers an application request. It is forgotten when nobody is waited for any
+// more or when ctx ends.
 func (cs *calls) open(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, onAnswer func(Answer)) (uint32, *call) {
+	return cs.openFor(ctx, chainID, nodes, replyApp, onAnswer)
+}
+
+// openFor is open for a request that messages of another kind answer.
+func (cs *calls) openFor(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, kind replyKind, onAnswer func(Answer)) (uint32, *call) {
 	c := &call{
 		ctx:      ctx,
 		chainID:  chainID,
+		kind:     kind,
 		asked:    make([]ids.NodeID, 0, len(nodes)),
 		onAnswer: onAnswer,
 		start:    time.Now(),
@@ -225,7 +232,7 @@ func (cs *calls) answer(nodeID ids.NodeID, chainID []byte, requestID uint32, a A
 	cs.mu.RLock()
 	c := cs.byID[requestID]
 	cs.mu.RUnlock()
-	if c == nil || !bytes.Equal(chainID, c.chainID[:]) {
+	if c == nil || c.kind != a.kind || !bytes.Equal(chainID, c.chainID[:]) {
 		return false
 	}
 	return cs.deliver(requestID, c, nodeID, a)

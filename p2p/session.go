@@ -82,6 +82,11 @@ type session struct {
 	sent   atomic.Uint64 // messages
 	unsent atomic.Uint64 // messages that the node had no room for
 
+	// exchanges counts those that wait for an answer, credit is how many bytes the node
+	// may send in answer to them beyond allow.
+	exchanges atomic.Int32
+	credit    atomic.Int64
+
 	// lastSent and lastHeard are as of the last pulse, in Unix seconds; what happens to
 	// a message costs nothing that way.
 	lastSent, lastHeard atomic.Int64
@@ -183,7 +188,7 @@ func (s *session) read(ctx context.Context) error {
 		if size > maxMessage {
 			return fmt.Errorf("%w: %d bytes", errTooLarge, size)
 		}
-		if err := s.allow.WaitN(ctx, max(int(size), leastMessage)); err != nil {
+		if err := s.allow.WaitN(ctx, s.charged(max(int(size), leastMessage))); err != nil {
 			return err
 		}
 		if err := s.receive(ctx, int(size)); err != nil {
@@ -264,7 +269,7 @@ func (s *session) handle(b []byte) error {
 	} else if err != nil {
 		return err
 	}
-	s.debt = max(plain-len(b), 0)
+	s.debt = s.charged(max(plain-len(b), 0))
 	return nil
 }
 
@@ -295,6 +300,11 @@ func (s *session) heard(c content) error {
 		if s.peer.Load() != nil {
 			s.send(s.n.frames.noPeers)
 		}
+	case *p2p.Message_Ancestors_:
+		if s.peer.Load() == nil {
+			return nil
+		}
+		s.n.answered(s.nodeID, m.Ancestors_.GetChainId(), m.Ancestors_.GetRequestId(), Answer{kind: replyAncestors, message: c.other})
 	case *p2p.Message_AppError:
 		if s.peer.Load() == nil {
 			return nil

@@ -272,7 +272,7 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	require.NoError(t, err)
 	memory := store.NewMemory()
 	chains, err := primary.New(primary.Options{
-		NetworkID: n.NetworkID(), Node: client, Store: memory, Genesis: g, Keep: config.Network{}.Keep(),
+		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: g, Keep: config.Network{}.Keep(),
 		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(n.NetworkID())},
 	})
 	require.NoError(t, err)

@@ -35,6 +35,7 @@ type assets struct {
 	// whole says that nothing will be known of others.
 	whole bool
 	*spelling
+	preCortina preCortina
 }
 
 // assets looks up the assets that an answer names. Nothing is known of those that
@@ -43,6 +44,10 @@ func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, er
 	found := assets{
 		known:    map[ids.ID]chain.Asset{n.AVAXAssetID: {ID: n.AVAXAssetID, Name: "Avalanche", Symbol: "AVAX", Denomination: 9}},
 		spelling: n.spelling(),
+	}
+	var err error
+	if found.preCortina, err = n.preCortina(ctx); err != nil {
+		return assets{}, err
 	}
 	var others []ids.ID
 	for id := range named {

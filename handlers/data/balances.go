@@ -9,6 +9,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
@@ -69,7 +70,10 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 	if err := n.current(c, at, b); err != nil {
 		return err
 	}
-	left := n.between(b, at)
+	left, err := n.unknown(ctx, b, at)
+	if err != nil {
+		return err
+	}
 	if len(left) > 0 && (compat.Enabled(ctx) || b.name == cChain && len(left) == len(n.chains)-1) {
 		// The generated clients' form cannot say what is missing, and what is missing
 		// from it reads as zero.
@@ -127,6 +131,24 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 // atomicBucket reports whether the outputs of a bucket are between two chains.
 func atomicBucket(of ledger.Bucket) bool {
 	return of == ledger.AtomicMemoryUnlocked || of == ledger.AtomicMemoryLocked
+}
+
+// unknown returns what a balance at a time leaves out: see between, and, before Cortina,
+// what is shared with the X-Chain, since nothing tells what that had accepted. Balances of
+// the X-Chain itself are refused then.
+func (n *network) unknown(ctx context.Context, b blockchain, at *uint64) (gaps, error) {
+	left := n.between(b, at)
+	when, err := n.preCortina(ctx)
+	if err != nil || !when.covers(at) {
+		return left, err
+	}
+	if b.name == xChain {
+		return nil, apierr.BadRequest("blockTimestamp: balances of the x-chain are not known at %d or before, as nothing tells when it accepted a transaction until then; give a later time", when.until.Unix())
+	}
+	if !left.has(n.XChainID) {
+		left = append(left, newGap(n.chains[1], b, apierr.Unavailable(nil, "nothing tells when the x-chain accepted a transaction at %d or before; give a later blockTimestamp", when.until.Unix())))
+	}
+	return left, nil
 }
 
 // onChain are the balances of a bucket, in the order of the reader: by asset.

@@ -51,6 +51,13 @@ type Network struct {
 	// unless it is recorded.
 	Rewards Rewards
 
+	// Cortina is when the X-Chain got blocks, zero if it always had some. What it accepted
+	// before has no time on the chain. Nil means that it always had blocks.
+	Cortina func(ctx context.Context) (time.Time, error)
+	// Times may be nil: then of what the X-Chain accepted before Cortina only an upper
+	// bound of its time is known.
+	Times Times
+
 	// Needs is for networks of which nothing is recorded, and leaves out all the rest:
 	// what has to be configured first. Clients are told.
 	Needs string

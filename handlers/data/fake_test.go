@@ -60,6 +60,7 @@ type fake struct {
 	genesis     map[ids.ID]string
 	vertices    []data.Vertex
 	progress    map[ids.ID]data.Progress
+	cortina     time.Time
 
 	err        error
 	failFrom   int // the subnet, if subnetsErr is set
@@ -77,6 +78,7 @@ func (f *fake) network() data.Network {
 		NetworkID: constants.FujiID, XChainID: xID, CChainID: cID, AVAXAssetID: avx,
 		Progress: func(id ids.ID) data.Progress { return f.progress[id] },
 		Ledger:   f, Subnets: f, Vertices: f,
+		Cortina: func(context.Context) (time.Time, error) { return f.cortina, nil },
 	}
 }
 
@@ -419,12 +421,13 @@ func newFake() *fake {
 		f.delegations = append(f.delegations, delegation(100+i, ago(time.Duration(i/3)*time.Hour), now.Add(time.Hour), nil))
 	}
 	f.makeSubnets()
+	f.cortina = time.Unix(1, 0)
 	for i := range uint64(13) {
 		f.vertices = append(f.vertices, data.Vertex{
-			ID: ids.ID{byte(i), 1}, ParentIDs: []ids.ID{{9}, {8}}, Height: 5, Index: 40 + i, Time: ago(time.Hour), TxIDs: []ids.ID{{1}, {2}}, Size: 321,
+			ID: ids.ID{byte(i), 1}, ParentIDs: []ids.ID{{9}, {8}}, Height: 5, Index: 40 + i, TxIDs: []ids.ID{{1}, {2}}, Size: 321,
 		})
 	}
-	f.vertices = append(f.vertices, data.Vertex{ID: ids.ID{77}, Height: 0, Time: ago(2 * time.Hour), Size: 50})
+	f.vertices = append(f.vertices, data.Vertex{ID: ids.ID{77}, Height: 0, Size: 50})
 	return f
 }
 

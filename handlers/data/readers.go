@@ -52,6 +52,12 @@ type Vertices interface {
 	Vertices(ctx context.Context, q VertexQuery) (*VertexPage, error)
 }
 
+// Times are the times of what the X-Chain accepted in vertices, by the ID of the vertex
+// or transaction, which the chain does not tell; false for those that are not known.
+type Times interface {
+	Time(id ids.ID) (time.Time, bool)
+}
+
 // VertexQuery asks for the vertices at a height in the order of their index, and of
 // their IDs as text.
 type VertexQuery struct {
@@ -72,15 +78,13 @@ type VertexPage struct {
 	Next []byte
 }
 
-// Vertex is what the X-Chain accepted before it had blocks.
+// Vertex is what the X-Chain accepted before it had blocks. It has no time.
 type Vertex struct {
 	ID        ids.ID
 	ParentIDs []ids.ID
 	Height    uint64
-	// Index is its place in the order of acceptance, from 0, and Time when the node
-	// accepted it.
+	// Index is its place in the order of all vertices, from 0.
 	Index uint64
-	Time  time.Time
 	TxIDs []ids.ID
 	// Size is in bytes.
 	Size int

@@ -29,11 +29,13 @@ type utxo struct {
 	OutputIndex             uint32      `json:"outputIndex"`
 	BlockNumber             string      `json:"blockNumber"`
 	BlockTimestamp          int64       `json:"blockTimestamp"`
+	IsUpperBound            bool        `json:"blockTimestampIsUpperBound,omitempty"`
 	CreatedOnChainID        string      `json:"createdOnChainId"`
 	ConsumedOnChainID       string      `json:"consumedOnChainId"`
 	ConsumingTxHash         string      `json:"consumingTxHash,omitempty"`
 	ConsumingBlockNumber    string      `json:"consumingBlockNumber,omitempty"`
 	ConsumingBlockTimestamp *int64      `json:"consumingBlockTimestamp,omitempty"`
+	ConsumingIsUpperBound   bool        `json:"consumingBlockTimestampIsUpperBound,omitempty"`
 	PlatformLocktime        *uint64     `json:"platformLocktime,omitempty"`
 	StakeableLocktime       uint64      `json:"stakeableLocktime,omitempty"`
 	Staked                  bool        `json:"staked"`
@@ -146,6 +148,7 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 		return utxo{}, err
 	}
 	amount, nft := shownAmount(&o.Output)
+	made, madeBound := known.preCortina.tx(o.ChainID, o.TxID, o.Height, o.Time)
 	u := utxo{
 		Addresses:         addresses,
 		Asset:             known.amount(o.AssetID, nft, amount),
@@ -155,7 +158,8 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 		TxHash:            o.TxID.String(),
 		OutputIndex:       o.Index,
 		BlockNumber:       strconv.FormatUint(o.Height, 10),
-		BlockTimestamp:    o.Time.Unix(),
+		BlockTimestamp:    made.Unix(),
+		IsUpperBound:      madeBound,
 		CreatedOnChainID:  known.id(o.ChainID),
 		ConsumedOnChainID: known.id(o.DestinationID),
 		StakeableLocktime: o.StakeableLocktime,
@@ -179,7 +183,8 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 	case o.Spent != nil:
 		u.ConsumingTxHash = o.Spent.TxID.String()
 		u.ConsumingBlockNumber = strconv.FormatUint(o.Spent.Height, 10)
-		u.ConsumingBlockTimestamp = seconds(o.Spent.Time)
+		spent, bound := known.preCortina.tx(o.DestinationID, o.Spent.TxID, o.Spent.Height, o.Spent.Time)
+		u.ConsumingBlockTimestamp, u.ConsumingIsUpperBound = seconds(spent), bound
 	}
 	if b.name == pChain {
 		return u, nil

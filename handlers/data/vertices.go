@@ -20,6 +20,7 @@ type vertex struct {
 	VertexHeight    uint64   `json:"vertexHeight"`
 	VertexIndex     uint64   `json:"vertexIndex"`
 	VertexTimestamp int64    `json:"vertexTimestamp"`
+	IsUpperBound    bool     `json:"vertexTimestampIsUpperBound,omitempty"`
 	TxCount         int      `json:"txCount"`
 	Transactions    []string `json:"transactions"`
 	VertexSizeBytes int      `json:"vertexSizeBytes"`
@@ -54,18 +55,24 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	if err != nil {
 		return err
 	}
+	when, err := n.preCortina(ctx)
+	if err != nil {
+		return err
+	}
 	answer := struct {
 		NextPageToken string    `json:"nextPageToken,omitempty"`
 		Vertices      []vertex  `json:"vertices"`
 		ChainInfo     chainInfo `json:"chainInfo"`
 	}{Vertices: make([]vertex, len(page.Vertices)), ChainInfo: n.info(b)}
 	for i, v := range page.Vertices {
+		at, bound := when.of(v.ID)
 		answer.Vertices[i] = vertex{
 			VertexHash:      v.ID.String(),
 			ParentHashes:    texts(v.ParentIDs),
 			VertexHeight:    v.Height,
 			VertexIndex:     v.Index,
-			VertexTimestamp: v.Time.Unix(),
+			VertexTimestamp: at.Unix(),
+			IsUpperBound:    bound,
 			TxCount:         len(v.TxIDs),
 			Transactions:    texts(v.TxIDs),
 			VertexSizeBytes: v.Size,

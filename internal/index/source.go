@@ -97,8 +97,7 @@ func (s *NodeSource[B]) fetch(ctx context.Context, from uint64, n int) ([]Block[
 			s.log.Info("blocks come in ranges again", slog.String("chain", s.chain.name))
 		}
 		return blocks, nil
-	case ctx.Err() != nil, errors.Is(err, ErrUnreadable), errors.Is(err, ErrNoPast):
-		// What nodes do not have in ranges of the past they do not have singly either.
+	case ctx.Err() != nil, errors.Is(err, ErrUnreadable):
 		return nil, err
 	case errors.Is(err, node.ErrBeyondTip):
 		// An index that began later than the chain has fewer places than the chain has

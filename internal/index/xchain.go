@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"runtime"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/hashing"
@@ -16,12 +17,28 @@ import (
 // XChain is the name of the X-Chain in cursors, errors and logs.
 const XChain = "X"
 
-// XChainNode is what is asked of an upstream node; *node.Client has it.
+// XChainNode is what the X-Chain's index asks an upstream node; *node.Client has it.
 type XChainNode interface {
 	XChainHeight(ctx context.Context) (uint64, error)
 	XChainBlock(ctx context.Context, height uint64) ([]byte, error)
 	Containers(ctx context.Context, index node.Index, start uint64, n int) ([]node.Container, error)
-	XChainPastNode
+}
+
+// PreCortinaTx is a transaction that the X-Chain accepted in a vertex.
+type PreCortinaTx struct {
+	ID    ids.ID
+	Bytes []byte
+}
+
+// PreCortinaTxs are the transactions that the X-Chain accepted in vertices, each once,
+// in the order that follows from the vertices alone. See package vertices.
+type PreCortinaTxs interface {
+	// TxCount is how many there are. The error is ErrVerticesMissing until the vertices
+	// are complete.
+	TxCount(ctx context.Context) (uint64, error)
+	// Txs returns at least one and at most n of them from a place on, which must be
+	// below TxCount.
+	Txs(ctx context.Context, start uint64, n int) ([]PreCortinaTx, error)
 }
 
 // XChainSource fetches all that the X-Chain accepted, in its order: where the chain
@@ -29,14 +46,14 @@ type XChainNode interface {
 // transactions from before there were blocks, and then the blocks from the one at
 // height 0 on. A Block's Height is the place in this order (xchain.Block.Place).
 type XChainSource struct {
-	past   *XChainPast
-	blocks *NodeSource[*xchain.Block]
-	txs    *NodeSource[*xchain.Block]
+	origin  *XChainOrigin
+	txs     PreCortinaTxs
+	blocks  *NodeSource[*xchain.Block]
+	decoder *xchain.Decoder
 }
 
-// NewXChainSource makes a source; a nil log drops what it has to say.
-func NewXChainSource(n XChainNode, decoder *xchain.Decoder, past *XChainPast, log *slog.Logger) *XChainSource {
-	s := &XChainSource{past: past}
+// NewXChainSource returns a source. A nil log drops its messages.
+func NewXChainSource(n XChainNode, decoder *xchain.Decoder, origin *XChainOrigin, txs PreCortinaTxs, log *slog.Logger) *XChainSource {
 	read := func(height uint64, b []byte) (Block[*xchain.Block], error) {
 		content, err := decoder.ParseBlock(b)
 		if err != nil {
@@ -44,7 +61,7 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, past *XChainPast, lo
 		}
 		return Block[*xchain.Block]{Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: parsedSize * len(b), Content: content}, nil
 	}
-	s.blocks = newNodeSource(chainAPI[*xchain.Block]{
+	return &XChainSource{origin: origin, txs: txs, decoder: decoder, blocks: newNodeSource(chainAPI[*xchain.Block]{
 		name: XChain,
 		tip:  n.XChainHeight,
 		one:  readOne(n.XChainBlock, read),
@@ -52,52 +69,51 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, past *XChainPast, lo
 		read: readBytes(read),
 
 		whole: true,
-	}, log)
-	// A transaction at index i of the node's is at place i+1.
-	readTx := func(place uint64, c *node.Container) (Block[*xchain.Block], error) {
-		p := s.past.current()
-		content, err := decoder.ParseTx(c.Bytes, c.Index, c.Accepted, p.Past)
-		if err != nil {
-			return Block[*xchain.Block]{}, unreadable(place, err)
-		}
-		return Block[*xchain.Block]{Height: content.Place, ID: p.mark(place), ParentID: p.mark(place - 1), Size: parsedSize * len(c.Bytes), Content: content}, nil
-	}
-	someTxs := func(ctx context.Context, start uint64, size int) ([]node.Container, error) {
-		p := s.past.current()
-		found, err := s.past.containers(ctx, node.XChainTxs, p.lastTx, start, size)
-		for i := range found {
-			found[i].Accepted = p.accepted(start+uint64(i)+1, found[i].Accepted)
-		}
-		return found, err
-	}
-	s.txs = newNodeSource(chainAPI[*xchain.Block]{
-		name: XChain,
-		one: func(ctx context.Context, place uint64) (Block[*xchain.Block], error) {
-			c, err := someTxs(ctx, place-1, 1)
-			if err != nil {
-				return Block[*xchain.Block]{}, err
-			}
-			b, err := readTx(place, &c[0])
-			b.Container = container.Container{Height: place, Form: container.Accepted, ID: c[0].ID, Time: c[0].Accepted, Bytes: c[0].Bytes}
-			return b, err
-		},
-		some: someTxs,
-		read: readTx,
-
-		whole: true,
-	}, log)
-	return s
+	}, log)}
 }
 
-// Tip implements Source. An error is ErrNoPast if what was before there were blocks
-// cannot be had.
+// preCortina is what came before the block at height 0.
+type preCortina struct {
+	xchain.PreCortina
+	stopVertexID ids.ID
+	// before is how many places come before the block at height 0.
+	before uint64
+}
+
+func (s *XChainSource) preCortina(ctx context.Context) (*preCortina, error) {
+	begin, err := s.origin.Begin(ctx)
+	if err != nil || begin.Linear {
+		return &preCortina{}, err
+	}
+	n, err := s.txs.TxCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &preCortina{
+		PreCortina:   xchain.PreCortina{Txs: n, First: begin.BlockID, Time: begin.Time},
+		stopVertexID: begin.StopVertexID, before: n + 1, // and the genesis
+	}, nil
+}
+
+// Before is how many places in the order of all that the chain accepted come before its
+// block at height 0; 0 if it always had blocks. Errors are ErrVerticesMissing, those of
+// the node, or those of the store.
+func (s *XChainSource) Before(ctx context.Context) (uint64, error) {
+	p, err := s.preCortina(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return p.before, nil
+}
+
+// Tip implements Source. An error is ErrVerticesMissing until the vertices are complete.
 func (s *XChainSource) Tip(ctx context.Context) (uint64, error) {
-	p, err := s.past.find(ctx)
+	p, err := s.preCortina(ctx)
 	if err != nil {
 		return 0, err
 	}
 	height, err := s.blocks.Tip(ctx)
-	return p.before() + height, err
+	return p.before + height, err
 }
 
 // Height is that of the last accepted block.
@@ -105,36 +121,59 @@ func (s *XChainSource) Height(ctx context.Context) (uint64, error) { return s.bl
 
 // Fetch implements Source.
 func (s *XChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*xchain.Block], error) {
-	p, err := s.past.find(ctx)
+	p, err := s.preCortina(ctx)
 	if err != nil {
 		return nil, err
 	}
-	before := p.before()
 	switch {
-	case from >= before:
-		blocks, err := s.blocks.Fetch(ctx, from-before, n)
+	case from >= p.before:
+		blocks, err := s.blocks.Fetch(ctx, from-p.before, n)
 		for i := range blocks {
 			p.place(&blocks[i])
 		}
 		return blocks, err
 	case from == 0:
 		return []Block[*xchain.Block]{p.genesis()}, nil
-	default:
-		return s.txs.Fetch(ctx, from, int(min(uint64(n), before-from)))
 	}
+	found, err := s.txs.Txs(ctx, from-1, int(min(uint64(n), p.before-from)))
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([]Block[*xchain.Block], 0, len(found))
+	for i := range found {
+		runtime.Gosched() // as the committer does
+		b, err := s.tx(p, container.Container{
+			Height: from + uint64(i), Form: container.Accepted, ID: found[i].ID, Digest: found[i].ID, Time: p.Time, Bytes: found[i].Bytes,
+		})
+		if err != nil {
+			return before(blocks, err)
+		}
+		b.Size += len(found[i].Bytes)
+		blocks = append(blocks, b)
+	}
+	return blocks, nil
 }
 
-// Again implements Keeper. It needs no node: what was before there were blocks is in the
-// store before anything that is kept.
+// tx reads a pre-Cortina transaction.
+func (s *XChainSource) tx(p *preCortina, c container.Container) (Block[*xchain.Block], error) {
+	content, err := s.decoder.ParseTx(c.Bytes, c.Height-1, p.PreCortina)
+	if err != nil {
+		return Block[*xchain.Block]{}, unreadable(c.Height, err)
+	}
+	return Block[*xchain.Block]{
+		Height: c.Height, ID: p.mark(c.Height), ParentID: p.mark(c.Height - 1), Size: parsedSize * len(c.Bytes), Content: content, Container: c,
+	}, nil
+}
+
+// Again implements Keeper. It needs no node.
 func (s *XChainSource) Again(ctx context.Context, c container.Container) (Block[*xchain.Block], error) {
-	p, err := s.past.find(ctx)
+	p, err := s.preCortina(ctx)
 	if err != nil {
 		return Block[*xchain.Block]{}, err
 	}
-	before := p.before()
 	switch {
-	case c.Height >= before:
-		c.Height -= before
+	case c.Height >= p.before:
+		c.Height -= p.before
 		b, err := s.blocks.Again(ctx, c)
 		if err == nil {
 			p.place(&b)
@@ -142,36 +181,33 @@ func (s *XChainSource) Again(ctx context.Context, c container.Container) (Block[
 		return b, err
 	case c.Height == 0:
 		return p.genesis(), nil
-	default:
-		return s.txs.Again(ctx, c)
 	}
+	return s.tx(p, c)
 }
 
 // place puts a block where it comes in the order of all that was accepted.
-func (p *past) place(b *Block[*xchain.Block]) {
-	before := p.before()
-	if b.Height == 0 && before > 0 {
-		// Its parent is the last vertex, which transactions know nothing of.
-		b.ParentID = p.mark(before - 1)
+func (p *preCortina) place(b *Block[*xchain.Block]) {
+	if b.Height == 0 && p.before > 0 {
+		// Its parent is the last vertex, which is at no place.
+		b.ParentID = p.mark(p.before - 1)
 	}
-	b.Height += before
+	b.Height += p.before
 	b.Container.Height = b.Height
-	b.Content.Place, b.Content.Before = b.Height, before
+	b.Content.Place, b.Content.Before, b.Content.Cortina = b.Height, p.before, p.Time
 }
 
 // genesis has no bytes of its own among what nodes give.
-func (p *past) genesis() Block[*xchain.Block] {
+func (p *preCortina) genesis() Block[*xchain.Block] {
 	return Block[*xchain.Block]{ID: p.mark(0), Content: p.Genesis(), Container: container.Container{Form: container.Bare}}
 }
 
-// mark stands for the ID of what is at a place before the first block: transactions do
-// not name the one before, but each place is one of a certain node's order.
-func (p *past) mark(place uint64) ids.ID {
+// mark stands for the ID of what is at a place before the first block, because
+// transactions do not name the one before.
+func (p *preCortina) mark(place uint64) ids.ID {
 	if place == 0 {
 		return p.First
 	}
-	b := binary.BigEndian.AppendUint64(p.lastTx.ID[:], uint64(p.order().UnixNano()))
-	return hashing.ComputeHash256Array(binary.BigEndian.AppendUint64(b, place))
+	return hashing.ComputeHash256Array(binary.BigEndian.AppendUint64(p.stopVertexID[:], place))
 }
 
 // containersOf fetches ranges of one index.

@@ -333,8 +333,40 @@ func (s *session) handle(msg *message.InboundMessage, arrived time.Time) error {
 		return s.send(n.messages.Pong())
 	case *p2ppb.AppRequest:
 		s.asked(m, arrived)
+	case *p2ppb.GetAncestors:
+		return s.askedForAncestors(m)
 	}
 	return nil
+}
+
+// askedForAncestors sends vertices of the X-Chain. Nodes serve them after linearisation,
+// too, to anybody who asks for the DAG engine; a request for what they do not have they
+// drop (avalanchego, snow/networking/handler and snow/engine/avalanche/getter). Blocks
+// are not served.
+func (s *session) askedForAncestors(m *p2ppb.GetAncestors) error {
+	v := s.v
+	chainID, err := ids.ToID(m.ChainId)
+	if err != nil {
+		return nil //nolint:nilerr // dropped
+	}
+	id, err := ids.ToID(m.ContainerId)
+	past := v.network.past
+	if err != nil || past == nil || chainID != v.network.xChain || m.EngineType != p2ppb.EngineType_ENGINE_TYPE_DAG {
+		return nil //nolint:nilerr // dropped
+	}
+	found, err := past.Ancestors(id)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	switch v.Behaviour() {
+	case Silent, Refusing:
+		return nil
+	case Malformed, WrongSignature:
+		for i := range found {
+			found[i] = append([]byte{0xff}, found[i]...)
+		}
+	}
+	return s.send(v.network.messages.Ancestors(chainID, m.RequestId, found))
 }
 
 // asked deals with an application request; only signatures are served. What that

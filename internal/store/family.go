@@ -58,7 +58,8 @@ var (
 	// FamilyBalanceEvent holds what changed the balance of an account: p is the
 	// account and a series, k begins with the time from which on it counts.
 	FamilyBalanceEvent = twins(27, "bal_ev")
-	// FamilyBalanceCheckpoint holds sums of the events before a time, k.
+	// FamilyBalanceCheckpoint holds sums of the events before k, a time or the beginning
+	// of an event's key.
 	FamilyBalanceCheckpoint = twins(28, "bal_ck")
 	// FamilyAtomic holds exports and imports in the order of the chain that has
 	// them: p is network and chain, k is height and number.
@@ -86,9 +87,9 @@ var (
 	FamilySubnet = twins(38, "subnet")
 	// FamilySubnetFact holds what is known of a subnet: p is network and subnet.
 	FamilySubnetFact = twins(39, "subnet_fact")
-	// FamilyVertex holds what the X-Chain accepted before it had blocks: p is the
-	// network ID and a height, k the place in the order of acceptance and the
-	// vertex's ID. See package index/vertices.
+	// FamilyVertex lists the X-Chain's pre-Cortina vertices by height: p is the network
+	// ID and a height, k the vertex's place in their order and its ID. See package
+	// index/vertices, for FamilyVertexTx and FamilyVertexFetched, too.
 	FamilyVertex = twins(40, "vertex")
 
 	// The families of EVM chains, p of which begins with the network ID and the
@@ -172,6 +173,13 @@ var (
 	// each once: p is network, chain and what the certificate is known by. See package
 	// index/container.
 	FamilyContainerCertificate = family(68, "cont_cert")
+
+	// FamilyVertexTx says which vertex has a pre-Cortina transaction: p is the network ID
+	// and a part of the transaction's place, k is the place.
+	FamilyVertexTx = twins(75, "vertex_tx")
+	// FamilyVertexFetched holds vertices until they are in order, and what that takes: p
+	// begins with the network ID and a kind of row. Afterwards it is empty.
+	FamilyVertexFetched = twins(76, "vertex_got")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

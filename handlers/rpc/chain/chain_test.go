@@ -109,7 +109,7 @@ func newWorld(t testing.TB, txs, early int) *world {
 	t.Cleanup(func() { _ = w.rows.Close() })
 	w.genesis, err = genesis.Of(n.NetworkID(), first.ID)
 	require.NoError(t, err)
-	w.chains, err = primary.New(primary.Options{NetworkID: n.NetworkID(), Node: client, Store: w.rows, Genesis: w.genesis})
+	w.chains, err = primary.New(primary.Options{NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: w.rows, Genesis: w.genesis})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

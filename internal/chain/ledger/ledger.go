@@ -22,10 +22,10 @@ type Block struct {
 	ID             ids.ID
 	// Time is the chain's time at this block, to the second.
 	Time time.Time
-	// Rough says that Time is not the chain's but what a node's clock showed. It may lie
-	// before that of the block before, which then counts.
-	Rough bool
-	Txs   []Tx
+	// Cortina is the time of the chain's block 0 if something came before it, which has
+	// the same time. It is zero on chains that always had blocks.
+	Cortina time.Time
+	Txs     []Tx
 }
 
 // Tx is an accepted transaction, or what a proposal that was committed or aborted

@@ -2,7 +2,6 @@ package xchain
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/engine/avalanche/vertex"
@@ -10,17 +9,14 @@ import (
 )
 
 // Vertex is what the X-Chain accepted before it had blocks: some transactions, and
-// the vertices they build on. A transaction may be in several vertices.
+// the vertices that it builds on. A transaction may be in several vertices. Vertices
+// have no time.
 type Vertex struct {
 	ID, ChainID ids.ID
 	ParentIDs   []ids.ID
 	// Height is one more than the largest of the parents'; several vertices have
 	// the same.
 	Height uint64
-	// Index is the place in the order of acceptance, from 0, and Accepted when the
-	// node that was asked accepted it: vertices themselves have no time.
-	Index    uint64
-	Accepted time.Time
 	// TxIDs are those of Txs, the transactions' bytes.
 	TxIDs []ids.ID
 	Txs   [][]byte
@@ -30,9 +26,8 @@ type Vertex struct {
 	Stop bool
 }
 
-// ParseVertex reads a vertex as the index API has it, together with what that says
-// about its acceptance. The result refers to b. Errors are ErrVertex.
-func ParseVertex(b []byte, index uint64, accepted time.Time) (*Vertex, error) {
+// ParseVertex reads a vertex. The result refers to b. Errors are ErrVertex.
+func ParseVertex(b []byte) (*Vertex, error) {
 	v, err := vertex.Parse(b)
 	if err == nil {
 		err = v.Verify()
@@ -42,7 +37,7 @@ func ParseVertex(b []byte, index uint64, accepted time.Time) (*Vertex, error) {
 	}
 	parsed := &Vertex{
 		ID: v.ID(), ChainID: v.ChainID(), ParentIDs: v.ParentIDs(), Height: v.Height(),
-		Index: index, Accepted: accepted.UTC(), Txs: v.Txs(), Size: len(b), Stop: v.StopVertex(),
+		Txs: v.Txs(), Size: len(b), Stop: v.StopVertex(),
 	}
 	for _, tx := range v.Txs() {
 		parsed.TxIDs = append(parsed.TxIDs, hashing.ComputeHash256Array(tx))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/codec"
@@ -41,10 +42,11 @@ type Block struct {
 	// one by one the transactions that were accepted without a block, and then the
 	// block at height 0: at Before, which is 0 if there was nothing before.
 	Place, Before uint64
+	// Cortina is the time of the block at height 0 if something came before it.
+	Cortina time.Time
 	// Early says that this is no block but the genesis, at Place 0, or one
 	// transaction. Its Height is 0, because that block begins with what came of it, and
-	// its Time is when a node heard of it, which may be long after, but not after that
-	// of the first block.
+	// its Time is that of the first block, which is an upper bound: see PreCortina.
 	Early bool
 	// ID and ParentID are those of the X-Chain's own blocks, not those of proposer
 	// envelopes. The parent of the block at height 0 is the vertex that ended the
@@ -131,12 +133,12 @@ func (d *Decoder) slowBlock(b []byte) (*Block, error) {
 
 // Ledger says what a block does to outputs. Errors are ErrTransaction.
 func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
-	out := &ledger.Block{ChainID: d.chainID, Height: b.Place, Before: b.Before, ID: b.ID, Time: b.Time, Rough: b.Early}
+	out := &ledger.Block{ChainID: d.chainID, Height: b.Place, Before: b.Before, ID: b.ID, Time: b.Time, Cortina: b.Cortina}
 	if b.Height == 0 && !b.Early && len(b.Txs) != 0 {
 		return nil, fmt.Errorf("%w: the block at height 0 has some", ErrTransaction)
 	}
 	if b.Place == 0 {
-		out.Time, out.Txs, out.Rough = d.genesis.Time, d.genesis.Txs, false
+		out.Time, out.Txs = d.genesis.Time, d.genesis.Txs
 		return out, nil
 	}
 	if len(b.Txs) > 0 {
@@ -152,38 +154,53 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	return out, nil
 }
 
-// Past is what there was before the X-Chain had blocks.
-type Past struct {
+// PreCortina is what came before the X-Chain's block at height 0.
+type PreCortina struct {
 	// Txs is how many transactions were accepted.
 	Txs uint64
-	// First and Time are the ID and time of the block at height 0, which came after
-	// them all.
+	// First and Time are the ID and time of the block at height 0. Time is an upper
+	// bound of the transactions' times, which nothing on the chain tells.
 	First ids.ID
 	Time  time.Time
 }
 
 // Genesis takes the place of a block for what the chain began with.
-func (p Past) Genesis() *Block {
-	return &Block{Before: p.Txs + 1, Early: true, ID: p.First, Time: p.Time}
+func (p PreCortina) Genesis() *Block {
+	return &Block{Before: p.Txs + 1, Early: true, ID: p.First, Time: p.Time, Cortina: p.Time}
 }
 
 // ParseTx reads a transaction from before the X-Chain had blocks, as a block of its
-// own whose ID is the transaction's: index is its place in the order of acceptance,
-// from 0, and accepted when the node that was asked accepted it, because vertices have
-// no time. A node that came later heard of it later: then the time is that of the
-// first block. Errors are ErrTransaction.
-func (d *Decoder) ParseTx(b []byte, index uint64, accepted time.Time, past Past) (*Block, error) {
+// own whose ID is the transaction's: index is its place among them, from 0. The block's
+// time is that of the block at height 0. Errors are ErrTransaction.
+func (d *Decoder) ParseTx(b []byte, index uint64, before PreCortina) (*Block, error) {
 	tx, err := d.parseTx(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTransaction, err)
 	}
-	at := accepted.UTC().Truncate(time.Second)
-	if at.After(past.Time) {
-		at = past.Time
-	}
 	return &Block{
-		Place: index + 1, Before: past.Txs + 1, Early: true, ID: tx.ID(), Time: at, Txs: []*txs.Tx{tx}, Bytes: b,
+		Place: index + 1, Before: before.Txs + 1, Early: true, ID: tx.ID(), Time: before.Time, Cortina: before.Time, Txs: []*txs.Tx{tx}, Bytes: b,
 	}, nil
+}
+
+// Dependencies returns the X-Chain transactions, other than those of the genesis,
+// whose outputs a transaction consumes, each once. Errors are ErrTransaction.
+func (d *Decoder) Dependencies(b []byte) ([]ids.ID, error) {
+	tx, err := d.parseTx(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTransaction, err)
+	}
+	var all []ids.ID
+	for _, in := range tx.Unsigned.InputUTXOs() {
+		if in.Symbolic() || d.isGenesis(in.TxID) || slices.Contains(all, in.TxID) {
+			continue // imported outputs are symbolic
+		}
+		all = append(all, in.TxID)
+	}
+	return all, nil
+}
+
+func (d *Decoder) isGenesis(id ids.ID) bool {
+	return slices.ContainsFunc(d.genesis.Txs, func(tx ledger.Tx) bool { return tx.ID == id })
 }
 
 func (d *Decoder) parseTx(b []byte) (*txs.Tx, error) {

@@ -2,6 +2,7 @@ package xchain_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func accepted(t testing.TB, unsigned txs.UnsignedTx) *txs.Tx {
 var genesis = &ledger.Block{ChainID: chainID, Time: at.Add(-time.Hour), Txs: []ledger.Tx{{ID: avaxID, Kind: "CreateAssetTx"}}}
 
 // earlier is what there was before blocks.
-var earlier = xchain.Past{Txs: 40, First: ids.ID{'f'}, Time: at.Add(time.Hour)}
+var earlier = xchain.PreCortina{Txs: 40, First: ids.ID{'f'}, Time: at.Add(time.Hour)}
 
 func newDecoder(t testing.TB) *xchain.Decoder {
 	t.Helper()
@@ -213,11 +214,11 @@ func TestKindsOfTransactions(t *testing.T) {
 			require.Zero(t, balance[token], "tokens are neither made nor burned")
 
 			// The same from before there were blocks.
-			early, err := d.ParseTx(tx.Bytes(), 12, at.Add(time.Millisecond), earlier)
+			early, err := d.ParseTx(tx.Bytes(), 12, earlier)
 			require.NoError(t, err)
 			alone, err := d.Ledger(early)
 			require.NoError(t, err)
-			require.Equal(t, &ledger.Block{ChainID: chainID, Height: 13, Before: 41, ID: tx.ID(), Time: at, Rough: true, Txs: b.Txs}, alone)
+			require.Equal(t, &ledger.Block{ChainID: chainID, Height: 13, Before: 41, ID: tx.ID(), Time: earlier.Time, Cortina: earlier.Time, Txs: b.Txs}, alone)
 		})
 	}
 	visitor := reflect.TypeFor[txs.Visitor]()
@@ -241,17 +242,12 @@ func TestPastHasPlaces(t *testing.T) {
 	d := newDecoder(t)
 	got, err := d.Ledger(earlier.Genesis())
 	require.NoError(t, err)
-	require.Equal(t, &ledger.Block{ChainID: chainID, Before: 41, ID: earlier.First, Time: genesis.Time, Txs: genesis.Txs}, got)
+	require.Equal(t, &ledger.Block{ChainID: chainID, Before: 41, ID: earlier.First, Time: genesis.Time, Cortina: earlier.Time, Txs: genesis.Txs}, got)
 
 	tx := accepted(t, kinds()["BaseTx"].tx).Bytes()
-	for heard, want := range map[time.Time]time.Time{
-		earlier.Time.Add(-time.Second): earlier.Time.Add(-time.Second),
-		earlier.Time.Add(time.Hour):    earlier.Time, // by a node that came later
-	} {
-		b, err := d.ParseTx(tx, 39, heard, earlier)
-		require.NoError(t, err)
-		require.Equal(t, []any{uint64(40), uint64(41), uint64(0), want}, []any{b.Place, b.Before, b.Height, b.Time})
-	}
+	b, err := d.ParseTx(tx, 39, earlier)
+	require.NoError(t, err)
+	require.Equal(t, []any{uint64(40), uint64(41), uint64(0), earlier.Time}, []any{b.Place, b.Before, b.Height, b.Time})
 
 	first := must(d.ParseBlock(blockOf(ids.ID{'s'}, 0).Bytes()))
 	first.Place, first.Before = 41, 41
@@ -273,7 +269,7 @@ func TestChainsThatWereAlwaysLinear(t *testing.T) {
 
 func TestTokensHaveGroupAndPayload(t *testing.T) {
 	d := newDecoder(t)
-	early, err := d.ParseTx(accepted(t, kinds()["OperationTx"].tx).Bytes(), 0, at, earlier)
+	early, err := d.ParseTx(accepted(t, kinds()["OperationTx"].tx).Bytes(), 0, earlier)
 	require.NoError(t, err)
 	b, err := d.Ledger(early)
 	require.NoError(t, err)
@@ -317,10 +313,38 @@ func TestBlocks(t *testing.T) {
 			require.ErrorIs(t, err, xchain.ErrBlock)
 		})
 	}
-	_, err = d.ParseTx([]byte{0, 0, 1}, 0, at, earlier)
+	_, err = d.ParseTx([]byte{0, 0, 1}, 0, earlier)
 	require.ErrorIs(t, err, xchain.ErrTransaction)
 	_, err = xchain.NewDecoder(chainID, nil)
 	require.Error(t, err)
+}
+
+// TestDependencies lists the transactions on the same chain that each kind of
+// transaction consumes outputs of, apart from the genesis.
+func TestDependencies(t *testing.T) {
+	d := newDecoder(t)
+	for name, k := range kinds() {
+		tx := accepted(t, k.tx)
+		read, err := d.Ledger(must(d.ParseTx(tx.Bytes(), 0, earlier)))
+		require.NoError(t, err)
+		local := make(map[ids.ID]bool) // outputs on the chain
+		for _, in := range read.Txs[0].Consumed {
+			if in.SourceChainID == chainID {
+				local[in.OutputID] = true
+			}
+		}
+		var want []ids.ID
+		for _, in := range tx.Unsigned.InputUTXOs() {
+			if local[in.InputID()] && in.TxID != avaxID && !slices.Contains(want, in.TxID) {
+				want = append(want, in.TxID)
+			}
+		}
+		got, err := d.Dependencies(tx.Bytes())
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+	}
+	_, err := d.Dependencies([]byte{0, 0, 1})
+	require.ErrorIs(t, err, xchain.ErrTransaction)
 }
 
 func TestVertices(t *testing.T) {
@@ -328,11 +352,10 @@ func TestVertices(t *testing.T) {
 	parents := []ids.ID{{1}, {2}}
 	built, err := vertex.Build(chainID, 9, parents, transactions)
 	require.NoError(t, err)
-	accepted := at.Add(123 * time.Millisecond)
-	got, err := xchain.ParseVertex(built.Bytes(), 41, accepted)
+	got, err := xchain.ParseVertex(built.Bytes())
 	require.NoError(t, err)
 	want := &xchain.Vertex{
-		ID: built.ID(), ChainID: chainID, ParentIDs: parents, Height: 9, Index: 41, Accepted: accepted,
+		ID: built.ID(), ChainID: chainID, ParentIDs: parents, Height: 9,
 		Txs: built.Txs(), Size: len(built.Bytes()),
 	}
 	for _, tx := range built.Txs() { // which the library has sorted
@@ -341,20 +364,20 @@ func TestVertices(t *testing.T) {
 	require.Equal(t, want, got)
 	d := newDecoder(t)
 	for i, tx := range got.Txs {
-		b, err := d.ParseTx(tx, uint64(i), accepted, earlier)
+		b, err := d.ParseTx(tx, uint64(i), earlier)
 		require.NoError(t, err)
 		require.Equal(t, got.TxIDs[i], b.ID)
 	}
 
 	stop, err := vertex.BuildStopVertex(chainID, 10, parents)
 	require.NoError(t, err)
-	got, err = xchain.ParseVertex(stop.Bytes(), 42, accepted)
+	got, err = xchain.ParseVertex(stop.Bytes())
 	require.NoError(t, err)
 	require.True(t, got.Stop)
 	require.Empty(t, got.TxIDs)
 
 	for name, b := range map[string][]byte{"nothing": nil, "cut short": built.Bytes()[:50], "something follows": append(built.Bytes(), 1), "a block": blockOf(ids.ID{1}, 7).Bytes()} {
-		_, err := xchain.ParseVertex(b, 0, at)
+		_, err := xchain.ParseVertex(b)
 		require.ErrorIs(t, err, xchain.ErrVertex, name)
 	}
 }
@@ -386,7 +409,7 @@ func FuzzBlock(f *testing.F) {
 				require.NotZero(t, out.Kind)
 				require.NotEmpty(t, out.Bytes)
 			}
-			early, err := d.ParseTx(b.Txs[i].Bytes(), 0, at, earlier)
+			early, err := d.ParseTx(b.Txs[i].Bytes(), 0, earlier)
 			require.NoError(t, err)
 			alone, err := d.Ledger(early)
 			require.NoError(t, err)
@@ -401,7 +424,7 @@ func FuzzVertex(f *testing.F) {
 	f.Add(must(vertex.BuildStopVertex(chainID, 9, []ids.ID{{1}})).Bytes())
 	d := newDecoder(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		v, err := xchain.ParseVertex(raw, 1, at)
+		v, err := xchain.ParseVertex(raw)
 		if err != nil {
 			require.ErrorIs(t, err, xchain.ErrVertex)
 			return
@@ -409,7 +432,7 @@ func FuzzVertex(f *testing.F) {
 		require.Equal(t, ids.ID(hashing.ComputeHash256Array(raw)), v.ID)
 		require.Len(t, v.TxIDs, len(v.Txs))
 		for i, tx := range v.Txs {
-			if b, err := d.ParseTx(tx, 0, at, earlier); err == nil {
+			if b, err := d.ParseTx(tx, 0, earlier); err == nil {
 				require.Equal(t, v.TxIDs[i], b.ID)
 			}
 		}

@@ -404,7 +404,7 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 	for s := seriesMade; s <= seriesUnphase; s++ {
 		p := id.partition(s)
 		var sum sums
-		// Checkpoints at a time are of the events before it.
+		// Checkpoints are of the events before their key.
 		check := func(before []byte) error {
 			for ; checkpoints.ok && bytes.Equal(checkpoints.row.P, p) && (before == nil || bytes.Compare(checkpoints.row.K, before) <= 0); checkpoints.next() {
 				var said sums
@@ -423,7 +423,7 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 			if len(events.row.K) < 8 {
 				return total, found, fmt.Errorf("%w: event at a key of %d bytes", store.ErrCorrupt, len(events.row.K))
 			}
-			if err := errors.Join(check(events.row.K[:8]), sum.addRow(events.row.V)); err != nil {
+			if err := errors.Join(check(events.row.K), sum.addRow(events.row.V)); err != nil {
 				return total, found, err
 			}
 		}

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -280,15 +281,14 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, int64(100_001), balances[0].Outputs)
 }
 
-// TestBeforeTheFirstBlock records a chain that accepted something before it had blocks,
-// at times that a clock showed which was set back.
+// TestBeforeTheFirstBlock records a chain that accepted something before it had blocks.
 func TestBeforeTheFirstBlock(t *testing.T) {
 	s, at := store.NewMemory(), time.Unix(10_000, 0).UTC()
 	alice := ids.ShortID{1}
 	tenant := ledger.NewTenant(network, xChain)
 	const before = 3
-	block := func(height uint64, rough bool, at time.Time, txs ...chain.Tx) *chain.Block {
-		return &chain.Block{ChainID: xChain, Height: height, Before: before, ID: ids.ID{byte(height)}, Rough: rough, Time: at, Txs: txs}
+	block := func(height uint64, at time.Time, txs ...chain.Tx) *chain.Block {
+		return &chain.Block{ChainID: xChain, Height: height, Before: before, ID: ids.ID{byte(height)}, Time: at, Cortina: time.Unix(10_009, 0), Txs: txs}
 	}
 	pays := func(id byte, consumed ...chain.Output) chain.Tx {
 		tx := chain.Tx{ID: ids.ID{id}, Kind: "BaseTx", Made: []chain.Output{made(ids.ID{id}, 0, chain.Output{
@@ -304,7 +304,7 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 	third := pays(3, second.Made[0])
 	record := ledger.New(s, network)
 	for _, b := range []*chain.Block{
-		block(0, false, at), block(1, true, at.Add(9*time.Second), first), block(2, true, at.Add(5*time.Second), second), block(3, false, at.Add(20*time.Second)), block(4, false, at.Add(30*time.Second), third),
+		block(0, at), block(1, at.Add(9*time.Second), first), block(2, at.Add(9*time.Second), second), block(3, at.Add(9*time.Second)), block(4, at.Add(30*time.Second), third),
 	} {
 		if b.Height == 2 || b.Height == 4 {
 			tenant = ledger.NewTenant(network, xChain) // as after a restart
@@ -325,7 +325,7 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 	}
 	none, then, later := uint64(0), at.Add(9*time.Second), at.Add(30*time.Second)
 	require.Equal(t, map[uint64][]any{
-		1: {none, then, none, then}, // time stands still while the clock is behind
+		1: {none, then, none, then},
 		2: {none, then, uint64(1), later},
 		3: {uint64(1), later},
 	}, got)
@@ -334,5 +334,69 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 	require.Equal(t, []uint64{0, 1}, []uint64{outputs[0].Height, outputs[0].Spent.Height})
 
 	var batch store.Batch
-	require.ErrorIs(t, ledger.NewTenant(network, xChain).Apply(t.Context(), s, block(5, false, at), &batch), ledger.ErrTime, "blocks have to be in time")
+	require.ErrorIs(t, ledger.NewTenant(network, xChain).Apply(t.Context(), s, block(5, at), &batch), ledger.ErrTime, "blocks have to be in time")
+}
+
+// TestBalancesOfBeforeCortinaAreShort has an address with thousands of events in the one
+// second that all pre-Cortina transactions have: what a balance reads since the last
+// checkpoint stays short, and each checkpoint is the sum of what was before it.
+func TestBalancesOfBeforeCortinaAreShort(t *testing.T) {
+	const early = 3000
+	s, cortina := store.NewMemory(), time.Unix(20_000, 0).UTC()
+	alice := ids.ShortID{1}
+	pays := func(n uint64, consumed ...chain.Output) chain.Tx {
+		id := ids.Empty.Prefix(n)
+		tx := chain.Tx{ID: id, Kind: "BaseTx", Made: []chain.Output{made(id, 0, chain.Output{
+			Kind: chain.Transfer, Role: chain.Ordinary, AssetID: avaxID, Amount: n, Addresses: []ids.ShortID{alice}, Threshold: 1, DestinationID: xChain,
+		})}}
+		for _, o := range consumed {
+			tx.Consumed = append(tx.Consumed, chain.Input{OutputID: o.ID, SourceChainID: xChain, AssetID: avaxID, Amount: o.Amount})
+		}
+		return tx
+	}
+	tenant := ledger.NewTenant(network, xChain)
+	block := func(height uint64, at time.Time, txs ...chain.Tx) {
+		t.Helper()
+		apply(t, s, tenant, &chain.Block{ChainID: xChain, Height: height, Before: early + 1, ID: ids.Empty.Prefix(height, 1), Time: at, Cortina: cortina, Txs: txs})
+	}
+	first := pays(1 << 20)
+	block(0, time.Unix(10_000, 0), first)
+	sum, count := uint64(1<<20), int64(1)
+	var all []chain.Output
+	for n := uint64(1); n <= early; n++ {
+		var consumed []chain.Output
+		switch {
+		case n%3 == 0:
+			consumed = all[len(all)-1:]
+		case n == 1000: // an output of the genesis
+			consumed = first.Made
+		}
+		tx := pays(n, consumed...)
+		all = append(all, tx.Made...)
+		sum, count = sum+n, count+1
+		for _, o := range consumed {
+			sum, count = sum-o.Amount, count-1
+		}
+		block(n, cortina, tx)
+	}
+	block(early+1, cortina)
+	block(early+2, cortina, pays(1<<21, all[0])) // in the same second, in a block
+	sum += 1<<21 - all[0].Amount
+	balances, _, err := ledger.New(s, network).Balances(t.Context(), xChain, []ids.ShortID{alice}, time.Time{})
+	require.NoError(t, err)
+	require.Len(t, balances, 1)
+	require.Equal(t, []any{fmt.Sprint(sum), count}, []any{balances[0].Amount.String(), balances[0].Outputs})
+
+	var last store.PK
+	checkpoints := 0
+	for row, err := range store.Rows(t.Context(), s, store.FamilyBalanceCheckpoint) {
+		require.NoError(t, err)
+		last, checkpoints = row.PK, checkpoints+1
+	}
+	require.Greater(t, checkpoints, 5)
+	since, err := s.Scan(t.Context(), store.FamilyBalanceEvent, last.P, last.K, nil, store.Ascending, early)
+	require.NoError(t, err)
+	require.Less(t, len(since), early/2, "events since the last checkpoint")
+	_, err = ledger.New(s, network).Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { t.Error(what) }})
+	require.NoError(t, err)
 }

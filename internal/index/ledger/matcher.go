@@ -361,14 +361,14 @@ func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []
 		if slices.Contains(exist, at) {
 			continue
 		}
-		base, err := lastCheckpoint(ctx, r, p, at)
+		base, err := lastCheckpoint(ctx, r, p, row.Uint64(at))
 		if err != nil {
 			return err
 		}
-		if err := base.sums.addEvents(within(events, nil, row.Uint64(base.at))); err != nil {
+		if err := base.sums.addEvents(within(events, nil, base.key)); err != nil {
 			return err
 		}
-		if err := sumEvents(ctx, r, p, row.Uint64(base.at), row.Uint64(at), events, &base.sums); err != nil {
+		if err := sumEvents(ctx, r, p, base.key, row.Uint64(at), events, &base.sums); err != nil {
 			return err
 		}
 		batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: row.Uint64(at)}, base.sums.bytes())

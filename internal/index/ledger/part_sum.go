@@ -84,14 +84,10 @@ func addFound(ctx context.Context, r store.Reader, parts []partSum, n int, found
 	for _, s := range parts {
 		q := store.Query{Family: store.FamilyBalanceEvent, P: s.p, Lo: row.Uint64(0), Hi: s.end(), Limit: limit}
 		for _, one := range found[0] {
-			at, err := eventTime(one.K)
-			if err != nil {
-				return err
-			}
 			if err := s.into.addRow(one.V); err != nil {
 				return err
 			}
-			q.Lo = row.Uint64(at)
+			q.Lo = one.K
 		}
 		found = found[1:]
 		complete := false

@@ -117,36 +117,36 @@ func within(events []event, lo, hi []byte) []event {
 	return events[from:max(from, to)]
 }
 
-// checkpoint is the sum of all events of a partition that count from before a time.
+// checkpoint is the sum of all events of a partition before a key: a time alone, or the
+// time and the height of an event.
 type checkpoint struct {
-	at   uint64
+	key  []byte
 	sums sums
 }
 
-// lastCheckpoint returns the newest one at a time or before, or an empty one.
-func lastCheckpoint(ctx context.Context, r store.Reader, p []byte, at uint64) (c checkpoint, err error) {
-	rows, err := r.Floor(ctx, store.FamilyBalanceCheckpoint, p, []store.Range{{Lo: row.Uint64(0), Hi: row.Uint64(at)}})
+// lastCheckpoint returns the newest one at a key or before, or an empty one.
+func lastCheckpoint(ctx context.Context, r store.Reader, p, key []byte) (c checkpoint, err error) {
+	c.key = row.Uint64(0)
+	rows, err := r.Floor(ctx, store.FamilyBalanceCheckpoint, p, []store.Range{{Lo: c.key, Hi: key}})
 	if err != nil {
 		return c, fmt.Errorf("reading a balance: %w", err)
 	}
 	if rows[0].V == nil {
 		return c, nil
 	}
-	if c.at, err = eventTime(rows[0].K); err == nil {
-		err = c.sums.addRow(rows[0].V)
-	}
-	if err != nil {
+	c.key = rows[0].K
+	if err = c.sums.addRow(rows[0].V); err != nil {
 		return c, fmt.Errorf("reading a balance: %w", err)
 	}
 	return c, nil
 }
 
-// sumBefore is the sum of all events of a partition that count from before a time.
-func sumBefore(ctx context.Context, r store.Reader, p []byte, at uint64, extra []event) (sums, error) {
-	c, err := lastCheckpoint(ctx, r, p, at)
+// sumBefore is the sum of all events of a partition before a key.
+func sumBefore(ctx context.Context, r store.Reader, p, key []byte, extra []event) (sums, error) {
+	c, err := lastCheckpoint(ctx, r, p, key)
 	if err != nil {
 		return sums{}, err
 	}
-	err = sumEvents(ctx, r, p, row.Uint64(c.at), row.Uint64(at), extra, &c.sums)
+	err = sumEvents(ctx, r, p, c.key, key, extra, &c.sums)
 	return c.sums, err
 }

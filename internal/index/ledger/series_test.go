@@ -50,7 +50,7 @@ func TestAmend(t *testing.T) {
 			require.NoError(t, amend(t.Context(), s, p, events, times, &batch))
 			require.NoError(t, s.Commit(t.Context(), &batch))
 			at := rng.Uint64N(70)
-			got, err := sumBefore(t.Context(), s, p, at, nil)
+			got, err := sumBefore(t.Context(), s, p, row.Uint64(at), nil)
 			require.NoError(t, err)
 			require.Equal(t, before(at), got, "sum before %d", at)
 			// In one read or several, whatever is guessed.

@@ -24,7 +24,8 @@ func Form() index.Form {
 	return index.Form{
 		// 2: what addresses have a part in; 3: in shorter keys, and less about what is
 		// consumed where it was made; 4: stakers and the supply in the state of the P-Chain,
-		// and no bonus blocks
+		// and no bonus blocks, checkpoints within the second of Cortina, and pre-Cortina
+		// transactions in the order of the vertices
 		Name: name, Version: 4,
 		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
@@ -119,11 +120,6 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 	if err := t.begin(ctx, r, block); err != nil {
 		return err
 	}
-	if block.Rough && t.begun && row.Seconds(block.Time) < t.lastTime {
-		inTime := *block
-		inTime.Time = row.Unix(t.lastTime)
-		block = &inTime
-	}
 	b := &application{
 		Tenant: t, r: r, block: block, batch: batch,
 		time: row.Seconds(block.Time), salt: binary.BigEndian.Uint64(block.ID[:]),
@@ -180,7 +176,7 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) 
 }
 
 func (t *Tenant) inTime(block *chain.Block) error {
-	if t.begun && !block.Rough && row.Seconds(block.Time) < t.lastTime {
+	if t.begun && row.Seconds(block.Time) < t.lastTime {
 		return fmt.Errorf("%w: it is %s, that of the block before %s", ErrTime, block.Time, row.Unix(t.lastTime))
 	}
 	return nil
@@ -547,7 +543,7 @@ func (b *application) spend(o *Output, s *spend) {
 		return
 	}
 	made, gone := row.Seconds(o.Time), tallyOf(o).minus()
-	b.change(at.account, seriesMade, max(b.time, made+1), o.bucketAt(b.time), gone)
+	b.change(at.account, seriesMade, b.goneFrom(made), o.bucketAt(b.time), gone)
 	b.phase(at.account, o, seriesPhases, b.time, gone)
 }
 
@@ -627,15 +623,39 @@ func (b *application) events(ctx context.Context) error {
 		if !in.account.checkpoints(b.salt, now.counts[in], b.checkpointEvery) {
 			continue
 		}
-		// Whatever counts from before this block's time is known by now.
-		p := in.account.partition(in.series)
-		sum, err := sumBefore(ctx, b.r, p, b.time, b.pending[string(p)])
+		p, key := in.account.partition(in.series), b.known()
+		sum, err := sumBefore(ctx, b.r, p, key, b.pending[string(p)])
 		if err != nil {
 			return err
 		}
-		b.batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: row.Uint64(b.time)}, sum.bytes())
+		b.batch.Put(store.FamilyBalanceCheckpoint, store.PK{P: p, K: key}, sum.bytes())
 	}
 	return nil
+}
+
+// atCortina says that the block has the time of the chain's block 0, as all have that
+// come before it: many blocks of one second.
+func (b *application) atCortina() bool {
+	return b.block.Before > 0 && b.time == row.Seconds(b.block.Cortina)
+}
+
+// known is the key before which no later block has events: what counts from before the
+// block's time, or, at Cortina, what is from blocks before it.
+func (b *application) known() []byte {
+	if b.atCortina() {
+		return eventKey(b.time+1, b.block.Height)
+	}
+	return row.Uint64(b.time)
+}
+
+// goneFrom is when an output that was made at a time is there no more, if the block
+// consumes it. At Cortina all events count from the next second on, so that those of a
+// block come after those of the blocks before it.
+func (b *application) goneFrom(made uint64) uint64 {
+	if b.atCortina() {
+		made = max(made, b.time)
+	}
+	return max(b.time, made+1)
 }
 
 func assetBytes(a *chain.Asset) []byte {

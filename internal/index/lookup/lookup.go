@@ -28,8 +28,8 @@ const name = "lookup"
 // Form is the record's.
 func Form() index.Form {
 	return index.Form{
-		// 2: by a part of their IDs
-		Name: name, Version: 2, Cursor: index.CursorOf(name),
+		// 2: by a part of their IDs; 3: pre-Cortina transactions in the order of the vertices
+		Name: name, Version: 3, Cursor: index.CursorOf(name),
 		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace},
 	}
 }

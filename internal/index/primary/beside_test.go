@@ -51,7 +51,7 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 	defer running.Wait()
 	running.Go(func() { // what indexes new blocks
 		for ctx.Err() == nil {
-			chains, err := primary.New(options(client, g, slots.Store()))
+			chains, err := primary.New(options(n.url, client, g, slots.Store()))
 			if !assert.NoError(t, err) {
 				return
 			}
@@ -63,7 +63,7 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 	})
 	running.Go(func() { // what rebuilds
 		r := primary.Rebuilder(func(_ context.Context, beside store.Store) ([]*primary.Network, error) {
-			o := options(client, g, beside)
+			o := options(n.url, client, g, beside)
 			o.Beside = true
 			chains, err := primary.New(o)
 			return []*primary.Network{chains}, err

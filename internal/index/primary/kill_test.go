@@ -94,7 +94,7 @@ func work(o order) error {
 	}
 	var chains *primary.Network
 	out := json.NewEncoder(os.Stdout)
-	chains, err = primary.New(options(client, g, s))
+	chains, err = primary.New(options(o.URL, client, g, s))
 	if err != nil {
 		return err
 	}
@@ -120,9 +120,10 @@ func work(o order) error {
 // smallWindow makes batches of some 30 blocks, in bytes.
 const smallWindow = 480 << 10
 
-func options(client *node.Client, g *genesis.Genesis, s store.Store) primary.Options {
+// options are those of a Network that indexes what is at a URL.
+func options(url string, client *node.Client, g *genesis.Genesis, s store.Store) primary.Options {
 	return primary.Options{
-		NetworkID: g.NetworkID, Node: client, Store: s, Genesis: g, WindowBytes: smallWindow,
+		NetworkID: g.NetworkID, Node: client, Peers: peerAt(url), Store: s, Genesis: g, WindowBytes: smallWindow,
 		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(g.NetworkID)},
 		// So that the same history makes the same rows.
 		Now: func() time.Time { return time.Unix(1_600_000_000, 1) },
@@ -158,7 +159,7 @@ func (n *testNode) tips() heights {
 func record(t testing.TB, n *testNode, s store.Store) {
 	t.Helper()
 	client, g := connect(t, n.url)
-	chains, err := primary.New(options(client, g, s))
+	chains, err := primary.New(options(n.url, client, g, s))
 	require.NoError(t, err)
 	runUntil(t, n, chains, g, s)
 }
@@ -180,6 +181,9 @@ func runUntil(t testing.TB, n *testNode, chains *primary.Network, g *genesis.Gen
 			if status.Next < n.tips()[chain] {
 				return false
 			}
+		}
+		for range store.Rows(t.Context(), s, store.FamilyVertexFetched) {
+			return false // vertices are not in order yet
 		}
 		_, _, err := chains.Vertices.At(t.Context(), 1, true, 1, nil)
 		return err == nil

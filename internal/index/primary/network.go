@@ -43,6 +43,9 @@ type Options struct {
 	NetworkID uint32
 	Node      Node
 	Store     store.Store
+	// Peers are asked for the X-Chain's pre-Cortina vertices. It may be nil for networks
+	// that have none, and for a Network that does not Run.
+	Peers vertices.Peers
 	// Genesis is what the network began with. Nil leaves the ledger out: then only
 	// the P-Chain is recorded, for Tenants.
 	Genesis *genesis.Genesis
@@ -119,7 +122,8 @@ type Network struct {
 	Subnets  *subnets.Record
 	Ledger   *ledger.Record
 	Vertices *vertices.Record
-	past     *index.XChainPast
+	origin   *index.XChainOrigin
+	xChain   *index.XChainSource
 	kept     bool
 	cursors  []string // of all tenants, and of the vertices
 
@@ -149,12 +153,7 @@ func New(o Options) (*Network, error) {
 		n.matcher = ledger.NewMatcher(o.Store, o.NetworkID, o.Log)
 		n.Ledger = ledger.New(o.Store, o.NetworkID)
 		n.Subnets = subnets.New(o.Store, o.NetworkID)
-		n.Vertices = vertices.New(o.Store, o.NetworkID)
-		n.Vertices.Keep = o.Keep != KeepNone && !o.Beside
 		n.cursors = append(n.cursors, vertexCursor(o.NetworkID))
-		if o.Now != nil {
-			n.Vertices.Now = o.Now
-		}
 		recorded := committed
 		committed = func(next uint64) {
 			n.matcher.Wake()
@@ -193,8 +192,13 @@ func New(o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.past = index.NewXChainPast(o.Node, x, o.Store, o.NetworkID)
-	verified := index.NewXChainSource(o.Node, x, n.past.Reading(), o.Log)
+	n.origin = index.NewXChainOrigin(o.Node, x, o.Store, o.NetworkID)
+	n.Vertices = vertices.New(vertices.Options{
+		Store: o.Store, NetworkID: o.NetworkID, ChainID: o.Genesis.XChainID, Begin: n.origin.Begin, Dependencies: x.Dependencies,
+		Peers: o.Peers, Now: o.Now, Log: o.Log,
+	})
+	n.xChain = index.NewXChainSource(o.Node, x, n.origin, n.Vertices, o.Log)
+	verified := index.NewXChainSource(o.Node, x, n.origin.Reading(), n.Vertices, o.Log)
 	xLedger := XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))
 	n.ledgers[index.XChain] = xLedger.Name()
 	xTenants := []index.Tenant[*xchain.Block]{xLedger}
@@ -202,7 +206,7 @@ func New(o Options) (*Network, error) {
 		xTenants = append(xTenants, lookup.XChain(o.NetworkID))
 	}
 	if err := add(n, o, chainOf[*xchain.Block]{
-		name: index.XChain, source: xSource{index.NewXChainSource(o.Node, x, n.past, o.Log), n.Vertices}, verified: verified,
+		name: index.XChain, source: xSource{n.xChain, n.Vertices}, verified: verified,
 		height:    verified.Height, // its tip counts what was before there were blocks, too
 		committed: woken,
 	}, xTenants...); err != nil {
@@ -291,7 +295,7 @@ func (n *Network) Run(ctx context.Context) error {
 		begin(n.matcher.Run, "exports and imports are not matched any more")
 	}
 	if n.Vertices != nil {
-		begin(func(ctx context.Context) error { return n.Vertices.Run(ctx, n.past, n.log) }, "vertices are not recorded any more")
+		begin(n.Vertices.Run, "pre-Cortina vertices are not indexed any more")
 	}
 	return work.Wait()
 }
@@ -331,20 +335,31 @@ func (n *Network) ChainStatus(chain string) index.Status {
 }
 
 // XChainBefore is what comes before the X-Chain's block at height 0 in the order of all
-// that is recorded of it: 0 if the chain always had blocks.
+// that is recorded of it: 0 if the chain always had blocks. The error is
+// index.ErrVerticesMissing until its vertices are complete.
 func (n *Network) XChainBefore(ctx context.Context) (uint64, error) {
-	if n.past == nil {
-		return 0, index.ErrNoPast
+	if n.xChain == nil {
+		return 0, index.ErrVerticesMissing
 	}
-	return n.past.Before(ctx)
+	return n.xChain.Before(ctx)
 }
 
-// XChainVertices is how many vertices the X-Chain accepted before it had blocks.
-func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
-	if n.past == nil {
-		return 0, index.ErrNoPast
+// XChainBegin returns how the X-Chain's blocks begin. Errors are those of the store and
+// the node.
+func (n *Network) XChainBegin(ctx context.Context) (index.XChainBegin, error) {
+	if n.origin == nil {
+		return index.XChainBegin{}, index.ErrVerticesMissing
 	}
-	return n.past.VertexCount(ctx)
+	return n.origin.Begin(ctx)
+}
+
+// XChainVertices is how many vertices the X-Chain accepted before it had blocks. Errors
+// are those of XChainBefore.
+func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
+	if n.Vertices == nil {
+		return 0, index.ErrVerticesMissing
+	}
+	return n.Vertices.Count(ctx)
 }
 
 // Status tells how far the chains are recorded, by name.

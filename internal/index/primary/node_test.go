@@ -1,6 +1,7 @@
 package primary_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ava-labs/avalanchego/indexer"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 
 	"quorate/internal/chain/genesis"
 	"quorate/internal/index/ledger"
@@ -61,6 +63,10 @@ func (n *testNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n.away.Load() {
 		panic(http.ErrAbortHandler)
 	}
+	if id, ok := strings.CutPrefix(r.URL.Path, peerPath); ok {
+		n.serveAncestors(w, id)
+		return
+	}
 	var call struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
@@ -102,17 +108,6 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 		return map[string]any{"networkID": strconv.Itoa(networkID)}, nil
 	case strings.HasPrefix(path, "/ext/index/") && strings.HasSuffix(path, "/block") && n.withoutIndex.Load():
 		return nil, history.ErrNotServed
-	case path == "/ext/index/X/vtx" && method == "index.getContainerRange":
-		var args indexer.GetContainerRangeArgs
-		if err := json.Unmarshal(params, &args); err != nil {
-			return nil, err
-		}
-		args.NumToFetch = min(args.NumToFetch, 10) // so that it takes a while
-		params, err := json.Marshal(args)
-		if err != nil {
-			return nil, err
-		}
-		return from.Call(path, method, params)
 	}
 	if n.right != nil && strings.HasSuffix(method, ".getUTXOs") {
 		return n.utxos(map[string]string{"platform": "P", "avm": "X", "avax": "C"}[strings.TrimSuffix(method, ".getUTXOs")], params, n.right)
@@ -127,6 +122,42 @@ func (n *testNode) connect(t testing.TB) (*node.Client, *genesis.Genesis) {
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client, n.genesis
+}
+
+// peerPath is where a testNode answers a peerAt.
+const peerPath = "/peer/"
+
+// peerAt is the validator that a testNode is, in another process, too; it is asked over
+// HTTP at a URL.
+type peerAt string
+
+func (peerAt) ConnectedNodes() []ids.NodeID { return []ids.NodeID{{1}} }
+
+func (p peerAt) Ancestors(ctx context.Context, _ ids.NodeID, _, id ids.ID, _ p2p.EngineType) (all [][]byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, string(p)+peerPath+id.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return all, json.NewDecoder(response.Body).Decode(&all)
+}
+
+func (n *testNode) serveAncestors(w http.ResponseWriter, text string) {
+	id, err := ids.FromString(text)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	all, err := n.Ancestors(id)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(all[:min(len(all), 10)]) // so that it takes a while
 }
 
 // connect finds out about a node what whoever records it has to know.

@@ -92,7 +92,7 @@ func (m *dyingStore) Commit(ctx context.Context, b *store.Batch) error {
 func session(t *testing.T, n *testNode, rng *rand.Rand, s *dyingStore, until heights) {
 	t.Helper()
 	client, g := n.connect(t)
-	o := options(client, g, s)
+	o := options(n.url, client, g, s)
 	o.WindowBytes = 1 << (12 + rng.IntN(10))
 	chains, err := primary.New(o)
 	require.NoError(t, err)

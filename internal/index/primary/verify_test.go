@@ -85,7 +85,7 @@ func TestVerify(t *testing.T) {
 	fill := func(t *testing.T, keep primary.Keep) (store.Store, *primary.Network) {
 		s := store.NewMemory()
 		t.Cleanup(func() { _ = s.Close() })
-		o := options(client, g, s)
+		o := options(n.url, client, g, s)
 		o.Keep = keep
 		chains, err := primary.New(o)
 		require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestVerify(t *testing.T) {
 		elsewhere := store.NewMemory()
 		defer elsewhere.Close()
 		record(t, other, elsewhere)
-		o := options(client, g, elsewhere)
+		o := options(n.url, client, g, elsewhere)
 		chains, err := primary.New(o)
 		require.NoError(t, err)
 		wrong, verdict := verify(t, chains)

@@ -1,6 +1,13 @@
-// Package vertices records the vertices that the X-Chain accepted before it was
-// linearised (Cortina), from the index of a node that has been there. There are no
-// new ones, so that a record is complete once and for all.
+// Package vertices indexes what the X-Chain accepted before it was linearised (Cortina).
+// It fetches the vertices from validators, beginning with the stop vertex, which all
+// others come before. What a vertex is named by is the hash of its bytes, so that nobody
+// has to be trusted with them. Then it puts vertices and transactions in an order that
+// follows from the vertices alone: all who index the chain have the same.
+//
+// Vertices are in the order of height and ID. A transaction is at the place of the first
+// vertex that has it, in the vertex's order, and after all whose outputs it consumes.
+//
+// There are no new vertices: an index of them is complete once and for all.
 package vertices
 
 import (
@@ -14,46 +21,69 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 
 	"quorate/internal/chain/xchain"
 	"quorate/internal/index"
-	"quorate/internal/index/container"
-	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
 var (
-	// ErrIncomplete says that the record is not finished.
-	ErrIncomplete = errors.New("not all vertices are recorded")
+	// ErrIncomplete says that vertices are missing, or not in order yet.
+	ErrIncomplete = errors.New("not all vertices are indexed")
 	// ErrPosition says that a position cannot be read.
 	ErrPosition = errors.New("not a position in a list of vertices")
 )
 
-// Source is the index of a node.
-type Source interface {
-	// Vertices are up to n of all vertices, in the order in which one and the same
-	// node accepted them, from a place on: at least one, the last of all being a stop
-	// vertex; or none, and no error, where there never were any.
-	Vertices(ctx context.Context, start uint64, n int) ([]node.Container, error)
+// Peers are nodes of the network; *p2p.Network has these methods.
+type Peers interface {
+	// ConnectedNodes lists the nodes that can be asked now.
+	ConnectedNodes() []ids.NodeID
+	// Ancestors returns what a node sends as a container and its ancestors.
+	Ancestors(ctx context.Context, nodeID ids.NodeID, chainID, containerID ids.ID, engine p2p.EngineType) ([][]byte, error)
 }
 
-// Record keeps the vertices of one network. Safe for concurrent use.
-type Record struct {
-	// Keep has the vertices themselves kept, too, so that the record can be made again
-	// without a node. It is set before Run.
-	Keep bool
-	// Now tells when a vertex came to be kept; time.Now unless it is set before Run.
+// Options of a Record. All but Peers and Log are required.
+type Options struct {
+	Store     store.Store
+	NetworkID uint32
+	// ChainID is the X-Chain's.
+	ChainID ids.ID
+	// Begin tells how the chain's blocks begin.
+	Begin func(ctx context.Context) (index.XChainBegin, error)
+	// Dependencies returns the transactions that a transaction has to come after.
+	Dependencies func(tx []byte) ([]ids.ID, error)
+	// Peers are asked for vertices. Nil: a Record that does not Run.
+	Peers Peers
+	// Now tells when a vertex came to be kept; nil means time.Now.
 	Now func() time.Time
-
-	store     store.Store
-	networkID uint32
-	// trouble is what ended Run, or keeps it from going on.
-	trouble atomic.Pointer[string]
-	// told is the place after that of the damaged vertex that was told of last.
-	told atomic.Uint64
+	Log *slog.Logger
 }
 
-// Trouble says why vertices are not recorded at the moment; empty if they are.
+// Record indexes the vertices of one network. Safe for concurrent use.
+type Record struct {
+	o      Options
+	cursor string
+	log    *slog.Logger
+	// trouble is what ended Run or holds it up.
+	trouble atomic.Pointer[string]
+	// totals are those of a complete index, which do not change.
+	totals atomic.Pointer[totals]
+}
+
+// New makes a record, which may be in the store already.
+func New(o Options) *Record {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Record{o: o, cursor: fmt.Sprintf("%s%d", cursorPrefix, o.NetworkID), log: o.Log}
+}
+
+// Trouble says why vertices are not complete, and how many there are; it is empty if
+// they are complete or have not been asked for.
 func (r *Record) Trouble() string {
 	if text := r.trouble.Load(); text != nil {
 		return *text
@@ -61,58 +91,50 @@ func (r *Record) Trouble() string {
 	return ""
 }
 
-func (r *Record) troubled(err error) {
-	text := fmt.Sprintf("vertices are not recorded: %v", err)
+func (r *Record) troubled(format string, args ...any) {
+	text := "pre-Cortina vertices: " + fmt.Sprintf(format, args...)
 	r.trouble.Store(&text)
 }
 
 const cursorPrefix = "vertices/"
 
-// Form is that of the record's rows. Version 1 is the first; a record of version 1 that
-// was not finished may go on with another node's order than it was begun with.
+// Form is that of the record's rows. Versions 1 and 2 had the order of a certain node.
 func Form() index.Form {
 	return index.Form{
-		Name: "vertices", Version: 2, Families: []store.Family{store.FamilyVertex},
-		Cursor: func(name string) bool { return strings.HasPrefix(name, cursorPrefix) },
+		Name: "vertices", Version: 3,
+		Families: []store.Family{store.FamilyVertex, store.FamilyVertexTx, store.FamilyVertexFetched},
+		Cursor:   func(name string) bool { return strings.HasPrefix(name, cursorPrefix) },
 	}
 }
 
-// New makes a record, which may be there from earlier.
-func New(s store.Store, networkID uint32) *Record {
-	return &Record{Now: time.Now, store: s, networkID: networkID}
-}
+// The cursor counts up. It is at most the number of vertices while they are fetched, at
+// complete when they are in order, and at cleared when what that took is deleted.
+const (
+	complete = 1 << 62
+	cleared  = 1 << 63
+)
 
-// cursor is the name of the place in the index that the record goes on from.
-func (r *Record) cursor() string { return fmt.Sprintf("%s%d", cursorPrefix, r.networkID) }
-
-// complete marks a record to which nothing is added.
-const complete = 1 << 63
-
-// Run records vertices until there are no more or ctx ends; it waits for a node that
-// is away or keeps no such index. A vertex that cannot be read is an error.
-func (r *Record) Run(ctx context.Context, from Source, log *slog.Logger) error {
-	const shortest, longest = time.Second, 5 * time.Minute
+// Run fetches vertices and puts them in order, until that is done or ctx ends. What it
+// has fetched stays if it is ended, however that happens. An error says that the store
+// failed or belongs to another process, or that the vertices cannot be read.
+func (r *Record) Run(ctx context.Context) error {
+	const shortest, longest = time.Second, time.Minute
 	for pause := shortest; ; pause = min(2*pause, longest) {
-		done, err := r.fill(ctx, from, log)
-		if err == nil {
-			r.trouble.Store(nil)
-		}
-		if done || ctx.Err() != nil {
-			return nil //nolint:nilerr // it was asked to end
-		}
-		if err != nil {
-			r.troubled(err)
-		}
+		err := r.run(ctx)
 		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it was asked to end
 		case err == nil:
-			pause = shortest / 2
-			continue
-		case errors.Is(err, xchain.ErrVertex), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed):
-			return fmt.Errorf("recording vertices: %w", err)
+			r.trouble.Store(nil)
+			return nil
 		}
-		if pause == shortest {
-			log.Info("vertices of the X-Chain cannot be recorded at the moment", slog.Any("error", err))
+		r.troubled("%v", err)
+		switch {
+		case errors.Is(err, xchain.ErrVertex), errors.Is(err, xchain.ErrTransaction), errors.Is(err, store.ErrFenced),
+			errors.Is(err, store.ErrClosed):
+			return fmt.Errorf("indexing vertices: %w", err)
 		}
+		r.log.Info("vertices of the X-Chain cannot be indexed at the moment", slog.Duration("retryIn", pause), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -121,97 +143,155 @@ func (r *Record) Run(ctx context.Context, from Source, log *slog.Logger) error {
 	}
 }
 
-// kept are the vertices from a place on that are kept and whole; none if they have to
-// be fetched. damaged is why the one at that place is not whole.
-func (r *Record) kept(ctx context.Context, chain container.Chain, start uint64) (whole []node.Container, damaged, err error) {
-	found, err := chain.Range(ctx, r.store, start, node.MaxBlockRange)
-	if errors.Is(err, store.ErrCorrupt) {
-		// One by one, because one that cannot be read hides those before it.
-		found = nil
-		one, oneErr := chain.Get(ctx, r.store, start)
-		if oneErr != nil {
-			return nil, err, nil
-		}
-		found, err = append(found, one), nil
-	}
+func (r *Record) run(ctx context.Context) error {
+	begin, err := r.o.Begin(ctx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	for _, c := range found {
-		if _, err := xchain.ParseVertex(c.Bytes, c.Height, c.Time); err != nil {
-			if len(whole) == 0 {
-				damaged = fmt.Errorf("%w: kept vertex %d: %w", store.ErrCorrupt, c.Height, err)
-			}
-			break
+	at, err := store.ReadCursor(ctx, r.o.Store, r.cursor)
+	if err != nil {
+		return err
+	}
+	if begin.Linear && at.Next < complete {
+		return r.finish(ctx, at, totals{}, new(store.Batch))
+	}
+	if at.Next < complete {
+		if at, err = r.fetch(ctx, begin.StopVertexID, at); err != nil {
+			return err
 		}
-		whole = append(whole, node.Container{ID: c.ID, Index: c.Height, Bytes: c.Bytes, Accepted: c.Time})
+		if err = r.sort(ctx, begin, at); err != nil {
+			return err
+		}
+		if at, err = store.ReadCursor(ctx, r.o.Store, r.cursor); err != nil {
+			return err
+		}
 	}
-	return whole, damaged, nil
+	if at.Next < cleared {
+		return r.clear(ctx, at)
+	}
+	return nil
 }
 
-// fill records one range, and reports whether it was the last.
-func (r *Record) fill(ctx context.Context, from Source, log *slog.Logger) (done bool, err error) {
-	at, err := store.ReadCursor(ctx, r.store, r.cursor())
+// totals are how many vertices and transactions there are in a complete index.
+type totals struct{ vertices, txs uint64 }
+
+const totalsVersion = 1
+
+func (t totals) bytes() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{totalsVersion}, t.vertices), t.txs)
+}
+
+func parseTotals(v []byte) (t totals, ok bool) {
+	if len(v) != 1+2*8 || v[0] != totalsVersion {
+		return t, false
+	}
+	return totals{vertices: binary.BigEndian.Uint64(v[1:]), txs: binary.BigEndian.Uint64(v[9:])}, true
+}
+
+// finish marks the index as complete, in a batch that has its last rows.
+func (r *Record) finish(ctx context.Context, at store.Cursor, all totals, batch *store.Batch) error {
+	batch.Put(store.FamilyIndexed, store.PK{P: []byte(r.cursor)}, all.bytes())
+	next := uint64(complete)
+	if all.vertices == 0 {
+		next = cleared
+	}
+	batch.Move(r.cursor, at, store.Cursor{Next: next, Epoch: at.Epoch})
+	return r.o.Store.Commit(ctx, batch)
+}
+
+// counts returns the totals. The error is ErrIncomplete while the index is not complete.
+func (r *Record) counts(ctx context.Context) (totals, error) {
+	if known := r.totals.Load(); known != nil {
+		return *known, nil
+	}
+	at, err := store.ReadCursor(ctx, r.o.Store, r.cursor)
 	if err != nil {
-		return false, err
+		return totals{}, err
 	}
-	if at.Next >= complete {
-		return true, nil
+	if at.Next < complete {
+		return totals{}, fmt.Errorf("%w: %d are fetched", ErrIncomplete, at.Next)
 	}
-	var batch store.Batch
-	next := store.Cursor{Next: at.Next, Epoch: at.Epoch}
-	chain := container.Chain{NetworkID: r.networkID, Name: container.Vertices}
-	kept, damaged, err := r.kept(ctx, chain, at.Next)
+	values, err := r.o.Store.Get(ctx, store.FamilyIndexed, []store.PK{{P: []byte(r.cursor)}})
 	if err != nil {
-		return false, err
+		return totals{}, err
 	}
-	containers, most := kept, node.MaxBlockRange
-	if damaged != nil {
-		most = 1 // those that follow may be whole
-		if place := at.Next + 1; r.told.Swap(place) != place {
-			log.Warn("what is kept of a vertex cannot be read; asking a node for it", slog.Uint64("index", at.Next), slog.Any("error", damaged))
+	all, ok := parseTotals(values[0])
+	if !ok {
+		return totals{}, fmt.Errorf("%w: number of vertices", store.ErrCorrupt)
+	}
+	r.totals.Store(&all)
+	return all, nil
+}
+
+// Await returns true once vertices are missing that have to be fetched, or false if the
+// chain has none or all are there. It asks again until the node and the store answer,
+// or ctx ends.
+func (r *Record) Await(ctx context.Context) (needed bool, err error) {
+	for {
+		_, err := r.counts(ctx)
+		if err == nil {
+			return false, nil
 		}
-	}
-	if len(kept) == 0 {
-		if containers, err = from.Vertices(ctx, at.Next, most); err != nil {
+		if begin, beginErr := r.o.Begin(ctx); beginErr == nil && errors.Is(err, ErrIncomplete) {
+			return !begin.Linear, nil
+		}
+		if err := pause(ctx); err != nil {
 			return false, err
 		}
 	}
-	if len(containers) == 0 {
-		next.Next = complete
-	}
-	for _, c := range containers {
-		v, err := xchain.ParseVertex(c.Bytes, c.Index, c.Accepted)
-		if err != nil {
-			return false, fmt.Errorf("vertex %d: %w", c.Index, err)
-		}
-		batch.Put(store.FamilyVertex, store.PK{P: r.partition(v.Height), K: key(v.Index, v.ID)}, encode(v))
-		if r.Keep && len(kept) == 0 {
-			chain.Put(&batch, &container.Container{Height: c.Index, Form: container.Accepted, ID: v.ID, Time: c.Accepted, Kept: r.Now(), Bytes: c.Bytes})
-		}
-		next.Next++
-		if v.Stop {
-			next.Next = complete
-			break
-		}
-	}
-	batch.Move(r.cursor(), at, next)
-	if err := r.store.Commit(ctx, &batch); err != nil {
-		return false, err
-	}
-	return next.Next >= complete, nil
 }
 
-// Vertex is a recorded vertex.
+// Complete returns once the vertices are complete, whoever fetched them, or ctx ends.
+func (r *Record) Complete(ctx context.Context) error {
+	for {
+		if _, err := r.counts(ctx); err == nil {
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// pause is how long a Record waits before it looks again at what others write.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Second):
+		return nil
+	}
+}
+
+// Count is how many vertices the chain accepted. The error is
+// index.ErrVerticesMissing until they are complete.
+func (r *Record) Count(ctx context.Context) (uint64, error) {
+	all, err := r.counts(ctx)
+	return all.vertices, missing(err)
+}
+
+// TxCount implements index.PreCortinaTxs.
+func (r *Record) TxCount(ctx context.Context) (uint64, error) {
+	all, err := r.counts(ctx)
+	return all.txs, missing(err)
+}
+
+// missing is what an error is to the X-Chain's index.
+func missing(err error) error {
+	if errors.Is(err, ErrIncomplete) {
+		return fmt.Errorf("%w: %w", index.ErrVerticesMissing, err)
+	}
+	return err
+}
+
+// Vertex is an indexed vertex. Vertices have no time.
 type Vertex struct {
 	ID        ids.ID
 	ParentIDs []ids.ID
 	Height    uint64
-	// Index is the place in the order of acceptance, Accepted when the node that was
-	// asked accepted it.
-	Index    uint64
-	Accepted time.Time
-	TxIDs    []ids.ID
+	// Index is the place in the order of all vertices.
+	Index uint64
+	TxIDs []ids.ID
 	// Size is in bytes.
 	Size int
 }
@@ -221,12 +301,8 @@ type Vertex struct {
 // the next page, nil if there is none. Errors are ErrIncomplete, ErrPosition, or the
 // store's.
 func (r *Record) At(ctx context.Context, height uint64, ascending bool, limit int, after []byte) (page []Vertex, next []byte, err error) {
-	at, err := store.ReadCursor(ctx, r.store, r.cursor())
-	if err != nil {
+	if _, err := r.counts(ctx); err != nil {
 		return nil, nil, err
-	}
-	if at.Next < complete {
-		return nil, nil, ErrIncomplete
 	}
 	if after != nil && len(after) != keySize {
 		return nil, nil, ErrPosition
@@ -241,7 +317,7 @@ func (r *Record) At(ctx context.Context, height uint64, ascending bool, limit in
 	case after != nil:
 		hi = after
 	}
-	rows, err := r.store.Scan(ctx, store.FamilyVertex, r.partition(height), lo, hi, direction, limit+1)
+	rows, err := r.o.Store.Scan(ctx, store.FamilyVertex, r.partition(height), lo, hi, direction, limit+1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -260,7 +336,7 @@ func (r *Record) At(ctx context.Context, height uint64, ascending bool, limit in
 }
 
 func (r *Record) partition(height uint64) []byte {
-	p := binary.BigEndian.AppendUint32(nil, r.networkID)
+	p := binary.BigEndian.AppendUint32(nil, r.o.NetworkID)
 	return binary.BigEndian.AppendUint64(p, height)
 }
 
@@ -271,12 +347,11 @@ func key(index uint64, id ids.ID) []byte {
 }
 
 // rowVersion begins every value.
-const rowVersion = 1
+const rowVersion = 2
 
-// encode writes time, size, parents and transactions.
+// encode writes size, parents and transactions.
 func encode(v *xchain.Vertex) []byte {
 	b := []byte{rowVersion}
-	b = binary.AppendVarint(b, v.Accepted.Unix())
 	b = binary.AppendUvarint(b, uint64(v.Size))
 	for _, list := range [][]ids.ID{v.ParentIDs, v.TxIDs} {
 		b = binary.AppendUvarint(b, uint64(len(list)))
@@ -294,12 +369,6 @@ func decode(height uint64, row store.Row) (Vertex, error) {
 	}
 	v := Vertex{Height: height, Index: binary.BigEndian.Uint64(row.K), ID: ids.ID(row.K[8:])}
 	b := row.V[1:]
-	accepted, n := binary.Varint(b)
-	if n <= 0 {
-		return Vertex{}, bad
-	}
-	b = b[n:]
-	v.Accepted = time.Unix(accepted, 0).UTC()
 	size, n := binary.Uvarint(b)
 	if n <= 0 {
 		return Vertex{}, bad

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -36,6 +37,10 @@ func (n *Network) Data() (data.Network, bool) {
 		record, d.Subnets = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID)
 	}
 	d.Ledger = record
+	d.Cortina = func(ctx context.Context) (time.Time, error) {
+		begin, err := n.Chains.XChainBegin(ctx)
+		return begin.Time, err
+	}
 	d.Vertices = vertexReader{n.Chains.Vertices}
 	d.Rewards = n.stakes
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
@@ -70,7 +75,7 @@ func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.V
 	page := &data.VertexPage{Next: next}
 	for _, v := range found {
 		page.Vertices = append(page.Vertices, data.Vertex{
-			ID: v.ID, ParentIDs: v.ParentIDs, Height: v.Height, Index: v.Index, Time: v.Accepted, TxIDs: v.TxIDs, Size: v.Size,
+			ID: v.ID, ParentIDs: v.ParentIDs, Height: v.Height, Index: v.Index, TxIDs: v.TxIDs, Size: v.Size,
 		})
 	}
 	return page, nil

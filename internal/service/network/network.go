@@ -204,6 +204,7 @@ func newRecorder(n *Network, o Options, metrics prometheus.Registerer, recorded 
 	return primary.New(primary.Options{
 		NetworkID:     n.ID,
 		Node:          n.Node,
+		Peers:         n.Peers,
 		Store:         o.Store,
 		Genesis:       o.genesis,
 		ValidatorFees: o.validatorFees,
@@ -267,9 +268,11 @@ func (n *Network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 // Run keeps the network alive until ctx ends.
 func (n *Network) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if n.role.Connects() {
-		g.Go(func() error { return n.Peers.Run(ctx) })
-		g.Go(func() error { return n.Resolver.Run(ctx) })
+	switch {
+	case n.role.Connects():
+		g.Go(func() error { return n.connect(ctx) })
+	case n.Chains != nil && n.Chains.Vertices != nil && n.role.Records():
+		g.Go(func() error { return n.connectForVertices(ctx) })
 	}
 	if n.Chains != nil {
 		g.Go(func() error { return n.recordChains(ctx) })
@@ -288,6 +291,33 @@ func (n *Network) Run(ctx context.Context) error {
 		return fmt.Errorf("network %s: %w", n.Name, err)
 	}
 	return nil
+}
+
+// connect stays connected to the network's nodes until ctx ends.
+func (n *Network) connect(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.Peers.Run(ctx) })
+	g.Go(func() error { return n.Resolver.Run(ctx) })
+	return g.Wait()
+}
+
+// connectForVertices connects, for a role that does not otherwise, while the X-Chain's
+// pre-Cortina vertices are missing.
+func (n *Network) connectForVertices(ctx context.Context) error {
+	needed, err := n.Chains.Vertices.Await(ctx)
+	if err != nil || !needed {
+		return nil //nolint:nilerr // only ctx ends it
+	}
+	connected, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, connected := errgroup.WithContext(connected)
+	g.Go(func() error { return n.connect(connected) })
+	g.Go(func() error {
+		defer cancel()
+		_ = n.Chains.Vertices.Complete(connected) // ends with connected
+		return nil
+	})
+	return g.Wait()
 }
 
 // Close ends what run does not.

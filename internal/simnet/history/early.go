@@ -25,8 +25,10 @@ type Vertex struct {
 type early struct {
 	left int // how many transactions there will be
 	over bool
-	// recent are vertices to build on, height the largest.
+	// recent are vertices to build on, height the largest. edge are those of them that
+	// nothing builds on yet: the stop vertex does, so that all come before it.
 	recent []Vertex
+	edge   map[ids.ID]bool
 	height uint64
 }
 
@@ -71,8 +73,16 @@ func (g *Generator) earlyRound(now int64) error {
 	for _, v := range b.Vertices {
 		e.recent = append(e.recent, v)
 		e.height = max(e.height, v.Height)
+		e.edge[v.ID] = true
 	}
-	e.recent = slices.Clone(e.recent[max(0, len(e.recent)-recentVertices):])
+	for _, v := range b.Vertices {
+		for _, parent := range v.ParentIDs {
+			delete(e.edge, parent)
+		}
+	}
+	old := e.recent[:max(0, len(e.recent)-recentVertices)]
+	kept := slices.DeleteFunc(slices.Clone(old), func(v Vertex) bool { return !e.edge[v.ID] })
+	e.recent = append(kept, e.recent[len(old):]...)
 	g.tips[X].time = b.Time.Unix()
 	g.txs += len(b.Txs)
 	g.truth.early(b)
@@ -108,7 +118,9 @@ func (g *Generator) linearise(now int64) error {
 	e := &g.early
 	stop := Vertex{Height: e.height + 1}
 	for _, v := range e.recent {
-		stop.ParentIDs = append(stop.ParentIDs, v.ID)
+		if e.edge[v.ID] {
+			stop.ParentIDs = append(stop.ParentIDs, v.ID)
+		}
 	}
 	built, err := vertex.BuildStopVertex(g.network.chainIDs[X], stop.Height, stop.ParentIDs)
 	if err != nil {

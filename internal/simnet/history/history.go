@@ -208,7 +208,7 @@ func New(o Options) (*Generator, error) {
 	g.end = g.clock + o.Span.Seconds()
 	g.zipf = rand.NewZipf(g.rng, 1.1, 8, uint64(o.Addresses-1))
 	g.network.id = o.NetworkID
-	g.early = early{left: o.EarlyTxs, over: o.EarlyTxs == 0}
+	g.early = early{left: o.EarlyTxs, over: o.EarlyTxs == 0, edge: make(map[ids.ID]bool)}
 	if o.Record {
 		g.truth = newTruth()
 	}

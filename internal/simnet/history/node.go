@@ -42,7 +42,9 @@ type archive struct {
 	// is where the transactions are, by the first bytes of IDs. Guarded by mu.
 	early   [2]record
 	earlyAt map[uint64]uint32
-	txs     [2]map[uint64]uint32 // guarded by mu; heights by the first bytes of IDs, on P and X
+	// vertices are the places of vertices; guarded by mu.
+	vertices map[ids.ID]uint32
+	txs      [2]map[uint64]uint32 // guarded by mu; heights by the first bytes of IDs, on P and X
 	// rewards are those of all blocks, stakes those of the P-Chain's last block; guarded
 	// by mu.
 	rewards map[ids.ID]rewarded
@@ -121,7 +123,7 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	}
 	n := &Node{ends: [chains]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint64}, archive: &archive{
 		generator: g, sealer: sealer, rewards: make(map[ids.ID]rewarded), stakes: make(map[ids.NodeID][]Stake),
-		staked: make(map[ids.ID]ids.NodeID), earlyAt: make(map[uint64]uint32), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
+		staked: make(map[ids.ID]ids.NodeID), earlyAt: make(map[uint64]uint32), vertices: make(map[ids.ID]uint32), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
 	}}
 	for _, tx := range g.Genesis() {
 		n.genesis[tx.ID] = tx.Bytes
@@ -316,6 +318,9 @@ func (n *Node) note(b *Block) {
 	case b.Early:
 		for _, tx := range b.Txs {
 			n.earlyAt[shortID(tx.ID)] = uint32(len(n.earlyAt))
+		}
+		for _, v := range b.Vertices {
+			n.vertices[v.ID] = uint32(len(n.vertices))
 		}
 	case b.Chain != C:
 		for _, tx := range b.Txs {

@@ -1,0 +1,100 @@
+package data_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/apitest"
+	"quorate/handlers/compat"
+	"quorate/handlers/data"
+	"quorate/internal/index/ledger"
+)
+
+// times are known times.
+type times map[ids.ID]time.Time
+
+func (t times) Time(id ids.ID) (time.Time, bool) {
+	at, ok := t[id]
+	return at, ok
+}
+
+// TestTimesBeforeCortina says of pre-Cortina transactions and vertices that their time is
+// an upper bound, unless it is known.
+func TestTimesBeforeCortina(t *testing.T) {
+	cortina := ago(time.Hour)
+	f := newFake()
+	f.cortina = cortina
+	early := output(90, 0, all(func(o *ledger.Output) {
+		o.ChainID, o.DestinationID, o.Height, o.Time, o.Amount = xID, xID, 0, cortina, 9_000_000_000_000
+	}))
+	f.outputs = []*ledger.Output{early}
+	known := times{early.TxID: cortina.Add(-time.Minute), f.vertices[0].ID: cortina.Add(-time.Second), f.vertices[1].ID: cortina.Add(time.Second)}
+	for name, test := range map[string]struct {
+		times data.Times
+		want  time.Time
+		bound bool
+	}{
+		"unknown": {nil, cortina, true},
+		"known":   {known, cortina.Add(-time.Minute), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := f.network()
+			n.Times = test.times
+			h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
+			var outputs struct {
+				UTXOs []struct {
+					BlockTimestamp             int64
+					BlockTimestampIsUpperBound *bool
+				}
+			}
+			w := apitest.Get(h, xUTXOs+"&includeSpent=true")
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &outputs))
+			require.Len(t, outputs.UTXOs, 1)
+			require.Equal(t, test.want.Unix(), outputs.UTXOs[0].BlockTimestamp)
+			require.Equal(t, test.bound, outputs.UTXOs[0].BlockTimestampIsUpperBound != nil)
+			var found struct {
+				Vertices []struct {
+					VertexTimestamp             int64
+					VertexTimestampIsUpperBound bool
+				}
+			}
+			w = apitest.Get(h, vertices+"&pageSize=2&sortOrder=asc")
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &found))
+			require.Len(t, found.Vertices, 2)
+			require.Equal(t, test.bound, found.Vertices[0].VertexTimestampIsUpperBound)
+			require.True(t, found.Vertices[1].VertexTimestampIsUpperBound, "a time after Cortina is not believed")
+			require.Equal(t, cortina.Unix(), found.Vertices[1].VertexTimestamp)
+		})
+	}
+}
+
+// TestBalancesBeforeCortinaAreRefused: nobody knows what the X-Chain had accepted then.
+func TestBalancesBeforeCortinaAreRefused(t *testing.T) {
+	f := newFake()
+	f.cortina = ago(time.Hour)
+	h := fuji(t, f)
+	x := strings.Replace(balances, "p-chain", "x-chain", 1)
+	for _, at := range []int64{0, f.cortina.Unix() - 1, f.cortina.Unix()} {
+		requireError(t, apitest.Get(h, x+fmt.Sprintf("&blockTimestamp=%d", at)), 400, "blockTimestamp: balances of the x-chain are not known")
+	}
+	require.Equal(t, http.StatusOK, apitest.Get(h, x+fmt.Sprintf("&blockTimestamp=%d", f.cortina.Unix()+1)).Code)
+	require.Equal(t, http.StatusOK, apitest.Get(h, x).Code)
+
+	// Of other chains only what they share with the X-Chain is left out.
+	w := apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", f.cortina.Unix()))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Contains(t, w.Body.String(), `"unavailable":[{"chainName":"x-chain"`)
+	require.NotContains(t, w.Body.String(), `"sharedWithChainId":"`+xID.String()+`"`)
+	w = apitest.Get(h, balances)
+	require.NotContains(t, w.Body.String(), "unavailable")
+	require.Contains(t, w.Body.String(), `"sharedWithChainId":"`+xID.String()+`"`)
+}

@@ -1,0 +1,396 @@
+package vertices
+
+import (
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+
+	"quorate/internal/chain/xchain"
+	"quorate/internal/index/container"
+	"quorate/internal/index/internal/row"
+	"quorate/internal/store"
+)
+
+const (
+	// requests is how many nodes are asked at a time. What they answer overlaps, so that
+	// many more would fetch the same again.
+	requests = 4
+	// requestTimeout is how long a node has for an answer.
+	requestTimeout = 10 * time.Second
+	// maxAnswer is how many vertices of one answer are read, which is how many a node
+	// sends by default (avalanchego, config, bootstrap-ancestors-max-containers-sent).
+	maxAnswer = 2000
+	// A node that failed is not asked again for a while, longer each time.
+	firstRest, lastRest = 2 * time.Second, 5 * time.Minute
+	// lookAgain is how often new connections are looked for while no node can be asked.
+	lookAgain = 250 * time.Millisecond
+	// tellEvery is how many vertices lie between two lines of the log.
+	tellEvery = 100_000
+)
+
+var (
+	errGarbage = errors.New("node sent something else than the vertex that it was asked for and its ancestors")
+	errNoPeers = errors.New("no validator that is connected answers with vertices; check the peer-to-peer connections, or wait")
+)
+
+// wanted is a vertex that others refer to and that is not fetched.
+type wanted struct {
+	id ids.ID
+	// below is the height of a child.
+	below uint64
+}
+
+// frontier holds what is wanted, the vertices with the highest children first: what
+// comes below them is likely to come with them.
+type frontier []wanted
+
+func (f frontier) Len() int           { return len(f) }
+func (f frontier) Less(i, j int) bool { return f[i].below > f[j].below }
+func (f frontier) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *frontier) Push(x any)        { *f = append(*f, x.(wanted)) }
+func (f *frontier) Pop() any {
+	last := len(*f) - 1
+	one := (*f)[last]
+	*f = (*f)[:last]
+	return one
+}
+
+// fetcher fetches vertices. One goroutine owns it; those that wait for nodes only send
+// to answers.
+type fetcher struct {
+	*Record
+	at store.Cursor
+	// queue has what is wanted and not asked for; asked is which node was asked for what.
+	// Both together are the keys of open.
+	queue frontier
+	asked map[ids.ID]ids.NodeID
+	open  map[ids.ID]uint64
+	nodes map[ids.NodeID]*nodeRecord
+	// answers has room for one of each request.
+	answers chan nodeAnswer
+	told    uint64
+}
+
+// nodeRecord is how a node behaved.
+type nodeRecord struct {
+	busy     bool
+	failures int
+	rest     time.Time
+}
+
+type nodeAnswer struct {
+	nodeID ids.NodeID
+	id     ids.ID
+	found  [][]byte
+	err    error
+}
+
+// fetch fetches what is missing of the vertices before and with the stop vertex. It
+// returns where the cursor is then.
+func (r *Record) fetch(ctx context.Context, stopVertexID ids.ID, at store.Cursor) (store.Cursor, error) {
+	f := &fetcher{
+		Record: r, at: at, asked: make(map[ids.ID]ids.NodeID), open: make(map[ids.ID]uint64),
+		nodes: make(map[ids.NodeID]*nodeRecord), answers: make(chan nodeAnswer, requests), told: at.Next,
+	}
+	if err := f.resume(ctx, stopVertexID); err != nil {
+		return at, err
+	}
+	err := f.run(ctx)
+	return f.at, err
+}
+
+// resume reads what is wanted.
+func (f *fetcher) resume(ctx context.Context, stopVertexID ids.ID) error {
+	if f.at.Next == 0 {
+		f.want(stopVertexID, 1<<63)
+		return nil
+	}
+	var lo []byte
+	for {
+		rows, err := f.o.Store.Scan(ctx, store.FamilyVertexFetched, f.fetchedKey(rowWanted), lo, nil, store.Ascending, 1024)
+		if err != nil {
+			return fmt.Errorf("reading which vertices are missing: %w", err)
+		}
+		for _, one := range rows {
+			if len(one.K) != ids.IDLen || len(one.V) != 8 {
+				return fmt.Errorf("%w: which vertices are missing", store.ErrCorrupt)
+			}
+			f.want(ids.ID(one.K), binary.BigEndian.Uint64(one.V))
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		lo = store.After(rows[len(rows)-1].K)
+	}
+}
+
+func (f *fetcher) want(id ids.ID, below uint64) {
+	f.open[id] = below
+	heap.Push(&f.queue, wanted{id, below})
+}
+
+// run asks nodes until nothing is wanted.
+func (f *fetcher) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	for len(f.open) > 0 {
+		if err := f.ask(ctx, &asking); err != nil {
+			return err
+		}
+		if len(f.open) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-f.answers:
+			if err := f.answered(ctx, a); err != nil {
+				return err
+			}
+		case <-time.After(lookAgain):
+			if len(f.asked) == 0 {
+				f.troubled("%d are fetched; %v", f.at.Next, errNoPeers)
+			}
+		}
+	}
+	return nil
+}
+
+// ask gives nodes that are free something to do: what is wanted and is not kept from an
+// earlier index.
+func (f *fetcher) ask(ctx context.Context, asking *sync.WaitGroup) error {
+	for len(f.queue) > 0 && len(f.asked) < requests {
+		one := f.queue[0]
+		if f.open[one.id] == 0 {
+			heap.Pop(&f.queue) // it came with another
+			continue
+		}
+		kept, err := f.kept(ctx, one.id)
+		if err != nil {
+			return err
+		}
+		if len(kept) > 0 {
+			heap.Pop(&f.queue)
+			if _, err := f.take(ctx, one.id, kept); err != nil {
+				return err
+			}
+			continue
+		}
+		nodeID, ok := f.free()
+		if !ok {
+			return nil
+		}
+		heap.Pop(&f.queue)
+		f.asked[one.id] = nodeID
+		f.nodes[nodeID].busy = true
+		asking.Go(func() { // ends with ctx or requestTimeout
+			limited, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			found, err := f.o.Peers.Ancestors(limited, nodeID, f.o.ChainID, one.id, p2p.EngineType_ENGINE_TYPE_DAG)
+			f.answers <- nodeAnswer{nodeID, one.id, found, err}
+		})
+	}
+	return nil
+}
+
+// free picks the node that failed least of those that are connected and have nothing to
+// do.
+func (f *fetcher) free() (ids.NodeID, bool) {
+	var best ids.NodeID
+	var bestRecord *nodeRecord
+	now := time.Now()
+	for _, nodeID := range f.o.Peers.ConnectedNodes() {
+		n := f.nodes[nodeID]
+		if n == nil {
+			n = new(nodeRecord)
+			f.nodes[nodeID] = n
+		}
+		if n.busy || now.Before(n.rest) || bestRecord != nil && bestRecord.failures <= n.failures {
+			continue
+		}
+		best, bestRecord = nodeID, n
+	}
+	return best, bestRecord != nil
+}
+
+// answered takes what a node sent. What did not come is asked for again.
+func (f *fetcher) answered(ctx context.Context, a nodeAnswer) error {
+	n := f.nodes[a.nodeID]
+	n.busy = false
+	delete(f.asked, a.id)
+	whole := false
+	if a.err == nil && f.open[a.id] != 0 {
+		var err error
+		if whole, err = f.take(ctx, a.id, a.found); err != nil {
+			return err
+		}
+	} else if a.err == nil {
+		whole = true // it came with another
+	}
+	if whole {
+		n.failures = 0
+	} else {
+		n.failures++
+		n.rest = time.Now().Add(min(firstRest<<min(n.failures-1, 10), lastRest))
+		if a.err == nil {
+			a.err = errGarbage
+		}
+		f.log.Debug("a node did not send vertices", slog.Any("nodeID", a.nodeID), slog.Any("vertexID", a.id), slog.Any("error", a.err))
+	}
+	if below := f.open[a.id]; below != 0 {
+		heap.Push(&f.queue, wanted{a.id, below})
+	}
+	return nil
+}
+
+// take stores an answer: the vertex that was asked for, and after it only ancestors of
+// those before them. It reports false at the first that is something else, which is
+// dropped with all that follow it.
+func (f *fetcher) take(ctx context.Context, id ids.ID, answer [][]byte) (whole bool, err error) {
+	whole = len(answer) > 0
+	due := map[ids.ID]bool{id: true}
+	var all []*xchain.Vertex
+	bytesOf := make(map[ids.ID][]byte)
+	for i, b := range answer[:min(len(answer), maxAnswer)] {
+		hash := ids.ID(hashing.ComputeHash256Array(b))
+		if !due[hash] || i == 0 && hash != id {
+			whole = false
+			break
+		}
+		delete(due, hash)
+		v, err := xchain.ParseVertex(b)
+		if err == nil && v.ChainID != f.o.ChainID {
+			err = fmt.Errorf("%w: it is of chain %s", xchain.ErrVertex, v.ChainID)
+		}
+		if err != nil {
+			// Its ID says that the network accepted it.
+			return false, fmt.Errorf("vertex %s: %w", hash, err)
+		}
+		for _, parent := range v.ParentIDs {
+			if bytesOf[parent] == nil {
+				due[parent] = true
+			}
+		}
+		bytesOf[hash] = b
+		all = append(all, v)
+	}
+	if len(all) == 0 {
+		return false, nil
+	}
+	return whole, f.store(ctx, all, bytesOf)
+}
+
+// store writes vertices that are not there yet, and what is wanted then.
+func (f *fetcher) store(ctx context.Context, all []*xchain.Vertex, bytesOf map[ids.ID][]byte) error {
+	var about []ids.ID
+	place := make(map[ids.ID]int)
+	mention := func(id ids.ID) {
+		if _, ok := place[id]; !ok {
+			place[id] = len(about)
+			about = append(about, id)
+		}
+	}
+	for _, v := range all {
+		mention(v.ID)
+		for _, parent := range v.ParentIDs {
+			mention(parent)
+		}
+	}
+	keys := make([]store.PK, len(about))
+	for i, id := range about {
+		keys[i] = f.knownKey(id)
+	}
+	known, err := f.numbers(ctx, keys)
+	if err != nil {
+		return err
+	}
+	var batch store.Batch
+	next := f.at.Next
+	more := make(map[ids.ID]uint64)
+	var done []ids.ID
+	for _, v := range all {
+		if _, ok := known[place[v.ID]]; ok {
+			continue
+		}
+		next++
+		done = append(done, v.ID)
+		batch.Put(store.FamilyVertexFetched, f.bytesKey(v.Height, v.ID), bytesOf[v.ID])
+		batch.Put(store.FamilyVertexFetched, f.knownKey(v.ID), row.Uint64(v.Height))
+		batch.Delete(store.FamilyVertexFetched, f.wantedKey(v.ID))
+		for _, parent := range v.ParentIDs {
+			_, ok := known[place[parent]]
+			if ok || bytesOf[parent] != nil || f.open[parent] != 0 {
+				continue
+			}
+			more[parent] = max(more[parent], v.Height, 1)
+		}
+	}
+	if len(done) == 0 {
+		return nil
+	}
+	for id, below := range more {
+		batch.Put(store.FamilyVertexFetched, f.wantedKey(id), row.Uint64(below))
+	}
+	to := store.Cursor{Next: next, Epoch: f.at.Epoch}
+	batch.Move(f.cursor, f.at, to)
+	if err := f.o.Store.Commit(ctx, &batch); err != nil {
+		return fmt.Errorf("storing vertices: %w", err)
+	}
+	f.at = to
+	for _, id := range done {
+		delete(f.open, id)
+	}
+	for id, below := range more {
+		f.want(id, below)
+	}
+	f.troubled("%d are fetched, more are to come", f.at.Next)
+	if f.at.Next >= f.told+tellEvery {
+		f.told = f.at.Next
+		f.log.Info("fetched pre-Cortina vertices", slog.Uint64("vertices", f.at.Next), slog.Int("wanted", len(f.open)))
+	}
+	return nil
+}
+
+// keptAtOnce is how many vertices are read at a time that are kept already.
+const keptAtOnce = 256
+
+// kept returns a vertex and its ancestors as a node would, from the containers of an
+// earlier index; nothing if the vertex is not there or damaged.
+func (f *fetcher) kept(ctx context.Context, id ids.ID) (all [][]byte, err error) {
+	chain := f.chain()
+	queue, seen := []ids.ID{id}, map[ids.ID]bool{id: true}
+	for len(queue) > 0 && len(all) < keptAtOnce {
+		one := queue[0]
+		queue = queue[1:]
+		c, err := chain.ByID(ctx, f.o.Store, one)
+		if errors.Is(err, container.ErrMissing) || errors.Is(err, store.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading kept vertices: %w", err)
+		}
+		v, err := xchain.ParseVertex(c.Bytes)
+		if err != nil || v.ID != one {
+			continue // nodes have it
+		}
+		all = append(all, c.Bytes)
+		for _, parent := range v.ParentIDs {
+			if !seen[parent] {
+				seen[parent] = true
+				queue = append(queue, parent)
+			}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,138 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+)
+
+var (
+	// ErrNotSent says that a request did not leave: the node is not connected, does not
+	// read, or has maxExchanges requests to answer already.
+	ErrNotSent = errors.New("request was not sent")
+	// ErrUnanswered says that a node did not answer in time. Nodes drop requests for
+	// containers that they do not have.
+	ErrUnanswered = errors.New("node did not answer in time")
+)
+
+// maxExchanges is how many block requests one node has to answer at a time. The
+// connection carries signatures, too, which large answers delay.
+const maxExchanges = 2
+
+// replyKind is the kind of message that answers a request.
+type replyKind uint8
+
+const (
+	// replyApp is an AppResponse or AppError.
+	replyApp replyKind = iota
+	// replyAncestors is an Ancestors message.
+	replyAncestors
+)
+
+// Ancestors asks one node for a container of a chain and its ancestors. It returns what
+// the node sent, unverified: at most 2,000 containers and 4/5 of the largest message
+// (avalanchego, snow/engine/{avalanche,snowman}/getter), the requested one first. Blocks
+// follow in order of descending height, vertices breadth first.
+//
+// A node serves vertices after linearisation, too, if asked for the DAG engine: its
+// handler passes the request to the engine that the message names (avalanchego,
+// snow/networking/handler). It drops a request for what it does not have.
+//
+// Errors are ErrNotSent, ErrUnanswered, ErrDisconnected, or ctx's own if it was canceled.
+func (n *Network) Ancestors(ctx context.Context, nodeID ids.NodeID, chainID, containerID ids.ID, engine p2p.EngineType) ([][]byte, error) {
+	m, err := n.exchange(ctx, nodeID, chainID, replyAncestors, func(requestID uint32, deadline time.Duration) *p2p.Message {
+		return &p2p.Message{Message: &p2p.Message_GetAncestors{GetAncestors: &p2p.GetAncestors{
+			ChainId:     chainID[:],
+			RequestId:   requestID,
+			Deadline:    uint64(deadline),
+			ContainerId: containerID[:],
+			EngineType:  engine,
+		}}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for the ancestors of %s: %w", nodeID, containerID, err)
+	}
+	return m.GetAncestors_().GetContainers(), nil
+}
+
+// exchange sends one request to one node and waits for the reply of a kind, until ctx
+// ends or, at the latest, for maxDeadline. Each kind of request about blocks is an
+// exchange: it adds its replyKind, its field in heed, and its case in session.heard.
+func (n *Network) exchange(
+	ctx context.Context,
+	nodeID ids.NodeID,
+	chainID ids.ID,
+	kind replyKind,
+	request func(requestID uint32, deadline time.Duration) *p2p.Message,
+) (*p2p.Message, error) {
+	limited, cancel := context.WithTimeout(ctx, maxDeadline)
+	defer cancel()
+	end, _ := limited.Deadline()
+	n.mu.RLock()
+	s := n.connected[nodeID]
+	n.mu.RUnlock()
+	if s == nil || !s.beginExchange() {
+		return nil, ErrNotSent
+	}
+	defer s.endExchange()
+
+	// The answer may come before send returns, and comes at most once.
+	answers := make(chan Answer, 1)
+	requestID, c := n.calls.openFor(limited, chainID, []ids.NodeID{nodeID}, kind, func(a Answer) { answers <- a })
+	defer n.calls.close(requestID, c)
+	framed, err := frame(request(requestID, time.Until(end)))
+	if err != nil {
+		return nil, err
+	}
+	if !s.send(framed) {
+		return nil, ErrNotSent
+	}
+	n.metrics.requests.Inc()
+	select {
+	case a := <-answers:
+		return a.message, a.Err
+	case <-limited.Done():
+		if err := ctx.Err(); errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+		return nil, ErrUnanswered
+	}
+}
+
+// beginExchange reserves one of the node's exchanges; it reports false if it has none
+// left. The node may then send one message of the largest size beyond its rate limit,
+// so that messages on the same connection do not wait because of an answer that was
+// asked for.
+func (s *session) beginExchange() bool {
+	if s.exchanges.Add(1) > maxExchanges {
+		s.exchanges.Add(-1)
+		return false
+	}
+	s.credit.Add(maxMessage)
+	return true
+}
+
+func (s *session) endExchange() {
+	if s.exchanges.Add(-1) == 0 {
+		s.credit.Store(0)
+	}
+}
+
+// charged is how many of the bytes of a message count against the node's rate limit:
+// those beyond the credit of exchanges.
+func (s *session) charged(bytes int) int {
+	for {
+		credit := s.credit.Load()
+		used := min(credit, int64(bytes))
+		if used <= 0 {
+			return bytes
+		}
+		if s.credit.CompareAndSwap(credit, credit-used) {
+			return bytes - int(used)
+		}
+	}
+}
