@@ -18,8 +18,8 @@ import (
 )
 
 // A node with default settings state-syncs its C-Chain and keeps no index. What its P-Chain
-// decides is served, what is missing has a reason everywhere, and nothing has to be restarted
-// when another node takes its place.
+// and X-Chain decide is served, what is missing has a reason everywhere, and nothing has to be
+// restarted when another node takes its place.
 func TestDefaultNode(t *testing.T) {
 	n := startSimnet(t, simnet.Options{Seed: 41, Validators: 4, History: &simnet.History{
 		Options: history.Options{Txs: 600, EarlyTxs: 60, Record: true}, Dir: t.TempDir(),
@@ -32,7 +32,7 @@ func TestDefaultNode(t *testing.T) {
 	awaitStatus(t, s, fmt.Sprintf("fuji P: following, %d blocks indexed, 0 to go", node.Height(history.P)+1))
 	awaitStatus(t, s, fmt.Sprintf("fuji C: waiting, 1 blocks indexed, %d to go, failing for ", node.Height(history.C)))
 	awaitStatus(t, s, ": fetching blocks: "+synced)
-	awaitStatus(t, s, "fuji X: waiting, 0 blocks indexed")
+	awaitStatus(t, s, "fuji X: following")
 	require.Equal(t, 1, strings.Count(s.log.String(), "state-sync-enabled to false in its C-Chain config"), "%s", s.log)
 
 	var ready struct {
@@ -44,7 +44,7 @@ func TestDefaultNode(t *testing.T) {
 	require.Equal(t, http.StatusOK, getJSON(t, s.private+"/readyz", &ready))
 	require.True(t, ready.Networks["fuji"].Ready, "signing needs no index")
 	require.Contains(t, ready.Networks["fuji"].Waiting["C"], synced)
-	require.Contains(t, ready.Networks["fuji"].Waiting["X"], "--index-enabled")
+	require.NotContains(t, ready.Networks["fuji"].Waiting, "X", "validators have the vertices that the node does not index")
 	_, metrics := ask(t, "GET", s.private+"/metrics", "")
 	require.Contains(t, metrics, `quorate_index_state{chain="C",network="fuji",state="waiting"} 1`)
 	require.Contains(t, metrics, `quorate_index_failing{chain="C",network="fuji",what="fetching blocks"} 1`)
@@ -52,19 +52,18 @@ func TestDefaultNode(t *testing.T) {
 	owners := ownersOf(node.Generator().Truth())
 	for _, owner := range owners {
 		got := s.owned(t, "p-chain", owner.text)
-		require.Equal(t, owner.unspent(true), got.ids(), "%s", owner.text)
-		require.Len(t, got.Unavailable, 2)
-		require.Equal(t, []string{"INDEX_LACKS_SOURCE", "the c-chain is not indexed: " + synced}, []string{got.Unavailable[1].Code, got.Unavailable[1].Reason})
+		require.Equal(t, owner.unspent(history.X), got.ids(), "%s", owner.text)
+		require.Len(t, got.Unavailable, 1)
+		require.Equal(t, []string{"INDEX_LACKS_SOURCE", "the c-chain is not indexed: " + synced}, []string{got.Unavailable[0].Code, got.Unavailable[0].Reason})
 		held := s.held(t, owner.text)
 		require.Contains(t, held.Balances, "unlockedUnstaked")
-		require.NotContains(t, held.Balances, "atomicMemoryUnlocked")
-		require.Len(t, held.Unavailable, 2)
+		require.Len(t, held.Unavailable, 1)
 	}
 	base := "/v1/networks/fuji/"
 	for path, want := range map[string]int{
 		"subnets": 200, "delegators": 200, "blockchains/p-chain/transactions:listStaking?addresses=" + owners[0].text: 200,
-		"blockchains/x-chain/utxos?addresses=" + owners[0].text: 503, "blockchains/c-chain/utxos?addresses=" + owners[0].text: 503,
-		"blockchains/x-chain/balances?addresses=" + owners[0].text: 503, "blockchains/c-chain/balances?addresses=" + owners[0].text: 503,
+		"blockchains/x-chain/utxos?addresses=" + owners[0].text: 200, "blockchains/c-chain/utxos?addresses=" + owners[0].text: 503,
+		"blockchains/x-chain/balances?addresses=" + owners[0].text: 200, "blockchains/c-chain/balances?addresses=" + owners[0].text: 503,
 	} {
 		status, body := s.ask(t, base+path)
 		require.Equal(t, want, status, "%s: %s", path, body)
@@ -81,7 +80,7 @@ func TestDefaultNode(t *testing.T) {
 	for _, owner := range owners {
 		got := s.owned(t, "p-chain", owner.text)
 		require.Empty(t, got.Unavailable)
-		require.Equal(t, owner.unspent(false), got.ids(), "%s", owner.text)
+		require.Equal(t, owner.unspent(history.X, history.C), got.ids(), "%s", owner.text)
 		require.Contains(t, s.held(t, owner.text).Balances, "atomicMemoryUnlocked")
 	}
 }
@@ -92,13 +91,14 @@ type owner struct {
 	outputs []*history.Output
 }
 
-// unspent returns the IDs of the outputs that the P-Chain lists without spent ones, sorted;
-// those that it decides about alone, or all.
-func (o owner) unspent(own bool) []string {
+// unspent returns the sorted IDs of the unspent outputs that the P-Chain lists: its own, and
+// those between it and the others.
+func (o owner) unspent(others ...history.Chain) []string {
 	var all []string
 	for _, out := range o.outputs {
-		onP := out.Chain == history.P && out.Destination == history.P
-		if out.Spent == nil && (onP || !own && (out.Chain == history.P || out.Destination == history.P)) {
+		isKnown := func(c history.Chain) bool { return c == history.P || slices.Contains(others, c) }
+		isListed := out.Chain == history.P || out.Destination == history.P
+		if out.Spent == nil && isListed && isKnown(out.Chain) && isKnown(out.Destination) {
 			all = append(all, out.ID.String())
 		}
 	}
@@ -125,7 +125,7 @@ func ownersOf(truth *history.Truth) []owner {
 	var some []owner
 	for _, text := range slices.Sorted(maps.Keys(byText)) {
 		one := *byText[text]
-		if own, all := one.unspent(true), one.unspent(false); len(some) < 5 && len(own) > 0 && len(all) > len(own) && len(all) <= 100 {
+		if own, all := one.unspent(), one.unspent(history.X, history.C); len(some) < 5 && len(own) > 0 && len(all) > len(own) && len(all) <= 100 {
 			some = append(some, one)
 		}
 	}
