@@ -24,18 +24,18 @@ const (
 	bookFile = "addresses.json"
 	// maxBook bounds the number of entries; the oldest are dropped.
 	maxBook = 10_000
-	// maxBookBytes bounds what is read of a file that may be anything.
+	// maxBookBytes bounds how much of the file is read.
 	maxBookBytes = 16 << 20
-	// maxBookAge is how long a node is remembered that we do not meet any more.
+	// maxBookAge is how long a node that was not reached again stays in the book.
 	maxBookAge = 30 * 24 * time.Hour
-	// bookInterval is how often changes are written.
+	// bookInterval is the time between two writes.
 	bookInterval = 30 * time.Second
 )
 
-// book remembers the addresses at which nodes were reached, so that a restart
-// finds them before anybody tells us. It is a cache: losing it costs seconds.
+// book is the address book: it stores the addresses at which nodes were reached, so that a
+// restart finds them without peers. It is a cache; losing it costs seconds.
 type book struct {
-	path string // empty: memory only
+	path string // empty: in memory only
 	log  *slog.Logger
 
 	mu      sync.Mutex
@@ -48,8 +48,8 @@ type bookEntry struct {
 	Seen time.Time      `json:"seen"`
 }
 
-// openBook reads the book of dir. One that cannot be read is logged and begun
-// anew.
+// openBook reads the address book of dir. It logs a book that cannot be read and starts an
+// empty one.
 func openBook(dir string, log *slog.Logger) *book {
 	b := &book{log: log, entries: make(map[ids.NodeID]bookEntry)}
 	if dir == "" {
@@ -60,7 +60,7 @@ func openBook(dir string, log *slog.Logger) *book {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		log.Warn("address book cannot be read and is begun anew; peers will be found through the seeds", "path", b.path, "error", err)
+		log.Warn("cannot read the address book; starting an empty one and finding peers through the seeds", "path", b.path, "error", err)
 	default:
 		b.entries = entries
 		b.prune(time.Now())
@@ -111,7 +111,7 @@ func (b *book) met(a Address) {
 	b.changed = true
 }
 
-// addresses lists the entries, the one seen last first.
+// addresses returns the entries, the one reached last first.
 func (b *book) addresses() []Address {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,14 +122,14 @@ func (b *book) addresses() []Address {
 	return list
 }
 
-// newestFirst sorts the nodes by when they were seen. b.mu is held.
+// newestFirst sorts the nodes by the time they were last reached. The caller holds b.mu.
 func (b *book) newestFirst() []ids.NodeID {
 	return slices.SortedFunc(maps.Keys(b.entries), func(x, y ids.NodeID) int {
 		return cmp.Or(b.entries[y].Seen.Compare(b.entries[x].Seen), x.Compare(y))
 	})
 }
 
-// prune drops what is too old or too much. b.mu is held, or b not yet shared.
+// prune drops old and excess entries. The caller holds b.mu, or b is not yet shared.
 func (b *book) prune(now time.Time) {
 	before := len(b.entries)
 	for nodeID, e := range b.entries {
@@ -174,7 +174,7 @@ func (b *book) save() error {
 	return nil
 }
 
-// replaceFile makes data the content of path, whole or not at all.
+// replaceFile replaces the content of path with data atomically.
 func replaceFile(path string, data []byte) error {
 	draft := path + ".tmp"
 	if err := writeFile(draft, data); err != nil {
@@ -186,8 +186,7 @@ func replaceFile(path string, data []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// stillThere notes that nodes are reachable now, without that being worth a
-// write of its own.
+// stillThere notes that nodes are reachable now. This alone does not cause a write.
 func (b *book) stillThere(connected func(ids.NodeID) bool) {
 	now := time.Now()
 	b.mu.Lock()
@@ -199,12 +198,12 @@ func (b *book) stillThere(connected func(ids.NodeID) bool) {
 	}
 }
 
-// keepBook writes the book from time to time and when ctx ends.
+// keepBook writes the book regularly and when ctx ends.
 func (n *Network) keepBook(ctx context.Context) {
 	save := func() {
 		n.book.stillThere(n.Connected)
 		if err := n.book.save(); err != nil {
-			n.log.Warn("addresses of peers are not kept", "error", err)
+			n.log.Warn("cannot write the address book", "error", err)
 		}
 	}
 	ticker := time.NewTicker(bookInterval)

@@ -21,12 +21,12 @@ const (
 	dialTimeout = 10 * time.Second
 	// tlsTimeout bounds a TLS handshake.
 	tlsTimeout = constants.DefaultNetworkReadHandshakeTimeout
-	// reconnectDelay is the first pause between attempts to reach one node, up
-	// to twice as long at random.
+	// reconnectDelay is the first pause between attempts to reach one node; a random part
+	// of up to the same length is added.
 	reconnectDelay = time.Second
-	// steady is how long a connection must have lasted for the next attempt to
-	// come at once. Before, nodes refuse the next connection from the same
-	// address (avalanchego, network/throttling, inbound connection cooldown).
+	// steady is how long a connection must have lasted so that the next attempt follows at
+	// once. Nodes refuse an earlier second connection from the same address (avalanchego,
+	// network/throttling, inbound connection cooldown).
 	steady = 10 * time.Second
 )
 
@@ -36,8 +36,8 @@ var (
 	errOtherNode = errors.New("another node answers at this address")
 )
 
-// want starts keeping the node of a place connected, if it is wanted and nobody
-// does already. p may be nil.
+// want keeps the node of a place connected, if it is wanted and no goroutine does so
+// already. p may be nil.
 func (n *Network) want(p *place) {
 	if p == nil || !n.wants(p.nodeID) {
 		return
@@ -51,7 +51,7 @@ func (n *Network) want(p *place) {
 	n.keepers.Go(func() { n.keep(life, p) })
 }
 
-// wantAll does so for all places.
+// wantAll calls want for all places.
 func (n *Network) wantAll() {
 	for _, p := range n.places.unkept() {
 		n.want(p)
@@ -63,8 +63,8 @@ func (n *Network) wants(nodeID ids.NodeID) bool {
 	return n.sets.wants(nodeID) || n.bootstrappers.Contains(nodeID)
 }
 
-// keep connects to a node, again and again, until ctx ends or it is not wanted
-// any more. It is the goroutine that reads the connection.
+// keep connects to a node repeatedly until ctx ends or the node is not wanted any more. Its
+// goroutine reads the connection.
 func (n *Network) keep(ctx context.Context, p *place) {
 	var pause time.Duration
 	for {
@@ -72,7 +72,7 @@ func (n *Network) keep(ctx context.Context, p *place) {
 			return
 		}
 		select {
-		case <-p.news: // known by now
+		case <-p.news: // already known
 		default:
 		}
 		if !p.await(ctx, pause) {
@@ -83,7 +83,7 @@ func (n *Network) keep(ctx context.Context, p *place) {
 			return
 		}
 		if err != nil {
-			n.log.Debug("node was not reached", slog.Any("nodeID", p.nodeID), slog.Any("error", err))
+			n.log.Debug("cannot reach node", slog.Any("nodeID", p.nodeID), slog.Any("error", err))
 		}
 		if lasted >= steady {
 			pause = 0
@@ -93,8 +93,8 @@ func (n *Network) keep(ctx context.Context, p *place) {
 	}
 }
 
-// await waits for the next attempt, less long if there is a new address, and
-// reports false if ctx has ended.
+// await waits until the next attempt, shorter if there is a new address. It returns false
+// if ctx has ended.
 func (p *place) await(ctx context.Context, pause time.Duration) bool {
 	began := time.Now()
 	for {
@@ -109,16 +109,16 @@ func (p *place) await(ctx context.Context, pause time.Duration) bool {
 			return false
 		case <-timer.C:
 		case <-p.news:
-			// Not at once, or a node that signs a new address every moment
-			// would have us dial wherever it likes, as often as it likes.
+			// Wait all the same: a node that signs a new address every moment must not
+			// choose what is dialled and how often.
 			timer.Stop()
 			pause = min(pause, reconnectDelay)
 		}
 	}
 }
 
-// longer is the pause after one that did not help: up to double, at random, so
-// that nodes which were lost together are not dialled together.
+// longer returns the pause after a failure: up to twice as long, at random, so that nodes
+// lost together are not dialled together.
 func longer(pause, longest time.Duration) time.Duration {
 	pause = max(pause, reconnectDelay)
 	pause += rand.N(pause)
@@ -128,9 +128,8 @@ func longer(pause, longest time.Duration) time.Duration {
 	return pause
 }
 
-// attempt connects to a node once. It returns when the connection is lost, with
-// how long it lasted since the handshake was finished, or with the reason why
-// there was none.
+// attempt connects to a node once. It returns when the connection is lost, with the time
+// since the end of the handshake, or with the reason why there was no connection.
 func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, err error) {
 	if _, err := n.places.choose(p); err != nil {
 		return 0, err
@@ -138,7 +137,7 @@ func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, 
 	if err := n.dials.Wait(ctx); err != nil {
 		return 0, err
 	}
-	// It may have been a long wait.
+	// The wait may have been long.
 	if !n.wants(p.nodeID) {
 		return 0, errUnwanted
 	}
@@ -171,14 +170,14 @@ func (n *Network) dial(ctx context.Context, nodeID ids.NodeID, addr netip.AddrPo
 	w := newWire(raw, &n.backlog)
 	s, err := n.upgrade(ctx, w, nodeID, addr)
 	if err != nil {
-		w.Close() //nolint:errcheck // it is over either way
+		w.Close() //nolint:errcheck // close errors do not matter here
 		w.wait()
 		return nil, err
 	}
 	return s, nil
 }
 
-// upgrade does the TLS handshake, in which nodeID has to prove itself.
+// upgrade performs the TLS handshake and checks that the node is nodeID.
 func (n *Network) upgrade(ctx context.Context, w *wire, nodeID ids.NodeID, addr netip.AddrPort) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, tlsTimeout)
 	defer cancel()
@@ -196,12 +195,12 @@ func (n *Network) upgrade(ctx context.Context, w *wire, nodeID ids.NodeID, addr 
 	return n.newSession(conn, w, cert, nodeID, addr), nil
 }
 
-// tlsConfig is for connections to nodes, which prove themselves with their keys
-// (avalanchego, network/peer, TLSConfig).
+// tlsConfig returns the configuration for connections to nodes, which authenticate with
+// their keys (avalanchego, network/peer, TLSConfig).
 func tlsConfig(cert *tls.Certificate) *tls.Config {
 	config := peer.TLSConfig(*cert, nil)
-	// A request goes out as a whole or not at all; small first records would
-	// only cost calls.
+	// Requests are small and sent whole; small first TLS records would only cost system
+	// calls.
 	config.DynamicRecordSizingDisabled = true
 	return config
 }

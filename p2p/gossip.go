@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// pullInterval is how often a peer is asked for addresses while there are
-	// nodes to be found; each answer brings about 15. While nothing comes of it,
-	// the interval grows to idlePullInterval.
+	// pullInterval is the time between two requests for peer lists while nodes are missing.
+	// Each response has about 15 addresses. Without new addresses the interval grows to
+	// idlePullInterval.
 	pullInterval     = 500 * time.Millisecond
 	idlePullInterval = 10 * time.Second
-	// maxClaims bounds how much of one peer list is looked at. Nodes send 15
+	// maxClaims bounds how much of one peer list is read. Nodes send 15 entries
 	// (avalanchego, utils/constants, DefaultNetworkPeerListNumValidatorIPs).
 	maxClaims = 1000
 )
 
-// pull asks peers for the addresses of others until ctx ends.
+// pull requests addresses of other nodes from peers until ctx ends.
 func (n *Network) pull(ctx context.Context) {
 	wait := pullInterval
 	before := 0
@@ -43,9 +43,9 @@ func (n *Network) pull(ctx context.Context) {
 			wait = min(2*wait, idlePullInterval)
 		}
 		before = lacking
-		if s := n.somebody(); s != nil {
+		if s := n.peerToAsk(); s != nil {
 			if framed, err := n.question(); err != nil {
-				n.log.Error("peers cannot be asked for addresses", "error", err)
+				n.log.Error("cannot request peer lists", "error", err)
 			} else {
 				s.send(framed)
 			}
@@ -53,7 +53,7 @@ func (n *Network) pull(ctx context.Context) {
 	}
 }
 
-// question asks for addresses that we do not know.
+// question returns a request for unknown addresses.
 func (n *Network) question() ([]byte, error) {
 	filter, salt, err := n.places.filter()
 	if err != nil {
@@ -65,9 +65,9 @@ func (n *Network) question() ([]byte, error) {
 	}}})
 }
 
-// somebody is a peer to ask for addresses, nil if there is none. Validators of
-// the primary network know those of all subnets, others of a few.
-func (n *Network) somebody() *session {
+// peerToAsk returns a peer to request addresses from, or nil. Validators of the primary
+// network know the validators of all subnets, others only a few.
+func (n *Network) peerToAsk() *session {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	var chosen *session
@@ -86,15 +86,15 @@ func (n *Network) somebody() *session {
 	return chosen
 }
 
-// learn takes addresses that a peer told, each signed by the node concerned. An
-// error means that the peer told something that it should have refused.
+// learn adds addresses from a peer list, each signed by its node. It returns an error if
+// the peer sent a claim that it should have rejected.
 func (n *Network) learn(claims []*p2p.ClaimedIpPort) error {
 	for _, c := range claims[:min(len(claims), maxClaims)] {
 		addr, err := claimedAddr(c.GetIpAddr(), c.GetIpPort())
 		if err != nil {
 			return err
 		}
-		// Most claims are of no use, which takes no signature to tell.
+		// Most claims are not needed; that is checked before the signature.
 		nodeID := ids.NodeIDFromCert(&staking.Certificate{Raw: c.GetX509Certificate()})
 		if nodeID == n.nodeID || !n.expects(nodeID) || !n.places.outdated(nodeID, addr, c.GetTimestamp(), n.Connected(nodeID)) {
 			continue
@@ -113,8 +113,8 @@ func (n *Network) learn(claims []*p2p.ClaimedIpPort) error {
 	return nil
 }
 
-// expects reports whether an address of nodeID is welcome from anybody. Unlike
-// wants it knows nobody at the beginning, when peers could tell us anything.
+// expects reports whether an address of nodeID is accepted from any peer. Unlike wants it
+// returns false before the first validator sets are known, when any claim could be false.
 func (n *Network) expects(nodeID ids.NodeID) bool {
 	return n.sets.knows(nodeID) || n.wants(nodeID) && n.places.knows(nodeID)
 }

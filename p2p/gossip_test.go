@@ -160,7 +160,7 @@ func TestPullSlowsDown(t *testing.T) {
 func TestPrimaryValidatorsAreAsked(t *testing.T) {
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(t, err)
-	require.Nil(t, n.somebody())
+	require.Nil(t, n.peerToAsk())
 	nodes := testNodes(20)
 	for _, nodeID := range nodes {
 		n.connected[nodeID] = connectedSession(n, nodeID)
@@ -168,7 +168,7 @@ func TestPrimaryValidatorsAreAsked(t *testing.T) {
 	asked := func() map[ids.NodeID]bool {
 		asked := make(map[ids.NodeID]bool)
 		for range 1000 {
-			asked[n.somebody().nodeID] = true
+			asked[n.peerToAsk().nodeID] = true
 		}
 		return asked
 	}

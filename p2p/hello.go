@@ -25,21 +25,21 @@ const (
 	maxClockSkew      = constants.DefaultNetworkMaxClockDifference
 )
 
-// errHello is why a node's handshake is refused.
+// errHello reports that a node's handshake is rejected.
 var errHello = errors.New("handshake refused")
 
-// hello is what a node's handshake says of it, checked.
+// hello is the verified content of a node's handshake.
 type hello struct {
 	version     *version.Application
-	upgradeTime uint64 // Unix seconds; the newest upgrade that the node knows of
+	upgradeTime uint64 // Unix seconds; the newest upgrade that the node knows
 	claim       peer.UnsignedIP
-	// tracked are the subnets that the node follows, the primary network among them.
+	// tracked are the subnets that the node follows, including the primary network.
 	tracked []ids.ID
-	// supported and objected are ACPs that are not decided yet.
+	// supported and objected are undecided ACPs.
 	supported, objected []uint32
 }
 
-// greeting is our own handshake.
+// greeting returns this service's own handshake.
 func (n *Network) greeting() ([]byte, error) {
 	signed, err := n.signer.GetSignedIP()
 	if err != nil {
@@ -66,13 +66,13 @@ func (n *Network) greeting() ([]byte, error) {
 			Patch: uint32(ours.Patch),
 		},
 		KnownPeers: &p2p.BloomFilter{Filter: filter, Salt: salt},
-		// The addresses of all subnets' validators are wanted.
+		// Request addresses of the validators of all subnets.
 		AllSubnets: true,
 	}}})
 }
 
-// check reads a node's handshake, by the rules of avalanchego, network/peer,
-// handleHandshake. cert is what it showed in the TLS handshake.
+// check verifies a node's handshake by the rules of avalanchego, network/peer,
+// handleHandshake. cert is the certificate of the TLS handshake.
 func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, error) {
 	if m.GetNetworkId() != n.config.NetworkID {
 		return nil, fmt.Errorf("%w: network %d, not %d", errHello, m.GetNetworkId(), n.config.NetworkID)
@@ -116,9 +116,8 @@ func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, er
 
 func clockSkew(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
-// interests reads the parts of a handshake that say what the node wants of others,
-// and for the network. We serve nothing of it, but a node that gets them wrong is not
-// one to rely on.
+// interests parses the parts of a handshake about subnets, ACPs and known peers. The
+// service does not serve these requests, but rejects nodes that send them malformed.
 func (h *hello) interests(m *p2p.Handshake) error {
 	if got := len(m.GetTrackedSubnets()); got > maxTrackedSubnets {
 		return fmt.Errorf("%w: tracks %d subnets, more than %d", errHello, got, maxTrackedSubnets)
@@ -150,8 +149,7 @@ func (h *hello) interests(m *p2p.Handshake) error {
 	return nil
 }
 
-// open are the ACPs that the network still decides on. Others are not remembered, so
-// that there is a bound to what a node can say.
+// open returns the undecided ones of acps. Others are dropped, so that the size is bounded.
 func open(acps []uint32) set.Set[uint32] {
 	found := set.Of[uint32]()
 	for _, acp := range acps {
@@ -162,7 +160,7 @@ func open(acps []uint32) set.Set[uint32] {
 	return found
 }
 
-// claimedAddr is an address as messages have it.
+// claimedAddr parses an address of a message.
 func claimedAddr(ip []byte, port uint32) (netip.AddrPort, error) {
 	addr, ok := ips.AddrFromSlice(ip)
 	if !ok {

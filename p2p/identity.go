@@ -16,8 +16,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 )
 
-// ErrIdentity is the error of New for an identity on disk that cannot be used.
-// It is never replaced on its own, because peers may know us by its node ID.
+// ErrIdentity is the error of New for an unusable identity on disk. New never replaces it,
+// because peers may know the service by its node ID.
 var ErrIdentity = errors.New("unusable identity")
 
 const (
@@ -27,15 +27,14 @@ const (
 	signerFile  = "signer.key"
 )
 
-// loadIdentity reads the TLS certificate and key of dir, which are named and
-// encoded like those of an avalanchego node, or makes new ones if there are none.
-// An empty dir means new ones that are not kept. The node ID is the hash of the
-// certificate.
+// loadIdentity reads the TLS certificate and key of dir, which have the names and encoding
+// of an avalanchego node's, or creates them if there are none. With an empty dir it creates
+// new ones that are not saved. The node ID is the hash of the certificate.
 func loadIdentity(dir string) (*tls.Certificate, ids.NodeID, error) {
 	if dir == "" {
 		cert, err := staking.NewTLSCert()
 		if err != nil {
-			return nil, ids.EmptyNodeID, fmt.Errorf("making an identity: %w", err)
+			return nil, ids.EmptyNodeID, fmt.Errorf("creating an identity: %w", err)
 		}
 		nodeID, err := nodeIDOf(cert)
 		return cert, nodeID, err
@@ -43,7 +42,7 @@ func loadIdentity(dir string) (*tls.Certificate, ids.NodeID, error) {
 	place := filepath.Join(dir, identityDir)
 	if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
 		if err := createIdentity(dir); err != nil {
-			return nil, ids.EmptyNodeID, fmt.Errorf("making an identity in %s: %w", place, err)
+			return nil, ids.EmptyNodeID, fmt.Errorf("creating an identity in %s: %w", place, err)
 		}
 	}
 	cert, nodeID, err := readIdentity(place)
@@ -72,7 +71,7 @@ func readIdentity(place string) (*tls.Certificate, ids.NodeID, error) {
 	return cert, nodeID, err
 }
 
-// nodeIDOf checks that peers will accept cert and returns its node ID.
+// nodeIDOf checks that peers accept cert and returns its node ID.
 func nodeIDOf(cert *tls.Certificate) (ids.NodeID, error) {
 	parsed, err := staking.ParseCertificate(cert.Leaf.Raw)
 	if err != nil {
@@ -85,8 +84,8 @@ func nodeIDOf(cert *tls.Certificate) (ids.NodeID, error) {
 	return ids.NodeIDFromCert(parsed), nil
 }
 
-// createIdentity makes both files appear at once. A second process that does the
-// same at the same time wins or loses as a whole.
+// createIdentity creates both files atomically. If a second process does the same
+// concurrently, one of them wins.
 func createIdentity(dir string) error {
 	certPEM, keyPEM, err := staking.NewCertAndKeyBytes()
 	if err != nil {
@@ -109,16 +108,16 @@ func createIdentity(dir string) error {
 	place := filepath.Join(dir, identityDir)
 	if err := os.Rename(draft, place); err != nil {
 		if _, statErr := os.Stat(place); statErr == nil {
-			return nil // the other process was first
+			return nil // the other process won
 		}
 		return err
 	}
 	return syncDir(dir)
 }
 
-// loadSigner reads the BLS key of the identity in dir, or makes one if there is none.
-// An empty dir means a new one that is not kept. It plays no part in connections:
-// peers check it for registered validators only (avalanchego, network/peer).
+// loadSigner reads the BLS key of the identity in dir, or creates one if there is none.
+// With an empty dir it creates a new one that is not saved. Connections do not depend on
+// it: peers check it for registered validators only (avalanchego, network/peer).
 func loadSigner(dir string) (bls.Signer, error) {
 	if dir == "" {
 		return localsigner.New()
@@ -126,7 +125,7 @@ func loadSigner(dir string) (bls.Signer, error) {
 	name := filepath.Join(dir, identityDir, signerFile)
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		if err := createSigner(name); err != nil {
-			return nil, fmt.Errorf("making the BLS key %s: %w", name, err)
+			return nil, fmt.Errorf("creating the BLS key %s: %w", name, err)
 		}
 	}
 	key, err := localsigner.FromFile(name)
@@ -136,8 +135,8 @@ func loadSigner(dir string) (bls.Signer, error) {
 	return key, nil
 }
 
-// createSigner makes the file appear as a whole. A second process that does the same
-// at the same time wins or loses.
+// createSigner creates the file atomically. If a second process does the same concurrently,
+// one of them wins.
 func createSigner(name string) error {
 	key, err := localsigner.New()
 	if err != nil {
@@ -158,7 +157,7 @@ func createSigner(name string) error {
 	return syncDir(dir)
 }
 
-// writeFile writes a new file through to the disk, readable by its owner only.
+// writeFile writes and syncs a new file that only its owner can read.
 func writeFile(name string, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -171,7 +170,7 @@ func writeFile(name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncDir writes a rename in dir through to the disk.
+// syncDir syncs a rename in dir.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

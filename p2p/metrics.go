@@ -21,7 +21,7 @@ type metrics struct {
 	pings         prometheus.Histogram
 }
 
-// registerer is where the metrics of this network go.
+// registerer returns where this network registers its metrics.
 func (n *Network) registerer() prometheus.Registerer {
 	registerer := n.config.Metrics
 	if registerer == nil {

@@ -28,79 +28,73 @@ import (
 
 // Config of a Network. Only NetworkID is required.
 type Config struct {
-	// NetworkID of the Avalanche network, as in every handshake (1 mainnet, 5
-	// fuji). It also decides the upgrade time, the bootstrappers and the label
-	// of the metrics.
+	// NetworkID is the ID in every handshake (1 mainnet, 5 fuji). It also determines the
+	// upgrade time and the bootstrappers.
 	NetworkID uint32
-	// Dir keeps the identity (identity/staker.crt, staker.key and signer.key) and
-	// the address book (addresses.json); it is made if missing and belongs to
-	// one process at a time, because peers keep one connection for each node ID.
-	// Empty: a new identity for each start, and no address book on disk.
+	// Dir is the folder of the identity (identity/staker.crt, staker.key and signer.key)
+	// and the address book (addresses.json). New creates it if it is missing. Only one
+	// process may use it, because peers keep one connection for each node ID. Empty means a
+	// new identity for each start and no address book on disk.
 	Dir string
-	// AllowPrivateIPs lets private and loopback addresses be dialled.
+	// AllowPrivateIPs allows dialling private and loopback addresses.
 	AllowPrivateIPs bool
-	// UpgradeTime is when peers older than our minimum version become
-	// incompatible, for networks with a schedule of their own. Zero: when the
-	// library's newest upgrade (Helicon) activates on NetworkID.
+	// UpgradeTime is when peers older than the minimum version become incompatible, for
+	// networks with their own schedule. Zero means the activation of avalanchego's newest
+	// upgrade (Helicon) on NetworkID.
 	UpgradeTime time.Time
-	// Seeds says where nodes are to be found, best first. It is called at the
-	// start and from time to time, often while few nodes are connected. May be
-	// nil.
+	// Seeds returns addresses of nodes, best first. Network calls it at the start and
+	// regularly, more often while few nodes are connected. It may be nil.
 	Seeds func(ctx context.Context) ([]Address, error)
-	// Bootstrappers adds the library's bootstrap nodes, which it has for mainnet
-	// and fuji.
+	// Bootstrappers adds avalanchego's bootstrap nodes of mainnet and fuji.
 	Bootstrappers bool
-	// MaxReconnectDelay bounds the growing pause between attempts to reach one
-	// node. 0: 10 s.
+	// MaxReconnectDelay bounds the growing pause between attempts to reach one node; 0
+	// means 10 s.
 	MaxReconnectDelay time.Duration
-	// DialsPerSecond bounds new outgoing connections, which may also come in one
-	// burst of that size. 0: 300.
+	// DialsPerSecond bounds new outgoing connections, also the size of a burst; 0 means
+	// 300.
 	DialsPerSecond uint32
-	// Log may be nil. What happens to single connections goes to its debug level.
+	// Log may be nil. Events of single connections have the level debug.
 	Log *slog.Logger
-	// Metrics may be nil. Names are prefixed with quorate_p2p_. Several networks
-	// on one registry are told apart by a label that the caller wraps it with.
+	// Metrics may be nil. Names begin with quorate_p2p_. For several networks on one
+	// registry, the caller wraps it with a label.
 	Metrics prometheus.Registerer
 }
 
-// Address is where a node is said to listen.
+// Address is where a node reportedly listens.
 type Address struct {
 	NodeID ids.NodeID
 	Addr   netip.AddrPort
 }
 
-// Peer is a node whose handshake is finished.
+// Peer is a node with a finished handshake.
 type Peer struct {
 	NodeID ids.NodeID
-	// Addr is where we are connected to it, Claimed where it says that it
-	// listens.
+	// Addr is the address of the connection, Claimed the one that the node claims.
 	Addr, Claimed netip.AddrPort
-	// Version of avalanchego that it says it runs, such as "v1.15.0".
+	// Version is the avalanchego version that the node reports, for example "v1.15.0".
 	Version string
-	// UpgradeTime is the newest upgrade of the network that it knows of.
+	// UpgradeTime is the newest upgrade that the node knows.
 	UpgradeTime time.Time
-	// Since is when the handshake was finished.
+	// Since is when the handshake finished.
 	Since time.Time
-	// RoundTrip is how long the last ping took; 0 before the first one.
+	// RoundTrip is the duration of the last ping; 0 before the first one.
 	RoundTrip time.Duration
-	// LastSent and LastReceived are when there was a message last, up to a second ago
-	// more than it says.
+	// LastSent and LastReceived are the times of the last messages, up to one second early.
 	LastSent, LastReceived time.Time
-	// ObservedUptime is how much of the time the node has seen us, in percent.
+	// ObservedUptime is this service's uptime as the node sees it, in percent.
 	ObservedUptime uint32
-	// TrackedSubnets are what the node follows, the primary network among them.
-	// SupportedACPs and ObjectedACPs are what it thinks of undecided proposals. None
-	// may be changed.
+	// TrackedSubnets are the subnets that the node follows, including the primary network.
+	// SupportedACPs and ObjectedACPs are its votes on undecided proposals. The caller must
+	// not modify them.
 	TrackedSubnets              []ids.ID
 	SupportedACPs, ObjectedACPs []uint32
 }
 
-// Network holds our connections to one Avalanche network. It only dials and
-// never listens. Safe for concurrent use.
+// Network is the connections to one Avalanche network. It dials and never listens. It is
+// safe for concurrent use.
 //
-// Each node that is worth a connection has a goroutine that dials it, reads the
-// connection and dials again. Writing never waits, so whoever has something to
-// say does it on his own goroutine.
+// Each node worth a connection has a goroutine that dials it, reads the connection, and
+// dials again. Writes never block, so callers write on their own goroutine.
 type Network struct {
 	config        Config
 	nodeID        ids.NodeID

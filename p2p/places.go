@@ -14,46 +14,44 @@ import (
 )
 
 const (
-	// maxPlaces bounds the nodes of which we know where they are.
+	// maxPlaces bounds the nodes with candidate addresses.
 	maxPlaces = 20_000
-	// filterAge is how long a filter of known peers is good for, even if more is
-	// known by now.
+	// filterAge is how long a filter of known peers is used, even if more peers are known
+	// meanwhile.
 	filterAge = time.Second
-	// filterSaltAge is how long a salt is used, since what one filter hides by
-	// coincidence another shows.
+	// filterSaltAge is how long a salt is used. A false positive of one filter is not one
+	// of the next.
 	filterSaltAge = time.Minute
 
-	// A filter has room for minFiltered peers at least and for filterRoomPerNode times
-	// those that are known, so that it stays good while more are found. Of the addresses
-	// that we lack it hides a share of filterFalseFinds, until the next salt.
+	// A filter has room for at least minFiltered peers and for filterRoomPerNode times the
+	// known peers, so that it stays accurate while more are found. Its false positive rate
+	// is filterFalseFinds.
 	minFiltered       = 128
 	filterRoomPerNode = 2
 	filterFalseFinds  = .001
 	filterSaltSize    = maxBloomSalt
-	// maxFilter bounds a filter, in bytes, as one goes out with each handshake: with
-	// 10,000 nodes, of 100 that are unknown to us 4 are taken for known until the salt
-	// changes.
+	// maxFilter bounds a filter in bytes, because each handshake carries one. With 10,000
+	// nodes, 4 of 100 unknown nodes are false positives until the salt changes.
 	maxFilter = 8 << 10
 )
 
-// place is what we know of where a node is. Addresses from seeds and from the
-// address book are hearsay: they may be out of date, and somebody else may answer
-// there by now. An attempt that meets another node fails, and the next one takes
-// the next address.
+// place holds the candidate addresses of a node. Addresses from seeds and from the address
+// book are unverified: they may be outdated, and another node may answer there. Such an
+// attempt fails, and the next attempt uses the next address.
 type place struct {
 	nodeID ids.NodeID
-	news   chan struct{} // holds one token when there is an address to try
+	news   chan struct{} // holds one token if there is an address to try
 
 	// Guarded by the places' mu.
-	claim   peer.UnsignedIP // what it claims itself, proven by its signature
+	claim   peer.UnsignedIP // the node's own claim, verified by its signature
 	claimID ids.ID          // identifies the claim in filters
-	met     netip.AddrPort  // where it was last met; may be invalid
-	seed    netip.AddrPort  // as the seeds last said; may be invalid
-	failed  uint            // attempts in vain since the last success
-	kept    bool            // a goroutine keeps it connected
+	met     netip.AddrPort  // where it was last reached; may be invalid
+	seed    netip.AddrPort  // latest address from the seeds; may be invalid
+	failed  uint            // failed attempts since the last success
+	kept    bool            // a goroutine keeps the node connected
 }
 
-// places are all nodes of which we know where they are. Safe for concurrent use.
+// places holds the candidate addresses of all nodes. It is safe for concurrent use.
 type places struct {
 	allowPrivate bool
 
@@ -65,16 +63,15 @@ type places struct {
 	salt       []byte
 	filteredAt time.Time
 	saltedAt   time.Time
-	stale      bool // there are claims that filtered does not hold
+	stale      bool // there are claims that filtered lacks
 }
 
 func newPlaces(allowPrivate bool) *places {
 	return &places{allowPrivate: allowPrivate, byNode: make(map[ids.NodeID]*place), stale: true}
 }
 
-// seeded notes what the seeds say, booked what the address book says or where a
-// node was met, and claimed what the node signed. All return nil if there are too
-// many nodes already.
+// seeded adds an address from the seeds, booked one from the address book or of a reached
+// node, and claimed one that the node signed. All return nil if there are too many nodes.
 func (ps *places) seeded(a Address) *place {
 	return ps.note(a.NodeID, func(p *place) bool {
 		changed := p.seed != a.Addr
@@ -127,7 +124,7 @@ func (ps *places) note(nodeID ids.NodeID, change func(*place) bool) *place {
 	return p
 }
 
-// makeRoom forgets the nodes that nobody wants. ps.mu is held.
+// makeRoom drops the nodes that are not wanted. The caller holds ps.mu.
 func (ps *places) makeRoom() bool {
 	for nodeID, p := range ps.byNode {
 		if !p.kept {
@@ -137,8 +134,8 @@ func (ps *places) makeRoom() bool {
 	return len(ps.byNode) < maxPlaces
 }
 
-// outdated reports whether a claim for nodeID is worth a look, given what is
-// known: it is newer, and the node is not connected at that very address.
+// outdated reports whether a claim for nodeID is useful: it is newer than the known one,
+// and the node is not connected at that address.
 func (ps *places) outdated(nodeID ids.NodeID, addr netip.AddrPort, timestamp uint64, connected bool) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -159,8 +156,8 @@ func (ps *places) knows(nodeID ids.NodeID) bool {
 	return ps.byNode[nodeID] != nil
 }
 
-// choose says where to look for a node this time: where it says it is, else where
-// it was met, else where the seeds say it is, and round again.
+// choose returns the address for the next attempt: the node's claim, then where it was last
+// reached, then the seeds' address, in rotation.
 func (ps *places) choose(p *place) (netip.AddrPort, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -189,7 +186,7 @@ func (ps *places) permitted(addr netip.AddrPort) bool {
 	return dialable(addr) && (ps.allowPrivate || ips.IsPublic(addr.Addr()))
 }
 
-// tried notes how an attempt at the address of choose has ended.
+// tried notes the result of an attempt at the address of choose.
 func (ps *places) tried(p *place, found bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -200,7 +197,7 @@ func (ps *places) tried(p *place, found bool) {
 	}
 }
 
-// keep claims the keeping of p, false if somebody does that already.
+// keep marks p as kept, or returns false if it is already.
 func (ps *places) keep(p *place) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -211,7 +208,7 @@ func (ps *places) keep(p *place) bool {
 	return true
 }
 
-// release gives the keeping of p up, unless it is wanted after all.
+// release unmarks p, unless it is wanted again.
 func (ps *places) release(p *place, wants func(ids.NodeID) bool) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -222,7 +219,7 @@ func (ps *places) release(p *place, wants func(ids.NodeID) bool) bool {
 	return true
 }
 
-// unkept lists the places that nobody keeps.
+// unkept returns the places that no goroutine keeps connected.
 func (ps *places) unkept() []*place {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -235,8 +232,8 @@ func (ps *places) unkept() []*place {
 	return list
 }
 
-// filter is a Bloom filter of the claims that we know, and its salt, so that
-// peers tell us others. Neither may be changed.
+// filter returns a Bloom filter of the known claims and its salt, so that peers send other
+// claims. The caller must not modify either.
 func (ps *places) filter() (filter, salt []byte, err error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -256,7 +253,7 @@ func (ps *places) filter() (filter, salt []byte, err error) {
 	}
 	f, err := bloom.New(hashes, entries)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a filter of known peers: %w", err)
+		return nil, nil, fmt.Errorf("creating a filter of known peers: %w", err)
 	}
 	for _, p := range ps.byNode {
 		if p.claim.Timestamp != 0 {

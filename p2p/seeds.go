@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// enough connections that peer lists make the rest grow by themselves.
+	// enough is the number of connections from which peer lists suffice to find the rest.
 	enough = 8
-	// maxSeeds bounds what is taken of one answer.
+	// maxSeeds bounds how many addresses of one result are used.
 	maxSeeds = 10_000
 
 	seedTimeout  = 15 * time.Second
@@ -19,9 +19,8 @@ const (
 	seedRetryMax = 15 * time.Second
 )
 
-// followSeeds notes where nodes are: the address book at the start, and
-// what the seeds say from time to time, more often while we stand alone. It ends
-// with ctx.
+// followSeeds adds the address book at the start, and the seeds regularly, more often
+// without connections. It ends with ctx.
 func (n *Network) followSeeds(ctx context.Context) {
 	for _, a := range n.book.addresses() {
 		if a.NodeID != n.nodeID {
@@ -48,7 +47,7 @@ func (n *Network) followSeeds(ctx context.Context) {
 	}
 }
 
-// trackSeeds asks for the seeds once and returns how many there are.
+// trackSeeds requests the seeds once and returns their number.
 func (n *Network) trackSeeds(ctx context.Context) int {
 	seeds := n.genesisSeeds()
 	if n.config.Seeds != nil {
@@ -56,7 +55,7 @@ func (n *Network) trackSeeds(ctx context.Context) int {
 		more, err := n.config.Seeds(asking)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			n.log.Warn("addresses of nodes to start from cannot be had; trying again", "error", err, "connected", n.ConnectedCount())
+			n.log.Warn("cannot get addresses of nodes to start from; retrying", "error", err, "connected", n.ConnectedCount())
 		}
 		seeds = append(more, seeds...)
 	}

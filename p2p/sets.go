@@ -9,11 +9,10 @@ import (
 	"github.com/ava-labs/avalanchego/utils/set"
 )
 
-// sets is who is worth a connection: the validators of all subnets. Safe for
+// sets holds the nodes worth a connection: the validators of all subnets. It is safe for
 // concurrent use.
 type sets struct {
-	// current is nil until the first sets are known; what it points to is not
-	// changed.
+	// current is nil until the first sets are known. What it points to is never modified.
 	current atomic.Pointer[members]
 }
 
@@ -22,8 +21,8 @@ type members struct {
 	primary set.Set[ids.NodeID] // of the primary network
 }
 
-// wants reports whether nodeID is worth a connection. Before anything is known,
-// everybody is.
+// wants reports whether nodeID is worth a connection. It returns true before the first sets
+// are known.
 func (s *sets) wants(nodeID ids.NodeID) bool {
 	m := s.current.Load()
 	return m == nil || m.all.Contains(nodeID)
@@ -41,7 +40,7 @@ func (s *sets) primary(nodeID ids.NodeID) bool {
 	return m != nil && m.primary.Contains(nodeID)
 }
 
-// count is the number of validators.
+// count returns the number of validators.
 func (s *sets) count() int {
 	if m := s.current.Load(); m != nil {
 		return m.all.Len()
@@ -49,9 +48,9 @@ func (s *sets) count() int {
 	return 0
 }
 
-// SetValidators says who is worth a connection: all validator sets of the newest
-// height, by subnet ID. An empty map says nothing, since the primary network
-// always has validators.
+// SetValidators sets which nodes are worth a connection: all validator sets of the newest
+// height, by subnet ID. An empty map has no effect, since the primary network always has
+// validators.
 func (n *Network) SetValidators(all map[ids.ID]snowvalidators.WarpSet) {
 	if len(all) == 0 {
 		return

@@ -14,9 +14,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 )
 
-// upgradeTime is when peers of an older version stop being compatible with us
-// (avalanchego, version, GetCompatibility). It has to be moved to the newest
-// upgrade whenever the library is replaced by one that brings another.
+// upgradeTime returns when peers of an older version become incompatible (avalanchego,
+// version, GetCompatibility). Change it to the newest upgrade when updating avalanchego.
 func upgradeTime(config Config) time.Time {
 	if !config.UpgradeTime.IsZero() {
 		return config.UpgradeTime
@@ -24,7 +23,7 @@ func upgradeTime(config Config) time.Time {
 	return upgrade.GetConfig(config.NetworkID).HeliconTime
 }
 
-// newSigner signs our address for the handshake.
+// newSigner returns the signer of the address in the handshake.
 func newSigner(cert *tls.Certificate, blsKey bls.Signer) (*peer.IPSigner, error) {
 	key, ok := cert.PrivateKey.(crypto.Signer)
 	if !ok {
@@ -33,16 +32,15 @@ func newSigner(cert *tls.Certificate, blsKey bls.Signer) (*peer.IPSigner, error)
 	return peer.NewIPSigner(utils.NewAtomic(nowhere), key, blsKey), nil
 }
 
-// nowhere is what clients without a listener claim by convention: the port must not
-// be zero, and nobody gossips or dials it.
+// nowhere is the address that clients without a listener claim by convention. The port must
+// not be zero, and nodes neither gossip nor dial it.
 var nowhere = netip.AddrPortFrom(netip.IPv4Unspecified(), 1)
 
-// frames are the messages that are always the same, framed.
+// frames are the constant messages, framed.
 type frames struct {
-	// ping says that we have seen nothing of the node's uptime, as we do not
-	// watch.
+	// ping reports an unknown uptime of the node: the service does not measure it.
 	ping, pong []byte
-	// noPeers is a list of no addresses.
+	// noPeers is an empty peer list.
 	noPeers []byte
 }
 

@@ -2,22 +2,23 @@ package p2p
 
 import "time"
 
-// Traffic is how it goes with our messages.
+// Traffic describes the traffic on the current connections.
 type Traffic struct {
 	// Connected is the number of nodes that requests can be sent to.
 	Connected int
-	// FailRate is the share of messages on the present connections that nodes had no
-	// room for.
+	// FailRate is the fraction of messages that were dropped because a node's send buffer
+	// was full.
 	FailRate float64
-	// LastSent and LastReceived are when there was a message last on one of them; zero
-	// without connections.
+	// LastSent and LastReceived are the times of the last messages; zero without
+	// connections.
 	LastSent, LastReceived time.Time
-	// Requests is how many wait for answers, Longest how long the oldest of them does.
+	// Requests is the number of pending requests, Longest the age of the oldest.
 	Requests int
 	Longest  time.Duration
 }
 
-// Traffic tells how it goes. It looks at every connection: not for every request.
+// Traffic returns the current traffic. It visits every connection, so do not call it for
+// every request.
 func (n *Network) Traffic() Traffic {
 	var t Traffic
 	var sent, unsent uint64

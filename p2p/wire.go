@@ -12,35 +12,32 @@ import (
 )
 
 const (
-	// maxBacklog bounds what waits for one node to read, in bytes: one message of
-	// the largest size.
+	// maxBacklog bounds the unsent bytes for one node: one message of the largest size.
 	maxBacklog = constants.DefaultMaxMessageSize + 64<<10
-	// maxTotalBacklog bounds what waits for all nodes together, in bytes. It is
-	// checked before a message is encrypted, so each sender may exceed it by one.
+	// maxTotalBacklog bounds the unsent bytes for all nodes. It is checked before a message
+	// is encrypted, so each sender may exceed it by one message.
 	maxTotalBacklog = 256 << 20
-	// writeTimeout is how long a node may read nothing while something waits for
-	// it.
+	// writeTimeout is how long a node may read nothing while bytes for it wait.
 	writeTimeout = constants.DefaultPingPongTimeout
 )
 
 var errWireClosed = errors.New("connection closed")
 
-// wire is what lies below TLS: a connection whose writes never wait for the
-// other side. What the kernel does not take at once is kept, and a goroutine that
-// lives only as long as something is kept writes it.
+// wire is a connection below TLS whose writes never block. A goroutine writes what the
+// kernel does not take at once; it lives only while there are such bytes.
 type wire struct {
 	net.Conn
-	raw     syscall.RawConn // nil: not a socket
-	total   *atomic.Int64   // bytes kept on all wires of the network
-	kept    atomic.Int64    // bytes kept here
-	writing sync.WaitGroup  // the goroutine that writes what is kept
+	raw     syscall.RawConn // nil if conn is not a socket
+	total   *atomic.Int64   // unsent bytes on all wires of the network
+	kept    atomic.Int64    // unsent bytes here
+	writing sync.WaitGroup  // the goroutine that writes unsent bytes
 
 	mu      sync.Mutex
-	pending []byte // guarded by mu: kept and not yet taken by the goroutine
-	behind  bool   // guarded by mu: the goroutine runs
+	pending []byte // guarded by mu: unsent and not yet taken by the goroutine
+	behind  bool   // guarded by mu: the goroutine is running
 	closed  bool   // guarded by mu
 
-	// Owned by the holder of mu, for the one call of attempt.
+	// The holder of mu owns these, for one call of attempt.
 	chunk   []byte
 	written int
 	failure error
@@ -58,7 +55,7 @@ func newWire(conn net.Conn, total *atomic.Int64) *wire {
 		for {
 			w.written, w.failure = syscall.Write(int(fd), w.chunk)
 			if !errors.Is(w.failure, syscall.EINTR) {
-				return true // and do not wait until more can be written
+				return true // do not wait until more can be written
 			}
 		}
 	}
@@ -99,7 +96,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// try writes what the kernel takes at once. w.mu is held.
+// try writes what the kernel takes at once. The caller holds w.mu.
 func (w *wire) try(b []byte) (int, error) {
 	w.chunk = b
 	err := w.raw.Write(w.attempt)
@@ -115,7 +112,7 @@ func (w *wire) try(b []byte) (int, error) {
 	return w.written, nil
 }
 
-// catchUp writes what is kept until nothing is or the connection fails.
+// catchUp writes unsent bytes until there are none or the connection fails.
 func (w *wire) catchUp() {
 	for {
 		w.mu.Lock()
@@ -134,7 +131,7 @@ func (w *wire) catchUp() {
 		}
 		w.forget(len(chunk))
 		if err != nil {
-			w.Close() //nolint:errcheck // the reader sees the loss
+			w.Close() //nolint:errcheck // the reader notices the loss
 		}
 	}
 }
@@ -144,7 +141,7 @@ func (w *wire) forget(size int) {
 	w.total.Add(-int64(size))
 }
 
-// Close ends the connection at once; what is kept is lost.
+// Close closes the connection at once and drops unsent bytes.
 func (w *wire) Close() error {
 	w.mu.Lock()
 	w.closed = true

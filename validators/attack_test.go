@@ -14,8 +14,7 @@ import (
 	"quorate/internal/node"
 )
 
-// A set with a key that is none, or with weights that do not add up, is not used, and
-// nothing of it is kept.
+// A set with an invalid key, or with weights that do not add up, is rejected as a whole.
 func TestAttackKeys(t *testing.T) {
 	signer, err := localsigner.New()
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"quorate/internal/node"
 )
 
-// canonical merges validators by key, as snow/validators.FlattenValidatorSet
-// does, and shares keys and unchanged sets with those already known.
+// canonical merges validators by key, as snow/validators.FlattenValidatorSet does. It
+// shares keys and unchanged sets with earlier results.
 func (r *Resolver) canonical(subnetID ids.ID, height uint64, raw node.ValidatorSet) (*Set, error) {
 	merged := make(map[[bls.PublicKeyLen]byte]*validators.Warp, len(raw.Validators))
 	var keyed uint64
@@ -65,14 +65,14 @@ func sameNodes(a, b *Set) bool {
 	return true
 }
 
-// publicKey is a key in the forms that are used, made once.
+// publicKey is a parsed key in the forms that callers need.
 type publicKey struct {
 	point        *bls.PublicKey
 	uncompressed []byte
 }
 
-// keyring parses each key once: checking one takes 0.1 ms. Bounded; the zero
-// value is ready.
+// keyring parses each key once, because a check takes 0.1 ms. Its size is bounded. The zero
+// value is ready to use.
 type keyring struct {
 	mu   sync.Mutex
 	keys map[[bls.PublicKeyLen]byte]*publicKey // guarded by mu
@@ -98,7 +98,7 @@ func (k *keyring) parse(compressed []byte) (*publicKey, error) {
 	key = &publicKey{point: point, uncompressed: bls.PublicKeyToUncompressedBytes(point)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if known, ok := k.keys[id]; ok { // another caller was faster: share its
+	if known, ok := k.keys[id]; ok { // another caller was faster: share its key
 		return known, nil
 	}
 	if k.keys == nil || len(k.keys) >= maxKeys {

@@ -13,9 +13,9 @@ import (
 	"quorate/internal/node"
 )
 
-// Run follows the proposed height until ctx ends, fetches the sets of each new
-// one before anyone asks, and hands them to OnSets. It returns nil. Failures are
-// logged when they begin and end; meanwhile what is cached is served.
+// Run follows the proposed height until ctx ends. It fetches the sets of each new height
+// ahead of requests and passes them to OnSets. It returns nil. It logs when failures begin
+// and end; meanwhile the cached sets stay in use.
 func (r *Resolver) Run(ctx context.Context) error {
 	const slowest = 5 * time.Second
 	f := newFollower(r)
@@ -47,11 +47,11 @@ func (r *Resolver) Run(ctx context.Context) error {
 	}
 }
 
-// follower is what only the goroutine of Run touches.
+// follower is the state of the goroutine in Run.
 type follower struct {
 	*Resolver
-	unusable map[ids.ID]bool // subnets whose newest set cannot be used
-	partial  bool            // the node does not offer all sets at once
+	unusable map[ids.ID]bool // subnets whose newest set is invalid
+	partial  bool            // the node does not report all sets at once
 }
 
 func newFollower(r *Resolver) *follower {
@@ -63,10 +63,10 @@ func (f *follower) follow(ctx context.Context) error {
 	defer cancel()
 	height, err := f.chain.ProposedHeight(ctx)
 	if err != nil {
-		return fmt.Errorf("asking for the proposed height: %w", err)
+		return fmt.Errorf("requesting the proposed height: %w", err)
 	}
 	f.mu.Lock()
-	// A node that lags behind another one must not turn time back.
+	// A node that lags behind another one must not decrease the height.
 	if !f.seenAt.IsZero() && height <= f.height {
 		f.seenAt = time.Now()
 		f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *follower) follow(ctx context.Context) error {
 	for subnetID, one := range raw {
 		s, err := f.canonical(subnetID, height, one)
 		if err != nil {
-			// One subnet's nonsense must not hide the others.
+			// An invalid set of one subnet must not hide the others.
 			if !f.unusable[subnetID] {
 				f.log.Warn("unusable validator set", slog.String("subnetID", subnetID.String()), slog.Uint64("height", height), slog.Any("error", err))
 			}
@@ -101,9 +101,8 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// all asks the node for the sets of all subnets at a height. A node that does not
-// offer that is asked for the primary network's and for those that were wanted
-// lately.
+// all requests the sets of all subnets at a height. From a node without that method it
+// requests the sets of the primary network and of recently wanted subnets.
 func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.ValidatorSet, error) {
 	all, err := f.chain.AllValidatorsAt(ctx, height)
 	var rpc *node.RPCError
@@ -112,11 +111,11 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 		f.partial = false
 		return all, nil
 	case !errors.As(err, &rpc) || !rpc.NotOffered():
-		return nil, fmt.Errorf("asking for all sets at height %d: %w", height, err)
+		return nil, fmt.Errorf("requesting all sets at height %d: %w", height, err)
 	}
 	if !f.partial {
 		f.partial = true
-		f.log.Warn("the node does not tell all validator sets at once; subnets are known once asked for", slog.Any("error", err))
+		f.log.Warn("the node does not report all validator sets at once; subnets are fetched on first use", slog.Any("error", err))
 	}
 	f.mu.Lock()
 	subnets := f.wanted.list()
@@ -128,23 +127,23 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("asking for the set of subnet %s at height %d: %w", subnetID, height, err)
+			return nil, fmt.Errorf("requesting the set of subnet %s at height %d: %w", subnetID, height, err)
 		}
-		if len(one.Validators) > 0 { // else there may be no such subnet
+		if len(one.Validators) > 0 { // otherwise there may be no such subnet
 			all[subnetID] = one
 		}
 	}
 	return all, nil
 }
 
-// wanted remembers the subnets that were asked for lately; the zero value is
-// ready. Bounded to maxWanted.
+// wanted holds the subnets of recent requests, at most maxWanted. The zero value is ready
+// to use.
 type wanted struct {
 	at map[ids.ID]time.Time
 }
 
-// Each wanted subnet is a question to the node for each new height, as long as the node
-// does not offer all sets at once.
+// If the node does not report all sets at once, each wanted subnet costs one request at
+// each new height.
 const (
 	maxWanted  = 64
 	wantedLife = 10 * time.Minute

@@ -19,7 +19,7 @@ import (
 	"quorate/internal/node"
 )
 
-func TestNodeThatDoesNotTellAllSets(t *testing.T) {
+func TestNodeThatDoesNotReportAllSets(t *testing.T) {
 	wantedSubnet, other, unknown := ids.ID{3}, ids.ID{4}, ids.ID{5}
 	c := newChain(t)
 	c.noAll = true
@@ -60,7 +60,7 @@ func TestOtherRefusalsHideNoSubnet(t *testing.T) {
 	require.Zero(t, c.setCalls.Load())
 }
 
-// refusingAll has all sets but cannot tell them now.
+// refusingAll supports the method for all sets but fails now.
 type refusingAll struct{ *chain }
 
 func (refusingAll) AllValidatorsAt(context.Context, uint64) (map[ids.ID]node.ValidatorSet, error) {
@@ -116,7 +116,7 @@ func TestFullCacheKeepsTheNewestSets(t *testing.T) {
 	require.Empty(t, r.fetches.answers)
 }
 
-func TestUnknownSubnetIsRememberedForAMoment(t *testing.T) {
+func TestUnknownSubnetIsCachedBriefly(t *testing.T) {
 	c := newChain(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := NewResolver(c, Options{})
@@ -132,7 +132,7 @@ func TestUnknownSubnetIsRememberedForAMoment(t *testing.T) {
 	})
 }
 
-func TestNodeThatLacksACallSaysNothingOfTheNetwork(t *testing.T) {
+func TestMissingMethodIsNotAnUnknownSubnet(t *testing.T) {
 	c := newChain(t)
 	c.err = &node.RPCError{Method: "m", Code: 404, Message: "no such API at /ext/bc/P"}
 	r := NewResolver(c, Options{})
@@ -205,7 +205,7 @@ func TestManyCallersWhileTheHeightMoves(t *testing.T) {
 	})
 }
 
-// While no node answers, the last proposed height serves for a while, and then no more.
+// While no node answers, the last proposed height stays in use for one minute.
 func TestOutageOfTheNodes(t *testing.T) {
 	c := newChain(t)
 	synctest.Test(t, func(t *testing.T) {

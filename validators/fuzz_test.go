@@ -16,9 +16,9 @@ import (
 	"quorate/internal/node"
 )
 
-// FuzzCanonical builds a set of what a node may say: an entry takes a byte that
-// picks its key (0 none, up to 7 one of those of keys, above 48 bytes of the
-// input), and 8 bytes of weight. The total is what is left, or the sum.
+// FuzzCanonical builds a set as a node may report it. An entry takes one byte that selects
+// its key (0 none, up to 7 one of keys, above that 48 bytes of the input), and 8 bytes of
+// weight. The total is the rest of the input, or the sum.
 func FuzzCanonical(f *testing.F) {
 	var keys [8][]byte
 	for i := range keys {
@@ -68,8 +68,8 @@ func FuzzCanonical(f *testing.F) {
 			}
 			outputs[o.NodeID] = o
 		}
-		told := len(b) == 8 // a total of its own
-		if told {
+		explicit := len(b) == 8 // a total of its own
+		if explicit {
 			raw.TotalWeight = binary.BigEndian.Uint64(b)
 		}
 		got, err := NewResolver(&chain{}, Options{}).canonical(constants.PrimaryNetworkID, 1, raw)
@@ -77,7 +77,7 @@ func FuzzCanonical(f *testing.F) {
 			if !errors.Is(err, node.ErrMalformed) {
 				t.Fatalf("got %v", err)
 			}
-			if known && !overflows && !told {
+			if known && !overflows && !explicit {
 				t.Fatalf("refused: %v", err)
 			}
 			return
@@ -98,7 +98,7 @@ func FuzzCanonical(f *testing.F) {
 		if keyed != got.KeyedWeight() {
 			t.Fatalf("keyed weight %d, want %d", got.KeyedWeight(), keyed)
 		}
-		if told || overflows {
+		if explicit || overflows {
 			return
 		}
 		want, err := validators.FlattenValidatorSet(outputs)

@@ -20,17 +20,17 @@ import (
 )
 
 var (
-	// ErrUnknownSubnet says that the network has no such subnet.
+	// ErrUnknownSubnet reports that the network has no such subnet.
 	ErrUnknownSubnet = errors.New("unknown subnet")
-	// ErrUnknownBlockchain says that the network has no such blockchain, or
-	// that the node does not run it.
+	// ErrUnknownBlockchain reports that the network has no such blockchain, or that the
+	// node does not run it.
 	ErrUnknownBlockchain = errors.New("unknown blockchain")
-	// ErrHeightUnavailable says that the P-Chain height is above the tip, or
-	// that the node no longer has it.
+	// ErrHeightUnavailable reports that the P-Chain height is above the tip, or that the
+	// node no longer has it.
 	ErrHeightUnavailable = errors.New("P-Chain height is not available")
 )
 
-// PChain is what the resolver asks of a node; see package node.
+// PChain is the part of an upstream node's API that a Resolver uses; see package node.
 type PChain interface {
 	Height(ctx context.Context) (uint64, error)
 	ProposedHeight(ctx context.Context) (uint64, error)
@@ -44,37 +44,38 @@ type PChain interface {
 
 // Options of a Resolver.
 type Options struct {
-	// PollInterval is how often the proposed height is asked for; 0 means 500 ms.
+	// PollInterval is the time between two requests for the proposed height; 0 means 500
+	// ms.
 	PollInterval time.Duration
-	// OnSets, if not nil, is called by Run with all sets of each new proposed
-	// height, one call at a time.
+	// OnSets, if not nil, receives all sets of each new proposed height from Run, one call
+	// at a time.
 	OnSets func(height uint64, sets map[ids.ID]*Set)
-	// MaxValidators bounds the cache of sets by the validators in them, of about
-	// 200 bytes each; 0 means 2^19.
+	// MaxValidators bounds the cache of sets by the validators in them, about 200 bytes
+	// each; 0 means 2^19.
 	MaxValidators uint64
-	// Log may be nil.
+	// Log receives log lines; nil means no log.
 	Log *slog.Logger
 }
 
 const (
 	defaultPoll       = 500 * time.Millisecond
 	defaultValidators = 1 << 19
-	// fetchTimeout bounds one question to the node, whoever waits for it: the sets of all
-	// subnets of mainnet are some MB of JSON.
+	// fetchTimeout bounds one request to the node. The sets of all subnets of mainnet are
+	// some MB of JSON.
 	fetchTimeout = 15 * time.Second
-	// setCost is what a set counts for in the cache beside its validators; it
-	// bounds the number of sets, empty ones included.
+	// setCost is the cost of a set in the cache besides its validators. It bounds the
+	// number of sets, including empty ones.
 	setCost = 16
-	// minBalance is what an L1 validator needs to stay active for a while, in
-	// nAVAX (ACP-77 charges at least 512 nAVAX/s on the public networks).
+	// minBalance is what an L1 validator needs to stay active for a while, in nAVAX (ACP-77
+	// charges at least 512 nAVAX/s on the public networks).
 	minBalance = 2048
-	// brief is how long an answer is good that may change at any time, a refusal
-	// included; forever is for what never does.
+	// brief is how long a result is cached that may change at any time, refusals included;
+	// forever is for results that never change.
 	brief   = 2 * time.Second
 	forever = 10 * 365 * 24 * time.Hour
 )
 
-// Resolver resolves validator sets through a node. Safe for concurrent use.
+// Resolver resolves validator sets through a node. It is safe for concurrent use.
 type Resolver struct {
 	chain PChain
 	poll  time.Duration
@@ -90,13 +91,13 @@ type Resolver struct {
 	current  *cache[ids.ID, []node.CurrentValidator]
 	epochs   *cache[ids.ID, uint64]
 
-	mu     sync.Mutex
-	height uint64          // guarded by mu; newest proposed height whose sets are at hand
-	seenAt time.Time       // guarded by mu; when the node last named it; zero before
-	told   uint64          // guarded by mu; highest proposed height that a caller was told
-	toldAt time.Time       // guarded by mu; when one was told of any last
-	latest map[ids.ID]*Set // guarded by mu; of height; not changed once set
-	wanted wanted          // guarded by mu
+	mu         sync.Mutex
+	height     uint64          // guarded by mu; newest proposed height whose sets are cached
+	seenAt     time.Time       // guarded by mu; when the node last reported it; zero before
+	reported   uint64          // guarded by mu; highest proposed height that a caller received
+	reportedAt time.Time       // guarded by mu; when a caller last received one
+	latest     map[ids.ID]*Set // guarded by mu; sets of height; never modified
+	wanted     wanted          // guarded by mu
 }
 
 type setID struct {
@@ -125,7 +126,7 @@ func NewResolver(chain PChain, o Options) *Resolver {
 		if errors.Is(err, ErrUnknownSubnet) {
 			return brief
 		}
-		return 0 // r.sets remembers
+		return 0 // r.sets caches them
 	}, r.fetch)
 	r.proposed = newCache(fetchTimeout, func(_ uint64, err error) time.Duration {
 		if err != nil {
@@ -155,8 +156,8 @@ func NewResolver(chain PChain, o Options) *Resolver {
 	return r
 }
 
-// refusalLife is how long the answer to a question that may change is kept; a
-// node that could not be reached is asked again at once.
+// refusalLife returns how long a result that may change is cached. A failure to reach the
+// node is not cached.
 func refusalLife(err error) time.Duration {
 	var rpc *node.RPCError
 	if err == nil || errors.As(err, &rpc) {
@@ -179,12 +180,12 @@ func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Se
 	if height == 0 {
 		warm, ok := r.ProposedHeight()
 		if !ok {
-			told, err := r.proposed.get(ctx, struct{}{})
+			reported, err := r.proposed.get(ctx, struct{}{})
 			if err == nil {
-				warm = told
-				r.noteProposed(told)
+				warm = reported
+				r.noteProposed(reported)
 			} else if warm, ok = r.lastProposed(); !ok || ctx.Err() != nil {
-				return nil, fmt.Errorf("asking for the proposed height: %w", err)
+				return nil, fmt.Errorf("requesting the proposed height: %w", err)
 			}
 		}
 		height = warm
@@ -208,7 +209,7 @@ func (r *Resolver) at(ctx context.Context, id setID) (*Set, error) {
 	r.mu.Lock()
 	height, latest := r.height, r.latest
 	r.mu.Unlock()
-	// The newest sets are held here, too, as a full cache may turn them away.
+	// latest also has the newest sets because a full cache may reject them.
 	if s, ok := latest[id.subnet]; ok && id.height == height {
 		return s, nil
 	}
@@ -218,23 +219,23 @@ func (r *Resolver) at(ctx context.Context, id setID) (*Set, error) {
 	return r.fetches.get(ctx, id)
 }
 
-// ProposedHeight is the newest proposed height whose sets are at hand; false if
-// the follower is not running or the node has not answered lately.
+// ProposedHeight returns the newest proposed height whose sets are cached. It returns false
+// if Run is not running or the node has not answered recently.
 func (r *Resolver) ProposedHeight() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.height, time.Since(r.seenAt) < 4*r.poll+time.Second
 }
 
-// outage is how long the last proposed height serves while no node tells another: sets
-// hardly change in that time, and who verifies goes by a height of some time ago, too.
+// outage is how long the last proposed height stays in use while no node reports one. Sets
+// hardly change in that time, and verifiers use a height from some time ago too.
 const outage = time.Minute
 
 // noteProposed records a reported proposed height.
 func (r *Resolver) noteProposed(height uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told, r.toldAt = max(r.told, height), time.Now()
+	r.reported, r.reportedAt = max(r.reported, height), time.Now()
 }
 
 // lastProposed returns the highest reported proposed height, and false if the last report
@@ -243,16 +244,16 @@ func (r *Resolver) lastProposed() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.seenAt
-	if r.toldAt.After(last) {
-		last = r.toldAt
+	if r.reportedAt.After(last) {
+		last = r.reportedAt
 	}
-	return max(r.height, r.told), !last.IsZero() && time.Since(last) < outage
+	return max(r.height, r.reported), !last.IsZero() && time.Since(last) < outage
 }
 
 // fetch requests one set from the node.
 func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 	if id.height == platformapi.ProposedHeight {
-		// The node would answer with the set of the moment.
+		// The node would return the currently proposed set.
 		return nil, r.unavailable(ctx, id, nil)
 	}
 	raw, err := r.chain.ValidatorsAt(ctx, id.subnet, id.height)
@@ -260,12 +261,12 @@ func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 		return nil, r.unavailable(ctx, id, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking for the set of subnet %s at height %d: %w", id.subnet, id.height, err)
+		return nil, fmt.Errorf("requesting the set of subnet %s at height %d: %w", id.subnet, id.height, err)
 	}
 	if len(raw.Validators) == 0 {
 		exists, err := r.exists(ctx, id.subnet)
 		if err != nil {
-			return nil, fmt.Errorf("asking for subnet %s: %w", id.subnet, err)
+			return nil, fmt.Errorf("requesting subnet %s: %w", id.subnet, err)
 		}
 		if !exists {
 			return nil, fmt.Errorf("%w %s", ErrUnknownSubnet, id.subnet)
@@ -279,12 +280,12 @@ func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 	return s, nil
 }
 
-// unavailable says why the node gives no set for id. What it said itself, err,
-// is worded differently in each version, so its tip and what it lacks decide.
+// unavailable returns why the node has no set for id. The text of its own error, err,
+// differs between versions, so the node's tip and the existence of the subnet decide.
 func (r *Resolver) unavailable(ctx context.Context, id setID, err error) error {
 	tip, tipErr := r.chain.Height(ctx)
 	if tipErr != nil {
-		return fmt.Errorf("asking for the height of the P-Chain, as there is no set at %d: %w", id.height, tipErr)
+		return fmt.Errorf("no set at height %d; requesting the P-Chain's height: %w", id.height, tipErr)
 	}
 	if id.height > tip {
 		return fmt.Errorf("%w: %d is above the tip, %d", ErrHeightUnavailable, id.height, tip)
@@ -321,7 +322,7 @@ func (r *Resolver) askSubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID
 		return ids.Empty, fmt.Errorf("%w %s: %w", ErrUnknownBlockchain, blockchainID, err)
 	}
 	if err != nil {
-		return ids.Empty, fmt.Errorf("asking for the subnet of blockchain %s: %w", blockchainID, err)
+		return ids.Empty, fmt.Errorf("requesting the subnet of blockchain %s: %w", blockchainID, err)
 	}
 	return subnetID, nil
 }
@@ -340,7 +341,7 @@ func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (uint64, e
 		return 0, fmt.Errorf("%w %s: %w", ErrUnknownBlockchain, blockchainID, err)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("asking for the epoch of blockchain %s: %w", blockchainID, err)
+		return 0, fmt.Errorf("requesting the epoch of blockchain %s: %w", blockchainID, err)
 	}
 	if epoch.Number == 0 && epoch.PChainHeight == 0 {
 		// Before its first epoch a chain verifies against the proposed height.
@@ -359,9 +360,9 @@ func (r *Resolver) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) 
 	return r.concrete(ctx, setID{subnetID, height})
 }
 
-// Underfunded lists the canonical indexes of L1 validators all of whose nodes
-// are gone or have no balance left to speak of (ACP-77), and so may be inactive
-// when the message is verified. It is empty for other subnets. Errors are the node's.
+// Underfunded returns the canonical indexes of L1 validators that may be inactive when the
+// message is verified: all nodes of the key are gone or have hardly any balance (ACP-77).
+// It is empty for other subnets. Errors are the node's.
 func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{}, error) {
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return nil, nil
@@ -372,7 +373,7 @@ func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{},
 	}
 	current, err := r.current.get(ctx, set.SubnetID)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the current validators of subnet %s: %w", set.SubnetID, err)
+		return nil, fmt.Errorf("requesting the current validators of subnet %s: %w", set.SubnetID, err)
 	}
 	funded := make(map[ids.NodeID]bool, len(current))
 	for _, v := range current {
@@ -393,7 +394,7 @@ func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{},
 func (r *Resolver) askL1(ctx context.Context, subnetID ids.ID) (bool, error) {
 	subnet, err := r.chain.Subnet(ctx, subnetID)
 	if err != nil {
-		return false, fmt.Errorf("asking for subnet %s: %w", subnetID, err)
+		return false, fmt.Errorf("requesting subnet %s: %w", subnetID, err)
 	}
 	return subnet.ConversionID != ids.Empty, nil
 }

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// chain is a P-Chain whose answers a test sets.
+// chain is a P-Chain whose replies a test sets.
 type chain struct {
 	mu          sync.Mutex
 	height      uint64
@@ -133,8 +133,8 @@ func (c *chain) CurrentEpoch(_ context.Context, id ids.ID) (node.Epoch, error) {
 	return node.Epoch{PChainHeight: c.epoch, Number: c.epochNumber}, nil
 }
 
-// randomSet makes a set in which some validators share keys and some have none,
-// and what the library makes of it.
+// randomSet returns a set in which some validators share keys and some have none, and the
+// library's canonical form of it.
 func randomSet(t *testing.T, rng *rand.Rand, n int) (node.ValidatorSet, validators.WarpSet) {
 	var raw node.ValidatorSet
 	outputs := make(map[ids.NodeID]*validators.GetValidatorOutput)
@@ -212,7 +212,7 @@ func TestKeysAndUnchangedSetsAreShared(t *testing.T) {
 	require.Equal(t, uint64(11), b.Height)
 	require.Same(t, a.Validators[0], b.Validators[0])
 
-	// Another weight makes another set, with the same keys.
+	// Another weight makes another set with the same keys.
 	raw := c.sets[constants.PrimaryNetworkID]
 	raw.Validators = slices.Clone(raw.Validators)
 	raw.Validators[0].Weight++
@@ -298,7 +298,7 @@ func TestEpochHeight(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(10), height, "before the first epoch")
 
-	// An epoch may well begin with the genesis set, which is not the proposed one.
+	// An epoch may begin with the genesis set, which is not the proposed one.
 	c.epochNumber = 1
 	r = NewResolver(c, Options{})
 	height, err = r.EpochHeight(t.Context(), constants.PlatformChainID)

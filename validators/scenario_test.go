@@ -20,7 +20,7 @@ import (
 	"quorate/internal/node"
 )
 
-// setOf makes a set of as many nodes for each key as nodes says, of weight 10 each.
+// setOf returns a set with nodes[i] nodes for key i, each of weight 10.
 func setOf(t *testing.T, nodes ...int) node.ValidatorSet {
 	var raw node.ValidatorSet
 	for i, count := range nodes {
@@ -38,7 +38,7 @@ func setOf(t *testing.T, nodes ...int) node.ValidatorSet {
 	return raw
 }
 
-// Who is excluded for lack of funds, by key: only if that goes for all its nodes.
+// A validator is underfunded only if all nodes of its key are.
 func TestScenario_7_1_11_Underfunded(t *testing.T) {
 	rich, edge, poor, broke := uint64(1<<40), uint64(minBalance), uint64(minBalance-1), uint64(0)
 	l1 := func(key, n int, balance *uint64) node.CurrentValidator {
@@ -93,9 +93,9 @@ func TestScenario_7_1_11_Underfunded(t *testing.T) {
 	require.Equal(t, asked, c.calls.Load())
 }
 
-// No subnet is tracked on the network; what is remembered for a while is which
-// ones were wanted, where a node does not tell all sets.
-func TestScenario_7_1_19_LeastRecentlyWantedSubnetGoesFirst(t *testing.T) {
+// The resolver keeps the subnets of recent requests for a node that does not report all
+// sets.
+func TestScenario_7_1_19_LeastRecentlyWantedSubnetIsDroppedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w wanted
 		w.note(constants.PrimaryNetworkID)
@@ -117,8 +117,8 @@ func TestScenario_7_1_19_LeastRecentlyWantedSubnetGoesFirst(t *testing.T) {
 	})
 }
 
-// An epoch that rolls is noticed within the time between two polls, and until
-// then the node is not asked for each request.
+// A new epoch is noticed within one poll interval. Until then requests do not reach the
+// node.
 func TestScenario_7_2_20_EpochRolls(t *testing.T) {
 	c := newChain(t)
 	c.epoch = 4
@@ -137,7 +137,7 @@ func TestScenario_7_2_20_EpochRolls(t *testing.T) {
 	})
 }
 
-func TestScenario_7_2_21_HeightsThatCannotBeHad(t *testing.T) {
+func TestScenario_7_2_21_UnavailableHeights(t *testing.T) {
 	c := newChain(t)
 	known := ids.ID{7}
 	c.l1 = map[ids.ID]bool{known: false}
@@ -162,7 +162,7 @@ func TestScenario_7_2_21_HeightsThatCannotBeHad(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, empty.Validators)
 
-	// A height of the future is asked for again once it has come.
+	// A height above the tip is requested again once it exists.
 	c.height = 11
 	s, err := r.Set(t.Context(), constants.PrimaryNetworkID, 11)
 	require.NoError(t, err)
@@ -202,8 +202,8 @@ func TestScenario_7_2_22_NodeIsSlow(t *testing.T) {
 	})
 }
 
-// A node that is away every other moment: heights never go back, and the sets at
-// hand are served throughout.
+// A node that fails every other moment: heights never decrease, and cached sets stay in
+// use.
 func TestScenario_7_2_22_NodeFlaps(t *testing.T) {
 	c := newChain(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -239,9 +239,9 @@ func TestScenario_7_2_22_NodeFlaps(t *testing.T) {
 	})
 }
 
-// Two nodes that disagree, behind one client: a height's set is the one that was
-// told first, for everybody and for good. Which of the two is right cannot be
-// told from here; a set that contradicts itself is not taken from either.
+// Two nodes behind one client disagree. The set of a height is the first one reported, for
+// all callers and for good. The resolver cannot know which node is right; it rejects a set
+// that contradicts itself.
 func TestScenario_7_2_22_NodesThatDisagree(t *testing.T) {
 	c := newChain(t)
 	honest := c.sets[constants.PrimaryNetworkID]
@@ -295,7 +295,7 @@ func TestScenario_7_2_28_LegacySubnetConvertedAtRunTime(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, under, len(set.Validators), "the node lists none of them any more")
 
-		// Its set follows, too, with the height of the conversion.
+		// Its set follows with the height of the conversion.
 		c.mu.Lock()
 		c.height++
 		c.sets[subnet] = setOf(t, 1, 1)

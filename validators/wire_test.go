@@ -62,7 +62,7 @@ func TestBothCallsGiveTheLibrarysSet(t *testing.T) {
 			result = &platformvm.GetAllValidatorsAtReply{ValidatorSets: map[ids.ID]snow.WarpSet{constants.PrimaryNetworkID: want}}
 		}
 		if err := json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": result}); err != nil {
-			t.Errorf("answer: %v", err)
+			t.Errorf("response: %v", err)
 		}
 	}))
 	defer server.Close()
@@ -89,7 +89,7 @@ func TestBothCallsGiveTheLibrarysSet(t *testing.T) {
 	}
 }
 
-// firstSet is the primary network's set as a follower gets it first.
+// firstSet returns the primary network's set as a follower receives it first.
 func firstSet(t *testing.T, client *node.Client) *validators.Set {
 	found := make(chan *validators.Set, 1)
 	r := validators.NewResolver(client, validators.Options{OnSets: func(_ uint64, sets map[ids.ID]*validators.Set) {

@@ -15,8 +15,10 @@ import (
 func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration, or show an example",
-		Long: `Look at what serve would run with.
+		Short: "Check a configuration, or print an example",
+		Long: `Show the configuration that serve would use.
+
+  quorate config check --config quorate.yaml
 
   quorate config check --config quorate.yaml
   quorate config example > quorate.yaml`,
@@ -24,12 +26,13 @@ func newConfig() *cobra.Command {
 	}
 	check := &cobra.Command{
 		Use:   "check",
-		Short: "Show each setting and where it is from, or all that is wrong",
+		Short: "Show each setting and its origin, or all mistakes",
 		Long: `Show what serve would use with the same file, environment and flags: each key, its
-value, and where that is from. If anything is wrong, all of it is told at once, with
-the line of the file, and the exit code is 2. Files that are named are read: those of
-tls, token lists, method signatures, genesis files and the API keys. Parts of URLs that
-may be secret are shown as ***. Nothing is started and no node is asked.
+value, and where the value comes from. If anything is wrong, the command prints all
+mistakes, each with its line of the file, and exits with code 2. The command reads the
+files that the configuration names: TLS certificates, token lists, method signatures,
+genesis files and API keys. It prints *** for parts of URLs that may be secret. It
+starts nothing and sends no request to a node.
 
   quorate config check --config quorate.yaml
   QUORATE_LISTEN=:80 quorate config check --network fuji=http://127.0.0.1:9650`,
@@ -59,13 +62,13 @@ may be secret are shown as ***. Nothing is started and no node is asked.
 
 func showSurvey(cmd *cobra.Command, s *config.Survey) error {
 	if len(s.Config.Networks) == 0 && len(s.Problems) == 0 {
-		s.Wrong("", errors.New("networks: none is given; name one and a node of it"))
+		s.Wrong("", errors.New("networks: none is configured; name one and its node"))
 	}
 	if len(s.Problems) > 0 {
 		for line := range s.Placed() {
 			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}
-		return usage(errors.New("the configuration is not fit for use"), cmp.Or(s.Hint, "quorate config example shows all keys."))
+		return usage(errors.New("the configuration has mistakes"), cmp.Or(s.Hint, "quorate config example shows all keys."))
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	for _, v := range s.Values() {
@@ -74,7 +77,7 @@ func showSurvey(cmd *cobra.Command, s *config.Survey) error {
 	return w.Flush()
 }
 
-// load puts the configuration together and checks it. The error has all problems.
+// load reads and checks the configuration. The error lists all problems.
 func load(cmd *cobra.Command, environ []string) (config.Config, error) {
 	s := config.Read(cmd.Flags(), environ)
 	if len(s.Problems) > 0 {

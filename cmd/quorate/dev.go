@@ -37,21 +37,21 @@ func newDev() *cobra.Command {
 	var transactions int
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Start a synthetic network and the service on it",
-		Long: `Start a synthetic Avalanche network in this process and serve it under the
-name fuji, with nothing to install or configure. Its validators are real endpoints
-of the peer-to-peer protocol on this machine and sign with real BLS keys.
+		Short: "Start a simulated network and the service on it",
+		Long: `Start a simulated Avalanche network in this process and serve it under the name
+fuji. This needs no installation and no configuration. The validators are real
+endpoints of the peer-to-peer protocol on this machine and sign with real BLS keys.
 
   quorate dev
   quorate dev --validators 1000 --faults 0.2 --latency 40ms
-  quorate dev --history 100000      with a longer past to look at`,
+  quorate dev --history 100000      with a longer chain history`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if o.Validators < 1 || o.Validators > 5000 {
 				return usage(fmt.Errorf("--validators %d is not between 1 and 5000", o.Validators), "For example: quorate dev --validators 50")
 			}
 			if faults < 0 || faults > 1 {
-				return usage(fmt.Errorf("--faults %g is not a share between 0 and 1", faults), "For example, a tenth of the validators: quorate dev --faults 0.1")
+				return usage(fmt.Errorf("--faults %g is not a fraction between 0 and 1", faults), "For example, a tenth of all validators: quorate dev --faults 0.1")
 			}
 			if transactions < 0 || transactions > 10_000_000 {
 				return usage(fmt.Errorf("--history %d is not between 0 and 10000000", transactions), "For example: quorate dev --history 100000")
@@ -76,17 +76,17 @@ of the peer-to-peer protocol on this machine and sign with real BLS keys.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", "127.0.0.1:8080", "public `address` to listen on")
-	flags.StringVar(&private, "private-listen", "127.0.0.1:8081", "`address` for metrics and health")
-	flags.StringVar(&logLevel, "log-level", "error", "debug, info, warn or error; what faulty validators do are warnings")
-	flags.IntVar(&o.Validators, "validators", 50, "`number` of validators")
-	flags.Uint64Var(&o.Seed, "seed", 1, "`number` from which the network follows")
-	flags.DurationVar(&latency, "latency", 20*time.Millisecond, "median answer `time` of the validators")
-	flags.Float64Var(&faults, "faults", 0.1, "`share` of faulty validators: offline, refusing, silent, forging, talking garbage")
-	flags.IntVar(&transactions, "history", 2000, "`number` of transactions that the P-, X- and C-Chain, and an EVM chain, have behind them; 0: none, and no such chains")
+	flags.StringVar(&private, "private-listen", "127.0.0.1:8081", "private `address` for metrics and health")
+	flags.StringVar(&logLevel, "log-level", "error", "lowest `level` to log: debug, info, warn or error; faulty validators cause warnings")
+	flags.IntVar(&o.Validators, "validators", 50, "`number` of validators, 1 to 5000")
+	flags.Uint64Var(&o.Seed, "seed", 1, "`number` that determines the network's keys, weights and history")
+	flags.DurationVar(&latency, "latency", 20*time.Millisecond, "median response `time` of validators")
+	flags.Float64Var(&faults, "faults", 0.1, "`fraction` of faulty validators, 0 to 1: offline, refusing, unresponsive, forging or malformed in equal parts")
+	flags.IntVar(&transactions, "history", 2000, "`number` of transactions in the history of the P-, X- and C-Chain and of one EVM chain; 0 starts no such chains")
 	return cmd
 }
 
-// blockPace is how often a synthetic network with a history adds to it.
+// blockPace is the time between two blocks that a simulated chain adds to its history.
 const blockPace = 2 * time.Second
 
 func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
@@ -95,9 +95,9 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 		return err
 	}
 	defer sim.Close()
-	// The network is new each time, so our identity on it may be, too.
+	// The network is new in each run, so the identity may be new too.
 	if c.DataDir, err = os.MkdirTemp("", "quorate-dev-"); err != nil {
-		return fmt.Errorf("making a folder for this run: %w", err)
+		return fmt.Errorf("creating a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
 	fuji := config.Network{Nodes: []string{sim.NodeURL()}, AllowPrivateIPs: true}
@@ -134,8 +134,8 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 	return err
 }
 
-// introduce signs a first message through the service's own door and shows what
-// happened and how to repeat it.
+// introduce signs a first message through the service's HTTP API and prints the result and
+// how to repeat it.
 func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at service.Addresses) error {
 	const path = "/v1/signatureAggregator/fuji/aggregateSignatures"
 	base := "http://" + at.Public.String()
@@ -188,16 +188,16 @@ func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at servi
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, `quorate dev: a synthetic network of %d validators, served as fuji on %s
+	_, err = fmt.Fprintf(out, `quorate dev: a simulated network of %d validators, served as fuji on %s
 
 First message signed and verified:
   message   %s
   signers   %d of %d validators
-  weight    %.1f %% (quorum %d %%)
+  weight    %.1f%% (quorum %d%%)
   latency   %s
 
-In a browser, watch validators sign: %s
-and read what else can be asked:     %s/docs
+Watch validators sign in a browser: %s
+Read the API reference:             %s/docs
 
 Sign it again:
   curl -s -X POST %s%s \
@@ -205,7 +205,7 @@ Sign it again:
     -d '%s'
 %s
 Health and metrics: http://%s/readyz and /metrics
-The node behind it: %s
+Upstream node: %s
 Stop with Ctrl-C.
 `,
 		len(sim.Validators()), base,
@@ -217,7 +217,7 @@ Stop with Ctrl-C.
 	return err
 }
 
-// lookAt says how to ask for what the chains say; nothing without a history.
+// lookAt returns example requests for the chains' data, or nothing without a history.
 func lookAt(sim *simnet.Network, base string) (string, error) {
 	past := sim.History()
 	if past == nil {
@@ -225,23 +225,23 @@ func lookAt(sim *simnet.Network, base string) (string, error) {
 	}
 	owner, err := address.Format("P", constants.GetHRP(sim.NetworkID()), past.Addresses()[0].Bytes())
 	if err != nil {
-		return "", fmt.Errorf("writing an address: %w", err)
+		return "", fmt.Errorf("encoding an address: %w", err)
 	}
 	return fmt.Sprintf(`
-Look at what an address owns, while blocks keep coming:
+Look up what an address owns, while blocks keep arriving:
   curl -s '%s/v1/networks/fuji/blockchains/p-chain/balances?addresses=%s'
-And at vertices, which the X-Chain accepted before it had blocks:
+Look up vertices, which the X-Chain accepted before it had blocks:
   curl -s '%s/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?vertexHeight=1'
 %s`, base, owner, base, lookAtEVM(sim, base)), nil
 }
 
-// lookAtEVM says how to ask for what an EVM chain says; nothing without one.
+// lookAtEVM returns an example request for an EVM chain, or nothing without one.
 func lookAtEVM(sim *simnet.Network, base string) string {
 	if len(sim.EVM()) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(`
-Look at what happens on an EVM chain:
+List transactions of an EVM chain:
   curl -s '%s/v1/chains/%d/transactions'
 `, base, sim.EVM()[0].Generator().ChainID())
 }

@@ -24,9 +24,9 @@ import (
 func newIndex() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "index",
-		Short: "Look at what is recorded of the chains",
-		Long: `A running service records the chains of its networks in its store. Its private
-address tells how far.
+		Short: "Show, verify and rebuild the index",
+		Long: `A running service indexes the chains of its networks in its store. These commands use
+its private address.
 
   quorate index status
   quorate index verify
@@ -43,17 +43,17 @@ func newIndexStatus() *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how far the chains are recorded",
-		Long: `Show how far a running service has recorded the chains of its networks.
+		Short: "Show the progress of each chain's index",
+		Long: `Show how far a running service has indexed the chains of its networks.
 
   quorate index status
-  quorate index status --follow            until all are at the tip, with what remains
+  quorate index status --follow            until all are at the tip, with progress
   quorate index status --server http://127.0.0.1:8081 --json
 
 States: idle (no node has answered yet), rebuilding, catching up, following (at the
-tip), retrying (something fails and may work again), waiting (the nodes lack what the
-index needs: do what the line says), stalled (something fails since it was following),
-stopped (it does not go on by itself).
+tip), retrying (a request failed and is repeated), waiting (the nodes lack data that the
+index needs; the line says what to do), stalled (a failure since it was following),
+stopped (it needs an operator).
 
 Exit codes: 0 done, 1 failed, 2 mistake in the command line, 3 the index of a chain
 has stopped.`,
@@ -93,17 +93,17 @@ has stopped.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of a service's private address")
-	flags.BoolVarP(&follow, "follow", "f", false, "go on until all chains are at the tip")
+	flags.StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of the service's private address")
+	flags.BoolVarP(&follow, "follow", "f", false, "repeat until all chains are at the tip")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	flags.DurationVar(&interval, "interval", time.Second, "`time` between two looks with --follow")
+	flags.DurationVar(&interval, "interval", time.Second, "`time` between two requests with --follow")
 	return cmd
 }
 
 func readIndexStatus(ctx context.Context, client *http.Client, server string) (status handlers.IndexStatus, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/index", nil)
 	if err != nil {
-		return status, usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, such as http://127.0.0.1:8081")
+		return status, usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -112,14 +112,14 @@ func readIndexStatus(ctx context.Context, client *http.Client, server string) (s
 	defer func() { _ = response.Body.Close() }()
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&status)
 	if err != nil || response.StatusCode != http.StatusOK {
-		return status, &exitError{code: exitFailed, err: fmt.Errorf("the server answers with status %d and no index", response.StatusCode),
+		return status, &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d and no index", response.StatusCode),
 			hint: fmt.Sprintf("Is %s the private address of a quorate server?", server)}
 	}
 	return status, nil
 }
 
-// settled reports whether all chains are at the tip. The error is about one that
-// has stopped.
+// settled reports whether all chains are at the tip. It returns an error if the index of a
+// chain has stopped.
 func settled(status handlers.IndexStatus) (bool, error) {
 	done := len(status.Networks) > 0
 	for name, chain := range chainsOf(status) {
@@ -145,7 +145,7 @@ func chainsOf(status handlers.IndexStatus) func(yield func(string, handlers.Chai
 	}
 }
 
-// watch prints the state of chains: as bars where there is a terminal.
+// watch prints the state of chains, on a terminal as bars.
 type watch struct {
 	out      io.Writer
 	terminal *os.File // nil if there is none

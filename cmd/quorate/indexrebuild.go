@@ -16,26 +16,26 @@ func newIndexRebuild() *cobra.Command {
 	var server string
 	cmd := &cobra.Command{
 		Use:   "rebuild",
-		Short: "Rebuild the index of the P-, X- and C-Chains, which serves meanwhile",
+		Short: "Rebuild the index of the P-, X- and C-Chains while it serves",
 		Long: `Ask a running service to rebuild the index of the P-, X- and C-Chains of all its
-networks: from the blocks that it keeps, and from the nodes where it keeps none. The
-index that is there serves and follows the chains meanwhile. Once the new index has
-caught up, it takes its place. The store needs room for both.
+networks. It reads the blocks from its store, and from nodes where the store has none.
+The old index keeps following the chains and answering requests. The new index replaces
+it once it has caught up. The store needs room for both.
 
   quorate index rebuild
-  quorate index status        how far it is
+  quorate index status        shows the progress
 
-EVM chains are not rebuilt.
+EVM indexes are not rebuilt.
 
-Exit codes: 0 it has begun, 1 failed or a rebuild is under way, 2 mistake in the command
-line.`,
+Exit codes: 0 the rebuild has begun, 1 the command failed or a rebuild is already
+running, 2 mistake in the command line.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			client := newHTTPClient()
 			defer client.CloseIdleConnections()
 			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, strings.TrimRight(server, "/")+"/index/rebuild", nil)
 			if err != nil {
-				return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, such as http://127.0.0.1:8081")
+				return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
 			}
 			response, err := client.Do(request)
 			if err != nil {
@@ -49,16 +49,16 @@ line.`,
 			if response.StatusCode != http.StatusAccepted {
 				var refusal struct{ Message string }
 				_ = json.Unmarshal(body, &refusal)
-				return &exitError{code: exitFailed, err: fmt.Errorf("the server answers with status %d: %s", response.StatusCode, refusal.Message)}
+				return &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d: %s", response.StatusCode, refusal.Message)}
 			}
 			var r handlers.Rebuild
 			if err := json.Unmarshal(body, &r); err != nil {
-				return &exitError{code: exitFailed, err: fmt.Errorf("reading the server's answer: %w", err)}
+				return &exitError{code: exitFailed, err: fmt.Errorf("reading the server's response: %w", err)}
 			}
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "rebuild: %s\n", &r)
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of a service's private address")
+	cmd.Flags().StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of the service's private address")
 	return cmd
 }

@@ -30,7 +30,7 @@ import (
 	"quorate/internal/store"
 )
 
-// mostAddresses is how many addresses can be compared in one verification.
+// mostAddresses is the largest number of addresses that one verification compares.
 const mostAddresses = handlers.MostVerifiedAddresses
 
 func newIndexVerify() *cobra.Command {
@@ -38,23 +38,23 @@ func newIndexVerify() *cobra.Command {
 	var addresses int
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check what is recorded of the chains",
-		Long: `Check what is recorded again: that blocks follow one another up to the one that the
-node has, that outputs, balances and supply agree with one another, and that a
-sample of addresses owns what the node says, at the same height.
+		Short: "Verify the index of the P-, X- and C-Chains",
+		Long: `Verify the index of the P-, X- and C-Chains. The command checks that blocks follow one
+another up to the node's newest block, that outputs, balances and supply agree, and that
+a sample of addresses owns what the node reports at the same height.
 
-A running service does it at its private address, beside its work. With --config it
-is done in the store itself, for which the service must be stopped; the node is then
-ahead of the record after a while, and addresses cannot be compared.
+A running service verifies its own index at its private address while it works. With
+--config the command reads the store itself; stop the service first. The node moves
+ahead of a stopped index, so addresses cannot be compared after a while.
 
   quorate index verify
   quorate index verify --network fuji --addresses 10000
   quorate index verify --config quorate.yaml
 
-Where blocks are not kept (keep_containers: none) all of them are fetched again.
+The command fetches all blocks again if the store keeps none (keep_containers: none).
 
-Exit codes: 0 nothing differs, 1 something differs (it says what) or the command
-failed, 2 mistake in the command line, 3 nothing differs, but not all was checked.`,
+Exit codes: 0 no differences, 1 differences (listed) or the command failed, 2 mistake in
+the command line, 3 no differences, but some checks could not be made (listed).`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if addresses < 0 || addresses > mostAddresses {
@@ -76,26 +76,26 @@ failed, 2 mistake in the command line, 3 nothing differs, but not all was checke
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of a service's private address")
-	flags.StringVar(&name, "network", "", "only the network of this `name`")
-	flags.StringVar(&file, "config", "", "configuration `file` of a stopped service, whose store is looked at")
-	flags.IntVar(&addresses, "addresses", 1000, "`number` of addresses to compare with the node, drawn anew each time")
+	flags.StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of the service's private address")
+	flags.StringVar(&name, "network", "", "`name` of the only network to verify (default: all)")
+	flags.StringVar(&file, "config", "", "configuration `file` of a stopped service whose store to verify")
+	flags.IntVar(&addresses, "addresses", 1000, "`number` of addresses to compare with the node, a new random sample each time")
 	return cmd
 }
 
-// verification prints what is found.
+// verification prints findings and progress.
 type verification struct {
 	out      io.Writer
 	terminal *os.File // nil if there is none
 	bar      *progressbar.ProgressBar
 	network  string
-	what     string // the part that is in progress
-	tenth    uint64 // of it that was printed
+	what     string // current step
+	tenth    uint64 // last tenth of what that was printed
 	verdict  primary.Verdict
-	done     int // networks
+	done     int // number of verified networks
 }
 
-// begin tells of which network the following is.
+// begin sets the network that the following lines are about.
 func (v *verification) begin(network string) { v.network = network }
 
 func (v *verification) line(format string, args ...any) {
@@ -105,7 +105,7 @@ func (v *verification) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(v.out, "%s: %s\n", v.network, fmt.Sprintf(format, args...))
 }
 
-// tell prints a step.
+// tell prints one step.
 func (v *verification) tell(one primary.Verification) {
 	switch {
 	case one.Progress != nil:
@@ -123,7 +123,7 @@ func (v *verification) tell(one primary.Verification) {
 	}
 }
 
-// progress is a bar on a terminal, else a line for each tenth.
+// progress updates a bar on a terminal; elsewhere it prints a line for each tenth.
 func (v *verification) progress(p *primary.VerifyProgress) {
 	what := v.network + " " + p.What
 	if v.what != what {
@@ -138,7 +138,7 @@ func (v *verification) progress(p *primary.VerifyProgress) {
 		}
 	}
 	if v.terminal != nil {
-		_ = v.bar.Set64(int64(p.Done)) // which only fails beyond the total
+		_ = v.bar.Set64(int64(p.Done)) // fails only beyond the total
 		return
 	}
 	if p.Total > 0 && 10*p.Done/p.Total > v.tenth {
@@ -147,7 +147,7 @@ func (v *verification) progress(p *primary.VerifyProgress) {
 	}
 }
 
-// conclude turns what was found into the command's end.
+// conclude returns the error that ends the command, by what was found.
 func (v *verification) conclude(err error) error {
 	if v.bar != nil {
 		_ = v.bar.Clear()
@@ -157,20 +157,20 @@ func (v *verification) conclude(err error) error {
 		return err
 	case v.verdict.Wrong > 0:
 		return &exitError{code: exitFailed, err: fmt.Errorf("%d differences were found", v.verdict.Wrong),
-			hint: "What differs is listed above. A record is made again from nothing when the data folder's store is moved away."}
+			hint: "The differences are listed above. Rebuild the index: quorate index rebuild."}
 	case v.done == 0:
-		return &exitError{code: exitNegative, err: errors.New("nothing was checked: no network's chains are recorded"), hint: "Has the node answered, and is there a network of that name?"}
+		return &exitError{code: exitNegative, err: errors.New("nothing was verified: no network has an index"), hint: "Does a node answer, and does --network name an indexed network?"}
 	case v.verdict.Unchecked > 0:
-		return &exitError{code: exitNegative, err: errors.New("nothing differs in what was checked, but not all was"), hint: "What was not checked is listed above."}
+		return &exitError{code: exitNegative, err: errors.New("no differences, but some checks could not be made"), hint: "The missing checks are listed above."}
 	}
-	_, _ = fmt.Fprintln(v.out, "nothing differs")
+	_, _ = fmt.Fprintln(v.out, "no differences")
 	return nil
 }
 
-// verifyRemotely has a service do it.
+// verifyRemotely asks a running service to verify its index.
 func verifyRemotely(ctx context.Context, server, name string, o primary.VerifyOptions, v *verification) error {
 	client := newHTTPClient()
-	client.Timeout = 0 // it takes as long as it takes
+	client.Timeout = 0 // a verification may take hours
 	defer client.CloseIdleConnections()
 	status, err := readIndexStatus(ctx, client, server)
 	if err != nil {
@@ -179,7 +179,7 @@ func verifyRemotely(ctx context.Context, server, name string, o primary.VerifyOp
 	names := slices.Sorted(maps.Keys(status.Networks))
 	if name != "" {
 		if !slices.Contains(names, name) {
-			return usage(fmt.Errorf("--network: no chains of %q are recorded by the service%s", name, suggest.Name(name, names)), "It records those of: "+strings.Join(names, ", "))
+			return usage(fmt.Errorf("--network: the service has no index of %q%s", name, suggest.Name(name, names)), "It indexes: "+strings.Join(names, ", "))
 		}
 		names = []string{name}
 	}
@@ -196,7 +196,7 @@ func verifyAt(ctx context.Context, client *http.Client, server, network string, 
 	query := url.Values{"network": {network}, "addresses": {strconv.Itoa(o.Addresses)}, "seed": {o.Seed.String()}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(server, "/")+"/index/verify?"+query.Encode(), nil)
 	if err != nil {
-		return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, such as http://127.0.0.1:8081")
+		return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -205,12 +205,12 @@ func verifyAt(ctx context.Context, client *http.Client, server, network string, 
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-		return &exitError{code: exitFailed, err: fmt.Errorf("the server answers with status %d: %s", response.StatusCode, text)}
+		return &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d: %s", response.StatusCode, text)}
 	}
 	for lines := json.NewDecoder(response.Body); ; {
 		var one primary.Verification
 		if err := lines.Decode(&one); err != nil {
-			return &exitError{code: exitFailed, err: fmt.Errorf("the verification ended before its end: %w", err), hint: "The service's log has the reason."}
+			return &exitError{code: exitFailed, err: fmt.Errorf("the service ended the verification early: %w", err), hint: "The service's log has the reason."}
 		}
 		v.tell(one)
 		if one.Done != nil {
@@ -219,7 +219,7 @@ func verifyAt(ctx context.Context, client *http.Client, server, network string, 
 	}
 }
 
-// verifyStore does it in the store of a stopped service.
+// verifyStore verifies the index in the store of a stopped service.
 func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions, v *verification) error {
 	settings := &cobra.Command{}
 	config.AddFlags(settings.Flags())
@@ -245,7 +245,7 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 		}
 		s = slots.Store()
 		if err := index.Check(ctx, s, primary.Forms()...); err != nil {
-			return &exitError{code: exitFailed, err: err, hint: "Start the service once, which makes the record again."}
+			return &exitError{code: exitFailed, err: err, hint: "Start the service; it rebuilds the index."}
 		}
 		for _, name := range names {
 			v.begin(name)

@@ -23,42 +23,44 @@ import (
 func newKeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, list and revoke API keys",
-		Long: `API keys are for clients that are to have another allowance than everybody. They
-are kept, hashed, in keys.json in the data folder, of which a running service notices
-each change at once, or, where the store is on a server, in the store, of which all
-replicas notice it within seconds. Clients send theirs in the header x-data-api-key, or,
-as the official clients do, in x-glacier-api-key.
+		Short: "Create, list and revoke API keys",
+		Long: `API keys give clients the rate limits of another class than the default one. Clients
+send a key in the header x-data-api-key or, like the official clients, in
+x-glacier-api-key.
+
+Without a PostgreSQL store the service reads hashes of keys from keys.json in the data
+folder and applies changes at once. With one, keys are rows of the store and all
+replicas apply changes within seconds.
 
   quorate keys add explorer --class partner
   quorate keys list
   quorate keys revoke explorer
   quorate keys list --store postgres://quorate@db/quorate
 
-Classes are those under rate_classes in the configuration. While no key has ever been
-made, those that clients send are ignored.`,
+The configuration lists classes under rate_classes. The service ignores API keys of
+clients until the first key has been created.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newKeysAdd(), newKeysList(), newKeysRevoke())
 	return cmd
 }
 
-// keyFlags lead to the data folder or the store, as serve finds them.
+// keyFlags adds the flags that name the data folder or the store, as serve has them.
 func keyFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().String("config", "", "configuration `file` of the service")
 	cmd.Flags().String("data-dir", "", "data `folder` of the service")
-	cmd.Flags().String("store", "", "`url` of the PostgreSQL server that has the store, if one has")
+	cmd.Flags().String("store", "", "`URL` of the PostgreSQL server that has the store (default: the data folder)")
 	return cmd
 }
 
-// keyBook is where the keys are kept.
+// keyBook stores API keys.
 type keyBook interface {
 	Add(ctx context.Context, name, class string, now time.Time) (string, error)
 	Revoke(ctx context.Context, name string, now time.Time) error
 	List(ctx context.Context) ([]access.KeyInfo, error)
 }
 
-// bookInFolder is that of a data folder.
+// bookInFolder is the keyBook of a data folder.
 type bookInFolder struct{ file access.KeyFile }
 
 func (b bookInFolder) Add(_ context.Context, name, class string, now time.Time) (string, error) {
@@ -69,10 +71,10 @@ func (b bookInFolder) Revoke(_ context.Context, name string, now time.Time) erro
 }
 func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b.file.List() }
 
-// withKeys does f with the keys of the service that is so configured.
+// withKeys calls f with the API keys of the service that c configures.
 func withKeys(ctx context.Context, c config.Config, f func(keyBook) error) error {
 	if c.Store == "" {
-		return keyFailure(f(bookInFolder{c.KeyFile()}), "Is --data-dir a folder of yours, with room on its disk?")
+		return keyFailure(f(bookInFolder{c.KeyFile()}), "Is --data-dir writable, and does its disk have room?")
 	}
 	return withStore(ctx, keep.PlaceOf(c), func(s store.Store) error {
 		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")
@@ -83,8 +85,9 @@ func newKeysAdd() *cobra.Command {
 	var class string
 	cmd := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Make a key and show it, once",
-		Long: `Make a key and print it: only its hash is kept, so that it cannot be shown again.
+		Short: "Create an API key and print it",
+		Long: `Create an API key and print it. The service stores only its hash and cannot print it
+again.
 
   quorate keys add explorer --class partner --config quorate.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -96,7 +99,7 @@ func newKeysAdd() *cobra.Command {
 			if _, ok := c.RateClasses[class]; !ok && class != access.DefaultClass {
 				known := slices.Sorted(maps.Keys(c.RateClasses))
 				return usage(fmt.Errorf("class %q is not configured%s", class, suggest.Name(class, known)),
-					"Name it under rate_classes in the file that --config leads to. Known are: "+strings.Join(append(known, access.DefaultClass), ", ")+".")
+					"Add it under rate_classes in the --config file. Known classes: "+strings.Join(append(known, access.DefaultClass), ", ")+".")
 			}
 			return withKeys(cmd.Context(), c, func(keys keyBook) error {
 				key, err := keys.Add(cmd.Context(), args[0], class, time.Now())
@@ -104,20 +107,20 @@ func newKeysAdd() *cobra.Command {
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), key)
-				fmt.Fprintln(cmd.ErrOrStderr(), "This is the only time that the key is shown. A running service takes it from now on.")
+				fmt.Fprintln(cmd.ErrOrStderr(), "Copy the key now: it cannot be shown again. A running service accepts it from now on.")
 				return nil
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&class, "class", access.DefaultClass, "rate `class` whose allowance the key has")
+	cmd.Flags().StringVar(&class, "class", access.DefaultClass, "rate `class` whose limits apply to the key")
 	return keyFlags(cmd)
 }
 
 func newKeysList() *cobra.Command {
 	return keyFlags(&cobra.Command{
 		Use:   "list",
-		Short: "List the keys' names, classes and states",
-		Long: `List what is known of the keys, which is not the keys themselves.
+		Short: "List names, classes and states of API keys",
+		Long: `List the name, class and state of each API key. The keys themselves are not stored.
 
   quorate keys list`,
 		Args: cobra.NoArgs,
@@ -150,8 +153,8 @@ func newKeysList() *cobra.Command {
 func newKeysRevoke() *cobra.Command {
 	return keyFlags(&cobra.Command{
 		Use:   "revoke NAME",
-		Short: "End a key",
-		Long: `End a key: from the next request on it gets status 403. It stays in the list.
+		Short: "Revoke an API key",
+		Long: `Revoke an API key. Its next request gets status 403. The key stays in the list.
 
   quorate keys revoke explorer`,
 		Args: cobra.ExactArgs(1),
@@ -171,7 +174,7 @@ func newKeysRevoke() *cobra.Command {
 	})
 }
 
-// keyFailure says what to do about an error; hint is for those of the place of the keys.
+// keyFailure adds what to do about err; hint is for failures of the place of the keys.
 func keyFailure(err error, hint string) error {
 	if err == nil {
 		return nil

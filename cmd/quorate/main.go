@@ -1,5 +1,5 @@
-// Command quorate signs Warp messages: as a service, as a demonstration on a
-// synthetic network, or one message at a time.
+// Command quorate signs Warp messages: as a service, as a demonstration on a simulated
+// network, or one message at a time.
 package main
 
 import (
@@ -33,7 +33,7 @@ const (
 	exitNegative = 3
 )
 
-// exitError ends the program with a code, saying what failed and what to do.
+// exitError ends the program with an exit code and says what failed and what to do.
 type exitError struct {
 	code int
 	err  error
@@ -43,7 +43,7 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// usage is a mistake in flags, environment or configuration.
+// usage returns the error for a mistake in flags, environment or configuration.
 func usage(err error, hint string) error {
 	return &exitError{code: exitUsage, err: err, hint: hint}
 }
@@ -61,8 +61,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 	var known *exitError
 	if !errors.As(err, &known) {
-		// What is no exitError comes from the parsing of the command line.
-		hint := "Run quorate --help, or --help after a command, to see what it takes."
+		// All other errors come from parsing the command line.
+		hint := "Run quorate --help, or --help after a command, to see its flags."
 		if strings.HasPrefix(err.Error(), "unknown command") && len(args) > 0 {
 			var names []string
 			for _, c := range root.Commands() {
@@ -76,13 +76,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 	_, _ = fmt.Fprintf(errOut, "quorate: %v\n", known)
 	if known.hint == "" {
-		known.hint = "--help after the command shows what it takes; --log-level info, where there is one, what happens."
+		known.hint = "--help after the command shows its flags. Commands with --log-level show more with --log-level info."
 	}
 	_, _ = fmt.Fprintln(errOut, known.hint)
 	return known.code
 }
 
-// wrap makes every error of a command that does not say otherwise a failure.
+// wrap turns every error of f that has no exit code into a failure.
 func wrap(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := f(cmd, args)
@@ -90,12 +90,12 @@ func wrap(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 		if err == nil || errors.As(err, &known) {
 			return err
 		}
-		if told, ok := errors.AsType[*hint.Error](err); ok {
+		if hinted, ok := errors.AsType[*hint.Error](err); ok {
 			code := exitFailed
-			if told.Wrong {
+			if hinted.Wrong {
 				code = exitUsage
 			}
-			return &exitError{code: code, err: told.Err, hint: told.Hint}
+			return &exitError{code: code, err: hinted.Err, hint: hinted.Hint}
 		}
 		return &exitError{code: exitFailed, err: err}
 	}
@@ -104,20 +104,20 @@ func wrap(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "quorate",
-		Short: "Signed Warp messages from Avalanche's validators",
-		Long: `quorate asks the validators of an Avalanche network to sign a Warp message,
-proves their signatures and returns the signed message that a chain accepts.
+		Short: "Collect signatures of Avalanche validators on Warp messages",
+		Long: `quorate asks the validators of an Avalanche network to sign a Warp message, verifies
+their signatures and returns the signed message that a chain accepts.
 
-See it work, with nothing but this program:
+Try it without any set-up:
 
   quorate dev
 
-Serve fuji through a node of yours, or a private network on this machine:
+Serve fuji through a node, or a private network on this machine:
 
   quorate serve --network fuji=http://127.0.0.1:9650
   quorate serve --network local=http://127.0.0.1:9650 --allow-private-ips
 
-Sign and check one message:
+Sign and verify one message:
 
   quorate sign --node http://127.0.0.1:9650 0x0000...
   quorate verify --node http://127.0.0.1:9650 0x0000...
@@ -126,7 +126,7 @@ Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 3 no quorum (sign) or not valid (verify).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// Ours name one, in the one line that says what to do.
+		// run suggests a command in its hint.
 		DisableSuggestions: true,
 	}
 	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newIndex(), newStore(), newKeys(), newConfig(), newMan(), newVersion())

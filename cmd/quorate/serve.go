@@ -21,12 +21,12 @@ func newServe() *cobra.Command {
 		Short: "Serve networks until stopped",
 		Long: `Serve signed Warp messages of one or more networks.
 
-Each network needs a node to learn validators from; signatures come from the
-validators themselves, over the peer-to-peer network. Only outgoing connections
-are made. The first start of a network makes an identity in the data folder.
+Each network needs a node that reports its validators. The service requests signatures
+from the validators themselves over the peer-to-peer network. It makes only outgoing
+connections to them. The first start of a network creates an identity in the data folder.
 
-The service answers at once. A network whose node does not answer yet gets 503
-until it does; the others are not held up.
+The service answers at once. Requests for a network get status 503 until its node
+answers. Other networks do not wait for it.
 
   quorate serve --network fuji=http://127.0.0.1:9650
   quorate serve --config quorate.yaml
@@ -36,10 +36,10 @@ Then:
   curl -X POST http://127.0.0.1:8080/v1/signatureAggregator/fuji/aggregateSignatures \
        -H 'Content-Type: application/json' -d '{"message": "0x..."}'
 
-Existing relayers find the stand-alone aggregator's POST /aggregate-signatures at
-the same address. Clients of a node find one at it, too: /ext of the only network, of
-mainnet or as the configuration says (node_api.network), /NAME/ext of each. Health and
-metrics: /readyz, /ext/health and /metrics at --private-listen.`,
+Relayers of the stand-alone aggregator use POST /aggregate-signatures at the same
+address. Clients of a node's APIs use /ext (of the only network, of mainnet, or of the
+network that node_api.network names) and /NAME/ext of each network. Health and metrics
+are at --private-listen: /readyz, /ext/health and /metrics.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd, os.Environ())
@@ -47,7 +47,7 @@ metrics: /readyz, /ext/health and /metrics at --private-listen.`,
 				return err
 			}
 			if len(c.Networks) == 0 {
-				return usage(errors.New("no network is given"), "Name one and a node of it: quorate serve --network fuji=http://127.0.0.1:9650")
+				return usage(errors.New("no network is configured"), "Name one and its node: quorate serve --network fuji=http://127.0.0.1:9650")
 			}
 			return service.Run(cmd.Context(), service.Options{
 				Config: c, Version: version, Log: cmd.ErrOrStderr(),
@@ -59,7 +59,7 @@ metrics: /readyz, /ext/health and /metrics at --private-listen.`,
 	return cmd
 }
 
-// announce says what is served and where.
+// announce prints what is served and where.
 func announce(out io.Writer, c config.Config, a service.Addresses) {
 	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on %s://%s\n", c.Scheme(), a.Public)
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
@@ -68,15 +68,15 @@ func announce(out io.Writer, c config.Config, a service.Addresses) {
 			_, _ = fmt.Fprintf(out, "  GET  /v1/networks/%s/...\n", name)
 		}
 		if name == c.NodeAPI.Main(c.Networks) {
-			_, _ = fmt.Fprintf(out, "  POST /ext/..., /%s/ext/... as a node\n", name)
+			_, _ = fmt.Fprintf(out, "  POST /ext/..., /%s/ext/... (node APIs)\n", name)
 		} else {
-			_, _ = fmt.Fprintf(out, "  POST /%s/ext/... as a node\n", name)
+			_, _ = fmt.Fprintf(out, "  POST /%s/ext/... (node APIs)\n", name)
 		}
 	}
 	_, _ = fmt.Fprintf(out, "  POST /aggregate-signatures\nConsole: %s\nHealth and metrics: http://%s/readyz and /metrics\nStop with Ctrl-C.\n", consoleURL(c.Scheme(), a.Public), a.Private)
 }
 
-// consoleURL is where a browser on this machine finds the console.
+// consoleURL returns the console's URL for a browser on this machine.
 func consoleURL(scheme string, public net.Addr) string {
 	host, port, err := net.SplitHostPort(public.String())
 	if err != nil {

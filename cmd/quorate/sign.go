@@ -27,7 +27,7 @@ import (
 	"quorate/internal/service/network"
 )
 
-// signFlags are what sign takes besides the message.
+// signFlags holds the flags of sign.
 type signFlags struct {
 	tx                    string
 	server, network       string
@@ -45,28 +45,27 @@ func newSign() *cobra.Command {
 	var f signFlags
 	cmd := &cobra.Command{
 		Use:   "sign {MESSAGE | --tx HASH}",
-		Short: "Have one message signed",
-		Long: `Have one unsigned Warp message signed, through a running server or, given a node
-to learn the validators from, by asking the validators from here.
+		Short: "Sign one message",
+		Long: `Collect signatures on one unsigned Warp message, either through a running server
+(--server) or from this process (--node), which then asks validators itself.
 
 MESSAGE is hex with or without 0x (the unsigned message, or the data of the Warp
-precompile's log), @file, or - for standard input. The signed message is printed
-in hex on standard output, a summary on standard error.
+precompile's log), @file, or - for standard input. The command prints the signed message
+in hex on standard output and a summary on standard error.
 
   quorate sign --server http://127.0.0.1:8080 --network fuji 0x0000...
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips @message.hex
   echo 0x0000... | quorate sign --node http://127.0.0.1:9650 --quorum 67 --buffer 10 - > signed.hex
 
-With --tx instead of a message, it is the message that follows from a P-Chain
-transaction: the conversion of a subnet to an L1, the registration of an L1's
-validator, or a change of its weight. The validators of the blockchain that the
-L1's manager is on sign it.
+With --tx the message is the one that follows from a P-Chain transaction: the conversion
+of a subnet to an L1, the registration of an L1 validator, or a change of its weight.
+The validators of the subnet that has the L1's manager contract sign it.
 
   quorate sign --server http://127.0.0.1:8080 --network fuji --tx 2oLqF...
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips --tx 0x7f3c...
 
-Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, or
-superseded by a newer transaction.`,
+Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, or the
+transaction is superseded by a newer one.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			w, err := f.work(cmd, args)
@@ -85,25 +84,24 @@ superseded by a newer transaction.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.tx, "tx", "", "`hash` of a P-Chain transaction to sign the message of, in base58 or hex")
+	flags.StringVar(&f.tx, "tx", "", "`hash` of the P-Chain transaction whose message to sign, in base58 or hex")
 	flags.StringVar(&f.server, "server", "", "`URL` of a running quorate")
-	flags.StringVar(&f.network, "network", "fuji", "the network's `name` on the server")
-	flags.StringVar(&f.node, "node", "", "`URL` of a node to learn the validators from")
-	flags.StringVar(&f.dataDir, "data-dir", "", "`folder` of an identity to use with --node, such as ~/.quorate/fuji (default: a new one, kept nowhere)")
+	flags.StringVar(&f.network, "network", "fuji", "`name` of the network on the server")
+	flags.StringVar(&f.node, "node", "", "`URL` of a node that reports the validators")
+	flags.StringVar(&f.dataDir, "data-dir", "", "`folder` of the identity to use with --node, for example ~/.quorate/fuji (default: a new identity, not saved)")
 	flags.BoolVar(&f.allowPrivateIPs, "allow-private-ips", false, "connect to validators at private addresses (with --node)")
-	flags.Uint64Var(&f.quorum, "quorum", aggregator.DefaultQuorumPercentage, "`percentage` of the weight that must sign")
-	flags.Uint64Var(&f.buffer, "buffer", 0, "`percentage` wanted on top")
-	flags.Uint64Var(&f.height, "height", 0, "P-Chain `height` of the validator set (default: the proposed one)")
+	flags.Uint64Var(&f.quorum, "quorum", aggregator.DefaultQuorumPercentage, "`percentage` of the weight that must sign, 1 to 100")
+	flags.Uint64Var(&f.buffer, "buffer", 0, "`percentage` of the weight to collect beyond the quorum, if possible")
+	flags.Uint64Var(&f.height, "height", 0, "P-Chain `height` of the validator set (default: the proposed height)")
 	flags.StringVar(&f.subnet, "signing-subnet", "", "`ID` of the signing subnet (default: that of the source blockchain)")
-	flags.StringVar(&f.justification, "justification", "", "what validators need besides the message, in `hex`")
+	flags.StringVar(&f.justification, "justification", "", "justification for validators, in `hex`")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "`time` to wait")
 	flags.BoolVar(&f.asJSON, "json", false, "print everything as one JSON object")
-	flags.StringVar(&f.logLevel, "log-level", "error", "debug, info, warn or error")
+	flags.StringVar(&f.logLevel, "log-level", "error", "lowest `level` to log: debug, info, warn or error")
 	return cmd
 }
 
-// work is what is to be signed: a message, as text, or what follows from a
-// transaction.
+// work is what to sign: a message as text, or the message of a transaction.
 type work struct {
 	message string
 	txID    *ids.ID
@@ -123,7 +121,7 @@ func (f signFlags) work(cmd *cobra.Command, args []string) (work, error) {
 	if f.server != "" {
 		for _, name := range []string{"quorum", "buffer", "height", "signing-subnet"} {
 			if cmd.Flags().Changed(name) {
-				return work{}, usage(fmt.Errorf("--%s cannot be chosen for --tx through a server", name), "Leave it out, or use --node.")
+				return work{}, usage(fmt.Errorf("--%s cannot be combined with --tx and --server", name), "Leave it out, or use --node.")
 			}
 		}
 	}
@@ -140,12 +138,12 @@ func parseTxHash(text string) (ids.ID, error) {
 		id, err = ids.FromString(text)
 	}
 	if err != nil {
-		return ids.Empty, usage(fmt.Errorf("--tx: %q is no transaction hash", text), "Give it as explorers show it, in base58, or as 64 hex digits.")
+		return ids.Empty, usage(fmt.Errorf("--tx: %q is not a transaction hash", text), "Give it in base58, as explorers show it, or as 64 hex digits.")
 	}
 	return id, nil
 }
 
-// serverRequest is the request for w to the server.
+// serverRequest returns the request to the server for w.
 func (f signFlags) serverRequest(ctx context.Context, w work) (*http.Request, error) {
 	url := strings.TrimRight(f.server, "/") + "/v1/signatureAggregator/" + f.network + "/aggregateSignatures"
 	if w.txID != nil {
@@ -185,7 +183,7 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w w
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 4<<20))
 	if err != nil {
-		return fmt.Errorf("reading the server's answer: %w", err)
+		return fmt.Errorf("reading the server's response: %w", err)
 	}
 	var reply struct {
 		SignedMessage string              `json:"signedMessage"`
@@ -194,7 +192,7 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w w
 		Outcomes      *aggregator.Account `json:"outcomes"`
 	}
 	if err := json.Unmarshal(answer, &reply); err != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("the server answers with status %d and no JSON", response.StatusCode),
+		return &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d and no JSON", response.StatusCode),
 			hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
 	}
 	switch response.StatusCode {
@@ -203,21 +201,21 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w w
 		return usage(errors.New(reply.Message), "Correct the request: quorate sign --help explains the flags.")
 	default:
 		if reply.Message == "" {
-			reply.Message = fmt.Sprintf("the server answers with status %d", response.StatusCode)
+			reply.Message = fmt.Sprintf("the server answered with status %d", response.StatusCode)
 		}
 		return signFailure(&aggregator.Error{Code: reply.Code, Message: reply.Message, Account: reply.Outcomes})
 	}
 	raw, err := hex.DecodeString(reply.SignedMessage)
 	if err != nil {
-		return fmt.Errorf("the server's signed message is no hex: %w", err)
+		return fmt.Errorf("the server's signed message is not hex: %w", err)
 	}
 	signed, err := warp.ParseMessage(raw)
 	if err != nil {
-		return fmt.Errorf("the server's signed message cannot be read: %w", err)
+		return fmt.Errorf("the server's signed message cannot be parsed: %w", err)
 	}
 	signers, err := signed.Signature.NumSigners()
 	if err != nil {
-		return fmt.Errorf("the server's signed message cannot be read: %w", err)
+		return fmt.Errorf("the server's signed message cannot be parsed: %w", err)
 	}
 	return printSigned(cmd, f, signed, map[string]any{"signers": signers, "seconds": time.Since(start).Seconds()},
 		fmt.Sprintf("signed by %d validators in %s", signers, time.Since(start).Round(time.Millisecond)))
@@ -244,7 +242,7 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 	var result *aggregator.Result
 	switch {
 	case w.txID != nil:
-		// What can be wrong with the flags was found above.
+		// The flags were checked above.
 		result, err = n.Messages.Sign(ctx, *w.txID, func(r *aggregator.Request) { _ = f.adjust(r) })
 	case n.ID != request.Message.NetworkID:
 		return otherNetwork(request.Message.NetworkID, n.ID)
@@ -268,11 +266,11 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 			"pChainHeight":    fmt.Sprint(result.PChainHeight),
 			"seconds":         time.Since(start).Seconds(),
 		},
-		fmt.Sprintf("signed by %d validators with %.2f %% of the weight of subnet %s at P-Chain height %d in %s",
+		fmt.Sprintf("signed by %d validators with %.2f%% of the weight of subnet %s at P-Chain height %d in %s",
 			result.Signers, percent, result.SigningSubnetID, result.PChainHeight, time.Since(start).Round(time.Millisecond)))
 }
 
-// read makes the flags' and the text's message part of a request.
+// read sets the message and the justification of r.
 func (f signFlags) read(text string, r *aggregator.Request) error {
 	raw, err := decodeHex(text)
 	if err != nil {
@@ -287,17 +285,17 @@ func (f signFlags) read(text string, r *aggregator.Request) error {
 	return nil
 }
 
-// adjust applies the flags that choose who signs, and how many.
+// adjust applies the flags that choose the signers and the quorum.
 func (f signFlags) adjust(r *aggregator.Request) error {
 	if f.subnet != "" {
 		id, err := ids.FromString(f.subnet)
 		if err != nil {
-			return fmt.Errorf("--signing-subnet: %q is no subnet ID", f.subnet)
+			return fmt.Errorf("--signing-subnet: %q is not a subnet ID", f.subnet)
 		}
 		r.SigningSubnetID = &id
 	}
 	if f.quorum < 1 || f.quorum > 100 || f.buffer > 100-f.quorum {
-		return fmt.Errorf("--quorum %d and --buffer %d: the quorum is at least 1, and both together at most 100", f.quorum, f.buffer)
+		return fmt.Errorf("--quorum %d and --buffer %d: the quorum must be at least 1, and both together at most 100", f.quorum, f.buffer)
 	}
 	r.QuorumPercentage, r.QuorumPercentageBuffer = f.quorum, f.buffer
 	if f.height != 0 {
@@ -310,12 +308,12 @@ func decodeHex(text string) ([]byte, error) {
 	return hex.DecodeString(strings.TrimPrefix(strings.TrimPrefix(text, "0x"), "0X"))
 }
 
-// open joins the network of --node for this one command and waits until enough
-// validators are connected, or for a few seconds.
+// open joins the network of --node for this command and waits until enough validators are
+// connected, for 10 s at most.
 func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Network, func(), error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, nil, usage(fmt.Errorf("--log-level: %q is none of debug, info, warn, error", f.logLevel), "Use --log-level info to see what happens.")
+		return nil, nil, usage(fmt.Errorf("--log-level: %q is not debug, info, warn or error", f.logLevel), "Use --log-level info to see what happens.")
 	}
 	o := network.Options{
 		Name:    "node",
@@ -336,7 +334,7 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Netwo
 	}
 	n, err := network.New(client, id, o)
 	if err != nil {
-		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Is --data-dir a folder of yours? Without it an identity is made for this one command."}
+		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Is --data-dir writable? Leave it out to use a new identity."}
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -347,51 +345,51 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Netwo
 			o.Log.Error("the network stopped", slog.Any("error", err))
 		}
 	}()
-	patience, cancel := context.WithTimeout(ctx, 10*time.Second)
+	waiting, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	for n.Ready() != nil && patience.Err() == nil {
+	for n.Ready() != nil && waiting.Err() == nil {
 		select {
-		case <-patience.Done():
+		case <-waiting.Done():
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return n, func() { end(); <-done }, nil
 }
 
-// nodeHint is what to do when a node cannot be asked.
-const nodeHint = "Does the node run, and is --node its base URL, such as http://127.0.0.1:9650?"
+// nodeHint says what to do when a node does not answer.
+const nodeHint = "Is the node running, and is --node its base URL, for example http://127.0.0.1:9650?"
 
 func otherNetwork(message, node uint32) error {
 	return usage(fmt.Errorf("the message belongs to network %d, but the node is on network %d", message, node), "Name a node of the message's network with --node.")
 }
 
-// signFailure gives a failed aggregation its exit code, the same whether it ran
-// here or in a server: a request that names what does not exist is the user's
-// mistake, a quorum out of reach is an answer, the rest is a failure.
+// signFailure returns the exit code and hint for a failed round, the same for rounds here
+// and in a server. A request for something that does not exist is a usage mistake, a quorum
+// that cannot be reached is a negative result, and the rest is a failure.
 func signFailure(e *aggregator.Error) error {
 	err := errors.New(e.Message)
 	switch e.Code {
 	case aggregator.CodeUnknownSubnet, aggregator.CodeUnknownBlockchain, aggregator.CodeHeightUnavailable:
-		return usage(err, "Look at the message, --signing-subnet and --height: do they belong to this network?")
+		return usage(err, "Check that the message, --signing-subnet and --height belong to this network.")
 	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeXChain, l1message.CodeNoMessage, l1message.CodeRegistrationNotFound:
-		return usage(err, "Look at --tx: is it the hash of a P-Chain transaction of this network that was accepted?")
+		return usage(err, "Check --tx: it must be the hash of an accepted P-Chain transaction of this network.")
 	case l1message.CodeSuperseded:
 		return &exitError{code: exitNegative, err: err, hint: "Name the newer transaction with --tx."}
 	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached:
 		hint := "Is --signing-subnet the right one? A lower --quorum may be reachable."
 		if a := e.Account; a != nil {
-			hint = fmt.Sprintf("Needed %d of %d weight; signed %d, silent %d, not connected %d, refused %d, invalid %d, without a key %d.",
+			hint = fmt.Sprintf("Needed %d of %d weight; signed %d, unanswered %d, not connected %d, refused %d, invalid %d, without a key %d.",
 				a.TargetWeight, a.TotalWeight, a.SignedWeight, a.SilentWeight, a.DisconnectedWeight, a.RefusedWeight, a.InvalidWeight, a.KeylessWeight)
 			switch {
 			case a.RefusedWeight > 0:
-				hint += " Was the message sent and accepted, and does it need a --justification?"
+				hint += " Check that the message was sent and accepted, and whether it needs a --justification."
 			case a.DisconnectedWeight > 0:
-				hint += " Are the validators up? Private addresses need --allow-private-ips (in a server: allow_private_ips)."
+				hint += " Check that validators are reachable; private addresses need --allow-private-ips (on a server: allow_private_ips)."
 			}
 		}
 		return &exitError{code: exitNegative, err: err, hint: hint}
 	}
-	return &exitError{code: exitFailed, err: err, hint: "Try again in a moment; if it lasts, look at the node and the log."}
+	return &exitError{code: exitFailed, err: err, hint: "Try again in a moment. If it keeps failing, look at the node and at the log."}
 }
 
 func printSigned(cmd *cobra.Command, f signFlags, signed *warp.Message, facts map[string]any, summary string) error {

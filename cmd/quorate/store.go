@@ -27,11 +27,11 @@ import (
 func newStore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Look into the store",
-		Long: `The store in the data folder has what outlives the service, in families of rows:
-a partition, a key within it, and a value. One process uses it at a time, so that
-these commands need the service to be stopped, unless the store is on a PostgreSQL
-server (--store, or QUORATE_STORE).
+		Short: "Inspect, export and copy the store",
+		Long: `The store has all rows that outlive the service, in families. A row has a partition, a
+key within the partition, and a value. One process uses a store in a data folder at a
+time: stop the service before these commands. A store on a PostgreSQL server (--store,
+or QUORATE_STORE) can be used while services run.
 
   quorate store inspect
   quorate store export message > messages.ndjson
@@ -42,7 +42,7 @@ server (--store, or QUORATE_STORE).
 	return cmd
 }
 
-// withStore opens a store for f. It never makes one in a folder.
+// withStore opens a store and calls f with it. It never creates a store in a folder.
 func withStore(ctx context.Context, place keep.Place, f func(store.Store) error) error {
 	if place.URL == "" {
 		if _, err := os.Stat(place.Dir); err != nil {
@@ -53,17 +53,17 @@ func withStore(ctx context.Context, place keep.Place, f func(store.Store) error)
 	}
 	s, err := place.Open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return keep.Failure(err, place, "Stop the service that uses it, or look at another with --data-dir.")
+		return keep.Failure(err, place, "Stop the service that uses it, or name another one with --data-dir.")
 	}
 	return errors.Join(f(s), s.Close())
 }
 
-// storeFlags say which store a command looks into.
+// storeFlags names the store that a command opens.
 type storeFlags struct{ dataDir, url string }
 
 func (f *storeFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dataDir, "data-dir", config.Default().DataDir, "data `folder` of the service")
-	flags.StringVar(&f.url, "store", os.Getenv("QUORATE_STORE"), "`url` of the PostgreSQL server that has the store, instead of the data folder")
+	flags.StringVar(&f.url, "store", os.Getenv("QUORATE_STORE"), "`URL` of the PostgreSQL server that has the store, instead of the one in the data folder")
 	flags.Lookup("store").DefValue = "" // it may have a password
 }
 
@@ -94,7 +94,7 @@ func newStoreInspect() *cobra.Command {
 	return cmd
 }
 
-// familySize is what a family takes, before compression.
+// familySize is the size of a family before compression.
 type familySize struct {
 	Family     string `json:"family"`
 	Rows       uint64 `json:"rows"`
@@ -141,8 +141,8 @@ func newStoreExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export FAMILY",
 		Short: "Print the rows of a family",
-		Long: `Print the rows of a family as lines of JSON, partition p, key k and value v in hex,
-in the order of the store.
+		Long: `Print the rows of a family as lines of JSON, with partition p, key k and value v in hex,
+in the store's order.
 
   quorate store export message | head
 

@@ -22,7 +22,7 @@ import (
 	"quorate/internal/store"
 )
 
-// longestCopy is how long a copy may see its source as it was at the beginning.
+// longestCopy limits how long a copy reads from one snapshot of its source.
 const longestCopy = 7 * 24 * time.Hour
 
 func newStoreCopy() *cobra.Command {
@@ -30,19 +30,18 @@ func newStoreCopy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --from PLACE --to PLACE",
 		Short: "Copy a store to another place or engine",
-		Long: `Copy all rows of a store into an empty one. A place is the data folder of a service, or
-the URL of a PostgreSQL server (postgres://user:password@host/database). Stop the service
-first: what is recorded meanwhile would not be in the copy, which compares both stores
-in the end and says if they differ.
+		Long: `Copy all rows of a store into an empty one, and compare both. A place is the data folder
+of a service, or the URL of a PostgreSQL server (postgres://user:password@host/database).
+Stop the service first: the copy lacks rows that it writes meanwhile.
 
-A copy that was ended goes on where it was when the same command is given again. Until
-it has come to its end, no service uses the destination.
+If a copy is interrupted, repeat the command to continue it. Services do not use the
+destination until the copy is complete.
 
   quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate
   quorate store copy --from postgres://quorate@db/quorate --to /var/lib/quorate
 
-API keys come with it, wherever the services of both places keep them. A data folder has
-more than the store: copy identities with it, if the copy is to replace it.`,
+The copy includes API keys. It does not include identities, which are files in the data
+folder: copy them too if the new folder is to replace the old one.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			places := [2]keep.Place{placeOf(from), placeOf(to)}
@@ -61,7 +60,7 @@ more than the store: copy identities with it, if the copy is to replace it.`,
 		}),
 	}
 	cmd.Flags().StringVar(&from, "from", "", "`place` to copy from")
-	cmd.Flags().StringVar(&to, "to", "", "`place` to copy to; it has to be empty")
+	cmd.Flags().StringVar(&to, "to", "", "`place` to copy to; it must be empty")
 	return cmd
 }
 
@@ -105,7 +104,7 @@ func copyStore(ctx context.Context, from, to keep.Place, out io.Writer) (err err
 		shown.terminal = f
 	}
 	if err := store.Copy(ctx, view, target, shown.tell); err != nil {
-		hint := "Give the same command again to go on."
+		hint := "Repeat the command to continue."
 		if errors.Is(err, store.ErrContent) || errors.Is(err, store.ErrFenced) {
 			hint = ""
 		}
@@ -122,8 +121,8 @@ func copyStore(ctx context.Context, from, to keep.Place, out io.Writer) (err err
 	return copyKeys(ctx, from, to, source, target, out)
 }
 
-// copyKeys takes API keys to where the services of the destination look for them, which
-// in a data folder is a file beside the store.
+// copyKeys copies API keys that are not rows of both stores. In a data folder they are a
+// file beside the store.
 func copyKeys(ctx context.Context, from, to keep.Place, source, target store.Store, out io.Writer) error {
 	copied := 0
 	var err error
@@ -143,7 +142,7 @@ func copyKeys(ctx context.Context, from, to keep.Place, source, target store.Sto
 		}
 	}
 	if err != nil {
-		return &exitError{code: exitFailed, err: config.Redacted(fmt.Errorf("copying API keys: %w", err)), hint: "The rows are copied. Compare quorate keys list of both places, and add what is missing."}
+		return &exitError{code: exitFailed, err: config.Redacted(fmt.Errorf("copying API keys: %w", err)), hint: "The rows are copied. Compare quorate keys list of both places and add the missing keys."}
 	}
 	if copied > 0 {
 		_, err = fmt.Fprintf(out, "copied %d API keys\n", copied)
@@ -151,7 +150,7 @@ func copyKeys(ctx context.Context, from, to keep.Place, source, target store.Sto
 	return err
 }
 
-// copyShow shows how far a copy is: with a bar on a terminal, else with a line for each
+// copyShow prints the progress of a copy: a bar on a terminal, elsewhere a line for each
 // tenth.
 type copyShow struct {
 	out      io.Writer
@@ -160,7 +159,7 @@ type copyShow struct {
 	begun    time.Time
 	last     store.CopyProgress
 	seen     bool
-	before   uint64 // bytes of this step that were done when it began
+	before   uint64 // bytes of this step that an earlier run had done
 	tenth    uint64
 }
 
@@ -175,7 +174,7 @@ func (s *copyShow) tell(p store.CopyProgress) {
 		if s.terminal != nil {
 			total := int64(p.TotalBytes - min(s.before, p.TotalBytes))
 			if p.Step == store.Counting {
-				total = -1 // nobody knows
+				total = -1 // unknown
 			}
 			s.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(s.terminal), progressbar.OptionSetDescription(what),
 				progressbar.OptionShowBytes(true), progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
@@ -183,7 +182,7 @@ func (s *copyShow) tell(p store.CopyProgress) {
 	}
 	s.last = p
 	if s.bar != nil {
-		_ = s.bar.Set64(int64(p.Bytes - min(s.before, p.Bytes))) // which only fails beyond the total
+		_ = s.bar.Set64(int64(p.Bytes - min(s.before, p.Bytes))) // fails only beyond the total
 		return
 	}
 	if p.TotalBytes > 0 && 10*p.Bytes/p.TotalBytes > s.tenth {

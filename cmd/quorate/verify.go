@@ -24,13 +24,13 @@ func newVerify() *cobra.Command {
 	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:   "verify SIGNED_MESSAGE",
-		Short: "Check a signed message against a subnet's validators",
-		Long: `Check a signed Warp message with avalanchego's own verification against the
-validators that a node names. The signature is that of a set at one P-Chain
-height: a message made for another height may not verify.
+		Short: "Verify a signed message against a subnet's validators",
+		Long: `Verify a signed Warp message with avalanchego's own code against the validators that a
+node reports. A signature belongs to the validator set of one P-Chain height. It may not
+verify at another height.
 
-SIGNED_MESSAGE is hex with or without 0x, @file, or - for standard input. Exit
-code 3 means that it is not valid; the reason is printed.
+SIGNED_MESSAGE is hex with or without 0x, @file, or - for standard input. If it is not
+valid, the command prints the reason and exits with code 3.
 
   quorate verify --node http://127.0.0.1:9650 0x0000...
   quorate verify --node http://127.0.0.1:9650 --json @signed.hex
@@ -44,7 +44,7 @@ Exit codes: 0 valid, 1 failed, 2 mistake in the command line, 3 not valid.`,
 				return err
 			}
 			if nodeURL == "" {
-				return usage(errors.New("--node is needed"), "Name a node of the message's network: --node http://127.0.0.1:9650")
+				return usage(errors.New("--node is needed"), "Name a node of the message's network, for example --node http://127.0.0.1:9650")
 			}
 			if quorum < 1 || quorum > 100 {
 				return usage(fmt.Errorf("--quorum %d is not between 1 and 100", quorum), "The usual quorum is 67.")
@@ -55,13 +55,13 @@ Exit codes: 0 valid, 1 failed, 2 mistake in the command line, 3 not valid.`,
 			}
 			signed, err := warp.ParseMessage(raw)
 			if err != nil {
-				return usage(fmt.Errorf("this is no signed Warp message: %w", err), "Is it an unsigned one? quorate sign signs it.")
+				return usage(fmt.Errorf("this is not a signed Warp message: %w", err), "If it is unsigned, sign it with quorate sign.")
 			}
 			var subnetID *ids.ID
 			if subnet != "" {
 				id, err := ids.FromString(subnet)
 				if err != nil {
-					return usage(fmt.Errorf("--subnet: %q is no subnet ID", subnet), "Leave it out to use the subnet of the message's source blockchain.")
+					return usage(fmt.Errorf("--subnet: %q is not a subnet ID", subnet), "Leave it out to use the subnet of the message's source blockchain.")
 				}
 				subnetID = &id
 			}
@@ -76,17 +76,17 @@ Exit codes: 0 valid, 1 failed, 2 mistake in the command line, 3 not valid.`,
 			}
 			if !verdict.Valid {
 				return &exitError{code: exitNegative, err: fmt.Errorf("not valid: %s", verdict.Reason),
-					hint: "Signers are places in the set of one P-Chain height: try the --height it was signed at, and the right --subnet."}
+					hint: "Signers are indices into the validator set of one P-Chain height. Give the --height and --subnet that the message was signed for."}
 			}
 			return nil
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&nodeURL, "node", "", "`URL` of a node to learn the validators from")
+	flags.StringVar(&nodeURL, "node", "", "`URL` of a node that reports the validators")
 	flags.StringVar(&subnet, "subnet", "", "`ID` of the signing subnet (default: that of the source blockchain)")
-	flags.Uint64Var(&height, "height", 0, "P-Chain `height` of the validator set (default: the proposed one)")
-	flags.Uint64Var(&quorum, "quorum", aggregator.DefaultQuorumPercentage, "`percentage` of the weight that must have signed")
-	flags.DurationVar(&timeout, "timeout", 30*time.Second, "`time` to wait for the node")
+	flags.Uint64Var(&height, "height", 0, "P-Chain `height` of the validator set (default: the proposed height)")
+	flags.Uint64Var(&quorum, "quorum", aggregator.DefaultQuorumPercentage, "`percentage` of the weight that must have signed, 1 to 100")
+	flags.DurationVar(&timeout, "timeout", 30*time.Second, "longest `time` to wait for the node")
 	flags.BoolVar(&asJSON, "json", false, "print the verdict as JSON")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "list the signers")
 	return cmd
@@ -120,15 +120,15 @@ func judge(ctx context.Context, nodeURL string, signed *warp.Message, subnetID *
 	return aggregator.Judge(signed, set, quorum), nil
 }
 
-// setFailure tells mistakes of the user from those of the node.
+// setFailure returns err as a usage mistake or as a failure of the node.
 func setFailure(err error) error {
 	switch {
 	case errors.Is(err, validators.ErrUnknownBlockchain):
-		return usage(err, "The message's source blockchain is not on this network; is --node the right one? --subnet skips the question.")
+		return usage(err, "The message's source blockchain is not on the network of --node. Name another node, or give the subnet with --subnet.")
 	case errors.Is(err, validators.ErrUnknownSubnet):
-		return usage(err, "Is --subnet right, and is it a subnet of this network?")
+		return usage(err, "Check that --subnet is a subnet of this network.")
 	case errors.Is(err, validators.ErrHeightUnavailable):
-		return usage(err, "Leave --height out to use the proposed one.")
+		return usage(err, "Leave --height out to use the proposed height.")
 	}
 	return &exitError{code: exitFailed, err: err, hint: nodeHint}
 }
@@ -156,7 +156,7 @@ func printVerdict(cmd *cobra.Command, v *aggregator.Verdict, asJSON, verbose boo
 	if !v.Valid {
 		verdict = "NOT VALID"
 	}
-	_, err := fmt.Fprintf(out, "%s\n  subnet    %s\n  height    %d\n  signers   %d\n  weight    %d of %d (%.2f %%), needed %d\n",
+	_, err := fmt.Fprintf(out, "%s\n  subnet    %s\n  height    %d\n  signers   %d\n  weight    %d of %d (%.2f%%), needed %d\n",
 		verdict, v.SigningSubnetID, v.PChainHeight, len(v.Signers), v.Weight, v.TotalWeight, percent, v.TargetWeight)
 	for _, s := range v.Signers {
 		if verbose && err == nil {

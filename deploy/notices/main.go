@@ -1,4 +1,4 @@
-// Command notices writes the licences of all modules that are built into quorate:
+// Command notices writes the licences of all modules in the quorate binary:
 //
 //	go run ./deploy/notices > THIRD_PARTY_NOTICES
 package main
@@ -33,14 +33,14 @@ func run(ctx context.Context, out io.Writer) error {
 	return write(out, modules)
 }
 
-// module is what go list says of one.
+// module is a module as go list reports it.
 type module struct {
 	Path, Version, Dir string
 	Main               bool
 	Replace            *module
 }
 
-// list finds the modules of the packages that are built into the program, by path.
+// list returns the modules of the packages in the binary, sorted by path.
 func list(ctx context.Context) ([]module, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Module", "quorate/cmd/quorate").Output()
 	if err != nil {
@@ -56,7 +56,7 @@ func list(ctx context.Context) ([]module, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the modules: %w", err)
 		}
-		if p.Module == nil || p.Module.Main { // the standard library, and ourselves
+		if p.Module == nil || p.Module.Main { // the standard library and the main module
 			continue
 		}
 		m := *p.Module
@@ -73,10 +73,10 @@ func list(ctx context.Context) ([]module, error) {
 	return all, nil
 }
 
-// legal are names of files that have a licence or belong to one.
+// legal matches the names of licence files.
 var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)`)
 
-// write tells each text once, under all the modules that have it.
+// write writes each text once, after the list of its modules.
 func write(out io.Writer, modules []module) error {
 	var texts []string
 	by := make(map[string][]string)

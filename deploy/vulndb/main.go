@@ -1,13 +1,13 @@
-// Command vulndb makes the database that make lint lets govulncheck look modules up in
-// from a clone of https://github.com/golang/vulndb, so that checking needs no network:
+// Command vulndb builds the vulnerability database for make lint from a clone of
+// https://github.com/golang/vulndb, so that govulncheck needs no network:
 //
 //	go run ./deploy/vulndb CLONE deploy/vulndb
 //
-// It writes vulndb.tar.gz, which is a database in the form of
-// https://go.dev/doc/security/vuln/database with every module, so that a new dependency
-// is looked up like the others; and NOTICE, which says where it is from. What only
-// people read of an entry (details, references, credits) and entries that were
-// withdrawn are left out. A clone gives the same files each time.
+// It writes vulndb.tar.gz, a database in the form of
+// https://go.dev/doc/security/vuln/database with every module, so that new dependencies are
+// covered too, and NOTICE, which names the source. It leaves out fields for human readers
+// (details, references, credits) and withdrawn entries. The same clone always gives the
+// same files.
 package main
 
 import (
@@ -73,7 +73,7 @@ func git(ctx context.Context, clone string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "git", append([]string{"-C", clone}, args...)...)
 }
 
-// withStderr adds what the program said to why it failed.
+// withStderr adds the program's standard error to err.
 func withStderr(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return fmt.Errorf("git: %w: %s", err, strings.TrimSpace(string(exit.Stderr)))
@@ -81,7 +81,7 @@ func withStderr(err error) error {
 	return err
 }
 
-// database is what govulncheck reads.
+// database is the content of the archive.
 type database struct {
 	date    time.Time
 	entries map[string][]byte   // by ID
@@ -105,7 +105,7 @@ func (d *database) read(ctx context.Context, clone string) error {
 		return fmt.Errorf("reading the clone: %w", err)
 	}
 	failed := d.readTar(out)
-	_, _ = io.Copy(io.Discard, out) // or git would wait for its reader
+	_, _ = io.Copy(io.Discard, out) // otherwise git would block
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("reading the clone: git: %w: %s", err, strings.TrimSpace(complaint.String()))
 	}
@@ -134,7 +134,7 @@ func (d *database) readTar(r io.Reader) error {
 	}
 }
 
-// add takes one entry in, but for what only people read.
+// add adds one entry without the fields for human readers.
 func (d *database) add(content []byte) error {
 	var entry map[string]json.RawMessage
 	if err := json.Unmarshal(content, &entry); err != nil {
@@ -162,7 +162,7 @@ func (d *database) add(content []byte) error {
 		return err
 	}
 	if said.ID == "" || said.ID != filepath.Base(said.ID) || len(said.Affected) == 0 {
-		return fmt.Errorf("%q is no entry with an ID and the modules affected", said.ID)
+		return fmt.Errorf("%q is not an entry with an ID and affected modules", said.ID)
 	}
 	d.entries[said.ID] = rest
 	for _, affected := range said.Affected {
@@ -174,8 +174,8 @@ func (d *database) add(content []byte) error {
 	return nil
 }
 
-// write makes the archive. In the index of modules the versions with a fix are left
-// out, which only spare a look at the entry itself.
+// write writes the archive. The index of modules leaves out fixed versions; govulncheck
+// then reads the entry itself.
 func (d *database) write(name string) error {
 	type vuln struct {
 		ID       string    `json:"id"`

@@ -73,7 +73,7 @@ func TestDatabase(t *testing.T) {
 	}
 }
 
-// What lint reads is whole.
+// The committed database is complete.
 func TestCommittedDatabase(t *testing.T) {
 	files := unpack(t, "vulndb.tar.gz")
 	var modules []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile is a node that says whatever it likes below HTTP, to everybody who connects.
+// hostile is a node that sends arbitrary bytes on each connection.
 func hostile(t *testing.T, say func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func hostile(t *testing.T, say func(net.Conn)) string {
 			}
 			running.Go(func() {
 				defer conn.Close()
-				_, _ = conn.Read(make([]byte, 4<<10)) // the question
+				_, _ = conn.Read(make([]byte, 4<<10)) // the request
 				say(conn)
 			})
 		}
@@ -41,7 +41,7 @@ func hostile(t *testing.T, say func(net.Conn)) string {
 	return "http://" + ln.Addr().String()
 }
 
-// repeat says something until nobody listens.
+// repeat sends text until the connection ends.
 func repeat(head, again string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := io.WriteString(c, head)
@@ -51,7 +51,7 @@ func repeat(head, again string) func(net.Conn) {
 	}
 }
 
-// once says something and waits for the other side to leave.
+// once sends text and waits for the other side to close the connection.
 func once(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = io.WriteString(c, text)
@@ -61,8 +61,8 @@ func once(text string) func(net.Conn) {
 
 const okHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
-// A node that answers without sense, measure or end costs a bounded time and memory, and
-// another one is asked.
+// A malformed or endless response costs a bounded time and memory, and the next node is
+// asked.
 func TestAttackAnswers(t *testing.T) {
 	var packed bytes.Buffer
 	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -76,7 +76,7 @@ func TestAttackAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		say  func(net.Conn)
 		want error
-		slow bool // it is left when its time is over
+		slow bool // ends by timeout
 	}{
 		"an answer without end":          {repeat(okHead+"\r\n", strings.Repeat(" ", 64<<10)), ErrMalformed, false},
 		"chunks without end":             {repeat(okHead+"Transfer-Encoding: chunked\r\n\r\n", "10000\r\n"+strings.Repeat(" ", 64<<10)+"\r\n"), ErrMalformed, false},
@@ -130,7 +130,7 @@ func TestAttackAnswers(t *testing.T) {
 	}
 }
 
-// A length costs nothing until the bytes have come.
+// A Content-Length takes no memory before the bytes arrive.
 func TestAttackAnnouncedLength(t *testing.T) {
 	c := newPatientClient(t, 2*time.Second, hostile(t, once(okHead+"Content-Length: 67108864\r\n\r\n{")))
 	var before, after runtime.MemStats

@@ -10,31 +10,30 @@ import (
 	"time"
 )
 
-// batchTimeout bounds one attempt at a batch: tracing a full block takes a node
-// seconds.
+// batchTimeout bounds one attempt at a batch. Tracing a full block takes a node seconds.
 const batchTimeout = 30 * time.Second
 
-// invocation is a call of a batch.
+// invocation is one call of a batch.
 type invocation struct {
 	method string
 	params []any
 }
 
-// outcome is what a node said to a call of a batch: a result in JSON, not looked
-// into, nil if it was null; or a refusal.
+// outcome is a node's reply to one call of a batch: the result as unparsed JSON, nil for
+// null, or a refusal.
 type outcome struct {
 	result  []byte
 	refused *RPCError
 }
 
-// batch makes several calls in one request, which one node answers. Check, if it is
-// not nil, looks at the answers: with an *RPCError that is NotOffered the next node is
-// asked. Errors are those of Call.
+// batch makes several calls in one request to one node. Check, unless nil, inspects the
+// replies: if it returns an *RPCError that is NotOffered, batch asks the next node. Errors
+// are those of Call.
 func (c *Client) batch(ctx context.Context, path string, calls []invocation, check func([]outcome) error) ([]outcome, error) {
 	return c.batchWithin(ctx, path, max(c.timeout, batchTimeout), calls, check)
 }
 
-// batchWithin is batch with a bound on the time that one attempt may take.
+// batchWithin is batch with a timeout for one attempt.
 func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Duration, calls []invocation, check func([]outcome) error) ([]outcome, error) {
 	method := calls[0].method
 	requests := make([]request, len(calls))
@@ -61,14 +60,14 @@ func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Dura
 	return answers, nil
 }
 
-// readBatch reads the answers to calls. One for all is a refusal.
+// readBatch parses the replies to calls. A single reply for the whole batch is a refusal.
 func readBatch(status int, content []byte, path string, calls []invocation) ([]outcome, error) {
 	content = bytes.TrimLeft(content, " \t\r\n")
 	if len(content) == 0 || content[0] != '[' || status != http.StatusOK {
 		var nothing json.RawMessage
 		err := readAnswer(status, content, path, calls[0].method, &nothing)
 		if err == nil {
-			err = malformedError{errors.New("one answer for a batch")}
+			err = malformedError{errors.New("a single reply for a batch")}
 		}
 		return nil, err
 	}
@@ -96,7 +95,7 @@ func readBatch(status int, content []byte, path string, calls []invocation) ([]o
 			return err
 		}
 		if id < 0 || id >= len(calls) || seen[id] {
-			return fmt.Errorf("an answer with ID %d to calls 0 to %d", id, len(calls)-1)
+			return fmt.Errorf("a reply with ID %d to calls 0 to %d", id, len(calls)-1)
 		}
 		if a.refused != nil {
 			a.refused.Method = calls[id].method
@@ -105,11 +104,11 @@ func readBatch(status int, content []byte, path string, calls []invocation) ([]o
 		return nil
 	})
 	if err == nil && len(bytes.TrimSpace(rest)) > 0 {
-		err = errors.New("something follows the end")
+		err = errors.New("data after the end")
 	}
 	for id := range seen {
 		if err == nil && !seen[id] {
-			err = fmt.Errorf("%d of %d calls have no answer", len(calls)-id, len(calls))
+			err = fmt.Errorf("%d of %d calls have no reply", len(calls)-id, len(calls))
 		}
 	}
 	if err != nil {
@@ -118,11 +117,11 @@ func readBatch(status int, content []byte, path string, calls []invocation) ([]o
 	return answers, nil
 }
 
-var errNoValue = errors.New("it ends early, or is no JSON")
+var errNoValue = errors.New("truncated or invalid JSON")
 
-// elements calls f with the elements of the array that JSON begins with, and returns
-// what follows it. It goes over each byte once and looks into nothing: encoding/json
-// would read what is inside several times over.
+// elements calls f for each element of the array at the start of b and returns the rest of
+// b. It reads each byte once and does not parse elements; encoding/json would read nested
+// values several times.
 func elements(b []byte, f func(element []byte) error) ([]byte, error) {
 	b = b[1:]
 	for first := true; ; first = false {
@@ -151,7 +150,7 @@ func elements(b []byte, f func(element []byte) error) ([]byte, error) {
 	}
 }
 
-// members does the same with the members of an object.
+// members is like elements for the members of an object.
 func members(b []byte, f func(name string, value []byte) error) ([]byte, error) {
 	if len(b) == 0 || b[0] != '{' {
 		return nil, errNoValue
@@ -189,7 +188,7 @@ func members(b []byte, f func(name string, value []byte) error) ([]byte, error) 
 
 func blank(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
 
-// value splits off the value that JSON begins with, by its brackets and quotes alone.
+// value splits b after its first JSON value, by brackets and quotes alone.
 func value(b []byte) (v, rest []byte, err error) {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -216,7 +215,7 @@ func value(b []byte) (v, rest []byte, err error) {
 			if depth > 0 {
 				continue
 			}
-			// A number, or a word.
+			// A number or a literal.
 			n := bytes.IndexAny(b, ",]} \t\r\n")
 			if n < 0 {
 				n = len(b)
@@ -230,7 +229,7 @@ func value(b []byte) (v, rest []byte, err error) {
 	return nil, nil, errNoValue
 }
 
-// closing is where the quote is that ends a string, less than 0 if there is none.
+// closing returns the index of the quote that ends a string, or a negative number.
 func closing(b []byte) int {
 	for at := 0; ; {
 		n := bytes.IndexByte(b[at:], '"')

@@ -16,29 +16,29 @@ import (
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 )
 
-// ErrBeyondTip says that the node has not accepted as many blocks yet.
+// ErrBeyondTip reports that the node has not accepted that many blocks yet.
 var ErrBeyondTip = errors.New("beyond the node's last accepted block")
 
-// MaxBlockRange is how many containers the index API gives at once.
+// MaxBlockRange is the largest number of containers in one reply of the index API.
 const MaxBlockRange = indexer.MaxFetchedByRange
 
-// Container is what consensus accepted: a P-Chain block in its proposer envelope,
-// if it was made in one.
+// Container is an accepted container of consensus, for example a P-Chain block in its
+// proposer envelope if it has one.
 type Container struct {
-	// ID is the envelope's, not the block's inside.
+	// ID is that of the envelope, not of the block inside.
 	ID ids.ID
-	// Index counts containers from 0. The genesis block has none, so that a
-	// complete index has the block of height h at h-1.
+	// Index counts containers from 0. The genesis block has none, so a complete index has
+	// the block of height h at index h-1.
 	Index uint64
 	Bytes []byte
-	// Digest is the SHA-256 of Bytes; zero if it is not known.
+	// Digest is the SHA-256 of Bytes; zero if unknown.
 	Digest ids.ID
-	// Accepted is when the node that was asked accepted it: no two nodes agree.
+	// Accepted is when this node accepted it. It differs from node to node.
 	Accepted time.Time
 }
 
-// BlockByHeight has the bytes of an accepted P-Chain block, without its proposer
-// envelope. Height 0 is the genesis block. Errors are those of Call, or ErrBeyondTip.
+// BlockByHeight returns the bytes of an accepted P-Chain block without its proposer
+// envelope. Height 0 is the genesis block. Errors are those of Call and ErrBeyondTip.
 func (c *Client) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {
 	const method = "platform.getBlockByHeight"
 	var reply api.GetBlockResponse
@@ -55,15 +55,15 @@ func (c *Client) BlockByHeight(ctx context.Context, height uint64) ([]byte, erro
 	return decodeBytes(method, reply.Encoding, text)
 }
 
-// BlockRange is Containers of the P-Chain's blocks.
+// BlockRange is Containers for P-Chain blocks.
 func (c *Client) BlockRange(ctx context.Context, start uint64, n int) ([]Container, error) {
 	return c.Containers(ctx, PChainBlocks, start, n)
 }
 
 const noContainers = "no containers have been accepted"
 
-// beyondTip makes err ErrBeyondTip if it is a refusal with all of the given texts;
-// the node has no code for it.
+// beyondTip returns ErrBeyondTip if err is a refusal with all of texts; avalanchego has no
+// code for it. It returns other errors unchanged.
 func beyondTip(err error, texts ...string) error {
 	var refused *RPCError
 	if !errors.As(err, &refused) {
@@ -85,7 +85,7 @@ func decodeContainer(method string, c *indexer.FormattedContainer) (Container, e
 	return Container{ID: c.ID, Index: uint64(c.Index), Bytes: b, Digest: hashing.ComputeHash256Array(b), Accepted: c.Timestamp.UTC()}, nil
 }
 
-// decodeBytes decodes what a node encoded in the way it says.
+// decodeBytes decodes text in the encoding that the node reports.
 func decodeBytes(method string, encoding formatting.Encoding, text string) ([]byte, error) {
 	b, err := formatting.Decode(encoding, text)
 	if err == nil && len(b) == 0 {

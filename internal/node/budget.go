@@ -10,71 +10,72 @@ import (
 	"time"
 )
 
-// ErrNoRoom says that what is under way takes as many bytes as it may, or that one
-// thing alone would.
-var ErrNoRoom = errors.New("answers under way take as much memory as they may")
+// ErrNoRoom reports that responses in progress use the whole budget, or that one response
+// alone exceeds it.
+var ErrNoRoom = errors.New("responses in progress use all memory allowed for them")
 
-// Budget bounds the bytes that answers take on their way through the process, all
-// together, and shares them out: a client may hold up to three times as much as is left
-// free then. So one alone gets three quarters, two that want all they can get three
-// sevenths each, and however many do so, there is something left for who comes next (the
-// dynamic thresholds of switches with one memory for all ports, Choudhury and Hahne
-// 1998). Nil is no bound. Safe for concurrent use.
+// Budget bounds the bytes of all responses in progress and divides them among clients. A
+// client may hold up to three times as many bytes as are free afterwards. One client alone
+// gets three quarters, two greedy clients get three sevenths each, and some bytes are
+// always left for the next client. (These are the dynamic thresholds of shared-memory
+// switches, Choudhury and Hahne 1998.) A nil Budget has no bound. A Budget is safe for
+// concurrent use.
 type Budget struct {
-	size     int64
-	patience time.Duration
+	size    int64
+	timeout time.Duration
 
 	mu      sync.Mutex
 	free    int64            // guarded by mu
-	clients map[string]*part // guarded by mu; those that hold something, or wait
-	waiting list.List        // of *waiter, who came first in front; guarded by mu
+	clients map[string]*part // guarded by mu; those that hold bytes or wait
+	waiting list.List        // of *waiter, oldest in front; guarded by mu
 	refused Refused          // guarded by mu
 }
 
-// part is what a client has of a budget, guarded by the budget's mu.
+// part is what one client holds of a budget. The budget's mu guards it.
 type part struct {
 	bytes   int64
 	waiting int64
 }
 
-// waiter waits for room.
+// waiter waits for bytes.
 type waiter struct {
 	client *part
 	bytes  int64
-	got    chan struct{} // closed when it has it
+	got    chan struct{} // closed when it has them
 }
 
 const (
-	// share is how many times what is left free a client may hold, or have of the places
-	// to wait at.
+	// share is how many times the free bytes a client may hold, and how many times the free
+	// waiting places it may take.
 	share = 3
-	// mostWaiting bounds who waits for room at a time.
+	// mostWaiting bounds the number of waiters.
 	mostWaiting = 1024
 )
 
-// Refused counts those that got no room.
+// Refused counts refusals.
 type Refused struct {
-	// Size are those that alone would have been too large, Client those whose client held
-	// most of what was taken itself, All those that found no room for other reasons.
+	// Size counts requests larger than the budget, Client those of clients that themselves
+	// held most of the bytes, All the others.
 	Size, Client, All uint64
 }
 
 // Usage is how much of a budget is in use.
 type Usage struct {
-	// Bytes are taken of Size. Largest is the most that one client holds.
+	// Bytes are in use, of Size in all. Largest is the most that one client holds.
 	Bytes, Size, Largest int64
-	// Clients hold something, and Waiting is how many wait for room.
+	// Clients is the number of clients that hold bytes or wait, Waiting the number of
+	// waiters.
 	Clients, Waiting int
-	// Refused are counted from the beginning.
+	// Refused counts from the start of the process.
 	Refused Refused
 }
 
-// NewBudget makes a budget of so many bytes, for which one may wait so long.
-func NewBudget(size int64, patience time.Duration) *Budget {
-	return &Budget{free: size, size: size, patience: patience, clients: make(map[string]*part)}
+// NewBudget returns a budget of size bytes. A caller waits for bytes up to timeout.
+func NewBudget(size int64, timeout time.Duration) *Budget {
+	return &Budget{free: size, size: size, timeout: timeout, clients: make(map[string]*part)}
 }
 
-// Usage tells how much is in use.
+// Usage returns the current use.
 func (b *Budget) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,10 +89,10 @@ func (b *Budget) Usage() Usage {
 	return u
 }
 
-// fair says whether somebody may have so much more of what is left free.
+// fair reports whether a client that holds has may take more of free bytes.
 func fair(has, more, free int64) bool { return more <= free && has+more <= share*(free-more) }
 
-// acquire waits for room.
+// acquire waits for n bytes.
 func (b *Budget) acquire(ctx context.Context, client string, n int64) error {
 	b.mu.Lock()
 	if !fair(0, n, b.size) {
@@ -110,7 +111,7 @@ func (b *Budget) acquire(ctx context.Context, client string, n int64) error {
 		b.mu.Unlock()
 		return nil
 	}
-	if b.patience <= 0 || !fair(c.waiting, 1, mostWaiting-int64(b.waiting.Len())) {
+	if b.timeout <= 0 || !fair(c.waiting, 1, mostWaiting-int64(b.waiting.Len())) {
 		defer b.mu.Unlock()
 		return b.refuse(client, c)
 	}
@@ -119,7 +120,7 @@ func (b *Budget) acquire(ctx context.Context, client string, n int64) error {
 	c.waiting++
 	b.mu.Unlock()
 
-	timer := time.NewTimer(b.patience)
+	timer := time.NewTimer(b.timeout)
 	defer timer.Stop()
 	select {
 	case <-w.got:
@@ -130,7 +131,7 @@ func (b *Budget) acquire(ctx context.Context, client string, n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case <-w.got: // meanwhile
+	case <-w.got: // given meanwhile
 		return nil
 	default:
 	}
@@ -140,10 +141,10 @@ func (b *Budget) acquire(ctx context.Context, client string, n int64) error {
 		b.forget(client, c)
 		return err
 	}
-	return b.refuse(client, c) // also if the time for the whole ran out here
+	return b.refuse(client, c) // also if the client's time ended here
 }
 
-// refuse counts one that gets no room. It needs mu.
+// refuse counts a refusal. The caller holds mu.
 func (b *Budget) refuse(client string, c *part) error {
 	if c.bytes > (b.size-b.free)/2 {
 		b.refused.Client++
@@ -154,8 +155,8 @@ func (b *Budget) refuse(client string, c *part) error {
 	return ErrNoRoom
 }
 
-// release gives bytes back, and room to those that wait for it: in their order, but who
-// needs much does not keep others waiting.
+// release returns n bytes and gives them to waiters in order. A waiter that needs more than
+// there is does not block those behind it.
 func (b *Budget) release(client string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +168,7 @@ func (b *Budget) release(client string, n int64) {
 	c.bytes -= n
 	b.forget(client, c)
 	for place := b.waiting.Front(); place != nil; {
-		w, next := place.Value.(*waiter), place.Next() //nolint:forcetypeassert // it has no others
+		w, next := place.Value.(*waiter), place.Next() //nolint:forcetypeassert // the list holds only waiters
 		if fair(w.client.bytes, w.bytes, b.free) {
 			b.waiting.Remove(place)
 			b.free -= w.bytes
@@ -179,17 +180,17 @@ func (b *Budget) release(client string, n int64) {
 	}
 }
 
-// forget drops a client that has nothing. It needs mu.
+// forget drops a client that holds nothing. The caller holds mu.
 func (b *Budget) forget(client string, c *part) {
 	if c.bytes == 0 && c.waiting == 0 {
 		delete(b.clients, client)
 	}
 }
 
-// Begin makes a context with which Take counts, until the function that is returned is
-// called: that gives everything back, and from then on Take refuses. Who names the client
-// whose share it is. It is called at most once, by the first Take and never after the
-// returned function; nil puts all that have none in one share.
+// Begin returns a context for Take, and a function that returns all bytes taken with it;
+// Take fails afterwards. The first Take calls who for the name of the client to charge, at
+// most once and never after the returned function. With a nil who, the client is the one
+// without a name.
 func (b *Budget) Begin(ctx context.Context, who func() string) (context.Context, func()) {
 	if b == nil {
 		return ctx, func() {}
@@ -205,7 +206,7 @@ type held struct {
 	budget *Budget
 
 	mu     sync.Mutex
-	who    func() string // guarded by mu; nil once it has told
+	who    func() string // guarded by mu; nil once it was called
 	client string        // guarded by mu
 	bytes  int64         // guarded by mu
 	over   bool          // guarded by mu
@@ -219,7 +220,7 @@ func (h *held) end() {
 	h.bytes = 0
 }
 
-// begin is whose share it is; false if it is over.
+// begin returns the client to charge; false if the context's use is over.
 func (h *held) begin() (client string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,8 +233,8 @@ func (h *held) begin() (client string, ok bool) {
 	return h.client, true
 }
 
-// Take counts bytes before they are held, and waits for room if there is none. The
-// error is ErrNoRoom or context.Canceled. Without a budget there is always room.
+// Take charges n bytes to ctx's client before they are allocated, and waits until they are
+// free. Errors: ErrNoRoom or context.Canceled. Without a budget Take returns nil.
 func Take(ctx context.Context, n int64) error {
 	h, ok := ctx.Value(heldKey{}).(*held)
 	if !ok || n <= 0 {
@@ -256,7 +257,7 @@ func Take(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Give gives back what was taken and is held no more.
+// Give returns n bytes that are no longer in use.
 func Give(ctx context.Context, n int64) {
 	h, ok := ctx.Value(heldKey{}).(*held)
 	if !ok {
@@ -264,19 +265,19 @@ func Give(ctx context.Context, n int64) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n = min(n, h.bytes) // nothing is left when it is over
+	n = min(n, h.bytes) // 0 after the end
 	h.bytes -= n
 	h.budget.release(h.client, n)
 }
 
-// leastRead is how much room reading begins with, in bytes.
+// leastRead is the smallest buffer that ReadAll starts with, in bytes.
 const leastRead = 2 << 10
 
-// ReadAll reads up to limit bytes, and takes room for what it holds, which is the
-// capacity of the result. Length is what the other side says, negative for nothing. The
-// error is ErrMalformed if there is more, r's own, or Take's.
+// ReadAll reads up to limit bytes and charges the capacity of the result to ctx's client.
+// Length is the announced length, negative if there is none. The error is ErrMalformed if r
+// has more bytes, r's own, or that of Take.
 func ReadAll(ctx context.Context, r io.Reader, length, limit int64) ([]byte, error) {
-	// One more than is needed lets the end be seen.
+	// One spare byte detects the end.
 	size := min(max(length+1, leastRead), limit+1)
 	if err := Take(ctx, size); err != nil {
 		return nil, err
@@ -287,7 +288,7 @@ func ReadAll(ctx context.Context, r io.Reader, length, limit int64) ([]byte, err
 		b = b[:len(b)+n]
 		end := errors.Is(err, io.EOF)
 		if int64(len(b)) > limit {
-			end, err = false, fmt.Errorf("%w: it has more than %d bytes", errOversized, limit)
+			end, err = false, fmt.Errorf("%w: more than %d bytes", errOversized, limit)
 		}
 		if end {
 			return b, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// whole requires that nothing of a budget is taken.
+// whole requires that a budget is unused.
 func whole(t *testing.T, b *Budget) {
 	t.Helper()
 	u := b.Usage()
@@ -29,7 +29,7 @@ func whole(t *testing.T, b *Budget) {
 	require.Empty(t, b.clients, "somebody is not forgotten")
 }
 
-// named tells who somebody is.
+// named returns a function that returns a client's name.
 func named(name string) func() string { return func() string { return name } }
 
 func TestBudget(t *testing.T) {
@@ -66,8 +66,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// However many clients take all they can get, there is something left for one more, and
-// what a client gets does not depend on how many answers it asks for.
+// However many clients take all they can, some bytes are left for the next one. A client's
+// bytes do not depend on its number of requests.
 func TestBudgetIsShared(t *testing.T) {
 	const size = 1 << 20
 	for _, greedy := range []int{1, 2, 5, 20} {
@@ -98,8 +98,8 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 }
 
-// Room goes to those that wait for it, and who waits for much, or has much, keeps no other
-// waiting.
+// Released bytes go to waiters. A waiter that needs or holds much does not block the
+// others.
 func TestRoomGoesToThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1000, time.Minute)
@@ -140,7 +140,7 @@ func TestRoomGoesToThoseThatWait(t *testing.T) {
 	})
 }
 
-// Places to wait at are bounded, and shared out, too.
+// The number of waiters is bounded and divided among clients.
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(100, time.Minute)
@@ -170,7 +170,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	})
 }
 
-// Whoever takes and gives what at whatever time, what is held is what was taken.
+// Concurrent calls of Take and Give keep the sum right.
 func TestBudgetAtOnce(t *testing.T) {
 	b := NewBudget(64<<10, time.Millisecond)
 	var most atomic.Int64
@@ -202,8 +202,8 @@ func TestBudgetAtOnce(t *testing.T) {
 	whole(t, b)
 }
 
-// What is read is counted by what it takes, however it arrives, and given back if it
-// is of no use.
+// ReadAll charges what it allocates, however the bytes arrive, and returns it after a
+// failure.
 func TestReadAllCounts(t *testing.T) {
 	b := NewBudget(96<<10, 0)
 	content := bytes.Repeat([]byte("x"), 20_000)
@@ -236,8 +236,8 @@ func TestReadAllCounts(t *testing.T) {
 	whole(t, b)
 }
 
-// Answers beyond the budget are refused, which no node is blamed for, and other nodes
-// are not asked.
+// A response beyond the budget is refused. No node is marked as failing, and no other node
+// is asked.
 func TestForwardWithinBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -264,10 +264,10 @@ func TestForwardWithinBudget(t *testing.T) {
 	})
 }
 
-// What a node says that was not waited for is given back, too.
+// Bytes of a response that lost a hedged race are returned too.
 func TestForwardGivesBackWhatLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// It does not look at the request's end.
+		// It ignores the end of the request.
 		late := func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return answer(http.StatusOK, `"late"`)(r)

@@ -26,37 +26,38 @@ const (
 	platformPath = "/ext/bc/P"
 )
 
-// Peer is where a node can be reached on the peer-to-peer network.
+// Peer is a node's ID and its address on the peer-to-peer network.
 type Peer struct {
 	NodeID ids.NodeID
 	Addr   netip.AddrPort
 }
 
-// Validator is one entry of a validator set as a node gives it.
+// Validator is one entry of a validator set as a node reports it.
 type Validator struct {
-	// Key is the compressed BLS public key, 48 bytes, unchecked; nil if it has none.
+	// Key is the compressed BLS public key, 48 unchecked bytes; nil if there is none.
 	Key     []byte
 	Weight  uint64
 	NodeIDs []ids.NodeID
 }
 
-// ValidatorSet lists validators in no particular order. TotalWeight counts
-// those without a key, too, and inactive L1 validators.
+// ValidatorSet lists validators in no particular order. TotalWeight includes validators
+// without a key and inactive L1 validators.
 type ValidatorSet struct {
 	Validators  []Validator
 	TotalWeight uint64
 }
 
-// CurrentValidator is a validator of a subnet now.
+// CurrentValidator is a current validator of a subnet.
 type CurrentValidator struct {
 	NodeID ids.NodeID
 	// ValidationID is set for L1 validators only.
 	ValidationID ids.ID
 	Weight       uint64
-	// Balance is what an L1 validator has left for fees, in nAVAX; nil for others.
+	// Balance is what an L1 validator has left for fees, in nAVAX; nil for other
+	// validators.
 	Balance *uint64
-	// Key is the compressed BLS public key, 48 bytes, unchecked; nil if the node
-	// names none.
+	// Key is the compressed BLS public key, 48 unchecked bytes; nil if the node reports
+	// none.
 	Key []byte
 }
 
@@ -68,28 +69,27 @@ type Epoch struct {
 
 type none struct{}
 
-// ownID is what is needed of info.getNodeID's answer; the rest is not checked.
+// ownID is the part of a reply to info.getNodeID that Client needs.
 type ownID struct {
 	NodeID ids.NodeID `json:"nodeID"`
 }
 
-// NetworkID is the ID of the network that the node is on.
+// NetworkID returns the ID of the node's network.
 func (c *Client) NetworkID(ctx context.Context) (uint32, error) {
 	var reply info.GetNetworkIDReply
 	err := c.Call(ctx, infoPath, "info.getNetworkID", none{}, &reply)
 	return uint32(reply.NetworkID), err
 }
 
-// NodeID is the ID of the node itself.
+// NodeID returns the node's own ID.
 func (c *Client) NodeID(ctx context.Context) (ids.NodeID, error) {
 	var reply ownID
 	err := c.Call(ctx, infoPath, "info.getNodeID", none{}, &reply)
 	return reply.NodeID, err
 }
 
-// Peers lists the nodes themselves, as far as they tell where they are, and the
-// peers they are connected to, each once. Every endpoint is asked; an error means
-// that none of them knew anybody.
+// Peers returns the nodes themselves, if they report their address, and their peers, each
+// once. It asks every endpoint and fails only if none of them reports a peer.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	found, failures := make([][]Peer, len(c.endpoints)), make([]error, len(c.endpoints))
 	var asking sync.WaitGroup
@@ -119,7 +119,7 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return nil, conclude("info.peers", failures)
 }
 
-// peersOf asks one endpoint: a node's ID and address must come from the same one.
+// peersOf asks one endpoint: a node's ID and address must come from the same endpoint.
 func (c *Client) peersOf(ctx context.Context, e *endpoint) ([]Peer, error) {
 	var own []Peer
 	var id ownID
@@ -132,7 +132,7 @@ func (c *Client) peersOf(ctx context.Context, e *endpoint) ([]Peer, error) {
 	switch {
 	case err == nil:
 		own = []Peer{{NodeID: id.NodeID, Addr: ip.IP}}
-	case !errors.As(err, &refused): // public servers refuse; their peers suffice
+	case !errors.As(err, &refused): // public servers refuse; their peers are enough
 		return nil, err
 	}
 	var reply struct {
@@ -159,23 +159,23 @@ func reachable(addr netip.AddrPort) bool {
 	return addr.IsValid() && addr.Port() != 0 && !addr.Addr().IsUnspecified()
 }
 
-// BlockchainID resolves an alias such as C.
+// BlockchainID resolves an alias, for example C.
 func (c *Client) BlockchainID(ctx context.Context, alias string) (ids.ID, error) {
 	var reply info.GetBlockchainIDReply
 	err := c.Call(ctx, infoPath, "info.getBlockchainID", info.GetBlockchainIDArgs{Alias: alias}, &reply)
 	return reply.BlockchainID, err
 }
 
-// Height is the height of the last accepted P-Chain block.
+// Height returns the height of the last accepted P-Chain block.
 func (c *Client) Height(ctx context.Context) (uint64, error) {
 	var reply api.GetHeightResponse
 	if err := c.Call(ctx, platformPath, "platform.getHeight", none{}, &reply); err != nil {
-		return 0, err // what was decoded of a bad answer is worth nothing
+		return 0, err // a failed reply may be half decoded
 	}
 	return uint64(reply.Height), nil
 }
 
-// ProposedHeight is the P-Chain height that the node currently proposes.
+// ProposedHeight returns the P-Chain height that the node currently proposes.
 func (c *Client) ProposedHeight(ctx context.Context) (uint64, error) {
 	var reply api.GetHeightResponse
 	if err := c.Call(ctx, platformPath, "platform.getProposedHeight", none{}, &reply); err != nil {
@@ -184,9 +184,9 @@ func (c *Client) ProposedHeight(ctx context.Context) (uint64, error) {
 	return uint64(reply.Height), nil
 }
 
-// ValidatorsAt is a subnet's validator set at a P-Chain height, an entry per
-// node; empty, too, if there is no such subnet. The height 2^64-1 means the one
-// that is currently proposed.
+// ValidatorsAt returns the validator set of a subnet at a P-Chain height, one entry for
+// each node ID. The set is also empty if there is no such subnet. Height 2^64-1 stands for
+// the currently proposed height.
 func (c *Client) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint64) (ValidatorSet, error) {
 	var reply map[ids.NodeID]struct {
 		PublicKey *string        `json:"publicKey"`
@@ -218,9 +218,9 @@ func (c *Client) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint6
 	return set, nil
 }
 
-// AllValidatorsAt has the sets of all subnets that have a validator at a P-Chain
-// height, an entry per key; those whose weights exceed 64 bits are left out. A
-// set may have weight and no entry, if none of its validators has a key.
+// AllValidatorsAt returns the sets of all subnets with a validator at a P-Chain height, one
+// entry for each key. It leaves out sets whose weights exceed 64 bits. A set has weight but
+// no entry if none of its validators has a key.
 func (c *Client) AllValidatorsAt(ctx context.Context, height uint64) (map[ids.ID]ValidatorSet, error) {
 	var reply struct {
 		ValidatorSets map[ids.ID]struct {
@@ -258,7 +258,7 @@ func parseKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// CurrentValidators lists a subnet's validators now.
+// CurrentValidators returns the current validators of a subnet.
 func (c *Client) CurrentValidators(ctx context.Context, subnetID ids.ID) ([]CurrentValidator, error) {
 	var reply struct {
 		Validators []struct {
@@ -269,7 +269,7 @@ func (c *Client) CurrentValidators(ctx context.Context, subnetID ids.ID) ([]Curr
 			PublicKey    *string         `json:"publicKey"` // of L1 validators
 			Signer       *struct {
 				PublicKey string `json:"publicKey"`
-			} `json:"signer"` // of the primary network's
+			} `json:"signer"` // of validators of the primary network
 		} `json:"validators"`
 	}
 	if err := c.Call(ctx, platformPath, "platform.getCurrentValidators", platformvm.GetCurrentValidatorsArgs{SubnetID: subnetID}, &reply); err != nil {
@@ -296,22 +296,22 @@ func (c *Client) CurrentValidators(ctx context.Context, subnetID ids.ID) ([]Curr
 	return validators, nil
 }
 
-// ValidatedBy is the subnet that validates a blockchain.
+// ValidatedBy returns the subnet that validates a blockchain.
 func (c *Client) ValidatedBy(ctx context.Context, blockchainID ids.ID) (ids.ID, error) {
 	var reply platformvm.ValidatedByResponse
 	err := c.Call(ctx, platformPath, "platform.validatedBy", platformvm.ValidatedByArgs{BlockchainID: blockchainID}, &reply)
 	return reply.SubnetID, err
 }
 
-// Subnet describes a subnet; ConversionID is not zero for an L1.
+// Subnet returns a subnet. Its ConversionID is not zero for an L1.
 func (c *Client) Subnet(ctx context.Context, subnetID ids.ID) (platformvm.GetSubnetResponse, error) {
 	var reply platformvm.GetSubnetResponse
 	err := c.Call(ctx, platformPath, "platform.getSubnet", platformvm.GetSubnetArgs{SubnetID: subnetID}, &reply)
 	return reply, err
 }
 
-// CurrentEpoch is the current epoch of a blockchain that the node runs; the zero
-// ID is the P-Chain's.
+// CurrentEpoch returns the current epoch of a blockchain that the node runs. The zero ID
+// stands for the P-Chain.
 func (c *Client) CurrentEpoch(ctx context.Context, blockchainID ids.ID) (Epoch, error) {
 	name := "P"
 	if blockchainID != constants.PlatformChainID {

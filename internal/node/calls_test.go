@@ -17,7 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
-// methods answers each method with its result, and others as avalanchego does.
+// methods answers each method with its result, and others like avalanchego.
 func methods(t *testing.T, results map[string]string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var call struct {
@@ -159,8 +159,8 @@ func TestPeersOfAllEndpoints(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 
-// The height that is proposed has a word of its own, since nodes refuse the number that
-// stands for it in Go (avalanchego, vms/platformvm/api).
+// The proposed height is sent as a word, since nodes refuse the number that stands for it
+// in Go (avalanchego, vms/platformvm/api).
 func TestHeightsOfValidatorSetsAsNodesTakeThem(t *testing.T) {
 	var heights []any
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

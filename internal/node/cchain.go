@@ -10,11 +10,11 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// CChainBlock is what of a C-Chain block concerns the other chains.
+// CChainBlock is the part of a C-Chain block that concerns other chains.
 type CChainBlock struct {
 	Height           uint64
 	Hash, ParentHash [ids.IDLen]byte
-	// Time is to the second.
+	// Time has a precision of one second.
 	Time time.Time
 	// ExtraData has the block's atomic transactions; empty if there are none.
 	ExtraData []byte

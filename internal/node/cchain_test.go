@@ -51,7 +51,7 @@ func TestCChainBlock(t *testing.T) {
 			require.ErrorIs(t, err, ErrMalformed, "got %+v", got)
 		})
 	}
-	// A node says null of what it does not have, whatever the reason.
+	// A node answers null for a block that it does not have, whatever the reason.
 	ofChain := func(block, tip string) string {
 		return methods(t, map[string]string{CChainRPC + " eth_getBlockByNumber": block, CChainRPC + " eth_blockNumber": tip})
 	}

@@ -12,22 +12,21 @@ import (
 	"github.com/ava-labs/avalanchego/utils/hashing"
 )
 
-// shortcut is what a reply has that knows the usual form of a whole answer and so
-// reads it faster than encoding/json does. False says nothing about the answer but
-// that it has another form; then the reply is as it was. It keeps nothing of the
-// answer.
+// shortcut is implemented by replies that parse a whole response in its usual form faster
+// than encoding/json does. readUsual returns false, and leaves the reply unchanged, if the
+// response has another form. It does not retain the response.
 type shortcut interface{ readUsual(answer []byte) bool }
 
-// containerRange is the result of index.getContainerRange: the bulk of all that is
-// ever fetched.
+// containerRange is the result of index.getContainerRange, which makes up most of the bytes
+// that the Client fetches.
 type containerRange struct {
 	indexer.GetContainerRangeResponse
 
-	// usual is what was read by the shortcut, in place of the rest.
+	// usual is set by readUsual, instead of the other fields.
 	usual []Container
 }
 
-// containers are those of the reply, whichever way it was read.
+// containers returns the containers, whichever way the reply was parsed.
 func (r *containerRange) containers(method string) ([]Container, error) {
 	if r.usual != nil {
 		return r.usual, nil
@@ -44,12 +43,12 @@ func (r *containerRange) containers(method string) ([]Container, error) {
 
 var _ shortcut = (*containerRange)(nil)
 
-// readUsual reads containers that a node encoded as it does: all members, each
-// once, strings without escapes, bytes in hexadecimal with a checksum.
+// readUsual parses containers in the form that avalanchego produces: all fields, each once,
+// strings without escapes, bytes in hexadecimal with a checksum.
 func (r *containerRange) readUsual(answer []byte) bool {
 	s := scanner{rest: answer}
 	var containers []Container
-	// One piece of memory for all: they are held and dropped together.
+	// One allocation for all: they are retained and dropped together.
 	room := make([]byte, 0, len(answer)/2)
 	s.object(func(name string) {
 		switch name {
@@ -81,7 +80,7 @@ func (r *containerRange) readUsual(answer []byte) bool {
 	return true
 }
 
-// scanner goes through JSON of few forms. Whatever has another one fails it.
+// scanner parses a subset of JSON. Anything else makes it fail.
 type scanner struct {
 	rest   []byte
 	failed bool
@@ -93,7 +92,7 @@ func (s *scanner) space() {
 	}
 }
 
-// next reports whether a byte comes next, and steps over it.
+// next reports whether b is the next byte, and skips it.
 func (s *scanner) next(b byte) bool {
 	s.space()
 	if s.failed || len(s.rest) == 0 || s.rest[0] != b {
@@ -109,7 +108,7 @@ func (s *scanner) expect(b byte) {
 	}
 }
 
-// object calls member before each member's value, which it has to read.
+// object calls member before each member's value. member must read the value.
 func (s *scanner) object(member func(name string)) {
 	s.expect('{')
 	for more := !s.next('}'); more && !s.failed; {
@@ -125,7 +124,7 @@ func (s *scanner) object(member func(name string)) {
 	}
 }
 
-// array calls element before each element, which it has to read.
+// array calls element before each element. element must read it.
 func (s *scanner) array(element func()) {
 	s.expect('[')
 	for more := !s.next(']'); more && !s.failed; {
@@ -136,7 +135,7 @@ func (s *scanner) array(element func()) {
 	}
 }
 
-// string is what stands between two quotes, for callers who refuse what is escaped.
+// string returns the bytes between two quotes. Callers must reject escapes.
 func (s *scanner) string() []byte {
 	s.expect('"')
 	end := bytes.IndexByte(s.rest, '"')
@@ -149,7 +148,7 @@ func (s *scanner) string() []byte {
 	return text
 }
 
-// plain is the content of a string of printable ASCII without escapes.
+// plain returns a string of printable ASCII without escapes.
 func (s *scanner) plain() string {
 	text := s.string()
 	for _, b := range text {
@@ -160,7 +159,7 @@ func (s *scanner) plain() string {
 	return string(text)
 }
 
-// number steps over a whole number.
+// number skips an integer.
 func (s *scanner) number() {
 	s.space()
 	n := 0
@@ -174,7 +173,7 @@ func (s *scanner) number() {
 	s.rest = s.rest[n:]
 }
 
-// The members of a container.
+// Fields of a container.
 const (
 	memberID = 1 << iota
 	memberBytes
@@ -184,7 +183,7 @@ const (
 	allMembers = 1<<iota - 1
 )
 
-// container reads one, with its bytes at the end of room.
+// container parses one container and appends its bytes to room.
 func (s *scanner) container(room []byte) (Container, []byte) {
 	var c Container
 	seen := 0
@@ -218,8 +217,9 @@ func (s *scanner) container(room []byte) (Container, []byte) {
 
 var errHex = errors.New("not bytes in hexadecimal with a checksum")
 
-// decodeHex appends to room the bytes that avalanchego's "hex" encoding has (utils/
-// formatting), and returns them by themselves, too, at least one, and their SHA-256.
+// decodeHex appends to room the bytes that text encodes in avalanchego's "hex" encoding
+// (utils/formatting). It returns these bytes, at least one, their SHA-256, and the grown
+// room.
 func decodeHex(room, text []byte) (b []byte, digest ids.ID, grown []byte, err error) {
 	const checksum = 4
 	digits, ok := bytes.CutPrefix(text, []byte("0x"))
@@ -241,10 +241,10 @@ func decodeHex(room, text []byte) (b []byte, digest ids.ID, grown []byte, err er
 	return grown[from:to:to], digest, grown[:to], nil
 }
 
-// base58 are the digits of avalanchego's encoding of IDs (utils/cb58).
+// base58 lists the digits of avalanchego's encoding of IDs (utils/cb58).
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// digit is the value of a digit; 58 or more for what is none.
+// digit returns the value of a digit, or 58 and more for other bytes.
 func digit(c byte) uint64 {
 	switch {
 	case '1' <= c && c <= '9':
@@ -265,18 +265,18 @@ func digit(c byte) uint64 {
 
 var errID = errors.New("not an ID in base 58 with a checksum")
 
-// parseID is ids.FromString for whole IDs, in a tenth of its time: five digits at a
-// time, without a number of unbounded length.
+// parseID is ids.FromString for whole IDs. It takes a tenth of the time because it reads
+// five digits at a time and needs no big integers.
 func parseID(text []byte) (id ids.ID, err error) {
 	const (
-		words    = ids.IDLen/4 + 1 // the last one is the checksum
-		longest  = 50              // digits of so many words
-		together = 5               // whose value fits in a word
+		words    = ids.IDLen/4 + 1 // the last word is the checksum
+		longest  = 50              // digits of that many words
+		together = 5               // digits whose value fits in a word
 	)
 	if len(text) > longest {
 		return ids.Empty, errID
 	}
-	zeros := 0 // each a whole byte at the beginning
+	zeros := 0 // each is a zero byte at the beginning
 	for zeros < len(text) && text[zeros] == base58[0] {
 		zeros++
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// usualRange is what a node answers when it is asked for two containers.
+// usualRange is a node's response to a request for two containers.
 func usualRange(t testing.TB) string {
 	container := func(index, bytes string) string {
 		return `{"id":"` + ids.ID{1}.String() + `","bytes":"` + hexOf(t, bytes) + `","timestamp":"2026-01-02T03:04:05.000000006Z","encoding":"hex","index":"` + index + `"}`
@@ -57,7 +57,8 @@ func TestUsualRange(t *testing.T) {
 	}
 }
 
-// requireSameID has what is read as an ID be what the library reads, and nothing else.
+// requireSameID requires that parseID accepts the same texts as the library and returns the
+// same IDs.
 func requireSameID(t testing.TB, text string) {
 	t.Helper()
 	got, err := parseID([]byte(text))
@@ -71,7 +72,7 @@ func TestParseID(t *testing.T) {
 	all := []ids.ID{{}, {31: 1}, {0: 255}, {0: 1}, ids.ID(bytes.Repeat([]byte{255}, ids.IDLen))}
 	for i := range 300 {
 		var id ids.ID
-		for j := i % 40; j < len(id); j++ { // with zeros before
+		for j := i % 40; j < len(id); j++ { // with leading zeros
 			id[j] = byte(rng.Uint32())
 		}
 		all = append(all, id)
@@ -100,14 +101,14 @@ func FuzzParseID(f *testing.F) {
 	f.Add(ids.Empty.String())
 	f.Add("11111111111111111111111111111111LpoYY")
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) < 100 { // the library takes its time with more
+		if len(text) < 100 { // the library is slow with longer texts
 			requireSameID(t, text)
 		}
 	})
 }
 
-// FuzzUsualRange has whatever the shortcut reads be read by the long way, too, and
-// alike.
+// FuzzUsualRange checks that encoding/json reads everything that the shortcut reads, with
+// the same result.
 func FuzzUsualRange(f *testing.F) {
 	usual := usualRange(f)
 	f.Add(usual)

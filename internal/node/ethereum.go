@@ -20,48 +20,49 @@ import (
 )
 
 var (
-	// ErrPruned reports a block that no node has, although their last block is higher.
-	// A node that state-synced has the genesis block, and then only blocks from shortly
-	// before the height at which it synced.
+	// ErrPruned reports a block that no node has although their last block is higher. A
+	// state-synced node has the genesis block and the blocks from shortly before its sync
+	// height on.
 	ErrPruned = errors.New("not available from the node, which was state-synced or has pruned it: set state-sync-enabled to false in the chain's config.json and resync the node, or configure an archive node")
-	// ErrNoTraces reports that no node can trace a block: the API is disabled, or the
-	// state of the parent block is pruned (ErrNoState).
+	// ErrNoTraces reports that no node can trace a block, because the API is disabled or
+	// the state of the parent block is pruned (ErrNoState).
 	ErrNoTraces = errors.New("the node has no debug_traceBlockByNumber for these blocks")
-	// ErrNoState is an ErrNoTraces of single blocks: the node can trace others.
+	// ErrNoState is an ErrNoTraces for single blocks: the node can trace others.
 	ErrNoState = fmt.Errorf("%w: it has pruned the state", ErrNoTraces)
-	// ErrTraceRefused reports that the node failed to trace one block, also transaction by
-	// transaction: the execution timed out, the answer is too large, or the method failed.
+	// ErrTraceRefused reports that the node failed to trace one block, both as a whole and
+	// transaction by transaction: the execution timed out, the response is too large, or
+	// the method failed.
 	ErrTraceRefused = errors.New("the node failed to trace the block")
 )
 
-// EVM is the Ethereum API of one EVM chain. Safe for concurrent use.
+// EVM is the Ethereum API of one EVM chain. It is safe for concurrent use.
 type EVM struct {
 	client *Client
 	path   string
 }
 
-// EVM is the chain whose API the nodes have at path; empty, if the endpoints are the
-// API's own URLs.
+// EVM returns the chain whose API is at path. An empty path means that the endpoints are
+// URLs of the API itself.
 func (c *Client) EVM(path string) *EVM { return &EVM{client: c, path: path} }
 
-// EVMBlock is what a node says of a block, in JSON that was not looked into.
+// EVMBlock is a block in unparsed JSON.
 type EVMBlock struct {
-	// Block has whole transactions.
+	// Block includes whole transactions.
 	Block []byte
 	// Receipts are nil for the genesis block.
 	Receipts []byte
-	// Traces are callTracer's; nil for the genesis block, and where none were asked for.
+	// Traces are those of callTracer; nil for the genesis block and if none were requested.
 	Traces []byte
 }
 
-// Tip is the height of the newest block that is accepted and executed, so that its
-// receipts are there. Accepted blocks are final.
+// Tip returns the height of the newest block that is accepted and executed, so that its
+// receipts exist. Accepted blocks are final.
 func (e *EVM) Tip(ctx context.Context) (uint64, error) {
-	// With asynchronous execution, too: see avalanchego vms/saevm, on "latest".
+	// This also holds with asynchronous execution: see avalanchego vms/saevm, on "latest".
 	return e.client.EVMHeight(ctx, e.path)
 }
 
-// ChainID is the chain's ID in signatures (EIP-155).
+// ChainID returns the chain's ID for signatures (EIP-155).
 func (e *EVM) ChainID(ctx context.Context) (uint64, error) {
 	const method = "eth_chainId"
 	var id string
@@ -71,13 +72,13 @@ func (e *EVM) ChainID(ctx context.Context) (uint64, error) {
 	return quantity(method, id)
 }
 
-// blockchainInPath finds the blockchain in the URL of an API.
+// blockchainInPath matches the blockchain in the URL of an API.
 var blockchainInPath = regexp.MustCompile(`/ext/bc/([^/]+)/`)
 
-// BlockchainID is the ID of the blockchain on the P-Chain: as the Warp precompile tells
-// it, or the URL. It is empty if neither does.
+// BlockchainID returns the ID of the blockchain on the P-Chain, from the Warp precompile or
+// from the URL. It is empty if neither has it.
 func (e *EVM) BlockchainID(ctx context.Context) (ids.ID, error) {
-	// Keccak-256 of getBlockchainID() begins with it.
+	// The selector of getBlockchainID().
 	returned, err := e.Calls(ctx, nil, []EVMCall{{To: common.HexToAddress(warpPrecompile), Data: []byte{0x42, 0x13, 0xcf, 0x78}}})
 	if err != nil {
 		return ids.Empty, err
@@ -101,23 +102,24 @@ const (
 	tracesMethod   = "debug_traceBlockByNumber"
 	traceMethod    = "debug_traceTransaction"
 	heightMethod   = "eth_blockNumber"
-	// tooLarge is go-ethereum's code for a batch whose answers are too many bytes:
-	// those before the limit are there.
+	// tooLarge is go-ethereum's code for a batch whose responses are too large. The
+	// responses before the limit are present.
 	tooLarge = -32003
-	// invalidRequest is JSON-RPC 2.0's, and go-ethereum's for a batch of too many calls.
+	// invalidRequest is the JSON-RPC 2.0 code that go-ethereum returns for a batch of too
+	// many calls.
 	invalidRequest = -32600
 )
 
-// Blocks fetches up to n blocks from a height on in one request, with call traces if
-// traces is set. The result has at least one block. It has fewer than n if the rest is
-// too large for one answer, beyond the tip, or cannot be traced in the same way.
-// Errors are those of Call, ErrBeyondTip, ErrPruned, ErrNoTraces and ErrTraceRefused,
-// each of the block at from.
+// Blocks fetches up to n blocks from a height on in one request, with call traces if traces
+// is set. The result has at least one block. It has fewer than n if the others are too
+// large for one response, beyond the tip, or cannot be traced in the same way. Errors are
+// those of Call, ErrBeyondTip, ErrPruned, ErrNoTraces and ErrTraceRefused, all about the
+// block at from.
 func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EVMBlock, error) {
-	// The height comes first: a node executes a batch in order, so a block at or below it
-	// that is missing from the same batch is missing for good.
+	// The height comes first. A node executes a batch in order, so a block at or below the
+	// height that is missing from the same batch is permanently missing.
 	calls := []invocation{{heightMethod, []any{}}}
-	ends := make([]int, 0, n) // of the calls of each block
+	ends := make([]int, 0, n) // index after the last call of each block
 	for height := from; height < from+uint64(n); height++ {
 		calls = append(calls, blockCalls(height, traces)...)
 		ends = append(ends, len(calls))
@@ -157,8 +159,8 @@ func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EV
 	return blocks, nil
 }
 
-// Has reports whether a node has the block at height with its receipts, which must not
-// be higher than Tip. Errors are those of Call and ErrBeyondTip.
+// Has reports whether a node has the block at height with its receipts. The height must not
+// exceed Tip. Errors are those of Call and ErrBeyondTip.
 func (e *EVM) Has(ctx context.Context, height uint64) (bool, error) {
 	_, err := e.Blocks(ctx, height, 1, false)
 	if errors.Is(err, ErrPruned) {
@@ -171,7 +173,7 @@ func blockCalls(height uint64, traces bool) []invocation {
 	number := "0x" + strconv.FormatUint(height, 16)
 	calls := []invocation{{blockMethod, []any{number, true}}}
 	if height == 0 {
-		return calls // it executed nothing
+		return calls // the genesis block executed nothing
 	}
 	calls = append(calls, invocation{receiptsMethod, []any{number}})
 	if traces {
@@ -180,16 +182,16 @@ func blockCalls(height uint64, traces bool) []invocation {
 	return calls
 }
 
-// traceTimeout is how long the node may take to trace one transaction. The default of
-// nodes is 5 s (libevm eth/tracers).
+// traceTimeout is how long the node may take to trace one transaction. The default of nodes
+// is 5 s (libevm eth/tracers).
 const traceTimeout = 60 * time.Second
 
 func traceOptions() map[string]any {
 	return map[string]any{"tracer": "callTracer", "timeout": traceTimeout.String()}
 }
 
-// large fetches the parts of one block one by one, after they failed together. Cause is
-// why they did.
+// large fetches the parts of one block one by one, after they failed together because of
+// cause.
 func (e *EVM) large(ctx context.Context, height uint64, traces bool, cause error) ([]EVMBlock, error) {
 	calls := blockCalls(height, false)
 	answers := make([]outcome, 0, len(calls))
@@ -212,7 +214,7 @@ func (e *EVM) large(ctx context.Context, height uint64, traces bool, cause error
 	return []EVMBlock{b}, nil
 }
 
-// traceWhole traces a block in one call, or else transaction by transaction.
+// traceWhole traces a block in one call or, if that fails, transaction by transaction.
 func (e *EVM) traceWhole(ctx context.Context, height uint64, block []byte) ([]byte, error) {
 	calls := blockCalls(height, true)
 	calls = calls[len(calls)-1:]
@@ -231,11 +233,11 @@ func (e *EVM) traceWhole(ctx context.Context, height uint64, block []byte) ([]by
 	return e.traceSingly(ctx, height, block, err)
 }
 
-// maxTraces is the most bytes of the traces of one block: what one answer may have.
+// maxTraces bounds the traces of one block in bytes, like one response.
 const maxTraces = maxResponse
 
-// traceSingly traces a block transaction by transaction, after the node failed to trace
-// it as a whole for the given reason.
+// traceSingly traces a block transaction by transaction after the node failed to trace it
+// as a whole because of cause.
 func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, cause error) ([]byte, error) {
 	var content struct{ Transactions []struct{ Hash string } }
 	if err := json.Unmarshal(block, &content); err != nil {
@@ -272,8 +274,8 @@ func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, caus
 	return append(all, ']'), nil
 }
 
-// elsewhere returns an error if another node should be asked for a block: this one lacks
-// the block, or cannot trace it. The first answer is the node's height.
+// elsewhere returns an error if another node should be asked for a block, because this node
+// lacks the block or cannot trace it. The first reply is the node's height.
 func elsewhere(height uint64, calls []invocation, answers []outcome) error {
 	if tip, known := heightOf(answers[0]); known && height <= tip {
 		for i, a := range answers[1:] {
@@ -305,19 +307,19 @@ func heightOf(a outcome) (height uint64, known bool) {
 // prunedCode is the code of go-ethereum's PrunedHistoryError.
 const prunedCode = 4444
 
-// pruned reports whether the answer for an executed block says that the node lacks the
-// block or its receipts.
+// pruned reports whether the reply for an executed block says that the node lacks the block
+// or its receipts.
 func (a *outcome) pruned() bool {
 	if a.refused == nil {
 		return a.result == nil
 	}
-	// A state-synced node has the last blocks before its sync without their receipts
-	// (avalanchego graft/coreth internal/ethapi).
+	// A state-synced node has the last blocks before its sync without receipts (avalanchego
+	// graft/coreth internal/ethapi).
 	return a.refused.Code == prunedCode || strings.Contains(a.refused.Message, "receipts length mismatch")
 }
 
-// untraceable returns an error that has another node asked, if it is of no use to ask
-// this one again for the traces that it refused.
+// untraceable returns an error that makes the Client ask another node, if this node would
+// refuse the traces again.
 func untraceable(refused *RPCError) error {
 	if refused == nil {
 		return nil
@@ -336,8 +338,8 @@ func untraceable(refused *RPCError) error {
 	return &RPCError{Method: refused.Method, Code: methodNotFound, Message: refused.Message, cause: fmt.Errorf("%w: %s", cause, refused.Message)}
 }
 
-// readBlock sorts the answers for one block. With an error that is a refusal to trace,
-// the rest of the block is there.
+// readBlock combines the replies for one block. If the error is a refused trace, the rest
+// of the block is set.
 func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
 	for i, a := range answers {
 		method := calls[i].method
@@ -349,7 +351,7 @@ func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
 		case a.refused != nil:
 			return b, a.refused
 		case a.result == nil && method != tracesMethod:
-			return b, fmt.Errorf("%w: %s says there is nothing yet", ErrBeyondTip, method)
+			return b, fmt.Errorf("%w: %s has no result yet", ErrBeyondTip, method)
 		case a.result == nil:
 			return b, fmt.Errorf("%s: %w: null", method, ErrMalformed)
 		}
@@ -365,7 +367,8 @@ func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
 	return b, nil
 }
 
-// NativeBalance is what an address owns of the chain's own token after a block, in wei.
+// NativeBalance returns the balance of an address in the chain's native token after a
+// block, in wei.
 func (e *EVM) NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error) {
 	const method = "eth_getBalance"
 	var text string
@@ -376,43 +379,43 @@ func (e *EVM) NativeBalance(ctx context.Context, address common.Address, block u
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
 	}
-	n, _ := uint256.FromBig(balance) // it has 256 bits at most
+	n, _ := uint256.FromBig(balance) // it has at most 256 bits
 	return n, nil
 }
 
-// EVMCall is a call of a contract that changes nothing.
+// EVMCall is a read-only call of a contract.
 type EVMCall struct {
 	To   common.Address
 	Data []byte
-	// Gas bounds the execution; 0 leaves it to the node.
+	// Gas bounds the execution; 0 means the node's bound.
 	Gas uint64
 }
 
-// EVMReturn is what a call came to.
+// EVMReturn is the result of a call.
 type EVMReturn struct {
 	Data []byte
-	// Failed says that the contract did not return; Data is then empty.
+	// Failed reports that the contract did not return; Data is then empty.
 	Failed bool
 }
 
-// MaxCalls is how many calls go into one request.
+// MaxCalls is the largest number of calls in one request.
 const MaxCalls = 100
 
 const callMethod = "eth_call"
 
-// Calls makes up to MaxCalls calls after a block, nil being the newest one. A contract
-// that fails is no error, nor is one whose answer is too long for the node or for us:
-// it has failed, too, and the others are asked again without it. A node that cannot
-// execute is an error. Errors are those of Call.
+// Calls makes up to MaxCalls calls after a block; nil stands for the newest block. A
+// contract that fails sets Failed and causes no error. A result that is too large for one
+// response also sets Failed; Calls then repeats the other calls without it. A node that
+// cannot execute is an error. Errors are those of Call.
 func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMReturn, error) {
 	if len(calls) > MaxCalls {
-		return nil, fmt.Errorf("%s: %d calls, at most %d are possible", callMethod, len(calls), MaxCalls)
+		return nil, fmt.Errorf("%s: %d calls; the limit is %d", callMethod, len(calls), MaxCalls)
 	}
 	at := "latest"
 	if block != nil {
 		at = "0x" + strconv.FormatUint(*block, 16)
 	}
-	left := make([]int, len(calls)) // which have no answer yet
+	left := make([]int, len(calls)) // indexes of calls without a reply
 	invocations := make([]invocation, len(calls))
 	for i, call := range calls {
 		params := map[string]any{"to": call.To, "data": hexutil.Bytes(call.Data)}
@@ -442,8 +445,8 @@ func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMR
 	return returned, nil
 }
 
-// someCalls makes some of the calls in one request, and returns those that were too
-// much for it.
+// someCalls makes some of the calls in one request and returns those whose results did not
+// fit.
 func (e *EVM) someCalls(ctx context.Context, calls []invocation, some []int, returned []EVMReturn) (tooMuch []int, err error) {
 	asked := make([]invocation, len(some))
 	for i, call := range some {
@@ -468,7 +471,7 @@ func (e *EVM) someCalls(ctx context.Context, calls []invocation, some []int, ret
 		case a.refused != nil:
 			return nil, a.refused
 		case len(a.result) < 2 || a.result[0] != '"':
-			return nil, fmt.Errorf("%s: %w: no string", callMethod, ErrMalformed)
+			return nil, fmt.Errorf("%s: %w: not a string", callMethod, ErrMalformed)
 		default:
 			if r.Data, err = hexData(callMethod, string(a.result[1:len(a.result)-1])); err != nil {
 				return nil, err
@@ -478,15 +481,15 @@ func (e *EVM) someCalls(ctx context.Context, calls []invocation, some []int, ret
 	return tooMuch, nil
 }
 
-// HaveCode reports which of up to MaxCalls addresses are contracts now. Errors are those
-// of Call.
+// HaveCode reports for up to MaxCalls addresses whether they have code now. Errors are
+// those of Call.
 func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool, error) {
 	const method = "eth_getCode"
 	if len(addresses) == 0 {
 		return nil, nil
 	}
 	if len(addresses) > MaxCalls {
-		return nil, fmt.Errorf("%s: %d addresses, at most %d are possible", method, len(addresses), MaxCalls)
+		return nil, fmt.Errorf("%s: %d addresses; the limit is %d", method, len(addresses), MaxCalls)
 	}
 	calls := make([]invocation, len(addresses))
 	for i, address := range addresses {
@@ -502,17 +505,17 @@ func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool,
 		case a.refused != nil:
 			return nil, a.refused
 		case len(a.result) < len(`"0x"`) || a.result[0] != '"':
-			return nil, fmt.Errorf("%s: %w: no string", method, ErrMalformed)
+			return nil, fmt.Errorf("%s: %w: not a string", method, ErrMalformed)
 		}
 		have[i] = len(a.result) > len(`"0x"`)
 	}
 	return have, nil
 }
 
-// executionFailed tells what the contract did from what the node could not do. The
-// code 3 is go-ethereum's for a revert with a reason; for the other failures there are
-// only the texts of its core/vm. That an execution took too long ("execution aborted")
-// says as much of the node as of the contract.
+// executionFailed reports whether the contract failed, as opposed to the node. Code 3 is
+// go-ethereum's for a revert with a reason; other failures of a contract have only the
+// texts of core/vm. A timeout ("execution aborted") does not count: it depends on the node
+// as well.
 func executionFailed(refused *RPCError) bool {
 	if refused.Code == 3 {
 		return true
@@ -525,7 +528,7 @@ func executionFailed(refused *RPCError) bool {
 	return false
 }
 
-// webSocketURL is where an endpoint has the WebSocket that goes with the API at path.
+// webSocketURL returns the URL of an endpoint's WebSocket for the API at path.
 func webSocketURL(base *url.URL, path string) string {
 	u := *base
 	u.Scheme = "ws" + strings.TrimPrefix(u.Scheme, "http")

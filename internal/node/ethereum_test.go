@@ -22,7 +22,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// ethereum answers batches, call by call.
+// ethereum answers each call of a batch.
 func ethereum(t *testing.T, answer func(method string, params []json.RawMessage) string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -44,14 +44,14 @@ func ethereum(t *testing.T, answer func(method string, params []json.RawMessage)
 		for _, c := range calls {
 			answers = append(answers, fmt.Sprintf(" {\"jsonrpc\":\"2.0\",\"id\":%s,%s}\n", c.ID, answer(c.Method, c.Params)))
 		}
-		slices.Reverse(answers) // any order will do
+		slices.Reverse(answers) // replies may have any order
 		fmt.Fprintf(w, "[%s]", strings.Join(answers, ","))
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
-// blockOf has blocks up to 4, without traces where told so.
+// blockOf has blocks up to 4, with traces unless disabled.
 func blockOf(untraced string) func(string, []json.RawMessage) string {
 	return func(method string, params []json.RawMessage) string {
 		if len(params) == 0 {
@@ -86,7 +86,7 @@ func TestBlocks(t *testing.T) {
 	got, err = chain.Blocks(t.Context(), 3, 9, true)
 	require.NoError(t, err)
 	require.Equal(t, []EVMBlock{whole(3), whole(4)}, got)
-	_, err = chain.Tip(t.Context()) // the fake's answer is no height
+	_, err = chain.Tip(t.Context()) // the fake's reply is not a height
 	require.Error(t, err)
 	require.Equal(t, []EVMBlock{{Block: said(blockMethod, 0)}, whole(1), whole(2)}, first, "what came before, after other answers")
 	_, err = chain.Blocks(t.Context(), 5, 1, true)
@@ -108,8 +108,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksTooLarge has a node that gives so many bytes for a batch, and anything for
-// a call alone.
+// TestBlocksTooLarge uses a node that bounds the bytes of a batch but not those of a single
+// call.
 func TestBlocksTooLarge(t *testing.T) {
 	var left, batches int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -168,7 +168,7 @@ func TestBatchMalformed(t *testing.T) {
 			url, _ := serve(t, 200, body)
 			_, err := newClient(t, url).EVM("").Blocks(t.Context(), 1, 1, false)
 			require.Error(t, err)
-			if name != "wrong brackets" { // whose inside is for others to read
+			if name != "wrong brackets" { // its content is parsed elsewhere
 				require.ErrorIs(t, err, ErrMalformed)
 			}
 		})
@@ -240,17 +240,17 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, []bool{true, false}, have)
 }
 
-// TestCallsTooLarge asks contracts of which some answer at excessive length: more than
-// the node puts into a batch, or more than is read of an answer.
+// TestCallsTooLarge calls contracts whose results exceed the node's limit for a batch, or
+// the client's limit for a response.
 func TestCallsTooLarge(t *testing.T) {
 	calls := make([]EVMCall, MaxCalls)
 	for i := range calls {
 		calls[i].Data = []byte{byte(i)}
 	}
 	for name, tt := range map[string]struct {
-		batch int            // bytes that the node puts into a batch, 0 for any number
-		most  int            // calls that it takes in one, 0 for any number
-		long  map[string]int // answers by call, in bytes
+		batch int            // limit of bytes for a batch, 0 for none
+		most  int            // limit of calls for a batch, 0 for none
+		long  map[string]int // length of results by call, in bytes
 		fails []int
 	}{
 		"each is short":             {batch: 1000},
@@ -310,8 +310,8 @@ func TestCallsTooLarge(t *testing.T) {
 	}
 }
 
-// TestCallsThatAreAborted tells what a contract does from what a node cannot do: one
-// that has no time left says nothing about the contract.
+// TestCallsThatAreAborted distinguishes failures of a contract from those of a node: a
+// timeout says nothing about the contract.
 func TestCallsThatAreAborted(t *testing.T) {
 	for _, text := range []string{"out of gas", "contract creation code storage out of gas"} {
 		chain := newClient(t, ethereum(t, func(string, []json.RawMessage) string {
@@ -359,7 +359,7 @@ func TestBlockchainID(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestHeads has a node that tells of two blocks and hangs up.
+// TestHeads uses a node that reports two blocks and disconnects.
 func TestHeads(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/ext/bc/C/ws" {
@@ -392,7 +392,7 @@ func TestHeads(t *testing.T) {
 	require.False(t, heard)
 }
 
-// TestHeadsTriesAgain waits ever longer for a node without WebSocket.
+// TestHeadsTriesAgain checks that pauses grow for a node without WebSocket.
 func TestHeadsTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -449,7 +449,7 @@ func TestBlocksOfAStateSyncedNode(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, has)
 
-	// Another node may have it; one that is away might.
+	// Another node may have the block; one that does not answer might.
 	archive := ethereum(t, stateSynced(0, 0, 1000))
 	_, err = newClient(t, synced, archive).EVM("").Blocks(t.Context(), 1, 8, false)
 	require.NoError(t, err)
@@ -462,7 +462,7 @@ func TestBlocksOfAStateSyncedNode(t *testing.T) {
 	require.ErrorIs(t, err, ErrBeyondTip)
 }
 
-// TestBlocksTracedSingly has a node that refuses to trace block 2 as a whole.
+// TestBlocksTracedSingly uses a node that fails to trace block 2 as a whole.
 func TestBlocksTracedSingly(t *testing.T) {
 	const refusal = `"error":{"code":-32000,"message":"execution timeout"}`
 	var single func(hash string) string

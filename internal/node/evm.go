@@ -11,13 +11,13 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// CChainRPC is where a node has the Ethereum API of the C-Chain.
+// CChainRPC is the path of the C-Chain's Ethereum API.
 const CChainRPC = "/ext/bc/C/rpc"
 
-// SentMessage is what an account or contract sent through the Warp precompile of
+// SentMessage is a message that an account or contract sent through the Warp precompile of
 // an EVM chain.
 type SentMessage struct {
-	// Block is the height of the block, Index the log's place in it.
+	// Block is the block's height, Index the index of the log in the block.
 	Block, Index uint64
 	TxHash       [32]byte
 	// Message is the unsigned message.
@@ -25,15 +25,15 @@ type SentMessage struct {
 }
 
 const (
-	// warpPrecompile is where EVM chains have the Warp precompile (ACP-30;
-	// avalanchego, graft/coreth/precompile/contracts/warp).
+	// warpPrecompile is the address of the Warp precompile (ACP-30; avalanchego,
+	// graft/coreth/precompile/contracts/warp).
 	warpPrecompile = "0x0200000000000000000000000000000000000005"
 	// sendWarpMessage is keccak256("SendWarpMessage(address,bytes32,bytes)").
 	sendWarpMessage = "0x56600c567728a800c0aa927500f831cb451df66a7af570eb4df4dfbf4674887d"
 )
 
-// EVMHeight is the height of the newest accepted block of an EVM chain, whose
-// Ethereum API the nodes have at path. Accepted blocks are final.
+// EVMHeight returns the height of the newest accepted block of an EVM chain whose Ethereum
+// API is at path. Accepted blocks are final.
 func (c *Client) EVMHeight(ctx context.Context, path string) (uint64, error) {
 	var height string
 	if err := c.Call(ctx, path, "eth_blockNumber", []any{}, &height); err != nil {
@@ -42,10 +42,10 @@ func (c *Client) EVMHeight(ctx context.Context, path string) (uint64, error) {
 	return quantity("eth_blockNumber", height)
 }
 
-// SentMessages are the messages sent in the blocks from one height through another, in
-// order, and last is the last of these blocks that the node has executed: logs of later
-// ones are not there yet, which the node does not say. Errors are those of Call,
-// ErrBeyondTip if the node has not executed the first block, and ErrPruned.
+// SentMessages returns the messages sent in the blocks from one height through another, in
+// order, and the last of these blocks that the node has executed. Logs of later blocks are
+// missing without an error from the node. Errors are those of Call, ErrBeyondTip if the
+// node has not executed the first block, and ErrPruned.
 func (c *Client) SentMessages(ctx context.Context, path string, from, through uint64) (sent []SentMessage, last uint64, err error) {
 	const method = "eth_getLogs"
 	first := "0x" + strconv.FormatUint(from, 16)
@@ -55,8 +55,9 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 		"address":   warpPrecompile,
 		"topics":    []string{sendWarpMessage},
 	}
-	// One node answers all three, in this order (see EVM.Blocks): nodes are at different
-	// heights, and without the first block a node gives no logs of the others either.
+	// One node answers all three calls, in this order (see EVM.Blocks), because nodes are
+	// at different heights. Without the first block a node returns no logs of the others
+	// either.
 	calls := []invocation{{heightMethod, []any{}}, {blockMethod, []any{first, false}}, {method, []any{filter}}}
 	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error { return elsewhere(from, calls[:2], answers[:2]) })
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 	case !known:
 		return nil, 0, fmt.Errorf("%s: %w: no height", heightMethod, ErrMalformed)
 	case height < from:
-		return nil, 0, fmt.Errorf("%w: block %d is not executed, the last one is %d", ErrBeyondTip, from, height)
+		return nil, 0, fmt.Errorf("%w: block %d is not executed, the last executed block is %d", ErrBeyondTip, from, height)
 	case answers[2].refused != nil:
 		return nil, 0, answers[2].refused
 	}
@@ -82,7 +83,7 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 	return sent, last, err
 }
 
-// sentLog is a log of the Warp precompile as nodes have it.
+// sentLog is a log of the Warp precompile in a node's JSON.
 type sentLog struct {
 	BlockNumber     string
 	LogIndex        string
@@ -91,7 +92,7 @@ type sentLog struct {
 	Removed         bool
 }
 
-// sentMessages reads logs of blocks up to last.
+// sentMessages parses logs of blocks up to last.
 func sentMessages(method string, logs []sentLog, last uint64) (sent []SentMessage, err error) {
 	for _, l := range logs {
 		if l.Removed {
@@ -119,14 +120,14 @@ func sentMessages(method string, logs []sentLog, last uint64) (sent []SentMessag
 		if m.Message, err = abiBytes(data); err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
 		}
-		if m.Block <= last { // others come again
+		if m.Block <= last { // later blocks are fetched again
 			sent = append(sent, m)
 		}
 	}
 	return sent, nil
 }
 
-// abiBytes is the one dynamic bytes value that data encodes (Solidity ABI).
+// abiBytes returns the one dynamic bytes value that data encodes (Solidity ABI).
 func abiBytes(data []byte) ([]byte, error) {
 	const word = 32
 	offset, err := abiLength(data, 0)
@@ -143,7 +144,7 @@ func abiBytes(data []byte) ([]byte, error) {
 	return data[offset+word:][:length], nil
 }
 
-// abiLength is the word at offset, which must be less than the size of the data.
+// abiLength returns the word at offset, which must be less than len(data).
 func abiLength(data []byte, offset uint64) (uint64, error) {
 	const word = 32
 	if uint64(len(data)) < word || offset > uint64(len(data))-word {
@@ -152,22 +153,22 @@ func abiLength(data []byte, offset uint64) (uint64, error) {
 	var n uint64
 	for i, b := range data[offset:][:word] {
 		if i < word-8 && b != 0 {
-			return 0, fmt.Errorf("log data of %d bytes names a greater size", len(data))
+			return 0, fmt.Errorf("log data of %d bytes announces a greater size", len(data))
 		}
 		n = n<<8 | uint64(b)
 	}
 	if n > uint64(len(data)) {
-		return 0, fmt.Errorf("log data of %d bytes names a greater size", len(data))
+		return 0, fmt.Errorf("log data of %d bytes announces a greater size", len(data))
 	}
 	return n, nil
 }
 
-// quantity reads a number as the Ethereum API has it.
+// quantity parses a number in the Ethereum API's encoding.
 func quantity(method, text string) (uint64, error) {
 	digits, ok := strings.CutPrefix(text, "0x")
 	n, err := strconv.ParseUint(digits, 16, 64)
 	if !ok || err != nil {
-		return 0, fmt.Errorf("%s: %w: %q is no quantity", method, ErrMalformed, clipped(text))
+		return 0, fmt.Errorf("%s: %w: %q is not a quantity", method, ErrMalformed, clipped(text))
 	}
 	return n, nil
 }
@@ -176,10 +177,10 @@ func hexData(method, text string) ([]byte, error) {
 	digits, ok := strings.CutPrefix(text, "0x")
 	b, err := hex.DecodeString(digits)
 	if !ok || err != nil {
-		return nil, fmt.Errorf("%s: %w: %q is no hex data", method, ErrMalformed, clipped(text))
+		return nil, fmt.Errorf("%s: %w: %q is not hex data", method, ErrMalformed, clipped(text))
 	}
 	return b, nil
 }
 
-// clipped keeps a remote text short in an error.
+// clipped shortens text of a node for an error.
 func clipped(text string) string { return text[:min(len(text), 40)] }

@@ -67,7 +67,7 @@ func TestSentMessages(t *testing.T) {
 		}
 	}
 
-	// What the node has not executed yet has no logs, or not all of them.
+	// Blocks that the node has not executed have no logs, or only some of them.
 	height = "0x10"
 	sent, last, err = newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestEVMHeight(t *testing.T) {
 	require.Equal(t, uint64(31), height)
 }
 
-// Whatever the data of a log says, reading it neither fails hard nor goes beyond.
+// abiBytes neither panics nor reads beyond the data, whatever it contains.
 func FuzzABIBytes(f *testing.F) {
 	f.Add(packBytes(f, []byte("message")))
 	f.Add(packBytes(f, nil))

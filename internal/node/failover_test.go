@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hosts answers for every host without a network.
+// hosts answers for all hosts without a network.
 type hosts map[string]func(*http.Request) (*http.Response, error)
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -37,7 +37,7 @@ func hang(r *http.Request) (*http.Response, error) {
 
 func refuse(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }
 
-// network is a client of the hosts a, b and c, and who was asked, in order.
+// network is a client of the hosts a, b and c, with the hosts asked so far, in order.
 type network struct {
 	*Client
 	hosts hosts

@@ -14,29 +14,28 @@ import (
 	"time"
 )
 
-// Forwarded is the answer of a node as it came.
+// Forwarded is a node's unchanged response.
 type Forwarded struct {
 	Status int
-	// Header has what of the answer's header is about its body.
+	// Header has the header fields that describe the body.
 	Header http.Header
 	Body   []byte
 }
 
-// hedgeAfter is how long a node may take before the next one is asked beside it.
+// hedgeAfter is how long a node may take before the next one is asked in parallel.
 const hedgeAfter = 300 * time.Millisecond
 
-// ErrUnsure says that a transaction was given to a node which did not answer: it may
-// have been issued.
-var ErrUnsure = errors.New("the transaction may have been issued: the node that it was given to did not answer")
+// ErrUnsure reports that a node received a transaction and did not answer. The node may
+// have issued it.
+var ErrUnsure = errors.New("the transaction may have been issued: the node that received it did not answer")
 
-// Forward posts body, which is JSON, to path of a node and returns what it answers,
-// whatever that says. The endpoint that answered last is asked first; one that fails
-// makes room for the next, and so does one that takes long if hedged, which suits
-// calls that change nothing. A call that issues a transaction is given to one node only,
-// unless that could not be reached or says itself that it takes no calls: another one
-// would refuse what the first has accepted. The answer counts for ctx's Budget. Errors:
-// ErrUnavailable, ErrUnsure, ErrMalformed if an answer is too long, ErrNoRoom, or ctx's
-// own.
+// Forward posts body, which is JSON, to path of a node and returns the response, whatever
+// its content. It asks the endpoint that answered latest first, and the next one if that
+// fails. If hedged, it also asks the next one if a response takes long; this suits
+// read-only calls. A call that issues a transaction goes to one node only, unless that node
+// cannot be reached or refuses all calls: a second node would reject a transaction that the
+// first one accepted. The response counts against ctx's Budget. Errors: ErrUnavailable,
+// ErrUnsure, ErrMalformed if a response is too long, ErrNoRoom, or ctx's own.
 func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged bool) (*Forwarded, error) {
 	type result struct {
 		endpoint int
@@ -48,7 +47,7 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 	attempts, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order := c.order()
-	results := make(chan result, len(order)) // room for all: nobody waits for those that lost
+	results := make(chan result, len(order)) // buffered, so that slower attempts never block
 	asked := 0
 	ask := func() {
 		i := order[asked]
@@ -80,7 +79,7 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 				return nil, fmt.Errorf("forwarding to %s: %w", path, ctx.Err())
 			}
 			if errors.Is(r.err, errOversized) || errors.Is(r.err, ErrNoRoom) {
-				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another's is as long
+				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another node's response is as long
 			}
 			if once && r.taken {
 				return nil, fmt.Errorf("forwarding to %s: %w: %w", path, ErrUnsure, r.err)
@@ -95,10 +94,10 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 	}
 }
 
-// errBusy says that an endpoint is asked as much at a time as it may be.
+// errBusy reports that an endpoint has as many calls in flight as it may.
 var errBusy = errors.New("too many calls in flight")
 
-// enter waits for its turn at e, as long as a call may take.
+// enter waits for a turn at e, up to the timeout of a call.
 func (c *Client) enter(ctx context.Context, e *endpoint) error {
 	select {
 	case e.calls <- struct{}{}:
@@ -121,19 +120,19 @@ func (c *Client) enter(ctx context.Context, e *endpoint) error {
 	}
 }
 
-// waitingPerCall is how many calls may wait for each that is in flight.
+// waitingPerCall is how many calls may wait for each call in flight.
 const waitingPerCall = 8
 
-// Load is how busy a client's endpoints are.
+// Load is the load of a client's endpoints.
 type Load struct {
 	Endpoints int
-	// Failing is how many of them failed when they were asked last.
+	// Failing is the number of endpoints whose latest call failed.
 	Failing int
-	// InFlight is how many calls are being forwarded.
+	// InFlight is the number of calls being forwarded.
 	InFlight int
 }
 
-// Load tells how busy the endpoints are.
+// Load returns the current load of the endpoints.
 func (c *Client) Load() Load {
 	l := Load{Endpoints: len(c.endpoints)}
 	for _, e := range c.endpoints {
@@ -147,7 +146,7 @@ func (c *Client) Load() Load {
 	return l
 }
 
-// issues reports whether a call, or one of a batch, issues a transaction.
+// issues reports whether body, a call or a batch, issues a transaction.
 func issues(body []byte) bool {
 	type call struct {
 		Method string `json:"method"`
@@ -165,18 +164,18 @@ func issues(body []byte) bool {
 	})
 }
 
-// refusedCallError is the status of a node, or of what stands before it, that took no call.
+// refusedCallError is the error for a node or proxy that did not accept a call.
 type refusedCallError struct{ error }
 
-// forward asks one endpoint and notes whether it works. If it fails, taken says that the
-// node may have got the call nevertheless.
+// forward asks one endpoint and notes whether it works. If it fails, taken reports whether
+// the node may have received the call.
 func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []byte) (answer *Forwarded, taken bool, err error) {
 	if err := c.enter(ctx, e); err != nil {
 		return nil, false, fmt.Errorf("%s: %w", e.name, err)
 	}
 	defer func() { <-e.calls }()
-	// A call that waits for a connection has not been sent. Nothing is known of a
-	// transport that tells nothing.
+	// A call that waits for a connection has not been sent. A transport without trace
+	// events leaves this unknown.
 	var wanted, connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { wanted.Store(true) },
@@ -192,7 +191,7 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 	return answer, true, nil
 }
 
-// raw is what an endpoint answers, whatever that says, as long as it is JSON.
+// raw returns an endpoint's response if it is JSON, whatever its content.
 func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte) (*Forwarded, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -203,18 +202,18 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 	defer func() { _ = answer.Body.Close() }()
 	content, err := ReadAll(ctx, answer.Body, answer.ContentLength, c.limit)
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the response: %w", err)
 	}
-	// What stands before a node says so when the node is away or overloaded.
+	// A proxy in front of a node sends these statuses if the node is down or overloaded.
 	switch answer.StatusCode {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return nil, refusedCallError{errors.New("HTTP status " + answer.Status)}
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return nil, errors.New("HTTP status " + answer.Status)
 	}
-	// Clients are not to be given what is no answer to a call. To notifications it is empty.
+	// Clients get only JSON. The response to a notification is empty.
 	if answer.StatusCode == http.StatusOK && len(content) > 0 && !json.Valid(content) {
-		return nil, fmt.Errorf("%w: the answer is no JSON", ErrMalformed)
+		return nil, fmt.Errorf("%w: the response is not JSON", ErrMalformed)
 	}
 	header := make(http.Header)
 	for _, name := range []string{"Content-Type", "X-Content-Type-Options", "Allow"} {

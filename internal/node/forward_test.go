@@ -24,8 +24,8 @@ func newForwarder(t *testing.T, h hosts) *Client {
 	return c
 }
 
-// An answer is handed on as it is, whoever gives it; what is no answer makes room for
-// the next node.
+// Forward returns a response unchanged. A response that is not JSON makes it ask the next
+// node.
 func TestForward(t *testing.T) {
 	late := func(r *http.Request) (*http.Response, error) {
 		select {
@@ -61,7 +61,7 @@ func TestForward(t *testing.T) {
 				require.Equal(t, test.want, string(got.Body))
 				require.Equal(t, test.status, got.Status)
 				require.Equal(t, test.took, time.Since(began))
-				synctest.Wait() // for those that lost
+				synctest.Wait() // for slower attempts
 				require.Zero(t, n.Load().InFlight)
 			})
 		})
@@ -75,8 +75,8 @@ func TestForward(t *testing.T) {
 	})
 }
 
-// No more calls than agreed reach a node at a time; the others wait, but not all, and
-// not for ever.
+// At most ForwardLimit calls reach a node at a time. A bounded number of others wait, for a
+// bounded time.
 func TestForwardLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 2
@@ -127,10 +127,10 @@ func TestForwardLimit(t *testing.T) {
 	})
 }
 
-// A transaction is given to one node, unless that one certainly did not take it.
+// A transaction goes to one node, unless that node certainly did not receive it.
 func TestForwardTransactionOnce(t *testing.T) {
 	const issue = `{"jsonrpc":"2.0","id":1,"method":"platform.issueTx","params":{}}`
-	unsent := func(r *http.Request) (*http.Response, error) { // as a transport that gets no connection
+	unsent := func(r *http.Request) (*http.Response, error) { // like a transport that gets no connection
 		httptrace.ContextClientTrace(r.Context()).GetConn("a")
 		return refuse(r)
 	}
@@ -173,8 +173,8 @@ func TestForwardTransactionOnce(t *testing.T) {
 	}
 }
 
-// The same with real connections: one that is refused, and one that is closed after
-// the call was read.
+// The same over TCP: one connection is refused, and one is closed after the node has read
+// the call.
 func TestForwardTransactionOverTCP(t *testing.T) {
 	var got atomic.Int32
 	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
-// fuzzed is a client of a node that answers everything with status and body.
+// fuzzed returns a client of a node that answers every call with status and body.
 func fuzzed(t *testing.T, status int, body string) *Client {
 	c, err := New(Options{
 		Endpoints: []string{"http://a"},
@@ -21,7 +21,7 @@ func fuzzed(t *testing.T, status int, body string) *Client {
 	return c
 }
 
-// requireKnown fails unless err is one that callers can tell apart.
+// requireKnown fails unless err has a kind that callers can test.
 func requireKnown(t *testing.T, err error) {
 	t.Helper()
 	var refused *RPCError
@@ -42,7 +42,7 @@ func requireKey(t *testing.T, key []byte, needed bool) {
 
 func wrap(result string) string { return `{"jsonrpc":"2.0","id":1,"result":` + result + `}` }
 
-// FuzzReply is for what holds for all calls: the envelope and the status.
+// FuzzReply covers the parts that all calls share: the envelope and the status.
 func FuzzReply(f *testing.F) {
 	for _, body := range []string{
 		height7, "", "null", "[]", "{}", `{"result":null}`, `{"error":{}}`, `{"error":null,"result":{"height":"1"}}`,
@@ -135,7 +135,7 @@ func FuzzCurrentValidators(f *testing.F) {
 	})
 }
 
-// FuzzPeers gives one answer to all three questions that Peers asks.
+// FuzzPeers gives the same response to all three calls of Peers.
 func FuzzPeers(f *testing.F) {
 	f.Add(`{"nodeID":"` + nodeA + `","ip":"9.9.9.9:9651","peers":[{"ip":"127.0.0.1:1","publicIP":"1.2.3.4:9651","nodeID":"` + nodeB + `"},{"ip":"[::1]:2","publicIP":"","nodeID":"` + nodeC + `"}]}`)
 	f.Add(`{"nodeID":"` + nodeA + `","ip":"0.0.0.0:0","peers":[{"ip":"0.0.0.0:1","publicIP":"","nodeID":"` + nodeA + `"}]}`)

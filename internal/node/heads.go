@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// headsPause is the time between two attempts to hear of new blocks; after
-	// failures it doubles up to headsLongPause.
+	// headsPause is the time between two attempts to subscribe to new blocks. It doubles
+	// after each failure, up to headsLongPause.
 	headsPause     = time.Second
 	headsLongPause = time.Minute
 	// headLimit bounds a message about a new block, in bytes.
 	headLimit = 1 << 20
-	// headsSilence is how long a connection may say nothing before it is tested.
+	// headsSilence is how long a connection may be idle before it is pinged.
 	headsSilence = time.Minute
 )
 
-// Heads calls wake whenever a node tells of a new block by WebSocket, until ctx ends.
-// It is a hint and nothing more: what is missed must be found by asking. A node that
-// offers no WebSocket is tried again now and then.
+// Heads calls wake whenever a node reports a new block over WebSocket, until ctx ends.
+// Reports may be lost, so callers must also poll. Heads keeps retrying a node that offers
+// no WebSocket.
 func (e *EVM) Heads(ctx context.Context, wake func()) {
 	pause := headsPause
 	for told := false; ctx.Err() == nil; {
@@ -36,7 +36,7 @@ func (e *EVM) Heads(ctx context.Context, wake func()) {
 		}
 		if err != nil && !told && ctx.Err() == nil {
 			told = true
-			e.client.log.Debug("no WebSocket tells of new blocks; they are found by asking", slog.Any("error", err))
+			e.client.log.Debug("no WebSocket reports new blocks; polling finds them", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -46,8 +46,7 @@ func (e *EVM) Heads(ctx context.Context, wake func()) {
 	}
 }
 
-// hear listens to the node that answered last, and reports whether there was a
-// subscription.
+// hear listens to the node that answered latest and reports whether it had a subscription.
 func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +67,7 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 	}
 	for {
 		silent := time.AfterFunc(headsSilence, func() {
-			// The pong is read by the Read below.
+			// The Read below receives the pong.
 			pinging, done := context.WithTimeout(ctx, e.client.timeout)
 			defer done()
 			if connection.Ping(pinging) != nil {
@@ -85,7 +84,7 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 			Error  json.RawMessage `json:"error"`
 		}
 		if err := json.Unmarshal(message, &said); err != nil || len(said.Error) > 0 {
-			return heard, errors.New("the subscription is refused")
+			return heard, errors.New("the node refused the subscription")
 		}
 		heard = true
 		if said.Method == "eth_subscription" {
@@ -94,9 +93,9 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 	}
 }
 
-// Connect opens the WebSocket that goes with the API at path of a node: of the one that
-// answered last or, if it offers none, of another. What comes over it stays with that
-// node. The error is ErrUnavailable or ctx's own.
+// Connect opens the WebSocket for the API at path of a node: the one that answered latest
+// or, if that offers none, another one. The connection stays with that node. The error is
+// ErrUnavailable or ctx's own.
 func (c *Client) Connect(ctx context.Context, path string) (*websocket.Conn, error) {
 	var failures []string
 	for _, i := range c.order() {
@@ -119,7 +118,7 @@ func (c *Client) connect(ctx context.Context, e *endpoint, path string) (*websoc
 	return c.dial(ctx, e, path)
 }
 
-// dial opens a WebSocket within ctx, which says nothing of what follows.
+// dial opens a WebSocket. ctx bounds only the handshake.
 func (c *Client) dial(ctx context.Context, e *endpoint, path string) (*websocket.Conn, error) {
 	headers := make(http.Header)
 	for k, v := range c.headers {
@@ -129,7 +128,7 @@ func (c *Client) dial(ctx context.Context, e *endpoint, path string) (*websocket
 	switch {
 	case err == nil:
 		return connection, nil
-	case response != nil: // the error has the URL, and so what may be a secret
+	case response != nil: // the error has the URL, which may contain a secret
 		return nil, fmt.Errorf("HTTP status %s", response.Status)
 	}
 	return nil, errors.New("no connection")

@@ -1,6 +1,6 @@
-// Package node is the client of one network's upstream avalanchego nodes: JSON-RPC
-// over HTTP with failover between several endpoints. It says what a node says,
-// in the library's terms, and draws no conclusions.
+// Package node is the client of one network's upstream avalanchego nodes: JSON-RPC over
+// HTTP with failover between endpoints. It returns what a node reports, in avalanchego's
+// types, and draws no conclusions.
 package node
 
 import (
@@ -24,22 +24,21 @@ import (
 )
 
 var (
-	// ErrUnavailable says that no endpoint could be reached, or that all are
-	// overloaded.
+	// ErrUnavailable reports that no endpoint could be reached, or that all are overloaded.
 	ErrUnavailable = errors.New("no upstream node is reachable")
-	// ErrMalformed says that an endpoint answered with something that is no
-	// answer, and that no other one did better.
-	ErrMalformed = errors.New("the upstream node's answer cannot be read")
+	// ErrMalformed reports that an endpoint sent a response that cannot be parsed, and that
+	// no other endpoint sent a better one.
+	ErrMalformed = errors.New("the upstream node's response cannot be parsed")
 )
 
-// RPCError is a node's own refusal of a call. It is final: other endpoints are
-// not asked, unless it says that the node does not offer the call at all.
+// RPCError is a node's refusal of a call. It is final: the Client asks no other endpoint,
+// unless the node does not offer the call at all.
 type RPCError struct {
 	Method  string
 	Code    int
 	Message string
 
-	cause error // what the refusal means; nil if nothing else is known
+	cause error // the meaning of the refusal; nil if unknown
 }
 
 func (e *RPCError) Error() string {
@@ -49,38 +48,39 @@ func (e *RPCError) Error() string {
 	return fmt.Sprintf("%s: the node answers %d: %s", e.Method, e.Code, e.Message)
 }
 
-// Unwrap returns what the refusal means, such as ErrPruned; nil if nothing is known.
+// Unwrap returns the meaning of the refusal, for example ErrPruned, or nil if it is
+// unknown.
 func (e *RPCError) Unwrap() error { return e.cause }
 
-// methodNotFound is JSON-RPC 2.0's.
+// methodNotFound is the code of JSON-RPC 2.0 for an unknown method.
 const methodNotFound = -32601
 
-// NotOffered reports whether the node lacks the method or the whole API, as
-// opposed to having looked and found nothing.
+// NotOffered reports whether the node lacks the method or the whole API, as opposed to not
+// finding an object.
 func (e *RPCError) NotOffered() bool {
-	// avalanchego has no code of its own for it (gorilla/rpc, v2/map.go).
+	// avalanchego has no code for this (gorilla/rpc, v2/map.go).
 	return e.Code == http.StatusNotFound || e.Code == methodNotFound || strings.HasPrefix(e.Message, "rpc: can't find ")
 }
 
 // Options of a Client. Endpoints is required.
 type Options struct {
-	// Endpoints are base URLs such as http://127.0.0.1:9650, best first. A query
-	// is kept and sent with every call, and never logged.
+	// Endpoints are base URLs, best first, for example http://127.0.0.1:9650. The query of
+	// a URL goes with every call and never into logs.
 	Endpoints []string
-	// Timeout bounds one attempt at one endpoint, reading the answer included;
-	// 0 means 5 s.
+	// Timeout bounds one attempt at one endpoint, including reading the response; 0 means 5
+	// s.
 	Timeout time.Duration
-	// ForwardLimit is how many calls are forwarded to one endpoint at a time; 0 means
-	// 256. Some more wait for their turn.
+	// ForwardLimit is the number of calls forwarded to one endpoint at a time; 0 means 256.
+	// Up to eight times as many wait for a turn.
 	ForwardLimit int
 	// Headers are sent with every call.
 	Headers map[string]string
-	// HTTP makes the calls; nil means a client of our own. Its CheckRedirect is
-	// not used: redirects are never followed.
+	// HTTP makes the calls; nil means a client that New creates. Its CheckRedirect is not
+	// used: the Client never follows redirects.
 	HTTP *http.Client
-	// Wrap, unless nil, is put around what makes the calls of a client of our own.
+	// Wrap, unless nil, wraps the transport of the client that New creates.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// Log gets a line when an endpoint fails or comes back; nil drops them.
+	// Log gets a line when an endpoint fails or recovers; nil means no log.
 	Log *slog.Logger
 }
 
@@ -89,33 +89,32 @@ const (
 	defaultForwardLimit = 256
 	// coolDown is how long an endpoint that failed is asked last.
 	coolDown = 5 * time.Second
-	// maxResponse bounds an answer, in bytes: all validator sets of mainnet take
-	// a few MB.
+	// maxResponse bounds a response in bytes. All validator sets of mainnet take a few MB.
 	maxResponse = 64 << 20
-	// maxHeader bounds the header of an answer, in bytes.
+	// maxHeader bounds the header of a response in bytes.
 	maxHeader = 64 << 10
 )
 
-// Client calls the nodes of one network. Errors of its methods are those of Call where
-// nothing else is said. Safe for concurrent use.
+// Client calls the nodes of one network. Its methods return the errors of Call unless they
+// say otherwise. It is safe for concurrent use.
 type Client struct {
 	endpoints []*endpoint
 	timeout   time.Duration
-	limit     int64 // bytes of an answer
+	limit     int64 // largest response
 	headers   map[string]string
 	log       *slog.Logger
 	http      *http.Client
-	buffers   sync.Pool     // of *bytes.Buffer, for answers
-	requests  atomic.Uint64 // the last one's ID
-	last      atomic.Int64  // index of the endpoint that answered last
+	buffers   sync.Pool     // of *bytes.Buffer, for responses
+	requests  atomic.Uint64 // ID of the latest request
+	last      atomic.Int64  // index of the endpoint that answered latest
 }
 
 type endpoint struct {
 	base *url.URL
-	name string // of base, without what may be a secret
+	name string // base without parts that may be secret
 
-	calls   chan struct{} // those that are being forwarded
-	waiting atomic.Int64  // calls that wait for their turn
+	calls   chan struct{} // calls being forwarded
+	waiting atomic.Int64  // calls waiting for a turn
 
 	mu       sync.Mutex
 	failedAt time.Time // guarded by mu; zero while it works
@@ -123,10 +122,10 @@ type endpoint struct {
 	far progress
 }
 
-// New makes a Client. It makes no call.
+// New returns a Client. It makes no call.
 func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
-		return nil, errors.New("no node is given; name at least one, such as http://127.0.0.1:9650")
+		return nil, errors.New("no node is configured; name at least one, for example http://127.0.0.1:9650")
 	}
 	c := &Client{timeout: o.Timeout, limit: maxResponse, headers: maps.Clone(o.Headers), log: o.Log}
 	c.buffers.New = func() any { return new(bytes.Buffer) }
@@ -161,21 +160,21 @@ func New(o Options) (*Client, error) {
 		}
 		c.http = &http.Client{Transport: transport}
 	}
-	// Whoever answers with a redirect could send our token and trust elsewhere.
+	// An endpoint must not redirect the token in the URL to another server.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
-// ParseEndpoint reads the base URL of a node. The error is for whoever configured it, and
-// leaves out what may be a secret.
+// ParseEndpoint parses the base URL of a node. The error is for the operator and leaves out
+// parts that may be secret.
 func ParseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		shown, _, _ := strings.Cut(text, "?") // a token may follow
 		if i := strings.LastIndex(shown, "@"); i >= 0 {
-			shown = "***" + shown[i:] // a password may be before
+			shown = "***" + shown[i:] // a password may precede
 		}
-		return nil, fmt.Errorf("node %q is no URL such as http://127.0.0.1:9650", shown)
+		return nil, fmt.Errorf("node %q is not a URL like http://127.0.0.1:9650", shown)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	u.RawPath = ""
@@ -183,8 +182,8 @@ func ParseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// MaskPath is the path of a URL as it may be shown: parts that are long enough for a
-// token, and are no blockchain's ID, are left out.
+// MaskPath returns the path of a URL for logs. It masks parts that are long enough for a
+// token and are not a blockchain ID.
 func MaskPath(path string) string {
 	const shortest = 16
 	parts := strings.Split(path, "/")
@@ -196,7 +195,7 @@ func MaskPath(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 type request struct {
@@ -214,15 +213,14 @@ type response struct {
 	} `json:"error"`
 }
 
-// Call calls a method at path (such as /ext/info) and decodes its result into
-// reply. The endpoint that answered last is asked first, those that failed in the
-// last seconds at the end; all are tried. Errors: *RPCError, ErrMalformed,
-// ErrUnavailable, or ctx's own.
+// Call calls a method at path, for example /ext/info, and decodes its result into reply. It
+// tries all endpoints: first the one that answered latest, last those that failed within
+// the last seconds. Errors: *RPCError, ErrMalformed, ErrUnavailable, or ctx's own.
 func (c *Client) Call(ctx context.Context, path, method string, args, reply any) error {
 	return c.try(ctx, method, func(e *endpoint) error { return c.ask(ctx, e, path, method, args, reply) })
 }
 
-// try asks endpoints until one answers, be it with a refusal.
+// try asks endpoints until one answers. A refusal is an answer.
 func (c *Client) try(ctx context.Context, method string, ask func(*endpoint) error) error {
 	var failures []error
 	for _, i := range c.order() {
@@ -240,19 +238,19 @@ func (c *Client) try(ctx context.Context, method string, ask func(*endpoint) err
 	return conclude(method, failures)
 }
 
-// malformedError makes ErrMalformed the conclusion of a call, if nobody does better.
+// malformedError makes ErrMalformed the result of a call if no endpoint does better.
 type malformedError struct{ error }
 
 func (e malformedError) Unwrap() error { return e.error }
 
-// errOversized is the ErrMalformed of an answer that is longer than what is read: it
-// may have been too much at once.
+// errOversized is the ErrMalformed of a response that exceeds the limit. A smaller request
+// may succeed.
 var errOversized = fmt.Errorf("%w: it is too long", ErrMalformed)
 
-// conclude says what came of a call that no endpoint answered. Only the
-// conclusion can be told from the error, what each endpoint did is text.
+// conclude returns the error of a call that no endpoint answered. Only its kind can be
+// tested with errors.Is; the failures of endpoints are text.
 func conclude(method string, failures []error) error {
-	var kind, absent error // absent is a block that those do not have who answer
+	var kind, absent error // absent is set if the endpoints that answered lack a block
 	texts := make([]string, len(failures))
 	for i, err := range failures {
 		texts[i] = err.Error()
@@ -269,7 +267,7 @@ func conclude(method string, failures []error) error {
 		case errors.As(err, &bad):
 			kind = ErrMalformed
 		case kind == nil:
-			// Even if the others lack what is called, this one may offer it.
+			// This endpoint may offer the method even if the others do not.
 			kind = ErrUnavailable
 		}
 	}
@@ -279,8 +277,8 @@ func conclude(method string, failures []error) error {
 	return fmt.Errorf("%s: %w: %s", method, kind, strings.Join(texts, "; "))
 }
 
-// order lists the indexes of the endpoints, the one that answered last first,
-// the others as configured, those in their cool-down at the end.
+// order returns the indexes of the endpoints: the one that answered latest, the others as
+// configured, then those in their cool-down.
 func (c *Client) order() []int {
 	order := make([]int, 0, len(c.endpoints))
 	var cooling []int
@@ -327,8 +325,8 @@ func (e *endpoint) works(log *slog.Logger) {
 	}
 }
 
-// ask calls one endpoint and notes whether it works. A context error in the
-// result is ctx's own, never that of the attempt's timeout.
+// ask calls one endpoint and notes whether it works. A context error in the result is ctx's
+// own, never that of the attempt's timeout.
 func (c *Client) ask(ctx context.Context, e *endpoint, path, method string, args, reply any) error {
 	body, err := json.Marshal(request{JSONRPC: "2.0", ID: c.requests.Add(1), Method: method, Params: args})
 	if err != nil {
@@ -339,15 +337,15 @@ func (c *Client) ask(ctx context.Context, e *endpoint, path, method string, args
 	}})
 }
 
-// exchange is a request to an endpoint.
+// exchange is a request to one endpoint.
 type exchange struct {
 	path string
-	// method is for errors.
+	// method is for error texts.
 	method  string
 	body    []byte
 	timeout time.Duration
-	// read reads an answer with one of the statuses 200, 400 and 404. Unless keeps, it
-	// holds on to nothing of the content.
+	// read parses a response with status 200, 400 or 404. Unless keeps is set, it must not
+	// retain content.
 	read  func(status int, content []byte) error
 	keeps bool
 }
@@ -362,11 +360,11 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 	return c.settle(ctx, e, x.method, x.timeout, err)
 }
 
-// settle notes that an endpoint gave no answer to what, and says why.
+// settle notes that an endpoint did not answer what, and returns the reason.
 func (c *Client) settle(ctx context.Context, e *endpoint, what string, timeout time.Duration, err error) error {
 	switch {
 	case errors.Is(err, errOversized), errors.Is(err, ErrNoRoom):
-		e.works(c.log) // whoever asked for so much has to ask for less
+		e.works(c.log) // the caller must ask for less
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	default:
@@ -376,20 +374,20 @@ func (c *Client) settle(ctx context.Context, e *endpoint, what string, timeout t
 	return fmt.Errorf("%s: %w", e.name, err)
 }
 
-// withoutURL is the error of an attempt as it may be told: http's own errors repeat
-// the URL, its query included.
+// withoutURL returns the error of an attempt without the URL, which errors of net/http
+// contain with its query.
 func (c *Client) withoutURL(err error, timeout time.Duration) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("no answer within %s", timeout)
+		err = fmt.Errorf("no response within %s", timeout)
 	}
 	return err
 }
 
-// keptBuffer is the size of the largest buffer that is used again, in bytes.
+// keptBuffer is the size of the largest buffer that is reused, in bytes.
 const keptBuffer = 8 << 20
 
 func (c *Client) release(b *bytes.Buffer) {
@@ -412,15 +410,15 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 		defer c.release(buffer)
 		buffer.Reset()
 	}
-	// With room for what ReadFrom wants to be free at the end. What is larger has to
-	// arrive before it takes room.
+	// ReadFrom wants bytes.MinRead free bytes at the end. A larger response allocates only
+	// as it arrives.
 	buffer.Grow(int(min(max(answer.ContentLength, 0), c.limit, keptBuffer)) + bytes.MinRead)
 	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, c.limit+1)); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("reading the response: %w", err)
 	}
 	content := buffer.Bytes()
 	if int64(len(content)) > c.limit {
-		return malformedError{fmt.Errorf("%w: it has more than %d bytes", errOversized, c.limit)}
+		return malformedError{fmt.Errorf("%w: more than %d bytes", errOversized, c.limit)}
 	}
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:
@@ -463,7 +461,7 @@ func readAnswer(status int, content []byte, path, method string, reply any) erro
 	}
 	switch {
 	case status == http.StatusNotFound:
-		// The node's way to say that it runs no such blockchain or API.
+		// avalanchego answers 404 if it does not run the blockchain or API.
 		return &RPCError{Method: method, Code: http.StatusNotFound, Message: "no such API at " + path}
 	case status != http.StatusOK:
 		return fmt.Errorf("HTTP status %d", status)

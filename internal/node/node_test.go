@@ -140,7 +140,7 @@ func TestEndpointsMustBeURLs(t *testing.T) {
 	_, err := New(Options{})
 	require.Error(t, err)
 	_, err = ParseEndpoint("ftp://user:hunter2@node:9650?token=hunter3")
-	require.EqualError(t, err, `node "***@node:9650" is no URL such as http://127.0.0.1:9650`)
+	require.EqualError(t, err, `node "***@node:9650" is not a URL like http://127.0.0.1:9650`)
 }
 
 func TestPathAndQueryOfTheEndpointAreKept(t *testing.T) {

@@ -15,18 +15,17 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 )
 
-// ErrNotOffered says that each node that answered lacks a method.
+// ErrNotOffered reports that every node that answered lacks a method.
 var ErrNotOffered = errors.New("no node offers the method")
 
-// RewardUTXOs are the outputs (avax.UTXO as the P-Chain encodes it) that a
-// transaction was given when a staking period ended, in the order in which the node
-// lists them, which is none in particular; none if there was no reward. The transaction is the one that began to stake, or for a validator
-// that renews itself the one that ended the period.
+// RewardUTXOs returns the outputs (avax.UTXO in the P-Chain's encoding) that a transaction
+// received when a staking period ended, in no particular order; none if there was no
+// reward. The transaction is the one that began the stake or, for an auto-renewed
+// validator, the one that ended the period.
 //
-// A node that has not executed a block yet would say that there was no reward: only
-// one that has executed the block at height is believed. Errors are those of Call,
-// or ErrBeyondTip if there is no such node, or ErrNotOffered if no node lists them and all
-// that were asked are far enough.
+// A node that has not executed the block at height reports no outputs, so RewardUTXOs
+// ignores nodes below height. Errors are those of Call, ErrBeyondTip if all nodes are below
+// height, and ErrNotOffered if no node offers the method and none is below height.
 func (c *Client) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error) {
 	const method = "platform.getRewardUTXOs"
 	var failures []error
@@ -87,7 +86,7 @@ func (c *Client) rewardUTXOs(ctx context.Context, e *endpoint, method string, tx
 	return utxos, nil
 }
 
-// progress is how far a node's P-Chain was when it said so.
+// progress is the P-Chain height that a node reported last.
 type progress struct {
 	mu     sync.Mutex
 	height uint64    // guarded by mu
@@ -95,10 +94,10 @@ type progress struct {
 }
 
 const (
-	// progressLasts is how long a node is believed to be as far as it said.
+	// progressLasts is how long a reported height counts.
 	progressLasts = 5 * time.Second
-	// farBeyond is by how much it must have been further, in blocks: about the past it
-	// need not be asked again and again, close to the end of the chain it must be.
+	// farBeyond is how many blocks above the wanted height a reported height must be to
+	// count. Near the tip the node is asked again.
 	farBeyond = 1024
 )
 
@@ -108,30 +107,28 @@ func (p *progress) note(height uint64) {
 	p.height, p.at = height, time.Now()
 }
 
-// beyond reports whether the node lately was far beyond a height.
+// beyond reports whether the node recently was far above a height.
 func (p *progress) beyond(height uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.height > farBeyond && height <= p.height-farBeyond && time.Since(p.at) < progressLasts
 }
 
-// CurrentStake is a current validation or delegation, and what the node has set
-// aside for it.
+// CurrentStake is a current validation or delegation with its potential reward.
 type CurrentStake struct {
-	// TxID is the transaction that began it.
+	// TxID is the transaction that began the stake.
 	TxID       ids.ID
 	NodeID     ids.NodeID
 	Delegator  bool
 	Start, End time.Time
-	// Weight is in nAVAX; that of a validator that renews itself may have grown.
+	// Weight is in nAVAX. That of an auto-renewed validator may have grown.
 	Weight uint64
-	// PotentialReward is what will be paid for the period if the validator is up
-	// for long enough, in nAVAX; for a delegator before the commission.
+	// PotentialReward is the reward for the period if the validator's uptime suffices, in
+	// nAVAX; for a delegator before the commission.
 	PotentialReward uint64
 }
 
-// stakeReply is what is needed of a staker; what else there is may be worded as it
-// likes.
+// stakeReply has the fields of a staker that Client needs. Other fields may have any form.
 type stakeReply struct {
 	TxID            ids.ID          `json:"txID"`
 	NodeID          ids.NodeID      `json:"nodeID"`
@@ -152,9 +149,9 @@ func (r *stakeReply) stake(delegator bool) CurrentStake {
 	return s
 }
 
-// CurrentStakes are the validation of a subnet by a node, and the delegations to
-// it; nothing if it is no validator now. The node names delegations only when it is
-// asked for one validator.
+// CurrentStakes returns the validation of a subnet by a node and the delegations to it, or
+// nothing if the node is not a validator now. A node lists delegations only in a reply
+// about a single validator.
 func (c *Client) CurrentStakes(ctx context.Context, subnetID ids.ID, nodeID ids.NodeID) ([]CurrentStake, error) {
 	var reply struct {
 		Validators []struct {
@@ -181,7 +178,7 @@ func (c *Client) CurrentStakes(ctx context.Context, subnetID ids.ID, nodeID ids.
 	return stakes, nil
 }
 
-// ValidatorFees is how the L1 validators of the network pay (ACP-77).
+// ValidatorFees returns the fee configuration of L1 validators (ACP-77).
 func (c *Client) ValidatorFees(ctx context.Context) (fee.Config, error) {
 	const method = "platform.getValidatorFeeConfig"
 	var reply fee.Config

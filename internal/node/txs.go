@@ -18,10 +18,10 @@ import (
 
 const xChainPath = "/ext/bc/X"
 
-// TxStatus is what the node has decided about a P-Chain transaction.
+// TxStatus is a node's decision about a P-Chain transaction.
 type TxStatus struct {
 	Status status.Status
-	// Reason is the node's own, if Status is Dropped.
+	// Reason is the node's, if Status is Dropped.
 	Reason string
 }
 
@@ -30,26 +30,26 @@ type L1Validator struct {
 	SubnetID ids.ID
 	NodeID   ids.NodeID
 	Weight   uint64
-	// MinNonce is the smallest nonce that the next weight change may have: 0, or
-	// one above that of the latest change.
+	// MinNonce is the smallest nonce that the next weight change may have: 0, or one more
+	// than that of the latest change.
 	MinNonce uint64
 }
 
-// TxStatus asks what became of a P-Chain transaction. Unknown is an answer, too.
+// TxStatus returns the status of a P-Chain transaction. Unknown is a status, not an error.
 func (c *Client) TxStatus(ctx context.Context, txID ids.ID) (TxStatus, error) {
 	var reply platformvm.GetTxStatusResponse
 	err := c.Call(ctx, platformPath, "platform.getTxStatus", platformvm.GetTxStatusArgs{TxID: txID}, &reply)
 	return TxStatus{Status: reply.Status, Reason: reply.Reason}, err
 }
 
-// Tx is an accepted P-Chain transaction, as its bytes. One that the node does not
-// have is an *RPCError.
+// Tx returns the bytes of an accepted P-Chain transaction. If the node does not have it,
+// the error is an *RPCError.
 func (c *Client) Tx(ctx context.Context, txID ids.ID) ([]byte, error) {
 	return c.tx(ctx, platformPath, "platform.getTx", txID)
 }
 
-// HasXChainTx reports whether the X-Chain has accepted a transaction; false, too,
-// if the node does not offer the X-Chain.
+// HasXChainTx reports whether the X-Chain has accepted a transaction. It returns false if
+// the node does not offer the X-Chain.
 func (c *Client) HasXChainTx(ctx context.Context, txID ids.ID) (bool, error) {
 	_, err := c.tx(ctx, xChainPath, "avm.getTx", txID)
 	var refused *RPCError
@@ -71,10 +71,10 @@ func (c *Client) tx(ctx context.Context, path, method string, txID ids.ID) ([]by
 	return decodeBytes(method, reply.Encoding, text)
 }
 
-// L1Validator is the state of an L1 validator; nil if there is no such validator
-// now, because it was removed or never was.
+// L1Validator returns the state of an L1 validator, or nil if there is no such validator
+// now: it was removed or never existed.
 func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Validator, error) {
-	// Only what is needed, so that the rest may be worded as it likes.
+	// The other fields may have any form.
 	var reply struct {
 		SubnetID ids.ID         `json:"subnetID"`
 		NodeID   ids.NodeID     `json:"nodeID"`

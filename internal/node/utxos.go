@@ -10,7 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 )
 
-// utxoCalls are where a chain's outputs are asked for, by its alias.
+// utxoCalls maps a chain's alias to the method that lists its outputs.
 var utxoCalls = map[string]struct{ path, method string }{
 	"P": {platformPath, "platform.getUTXOs"},
 	"X": {xChainPath, "avm.getUTXOs"},
@@ -18,16 +18,16 @@ var utxoCalls = map[string]struct{ path, method string }{
 }
 
 const (
-	// utxoPage is how many outputs a node gives at most.
+	// utxoPage is the largest number of outputs in one reply of a node.
 	utxoPage = 1024
-	// mostUTXOs is how many are asked for in all.
+	// mostUTXOs is the largest number of outputs that UTXOs returns.
 	mostUTXOs = 64 * utxoPage
 )
 
-// UTXOs are the outputs on a chain (P, X or C) that an address is among the owners of,
-// whatever it takes to consume them, in the codec's form: those made on the chain, or,
-// if source is another one's alias, those made there that wait to be imported. Stakes
-// are not among them. hrp is the network's (constants.GetHRP). More than 65,536 are
+// UTXOs returns the outputs on a chain (P, X or C) with an address among their owners, in
+// codec form. They may need further signatures or be locked. If source is another chain's
+// alias, UTXOs returns the outputs exported from there that wait to be imported. Stakes are
+// not included. hrp is the network's (constants.GetHRP). More than 65,536 outputs are
 // ErrMalformed.
 func (c *Client) UTXOs(ctx context.Context, chain, source, hrp string, owner ids.ShortID) ([][]byte, error) {
 	call, ok := utxoCalls[chain]

@@ -11,35 +11,34 @@ import (
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 )
 
-// Index is one of the records that a node with an index keeps of what consensus
-// accepted (avalanchego indexer).
+// Index names an index of what consensus accepted that a node keeps (avalanchego indexer).
 type Index string
 
-// The indexes of a primary network's node.
+// Indexes of a node of the primary network.
 const (
 	PChainBlocks Index = "P/block"
 	XChainBlocks Index = "X/block"
 	CChainBlocks Index = "C/block"
-	// XChainTxs and XChainVertices are from before the X-Chain had blocks, and
-	// empty where it always had them.
+	// XChainTxs and XChainVertices are from before the X-Chain had blocks. They are empty on
+	// networks whose X-Chain always had blocks.
 	XChainTxs      Index = "X/tx"
 	XChainVertices Index = "X/vtx"
 )
 
 func (i Index) path() string { return "/ext/index/" + string(i) }
 
-// Containers has up to n of what an index has, in its order, beginning at a place
-// in it; fewer if there are no more, or if the node prefers so, but at least one. n
-// is 1 to MaxBlockRange. Blocks are in their proposer envelopes, those of height h
-// at h-1.
+// Containers returns up to n containers of an index, in its order, beginning at index
+// start. It returns at least one, and fewer than n if there are no more or the node limits
+// them. n is 1 to MaxBlockRange. Blocks are in their proposer envelopes; the block of
+// height h has index h-1.
 //
-// Errors are those of Call, among them an *RPCError that is NotOffered if the node
-// keeps no index, or ErrBeyondTip.
+// Errors are those of Call, including an *RPCError that is NotOffered if the node has no
+// index, and ErrBeyondTip.
 func (c *Client) Containers(ctx context.Context, index Index, start uint64, n int) ([]Container, error) {
 	return containers(ctx, c.Call, index, start, n)
 }
 
-// caller is Client.Call, or the same of one endpoint.
+// caller is Client.Call, or the same for one endpoint.
 type caller func(ctx context.Context, path, method string, args, reply any) error
 
 func containers(ctx context.Context, call caller, index Index, start uint64, n int) ([]Container, error) {
@@ -65,7 +64,7 @@ func containers(ctx context.Context, call caller, index Index, start uint64, n i
 	return found, nil
 }
 
-// LastContainer is what an index ends with. Errors are as of Containers.
+// LastContainer returns the last container of an index. Errors are those of Containers.
 func (c *Client) LastContainer(ctx context.Context, index Index) (Container, error) {
 	return lastContainer(ctx, c.Call, index)
 }
@@ -79,15 +78,15 @@ func lastContainer(ctx context.Context, call caller, index Index) (Container, er
 	return decodeContainer(method, &reply)
 }
 
-// XChainHeight is the height of the last accepted X-Chain block.
+// XChainHeight returns the height of the last accepted X-Chain block.
 func (c *Client) XChainHeight(ctx context.Context) (uint64, error) {
 	var reply api.GetHeightResponse
 	err := c.Call(ctx, xChainPath, "avm.getHeight", none{}, &reply)
 	return uint64(reply.Height), err
 }
 
-// XChainBlock has the bytes of an accepted X-Chain block, without its proposer
-// envelope. Errors are those of Call, or ErrBeyondTip.
+// XChainBlock returns the bytes of an accepted X-Chain block without its proposer envelope.
+// Errors are those of Call and ErrBeyondTip.
 func (c *Client) XChainBlock(ctx context.Context, height uint64) ([]byte, error) {
 	const method = "avm.getBlockByHeight"
 	var reply api.GetBlockResponse

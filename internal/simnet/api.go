@@ -45,7 +45,7 @@ func (n *Network) serveAPI() error {
 	return nil
 }
 
-// errNotFound is a path that the node does not serve.
+// errNotFound is the error for a path that the node does not serve.
 var errNotFound = errors.New("404 page not found")
 
 func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
@@ -103,14 +103,14 @@ func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(reply)
 }
 
-// rpcRequest is a call of JSON-RPC.
+// rpcRequest is a JSON-RPC call.
 type rpcRequest struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
 }
 
-// serveBatch answers several calls of an Ethereum API in one request.
+// serveBatch answers a batch of calls of an Ethereum API.
 func (n *Network) serveBatch(w http.ResponseWriter, path string, body []byte) {
 	var requests []rpcRequest
 	if err := json.Unmarshal(body, &requests); err != nil {
@@ -135,7 +135,7 @@ func (n *Network) serveBatch(w http.ResponseWriter, path string, body []byte) {
 	_ = json.NewEncoder(w).Encode(replies)
 }
 
-// writeResult answers with a result that is text already.
+// writeResult writes a result that is already JSON text.
 func writeResult(w http.ResponseWriter, id json.RawMessage, result *history.Result) {
 	const head, middle = `{"jsonrpc":"2.0","result":`, `,"id":`
 	if len(id) == 0 {
@@ -145,7 +145,7 @@ func writeResult(w http.ResponseWriter, id json.RawMessage, result *history.Resu
 	w.Header().Set("Content-Length", strconv.FormatInt(int64(len(head)+len(middle)+len(id)+1)+result.Size(), 10))
 	_, _ = io.WriteString(w, head)
 	if _, err := result.WriteTo(w); err != nil {
-		return // whoever asked is gone
+		return // the client is gone
 	}
 	_, _ = io.WriteString(w, middle+string(id)+"}")
 }
@@ -218,7 +218,7 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 	return nil, unknownMethod(method)
 }
 
-// at is the state at a height; the sentinel stands for the proposed one.
+// at returns the state at a height; the sentinel stands for the proposed height.
 func (n *Network) at(height platformapi.Height) (state, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -319,8 +319,7 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 	return nil, unknownMethod(method)
 }
 
-// current lists a subnet's validators as the node does, in the members that we
-// have something to say about.
+// current lists a subnet's validators as the node does, in the fields that simnet supports.
 func (n *Network) current(subnetID ids.ID) (any, error) {
 	s, err := n.at(platformapi.ProposedHeight)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 )
 
-// genesisTime is the time of the simulated P-Chain at its beginning; its blocks
-// are a second apart.
+// genesisTime is the time of the first simulated P-Chain block. Blocks are one second
+// apart.
 var genesisTime = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// blockAt is the P-Chain block at a height, false above the tip. Changes of the
-// validator sets are made from outside, so that blocks carry no transactions.
+// blockAt returns the P-Chain block at a height, or false above the tip. Blocks have no
+// transactions: Advance changes the validator sets directly.
 func (n *Network) blockAt(height uint64) (block.Block, bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -30,9 +30,9 @@ func (n *Network) blockAt(height uint64) (block.Block, bool, error) {
 	return n.blocks[height], true, nil
 }
 
-// makeBlock needs mu.
+// makeBlock creates a block. The caller holds mu.
 func (n *Network) makeBlock(height uint64) (block.Block, error) {
-	if height == 0 { // as avalanchego's own genesis block
+	if height == 0 { // like avalanchego's genesis block
 		return block.NewApricotCommitBlock(ids.ID(draw(n.options.Seed, "genesis", 0)), 0)
 	}
 	at := genesisTime.Add(time.Duration(height) * time.Second)

@@ -15,25 +15,25 @@ import (
 
 // EVM is an EVM chain of a network, under the node API's /ext/bc/<ID>/rpc and /ws.
 type EVM struct {
-	// Options say what happened, in Txs transactions before the network starts. The
-	// first chain may be an L1, too: then the C-Chain is a History's, if any.
-	// NetworkID and BlockchainID are the network's, Seed is, if it is 0. Without a
-	// Start, a chain that goes on lasts until now.
+	// Options describe the transactions before the network starts. The first chain may be
+	// an L1; then the C-Chain is that of History, if any. NetworkID and BlockchainID are
+	// always those of the network; a Seed of 0 means the network's. Without Start, the
+	// history of a chain with Pace ends now.
 	evmchain.Options
-	// Dir is where blocks are kept until Close, about 3 kB for each transaction; empty
-	// means the usual place for temporary files.
+	// Dir is the folder for blocks until Close, about 3 kB a transaction; empty means the
+	// default folder for temporary files.
 	Dir string
-	// Pace is the time between two blocks from now on; 0 means that none follow.
+	// Pace is the time between two new blocks; 0 means no new blocks.
 	Pace time.Duration
 }
 
-// EVM are the network's EVM chains in the order of Options.EVM.
+// EVM returns the network's EVM chains in the order of Options.EVM.
 func (n *Network) EVM() []*evmchain.Node { return n.evm }
 
 // firstL1ChainID is the EVM chain ID of the first L1.
 const firstL1ChainID = 99_001
 
-// addEVM makes the next EVM chain.
+// addEVM creates the next EVM chain.
 func (n *Network) addEVM(ctx context.Context, c EVM) error {
 	i := len(n.evm)
 	o := c.Options
@@ -94,7 +94,7 @@ func (n *Network) addEVM(ctx context.Context, c EVM) error {
 	return nil
 }
 
-// evmAt is the EVM chain that a path of the node API is about, nil if none.
+// evmAt returns the EVM chain of a path of the node API, or nil.
 func (n *Network) evmAt(path string) *evmchain.Node {
 	name, ok := strings.CutPrefix(path, "/ext/bc/")
 	if !ok || len(n.evm) == 0 {

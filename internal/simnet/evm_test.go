@@ -15,7 +15,7 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// ethereum asks an EVM chain of the node API.
+// ethereum calls an EVM chain through the node API.
 func ethereum(t *testing.T, n *Network, chain, method string, params any) (result json.RawMessage) {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})

@@ -21,22 +21,22 @@ import (
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 )
 
-// draw makes 32 bytes of a seed, a purpose and a number.
+// draw derives 32 bytes from a seed, a purpose and a number.
 func draw(seed uint64, purpose string, n uint64) [32]byte {
 	b := binary.BigEndian.AppendUint64(nil, seed)
 	b = binary.BigEndian.AppendUint64(b, n)
 	return sha256.Sum256(append(b, purpose...))
 }
 
-// identity is a validator's TLS certificate, the same for the same seed.
+// identity is a validator's TLS certificate. The same seed gives the same identity.
 type identity struct {
 	tls    tls.Certificate
 	cert   *staking.Certificate
 	nodeID ids.NodeID
 }
 
-// repeatable signs without randomness (RFC 6979), so that certificates, and with
-// them node IDs, repeat.
+// repeatable signs without randomness (RFC 6979), so that certificates and node IDs are the
+// same in each run.
 type repeatable struct{ *ecdsa.PrivateKey }
 
 func (r repeatable) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
@@ -76,15 +76,15 @@ func newIdentity(seed uint64, i int) (*identity, error) {
 	}, nil
 }
 
-// progression is the arithmetic progression of all BLS secret keys,
-// first + i*step. It makes the signatures of all validators cheap: with H the
-// hash of a message, that of validator i is first*H + i*(step*H), where only the
-// small multiple differs. They are as genuine as any.
+// progression is the arithmetic progression first + i*step of all BLS secret keys. It makes
+// signatures of all validators cheap: if H is the hash of a message, the signature of
+// validator i is first*H + i*(step*H), and only the small multiple differs. The signatures
+// are valid BLS signatures.
 type progression struct {
 	first, step *big.Int
 }
 
-// order of the groups of BLS12-381.
+// order is the order of the groups of BLS12-381.
 var order, _ = new(big.Int).SetString("73eda753299d7d483339d80809a1d80553bda402fffe5bfeffffffff00000001", 16)
 
 func newProgression(seed uint64) progression {
@@ -105,8 +105,8 @@ func (p progression) signer(i int) (*localsigner.LocalSigner, error) {
 	return signer, nil
 }
 
-// sign makes the compressed signatures of the first n validators on a message:
-// an addition for each, and one inversion for all.
+// sign returns the compressed signatures of the first n validators on a message. It needs
+// one addition for each and one inversion for all.
 func (p progression) sign(message []byte, n int) [][]byte {
 	hash := blst.HashToG2(message, bls.CiphersuiteSignature.Bytes())
 	points := make(blst.P2s, n)
@@ -127,7 +127,7 @@ func (p progression) sign(message []byte, n int) [][]byte {
 
 func times(point *blst.P2, n *big.Int) *blst.P2 {
 	scalar := n.FillBytes(make([]byte, 32))
-	for i, j := 0, 31; i < j; i, j = i+1, j-1 { // blst wants little-endian
+	for i, j := 0, 31; i < j; i, j = i+1, j-1 { // blst expects little-endian
 		scalar[i], scalar[j] = scalar[j], scalar[i]
 	}
 	return point.Mult(scalar, 255)

@@ -88,7 +88,7 @@ func TestAnswerTimesHaveTheDistributionAskedFor(t *testing.T) {
 	require.Equal(t, o.AnswerTime(3, ids.ID{1}), o.AnswerTime(3, ids.ID{2}))
 }
 
-// The library's own clients read the node API.
+// The library's own clients can read the node API.
 func TestNodeAPI(t *testing.T) {
 	n := start(t, Options{Seed: 2, Validators: 7, Weights: HeavyTailed, Keyless: 1_000, L1Validators: 3})
 	ctx := t.Context()
@@ -154,7 +154,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	n, err := Start(Options{Validators: 20})
 	require.NoError(t, err)
 	n.Close()
-	for range 20 { // on a machine that is busy they take a while
+	for range 20 { // they may take a while on a busy machine
 		if err = goleak.Find(before); err == nil {
 			break
 		}

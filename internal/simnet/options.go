@@ -11,41 +11,42 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
 
-// Options of a Network; the zero value is five honest validators of equal weight
-// that answer at once.
+// Options of a Network. The zero value is five honest validators of equal weight that
+// answer at once.
 type Options struct {
-	// Seed decides everything that is drawn: keys, weights, faults, answer times.
+	// Seed determines all random choices: keys, weights, faults, response times.
 	Seed uint64
-	// Validators of the primary network; 0 means 5.
+	// Validators is the number of validators of the primary network; 0 means 5.
 	Validators int
-	// NetworkID; 0 means DefaultNetworkID.
+	// NetworkID is the network's ID; 0 means DefaultNetworkID.
 	NetworkID uint32
 	Weights   Weights
-	// ExplicitWeights, if not empty, is used in place of Weights: one for each
-	// validator, none of them 0.
+	// ExplicitWeights, if not empty, replaces Weights: one for each validator, none of them
+	// 0.
 	ExplicitWeights []uint64
-	// SharedKeys gives a validator the BLS key of another, both by index.
+	// SharedKeys maps a validator to the one whose BLS key it uses, both by index.
 	SharedKeys map[int]int
 	Latency    Latency
 	Faults     Faults
-	// Keyless is the weight of one further validator that has no BLS key.
+	// Keyless is the weight of one more validator without a BLS key.
 	Keyless uint64
-	// L1Validators, if not 0, adds an L1 that the first so many validate, too.
+	// L1Validators, if not 0, adds an L1 with that many of the first validators.
 	L1Validators int
-	// History gives the network a past, and a P-, an X- and a C-Chain that go on; nil
-	// means that P-Chain blocks are empty and there is nothing else.
+	// History adds a history and growing P-, X- and C-Chains; nil means that P-Chain blocks
+	// are empty and there are no other chains.
 	History *History
-	// EVM are EVM chains with traffic of all kinds: first the C-Chain, in place of what
-	// the Ethereum API tells of a History's (whose containers know nothing of it), unless
-	// it says that it is an L1; then L1s, the first of them that of L1Validators.
+	// EVM lists EVM chains with transactions of all kinds: first the C-Chain, unless the
+	// first one is an L1, then L1s. The C-Chain replaces the Ethereum API of History's
+	// C-Chain (History's containers do not reflect it). The first L1 is that of
+	// L1Validators.
 	EVM []EVM
 	// NodeListen is the address of the node API; empty means a free port.
 	NodeListen string
-	// Log may be nil.
+	// Log receives log lines; nil means no log.
 	Log *slog.Logger `json:"-"`
 }
 
-// check says what cannot be built.
+// check returns the first option that cannot be used.
 func (o Options) check() error {
 	if n := len(o.ExplicitWeights); n != 0 && n != o.Validators {
 		return fmt.Errorf("simnet: %d weights for %d validators", n, o.Validators)
@@ -55,13 +56,13 @@ func (o Options) check() error {
 	}
 	for i, j := range o.SharedKeys {
 		if i < 0 || i >= o.Validators || j < 0 || j >= o.Validators {
-			return fmt.Errorf("simnet: validator %d with the key of %d: there is no such one", i, j)
+			return fmt.Errorf("simnet: validator %d with the key of %d: there is no such validator", i, j)
 		}
 	}
 	return nil
 }
 
-// key is the index of validator i's BLS key.
+// key returns the index of validator i's BLS key.
 func (o Options) key(i int) int {
 	if j, shared := o.SharedKeys[i]; shared {
 		return j
@@ -72,15 +73,14 @@ func (o Options) key(i int) int {
 // DefaultNetworkID is the network ID of a simulated network.
 const DefaultNetworkID = 54321
 
-// Weights says how weight is spread over validators.
+// Weights is a distribution of weight over validators.
 type Weights uint8
 
 const (
-	// Uniform gives everybody the same.
+	// Uniform gives all validators the same weight.
 	Uniform Weights = iota
-	// HeavyTailed gives the validator of rank i weight proportional to
-	// (i+10)^-1.1: as on mainnet, a few dozen of a thousand hold about half.
-	// Ranks are dealt out at random.
+	// HeavyTailed gives the validator of rank i a weight proportional to (i+10)^-1.1: as on
+	// mainnet, a few dozen of a thousand hold about half. Ranks are random.
 	HeavyTailed
 )
 
@@ -93,17 +93,17 @@ func (w Weights) of(rank int) uint64 {
 	return weightUnit
 }
 
-// Latency is the time a validator takes to answer: log-normal with the given
-// median and 99th percentile, none if Median is 0.
+// Latency is the response time of validators: log-normal with the given median and 99th
+// percentile, or none if Median is 0.
 type Latency struct {
 	Median, P99 time.Duration
-	// Persistent is the share, 0 to 1, of the variance that belongs to the
-	// validator (its distance) and is the same for each of its answers; the rest
-	// is drawn anew for every message.
+	// Persistent is the fraction, 0 to 1, of the variance that belongs to the validator
+	// (its distance) and is the same for each of its responses. The rest is random for
+	// every message.
 	Persistent float64
 }
 
-// Faults are shares of the validators, 0 to 1; their sum is at most 1.
+// Faults are fractions of the validators, 0 to 1. Their sum is at most 1.
 type Faults struct {
 	Offline, Refusing, Silent, WrongSignature, Malformed float64
 }
@@ -121,8 +121,7 @@ const (
 	Silent
 	// WrongSignature signs another message.
 	WrongSignature
-	// Malformed answers with bytes that are no signature, of a different kind
-	// each time.
+	// Malformed answers with bytes that are not a signature, of a different kind each time.
 	Malformed
 )
 
@@ -130,23 +129,23 @@ func (b Behaviour) String() string {
 	return [...]string{"honest", "offline", "refusing", "silent", "wrong signature", "malformed"}[b]
 }
 
-// Answer is what a Hook makes a validator do.
+// Answer is a response that a Hook chooses.
 type Answer struct {
 	// Bytes is the application response; used if Err is nil.
 	Bytes []byte
-	// Code and Text make it a refusal if Refuse is set.
+	// Code and Text are those of a refusal if Refuse is set.
 	Refuse bool
 	Code   int32
 	Text   string
 	// Times is how often the answer is sent; 0 means never.
 	Times int
-	// Delay is waited in addition to the drawn answer time.
+	// Delay is added to the random response time.
 	Delay time.Duration
-	// Drip is the pause before each byte of the answer on the wire; meanwhile
-	// nothing else is sent on the connection.
+	// Drip is the pause before each byte of the answer on the wire. Meanwhile the
+	// connection sends nothing else.
 	Drip time.Duration
 }
 
-// Hook decides on a single request in place of the validator's Behaviour. Honest
-// is what an honest one would answer.
+// Hook decides about one request instead of the validator's Behaviour. Honest is the answer
+// of an honest validator.
 type Hook func(message *warp.UnsignedMessage, justification []byte, honest Answer) Answer

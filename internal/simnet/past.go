@@ -11,37 +11,36 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// History is what a network has behind it. Its own validators have no part in it, and
-// its stakers sign nothing: the sets that sign are the network's, whatever the
-// blocks say.
+// History is a network's history. The network's own validators do not appear in it, and its
+// stakers do not sign: the signing sets are those of the network, whatever the blocks
+// contain.
 type History struct {
-	// Options say what happened, in Txs transactions before the network starts. Seed
-	// and NetworkID are the network's. Without a Genesis, the one that avalanchego has
-	// for the NetworkID is taken, so that programs built on the library know it;
-	// without a Span the past lasts until now.
+	// Options describe the transactions before the network starts. Seed and NetworkID are
+	// always those of the network. Without Genesis, the one that avalanchego has for the
+	// NetworkID is used, so that programs built on avalanchego know it. Without Span, the
+	// history ends now.
 	history.Options
-	// Dir is where blocks are kept until Close, about 2.5 kB for each; empty means the
-	// usual place for temporary files.
+	// Dir is the folder for blocks until Close, about 2.5 kB each; empty means the default
+	// folder for temporary files.
 	Dir string
-	// Pace is the time between two blocks from now on; 0 means that none follow.
+	// Pace is the time between two new blocks; 0 means no new blocks.
 	Pace time.Duration
 }
 
-// History is what keeps the network's past; nil if it has none.
+// History returns the node with the network's history, or nil if it has none.
 func (n *Network) History() *history.Node { return n.past }
 
-// shortestPast is how long before now a history begins at least, if it is to last
-// until now.
+// shortestPast is the shortest time before now at which a history that ends now begins.
 const shortestPast = 30 * 24 * time.Hour
 
-// remember makes the network's past.
+// remember creates the network's history.
 func (n *Network) remember(ctx context.Context, h History) error {
 	o := h.Options
 	o.Seed, o.NetworkID = n.options.Seed, n.options.NetworkID
 	if o.Genesis == nil && o.Span == 0 {
 		c := *avagenesis.GetConfig(o.NetworkID)
-		// The library's networks begin anew from time to time. The beginning before is
-		// as good, and known, too.
+		// The networks of avalanchego begin anew from time to time. The previous genesis is
+		// valid too.
 		const renewal = 9 * 30 * 24 * time.Hour
 		if begun := time.Unix(int64(c.StartTime), 0); time.Since(begun) < shortestPast {
 			c.StartTime -= uint64(renewal.Seconds())

@@ -18,7 +18,7 @@ import (
 	"quorate/internal/simnet"
 )
 
-// serve starts a network and the service on it, connected to everybody.
+// serve starts a network and a service that is connected to all validators.
 func serve(t *testing.T, o simnet.Options, limits aggregator.Limits) (*simnet.Network, *service) {
 	t.Helper()
 	n, err := simnet.Start(o)
@@ -49,8 +49,9 @@ func requireCode(t testing.TB, err error, code aggregator.Code) *aggregator.Erro
 	return failed
 }
 
-// A validator of 34 % lets its answer drip: while it may be in time it is waited
-// for, when it cannot be the request fails, and who does not need it is served.
+// A validator with 34% of the weight sends its answer byte by byte. The round waits for it
+// while it may still be in time, fails when it cannot be, and does not wait if the quorum
+// is reached without it.
 func TestScenario_7_2_12_SlowDrip(t *testing.T) {
 	t.Parallel()
 	limits := aggregator.DefaultLimits()
@@ -95,7 +96,7 @@ func TestScenario_7_2_12_SlowDrip(t *testing.T) {
 	others.Wait()
 }
 
-// Two nodes run one key; the one that is asked first forges.
+// Two nodes use one key. The one that is asked first forges.
 func TestScenario_7_2_14_NodesSharingAKey(t *testing.T) {
 	t.Parallel()
 	var forged uint64
@@ -114,12 +115,12 @@ func TestScenario_7_2_14_NodesSharingAKey(t *testing.T) {
 	require.Equal(t, uint64(1), forged, "one of the two is asked first")
 }
 
-// The node fails in every way while nothing is known yet: the client is told
-// which, and as soon as the node is well again the message is signed.
+// The node fails in every way before anything is cached. The client gets the reason, and
+// once the node works again the message is signed.
 func TestScenario_7_2_22_NodeFaults(t *testing.T) {
 	t.Parallel()
 	n, s := serve(t, simnet.Options{Seed: 22}, patient())
-	unknown := n.Height() + 1 // a height that is not at hand
+	unknown := n.Height() + 1 // a height that is not cached
 	for i, test := range []struct {
 		fault simnet.APIFault
 		code  aggregator.Code
@@ -139,7 +140,7 @@ func TestScenario_7_2_22_NodeFaults(t *testing.T) {
 		_, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m")), PChainHeight: unknown})
 		requireCode(t, err, test.code)
 		cancel()
-		// What is at hand is signed all the same.
+		// Cached sets still suffice to sign.
 		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 		r, err := s.Sign(ctx, aggregator.Request{Message: n.Message(fmt.Append(nil, "warm ", i)), SigningSubnetID: &ids.ID{}, PChainHeight: n.Height()})
 		require.NoError(t, err)
@@ -177,7 +178,7 @@ func TestScenario_7_2_25_ThousandIdenticalRequests(t *testing.T) {
 	callers.Wait()
 	require.False(t, t.Failed())
 	require.NotContains(t, results, (*aggregator.Result)(nil))
-	for _, r := range slices.Compact(results) { // most share one
+	for _, r := range slices.Compact(results) { // most requests share one
 		requireVerifies(t, n, r, 67)
 	}
 	require.Zero(t, n.Repeated(), "a validator was asked twice")

@@ -1,9 +1,8 @@
-// Package simnet is a synthetic Avalanche network in one process, for tests,
-// demonstrations and benchmarks: validators that are real endpoints of the
-// peer-to-peer protocol (TLS, handshake, ACP-118 with real BLS signatures) on
-// loopback, and the node API over HTTP. All of it follows from a seed. It stands
-// beside real nodes, which have the last word on what is right; here are scale,
-// faults and speed.
+// Package simnet is a simulated Avalanche network in one process, for tests, demonstrations
+// and benchmarks. Its validators are real endpoints of the peer-to-peer protocol on
+// loopback (TLS, handshake, ACP-118 with real BLS signatures), and it serves the node API
+// over HTTP. A seed determines all of it. Tests with real nodes decide what is correct;
+// simnet adds scale, faults and speed.
 package simnet
 
 import (
@@ -35,7 +34,7 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// Network is a running synthetic network. Safe for concurrent use.
+// Network is a running simulated network. It is safe for concurrent use.
 type Network struct {
 	options    Options
 	log        *slog.Logger
@@ -56,19 +55,19 @@ type Network struct {
 	xChain ids.ID        // with a history
 	evm    []*evmchain.Node
 	cChain *evmchain.Node     // the one of evm that is the C-Chain, nil if none is
-	cancel context.CancelFunc // of what goes on by itself
+	cancel context.CancelFunc // stops chains that grow by themselves
 
 	mu     sync.Mutex
-	states []dated             // guarded by mu; by height, the first one from 1 on
-	blocks []block.Block       // guarded by mu; P-Chain, those that were asked for, without a history
+	states []dated             // guarded by mu; by height, the first one from height 1 on
+	blocks []block.Block       // guarded by mu; P-Chain blocks requested so far, without a history
 	signed map[ids.ID]*signing // guarded by mu; of recent messages
 	recent []ids.ID            // guarded by mu; keys of signed, oldest first
 }
 
-// state is what a P-Chain height knows: the members of each subnet.
+// state is the validators of each subnet at a P-Chain height.
 type state map[ids.ID]map[ids.NodeID]Member
 
-// dated is a state that holds from a P-Chain height on.
+// dated is a state with the first P-Chain height at which it holds.
 type dated struct {
 	from uint64
 	state
@@ -76,21 +75,21 @@ type dated struct {
 
 // Member is a validator of a subnet at some height.
 type Member struct {
-	Validator *Validator // nil: nobody, it has no key
+	Validator *Validator // nil if it has no key
 	Weight    uint64
 	// Balance of an L1 validator, in nAVAX.
 	Balance uint64
 }
 
 const (
-	// recentMessages is how many messages a validator remembers to have seen.
+	// recentMessages is how many messages a validator remembers as requested.
 	recentMessages = 4096
-	// RecentSignings is how many messages' signatures are remembered, of about
-	// 120 bytes for each validator.
+	// RecentSignings is how many messages' signatures are cached, about 120 bytes a
+	// validator each.
 	RecentSignings = 256
 )
 
-// Start brings a network up. Close ends it.
+// Start starts a network. Close ends it.
 func Start(o Options) (*Network, error) {
 	if o.Validators == 0 {
 		o.Validators = 5
@@ -178,7 +177,7 @@ func Start(o Options) (*Network, error) {
 	return n, nil
 }
 
-// deal draws who is faulty, in exactly the shares that were asked for.
+// deal chooses the faulty validators, in exactly the given fractions.
 func deal(rng *rand.Rand, n int, f Faults) []Behaviour {
 	dealt := make([]Behaviour, 0, n)
 	for _, fault := range []struct {
@@ -194,7 +193,7 @@ func deal(rng *rand.Rand, n int, f Faults) []Behaviour {
 	return dealt
 }
 
-// Close ends the network and waits for everything it started.
+// Close ends the network and waits for all its goroutines.
 func (n *Network) Close() {
 	if n.api != nil {
 		_ = n.api.Close()
@@ -218,27 +217,27 @@ func (n *Network) Close() {
 	}
 }
 
-// NodeURL is the base URL of the node API.
+// NodeURL returns the base URL of the node API.
 func (n *Network) NodeURL() string { return n.apiURL }
 
-// NetworkID is the ID in the network's messages.
+// NetworkID returns the ID in the network's messages.
 func (n *Network) NetworkID() uint32 { return n.options.NetworkID }
 
-// Blockchain is an EVM chain that the primary network validates.
+// Blockchain returns an EVM chain that the primary network validates.
 func (n *Network) Blockchain() ids.ID { return n.chain }
 
-// L1 is the L1's subnet and blockchain; both zero if there is none.
+// L1 returns the L1's subnet and blockchain; both are zero if there is none.
 func (n *Network) L1() (subnetID, blockchainID ids.ID) { return n.l1, n.l1Main }
 
-// Validators in the order they were made.
+// Validators returns the validators in the order of their creation.
 func (n *Network) Validators() []*Validator { return n.validators }
 
-// Message makes an unsigned message as a contract on Blockchain would send it.
+// Message returns an unsigned message as a contract on Blockchain would send it.
 func (n *Network) Message(content []byte) *warp.UnsignedMessage {
 	return n.MessageFrom(n.chain, content)
 }
 
-// MessageFrom makes an unsigned message of another source blockchain.
+// MessageFrom returns an unsigned message of another source blockchain.
 func (n *Network) MessageFrom(chainID ids.ID, content []byte) *warp.UnsignedMessage {
 	call, err := payload.NewAddressedCall(make([]byte, 20), content)
 	if err != nil {
@@ -251,14 +250,14 @@ func (n *Network) MessageFrom(chainID ids.ID, content []byte) *warp.UnsignedMess
 	return m
 }
 
-// Height of the P-Chain.
+// Height returns the height of the P-Chain.
 func (n *Network) Height() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.height()
 }
 
-// height needs mu.
+// height is Height for callers that hold mu.
 func (n *Network) height() uint64 {
 	if n.past != nil {
 		return n.past.Height(history.P)
@@ -266,7 +265,7 @@ func (n *Network) height() uint64 {
 	return n.states[len(n.states)-1].from
 }
 
-// stateAt needs mu.
+// stateAt returns the state at a height. The caller holds mu.
 func (n *Network) stateAt(height uint64) state {
 	for _, s := range slices.Backward(n.states) {
 		if s.from <= height {
@@ -276,9 +275,9 @@ func (n *Network) stateAt(height uint64) state {
 	return n.states[0].state
 }
 
-// Advance adds a P-Chain block; change may alter the members of a subnet by
-// node ID, in a copy made for the new height. With a history, which adds blocks by
-// itself, the change comes with the next one.
+// Advance adds a P-Chain block. change may alter the members of a subnet in a copy for the
+// new height. With a history, which adds blocks by itself, the change comes with the next
+// block.
 func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Member)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -297,7 +296,7 @@ func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Me
 	n.states = append(n.states, dated{from: from, state: next})
 }
 
-// Set is the canonical validator set of a subnet at a height.
+// Set returns the canonical validator set of a subnet at a height.
 func (n *Network) Set(subnetID ids.ID, height uint64) snow.WarpSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -320,27 +319,26 @@ func (n *Network) outputs(members map[ids.NodeID]Member) map[ids.NodeID]*snow.Ge
 	return outputs
 }
 
-// Requests counts the signature requests that arrived, Repeated those for a
-// message that the same validator had been asked for already.
+// Requests counts received signature requests, Repeated those for a message that the same
+// validator had been asked for before.
 func (n *Network) Requests() uint64 { return n.requests.Load() }
 
-// Repeated is explained at Requests.
+// Repeated counts repeated requests; see Requests.
 func (n *Network) Repeated() uint64 { return n.repeated.Load() }
 
-// signing is the signatures of one message by everybody, made on first demand.
+// signing is the signatures of all validators on one message, made on first use.
 type signing struct {
 	once       sync.Once
 	signatures [][]byte // compressed, by validator
 }
 
-// signature of a message by validator i.
+// signature returns validator i's signature on a message.
 func (n *Network) signature(m *warp.UnsignedMessage, i int) []byte {
 	return n.sign(m).signatures[n.options.key(i)]
 }
 
-// Prepare makes everybody's signatures of a message before anybody asks for them,
-// so that what is measured later is the one who asks. The newest RecentSignings
-// messages are remembered.
+// Prepare makes the signatures of all validators on a message ahead of requests, so that a
+// benchmark measures only the requester. The newest RecentSignings messages are cached.
 func (n *Network) Prepare(m *warp.UnsignedMessage) { n.sign(m) }
 
 func (n *Network) sign(m *warp.UnsignedMessage) *signing {
@@ -361,13 +359,13 @@ func (n *Network) sign(m *warp.UnsignedMessage) *signing {
 	return s
 }
 
-// AnswerTime is how long validator i takes to answer for a message.
+// AnswerTime returns how long validator i takes to answer for a message.
 func (n *Network) AnswerTime(i int, messageID ids.ID) time.Duration {
 	return n.options.AnswerTime(i, messageID)
 }
 
-// AnswerTime is how long validator i of a network with these options takes to
-// answer for a message, a pure function of its arguments.
+// AnswerTime returns how long validator i of a network with these options takes to answer
+// for a message. It depends only on its arguments.
 func (o Options) AnswerTime(i int, messageID ids.ID) time.Duration {
 	l := o.Latency
 	if l.Median <= 0 {
@@ -381,16 +379,16 @@ func (o Options) AnswerTime(i int, messageID ids.ID) time.Duration {
 	return time.Duration(float64(l.Median) * math.Exp(x))
 }
 
-// normal makes a standard normal of random bytes (Box and Muller).
+// normal derives a standard normal number from random bytes (Box and Muller).
 func normal(b [32]byte) float64 {
 	u := (float64(binary.BigEndian.Uint64(b[:])>>11) + 0.5) / (1 << 53)
 	v := (float64(binary.BigEndian.Uint64(b[8:])>>11) + 0.5) / (1 << 53)
 	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
 }
 
-// Floor is the moment at which the fastest possible quorum of the newest primary
-// set has answered for a message, had all honest validators been asked at once;
-// false if they do not make a quorum.
+// Floor returns when the fastest possible quorum of the newest primary set has answered for
+// a message if all honest validators are asked at once. It returns false if they do not
+// form a quorum.
 func (n *Network) Floor(messageID ids.ID, quorum uint64) (time.Duration, bool) {
 	n.mu.Lock()
 	members := n.states[len(n.states)-1].state[constants.PrimaryNetworkID]
@@ -420,15 +418,15 @@ func (n *Network) Floor(messageID ids.ID, quorum uint64) (time.Duration, bool) {
 
 // APIFault makes the node API misbehave.
 type APIFault struct {
-	// Delay every answer.
+	// Delay is added before every response.
 	Delay time.Duration
-	// Status, if not 0, is answered instead, with an empty body.
+	// Status, if not 0, is returned instead, with an empty body.
 	Status int
-	// Garbage is answered instead, if not empty.
+	// Garbage, if not empty, is returned instead.
 	Garbage string
 }
 
-// SetAPIFault changes the node API's behaviour; nil makes it well again.
+// SetAPIFault changes the node API's behaviour; nil ends the fault.
 func (n *Network) SetAPIFault(f *APIFault) { n.apiFault.Store(f) }
 
 func (n *Network) wait(ctx context.Context, d time.Duration) {

@@ -21,15 +21,14 @@ import (
 	"quorate/validators"
 )
 
-// patient limits are those of the service, but for answers that may take long, as on a
-// machine that does much else.
+// patient returns the service's limits with a longer answer timeout for busy machines.
 func patient() aggregator.Limits {
 	l := aggregator.DefaultLimits()
 	l.AnswerTimeout = time.Minute
 	return l
 }
 
-// service is everything that signs for one network, put together as cmd does.
+// service is everything that signs for one network, wired as in cmd.
 type service struct {
 	*aggregator.Aggregator
 	network  *p2p.Network
@@ -104,8 +103,8 @@ func TestSignsOverTheWire(t *testing.T) {
 	require.Zero(t, n.Repeated())
 }
 
-// A thousand validators, a fifth of them faulty in every way at once: whatever
-// leaves verifies, and what fails is accounted for.
+// A thousand validators, a fifth of them faulty in every way at once: every result
+// verifies, and every failure is accounted for.
 func TestThousandValidatorsWithAFifthFaulty(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{
 		Seed:       2,
@@ -132,7 +131,7 @@ func TestThousandValidatorsWithAFifthFaulty(t *testing.T) {
 		floor, _ := n.Floor(r.Message.ID(), quorum)
 		t.Logf("quorum %d: %d signers, %s, floor %s", quorum, r.Signers, time.Since(start), floor)
 	}
-	// Nobody can reach what the faulty withhold.
+	// The faulty validators' weight makes this quorum unreachable.
 	short, end := context.WithTimeout(ctx, 3*time.Second)
 	defer end()
 	_, err = s.Sign(short, aggregator.Request{Message: n.Message([]byte("too much")), QuorumPercentage: 95})

@@ -1,6 +1,6 @@
-// Package stakes knows what current validations and delegations will be paid, which
-// no block says: nodes do. It remembers their answers, so that a request for a list
-// of stakes is not one call for each of them.
+// Package stakes returns the potential rewards of current validations and delegations.
+// Blocks do not contain them, so it asks nodes and caches their replies: a request for a
+// list of stakes does not cause one call for each.
 package stakes
 
 import (
@@ -27,67 +27,66 @@ type Validator struct {
 	NodeID   ids.NodeID
 }
 
-// Node is what is asked of an upstream node; *node.Client has it.
+// Node is the client of an upstream node. *node.Client implements it.
 type Node interface {
 	CurrentStakes(ctx context.Context, subnetID ids.ID, nodeID ids.NodeID) ([]node.CurrentStake, error)
 }
 
 const (
-	// maxBytes bounds what is remembered.
+	// maxBytes bounds the cache.
 	maxBytes = 32 << 20
-	// stakeBytes and validatorBytes are about what remembering one takes.
+	// stakeBytes and validatorBytes are the approximate sizes of cached entries.
 	stakeBytes, validatorBytes = 64, 256
-	// freshFor is how long an answer is good whatever the chain does. A reward is fixed
-	// when a stake begins; but a validator that renews itself has another one each time.
+	// freshFor is how long a reply is valid whatever the chain does. A reward is fixed when
+	// a stake begins, but an auto-renewed validator gets a new one for each period.
 	freshFor = 30 * time.Second
-	// failedFor is how long a node that did not answer is not asked again.
+	// failedFor is the pause after a failed request.
 	failedFor = 2 * time.Second
-	// atOnce is how many validators are asked for at a time.
+	// atOnce is the number of concurrent requests.
 	atOnce = 8
-	// lackingFor is how long an answer is good that lacks a stake which the record has,
-	// while the chain does not move: the node may have been behind the record.
+	// lackingFor is how long a reply is valid that lacks an indexed stake, while the chain
+	// does not move. The node may have been behind the index.
 	lackingFor = 2 * time.Second
-	// patience bounds the time for one request to the node, and for all that one call
-	// of Potential waits for.
-	patience = 5 * time.Second
+	// timeout bounds one request to the node, and the wait of one call of Potential.
+	timeout = 5 * time.Second
 )
 
-// answer is what the node said.
-type answer struct {
+// nodeReply is what the node reported.
+type nodeReply struct {
 	rewards map[ids.ID]uint64 // by transaction, in nAVAX or the subnet's own unit
-	height  uint64            // of the P-Chain before it was asked
+	height  uint64            // of the P-Chain before the request
 	at      time.Time
 	err     error
 }
 
-// Cache asks a node and remembers. Safe for concurrent use.
+// Cache asks a node and caches its replies. It is safe for concurrent use.
 type Cache struct {
 	node Node
-	// height is how far the P-Chain is; it does not block.
+	// height returns the height of the P-Chain. It does not block.
 	height  func() uint64
-	answers *otter.Cache[Validator, *answer]
+	answers *otter.Cache[Validator, *nodeReply]
 	asking  singleflight.Group
 }
 
-// New makes a cache of what the node says, which is believed to be the same as long as
-// the P-Chain's height is.
+// New returns a cache of n's replies. A reply is valid while the P-Chain's height stays the
+// same.
 func New(n Node, height func() uint64) (*Cache, error) {
-	answers, err := otter.New(&otter.Options[Validator, *answer]{
+	answers, err := otter.New(&otter.Options[Validator, *nodeReply]{
 		MaximumWeight: maxBytes,
-		Weigher:       func(_ Validator, a *answer) uint32 { return uint32(validatorBytes + stakeBytes*len(a.rewards)) },
+		Weigher:       func(_ Validator, a *nodeReply) uint32 { return uint32(validatorBytes + stakeBytes*len(a.rewards)) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making room for rewards: %w", err)
+		return nil, fmt.Errorf("creating the reward cache: %w", err)
 	}
 	return &Cache{node: n, height: height, answers: answers}, nil
 }
 
-// Potential is what the stakes with the given transactions will be paid, in nAVAX (or
-// the subnet's own unit), before commission. What the node does not list as current is
-// left out. With an error, which is that of the node, what could be learnt comes, too.
-// It takes five seconds at most, however many validators there are.
+// Potential returns the potential rewards of the stakes with the given transactions, in
+// nAVAX (or the subnet's own unit), before commission. It leaves out stakes that the node
+// does not list as current. If the node fails, it returns the known rewards together with
+// the node's error. It takes 5 s at most.
 func (c *Cache) Potential(ctx context.Context, of map[ids.ID]Validator) (map[ids.ID]uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	wanted := make(map[Validator][]ids.ID)
 	for txID, v := range of {
@@ -118,33 +117,33 @@ func (c *Cache) Potential(ctx context.Context, of map[ids.ID]Validator) (map[ids
 	return known, errors.Join(failures...)
 }
 
-// of is what is remembered of a validator, or what the node says now.
-func (c *Cache) of(ctx context.Context, v Validator, wanted []ids.ID) *answer {
+// of returns the cached reply about a validator, or a new one.
+func (c *Cache) of(ctx context.Context, v Validator, wanted []ids.ID) *nodeReply {
 	before, _ := c.answers.GetIfPresent(v)
 	if before != nil && c.good(before, wanted) {
 		return before
 	}
-	late := func() *answer {
-		a := &answer{err: fmt.Errorf("asking what the stakes of %s will be paid: %w", v.NodeID, context.Cause(ctx))}
+	late := func() *nodeReply {
+		a := &nodeReply{err: fmt.Errorf("reading the rewards of %s: %w", v.NodeID, context.Cause(ctx))}
 		if before != nil {
-			a.rewards = before.rewards // which were true, and mostly are
+			a.rewards = before.rewards // most of them still hold
 		}
 		return a
 	}
 	if ctx.Err() != nil {
-		return late() // without a request that nobody waits for
+		return late() // the caller's time is over
 	}
-	// Whoever asks first does so for the others, and is not the one whose leaving ends it.
+	// Concurrent callers share one request. It does not end with the caller that began it.
 	asked := c.asking.DoChan(v.SubnetID.String()+v.NodeID.String(), func() (any, error) {
 		height := c.height()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
-		a := &answer{height: height, at: time.Now()}
+		a := &nodeReply{height: height, at: time.Now()}
 		all, err := c.node.CurrentStakes(ctx, v.SubnetID, v.NodeID)
 		if err != nil {
-			a.err = fmt.Errorf("asking what the stakes of %s will be paid: %w", v.NodeID, err)
+			a.err = fmt.Errorf("reading the rewards of %s: %w", v.NodeID, err)
 			if before != nil {
-				a.rewards = before.rewards // which were true, and mostly are
+				a.rewards = before.rewards // most of them still hold
 			}
 		} else {
 			a.rewards = make(map[ids.ID]uint64, len(all))
@@ -160,12 +159,12 @@ func (c *Cache) of(ctx context.Context, v Validator, wanted []ids.ID) *answer {
 	case <-ctx.Done():
 		return late()
 	case done := <-asked:
-		return done.Val.(*answer)
+		return done.Val.(*nodeReply)
 	}
 }
 
-// good reports whether an answer need not be asked for again.
-func (c *Cache) good(a *answer, wanted []ids.ID) bool {
+// good reports whether a reply is still valid.
+func (c *Cache) good(a *nodeReply, wanted []ids.ID) bool {
 	age := time.Since(a.at)
 	if a.err != nil {
 		return age < failedFor
@@ -173,7 +172,7 @@ func (c *Cache) good(a *answer, wanted []ids.ID) bool {
 	still := a.height == c.height()
 	for _, txID := range wanted {
 		if _, ok := a.rewards[txID]; !ok {
-			// It may have begun since, or the node had not come to it.
+			// The stake may have begun since, or the node may have been behind.
 			return still && age < lackingFor
 		}
 	}
