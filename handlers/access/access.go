@@ -145,7 +145,7 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 			h := c.Response().Header()
 			h["Ratelimit-Policy"] = g.policies[class]
 			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
-			v.tell(h)
+			v.setHeaders(h)
 			if err != nil {
 				return err
 			}
@@ -157,8 +157,8 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 // keyOf returns the API key of a request, empty without one.
 func keyOf(h http.Header) string { return cmp.Or(h.Get(headerKey), h.Get(headerKeyClient)) }
 
-// tell sets the headers that state the remaining allowance.
-func (v verdict) tell(h http.Header) {
+// setHeaders sets the headers that state the remaining allowance.
+func (v verdict) setHeaders(h http.Header) {
 	h.Set("Ratelimit-Remaining", strconv.Itoa(v.remaining))
 	if !v.allowed {
 		h.Set("Ratelimit-Reset", seconds(v.reset))
@@ -234,7 +234,7 @@ func (c *Client) Take(ctx context.Context, n int) (wait time.Duration, refused *
 func (c *Client) TakeBatch(ctx context.Context, header http.Header, n int) (refused *apierr.Error) {
 	v, limited, refused := c.take(ctx, n-1, n)
 	if limited {
-		v.tell(header)
+		v.setHeaders(header)
 	}
 	return refused
 }
