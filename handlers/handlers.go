@@ -1,6 +1,5 @@
-// Package handlers builds the routers of the service: a public one with the APIs and a
-// private one for operators. It reads requests, calls the layers below and explains their
-// errors. It knows no protocol of the network.
+// Package handlers builds the routers of the service: a public one with the APIs, and a private one for operators. It
+// parses requests, calls the packages below it and converts their errors. It implements no network protocol.
 package handlers
 
 import (
@@ -28,7 +27,7 @@ import (
 	"quorate/internal/node"
 )
 
-// Network is a network as the signing operations see it, and Signer signs its messages.
+// Network is a network of the signing operations, and Signer signs its messages.
 type (
 	Network = signing.Network
 	Signer  = signing.Signer
@@ -58,22 +57,21 @@ type Options struct {
 	Log *slog.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
-	// ClientCompat selects who gets responses in the generated clients' form. Empty means
-	// compat.Auto.
+	// ClientCompat selects the requests that get responses in the generated clients' form. Empty means compat.Auto.
 	ClientCompat compat.Mode
 	// BodyLimit limits request bodies, in bytes; 0 means 256 KiB.
 	BodyLimit int64
 	// BodyTimeout limits how long a request body may take to arrive; 0 means 10 s.
 	BodyTimeout time.Duration
-	// Origins are the web sites whose pages may call the service, such as
-	// https://example.org; nil means all, and an empty list none.
+	// Origins are the web origins whose pages may call the service, for example https://example.org; nil means all,
+	// and an empty list none.
 	Origins []string
 	// Access checks API keys and allowances. Nil admits all requests.
 	Access *access.Guard
 	// ClientIP returns a request's client IP address, for the log and for Access. Nil uses
 	// the peer of the connection.
 	ClientIP echo.IPExtractor
-	// Tracer makes a span of each request. Nil makes none.
+	// Tracer starts a span for each request. Nil disables tracing.
 	Tracer trace.Tracer
 	// RequestTimeout limits the work on one request after its body has arrived; 0 means
 	// 30 s.
@@ -139,9 +137,8 @@ func New(o Options) (*echo.Echo, error) {
 	return e, nil
 }
 
-// newEcho returns a router with the middlewares that both routers share, from the outside
-// in: request IDs, access log, metrics, error bodies and recovery from panics. Further
-// middlewares run inside these.
+// newEcho returns a router with the middleware of both routers, from the outside in: request IDs, access log, metrics,
+// error bodies and recovery from panics. further runs inside these.
 func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo.MiddlewareFunc) *echo.Echo {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -25,36 +25,32 @@ import (
 	"quorate/internal/store"
 )
 
-// PrivateOptions of the operators' surface.
+// PrivateOptions configures the private router.
 type PrivateOptions struct {
-	// Networks as in Options; only Ready is used.
+	// Networks are as in Options; only Ready is used.
 	Networks map[string]Network
-	// Index tells how far the chains of each network are recorded, by network and
-	// chain; nil tells nothing.
+	// Index returns how far the chains of each network are indexed, by network and chain; nil returns none.
 	Index func() map[string]map[string]index.Status
-	// Standbys tells how the servers stand that are read from instead of the store's own;
-	// nil if there are none.
+	// Standbys returns the state of the standbys; nil if there are none.
 	Standbys func() []store.StandbyStats
-	// Verify checks what is recorded; nil offers no such thing.
+	// Verify verifies the index; nil disables the endpoint.
 	Verify Verify
-	// Slots are where the index is rebuilt; nil offers no such thing.
+	// Slots are where the index is rebuilt; nil disables the endpoint.
 	Slots *index.Slots
-	// Node answers as a node does to its operator, below /ext and /{network}/ext; nil
-	// offers no such thing.
+	// Node serves the operator's node API below /ext and /{network}/ext; nil disables it.
 	Node http.Handler
-	// Answers as in Options.
+	// Answers is as in Options.
 	Answers *node.Budget
-	// Gatherer collects the metrics to show; nil shows none.
+	// Gatherer gathers the metrics; nil means none.
 	Gatherer prometheus.Gatherer
-	// Log gets one line per request; nil drops them.
+	// Log receives one line per request; nil discards them.
 	Log *slog.Logger
 }
 
-// NewPrivate makes the operators' surface: /metrics, /healthz (the process is
-// alive), /readyz (every network is ready), /readyz/{network} (that one is),
-// /readyz/{network}/{subnetID} (enough validators of that subnet are connected), /index
-// (how far chains are recorded), POST /index/verify (see Verify), POST /index/rebuild and a
-// node's /ext.
+// NewPrivate returns the private router: /metrics, /healthz (the process is alive), /readyz (all networks are ready),
+// /readyz/{network} (the network is ready), /readyz/{network}/{subnetID} (enough validators of the subnet are
+// connected), /index (how far chains are indexed), POST /index/verify (see Verify), POST /index/rebuild, and a node's
+// /ext.
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	e := newEcho(o.Log, nil)
 	gatherer := o.Gatherer
@@ -62,7 +58,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		gatherer = prometheus.NewRegistry()
 	}
 	e.GET("/metrics", echo.WrapHandler(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
-		// A collector that fails must not hide the others.
+		// A failed collector must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError,
 	})))
 	e.GET("/healthz", func(c echo.Context) error {
@@ -125,15 +121,15 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	return e, nil
 }
 
-// notServed answers for a network that there is none of.
+// notServed returns the error for an unknown network.
 func (o PrivateOptions) notServed(name string) error {
 	served := strings.Join(slices.Sorted(maps.Keys(o.Networks)), ", ")
 	return apierr.NotFound("network: %q is not served here; this instance serves %s", apierr.Excerpt(name), served)
 }
 
-// ownPages refuses what a page of another site has a browser ask for: that it does not get
-// to see the answer would not keep it from making work. Browsers name a page's origin with
-// all that may change something, so that who names none, as curl, is asked nothing.
+// ownPages refuses requests from web pages of other origins, which would cause work even though the page cannot read
+// the answer. Browsers send the origin with every request that may change state, so requests without an origin, for
+// example from curl, pass.
 func ownPages() echo.MiddlewareFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -147,9 +143,9 @@ func ownPages() echo.MiddlewareFunc {
 	}
 }
 
-// unowned reports whether a host is none that the owner of a web page can have lead here
-// (DNS rebinding): an address, a name without dots as containers have, or one of a domain
-// that is not of the public DNS (RFC 6761, RFC 6762, RFC 8375, and internal, reserved by ICANN).
+// unowned reports whether a host cannot be pointed here by the owner of a web page (DNS rebinding): an IP address, a
+// name without dots as containers have, or a name in a domain outside the public DNS (RFC 6761, RFC 6762, RFC 8375,
+// and internal, reserved by ICANN).
 func unowned(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -172,33 +168,33 @@ func unowned(host string) bool {
 
 // IndexStatus is the answer of /index.
 type IndexStatus struct {
-	// Networks are chains' states by network and chain.
+	// Networks holds the state of chains by network and chain.
 	Networks map[string]map[string]ChainStatus `json:"networks"`
 	// Rebuild is nil if the index is not being rebuilt.
 	Rebuild *Rebuild `json:"rebuild,omitempty"`
 }
 
-// ChainStatus is how far a chain is recorded.
+// ChainStatus is the progress of a chain's index.
 type ChainStatus struct {
 	State index.State `json:"state"`
-	// From and Next are the first height that is recorded and the first that is
-	// not yet, Tip is the last accepted one, if the node has told.
+	// From is the first indexed height, Next the first one that is not indexed yet, and Tip the last accepted one, if
+	// the upstream node has reported it.
 	From uint64  `json:"from"`
 	Next uint64  `json:"next"`
 	Tip  *uint64 `json:"tip,omitempty"`
 	Lag  uint64  `json:"lag"`
-	// Rebuilt is how much of a record that is rebuilding is made again, in percent.
+	// Rebuilt is the progress of a rebuild, in percent.
 	Rebuilt int `json:"rebuilt,omitempty"`
 
 	BlocksPerSecond float64 `json:"blocksPerSecond"`
-	// Error is why the index does not go on. Failing names the work that fails, and
-	// FailingSince says since when; both are absent if the index has stopped.
+	// Error is the error that blocks the index. Failing names the failing task, and FailingSince is when it began to
+	// fail; both are absent if the index has stopped.
 	Error        string     `json:"error,omitempty"`
 	Failing      string     `json:"failing,omitempty"`
 	FailingSince *time.Time `json:"failingSince,omitempty"`
-	// Needs is what the nodes lack and what to do about it, if the index waits for that.
+	// Needs states what upstream nodes lack and what to do about it, if the index waits for that.
 	Needs string `json:"needs,omitempty"`
-	// Note is a remark about all that is indexed at the moment.
+	// Note is a remark about the whole index.
 	Note string `json:"note,omitempty"`
 }
 
@@ -222,32 +218,29 @@ func newChainStatus(s index.Status) ChainStatus {
 
 type readiness struct {
 	Ready bool `json:"ready"`
-	// Reason says what is missing.
+	// Reason states what is missing.
 	Reason string `json:"reason,omitempty"`
-	// Stopped, Stalled, Waiting and Retrying are the chains whose index is in that state,
-	// with the reason of each. Signing does not depend on them, so that the network is
-	// ready all the same.
+	// Stopped, Stalled, Waiting and Retrying hold the chains whose index is in that state, with the reason. Signing
+	// does not depend on the index, so they do not affect readiness.
 	Stopped  map[string]string `json:"stopped,omitempty"`
 	Stalled  map[string]string `json:"stalled,omitempty"`
 	Waiting  map[string]string `json:"waiting,omitempty"`
 	Retrying map[string]string `json:"retrying,omitempty"`
-	// Lag is how many blocks are accepted and not indexed yet, by chain, of those whose
-	// tip is known.
+	// Lag is the number of accepted blocks that are not indexed yet, by chain, if the last block is known.
 	Lag map[string]uint64 `json:"lag,omitempty"`
 }
 
-// standby is how a server stands that is read from instead of the store's own. One that
-// is behind, or away, is not: the others are, and at last the store's own. So it makes
-// nobody unready.
+// standby is the state of a standby. Reads avoid a standby that lags or fails and use another one, or the primary
+// server. It therefore does not affect readiness.
 type standby struct {
 	Name string `json:"name"` // host, port and database
 	Used bool   `json:"used"`
-	// LagSeconds is how far it is behind, null if that is not known.
+	// LagSeconds is the replication lag, null if it is unknown.
 	LagSeconds *float64 `json:"lagSeconds"`
 	Error      string   `json:"error,omitempty"`
 }
 
-// longestReason bounds why a server is not read from, in bytes.
+// longestReason is the maximum length of the reason for which a standby is not read, in bytes.
 const longestReason = 300
 
 func newStandby(s store.StandbyStats) standby {
@@ -263,8 +256,7 @@ func newStandby(s store.StandbyStats) standby {
 	return shown
 }
 
-// reasons returns why the indexes of a network's chains that are in a state do not go on, by
-// chain; nil if there are none.
+// reasons returns, by chain, why the indexes in a state are blocked; nil if there are none.
 func reasons(chains map[string]index.Status, in index.State) map[string]string {
 	var all map[string]string
 	for chain, status := range chains {
@@ -278,7 +270,7 @@ func reasons(chains map[string]index.Status, in index.State) map[string]string {
 	return all
 }
 
-// lags are those of a network's chains.
+// lags returns the index lag of a network's chains.
 func lags(chains map[string]index.Status) map[string]uint64 {
 	var all map[string]uint64
 	for chain, status := range chains {
@@ -326,7 +318,7 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 		Ready    bool                 `json:"ready"`
 		Networks map[string]readiness `json:"networks"`
 		Standbys []standby            `json:"standbys,omitempty"`
-		// Rebuilding is how far a rebuild of the index is, while the one before serves.
+		// Rebuilding is the progress of a rebuild of the index. The old index serves meanwhile.
 		Rebuilding string `json:"rebuilding,omitempty"`
 	}{all, states, standbys, rebuilding})
 }
@@ -338,9 +330,8 @@ func check(n Network) error {
 	return n.Ready()
 }
 
-// peerHealth is GET /health as the stand-alone aggregator program has it, for
-// tools that wait for it: 200 with status up, or 503 with status down. It is up
-// when every network is ready. It hides the reasons, which are for operators.
+// peerHealth is GET /health of the stand-alone aggregator, for tools that wait for it: 200 with status up, or 503 with
+// status down. It is up if all networks are ready. It hides the reasons, which are for operators.
 func peerHealth(all networks.Directory[Network]) echo.HandlerFunc {
 	type state struct {
 		Status  string           `json:"status"`

@@ -14,16 +14,16 @@ import (
 	"quorate/internal/index/primary"
 )
 
-// Rebuild is how far a rebuild of the index of the P-, X- and C-Chains is.
+// Rebuild is the progress of a rebuild of the index of the P-Chain, X-Chain and C-Chain.
 type Rebuild struct {
 	Stage string `json:"stage"`
-	// Percent is how much of the index that serves is in the one that is rebuilt.
+	// Percent is the share of the current index that the new one has reached.
 	Percent int `json:"percent"`
 	// Forms are the parts of the index.
 	Forms []index.FormChange `json:"forms"`
 }
 
-// String is one line for people.
+// String returns one line for people.
 func (r *Rebuild) String() string {
 	text := r.Stage
 	if r.Stage == index.RebuildBeside.String() {

@@ -16,21 +16,20 @@ import (
 )
 
 const (
-	// gracePeriod is how long requests in flight may go on after the server stops.
+	// gracePeriod is how long requests in flight may continue after the server stops.
 	gracePeriod = 10 * time.Second
 	// replyPeriod is how long cancelled requests may take to send their error.
 	replyPeriod = 3 * time.Second
 )
 
-// Serve answers requests on ln with h until ctx ends. Then it stops accepting, lets
-// requests in flight finish within 10 s and cancels the rest with the cause
-// apierr.ErrStopping. It returns when no handler runs any more, and closes ln. It
+// Serve serves h on ln until ctx ends. Then it stops accepting connections, lets requests in flight finish within 10 s
+// and cancels the rest with the cause apierr.ErrStopping. It closes ln and returns when no handler runs any more. It
 // returns nil after an orderly stop.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
 	return ServeWith(ctx, ln, h, ServeOptions{Log: log})
 }
 
-// ServeOptions configure ServeWith. The zero value has usable defaults.
+// ServeOptions configures ServeWith. The zero value has usable defaults.
 type ServeOptions struct {
 	// TLS serves HTTPS with HTTP/2. Nil serves plain HTTP/1.1.
 	TLS *tls.Config

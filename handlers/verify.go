@@ -17,22 +17,21 @@ import (
 	"quorate/internal/index/primary"
 )
 
-// ErrNotRecorded says that nothing of a network is recorded, or not yet.
+// ErrNotRecorded reports that a network has no index, or none yet.
 var ErrNotRecorded = errors.New("its chains are not recorded")
 
-// MostVerifiedAddresses is how many addresses are compared with the node at most.
+// MostVerifiedAddresses is the maximum number of addresses that are compared with the upstream node.
 const MostVerifiedAddresses = 1_000_000
 
-// lineTimeout is how long whoever asked may take to read a line.
+// lineTimeout is how long the client may take to read a line.
 const lineTimeout = time.Minute
 
-// Verify checks what is recorded of a network. Errors may be ErrNotRecorded, if nothing
-// was told.
+// Verify verifies the index of a network. The error may be ErrNotRecorded if it has not called tell.
 type Verify func(ctx context.Context, network string, o primary.VerifyOptions, tell func(primary.Verification)) error
 
-// verifyIndex answers POST /index/verify with lines of JSON, each a Verification, the
-// last one Done; without that, it was cut short. One runs at a time, since it keeps the
-// store and the node busy.
+// verifyIndex answers POST /index/verify with lines of JSON. Each is a Verification, and the last one has Done set;
+// without it, the verification was interrupted. Only one runs at a time, because it loads the store and the upstream
+// node.
 func verifyIndex(verify Verify) echo.HandlerFunc {
 	var busy sync.Mutex
 	return func(c echo.Context) error {
@@ -64,7 +63,7 @@ func verifyIndex(verify Verify) echo.HandlerFunc {
 			}
 		})
 		if response.Committed {
-			return nil // how it ended is in the log, and what is missing tells the client
+			return nil // the log has the error, and the client notices the missing last line
 		}
 		if errors.Is(err, ErrNotRecorded) {
 			return apierr.NotFound("network: nothing of %q is recorded here; GET /index tells what is", apierr.Excerpt(c.QueryParam("network")))

@@ -1,6 +1,5 @@
-// Package access decides who may ask how much: API keys, allowances of requests by
-// key and by client address, and which address a client behind proxies has. It knows
-// nothing of what is asked.
+// Package access limits requests: it checks API keys, charges each request to the allowance of its API key or of its
+// client IP address, and finds the client IP address behind proxies. It does not depend on what is requested.
 package access
 
 import (
@@ -26,31 +25,29 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// Options of a Guard. The zero value lets everybody in.
+// Options configures a Guard. The zero value allows every request.
 type Options struct {
-	// Keys is the file of API keys. While it has never had one, keys that clients
-	// send are ignored.
+	// Keys is the file of API keys. Until the file has an API key, the Guard ignores API keys in requests.
 	Keys KeyFile
-	// Stored are API keys in a store, instead of those in Keys; see Guard.Load.
+	// Stored holds API keys in a store and replaces Keys; see Guard.Load.
 	Stored *KeyStore
-	// Classes by name. Without DefaultClass clients without a key are not limited.
+	// Classes holds the classes by name. Without DefaultClass, clients without an API key are not limited.
 	Classes map[string]Class
-	// Shared has the allowances of keys count for several processes together; nil counts
-	// here alone. Those of addresses always are of this process.
+	// Shared shares the allowances of API keys between processes; if nil, each process counts alone. Each process
+	// always counts client IP addresses alone.
 	Shared *Shared
-	// Addresses is how many client addresses' use is remembered, those that were
-	// heard of last; 0 means 65536. One takes about 300 bytes.
+	// Addresses is the number of client IP addresses whose use is tracked, the most recently active ones; 0 means
+	// 65536. Each takes about 300 bytes.
 	Addresses int
-	// Free are patterns of routes that anybody may ask as often as they like, such as
-	// those that load balancers watch.
+	// Free lists route patterns that need no API key and have no limit, for example those of health checks.
 	Free []string
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
-	// Log gets what becomes of the keys; nil drops it. Keys are never logged.
+	// Log gets changes and failures of the API keys; nil discards them. API keys are never logged.
 	Log *slog.Logger
 }
 
-// Guard checks the key and the allowance of each request. Safe for concurrent use.
+// Guard checks the API key and the allowance of each request. It is safe for concurrent use.
 type Guard struct {
 	keys     *keyring
 	classes  map[string]Class
@@ -58,11 +55,11 @@ type Guard struct {
 	refused  *prometheus.CounterVec
 	policies map[string][]string // header values by class
 
-	mu        sync.Mutex // so that an address has one allowance
+	mu        sync.Mutex // guarantees one allowance per client IP address
 	addresses *lru.Cache[netip.Prefix, *allowance]
 }
 
-// New makes a Guard.
+// New returns a Guard.
 func New(o Options) (*Guard, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -95,8 +92,7 @@ func New(o Options) (*Guard, error) {
 	return g, nil
 }
 
-// Load reads the keys of Options.Stored, before which none is known; without, it does
-// nothing.
+// Load reads the API keys of Options.Stored. Until then no API key is known. It does nothing if Stored is nil.
 func (g *Guard) Load(ctx context.Context) error {
 	if g.keys.stored == nil {
 		return nil
@@ -104,30 +100,30 @@ func (g *Guard) Load(ctx context.Context) error {
 	return g.keys.load(ctx)
 }
 
-// Watch has changes of the keys in Options.Stored take effect, within about a second,
-// until ctx ends; without, it returns at once.
+// Watch applies changes of the API keys in Options.Stored within about a second, until ctx ends. It returns at once if
+// Stored is nil.
 func (g *Guard) Watch(ctx context.Context) { g.keys.watch(ctx) }
 
-// The headers that keys come in. The documented one counts if both are there.
+// Headers with API keys. If both are set, headerKey takes precedence.
 const (
 	headerKey       = "X-Data-Api-Key"
 	headerKeyClient = "X-Glacier-Api-Key"
 )
 
-// maxKeyLength bounds what is hashed, in bytes.
+// maxKeyLength is the length of the longest API key that is hashed, in bytes.
 const maxKeyLength = 256
 
-// keyName is where the context of a request has the name of its key.
+// keyName is the context key of the name of the request's API key.
 const keyName = "access.key"
 
-// KeyName is the name of the key that a request came with, empty without one.
+// KeyName returns the name of the request's API key, empty without one.
 func KeyName(c echo.Context) string {
 	name, _ := c.Get(keyName).(string)
 	return name
 }
 
-// Middleware answers 401 for an unknown key, 403 for one that was revoked and 429 for
-// what exceeds the allowance, and says in headers what is left of it.
+// Middleware answers 401 for an unknown API key, 403 for a revoked one and 429 if the allowance is exceeded. Response
+// headers state the remaining allowance.
 func (g *Guard) Middleware() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -149,7 +145,7 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 			h := c.Response().Header()
 			h["Ratelimit-Policy"] = g.policies[class]
 			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
-			v.tell(h)
+			v.setHeaders(h)
 			if err != nil {
 				return err
 			}
@@ -158,11 +154,11 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 	}
 }
 
-// keyOf is the key that a request comes with, empty without one.
+// keyOf returns the API key of a request, empty without one.
 func keyOf(h http.Header) string { return cmp.Or(h.Get(headerKey), h.Get(headerKeyClient)) }
 
-// tell says in headers what is left.
-func (v verdict) tell(h http.Header) {
+// setHeaders sets the headers that state the remaining allowance.
+func (v verdict) setHeaders(h http.Header) {
 	h.Set("Ratelimit-Remaining", strconv.Itoa(v.remaining))
 	if !v.allowed {
 		h.Set("Ratelimit-Reset", seconds(v.reset))
@@ -170,7 +166,7 @@ func (v verdict) tell(h http.Header) {
 	}
 }
 
-// spend uses n requests up, or none; the error is that of too many.
+// spend charges n requests, all or none. It returns an error if the allowance is exceeded.
 func (g *Guard) spend(ctx context.Context, left *allowance, n int) (verdict, error) {
 	v := left.use(ctx, n, time.Now())
 	switch {
@@ -184,25 +180,25 @@ func (g *Guard) spend(ctx context.Context, left *allowance, n int) (verdict, err
 	return v, tooMany("more than %v requests a second; try again in %s s", rounded(left.class.PerSecond), seconds(v.reset))
 }
 
-// Client is who made a request that brings more than one thing to do: a batch, or a
-// connection to talk on. Safe for concurrent use.
+// Client is the sender of a request that contains several operations: a batch or a WebSocket connection. It is safe
+// for concurrent use.
 type Client struct {
-	guard              *Guard // nil if nothing is counted
+	guard              *Guard // nil if requests are not counted
 	key, name, address string
 }
 
 type clientKey struct{}
 
-// Accompany makes a context that has the client of a request, see ClientOf. Of a request
-// that Middleware has let in; a nil Guard lets everybody in.
+// Accompany returns a context with the client of c; see ClientOf. Middleware must have admitted the request. A nil
+// Guard does not limit the client.
 func (g *Guard) Accompany(c echo.Context) (context.Context, *Client) {
 	r := c.Request()
 	who := &Client{guard: g, key: keyOf(r.Header), name: KeyName(c), address: c.RealIP()}
 	return context.WithValue(r.Context(), clientKey{}, who), who
 }
 
-// Charge has a request that was let in count as n, all or none besides itself; see
-// Client.TakeBatch. A nil Guard lets everybody in.
+// Charge makes an admitted request count as n requests: it charges the other n-1, all or none; see Client.TakeBatch. A
+// nil Guard charges nothing.
 func (g *Guard) Charge(c echo.Context, n int) error {
 	ctx, client := g.Accompany(c)
 	if refused := client.TakeBatch(ctx, c.Response().Header(), n); refused != nil {
@@ -211,14 +207,13 @@ func (g *Guard) Charge(c echo.Context, n int) error {
 	return nil
 }
 
-// ClientOf is who a request came from, nil if that was not noted.
+// ClientOf returns the client in ctx, nil without one.
 func ClientOf(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
 }
 
-// ID tells clients apart: by their keys, else by what counts as one client of an
-// address.
+// ID returns an identifier of the client: its API key, or the prefix of its client IP address.
 func (c *Client) ID() string {
 	if c.name != "" {
 		return "key " + c.name
@@ -226,26 +221,25 @@ func (c *Client) ID() string {
 	return OriginOf(c.address).String()
 }
 
-// Take uses n requests up, or none, for what came over a connection. Refused is what a
-// request would be answered, nil if they are allowed, and wait after how long they will
-// be, 0 if never: the key was revoked meanwhile, or so many are not allowed at once.
+// Take charges n requests that came over a connection, all or none. If the client exceeds its allowance, refused is
+// the answer to a request, and wait is the time until n requests are allowed. Wait is 0 if they never will be: the API
+// key was revoked, or n exceeds the burst.
 func (c *Client) Take(ctx context.Context, n int) (wait time.Duration, refused *apierr.Error) {
 	v, _, refused := c.take(ctx, n, n)
 	return v.reset, refused
 }
 
-// TakeBatch uses up what a batch of n takes besides the request that it came with, which
-// was counted, or nothing. Header gets what is left. Refused is what the request is to be
-// answered, nil if it is allowed.
+// TakeBatch charges the n-1 requests of a batch that Middleware did not charge, all or none. It writes the remaining
+// allowance to header. If the client exceeds its allowance, refused is the answer.
 func (c *Client) TakeBatch(ctx context.Context, header http.Header, n int) (refused *apierr.Error) {
 	v, limited, refused := c.take(ctx, n-1, n)
 	if limited {
-		v.tell(header)
+		v.setHeaders(header)
 	}
 	return refused
 }
 
-// take uses up n requests of those that belong together, which are all.
+// take charges n requests, all or none. They belong to a batch of all requests.
 func (c *Client) take(ctx context.Context, n, all int) (v verdict, limited bool, refused *apierr.Error) {
 	if c.guard == nil || n <= 0 {
 		return v, false, nil
@@ -269,8 +263,8 @@ func tooMany(format string, args ...any) error {
 	return &apierr.Error{Status: http.StatusTooManyRequests, Message: fmt.Sprintf(format, args...), Code: "RATE_LIMITED"}
 }
 
-// admit finds whose allowance a request uses, and the name of its key; left is nil if
-// there is no limit.
+// admit returns the name, class and allowance of the API key, or of address without an API key. left is nil if there
+// is no limit.
 func (g *Guard) admit(key, address string) (name, class string, left *allowance, err error) {
 	if key != "" {
 		var h *holder
@@ -306,7 +300,7 @@ func (g *Guard) admit(key, address string) (name, class string, left *allowance,
 	return "", DefaultClass, left, nil
 }
 
-// OriginOf is Origin of a text. What is no address counts as one client, too.
+// OriginOf parses text and returns its Origin. All texts that are no IP address share one origin.
 func OriginOf(text string) netip.Prefix {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
@@ -318,14 +312,14 @@ func OriginOf(text string) netip.Prefix {
 	return Origin(a)
 }
 
-// Origin is what counts as one client of an address: itself, if it is one of IPv4, or
-// its /64, of which a single host has all.
+// Origin returns the prefix of addresses that share one allowance: an IPv4 address itself, or the /64 of an IPv6
+// address, since a host may use a whole /64.
 func Origin(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {
 		bits = 32
 	}
-	p, _ := a.Prefix(bits) // fails for sizes that are not an address's
+	p, _ := a.Prefix(bits) // fails only for invalid sizes
 	return p
 }

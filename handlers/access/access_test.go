@@ -87,7 +87,7 @@ func TestAllowance(t *testing.T) {
 		require.False(t, v.allowed)
 		require.InDelta(t, float64(500*time.Millisecond), float64(v.reset), float64(time.Millisecond))
 		time.Sleep(v.reset + time.Millisecond)
-		require.True(t, a.take(1, time.Now()).allowed, "after the time that was told")
+		require.True(t, a.take(1, time.Now()).allowed, "after the reported time")
 		require.False(t, a.take(1, time.Now()).allowed)
 		time.Sleep(time.Hour)
 		require.Equal(t, 2, a.take(1, time.Now()).remaining, "no more than a burst is saved up")

@@ -14,33 +14,31 @@ import (
 	"quorate/internal/store"
 )
 
-// keyring is what a running service knows of the keys, in a file or in a store. Safe for
-// concurrent use.
+// keyring holds the API keys that a running service accepts, from a file or a store. It is safe for concurrent use.
 type keyring struct {
 	file    KeyFile
-	stored  *KeyStore // nil: the keys are in the file
+	stored  *KeyStore // nil if the API keys are in the file
 	classes map[string]Class
-	shared  *Shared // nil if no other process counts
+	shared  *Shared // nil if allowances are not shared
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	seen   os.FileInfo                   // guarded by mu; of the file as last read, nil if there was none
-	at     *store.Cursor                 // guarded by mu; of the store as last read, nil if it was not yet
-	broken bool                          // guarded by mu; whether what was last read was of no use
+	seen   os.FileInfo                   // guarded by mu; of the file when last read, nil if it did not exist
+	at     *store.Cursor                 // guarded by mu; of the store when last read, nil before that
+	broken bool                          // guarded by mu; whether the last read failed
 	keys   map[[sha256.Size]byte]*holder // guarded by mu
 }
 
-// holder is a key and what its user has left.
+// holder is an API key with its allowance.
 type holder struct {
 	KeyInfo
-	class string // the configured one that counts
+	class string // the configured class that applies
 	// left is nil if no class is configured.
 	left *allowance
 }
 
-// look finds a key; some says whether there are keys at all. A file is looked at
-// each time, which takes a microsecond or two, so that a key is good as soon as it is
-// added and of no use as soon as it is revoked; a store is by watch.
+// look finds an API key; some reports whether there are any API keys. It checks the file for changes on each call, so
+// that added and revoked API keys take effect at once. watch reads a store.
 func (k *keyring) look(key string) (h *holder, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -48,7 +46,7 @@ func (k *keyring) look(key string) (h *holder, some bool) {
 	return k.keys[sha256.Sum256([]byte(key))], len(k.keys) > 0
 }
 
-// count is how many keys are good.
+// count returns the number of API keys that are not revoked.
 func (k *keyring) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -62,9 +60,8 @@ func (k *keyring) count() int {
 	return n
 }
 
-// refresh reads the file again if it has changed; it needs mu. A file that cannot be
-// read leaves the keys as they were: a slip in it must neither let everybody in nor
-// shut everybody out.
+// refresh reads the file again if it has changed; it needs mu. If the file cannot be read, the API keys stay as they
+// were.
 func (k *keyring) refresh() {
 	if k.file == "" || k.stored != nil {
 		return
@@ -89,7 +86,7 @@ func (k *keyring) refresh() {
 		return
 	}
 	defer func() { _ = file.Close() }() // only read
-	// Of what is read, which another rename may have put in place just now.
+	// Another rename may have replaced the file since it was opened, so stat the open file.
 	if info, err = file.Stat(); err != nil {
 		k.complain(err)
 		return
@@ -97,7 +94,7 @@ func (k *keyring) refresh() {
 	keys, err := readKeys(file)
 	if err != nil {
 		k.complain(err)
-		k.seen = info // the same content is not read for each request
+		k.seen = info // so that not every request reads the same content again
 		return
 	}
 	if info.Mode().Perm()&0o077 != 0 {
@@ -107,15 +104,15 @@ func (k *keyring) refresh() {
 	k.seen = info
 }
 
-// adopt makes keys those that are known; it needs mu.
+// adopt replaces the known API keys by keys; it needs mu.
 func (k *keyring) adopt(keys []KeyInfo) {
 	known := make(map[[sha256.Size]byte]*holder, len(keys))
 	for _, info := range keys {
 		var digest [sha256.Size]byte
-		_, _ = hex.Decode(digest[:], []byte(info.Hash)) // checked where they were read
+		_, _ = hex.Decode(digest[:], []byte(info.Hash)) // checked by readKeys
 		h := k.holder(info)
 		if before := k.keys[digest]; before != nil && before.class == h.class {
-			h.left = before.left // what was used stays used
+			h.left = before.left // keep what was charged
 		}
 		known[digest] = h
 	}
@@ -123,7 +120,7 @@ func (k *keyring) adopt(keys []KeyInfo) {
 	k.log.Info("keys read", slog.Int("keys", len(keys)))
 }
 
-// load reads the keys of the store, if they have changed.
+// load reads the API keys of the store if they have changed.
 func (k *keyring) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -140,7 +137,7 @@ func (k *keyring) load(ctx context.Context) error {
 	if same {
 		return nil
 	}
-	at, keys, err := k.stored.read(ctx) // while requests are let in
+	at, keys, err := k.stored.read(ctx) // without the lock, so that requests are not delayed
 	if err != nil {
 		return err
 	}
@@ -151,8 +148,7 @@ func (k *keyring) load(ctx context.Context) error {
 	return nil
 }
 
-// watch loads the keys of the store again and again until ctx ends. A store that does not
-// answer leaves them as they were.
+// watch calls load repeatedly until ctx ends. If the store does not answer, the API keys stay as they were.
 func (k *keyring) watch(ctx context.Context) {
 	if k.stored == nil {
 		return
@@ -192,7 +188,7 @@ func (k *keyring) holder(info KeyInfo) *holder {
 	return h
 }
 
-// complain logs once until the keys are good again; it needs mu.
+// complain logs the first error after a successful read; it needs mu.
 func (k *keyring) complain(err error) {
 	if !k.broken {
 		k.log.Error("the API keys cannot be read; they stay as they were", slog.String("file", string(k.file)), slog.Any("error", err))

@@ -20,37 +20,36 @@ import (
 )
 
 var (
-	// ErrKeyExists says that a key of that name is in use, or was: names are not
-	// used again, so that logs stay unambiguous.
+	// ErrKeyExists reports that an API key has the name, or had it before it was revoked. Names are not reused, so
+	// that logs stay unambiguous.
 	ErrKeyExists = errors.New("there is a key of that name already; choose another name")
-	// ErrNoKey says that no key has that name.
+	// ErrNoKey reports that no API key has the name.
 	ErrNoKey = errors.New("there is no key of that name; quorate keys list shows them")
-	// ErrKeyName says that a name is not one.
+	// ErrKeyName reports that the name is invalid.
 	ErrKeyName = errors.New("a name is 1 to 64 letters, digits, dots, hyphens and underscores")
-	// ErrTooManyKeys says that there is no room for another.
+	// ErrTooManyKeys reports that the maximum number of API keys is reached.
 	ErrTooManyKeys = fmt.Errorf("there are %d keys, which is the most; in a file, delete the revoked ones that nobody uses any more", maxKeys)
 )
 
 const (
-	// KeyPrefix begins every key, so that people and secret scanners recognise one.
+	// KeyPrefix begins every API key, so that people and secret scanners recognise one.
 	KeyPrefix = "qk_"
-	// keyBytes is the randomness of a key. With so much of it nobody can guess a key
-	// from its hash, so that no slow hash is needed.
+	// keyBytes is the number of random bytes of an API key. They are too many to guess, so a fast hash is sufficient.
 	keyBytes = 32
 	maxKeys  = 10_000
-	// maxKeyFile bounds the key file, in bytes.
+	// maxKeyFile is the maximum size of the key file, in bytes.
 	maxKeyFile = 8 << 20
 )
 
-// KeyInfo is what is kept of a key: all but the key itself. Values can be compared.
+// KeyInfo describes an API key without containing it. Values are comparable.
 type KeyInfo struct {
 	Name string `json:"name"`
-	// Class is the rate class whose allowance the key has.
+	// Class is the name of the API key's rate class.
 	Class string `json:"class"`
-	// Hash is the SHA-256 of the whole key, prefix included, in hex.
+	// Hash is the SHA-256 of the whole API key, prefix included, in hex.
 	Hash    string    `json:"sha256"`
 	Created time.Time `json:"created"`
-	// Revoked is zero while the key is good.
+	// Revoked is zero while the API key is valid.
 	Revoked time.Time `json:"revoked,omitzero"`
 }
 
@@ -58,13 +57,12 @@ type keyFile struct {
 	Keys []KeyInfo `json:"keys"`
 }
 
-// KeyFile is the file in which keys are kept, readable by its owner alone. Any
-// process may change it at any time: changes are made under a lock beside it and put
-// in place by a rename, so that readers see the old or the new file and never a part.
+// KeyFile is the path of the file of API keys, which only its owner can read. Several processes may change it: each
+// change holds a lock file and renames a new file over the old one, so that readers see the old file or the new one.
 type KeyFile string
 
-// Add makes a key and returns it. It is shown this once; the file has its hash.
-// The errors are ErrKeyExists, ErrKeyName and ErrTooManyKeys, or the file's.
+// Add creates an API key and returns it. The file stores only its hash. Errors are ErrKeyExists, ErrKeyName,
+// ErrTooManyKeys or those of the file.
 func (f KeyFile) Add(name, class string, now time.Time) (string, error) {
 	key, info, err := newKey(name, class, now)
 	if err != nil {
@@ -76,7 +74,7 @@ func (f KeyFile) Add(name, class string, now time.Time) (string, error) {
 	return key, nil
 }
 
-// newKey makes a key, and what is kept of it.
+// newKey returns a new API key and its description.
 func newKey(name, class string, now time.Time) (string, KeyInfo, error) {
 	if !validName(name) {
 		return "", KeyInfo{}, fmt.Errorf("key name %q: %w", name, ErrKeyName)
@@ -88,7 +86,7 @@ func newKey(name, class string, now time.Time) (string, KeyInfo, error) {
 	return key, KeyInfo{Name: name, Class: class, Hash: hex.EncodeToString(digest[:]), Created: now.UTC().Truncate(time.Second)}, nil
 }
 
-// withKey adds a key to others.
+// withKey returns keys with info added.
 func withKey(keys []KeyInfo, info KeyInfo) ([]KeyInfo, error) {
 	if slices.ContainsFunc(keys, func(k KeyInfo) bool { return k.Name == info.Name }) {
 		return nil, fmt.Errorf("key %s: %w", info.Name, ErrKeyExists)
@@ -99,8 +97,7 @@ func withKey(keys []KeyInfo, info KeyInfo) ([]KeyInfo, error) {
 	return append(keys, info), nil
 }
 
-// withKeys adds those of others whose names are new to keys, and revokes those that others
-// have revoked.
+// withKeys adds API keys of others whose names are not in keys, and revokes those that are revoked in others.
 func withKeys(keys, others []KeyInfo) (merged []KeyInfo, changed int, err error) {
 	for _, other := range others {
 		at := slices.IndexFunc(keys, func(k KeyInfo) bool { return k.Name == other.Name })
@@ -118,7 +115,7 @@ func withKeys(keys, others []KeyInfo) (merged []KeyInfo, changed int, err error)
 	return keys, changed, nil
 }
 
-// withoutKey revokes one of keys.
+// withoutKey returns keys with the named one revoked.
 func withoutKey(keys []KeyInfo, name string, now time.Time) ([]KeyInfo, error) {
 	i := slices.IndexFunc(keys, func(k KeyInfo) bool { return k.Name == name })
 	if i < 0 {
@@ -130,14 +127,14 @@ func withoutKey(keys []KeyInfo, name string, now time.Time) ([]KeyInfo, error) {
 	return keys, nil
 }
 
-// Revoke ends a key. It stays in the file, so that who still uses it is told so. To
-// revoke a key twice is no error; ErrNoKey says that there is none.
+// Revoke revokes an API key. It stays in the file, so that requests with it get 403. Revoking it twice is no error.
+// The error is ErrNoKey if there is no such API key.
 func (f KeyFile) Revoke(name string, now time.Time) error {
 	return f.change(func(keys []KeyInfo) ([]KeyInfo, error) { return withoutKey(keys, name, now) })
 }
 
-// Import adds those of other keys that the file does not know, and revokes those that are
-// revoked there; it tells how many it changed.
+// Import adds those of others that the file does not have, and revokes those that are revoked in others. It returns
+// the number of changes.
 func (f KeyFile) Import(others []KeyInfo) (changed int, err error) {
 	if len(others) == 0 {
 		return 0, nil
@@ -149,7 +146,7 @@ func (f KeyFile) Import(others []KeyInfo) (changed int, err error) {
 	return changed, err
 }
 
-// List is what is kept of all keys, by name. A file that does not exist has none.
+// List returns the descriptions of all API keys, sorted by name. It returns none if the file does not exist.
 func (f KeyFile) List() ([]KeyInfo, error) {
 	file, err := os.Open(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +159,7 @@ func (f KeyFile) List() ([]KeyInfo, error) {
 	return readKeys(file)
 }
 
-// readKeys reads and checks a key file.
+// readKeys reads and validates a key file.
 func readKeys(r io.Reader) ([]KeyInfo, error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxKeyFile+1))
 	if err != nil {
@@ -182,7 +179,7 @@ func readKeys(r io.Reader) ([]KeyInfo, error) {
 	return kept.Keys, nil
 }
 
-// checkKeys says what is wrong with keys that were kept.
+// checkKeys returns an error if the stored descriptions are invalid.
 func checkKeys(keys []KeyInfo) error {
 	if len(keys) > maxKeys {
 		return ErrTooManyKeys
@@ -195,7 +192,7 @@ func checkKeys(keys []KeyInfo) error {
 	return nil
 }
 
-// change replaces the file by what edit makes of its keys.
+// change replaces the file's API keys by the result of edit.
 func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 	path := string(f)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -205,7 +202,7 @@ func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 	if err != nil {
 		return fmt.Errorf("locking the key file: %w", err)
 	}
-	defer func() { _ = lock.Close() }() // which ends the lock, too
+	defer func() { _ = lock.Close() }() // also releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("locking the key file: %w", err)
 	}
@@ -234,8 +231,7 @@ func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 		return fmt.Errorf("writing the key file: %w", err)
 	}
 	for _, name := range []string{draft.Name(), lock.Name()} {
-		// Whoever runs the service has to be able to read what another, such as root,
-		// has written.
+		// The service may run as another user than the writer of the file.
 		if err = giveTo(name, filepath.Dir(path)); err != nil {
 			return fmt.Errorf("writing the key file: %w", err)
 		}
@@ -246,7 +242,7 @@ func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 	return nil
 }
 
-// giveTo makes the owner of a folder that of a file, if it is another's.
+// giveTo changes the owner of file to that of folder, if they differ.
 func giveTo(file, folder string) error {
 	at, err := os.Stat(folder)
 	if err != nil {

@@ -11,29 +11,27 @@ import (
 	"quorate/internal/store"
 )
 
-// KeyStore keeps the keys in a store, the same for all processes that share it. Safe for
-// concurrent use, by any number of processes.
+// KeyStore stores API keys in a store that several processes may share. It is safe for concurrent use, also by several
+// processes.
 //
-// Each key is a row of its own, and each change moves a cursor: of two processes that
-// change something at a time one tries again, and a glance at the cursor tells whether
-// there is anything new.
+// Each API key is a row. Each change moves a cursor: if two processes change API keys at the same time, one of them
+// retries. Reading the cursor shows whether there are changes.
 type KeyStore struct{ store store.Store }
 
-// NewKeyStore is for the keys in s.
+// NewKeyStore returns the KeyStore in s.
 func NewKeyStore(s store.Store) *KeyStore { return &KeyStore{s} }
 
 const (
-	// keyRows is the partition of the rows of keys, and their cursor's name.
+	// keyRows is the partition of the API keys' rows and the name of their cursor.
 	keyRows = "api_keys"
-	// changeTries is how often a change is tried that others came before.
+	// changeTries is how often a change is tried if other processes change the API keys at the same time.
 	changeTries = 16
-	// looksEvery is how often a running service looks for changes, and lookTime bounds how
-	// long it waits for the store.
+	// looksEvery is the interval at which a running service checks for changes. lookTime is the timeout of a check.
 	looksEvery = time.Second
 	lookTime   = 5 * time.Second
 )
 
-// Add is KeyFile.Add.
+// Add does what KeyFile.Add does.
 func (s *KeyStore) Add(ctx context.Context, name, class string, now time.Time) (string, error) {
 	key, info, err := newKey(name, class, now)
 	if err != nil {
@@ -45,20 +43,20 @@ func (s *KeyStore) Add(ctx context.Context, name, class string, now time.Time) (
 	return key, nil
 }
 
-// Revoke is KeyFile.Revoke.
+// Revoke does what KeyFile.Revoke does.
 func (s *KeyStore) Revoke(ctx context.Context, name string, now time.Time) error {
 	return s.change(ctx, func(keys []KeyInfo) ([]KeyInfo, error) { return withoutKey(keys, name, now) })
 }
 
-// List is KeyFile.List.
+// List does what KeyFile.List does.
 func (s *KeyStore) List(ctx context.Context) ([]KeyInfo, error) {
 	_, keys, err := s.read(ctx)
 	return keys, err
 }
 
-// Import adds those keys of a file that the store does not know, and revokes those that
-// the file says are; it tells how many it changed. To do so again is of no effect: what
-// was revoked in the store stays so.
+// Import adds the API keys of a file that the store does not have, and revokes those that are revoked in the file. It
+// returns the number of changes. Importing a file again has no effect: API keys that are revoked in the store stay
+// revoked.
 func (s *KeyStore) Import(ctx context.Context, from KeyFile) (changed int, err error) {
 	others, err := from.List()
 	if err != nil || len(others) == 0 {
@@ -71,7 +69,7 @@ func (s *KeyStore) Import(ctx context.Context, from KeyFile) (changed int, err e
 	return changed, err
 }
 
-// read returns the keys, by name, and where their cursor is.
+// read returns the API keys, sorted by name, and their cursor.
 func (s *KeyStore) read(ctx context.Context) (at store.Cursor, keys []KeyInfo, err error) {
 	view, err := s.store.View(ctx)
 	if err != nil {
@@ -97,7 +95,7 @@ func (s *KeyStore) read(ctx context.Context) (at store.Cursor, keys []KeyInfo, e
 	return at, keys, nil
 }
 
-// change writes what edit makes of the keys: those that differ.
+// change writes those API keys that edit changes.
 func (s *KeyStore) change(ctx context.Context, edit func([]KeyInfo) ([]KeyInfo, error)) error {
 	for range changeTries {
 		at, before, err := s.read(ctx)

@@ -155,7 +155,7 @@ func TestKeysInTheStore(t *testing.T) {
 
 		rows.away.Store(true)
 		all(key, "one")
-		require.Equal(t, len(guards), strings.Count(log.String(), "cannot be read"), "told once by each")
+		require.Equal(t, len(guards), strings.Count(log.String(), "cannot be read"), "each logs it once")
 		rows.away.Store(false)
 		require.NoError(t, NewKeyStore(rows).Revoke(ctx, "one", time.Now()))
 		all(key, "revoked")

@@ -12,24 +12,22 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Class is an allowance of requests. It is had in full by each key of the class and,
-// for the class DefaultClass, by each client address without a key.
+// Class is an allowance of requests. Each API key of the class has the full allowance. For DefaultClass, so does each
+// client IP address without an API key.
 type Class struct {
-	// PerSecond is how many requests a second are allowed in the long run.
+	// PerSecond is the sustained rate of requests per second.
 	PerSecond float64
-	// Burst is how many may come at once after a rest; 0 stands for PerSecond,
-	// rounded up.
+	// Burst is the number of requests that may arrive at once; 0 means PerSecond, rounded up.
 	Burst int
-	// PerDay bounds the requests of a day (UTC), besides; 0 means no such bound. What
-	// was used of it is forgotten when the process ends.
+	// PerDay is the number of requests per UTC day; 0 means no such limit. Without Options.Shared the count starts at
+	// 0 when the process starts.
 	PerDay int
 }
 
-// DefaultClass is the class of clients without a key, and of keys whose class is not
-// configured.
+// DefaultClass is the class of clients without an API key, and of API keys whose class is not configured.
 const DefaultClass = "default"
 
-// Validate says what is wrong with the class.
+// Validate returns an error if the class is invalid.
 func (c Class) Validate() error {
 	var err error
 	if !(c.PerSecond > 0) || c.PerSecond > 1e6 {
@@ -51,8 +49,7 @@ func (c Class) burst() int {
 	return max(1, int(math.Ceil(c.PerSecond)))
 }
 
-// policy is the class in a ratelimit-policy header: requests and the window in
-// seconds over which they are allowed.
+// policy returns the value of a ratelimit-policy header: requests, and the window in seconds.
 func (c Class) policy() string {
 	text := strconv.Itoa(c.burst()) + ";w=" + strconv.Itoa(max(1, int(math.Round(float64(c.burst())/c.PerSecond))))
 	if c.PerDay > 0 {
@@ -61,15 +58,15 @@ func (c Class) policy() string {
 	return text
 }
 
-// allowance is what one client has left of a class. Safe for concurrent use.
+// allowance is the remaining allowance of one client. It is safe for concurrent use.
 type allowance struct {
 	class Class
 	rate  *rate.Limiter
-	// account is where the allowance is shared with other processes; nil if it is not.
+	// account shares the allowance with other processes; nil if it is not shared.
 	account *account
 
 	mu   sync.Mutex
-	day  int64 // guarded by mu; UTC day since 1970 that used is of
+	day  int64 // guarded by mu; the UTC day since 1970 that used counts
 	used int   // guarded by mu
 }
 
@@ -77,20 +74,20 @@ func newAllowance(c Class) *allowance {
 	return &allowance{class: c, rate: rate.NewLimiter(rate.Limit(c.PerSecond), c.burst())}
 }
 
-// verdict is what became of a request.
+// verdict is the result of charging a request.
 type verdict struct {
 	allowed bool
-	// daily says that the day's allowance is what is used up.
+	// daily reports that the allowance of the day is exhausted.
 	daily bool
-	// remaining is how many further requests would be allowed now.
+	// remaining is the number of further requests that are allowed now.
 	remaining int
-	// reset is after how long as much will be allowed; 0 if this is.
+	// reset is the time until the requests will be allowed; 0 if they are allowed.
 	reset time.Duration
 }
 
 const day = 24 * time.Hour
 
-// use is take, of what all processes together may use.
+// use is take for an allowance that processes may share.
 func (a *allowance) use(ctx context.Context, n int, now time.Time) verdict {
 	if a.account != nil {
 		if v, ok := a.account.use(ctx, a.class, n, now); ok {
@@ -100,7 +97,7 @@ func (a *allowance) use(ctx context.Context, n int, now time.Time) verdict {
 	return a.take(n, now)
 }
 
-// take uses n requests up, at most a burst, if there are so many.
+// take charges n requests, at most a burst, all or none.
 func (a *allowance) take(n int, now time.Time) verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +119,7 @@ func (a *allowance) take(n int, now time.Time) verdict {
 	return v
 }
 
-// seconds rounds up, so that who waits for as long is not too early.
+// seconds rounds up, so that a client that waits this long is not too early.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
 }

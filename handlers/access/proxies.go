@@ -10,17 +10,17 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// ProxyHeader is the header in which proxies pass on whom they ask for.
+// ProxyHeader is the header in which proxies forward the client IP address.
 type ProxyHeader string
 
-// The headers that are known. Only the one that is configured is looked at: a proxy
-// that sets one of them may well let a client's own other one pass.
+// Supported headers. ClientIP reads only the configured one: a proxy that sets one of them may forward the others
+// unchanged from a client.
 const (
 	XForwardedFor ProxyHeader = "X-Forwarded-For"
 	Forwarded     ProxyHeader = "Forwarded" // RFC 7239
 )
 
-// ParseProxyHeader reads the name of a header; empty means XForwardedFor.
+// ParseProxyHeader parses the name of a header; empty means XForwardedFor.
 func ParseProxyHeader(text string) (ProxyHeader, error) {
 	for _, h := range []ProxyHeader{XForwardedFor, Forwarded} {
 		if strings.EqualFold(text, string(h)) {
@@ -33,11 +33,11 @@ func ParseProxyHeader(text string) (ProxyHeader, error) {
 	return "", fmt.Errorf("%q is neither %s nor %s", text, XForwardedFor, Forwarded)
 }
 
-// maxHops bounds how much of a list of proxies is looked at.
+// maxHops is the number of proxies after which ClientIP stops reading the header.
 const maxHops = 32
 
-// ClientIP finds the address of a request's client: the peer of the connection or,
-// if that is a trusted proxy, the last address of the header that is none.
+// ClientIP returns a function that finds the client IP address of a request. It is the peer of the connection. If the
+// peer is a trusted proxy, it is the last address in header that is not a trusted proxy.
 func ClientIP(trusted []netip.Prefix, header ProxyHeader) echo.IPExtractor {
 	trusts := func(a netip.Addr) bool {
 		for _, p := range trusted {
@@ -60,8 +60,7 @@ func ClientIP(trusted []netip.Prefix, header ProxyHeader) echo.IPExtractor {
 		if !trusts(client) {
 			return client.String()
 		}
-		// From its end, since each proxy adds what it knows there: what a client sent
-		// itself, whatever it looks like, is before that and not reached.
+		// Read from the end: each proxy appends, so what the client itself sent comes first and is not reached.
 		rest := strings.Join(r.Header.Values(string(header)), ",")
 		for range maxHops {
 			var element string
@@ -70,7 +69,7 @@ func ClientIP(trusted []netip.Prefix, header ProxyHeader) echo.IPExtractor {
 				break
 			}
 			hop, ok := parseHop(element, header)
-			if !ok { // nothing before it can be believed
+			if !ok { // what precedes cannot be trusted
 				break
 			}
 			client = hop
@@ -82,9 +81,8 @@ func ClientIP(trusted []netip.Prefix, header ProxyHeader) echo.IPExtractor {
 	}
 }
 
-// cutLast takes the last element off a list: commas are between elements, and within
-// quotes, of which escaped ones are none, part of one. It fails if a quote has no
-// beginning.
+// cutLast cuts the last element off a list separated by commas. If quotes is set, commas in quoted strings do not
+// separate, and a backslash escapes a quote. It fails if a quoted string has no beginning.
 func cutLast(list string, quotes bool) (rest, element string, ok bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
@@ -103,7 +101,7 @@ func cutLast(list string, quotes bool) (rest, element string, ok bool) {
 	return "", list, !quoted
 }
 
-// parseHop reads one element of a header.
+// parseHop parses one element of a header.
 func parseHop(text string, header ProxyHeader) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if header == Forwarded {
@@ -119,9 +117,9 @@ func parseHop(text string, header ProxyHeader) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// forwardedFor is the value of for in an element of Forwarded, which has pairs of names
-// and of values that are tokens or quoted (RFC 7239, section 4). It fails if the element
-// is not of that form, or does not have the name once.
+// forwardedFor returns the value of the for parameter of a Forwarded element: name-value pairs with tokens or quoted
+// strings as values (RFC 7239, section 4). It fails if the element is malformed or does not have the parameter exactly
+// once.
 func forwardedFor(element string) (value string, ok bool) {
 	found := 0
 	for {
@@ -146,8 +144,7 @@ func forwardedFor(element string) (value string, ok bool) {
 	}
 }
 
-// cutValue takes a token, or a quoted string without its quotes and escapes, off the
-// beginning of a text.
+// cutValue cuts a token or a quoted string off the beginning of text. It removes the quotes and escapes.
 func cutValue(text string) (value, rest string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		end := strings.IndexAny(text, "; \t\"")

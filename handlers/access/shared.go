@@ -12,18 +12,17 @@ import (
 	"quorate/internal/store"
 )
 
-// Shared keeps what is used of the allowances of keys in a store, for all processes that
-// share it. Each draws requests in small lots, so that most are let in without asking:
-// what it drew and has not used within a second is lost to the key. The clocks of their
-// machines have to agree within a fraction of a second, as those of machines do that
-// keep the network's time. Safe for concurrent use.
+// Shared counts the use of API keys in a store for all processes that share it. Each process draws a few requests at a
+// time, so that it admits most requests without access to the store. What it draws and does not use within a second is
+// lost to the API key. The clocks of the machines must agree within a fraction of a second. Shared is safe for
+// concurrent use.
 type Shared struct {
 	store store.Store
 	log   *slog.Logger
 }
 
-// NewShared makes it. Log gets when the store does not answer, during which each process
-// gives a key the whole allowance; nil drops that.
+// NewShared returns a Shared in s. Log gets failures of the store; nil discards them. While the store fails, each
+// process grants the whole allowance.
 func NewShared(s store.Store, log *slog.Logger) *Shared {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -32,28 +31,27 @@ func NewShared(s store.Store, log *slog.Logger) *Shared {
 }
 
 const (
-	// drawTime bounds how long a request waits for the store.
+	// drawTime is the timeout of a draw.
 	drawTime = 250 * time.Millisecond
-	// drawAgain is how long the store is left alone after it did not answer.
+	// drawAgain is the time between a failure of the store and the next draw.
 	drawAgain = 2 * time.Second
-	// drawTries is how often a draw is repeated that others came before.
+	// drawTries is how often a draw is tried if other processes draw at the same time.
 	drawTries = 16
-	// drawnLife is how long what was drawn may be used.
+	// drawnLife is how long drawn requests may be used.
 	drawnLife = time.Second
-	// drawsPerSecond is how many lots make the allowance of a second.
+	// drawsPerSecond is the number of draws into which the allowance of a second is divided.
 	drawsPerSecond = 20
 )
 
-// draw is what came of asking for requests.
+// draw is the result of drawing requests.
 type draw struct {
 	granted int
-	verdict // of as many as were needed; remaining is after all that was granted
+	verdict // of the least number of requests; remaining counts what is left after the draw
 }
 
-// take uses up to n requests of a key's allowance, or none if there are fewer than least,
-// which is at most a burst. A cursor has what was used: Next is
-// when, in microseconds since 1970, all of it would be there again at the class's rate
-// (the generic cell rate algorithm), Epoch the day since 1970, and its requests.
+// take draws up to n requests from an API key's allowance, or none if fewer than least are left. least is at most a
+// burst. The cursor stores the use: Next is the time, in microseconds since 1970, at which the full burst is available
+// again (the generic cell rate algorithm); Epoch holds the day since 1970 and its requests.
 func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, now time.Time) (draw, error) {
 	name := "allowance/" + key
 	ctx, cancel := context.WithTimeout(ctx, drawTime)
@@ -79,12 +77,12 @@ func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, no
 	return draw{}, fmt.Errorf("using the allowance of key %s: too many processes draw on it at a time", key)
 }
 
-// draw is the arithmetic of take.
+// draw computes the result of take and the new cursor.
 func (c Class) draw(was store.Cursor, least, n int, now time.Time) (store.Cursor, draw) {
 	each := 1e6 / c.PerSecond
 	at := float64(now.UnixMicro())
 	full := max(float64(was.Next), at)
-	// A clock that was far ahead must not shut a key out for longer than a burst lasts.
+	// Bound the effect of a clock that was far ahead to the time that a burst takes.
 	full = min(full, at+each*float64(c.burst()))
 	room := int(math.Floor((at+each*float64(c.burst())-full)/each + 1e-6))
 	today := uint64(now.Unix()) / uint64(day/time.Second)
@@ -108,19 +106,19 @@ func (c Class) draw(was store.Cursor, least, n int, now time.Time) (store.Cursor
 	return next, draw{granted: granted, verdict: verdict{allowed: true, remaining: left - granted}}
 }
 
-// account is a key's allowance in one process, drawn from the shared one.
+// account is the part of an API key's allowance that one process has drawn.
 type account struct {
 	shared *Shared
 	key    string
 
 	mu      sync.Mutex
 	inHand  int       // drawn and not used; guarded by mu
-	beyond  int       // what was left when it was drawn; guarded by mu
-	until   time.Time // when that is lost; guarded by mu
+	beyond  int       // left in the store after the draw; guarded by mu
+	until   time.Time // when inHand expires; guarded by mu
 	silence time.Time // until when the store is not asked; guarded by mu
 }
 
-// use uses n requests up, if there are so many; ok is false if the store does not tell.
+// use charges n requests, all or none. It returns false for ok if the store fails.
 func (a *account) use(ctx context.Context, c Class, n int, now time.Time) (v verdict, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +134,7 @@ func (a *account) use(ctx context.Context, c Class, n int, now time.Time) (v ver
 	}
 	least := n - a.inHand
 	lot := least
-	if c.PerDay == 0 && a.inHand == 0 { // of a day's nothing may be lost
+	if c.PerDay == 0 && a.inHand == 0 { // a daily allowance must not lose drawn requests
 		lot = max(n, min(c.burst(), int(c.PerSecond/drawsPerSecond)))
 	}
 	d, err := a.shared.take(ctx, a.key, c, least, lot, now)

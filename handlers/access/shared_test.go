@@ -82,7 +82,7 @@ func TestBatchesAreShared(t *testing.T) {
 		require.False(t, v.allowed)
 		require.Equal(t, 500*time.Millisecond, v.reset)
 		time.Sleep(v.reset)
-		require.True(t, two[1].use(t.Context(), 3, time.Now()).allowed, "after the time that was told")
+		require.True(t, two[1].use(t.Context(), 3, time.Now()).allowed, "after the reported time")
 	})
 }
 
@@ -98,7 +98,7 @@ func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
 		require.False(t, v.allowed)
 		require.Equal(t, 500*time.Millisecond, v.reset)
 		time.Sleep(v.reset)
-		require.True(t, all[1].use(t.Context(), 1, time.Now()).allowed, "after the time that was told")
+		require.True(t, all[1].use(t.Context(), 1, time.Now()).allowed, "after the reported time")
 		require.False(t, all[2].use(t.Context(), 1, time.Now()).allowed)
 
 		daily := three(store.NewMemory(), Class{PerSecond: 100, PerDay: 2})

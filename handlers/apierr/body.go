@@ -8,15 +8,15 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Form is a shape of error bodies.
+// Form is a format of error bodies.
 type Form int
 
 const (
 	// DataAPI is {message, statusCode, error}.
 	DataAPI Form = iota
-	// Peer is {error}, of the stand-alone signature aggregator program.
+	// Peer is {error}, the format of the stand-alone signature aggregator.
 	Peer
-	// MetricsAPI is as DataAPI, with a list of messages.
+	// MetricsAPI is DataAPI with a list of messages.
 	MetricsAPI
 )
 
@@ -41,14 +41,14 @@ type peerBody struct {
 	Outcomes any    `json:"outcomes,omitempty"`
 }
 
-// Body is what the Data API sends of an error.
+// Body returns the body of an error in the Data API's format.
 func Body(e *Error) any {
 	return dataBody{Message: e.Message, StatusCode: e.Status, Error: http.StatusText(e.Status), Code: e.Code, Outcomes: e.Outcomes}
 }
 
 const contextKey = "apierr"
 
-// Of is the error that the request ended with, nil if it succeeded.
+// Of returns the error that the request ended with, nil if it succeeded.
 func Of(c echo.Context) *Error {
 	e, _ := c.Get(contextKey).(*Error)
 	return e
@@ -56,28 +56,26 @@ func Of(c echo.Context) *Error {
 
 const insideKey = "apierr.inside"
 
-// Failure is a failed part of an answer that as a whole succeeded.
+// Failure is an error in a part of a successful answer.
 type Failure struct {
-	// Part says which it is.
+	// Part identifies the part.
 	Part string
 	*Error
 }
 
-// Note keeps a failure inside an answer for the log: its client is told the body of
-// the error and no cause. It is for the goroutine that serves the request.
+// Note records a failure in a part of an answer for the log. The client gets the body of the error without its cause.
+// Only the goroutine that serves the request may call it.
 func Note(c echo.Context, part string, e *Error) {
 	c.Set(insideKey, append(Inside(c), Failure{part, e}))
 }
 
-// Inside are the failures inside the answer to a request, in the order in which they
-// were noted.
+// Inside returns the failures in parts of the answer, in the order of the calls to Note.
 func Inside(c echo.Context) []Failure {
 	failures, _ := c.Get(insideKey).([]Failure)
 	return failures
 }
 
-// Handler turns errors into responses; formOf picks the form by the request's
-// path.
+// Handler returns an echo error handler that sends errors. formOf selects the format by the request's path.
 func Handler(formOf func(path string) Form) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		if c.Response().Committed {
@@ -91,7 +89,7 @@ func Handler(formOf func(path string) Form) echo.HTTPErrorHandler {
 		e := from(err, c, form)
 		if form == Peer && e.Status > http.StatusInternalServerError {
 			peer := *e
-			peer.Status = http.StatusInternalServerError // its program knows no other
+			peer.Status = http.StatusInternalServerError // the stand-alone aggregator has no other 5xx
 			e = &peer
 		}
 		c.Set(contextKey, e)
@@ -108,16 +106,15 @@ func Handler(formOf func(path string) Form) echo.HTTPErrorHandler {
 			content, _ = json.Marshal(dataBody{Message: e.Message, StatusCode: e.Status, Error: http.StatusText(e.Status)})
 		}
 		if c.Request().Method == http.MethodHead {
-			_ = c.NoContent(e.Status) // fails only if the client is gone
+			_ = c.NoContent(e.Status) // fails only if the client has disconnected
 			return
 		}
 		_ = c.Blob(e.Status, echo.MIMEApplicationJSON, content) // likewise
 	}
 }
 
-// hangUp ends the connection of a client that has left. Without it net/http
-// would complete the exchange with an empty 200, which a client that merely
-// closed its sending side would take for an answer.
+// hangUp closes the connection of a client that has disconnected. Otherwise net/http would send an empty 200, which a
+// client that only closed its sending side would take for an answer.
 func hangUp(c echo.Context) {
 	c.Response().Status = StatusClientGone
 	conn, _, err := http.NewResponseController(c.Response().Writer).Hijack()

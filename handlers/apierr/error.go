@@ -1,6 +1,5 @@
-// Package apierr has the one error type of the HTTP surface and the one place
-// where an error becomes a response body. It decides nothing about what is an
-// error; the handlers do.
+// Package apierr defines the error type of the HTTP API and encodes errors as response bodies. Handlers decide what is
+// an error.
 package apierr
 
 import (
@@ -13,31 +12,27 @@ import (
 )
 
 var (
-	// ErrClientGone says that nobody waits for the answer any more: nothing is
-	// sent and it is no failure of the service.
+	// ErrClientGone reports that the client has disconnected. Nothing is sent, and it is no failure of the service.
 	ErrClientGone = errors.New("the client has gone")
-	// ErrStopping is the cause with which a stopping server cancels the requests
-	// that outlast its grace.
+	// ErrStopping is the cause with which a stopping server cancels requests at the end of its grace period.
 	ErrStopping = errors.New("the service is stopping")
 )
 
-// StatusClientGone is what logs and metrics show for ErrClientGone; it is never
-// sent.
+// StatusClientGone is the status of ErrClientGone in logs and metrics; it is never sent.
 const StatusClientGone = 499
 
-// Error is what a client is told about a failed request.
+// Error is the error of a failed request, as the client gets it.
 type Error struct {
-	// Status is one of 400, 401, 403, 404, 429, 500, 502 and 503: the generated
-	// clients know typed exceptions for these alone. The peer's form has 405 besides,
-	// and 500 for all of 5xx.
+	// Status is one of 400, 401, 403, 404, 429, 500, 502 and 503: the generated clients have typed exceptions only for
+	// these. The Peer form also has 405, and 500 for all of 5xx.
 	Status int
-	// Message is for the user: what was wrong, with which parameter, what to do.
+	// Message tells the user what is wrong, with which parameter, and what to do.
 	Message string
-	// Code says in one machine-readable word why; may be empty.
+	// Code is the reason as one machine-readable word; it may be empty.
 	Code string
-	// Outcomes accounts for a failed aggregation; may be nil.
+	// Outcomes lists the outcomes of a failed aggregation; it may be nil.
 	Outcomes any
-	// Err is the cause, for the log alone.
+	// Err is the cause. It is only logged.
 	Err error
 }
 
@@ -50,22 +45,22 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// BadRequest is a client's mistake; the message begins with the parameter.
+// BadRequest returns the error for an invalid request. The message begins with the parameter.
 func BadRequest(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound is a thing that does not exist, or is not served here.
+// NotFound returns the error for a resource that does not exist or is not served.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Status: http.StatusNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// Unavailable is a passing lack of something the answer needs.
+// Unavailable returns the error for a temporary condition.
 func Unavailable(cause error, format string, args ...any) *Error {
 	return &Error{Status: http.StatusServiceUnavailable, Message: fmt.Sprintf(format, args...), Err: cause}
 }
 
-// Internal is a fault of the service itself; cause is logged, never sent.
+// Internal returns the error for a fault of the service; cause is logged and never sent.
 func Internal(cause error) *Error {
 	return &Error{
 		Status:  http.StatusInternalServerError,
@@ -74,7 +69,7 @@ func Internal(cause error) *Error {
 	}
 }
 
-// from makes an Error of whatever a handler or the router returned.
+// from converts an error of a handler or of the router to an Error.
 func from(err error, c echo.Context, form Form) *Error {
 	var known *Error
 	if errors.As(err, &known) {
@@ -100,8 +95,7 @@ func from(err error, c echo.Context, form Form) *Error {
 	}
 }
 
-// Excerpt shortens text of a client's making, so that neither bodies nor logs
-// grow with it.
+// Excerpt shortens text that a client sent, so that it cannot inflate bodies and logs.
 func Excerpt(s string) string {
 	const most = 64
 	if len(s) <= most {

@@ -1,5 +1,4 @@
-// Package apitest asks a surface under test, and judges its answers where all
-// operations have the same duties. It is for tests alone.
+// Package apitest sends requests to an API under test and checks its answers. It is only for tests.
 package apitest
 
 import (
@@ -22,7 +21,7 @@ import (
 // update is a flag of every test binary that has golden files.
 var update = flag.Bool("update", false, "write the golden files of the shapes anew")
 
-// Get asks for a path. Headers are names and values in turn.
+// Get sends a GET request. headers are alternating names and values.
 func Get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 	for i := 0; i < len(headers); i += 2 {
@@ -33,7 +32,7 @@ func Get(h http.Handler, path string, headers ...string) *httptest.ResponseRecor
 	return w
 }
 
-// Call makes a call of JSON-RPC 2.0, and returns the result, or the text of the error.
+// Call sends a JSON-RPC 2.0 call. It returns the result, or the text of the error.
 func Call(t testing.TB, h http.Handler, method, params string) (result json.RawMessage, failure string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
@@ -51,9 +50,8 @@ func Call(t testing.TB, h http.Handler, method, params string) (result json.RawM
 	return answer.Result, ""
 }
 
-// RequireError checks that an answer is an error of the contract's shape with a
-// message that begins with the first part, the parameter, has all others, and stays
-// below longest bytes.
+// RequireError checks that an answer is an error in the contract's format. Its message must begin with the first part,
+// which is the parameter, contain the other parts, and be shorter than longest bytes.
 func RequireError(t testing.TB, w *httptest.ResponseRecorder, longest, status int, parts ...string) {
 	t.Helper()
 	require.Equal(t, status, w.Code, w.Body.String())
@@ -76,8 +74,7 @@ func RequireError(t testing.TB, w *httptest.ResponseRecorder, longest, status in
 
 var opaque = regexp.MustCompile(`"nextPageToken":"[\w-]+"`)
 
-// RequireGolden checks that an answer, but for its page token, is what the test's
-// folder has in testdata under the name.
+// RequireGolden compares an answer, without its page token, with the named file in testdata.
 func RequireGolden(t testing.TB, name string, body []byte) {
 	t.Helper()
 	var got bytes.Buffer
@@ -92,8 +89,7 @@ func RequireGolden(t testing.TB, name string, body []byte) {
 	require.Equal(t, string(want), got.String(), name)
 }
 
-// RequireClientErrors checks what the official client makes of errors, one by one:
-// type, status, and parts of messages.
+// RequireClientErrors checks type, status, and parts of the messages of the official client's errors.
 func RequireClientErrors(t testing.TB, got []chainkit.Result, want []chainkit.Error) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -105,8 +101,8 @@ func RequireClientErrors(t testing.TB, got []chainkit.Result, want []chainkit.Er
 	}
 }
 
-// RequireRefusals checks that the official client refuses the answer to call once any
-// of the changes is made to it: else it would prove nothing that it takes answers.
+// RequireRefusals checks that the official client refuses the answer to call after each of the changes, so that its
+// acceptance of the original answer is meaningful.
 func RequireRefusals(t testing.TB, client *chainkit.Client, h http.Handler, call chainkit.Call, changes ...*strings.Replacer) {
 	t.Helper()
 	for _, change := range changes {

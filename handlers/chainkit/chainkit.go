@@ -1,5 +1,5 @@
-// Package chainkit runs the official JavaScript client of the Data API against a
-// server under test. Its validation of responses is always on. It is for tests alone.
+// Package chainkit runs the official JavaScript client of the Data API against a server under test. The client always
+// validates responses. The package is only for tests.
 package chainkit
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Call is a call of a method of the client.
+// Call is a call of a client method.
 type Call struct {
 	Name string `json:"name"`
-	// Path is the method's in the client.
+	// Path is the path of the method in the client.
 	Path    string         `json:"path"`
 	Request map[string]any `json:"request"`
-	// List is the member of a page that has the items; empty if there are no pages.
+	// List is the field of a page that holds the items; empty if there are no pages.
 	List string `json:"list,omitempty"`
 }
 
-// Result is what came of a call: all pages as the client hands them out, or an error.
+// Result is the result of a call: all pages that the client returns, or an error.
 type Result struct {
 	Name  string
 	Pages []map[string]any
 	Error *Error
 }
 
-// Error is one of the client's. Type is its class.
+// Error is an error of the client. Type is its class.
 type Error struct {
 	Type, Message string
 	Status        int
@@ -51,7 +51,7 @@ func Install(t testing.TB) *Client {
 	return &Client{directory: testenv.Node(t, files)}
 }
 
-// Run makes calls of a server one after the other.
+// Run makes the calls one after another.
 func (c *Client) Run(t testing.TB, url string, calls []Call) []Result {
 	t.Helper()
 	input, err := json.Marshal(map[string]any{"url": url, "calls": calls})

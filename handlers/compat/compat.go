@@ -1,7 +1,6 @@
-// Package compat decides, once per request, whether the answer takes the form
-// that the generated official clients decode where it differs from the
-// documented one: status 201 for aggregation, upper-case index states, numbers
-// for some strings.
+// Package compat decides for each request whether the answer has the format that the generated official clients
+// decode, where it differs from the documented one: status 201 for aggregation, upper-case index states, numbers for
+// some strings.
 package compat
 
 import (
@@ -12,19 +11,19 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Mode says who gets the clients' form.
+// Mode selects the requests that get the generated clients' format.
 type Mode string
 
 const (
-	// Auto gives it to requests whose User-Agent is a generated client's.
+	// Auto selects requests whose User-Agent is a generated client's.
 	Auto Mode = "auto"
-	// On gives it to everyone.
+	// On selects all requests.
 	On Mode = "on"
-	// Off gives it to nobody.
+	// Off selects no requests.
 	Off Mode = "off"
 )
 
-// ParseMode reads a configured mode; empty means Auto.
+// ParseMode parses a configured mode; empty means Auto.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(strings.ToLower(s)); m {
 	case "":
@@ -40,7 +39,7 @@ const clientAgent = "speakeasy-sdk/"
 
 type key struct{}
 
-// Middleware decides for each request and leaves the decision in its context.
+// Middleware decides for each request and stores the decision in its context.
 func Middleware(m Mode) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -55,7 +54,7 @@ func Middleware(m Mode) echo.MiddlewareFunc {
 	}
 }
 
-// Enabled reports whether the request of ctx gets the clients' form.
+// Enabled reports whether the answer to the request of ctx has the generated clients' format.
 func Enabled(ctx context.Context) bool {
 	on, _ := ctx.Value(key{}).(bool)
 	return on

@@ -1,24 +1,20 @@
-// Package console is the web console: pages in the binary that show a service at
-// work. It is read-only, has nothing that is for operators alone (no peer's address,
-// no reason of a failure), and asks no other host for anything.
+// Package console serves the web console: embedded pages that show the running service. It is read-only, omits what
+// only operators may see (peer addresses, reasons of failures), and loads nothing from other hosts.
 //
-// The pages are at /console/. What they show comes from the public API, and from
-// these endpoints of their own, which may change with the pages:
+// The pages are at /console/. They use the public API and these endpoints, which may change with the pages:
 //
-//	GET /console/api/live             server-sent events, as below
-//	GET /console/api/sets/{set}       the validators of a round that live told of
-//	GET /console/api/latency          how long requests for signatures took
-//	GET /console/api/example          an unsigned message to try, ?network=; only
-//	                                  where Options.Example offers one, else 404
+//	GET /console/api/live             server-sent events, see below
+//	GET /console/api/sets/{set}       the validators of a round in live
+//	GET /console/api/latency          the durations of signing requests
+//	GET /console/api/example          an unsigned message to try, ?network=; 404
+//	                                  without Options.Example
 //
-// Live sends: rounds, all that is known, first of all and whenever a client was too
-// slow for what happened; round, one that has begun; step, what validators of a
-// round did since; end, how it ended; status, the networks and how far their chains
-// are recorded, every two seconds.
+// Live sends these events. rounds holds all rounds; it is sent first and whenever a client was too slow. round is a
+// round that started, step holds changes in a round's replies, and end is the outcome of a round. status holds the
+// networks and the progress of their indexes, every two seconds.
 //
-// At most 64 clients listen at a time, 8 of them from one address, each with at most
-// 1 MiB waiting; at most 64 rounds that run and 16 that are over are known. While nobody
-// listens, nothing is collected.
+// At most 64 clients are connected, 8 of them from one client IP address, each with at most 1 MiB queued. At most 64
+// running and 16 finished rounds are stored, and none while no client is connected.
 package console
 
 import (
@@ -50,23 +46,23 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// policy lets pages load what this service has, and run no text as code.
+// policy lets pages load content of this service only, and forbids inline scripts.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Options of a Console. All but Networks may be left out.
+// Options configures a Console. Only Networks is required.
 type Options struct {
-	// Networks tells how the networks stand. It is called at most once a second.
+	// Networks returns the state of the networks. It is called at most once a second.
 	Networks func() []Network
-	// Index tells how far chains are recorded, by network and chain.
+	// Index returns the state of the chains' indexes, by network and chain.
 	Index func() map[string]map[string]index.Status
-	// Gatherer has the latencies that the aggregators measure.
+	// Gatherer provides the latencies that the aggregators measure.
 	Gatherer prometheus.Gatherer
-	// Example makes a message of a network that its validators sign, another one each
-	// time; false if it has none.
+	// Example returns a message that the network's validators sign, a different one at each call; false if there is
+	// none.
 	Example func(network string) (message []byte, ok bool)
 }
 
-// Network is how a network stands.
+// Network is the state of a network.
 type Network struct {
 	Name      string
 	NetworkID uint32
@@ -74,14 +70,14 @@ type Network struct {
 	// Height is the proposed P-Chain height, if HeightKnown.
 	Height      uint64
 	HeightKnown bool
-	// Peers counts connections, to validators and others.
+	// Peers is the number of connections to validators and other peers.
 	Peers int
 	// Subnets are the largest of AllSubnets.
 	Subnets    []Subnet
 	AllSubnets int
 }
 
-// Subnet is how much of a subnet's weight is connected.
+// Subnet is the connected weight of a subnet.
 type Subnet struct {
 	ID         ids.ID
 	Validators int // with a BLS key
@@ -90,15 +86,14 @@ type Subnet struct {
 	Connected float64
 }
 
-// Console serves the pages. It outlives the surface it is on. Safe for concurrent
-// use.
+// Console serves the pages. It may outlive the routers that use it. It is safe for concurrent use.
 type Console struct {
 	options Options
 	files   map[string]file // by path below /console/
 	feed    *feed
 	status  cached
 	timings cached
-	life    context.Context //nolint:containedctx // ends the streams, which would hold up the end of the service
+	life    context.Context //nolint:containedctx // ends the streams, which would delay shutdown
 	end     context.CancelFunc
 }
 
@@ -107,7 +102,7 @@ type file struct {
 	kind, tag string
 }
 
-// New makes a Console. Close ends its streams.
+// New returns a Console. Close ends its streams.
 func New(o Options) (*Console, error) {
 	if o.Networks == nil {
 		return nil, errors.New("console: Options.Networks is missing")
@@ -137,7 +132,7 @@ func New(o Options) (*Console, error) {
 	return c, nil
 }
 
-// kindOf does not depend on what the machine's own list of types says of these.
+// kindOf returns a content type that does not depend on the machine's MIME types.
 func kindOf(name string) string {
 	switch path.Ext(name) {
 	case ".js":
@@ -160,7 +155,7 @@ func kindOf(name string) string {
 // Close ends the streams.
 func (c *Console) Close() { c.end() }
 
-// Observer shows the rounds of a network on the console.
+// Observer returns an observer that shows the rounds of a network.
 func (c *Console) Observer(network string) aggregator.Observer {
 	return observer{c.feed, network}
 }
@@ -197,7 +192,7 @@ func (c *Console) Route(e *echo.Echo) {
 	})
 }
 
-// send answers with what is only true now.
+// send sends an answer that must not be cached.
 func send(ctx echo.Context, body any) error {
 	ctx.Response().Header().Set(echo.HeaderCacheControl, "no-store")
 	return reply.JSON(ctx, body)
@@ -218,14 +213,13 @@ func (c *Console) serveFile(ctx echo.Context) error {
 	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 	h.Set(echo.HeaderReferrerPolicy, "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set(echo.HeaderCacheControl, "no-cache") // the tag tells whether there is news
+	h.Set(echo.HeaderCacheControl, "no-cache") // clients revalidate with the tag
 	h.Set("ETag", f.tag)
 	http.ServeContent(ctx.Response(), ctx.Request(), name, time.Time{}, bytes.NewReader(f.content))
 	return nil
 }
 
-// cached spares work that many clients ask for: what it holds is a second old at
-// most, and one client at a time makes it.
+// cached caches a value for a second. One caller at a time computes it.
 type cached struct {
 	make func() (any, error)
 

@@ -17,24 +17,24 @@ import (
 
 const (
 	maxSubscribers = 64
-	// maxOfOne is how many of them may be of one client address.
+	// maxOfOne is the maximum number of subscribers with one client IP address.
 	maxOfOne   = 8
 	maxRunning = 64
 	maxRecent  = 16
-	// maxQueued is what may wait for a client, in bytes.
+	// maxQueued is the maximum size of a client's queue, in bytes.
 	maxQueued = 1 << 20
-	// maxEvents is how many events may wait for a client.
+	// maxEvents is the maximum number of events in a client's queue.
 	maxEvents = 1024
 )
 
-// feed knows the rounds that run, and those that were last, while somebody watches.
-// Safe for concurrent use.
+// feed holds the running rounds and the most recent finished ones while there are subscribers. It is safe for
+// concurrent use.
 type feed struct {
 	watchers atomic.Int64 // len(subscribers)
 
 	mu          sync.Mutex
 	subscribers map[*subscriber]struct{} // guarded by mu
-	by          map[netip.Prefix]int     // subscribers of one address; guarded by mu; never has zeros
+	by          map[netip.Prefix]int     // subscribers by client IP address; guarded by mu; has no zero values
 	running     map[string]*round        // by ID; guarded by mu
 	recent      []*round                 // newest first; guarded by mu
 }
@@ -43,33 +43,33 @@ func newFeed() *feed {
 	return &feed{subscribers: make(map[*subscriber]struct{}), by: make(map[netip.Prefix]int), running: make(map[string]*round)}
 }
 
-// round is one that is shown. Its members are those of the event round.
+// round is a round in the feed. Its fields are those of the event round.
 type round struct {
-	// ID is the network and the round's number there.
+	// ID consists of the network and the round's number there.
 	ID        string `json:"id"`
 	Network   string `json:"network"`
 	MessageID string `json:"messageId"`
-	// MessageHash is MessageID as the SHA-256 of the message in hex.
+	// MessageHash is MessageID, the SHA-256 of the message, in hex.
 	MessageHash        string `json:"messageHash"`
 	SourceBlockchainID string `json:"sourceBlockchainId"`
 	SubnetID           string `json:"signingSubnetId"`
 	PChainHeight       uint64 `json:"pChainHeight"`
-	// Set names the validators, for /console/api/sets.
+	// Set identifies the validators for /console/api/sets.
 	Set          string `json:"set"`
 	TotalWeight  uint64 `json:"totalWeight,string"`
 	TargetWeight uint64 `json:"targetWeight,string"`
 	// Started is in milliseconds since 1970, Elapsed in milliseconds.
 	Started int64   `json:"startedAt"`
 	Elapsed float64 `json:"elapsed"`
-	// Replies has a letter for each validator, an aggregator.Reply.
+	// Replies has one letter per validator, an aggregator.Reply.
 	Replies string `json:"replies"`
-	// Outcome is empty while it runs.
+	// Outcome is empty while the round runs.
 	Outcome string `json:"outcome"`
 
 	set *validators.Set
 }
 
-// step is what has changed in a round. Changes are an index and a letter each.
+// step is a change of a round. Changes are pairs of an index and a letter.
 type step struct {
 	ID           string  `json:"id"`
 	Elapsed      float64 `json:"elapsed"`
@@ -78,17 +78,17 @@ type step struct {
 	Outcome      string  `json:"outcome,omitempty"`
 }
 
-// subscriber is a client. Its members but from and signal are guarded by the feed's mu.
+// subscriber is a connected client. The feed's mu guards its fields except from and signal.
 type subscriber struct {
 	from   netip.Prefix
 	queue  [][]byte
 	bytes  int
-	behind bool          // too much was waiting: it gets all that is known instead
-	signal chan struct{} // holds one token while something waits
+	behind bool          // its queue overflowed, so it gets all rounds instead
+	signal chan struct{} // holds one token while the queue is not empty
 }
 
-// subscribe adds a client, who finds all that is known first; nil if there are too
-// many, in all or from there.
+// subscribe adds a client, whose first event is all rounds. It returns nil if there are too many clients, in total or
+// from one address.
 func (f *feed) subscribe(from netip.Prefix) *subscriber {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,26 +112,26 @@ func (f *feed) unsubscribe(s *subscriber) {
 	}
 	f.watchers.Store(int64(len(f.subscribers)))
 	if len(f.subscribers) == 0 {
-		clear(f.running) // nobody will tell how they end
+		clear(f.running) // their ends will not be observed
 	}
 }
 
-// take returns what waits for a client.
+// take returns a client's queued events.
 func (f *feed) take(s *subscriber) [][]byte {
 	events, known := f.fetch(s)
 	if known == nil {
 		return events
 	}
-	return [][]byte{event("rounds", known)} // which takes its time, while rounds go on
+	return [][]byte{event("rounds", known)} // encoded without the lock
 }
 
-// known is what somebody who comes later has to be told.
+// known holds all rounds.
 type known struct {
 	Running []round `json:"running"`
 	Recent  []round `json:"recent"`
 }
 
-// fetch empties a client's queue; it is all that is known if too much was waiting.
+// fetch empties a client's queue. It returns all rounds if the queue overflowed.
 func (f *feed) fetch(s *subscriber) ([][]byte, *known) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,8 +152,8 @@ func (f *feed) fetch(s *subscriber) ([][]byte, *known) {
 	return nil, all
 }
 
-// tell queues an event for every client. It needs mu.
-func (f *feed) tell(content []byte) {
+// publish queues an event for every client. It requires mu.
+func (f *feed) publish(content []byte) {
 	for s := range f.subscribers {
 		if s.behind {
 			continue
@@ -169,7 +169,7 @@ func (f *feed) tell(content []byte) {
 	}
 }
 
-// set finds the validators of a round that is known.
+// set returns the validators of a stored round.
 func (f *feed) set(name string) (*validators.Set, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,11 +214,11 @@ func (f *feed) observe(network string, l aggregator.Look) {
 	}
 	switch {
 	case !known:
-		f.tell(event("round", r))
+		f.publish(event("round", r))
 	case l.Outcome != "":
-		f.tell(event("end", change))
+		f.publish(event("end", change))
 	default:
-		f.tell(event("step", change))
+		f.publish(event("step", change))
 	}
 }
 
@@ -235,8 +235,7 @@ func text(replies []aggregator.Reply) string {
 	return b.String()
 }
 
-// changes lists what differs, as in "3s 17r". Both are of one length, or before is
-// empty.
+// changes returns the differences, for example "3s 17r". Both texts have the same length, or before is empty.
 func changes(before, after string) string {
 	var b []byte
 	for i := range len(before) {
@@ -251,7 +250,7 @@ func changes(before, after string) string {
 	return string(b)
 }
 
-// event is a server-sent event; content has no error to make of it.
+// event encodes a server-sent event; content must encode without error.
 func event(name string, content any) []byte {
 	b, err := sse.Event(name, content)
 	if err != nil {
@@ -260,7 +259,7 @@ func event(name string, content any) []byte {
 	return b
 }
 
-// observer is one network's.
+// observer observes one network.
 type observer struct {
 	feed    *feed
 	network string
@@ -280,7 +279,7 @@ type setView struct {
 }
 
 type validatorView struct {
-	// NodeID is the first of Nodes that share the key.
+	// NodeID is the first of Nodes, which share the key.
 	NodeID string `json:"nodeId"`
 	Nodes  int    `json:"nodes"`
 	Weight uint64 `json:"weight,string"`

@@ -14,12 +14,12 @@ import (
 
 const (
 	statusInterval = 2 * time.Second
-	// pace lets events gather, so that a busy service does not wake its clients for
-	// every one of them.
+	// pace is the time for which events are collected, so that a busy service does not wake its clients for each
+	// event.
 	pace = 10 * time.Millisecond
-	// writeTimeout is how long a client may take to read what it was sent.
+	// writeTimeout is how long a client may take to read a batch of events.
 	writeTimeout = 20 * time.Second
-	// longest is how long a stream lasts; browsers come back by themselves.
+	// longest is the maximum duration of a stream; browsers reconnect.
 	longest = 30 * time.Minute
 )
 
@@ -37,7 +37,7 @@ func (c *Console) live(ctx echo.Context) error {
 	response.WriteHeader(http.StatusOK)
 	deadlines := http.NewResponseController(response)
 	write := func(content []byte) bool {
-		// The server's own deadline is for answers, which end.
+		// The server's own write deadline is too short for streams.
 		_ = deadlines.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, err := response.Write(content); err != nil {
 			return false

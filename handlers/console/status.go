@@ -13,7 +13,7 @@ import (
 type statusView struct {
 	Networks []networkView `json:"networks"`
 	Chains   []chainView   `json:"chains"`
-	// Example tells whether there are example messages.
+	// Example reports whether there are example messages.
 	Example bool `json:"example"`
 }
 
@@ -34,8 +34,8 @@ type subnetView struct {
 	Connected  float64 `json:"connected"`
 }
 
-// chainView is how far a chain is indexed. What nodes and stores answer is for operators; what
-// the operator must configure is for everyone.
+// chainView is the progress of a chain's index. It omits errors of nodes and stores, which are for operators, but
+// includes what the operator must configure.
 type chainView struct {
 	Network         string      `json:"network"`
 	Chain           string      `json:"chain"`
@@ -83,15 +83,15 @@ func (c *Console) readStatus() (any, error) {
 	return v, nil
 }
 
-// signSeconds is the aggregators' histogram of requests.
+// signSeconds is the name of the aggregators' histogram of requests.
 const signSeconds = "quorate_sign_seconds"
 
-// latencyView is how long requests of a network took that ended in one way.
+// latencyView holds the durations of a network's requests with one outcome.
 type latencyView struct {
 	Network string `json:"network"`
 	Outcome string `json:"outcome"`
 	Count   uint64 `json:"count"`
-	// Seconds is the sum.
+	// Seconds is the sum of the durations.
 	Seconds float64      `json:"seconds"`
 	Buckets []bucketView `json:"buckets"`
 }
@@ -110,7 +110,7 @@ func (c *Console) readLatency() (any, error) {
 		return answer, nil
 	}
 	families, err := c.options.Gatherer.Gather()
-	if len(families) == 0 && err != nil { // one that fails does not hide the others
+	if len(families) == 0 && err != nil { // one failed family does not hide the others
 		return nil, fmt.Errorf("gathering latencies: %w", err)
 	}
 	for _, family := range families {

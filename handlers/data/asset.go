@@ -8,7 +8,7 @@ import (
 	chain "quorate/internal/chain/ledger"
 )
 
-// What an asset is made of: amounts, or tokens.
+// Kinds of assets: amounts, or tokens.
 const (
 	typeAmounts = "secp256k1"
 	typeTokens  = "nft"
@@ -21,25 +21,24 @@ type assetAmount struct {
 	Amount string `json:"amount"`
 }
 
-// assetNames are what an asset is called and how its amounts are shown. They are nil as long as
-// the index of the X-Chain, where assets are made, may still come to the asset.
+// assetNames holds the name, symbol and denomination of an asset. They are nil while the index of the X-Chain, which
+// creates assets, may not have reached the asset.
 type assetNames struct {
 	Name         string `json:"name"`
 	Symbol       string `json:"symbol"`
 	Denomination uint8  `json:"denomination"`
 }
 
-// assets are what is known of the assets of an answer, and how what it names is spelt.
+// assets holds the known assets of an answer and the texts of its IDs.
 type assets struct {
 	known map[ids.ID]chain.Asset
-	// whole says that nothing will be known of others.
+	// whole reports that the X-Chain's index is complete, so that other assets are unknown for good.
 	whole bool
 	*spelling
 	preCortina preCortina
 }
 
-// assets looks up the assets that an answer names. Nothing is known of those that
-// were not made on the X-Chain, except for AVAX.
+// assets looks up the assets of an answer. Only assets of the X-Chain, and AVAX, are known.
 func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, error) {
 	found := assets{
 		known:    map[ids.ID]chain.Asset{n.AVAXAssetID: {ID: n.AVAXAssetID, Name: "Avalanche", Symbol: "AVAX", Denomination: 9}},

@@ -27,8 +27,7 @@ type atomicBalance struct {
 	Status            string `json:"status"`
 }
 
-// atomicBalances are all that the C-Chain has of balances. They are nil if nothing is known of
-// atomic memory.
+// atomicBalances holds all balances of the C-Chain. Fields are nil if the atomic memory is unknown.
 type atomicBalances struct {
 	AtomicMemoryUnlocked []atomicBalance `json:"atomicMemoryUnlocked,omitzero"`
 	AtomicMemoryLocked   []atomicBalance `json:"atomicMemoryLocked,omitzero"`
@@ -44,8 +43,7 @@ type platformBalances struct {
 	atomicBalances
 }
 
-// exchangeBalances are those of the X-Chain in the documented form and in that of
-// the generated clients at once.
+// exchangeBalances holds the balances of the X-Chain, in the documented form and in the generated clients' form.
 type exchangeBalances struct {
 	platformBalances
 	Locked   []balance `json:"locked"`
@@ -75,8 +73,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 		return err
 	}
 	if len(left) > 0 && (compat.Enabled(ctx) || b.name == cChain && len(left) == len(n.chains)-1) {
-		// The generated clients' form cannot say what is missing, and what is missing
-		// from it reads as zero.
+		// The generated clients' form cannot state what is missing, and a missing field reads as zero.
 		return left.refuse()
 	}
 	left.show(c)
@@ -128,14 +125,13 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 	return reply.JSON(c, answer)
 }
 
-// atomicBucket reports whether the outputs of a bucket are between two chains.
+// atomicBucket reports whether the outputs of a bucket are in atomic memory between two chains.
 func atomicBucket(of ledger.Bucket) bool {
 	return of == ledger.AtomicMemoryUnlocked || of == ledger.AtomicMemoryLocked
 }
 
-// unknown returns what a balance at a time leaves out: see between, and, before Cortina,
-// what is shared with the X-Chain, since nothing tells what that had accepted. Balances of
-// the X-Chain itself are refused then.
+// unknown returns the gaps of a balance at a time: those of between and, before Cortina, the memory shared with the
+// X-Chain, because the time of X-Chain transactions before Cortina is unknown. It refuses balances of the X-Chain then.
 func (n *network) unknown(ctx context.Context, b blockchain, at *uint64) (gaps, error) {
 	left := n.between(b, at)
 	when, err := n.preCortina(ctx)
@@ -151,7 +147,7 @@ func (n *network) unknown(ctx context.Context, b blockchain, at *uint64) (gaps, 
 	return left, nil
 }
 
-// onChain are the balances of a bucket, in the order of the reader: by asset.
+// onChain returns the balances of a bucket, by asset as read.
 func onChain(held []ledger.Balance, of ledger.Bucket, known assets) []balance {
 	all := []balance{}
 	for i := range held {
@@ -162,7 +158,7 @@ func onChain(held []ledger.Balance, of ledger.Bucket, known assets) []balance {
 	return all
 }
 
-// betweenChains are the balances of a bucket that are on the way.
+// betweenChains returns the balances of a bucket in atomic memory.
 func betweenChains(held []ledger.Balance, of ledger.Bucket, known assets) []atomicBalance {
 	all := []atomicBalance{}
 	for i := range held {

@@ -1,15 +1,12 @@
-// Package data has the Data API's operations on the primary network: what
-// addresses own and owned there, who stakes, which subnets there are, and vertices
-// of the X-Chain. It reads requests, asks the records of the network they name and
-// puts the answers into the API's form; it keeps nothing itself.
+// Package data implements the Data API's operations on the primary network: current and past holdings of addresses,
+// stakers, subnets, and vertices of the X-Chain. It parses requests, reads the indexes of the network and converts the
+// result to the API's format. It stores nothing itself.
 //
-// An answer is never silently out of date. While the record of a chain that an
-// answer depends on is being caught up, the answer is 503. Others say in headers
-// how far the record of the path's chain (the P-Chain where the path has none) was
-// when the answer was begun: Indexed-Height and Indexed-Timestamp are those of its
-// last block, Indexed-Lag is how many accepted blocks were known and not recorded,
-// and Indexed-State is "stalled" instead of "following" if nothing is being
-// recorded at the moment, so that the chain may have gone on unnoticed.
+// An answer is never silently outdated. Until the index of a chain that an answer depends on has caught up, the answer
+// is 503. Other answers state the progress of the index of the path's chain (the P-Chain if the path has none) in
+// headers, as of the start of the answer: Indexed-Height and Indexed-Timestamp are those of the last indexed block,
+// and Indexed-Lag is the number of blocks that are known but not indexed. Indexed-State is "stalled" instead of
+// "following" while indexing is blocked, so that there may be unknown blocks.
 package data
 
 import (
@@ -31,59 +28,55 @@ import (
 	"quorate/internal/index/ledger"
 )
 
-// Network is a network whose records are served. All members are required but the
-// readers, without which the operations that need them answer 503.
+// Network is a network whose indexes are served. All fields but the readers are required. Operations that need a
+// missing reader answer 503.
 type Network struct {
-	// NetworkID is 1 for mainnet and 5 for fuji. The prefix of addresses follows
-	// from it.
+	// NetworkID is 1 for mainnet and 5 for fuji. It determines the prefix of addresses.
 	NetworkID uint32
-	// XChainID and CChainID are the network's own, AVAXAssetID is the asset in which
-	// it takes fees.
+	// XChainID and CChainID are blockchain IDs; AVAXAssetID is the asset that pays fees.
 	XChainID, CChainID, AVAXAssetID ids.ID
-	// Progress says how far the record of the P-, X- or C-Chain is. It is called
-	// several times for each request and must not block.
+	// Progress returns the progress of the index of the P-Chain, X-Chain or C-Chain. It is called several times per
+	// request and must not block.
 	Progress func(chainID ids.ID) Progress
 
 	Ledger   Ledger
 	Subnets  Subnets
 	Vertices Vertices
-	// Rewards may be nil: then what live stakes will be paid is left out of answers,
-	// unless it is recorded.
+	// Rewards may be nil; then answers omit the expected rewards of current stakes that are not indexed.
 	Rewards Rewards
 
-	// Cortina is when the X-Chain got blocks, zero if it always had some. What it accepted
-	// before has no time on the chain. Nil means that it always had blocks.
+	// Cortina returns when the X-Chain got blocks, zero if it always had blocks. Earlier transactions have no time on
+	// the chain. Nil means that it always had blocks.
 	Cortina func(ctx context.Context) (time.Time, error)
-	// Times may be nil: then of what the X-Chain accepted before Cortina only an upper
-	// bound of its time is known.
+	// Times may be nil; then the time of X-Chain transactions before Cortina has only an upper bound.
 	Times Times
 
-	// Needs is for networks of which nothing is recorded, and leaves out all the rest:
-	// what has to be configured first. Clients are told.
+	// Needs states what must be configured before the network is indexed. If it is set, all other fields are unused.
+	// Clients get it.
 	Needs string
 }
 
-// Progress is how far the record of a blockchain is.
+// Progress is the progress of a blockchain's index.
 type Progress = reply.Progress
 
-// Options of the operations.
+// Options configures an API.
 type Options struct {
 	// Networks finds networks.
 	Networks networks.Directory[Network]
 	// Log may be nil.
 	Log *slog.Logger
-	// Timeout bounds the work on one request; 0 means 30 s.
+	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
 }
 
-// API serves the operations. Safe for concurrent use.
+// API serves the operations. It is safe for concurrent use.
 type API struct {
 	networks networks.Directory[Network]
 	log      *slog.Logger
 	timeout  time.Duration
 }
 
-// New makes an API.
+// New returns an API.
 func New(o Options) (*API, error) {
 	a := &API{
 		networks: o.Networks,
@@ -91,7 +84,7 @@ func New(o Options) (*API, error) {
 		timeout:  cmp.Or(o.Timeout, 30*time.Second),
 	}
 	for _, name := range a.networks.Names() {
-		if n, err := a.networks.Get(name); err == nil { // it is open already
+		if n, err := a.networks.Get(name); err == nil { // open already
 			if _, err := newNetwork(name, n); err != nil {
 				return nil, fmt.Errorf("network %q: %w", name, err)
 			}
@@ -122,12 +115,10 @@ func (a *API) Route(e *echo.Echo) {
 	}
 }
 
-// ErrCatchingUp is what a reader says whose record does not reach yet to where an
-// answer needs it.
+// ErrCatchingUp is returned by a reader whose index does not reach far enough for an answer.
 var ErrCatchingUp = errors.New("the record is still being caught up")
 
-// explain turns what went wrong into what the client is told. Request is the
-// context of the client's request.
+// explain converts err to the error for the client. request is the context of the client's request.
 func explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		switch {
@@ -143,7 +134,7 @@ func explain(request context.Context, err error) error {
 	})
 }
 
-// absent answers for a record that this instance does not keep.
+// absent returns the error for an index that this instance does not have.
 func absent(what string) error {
 	return apierr.Unavailable(nil, "this instance keeps no record of %s on this network", what)
 }

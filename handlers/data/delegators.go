@@ -30,7 +30,7 @@ type delegator struct {
 	DelegationStatus string   `json:"delegationStatus"`
 	GrossReward      string   `json:"grossReward,omitempty"`
 	NetReward        string   `json:"netReward,omitempty"`
-	// The generated clients want these of delegations that are not completed.
+	// The generated clients require these fields for delegations that are not completed.
 	EstimatedGrossReward string `json:"estimatedGrossReward,omitempty"`
 	EstimatedNetReward   string `json:"estimatedNetReward,omitempty"`
 }
@@ -84,7 +84,7 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 	return reply.JSON(c, answer)
 }
 
-// nodeIDs reads nodeIds, sorted.
+// nodeIDs parses nodeIds, sorted.
 func nodeIDs(q *query.Values) []ids.NodeID {
 	members := q.List("nodeIds")
 	if len(members) > maxMembers {
@@ -104,13 +104,13 @@ func nodeIDs(q *query.Values) []ids.NodeID {
 	return all
 }
 
-// awaits reports whether only the node knows what a delegation will be paid.
+// awaits reports whether only an upstream node knows the reward of a delegation.
 func awaits(d *ledger.Delegation, now time.Time) bool {
 	return !d.Settled && d.PotentialReward == 0 && !d.Start.After(now)
 }
 
-// potentialOfDelegations asks what live delegations will be paid, which clients demand
-// to know: an answer without it is no better than none.
+// potentialOfDelegations asks for the expected rewards of current delegations. It fails if they are unavailable,
+// because clients require them.
 func (n *network) potentialOfDelegations(ctx context.Context, page *ledger.DelegationPage) (map[ids.ID]uint64, error) {
 	of := make(map[ids.ID]stakes.Validator)
 	for _, d := range page.Delegations {
@@ -130,11 +130,11 @@ func (n *network) potentialOfDelegations(ctx context.Context, page *ledger.Deleg
 			return nil, apierr.Unavailable(err, "the node that knows what active delegations will be paid does not answer; try again later")
 		}
 	}
-	return potential, nil // it was known
+	return potential, nil // the cache has it
 }
 
-// delegator leaves out the rewards of a live delegation that the node does not list,
-// which has just ended there or not begun yet.
+// delegator returns a delegation in the API's format. It omits the rewards of a current delegation that the upstream
+// node does not list, because it has just ended there or not begun.
 func (n *network) delegator(d *ledger.Delegation, now time.Time, potential map[ids.ID]uint64) (delegator, error) {
 	addresses, err := n.bech32(d.RewardAddresses)
 	if err != nil {

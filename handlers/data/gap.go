@@ -12,13 +12,13 @@ import (
 	"quorate/handlers/reply"
 )
 
-// gap is a part of an answer that is left out because another chain's index decides about it
-// and has not caught up. An export is spent by an import on the other chain, so that without
-// that chain's index nobody knows whether it still is in atomic memory.
+// gap is a part of an answer that is omitted because it depends on another chain's index, which has not caught up. An
+// import on the other chain spends an export, so without that chain's index it is unknown whether the export is still
+// in atomic memory.
 type gap struct {
 	ChainName    string `json:"chainName"`
 	BlockchainID string `json:"blockchainId"`
-	// Omitted is what is left out.
+	// Omitted describes what is omitted.
 	Omitted string `json:"omitted"`
 	Code    string `json:"code,omitempty"`
 	Reason  string `json:"reason"`
@@ -26,11 +26,11 @@ type gap struct {
 	id ids.ID
 }
 
-// gaps are the parts that an answer leaves out.
+// gaps are the omitted parts of an answer.
 type gaps []gap
 
-// between returns what an answer about b leaves out of the atomic memory that b shares with the
-// other chains. See behind about at.
+// between returns the gaps of an answer about b: the atomic memory that b shares with chains whose indexes have not
+// caught up. See behind for at.
 func (n *network) between(b blockchain, at *uint64) gaps {
 	var left gaps
 	for _, other := range n.chains {
@@ -56,14 +56,14 @@ func newGap(other, b blockchain, err error) gap {
 	return g
 }
 
-// refuse returns the refusal of an answer of which nothing is left.
+// refuse returns the error for an answer of which every part is omitted.
 func (g gaps) refuse() error {
 	e := apierr.Unavailable(nil, "%s", g[0].Reason)
 	e.Code = g[0].Code
 	return e
 }
 
-// chains are those whose indexes have not caught up.
+// chains returns the chains whose indexes have not caught up.
 func (g gaps) chains() []ids.ID {
 	var all []ids.ID
 	for i := range g {
@@ -72,7 +72,7 @@ func (g gaps) chains() []ids.ID {
 	return all
 }
 
-// has reports whether what concerns a chain is left out.
+// has reports whether what depends on a chain is omitted.
 func (g gaps) has(chainID ids.ID) bool {
 	for i := range g {
 		if g[i].id == chainID {
@@ -93,8 +93,8 @@ func (g gaps) show(c echo.Context) {
 	}
 }
 
-// sinceFirst adds the chains that the first page of a list left out, although their indexes
-// have caught up meanwhile: all pages are of the same list.
+// sinceFirst adds the chains that the first page of a list omitted, even if their indexes have caught up since, so
+// that all pages belong to one list.
 func (n *network) sinceFirst(g gaps, b blockchain, took func(chainID ids.ID) bool) gaps {
 	for _, other := range n.chains {
 		if other == b || took(other.id) || g.has(other.id) {

@@ -21,20 +21,20 @@ import (
 // network is a network under one of its names.
 type network struct {
 	Network
-	// shown is its name in answers: fuji for testnet, too.
+	// shown is its name in answers; testnet is shown as fuji.
 	shown  string
 	hrp    string // of its addresses
 	chains []blockchain
 }
 
-// The names of blockchains in paths and answers.
+// Names of blockchains in paths and answers.
 const (
 	pChain = "p-chain"
 	xChain = "x-chain"
 	cChain = "c-chain"
 )
 
-// blockchain is one of the primary network's.
+// blockchain is a blockchain of the primary network.
 type blockchain struct {
 	name string
 	id   ids.ID
@@ -69,8 +69,7 @@ func (a *API) network(name string) (*network, error) {
 	return found, nil
 }
 
-// publicChains are the X- and C-Chains of the public networks, which clients know
-// by ID.
+// publicChains maps the IDs of the public networks' X-Chains and C-Chains to names.
 var publicChains = map[string]string{
 	"2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM": "the X-Chain of mainnet",
 	"2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm": "the X-Chain of fuji",
@@ -78,8 +77,7 @@ var publicChains = map[string]string{
 	"yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp":  "the C-Chain of fuji",
 }
 
-// blockchain finds the blockchain that the path names among those that an operation
-// is about.
+// blockchain returns the blockchain that the path names, which must be among those allowed.
 func (n *network) blockchain(c echo.Context, allowed ...string) (blockchain, error) {
 	value := c.Param("blockchainId")
 	for _, b := range n.chains {
@@ -97,7 +95,7 @@ func (n *network) blockchain(c echo.Context, allowed ...string) (blockchain, err
 	return blockchain{}, apierr.BadRequest("blockchainId: %q is no blockchain of the primary network; use %s", apierr.Excerpt(value), strings.Join(allowed, ", "))
 }
 
-// chainInfo says in answers which chain they are about.
+// chainInfo identifies the chain of an answer.
 type chainInfo struct {
 	ChainName string `json:"chainName"`
 	Network   string `json:"network"`
@@ -105,8 +103,8 @@ type chainInfo struct {
 
 func (n *network) info(b blockchain) chainInfo { return chainInfo{ChainName: b.name, Network: n.shown} }
 
-// behind refuses an answer about blockchain b because its index has not caught up; nil if it has.
-// If at is not nil, it is enough that the index covers that time, in Unix seconds.
+// behind returns an error if the index of b has not caught up, else nil. If at is not nil, the index only has to reach
+// that time, in Unix seconds.
 func (n *network) behind(b blockchain, at *uint64) error {
 	p := n.Progress(b.id)
 	covered := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
@@ -116,8 +114,7 @@ func (n *network) behind(b blockchain, at *uint64) error {
 	return p.Behind("the " + b.name)
 }
 
-// current refuses an answer unless the index of b has caught up; see behind. It says in the
-// answer's headers how far the index is.
+// current returns the error of behind, and sets the progress headers.
 func (n *network) current(c echo.Context, at *uint64, b blockchain) error {
 	if err := n.behind(b, at); err != nil {
 		return err
@@ -126,17 +123,17 @@ func (n *network) current(c echo.Context, at *uint64, b blockchain) error {
 	return nil
 }
 
-// platform is the P-Chain.
+// platform returns the P-Chain.
 func (n *network) platform() blockchain { return n.chains[0] }
 
-// maxMembers is how many addresses or node IDs a request may have.
+// maxMembers is the maximum number of addresses or node IDs in a request.
 const maxMembers = 64
 
-// addresses reads a list of addresses in bech32, each with the prefix of a chain or
-// without, sorted and without repetitions.
+// addresses parses a list of bech32 addresses, with or without the prefix of a chain. It sorts them and removes
+// repetitions.
 func (n *network) addresses(q *query.Values, key string) []ids.ShortID {
 	members := q.List(key)
-	if len(members) > 4*maxMembers { // each may be there in four spellings
+	if len(members) > 4*maxMembers { // each may appear in four spellings
 		q.Fail(key, "there are %d addresses, at most %d fit one request; send several requests", len(members), maxMembers)
 		return nil
 	}
@@ -158,7 +155,7 @@ func (n *network) addresses(q *query.Values, key string) []ids.ShortID {
 	return all
 }
 
-// required is addresses, at least one.
+// required is addresses with at least one result.
 func (n *network) required(q *query.Values, key string) []ids.ShortID {
 	all := n.addresses(q, key)
 	if len(all) == 0 {
@@ -182,7 +179,7 @@ func (n *network) address(text string) (a ids.ShortID, mistake string) {
 	return ids.ShortID(b), ""
 }
 
-// bech32 shows addresses of which an answer has few, [] if there are none.
+// bech32 returns the texts of a few addresses, [] if there are none.
 func (n *network) bech32(all []ids.ShortID) ([]string, error) {
 	return (&spelling{hrp: n.hrp}).bech32(all)
 }

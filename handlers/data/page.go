@@ -9,22 +9,21 @@ import (
 	"quorate/handlers/reply"
 )
 
-// paging is what all lists have in common.
+// paging holds the parameters that all lists share.
 type paging struct {
 	query.Page
 	ascending bool
 }
 
-// readPaging reads pageSize, pageToken and sortOrder. The operation and whatever
-// decides about the list besides the order is scope: a token is of no use for
-// another list.
+// readPaging parses pageSize, pageToken and sortOrder. The list is identified by the operation, scope and the order; a
+// token of another list is refused.
 func readPaging(q *query.Values, most, usual uint64, operation string, scope ...string) paging {
 	ascending := q.OneOf("sortOrder", "desc", "asc") == "asc"
 	list := page.List{Operation: operation, Filters: append(scope, fmt.Sprint(ascending))}
 	return paging{Page: q.Page(list, most, usual), ascending: ascending}
 }
 
-// position reads an optional position; parse's errors are the token's fault.
+// position parses an optional position. An error means that the token is invalid.
 func position[T any](after []byte, parse func([]byte) (*T, error)) (*T, error) {
 	if after == nil {
 		return nil, nil
@@ -36,8 +35,7 @@ func position[T any](after []byte, parse func([]byte) (*T, error)) (*T, error) {
 	return p, nil
 }
 
-// moment is a time in Unix seconds from a request. No chain gets to the end of
-// what it can express.
+// moment converts Unix seconds of a request to a time; it limits them to times that can be represented.
 func moment(seconds uint64) time.Time {
 	const farFuture = 1 << 40
 	return time.Unix(int64(min(seconds, farFuture)), 0)

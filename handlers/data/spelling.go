@@ -5,23 +5,22 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 )
 
-// spelling has the texts of what an answer names again and again: each takes a checksum,
-// and a division by 58 of all of it for each digit, or five bits at a time. It belongs
-// to one answer.
+// spelling caches the texts of IDs and addresses that an answer repeats, because encoding them is slow. It belongs to
+// one answer.
 type spelling struct {
 	hrp    string // of addresses
 	ids    map[ids.ID]string
-	owners map[ids.ShortID]string // nil if none are remembered
+	owners map[ids.ShortID]string // nil if addresses are not cached
 }
 
-// maxSpelt is how many texts of a kind an answer remembers.
+// maxSpelt is the maximum number of cached texts of a kind.
 const maxSpelt = 1024
 
 func (n *network) spelling() *spelling {
 	return &spelling{hrp: n.hrp, ids: make(map[ids.ID]string), owners: make(map[ids.ShortID]string)}
 }
 
-// id is the text of the ID of a chain or an asset: something of which there are few.
+// id returns the text of the ID of a chain or an asset, of which there are few.
 func (s *spelling) id(id ids.ID) string {
 	text, ok := s.ids[id]
 	if !ok {
@@ -33,7 +32,7 @@ func (s *spelling) id(id ids.ID) string {
 	return text
 }
 
-// bech32 shows addresses, [] if there are none.
+// bech32 returns the texts of addresses, [] if there are none.
 func (s *spelling) bech32(all []ids.ShortID) ([]string, error) {
 	texts := make([]string, len(all))
 	for i, a := range all {

@@ -55,8 +55,7 @@ type blsCredentials struct {
 	ProofOfPossession string `json:"proofOfPossession"`
 }
 
-// platformKinds are the names that clients know of transactions on the P-Chain,
-// besides UNKNOWN.
+// platformKinds are the documented kinds of P-Chain transactions, except UNKNOWN.
 var platformKinds = []string{
 	"AddValidatorTx", "AddSubnetValidatorTx", "AddDelegatorTx", "CreateChainTx", "CreateSubnetTx", "ImportTx", "ExportTx",
 	"AdvanceTimeTx", "RewardValidatorTx", "RemoveSubnetValidatorTx", "TransformSubnetTx", "AddPermissionlessValidatorTx",
@@ -64,7 +63,7 @@ var platformKinds = []string{
 	"SetL1ValidatorWeightTx", "DisableL1ValidatorTx", "IncreaseL1ValidatorBalanceTx",
 }
 
-// filterKinds are all that a request may ask for.
+// filterKinds are the kinds that a request may select.
 var filterKinds = slices.Concat(platformKinds, []string{string(chain.Unknown), "CreateAssetTx", "OperationTx"})
 
 // listStaking is
@@ -135,7 +134,7 @@ func (a *API) listStaking(ctx context.Context, c echo.Context, n *network) error
 	return reply.JSON(c, answer)
 }
 
-// kinds reads txTypes, sorted.
+// kinds parses txTypes, sorted.
 func kinds(q *query.Values) []chain.Kind {
 	var all []chain.Kind
 	for _, name := range q.List("txTypes") {
@@ -149,8 +148,8 @@ func kinds(q *query.Values) []chain.Kind {
 	return all
 }
 
-// potentialOfStakings asks what transactions will be paid that have begun to stake. What
-// the node does not tell is left out.
+// potentialOfStakings asks for the expected rewards of transactions whose stakes have begun. It omits those that the
+// upstream node does not report.
 func (a *API) potentialOfStakings(ctx context.Context, n *network, page *ledger.StakingPage) map[ids.ID]uint64 {
 	of := make(map[ids.ID]stakes.Validator)
 	for i := range page.Stakings {
@@ -169,8 +168,7 @@ func (a *API) potentialOfStakings(ctx context.Context, n *network, page *ledger.
 	return potential
 }
 
-// estimate shows what a stake will be paid: 0 before it begins, nothing if it is not
-// known.
+// estimate returns the expected reward of a stake: 0 before it begins, empty if it is unknown.
 func estimate(s *ledger.Staking, now time.Time, potential map[ids.ID]uint64) string {
 	amount, known := potential[s.TxID]
 	switch {
@@ -203,8 +201,7 @@ func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets,
 		EstimatedReward: estimate(s.Staking, now, potential),
 		RewardAddresses: rewardAddresses,
 		Memo:            "0x" + hex.EncodeToString(s.Memo),
-		// No output of a staking transaction leaves the P-Chain, and none pays for
-		// an L1 validator.
+		// All outputs of a staking transaction stay on the P-Chain, and none pays for an L1 validator.
 		SourceChain:                    platform.id.String(),
 		DestinationChain:               platform.id.String(),
 		AmountL1ValidatorBalanceBurned: []assetAmount{},
@@ -233,7 +230,7 @@ func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets,
 			return stakingTransaction{}, err
 		}
 		if rewardTypes[o.Role] != "" {
-			continue // is no part of what was put in
+			continue // not part of the inputs
 		}
 		value.add(o.AssetID, o.Amount, 1)
 		burned.add(o.AssetID, o.Amount, -1)
@@ -245,7 +242,7 @@ func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets,
 	return tx, nil
 }
 
-// totals are sums by asset.
+// totals holds sums by asset.
 type totals map[ids.ID]*big.Int
 
 func (t totals) add(id ids.ID, amount uint64, sign int64) {
@@ -258,11 +255,11 @@ func (t totals) add(id ids.ID, amount uint64, sign int64) {
 	sum.Add(sum, change.Mul(change, big.NewInt(sign)))
 }
 
-// shown are the sums in the order of assets as text, [] if there are none.
+// shown returns the sums, sorted by the text of the asset ID, [] if there are none.
 func (t totals) shown(known assets) []assetAmount {
 	all := make([]assetAmount, 0, len(t))
 	for id, sum := range t {
-		if sum.Sign() >= 0 { // a genesis transaction makes what nobody consumed
+		if sum.Sign() >= 0 { // a genesis transaction creates more than it consumes
 			all = append(all, known.amount(id, false, sum.String()))
 		}
 	}
@@ -270,7 +267,7 @@ func (t totals) shown(known assets) []assetAmount {
 	return all
 }
 
-// percent is a share of 1,000,000 in percent, as short as can be.
+// percent formats a share of 1,000,000 as a percentage, without trailing zeros.
 func percent(shares uint32) string {
 	const one = 10_000
 	text := fmt.Sprintf("%d.%04d", shares/one, shares%one)

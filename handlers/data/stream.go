@@ -12,12 +12,12 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// holdBack is how much of an answer is held before the first of it is sent, in
-// bytes: an error until then is answered as such.
+// holdBack is how much of an answer is buffered before sending begins, in bytes. An error before that gets an error
+// response.
 const holdBack = 1 << 20
 
-// stream sends an answer that is too large to be held in memory. The sender stops
-// at the first error; a stream that was not ended was never an answer.
+// stream sends an answer that is too large for memory. After the first error it sends nothing. The answer is complete
+// only after end.
 type stream struct {
 	response *echo.Response
 	log      *slog.Logger
@@ -35,7 +35,7 @@ func newStream(r *echo.Response, log *slog.Logger) *stream {
 
 func (s *stream) text(t string) { s.held.WriteString(t) }
 
-// value adds a value as JSON.
+// value appends a value as JSON.
 func (s *stream) value(v any) error {
 	if s.err != nil {
 		return s.err
@@ -67,8 +67,8 @@ func (s *stream) end() error {
 	return nil
 }
 
-// fail ends the answer with an error. If some of it was sent the connection is
-// broken off, so that nobody takes the beginning for all.
+// fail ends the answer with an error. If a part was sent, it closes the connection, so that clients notice the
+// truncation.
 func (s *stream) fail(ctx context.Context, err error) error {
 	switch {
 	case !s.sending:

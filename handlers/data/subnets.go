@@ -50,18 +50,18 @@ type chainOfASubnet struct {
 	GenesisData          map[string]any `json:"genesisData,omitempty"`
 }
 
-// subnetsAtATime is how many subnets are read at a time. A page of 10,000 with
-// the genesis of each blockchain may be large.
+// subnetsAtATime is the number of subnets that are read at a time. A page of 10,000 subnets with each genesis may be
+// large.
 const subnetsAtATime = 64
 
-// genesesAtATime bounds how much of the blockchains is in memory; each has a MiB at most.
+// genesesAtATime is the number of geneses in memory; each has at most 1 MiB.
 const genesesAtATime = 8
 
-// geneses are what blockchains began with, in the order of a page.
+// geneses reads the geneses of blockchains, in the order of a page.
 type geneses struct {
 	record  Subnets
-	of      []subnets.Founded // that are not read yet
-	content [][]byte          // that were, and are not shown
+	of      []subnets.Founded // not read yet
+	content [][]byte          // read and not returned
 }
 
 func genesesOf(record Subnets, page []*subnets.Subnet) *geneses {
@@ -74,7 +74,7 @@ func genesesOf(record Subnets, page []*subnets.Subnet) *geneses {
 	return g
 }
 
-// next is the following one; nil if it is not recorded.
+// next returns the next genesis; nil if it is not indexed.
 func (g *geneses) next(ctx context.Context) (content []byte, err error) {
 	if len(g.content) == 0 {
 		n := min(genesesAtATime, len(g.of))

@@ -46,7 +46,7 @@ type utxo struct {
 	Bytes                   string      `json:"utxoBytes,omitempty"`
 	Type                    string      `json:"utxoType"`
 
-	// What only lists of the X- and the C-Chain have.
+	// Only lists of the X-Chain and the C-Chain have these fields.
 	CreationTxHash       string  `json:"creationTxHash,omitempty"`
 	Timestamp            *int64  `json:"timestamp,omitempty"`
 	Locktime             *uint64 `json:"locktime,omitempty"`
@@ -70,7 +70,7 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 		IncludeSpent: q.Bool("includeSpent"),
 		ByAmount:     q.OneOf("sortBy", "timestamp", "amount") == "amount",
 	}
-	if b.name == xChain { // elsewhere it has no meaning
+	if b.name == xChain { // other chains ignore it
 		want.AssetID = asset(q)
 	}
 	p := readPaging(q, 100, 10, "utxos", n.shown, b.name, fmt.Sprint(want.Addresses), fmt.Sprint(least, beyond),
@@ -128,7 +128,7 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 	return reply.JSON(c, answer)
 }
 
-// asset reads assetId; ids.Empty, which is no asset, if it is absent.
+// asset parses assetId; it returns ids.Empty if it is absent.
 func asset(q *query.Values) ids.ID {
 	text, ok := q.Text("assetId")
 	if !ok {
@@ -141,7 +141,7 @@ func asset(q *query.Values) ids.ID {
 	return id
 }
 
-// utxo shows an output in a list of blockchain b, whose time is now.
+// utxo returns an output in the format of a list of blockchain b; now is the chain's time.
 func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known assets) (utxo, error) {
 	addresses, err := known.bech32(o.Addresses)
 	if err != nil {
@@ -207,8 +207,7 @@ var rewardTypes = map[chain.Role]string{
 	chain.Commission:       "VALIDATOR_FEE",
 }
 
-// shownAmount is 1 for what has to do with NFTs, and 0 for other rights, which are
-// not worth anything by themselves.
+// shownAmount returns 1 for NFT outputs, and 0 for other rights, which have no amount.
 func shownAmount(o *chain.Output) (amount string, nft bool) {
 	switch o.Kind {
 	case chain.NFTMint, chain.NFTTransfer:

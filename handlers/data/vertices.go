@@ -46,8 +46,8 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	if n.Vertices == nil {
 		return absent("vertices")
 	}
-	// There have been no new ones since the X-Chain has blocks: how far those are
-	// recorded does not matter. The reader knows whether its vertices are complete.
+	// The progress of the X-Chain's blocks does not matter, because all vertices precede them. The reader knows
+	// whether its vertices are complete.
 	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: *height, Ascending: p.ascending, Limit: p.Size, After: p.After})
 	if errors.Is(err, ErrCatchingUp) {
 		err = cmp.Or(n.Progress(b.id).Halted("the "+b.name), err)
@@ -84,7 +84,7 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	return reply.JSON(c, answer)
 }
 
-// texts are IDs as cb58, [] if there are none.
+// texts returns the IDs in CB58, [] if there are none.
 func texts(all []ids.ID) []string {
 	shown := make([]string, len(all))
 	for i, id := range all {

@@ -1,6 +1,5 @@
-// Package decimal reads numbers as requests have them, in decimal digits with or without
-// a fraction and an exponent. It works on the digits, so that no precision is lost and
-// no exponent costs anything.
+// Package decimal parses numbers of requests: decimal digits with an optional fraction and exponent. It works on the
+// digits, so that it loses no precision and large exponents are cheap.
 package decimal
 
 import (
@@ -8,9 +7,8 @@ import (
 	"strings"
 )
 
-// Integer is the value of a number that is an integer from 0 to 2^64-1, whatever its
-// notation: 67, 67.0, 6.7e1 and 670e-1 are the same number. The literal has to be a JSON
-// number; ok is false if it is another one.
+// Integer returns the value of an integer from 0 to 2^64-1 in any notation: 67, 67.0, 6.7e1 and 670e-1 are the same
+// number. literal must be a JSON number; ok is false if it has another value.
 func Integer(literal string) (n uint64, ok bool) {
 	unsigned, negative := strings.CutPrefix(literal, "-")
 	mantissa, power := unsigned, ""
@@ -38,9 +36,8 @@ func Integer(literal string) (n uint64, ok bool) {
 	return n, true
 }
 
-// Ceiling is the least integer that is not below a number which is not negative. Ok is
-// false for what is no such number, and beyond true if no integer of 64 bits reaches it.
-// Unlike Integer it takes any text.
+// Ceiling returns a non-negative number, rounded up. ok is false if text is not such a number; beyond reports that the
+// result exceeds 64 bits. Unlike Integer it accepts any text.
 func Ceiling(text string) (n uint64, beyond, ok bool) {
 	unsigned, negative := strings.CutPrefix(text, "-")
 	mantissa, power := unsigned, ""
@@ -87,8 +84,8 @@ func Ceiling(text string) (n uint64, beyond, ok bool) {
 	return n, beyond, true
 }
 
-// exponent is the value of the digits after e, limited to what the length of a request
-// cannot make up for.
+// exponent returns the value of the digits after e. It limits the value to one that no request of permitted length can
+// offset.
 func exponent(s string) int {
 	const limit = 1 << 40
 	if s == "" {

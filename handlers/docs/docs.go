@@ -1,5 +1,5 @@
-// Package docs is the reference of the public API: an OpenAPI 3.1 document and a page
-// to read and try it in, both part of the program, which needs no other host.
+// Package docs serves the reference of the public API: an OpenAPI 3.1 document and a page to read it and to try the
+// operations. Both are embedded in the binary and load nothing from other hosts.
 package docs
 
 import (
@@ -24,7 +24,7 @@ var source []byte
 //go:embed ui
 var ui embed.FS
 
-// Document is the OpenAPI document as JSON.
+// Document returns the OpenAPI document as JSON.
 func Document() ([]byte, error) {
 	var document map[string]any
 	if err := yaml.Unmarshal(source, &document); err != nil {
@@ -33,8 +33,8 @@ func Document() ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// policy lets the page load what the program itself serves. Swagger UI styles elements
-// one by one and draws small images from text.
+// policy restricts the page to the service's own content. Swagger UI sets inline styles and loads images from data
+// URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Route adds /docs, the page, and /docs/openapi.json, the document.
@@ -69,7 +69,7 @@ func Route(e *echo.Echo) error {
 	return nil
 }
 
-// file is what is served at one path.
+// file is the content at one path.
 type file struct {
 	name, kind, tag string
 	compressed      []byte // by gzip
@@ -94,7 +94,7 @@ func (f file) serve(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentSecurityPolicy, policy)
 	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
-	h.Set(echo.HeaderCacheControl, "no-cache") // ask whether the tag still holds
+	h.Set(echo.HeaderCacheControl, "no-cache") // clients revalidate with the tag
 	h.Set("ETag", f.tag)
 	h.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	if c.Request().Header.Get("If-None-Match") == f.tag {

@@ -14,59 +14,57 @@ import (
 	"quorate/handlers/reply"
 )
 
-// Chain is an EVM chain whose record is served. All members are required but
-// NativeToken and Metadata.
+// Chain is an EVM chain whose index is served. All fields but NativeToken and Metadata are required.
 type Chain struct {
-	// ChainID is that of EIP-155, BlockchainID the one on its network.
+	// ChainID is the EIP-155 chain ID, BlockchainID the ID on its network.
 	ChainID      uint64
 	BlockchainID ids.ID
-	// Primary says that it is the C-Chain of its network.
+	// Primary reports that the chain is the C-Chain of its network.
 	Primary bool
-	// NativeToken is what pays for gas. If it has no name and no symbol: AVAX if
-	// Primary, else "Native token" with the symbol "NATIVE" and 18 decimals.
+	// NativeToken is the token that pays for gas. Without name and symbol it is AVAX if Primary is set, else "Native
+	// token" with the symbol "NATIVE" and 18 decimals.
 	NativeToken NativeToken
-	// Progress says how far the record is. It must not block.
+	// Progress returns the progress of the index. It must not block.
 	Progress func() reply.Progress
 
 	Record    Record
 	Contracts Contracts
 	URIs      URIs
 	Node      Node
-	// Metadata may be nil: then none is indexed.
+	// Metadata may be nil; then no metadata is indexed.
 	Metadata MetadataReader
 
-	name string // BlockchainID as text
+	name string // text of BlockchainID
 }
 
-// NativeToken is the token of a chain that pays for gas. LogoURI and Description may
-// be empty.
+// NativeToken is the token of a chain that pays for gas. LogoURI and Description may be empty.
 type NativeToken struct {
 	Name, Symbol string
-	// Decimals are digits behind the point: the token has ten to their power units.
+	// Decimals is the number of decimal places of the token's amounts.
 	Decimals             uint8
 	LogoURI, Description string
 }
 
-// cChain is what the C-Chain is called in paths.
+// cChain is the name of the C-Chain in paths.
 const cChain = "c-chain"
 
-// Chains finds the chains of all networks by what paths call them. The zero Chains has
-// none. It is safe for concurrent use.
+// Chains finds the chains of all networks by their names in paths. The zero value has no chains. It is safe for
+// concurrent use.
 type Chains struct {
 	mu       sync.RWMutex
-	networks map[string]networkChains // by network; guarded by mu; values do not change
+	networks map[string]networkChains // by network; guarded by mu; values are immutable
 }
 
-// networkChains are the chains of one network.
+// networkChains holds the chains of one network.
 type networkChains struct {
 	byName map[string][]*Chain
 	served []string // decimal chain IDs
-	// starting says that more chains may come.
+	// starting reports that more chains may follow.
 	starting bool
 }
 
-// NewChains returns Chains of one network. Starting says that more may come, so that an
-// unknown chain may be known later.
+// NewChains returns the Chains of one network. starting reports that more chains may follow, so that an unknown chain
+// may become known.
 func NewChains(all []Chain, starting bool) (*Chains, error) {
 	c := new(Chains)
 	return c, c.Set("", all, starting)
@@ -106,8 +104,8 @@ func (c *Chains) Set(network string, all []Chain, starting bool) error {
 	return nil
 }
 
-// Find returns the chain that a path names, by chain ID, blockchain ID or as the C-Chain.
-// The error is for the client: several chains may have the name.
+// Find returns the chain with a chain ID, a blockchain ID, or the name of the C-Chain. Its error is meant for the
+// client. It fails if several chains have the name.
 func (c *Chains) Find(name string) (*Chain, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

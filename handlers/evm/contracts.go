@@ -13,12 +13,12 @@ import (
 	"quorate/internal/index/evm/memo"
 )
 
-// directory is what is known of the addresses of an answer.
+// directory holds what is known of the addresses in an answer.
 type directory struct {
 	chain     *Chain
 	lists     *tokenlist.Lists
 	contracts map[common.Address]*evm.Contract
-	parties   map[common.Address]*addressParty // of which more is said than the address
+	parties   map[common.Address]*addressParty // addresses with more fields than the address
 	plain     *memo.Table[common.Address, *addressParty]
 	unlisted  tokenlist.Token // empty
 }
@@ -27,15 +27,13 @@ func (a *API) newDirectory(of *Chain) *directory {
 	return &directory{chain: of, lists: a.lists, plain: a.plain}
 }
 
-// plainRoom is of how many addresses it is remembered how they are shown, about 220
-// bytes each.
+// plainRoom is the number of cached plain addresses, about 220 bytes each.
 const plainRoom = 1 << 15
 
-// spelt is an address with its checksum in the case of its letters (EIP-55), which is a
-// hash.
+// spelt returns an address with its checksum in upper-case letters (EIP-55).
 func (d *directory) spelt(at common.Address) string { return d.alone(at).Address }
 
-// alone is an address by itself. What it returns is shared.
+// alone returns a party with only an address. The result is shared.
 func (d *directory) alone(at common.Address) *addressParty {
 	p, ok := d.plain.Get(at)
 	if !ok {
@@ -45,8 +43,8 @@ func (d *directory) alone(at common.Address) *addressParty {
 	return p
 }
 
-// directory asks for addresses, in any order and number. Of those that the record
-// does not know as contracts no node is asked: most are wallets.
+// directory looks up addresses, in any order and number. It asks the chain's node only about those that the index
+// knows as contracts, since most are wallets.
 func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Address) (*directory, error) {
 	d := a.newDirectory(of)
 	if len(addresses) == 0 {
@@ -82,8 +80,8 @@ func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Addre
 	return d, nil
 }
 
-// standard is that of the contract at an address, Unknown if there is none. A token
-// of ERC-20 without decimals is none.
+// standard returns the standard of the contract at an address, Unknown without one. An ERC-20 contract without
+// decimals is Unknown.
 func (d *directory) standard(at common.Address) chain.Standard {
 	c := d.contracts[at]
 	if c == nil || c.Standard == chain.ERC20 && c.Decimals == nil {
@@ -92,7 +90,7 @@ func (d *directory) standard(at common.Address) chain.Standard {
 	return c.Standard
 }
 
-// listed is what token lists say of an address; nothing of it is required.
+// listed returns what token lists contain about an address; none of it is required.
 func (d *directory) listed(at common.Address) *tokenlist.Token {
 	if known := d.lists.Token(d.chain.ChainID, at); known != nil {
 		return known
@@ -100,7 +98,7 @@ func (d *directory) listed(at common.Address) *tokenlist.Token {
 	return &d.unlisted
 }
 
-// addressParty is an address that has part in something.
+// addressParty is an address in an answer with its token and contract fields.
 type addressParty struct {
 	Name     string `json:"name,omitempty"`
 	Symbol   string `json:"symbol,omitempty"`
@@ -109,7 +107,7 @@ type addressParty struct {
 	Address  string `json:"address"`
 }
 
-// party is what is said of an address. What it returns is shared.
+// party returns the fields for an address. The result is shared.
 func (d *directory) party(at common.Address) *addressParty {
 	c, logo := d.contracts[at], d.listed(at).LogoURI
 	if c == nil && logo == "" {
@@ -129,7 +127,7 @@ func (d *directory) party(at common.Address) *addressParty {
 	return p
 }
 
-// The API's words for standards.
+// Names of standards in the API.
 const (
 	typeERC20   = "ERC-20"
 	typeERC721  = "ERC-721"
@@ -137,8 +135,7 @@ const (
 	typeUnknown = "UNKNOWN"
 )
 
-// contract is one in the list of contracts. Which members it may have depends on its
-// standard.
+// contract is an item of the list of contracts. Its fields depend on its standard.
 type contract struct {
 	Name          string         `json:"name,omitempty"`
 	Description   string         `json:"description,omitempty"`
@@ -171,7 +168,7 @@ type deployment struct {
 	DeployerContractAddress string      `json:"deployerContractAddress,omitempty"`
 }
 
-// deployed shows a contract and how it came about.
+// deployed returns the item for a contract and its deployment.
 func (d *directory) deployed(of evm.Deployment) contract {
 	listed := d.listed(of.Contract)
 	shown := contract{

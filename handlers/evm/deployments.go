@@ -46,7 +46,7 @@ type erc721Transfer struct {
 	Token    erc721Token   `json:"erc721Token"`
 }
 
-// messageInfo is shown under two names, the documented one and the clients'.
+// messageInfo appears under two names: the documented one and that of the generated clients.
 type messageInfo struct {
 	InterchainMessageID string `json:"interchainMessageId,omitempty"`
 	TeleporterMessageID string `json:"teleporterMessageId,omitempty"`
@@ -55,7 +55,7 @@ type messageInfo struct {
 	DestinationChainID  string `json:"destinationChainId,omitempty"`
 }
 
-// historical is the age from which on a transaction has a price of its own time.
+// historical is the age from which a transaction has the price of its own time.
 const historical = 24 * time.Hour
 
 // getDeployment is GET /v1/chains/{chainId}/contracts/{address}/transactions:getDeployment.
@@ -94,7 +94,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 	var tokens []nft
 	for i := range found.Transfers {
 		t := &found.Transfers[i].Transfer
-		// A log may look like a transfer and come from a contract that has no tokens.
+		// A log may look like a transfer but come from a contract without tokens.
 		if d.standard(t.Contract) != t.Standard {
 			continue
 		}
@@ -158,7 +158,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 	}
 	if m := found.Message; m != nil {
 		other := ""
-		if m.BlockchainID != ids.Empty { // which a message without a destination has
+		if m.BlockchainID != ids.Empty { // a message may have no destination
 			other = m.BlockchainID.String()
 		}
 		info := messageInfo{Direction: "SOURCE_TRANSACTION", DestinationChainID: other}

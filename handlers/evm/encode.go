@@ -12,22 +12,20 @@ import (
 	"quorate/internal/index/evm"
 )
 
-// Answers that are lists write themselves, to the byte as encoding/json would: a page
-// has a hundred items of twenty members each, and going over them by reflection costs
-// more than reading them from the record. The struct tags remain what counts, and a
-// test compares.
+// Lists encode themselves, with the same bytes as encoding/json: reflection over a page of a hundred items of twenty
+// fields would cost more than reading them from the index. The struct tags define the format; a test compares both.
 
-// number is a decimal number in quotes.
+// number encodes as a decimal number in quotes.
 type number uint64
 
 func (n number) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(n), 10), nil }
 
-// amount is a decimal number in quotes.
+// amount encodes as a decimal number in quotes.
 type amount uint256.Int
 
 func (a amount) MarshalText() ([]byte, error) { return appendDecimal(nil, &a), nil }
 
-// hexBytes are hexadecimal digits in quotes, after 0x if there are any.
+// hexBytes encodes as hexadecimal digits in quotes, with the prefix 0x if there are any.
 type hexBytes []byte
 
 func (h hexBytes) MarshalText() ([]byte, error) {
@@ -45,13 +43,13 @@ func appendDecimal(b []byte, a *amount) []byte {
 	return append(b, n.Dec()...)
 }
 
-// member is what writes itself as a JSON object: its members with commas between them.
+// member encodes itself as the fields of a JSON object, separated by commas.
 type member interface{ appendMembers(b []byte) []byte }
 
 func appendObject(b []byte, m member) []byte { return append(m.appendMembers(append(b, '{')), '}') }
 
-// items are the items of a list, each made when it is written: all of them together
-// would take more memory than the answer.
+// items are the items of a list. Each is created when it is encoded, since all together would take more memory than
+// the answer.
 type items[T any, P interface {
 	*T
 	member
@@ -73,21 +71,21 @@ func (l *items[T, P]) appendTo(b []byte) []byte {
 	return append(b, ']')
 }
 
-// page is an answer that is a list.
+// page is an answer that contains one page of a list.
 type page[T any, P interface {
 	*T
 	member
 }] struct {
-	// next is the token of the next page, empty if this is the last.
+	// next is the token of the next page, empty on the last one.
 	next string
-	// missing spans the blocks without call traces that the list leaves out; nil for none.
+	// missing spans the blocks without call traces, whose items the list lacks; nil for none.
 	missing *evm.Span
-	// name is that of the member that has the items.
+	// name is the name of the field with the items.
 	name string
 	items[T, P]
 }
 
-// pageOf is a page of n items.
+// pageOf returns a page of n items.
 func pageOf[T any, P interface {
 	*T
 	member
@@ -102,7 +100,7 @@ func (p *page[T, P]) AppendJSON(b []byte) []byte {
 	return append(p.appendTo(b), '}')
 }
 
-// appendNext writes the member with which a page begins if there is another one.
+// appendNext appends the field nextPageToken if there is a next page.
 func appendNext(b []byte, token string) []byte {
 	if token == "" {
 		return b
@@ -110,7 +108,7 @@ func appendNext(b []byte, token string) []byte {
 	return append(appendText(append(b, `"nextPageToken":`...), token), ',')
 }
 
-// appendMissing writes which blocks have no call traces, if there are such.
+// appendMissing appends the span of blocks without call traces, if any.
 func appendMissing(b []byte, missing *evm.Span) []byte {
 	if missing == nil {
 		return b
@@ -119,17 +117,16 @@ func appendMissing(b []byte, missing *evm.Span) []byte {
 	return append(strconv.AppendUint(append(b, ','), missing.To, 10), `],`...)
 }
 
-// appendValue writes what an answer has once.
+// appendValue appends a value that an answer contains once.
 func appendValue(b []byte, v any) []byte {
 	content, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of texts and numbers alone
+		panic(err) // values consist of texts and numbers
 	}
 	return append(b, content...)
 }
 
-// plain says of bytes whether they stand for themselves in what encoding/json makes of
-// a text.
+// plain reports for each byte whether encoding/json leaves it unchanged in a string.
 var plain = func() (is [256]bool) {
 	for c := ' '; c < 0x7f; c++ {
 		is[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
@@ -137,7 +134,7 @@ var plain = func() (is [256]bool) {
 	return is
 }()
 
-// appendText writes any text.
+// appendText appends any text.
 func appendText(b []byte, text string) []byte {
 	for i := range len(text) {
 		if !plain[text[i]] {
@@ -147,11 +144,10 @@ func appendText(b []byte, text string) []byte {
 	return appendWord(b, text)
 }
 
-// appendWord writes a text that has nothing in it to be escaped.
+// appendWord appends a text that needs no escaping.
 func appendWord(b []byte, word string) []byte { return append(append(append(b, '"'), word...), '"') }
 
-// appendOptional writes a member that is left out if it is empty. It comes after
-// another.
+// appendOptional appends a field that is omitted if it is empty. It must not be the first field.
 func appendOptional(b []byte, name, text string) []byte {
 	if text == "" {
 		return b
@@ -189,7 +185,7 @@ func (x *addressParty) appendMembers(b []byte) []byte {
 	}
 	b = appendOptional(b, `,"logoUri":`, x.LogoURI)
 	b = appendWord(append(b, `,"address":`...), x.Address)
-	return append(b[:begin], b[begin+1:]...) // the first one has no comma
+	return append(b[:begin], b[begin+1:]...) // the first field has no comma
 }
 
 func (x *nativeTransaction) appendMembers(b []byte) []byte {
@@ -316,7 +312,7 @@ func (x *contract) appendMembers(b []byte) []byte {
 		b = appendValue(append(b, `,"tags":`...), x.Tags)
 	}
 	b = appendWord(append(b, `,"address":`...), x.Address)
-	b = append(b[:begin], b[begin+1:]...) // the first one has no comma
+	b = append(b[:begin], b[begin+1:]...) // the first field has no comma
 	b = appendObject(append(b, `,"deploymentDetails":`...), &x.Deployment)
 	b = appendWord(append(b, `,"ercType":`...), x.ERCType)
 	b = appendOptional(b, `,"symbol":`, x.Symbol)

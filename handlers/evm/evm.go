@@ -1,17 +1,14 @@
-// Package evm has the Data API's operations on EVM chains: transactions, calls
-// inside them, tokens and who holds them, contracts and who deployed them. It reads
-// requests, asks the record of the chain they name and puts the answers into the
-// API's form. All it keeps, in memory of fixed size, is what cannot change: how
-// addresses are spelt, and balances after a block.
+// Package evm implements the Data API's operations on EVM chains: transactions, internal transactions, tokens and
+// their owners, contracts and their deployers. It parses requests, reads the index of the chain and converts the
+// result to the API's format. It caches, in bounded memory, only immutable values: the text of addresses, and balances
+// after a block.
 //
-// An answer is never silently out of date: while the record of the chain is being
-// caught up for the first time, what is beyond it is 503. Later, when its node is away
-// or was, answers are of what is indexed. They have the headers Indexed-Height,
-// Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network
-// do, and Indexed-From if the index does not begin with the genesis block. An answer
-// that may lack calls, as some blocks have no call traces, says of which blocks in
-// tracesMissing. What only the chain's node can tell, such as the names of contracts, is asked of
-// it when it is needed: 503 while it is away.
+// An answer is never silently outdated. Until the index has reached the last block for the first time, requests beyond
+// it get 503. Later, even while the chain's node is down, answers contain what is indexed. They have the headers
+// Indexed-Height, Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network do, and
+// Indexed-From if the index does not begin with the genesis block. If blocks lack call traces, the field tracesMissing
+// states which. Values that only the chain's node has, for example the names of contracts, are requested when needed;
+// the answer is 503 while the node is down.
 package evm
 
 import (
@@ -41,26 +38,25 @@ import (
 	"quorate/internal/node"
 )
 
-// Options of the operations.
+// Options configures an API.
 type Options struct {
-	// Chains are required, be there any or none.
+	// Chains is required. It may be empty.
 	Chains *Chains
 	// Methods names methods; nil means methods.New().
 	Methods *methods.Table
-	// Lists says more of tokens; may be nil.
+	// Lists adds token details; may be nil.
 	Lists *tokenlist.Lists
-	// Prices says what tokens cost; without it no answer has a price.
+	// Prices returns the prices of tokens; if nil, no answer has a price.
 	Prices Prices
-	// Key seals balances in page tokens; if it is empty, these are good for this API
-	// alone.
+	// Key seals balances in page tokens. If it is empty, only this API accepts its tokens.
 	Key []byte
 	// Log may be nil.
 	Log *slog.Logger
-	// Timeout bounds the work on one request; 0 means 30 s.
+	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
 }
 
-// API serves the operations. Safe for concurrent use.
+// API serves the operations. It is safe for concurrent use.
 type API struct {
 	chains  *Chains
 	methods *methods.Table
@@ -70,12 +66,12 @@ type API struct {
 	log     *slog.Logger
 	timeout time.Duration
 
-	plain    *memo.Table[common.Address, *addressParty] // addresses of which nothing else is said
+	plain    *memo.Table[common.Address, *addressParty] // addresses without further fields
 	balances *memo.Table[balanceOf, uint256.Int]
 	replies  reply.Writer
 }
 
-// New makes an API.
+// New returns an API.
 func New(o Options) *API {
 	a := &API{
 		chains:  o.Chains,
@@ -122,14 +118,13 @@ func (a *API) Route(e *echo.Echo) {
 	}
 }
 
-// Codes that tell reasons for a 503 apart: an index without any call traces, and one that
-// begins after the block that is asked for.
+// Codes of a 503: an index without any call traces, and one that begins after the requested block.
 const (
 	codeUntraced    = "INDEX_UNTRACED"
 	codeBeginsLater = "INDEX_BEGINS_LATER"
 )
 
-// notDeployed is the message for a contract whose deployment is not in the index.
+// notDeployed returns the message for a contract whose deployment is not indexed.
 func notDeployed(e *evm.NotDeployedError) string {
 	message := "address: no transaction of this chain is known to have deployed a contract there; it is an account, or its code was there from the beginning"
 	if e.First > 0 {
@@ -141,8 +136,8 @@ func notDeployed(e *evm.NotDeployedError) string {
 	return message
 }
 
-// Explain turns what went wrong with a chain's record or node into what the client
-// is told. Request is the context of the client's request.
+// Explain converts an error of a chain's index or node to the error for the client. request is the context of the
+// client's request.
 func Explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		var refusal *node.RPCError
@@ -176,9 +171,9 @@ func Explain(request context.Context, err error) error {
 	})
 }
 
-// current demands that the record of a chain is caught up, or has all blocks up to
-// last if that is not nil, and says in the answer's headers how far it is. A last block
-// that the chain is known to have, and the record has not, is not left out in silence.
+// current returns an error unless the index of a chain has caught up or, if last is not nil, contains all blocks up to
+// last. It also sets the progress headers. If the chain is known to have block last and the index lacks it, the error
+// says so.
 func current(c echo.Context, chain *Chain, last *uint64) (reply.Progress, error) {
 	p := chain.Progress()
 	if !p.CaughtUp && (last == nil || *last > p.Height) {
@@ -193,7 +188,7 @@ func current(c echo.Context, chain *Chain, last *uint64) (reply.Progress, error)
 
 var addressShape = regexp.MustCompile("^0[xX][0-9a-fA-F]{40}$")
 
-// address is the one in the path.
+// address parses the address in the path.
 func address(c echo.Context) (common.Address, error) {
 	text := c.Param("address")
 	if !addressShape.MatchString(text) {
@@ -202,7 +197,7 @@ func address(c echo.Context) (common.Address, error) {
 	return common.HexToAddress(text[2:]), nil
 }
 
-// readAddress reads an optional address, nil if it is absent.
+// readAddress parses an optional address, nil if it is absent.
 func readAddress(q *query.Values, key string) *common.Address {
 	text, ok := q.Text(key)
 	if !ok {

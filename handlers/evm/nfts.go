@@ -20,14 +20,14 @@ import (
 	"quorate/internal/node"
 )
 
-// nft names a token that has an ID.
+// nft identifies a token that has an ID.
 type nft struct {
 	standard chain.Standard
 	contract common.Address
 	id       uint256.Int
 }
 
-// nftMetadata is what a token's metadata say.
+// nftMetadata is the metadata of a token in an answer.
 type nftMetadata struct {
 	IndexStatus  string `json:"indexStatus"`
 	Updated      int64  `json:"metadataLastUpdatedTimestamp,omitempty"`
@@ -38,7 +38,7 @@ type nftMetadata struct {
 	AnimationURI string `json:"animationUri,omitempty"`
 	ExternalURL  string `json:"externalUrl,omitempty"`
 	Background   string `json:"background,omitempty"`
-	// Attributes are of ERC-721, Decimals and Properties of ERC-1155.
+	// Attributes belongs to ERC-721, Decimals and Properties to ERC-1155.
 	Attributes string  `json:"attributes,omitempty"`
 	Decimals   *uint64 `json:"decimals,omitempty"`
 	Properties string  `json:"properties,omitempty"`
@@ -73,27 +73,24 @@ type erc1155Token struct {
 	Metadata *nftMetadata `json:"metadata"`
 }
 
-// nftDetails are what an answer says of a token besides its name.
+// nftDetails holds the URI and the metadata of a token.
 type nftDetails struct {
 	uri      string
 	metadata nftMetadata
 }
 
 const (
-	// maxNFTs is for how many tokens of an answer details are had: as many as the
-	// largest page has. Only a transaction may move more, whose further ones are shown
-	// without.
+	// maxNFTs is the maximum number of tokens in an answer that get details, which is the largest page. Only a
+	// transaction may move more tokens; the others have no details.
 	maxNFTs = 500
-	// maxAsking is about how many tokens contracts are asked at a time: in one request.
+	// maxAsking is the number of tokens in one request to the chain's node.
 	maxAsking = 32
-	// maxDetails is how much URIs and metadata of an answer may be, in bytes. Some have
-	// whole images in them: a token whose own do not fit is shown without, and a
-	// smaller page has them.
+	// maxDetails is the maximum size of the URIs and metadata of an answer, in bytes; some contain images. A token
+	// whose details do not fit has none; a smaller page has them.
 	maxDetails = 16 << 20
 )
 
-// details finds out about tokens, in their order. What it returns is shared by those
-// that are there several times.
+// details returns the details of tokens, in their order. Repeated tokens share one result.
 func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetails, error) {
 	unknown := &nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
 	asked, places := distinct(tokens)
@@ -129,16 +126,15 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 		}
 	}
 	if told == 0 && failure != nil {
-		// That is the node's doing, and no answer.
+		// If no URI could be read, the node is at fault.
 		return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), failure)
 	}
 	return found, nil
 }
 
-// distinct are the tokens without repetitions, and their places among them; nil if each
-// is in its own.
+// distinct returns the tokens without repetitions, and their places in the result; nil if there are no repetitions.
 func distinct(tokens []nft) (once []nft, places map[nft]int) {
-	ascending := true // as those of a collection and of a wallet are
+	ascending := true // as in collections and wallets
 	for i := 1; i < len(tokens) && ascending; i++ {
 		a, b := &tokens[i-1], &tokens[i]
 		ascending = cmp.Or(a.contract.Cmp(b.contract), a.id.Cmp(&b.id)) < 0
@@ -156,9 +152,8 @@ func distinct(tokens []nft) (once []nft, places map[nft]int) {
 	return once, places
 }
 
-// someDetails finds out about so few tokens that contracts may be asked about all of
-// them at a time. It returns how many URIs were told, and why none was of those that had
-// to be asked for.
+// someDetails sets the details of at most maxAsking tokens. It returns how many URIs it asked for and got, and the
+// error if it got none.
 func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (told int, failure, err error) {
 	untold, failure, err := a.uris(ctx, of, tokens, into)
 	if err != nil {
@@ -190,9 +185,9 @@ func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []n
 	return told, failure, nil
 }
 
-// uris asks for the URIs of tokens that are not at hand. One that cannot be told is
-// untold, which is nil if nothing was asked: it is no reason to keep the others back.
-// Failure is why, if none of those that had to be asked for can be.
+// uris sets the URIs of tokens and asks the contracts for those that are not cached. untold is the error of a single
+// token, which does not withhold the others; nil if nothing was asked. failure is the error if none of the requested
+// URIs could be read.
 func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (untold []bool, failure, err error) {
 	var ask []contracts.Token
 	var places []int
@@ -228,14 +223,13 @@ func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetai
 	return untold, failure, nil
 }
 
-// ofToken reports whether an error may be about one token alone, while the node
-// answers for others.
+// ofToken reports whether an error may concern a single token, while the node answers for others.
 func ofToken(err error) bool {
 	var refused *node.RPCError
 	return errors.As(err, &refused) || errors.Is(err, node.ErrMalformed) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// size is about how much of an answer the details take, in bytes.
+// size returns the approximate size of the details in an answer, in bytes.
 func (d *nftDetails) size() int {
 	m := &d.metadata
 	return len(d.uri) + len(m.Name) + len(m.Symbol) + len(m.ImageURI) + len(m.Description) + len(m.AnimationURI) + len(m.ExternalURL) +
@@ -248,7 +242,7 @@ func shownMetadata(ctx context.Context, standard chain.Standard, m *metadata.Met
 		AnimationURI: m.AnimationURL, ExternalURL: m.ExternalURL, Background: m.BackgroundColor,
 	}
 	if m.Status == metadata.Indexed && !compat.Enabled(ctx) {
-		// The documented form has this word in lower case; it has no other ones.
+		// The documented form has this value in lower case.
 		shown.IndexStatus = strings.ToLower(shown.IndexStatus)
 	}
 	if !m.Updated.IsZero() {
@@ -267,7 +261,7 @@ func (d *directory) erc20(at common.Address, price *price) erc20Token {
 	return erc20Token{Address: d.spelt(at), Name: c.Name, Symbol: c.Symbol, Decimals: *c.Decimals, LogoURI: d.listed(at).LogoURI, ERCType: typeERC20, Price: price}
 }
 
-// erc721 shows a token; owner may be nil.
+// erc721 returns a token in the API's format; owner may be nil.
 func (d *directory) erc721(t nft, owner *common.Address, details *nftDetails) erc721Token {
 	c := d.contracts[t.contract]
 	shown := erc721Token{

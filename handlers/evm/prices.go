@@ -15,26 +15,23 @@ import (
 	"quorate/handlers/compat"
 )
 
-// Prices is a source of prices. It is used from many goroutines and returns soon
-// after ctx has ended.
+// Prices is a source of prices. It must be safe for concurrent use and return soon after ctx has ended.
 type Prices interface {
-	// Price is what one token costs in a currency at a time, nil if it is not known.
-	// Token nil means the native token. The currency is one of the API's codes, such
-	// as usd.
+	// Price returns the price of one token in a currency at a time, nil if it is unknown. A nil token means the native
+	// token. The currency is one of the API's codes, for example usd.
 	Price(ctx context.Context, chainID uint64, token *common.Address, currency string, at time.Time) (*big.Rat, error)
 }
 
-// currencies are the API's; the first is the usual one.
+// currencies lists the API's currencies; the first is the default.
 var currencies = []string{"usd", "eur", "aud", "cad", "chf", "clp", "cny", "czk", "dkk", "gbp", "hkd", "huf", "jpy", "nzd"}
 
 type price struct {
 	CurrencyCode string `json:"currencyCode"`
-	// Value is a string in the documented form and a number in the clients'.
+	// Value is a string in the documented form and a number in the generated clients' form.
 	Value any `json:"value"`
 }
 
-// rate asks what a token costs, nil if that is not known. An answer goes out without
-// prices rather than not at all.
+// rate returns the price of a token, nil if it is unknown. An error is logged, and the answer has no price.
 func (a *API) rate(ctx context.Context, of *Chain, token *common.Address, currency string, at time.Time) *big.Rat {
 	if a.prices == nil {
 		return nil
@@ -59,7 +56,7 @@ func shownPrice(ctx context.Context, currency string, value *big.Rat) *price {
 	return &price{currency, text}
 }
 
-// worth is what a balance of a token with decimals is worth, nil if its rate is.
+// worth returns the value of a balance, nil if the rate is nil.
 func worth(balance *uint256.Int, decimals uint8, rate *big.Rat) *big.Rat {
 	if rate == nil {
 		return nil

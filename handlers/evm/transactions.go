@@ -16,7 +16,7 @@ import (
 	"quorate/internal/index/evm"
 )
 
-// block says in what block something stands.
+// block holds the fields of an item's block.
 type block struct {
 	BlockNumber    number      `json:"blockNumber"`
 	BlockTimestamp uint64      `json:"blockTimestamp"`
@@ -46,7 +46,7 @@ type nativeTransaction struct {
 	Value          amount        `json:"value"`
 }
 
-// fullTransaction is a transaction with what only its own answer has.
+// fullTransaction is a transaction with the fields that only its own answer has.
 type fullTransaction struct {
 	nativeTransaction
 	Input                string `json:"input"`
@@ -100,8 +100,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	return a.replies.JSON(c, answer)
 }
 
-// transaction sets all of x, member by member: it is larger than what one would make
-// in passing.
+// transaction sets all fields of x. It assigns them one by one to avoid a copy of a large struct.
 func (a *API) transaction(d *directory, tx *evm.Transaction, x *nativeTransaction) {
 	x.block, x.MinDelayExcess = shownBlock(&tx.Block), tx.Block.MinDelayExcess
 	x.ChainID, x.BlockIndex, x.TxHash, x.TxType = number(d.chain.ChainID), tx.Index, tx.Hash, tx.Type
@@ -124,8 +123,7 @@ func (a *API) fullTransaction(d *directory, tx *evm.Transaction) fullTransaction
 	return shown
 }
 
-// method tells what a transaction calls. Call data that are shorter than a selector
-// are shown as they are.
+// method returns the method that a transaction calls. Call data shorter than a selector are returned unchanged.
 func (a *API) method(tx *evm.Transaction) method {
 	switch {
 	case tx.To == nil:

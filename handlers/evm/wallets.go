@@ -35,7 +35,7 @@ type listedInternal struct {
 	internalTransaction
 }
 
-// frameTypes are the API's words for operations.
+// frameTypes are the API's names of call types.
 var frameTypes = map[chain.FrameType]string{
 	chain.FrameCall: "CALL", chain.FrameCallCode: "CALLCODE", chain.FrameDelegateCall: "DELEGATECALL", chain.FrameStaticCall: "STATICCALL",
 	chain.FrameCreate: "CREATE", chain.FrameCreate2: "CREATE2",
@@ -52,8 +52,8 @@ func (d *directory) internal(f *chain.Frame) internalTransaction {
 	return shown
 }
 
-// readWallet reads what lists of a wallet have in common. Empty says that the range
-// of blocks is, and last is the last block that the list needs, nil for all.
+// readWallet parses the parameters that lists of a wallet share. empty reports that the block range is empty, and last
+// is the last block that the list needs, nil for all.
 func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQuery, p query.Page, last *uint64, empty bool, err error) {
 	if want.Wallet, err = address(c); err != nil {
 		return
@@ -134,7 +134,7 @@ func (d *directory) erc1155Transfer(t *chain.Transfer, details *nftDetails) erc1
 	return erc1155Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: amount(t.Amount), Token: d.erc1155(moved(t), details)}
 }
 
-// moved is the token that a transfer moves.
+// moved returns the token that a transfer moves.
 func moved(t *chain.Transfer) nft {
 	return nft{standard: t.Standard, contract: t.Contract, id: t.TokenID}
 }
@@ -196,17 +196,16 @@ type erc1155Balance struct {
 	Balance amount `json:"balance"`
 }
 
-// balanceOf is what a balance of native tokens is of.
+// balanceOf is the cache key of a native balance.
 type balanceOf struct {
 	wallet common.Address
-	after  common.Hash // of a block, which is final
+	after  common.Hash // hash of a final block
 }
 
-// balanceRoom is how many balances of native tokens are remembered, about 150 bytes
-// each.
+// balanceRoom is the number of cached native balances, about 150 bytes each.
 const balanceRoom = 1 << 13
 
-// nativeBalance asks the node of a chain, once for a wallet and a block.
+// nativeBalance returns the native balance of a wallet after a block, from the cache or the chain's node.
 func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Address, after *evm.BlockRef) (*uint256.Int, error) {
 	key := balanceOf{wallet, after.Hash}
 	if balance, ok := a.balances.Get(key); ok {
@@ -220,7 +219,7 @@ func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Addres
 	return balance, nil
 }
 
-// balancePage is a page of balances, and one of the native token.
+// balancePage is a page of token balances with the native balance.
 type balancePage struct {
 	next   string
 	native nativeBalance
@@ -234,10 +233,10 @@ func (p *balancePage) AppendJSON(b []byte) []byte {
 	return append(p.appendTo(append(b, `,"erc1155TokenBalances":`...)), '}')
 }
 
-// sealSize is the size of what proves that a balance in a token is ours, in bytes.
+// sealSize is the size of a sealed balance's seal, in bytes.
 const sealSize = 16
 
-// seal is of a balance and a position of a list that is told by its filters.
+// seal returns the seal of a balance and a position in a list, which its filters identify.
 func (a *API) seal(list paging.List, b []byte) []byte {
 	mac := hmac.New(sha256.New, a.key)
 	for _, part := range append([]string{list.Operation}, list.Filters...) {
@@ -248,16 +247,15 @@ func (a *API) seal(list paging.List, b []byte) []byte {
 	return mac.Sum(nil)[:sealSize]
 }
 
-// joinBalances puts what a wallet has of the chain's own token before the position of a
-// page: later pages need it, too, when the node may have dropped the state of the block.
-// It is sealed, so that no client can have another one told.
+// joinBalances puts the native balance before the position of a page, because the node may have dropped the block's
+// state when a later page needs it. The seal keeps clients from changing the balance.
 func (a *API) joinBalances(list paging.List, native *uint256.Int, position []byte) []byte {
 	number := native.Bytes32()
 	b := append(number[:], position...)
 	return append(b, a.seal(list, b)...)
 }
 
-// splitBalances takes apart what joinBalances made, or nothing for the first page.
+// splitBalances parses the result of joinBalances. It returns nothing for the first page.
 func (a *API) splitBalances(list paging.List, b []byte) (native *uint256.Int, position []byte, err error) {
 	const size = 32
 	switch {
@@ -305,7 +303,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	want.After = after
 	found, err := of.Record.Balances(ctx, want)
 	if errors.Is(err, evm.ErrBeyondTip) && (want.At == nil || progress.Err != nil) {
-		// Its token is from where more was recorded, or who knows how far the chain is.
+		// The token is from an instance with a newer index, or was forged.
 		return progress.NotYet(err, "the block that is asked for")
 	}
 	if err != nil {

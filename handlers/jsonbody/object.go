@@ -1,6 +1,5 @@
-// Package jsonbody reads the JSON object of a request body strictly and says in
-// the user's terms what is wrong with it. All its errors are *apierr.Error with
-// status 400.
+// Package jsonbody parses the JSON object of a request body strictly and returns errors for the user. All its errors
+// are *apierr.Error with status 400.
 package jsonbody
 
 import (
@@ -14,12 +13,12 @@ import (
 	"quorate/handlers/decimal"
 )
 
-// Object has the members of a JSON object; null counts as absent.
+// Object holds the fields of a JSON object; null counts as absent.
 type Object struct {
 	members map[string]json.RawMessage
 }
 
-// Strict reads an object that has no members but known ones, each at most once.
+// Strict parses an object. It accepts only known fields, each at most once.
 func Strict(body []byte, known ...string) (Object, error) {
 	return read(body, func(name string) (string, error) {
 		if slices.Contains(known, name) {
@@ -34,9 +33,8 @@ func Strict(body []byte, known ...string) (Object, error) {
 	}, false)
 }
 
-// Loose reads an object whose further members are ignored, and whose known ones
-// may be written with other capitals, hyphens or underscores and repeated with
-// the same value.
+// Loose parses an object and ignores unknown fields. Known fields may differ in case, hyphens and underscores, and may
+// be repeated with the same value.
 func Loose(body []byte, known ...string) (Object, error) {
 	return read(body, func(name string) (string, error) {
 		folded := fold(name)
@@ -49,13 +47,13 @@ func Loose(body []byte, known ...string) (Object, error) {
 	}, true)
 }
 
-// fold makes the spellings of a member name equal.
+// fold returns the same text for all accepted spellings of a field name.
 func fold(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// read collects the members under the names that resolve gives them; the empty
-// name drops a member.
+// read collects the fields under the names that resolve returns; an empty name drops the field. If repeat is set, a
+// field may be repeated with the same value.
 func read(body []byte, resolve func(string) (string, error), repeat bool) (Object, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Object{}, apierr.BadRequest(`the request body is empty; send a JSON object such as {"message": "0x..."}`)
@@ -82,7 +80,7 @@ func read(body []byte, resolve func(string) (string, error), repeat bool) (Objec
 		if err := dec.Decode(&value); err != nil {
 			return Object{}, syntaxError(err)
 		}
-		given, _ := token.(string) // the names of an object are strings
+		given, _ := token.(string) // object names are strings
 		name, err := resolve(given)
 		if err != nil {
 			return Object{}, err
@@ -107,7 +105,7 @@ func syntaxError(err error) error {
 	return apierr.BadRequest("the request body is not valid JSON")
 }
 
-// kind names the type of a valid JSON value, with its article.
+// kind returns the type of a valid JSON value, with its article.
 func kind(v json.RawMessage) string {
 	switch bytes.TrimSpace(v)[0] {
 	case '{':
@@ -125,7 +123,7 @@ func kind(v json.RawMessage) string {
 	}
 }
 
-// value is the member's value, nil if it is absent or null.
+// value returns the value of a field, nil if it is absent or null.
 func (o Object) value(name string) json.RawMessage {
 	v := o.members[name]
 	if v == nil || kind(v) == "null" {
@@ -134,7 +132,7 @@ func (o Object) value(name string) json.RawMessage {
 	return v
 }
 
-// String is the text of a member, empty if it is absent.
+// String returns the text of a field, empty if it is absent.
 func (o Object) String(name string) (string, error) {
 	v := o.value(name)
 	if v == nil {
@@ -150,8 +148,7 @@ func (o Object) String(name string) (string, error) {
 	return s, nil
 }
 
-// Uint is the value of a number that is an integer from 0 to most, however it is
-// written; 0 if the member is absent.
+// Uint returns the value of a field that is an integer from 0 to most, in any notation; 0 if it is absent.
 func (o Object) Uint(name string, most uint64) (uint64, error) {
 	v := o.value(name)
 	if v == nil {
@@ -171,7 +168,7 @@ func (o Object) Uint(name string, most uint64) (uint64, error) {
 	return n, nil
 }
 
-// Array is the elements of a member, 1 to most of them.
+// Array returns the elements of a field, 1 to most.
 func (o Object) Array(name string, most int) ([]json.RawMessage, error) {
 	v := o.value(name)
 	if v == nil {

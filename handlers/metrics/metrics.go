@@ -1,6 +1,5 @@
-// Package metrics has the Metrics API's operation: how many transactions a second an
-// EVM chain had on average, day by day. Errors have the form of that API, whose
-// message is a list.
+// Package metrics implements the operation of the Metrics API: the average transactions per second of an EVM chain, by
+// day. Errors have that API's format, whose message is a list.
 package metrics
 
 import (
@@ -23,28 +22,28 @@ import (
 // prefix begins the paths of the operations.
 const prefix = "/v1/avg_tps/"
 
-// Serves reports whether a path is of this API, be it a known one or not.
+// Serves reports whether a path belongs to this API, even if it has no such operation.
 func Serves(path string) bool { return strings.HasPrefix(path, prefix) }
 
-// Options of the operation.
+// Options configures an API.
 type Options struct {
-	// Chains are required, be there any or none.
+	// Chains is required. It may be empty.
 	Chains *evm.Chains
-	// Key seals page tokens: instances with the same one continue each other's lists.
-	// If it is empty tokens are good for this API alone.
+	// Key seals page tokens. Instances with the same key accept each other's tokens. If it is empty, only this API
+	// accepts its tokens.
 	Key []byte
-	// Timeout bounds the work on one request; 0 means 30 s.
+	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
 }
 
-// API serves the operation. Safe for concurrent use.
+// API serves the operation. It is safe for concurrent use.
 type API struct {
 	chains  *evm.Chains
 	tokens  tokens
 	timeout time.Duration
 }
 
-// New makes an API.
+// New returns an API.
 func New(o Options) *API {
 	return &API{chains: o.Chains, tokens: newTokens(o.Key), timeout: cmp.Or(o.Timeout, 30*time.Second)}
 }
@@ -59,13 +58,13 @@ func (a *API) Route(e *echo.Echo) {
 }
 
 const (
-	// pageSize is how many days a page has.
+	// pageSize is the number of days on a page.
 	pageSize = 100
-	// secondsPerDay are those of UTC, which has no leap seconds in Unix time.
+	// secondsPerDay is the length of a day; Unix time has no leap seconds.
 	secondsPerDay = 24 * 60 * 60
 )
 
-// point is a day's average.
+// point is the average of one day.
 type point struct {
 	// Timestamp is the day's first second.
 	Timestamp int64 `json:"timestamp"`
@@ -98,11 +97,11 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	// The last block's time is that of the days, or later.
+	// The last block's time is at least that of the days.
 	progress = chain.Progress()
 	progress.Show(c.Response().Header())
-	// Nothing is kept: the series is computed for each request, from all that is known
-	// until this moment. If more is to be recorded that is until the last block.
+	// The series is computed for each request, from the index until now. While the index is behind, it ends at the
+	// last block.
 	until := progress.Time
 	if progress.Err == nil && progress.Lag == 0 && now.After(until) {
 		until = now
@@ -121,8 +120,7 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 		}
 	}
 	for _, day := range days {
-		// The running day has gone as far as its last block says: then the answer does
-		// not depend on when it is asked for.
+		// The current day ends with its last block, so that the answer does not depend on the time of the request.
 		elapsed := int64(secondsPerDay)
 		if until.Unix()-day.Start < secondsPerDay {
 			elapsed = min(max(progress.Time.Unix()-day.Start, 1), secondsPerDay)
@@ -135,9 +133,8 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 	return reply.JSON(c, answer)
 }
 
-// withIdle puts before days, newest first, those that had no block: from the newest of
-// them to the one of until, in Unix seconds, and before another one if that is not 0.
-// The result has one day more than a page at most.
+// withIdle adds the days without a block to days, newest first: from the day of until, in Unix seconds, down to days,
+// and before the day before if that is not 0. It returns at most one day more than a page.
 func withIdle(days []record.Day, before, until int64) []record.Day {
 	if len(days) == 0 {
 		return days

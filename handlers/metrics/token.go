@@ -13,19 +13,19 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// lifetime is how long a page token is good for.
+// lifetime is how long a page token is valid.
 const lifetime = 24 * time.Hour
 
-// tokens makes page tokens, which are UUIDs of version 8 (RFC 9562) that say all
-// themselves, so that none needs to be kept:
+// tokens creates page tokens. They are UUIDs of version 8 (RFC 9562) and contain the whole position, so that the
+// service stores none:
 //
-//	octets 0-3   when it expires, in Unix seconds
-//	octets 4-5   the day that the page before ended with, in days since 1970
-//	octets 6-15  a seal of these and the chain, the bits of version and variant
-//	             left out: 74 bits of HMAC-SHA-256
+//	octets 0-3   expiry, in Unix seconds
+//	octets 4-5   the last day of the previous page, in days since 1970
+//	octets 6-15  a seal of these and the chain, without the bits of version
+//	             and variant: 74 bits of HMAC-SHA-256
 type tokens struct{ key []byte }
 
-// newTokens makes a key if there is none.
+// newTokens generates a key if key is empty.
 func newTokens(key []byte) tokens {
 	if len(key) == 0 {
 		key = make([]byte, sha256.Size)
@@ -45,7 +45,7 @@ var (
 	errExpired   = errors.New("has expired, as tokens do after 24 hours; begin with the first page again")
 )
 
-// seal makes the token of the page after a day, which is given by its first second.
+// seal returns the token of the page after a day, which is identified by its first second.
 func (t tokens) seal(day int64, chain ids.ID, now time.Time) (string, error) {
 	number := day / secondsPerDay
 	if number < 0 || number > 1<<16-1 {
@@ -58,7 +58,7 @@ func (t tokens) seal(day int64, chain ids.ID, now time.Time) (string, error) {
 	return id.String(), nil
 }
 
-// open is the day of a token. The error goes on from the token's text.
+// open returns the day of a token. Its error continues a sentence that begins with the token.
 func (t tokens) open(token string, chain ids.ID, now time.Time) (day int64, err error) {
 	id, ok := parse(token)
 	if !ok {
@@ -75,7 +75,7 @@ func (t tokens) open(token string, chain ids.ID, now time.Time) (day int64, err 
 	return int64(binary.BigEndian.Uint16(id[4:])) * secondsPerDay, nil
 }
 
-// sign fills in all behind the sealed octets.
+// sign sets all bits after the sealed octets.
 func (t tokens) sign(id *uuid, chain ids.ID) {
 	mac := hmac.New(sha256.New, t.key)
 	mac.Write(chain[:])
@@ -85,14 +85,14 @@ func (t tokens) sign(id *uuid, chain ids.ID) {
 	id[8] = variantBits | id[8]&0x3f
 }
 
-// uuid is a UUID in octets.
+// uuid holds the octets of a UUID.
 type uuid [16]byte
 
 func (u uuid) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// parse reads a UUID in the usual form, in digits of either case.
+// parse parses a UUID in the usual form, in either case.
 func parse(text string) (u uuid, ok bool) {
 	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	if len(text) != len(form) {

@@ -11,14 +11,12 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// maxInside is of how many failures inside an answer there is a line; the last line
-// says how many more there were.
+// maxInside is the maximum number of logged failures in parts of one answer; the last line counts the others.
 const maxInside = 10
 
-// AccessLog writes one line per request, and before it one for each part of the answer
-// that failed for a reason of ours. Queries, headers other than the user agent, and
-// bodies are left out: they may carry keys. Requests for which quiet is true are logged
-// at the debug level unless they fail.
+// AccessLog logs one line per request. Before it, it logs a line for each part of the answer that failed with a status
+// of 500 or more. It omits queries, bodies, and headers other than the user agent, because they may contain API keys.
+// Successful requests for which quiet returns true are logged at debug level.
 func AccessLog(log *slog.Logger, quiet func(echo.Context) bool) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -63,8 +61,8 @@ func AccessLog(log *slog.Logger, quiet func(echo.Context) bool) echo.MiddlewareF
 	}
 }
 
-// levelOf is that of a failure with a status of 500 or more. A code says that the
-// network, not the service, is at fault.
+// levelOf returns the level for a failure with a status of 500 or more. A code means that the network is at fault, not
+// the service.
 func levelOf(code string, status int) slog.Level {
 	if code != "" || status == http.StatusServiceUnavailable {
 		return slog.LevelWarn
@@ -72,7 +70,7 @@ func levelOf(code string, status int) slog.Level {
 	return slog.LevelError
 }
 
-// logInside tells of what failed inside an answer that was sent with status 200.
+// logInside logs failures in parts of an answer that was sent with status 200.
 func logInside(log *slog.Logger, c echo.Context) {
 	var failures []apierr.Failure
 	for _, f := range apierr.Inside(c) {

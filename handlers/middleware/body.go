@@ -12,31 +12,28 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// maxDrain bounds what is read and dropped of a body that is too large, in bytes.
-// A client that sends all of it before it looks at the response then finds one,
-// on a connection that it can go on using.
+// maxDrain is how much of an oversized body is read and discarded, in bytes. A client that sends its whole body before
+// it reads then gets the response and can reuse the connection.
 const maxDrain = 4 << 20
 
-// Body bounds the bodies of requests: limit in bytes, and patience for all of it
-// to arrive. Reading a body beyond either fails with a 400. The deadline also
-// covers a body that no handler reads, which net/http consumes afterwards.
-func Body(limit int64, patience time.Duration) echo.MiddlewareFunc {
+// Body limits request bodies to limit bytes and to a time for arrival. Reading a body beyond either limit fails with a
+// 400. The deadline also applies to a body that no handler reads, which net/http consumes afterwards.
+func Body(limit int64, arrival time.Duration) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
 			if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 				return next(c)
 			}
-			// The deadline does not cut short the work on the request: net/http
-			// lifts it when the body ends. Not every writer has deadlines; a
-			// recorder needs none.
-			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Now().Add(patience))
+			// The deadline does not limit the handler: net/http removes it at the end of the body. Not every writer
+			// supports deadlines; httptest's recorder does not.
+			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Now().Add(arrival))
 			r.Body = &body{
 				ReadCloser: r.Body,
 				response:   c.Response(),
 				limit:      limit,
 				left:       limit,
-				patience:   patience,
+				arrival:    arrival,
 				declared:   r.ContentLength,
 				waiting:    r.Header.Get("Expect") != "",
 			}
@@ -49,9 +46,9 @@ type body struct {
 	io.ReadCloser
 	response    *echo.Response
 	limit, left int64
-	patience    time.Duration
+	arrival     time.Duration
 	declared    int64 // Content-Length, -1 if unknown
-	waiting     bool  // the client sends nothing before the body is read
+	waiting     bool  // the client waits for 100 Continue before it sends the body
 	err         error // sticky
 }
 
@@ -80,10 +77,10 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// drain takes in what follows the limit.
+// drain discards what follows the limit.
 func (b *body) drain() error {
 	_, err := io.CopyN(io.Discard, b.ReadCloser, maxDrain)
-	if err == nil { // there is more still
+	if err == nil { // there is more
 		b.response.Header().Set(echo.HeaderConnection, "close")
 		return b.tooLarge()
 	}
@@ -93,7 +90,7 @@ func (b *body) drain() error {
 	return err
 }
 
-// settle turns the end of a body into what the handler sees.
+// settle converts the error at the end of a body to the error for the handler.
 func (b *body) settle(err error) error {
 	var known *apierr.Error
 	switch {
@@ -103,7 +100,7 @@ func (b *body) settle(err error) error {
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.response.Header().Set(echo.HeaderConnection, "close")
-		return apierr.BadRequest("the request body did not arrive within %s; send it at once", b.patience)
+		return apierr.BadRequest("the request body did not arrive within %s; send it at once", b.arrival)
 	default:
 		b.response.Header().Set(echo.HeaderConnection, "close")
 		e := apierr.BadRequest("the request body ended before it was complete; check Content-Length and the connection")

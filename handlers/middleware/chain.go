@@ -2,8 +2,8 @@ package middleware
 
 import "github.com/labstack/echo/v4"
 
-// Chain makes one middleware of several, the first one outermost. Echo puts its
-// middleware together anew for each request; these are put together once.
+// Chain returns one middleware that applies all, the first one outermost. Echo would compose its middleware for each
+// request; Chain composes it once.
 func Chain(all ...echo.MiddlewareFunc) echo.MiddlewareFunc {
 	chain := func(c echo.Context) error { return c.Handler()(c) }
 	for i := len(all) - 1; i >= 0; i-- {
@@ -17,7 +17,7 @@ func Chain(all ...echo.MiddlewareFunc) echo.MiddlewareFunc {
 	}
 }
 
-// Except is m, but not for requests of which skip is true.
+// Except returns a middleware that applies m except to requests for which skip returns true.
 func Except(skip func(echo.Context) bool, m echo.MiddlewareFunc) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		with := m(next)

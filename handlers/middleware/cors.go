@@ -7,12 +7,11 @@ import (
 	echomiddleware "github.com/labstack/echo/v4/middleware"
 )
 
-// CORS lets pages of the given origins call the service from a browser, * for any;
-// without origins only pages of its own may. Nothing depends on cookies, so credentials
-// stay forbidden. Both names of the API key header are allowed: the documented one and
-// the one that the official clients send.
+// CORS lets pages of the given origins call the service from a browser; * means all. Without origins only pages of the
+// same origin may. Credentials are forbidden, since the service has no cookies. Both names of the API key header are
+// allowed: the documented one and the one that the official clients send.
 func CORS(origins ...string) echo.MiddlewareFunc {
-	if len(origins) == 0 { // echo would take that for all
+	if len(origins) == 0 { // echo takes an empty list for all origins
 		return func(next echo.HandlerFunc) echo.HandlerFunc { return next }
 	}
 	return echomiddleware.CORSWithConfig(echomiddleware.CORSConfig{
@@ -25,6 +24,6 @@ func CORS(origins ...string) echo.MiddlewareFunc {
 		ExposeHeaders: []string{
 			echo.HeaderXRequestID, "Indexed-From", "Indexed-Height", "Indexed-Timestamp", "Indexed-Lag", "Indexed-State", "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
 		},
-		MaxAge: 7200, // seconds; the most that browsers honour
+		MaxAge: 7200, // seconds; the maximum that browsers honour
 	})
 }

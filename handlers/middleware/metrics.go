@@ -13,8 +13,8 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// Metrics counts and times requests by route and status class. Routes are the patterns of
-// e, and everything else is "unmatched", so that clients cannot create labels.
+// Metrics counts and times requests by route and status class. The route label is a pattern of e, or "unmatched", so
+// that clients cannot create labels.
 func Metrics(e *echo.Echo, r prometheus.Registerer) echo.MiddlewareFunc {
 	metrics := promauto.With(r)
 	requests := metrics.NewCounterVec(prometheus.CounterOpts{
@@ -63,7 +63,7 @@ func Metrics(e *echo.Echo, r prometheus.Registerer) echo.MiddlewareFunc {
 // unmatched is the label of paths without a route.
 const unmatched = "unmatched"
 
-// series has the metrics of one route and status class.
+// series holds the metrics of one route and status class.
 type series struct {
 	requests prometheus.Counter
 	seconds  prometheus.Observer
@@ -87,7 +87,7 @@ func (b *byClass) keep(status int, s *series) {
 	}
 }
 
-// classIndex returns -1 for statuses that are too rare to hold.
+// classIndex returns -1 for statuses that have no cached series.
 func classIndex(status int) int {
 	if i := status / 100; status != apierr.StatusClientGone && i >= 0 && i < len(byClass{}) {
 		return i

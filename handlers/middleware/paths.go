@@ -9,8 +9,7 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// Colons makes %3A in a path mean the same as a literal colon, which is part of
-// some operations' names. It comes before routing.
+// Colons replaces %3A in a path by a literal colon, which some operations' names contain. It must run before routing.
 func Colons() echo.MiddlewareFunc {
 	colons := strings.NewReplacer("%3A", ":", "%3a", ":")
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -19,7 +18,7 @@ func Colons() echo.MiddlewareFunc {
 			if u.RawPath != "" {
 				u.RawPath = colons.Replace(u.RawPath)
 				if !strings.Contains(u.RawPath, "%") {
-					u.RawPath = "" // Path says the same
+					u.RawPath = "" // Path is equivalent
 				}
 			}
 			return next(c)
@@ -27,8 +26,7 @@ func Colons() echo.MiddlewareFunc {
 	}
 }
 
-// Params decodes path parameters once. The router leaves them as they were sent
-// when the path has escapes that matter to it.
+// Params decodes path parameters once. The router does not decode them if the path has an escaped slash.
 func Params() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

@@ -12,7 +12,7 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// Recover turns a panic into a plain 500 and logs it with its stack.
+// Recover turns a panic into a 500 and logs it with its stack.
 func Recover(log *slog.Logger) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -22,7 +22,7 @@ func Recover(log *slog.Logger) echo.MiddlewareFunc {
 					return
 				}
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-					panic(p) // net/http's own way to drop a connection
+					panic(p) // net/http drops the connection
 				}
 				log.LogAttrs(c.Request().Context(), slog.LevelError, "a handler panicked",
 					slog.String("request_id", requestID(c)),

@@ -1,6 +1,5 @@
-// Package middleware has what every request passes through, whatever it asks
-// for. Each middleware does one thing; the order is decided where they are put
-// together.
+// Package middleware implements the middleware of all requests. Each middleware does one thing; the caller decides the
+// order.
 package middleware
 
 import (
@@ -11,14 +10,14 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// RequestID gives each request an ID: the client's own X-Request-Id if it is
-// short and plain, else a random one. The response carries it.
+// RequestID gives each request an ID: the client's X-Request-Id if it is short and plain, otherwise a random one. The
+// response contains it.
 func RequestID() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			id := c.Request().Header.Get(echo.HeaderXRequestID)
 			if !plain(id) {
-				var b [16]byte // unique, which is all it has to be
+				var b [16]byte // enough to be unique
 				binary.BigEndian.PutUint64(b[:], rand.Uint64())
 				binary.BigEndian.PutUint64(b[8:], rand.Uint64())
 				id = hex.EncodeToString(b[:])
@@ -29,7 +28,7 @@ func RequestID() echo.MiddlewareFunc {
 	}
 }
 
-// requestID is what RequestID decided on.
+// requestID returns the ID of the request.
 func requestID(c echo.Context) string {
 	return c.Response().Header().Get(echo.HeaderXRequestID)
 }

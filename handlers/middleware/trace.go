@@ -8,9 +8,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Trace makes a span of each request, within the caller's if it names one
-// (traceparent). Its name is the route's pattern: no client makes names. Neither
-// queries nor bodies are told.
+// Trace starts a span for each request, as a child of the caller's span (traceparent). The name of the span is the
+// route's pattern, so that clients cannot create names. Spans contain neither queries nor bodies.
 func Trace(t trace.Tracer) echo.MiddlewareFunc {
 	var caller propagation.TraceContext
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -29,7 +28,7 @@ func Trace(t trace.Tracer) echo.MiddlewareFunc {
 			c.SetRequest(r.WithContext(ctx))
 			err := next(c)
 			if err != nil {
-				span.SetStatus(codes.Error, "") // what went wrong is in the log, by the request's ID
+				span.SetStatus(codes.Error, "") // the error is in the log, with the request ID
 			} else {
 				span.SetAttributes(attribute.Int("http.response.status_code", c.Response().Status))
 			}

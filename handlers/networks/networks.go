@@ -41,17 +41,16 @@ func DisplayName(name string) string {
 	return name
 }
 
-// Directory finds networks by name or alias. The names are those of the configuration and
-// never change. What they stand for changes when a network opens or fails, so that each
-// lookup asks for it. The zero Directory has no networks. It is safe for concurrent use if
+// Directory finds networks by name or alias. The names are configured and never change. A lookup may return another
+// network once the network has opened or failed. The zero Directory has no networks. It is safe for concurrent use if
 // its function is.
 type Directory[N any] struct {
 	names []string // sorted
 	get   func(name string) (N, error)
 }
 
-// New returns a directory of the networks of these names. Get returns a network by its
-// configured name, or the error that clients get instead. It must not block.
+// New returns a directory of the named networks. get returns a network by its configured name, or the error for
+// clients. It must not block.
 func New[N any](names []string, get func(name string) (N, error)) Directory[N] {
 	return Directory[N]{slices.Sorted(slices.Values(names)), get}
 }
@@ -78,9 +77,8 @@ func (d Directory[N]) Resolve(name string) (configured string, ok bool) {
 	return "", false
 }
 
-// Find returns the network that a path names, and its configured name. Subject says in
-// errors what of the network is wanted, such as "chain data of "; it may be empty. The
-// error is for the client.
+// Find returns the network that a path names, and its configured name. subject describes in errors what was requested,
+// for example "chain data of "; it may be empty. The error is meant for the client.
 func (d Directory[N]) Find(name, subject string) (configured string, network N, err error) {
 	configured, ok := d.Resolve(name)
 	if ok {

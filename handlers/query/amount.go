@@ -5,9 +5,8 @@ import (
 	"quorate/handlers/decimal"
 )
 
-// AtLeast is a bound for integers, given as any JSON-style decimal number that is
-// not negative: the least integer that is not below it. Beyond reports that no
-// integer of 64 bits reaches it.
+// AtLeast returns a lower bound for integers: the value of a non-negative decimal number in JSON notation, rounded up.
+// beyond reports that it exceeds 64 bits.
 func (v *Values) AtLeast(key string) (bound uint64, beyond bool) {
 	text, ok := v.Text(key)
 	if !ok {

@@ -7,20 +7,20 @@ import (
 	"quorate/handlers/query/page"
 )
 
-// Page is the part of a list that is asked for.
+// Page is the requested part of a list.
 type Page struct {
-	// Size is the greatest length of it.
+	// Size is the maximum number of items.
 	Size int
-	// After is where the page before ended, nil for the first page.
+	// After is where the previous page ended, nil for the first page.
 	After []byte
 
 	list page.List
 }
 
-// Token is the pageToken of the page after a position.
+// Token returns the pageToken of the page after a position.
 func (p Page) Token(position []byte) string { return p.list.Token(position) }
 
-// Page reads pageSize and pageToken. A token of another list is of no use.
+// Page parses pageSize and pageToken. It refuses a token of another list.
 func (v *Values) Page(list page.List, most, usual uint64) Page {
 	p := Page{Size: int(v.Integer("pageSize", 1, most, usual)), list: list}
 	token, _ := v.Text("pageToken")

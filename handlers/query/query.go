@@ -1,6 +1,5 @@
-// Package query reads the query string of a request strictly and says in the
-// user's terms what is wrong with it. Keys that nobody asks for are ignored. It
-// knows no operation; what the values mean is the caller's business.
+// Package query parses the query string of a request strictly and returns errors for the user. It ignores keys that
+// are not read. The caller interprets the values.
 package query
 
 import (
@@ -12,23 +11,22 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// Values are the parameters of one query string. Reading one that is malformed
-// returns a zero value and notes the mistake; Err has the first. Not safe for
-// concurrent use.
+// Values holds the parameters of one query string. Reading a malformed parameter returns a zero value and records the
+// error; Err returns the first one. It is not safe for concurrent use.
 type Values struct {
 	given   map[string][]string
 	garbled map[string]bool // a value of the key has a bad percent escape
 	err     error
 }
 
-// Parse splits a raw query string.
+// Parse parses a raw query string.
 func Parse(raw string) *Values {
 	v := &Values{given: make(map[string][]string), garbled: make(map[string]bool)}
 	for pair := range strings.SplitSeq(raw, "&") {
 		escaped, text, _ := strings.Cut(pair, "=")
 		key, err := url.QueryUnescape(escaped)
 		if err != nil || key == "" {
-			continue // no parameter is called so
+			continue // no parameter has such a name
 		}
 		value, err := url.QueryUnescape(text)
 		if err != nil {
@@ -39,18 +37,17 @@ func Parse(raw string) *Values {
 	return v
 }
 
-// Err is the first mistake that was found, an *apierr.Error with status 400 whose
-// message begins with the parameter.
+// Err returns the first error, an *apierr.Error with status 400 whose message begins with the parameter.
 func (v *Values) Err() error { return v.err }
 
-// Fail notes a mistake of the caller's finding.
+// Fail records an error that the caller found.
 func (v *Values) Fail(key, format string, args ...any) {
 	if v.err == nil {
 		v.err = apierr.BadRequest(key+": "+format, args...)
 	}
 }
 
-// all are the values of a key, sound ones only.
+// all returns the well-formed values of a key.
 func (v *Values) all(key string) []string {
 	if v.garbled[key] {
 		v.Fail(key, "it has an invalid percent escape")
@@ -59,7 +56,7 @@ func (v *Values) all(key string) []string {
 	return v.given[key]
 }
 
-// Text is the value of a key that may be given once; ok is false if it is absent.
+// Text returns the value of a key that may appear once; ok is false if it is absent.
 func (v *Values) Text(key string) (value string, ok bool) {
 	values := v.all(key)
 	switch len(values) {
@@ -72,9 +69,8 @@ func (v *Values) Text(key string) (value string, ok bool) {
 	return "", false
 }
 
-// List is a list of members separated by commas, under the key, repetitions of it
-// or key[]: without blanks around them, empty ones and repetitions, in the order
-// in which they were given.
+// List returns a comma-separated list, under key or key[], which may be repeated. It trims blanks, drops empty and
+// repeated items, and preserves the order.
 func (v *Values) List(key string) []string {
 	var members []string
 	seen := make(map[string]bool)
@@ -90,7 +86,7 @@ func (v *Values) List(key string) []string {
 	return members
 }
 
-// Integer is an integer from least to most in decimal digits.
+// Integer returns a decimal integer from least to most, and absent without one.
 func (v *Values) Integer(key string, least, most, absent uint64) uint64 {
 	text, ok := v.Text(key)
 	if !ok {
@@ -104,7 +100,7 @@ func (v *Values) Integer(key string, least, most, absent uint64) uint64 {
 	return n
 }
 
-// Optional is an integer from 0 to 2^64-1, nil if it is absent.
+// Optional returns an integer from 0 to 2^64-1, nil if it is absent.
 func (v *Values) Optional(key string) *uint64 {
 	if _, ok := v.given[key]; !ok {
 		return nil
@@ -113,12 +109,12 @@ func (v *Values) Optional(key string) *uint64 {
 	return &n
 }
 
-// Bool is true or false, which is also what it is when absent.
+// Bool returns true or false; false if it is absent.
 func (v *Values) Bool(key string) bool {
 	return v.OneOf(key, "false", "true") == "true"
 }
 
-// OneOf is one of some words; the first of them if it is absent.
+// OneOf returns one of the allowed values; the first if it is absent.
 func (v *Values) OneOf(key string, words ...string) string {
 	text, ok := v.Text(key)
 	if !ok {

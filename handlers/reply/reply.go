@@ -1,5 +1,5 @@
-// Package reply has what all answers from records have in common: how far the
-// record is that they are from, what is said when there is none, and their form.
+// Package reply implements what all answers from an index share: the progress headers, the errors of an index that is
+// not ready, and the encoding.
 package reply
 
 import (
@@ -18,29 +18,26 @@ import (
 	"quorate/internal/store"
 )
 
-// Progress is how far the index of a blockchain is.
+// Progress is the progress of a blockchain's index.
 type Progress struct {
-	// From is the first block that is indexed: more than 0 if the node lacks the blocks
-	// before.
+	// From is the first indexed block. It is above 0 if the upstream node lacks the blocks before it.
 	From uint64
-	// Height and Time are those of the last block that is indexed.
+	// Height and Time are those of the last indexed block.
 	Height uint64
 	Time   time.Time
-	// Lag is how many accepted blocks are known and not indexed.
+	// Lag is the number of accepted blocks that are known but not indexed.
 	Lag uint64
-	// CaughtUp says that the index is, or was until something failed, at the tip or a few
-	// blocks away. Lag says how far behind it is since then, as far as is known.
+	// CaughtUp reports that the index has reached the last block, or nearly. It stays set after a failure; then Lag is
+	// how far behind the index is known to be.
 	CaughtUp bool
-	// Rebuilding says that the index is being rebuilt from stored blocks. Rebuilt percent
-	// is done.
+	// Rebuilding reports that the index is being rebuilt from stored blocks. Rebuilt is the percentage done.
 	Rebuilding bool
 	Rebuilt    int
-	// Stopped says that indexing ended with an error and does not go on by itself.
+	// Stopped reports that indexing failed and does not resume by itself.
 	Stopped bool
-	// Err is why indexing does not go on at the moment.
+	// Err is the error that blocks indexing at the moment.
 	Err error
-	// Needs says what the operator must do before indexing goes on, empty if nothing.
-	// Clients see it.
+	// Needs states what the operator must do before indexing resumes, empty if nothing. Clients get it.
 	Needs string
 }
 
@@ -53,19 +50,19 @@ func ProgressOf(status index.Status) Progress {
 	return p
 }
 
-// The reasons of a 503 for an index: it is catching up; it needs its operator; it has stopped.
+// Codes of a 503 for an index: it is catching up; the operator must act; it has stopped.
 const (
 	codeCatchingUp = "INDEX_CATCHING_UP"
 	codeLacks      = "INDEX_LACKS_SOURCE"
 	codeStopped    = "INDEX_STOPPED"
 )
 
-// CatchingUp refuses an answer that needs more than is indexed yet.
+// CatchingUp returns the error for an answer that needs blocks that are not indexed yet.
 func CatchingUp(cause error, format string, args ...any) error {
 	return unavailable(codeCatchingUp, cause, format, args...)
 }
 
-// Lacking refuses an answer for as long as the operator has not done something.
+// Lacking returns the error for an answer that is unavailable until the operator acts.
 func Lacking(cause error, format string, args ...any) error {
 	return unavailable(codeLacks, cause, format, args...)
 }
@@ -76,7 +73,7 @@ func unavailable(code string, cause error, format string, args ...any) error {
 	return e
 }
 
-// Halted refuses an answer if the index of chain does not go on by itself; nil if it does.
+// Halted returns an error if the index of chain does not resume by itself, else nil.
 func (p Progress) Halted(chain string) error {
 	switch {
 	case p.Stopped:
@@ -87,7 +84,7 @@ func (p Progress) Halted(chain string) error {
 	return nil
 }
 
-// Behind refuses an answer because the index of chain has not caught up.
+// Behind returns the error for an answer that needs the index of chain to catch up.
 func (p Progress) Behind(chain string) error {
 	if err := p.Halted(chain); err != nil {
 		return err
@@ -98,7 +95,7 @@ func (p Progress) Behind(chain string) error {
 	return CatchingUp(p.Err, "the index of %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
 }
 
-// NotYet refuses an answer about a block that the chain has, or may have, and the index has not.
+// NotYet returns the error for a block that is not indexed but that the chain has or may have.
 func (p Progress) NotYet(cause error, block string) error {
 	if err := p.Halted("this chain"); err != nil {
 		return err
@@ -106,7 +103,7 @@ func (p Progress) NotYet(cause error, block string) error {
 	return CatchingUp(cause, "%s is not indexed yet: the index of this chain has got to height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
 }
 
-// Show says in an answer's headers how far the index is that it is from.
+// Show sets the headers that state the progress of the answer's index.
 func (p Progress) Show(h http.Header) {
 	if p.From > 0 {
 		h.Set("Indexed-From", strconv.FormatUint(p.From, 10))
@@ -120,15 +117,14 @@ func (p Progress) Show(h http.Header) {
 		state = index.Stopped
 	case p.Err != nil:
 		state = index.Stalled
-	case p.Lag > index.NearTip: // after an outage
+	case p.Lag > index.NearTip: // after a failure
 		state = index.CatchingUp
 	}
 	h.Set("Indexed-State", string(state))
 }
 
-// Explain turns what went wrong into what the client is told. Request is the
-// context of the client's request; particular explains the errors that are the
-// records' own.
+// Explain converts err to the error for the client. request is the context of the client's request; particular
+// converts errors of the index.
 func Explain(request context.Context, err error, particular func(error) error) error {
 	if err == nil {
 		return nil
@@ -150,7 +146,7 @@ func Explain(request context.Context, err error, particular func(error) error) e
 	}
 }
 
-// BadToken answers for a page token that is sound and leads nowhere.
+// BadToken returns the error for a page token that is well-formed but refers to nothing.
 func BadToken(cause error) error {
 	return &apierr.Error{
 		Status:  http.StatusBadRequest,
@@ -159,21 +155,20 @@ func BadToken(cause error) error {
 	}
 }
 
-// Appender is an answer that writes itself, as encoding/json would.
+// Appender is an answer that encodes itself as encoding/json would.
 type Appender interface {
 	// AppendJSON appends the answer to b.
 	AppendJSON(b []byte) []byte
 }
 
-// Writer sends answers that write themselves, in memory that it uses again. The zero
-// value is ready. Safe for concurrent use.
+// Writer sends answers that encode themselves, in reused buffers. The zero value is ready to use. It is safe for
+// concurrent use.
 type Writer struct{ buffers sync.Pool } // of *[]byte
 
-// maxKept is the size beyond which memory is not kept for another answer, in bytes:
-// about four times a page of a hundred items.
+// maxKept is the capacity above which a buffer is not reused, in bytes: about four times a page of a hundred items.
 const maxKept = 256 << 10
 
-// JSON sends an answer that is complete.
+// JSON sends an answer.
 func (w *Writer) JSON(c echo.Context, body Appender) error {
 	kept, _ := w.buffers.Get().(*[]byte)
 	if kept == nil {
@@ -181,20 +176,20 @@ func (w *Writer) JSON(c echo.Context, body Appender) error {
 	}
 	content := body.AppendJSON((*kept)[:0])
 	err := send(c, content)
-	if err == nil && cap(content) <= maxKept { // after a failure it may still be read
+	if err == nil && cap(content) <= maxKept { // after a failure it may still be in use
 		*kept = content
 		w.buffers.Put(kept)
 	}
 	return err
 }
 
-// send says how long the answer is: else net/http has to send it in chunks.
+// send sets the content length, since net/http otherwise sends chunks.
 func send(c echo.Context, content []byte) error {
 	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
 }
 
-// JSON sends an answer that is complete.
+// JSON sends an answer.
 func JSON(c echo.Context, body any) error {
 	content, err := json.Marshal(body)
 	if err != nil {

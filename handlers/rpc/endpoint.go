@@ -22,24 +22,23 @@ import (
 // ErrForward is returned by a method whose call the upstream nodes must answer.
 var ErrForward = errors.New("answered by upstream")
 
-// RefusalError is an error of an Upstream whose text clients may see.
+// RefusalError is an error of an Upstream whose text is returned to clients.
 type RefusalError string
 
 // Error implements error.
 func (r RefusalError) Error() string { return string(r) }
 
-// ErrBusy is the error that clients get when the memory for answers is used up.
+// ErrBusy is returned to clients when the memory for answers is exhausted.
 var ErrBusy = errors.New("the service has as many answers under way as it has room for; try again in a moment")
 
 // Upstream forwards calls to the upstream nodes.
 type Upstream interface {
-	// Forward posts body to path of a node. If hedged is set and the node is slow, it
-	// posts it to others as well.
+	// Forward posts body to path of an upstream node. If hedged is set and the node is slow, it also posts to others.
 	Forward(ctx context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error)
 }
 
-// Service is a set of methods that an Endpoint answers itself: the exported methods of
-// Methods that have the signature of gorilla's RPC, under each of Names.
+// Service is a set of methods that an Endpoint answers itself: the exported methods of Methods that have the signature
+// of gorilla's RPC, under each of Names.
 type Service struct {
 	Names   []string
 	Methods any
@@ -49,11 +48,11 @@ type Service struct {
 type Endpoint struct {
 	// Services may be empty.
 	Services []Service
-	// Upstream answers the methods that no service has. Nil answers with an error.
+	// Upstream answers the methods that no service has. If nil, they get an error.
 	Upstream Upstream
-	// Path is where the nodes have the endpoint.
+	// Path is the path of the endpoint on upstream nodes.
 	Path string
-	// Rename maps prefixes of methods to the names by which nodes know them.
+	// Rename maps prefixes of methods to the prefixes that upstream nodes use.
 	Rename map[string]string
 	// Ready reports whether the endpoint can answer; nil means always.
 	Ready func() bool
@@ -171,7 +170,7 @@ func (r *request) WriteError(w http.ResponseWriter, status int, err error) {
 // Unsure is the error for a transaction that an upstream node may or may not have issued.
 const Unsure = "the transaction may have been issued: the upstream node that it was given to did not answer; ask for its status before issuing it again"
 
-// call is a call to forward. Fields that the service does not read keep their form.
+// call is a call to forward. Fields that the service does not read are forwarded unchanged.
 type call struct {
 	Version json.RawMessage `json:"jsonrpc,omitempty"`
 	Method  string          `json:"method"`

@@ -18,18 +18,18 @@ import (
 	"quorate/internal/node"
 )
 
-// Node is a way to the nodes for what is passed through.
+// Node connects to the upstream nodes.
 type Node interface {
 	Upstream
-	// Connect opens the WebSocket that goes with the API at path.
+	// Connect opens the WebSocket of the API at path.
 	Connect(ctx context.Context, path string) (*websocket.Conn, error)
 }
 
 // callTypes are the content types of calls of the Ethereum API.
 var callTypes = []string{"application/json", "application/json-rpc", "application/jsonrequest"}
 
-// passable says what is wrong with a request's form, as a node does (libevm, package
-// rpc), with the status; 0 if nothing is.
+// passable returns the error that a node (libevm, package rpc) returns for the form of r, and its status; 0 if the
+// form is valid.
 func passable(r *http.Request) (status int, text string) {
 	switch r.Method {
 	case http.MethodPut, http.MethodDelete:
@@ -43,22 +43,21 @@ func passable(r *http.Request) (status int, text string) {
 	return 0, ""
 }
 
-// Ethereum passes on what is for the Ethereum API of a node's chain: calls and batches of
-// them as they are, and the answers.
+// Ethereum forwards calls and batches of the Ethereum API to upstream nodes unchanged, and returns their answers.
 type Ethereum struct {
 	Node Node
-	// Path is where the nodes have it, such as /ext/bc/C/rpc.
+	// Path is the path on the upstream nodes, for example /ext/bc/C/rpc.
 	Path string
-	// BodyLimit bounds what comes at a time, in bytes.
+	// BodyLimit is the maximum size of a request body, in bytes.
 	BodyLimit int64
-	// Namespaces are those of which methods are passed on, such as eth; nil are all.
+	// Namespaces lists the namespaces whose methods are forwarded, for example eth; nil means all.
 	Namespaces []string
-	// Sockets bounds connections.
+	// Sockets limits connections.
 	Sockets SocketLimits
 	Log     *slog.Logger
 }
 
-// Codes of errors: JSON-RPC 2.0's, and EIP-1474's for too many requests.
+// Error codes of JSON-RPC 2.0, and of EIP-1474 for too many requests.
 const (
 	codeParse     = -32700
 	codeInvalid   = -32600
@@ -67,15 +66,14 @@ const (
 	codeExhausted = -32005
 )
 
-// mostCalls is how many calls a batch may have, which is a node's own default (avalanchego,
-// batch-request-limit). Each may take more room in an answer than in the batch.
+// mostCalls is the maximum number of calls in a batch, which is a node's default (avalanchego, batch-request-limit).
 const mostCalls = 1000
 
-// Calls answers calls by HTTP. Each call of a batch counts for the allowance of its client.
+// Calls returns a handler of calls over HTTP. Each call of a batch is charged to the client.
 func (e Ethereum) Calls() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && r.ContentLength == 0 && r.URL.RawQuery == "" {
-			return // somebody looks whether anyone is there
+			return // a health check
 		}
 		if status, text := passable(r); status != 0 {
 			http.Error(w, text, status)
@@ -111,7 +109,7 @@ func (e Ethereum) Calls() http.Handler {
 	})
 }
 
-// excuse is what clients are told of a failure.
+// excuse returns the text that clients get for err.
 func (e Ethereum) excuse(err error) string {
 	e.Log.Warn("a call could not be forwarded", slog.String("path", e.Path), slog.Any("error", err))
 	switch {
@@ -123,9 +121,9 @@ func (e Ethereum) excuse(err error) string {
 	return "the upstream node does not answer"
 }
 
-// refuse answers as to a request that exceeds the allowance by itself.
+// refuse answers as to a single request that exceeds the allowance.
 func refuse(w http.ResponseWriter, e *apierr.Error) {
-	content, _ := json.Marshal(apierr.Body(e)) // of texts and numbers
+	content, _ := json.Marshal(apierr.Body(e)) // never fails: texts and numbers
 	w.Header()["Content-Type"] = []string{"application/json"}
 	w.WriteHeader(e.Status)
 	_, _ = w.Write(content)
@@ -136,10 +134,9 @@ func sayJSON(w http.ResponseWriter, content []byte) {
 	_, _ = w.Write(content)
 }
 
-// read takes in what a client asks. If it is not passed on, the refusal is the answer,
-// which is empty to a notification.
+// read parses the body of a request. If ok is false, refusal is the answer, empty for a notification.
 func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
-	if len(bytes.TrimSpace(body)) == 0 { // on which the node has a word
+	if len(bytes.TrimSpace(body)) == 0 { // answered by the upstream node
 		return calls{body: body}, nil, true
 	}
 	c, ok = readCalls(body)
@@ -161,20 +158,19 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 	return c, nil, true
 }
 
-// unknownMethod is a node's text for a method of a namespace that is switched off.
+// unknownMethod returns a node's error text for a method of a disabled namespace.
 func unknownMethod(method string) string {
 	const most = 128
 	return "the method " + strings.ToValidUTF8(method[:min(len(method), most)], "") + " does not exist/is not available"
 }
 
-// passes reports whether a method is passed on. A text without a namespace is no method,
-// and left to the node to refuse.
+// passes reports whether a method is forwarded. A method without a namespace is invalid; the upstream node refuses it.
 func (e Ethereum) passes(method string) bool {
 	namespace, _, found := strings.Cut(method, "_")
 	return e.Namespaces == nil || !found || slices.Contains(e.Namespaces, namespace)
 }
 
-// ethCall is what is looked at of a call.
+// ethCall has the fields of a call that the service reads.
 type ethCall struct {
 	Method string          `json:"method"`
 	ID     json.RawMessage `json:"id"`
@@ -182,16 +178,15 @@ type ethCall struct {
 
 // calls is a call or a batch.
 type calls struct {
-	// body has what was understood and nothing that follows it.
+	// body holds the JSON value that was parsed, without trailing data.
 	body []byte
-	// all has the first mostCalls+1 of a batch.
+	// all holds the first mostCalls+1 calls of a batch.
 	all   []ethCall
 	batch bool
 }
 
-// readCalls reads calls as a node does (libevm, package rpc): a member of the wrong type
-// is ignored and the others count, so that nothing is a call to the node that is none
-// here.
+// readCalls parses calls as a node does (libevm, package rpc): it ignores a field of the wrong type and reads the
+// others, so that both recognise the same calls.
 func readCalls(body []byte) (c calls, ok bool) {
 	var whole json.RawMessage
 	if json.NewDecoder(bytes.NewReader(body)).Decode(&whole) != nil {
@@ -220,17 +215,16 @@ func readCalls(body []byte) (c calls, ok bool) {
 	return c, true
 }
 
-// refuse is the answer to a batch as a whole, as nodes have it: with the ID of the first
-// call that has one.
+// refuse returns the answer to a batch as a whole, as nodes do: with the ID of the first call that has one.
 func (c calls) refuse(message string) []byte {
-	first := calls{batch: true} // with null
+	first := calls{batch: true} // has a null ID
 	if i := slices.IndexFunc(c.all, func(one ethCall) bool { return one.ID != nil && one.Method != "" }); i >= 0 {
 		first.all = c.all[i : i+1]
 	}
 	return first.fail(codeInvalid, message)
 }
 
-// fail is the answer to all calls that want one, empty if none does.
+// fail returns an error for each call that expects an answer, empty if none does.
 func (c calls) fail(code int, message string) []byte {
 	type failure struct {
 		Version string          `json:"jsonrpc"`
@@ -258,7 +252,7 @@ func (c calls) fail(code int, message string) []byte {
 	case len(answers) == 0:
 		return nil
 	case c.batch:
-		b, _ = json.Marshal(answers) // of texts, numbers, and what was read from JSON
+		b, _ = json.Marshal(answers) // never fails: texts, numbers and parsed JSON
 	default:
 		b, _ = json.Marshal(answers[0])
 	}

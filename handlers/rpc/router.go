@@ -9,9 +9,8 @@ import (
 	"sync"
 )
 
-// router finds the handler of a path as a node does: paths are compared as they are,
-// a base has endpoints below it, and aliases of a base lead to all of them, those
-// that are added later included (avalanchego, package api/server). Safe for
+// router finds the handler of a path as a node does (avalanchego, package api/server): it compares paths literally, a
+// base has endpoints, and an alias of a base leads to all of them, including those added later. It is safe for
 // concurrent use.
 type router struct {
 	mu       sync.RWMutex
@@ -30,8 +29,8 @@ func newRouter() *router {
 	}
 }
 
-// unrouted finds nothing for requests with a header that names, on a node, a virtual
-// machine that the request is for, whatever its path: there is none here that takes them.
+// unrouted answers 404 to requests with the header that on a node selects a virtual machine. The service has no such
+// routes.
 func unrouted(h http.Handler) http.Handler {
 	const header = "Avalanche-Api-Route"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,13 +69,13 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	h.ServeHTTP(w, request)
 }
 
-// redirect sends a client to another place, as a node does: without a body.
+// redirect redirects a client as a node does: without a body.
 func redirect(w http.ResponseWriter, to *url.URL) {
 	w.Header().Set("Location", to.String())
 	w.WriteHeader(http.StatusMovedPermanently)
 }
 
-// add serves an endpoint (such as /rpc, or nothing) below a base.
+// add adds an endpoint (/rpc, for example, or the empty path) to a base.
 func (r *router) add(base, endpoint string, h http.Handler) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +85,7 @@ func (r *router) add(base, endpoint string, h http.Handler) error {
 	return r.force(base, endpoint, h)
 }
 
-// force adds an endpoint below a base that may be an alias, and below its aliases.
+// force adds an endpoint to base and to its aliases. base may itself be an alias.
 func (r *router) force(base, endpoint string, h http.Handler) error {
 	if _, exists := r.bases[base][endpoint]; exists {
 		return fmt.Errorf("failed to create endpoint as %s already exists", base+endpoint)
@@ -105,7 +104,7 @@ func (r *router) force(base, endpoint string, h http.Handler) error {
 	return failed
 }
 
-// alias makes aliases lead to a base, which need not exist yet.
+// alias adds aliases of base, which need not exist yet.
 func (r *router) alias(base string, aliases ...string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package rpc has the JSON-RPC surface of a node: the paths under /ext with their
-// aliases, the envelope, codes and texts, so that a client of avalanchego cannot tell
-// the service from a node. What is not answered natively is handed on to the nodes
-// as it came.
+// Package rpc serves the JSON-RPC surface of a node: the paths under /ext with their aliases, envelope, error codes
+// and texts. Clients of avalanchego cannot distinguish the service from a node. Calls that the service does not answer
+// itself are forwarded to upstream nodes unchanged.
 package rpc
 
 import (
@@ -17,30 +16,28 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// Options of a Surface. NodeID is required.
+// Options configures a Surface. NodeID is required.
 type Options struct {
-	// NodeID is told with every answer.
+	// NodeID is set in a header of every answer.
 	NodeID ids.NodeID
-	// AllowedHosts are the names by which the service may be addressed; addresses
-	// always may, and "*" is any name. Nil means localhost. It keeps pages of the web
-	// from reaching a service on the visitor's machine under a name of their own.
+	// AllowedHosts are the host names of the service. IP addresses are always allowed, and "*" allows every name. Nil
+	// means localhost. The check protects against DNS rebinding.
 	AllowedHosts []string
-	// AllowedOrigins are the web pages' origins that may call; nil means all, and none
-	// if it is empty.
+	// AllowedOrigins are the web origins that may send calls. Nil means all, and an empty list means none.
 	AllowedOrigins []string
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Surface answers under /ext. Endpoints may be added while it serves.
+// Surface serves the paths under /ext. Endpoints may be added while it serves.
 type Surface struct {
 	router  *router
 	handler http.Handler
-	// around does to every answer what a node does to its own.
+	// around adds to every answer the headers and checks of a node.
 	around func(http.Handler) http.Handler
 }
 
-// New makes a surface without endpoints.
+// New returns a Surface without endpoints.
 func New(o Options) *Surface {
 	if o.AllowedHosts == nil {
 		o.AllowedHosts = []string{"localhost"}
@@ -55,7 +52,7 @@ func New(o Options) *Surface {
 		AllowedOrigins: o.AllowedOrigins, AllowCredentials: true,
 		AllowedHeaders: []string{"Accept", "Content-Type", "X-Requested-With", "X-Data-Api-Key", "X-Glacier-Api-Key"},
 	}
-	if len(o.AllowedOrigins) == 0 { // which cors takes for all
+	if len(o.AllowedOrigins) == 0 { // cors takes an empty list for all origins
 		pages.AllowOriginFunc = func(string) bool { return false }
 	}
 	shared := cors.New(pages)
@@ -71,8 +68,7 @@ func New(o Options) *Surface {
 	return s
 }
 
-// Moved sends a client whose path is not clean to where it leads, in the way in which
-// the surface answers.
+// Moved redirects a client to the clean form of its path, with the headers of the surface.
 func (s *Surface) Moved(to *url.URL) http.Handler {
 	return s.around(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { redirect(w, to) }))
 }
@@ -80,7 +76,7 @@ func (s *Surface) Moved(to *url.URL) http.Handler {
 // ServeHTTP implements http.Handler.
 func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// base is where all endpoints are.
+// base begins the path of every endpoint.
 const base = "/ext/"
 
 // Add serves an endpoint (such as /rpc, or nothing) of a base (such as bc/C).

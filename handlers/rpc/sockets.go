@@ -18,12 +18,11 @@ import (
 	"quorate/internal/node"
 )
 
-// SocketLimits bound the WebSockets that are passed through; 0 is no bound.
+// SocketLimits limits forwarded WebSockets; 0 means no limit.
 type SocketLimits struct {
-	// Most are open at a time, PerClient of one client (see access.Client).
+	// Most is the maximum number of open connections, PerClient that of one client (see access.Client).
 	Most, PerClient int
-	// Idle is how long there may be no message either way, Life how long a connection
-	// lasts.
+	// Idle is the maximum time without a message in either direction, Life that of a connection.
 	Idle, Life time.Duration
 }
 
@@ -33,10 +32,10 @@ type openSockets struct {
 
 	mu  sync.Mutex
 	all int            // guarded by mu
-	by  map[string]int // by client; guarded by mu; never has zeros
+	by  map[string]int // by client; guarded by mu; has no zero values
 }
 
-// enter is 0, or the status with which one more is refused.
+// enter adds a connection and returns 0, or returns the status of the refusal.
 func (o *openSockets) enter(client string) (refused int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,8 +59,7 @@ func (o *openSockets) leave(client string) {
 	}
 }
 
-// Connections passes on what comes over WebSockets. Each call counts for the allowance of
-// its client.
+// Connections returns a handler that forwards WebSockets. Each call is charged to the client.
 func (e Ethereum) Connections() http.Handler {
 	open := &openSockets{limits: e.Sockets, by: make(map[string]int)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +68,7 @@ func (e Ethereum) Connections() http.Handler {
 			http.Error(w, "a WebSocket is wanted here", http.StatusUpgradeRequired)
 			return
 		}
-		p := &passage{Ethereum: e, client: access.ClientOf(r.Context())}
+		p := &session{Ethereum: e, client: access.ClientOf(r.Context())}
 		id := access.OriginOf(r.RemoteAddr).String()
 		if p.client != nil {
 			id = p.client.ID()
@@ -87,10 +85,10 @@ func (e Ethereum) Connections() http.Handler {
 			return
 		}
 		defer func() { _ = p.far.CloseNow() }()
-		// Pages of all origins may come, as with a node.
+		// Pages of all origins may connect, as to a node.
 		taken := &taker{ResponseWriter: w}
 		if p.near, err = websocket.Accept(taken, r, &websocket.AcceptOptions{InsecureSkipVerify: true}); err != nil {
-			return // which was answered
+			return // Accept has answered
 		}
 		p.below = taken.conn
 		defer func() { _ = p.near.CloseNow() }()
@@ -99,27 +97,27 @@ func (e Ethereum) Connections() http.Handler {
 }
 
 const (
-	// arrivalTime is how long a client's message may take to arrive.
+	// arrivalTime is the maximum time for a client's message to arrive.
 	arrivalTime = 10 * time.Second
-	// sendTime is how long the node may take to take a message.
+	// sendTime is the timeout for sending a message to the upstream node.
 	sendTime = 10 * time.Second
-	// farewellTime is how long a client may take to say that it has heard the end.
+	// farewellTime is the maximum time for a client to acknowledge the close.
 	farewellTime = time.Second
-	// longestPause is the longest that a client which is refused is not listened to.
+	// longestPause is the maximum time for which a refused client's messages are not read.
 	longestPause = time.Second
 )
 
-// passage is a connection that is passed through.
-type passage struct {
+// session is a forwarded connection.
+type session struct {
 	Ethereum
-	client *access.Client // nil if it is not known
-	// near is the client's, far the node's.
+	client *access.Client // nil if it is unknown
+	// near is the client's connection, far the upstream node's.
 	near, far *websocket.Conn
-	below     net.Conn // what near goes over
+	below     net.Conn // the connection below near
 	idle      *time.Timer
 }
 
-// taker notes the connection that is taken over from the server.
+// taker stores the connection that is hijacked from the server.
 type taker struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -131,7 +129,7 @@ func (t *taker) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err error) 
 	return t.conn, buffered, err
 }
 
-// ending is why a connection is ended from here.
+// ending is the reason for which the service closes a connection.
 type ending struct {
 	code   websocket.StatusCode
 	reason string
@@ -139,16 +137,16 @@ type ending struct {
 
 func (e ending) Error() string { return e.reason }
 
-// run passes messages on until either side or ctx ends it, or it was long enough.
-func (p *passage) run(ctx context.Context) {
-	// Its end would break the connection off in the middle of a message.
+// run forwards messages until either side closes, ctx ends, or a limit is reached.
+func (p *session) run(ctx context.Context) {
+	// The end of ctx must not break the connection off within a message.
 	talking, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	p.idle = timer(p.Sockets.Idle)
 	defer p.idle.Stop()
 	life := timer(p.Sockets.Life)
 	defer life.Stop()
-	p.near.SetReadLimit(-1) // it is read within a limit of its own
+	p.near.SetReadLimit(-1) // hear has its own limit
 
 	ended := make(chan error, 2)
 	var waiting sync.WaitGroup
@@ -158,7 +156,7 @@ func (p *passage) run(ctx context.Context) {
 	select {
 	case err := <-ended:
 		if !errors.As(err, &why) {
-			why = ending{websocket.StatusGoingAway, "the node is gone"} // unless the client is
+			why = ending{websocket.StatusGoingAway, "the node is gone"} // unless the client has disconnected
 		}
 	case <-p.idle.C:
 		why.reason = "there was no message for too long"
@@ -166,8 +164,7 @@ func (p *passage) run(ctx context.Context) {
 		why.reason = "connections do not last longer; open another one"
 	case <-ctx.Done():
 	}
-	// Close reads on until the client has said goodbye, a message without end included,
-	// and CloseNow would wait for Close.
+	// Close reads until the client acknowledges, even an endless message, and CloseNow waits for Close.
 	late := time.AfterFunc(farewellTime, func() { _ = p.below.Close() })
 	_ = p.near.Close(why.code, why.reason)
 	late.Stop()
@@ -175,7 +172,7 @@ func (p *passage) run(ctx context.Context) {
 	waiting.Wait()
 }
 
-// timer never ends if d is 0.
+// timer returns a timer that never fires if d is 0.
 func timer(d time.Duration) *time.Timer {
 	t := time.NewTimer(max(d, 1))
 	if d <= 0 {
@@ -184,15 +181,15 @@ func timer(d time.Duration) *time.Timer {
 	return t
 }
 
-// alive notes that there was a message.
-func (p *passage) alive() {
+// alive resets the idle time.
+func (p *session) alive() {
 	if p.Sockets.Idle > 0 {
 		p.idle.Reset(p.Sockets.Idle)
 	}
 }
 
-// toNode passes on what the client says, if it may.
-func (p *passage) toNode(ctx context.Context) error {
+// toNode forwards the client's messages that the allowance permits.
+func (p *session) toNode(ctx context.Context) error {
 	for {
 		_, message, err := p.near.Reader(ctx)
 		if err != nil {
@@ -205,9 +202,9 @@ func (p *passage) toNode(ctx context.Context) error {
 	}
 }
 
-// hear takes in one message of the client.
-func (p *passage) hear(ctx context.Context, message io.Reader) error {
-	late := time.AfterFunc(arrivalTime, func() { _ = p.near.CloseNow() }) // it takes room
+// hear reads one message of the client.
+func (p *session) hear(ctx context.Context, message io.Reader) error {
+	late := time.AfterFunc(arrivalTime, func() { _ = p.near.CloseNow() }) // an incomplete message takes memory
 	body, err := node.ReadAll(ctx, message, -1, p.BodyLimit)
 	late.Stop()
 	switch {
@@ -232,7 +229,7 @@ func (p *passage) hear(ctx context.Context, message io.Reader) error {
 			if wait <= 0 || wait > longestPause {
 				wait = longestPause
 			}
-			return rest(ctx, wait) // to refuse is work, too
+			return rest(ctx, wait) // refusing takes work, too
 		}
 	}
 	if !ok {
@@ -243,7 +240,7 @@ func (p *passage) hear(ctx context.Context, message io.Reader) error {
 	return p.far.Write(sending, websocket.MessageText, calls.body)
 }
 
-func (p *passage) answer(ctx context.Context, message []byte) error {
+func (p *session) answer(ctx context.Context, message []byte) error {
 	if len(message) == 0 {
 		return nil
 	}
@@ -259,9 +256,9 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// toClient passes on what the node says, long messages piece by piece. How long the
-// client may take for it is for the connection to decide.
-func (p *passage) toClient(ctx context.Context) error {
+// toClient forwards the upstream node's messages, long ones in pieces. The limits of the connection bound how long the
+// client may take.
+func (p *session) toClient(ctx context.Context) error {
 	piece := make([]byte, 8<<10)
 	for {
 		kind, message, err := p.far.Reader(ctx)
@@ -282,8 +279,8 @@ func (p *passage) toClient(ctx context.Context) error {
 	}
 }
 
-// copy passes on a message that begins with a whole piece.
-func (p *passage) copy(ctx context.Context, kind websocket.MessageType, piece []byte, rest io.Reader) error {
+// copy forwards a message that begins with a complete piece.
+func (p *session) copy(ctx context.Context, kind websocket.MessageType, piece []byte, rest io.Reader) error {
 	w, err := p.near.Writer(ctx, kind)
 	if err != nil {
 		return err

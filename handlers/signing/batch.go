@@ -17,16 +17,14 @@ import (
 	"quorate/handlers/jsonbody"
 )
 
-// maxBatch is how many requests a batch may have. They are worked on at the same
-// time, so that all of them together take no longer than one may.
+// maxBatch is the maximum number of requests in a batch. They run in parallel, so that a batch takes no longer than
+// one request may.
 const maxBatch = 100
 
-// AggregateSignaturesBatch is POST
-// /v1/signatureAggregator/{network}/aggregateSignatures:batch: an object whose
-// member requests is an array of AggregateSignatures' bodies. The answer's member
-// results has for each, in order, what it would have got by itself: the body of
-// its success or of its failure. The status is 200 unless the batch as a whole
-// cannot be read, or is more than its client's allowance, of which each uses one.
+// AggregateSignaturesBatch is POST /v1/signatureAggregator/{network}/aggregateSignatures:batch. The field requests is
+// an array of AggregateSignatures bodies. The field results of the answer holds, in the same order, the body that each
+// request would have got by itself, success or failure. The status is 200 unless the batch cannot be parsed or exceeds
+// the allowance of its client. Each request is charged.
 func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	name := c.Param("network")
 	network, err := a.network(name)
@@ -58,7 +56,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 			var err error
 			panics[i] = contain(func() { signed, err = a.signOne(client, name, network, request) })
 			if panics[i] != nil {
-				return nil //nolint:nilerr // it is raised when all are done
+				return nil //nolint:nilerr // returned below, when all are done
 			}
 			if err == nil {
 				results[i] = signedReply{hexOf(signed)}
@@ -66,7 +64,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 			}
 			var known *apierr.Error
 			if !errors.As(err, &known) {
-				return err // the client is gone
+				return err // the client has disconnected
 			}
 			at := *known
 			if at.Status == http.StatusBadRequest {
@@ -95,8 +93,8 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	}{results})
 }
 
-// contain runs f and returns a panic of it with its stack, for the goroutine of the
-// request to panic with: only that is recovered, and logged, by the surface.
+// contain runs f and returns its panic with the stack. The request's goroutine panics with it, since the server
+// recovers panics only there.
 func contain(f func()) (panicked error) {
 	defer func() {
 		if p := recover(); p != nil {

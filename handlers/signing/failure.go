@@ -13,8 +13,8 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// failure explains to the client why there is no signed message. Ctx is the
-// request's own: once it is cancelled, nobody reads the explanation.
+// failure returns the error for the client if there is no signed message. ctx is the request's context: once it is
+// cancelled, the client has disconnected.
 func failure(ctx context.Context, err error, f form) error {
 	stopping := errors.Is(context.Cause(ctx), apierr.ErrStopping)
 	if ctx.Err() != nil && !stopping {
@@ -37,8 +37,7 @@ func failure(ctx context.Context, err error, f form) error {
 	}
 }
 
-// explain maps an aggregation failure to a status. Only what a changed request
-// could cure is a 4xx.
+// explain maps an aggregation failure to a status. It is a 4xx only if a changed request can succeed.
 func explain(failed *aggregator.Error, f form) *apierr.Error {
 	e := &apierr.Error{Code: string(failed.Code), Err: failed}
 	if failed.Account != nil {
@@ -77,15 +76,14 @@ func explain(failed *aggregator.Error, f form) *apierr.Error {
 	return e
 }
 
-// namesParameter reports whether a message begins with a parameter, as in
-// "message: ...".
+// namesParameter reports whether a message begins with a parameter, for example "message: ...".
 func namesParameter(message string) bool {
 	name, _, ok := strings.Cut(message, ":")
 	return ok && !strings.Contains(name, " ")
 }
 
-// peerNames respells the members that the aggregator's messages name. The longer
-// name stands before the one it begins with.
+// peerNames replaces the field names in the aggregator's messages by those of the peer form. A name must follow longer
+// names that begin with it.
 var peerNames = strings.NewReplacer(
 	dataForm.quorumPercentageBuffer, peerForm.quorumPercentageBuffer,
 	dataForm.quorumPercentage, peerForm.quorumPercentage,
@@ -93,7 +91,7 @@ var peerNames = strings.NewReplacer(
 	dataForm.pChainHeight, peerForm.pChainHeight,
 )
 
-// outcomes is an account whose lists are [] rather than null when empty.
+// outcomes returns an account whose empty lists are [] rather than null.
 func outcomes(a aggregator.Account) aggregator.Account {
 	if a.Refusals == nil {
 		a.Refusals = []aggregator.Refusal{}

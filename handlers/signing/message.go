@@ -10,8 +10,7 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// ParseMessage decodes what a request may have as its message. The error says what
-// is wrong with it.
+// ParseMessage parses the message of a request.
 func ParseMessage(b []byte) (*warp.UnsignedMessage, error) {
 	m, err := parseMessage("the message", b)
 	var known *apierr.Error
@@ -21,8 +20,8 @@ func ParseMessage(b []byte) (*warp.UnsignedMessage, error) {
 	return m, err
 }
 
-// parseMessage decodes an unsigned Warp message, or the data of the log that the
-// Warp precompile writes for it, which is tried first.
+// parseMessage parses an unsigned Warp message, or the data of the Warp precompile's log for it. It tries the log data
+// first.
 func parseMessage(name string, b []byte) (*warp.UnsignedMessage, error) {
 	inner, wrapped := logData(b)
 	if wrapped {
@@ -40,9 +39,8 @@ func parseMessage(name string, b []byte) (*warp.UnsignedMessage, error) {
 	return nil, apierr.BadRequest("%s could not be decoded as an unsigned Warp message: %s", name, flaw(b))
 }
 
-// logData is the message in the data of a SendWarpMessage log: the Solidity ABI
-// encoding of one dynamic bytes value, exactly. The raw message cannot be taken
-// for it, as its network ID would be 0.
+// logData returns the message in the data of a SendWarpMessage log: the Solidity ABI encoding of exactly one dynamic
+// bytes value. A raw message is never taken for it, since its network ID would be 0.
 func logData(b []byte) ([]byte, bool) {
 	const word = 32
 	if len(b) < 2*word || len(b)%word != 0 {
@@ -65,7 +63,7 @@ func logData(b []byte) ([]byte, bool) {
 	return rest[:length], true
 }
 
-// wordValue is a 32-byte big-endian number, if it fits into 64 bits.
+// wordValue returns the value of a 32-byte big-endian number, and false if it exceeds 64 bits.
 func wordValue(w []byte) (uint64, bool) {
 	for _, high := range w[:24] {
 		if high != 0 {
@@ -75,8 +73,8 @@ func wordValue(w []byte) (uint64, bool) {
 	return binary.BigEndian.Uint64(w[24:]), true
 }
 
-// flaw says what keeps b from being an unsigned message: codec version (2 bytes,
-// 0), network ID (4), source blockchain ID (32), payload length (4), payload.
+// flaw returns why b is not an unsigned message: codec version (2 bytes, 0), network ID (4), source blockchain ID
+// (32), payload length (4), payload.
 func flaw(b []byte) string {
 	const header = 2 + 4 + 32 + 4
 	if len(b) < header {

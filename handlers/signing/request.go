@@ -17,21 +17,19 @@ import (
 )
 
 const (
-	// maxJustification bounds a justification, in bytes. Those of the P-Chain
-	// (ACP-77) are a subnet ID and an index, or a registration message of a few
-	// hundred bytes; validators of other chains may want more.
+	// maxJustification is the maximum length of a justification, in bytes. Those of the P-Chain (ACP-77) are a subnet
+	// ID and an index, or a registration message of a few hundred bytes; validators of other chains may require more.
 	maxJustification = 64 << 10
-	// maxHeight is the greatest P-Chain height; the number after it stands for
-	// "proposed" in avalanchego (vms/platformvm/api).
+	// maxHeight is the maximum P-Chain height; in avalanchego (vms/platformvm/api) the next number means "proposed".
 	maxHeight = math.MaxUint64 - 1
 )
 
-// form is the spelling of a request.
+// form holds the field names of one request format.
 type form struct {
 	message, justification, signingSubnetID                string
 	quorumPercentage, quorumPercentageBuffer, pChainHeight string
-	verifyingBlockchainID                                  string // empty: not a member of this form
-	// peer: as lenient as the stand-alone aggregator program. See decode.
+	verifyingBlockchainID                                  string // empty if the form has no such field
+	// peer selects the lenient rules of the stand-alone aggregator; see decode.
 	peer bool
 }
 
@@ -64,7 +62,7 @@ func (f form) names() []string {
 	return names
 }
 
-// read reads and decodes the request's body.
+// read reads and decodes the body of the request.
 func (a *API) read(c echo.Context, f form) (requestKey, *cachedRequest, error) {
 	var body bytes.Buffer
 	if err := readBody(c, &body); err != nil {
@@ -73,8 +71,7 @@ func (a *API) read(c echo.Context, f form) (requestKey, *cachedRequest, error) {
 	return a.cache.decode(body.Bytes(), f)
 }
 
-// readBody reads the request's body. The Content-Type is not looked at: clients
-// vary, and only JSON is understood anyway.
+// readBody reads the body of the request. It ignores the Content-Type, because clients differ and only JSON parses.
 func readBody(c echo.Context, into *bytes.Buffer) error {
 	r := c.Request()
 	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -90,15 +87,12 @@ func readBody(c echo.Context, into *bytes.Buffer) error {
 	return nil
 }
 
-// decode makes a request of a body. Its errors are *apierr.Error with status 400
-// whose message names the member that is at fault.
+// decode parses a body. Its errors are *apierr.Error with status 400. The message names the invalid field.
 //
-// The Data API's form is strict: a member that is not known, or given twice, is
-// refused. In the peer's form unknown members are ignored, as its program does,
-// so that relayers written for it work unchanged, with one exception: a known
-// member in another spelling (p-chain-height, as that program's documentation
-// has it, or pChainHeight) is taken for what it says rather than dropped. There
-// the all-zero subnet ID and the greatest 64-bit height mean "not given", too.
+// The Data API's form is strict: it refuses unknown and repeated fields. The peer form ignores unknown fields, as the
+// stand-alone aggregator does, so that its relayers work unchanged. It accepts other spellings of known fields
+// (p-chain-height, as that program's documentation has it, or pChainHeight), which the program ignores. In the peer
+// form the all-zero subnet ID and the maximum 64-bit height also mean that the field is absent.
 func decode(body []byte, f form) (aggregator.Request, error) {
 	open := jsonbody.Strict
 	if f.peer {
@@ -167,14 +161,14 @@ func decode(body []byte, f form) (aggregator.Request, error) {
 	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, f, req.PChainHeight); err != nil {
 		return aggregator.Request{}, err
 	}
-	// Last, being the only check that costs anything.
+	// Parse the message last, because only this check is expensive.
 	if req.Message, err = parseMessage(f.message, messageBytes); err != nil {
 		return aggregator.Request{}, err
 	}
 	return req, nil
 }
 
-// parseHex decodes hex with or without 0x; the empty text is no bytes.
+// parseHex decodes hex with or without 0x; empty text is no bytes.
 func parseHex(name, text string) ([]byte, error) {
 	digits := trimPrefix(text)
 	notHex := func(r rune) bool {
@@ -202,8 +196,8 @@ func trimPrefix(text string) string {
 	return text
 }
 
-// verifyingBlockchain reads the blockchain whose epoch picks the validator set;
-// nil if it is not given. It cannot be combined with a height.
+// verifyingBlockchain parses the blockchain whose epoch selects the validator set; nil if it is absent. It excludes a
+// height.
 func verifyingBlockchain(object jsonbody.Object, f form, height uint64) (*ids.ID, error) {
 	if f.verifyingBlockchainID == "" {
 		return nil, nil
@@ -218,8 +212,7 @@ func verifyingBlockchain(object jsonbody.Object, f form, height uint64) (*ids.ID
 	return id, nil
 }
 
-// readID reads an ID, in cb58 or as 32 bytes of hex; nil if it is not given. What
-// names the thing it identifies.
+// readID parses an ID in CB58 or as 32 bytes of hex; nil if it is absent. what describes the ID in errors.
 func readID(object jsonbody.Object, name, what string) (*ids.ID, error) {
 	text, err := object.String(name)
 	if err != nil || text == "" {
@@ -232,7 +225,7 @@ func readID(object jsonbody.Object, name, what string) (*ids.ID, error) {
 	return &id, nil
 }
 
-// parseID parses an ID, in cb58 or as 32 bytes of hex.
+// parseID parses an ID in CB58 or as 32 bytes of hex.
 func parseID(name, text, what string) (ids.ID, error) {
 	const hexLen = 2 * ids.IDLen
 	digits := trimPrefix(text)
@@ -255,8 +248,8 @@ func parseID(name, text, what string) (ids.ID, error) {
 	return id, nil
 }
 
-// fromCB58 parses an ID's text, which has about 50 characters. The bound keeps
-// the decoder, whose cost grows with the square of the length, off long text.
+// fromCB58 parses an ID of about 50 characters. It refuses long text, because the decoder takes time quadratic in the
+// length.
 func fromCB58(text string) (ids.ID, error) {
 	if len(text) > 64 {
 		return ids.Empty, errors.New("too long")

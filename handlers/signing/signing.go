@@ -1,7 +1,6 @@
-// Package signing has the operations that return signed Warp messages: the Data
-// API's aggregateSignatures and the stand-alone aggregator program's
-// aggregate-signatures. Both read the same request in two spellings, hand it to
-// the aggregator of the right network and explain its failures.
+// Package signing implements the operations that return signed Warp messages: the Data API's aggregateSignatures and
+// the stand-alone aggregator's aggregate-signatures. They share one request in two forms, which the aggregator of its
+// network signs.
 package signing
 
 import (
@@ -26,39 +25,37 @@ import (
 	"quorate/handlers/networks"
 )
 
-// Signer turns unsigned Warp messages of one network into signed ones. A failure
-// is an *aggregator.Error, or wraps ctx's error once ctx has ended. It is called
-// from many goroutines and returns soon after ctx has ended.
+// Signer signs Warp messages of one network. Its error is an *aggregator.Error, or wraps ctx's error once ctx has
+// ended. It must be safe for concurrent use and return soon after ctx has ended.
 type Signer interface {
 	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
-	// SignTransaction signs the message that follows from a P-Chain transaction.
-	// Its errors may have the codes of package l1message besides.
+	// SignTransaction signs the message that follows from a P-Chain transaction. Its errors may also have the codes of
+	// package l1message.
 	SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error)
-	// Verify judges a signed message; its errors are as Sign's.
+	// Verify verifies a signed message; its errors are those of Sign.
 	Verify(ctx context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error)
 }
 
-// Network is a network that is served.
+// Network is a served network.
 type Network struct {
-	// NetworkID is the number in the messages of the network: 1 is mainnet, 5 fuji.
+	// NetworkID is the network ID in messages: 1 is mainnet, 5 fuji.
 	NetworkID uint32
 	Signer    Signer
-	// Ready returns nil if requests can be expected to succeed, else why not. Nil
-	// means always ready. It is called for each health request and must not block.
+	// Ready returns nil if requests can be expected to succeed, else the reason. If Ready is nil, the network is
+	// always ready. Each health request calls it, so it must not block.
 	Ready func() error
-	// Unavailable is the error that clients get while the network is not open, with a cause
-	// if it has failed for good; nil once it is open. Before that NetworkID is the one that
-	// the network's name implies, or 0.
+	// Unavailable is the error that clients get until the network is open; nil afterwards. It has a cause if opening
+	// failed for good. Until then NetworkID is the one that the network's name implies, or 0.
 	Unavailable *apierr.Error
-	// SubnetReady is Ready for the messages that one subnet signs; ErrNoSubnet if it
-	// has no validators. Nil means that it is not told.
+	// SubnetReady is Ready for messages that one subnet signs. It returns ErrNoSubnet if the subnet has no validators.
+	// If SubnetReady is nil, the state is not reported.
 	SubnetReady func(ids.ID) error
 }
 
-// ErrNoSubnet says that there are no validators of a subnet.
+// ErrNoSubnet reports that a subnet has no validators.
 var ErrNoSubnet = errors.New("it has no validators")
 
-// API serves the signing operations of a set of networks. Safe for concurrent use.
+// API serves the signing operations of several networks. It is safe for concurrent use.
 type API struct {
 	networks networks.Directory[Network]
 	timeout  time.Duration
@@ -66,8 +63,8 @@ type API struct {
 	cache    *requestCache
 }
 
-// New returns an API. Timeout limits one aggregation. Charge counts a batch of n requests
-// against the allowance of its client; an error is the answer.
+// New returns an API. timeout limits one aggregation. charge charges a batch of n requests to its client; its error is
+// the answer.
 func New(all networks.Directory[Network], timeout time.Duration, charge func(c echo.Context, n int) error) (*API, error) {
 	known, err := newRequestCache()
 	if err != nil {
@@ -78,7 +75,7 @@ func New(all networks.Directory[Network], timeout time.Duration, charge func(c e
 		n, err := all.Get(name)
 		switch other, taken := owner[n.NetworkID]; {
 		case err != nil, n.Unavailable != nil:
-			continue // it opens later
+			continue // not open yet
 		case n.Signer == nil:
 			return nil, fmt.Errorf("network %q has no signer", name)
 		case taken:
@@ -103,10 +100,9 @@ func (a *API) network(name string) (Network, error) {
 	return n, err
 }
 
-// networkByID returns the network whose messages have an ID. The error says why there is
-// none, or why it cannot sign.
+// networkByID returns the network with an ID. The error states why there is none, or why it cannot sign.
 func (a *API) networkByID(id uint32) (Network, error) {
-	var shut, failed []Network // without an open network with the ID
+	var shut, failed []Network // networks that are not open
 	open := 0
 	for _, name := range a.networks.Names() {
 		n, err := a.networks.Get(name)
@@ -123,7 +119,7 @@ func (a *API) networkByID(id uint32) (Network, error) {
 			shut = append(shut, n)
 		}
 	}
-	shut = append(shut, failed...) // one that is starting may help soon
+	shut = append(shut, failed...) // prefer one that is starting
 	for _, n := range shut {
 		if n.NetworkID == id {
 			return n, n.Unavailable
@@ -172,7 +168,7 @@ func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedReq
 	return c.Blob(status, echo.MIMEApplicationJSON, content)
 }
 
-// owns refuses a message of another network than the path's.
+// owns returns an error if the message belongs to another network than the path's.
 func (n Network) owns(name string, req aggregator.Request) error {
 	if got := req.Message.NetworkID; got != n.NetworkID {
 		return apierr.BadRequest("message: it belongs to the network with ID %d, but the path's network %s has ID %d; send it to the network it was made on",
@@ -181,7 +177,7 @@ func (n Network) owns(name string, req aggregator.Request) error {
 	return nil
 }
 
-// signedReply and peerReply carry a signed message in hex without a prefix.
+// signedReply and peerReply hold a signed message in hex without a prefix.
 type (
 	signedReply struct {
 		SignedMessage string `json:"signedMessage"`
@@ -191,7 +187,7 @@ type (
 	}
 )
 
-// statusSigned is the status that comes with a signed message.
+// statusSigned returns the status of an answer with a signed message.
 func statusSigned(c echo.Context) int {
 	if compat.Enabled(c.Request().Context()) {
 		return http.StatusCreated
@@ -199,12 +195,11 @@ func statusSigned(c echo.Context) int {
 	return http.StatusOK
 }
 
-// PeerPath is the one path of the stand-alone aggregator program.
+// PeerPath is the only path of the stand-alone aggregator.
 const PeerPath = "/aggregate-signatures"
 
-// PeerAggregateSignatures is POST /aggregate-signatures as the stand-alone
-// aggregator program has it. That program serves one network; here the network
-// ID in the message picks one.
+// PeerAggregateSignatures is POST /aggregate-signatures of the stand-alone aggregator. That program serves one
+// network; here the message's network ID selects the network.
 func (a *API) PeerAggregateSignatures(c echo.Context) error {
 	key, known, err := a.read(c, peerForm)
 	if err != nil {
@@ -217,7 +212,7 @@ func (a *API) PeerAggregateSignatures(c echo.Context) error {
 	return a.answer(c, network, key, known, peerForm)
 }
 
-// servedIDs lists the networks with the IDs that are known.
+// servedIDs lists the networks whose IDs are known.
 func (a *API) servedIDs() string {
 	var served []string
 	for _, name := range a.networks.Names() {
@@ -229,7 +224,7 @@ func (a *API) servedIDs() string {
 	return cmp.Or(strings.Join(served, ", "), "none")
 }
 
-// sign returns the signed message. Client is the context of the client's request.
+// sign returns the signed message. client is the context of the client's request.
 func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*warp.Message, error) {
 	ctx, cancel := context.WithTimeout(client, a.timeout)
 	defer cancel()
@@ -240,7 +235,7 @@ func (a *API) sign(client context.Context, n Network, req aggregator.Request, f 
 	return result.Message, nil
 }
 
-// hexOf is a signed message in hex without a prefix.
+// hexOf returns a signed message in hex without a prefix.
 func hexOf(m *warp.Message) string { return hex.EncodeToString(m.Bytes()) }
 
 func reply(c echo.Context, status int, body any) error {

@@ -29,16 +29,14 @@ func wantsEvents(c echo.Context) bool {
 	return false
 }
 
-// stream answers with server-sent events: progress, at most every 20 ms, with the
-// round's account and the time since the request in ms; then one of result, the
-// body of an ordinary success, and error, that of an ordinary failure. The
-// status is 200 in either case, as it is sent first.
+// stream answers with server-sent events. Events progress, at most one per 20 ms, have the state of the round and the
+// time since the request in ms. The last event is result with the body of a success, or error with that of a failure.
+// The status is 200 in both cases, because it is sent first.
 func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
 	defer cancel()
 	start := time.Now()
-	// One goroutine calls Progress; the newest account replaces one that was not
-	// sent yet.
+	// One goroutine calls Progress; a newer account replaces one that was not sent yet.
 	accounts := make(chan aggregator.Account, 1)
 	req.Progress = func(account aggregator.Account) {
 		select {
@@ -73,7 +71,7 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 			if err := send(response, "progress", event); err != nil {
 				cancel()
 				<-done
-				return nil // nobody is left to tell
+				return nil // the client has disconnected
 			}
 		case o := <-done:
 			if o.panicked != nil {

@@ -13,12 +13,9 @@ import (
 
 const txHashParameter = "txHash"
 
-// AggregateTransactionSignatures is
-// GET /v1/signatureAggregator/{network}/aggregateSignatures/{txHash}: the signed
-// message that follows from a P-Chain transaction, signed with the default quorum
-// by the validators of the blockchain that the L1's manager is on, as of that
-// blockchain's current epoch; l1message.Deriver says which message that is. Query
-// parameters are ignored.
+// AggregateTransactionSignatures is GET /v1/signatureAggregator/{network}/aggregateSignatures/{txHash}. It returns the
+// signed message that follows from a P-Chain transaction; see l1message.Deriver. The validators of the blockchain of
+// the L1's manager sign, at that blockchain's current epoch, with the default quorum. Query parameters are ignored.
 func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	network, err := a.network(c.Param("network"))
 	if err != nil {
@@ -37,8 +34,7 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	return reply(c, statusSigned(c), signedReply{hexOf(result.Message)})
 }
 
-// soon tells clients when to come back for a transaction that is being decided:
-// the next block is seldom more than a second away.
+// soon sets Retry-After for a transaction that is not decided yet: the next block usually takes less than a second.
 func soon(c echo.Context, err error) error {
 	var e *apierr.Error
 	if errors.As(err, &e) && aggregator.Code(e.Code) == l1message.CodeProcessing {

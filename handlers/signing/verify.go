@@ -16,8 +16,7 @@ import (
 	"quorate/handlers/jsonbody"
 )
 
-// verdict is the answer to verifySignedMessage. Weights and the height are
-// decimal strings.
+// verdict is the answer to verifySignedMessage. Weights and the height are decimal strings.
 type verdict struct {
 	Valid           bool     `json:"valid"`
 	Reason          string   `json:"reason,omitempty"`
@@ -30,15 +29,14 @@ type verdict struct {
 }
 
 type signer struct {
-	// Index is the validator's place in the canonical set.
+	// Index is the validator's index in the canonical set.
 	Index   int          `json:"index"`
 	NodeIDs []ids.NodeID `json:"nodeIds"`
 	Weight  string       `json:"weight"`
 }
 
-// VerifySignedMessage is POST /v1/signatureAggregator/{network}/verifySignedMessage:
-// whether a signed message holds against the validators of a height, and who
-// signed it. A message that does not hold is a success with valid false.
+// VerifySignedMessage is POST /v1/signatureAggregator/{network}/verifySignedMessage. It verifies a signed message
+// against the validators of a height and lists its signers. An invalid signature is a success with valid false.
 func (a *API) VerifySignedMessage(c echo.Context) error {
 	name := c.Param("network")
 	network, err := a.network(name)
@@ -75,7 +73,7 @@ func (a *API) VerifySignedMessage(c echo.Context) error {
 	return reply(c, http.StatusOK, answer)
 }
 
-// decodeVerify makes a request of a body; its errors are as decode's.
+// decodeVerify parses a body; its errors are those of decode.
 func decodeVerify(body []byte) (aggregator.VerifyRequest, error) {
 	const member = "signedMessage"
 	var req aggregator.VerifyRequest

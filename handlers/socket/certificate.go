@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// Certificate is a certificate and its key in two PEM files, read again when either
-// changes. Safe for concurrent use.
+// Certificate is a certificate and its private key in two PEM files, which are read again when either changes. It is
+// safe for concurrent use.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Certificate // guarded by mu; never nil
-	seen    [2]time.Time     // guarded by mu; when the files had been changed
+	seen    [2]time.Time     // guarded by mu; the files' modification times
 	looked  time.Time        // guarded by mu
 }
 
-// lookAgain is how seldom the files are looked at.
+// lookAgain is the minimum time between two checks of the files.
 const lookAgain = time.Second
 
-// LoadCertificate reads the two files. An error names the file, and nothing of what
-// is in it.
+// LoadCertificate reads the two files. An error names the file and omits its content.
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -37,8 +36,7 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 	return c, nil
 }
 
-// Config is what a server needs to serve HTTP/2 and HTTP/1.1 with the certificate,
-// over TLS 1.2 or later.
+// Config returns the TLS configuration of a server: HTTP/2 and HTTP/1.1 over TLS 1.2 or later.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -49,8 +47,8 @@ func (c *Certificate) Config() *tls.Config {
 	}
 }
 
-// get is the newest certificate. While the files cannot be used, as between the
-// replacement of one and of the other, it is the one before.
+// get returns the newest certificate. While the files do not match, for example between their replacements, it returns
+// the previous one.
 func (c *Certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +78,8 @@ func (c *Certificate) changed() (at [2]time.Time, err error) {
 	return at, nil
 }
 
-// read needs mu, but in LoadCertificate. The times are taken first, so that a change
-// meanwhile is seen the next time.
+// read requires mu except in LoadCertificate. It reads the modification times first, so that the next check sees a
+// change during the read.
 func (c *Certificate) read() error {
 	seen, err := c.changed()
 	if err != nil {

@@ -21,7 +21,7 @@ type Options struct {
 	// Connections limits the open connections, PerAddress those of one client IP address
 	// (IPv4 address or IPv6 /64).
 	Connections, PerAddress int
-	// Trusted are proxies, to which PerAddress does not apply.
+	// Trusted are proxies that PerAddress does not limit.
 	Trusted []netip.Prefix
 	// Stall is how long a client may read less than 64 KiB of a response before its
 	// connection is closed.
@@ -82,14 +82,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 		}
 		from, counted := l.origin(c)
 		if !l.enter(from, counted) {
-			_ = c.Close() // without a response, which could wait for its reader as well
+			_ = c.Close() // without a response, which could block on the client
 			continue
 		}
 		return &conn{Conn: c, stall: l.o.Stall, leave: sync.OnceFunc(func() { l.leave(from, counted) })}, nil
 	}
 }
 
-// origin returns the client IP address that a connection counts for, false if none.
+// origin returns the prefix of the client IP address that a connection counts for, false if none.
 func (l *Listener) origin(c net.Conn) (netip.Prefix, bool) {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok || l.o.PerAddress <= 0 {

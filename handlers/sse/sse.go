@@ -1,4 +1,4 @@
-// Package sse writes server-sent events (WHATWG HTML, 9.2) whose data are JSON.
+// Package sse encodes server-sent events (WHATWG HTML, 9.2) with JSON data.
 package sse
 
 import (
@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// ContentType is that of a stream of events.
+// ContentType is the content type of a stream of events.
 const ContentType = "text/event-stream"
 
-// Event is one event of a stream.
+// Event returns one encoded event.
 func Event(name string, data any) ([]byte, error) {
 	content, err := json.Marshal(data)
 	if err != nil {

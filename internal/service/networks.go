@@ -34,8 +34,7 @@ import (
 	"quorate/internal/service/tracing"
 )
 
-// networks are the configured networks, from before their nodes answer until the process
-// ends.
+// networks holds the configured networks, from the start until the process ends.
 type networks struct {
 	process *process
 	names   []string // sorted
@@ -44,12 +43,11 @@ type networks struct {
 	fetcher *metadata.Fetcher
 
 	mu sync.Mutex
-	// ids are the IDs that nodes reported, by name; guarded by mu, which also orders
-	// changes of entries and of evm.
+	// ids holds the IDs that nodes reported, by name; guarded by mu, which also orders changes of entries and of evm.
 	ids map[string]uint32
 }
 
-// newNetworks returns networks none of which is open.
+// newNetworks returns the networks; none is open.
 func newNetworks(p *process) (*networks, error) {
 	n := &networks{
 		process: p, names: slices.Sorted(maps.Keys(p.config.Networks)),
@@ -74,9 +72,9 @@ func newNetworks(p *process) (*networks, error) {
 
 func (n *networks) close() { n.fetcher.Close() }
 
-// start opens and runs each network. It asks nodes until ctx ends. Wait ends the networks
-// and returns when they have ended; call it when no request is in flight. The failure of
-// one network leaves the others running; stop is called when the last one has failed.
+// start opens and runs each network. It asks nodes until ctx ends. wait ends the networks and returns when they have
+// ended; call it when no request is in flight. If one network fails, the others continue; stop is called when the last
+// one has failed.
 func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCauseFunc) (wait func()) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -105,8 +103,8 @@ func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCau
 	}
 }
 
-// run opens a network and runs it. It asks the node until ctx ends, and runs until life
-// ends. It returns nil if one of the two ended it.
+// run opens a network and runs it. It asks the node until ctx ends, and runs until life ends. It returns nil if ctx or
+// life ended it.
 func (n *networks) run(ctx, life context.Context, name string, s *surface) error {
 	p := n.process
 	dir, log := filepath.Join(p.config.DataDir, name), p.loggers.Named(name).With(slog.String("network", name))
@@ -193,7 +191,7 @@ func (n *networks) claim(name string, id uint32) error {
 	return nil
 }
 
-// open lets requests reach a network. Tracer may be nil.
+// open makes a network available to requests. tracer may be nil.
 func (n *networks) open(opened *network.Network, api *nodeapi.API, tracer trace.Tracer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -211,7 +209,7 @@ func (n *networks) open(opened *network.Network, api *nodeapi.API, tracer trace.
 	return n.evm.Set(opened.Name, served, starting)
 }
 
-// refresh lets requests reach further EVM chains of a network.
+// refresh makes further EVM chains of a network available to requests.
 func (n *networks) refresh(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -305,8 +303,8 @@ type entryState struct {
 // open returns the network, nil unless it is open.
 func (e *entry) open() *network.Network { return e.state.Load().network }
 
-// unavailable returns the network with an ID as handlers see it before it is open, or after
-// it has failed. The reason of a failure is for operators and not part of the message.
+// unavailable returns the network as handlers see it before it is open, or after it has failed. id may be 0. The
+// message omits the reason of a failure, which is for operators.
 func (e *entry) unavailable(id uint32, failed error) handlers.Network {
 	message := fmt.Sprintf("the network %s is starting and its node has not answered yet; try again in a moment", e.name)
 	if failed != nil {

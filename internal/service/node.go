@@ -9,7 +9,7 @@ import (
 	"quorate/handlers/rpc/health"
 )
 
-// nodeSurface answers as a node of the network that a path is for.
+// nodeSurface serves the node API of the network that a path names.
 type nodeSurface struct {
 	networks lookup.Directory[*entry]
 	main     string // the network at /ext

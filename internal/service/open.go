@@ -17,7 +17,7 @@ import (
 	"quorate/internal/service/logs"
 )
 
-// process is what the whole process shares.
+// process holds what all parts of the process share.
 type process struct {
 	options         Options
 	config          config.Config
@@ -49,8 +49,7 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 	}
 	limit := int64(p.config.MemoryLimit)
 	debug.SetMemoryLimit(limit - limit/8) // the store's memory is outside the Go heap
-	// Memory may be used up to the limit, and collecting more often takes processor time
-	// from requests.
+	// Memory may be used up to the limit; earlier collections would take processor time from requests.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}

@@ -12,12 +12,12 @@ import (
 	"quorate/internal/store"
 )
 
-// graceAlone is how long old rows stay after a switch where no other process reads them:
-// longer than requests that began before.
+// graceAlone is how long old rows stay after a switch if no other process reads them. It exceeds the duration of
+// requests that began before.
 const graceAlone = 10 * time.Second
 
-// rebuildIndex does the rebuilds of the index that are asked for until ctx ends. In a store
-// that processes share, one of those that index does it.
+// rebuildIndex rebuilds the index whenever an operator requests it, until ctx ends. If processes share the store, one
+// with the indexing role does it.
 func rebuildIndex(ctx context.Context, kept *keep.Keep, all *networks, role config.Role, log *slog.Logger) {
 	if kept.Leases != nil && !role.Records() {
 		return
@@ -31,8 +31,8 @@ func rebuildIndex(ctx context.Context, kept *keep.Keep, all *networks, role conf
 	}
 }
 
-// beside returns what indexes all networks on another store. It waits until they are open:
-// what is not rebuilt would be missing after the switch.
+// beside returns indexers of all networks for another store. It waits until all are open, because the switch would
+// lose the index of a network that is not rebuilt.
 func (n *networks) beside(ctx context.Context, s store.Store) ([]*primary.Network, error) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()

@@ -1,11 +1,9 @@
-// Package service runs what quorate serve serves: the networks of a configuration behind a
-// public and a private address.
+// Package service runs quorate serve: it serves the configured networks at a public and a private address.
 //
-// Run has three steps. open opens the listeners and the store, newSurface builds what
-// answers at both addresses, and networks.start opens each network when its node answers.
-// A request passes the listener, net/http, echo with its middlewares, one lookup of the
-// network, and the handler. The routers are built once: a network that opens later is
-// found by that lookup.
+// Run has three steps. open opens the listeners and the store, newSurface builds the routers of both addresses, and
+// networks.start opens each network when its node answers. A request passes the listener, net/http, echo with its
+// middleware, one lookup of the network, and the handler. The routers are built once; the lookup finds networks that
+// open later.
 package service
 
 import (
@@ -25,11 +23,11 @@ type Addresses struct{ Public, Private net.Addr }
 
 // Options configure Run. Config and Log are required.
 type Options struct {
-	// Config has been checked.
+	// Config must have been checked.
 	Config config.Config
 	// Version is the program's, for traces.
 	Version string
-	// Synthetic says that networks with the names of public networks are others.
+	// Synthetic marks networks that are not the public ones of their names.
 	Synthetic bool
 	// Example returns messages to try on the console; may be nil.
 	Example func(network string) ([]byte, bool)
@@ -75,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// outOfServiceError is the cause of the end of a service whose last network failed.
+// outOfServiceError reports that the last network failed.
 type outOfServiceError struct{ err error }
 
 func (e *outOfServiceError) Error() string { return e.err.Error() }

@@ -35,7 +35,7 @@ import (
 	"quorate/internal/service/tracing"
 )
 
-// surface is what answers at both addresses.
+// surface holds the routers of both addresses.
 type surface struct {
 	process         *process
 	public, private http.Handler
@@ -96,8 +96,8 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	return s, err
 }
 
-// openAccess sets up what requests pass before the handlers: client addresses, API keys and
-// allowances, TLS and tracing.
+// openAccess sets up what requests pass before the handlers: client IP addresses, API keys and allowances, TLS and
+// tracing.
 func (s *surface) openAccess(ctx context.Context, o *handlers.Options) (err error) {
 	c, log := s.process.config, s.process.log
 	if s.trusted, err = config.ParsePrefixes(c.TrustedProxies); err != nil {
@@ -149,7 +149,7 @@ func (s *surface) tracer() trace.Tracer {
 	return s.traces.Tracer
 }
 
-// serve answers requests at both addresses until ctx ends.
+// serve serves both addresses until ctx ends.
 func (s *surface) serve(ctx context.Context) error {
 	p, l := s.process, s.process.config.Limits
 	guarded := socket.Listen(p.public, socket.Options{
@@ -171,7 +171,7 @@ func (s *surface) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// close closes what newSurface opened, and sends the traces that wait.
+// close closes what newSurface opened, and sends the waiting traces.
 func (s *surface) close() {
 	s.profiles.Close()
 	if s.console != nil {
@@ -217,8 +217,8 @@ func refuseOtherRoles(r config.Role) echo.MiddlewareFunc {
 	}
 }
 
-// newAnswers returns the memory budget for nodes' answers, of all networks and at both
-// addresses: an eighth of the memory, but enough for one client to get the longest answer.
+// newAnswers returns the memory budget for upstream nodes' answers, shared by all networks and both addresses: an
+// eighth of the memory, but enough for the longest answer.
 func newAnswers(limit config.Size, r prometheus.Registerer) *node.Budget {
 	const least, longestWait = 144 << 20, 2 * time.Second
 	b := node.NewBudget(max(int64(limit)/8, least), longestWait)

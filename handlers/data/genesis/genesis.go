@@ -1,7 +1,6 @@
-// Package genesis shows the genesis of an EVM blockchain in the form of the Data
-// API. Anyone may create a blockchain with any genesis, and one member of another
-// type than announced makes clients refuse the whole page it is on: whatever does
-// not have the announced form is converted or left out.
+// Package genesis converts the genesis of an EVM blockchain to the format of the Data API. Anyone may create a
+// blockchain with any genesis, and clients refuse a page with one field of an undocumented type. The package therefore
+// converts or omits fields of other types.
 package genesis
 
 import (
@@ -20,11 +19,11 @@ type EVM struct {
 	chainID *big.Int
 }
 
-// Parse reads a genesis; ok is false if it is not that of an EVM blockchain: a
-// JSON object with a config that has a number called chainId.
+// Parse parses a genesis; ok is false if it does not belong to an EVM blockchain: a JSON object whose field config has
+// a number chainId.
 func Parse(b []byte) (g *EVM, ok bool) {
 	if trimmed := bytes.TrimLeft(b, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return nil, false // spares most others
+		return nil, false // most other geneses end here
 	}
 	g = new(EVM)
 	if json.Unmarshal(b, &g.members) != nil || !object(g.members["config"], &g.config) {
@@ -40,16 +39,16 @@ func Parse(b []byte) (g *EVM, ok bool) {
 	return g, true
 }
 
-// ChainID is the EVM chain ID, of up to 256 bits.
+// ChainID returns the EVM chain ID, of up to 256 bits.
 func (g *EVM) ChainID() json.Number { return json.Number(g.chainID.String()) }
 
-// What each member is shown as.
+// Types of the fields in answers.
 var (
 	hexMembers = []string{
 		"airdropHash", "coinbase", "difficulty", "extraData", "gasLimit", "gasUsed",
 		"mixHash", "nonce", "number", "parentHash", "timestamp",
 	}
-	// quantityMembers are numbers for the generated clients.
+	// quantityMembers are numbers in the generated clients' form.
 	quantityMembers = []string{"airdropAmount", "baseFeePerGas"}
 	blobMembers     = []string{"blobGasUsed", "excessBlobGas"}
 	forkMembers     = []string{
@@ -66,9 +65,8 @@ var (
 	permissionLists = []string{"adminAddresses", "managerAddresses", "enabledAddresses"}
 )
 
-// Data is the genesis as the API shows it, to be encoded as JSON. The clients'
-// form has numbers for what the documented one has hex strings: airdropAmount and
-// baseFeePerGas.
+// Data returns the genesis in the API's format, for encoding as JSON. In the generated clients' form airdropAmount and
+// baseFeePerGas are numbers; in the documented form they are hex strings.
 func (g *EVM) Data(clientsForm bool) map[string]any {
 	out := make(map[string]any)
 	for _, name := range hexMembers {
@@ -109,7 +107,7 @@ func (g *EVM) Data(clientsForm bool) map[string]any {
 func (g *EVM) configData() map[string]any {
 	out := numbers(g.config, forkMembers)
 	if at, ok := out["subnetEVMTimestamp"]; ok {
-		out["subnetVmTimestamp"] = at // its documented name
+		out["subnetVmTimestamp"] = at // the documented name
 	}
 	if s, ok := text(g.config["eip150Hash"]); ok {
 		out["eip150Hash"] = s
@@ -145,7 +143,7 @@ func (g *EVM) configData() map[string]any {
 
 func alloc(accounts map[string]json.RawMessage) map[string]any {
 	out := make(map[string]any, len(accounts))
-	// In order, for two spellings of an address are one.
+	// Sort, so that the result for two spellings of an address is deterministic.
 	for _, address := range slices.Sorted(maps.Keys(accounts)) {
 		var members, slots map[string]json.RawMessage
 		if !object(accounts[address], &members) {
@@ -175,8 +173,7 @@ func alloc(accounts map[string]json.RawMessage) map[string]any {
 	return out
 }
 
-// numbers are those of some members that are integers which a double holds
-// exactly.
+// numbers returns those of the named fields that are integers which a double represents exactly.
 func numbers(members map[string]json.RawMessage, names []string) map[string]any {
 	out := make(map[string]any)
 	for _, name := range names {
@@ -191,8 +188,8 @@ func numbers(members map[string]json.RawMessage, names []string) map[string]any 
 	return out
 }
 
-// kindOf is what a JSON value is: an object, a list, a string, a number, a boolean
-// or null (0); 0x00 if there is none.
+// kindOf returns a letter for the type of a JSON value: o for an object, l for a list, s for a string, n for a number, b
+// for a boolean, 0 for null; 0 as a number without a value.
 func kindOf(raw json.RawMessage) byte {
 	if len(raw) == 0 {
 		return 0
@@ -213,13 +210,13 @@ func kindOf(raw json.RawMessage) byte {
 	}
 }
 
-// object reads the members of an object; into is empty otherwise.
+// object parses the fields of an object; into is empty if it is none.
 func object(raw json.RawMessage, into *map[string]json.RawMessage) bool {
 	*into = nil
 	return kindOf(raw) == 'o' && json.Unmarshal(raw, into) == nil
 }
 
-// text is a string as it is, and a number in hex.
+// text returns a string unchanged, and a number in hex.
 func text(raw json.RawMessage) (string, bool) {
 	switch kindOf(raw) {
 	case 's':
@@ -235,7 +232,7 @@ func text(raw json.RawMessage) (string, bool) {
 	return "", false
 }
 
-// texts are the strings of a list.
+// texts returns the strings of a list.
 func texts(raw json.RawMessage) ([]string, bool) {
 	var members []json.RawMessage
 	if kindOf(raw) != 'l' || json.Unmarshal(raw, &members) != nil {
@@ -254,7 +251,7 @@ func boolean(raw json.RawMessage) (value, ok bool) {
 	return len(raw) > 0 && raw[0] == 't', kindOf(raw) == 'b'
 }
 
-// quantity is a number, or a string with one in decimal or hex.
+// quantity returns a number, or the number in a decimal or hex string.
 func quantity(raw json.RawMessage) (*big.Int, bool) {
 	switch kindOf(raw) {
 	case 'n':
@@ -281,7 +278,7 @@ func cutHexPrefix(s string) (string, bool) {
 
 func hexOf(n *big.Int) string { return "0x" + n.Text(16) }
 
-// mostDigits is more than 256 bits have in decimal.
+// mostDigits is more than the number of decimal digits of 256 bits.
 const mostDigits = 80
 
 func digits(s string, base int) (*big.Int, bool) {
@@ -291,8 +288,7 @@ func digits(s string, base int) (*big.Int, bool) {
 	return bounded(new(big.Int).SetString(s, base))
 }
 
-// integer is the value of a JSON number that has no fraction, whatever its
-// notation.
+// integer returns the value of a JSON number without a fraction, in any notation.
 func integer(literal string) (*big.Int, bool) {
 	if len(literal) > mostDigits {
 		return nil, false
@@ -307,7 +303,7 @@ func integer(literal string) (*big.Int, bool) {
 	return bounded(r.Num(), true)
 }
 
-// bounded drops what exceeds 256 bits, and with it whatever a chain cannot mean.
+// bounded drops values of more than 256 bits.
 func bounded(n *big.Int, ok bool) (*big.Int, bool) {
 	if !ok || n.Sign() < 0 || n.BitLen() > 256 {
 		return nil, false

@@ -1,6 +1,5 @@
-// Package conform holds the real surface against its OpenAPI document, in tests: every
-// answer must be one that the document describes, with no member that it does not
-// name, and every parameter must have the limits that it states.
+// Package conform tests an API against its OpenAPI document: each answer must match the document without additional
+// fields, and each parameter must have the stated limits.
 package conform
 
 import (
@@ -29,7 +28,7 @@ import (
 	"quorate/handlers/sse"
 )
 
-// load reads the document once: it takes some tenths of a second.
+// load reads the document once, since this takes some tenths of a second.
 var load = sync.OnceValues(func() (*openapi3.T, error) {
 	plain, err := docs.Document()
 	if err != nil {
@@ -51,8 +50,8 @@ var load = sync.OnceValues(func() (*openapi3.T, error) {
 	return document, nil
 })
 
-// closeObjects forbids members that a schema does not name. Clients must not rely on
-// that, as later versions may have more; a test must.
+// closeObjects forbids fields that a schema does not name. Clients must not rely on this, as later versions may add
+// fields; the tests do.
 func closeObjects(tree any) {
 	switch node := tree.(type) {
 	case map[string]any:
@@ -71,7 +70,7 @@ func closeObjects(tree any) {
 	}
 }
 
-// Document is the document, checked to be a valid one.
+// Document returns the validated document.
 func Document(t testing.TB) *openapi3.T {
 	t.Helper()
 	document, err := load()
@@ -79,8 +78,8 @@ func Document(t testing.TB) *openapi3.T {
 	return document
 }
 
-// Watch holds each of e's answers against the document; what differs fails the test.
-// Requests for paths that are not in the document pass, and so do streams.
+// Watch validates each answer of e against the document; a difference fails the test. It ignores streams and paths
+// that are not in the document.
 func Watch(t testing.TB, e *echo.Echo) {
 	t.Helper()
 	router, err := gorillamux.NewRouter(Document(t))
@@ -107,7 +106,7 @@ func Watch(t testing.TB, e *echo.Echo) {
 	})
 }
 
-// recorder keeps what passes through it.
+// recorder records a response while it forwards it.
 type recorder struct {
 	http.ResponseWriter
 	bytes.Buffer
@@ -130,9 +129,9 @@ func check(r *http.Request, route *routers.Route, values map[string]string, resp
 	})
 }
 
-// Parameters asks h for each of the operations with every limit of every parameter of
-// its query: what the document allows must be 200, and what it does not 400 with a
-// message that names the parameter. Requests are URLs that succeed, by operation ID.
+// Parameters sends h, for each operation, a request with every limit of every query parameter: values that the
+// document allows must get 200, and others 400 with a message that names the parameter. requests holds a valid URL for
+// each operation ID.
 func Parameters(t *testing.T, h http.Handler, requests map[string]string) {
 	operations := map[string]*openapi3.Operation{}
 	for _, path := range Document(t).Paths.Map() {

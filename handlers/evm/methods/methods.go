@@ -1,5 +1,5 @@
-// Package methods names the methods that contract calls select. A selector has four
-// bytes, so that a name is what is probably meant and no more.
+// Package methods names the methods that contract calls select. A selector has four bytes, so several methods may
+// share it and the name is a guess.
 package methods
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/ava-labs/libevm/crypto"
 )
 
-// Selector is how call data begin: the first bytes of the Keccak-256 hash of the
-// method's signature (Solidity's ABI specification).
+// Selector is the beginning of call data: the first bytes of the Keccak-256 hash of the method's signature (Solidity's
+// ABI specification).
 type Selector [4]byte
 
-// Table has signatures by selector. Safe for concurrent use.
+// Table maps selectors to signatures. It is safe for concurrent use.
 type Table struct{ signatures map[Selector]string }
 
-// common are methods of token standards and contracts that most traffic is about.
+// common lists the methods of token standards and of frequently called contracts.
 const common = `
 transfer(address,uint256)
 transferFrom(address,address,uint256)
@@ -93,24 +93,24 @@ retryMessageExecution(bytes32,(uint256,address,bytes32,address,uint256,address[]
 `
 
 const (
-	// maxFile is the greatest size of a file of signatures, in bytes.
+	// maxFile is the maximum size of a file of signatures, in bytes.
 	maxFile = 16 << 20
-	// maxSignature is the greatest length of one, in bytes.
+	// maxSignature is the maximum length of a signature, in bytes.
 	maxSignature = 1024
 )
 
-// New makes a table of the built-in signatures.
+// New returns a Table of the built-in signatures.
 func New() *Table {
 	t := &Table{signatures: make(map[Selector]string)}
 	if err := t.add(strings.NewReader(common)); err != nil {
-		panic(err) // a test reads them
+		panic(err) // a test parses them
 	}
 	return t
 }
 
-// Open makes a table of the signatures in a file, one on each line, and the built-in
-// ones. Lines may be empty or comments, which begin with #. Of two signatures with
-// the same selector the first one counts, and the file's before a built-in one.
+// Open returns a Table of the signatures in a file, one per line, and the built-in ones. It ignores empty lines and
+// comments, which begin with #. If signatures share a selector, the first one in the file takes precedence, and the
+// file over built-in ones.
 func Open(path string) (*Table, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,8 +124,7 @@ func Open(path string) (*Table, error) {
 	return t, t.add(strings.NewReader(common))
 }
 
-// shape is that of signatures: no blanks and no names of parameters, only the types
-// that hashes are made of. What is a type is not checked further.
+// shape matches signatures: no blanks and no parameter names, only types. It does not check that a type exists.
 var shape = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*\([A-Za-z0-9_,()\[\]]*\)$`)
 
 func (t *Table) add(r io.Reader) error {
@@ -155,7 +154,7 @@ func (t *Table) add(r io.Reader) error {
 	return nil
 }
 
-// balanced reports whether the parentheses close each other, the last one the first.
+// balanced reports whether the parentheses are balanced and the last one closes the first.
 func balanced(signature string) bool {
 	depth := 0
 	for i, c := range signature {
@@ -172,5 +171,5 @@ func balanced(signature string) bool {
 	return depth == 0
 }
 
-// Name is the signature of a method, empty if it is not known.
+// Name returns the signature of a method, empty if it is unknown.
 func (t *Table) Name(s Selector) string { return t.signatures[s] }

@@ -1,6 +1,5 @@
-// Package tokenlist reads what operators choose to say of tokens: logos,
-// descriptions and links, from files in the Token Lists format
-// (https://tokenlists.org, schema https://uniswap.org/tokenlist.schema.json).
+// Package tokenlist reads the operator's token details (logos, descriptions and links) from files in the Token Lists
+// format (https://tokenlists.org, schema https://uniswap.org/tokenlist.schema.json).
 package tokenlist
 
 import (
@@ -21,31 +20,31 @@ import (
 )
 
 const (
-	// maxFile is the greatest size of a list, in bytes.
+	// maxFile is the maximum size of a list, in bytes.
 	maxFile = 32 << 20
-	// maxTokens is how many tokens the schema lets a list have.
+	// maxTokens is the maximum number of tokens in a list by the schema.
 	maxTokens = 10_000
-	// maxText bounds what the schema leaves unbounded, and strings among the
-	// extensions: the schema's 42 characters are too few for a link.
+	// maxText is the maximum length of texts without a limit in the schema, and of strings in extensions: the schema's
+	// 42 characters are too few for a link.
 	maxText = 2048
 )
 
-// Token is what lists say of a token.
+// Token holds the details of a token.
 type Token struct {
 	Name, Symbol string
-	// LogoURI, Description, Email, Color and BannerURI are empty where the list has
-	// none. All but the logo come from extensions of these names.
+	// LogoURI, Description, Email, Color and BannerURI are empty if the list has none. All but LogoURI are extensions
+	// of these names.
 	LogoURI, Description, Email, Color, BannerURI string
-	// Links by their type, in the order of the types.
+	// Links are sorted by type.
 	Links []Link
 	// Tags are identifiers.
 	Tags []string
 }
 
-// Link leads to a site about a token.
+// Link is a link to a site about a token.
 type Link struct{ Type, URL string }
 
-// linkTypes are the types of links, by the extension that has one, in lower case.
+// linkTypes maps extensions, in lower case, to types of links.
 var linkTypes = map[string]string{
 	"blog": "Blog", "coingecko": "CoinGecko", "coinmarketcap": "CoinMarketCap", "discord": "Discord", "documentation": "Documentation",
 	"facebook": "Facebook", "github": "Github", "instagram": "Instagram", "linkedin": "LinkedIn", "medium": "Medium", "reddit": "Reddit",
@@ -61,11 +60,10 @@ type key struct {
 	address common.Address
 }
 
-// Lists are the tokens of some lists. Safe for concurrent use; the nil Lists have no
-// tokens.
+// Lists holds the tokens of several lists. It is safe for concurrent use; nil Lists have no tokens.
 type Lists struct{ tokens map[key]*Token }
 
-// Open reads lists from files. Where several have a token, the first one counts.
+// Open reads lists from files. If several have a token, the first one takes precedence.
 func Open(paths ...string) (*Lists, error) {
 	l := &Lists{tokens: make(map[key]*Token)}
 	for _, path := range paths {
@@ -76,7 +74,7 @@ func Open(paths ...string) (*Lists, error) {
 	return l, nil
 }
 
-// Token is what the lists say of a token, nil if nothing.
+// Token returns the details of a token, nil if no list has it.
 func (l *Lists) Token(chainID uint64, address common.Address) *Token {
 	if l == nil {
 		return nil
@@ -100,7 +98,7 @@ func (l *Lists) open(path string) error {
 	return l.add(content)
 }
 
-// document is a list as it is written. Pointers tell what is missing.
+// document is the JSON form of a list. Nil pointers mark missing fields.
 type document struct {
 	Name      string     `json:"name"`
 	Timestamp *time.Time `json:"timestamp"`
@@ -157,7 +155,7 @@ func (l *Lists) add(content []byte) error {
 
 var (
 	ethereumAddress = regexp.MustCompile(`^0x[a-fA-F0-9]{40}$`)
-	// otherAddress is one of a chain that is no EVM's, which lists may have, too.
+	// otherAddress matches addresses of chains that are not EVM chains, which lists may contain.
 	otherAddress = regexp.MustCompile(`^[1-9A-HJ-NP-Za-km-z]{32,44}$`)
 	tag          = regexp.MustCompile(`^\w{1,10}$`)
 	blank        = regexp.MustCompile(`\s`)
@@ -206,8 +204,7 @@ func (l *Lists) addEntry(e *entry) error {
 	return nil
 }
 
-// extend takes an extension. Those of other names mean nothing here, nor do values
-// that are no text.
+// extend applies an extension. It ignores unknown names, and values that are not strings.
 func (t *Token) extend(name string, value json.RawMessage) error {
 	if value[0] != '"' {
 		return nil
@@ -245,8 +242,7 @@ func (t *Token) extend(name string, value json.RawMessage) error {
 	return nil
 }
 
-// uri reports whether text is an absolute URI that may be shown: one that a browser
-// would run is not.
+// uri reports whether text is an absolute URI that is safe to link: no scheme that a browser executes.
 func uri(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxText && u.Scheme != "data" {

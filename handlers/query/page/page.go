@@ -12,17 +12,16 @@ import (
 )
 
 var (
-	// ErrToken means that a text is not a token, or a damaged one.
+	// ErrToken reports that a text is not a token or is damaged.
 	ErrToken = errors.New("not a page token")
-	// ErrOtherList means that a token belongs to another operation, or to other
-	// parameters of the same operation.
+	// ErrOtherList reports that a token belongs to another operation, or to other parameters of the same operation.
 	ErrOtherList = errors.New("page token of another request")
 )
 
 const (
 	// version is the version of the token's format.
 	version = 1
-	// maxToken is the greatest length of a token's text.
+	// maxToken is the maximum length of a token's text.
 	maxToken = 8192
 
 	digestSize = 12
@@ -33,8 +32,8 @@ const (
 type List struct {
 	// Operation is the name of the operation.
 	Operation string
-	// Filters are all parameters that the list depends on, including those of the path, in
-	// a fixed order. The page size is not among them.
+	// Filters are all parameters that determine the list, including those of the path but not the page size, in a
+	// fixed order.
 	Filters []string
 }
 
@@ -50,8 +49,8 @@ func (l List) digest() []byte {
 	return h.Sum(nil)[:digestSize]
 }
 
-// Token returns a URL-safe text for the position at which the list goes on. Each list
-// encodes positions in its own format.
+// Token returns a URL-safe text for the position at which the list continues. Each list encodes positions in its own
+// format.
 func (l List) Token(position []byte) string {
 	b := append([]byte{version}, l.digest()...)
 	b = append(b, position...)

@@ -1,6 +1,5 @@
-// Package admin has what the operator of a node may change while it runs
-// (avalanchego, package api/admin): names of chains and endpoints, levels of loggers,
-// profiles.
+// Package admin implements the methods with which an operator changes a running node (avalanchego, package api/admin):
+// aliases of chains and endpoints, log levels, profiles.
 package admin
 
 import (
@@ -23,100 +22,99 @@ import (
 	"quorate/internal/store"
 )
 
-// Names gives names, which last.
+// Names assigns aliases. An alias is permanent.
 type Names interface {
-	// AliasEndpoint makes /ext/<alias> lead to /ext/<endpoint>.
+	// AliasEndpoint serves /ext/<endpoint> also at /ext/<alias>.
 	AliasEndpoint(endpoint, alias string) error
-	// AliasChain gives a blockchain, which is known by a name, another one.
+	// AliasChain adds an alias to a blockchain, which is identified by its ID or an alias.
 	AliasChain(chain, alias string) error
-	// Aliases are those of a blockchain in the order in which it was given them, nil
-	// if there is no such chain.
+	// Aliases returns the aliases of a blockchain in the order in which they were added, nil if there is no such
+	// chain.
 	Aliases(ids.ID) []string
 }
 
-// Loggers have levels that can be changed.
+// Loggers gets and sets the levels of loggers.
 type Loggers interface {
-	// Names of them all.
+	// Names returns the names of all loggers.
 	Names() []string
-	// Levels of one, false if there is none of that name.
+	// Levels returns the levels of a logger, false if there is no such logger.
 	Levels(name string) (Levels, bool)
-	// SetLevels changes those of a logger that there is.
+	// SetLevels sets the levels of an existing logger.
 	SetLevels(name string, levels Levels)
 }
 
-// What methods take and give is as in avalanchego's package api/admin, which would
-// bring a node's plugins with it.
+// The arguments and replies are those of avalanchego's package api/admin, which is not imported because it depends on
+// a node's plugins.
 type (
-	// AliasArgs are of admin.alias.
+	// AliasArgs are the arguments of admin.alias.
 	AliasArgs struct {
 		Endpoint string `json:"endpoint"`
 		Alias    string `json:"alias"`
 	}
-	// AliasChainArgs are of admin.aliasChain.
+	// AliasChainArgs are the arguments of admin.aliasChain.
 	AliasChainArgs struct {
 		Chain string `json:"chain"`
 		Alias string `json:"alias"`
 	}
-	// GetChainAliasesArgs are of admin.getChainAliases.
+	// GetChainAliasesArgs are the arguments of admin.getChainAliases.
 	GetChainAliasesArgs struct {
 		Chain string `json:"chain"`
 	}
-	// GetChainAliasesReply is of admin.getChainAliases.
+	// GetChainAliasesReply is the reply of admin.getChainAliases.
 	GetChainAliasesReply struct {
 		Aliases []string `json:"aliases"`
 	}
-	// GetLoggerLevelArgs are of admin.getLoggerLevel.
+	// GetLoggerLevelArgs are the arguments of admin.getLoggerLevel.
 	GetLoggerLevelArgs struct {
 		LoggerName string `json:"loggerName"`
 	}
-	// SetLoggerLevelArgs are of admin.setLoggerLevel.
+	// SetLoggerLevelArgs are the arguments of admin.setLoggerLevel.
 	SetLoggerLevelArgs struct {
 		LoggerName   string         `json:"loggerName"`
 		LogLevel     *logging.Level `json:"logLevel"`
 		DisplayLevel *logging.Level `json:"displayLevel"`
 	}
-	// Levels are of a logger: for what a node writes into files, and for what it shows.
+	// Levels are the levels of a logger: for log files and for the console.
 	Levels struct {
 		LogLevel     logging.Level `json:"logLevel"`
 		DisplayLevel logging.Level `json:"displayLevel"`
 	}
-	// LoggerLevelReply is of both.
+	// LoggerLevelReply is the reply of admin.getLoggerLevel and admin.setLoggerLevel.
 	LoggerLevelReply struct {
 		LoggerLevels map[string]Levels `json:"loggerLevels"`
 	}
-	// DBGetArgs are of admin.dbGet.
+	// DBGetArgs are the arguments of admin.dbGet.
 	DBGetArgs struct {
 		Key string `json:"key"`
 	}
-	// DBGetReply is of admin.dbGet. The code is 0 or that of what kept the value from
-	// being read.
+	// DBGetReply is the reply of admin.dbGet. The code is 0, or that of the error.
 	DBGetReply struct {
 		Value     string        `json:"value"`
 		ErrorCode rpcdbpb.Error `json:"errorCode"`
 	}
-	// LoadVMsReply is of admin.loadVMs.
+	// LoadVMsReply is the reply of admin.loadVMs.
 	LoadVMsReply struct {
 		NewVMs map[ids.ID][]string `json:"newVMs"`
 	}
 )
 
-// Profiles writes profiles of this process into a folder. Safe for concurrent use.
+// Profiles writes profiles of this process to a directory. It is safe for concurrent use.
 type Profiles struct {
 	mu       sync.Mutex
 	dir      string
 	profiler profiler.Profiler // guarded by mu
 }
 
-// NewProfiles writes into dir, which is made when it is needed.
+// NewProfiles returns a Profiles that writes to dir. It creates dir with the first profile.
 func NewProfiles(dir string) *Profiles {
 	return &Profiles{dir: dir, profiler: profiler.New(dir)}
 }
 
-// Close ends a profile that is being written.
+// Close stops a CPU profile that is being written.
 func (p *Profiles) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.profiler.StopCPUProfiler() // there may be none
+	_ = p.profiler.StopCPUProfiler() // fails if none is running
 }
 
 func (p *Profiles) do(f func(profiler.Profiler) error) error {
@@ -125,25 +123,24 @@ func (p *Profiles) do(f func(profiler.Profiler) error) error {
 	return f(p.profiler)
 }
 
-// Options of a Service. All but Store are required.
+// Options configures a Service. All fields but Store are required.
 type Options struct {
 	Names    Names
 	Loggers  Loggers
 	Profiles *Profiles
-	// Settings are what the service was started with, by their names. There must be no
-	// secrets among them.
+	// Settings are the settings that the service was started with, by name. They must not contain secrets.
 	Settings map[string]string
-	// Store may be nil: then nothing is kept.
+	// Store may be nil; then admin.dbGet finds nothing.
 	Store store.Reader
 }
 
-// Service has the methods.
+// Service implements the methods.
 type Service struct{ o Options }
 
-// New makes a service.
+// New returns a Service.
 func New(o Options) *Service { return &Service{o} }
 
-// maxAlias is in bytes.
+// maxAlias is the maximum length of an alias, in bytes.
 const maxAlias = 512
 
 var (
@@ -190,7 +187,7 @@ func (s *Service) SetLoggerLevel(_ *http.Request, args *SetLoggerLevelArgs, repl
 	for _, name := range s.named(args.LoggerName) {
 		levels, ok := s.o.Loggers.Levels(name)
 		if !ok {
-			break // levels says so
+			break // Levels has the new levels
 		}
 		if args.LogLevel != nil {
 			levels.LogLevel = *args.LogLevel
@@ -203,7 +200,7 @@ func (s *Service) SetLoggerLevel(_ *http.Request, args *SetLoggerLevelArgs, repl
 	return s.levels(args.LoggerName, reply)
 }
 
-// named is one logger, or all.
+// named returns the named logger, or all loggers without a name.
 func (s *Service) named(name string) []string {
 	if name == "" {
 		return s.o.Loggers.Names()
@@ -229,10 +226,10 @@ func (s *Service) GetConfig(_ *http.Request, _ *struct{}, reply *map[string]stri
 	return nil
 }
 
-// DbGet answers admin.dbGet: the value of a row of the store, by its key as the
-// embedded engine has it. That there is none is part of the answer, not an error.
+// DbGet answers admin.dbGet: the value of a row of the store, by the embedded engine's key. A missing row is part of
+// the reply, not an error.
 //
-//nolint:staticcheck // the method's name outside, dbGet, is made from it
+//nolint:staticcheck // the method's external name, dbGet, is derived from it
 func (s *Service) DbGet(r *http.Request, args *DBGetArgs, reply *DBGetReply) error {
 	key, err := formatting.Decode(formatting.HexNC, args.Key)
 	if err != nil {
@@ -258,7 +255,7 @@ func (s *Service) DbGet(r *http.Request, args *DBGetArgs, reply *DBGetReply) err
 	return err
 }
 
-// LoadVMs answers admin.loadVMs: there are never new ones.
+// LoadVMs answers admin.loadVMs: it never finds new ones.
 func (s *Service) LoadVMs(_ *http.Request, _ *struct{}, reply *LoadVMsReply) error {
 	reply.NewVMs = make(map[ids.ID][]string)
 	return nil

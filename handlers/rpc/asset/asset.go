@@ -1,5 +1,4 @@
-// Package asset answers the calls about the asset chain (the X-Chain) as a node does,
-// from what is recorded of it.
+// Package asset answers calls about the X-Chain as a node does, from its index.
 package asset
 
 import (
@@ -30,15 +29,15 @@ import (
 	"quorate/internal/index/ledger"
 )
 
-// Names are those of the service: the node's own, and the one in its documentation.
+// Names lists the names of the service: the node's own, and the one in the node's documentation.
 var Names = []string{"avm", "xvm"}
 
-// Assets knows what assets there are, as *ledger.Record does.
+// Assets returns the assets of the chain; *ledger.Record implements it.
 type Assets interface {
 	Assets(ctx context.Context, assetIDs []ids.ID) ([]*own.Asset, error)
 }
 
-// Service has the methods. It is safe for concurrent use.
+// Service implements the methods. It is safe for concurrent use.
 type Service struct {
 	chain   *chain.Chain
 	content *content
@@ -47,8 +46,7 @@ type Service struct {
 	names   map[ids.ID]string
 }
 
-// New makes the service of a chain, whose Content is set here. Aliases are what its
-// assets may be called besides their IDs.
+// New returns the service of a chain. It sets the Content of o. Aliases maps aliases of the chain's assets to IDs.
 func New(o chain.Options, assets Assets, aliases map[string]ids.ID) (*Service, error) {
 	content, err := newContent()
 	if err != nil {
@@ -116,7 +114,7 @@ func (s *Service) GetTxStatus(r *http.Request, args *api.JSONTxID, reply *avm.Ge
 	return err
 }
 
-// asset finds an asset's ID by one of its names.
+// asset returns the ID of an asset, by its ID or an alias.
 func (s *Service) asset(name string) (ids.ID, error) {
 	if id, ok := s.aliases[name]; ok {
 		return id, nil
@@ -158,14 +156,14 @@ func (s *Service) GetUTXOs(r *http.Request, args *api.GetUTXOsArgs, reply *api.G
 	return s.chain.UTXOs(r.Context(), args, reply)
 }
 
-// address reads the one address of a call.
+// address parses the single address of a call.
 func (s *Service) address(text string) (set.Set[ids.ShortID], error) {
 	address, err := avax.ParseServiceAddress(s.chain.Addresses, text)
 	return set.Of(address), err
 }
 
-// amounts calls f for each amount that an address owns: alone and unlocked, or partial
-// ones, too.
+// amounts calls f for each amount that the address owns alone and unlocked. If partial is set, it includes amounts
+// that are locked or shared.
 func (s *Service) amounts(ctx context.Context, addresses set.Set[ids.ShortID], partial bool, f func(utxo *avax.UTXO, amount uint64) error) error {
 	now := uint64(time.Now().Unix())
 	return s.chain.Owned(ctx, addresses, func(one *ledger.Owned) error {
@@ -206,8 +204,7 @@ func (s *Service) GetBalance(r *http.Request, args *avm.GetBalanceArgs, reply *a
 	})
 }
 
-// GetAllBalances is avm.getAllBalances. They are in the order of their names, where a
-// node has none.
+// GetAllBalances is avm.getAllBalances. It sorts balances by asset; a node returns them in random order.
 func (s *Service) GetAllBalances(r *http.Request, args *avm.GetAllBalancesArgs, reply *avm.GetAllBalancesReply) error {
 	addresses, err := s.address(args.Address)
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// content reads and shows blocks and transactions of the X-Chain.
+// content decodes and formats blocks and transactions of the X-Chain.
 type content struct {
 	parser block.Parser
-	// types say of which feature extension something is, by number.
+	// types maps types to the feature extension that they belong to, by number.
 	types map[reflect.Type]int
-	// context is nil until the chain is put together.
+	// context is nil until New sets it.
 	context *snow.Context
 }
 
-// extensions are the IDs of the feature extensions of the X-Chain, in their order.
+// extensions lists the IDs of the feature extensions of the X-Chain, in their order.
 var extensions = [...]ids.ID{secp256k1fx.ID, nftfx.ID, propertyfx.ID}
 
 func newContent() (*content, error) {
@@ -41,10 +41,9 @@ func newContent() (*content, error) {
 	return c, nil
 }
 
-// Block implements chain.Content. The block at height 0 shows an empty list of
-// transactions, and a transaction of the genesis an empty list of credentials, as in a
-// node that has read them from its disk. Until its first restart, a node that made them
-// itself shows null.
+// Block implements chain.Content. The block at height 0 has an empty list of transactions, and a genesis transaction
+// an empty list of credentials, as in a node that has read them from disk. A node that created them has null until it
+// restarts.
 func (c *content) Block(b []byte) ([]byte, error) {
 	parsed, err := c.parser.ParseBlock(b)
 	if err != nil {
@@ -91,9 +90,8 @@ func (c *content) TxJSON(b []byte, genesis bool) ([]byte, error) {
 	return json.Marshal(tx)
 }
 
-// complete fills in what a transaction shows besides what is in its bytes: which
-// feature extension inputs, outputs, operations and credentials are of, and addresses
-// as text (avalanchego vms/avm, whose own way is not exported).
+// complete sets the fields of a transaction that are not in its bytes: the feature extensions of inputs, outputs,
+// operations and credentials, and addresses as text (avalanchego's vms/avm does not export this).
 func (c *content) complete(tx *txs.Tx) error {
 	return tx.Unsigned.Visit(&completion{content: c, tx: tx})
 }

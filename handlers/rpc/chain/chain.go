@@ -1,6 +1,5 @@
-// Package chain is what the services of the asset chain and the platform chain have in
-// common: blocks and transactions out of the containers that are kept, pages of UTXOs
-// out of the ledger, and the forms in which a node shows them.
+// Package chain implements what the services of the X-Chain and the P-Chain share: blocks and transactions from the
+// indexed containers, pages of UTXOs from the ledger, and the encodings that a node uses for them.
 package chain
 
 import (
@@ -28,68 +27,65 @@ import (
 	"quorate/internal/store"
 )
 
-// Ledger is the record of outputs of one network, as *ledger.Record has it. It is used
-// from many goroutines and returns soon after ctx has ended.
+// Ledger is the index of outputs of one network; *ledger.Record implements it. It must be safe for concurrent use and
+// return soon after ctx has ended.
 type Ledger interface {
 	Owned(ctx context.Context, q ledger.OwnedQuery) ([]ledger.Owned, error)
 }
 
-// Options of a Chain. All are required unless said otherwise.
+// Options configures a Chain. All fields are required unless stated otherwise.
 type Options struct {
 	NetworkID uint32
-	// ID is the blockchain's; Name is index.PChain or index.XChain.
+	// ID is the blockchain ID; Name is index.PChain or index.XChain.
 	ID   ids.ID
 	Name string
-	// Aliases know the blockchains of the network by ID and by other names. The first
-	// name of this one stands before addresses.
+	// Aliases maps the aliases of the network's blockchains to IDs. The first alias of this chain prefixes its
+	// addresses.
 	Aliases ids.AliaserReader
 	Store   store.Reader
 	Ledger  Ledger
-	// Status tells how far the chain is recorded. It does not block.
+	// Status returns how far the chain is indexed. It does not block.
 	Status func() index.Status
-	// Before is how much the chain accepted before its block at height 0; nil: nothing.
+	// Before returns how many containers the chain accepted before its block at height 0; nil means none.
 	Before func(ctx context.Context) (uint64, error)
-	// Genesis are the transactions that no block has, by their IDs.
+	// Genesis holds the genesis transactions, which are in no block, by ID.
 	Genesis map[ids.ID][]byte
-	// Sources tell of other blockchains whether what they export is recorded by now. What
-	// comes from blockchains that are not among them is not asked for here.
+	// Sources reports for other blockchains whether their exports are indexed. Imports from chains that are not in the
+	// map are left to upstream nodes.
 	Sources map[ids.ID]func() bool
-	// Content writes blocks and transactions as JSON.
+	// Content encodes blocks and transactions as JSON.
 	Content Content
-	// CacheBytes bounds the memory for answers that are ready; 0 means 32 MiB.
+	// CacheBytes limits the memory for cached answers; 0 means 32 MiB.
 	CacheBytes uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Content knows what is in the blocks of a chain. It is used from many goroutines.
+// Content decodes the blocks of a chain. It must be safe for concurrent use.
 type Content interface {
-	// Block is the JSON of a block without its envelope.
+	// Block returns the JSON of a block without its envelope.
 	Block(b []byte) ([]byte, error)
-	// Tx returns a transaction of a block without its envelope, by its place among those
-	// of the block, and whether the block only proposes it. Early says that there is no
-	// block, but the transaction alone.
+	// Tx returns the i-th transaction of a block without its envelope, and whether the block only proposes it. If
+	// early is set, block is the transaction itself.
 	Tx(block []byte, i int, early bool) (tx []byte, proposed bool, err error)
-	// TxJSON is the JSON of a transaction; genesis says that it is from before all
-	// blocks.
+	// TxJSON returns the JSON of a transaction; genesis reports that it is part of the genesis.
 	TxJSON(tx []byte, genesis bool) ([]byte, error)
 }
 
-// Chain answers for one chain. It is safe for concurrent use. Its errors are meant for
-// clients; rpc.ErrForward is among them wherever the record does not have what a node
-// may have.
+// Chain answers calls about one chain. It is safe for concurrent use. Its errors are meant for clients. The error is
+// rpc.ErrForward if the index does not have what an upstream node may have.
 type Chain struct {
 	Options
-	// Addresses reads and writes addresses as nodes do.
+	// Addresses parses and formats addresses as nodes do.
 	Addresses avax.AddressManager
-	// Context is what avalanchego's types need to show addresses.
+	// Context is the context with which avalanchego's types format addresses.
 	Context    *snow.Context
 	containers container.Chain
 	lookup     *lookup.Chain
 	ready      *otter.Cache[cacheKey, answer]
 }
 
-// cacheKey names an answer: a block by height, or a transaction.
+// cacheKey identifies an answer: a block by height, or a transaction by ID.
 type cacheKey struct {
 	tx       bool
 	id       ids.ID
@@ -97,13 +93,13 @@ type cacheKey struct {
 	encoding formatting.Encoding
 }
 
-// answer is about a block or a transaction with an ID.
+// answer is the answer about the block or transaction with an ID.
 type answer struct {
 	id   ids.ID
 	json []byte
 }
 
-// New puts a chain together.
+// New returns a Chain.
 func New(o Options) (*Chain, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 32 << 20
@@ -129,8 +125,7 @@ func New(o Options) (*Chain, error) {
 	return c, nil
 }
 
-// Failed notes that the record cannot be read, which is not for clients to know: nodes
-// are asked then.
+// Failed logs that the index cannot be read and returns the error that forwards the call to upstream nodes.
 func (c *Chain) Failed(ctx context.Context, err error) error {
 	if !errors.Is(err, rpc.ErrForward) && ctx.Err() == nil {
 		c.Log.Error("what is recorded of a chain cannot be read; asking a node", slog.String("chain", c.Name), slog.Any("error", err))
@@ -138,7 +133,7 @@ func (c *Chain) Failed(ctx context.Context, err error) error {
 	return rpc.ErrForward
 }
 
-// before is how many containers come before the block at height 0.
+// before returns the number of containers before the block at height 0.
 func (c *Chain) before(ctx context.Context) (uint64, error) {
 	if c.Before == nil {
 		return 0, nil
@@ -150,7 +145,7 @@ func (c *Chain) before(ctx context.Context) (uint64, error) {
 	return n, nil
 }
 
-// Height is that of the last block that is recorded.
+// Height returns the height of the last indexed block.
 func (c *Chain) Height(ctx context.Context) (uint64, error) {
 	before, err := c.before(ctx)
 	if err != nil {
@@ -192,7 +187,7 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 	status := c.Status()
 	if status.Next <= before || height >= status.Next-before {
 		if status.State != index.Following || status.Lag() > 0 {
-			return rpc.ErrForward // nodes are ahead
+			return rpc.ErrForward // upstream nodes may be ahead
 		}
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
 	}
@@ -201,7 +196,7 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 	return err
 }
 
-// block returns the answer about the block in the container of an indexed height.
+// block returns the answer about the block at an indexed height.
 func (c *Chain) block(ctx context.Context, height uint64, encoding formatting.Encoding) (answer, error) {
 	key := cacheKey{height: height, encoding: encoding}
 	if a, ok := c.ready.GetIfPresent(key); ok {
@@ -219,23 +214,23 @@ func (c *Chain) block(ctx context.Context, height uint64, encoding formatting.En
 	return a, nil
 }
 
-// inner is what is kept of a height, without the envelope.
+// inner returns the container at a height, without its envelope.
 func (c *Chain) inner(ctx context.Context, height uint64) ([]byte, error) {
 	kept, err := c.containers.Get(ctx, c.Store, height)
 	if errors.Is(err, container.ErrMissing) {
-		return nil, rpc.ErrForward // from before containers were kept
+		return nil, rpc.ErrForward // not indexed: older than the first container
 	}
 	if err != nil {
 		return nil, c.Failed(ctx, err)
 	}
-	// As in the node: what can be an envelope is one, the rest is bare.
+	// As in the node, bytes that parse as an envelope are one.
 	if wrapped, err := proposer.ParseWithoutVerification(kept.Bytes); err == nil {
 		return wrapped.Block(), nil
 	}
 	return kept.Bytes, nil
 }
 
-// answer is the reply that a block or transaction is the member name of.
+// answer returns the reply with b in the field name.
 func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJSON func([]byte) ([]byte, error)) ([]byte, error) {
 	out := make([]byte, 0, 2*len(b)+64)
 	out = append(append(append(out, `{"`...), name...), `":`...)
@@ -255,7 +250,7 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 	return append(append(append(out, `,"encoding":"`...), encoding.String()...), `"}`...), nil
 }
 
-// Tx answers getTx. The error is database.ErrNotFound for what is not recorded.
+// Tx answers getTx. The error is database.ErrNotFound if the transaction is not indexed.
 func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
 	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
 	if a, ok := c.ready.GetIfPresent(key); ok {
@@ -274,8 +269,8 @@ func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (er
 	return nil
 }
 
-// TxBytes returns a transaction; genesis says that it is from before all blocks. The
-// error is database.ErrNotFound for what is not indexed.
+// TxBytes returns a transaction and whether it is part of the genesis. The error is database.ErrNotFound if it is not
+// indexed.
 func (c *Chain) TxBytes(ctx context.Context, id ids.ID) (tx []byte, genesis bool, err error) {
 	if b, ok := c.Genesis[id]; ok {
 		return b, true, nil
@@ -287,14 +282,14 @@ func (c *Chain) TxBytes(ctx context.Context, id ids.ID) (tx []byte, genesis bool
 // Tx is an indexed transaction.
 type Tx struct {
 	Bytes []byte
-	// Height is that of its block's container.
+	// Height is the height of its block's container.
 	Height uint64
-	// Proposed says that the next block decides about the transaction.
+	// Proposed reports that the next block decides about the transaction.
 	Proposed bool
 }
 
-// Find returns a transaction by its whole ID. The error is database.ErrNotFound for
-// what is not indexed, or only in the genesis.
+// Find returns a transaction by its ID. The error is database.ErrNotFound if the transaction is not indexed, or only
+// part of the genesis.
 func (c *Chain) Find(ctx context.Context, id ids.ID) (tx Tx, err error) {
 	place, err := c.lookup.Tx(ctx, id)
 	if errors.Is(err, lookup.ErrUnknown) {
@@ -316,13 +311,13 @@ func (c *Chain) Find(ctx context.Context, id ids.ID) (tx Tx, err error) {
 		return Tx{}, c.Failed(ctx, err)
 	}
 	if hashing.ComputeHash256Array(tx.Bytes) != id {
-		return Tx{}, database.ErrNotFound // an ID that begins alike
+		return Tx{}, database.ErrNotFound // an ID with the same prefix
 	}
 	return tx, nil
 }
 
-// At is the block at a height, without its envelope, of a chain that always had blocks;
-// nil if it is not recorded.
+// At returns the block at a height without its envelope, nil if it is not indexed. The chain must not have vertices
+// before its blocks.
 func (c *Chain) At(ctx context.Context, height uint64) ([]byte, error) {
 	if height >= c.Status().Next {
 		return nil, nil

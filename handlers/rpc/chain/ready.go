@@ -6,15 +6,14 @@ import (
 	"quorate/internal/index"
 )
 
-// Ready makes of a chain's status what says whether the chain can be asked: from when
-// it was recorded up to its end for the first time on, as
-// long as recording has not ended for good. It is safe for concurrent use.
+// Ready returns a function that reports whether the chain can be asked: its index has reached the last block once and
+// has not stopped for good. The function is safe for concurrent use.
 func Ready(status func() index.Status) func() bool {
 	var once atomic.Bool
 	return func() bool {
 		s := status()
 		if s.State == index.Stopped {
-			return false // what there is gets old, and nobody adds to it
+			return false // the index is no longer updated
 		}
 		if once.Load() {
 			return true

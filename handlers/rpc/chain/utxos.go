@@ -23,18 +23,18 @@ const (
 	// MaxAddresses and maxPage are a node's limits.
 	MaxAddresses = 1024
 	maxPage      = 1024
-	// maxBalance is how many outputs are added up; with more, nodes are asked.
+	// maxBalance is the maximum number of outputs added up for a balance. For more, upstream nodes are asked.
 	maxBalance = 100_000
 )
 
 var (
 	errNoAddresses = errors.New("no addresses provided")
-	// errEncoding is what a node says about JSON where there is none.
+	// errEncoding is a node's error for JSON where it is not supported.
 	errEncoding = errors.New("unsupported encoding in method")
 )
 
-// UTXOs answers getUTXOs: each address' in the order of their IDs, so that pages follow
-// on one another whatever is spent between them.
+// UTXOs answers getUTXOs. It sorts the UTXOs of each address by ID, so that pages stay contiguous while UTXOs are
+// spent.
 func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *api.GetUTXOsReply) error {
 	switch n := len(args.Addresses); {
 	case n == 0:
@@ -93,8 +93,8 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *api.Ge
 	return nil
 }
 
-// parseAddresses does as avax.ParseServiceAddresses. What has a separator is in no other
-// form than the one of users, and is not tried to be read as another first.
+// parseAddresses parses as avax.ParseServiceAddresses does. Texts with a separator are parsed only as addresses with a
+// chain prefix.
 func (c *Chain) parseAddresses(texts []string) (set.Set[ids.ShortID], error) {
 	addresses := set.NewSet[ids.ShortID](len(texts))
 	for _, text := range texts {
@@ -115,16 +115,16 @@ func (c *Chain) parseAddresses(texts []string) (set.Set[ids.ShortID], error) {
 	return addresses, nil
 }
 
-// UTXOError says that a UTXO cannot be shown as JSON.
+// UTXOError reports that a UTXO cannot be encoded as JSON.
 type UTXOError struct{ ID ids.ID }
 
-// Error implements error, as the asset chain's service says it.
+// Error returns the text of the X-Chain's service.
 func (e *UTXOError) Error() string {
 	return fmt.Sprintf("couldn't encode UTXO %s as string: %s", e.ID, errEncoding)
 }
 
-// page finds a page of UTXOs: those of addresses from last on, and of last those after
-// an ID. It returns where it ended.
+// page returns a page of UTXOs of addresses, starting at address last after UTXO ID. It also returns where the page
+// ends.
 func (c *Chain) page(ctx context.Context, source ids.ID, addresses set.Set[ids.ShortID], last ids.ShortID, after ids.ID, limit int) ([]ledger.Owned, ids.ShortID, ids.ID, error) {
 	sorted := addresses.List()
 	slices.SortFunc(sorted, ids.ShortID.Compare)
@@ -171,8 +171,8 @@ func (c *Chain) page(ctx context.Context, source ids.ID, addresses set.Set[ids.S
 	return all, last, after, nil
 }
 
-// Owned calls f for each UTXO that one of the addresses has a part in, once. The error
-// is rpc.ErrForward if there are too many.
+// Owned calls f once for each UTXO that lists one of the addresses as an owner. The error is rpc.ErrForward if there
+// are too many.
 func (c *Chain) Owned(ctx context.Context, addresses set.Set[ids.ShortID], f func(one *ledger.Owned) error) error {
 	sorted := addresses.List()
 	slices.SortFunc(sorted, ids.ShortID.Compare)

@@ -1,5 +1,5 @@
-// Package health reports how a service is as a node does (avalanchego, package
-// api/health): checks that run from time to time, each under its tags.
+// Package health reports the health of the service as a node does (avalanchego, package api/health). Checks run at an
+// interval. Each has tags.
 package health
 
 import (
@@ -17,37 +17,35 @@ import (
 	"quorate/handlers/rpc"
 )
 
-// Application is the tag of checks that every report has.
+// Application is the tag of checks that are part of every report.
 const Application = health.ApplicationTag
 
-// Check tells how something is: what it says is part of the report, as JSON, and the
-// error is what is wrong. It has to end with its context.
+// Check returns details for the report, which must encode as JSON, and an error if the check fails. It must end when
+// its context ends.
 type Check struct {
 	Name string
 	Tags []string
-	// Ready makes it part of the readiness report, too: there it holds once it has
-	// held.
+	// Ready adds the check to the readiness report, where it passes for good once it has passed.
 	Ready bool
 	Run   func(context.Context) (any, error)
 }
 
-// Options of a Reporter.
+// Options configures a Reporter.
 type Options struct {
-	// Interval is between two runs of all checks; 0 means 30 s. Timeout bounds each;
-	// 0 means 10 s.
+	// Interval is the time between two runs of all checks; 0 means 30 s. Timeout limits each check; 0 means 10 s.
 	Interval, Timeout time.Duration
-	// Metrics gets checks_failing.
+	// Metrics gets the metric checks_failing.
 	Metrics prometheus.Registerer
 	Checks  []Check
 }
 
-// Reporter runs checks and reports.
+// Reporter runs checks and reports their results.
 type Reporter struct {
 	health   health.Health
 	interval time.Duration
 }
 
-// New makes a Reporter, to which all checks fail that have not run yet.
+// New returns a Reporter. A check fails until it has run.
 func New(o Options) (*Reporter, error) {
 	if o.Interval <= 0 {
 		o.Interval = 30 * time.Second
@@ -83,7 +81,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	r.health.Stop()
 }
 
-// Endpoints are what a node has at health: GET and JSON-RPC, and plain reports below.
+// Endpoints returns the handlers of a node's health API: GET and JSON-RPC, and one path for each report.
 func (r *Reporter) Endpoints(log *slog.Logger) (map[string]http.Handler, error) {
 	answer, err := rpc.NewHandler(rpc.Endpoint{Services: []rpc.Service{{Names: []string{"health"}, Methods: &Service{r.health}}}, Log: log})
 	if err != nil {
@@ -104,7 +102,7 @@ func (r *Reporter) Endpoints(log *slog.Logger) (map[string]http.Handler, error) 
 	}, nil
 }
 
-// Service has the methods.
+// Service implements the methods.
 type Service struct{ reporter health.Reporter }
 
 // Health answers health.health.
@@ -125,8 +123,7 @@ func (s *Service) Liveness(_ *http.Request, args *health.APIArgs, reply *health.
 	return nil
 }
 
-// Failing is a handler that reports one failing check, where there is nothing yet that
-// could be checked.
+// Failing returns a handler that reports one failing check, for a service whose checks do not exist yet.
 func Failing(name string, why func() error) http.Handler {
 	return health.NewGetHandler(func(...string) (map[string]health.Result, bool) {
 		text := why().Error()

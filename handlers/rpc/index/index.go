@@ -1,5 +1,5 @@
-// Package index answers index.* as a node does that runs with its index enabled
-// (avalanchego, package indexer), from the containers that the service keeps.
+// Package index answers index.* as a node with an index does (avalanchego, package indexer), from the indexed
+// containers.
 package index
 
 import (
@@ -21,25 +21,23 @@ import (
 	"quorate/internal/store"
 )
 
-// Options configure a Service. All but Log are required.
+// Options configures a Service. All fields but Log are required.
 type Options struct {
 	Reader store.Reader
-	// Chain names the containers.
+	// Chain identifies the containers.
 	Chain container.Chain
-	// Heights are those of the index: the container at index i is the one at height
-	// first+i, the last one the one before end. If not all from first on are kept, the
-	// error is rpc.ErrForward.
+	// Heights returns the range of the index: the container at index i has height first+i, and the last one has height
+	// end-1. The error is rpc.ErrForward if the range is incomplete.
 	Heights func(ctx context.Context) (first, end uint64, err error)
-	// Log gets what goes wrong with the record, of which clients learn no more than that.
+	// Log gets errors of the index. Clients get only a general error.
 	Log *slog.Logger
 }
 
-// Service has the methods of one index. What is kept may lack what consensus knows
-// containers by, where it was had from a node without an index; then the nodes are to
-// answer.
+// Service implements the methods of one index. Containers from a node without an index lack their consensus IDs; the
+// service forwards calls about them.
 type Service struct{ o Options }
 
-// New makes a service.
+// New returns a Service.
 func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -137,7 +135,7 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 			return s.broken(err)
 		}
 		if len(some) == 0 {
-			return rpc.ErrForward // there is a gap in what is kept
+			return rpc.ErrForward // the index has a gap
 		}
 		held := int64(0)
 		for i := range some {
@@ -167,15 +165,14 @@ func (s *Service) heights(ctx context.Context) (first, end uint64, err error) {
 	return first, end, err
 }
 
-// broken is what clients are told of an error of the store.
+// broken logs an error of the store and returns the error for clients.
 func (s *Service) broken(err error) error {
 	s.o.Log.Error("containers cannot be read", slog.String("chain", s.o.Chain.Name), slog.Any("error", err))
 	return errBroken
 }
 
-// find returns a container of this index by its ID, and the height of the first
-// container. The error is database.ErrNotFound, whose text is the node's, if there is
-// no such container.
+// find returns a container of this index by its ID, and the height of the first container. The error is
+// database.ErrNotFound, with the node's text, if there is no such container.
 func (s *Service) find(ctx context.Context, id ids.ID) (first uint64, one container.Container, err error) {
 	first, end, err := s.heights(ctx)
 	if err != nil {
@@ -190,8 +187,8 @@ func (s *Service) find(ctx context.Context, id ids.ID) (first uint64, one contai
 	case first >= end:
 		return 0, one, database.ErrNotFound
 	}
-	// The container may be one whose ID is not known. IDs are known from a certain height
-	// on, or until then, as the nodes' index came and went.
+	// The container may have no known ID. Containers with IDs are a suffix or a prefix of the range, because upstream
+	// nodes gain or lose their index.
 	for _, h := range []uint64{first, end - 1} {
 		if _, err := s.accepted(ctx, h); err != nil {
 			return 0, one, err
@@ -200,7 +197,7 @@ func (s *Service) find(ctx context.Context, id ids.ID) (first uint64, one contai
 	return 0, one, database.ErrNotFound
 }
 
-// accepted reads a container as consensus knows it, or fails with rpc.ErrForward.
+// accepted returns the container at height with its consensus ID. The error is rpc.ErrForward if the ID is unknown.
 func (s *Service) accepted(ctx context.Context, height uint64) (container.Container, error) {
 	one, err := s.o.Chain.Get(ctx, s.o.Reader, height)
 	switch {
@@ -222,22 +219,22 @@ func (s *Service) reply(ctx context.Context, reply *indexer.FormattedContainer, 
 }
 
 const (
-	// atATime is how many containers are read before their memory is counted.
+	// atATime is the number of containers that are read before their memory is accounted for.
 	atATime = 128
-	// copies is how much memory a container's bytes take until they are sent: themselves,
-	// as hex, and as JSON in a buffer that grows.
+	// copies is the memory for a container until it is sent, as a multiple of its bytes: the bytes, their hex, and
+	// JSON in a growing buffer.
 	copies = 8
-	// around is the memory for the rest of a container, in bytes.
+	// around is the memory for the other fields of a container, in bytes.
 	around = 512
 )
 
-// newContainer returns a container in the node's form.
+// newContainer returns a container as a node encodes it.
 func newContainer(one *container.Container, first uint64, e formatting.Encoding) (indexer.FormattedContainer, error) {
 	text, err := formatting.Encode(e, one.Bytes)
 	if err != nil {
 		return indexer.FormattedContainer{}, err
 	}
-	// The time of indexing, or where that is unknown the upstream node's time.
+	// Use the time of indexing. If it is unknown, use the upstream node's time.
 	at := one.Kept
 	if at.IsZero() {
 		at = one.Time

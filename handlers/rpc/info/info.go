@@ -1,5 +1,4 @@
-// Package info answers info.* as a node does (avalanchego, package api/info), from
-// what the service knows itself.
+// Package info answers info.* as a node does (avalanchego, package api/info), without upstream nodes.
 package info
 
 import (
@@ -30,43 +29,41 @@ import (
 	"quorate/p2p"
 )
 
-// Options of the methods. All are required.
+// Options configures the methods. All fields are required.
 type Options struct {
 	NetworkID uint32
-	// Aliases are the names of the blockchains that are served.
+	// Aliases maps the aliases of the served blockchains.
 	Aliases ids.AliaserReader
 	// Bootstrapped reports whether requests for a blockchain can be answered.
 	Bootstrapped func(ids.ID) bool
 
-	// NodeID, Proof and Address are who we are among the nodes, and where we claim to
-	// be.
+	// NodeID, Proof and Address identify this service to its peers, and state its own address.
 	NodeID  ids.NodeID
 	Proof   *signer.ProofOfPossession
 	Address netip.AddrPort
-	// Peers are the nodes that we are connected to.
+	// Peers returns the connected peers.
 	Peers func() []p2p.Peer
-	// Weights are those of the primary network's validators, without a key included.
+	// Weights returns the weights of the primary network's validators, including those without a BLS key.
 	Weights func(context.Context) (Weights, error)
 
-	// Upgrades are the network's (info.upgrades). EVMVersion is the version of what
-	// runs the C-Chain.
+	// Upgrades returns the network's upgrades (info.upgrades). EVMVersion is the version of the C-Chain's VM.
 	Upgrades   func() (json.RawMessage, error)
 	EVMVersion func() string
 }
 
-// Weights of validators. Unchanged once made.
+// Weights holds the weights of validators. It is immutable.
 type Weights struct {
 	Of    map[ids.NodeID]uint64
 	Total uint64
 }
 
-// Public has the methods that everybody may call.
+// Public implements the methods for all clients.
 type Public struct{ o Options }
 
-// Operator has all methods, those that are about this node alone included.
+// Operator implements all methods, including those about this node.
 type Operator struct{ Public }
 
-// New makes the methods for everybody, and for the operator.
+// New returns the methods for all clients, and those for the operator.
 func New(o Options) (*Public, *Operator) {
 	return &Public{o}, &Operator{Public{o}}
 }
@@ -104,7 +101,7 @@ func (s *Public) IsBootstrapped(_ *http.Request, args *info.IsBootstrappedArgs, 
 	return nil
 }
 
-// GetNodeVersion answers info.getNodeVersion with what we tell other nodes.
+// GetNodeVersion answers info.getNodeVersion with the version that the handshake sends.
 func (s *Public) GetNodeVersion(_ *http.Request, _ *struct{}, reply *info.GetNodeVersionReply) error {
 	ours := version.Current.String()
 	*reply = info.GetNodeVersionReply{
@@ -117,8 +114,7 @@ func (s *Public) GetNodeVersion(_ *http.Request, _ *struct{}, reply *info.GetNod
 	return nil
 }
 
-// GetTxFee answers info.getTxFee. The fees that are not fixed any more are what they
-// were last.
+// GetTxFee answers info.getTxFee. Fees that are now dynamic have their last fixed value.
 func (s *Public) GetTxFee(_ *http.Request, _ *struct{}, reply *info.GetTxFeeResponse) error {
 	var create, transform avajson.Uint64
 	switch s.o.NetworkID {
@@ -163,7 +159,7 @@ func (s *Public) Peers(_ *http.Request, args *info.PeersArgs, reply *info.PeersR
 		for _, id := range args.NodeIDs {
 			if p, ok := connected[id]; ok {
 				reply.Peers = append(reply.Peers, describe(p))
-				delete(connected, id) // else a request could be answered with a multiple of its size
+				delete(connected, id) // each peer once, so that the answer stays smaller than a multiple of the request
 			}
 		}
 	}
@@ -186,7 +182,7 @@ func describe(p p2p.Peer) info.Peer {
 			SupportedACPs:  set.Of(p.SupportedACPs...),
 			ObjectedACPs:   set.Of(p.ObjectedACPs...),
 		},
-		Benched: []string{}, // we run no chain that could do without a node
+		Benched: []string{}, // the service runs no chain that benches validators
 	}
 }
 
@@ -261,7 +257,7 @@ func (s *Operator) GetNodeIP(_ *http.Request, _ *struct{}, reply *info.GetNodeIP
 	return nil
 }
 
-// GetVMs answers info.getVMs: what the primary network's chains run on.
+// GetVMs answers info.getVMs: the VMs of the primary network's chains.
 func (s *Operator) GetVMs(_ *http.Request, _ *struct{}, reply *info.GetVMsReply) error {
 	reply.Fxs = map[ids.ID]string{secp256k1fx.ID: secp256k1fx.Name, nftfx.ID: nftfx.Name, propertyfx.ID: propertyfx.Name}
 	reply.VMs = maps.Clone(genesis.VMAliases)

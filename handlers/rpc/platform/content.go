@@ -11,9 +11,9 @@ import (
 	"quorate/internal/chain/pchain"
 )
 
-// content reads and shows blocks and transactions of the P-Chain.
+// content decodes and formats blocks and transactions of the P-Chain.
 type content struct {
-	// context is nil until the chain is put together.
+	// context is nil until New sets it.
 	context *snow.Context
 }
 

@@ -18,34 +18,34 @@ import (
 	"quorate/handlers/rpc"
 )
 
-// current asks nodes what the record cannot know, once for each height of the chain.
+// current asks upstream nodes for state that the index does not have, once per height of the chain.
 type current struct {
 	upstream rpc.Upstream
 	path     string
-	// height changes whenever the chain does; it does not block.
+	// height changes with every block; it does not block.
 	height  func() uint64
 	answers *otter.Cache[string, *answer]
 	asking  singleflight.Group
 	log     *slog.Logger
 }
 
-// answer is what a node said.
+// answer is the answer of an upstream node.
 type answer struct {
 	result []byte
 	err    error
-	height uint64 // before it was asked
+	height uint64 // the height before the request
 	at     time.Time
 }
 
 const (
-	// currentBytes bounds what is remembered.
+	// currentBytes is the size of the cache.
 	currentBytes = 64 << 20
-	// freshFor is how long an answer is good whatever the chain does: who is connected
-	// changes without it, and the node that was asked may have been behind.
+	// freshFor is how long an answer is valid, even if the chain does not advance: connections change without it, and
+	// the node that answered may have been behind.
 	freshFor = 5 * time.Second
-	// patience bounds the time for one answer.
-	patience = 30 * time.Second
-	// questionNodes is how many nodes a question that is remembered may be about.
+	// answerTimeout is the timeout of one answer.
+	answerTimeout = 30 * time.Second
+	// questionNodes is the maximum number of nodes in a question that is cached.
 	questionNodes = 64
 )
 
@@ -60,11 +60,11 @@ func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *s
 	return &current{upstream: upstream, path: path, height: height, answers: answers, log: log}, nil
 }
 
-// fresh says whether an answer may be given still.
+// fresh reports whether a may still be returned.
 func (c *current) fresh(a *answer) bool { return a.height == c.height() && time.Since(a.at) < freshFor }
 
-// ask replies with the result that nodes give for a method with parameters about a subnet
-// and some of its nodes, which are sorted.
+// ask sets the reply to the result that upstream nodes return for method, with a subnet and sorted node IDs as
+// parameters.
 func (c *current) ask(ctx context.Context, method string, subnetID ids.ID, nodeIDs []ids.NodeID, args any, reply *rpc.Raw) error {
 	a, err := c.answer(ctx, method, subnetID, nodeIDs, args)
 	if err != nil {
@@ -91,9 +91,9 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 	if err != nil {
 		return nil, err
 	}
-	// Whoever leaves does not end it for others.
+	// The request continues when one of its callers leaves.
 	coming := c.asking.DoChan(question, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer cancel()
 		a := &answer{height: c.height(), at: time.Now()}
 		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(*refusal)) {
@@ -112,18 +112,17 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 			}
 			return nil, r.Err
 		}
-		return r.Val.(*answer), nil //nolint:forcetypeassert // it is what is returned above
+		return r.Val.(*answer), nil //nolint:forcetypeassert // asking returns only this type
 	}
 }
 
-// refusal is a node's error.
+// refusal is an upstream node's error.
 type refusal struct{ text string }
 
-// Error implements error: it is what the client is told.
+// Error returns the text for the client.
 func (r *refusal) Error() string { return r.text }
 
-// call asks nodes and returns the result as they wrote it. A node's own error is a
-// refusal.
+// call asks upstream nodes and returns the result unchanged. A node's own error is a refusal.
 func call(ctx context.Context, upstream rpc.Upstream, path, method string, params []byte) ([]byte, error) {
 	if upstream == nil {
 		return nil, errors.New("there is no node")
@@ -148,6 +147,6 @@ func call(ctx context.Context, upstream rpc.Upstream, path, method string, param
 	if reply.Result == nil {
 		return nil, errors.New("an answer without a result")
 	}
-	// The answer's own bytes need not be kept for it.
+	// Clone, so that the whole reply can be freed.
 	return bytes.Clone(reply.Result), nil
 }

@@ -1,6 +1,5 @@
-// Package platform answers the calls about the platform chain (the P-Chain) as a node
-// does, from what is recorded of it. What depends on the node's own state of stakes it
-// asks nodes for, and remembers.
+// Package platform answers calls about the P-Chain as a node does, from its index. It asks upstream nodes for the
+// state of validators and caches their answers.
 package platform
 
 import (
@@ -35,39 +34,38 @@ import (
 	"quorate/internal/index/ledger/subnets"
 )
 
-// Names are those of the service.
+// Names lists the names of the service.
 var Names = []string{"platform"}
 
-// Subnets is the record of subnets of one network, as *subnets.Record has it.
+// Subnets is the index of subnets of one network; *subnets.Record implements it.
 type Subnets interface {
 	List(ctx context.Context, ascending bool, limit int, after *subnets.Position) (*subnets.Page, error)
 }
 
-// Options of a Service. All are required but Upstream and Follows.
+// Options configures a Service. All fields but Upstream and Follows are required.
 type Options struct {
-	// Chain is the P-Chain. Its Content is set by New.
+	// Chain configures the P-Chain. New sets its Content.
 	Chain       chain.Options
 	AVAXAssetID ids.ID
 	Subnets     Subnets
-	// Upstream are asked for what is not recorded, at Path.
+	// Upstream answers at Path what is not indexed.
 	Upstream rpc.Upstream
 	Path     string
-	// Follows says which blockchains are recorded, besides those of the primary
-	// network; nil: none.
+	// Follows reports which blockchains are indexed besides those of the primary network; nil means none.
 	Follows func(chainID ids.ID) bool
 }
 
-// Service has the methods. It is safe for concurrent use.
+// Service implements the methods. It is safe for concurrent use.
 type Service struct {
 	options Options
 	chain   *chain.Chain
 	current *current
 
 	mu     sync.Mutex
-	chains *blockchains // nil before it is first asked for; guarded by mu
+	chains *blockchains // nil before the first request for it; guarded by mu
 }
 
-// New makes the service.
+// New returns a Service.
 func New(o Options) (*Service, error) {
 	content := new(content)
 	o.Chain.Content = content
@@ -107,8 +105,8 @@ func (s *Service) GetTx(r *http.Request, args *api.GetTxArgs, reply *rpc.Raw) er
 	return err
 }
 
-// GetTxStatus is platform.getTxStatus. What is not recorded may be on its way, which
-// nodes know; what they have accepted is still on its way here.
+// GetTxStatus is platform.getTxStatus. Upstream nodes know whether a transaction that is not indexed is processing.
+// One that they report as accepted is still reported as processing until it is indexed.
 func (s *Service) GetTxStatus(r *http.Request, args *platformvm.GetTxStatusArgs, reply *platformvm.GetTxStatusResponse) error {
 	ctx := r.Context()
 	accepted, err := s.status(ctx, args.TxID)
@@ -143,7 +141,7 @@ func (s *Service) GetTxStatus(r *http.Request, args *platformvm.GetTxStatusArgs,
 	return nil
 }
 
-// status is 0 for what is not recorded.
+// status returns 0 if the transaction is not indexed.
 func (s *Service) status(ctx context.Context, id ids.ID) (status.Status, error) {
 	if _, ok := s.chain.Genesis[id]; ok {
 		return status.Committed, nil
@@ -157,7 +155,7 @@ func (s *Service) status(ctx context.Context, id ids.ID) (status.Status, error) 
 	case !tx.Proposed:
 		return status.Committed, nil
 	}
-	// The block that follows decides.
+	// The next block decides.
 	b, err := s.chain.At(ctx, tx.Height+1)
 	if err != nil || b == nil {
 		return 0, err
@@ -172,16 +170,16 @@ func (s *Service) status(ctx context.Context, id ids.ID) (status.Status, error) 
 	return status.Committed, nil
 }
 
-// blockchains are all that there are up to a height.
+// blockchains is the list of all blockchains up to a height.
 type blockchains struct {
-	next  uint64 // the height that is not taken into account yet
+	next  uint64 // the first height that is not included
 	reply []byte // of platform.getBlockchains
 	known map[ids.ID]struct{}
 }
 
 const subnetPage = 1024
 
-// list reads which blockchains there are, if there may be more than before.
+// list updates the list of blockchains if there may be new ones.
 func (s *Service) list(ctx context.Context) (*blockchains, error) {
 	next := s.chain.Status().Next
 	s.mu.Lock()
@@ -229,8 +227,8 @@ func (s *Service) GetBlockchains(r *http.Request, _ *struct{}, reply *rpc.Raw) e
 	return err
 }
 
-// GetBlockchainStatus is platform.getBlockchainStatus. The service validates nothing:
-// what it follows is Syncing.
+// GetBlockchainStatus is platform.getBlockchainStatus. The service does not validate: chains that it follows are
+// Syncing.
 func (s *Service) GetBlockchainStatus(r *http.Request, args *platformvm.GetBlockchainStatusArgs, reply *platformvm.GetBlockchainStatusReply) error {
 	if args.BlockchainID == "" {
 		return errors.New("argument 'blockchainID' not given")
@@ -265,7 +263,7 @@ func (s *Service) GetUTXOs(r *http.Request, args *api.GetUTXOsArgs, reply *api.G
 	return err
 }
 
-// sums are amounts by asset.
+// sums holds amounts by asset.
 type sums map[ids.ID]uint64
 
 func (s sums) add(asset ids.ID, amount uint64) {
@@ -287,7 +285,7 @@ func (s sums) json() map[ids.ID]avajson.Uint64 {
 // GetBalance is platform.getBalance.
 func (s *Service) GetBalance(r *http.Request, args *platformvm.GetBalanceRequest, reply *platformvm.GetBalanceResponse) error {
 	if len(args.Addresses) > chain.MaxAddresses {
-		return rpc.ErrForward // a node has no limit, and one client at a time to think of
+		return rpc.ErrForward // nodes have no limit
 	}
 	ctx := r.Context()
 	addresses, err := avax.ParseServiceAddresses(s.chain.Addresses, args.Addresses)
@@ -346,7 +344,7 @@ func (s *Service) GetBalance(r *http.Request, args *platformvm.GetBalanceRequest
 
 // GetCurrentValidators is platform.getCurrentValidators.
 func (s *Service) GetCurrentValidators(r *http.Request, args *platformvm.GetCurrentValidatorsArgs, reply *rpc.Raw) error {
-	// Their order and repetitions are without meaning.
+	// Order and repetition have no meaning.
 	slices.SortFunc(args.NodeIDs, ids.NodeID.Compare)
 	args.NodeIDs = slices.Compact(args.NodeIDs)
 	return s.current.ask(r.Context(), "platform.getCurrentValidators", args.SubnetID, args.NodeIDs, args, reply)

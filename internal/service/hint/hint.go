@@ -1,22 +1,22 @@
-// Package hint has errors that say what their reader can do about them.
+// Package hint defines errors that state how the operator can resolve them.
 package hint
 
-// Error is an error that says what to do about it.
+// Error is an error with a hint on how to resolve it.
 type Error struct {
 	Err  error
 	Hint string
-	// Wrong says that the configuration has to be another one; else something failed.
+	// Wrong reports that the configuration must change; otherwise an operation failed.
 	Wrong bool
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap is what failed.
+// Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Mistake is a mistake in the configuration, and how to correct it; the hint may be empty.
+// Mistake returns an error of the configuration with a hint how to correct it; the hint may be empty.
 func Mistake(err error, hint string) error { return &Error{Err: err, Hint: hint, Wrong: true} }
 
-// Failure is what failed while the configuration may be right, and what may help.
+// Failure returns an error that a correct configuration can also cause, with a hint how to resolve it.
 func Failure(err error, hint string) error { return &Error{Err: err, Hint: hint} }

@@ -1,5 +1,5 @@
-// Package keep opens what outlives the process: the store, in files or on a server, and what
-// all networks share of it.
+// Package keep opens the persistent state of the process: the store, embedded or on a server, and what all networks
+// share in it.
 package keep
 
 import (
@@ -22,22 +22,21 @@ import (
 	"quorate/internal/store/lease"
 )
 
-// Keep is what outlives the process: the store, and what the networks share of it.
+// Keep is the persistent state of the process.
 type Keep struct {
-	// Store has the rows of Slots, which lets the index be rebuilt beside the one that
-	// serves.
+	// Store holds the rows of Slots, which let an index be rebuilt while the current one serves.
 	Store store.Store
 	Slots *index.Slots
-	// Archive has the signed messages.
+	// Archive holds the signed messages.
 	Archive *aggregator.Archive
-	// Leases are shared with the other processes on the store; nil if there can be none.
+	// Leases are shared with the other processes on the store; nil for an embedded store.
 	Leases *lease.Leases
-	// standbys follow the store, and may be nil.
+	// standbys follow the store; nil without any.
 	standbys *store.Standbys
 	log      *slog.Logger
 }
 
-// Views are what is read from instead of the store, nil for nothing.
+// Views returns the standbys to read from instead of the store, nil without any.
 func (k *Keep) Views() ledger.Viewer {
 	if k.standbys == nil {
 		return nil
@@ -45,7 +44,7 @@ func (k *Keep) Views() ledger.Viewer {
 	return k.Slots.Views(k.standbys)
 }
 
-// Following tells how the standbys stand; nil without any.
+// Following returns a function that reports the state of the standbys; nil without any.
 func (k *Keep) Following() func() []store.StandbyStats {
 	if k.standbys == nil {
 		return nil
@@ -53,8 +52,7 @@ func (k *Keep) Following() func() []store.StandbyStats {
 	return k.standbys.Stats
 }
 
-// Open opens the store: on the server that the configuration names, or the embedded
-// one in the data folder, which no other process can use meanwhile.
+// Open opens the store: the configured server, or the embedded store in the data directory, which it locks.
 func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics prometheus.Registerer) (*Keep, error) {
 	place := PlaceOf(c)
 	s, err := place.Open(ctx, log)
@@ -103,8 +101,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	return k, nil
 }
 
-// PageKey is the key that seals page tokens: in the data folder, or the same for all who
-// share the store.
+// PageKey returns the key that seals page tokens. It is in the data directory, or in the store if processes share it.
 func (k *Keep) PageKey(ctx context.Context, dataDir string) ([]byte, error) {
 	if k.Leases != nil {
 		return sharedPageKey(ctx, k.Store)
@@ -112,7 +109,7 @@ func (k *Keep) PageKey(ctx context.Context, dataDir string) ([]byte, error) {
 	return pageKey(dataDir)
 }
 
-// Allowances are those of keys where others share the store; else nil.
+// Allowances returns the shared allowances of API keys, nil if the store is not shared.
 func (k *Keep) Allowances(log *slog.Logger) *access.Shared {
 	if k.Leases == nil {
 		return nil
@@ -120,8 +117,8 @@ func (k *Keep) Allowances(log *slog.Logger) *access.Shared {
 	return access.NewShared(k.Store, log)
 }
 
-// Keys are the API keys where others share the store, with those of the file that this
-// process had before it did; else nil.
+// Keys returns the API keys in the store, nil if the store is not shared. It imports those of file, which this process
+// used before.
 func (k *Keep) Keys(ctx context.Context, file access.KeyFile) (*access.KeyStore, error) {
 	if k.Leases == nil {
 		return nil, nil
@@ -137,7 +134,7 @@ func (k *Keep) Keys(ctx context.Context, file access.KeyFile) (*access.KeyStore,
 	return keys, nil
 }
 
-// Close writes what waits to be written.
+// Close writes pending data and closes the store.
 func (k *Keep) Close() {
 	if k.Archive != nil {
 		k.Archive.Close()
@@ -152,7 +149,7 @@ func (k *Keep) Close() {
 	}
 }
 
-// standbyMetrics tell how far behind the servers are that are read from.
+// standbyMetrics collects how far the standbys lag.
 type standbyMetrics struct{ standbys *store.Standbys }
 
 // Describe implements prometheus.Collector.

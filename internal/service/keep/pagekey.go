@@ -12,8 +12,7 @@ import (
 	"quorate/internal/store"
 )
 
-// pageKey is the key that seals page tokens, kept in the data folder so that they
-// outlast the process.
+// pageKey returns the key that seals page tokens from the data directory, and creates it if there is none.
 func pageKey(dataDir string) ([]byte, error) {
 	const size = 32
 	path := filepath.Join(dataDir, "page.key")
@@ -35,7 +34,8 @@ func pageKey(dataDir string) ([]byte, error) {
 // keyOfPages is the name of the key that seals page tokens in a shared store.
 const keyOfPages = "page_key"
 
-// sharedPageKey is the key that seals page tokens, the same for all who share a store.
+// sharedPageKey returns the key that seals page tokens for all processes that share a store, and creates it if there
+// is none.
 func sharedPageKey(ctx context.Context, s store.Store) ([]byte, error) {
 	const size = 32
 	row := store.PK{P: []byte(keyOfPages)}
@@ -51,7 +51,7 @@ func sharedPageKey(ctx context.Context, s store.Store) ([]byte, error) {
 			return nil, fmt.Errorf("reading the key of page tokens: %w: it has %d bytes", store.ErrCorrupt, len(values[0]))
 		}
 		key := make([]byte, size)
-		_, _ = rand.Read(key) // never fails, as documented
+		_, _ = rand.Read(key) // never fails
 		var batch store.Batch
 		batch.Put(store.FamilyMeta, row, key)
 		batch.Move(keyOfPages, store.Cursor{}, store.Cursor{Epoch: 1})

@@ -15,29 +15,29 @@ import (
 	"quorate/internal/store"
 )
 
-// Place is where the store is.
+// Place identifies a store.
 type Place struct {
-	// URL is a server's; empty: Dir has the files.
+	// URL is that of a server. If it is empty, Dir holds the files.
 	URL, Dir string
-	// Memory is what the process may use, in bytes; 0: little.
+	// Memory is the memory that the process may use, in bytes; 0 means little.
 	Memory int64
-	// ViewAge is how long a view of a server may be open, 0 for the default; Unfinished
-	// opens what a copy is to go on with.
+	// ViewAge is the maximum age of a view of a server, 0 for the default. Unfinished opens a store whose copy was
+	// interrupted.
 	ViewAge    time.Duration
 	Unfinished bool
 }
 
-// PlaceOf is where a service has its store.
+// PlaceOf returns the configured store.
 func PlaceOf(c config.Config) Place {
 	return Place{URL: c.Store, Dir: filepath.Join(c.DataDir, config.StoreFolder), Memory: int64(c.MemoryLimit)}
 }
 
-// Keys is where a service with its store in these files has the API keys.
+// Keys returns the key file that belongs to an embedded store.
 func (p Place) Keys() access.KeyFile {
 	return (&config.Config{DataDir: filepath.Dir(p.Dir)}).KeyFile()
 }
 
-// Open opens the store there, and makes it if there is none.
+// Open opens the store, and creates it if there is none.
 func (p Place) Open(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	if p.URL != "" {
 		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.URL, ViewAge: p.ViewAge, Unfinished: p.Unfinished, Log: log})
@@ -45,7 +45,7 @@ func (p Place) Open(ctx context.Context, log *slog.Logger) (store.Store, error) 
 	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.Dir, CacheBytes: p.Memory / 16, MemTableBytes: min(p.Memory/64, 32<<20), Unfinished: p.Unfinished, Log: log})
 }
 
-// Failure says what to do about a store that cannot be opened.
+// Failure returns a hint.Error for a store that cannot be opened.
 func Failure(err error, place Place, inUse string) error {
 	remedy := "Is --data-dir a folder of yours, with room on its disk?"
 	again := fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", place.Dir)
@@ -64,7 +64,7 @@ func Failure(err error, place Place, inUse string) error {
 	return hint.Failure(config.Redacted(err), remedy)
 }
 
-// Check says what is wrong with a place, without looking there.
+// Check returns an error if the place is invalid. It does not access the store.
 func (p Place) Check() error {
 	if p.URL == "" {
 		return nil

@@ -1,4 +1,4 @@
-// Package logs makes the loggers of the service.
+// Package logs creates the loggers of the service.
 package logs
 
 import (
@@ -38,7 +38,7 @@ const Main = "main"
 // is a terminal, else a JSON object a line.
 func New(level string, w io.Writer) *Loggers {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // package config has checked it
+	_ = l.UnmarshalText([]byte(level)) // checked by package config
 	return &Loggers{
 		handler: newLogHandler(slog.Level(math.MinInt), w), initial: nodeLevel(l),
 		levels: make(map[string]Levels), least: make(map[string]*slog.LevelVar),
@@ -129,7 +129,7 @@ func (h levelled) WithGroup(name string) slog.Handler {
 // NewLogger returns a logger as New does, with a fixed level.
 func NewLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // package config has checked it
+	_ = l.UnmarshalText([]byte(level)) // checked by package config
 	return slog.New(newLogHandler(l, w))
 }
 

@@ -16,7 +16,7 @@ import (
 	"quorate/internal/node"
 )
 
-// aheadWork signs a network's messages before anyone asks.
+// aheadWork signs a network's messages before they are requested.
 type aheadWork struct {
 	queue     *ahead.Ahead
 	network   *Network
@@ -25,12 +25,12 @@ type aheadWork struct {
 	log       *slog.Logger
 }
 
-// newAheadWork returns nil if nothing is to be signed ahead. Recorded has a token
-// when there are more P-Chain blocks on record.
+// newAheadWork returns nil if no messages are to be signed ahead. recorded gets a token when more P-Chain blocks are
+// indexed.
 func newAheadWork(n *Network, o Options, metrics prometheus.Registerer, recorded <-chan struct{}) (*aheadWork, error) {
 	rounds := o.Config.Ahead()
 	if o.Archive == nil || rounds == 0 {
-		return nil, nil // what is kept nowhere is not worth making
+		return nil, nil // signatures could not be stored
 	}
 	queue, err := ahead.New(ahead.Options{Signer: n.Signer, Rounds: rounds, Log: o.Log, Metrics: metrics})
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *aheadWork) run(ctx context.Context) error {
 	}
 	for _, chain := range w.network.evmChains {
 		g.Go(func() error {
-			// It ends with ctx, which is no failure.
+			// Follow returns only when ctx ends, which is no failure.
 			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, QuietPoll: quietPoll(len(w.network.evmChains)), OnMessage: w.sent, Log: w.log})
 			return nil
 		})

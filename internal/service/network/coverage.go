@@ -15,8 +15,7 @@ import (
 	"quorate/validators"
 )
 
-// maxCoveredSubnets bounds the values of the metric's label, because anybody can create
-// subnets.
+// maxCoveredSubnets limits the values of the metric's label, because anyone can create subnets.
 const maxCoveredSubnets = 64
 
 // Coverage is the metric of the connected weight of subnets: the primary network and the

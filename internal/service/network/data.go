@@ -18,8 +18,8 @@ import (
 	"quorate/internal/index/vertices"
 )
 
-// Data are the network's records as the Data API reads them, or what is missing for
-// them; false if the service has no place to keep any.
+// Data returns the network's indexed data for the Data API, or what is missing for it. It returns false if the service
+// has no store.
 func (n *Network) Data() (data.Network, bool) {
 	g := n.Genesis
 	switch {
@@ -47,7 +47,7 @@ func (n *Network) Data() (data.Network, bool) {
 	d.Progress = func(chainID ids.ID) data.Progress {
 		status := n.Chains.LedgerStatus(names[chainID])
 		p := reply.ProgressOf(status)
-		// The last block's time is a row; without it the record has just begun.
+		// The time of the last block is a row. Without the row nothing is indexed yet.
 		height, now, err := record.Tip(context.Background(), chainID)
 		if err != nil {
 			p.CaughtUp = false
@@ -59,7 +59,7 @@ func (n *Network) Data() (data.Network, bool) {
 	return d, true
 }
 
-// vertexReader puts the record of vertices into the Data API's terms.
+// vertexReader adapts the index of vertices to the Data API.
 type vertexReader struct{ record *vertices.Record }
 
 func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.VertexPage, error) {

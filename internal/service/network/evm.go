@@ -28,27 +28,26 @@ import (
 	"quorate/internal/store/lease"
 )
 
-// evmChain is where an EVM chain's Ethereum API is.
+// evmChain is the Ethereum API of an EVM chain.
 type evmChain struct {
 	client *node.Client
 	path   string
-	own    bool // the client is of no other use
-	// name is what the chain is called until its node has told what it is.
+	own    bool // the client serves only this chain
+	// name identifies the chain until its node has reported its IDs.
 	name  string
 	token handler.NativeToken
 }
 
-// cChain reports whether it is the C-Chain of the network.
+// cChain reports whether the chain is the C-Chain of the network.
 func (c evmChain) cChain() bool { return !c.own }
 
-// quietPoll is the longest time between two looks for new blocks of an EVM chain that has
-// been silent, where there are so many. Of a hundred, most are silent for the most part:
-// together they ask 25 times a second at least, and each of them every 2 s.
+// quietPoll returns the maximum time between two polls of an idle EVM chain if there are this many chains. Together
+// the chains poll at least 25 times a second, and each at least every 2 s.
 func quietPoll(chains int) time.Duration {
 	return min(time.Duration(chains)*40*time.Millisecond, 2*time.Second)
 }
 
-// newEVMChains are the C-Chain and the chains that are configured.
+// newEVMChains returns the C-Chain and the configured chains.
 func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 	chains := []evmChain{{client: client, path: node.CChainRPC, name: "evm C"}}
 	for _, c := range o.Config.EVM {
@@ -59,14 +58,14 @@ func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 		}
 		name := "evm"
 		if u, err := url.Parse(c.RPC); err == nil {
-			name += " " + u.Host + u.Path // without what may be a secret
+			name += " " + u.Host + u.Path // without credentials and query, which may be secret
 		}
 		chains = append(chains, evmChain{client: client, own: true, name: name, token: nativeToken(c.NativeToken)})
 	}
 	return chains, nil
 }
 
-// nativeToken is the token as answers have it.
+// nativeToken converts a configured token to the token in answers.
 func nativeToken(t *config.Token) handler.NativeToken {
 	if t == nil {
 		return handler.NativeToken{}
@@ -86,8 +85,7 @@ func closeEVMChains(chains []evmChain) {
 	}
 }
 
-// evmRecords records the EVM chains of a network, each from when its node has told
-// what it is.
+// evmRecords indexes the EVM chains of a network, each once its node has reported its IDs.
 type evmRecords struct {
 	networkID uint32
 	cChainID  ids.ID
@@ -97,31 +95,31 @@ type evmRecords struct {
 	role      config.Role
 	views     evm.Viewer // what the Data API reads from
 	fetcher   *metadata.Fetcher
-	// changed is called when there is one more to read.
+	// changed is called when another chain can be read.
 	changed func() error
 	metrics prometheus.Registerer
-	room    *index.Room // for blocks of all chains on their way; nil bounds each alone
+	room    *index.Room // shared limit of blocks in flight; nil limits each chain alone
 	log     *slog.Logger
 
 	mu      sync.Mutex
 	open    []*evmRecord      // guarded by mu
-	waiting map[string]error  // by name: why a chain is not open yet; guarded by mu
-	refused map[string]error  // by name: why a chain will not be recorded; guarded by mu
+	waiting map[string]error  // by name: the error that keeps a chain from opening; guarded by mu
+	refused map[string]error  // by name: the reason for which a chain is not indexed; guarded by mu
 	taken   map[ids.ID]string // guarded by mu
 }
 
-// errChainID says that a chain cannot be told from another one of its network.
+// errChainID reports that two chains of a network cannot be told apart.
 var errChainID = errors.New("two chains of one network have the same EVM chain ID")
 
-// evmRecord records one chain.
+// evmRecord indexes one chain.
 type evmRecord struct {
 	name     string
-	source   string // what the chain was called before
+	source   string // the chain's name before it was identified
 	served   handler.Chain
 	node     *node.EVM
 	pipeline *index.Pipeline[*chain.Block]
-	// newPipeline makes one that records while this one watches; filler is what fills in
-	// calls beside whichever records here.
+	// newPipeline returns a pipeline that indexes while this process holds the lease. filler adds missing call traces,
+	// whichever process indexes.
 	newPipeline func() (*index.Pipeline[*chain.Block], error)
 	newFiller   func() *evm.Filler
 	filler      atomic.Pointer[evm.Filler]
@@ -145,8 +143,8 @@ func newEVMRecords(n *Network, o Options, metrics prometheus.Registerer) *evmRec
 		r.cChainID = n.Genesis.CChainID
 	}
 	for _, c := range n.evmChains {
-		// A network whose genesis is not known has a P-Chain only, as far as records go,
-		// and the C-Chain of a synthetic one has no receipts.
+		// If the genesis of a network is unknown, only its P-Chain is indexed. The C-Chain of a synthetic network has
+		// no receipts.
 		if c.cChain() && (n.Genesis == nil || o.Synthetic) {
 			continue
 		}
@@ -180,7 +178,7 @@ func (r *evmRecords) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(waitingDesc(), prometheus.GaugeValue, float64(n))
 }
 
-// run records until ctx ends.
+// run indexes the chains until ctx ends.
 func (r *evmRecords) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, c := range r.chains {
@@ -189,7 +187,7 @@ func (r *evmRecords) run(ctx context.Context) {
 	running.Wait()
 }
 
-// record waits for a chain's node, ever longer, and records the chain.
+// record waits for the chain's node, with increasing delays, and indexes the chain.
 func (r *evmRecords) record(ctx context.Context, c evmChain) {
 	const longest = 10 * time.Second
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
@@ -228,20 +226,19 @@ func (r *evmRecords) record(ctx context.Context, c evmChain) {
 	}
 }
 
-// refuse gives a chain up: nothing but another configuration would help.
+// refuse stops a chain for good: only another configuration can help.
 func (r *evmRecords) refuse(c evmChain, err error) {
 	r.mu.Lock()
 	delete(r.waiting, c.name)
 	r.refused[c.name] = err
 	r.mu.Unlock()
 	r.log.Error("an EVM chain is not recorded", slog.String("chain", c.name), slog.Any("error", err))
-	if err := r.changed(); err != nil { // what is not known is not waited for any more
+	if err := r.changed(); err != nil { // the chain is no longer awaited
 		r.log.Error("the surface cannot be renewed", slog.Any("error", err))
 	}
 }
 
-// identify asks a chain what it is and puts together what records it. The result is
-// nil if the chain is recorded already.
+// identify asks a chain for its IDs and builds its index. It returns nil if the chain is indexed already.
 func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, error) {
 	api := c.client.EVM(c.path)
 	chainID, err := api.ChainID(ctx)
@@ -298,7 +295,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	}
 	e.newPipeline = func() (*index.Pipeline[*chain.Block], error) {
 		return index.New(index.Options[*chain.Block]{
-			// Chains of different networks and blockchains may have the same chain ID.
+			// Chains of different networks and blockchains may share a chain ID.
 			NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
 			Source:  source,
 			Store:   r.store,
@@ -306,7 +303,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			// Blocks are decoded where they are fetched.
 			WindowBytes: 32 << 20,
 			Room:        r.room,
-			// A node that has nothing new is asked more rarely; it may tell by WebSocket.
+			// An idle node is polled less often; it may announce blocks by WebSocket.
 			QuietPoll: quietPoll(len(r.chains)),
 			Log:       r.log,
 		})
@@ -328,8 +325,8 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	return e, nil
 }
 
-// work records a chain until ctx ends, or has another process that shares the store do
-// so and watches.
+// work indexes a chain until ctx ends. If another process that shares the store holds the lease, work follows its
+// progress.
 func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 	lost := func(err error) {
 		if err != nil {
@@ -339,7 +336,7 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 	var running sync.WaitGroup
 	running.Go(func() { e.node.Heads(ctx, e.wake) })
 	if r.role.Answers() {
-		running.Go(func() { e.keeper.Run(ctx) }) // for those who ask here
+		running.Go(func() { e.keeper.Run(ctx) }) // for this process's readers
 	}
 	if r.leases == nil {
 		running.Go(func() { lost(e.pipeline.Run(ctx)) })
@@ -363,7 +360,7 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 				defer e.pipeline.RecordedBy(nil)
 				err = recorder.Run(ctx)
 				if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
-					// It would be no other with another process: whoever looks finds it here.
+					// Another process would fail, too; status shows the error.
 					lost(err)
 					<-ctx.Done()
 					return nil
@@ -375,18 +372,18 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 	running.Wait()
 }
 
-// fill fills in calls until ctx ends.
+// fill adds missing call traces until ctx ends.
 func (e *evmRecord) fill(ctx context.Context, log *slog.Logger) {
 	filler := e.newFiller()
 	e.filler.Store(filler)
 	defer e.filler.Store(nil)
 	if err := filler.Run(ctx); err != nil {
 		log.Error("calls inside transactions are not filled in any more", slog.String("chain", e.name), slog.Any("error", err))
-		<-ctx.Done() // whoever looks finds it
+		<-ctx.Done() // status shows the error
 	}
 }
 
-// status is how the recording stands, with what there is to say of traces.
+// status returns the state of the index, including its call traces.
 func (e *evmRecord) status() index.Status {
 	status := e.pipeline.Status()
 	filler := e.filler.Load()
@@ -403,14 +400,14 @@ func (e *evmRecord) status() index.Status {
 	return status
 }
 
-// wake says that there are more blocks.
+// wake tells the pipeline that there are more blocks.
 func (e *evmRecord) wake() { e.pipeline.Wake() }
 
-// progress is how far the record is.
+// progress returns the progress of the index.
 func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 	status := e.status()
 	p := reply.ProgressOf(status)
-	// The last block's time is a row; without it the record has just begun.
+	// The time of the last block is a row. Without the row nothing is indexed yet.
 	tip, err := record.Tip(context.Background())
 	if err != nil {
 		p.CaughtUp = false
@@ -420,7 +417,7 @@ func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 	return p
 }
 
-// addStatus adds how far the chains are to those of the network.
+// addStatus adds the state of the chains to that of the network.
 func (r *evmRecords) addStatus(all map[string]index.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -439,7 +436,7 @@ func (r *evmRecords) addStatus(all map[string]index.Status) {
 	}
 }
 
-// chainsServed are the chains that can be read, and whether more will come.
+// chainsServed returns the chains that can be read, and whether more will follow.
 func (r *evmRecords) chainsServed() (served []handler.Chain, starting bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -449,7 +446,7 @@ func (r *evmRecords) chainsServed() (served []handler.Chain, starting bool) {
 	return served, len(r.waiting) > 0
 }
 
-// follows tells whether a blockchain is recorded.
+// follows reports whether a blockchain is indexed.
 func (r *evmRecords) follows(id ids.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,9 +15,8 @@ import (
 	"quorate/internal/node"
 )
 
-// AwaitGenesis finds what a network began with, asking the node until it answers or
-// ctx ends. Both are nil for a network whose genesis is not known, of which no
-// ledger can be kept.
+// AwaitGenesis returns the genesis of a network. It asks the node until it answers or ctx ends. Both results are nil
+// if the genesis is unknown; such a network has no ledger.
 func AwaitGenesis(ctx context.Context, client *node.Client, networkID uint32, file string, log *slog.Logger) (g *genesis.Genesis, fees *fee.Config, err error) {
 	const pause = time.Second
 	for {

@@ -1,5 +1,5 @@
-// Package network puts together what one network takes: its node, our place among its
-// peers, its validators, whoever signs, and what is recorded of its chains.
+// Package network builds the parts of one network: the client of its nodes, the peers, the validator sets, the signer
+// and the index of its chains.
 package network
 
 import (
@@ -39,10 +39,9 @@ import (
 	"quorate/validators"
 )
 
-// Network is everything that signs for one network. Its parts stay the same once it is made,
-// and are safe for concurrent use.
+// Network holds the parts of one network. Its fields do not change after New. It is safe for concurrent use.
 type Network struct {
-	// Name is that of the configuration, ID the network's own.
+	// Name is the configured name, ID the network ID.
 	Name     string
 	ID       uint32
 	Node     *node.Client
@@ -50,82 +49,78 @@ type Network struct {
 	Resolver *validators.Resolver
 	Signer   *aggregator.Aggregator
 	Coverage *Coverage
-	// Chains records the primary network's chains, record is what it keeps of L1s;
-	// nil without a store.
+	// Chains indexes the primary network's chains, and record is the index of L1s; nil without a store.
 	Chains  *primary.Network
-	views   ledger.Viewer    // what the Data API reads from; nil: the store
-	Genesis *genesis.Genesis // nil if it is not known, or of no use
-	ledger  bool             // whether outputs, balances and stakes are to be recorded
+	views   ledger.Viewer    // what the Data API reads from; nil means the store
+	Genesis *genesis.Genesis // nil if it is unknown or not needed
+	ledger  bool             // whether outputs, balances and stakes are indexed
 	stakes  *stakes.Cache    // nil without a store
 	record  *l1record.Record
-	ahead   *aheadWork // nil if nothing is signed before it is asked for
-	// evmChains are the network's; evm records them, nil if they are not recorded.
+	ahead   *aheadWork // nil if no messages are signed ahead
+	// evmChains are the network's EVM chains. evm indexes them; nil if they are not indexed.
 	evmChains []evmChain
 	evm       *evmRecords
-	// Messages knows what follows from P-Chain transactions.
+	// Messages derives the messages that follow from P-Chain transactions.
 	Messages *l1message.Deriver
-	// role is what this process does for the network. Leases are nil if no other one shares
-	// the store; else newRecorder makes what records while this process is to.
+	// role is the role of this process in the network. leases are nil if no other process shares the store. Otherwise
+	// newRecorder returns an indexer when this process gets the lease.
 	role        config.Role
 	store       store.Store
 	leases      *lease.Leases
 	newRecorder func() (*primary.Network, error)
-	// Beside makes what rebuilds the index on another store. It is nil without a store.
+	// Beside returns an indexer that rebuilds the index in another store. It is nil without a store.
 	Beside func(s store.Store) (*primary.Network, error)
-	slots  *index.Slots // nil without any
+	slots  *index.Slots // nil without a store
 	log    *slog.Logger
 }
 
-// Options say how to put a network together. Name, Config, Log and Metrics are needed.
+// Options configures a Network. Name, Config, Log and Metrics are required.
 type Options struct {
-	// Name is what the network is served under.
+	// Name is the name under which the network is served.
 	Name    string
 	Config  config.Network
-	Dir     string // of our identity and address book; empty: new each time
+	Dir     string // of the identity and the address book; if empty, both are new at each start
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
-	// Store and Archive may be nil: then nothing is kept. The bytes are those for
-	// proven signatures and for finished messages in memory, 0 for the defaults.
+	// Store and Archive may be nil; then nothing is stored. The byte counts size the caches of verified signatures and
+	// of signed messages; 0 means the defaults.
 	Store store.Store
-	// Slots are those of Store, nil without any.
+	// Slots are those of Store, nil without a store.
 	Slots *index.Slots
-	// Views are what the Data API reads from, if not from the store itself.
+	// Views are what the Data API reads from; nil means the store.
 	Views                        ledger.Viewer
 	Archive                      *aggregator.Archive
 	SignatureBytes, MessageBytes uint64
-	// BlockBytes bounds the blocks of EVM chains on their way into the store, all
-	// together; 0 does not.
+	// BlockBytes limits the blocks of EVM chains in flight to the store, over all chains; 0 means no limit.
 	BlockBytes int64
 	// Leases are nil if no other process shares the store.
 	Leases *lease.Leases
 	Role   config.Role
-	// beside is for what rebuilds the index.
+	// beside marks an indexer that rebuilds the index.
 	beside bool
-	// genesis and validatorFees are what the ledger begins with; nil leaves it out.
+	// genesis and validatorFees are the initial state of the ledger; nil means no ledger.
 	genesis       *genesis.Genesis
 	validatorFees *fee.Config
-	// Synthetic is a network that nobody takes for the public one of its name.
+	// Synthetic marks a network that is not the public one of its name.
 	Synthetic bool
-	// CallsInFlight is how many calls are forwarded to one node at a time, 0 for the default.
+	// CallsInFlight is the maximum number of concurrent calls to one upstream node, 0 for the default.
 	CallsInFlight int
-	// Fetcher gets the metadata of tokens; Changed is called when there are more EVM
-	// chains to read. Both are needed to record them.
+	// Fetcher fetches the metadata of tokens. Changed is called when more EVM chains can be read. Both are required
+	// for indexing EVM chains.
 	Fetcher *metadata.Fetcher
 	Changed func() error
-	// Wrap is put around what calls nodes; may be nil.
+	// Wrap wraps the transport for calls to upstream nodes; may be nil.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// Observer is shown the rounds; may be nil.
+	// Observer observes the rounds; may be nil.
 	Observer aggregator.Observer
 }
 
-// NewClient is a client of the nodes that a network is configured with. It is closed with
-// Close, or by the Network that is made with it.
+// NewClient returns a client of the network's configured nodes. The caller closes it, unless it is passed to New.
 func NewClient(o Options) (*node.Client, error) {
 	return node.New(node.Options{Endpoints: o.Config.Nodes, ForwardLimit: o.CallsInFlight, Wrap: o.Wrap, Log: o.Log})
 }
 
-// New puts the parts together around a client of a node on the network id.
-// It owns the client from then on.
+// New returns the network with an ID. It takes ownership of client.
 func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	if known, ok := networks.PublicID(o.Name); ok && known != id && !o.Synthetic {
 		o.Log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
@@ -198,8 +193,8 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	return n, nil
 }
 
-// newRecorder makes what records the chains, or tells how far others record them.
-// Recorded gets a token when there are more P-Chain blocks.
+// newRecorder returns an indexer of the chains, or a follower of another process's index. recorded gets a token when
+// more P-Chain blocks are indexed.
 func newRecorder(n *Network, o Options, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
 	return primary.New(primary.Options{
 		NetworkID:     n.ID,
@@ -223,8 +218,7 @@ func newRecorder(n *Network, o Options, metrics prometheus.Registerer, recorded 
 	})
 }
 
-// awaitID asks the node for its network, ever less often, until it answers or ctx
-// ends.
+// awaitID asks the node for its network ID, with increasing delays, until it answers or ctx ends.
 func awaitID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32, error) {
 	const longest = 5 * time.Second
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
@@ -235,7 +229,7 @@ func awaitID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
 		}
-		log.Warn("the node has not told its network; asking again", slog.Duration("in", pause), slog.Any("error", err))
+		log.Warn("the node has not reported its network ID; asking again", slog.Duration("in", pause), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
@@ -244,7 +238,7 @@ func awaitID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32
 	}
 }
 
-// seeds are the addresses that the node knows.
+// seeds returns the peer addresses that the node knows.
 func (n *Network) seeds(ctx context.Context) ([]p2p.Address, error) {
 	peers, err := n.Node.Peers(ctx)
 	addresses := make([]p2p.Address, len(peers))
@@ -254,8 +248,7 @@ func (n *Network) seeds(ctx context.Context) ([]p2p.Address, error) {
 	return addresses, err
 }
 
-// follow tells the peers who is worth a connection, and the metrics whose
-// connections to count.
+// follow passes new validator sets to the peers and to the metrics.
 func (n *Network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 	all := make(map[ids.ID]snow.WarpSet, len(sets))
 	for id, s := range sets {
@@ -265,7 +258,7 @@ func (n *Network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 	n.Coverage.Follow(sets)
 }
 
-// Run keeps the network alive until ctx ends.
+// Run runs the network until ctx ends.
 func (n *Network) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	switch {
@@ -278,12 +271,12 @@ func (n *Network) Run(ctx context.Context) error {
 		g.Go(func() error { return n.recordChains(ctx) })
 	}
 	if n.ahead != nil && n.role.Signs() {
-		// Others find in the store what one has had signed.
+		// Other processes find the signatures in the store.
 		g.Go(func() error { return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("ahead/%d", n.ID), n.ahead.run) })
 	}
 	if n.evm != nil {
 		g.Go(func() error {
-			n.evm.run(ctx) // as with the other chains
+			n.evm.run(ctx) // Run ends with ctx
 			return nil
 		})
 	}
@@ -293,7 +286,7 @@ func (n *Network) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect stays connected to the network's nodes until ctx ends.
+// connect connects to the network's nodes until ctx ends.
 func (n *Network) connect(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Peers.Run(ctx) })
@@ -301,7 +294,7 @@ func (n *Network) connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// connectForVertices connects, for a role that does not otherwise, while the X-Chain's
+// connectForVertices connects, if the role does not connect anyway, while the X-Chain's
 // pre-Cortina vertices are missing.
 func (n *Network) connectForVertices(ctx context.Context) error {
 	needed, err := n.Chains.Vertices.Await(ctx)
@@ -320,14 +313,14 @@ func (n *Network) connectForVertices(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Close ends what run does not.
+// Close closes the parts that Run does not close.
 func (n *Network) Close() {
 	closeEVMChains(n.evmChains)
 	n.Signer.Close()
 	n.Node.Close()
 }
 
-// Status tells how far each chain is recorded, by name. The network needs a store.
+// Status returns how far each chain is indexed, by name. The network must have a store.
 func (n *Network) Status() map[string]index.Status {
 	all := n.Chains.Status()
 	if n.evm != nil {
@@ -336,7 +329,7 @@ func (n *Network) Status() map[string]index.Status {
 	return all
 }
 
-// EVM are the EVM chains that can be read, and whether more will come.
+// EVM returns the EVM chains that can be read, and whether more will follow.
 func (n *Network) EVM() (served []handler.Chain, starting bool) {
 	if n.evm == nil {
 		return nil, false
@@ -344,13 +337,13 @@ func (n *Network) EVM() (served []handler.Chain, starting bool) {
 	return n.evm.chainsServed()
 }
 
-// Follows tells whether an EVM chain is recorded, the C-Chain among them.
+// Follows reports whether an EVM chain is indexed. The C-Chain is one of them.
 func (n *Network) Follows(blockchainID ids.ID) bool {
 	return n.evm != nil && n.evm.follows(blockchainID)
 }
 
-// Ready says why requests cannot be expected to succeed; nil if they can. Validators
-// matter to those who have messages signed.
+// Ready returns nil if requests can be expected to succeed, else the reason. Validators matter only to processes that
+// sign.
 func (n *Network) Ready() error {
 	if !n.role.Signs() {
 		return nil
@@ -368,8 +361,7 @@ func (n *Network) Ready() error {
 	return Enough(n.Coverage.Of(set), "primary network")
 }
 
-// Enough says whether messages can be signed with a share, 0 to 1, of the weight of
-// what connected.
+// Enough returns an error if the connected share of the weight, 0 to 1, is too small to sign messages.
 func Enough(share float64, of string) error {
 	if 100*share < aggregator.DefaultQuorumPercentage {
 		return fmt.Errorf("connected to %.1f %% of the %s's weight, %d %% are needed", 100*share, of, aggregator.DefaultQuorumPercentage)
@@ -377,13 +369,13 @@ func Enough(share float64, of string) error {
 	return nil
 }
 
-// recordChains has the primary network's chains recorded until ctx ends, by this process or
-// another one that shares the store.
+// recordChains indexes the primary network's chains until ctx ends, in this process or in another one that shares the
+// store.
 func (n *Network) recordChains(ctx context.Context) error {
 	if n.leases == nil {
 		err := n.Chains.Run(ctx)
 		for errors.Is(err, store.ErrFenced) && n.slots != nil && ctx.Err() == nil {
-			// A rebuilt index serves from now on, and what was in memory is of the one before.
+			// After a switch to a rebuilt index, the state in memory belongs to the old one.
 			var next *primary.Network
 			if next, err = n.newRecorder(); err == nil {
 				n.Chains.RecordedBy(next)
@@ -393,7 +385,7 @@ func (n *Network) recordChains(ctx context.Context) error {
 		if err != nil {
 			n.log.Error("the chains are not recorded any more", slog.Any("error", err))
 		}
-		return nil // without it the network signs all the same
+		return nil // signing works without the index
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Chains.Watch(ctx) })
@@ -406,7 +398,7 @@ func (n *Network) recordChains(ctx context.Context) error {
 						return err
 					}
 				}
-				// A new one, as what the last one had in memory may be old.
+				// Build a new one, because the state in memory of the last one may be outdated.
 				recorder, err := n.newRecorder()
 				if err != nil {
 					return err
@@ -420,11 +412,10 @@ func (n *Network) recordChains(ctx context.Context) error {
 	return g.Wait()
 }
 
-// ErrNoHeight says that no node has answered yet.
+// ErrNoHeight reports that no upstream node has reported the P-Chain height.
 var ErrNoHeight = errors.New("the node does not tell the current P-Chain height")
 
-// Open puts a network together once its node has told which one it is, for which it
-// waits until ctx ends. Claim may refuse the network's ID.
+// Open returns a network once its node has reported the network ID. It waits until ctx ends. claim may refuse the ID.
 func Open(ctx context.Context, o Options, claim func(name string, id uint32) error) (*Network, error) {
 	client, err := NewClient(o)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"quorate/internal/index/primary"
 )
 
-// Verify checks what a store has of a network that nobody records meanwhile. Tell
-// hears of each step. Options need a name, a configuration, a log and the store.
+// Verify verifies the index of a network that no process is indexing. It calls tell after each step. options must have
+// a name, a configuration, a log and the store.
 func Verify(ctx context.Context, options Options, o primary.VerifyOptions, tell func(primary.Verification)) error {
 	n := &Network{Name: options.Name, log: options.Log}
 	client, err := NewClient(options)

@@ -18,7 +18,7 @@ import (
 	"quorate/internal/service/logs"
 )
 
-// addAdmin answers the operator's orders, if that is allowed.
+// addAdmin adds the admin API if it is enabled.
 func addAdmin(a *API) error {
 	names, err := loadNames(a, filepath.Join(a.dir, "aliases.json"))
 	if err != nil {
@@ -35,7 +35,7 @@ func addAdmin(a *API) error {
 	return a.Operator.Add("admin", "", h)
 }
 
-// names are the aliases that an operator has given. They are kept in a file.
+// names holds the aliases that an operator added. They are stored in a file.
 type names struct {
 	api  *API
 	file string
@@ -44,18 +44,18 @@ type names struct {
 	given []alias // guarded by mu; in order
 }
 
-// alias is one of an endpoint, or of a blockchain.
+// alias is an alias of an endpoint or of a blockchain.
 type alias struct {
 	Endpoint   string `json:"endpoint,omitempty"`
 	Blockchain ids.ID `json:"blockchainID,omitzero"`
-	OfPlatform bool   `json:"platform,omitempty"` // whose ID is the empty one
+	OfPlatform bool   `json:"platform,omitempty"` // the P-Chain, whose ID is empty
 	Alias      string `json:"alias"`
 }
 
-// maxNames bounds how many there may be, each of at most 512 bytes.
+// maxNames is the maximum number of aliases, each of at most 512 bytes.
 const maxNames = 4096
 
-// loadNames gives again what was given before.
+// loadNames adds the aliases in a file.
 func loadNames(a *API, file string) (*names, error) {
 	n := &names{api: a, file: file}
 	content, err := os.ReadFile(file)
@@ -70,7 +70,7 @@ func loadNames(a *API, file string) (*names, error) {
 	}
 	for _, one := range n.given {
 		if err := n.apply(one); err != nil {
-			// A newer version may have an endpoint of its own of that name.
+			// A newer version may have an endpoint of that name.
 			a.log.Warn("an alias that was given before is taken", "alias", one.Alias, "error", err)
 		}
 	}
@@ -87,8 +87,7 @@ func (n *names) apply(one alias) error {
 	return n.lead(chainBase(one.Blockchain), path.Join(constants.ChainAliasPrefix, one.Alias))
 }
 
-// lead makes a path lead to a base, at both addresses; the operator's has all that the
-// public one has.
+// lead adds an alias of a base to both surfaces; the operator's has all endpoints of the public one.
 func (n *names) lead(base, name string) error {
 	if err := n.api.Operator.Alias(base, name); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (n *names) lead(base, name string) error {
 	return n.api.Public.Alias(base, name)
 }
 
-// give keeps an alias that could be given.
+// give stores an alias that was added.
 func (n *names) give(one alias) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,7 +143,7 @@ func (n *names) Aliases(id ids.ID) []string {
 	return found
 }
 
-// loggers are the service's loggers in the terms of the admin API.
+// loggers adapts the service's loggers to the admin API.
 type loggers struct{ *logs.Loggers }
 
 // Levels implements admin.Loggers.

@@ -9,10 +9,10 @@ import (
 	"quorate/handlers/rpc"
 )
 
-// maxSockets is how many WebSockets of a network may be open at a time, at each address.
+// maxSockets is the maximum number of open WebSockets of a network, on each listener.
 const maxSockets = 1024
 
-// addCChain passes through what is for the C-Chain.
+// addCChain forwards the API of the C-Chain.
 func addCChain(a *API) error {
 	if a.cChainID == ids.Empty {
 		return nil
@@ -31,7 +31,7 @@ func addCChain(a *API) error {
 			Most: maxSockets, PerClient: a.config.SocketsPerClient, Idle: a.config.SocketIdle, Life: a.config.SocketLife,
 		},
 	}
-	operator := public // who is not to be kept out
+	operator := public // without limits per client
 	operator.Namespaces, operator.Sockets = nil, rpc.SocketLimits{Most: maxSockets}
 	return errors.Join(
 		a.Public.Add(c, "/rpc", public.Calls()), a.Operator.Add(c, "/rpc", operator.Calls()),

@@ -13,14 +13,14 @@ import (
 	"quorate/internal/index"
 )
 
-// Where nodes have the endpoints of the P- and the X-Chain.
+// Paths of the P-Chain's and the X-Chain's endpoints on upstream nodes.
 const (
 	platformPath = "/ext/bc/P"
 	assetPath    = "/ext/bc/X"
 )
 
-// addChains answers for the P- and the X-Chain: from the record, if the ledger and
-// what it was made from are kept, or else as nodes do.
+// addChains answers for the P-Chain and the X-Chain from the index if it includes the ledger. Otherwise it forwards
+// all calls.
 func addChains(a *API) error {
 	var onPlatform rpc.Endpoint
 	onAsset := rpc.Endpoint{Rename: map[string]string{"xvm": "avm"}}
@@ -46,13 +46,12 @@ func addChains(a *API) error {
 	return errors.Join(a.addService(x, "/wallet", assetPath+"/wallet", rpc.Endpoint{}), a.addProposer(a.xChainID, assetPath))
 }
 
-// addProposer hands on what is asked of the proposers' part of a chain, such as its
-// epoch (ACP-181).
+// addProposer forwards calls to the proposervm of a chain, for example for its epoch (ACP-181).
 func (a *API) addProposer(id ids.ID, path string) error {
 	return a.addService(chainBase(id), "/proposervm", path+"/proposervm", rpc.Endpoint{})
 }
 
-// recorded adds the services that answer from the record.
+// recorded adds the services that answer from the index.
 func (a *API) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.Endpoint, error) {
 	chains, g := a.network.Chains, a.network.Genesis
 	ready := make(map[ids.ID]func() bool)

@@ -20,7 +20,7 @@ import (
 	"quorate/internal/store"
 )
 
-// addHealth reports how the network's parts are, to the operator.
+// addHealth reports the health of the network's parts to the operator.
 func addHealth(a *API) error {
 	checks := &checks{api: a}
 	reporter, err := health.New(health.Options{Interval: a.config.HealthInterval, Metrics: a.metrics, Checks: checks.all()})
@@ -40,7 +40,7 @@ func addHealth(a *API) error {
 	return nil
 }
 
-// checks look at a network's parts.
+// checks checks a network's parts.
 type checks struct{ api *API }
 
 func (c *checks) all() []health.Check {
@@ -64,7 +64,7 @@ func (c *checks) all() []health.Check {
 	return all
 }
 
-// chains are the primary network's that there are, by name.
+// chains returns the primary network's existing chains, by name.
 func (c *checks) chains() map[string]ids.ID {
 	all := map[string]ids.ID{index.PChain: constants.PlatformChainID}
 	for name, id := range map[string]ids.ID{index.XChain: c.api.xChainID, index.CChain: c.api.cChainID} {
@@ -79,11 +79,10 @@ func (c *checks) bls(context.Context) (any, error) {
 	if err := c.api.network.Peers.Proof().Verify(); err != nil {
 		return nil, fmt.Errorf("our BLS key: %w", err)
 	}
-	return "node is not a validator", nil // in its words; signing needs no more than a proven key
+	return "node is not a validator", nil // as a node puts it; signing requires no validator
 }
 
-// bootstrapped lists the subnets with a chain that has not been recorded up to the tip
-// since the start.
+// bootstrapped lists the subnets with a chain whose index has not reached the last block since the start.
 func (c *checks) bootstrapped(context.Context) (any, error) {
 	for _, id := range c.chains() {
 		if !c.api.bootstrapped(id) {
@@ -103,8 +102,7 @@ func (c *checks) database(ctx context.Context) (any, error) {
 	return nil, nil
 }
 
-// leastDisk is what the data folder's disk has to have left, in bytes, for the store
-// to go on with its work.
+// leastDisk is the minimum free space on the data directory's disk, in bytes.
 const leastDisk = 512 << 20
 
 func (c *checks) disk(context.Context) (any, error) {
@@ -139,13 +137,13 @@ func (c *checks) router(context.Context) (any, error) {
 	return said, nil
 }
 
-// chainReport is how far a chain is recorded.
+// chainReport is the progress of a chain's index.
 type chainReport struct {
 	State             index.State `json:"state"`
 	LastIndexedHeight *uint64     `json:"lastIndexedHeight,omitempty"`
-	// LastIndexedID is what consensus knows the block by, if the nodes told.
+	// LastIndexedID is the consensus ID of the block, if upstream nodes reported it.
 	LastIndexedID *ids.ID `json:"lastIndexedID,omitempty"`
-	// LastAcceptedHeight is the nodes'.
+	// LastAcceptedHeight is the upstream nodes'.
 	LastAcceptedHeight *uint64 `json:"lastAcceptedHeight,omitempty"`
 	Lag                uint64  `json:"lag"`
 }
@@ -170,7 +168,7 @@ func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error)
 	return r, recorded(&status)
 }
 
-// recorded returns why a chain's index is not that of now; nil if it is.
+// recorded returns why a chain's index is not up to date; nil if it is.
 func recorded(status *index.Status) error {
 	switch status.State {
 	case index.Following:
@@ -189,7 +187,7 @@ func recorded(status *index.Status) error {
 	return errors.New("no node has reported the chain yet")
 }
 
-// forwarded asks the nodes for a chain that is not recorded.
+// forwarded asks upstream nodes about a chain that is not indexed.
 func (c *checks) forwarded(ctx context.Context, name string) (any, error) {
 	var height uint64
 	var err error
@@ -207,7 +205,7 @@ func (c *checks) forwarded(ctx context.Context, name string) (any, error) {
 	return chainReport{State: "not recorded", LastAcceptedHeight: &height}, nil
 }
 
-// subnet checks that enough of a subnet's validators can be asked to sign.
+// subnet checks that enough of a subnet's validators are connected to sign.
 func (c *checks) subnet(ctx context.Context, id ids.ID) (any, error) {
 	n := c.api.network
 	height, ok := n.Resolver.ProposedHeight()

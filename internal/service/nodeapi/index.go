@@ -17,8 +17,8 @@ import (
 func addIndexes(a *API) error {
 	for _, one := range []struct {
 		path, chain, kept string
-		// heights are the first of the index, and the one after the last: no less than
-		// until, to which all of the chain is kept.
+		// heights returns the first height of the index and the one after the last. The latter is at least until,
+		// below which the index is complete.
 		heights func(ctx context.Context, until uint64) (first, end uint64, err error)
 	}{
 		{"C/block", index.CChain, index.CChain, afterGenesis},
@@ -70,14 +70,14 @@ func addIndexes(a *API) error {
 
 func afterGenesis(_ context.Context, until uint64) (uint64, uint64, error) { return 1, until, nil }
 
-// addIndex does as addService, and has an index that the nodes do not have explained.
+// addIndex does what addService does, and converts the error of upstream nodes without an index.
 func (a *API) addIndex(base, endpoint, path string, e rpc.Endpoint) error {
 	e.Upstream = indexUpstream{a.network.Node}
 	return a.addService(base, endpoint, path, e)
 }
 
-// indexUpstream asks nodes that may run without an index: then they have no such path,
-// of which clients learn nothing.
+// indexUpstream forwards calls to nodes that may run without an index and then lack the path. Clients get an error
+// that does not reveal this.
 type indexUpstream struct{ rpc.Upstream }
 
 // Forward implements rpc.Upstream.

@@ -26,7 +26,7 @@ func TestIndexThatNobodyKeeps(t *testing.T) {
 	require.Equal(t, (*node.Forwarded)(there), got)
 
 	_, err = indexUpstream{&answering{Status: http.StatusNotFound}}.Forward(t.Context(), "/ext/index/P/block", nil, true)
-	var told rpc.RefusalError
-	require.ErrorAs(t, err, &told)
-	require.Contains(t, told.Error(), "index-enabled")
+	var refusal rpc.RefusalError
+	require.ErrorAs(t, err, &refusal)
+	require.Contains(t, refusal.Error(), "index-enabled")
 }

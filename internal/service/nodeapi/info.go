@@ -22,16 +22,16 @@ import (
 	"quorate/validators"
 )
 
-// addInfo answers about the network, its chains and our place in it.
+// addInfo answers about the network, its chains and this service as a peer.
 func addInfo(a *API) error {
 	n := a.network
-	told := &told{client: n.Node, networkID: n.ID}
-	a.during(told.ask)
+	reported := &nodeReport{client: n.Node, networkID: n.ID}
+	a.during(reported.ask)
 	weights := &weights{client: n.Node, resolver: n.Resolver}
 	public, operator := info.New(info.Options{
 		NetworkID: n.ID, Aliases: a.aliases, Bootstrapped: a.bootstrapped,
 		NodeID: n.Peers.NodeID(), Proof: n.Peers.Proof(), Address: n.Peers.Claimed(), Peers: n.Peers.Peers, Weights: weights.now,
-		Upgrades: told.upgrades, EVMVersion: told.evmVersion,
+		Upgrades: reported.upgrades, EVMVersion: reported.evmVersion,
 	})
 	for _, s := range []struct {
 		surface *rpc.Surface
@@ -48,18 +48,17 @@ func addInfo(a *API) error {
 	return nil
 }
 
-// bootstrapped reports whether a blockchain has been recorded up to the tip since the
-// start; one that is not recorded is the nodes' to answer for, who have it.
+// bootstrapped reports whether the index of a blockchain has reached the last block since the start. It is true if the
+// chain is not indexed: upstream nodes answer for it.
 func (a *API) bootstrapped(id ids.ID) bool {
 	status, recorded := a.status(id)
 	return !recorded || status.CaughtUp
 }
 
-// status tells how far a primary network's chain is recorded, false if it is not at
-// all.
+// status returns the state of a primary network chain's index, and false if the chain is not indexed.
 func (a *API) status(id ids.ID) (status index.Status, ok bool) {
 	var name string
-	switch id { // the P-Chain's ID is the empty one, as is that of a chain which is not there
+	switch id { // the P-Chain's ID is empty, as is that of a missing chain
 	case constants.PlatformChainID:
 		name = index.PChain
 	case a.xChainID:
@@ -74,8 +73,8 @@ func (a *API) status(id ids.ID) (status index.Status, ok bool) {
 	return status, ok
 }
 
-// told is what is asked of a node once.
-type told struct {
+// nodeReport holds values that an upstream node reports once.
+type nodeReport struct {
 	client    *node.Client
 	networkID uint32
 
@@ -83,8 +82,8 @@ type told struct {
 	evm      atomic.Pointer[string]
 }
 
-// ask asks until a node answers or ctx ends.
-func (t *told) ask(ctx context.Context) {
+// ask asks until an upstream node answers or ctx ends.
+func (t *nodeReport) ask(ctx context.Context) {
 	const longest = time.Minute
 	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, longest) {
 		var schedule json.RawMessage
@@ -105,24 +104,23 @@ func (t *told) ask(ctx context.Context) {
 	}
 }
 
-// upgrades are as a node tells them, which may know of later ones than the library,
-// and the library's as long as none does.
-func (t *told) upgrades() (json.RawMessage, error) {
+// upgrades returns the upgrades that an upstream node reported, which may be newer than the library's. Before that it
+// returns the library's.
+func (t *nodeReport) upgrades() (json.RawMessage, error) {
 	if schedule := t.schedule.Load(); schedule != nil {
 		return *schedule, nil
 	}
 	return json.Marshal(upgrade.GetConfig(t.networkID))
 }
 
-func (t *told) evmVersion() string {
+func (t *nodeReport) evmVersion() string {
 	if evm := t.evm.Load(); evm != nil {
 		return *evm
 	}
 	return avaversion.Current.String()
 }
 
-// weights are those of the primary network's validators at the proposed height. Safe
-// for concurrent use.
+// weights holds the weights of the primary network's validators at the proposed height. It is safe for concurrent use.
 type weights struct {
 	client   *node.Client
 	resolver *validators.Resolver
@@ -130,11 +128,11 @@ type weights struct {
 	mu     sync.Mutex
 	height uint64        // of known; guarded by mu
 	known  *info.Weights // guarded by mu; nil before the first
-	failed time.Time     // when the nodes did not answer; guarded by mu
+	failed time.Time     // when upstream nodes last failed to answer; guarded by mu
 }
 
-// now asks a node when the height has changed. What was known before has to do while
-// none answers, and before that what the validators with keys are known to weigh.
+// now returns the weights. It asks an upstream node when the height has changed. If none answers it returns the last
+// known weights; before the first answer, those of the validators with BLS keys.
 func (w *weights) now(ctx context.Context) (info.Weights, error) {
 	const patience, pause = 5 * time.Second, 5 * time.Second
 	height, ok := w.resolver.ProposedHeight()

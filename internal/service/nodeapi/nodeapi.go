@@ -1,6 +1,5 @@
-// Package nodeapi puts together what the service answers of one network as a node does, below
-// /ext, from its records or by asking its nodes. The answers themselves are made in
-// handlers/rpc.
+// Package nodeapi builds the node API of one network, below /ext, from its index and its upstream nodes. The folders
+// of handlers/rpc implement the methods.
 package nodeapi
 
 import (
@@ -29,58 +28,58 @@ import (
 	"quorate/internal/store"
 )
 
-// API is what one network answers as a node does: to everybody, and to its
-// operator. Services add what they answer when a network opens; see rpcServices.
+// API is the node API of one network, with a public and an operator's surface. rpcServices add their endpoints when
+// the network opens.
 type API struct {
 	network *network.Network
 	// xChainID and cChainID are empty if the network has no such chain.
 	xChainID, cChainID ids.ID
-	// aliases are the blockchains' names. Safe for concurrent use.
+	// aliases holds the aliases of the blockchains. It is safe for concurrent use.
 	aliases ids.Aliaser
-	// subnets are those that health looks at besides the primary network.
+	// subnets are checked by health in addition to the primary network.
 	subnets []ids.ID
 	config  config.NodeAPI
-	// dir is the network's part of the data folder, store may be nil.
+	// dir is the network's part of the data directory; store may be nil.
 	dir      string
 	store    store.Store
 	metrics  prometheus.Registerer
 	loggers  *logs.Loggers
 	profiles *admin.Profiles
-	// settings are what the service was started with, without secrets.
+	// settings are the settings that the service was started with, without secrets.
 	settings map[string]string
 	log      *slog.Logger
 
-	// Public is for everybody, Operator for who runs the service.
+	// Public is for all clients, Operator for the operator of the service.
 	Public, Operator *rpc.Surface
 	background       []func(context.Context)
 }
 
-// rpcServices are what answers, each in a file of its own.
+// rpcServices lists the functions that add endpoints, one per file.
 func rpcServices() []func(*API) error {
 	return []func(*API) error{addInfo, addHealth, addChains, addIndexes, addCChain, addAdmin}
 }
 
-// Options say how a network is to answer.
+// Options configures an API.
 type Options struct {
 	Config config.NodeAPI
-	// Network has the subnets that health looks at.
+	// Network has the subnets that health checks.
 	Network config.Network
-	// Dir is the network's part of the data folder, store may be nil.
+	// Dir is the network's part of the data directory; store may be nil.
 	Dir      string
 	Store    store.Store
 	Loggers  *logs.Loggers
 	Profiles *admin.Profiles
-	// Settings are what the service was started with, without secrets.
+	// Settings are the settings that the service was started with, without secrets.
 	Settings map[string]string
-	// Origins are of the web pages that may call what is for everybody.
+	// Origins are the web origins that may call Public.
 	Origins []string
 	// Metrics are the network's.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
 
-// New asks the network's node for its chains until it answers or ctx ends. What it
-// makes answers at once, and is up to date while Run is under way.
+// New returns the API. It asks the network's nodes for its chains until they answer or ctx ends. The API answers at
+// once, and is kept up to date by Run.
 func New(ctx context.Context, n *network.Network, o Options) (*API, error) {
 	a := &API{
 		network: n, aliases: ids.NewAliaser(), config: o.Config, dir: o.Dir, store: o.Store, loggers: o.Loggers, profiles: o.Profiles, settings: o.Settings, log: o.Log,
@@ -88,7 +87,7 @@ func New(ctx context.Context, n *network.Network, o Options) (*API, error) {
 	}
 	surface := rpc.Options{NodeID: n.Peers.NodeID(), AllowedHosts: o.Config.AllowedHosts, AllowedOrigins: o.Origins, Log: o.Log}
 	a.Public = rpc.New(surface)
-	surface.AllowedOrigins = []string{} // no page has business there
+	surface.AllowedOrigins = []string{} // no web page may call it
 	a.Operator = rpc.New(surface)
 	var err error
 	if a.subnets, err = o.Network.HealthSubnetIDs(); err != nil {
@@ -117,7 +116,7 @@ func New(ctx context.Context, n *network.Network, o Options) (*API, error) {
 	return a, nil
 }
 
-// name gives a primary network's chain its names, and leads their paths to it.
+// name adds the aliases of a primary network's chain, and of its paths.
 func (a *API) name(id ids.ID, names []string) error {
 	var paths []string
 	for _, name := range names {
@@ -132,17 +131,17 @@ func (a *API) name(id ids.ID, names []string) error {
 	return errors.Join(a.Public.Alias(chainBase(id), paths...), a.Operator.Alias(chainBase(id), paths...))
 }
 
-// chainBase is the base of a blockchain's endpoints.
+// chainBase returns the base of a blockchain's endpoints.
 func chainBase(id ids.ID) string { return path.Join(constants.ChainAliasPrefix, id.String()) }
 
-// add serves an endpoint (such as /rpc, or nothing) of a base (such as info, or
-// chainBase) to everybody.
+// add adds an endpoint (/rpc, for example, or the empty path) of a base (info, for example, or chainBase) to the
+// public surface.
 func (a *API) add(base, endpoint string, h http.Handler) error {
 	return errors.Join(a.Public.Add(base, endpoint, h), a.Operator.Add(base, endpoint, h))
 }
 
-// addService does so for JSON-RPC. Methods that no service has are the nodes' to
-// answer if path, where they have the endpoint, is not empty.
+// addService does what add does for JSON-RPC. If path is not empty, it forwards methods that no service has to path on
+// the upstream nodes.
 func (a *API) addService(base, endpoint, path string, e rpc.Endpoint) error {
 	h, err := a.handler(path, e)
 	if err != nil {
@@ -159,8 +158,7 @@ func (a *API) handler(path string, e rpc.Endpoint) (http.Handler, error) {
 	return rpc.NewHandler(e)
 }
 
-// during calls f when the network runs, until its context ends, for which f has to
-// look.
+// during makes Run call f, which must return when its context ends.
 func (a *API) during(f func(context.Context)) { a.background = append(a.background, f) }
 
 // Run keeps the answers up to date until ctx ends.
@@ -172,7 +170,7 @@ func (a *API) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// findChains are the IDs of the X- and the C-Chain, empty if the network has none.
+// findChains returns the IDs of the X-Chain and the C-Chain, empty if the network has none.
 func findChains(ctx context.Context, n *network.Network, log *slog.Logger) (x, c ids.ID, err error) {
 	if n.Genesis != nil {
 		return n.Genesis.XChainID, n.Genesis.CChainID, nil
@@ -183,7 +181,7 @@ func findChains(ctx context.Context, n *network.Network, log *slog.Logger) (x, c
 	return x, c, err
 }
 
-// askForChain asks the nodes what a name stands for, until one answers or ctx ends.
+// askForChain asks upstream nodes for the chain with an alias until one answers or ctx ends.
 func askForChain(ctx context.Context, client *node.Client, name string, log *slog.Logger) (ids.ID, error) {
 	const pause = time.Second
 	for {

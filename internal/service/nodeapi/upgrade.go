@@ -13,8 +13,7 @@ import (
 	"quorate/validators"
 )
 
-// What is wrong with a service that does not know of an upgrade which most of the stake
-// does, in the words of a node.
+// Errors of a service that lacks an upgrade that most of the stake supports, with a node's texts.
 var (
 	errUpgradeNeeded    = errors.New("unknown network upgrade detected")
 	errUpgradeWithinDay = errors.New("unknown network upgrade detected - update as soon as possible")
@@ -22,8 +21,8 @@ var (
 	errNoStake          = errors.New("no validators in the current validator set")
 )
 
-// upgrade looks whether the validators know of an upgrade that the service does not:
-// they would refuse its connections from then on.
+// upgrade checks that the service supports the upgrade that validators support. From its activation they refuse
+// connections from a service that does not.
 func (c *checks) upgrade(ctx context.Context) (any, error) {
 	n := c.api.network
 	height, ok := n.Resolver.ProposedHeight()
@@ -37,7 +36,7 @@ func (c *checks) upgrade(ctx context.Context) (any, error) {
 	return coming(set, n.Peers.Peers(), n.Peers.UpgradeTime(), time.Now())
 }
 
-// upcoming is what is known of upgrades, in a node's form.
+// upcoming describes the next upgrade as a node does.
 type upcoming struct {
 	Local  time.Time `json:"localUpgradeTime"`
 	Mode   time.Time `json:"modeUpgradeTime"`
@@ -46,23 +45,22 @@ type upcoming struct {
 	Left   string    `json:"timeUntilUpgrade,omitempty"`
 }
 
-// coming finds the upgrade that most of the connected stake takes for the newest. It
-// counts from half of all stake on, and fails from three days before on, as on a node
-// (avalanchego, package node).
+// coming returns the upgrade that most of the connected stake supports as the newest. As on a node (avalanchego,
+// package node), it needs half of all stake, and fails from three days before the activation.
 func coming(set *validators.Set, peers []p2p.Peer, local, now time.Time) (*upcoming, error) {
 	const day = 24 * time.Hour
 	if set.TotalWeight == 0 {
 		return nil, errNoStake
 	}
-	told := make(map[ids.NodeID]time.Time, len(peers))
+	reported := make(map[ids.NodeID]time.Time, len(peers))
 	for i := range peers {
-		told[peers[i].NodeID] = peers[i].UpgradeTime
+		reported[peers[i].NodeID] = peers[i].UpgradeTime
 	}
 	weights := make(map[int64]uint64)
 	var mode int64
 	for _, v := range set.Validators {
-		for _, nodeID := range v.NodeIDs { // of a key; one speaks for it
-			at, ok := told[nodeID]
+		for _, nodeID := range v.NodeIDs { // nodes that share a key; one is enough
+			at, ok := reported[nodeID]
 			if !ok {
 				continue
 			}

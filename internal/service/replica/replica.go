@@ -1,5 +1,4 @@
-// Package replica is what processes that share a store agree on: which of them does a work,
-// and of which form the records are.
+// Package replica coordinates processes that share a store: which one does a task, and which format the index has.
 package replica
 
 import (
@@ -18,8 +17,8 @@ import (
 	"quorate/internal/store/lease"
 )
 
-// NewLeases are those of this process on a store that others may use, too. Others see it by
-// its address for operators.
+// NewLeases returns the leases of this process on a store that processes may share. Other processes see its private
+// address.
 func NewLeases(s store.Store, address string, log *slog.Logger) *lease.Leases {
 	holder, err := os.Hostname()
 	if err != nil {
@@ -28,11 +27,11 @@ func NewLeases(s store.Store, address string, log *slog.Logger) *lease.Leases {
 	return lease.New(lease.Options{Store: s, Holder: fmt.Sprintf("%s, process %d, %s", holder, os.Getpid(), address), Log: log})
 }
 
-// forms are those of all records.
+// forms returns the formats of all indexes.
 func forms() []index.Form { return append(primary.Forms(), evm.Form()) }
 
-// Upgrade sees to it that records are of this program's forms. Where several share the
-// store only those who record may make records anew, one of them, and others wait.
+// Upgrade makes the indexes' formats those of this program. If processes share the store, only those with the indexing
+// role may rebuild an index, one at a time; the others wait.
 func Upgrade(ctx context.Context, s store.Store, r config.Role, leases *lease.Leases, log *slog.Logger) error {
 	if leases == nil {
 		return index.Upgrade(ctx, s, log, forms()...)
@@ -40,14 +39,14 @@ func Upgrade(ctx context.Context, s store.Store, r config.Role, leases *lease.Le
 	if r.Records() {
 		return leases.Hold(ctx, "upgrade", func(ctx context.Context) error { return index.Upgrade(ctx, s, log, forms()...) })
 	}
-	for told := false; ; {
+	for reported := false; ; {
 		err := index.Check(ctx, s, forms()...)
 		if !errors.Is(err, index.ErrOlder) {
 			return err
 		}
-		if !told {
+		if !reported {
 			log.Warn("the store has no records of this version yet; waiting for a replica that records (role ingest or all)", slog.Any("error", err))
-			told = true
+			reported = true
 		}
 		select {
 		case <-ctx.Done():
@@ -57,12 +56,11 @@ func Upgrade(ctx context.Context, s store.Store, r config.Role, leases *lease.Le
 	}
 }
 
-// formsAgain is how often a process looks whether another one, of a newer version, has
-// begun to keep other records.
+// formsAgain is the interval at which a process checks whether a newer version has changed a format.
 const formsAgain = 5 * time.Second
 
-// Guard returns an error once the store has records that this program does not
-// know, nil when ctx ends.
+// Guard returns an error once the store has an index in a format that this program does not know, and nil when ctx
+// ends.
 func Guard(ctx context.Context, s store.Store, slots *index.Slots) error {
 	ticker := time.NewTicker(formsAgain)
 	defer ticker.Stop()
@@ -74,7 +72,7 @@ func Guard(ctx context.Context, s store.Store, slots *index.Slots) error {
 		}
 		err := index.Check(ctx, s, forms()...)
 		if errors.Is(err, index.ErrNewer) && slots != nil && slots.Refresh(ctx) == nil {
-			err = index.Check(ctx, s, forms()...) // the slots may have been switched a moment ago
+			err = index.Check(ctx, s, forms()...) // the slots may have been switched just now
 		}
 		if errors.Is(err, index.ErrNewer) {
 			return fmt.Errorf("another replica is of a newer version: %w", err)
@@ -82,8 +80,8 @@ func Guard(ctx context.Context, s store.Store, slots *index.Slots) error {
 	}
 }
 
-// Do has work done by one of the processes that share a store; alone it is done at
-// once. What is recorded by an older program than the store's is not recorded at all.
+// Do runs work in one of the processes that share a store. If the store is not shared, it runs work at once. A program
+// older than the store's indexes does not run work.
 func Do(ctx context.Context, leases *lease.Leases, s store.Store, name string, work func(ctx context.Context) error) error {
 	if leases == nil {
 		return work(ctx)

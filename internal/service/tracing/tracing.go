@@ -1,4 +1,4 @@
-// Package tracing sends spans of requests, rounds and calls of nodes to an OTLP collector.
+// Package tracing sends spans of requests, rounds and calls of upstream nodes to an OTLP collector.
 package tracing
 
 import (
@@ -23,22 +23,21 @@ import (
 	"quorate/internal/service/hint"
 )
 
-// Traces sends spans to a collector: of requests, of what signing takes of them, and
-// of calls of nodes. At most 2048 spans wait, further ones are dropped.
+// Traces sends spans of requests, signing and calls of upstream nodes to a collector. At most 2048 spans wait; further
+// ones are dropped.
 type Traces struct {
 	provider *sdktrace.TracerProvider
 	Tracer   trace.Tracer
 	log      *slog.Logger
 }
 
-// farewellOfTraces bounds the sending of what is left at the end.
-const farewellOfTraces = 3 * time.Second
+// closeTimeout limits the sending of waiting spans at the end.
+const closeTimeout = 3 * time.Second
 
-// New sends to the collector that c names, with the version of the program. It is closed with
-// Close.
+// New returns a Traces that sends to the configured collector. version is the program's. Close closes it.
 func New(ctx context.Context, c config.Tracing, version string, log *slog.Logger) (*Traces, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(c.OTLP), otlptracehttp.WithTimeout(5*time.Second),
-		// What a collector does not take is not worth waiting for.
+		// Spans that the collector refuses are dropped.
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 	if err != nil {
 		return nil, hint.Mistake(fmt.Errorf("tracing.otlp: %w", config.Redacted(err)), "Give the URL of an OTLP collector, such as http://127.0.0.1:4318, or leave tracing out.")
@@ -51,9 +50,8 @@ func New(ctx context.Context, c config.Tracing, version string, log *slog.Logger
 	return &Traces{provider: provider, Tracer: provider.Tracer("quorate"), log: log}, nil
 }
 
-// newSampler keeps a share of the traces. Whether a client keeps its own is heeded if
-// that is configured; the trace's ID, of which other samplers make the choice, is the
-// client's, too.
+// newSampler returns a sampler of a share of the traces. It follows the client's decision if that is configured. It
+// does not sample by trace ID, because the client chooses the ID.
 func newSampler(c config.Tracing) sdktrace.Sampler {
 	own := sampler{c.Share}
 	if c.FollowClients {
@@ -62,7 +60,7 @@ func newSampler(c config.Tracing) sdktrace.Sampler {
 	return sdktrace.ParentBased(own, sdktrace.WithRemoteParentSampled(own), sdktrace.WithRemoteParentNotSampled(own))
 }
 
-// sampler keeps a share, 0 to 1, of the traces, whatever they are.
+// sampler samples a share of the traces, 0 to 1, at random.
 type sampler struct{ share float64 }
 
 // ShouldSample implements sdktrace.Sampler.
@@ -77,17 +75,16 @@ func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRe
 // Description implements sdktrace.Sampler.
 func (s sampler) Description() string { return fmt.Sprintf("share of %v", s.share) }
 
-// Close sends what waits to be sent, for a few seconds at most.
+// Close sends waiting spans, for a few seconds at most.
 func (t *Traces) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), farewellOfTraces)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.log.Warn("the last traces were not sent", slog.Any("error", config.Redacted(err)))
 	}
 }
 
-// plainExporter logs failures, at most one a minute, instead of handing them to a
-// handler that belongs to the whole process.
+// plainExporter logs failures, at most one a minute, instead of passing them to the global handler.
 type plainExporter struct {
 	sdktrace.SpanExporter
 	log *slog.Logger
@@ -110,14 +107,14 @@ func (e *plainExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOn
 	return nil
 }
 
-// signer makes a span of each wait for signatures.
+// signer traces the calls of a signing.Signer.
 type signer struct {
 	signing.Signer
 	network string
 	tracer  trace.Tracer
 }
 
-// NewSigner makes spans of what s does for a network of that name.
+// NewSigner returns a signer that traces the calls of s for the named network.
 func NewSigner(s signing.Signer, network string, tracer trace.Tracer) signing.Signer {
 	return signer{s, network, tracer}
 }
@@ -133,8 +130,8 @@ func (s signer) Sign(ctx context.Context, req aggregator.Request) (*aggregator.R
 	return result, err
 }
 
-// Transport makes a span of each call of a node. It tells the host alone: paths and
-// queries may have tokens.
+// Transport returns a transport that traces each call of an upstream node. Spans contain only the host, because paths
+// and queries may contain tokens.
 func (t *Traces) Transport(next http.RoundTripper) http.RoundTripper {
 	return &transport{next: next, tracer: t.Tracer}
 }
@@ -156,7 +153,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// CloseIdleConnections is what http.Client's looks for.
+// CloseIdleConnections is called by http.Client.
 func (t *transport) CloseIdleConnections() {
 	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
