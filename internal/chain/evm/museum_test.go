@@ -171,7 +171,7 @@ func TestSettledReceiptsRoot(t *testing.T) {
 	block["receiptsRoot"] = common.Hash{7}
 	_, err := Decode(Answers{Block: encode(t, block), Receipts: b.receipts, Confirmed: &b.Hash})
 	require.ErrorIs(t, err, ErrInconsistent)
-	require.ErrorContains(t, err, "the root of its receipts")
+	require.ErrorContains(t, err, "the root of the receipts")
 	block["settledHeight"] = fmt.Sprintf("%#x", b.Number-1)
 	got, err := Decode(Answers{Block: encode(t, block), Receipts: b.receipts, Confirmed: &b.Hash})
 	require.NoError(t, err)
