@@ -8,34 +8,32 @@ import (
 )
 
 const (
-	// seenAddresses is about how many addresses are remembered, of those with up to
-	// seenAccounts accounts, of which seenTotal are in all, of a few hundred bytes each.
-	seenAddresses = 2048
-	seenAccounts  = 32
-	seenTotal     = 10_000
+	// accountCache holds about cachedAddresses addresses with at most cachedAccounts accounts each and cachedTotal accounts
+	// together. An account takes a few hundred bytes.
+	cachedAddresses = 2048
+	cachedAccounts  = 32
+	cachedTotal     = 10_000
 )
 
-// seen remembers which accounts addresses had, so that an engine that is elsewhere can be
-// asked for what is in them together with whether there are others. Safe for concurrent
-// use; the zero value remembers nothing yet.
-type seen struct {
+// accountCache holds the accounts of addresses. It lets a query read the rows of known accounts and search for new
+// accounts in one exchange with a remote store. It is safe for concurrent use. The zero value is an empty cache.
+type accountCache struct {
 	mu         sync.Mutex
-	young, old map[seenAt][]owned // guarded by mu
-	accounts   int                // in young, with those replaced; guarded by mu
+	young, old map[cacheKey][]owned // guarded by mu
+	accounts   int                  // in young, including replaced ones; guarded by mu
 }
 
-type seenAt struct {
+type cacheKey struct {
 	chainID ids.ID
 	address ids.ShortID
 }
 
-// of returns what is remembered of addresses, which is not to be changed; nil if it is
-// nothing, or they are several.
-func (s *seen) of(chainID ids.ID, addresses []ids.ShortID) []owned {
+// of returns the cached accounts of a single address, or nil. The result must not be modified.
+func (s *accountCache) of(chainID ids.ID, addresses []ids.ShortID) []owned {
 	if len(addresses) != 1 {
 		return nil
 	}
-	at := seenAt{chainID, addresses[0]}
+	at := cacheKey{chainID, addresses[0]}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, ok := s.young[at]
@@ -47,12 +45,12 @@ func (s *seen) of(chainID ids.ID, addresses []ids.ShortID) []owned {
 	return all
 }
 
-// note remembers accounts, if they are few.
-func (s *seen) note(chainID ids.ID, addresses []ids.ShortID, all []owned) {
-	if len(addresses) != 1 || len(all) == 0 || len(all) > seenAccounts {
+// note caches the accounts of a single address if there are few.
+func (s *accountCache) note(chainID ids.ID, addresses []ids.ShortID, all []owned) {
+	if len(addresses) != 1 || len(all) == 0 || len(all) > cachedAccounts {
 		return
 	}
-	at := seenAt{chainID, addresses[0]}
+	at := cacheKey{chainID, addresses[0]}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !sameAccounts(s.young[at], all) {
@@ -60,10 +58,10 @@ func (s *seen) note(chainID ids.ID, addresses []ids.ShortID, all []owned) {
 	}
 }
 
-// put is called with mu.
-func (s *seen) put(at seenAt, all []owned) {
-	if s.young == nil || len(s.young) >= seenAddresses/2 || s.accounts >= seenTotal/2 {
-		s.old, s.young, s.accounts = s.young, make(map[seenAt][]owned), 0
+// put requires mu.
+func (s *accountCache) put(at cacheKey, all []owned) {
+	if s.young == nil || len(s.young) >= cachedAddresses/2 || s.accounts >= cachedTotal/2 {
+		s.old, s.young, s.accounts = s.young, make(map[cacheKey][]owned), 0
 	}
 	s.young[at] = all
 	s.accounts += len(all)
