@@ -123,7 +123,7 @@ func (a *audit) outputs(ctx context.Context) error {
 			}
 			id, err := ids.ToID(one.P[len(prefix):])
 			if err != nil {
-				a.wrong("an output's row has the partition %x", one.P)
+				a.wrong("an output row has the invalid partition %x", one.P)
 				continue
 			}
 			if n := len(page); n == 0 || page[n-1].id != id {
@@ -167,7 +167,7 @@ func (o *audited) take(a *audit, one store.Record) {
 		err = fmt.Errorf("key %x", one.K)
 	}
 	if err != nil {
-		a.wrong("output %s: its row cannot be read: %v", o.id, err)
+		a.wrong("output %s: cannot read its row: %v", o.id, err)
 	}
 }
 
@@ -240,11 +240,11 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 			got := rows[i][n]
 			switch {
 			case want == nil && got != nil:
-				a.wrong("output %s is in list %s and does not belong there", o.id, family)
+				a.wrong("output %s must not be in list %s", o.id, family)
 			case want != nil && got == nil:
-				a.wrong("output %s is missing in list %s", o.id, family)
+				a.wrong("output %s is missing from list %s", o.id, family)
 			case !bytes.Equal(want, got):
-				a.wrong("output %s: list %s says something else about it", o.id, family)
+				a.wrong("output %s: list %s has different data", o.id, family)
 			}
 		}
 		if unmatched[o.id] {
@@ -270,11 +270,11 @@ func (a *audit) owned(ctx context.Context, listed []*audited) error {
 			rows = rows[1:]
 			switch {
 			case o.spent != nil && got != nil:
-				a.wrong("output %s is in list %s and was consumed", o.id, store.FamilyOwned)
+				a.wrong("output %s is in list %s but was consumed", o.id, store.FamilyOwned)
 			case o.spent == nil && got == nil && o.made.Role != chain.Stake: // its period may not have ended
-				a.wrong("output %s is missing in list %s", o.id, store.FamilyOwned)
+				a.wrong("output %s is missing from list %s", o.id, store.FamilyOwned)
 			case got != nil && !bytes.Equal(got, o.made.Bytes):
-				a.wrong("output %s: list %s says something else about it", o.id, store.FamilyOwned)
+				a.wrong("output %s: list %s has different data", o.id, store.FamilyOwned)
 			}
 		}
 	}
@@ -334,11 +334,11 @@ func (a *audit) accounts(ctx context.Context) error {
 		}
 		switch {
 		case err != nil:
-			a.wrong("account %x: its balance cannot be read: %v", id, err)
+			a.wrong("account %x: cannot read its balance: %v", id, err)
 		case found && total != owns:
-			a.wrong("account %x has a balance of %s in %d outputs, and lists %s in %d", id, total.amount.big(), total.count, owns.amount.big(), owns.count)
+			a.wrong("account %x has a balance of %s in %d outputs but lists %s in %d", id, total.amount.big(), total.count, owns.amount.big(), owns.count)
 		case !found && owns != (tally{}) && !sole:
-			a.wrong("account %x lists %s in %d outputs, and has no balance", id, owns.amount.big(), owns.count)
+			a.wrong("account %x lists %s in %d outputs but has no balance", id, owns.amount.big(), owns.count)
 		}
 	}
 }
@@ -350,7 +350,7 @@ func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum ta
 		found, err := a.recorded(ctx, page)
 		for i, o := range found {
 			if o == nil {
-				a.wrong("output %s is listed by account %x and is not recorded", page[i], id)
+				a.wrong("output %s is in the list of account %x but not indexed", page[i], id)
 				continue
 			}
 			right = holdingOf(o.Kind) == rights
@@ -408,7 +408,7 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 				}
 				if said != sum {
 					at, _ := eventTime(checkpoints.row.K)
-					a.wrong("account %x: its checkpoint at %d is not the sum of what was before", id, at)
+					a.wrong("account %x: the checkpoint at %d differs from the sum of earlier events", id, at)
 				}
 			}
 			return nil
@@ -430,7 +430,7 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 	for b, one := range final {
 		total = total.plus(one)
 		if last := Bucket(b); last != UnlockedUnstaked && last != AtomicMemoryUnlocked && one != (tally{}) {
-			a.wrong("account %x: in the end %s of it in %d outputs stays in bucket %d, which is locked or staked", id, one.amount.big(), one.count, b)
+			a.wrong("account %x: %s in %d outputs never leaves bucket %d, which is locked or staked", id, one.amount.big(), one.count, b)
 		}
 	}
 	return total, found, errors.Join(events.err, checkpoints.err)

@@ -122,7 +122,7 @@ func TestRewardsThatCannotBeHadAhead(t *testing.T) {
 	l.err = node.ErrNotOffered
 	_, err = r.RewardUTXOs(t.Context(), rewarded[0], 1)
 	require.ErrorIs(t, err, pchain.ErrNotOffered)
-	require.Equal(t, "1 rewards are computed from the supply, because no node offers platform.getRewardUTXOs", r.note())
+	require.Equal(t, "1 rewards were computed from the supply because no node offers platform.getRewardUTXOs", r.note())
 }
 
 // TestDifferencesAreShown logs the first difference, and counts all of them in the status
@@ -137,7 +137,7 @@ func TestDifferencesAreShown(t *testing.T) {
 		r.differ(&pchain.Difference{Height: height, Node: []pchain.Payment{{Index: 3, Amount: 7}}})
 	}
 	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("the node paid 7 as output 3, the supply gives nothing")), logged.String())
-	require.Contains(t, r.note(), "3 rewards differ from what the supply gives; the last one: reward of staking transaction 11111111111111111111111111111111LpoYY, decided at height 2:")
+	require.Contains(t, r.note(), "3 rewards differ from the computed ones; the last one: reward of staking transaction 11111111111111111111111111111111LpoYY, decided at height 2:")
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	values := make(map[string]float64)
