@@ -106,7 +106,7 @@ func (d *decoder) readBlock(s *scanner) {
 				d.readTransaction(s, i)
 			})
 		default:
-			h.member(s, name)
+			h.field(s, name)
 		}
 	})
 	if s.err != nil {
@@ -200,7 +200,7 @@ func (d *decoder) readTransaction(s *scanner, at int) {
 		case "maxPriorityFeePerGas":
 			s.optional(func() { tx.MaxPriorityFee = pointer(s.big()) })
 		default:
-			signed.member(s, name)
+			signed.field(s, name)
 		}
 	})
 	if !from {
@@ -264,7 +264,7 @@ func (d *decoder) readReceipt(s *scanner, at int) {
 			logs = true
 			s.array(func(int) { d.readLog(s, tx) })
 		default:
-			sum.member(s, name)
+			sum.field(s, name)
 		}
 	})
 	if s.err == nil && !d.settled {

@@ -56,8 +56,8 @@ type header struct {
 	has    [len(headerFields)]bool
 }
 
-// member reads a field of a block and reports whether it is a header field.
-func (h *header) member(s *scanner, name []byte) {
+// field reads a field of a block and reports whether it is a header field.
+func (h *header) field(s *scanner, name []byte) {
 	i := slices.IndexFunc(headerFields[:], func(f struct {
 		name string
 		kind fieldKind

@@ -164,8 +164,8 @@ type signature struct {
 	access           []byte // encoded access list; nil if absent
 }
 
-// member reads a field of a transaction.
-func (x *signature) member(s *scanner, name []byte) {
+// field reads a field of a transaction.
+func (x *signature) field(s *scanner, name []byte) {
 	switch string(name) {
 	case "v":
 		x.part(s, &x.v)
@@ -273,8 +273,8 @@ type receiptSum struct {
 	has   int // number of fields present
 }
 
-// member reads a field of a receipt.
-func (x *receiptSum) member(s *scanner, name []byte) {
+// field reads a field of a receipt.
+func (x *receiptSum) field(s *scanner, name []byte) {
 	switch string(name) {
 	case "cumulativeGasUsed":
 		if s.optional(func() { x.gas = s.number() }) {

@@ -68,8 +68,8 @@ func (s *scanner) end() {
 	}
 }
 
-// object calls member with the name of each field; member must consume the value. Names are passed without unescaping.
-func (s *scanner) object(member func(name []byte)) {
+// object calls field with the name of each field; field must consume the value. Names are passed without unescaping.
+func (s *scanner) object(field func(name []byte)) {
 	if !s.take('{') {
 		return
 	}
@@ -82,7 +82,7 @@ func (s *scanner) object(member func(name []byte)) {
 		if !s.take(':') {
 			return
 		}
-		member(name)
+		field(name)
 		if s.peek() == ',' {
 			s.at++
 			continue
