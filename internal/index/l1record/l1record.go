@@ -16,7 +16,7 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the name of the tenant in cursors.
+// name is the name of the projection in cursors.
 const name = "l1"
 
 // Form returns the format of the rows. The first version is 1.
@@ -42,7 +42,7 @@ type Tenant struct{ networkID uint32 }
 
 var _ index.Tenant[*pchain.Block] = Tenant{}
 
-// NewTenant returns the tenant that writes a network's L1 index.
+// NewTenant returns the projection that writes a network's L1 index.
 func NewTenant(networkID uint32) Tenant { return Tenant{networkID: networkID} }
 
 // Name implements index.Tenant.

@@ -347,7 +347,7 @@ func (a *audit) accounts(ctx context.Context) error {
 func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum tally, right bool, err error) {
 	var page []ids.ID
 	look := func() error {
-		found, err := a.recorded(ctx, page)
+		found, err := a.indexed(ctx, page)
 		for i, o := range found {
 			if o == nil {
 				a.wrong("output %s is in the list of account %x but not indexed", page[i], id)
@@ -374,8 +374,8 @@ func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum ta
 	return sum, right, errors.Join(look(), rows.err)
 }
 
-// recorded returns outputs of any network by ID, with nil for outputs that are not indexed.
-func (a *audit) recorded(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+// indexed returns outputs of any network by ID, with nil for outputs that are not indexed.
+func (a *audit) indexed(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
 	outputs := make([]*Output, len(outputIDs))
 	for _, networkID := range a.networks {
 		s := state{View: a.View, networkID: networkID}

@@ -15,7 +15,7 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the name of the tenant in cursors.
+// name is the name of the projection in cursors.
 const name = "ledger"
 
 // Form returns the format of the rows of Tenant and Matcher. The first version is 1.
@@ -48,7 +48,7 @@ var (
 	ErrChain = errors.New("block of another chain")
 )
 
-// Sizes of a tenant's caches in entries.
+// Sizes of a projection's caches in entries.
 const (
 	recentOutputs  = 30_000
 	recentImports  = 10_000
@@ -88,7 +88,7 @@ type Tenant struct {
 
 var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
 
-// NewTenant returns the tenant that indexes one chain of a network. It serves one pipeline.
+// NewTenant returns the projection that indexes one chain of a network. It serves one pipeline.
 func NewTenant(networkID uint32, chainID ids.ID) *Tenant {
 	t := &Tenant{networkID: networkID, chainID: chainID, checkpointEvery: checkpointEvery}
 	t.reset()

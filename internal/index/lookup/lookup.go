@@ -21,7 +21,7 @@ import (
 // ErrUnknown means that no block or transaction with an ID is indexed.
 var ErrUnknown = errors.New("not indexed")
 
-// name is the name of the tenants in cursors.
+// name is the name of the projections in cursors.
 const name = "lookup"
 
 // Form returns the format of the rows.
@@ -40,7 +40,7 @@ type Tenant[B any] struct {
 	read func(block B) (id ids.ID, height uint64, txs []ids.ID)
 }
 
-// PChain returns the tenant of a network's P-Chain. A block's proposal follows its other transactions.
+// PChain returns the projection of a network's P-Chain. A block's proposal follows its other transactions.
 func PChain(networkID uint32) *Tenant[*pchain.Block] {
 	return &Tenant[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, 0, len(b.Txs)+1)
@@ -54,7 +54,7 @@ func PChain(networkID uint32) *Tenant[*pchain.Block] {
 	}}
 }
 
-// XChain returns the tenant of a network's X-Chain.
+// XChain returns the projection of a network's X-Chain.
 func XChain(networkID uint32) *Tenant[*xchain.Block] {
 	return &Tenant[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, len(b.Txs))

@@ -51,7 +51,7 @@ type Options struct {
 	// ValidatorFees is the fee configuration for L1 validators. Nil selects the configuration of the public network
 	// with that ID.
 	ValidatorFees *fee.Config
-	// Tenants are tenants of the P-Chain besides the ledger.
+	// Tenants are projections of the P-Chain besides the ledger.
 	Tenants []index.Tenant[*pchain.Block]
 	// Start is the first indexed P-Chain height without a ledger. A ledger always starts at 0.
 	Start uint64
@@ -112,7 +112,7 @@ type pipeline interface {
 type Network struct {
 	chains []string
 	lines  map[string]pipeline
-	// ledgers maps chains to the names of their ledger tenants.
+	// ledgers maps chains to the names of their ledger projections.
 	ledgers map[string]string
 	// matcher, Ledger, Subnets and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
@@ -122,7 +122,7 @@ type Network struct {
 	origin   *index.XChainOrigin
 	xChain   *index.XChainSource
 	kept     bool
-	cursors  []string // cursors of all tenants and of the vertices
+	cursors  []string // cursors of all projections and of the vertices
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -289,10 +289,10 @@ func (n *Network) Run(ctx context.Context) error {
 		begin(n.lines[chain].Run, "indexing of a chain stopped", slog.String("chain", chain))
 	}
 	if n.matcher != nil {
-		begin(n.matcher.Run, "exports and imports are not matched any more")
+		begin(n.matcher.Run, "matching of atomic transfers stopped")
 	}
 	if n.Vertices != nil {
-		begin(n.Vertices.Run, "pre-Cortina vertices are not indexed any more")
+		begin(n.Vertices.Run, "indexing of pre-Cortina vertices stopped")
 	}
 	return work.Wait()
 }

@@ -1,5 +1,5 @@
 // Package primary indexes the P-, X- and C-Chain of one network and verifies the index. A Network runs a pipeline for
-// each chain. It converts blocks to the types of package ledger for its tenants.
+// each chain. It converts blocks to the types of package ledger for its projections.
 package primary
 
 import (
@@ -21,13 +21,13 @@ import (
 // Tenant writes rows of converted blocks.
 type Tenant = index.Tenant[*ledger.Block]
 
-// converter converts the blocks of a chain for tenants that share a cursor.
+// converter converts the blocks of a chain for projections that share a cursor.
 type converter[B any] struct {
 	tenants []Tenant
 	read    func(ctx context.Context, r store.Reader, block B, batch *store.Batch) (*ledger.Block, error)
 }
 
-// Name implements index.Tenant. It combines the names of all tenants, so another selection of tenants is indexed from
+// Name implements index.Tenant. It combines the names of all projections, so another selection of projections is indexed from
 // the beginning.
 func (r *converter[B]) Name() string {
 	names := make([]string, len(r.tenants))
@@ -51,21 +51,21 @@ func (r *converter[B]) Apply(ctx context.Context, rows store.Reader, block B, ba
 	return nil
 }
 
-// XChain returns a tenant that converts X-Chain blocks for tenants.
+// XChain returns a projection that converts X-Chain blocks for projections.
 func XChain(decoder *xchain.Decoder, tenants ...Tenant) index.Tenant[*xchain.Block] {
 	return &converter[*xchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *xchain.Block, _ *store.Batch) (*ledger.Block, error) {
 		return decoder.Ledger(block)
 	}}
 }
 
-// CChain returns a tenant that converts the atomic transactions of C-Chain blocks for tenants.
+// CChain returns a projection that converts the atomic transactions of C-Chain blocks for projections.
 func CChain(decoder *cchain.Decoder, tenants ...Tenant) index.Tenant[*cchain.Block] {
 	return &converter[*cchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *cchain.Block, _ *store.Batch) (*ledger.Block, error) {
 		return decoder.Ledger(block)
 	}}
 }
 
-// PChain returns a tenant that converts P-Chain blocks for tenants. Decoding a block depends on earlier blocks, so the
+// PChain returns a projection that converts P-Chain blocks for projections. Decoding a block depends on earlier blocks, so the
 // decoder's state is stored with the rows.
 func PChain(networkID uint32, decoder *pchain.Decoder, tenants ...Tenant) index.Tenant[*pchain.Block] {
 	return pChain(networkID, decoder, nil, tenants...)

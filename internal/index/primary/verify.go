@@ -96,7 +96,7 @@ func (n *Network) Verify(ctx context.Context, o VerifyOptions, tell func(Verific
 		}
 	}
 	if n.Ledger == nil {
-		v.unchecked("outputs and balances: no ledger is recorded")
+		v.unchecked("outputs and balances: no ledger is indexed")
 	} else if err := v.ledger(o); err != nil {
 		return v.verdict, fmt.Errorf("verifying outputs and balances: %w", err)
 	}
@@ -133,7 +133,7 @@ func (l *line[B]) recordedBy(other pipeline) {
 // verify verifies the blocks of a chain.
 func (l *line[B]) verify(v *verifier) error {
 	name := l.chain.Name
-	// Each tenant ends with a block that must be in the chain. The index may grow meanwhile.
+	// Each projection ends with a block that must be in the chain. The index may grow meanwhile.
 	ends := make(map[uint64]map[ids.ID]string)
 	first, next := uint64(0), uint64(0)
 	known := false

@@ -19,7 +19,7 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the name of the tenant in cursors.
+// name is the name of the projection in cursors.
 const name = "subnets"
 
 // Families returns the store families of the index. Their format version is that of the ledger, with which they share a
@@ -36,7 +36,7 @@ type Tenant struct{ networkID uint32 }
 
 var _ index.Tenant[*chain.Block] = Tenant{}
 
-// NewTenant returns the tenant that indexes a network's subnets.
+// NewTenant returns the projection that indexes a network's subnets.
 func NewTenant(networkID uint32) Tenant { return Tenant{networkID: networkID} }
 
 // Name implements index.Tenant.
