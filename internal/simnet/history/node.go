@@ -25,7 +25,7 @@ import (
 // a time may grow it; all other methods are safe for concurrent use.
 type Node struct {
 	*archive
-	// ends are the heights up to which this node has accepted blocks; 0 means all.
+	// ends are the heights up to which this node has accepted blocks.
 	ends     [chains]uint64
 	settings atomic.Pointer[NodeSettings] // nil for the zero value
 }

@@ -49,7 +49,7 @@ type Spent struct {
 	Time   time.Time
 }
 
-// Truth holds all outputs ever created, as recorded by the generator and not read from blocks.
+// Truth holds all outputs ever created, as known to the generator and not read from blocks.
 type Truth struct {
 	// EarlyTxIDs and EarlyVertices are what the X-Chain accepted before it had blocks, in order of acceptance.
 	EarlyTxIDs    []ids.ID
