@@ -46,12 +46,12 @@ func Decode(a Answers) (*Block, error) {
 	for _, part := range []struct {
 		name string
 		json []byte
-		read func(*scanner)
+		read func(*jsonScanner)
 	}{{"block", a.Block, d.readBlock}, {"receipts", a.Receipts, d.readReceipts}, {"traces", a.Traces, d.readTraces}} {
 		if part.json == nil && (part.name == "traces" || part.name == "receipts" && len(d.block.Transactions) == 0) {
 			continue
 		}
-		s := scanner{b: part.json}
+		s := jsonScanner{b: part.json}
 		part.read(&s)
 		if s.end(); s.err != nil {
 			return nil, fmt.Errorf("%w: %s of block %d: %w", ErrInconsistent, part.name, d.block.Number, s.err)
@@ -64,7 +64,7 @@ func Decode(a Answers) (*Block, error) {
 
 // ParentHash reads only the parent hash from a result of eth_getBlockByNumber. Errors wrap ErrInconsistent.
 func ParentHash(block []byte) (parent common.Hash, err error) {
-	s, found := scanner{b: block}, false
+	s, found := jsonScanner{b: block}, false
 	s.object(func(name []byte) {
 		if string(name) == "parentHash" {
 			parent, found = s.hash(), true
@@ -91,7 +91,7 @@ type decoder struct {
 	settled                bool           // the receipts root covers other blocks
 }
 
-func (d *decoder) readBlock(s *scanner) {
+func (d *decoder) readBlock(s *jsonScanner) {
 	b := d.block
 	var h header
 	var hash, transactions bool
@@ -133,7 +133,7 @@ func (d *decoder) readBlock(s *scanner) {
 }
 
 // tell copies the needed header fields to b.
-func (h *header) tell(s *scanner, b *Block) {
+func (h *header) tell(s *jsonScanner, b *Block) {
 	for i, to := range map[int]*uint64{numberField: &b.Number, timeField: &b.Time, millisecondsField: &b.Milliseconds} {
 		if !h.has[i] && i != millisecondsField {
 			s.fail("%s missing", headerFields[i].name)
@@ -162,7 +162,7 @@ func (h *header) tell(s *scanner, b *Block) {
 	}
 }
 
-func (d *decoder) readTransaction(s *scanner, at int) {
+func (d *decoder) readTransaction(s *jsonScanner, at int) {
 	tx := &d.block.Transactions[at]
 	var from bool
 	var signed signature
@@ -213,7 +213,7 @@ func (d *decoder) readTransaction(s *scanner, at int) {
 
 func pointer[T any](v T) *T { return &v }
 
-func (d *decoder) readReceipts(s *scanner) {
+func (d *decoder) readReceipts(s *jsonScanner) {
 	read := 0
 	s.array(func(i int) {
 		if i >= len(d.block.Transactions) {
@@ -231,7 +231,7 @@ func (d *decoder) readReceipts(s *scanner) {
 	}
 }
 
-func (d *decoder) readReceipt(s *scanner, at int) {
+func (d *decoder) readReceipt(s *jsonScanner, at int) {
 	tx := &d.block.Transactions[at]
 	var status, hash, gas, logs bool
 	var sum receiptSum
@@ -279,7 +279,7 @@ func (d *decoder) readReceipt(s *scanner, at int) {
 }
 
 // same fails if a part belongs to another block or transaction.
-func (d *decoder) same(s *scanner, what string, got, want common.Hash) {
+func (d *decoder) same(s *jsonScanner, what string, got, want common.Hash) {
 	if s.err == nil && got != want {
 		s.fail("it belongs to %s %s, want %s", what, got, want)
 	}
@@ -288,7 +288,7 @@ func (d *decoder) same(s *scanner, what string, got, want common.Hash) {
 // maxTopics is the maximum number of topics of an EVM log.
 const maxTopics = 4
 
-func (d *decoder) readLog(s *scanner, tx *Transaction) {
+func (d *decoder) readLog(s *jsonScanner, tx *Transaction) {
 	var l Log
 	var index bool
 	s.object(func(name []byte) {

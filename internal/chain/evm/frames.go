@@ -7,7 +7,7 @@ import (
 // maxDepth exceeds the EVM's limit of 1,024 nested calls.
 const maxDepth = 1100
 
-func (d *decoder) readTraces(s *scanner) {
+func (d *decoder) readTraces(s *jsonScanner) {
 	read := 0
 	s.array(func(i int) {
 		if i >= len(d.block.Transactions) {
@@ -22,7 +22,7 @@ func (d *decoder) readTraces(s *scanner) {
 	}
 }
 
-func (d *decoder) readTrace(s *scanner, tx *Transaction) {
+func (d *decoder) readTrace(s *jsonScanner, tx *Transaction) {
 	var result bool
 	s.object(func(name []byte) {
 		switch string(name) {
@@ -55,7 +55,7 @@ type frames struct {
 
 // read parses a frame and its nested frames. It reserves the frame's position first, because fields of the frame may
 // follow the nested frames.
-func (f *frames) read(s *scanner, depth uint16) {
+func (f *frames) read(s *jsonScanner, depth uint16) {
 	if depth > maxDepth {
 		s.fail("more than %d nested calls", maxDepth)
 		return
@@ -106,7 +106,7 @@ func (f *frames) revert(from int) {
 }
 
 // conclude removes the top-level frame and checks that it matches tx.
-func (f *frames) conclude(s *scanner, tx *Transaction) []Frame {
+func (f *frames) conclude(s *jsonScanner, tx *Transaction) []Frame {
 	if s.err != nil {
 		return nil
 	}

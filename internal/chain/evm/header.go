@@ -57,7 +57,7 @@ type header struct {
 }
 
 // field reads a field of a block and reports whether it is a header field.
-func (h *header) field(s *scanner, name []byte) {
+func (h *header) field(s *jsonScanner, name []byte) {
 	i := slices.IndexFunc(headerFields[:], func(f struct {
 		name string
 		kind fieldKind

@@ -48,7 +48,7 @@ func (l *items) add(kind uint8, write func(w *rlp.EncoderBuffer)) []byte {
 func (l *items) close() { _ = l.buffer.Flush() } // has no writer that could fail
 
 // check compares the computed root with the header's root. It does nothing if an item is unknown.
-func (l *items) check(s *scanner, what string, root common.Hash) {
+func (l *items) check(s *jsonScanner, what string, root common.Hash) {
 	if l.unknown {
 		return
 	}
@@ -165,7 +165,7 @@ type signature struct {
 }
 
 // field reads a field of a transaction.
-func (x *signature) field(s *scanner, name []byte) {
+func (x *signature) field(s *jsonScanner, name []byte) {
 	switch string(name) {
 	case "v":
 		x.part(s, &x.v)
@@ -182,13 +182,13 @@ func (x *signature) field(s *scanner, name []byte) {
 	}
 }
 
-func (x *signature) part(s *scanner, to *uint256.Int) {
+func (x *signature) part(s *jsonScanner, to *uint256.Int) {
 	if s.optional(func() { *to = s.big() }) {
 		x.has++
 	}
 }
 
-func readAccessList(s *scanner) []byte {
+func readAccessList(s *jsonScanner) []byte {
 	w := rlp.NewEncoderBuffer(nil)
 	all := w.List()
 	s.array(func(int) {
@@ -227,7 +227,7 @@ const (
 )
 
 // transaction appends a transaction and verifies its hash.
-func (l *items) transaction(s *scanner, tx *Transaction, x *signature) {
+func (l *items) transaction(s *jsonScanner, tx *Transaction, x *signature) {
 	typed := tx.Type == accessListType || tx.Type == dynamicFeeType
 	if l.unknown || x.has != 3 ||
 		tx.Type != legacyType && (!typed || !x.chain || x.access == nil) ||
@@ -274,7 +274,7 @@ type receiptSum struct {
 }
 
 // field reads a field of a receipt.
-func (x *receiptSum) field(s *scanner, name []byte) {
+func (x *receiptSum) field(s *jsonScanner, name []byte) {
 	switch string(name) {
 	case "cumulativeGasUsed":
 		if s.optional(func() { x.gas = s.number() }) {

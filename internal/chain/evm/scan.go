@@ -11,9 +11,9 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// scanner reads JSON in one pass and allocates nothing for skipped values. Blocks are mostly long hex strings under
+// jsonScanner reads JSON in one pass and allocates nothing for skipped values. Blocks are mostly long hex strings under
 // known names. The first error stops the scan and is kept in err.
-type scanner struct {
+type jsonScanner struct {
 	b   []byte
 	at  int
 	err error
@@ -24,14 +24,14 @@ const maxNesting = 64
 
 var errCutShort = errors.New("unexpected end of JSON")
 
-func (s *scanner) fail(format string, args ...any) {
+func (s *jsonScanner) fail(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("at byte %d: %w", s.at, fmt.Errorf(format, args...))
 	}
 }
 
 // peek returns the next non-space byte, or 0 at the end and after an error.
-func (s *scanner) peek() byte {
+func (s *jsonScanner) peek() byte {
 	if s.err != nil {
 		return 0
 	}
@@ -47,7 +47,7 @@ func (s *scanner) peek() byte {
 }
 
 // take consumes the byte want or fails.
-func (s *scanner) take(want byte) bool {
+func (s *jsonScanner) take(want byte) bool {
 	switch got := s.peek(); {
 	case s.err != nil:
 	case got == 0 && s.at >= len(s.b):
@@ -62,14 +62,14 @@ func (s *scanner) take(want byte) bool {
 }
 
 // end fails unless only space follows.
-func (s *scanner) end() {
+func (s *jsonScanner) end() {
 	if s.peek(); s.err == nil && s.at < len(s.b) {
 		s.fail("data after the end of the JSON value")
 	}
 }
 
 // object calls field with the name of each field; field must consume the value. Names are passed without unescaping.
-func (s *scanner) object(field func(name []byte)) {
+func (s *jsonScanner) object(field func(name []byte)) {
 	if !s.take('{') {
 		return
 	}
@@ -93,7 +93,7 @@ func (s *scanner) object(field func(name []byte)) {
 }
 
 // array calls element with the index of each element; element must consume the value.
-func (s *scanner) array(element func(i int)) {
+func (s *jsonScanner) array(element func(i int)) {
 	if !s.take('[') {
 		return
 	}
@@ -113,7 +113,7 @@ func (s *scanner) array(element func(i int)) {
 }
 
 // text returns the raw content of a string, without unescaping.
-func (s *scanner) text() []byte {
+func (s *jsonScanner) text() []byte {
 	if !s.take('"') {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (s *scanner) text() []byte {
 }
 
 // null consumes a null if it comes next and reports whether it did.
-func (s *scanner) null() bool {
+func (s *jsonScanner) null() bool {
 	if s.peek() == 'n' && bytes.HasPrefix(s.b[s.at:], []byte("null")) {
 		s.at += len("null")
 		return true
@@ -146,9 +146,9 @@ func (s *scanner) null() bool {
 }
 
 // skip consumes one value of any type.
-func (s *scanner) skip() { s.skipAt(0) }
+func (s *jsonScanner) skip() { s.skipAt(0) }
 
-func (s *scanner) skipAt(depth int) {
+func (s *jsonScanner) skipAt(depth int) {
 	if depth > maxNesting {
 		s.fail("nested more than %d deep", maxNesting)
 		return
@@ -173,7 +173,7 @@ func (s *scanner) skipAt(depth int) {
 }
 
 // digits returns the digits after 0x in a string.
-func (s *scanner) digits() []byte {
+func (s *jsonScanner) digits() []byte {
 	text := s.text()
 	if s.err == nil && (len(text) < 2 || text[0] != '0' || text[1] != 'x') {
 		s.fail("%q is not of the form 0x...", clipped(text))
@@ -188,7 +188,7 @@ func (s *scanner) digits() []byte {
 func clipped(text []byte) []byte { return text[:min(len(text), 40)] }
 
 // number reads a hex quantity of at most 64 bits.
-func (s *scanner) number() (n uint64) {
+func (s *jsonScanner) number() (n uint64) {
 	digits := s.digits()
 	if s.err != nil {
 		return 0
@@ -209,7 +209,7 @@ func (s *scanner) number() (n uint64) {
 }
 
 // small reads a hex quantity of at most limit.
-func (s *scanner) small(limit uint64) uint64 {
+func (s *jsonScanner) small(limit uint64) uint64 {
 	n := s.number()
 	if s.err == nil && n > limit {
 		s.fail("%d exceeds the limit %d", n, limit)
@@ -219,7 +219,7 @@ func (s *scanner) small(limit uint64) uint64 {
 }
 
 // big reads a hex quantity of at most 256 bits.
-func (s *scanner) big() (n uint256.Int) {
+func (s *jsonScanner) big() (n uint256.Int) {
 	digits := s.digits()
 	if s.err != nil {
 		return n
@@ -254,7 +254,7 @@ func nibble(c byte) byte {
 }
 
 // fixed reads exactly len(to) bytes of hex.
-func (s *scanner) fixed(to []byte) {
+func (s *jsonScanner) fixed(to []byte) {
 	digits := s.digits()
 	if s.err != nil {
 		return
@@ -268,18 +268,18 @@ func (s *scanner) fixed(to []byte) {
 	}
 }
 
-func (s *scanner) hash() (h common.Hash) {
+func (s *jsonScanner) hash() (h common.Hash) {
 	s.fixed(h[:])
 	return h
 }
 
-func (s *scanner) address() (a common.Address) {
+func (s *jsonScanner) address() (a common.Address) {
 	s.fixed(a[:])
 	return a
 }
 
 // data reads hex bytes of any length, or nil if there are none.
-func (s *scanner) data() []byte {
+func (s *jsonScanner) data() []byte {
 	digits := s.digits()
 	if s.err != nil || len(digits) == 0 {
 		return nil
@@ -293,7 +293,7 @@ func (s *scanner) data() []byte {
 }
 
 // optional runs read unless the value is null. It reports whether read succeeded.
-func (s *scanner) optional(read func()) bool {
+func (s *jsonScanner) optional(read func()) bool {
 	if s.null() {
 		return false
 	}

@@ -65,7 +65,7 @@ func (r *Record) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	a := &audit{state: s, options: o, supply: make(map[[2]ids.ID]*Supply)}
+	a := &audit{snapshot: s, options: o, supply: make(map[[2]ids.ID]*Supply)}
 	if a.networks, err = networksOf(ctx, s); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (r *Record) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 }
 
 type audit struct {
-	*state
+	*snapshot
 	options AuditOptions
 	result  Audit
 	sample  sample
@@ -378,7 +378,7 @@ func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum ta
 func (a *audit) indexed(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
 	outputs := make([]*Output, len(outputIDs))
 	for _, networkID := range a.networks {
-		s := state{View: a.View, networkID: networkID}
+		s := snapshot{View: a.View, networkID: networkID}
 		found, err := s.outputs(ctx, outputIDs)
 		if err != nil {
 			return nil, err

@@ -42,7 +42,7 @@ func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.S
 	}
 	defer func() { _ = s.Close() }()
 	accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.holding == rights })
-	q := balanceQuery{state: s, at: c.time, now: true}
+	q := balanceQuery{snapshot: s, at: c.time, now: true}
 	if !at.IsZero() && row.Seconds(at) <= c.time {
 		q.at, q.now = row.Seconds(at), false
 	}
@@ -60,7 +60,7 @@ func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.S
 
 // balanceQuery sums events up to a time, or up to now.
 type balanceQuery struct {
-	*state
+	*snapshot
 	at  uint64
 	now bool
 }

@@ -50,25 +50,25 @@ type Record struct {
 // New returns a reader of a network's ledger, which may be empty.
 func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
 
-// state is a consistent view of a ledger.
-type state struct {
+// snapshot is a consistent view of a ledger.
+type snapshot struct {
 	store.View
 	networkID uint32
 	clocks    []chainClock
 }
 
-func (r *Record) view(ctx context.Context) (*state, error) {
+func (r *Record) view(ctx context.Context) (*snapshot, error) {
 	s, _, err := r.viewScans(ctx)
 	return s, err
 }
 
 // viewScans opens a view together with some scans.
-func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state, [][]store.Row, error) {
+func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*snapshot, [][]store.Row, error) {
 	v, found, err := store.ViewScans(ctx, r.viewer, append(queries, clockQuery(r.networkID))...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the ledger: %w", err)
 	}
-	s := &state{View: v, networkID: r.networkID}
+	s := &snapshot{View: v, networkID: r.networkID}
 	if s.clocks, err = parseClocks(found[len(queries)]); err != nil {
 		_ = v.Close()
 		return nil, nil, err
@@ -77,7 +77,7 @@ func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state,
 }
 
 // viewOf opens a view together with the accounts of addresses on a chain and with some scans. See accounts.
-func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *state, c clock, all []owned, found [][]store.Row, err error) {
+func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *snapshot, c clock, all []owned, found [][]store.Row, err error) {
 	read := newOwnedRead(r.networkID, chainID, addresses)
 	read.expect(r.networkID, r.cache.of(chainID, addresses))
 	n := len(read.queries)
@@ -99,7 +99,7 @@ func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.Sho
 }
 
 // clock returns the clock of a chain.
-func (s *state) clock(chainID ids.ID) (clock, error) {
+func (s *snapshot) clock(chainID ids.ID) (clock, error) {
 	for _, c := range s.clocks {
 		if c.chainID == chainID {
 			return c.clock, nil
@@ -121,7 +121,7 @@ func (r *Record) Tip(ctx context.Context, chainID ids.ID) (height uint64, now ti
 }
 
 // number replaces the heights of outputs by block numbers, which the API shows.
-func (s *state) number(outputs []*Output) {
+func (s *snapshot) number(outputs []*Output) {
 	for _, o := range outputs {
 		if o == nil {
 			continue
@@ -149,7 +149,7 @@ func (r *Record) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, er
 	return outputs, err
 }
 
-func (s *state) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+func (s *snapshot) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
 	keys := make([]store.PK, 0, 2*len(outputIDs))
 	for _, id := range outputIDs {
 		keys = append(keys, outputRow(s.networkID, id, madeKey), outputRow(s.networkID, id, spentKey))
@@ -260,7 +260,7 @@ func accountQuery(networkID uint32, chainID ids.ID, id groupID, limit int) store
 }
 
 // rest yields the rows that a query found and then the remaining rows of its list.
-func (s *state) rest(ctx context.Context, q store.Query, rows []store.Row, yield func([]store.Row) error) error {
+func (s *snapshot) rest(ctx context.Context, q store.Query, rows []store.Row, yield func([]store.Row) error) error {
 	for {
 		if err := yield(rows); err != nil {
 			return err
@@ -278,7 +278,7 @@ func (s *state) rest(ctx context.Context, q store.Query, rows []store.Row, yield
 
 // accounts returns the accounts of addresses on a chain and in atomic transfers from or to it. It includes an account
 // once if the addresses reach its threshold. found are the results of read.queries.
-func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.Row) ([]owned, error) {
+func (s *snapshot) accounts(ctx context.Context, read *ownedRead, found [][]store.Row) ([]owned, error) {
 	var all []owned
 	for i, address := range read.addresses {
 		g := &group{id: singleGroup(address), threshold: 1, addresses: []ids.ShortID{address}}
@@ -332,7 +332,7 @@ func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.R
 }
 
 // accountRows returns the first accounts of groups. It reads those that found does not contain.
-func (s *state) accountRows(ctx context.Context, read *ownedRead, found [][]store.Row, groups []*group, queries []store.Query) ([][]store.Row, error) {
+func (s *snapshot) accountRows(ctx context.Context, read *ownedRead, found [][]store.Row, groups []*group, queries []store.Query) ([][]store.Row, error) {
 	all := make([][]store.Row, len(groups))
 	var missing []store.Query
 	var at []int
@@ -354,7 +354,7 @@ func (s *state) accountRows(ctx context.Context, read *ownedRead, found [][]stor
 }
 
 // accountsOf appends the accounts of a group.
-func (s *state) accountsOf(ctx context.Context, chainID ids.ID, g *group, q store.Query, rows []store.Row, to *[]owned) error {
+func (s *snapshot) accountsOf(ctx context.Context, chainID ids.ID, g *group, q store.Query, rows []store.Row, to *[]owned) error {
 	return s.rest(ctx, q, rows, func(rows []store.Row) error {
 		if len(*to)+len(rows) > maxAccounts {
 			return fmt.Errorf("%w: more than %d accounts", ErrTooMany, maxAccounts)

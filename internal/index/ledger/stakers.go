@@ -155,7 +155,7 @@ func (r *Record) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPa
 }
 
 // staking returns the transaction at a key of an address list.
-func (s *state) staking(ctx context.Context, k []byte) (*Staking, error) {
+func (s *snapshot) staking(ctx context.Context, k []byte) (*Staking, error) {
 	if len(k) <= 16 {
 		return nil, fmt.Errorf("%w: list with a key of %d bytes", store.ErrCorrupt, len(k))
 	}
@@ -282,7 +282,7 @@ func (q *DelegationQuery) wants(d *Delegation, now time.Time) bool {
 	return len(q.NodeIDs) == 0 || len(q.RewardAddresses) == 0 || slices.Contains(q.NodeIDs, d.NodeID)
 }
 
-func (s *state) delegationLists(q *DelegationQuery) (lists []*list) {
+func (s *snapshot) delegationLists(q *DelegationQuery) (lists []*list) {
 	states := []byte{delegationOpen, delegationSettled}
 	if q.Status == DelegationPending || q.Status == DelegationActive {
 		states = states[:1] // settled delegations are completed

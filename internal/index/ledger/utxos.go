@@ -88,7 +88,7 @@ func ParsePosition(b []byte) (*Position, error) {
 }
 
 // pins returns the pins of a position, or the current heights of all chains but those in without.
-func (s *state) pins(after *Position, without ...ids.ID) []Pin {
+func (s *snapshot) pins(after *Position, without ...ids.ID) []Pin {
 	if after != nil {
 		return after.Pins
 	}
@@ -162,7 +162,7 @@ func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) 
 	defer func() { _ = s.Close() }()
 	page := &OutputPage{Now: row.Unix(c.time)}
 	defer func() { s.number(page.Outputs) }()
-	walk := &outputWalk{state: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After, q.Without...)}
+	walk := &outputWalk{snapshot: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After, q.Without...)}
 	if expected.merge != nil && sameAccounts(expected.accounts, walk.accounts) {
 		walk.merge = expected.merge
 		walk.merge.begin(s.View, found)
@@ -192,7 +192,7 @@ func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) 
 
 // outputWalk iterates over outputs in the order of a query.
 type outputWalk struct {
-	*state
+	*snapshot
 	query    *OutputQuery
 	accounts []owned
 	pins     []Pin

@@ -54,42 +54,42 @@ type VerifyOptions struct {
 	Seed      ids.ShortID
 }
 
-// mostTold is the maximum number of reported contradictions; further ones are only counted.
-const mostTold = 1000
+// maxReported is the maximum number of reported contradictions; further ones are only counted.
+const maxReported = 1000
 
 // verifier is a running verification.
 type verifier struct {
 	*Network
 	ctx     context.Context //nolint:containedctx // the verifier lives as long as the call
-	tell    func(Verification)
+	report  func(Verification)
 	verdict Verdict
 }
 
 func (v *verifier) wrong(format string, args ...any) {
-	if v.verdict.Wrong++; v.verdict.Wrong <= mostTold {
-		v.tell(Verification{Wrong: fmt.Sprintf(format, args...)})
+	if v.verdict.Wrong++; v.verdict.Wrong <= maxReported {
+		v.report(Verification{Wrong: fmt.Sprintf(format, args...)})
 	}
 }
 
 func (v *verifier) unchecked(format string, args ...any) {
 	v.verdict.Unchecked++
-	v.tell(Verification{Unchecked: fmt.Sprintf(format, args...)})
+	v.report(Verification{Unchecked: fmt.Sprintf(format, args...)})
 }
 
 func (v *verifier) summary(format string, args ...any) {
-	v.tell(Verification{Summary: fmt.Sprintf(format, args...)})
+	v.report(Verification{Summary: fmt.Sprintf(format, args...)})
 }
 
 func (v *verifier) progress(what string, done, total uint64) {
-	v.tell(Verification{Progress: &VerifyProgress{What: what, Done: done, Total: total}})
+	v.report(Verification{Progress: &VerifyProgress{What: what, Done: done, Total: total}})
 }
 
 // Verify verifies the index: blocks form a chain up to the node's block (stored blocks where they exist, else the
 // node's), outputs and balances agree with one another, and the outputs and balances of some addresses equal the node's
-// at the same tip. It only reads and may run beside Run. It calls tell sequentially with each event and finally with
+// at the same tip. It only reads and may run beside Run. It calls report sequentially with each event and finally with
 // the verdict. Errors come from the store or the context.
-func (n *Network) Verify(ctx context.Context, o VerifyOptions, tell func(Verification)) (Verdict, error) {
-	v := &verifier{Network: n, ctx: ctx, tell: tell}
+func (n *Network) Verify(ctx context.Context, o VerifyOptions, report func(Verification)) (Verdict, error) {
+	v := &verifier{Network: n, ctx: ctx, report: report}
 	for _, chain := range n.chains {
 		if err := n.lines[chain].verify(v); err != nil {
 			return v.verdict, fmt.Errorf("verifying the %s-Chain: %w", chain, err)
@@ -100,7 +100,7 @@ func (n *Network) Verify(ctx context.Context, o VerifyOptions, tell func(Verific
 	} else if err := v.ledger(o); err != nil {
 		return v.verdict, fmt.Errorf("verifying outputs and balances: %w", err)
 	}
-	tell(Verification{Done: &v.verdict})
+	report(Verification{Done: &v.verdict})
 	return v.verdict, nil
 }
 
