@@ -211,12 +211,12 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 		a.options.Progress(a.result.Outputs)
 	}
 	unmatched := make(map[ids.ID]bool)
-	transfers, recorded, err := readTransfers(ctx, a, a.networkID, moving)
+	transfers, indexed, err := readTransfers(ctx, a, a.networkID, moving)
 	if err != nil {
 		return err
 	}
 	for i, p := range transfers {
-		unmatched[p.output.ID] = !recorded[i] && p.account.holding != rights
+		unmatched[p.output.ID] = !indexed[i] && p.account.holding != rights
 	}
 	var rows [len(lists)][][]byte
 	for i, family := range lists {

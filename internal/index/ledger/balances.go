@@ -166,13 +166,13 @@ func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map
 			if notes += len(outputs); notes > maxUnmatched {
 				return fmt.Errorf("%w: more than %d notes", ErrBehind, maxUnmatched)
 			}
-			transfers, recorded, err := readTransfers(ctx, q, q.networkID, outputs)
+			transfers, indexed, err := readTransfers(ctx, q, q.networkID, outputs)
 			if err != nil {
 				return err
 			}
 			for i, p := range transfers {
 				sum := to[p.id]
-				if sum == nil || recorded[i] || counted[p.output.ID] {
+				if sum == nil || indexed[i] || counted[p.output.ID] {
 					continue
 				}
 				counted[p.output.ID] = true

@@ -68,9 +68,9 @@ func (p *atomicTransfer) key() store.PK {
 	return store.PK{P: p.id.partition(seriesSpent), K: p.events()[seriesSpent][0].k}
 }
 
-// readTransfers returns the transfers among outputs that both left and arrived, without those without owners. For each
-// it reports whether the transfer is indexed.
-func readTransfers(ctx context.Context, r store.Reader, networkID uint32, outputs []ids.ID) (found []*atomicTransfer, recorded []bool, err error) {
+// readTransfers returns the transfers among outputs that both left and arrived and have owners. For each transfer,
+// indexed reports whether its rows exist.
+func readTransfers(ctx context.Context, r store.Reader, networkID uint32, outputs []ids.ID) (found []*atomicTransfer, indexed []bool, err error) {
 	keys := make([]store.PK, 0, 2*len(outputs))
 	for _, id := range outputs {
 		keys = append(keys, outputRow(networkID, id, madeKey), outputRow(networkID, id, spentKey))
@@ -103,11 +103,11 @@ func readTransfers(ctx context.Context, r store.Reader, networkID uint32, output
 	if values, err = r.Get(ctx, store.FamilyBalanceEvent, keys); err != nil {
 		return nil, nil, fmt.Errorf("reading balance events: %w", err)
 	}
-	recorded = make([]bool, len(found))
+	indexed = make([]bool, len(found))
 	for i := range found {
-		recorded[i] = values[i] != nil
+		indexed[i] = values[i] != nil
 	}
-	return found, recorded, nil
+	return found, indexed, nil
 }
 
 // readMovements returns the outputs that a chain's notes name, from a height on: all of them, or about limit and the
@@ -277,7 +277,7 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 	if err != nil || len(outputs) == 0 {
 		return true, err
 	}
-	transfers, recorded, err := readTransfers(ctx, m.store, m.networkID, outputs)
+	transfers, indexed, err := readTransfers(ctx, m.store, m.networkID, outputs)
 	if err != nil {
 		return false, err
 	}
@@ -286,7 +286,7 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 	due := make(map[string][]uint64)
 	seen := make(map[ids.ID]bool)
 	for i, p := range transfers {
-		if recorded[i] || seen[p.output.ID] {
+		if indexed[i] || seen[p.output.ID] {
 			continue
 		}
 		seen[p.output.ID] = true

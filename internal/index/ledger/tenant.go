@@ -336,13 +336,13 @@ func (b *application) resolve(ctx context.Context) error {
 		}
 	}
 	if len(exported) > 0 {
-		transfers, recorded, err := readTransfers(ctx, b.r, b.networkID, exported)
+		transfers, indexed, err := readTransfers(ctx, b.r, b.networkID, exported)
 		if err != nil {
 			return err
 		}
 		b.arrived = make(map[ids.ID]bool)
 		for i, p := range transfers {
-			b.arrived[p.output.ID] = recorded[i]
+			b.arrived[p.output.ID] = indexed[i]
 		}
 	}
 	for _, id := range missing {
