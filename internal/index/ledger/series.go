@@ -116,8 +116,8 @@ func within(events []event, lo, hi []byte) []event {
 	return events[from:max(from, to)]
 }
 
-// checkpoint is the sum of all events of a partition before a key: a time alone, or the
-// time and the height of an event.
+// checkpoint is the sum of all events of a partition before a key. The key is a time, or the time and height of an
+// event.
 type checkpoint struct {
 	key  []byte
 	sums sums

@@ -629,14 +629,13 @@ func (b *application) events(ctx context.Context) error {
 	return nil
 }
 
-// atCortina says that the block has the time of the chain's block 0, as all have that
-// come before it: many blocks of one second.
+// atCortina reports whether the block has the time of the chain's block 0, which all earlier ledger blocks share.
 func (b *application) atCortina() bool {
 	return b.block.Before > 0 && b.time == row.Seconds(b.block.Cortina)
 }
 
-// known is the key before which no later block has events: what counts from before the
-// block's time, or, at Cortina, what is from blocks before it.
+// known returns the key below which no later block adds events. The key is the block's time, or at Cortina the next
+// second with the block's height.
 func (b *application) known() []byte {
 	if b.atCortina() {
 		return eventKey(b.time+1, b.block.Height)
@@ -644,9 +643,8 @@ func (b *application) known() []byte {
 	return row.Uint64(b.time)
 }
 
-// goneFrom is when an output that was made at a time is there no more, if the block
-// consumes it. At Cortina all events count from the next second on, so that those of a
-// block come after those of the blocks before it.
+// goneFrom returns the time from which an output created at a time no longer counts if the block consumes it. At
+// Cortina all events count from the next second on, so that events are ordered by block.
 func (b *application) goneFrom(made uint64) uint64 {
 	if b.atCortina() {
 		made = max(made, b.time)

@@ -119,7 +119,7 @@ func work(o order) error {
 // smallWindow limits batches to about 30 blocks, in bytes.
 const smallWindow = 480 << 10
 
-// options are those of a Network that indexes what is at a URL.
+// options returns the options of a Network for a node and a store.
 func options(url string, client *node.Client, g *genesis.Genesis, s store.Store) primary.Options {
 	return primary.Options{
 		NetworkID: g.NetworkID, Node: client, Peers: peerAt(url), Store: s, Genesis: g, WindowBytes: smallWindow,

@@ -20,7 +20,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func raised(by int) []index.Form {
 	forms := primary.Forms()
 	for i := range forms {
-		if len(forms[i].Families) > 0 { // or else it is about containers, which are fetched again
+		if len(forms[i].Families) > 0 { // a format without families describes containers, which would be fetched again
 			forms[i].Version += by
 		}
 	}
