@@ -1,4 +1,4 @@
-// Package chain holds nothing but the test of the decoders together.
+// Package chain contains only tests of the decoders together.
 package chain
 
 import (
@@ -27,29 +27,27 @@ import (
 	"quorate/internal/chain/xchain"
 )
 
-// recording is what real nodes (avalanchego v1.14.2, five of network 12345) had
-// after a wallet had issued transactions of all kinds that it can: containers of
-// the index API from the first on, and what the nodes said of the result. It was
-// taken once, by a program over the e2e module's localnet.
+// recording holds data of real nodes (avalanchego v1.14.2, five of network 12345) after a wallet issued transactions of
+// all kinds it supports: containers of the index API from the first one on, and the nodes' answers about the result. A
+// program over the e2e module's localnet made it.
 type recording struct {
 	NetworkID          uint32
 	StartTime          uint64
 	XChainID, CChainID ids.ID
-	// Owners are the addresses that Utxos were asked for.
+	// Owners are the addresses of the Utxos requests.
 	Owners []ids.ShortID
-	// P0 and X0 are the blocks at height 0, P and X the containers that follow.
+	// P0 and X0 are the blocks at height 0. P and X are the containers that follow.
 	P0, X0 []byte
 	P, X   [][]byte
-	// C are the containers with atomic transactions, and one without, by height,
-	// and EthBlocks what the Ethereum API says of the former.
+	// C are the containers with atomic transactions, and one without, by height. EthBlocks are the Ethereum API's
+	// answers for the former.
 	C         map[string][]byte
 	EthBlocks []struct {
 		Number, Hash, ParentHash, Timestamp, BlockExtraData string
 	}
-	// Rewards (platform.getRewardUTXOs) by transaction.
+	// Rewards are answers of platform.getRewardUTXOs by transaction.
 	Rewards map[string][][]byte
-	// Utxos are those of getUTXOs: on a chain (P, X), or made on another and not
-	// yet imported (PX: on P, from X).
+	// Utxos are answers of getUTXOs by chain (P, X) or by chain and source of outputs to import (PX: on P from X).
 	Utxos map[string][][]byte
 }
 
@@ -68,20 +66,19 @@ func record(t testing.TB) *recording {
 func (r *recording) RewardUTXOs(_ context.Context, txID ids.ID, _ uint64) ([][]byte, error) {
 	utxos, ok := r.Rewards[txID.String()]
 	if !ok {
-		return nil, errors.New("no such reward was recorded")
+		return nil, errors.New("the recording does not have this reward")
 	}
 	return utxos, nil
 }
 
-// unlisted is a node that does not list the outputs of rewards.
+// unlisted is a node that does not list reward outputs.
 type unlisted struct{}
 
 func (unlisted) RewardUTXOs(context.Context, ids.ID, uint64) ([][]byte, error) {
 	return nil, pchain.ErrNotOffered
 }
 
-// TestRewardsWithoutANode computes the rewards of a real network: byte for byte those
-// that its nodes listed.
+// TestRewardsWithoutANode computes the rewards of a real network and compares their bytes with the nodes'.
 func TestRewardsWithoutANode(t *testing.T) {
 	r := record(t)
 	config := *avagenesis.GetConfig(r.NetworkID)
@@ -117,16 +114,16 @@ func TestRewardsWithoutANode(t *testing.T) {
 	require.Equal(t, 4, outputs)
 }
 
-// book is the plainest record of outputs: all of them, and which are spent.
+// book is the simplest set of outputs: all outputs, and which are spent.
 type book struct {
 	t      *testing.T
 	avaxID ids.ID
-	// cChainID is where accounts make AVAX what it was not before.
+	// cChainID is the chain whose accounts turn into new outputs.
 	cChainID ids.ID
 	made     map[ids.ID]ledger.Output
-	on       map[ids.ID]ids.ID // which chain made it
+	on       map[ids.ID]ids.ID // the chain that created it
 	spent    map[ids.ID]bool
-	staked   map[ids.ID][]ids.ID // stake outputs of a transaction
+	staked   map[ids.ID][]ids.ID // stake outputs by transaction
 	kinds    map[ledger.Kind]int
 	txs      []ledger.Tx
 }
@@ -144,11 +141,11 @@ func (b *book) enter(block *ledger.Block) {
 		}
 		for _, out := range tx.Made {
 			_, again := b.made[out.ID]
-			require.False(b.t, again, "output %s is made twice", out.ID)
+			require.False(b.t, again, "output %s is created twice", out.ID)
 			b.made[out.ID], b.on[out.ID] = out, block.ChainID
 			if out.Role == ledger.Stake {
 				b.staked[tx.ID] = append(b.staked[tx.ID], out.ID)
-				b.spent[out.ID] = true // for the time being
+				b.spent[out.ID] = true // until the stake ends
 			}
 			if out.AssetID == b.avaxID {
 				balance -= int64(out.Amount)
@@ -158,7 +155,7 @@ func (b *book) enter(block *ledger.Block) {
 			for _, id := range b.staked[s.StakingTxID] {
 				delete(b.spent, id)
 			}
-			continue // rewards are made of nothing
+			continue // rewards have no inputs
 		}
 		if block.Height > 0 && block.ChainID != b.cChainID {
 			require.GreaterOrEqual(b.t, balance, int64(0), "%s %s makes AVAX", tx.Kind, tx.ID)
@@ -166,8 +163,7 @@ func (b *book) enter(block *ledger.Block) {
 	}
 }
 
-// TestRecordedNetwork reads a real network's blocks and comes to the same outputs,
-// byte for byte, that its nodes had.
+// TestRecordedNetwork decodes a real network's blocks and requires the nodes' outputs, byte for byte.
 func TestRecordedNetwork(t *testing.T) {
 	r := record(t)
 	config := *avagenesis.GetConfig(r.NetworkID)
@@ -245,8 +241,7 @@ func TestRecordedNetwork(t *testing.T) {
 	b.requireStory()
 }
 
-// requireSpent has every input consume an output that is there, with what the
-// input says of it, and once only.
+// requireSpent requires that every input consumes an existing output once, with the input's data.
 func (b *book) requireSpent() {
 	b.t.Helper()
 	refunds := 0
@@ -257,7 +252,7 @@ func (b *book) requireSpent() {
 		}
 		for _, in := range tx.Consumed {
 			out, ok := b.made[in.OutputID]
-			require.True(b.t, ok, "%s %s consumes %s, which nobody made", tx.Kind, tx.ID, in.OutputID)
+			require.True(b.t, ok, "%s %s consumes %s, which does not exist", tx.Kind, tx.ID, in.OutputID)
 			require.False(b.t, b.spent[in.OutputID], "%s %s consumes %s again", tx.Kind, tx.ID, in.OutputID)
 			b.spent[in.OutputID] = true
 			require.Equal(b.t, b.on[in.OutputID], in.SourceChainID)
@@ -267,10 +262,10 @@ func (b *book) requireSpent() {
 			}
 		}
 	}
-	require.Equal(b.t, 3, refunds, "balances of L1 validators that came back")
+	require.Equal(b.t, 3, refunds, "returned balances of L1 validators")
 }
 
-// requireUTXOs compares what is unspent with what the nodes listed.
+// requireUTXOs compares the unspent outputs with the nodes'.
 func (b *book) requireUTXOs(r *recording) {
 	b.t.Helper()
 	chains := map[string]ids.ID{"P": constants.PlatformChainID, "X": r.XChainID, "C": r.CChainID}
@@ -290,14 +285,14 @@ func (b *book) requireUTXOs(r *recording) {
 			want := r.Utxos[name]
 			slices.SortFunc(got, bytes.Compare)
 			slices.SortFunc(want, bytes.Compare)
-			want = slices.CompactFunc(want, bytes.Equal) // an output of two owners is listed for each
+			want = slices.CompactFunc(want, bytes.Equal) // an output with two owners is listed for each
 			require.Equal(b.t, want, got, "UTXOs of %s", name)
 			b.t.Logf("%s: %d UTXOs as the nodes have them", name, len(got))
 		}
 	}
 }
 
-// requireStory makes sure that the recording has what it is there for.
+// requireStory requires that the recording covers what it was made for.
 func (b *book) requireStory() {
 	b.t.Helper()
 	require.Equal(b.t, []ledger.Kind{
@@ -318,8 +313,7 @@ func (b *book) requireStory() {
 	b.t.Logf("%d transactions, %d outputs: %v", len(b.txs), len(b.made), b.kinds)
 }
 
-// BenchmarkPChain reads blocks from their containers' bytes into the ledger's
-// terms, one after the other.
+// BenchmarkPChain decodes P-Chain blocks from their containers.
 func BenchmarkPChain(b *testing.B) {
 	r := record(b)
 	config := *avagenesis.GetConfig(r.NetworkID)

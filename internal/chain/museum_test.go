@@ -40,9 +40,8 @@ import (
 	"quorate/internal/chain/xchain"
 )
 
-// The tests in this file read bytes of real chains that have known IDs: each must decode,
-// encode to the same bytes, and hash to its ID. Most of the bytes are in files of the pinned
-// avalanchego module, and are read from there.
+// The tests in this file decode bytes of real chains with known IDs. Each must decode, encode to the same bytes, and
+// hash to its ID. Most bytes come from files of the pinned avalanchego module.
 
 // library returns a file of the avalanchego module.
 func library(t *testing.T, path ...string) []byte {
@@ -54,7 +53,7 @@ func library(t *testing.T, path ...string) []byte {
 	return content
 }
 
-// fixture is what the C-Chain's VM recorded of its own blocks (vms/saevm/cchain).
+// fixture is what the C-Chain's VM recorded about its own blocks (vms/saevm/cchain).
 type fixture struct {
 	Upgrades upgrade.Config
 	Blocks   []struct {
@@ -71,7 +70,7 @@ type fixture struct {
 	}
 }
 
-// answers are the recorded results of a method by its first parameter.
+// answers returns the recorded results of a method by its first parameter.
 func (f *fixture) answers(method, options string) map[string]json.RawMessage {
 	all := make(map[string]json.RawMessage)
 	for _, call := range f.RPCCalls {
@@ -89,13 +88,12 @@ func (f *fixture) answers(method, options string) map[string]json.RawMessage {
 	return all
 }
 
-// headerNames are the fields of a header as the Ethereum API names them, in their order.
-// Quantities begin with an asterisk.
+// headerNames are the Ethereum API's names of header fields in order. An asterisk marks quantities.
 var headerNames = strings.Fields(`parentHash sha3Uncles miner stateRoot transactionsRoot receiptsRoot logsBloom *difficulty
 	*number *gasLimit *gasUsed *timestamp extraData mixHash nonce extDataHash *baseFeePerGas *extDataGasUsed *blockGasCost
 	*blobGasUsed *excessBlobGas parentBeaconBlockRoot *timestampMilliseconds *minDelayExcess`)
 
-// answerOf is eth_getBlockByNumber's answer about a block.
+// answerOf returns a block as eth_getBlockByNumber does.
 func answerOf(t *testing.T, raw []byte, hash common.Hash, transactions map[string]json.RawMessage) (answer []byte, hashes []common.Hash) {
 	t.Helper()
 	var parts []rlp.RawValue
@@ -126,8 +124,8 @@ func answerOf(t *testing.T, raw []byte, hash common.Hash, transactions map[strin
 	return answer, hashes
 }
 
-// TestMuseumCChain reads the 22 blocks that the C-Chain's VM made through every upgrade to
-// Granite, and what it answered about them.
+// TestMuseumCChain decodes the 22 blocks that the C-Chain's VM made through every upgrade to Granite, with its answers
+// about them.
 func TestMuseumCChain(t *testing.T) {
 	var f fixture
 	require.NoError(t, json.Unmarshal(library(t, "vms", "saevm", "cchain", "synchronoustest", "fixture.json"), &f))
@@ -150,7 +148,7 @@ func TestMuseumCChain(t *testing.T) {
 
 		number := hexutil.EncodeUint64(b.Number)
 		block, hashes := answerOf(t, b.RLP, b.Hash, transactions)
-		decoded, err := evm.Decode(evm.Answers{Block: block, Receipts: receipts[number], Traces: traces[number]}) // which encodes the header again for its hash
+		decoded, err := evm.Decode(evm.Answers{Block: block, Receipts: receipts[number], Traces: traces[number]}) // encodes the header again for its hash
 		require.NoError(t, err, "block %d", i)
 		require.Equal(t, b.Hash, decoded.Hash)
 		require.Equal(t, uint64(parsed.Time.Unix()), decoded.Time)
@@ -173,8 +171,8 @@ func TestMuseumCChain(t *testing.T) {
 	t.Logf("%d comparisons of %d blocks, %d atomic transactions", compared, len(f.Blocks), atomic)
 }
 
-// checkAtomic has the atomic transactions of a block decode. The decoder encodes each again
-// to learn its ID, which must be the hash of the bytes that were decoded.
+// checkAtomic requires that the atomic transactions of a block decode. The decoder encodes each again for its ID, which
+// must be the hash of the original bytes.
 func checkAtomic(t *testing.T, f *fixture, b *cchain.Block) (transactions int) {
 	t.Helper()
 	if len(b.ExtraData) == 0 {
@@ -223,7 +221,7 @@ func checkReceipt(t *testing.T, got *evm.Transaction, recorded []byte) {
 	}
 }
 
-// call is a frame of callTracer.
+// call is a call frame of callTracer.
 type call struct {
 	Type         string
 	From, To     common.Address
@@ -252,7 +250,7 @@ var frameNames = map[evm.FrameType]string{
 	evm.FrameCreate: "CREATE", evm.FrameCreate2: "CREATE2", evm.FrameSelfDestruct: "SELFDESTRUCT",
 }
 
-// checkFrames compares with the trace of the transaction alone.
+// checkFrames compares the frames with the trace of the transaction.
 func checkFrames(t *testing.T, got *evm.Transaction, recorded []byte) {
 	t.Helper()
 	var top call
@@ -264,7 +262,7 @@ func checkFrames(t *testing.T, got *evm.Transaction, recorded []byte) {
 	require.Equal(t, top.flat(1, top.Error != ""), have, "%s", got.Hash)
 }
 
-// logs are the answers of eth_getLogs about one block, without further conditions.
+// logs returns the answers of eth_getLogs for single blocks without filters.
 func (f *fixture) logs(t *testing.T) map[uint64][]types.Log {
 	t.Helper()
 	all := make(map[uint64][]types.Log)
@@ -286,7 +284,7 @@ func (f *fixture) logs(t *testing.T) map[uint64][]types.Log {
 	return all
 }
 
-// checkLogs compares the logs of a block with those that a search for them gave.
+// checkLogs compares the logs of a block with the result of eth_getLogs.
 func checkLogs(t *testing.T, b *evm.Block, want []types.Log) {
 	t.Helper()
 	var got []types.Log
@@ -301,7 +299,7 @@ func checkLogs(t *testing.T, b *evm.Block, want []types.Log) {
 	require.ElementsMatch(t, want, got)
 }
 
-// TestMuseumAtomic reads atomic transactions of mainnet's C-Chain.
+// TestMuseumAtomic decodes atomic transactions of mainnet's C-Chain.
 func TestMuseumAtomic(t *testing.T) {
 	content, err := os.ReadFile("testdata/museum/atomic_mainnet.json")
 	require.NoError(t, err)
@@ -319,21 +317,20 @@ func TestMuseumAtomic(t *testing.T) {
 	d, err := cchain.NewDecoder(constants.MainnetID, g.CChainID)
 	require.NoError(t, err)
 	for _, one := range extract.Transactions {
-		// Until Apricot phase 5, a block's extra data is one transaction.
+		// Before Apricot Phase 5 a block's extra data is one transaction.
 		got, err := d.Transactions(&cchain.Block{Height: one.Block, Time: g.Time.Add(time.Hour), ExtraData: one.Bytes})
 		require.NoError(t, err)
 		require.Len(t, got, 1)
-		require.Equal(t, one.ID, got[0].ID, "the hash of what the decoder encodes again")
+		require.Equal(t, one.ID, got[0].ID, "the hash of the re-encoded transaction")
 		require.Equal(t, one.ID, ids.ID(hashing.ComputeHash256Array(one.Bytes)))
 	}
 }
 
-// documented are the values of a member in the JSON of a document, in hex with a checksum,
-// each once.
-func documented(t *testing.T, document []byte, member string) (all [][]byte) {
+// documented returns the distinct values of a field in a document's JSON, decoded from hex with a checksum.
+func documented(t *testing.T, document []byte, field string) (all [][]byte) {
 	t.Helper()
 	seen := make(map[string]bool)
-	for _, found := range regexp.MustCompile(`"`+member+`": *"(0x[0-9a-f]+)"`).FindAllSubmatch(document, -1) {
+	for _, found := range regexp.MustCompile(`"`+field+`": *"(0x[0-9a-f]+)"`).FindAllSubmatch(document, -1) {
 		if text := string(found[1]); !seen[text] {
 			seen[text] = true
 			raw, err := formatting.Decode(formatting.Hex, text)
@@ -344,10 +341,10 @@ func documented(t *testing.T, document []byte, member string) (all [][]byte) {
 	return all
 }
 
-// TestMuseumPChain reads blocks of mainnet's P-Chain from the node's documentation.
+// TestMuseumPChain decodes blocks of mainnet's P-Chain from the node's documentation.
 func TestMuseumPChain(t *testing.T) {
 	platform, asset := library(t, "vms", "platformvm", "service.md"), library(t, "vms", "avm", "service.md")
-	raw := slices.Concat(documented(t, platform, "block"), documented(t, asset, "block")) // the latter's are the P-Chain's, too
+	raw := slices.Concat(documented(t, platform, "block"), documented(t, asset, "block")) // the latter also has P-Chain blocks
 	heights := []uint64{1000001, 4827146, 5093857}
 	known := map[uint64]string{1000001: "d7WYmb8VeZNHsny3EJCwMm6QA37s1EHwMxw1Y71V3FqPZ5EFG", 4827146: "tXJ4xwmR8soHE6DzRNMQPtiwQvuYsHn6eLLBzo2moDqBquqy6"}
 	require.Contains(t, string(platform), known[1000001])
@@ -378,7 +375,7 @@ func encoded(t *testing.T, c codec.Manager, v any) []byte {
 	return b
 }
 
-// TestMuseumXChain reads transactions of the X-Chain from the documentation of the index.
+// TestMuseumXChain decodes X-Chain transactions from the documentation of the index.
 func TestMuseumXChain(t *testing.T) {
 	document := library(t, "indexer", "service.md")
 	parser, err := xchain.NewParser()
@@ -390,7 +387,7 @@ func TestMuseumXChain(t *testing.T) {
 		require.NoError(t, err)
 		id := ids.ID(hashing.ComputeHash256Array(raw)).String()
 		if id != string(one[1]) {
-			continue // an example that was cut
+			continue // a truncated example
 		}
 		got, err := parser.ParseTx(raw)
 		require.NoError(t, err)
@@ -404,15 +401,15 @@ func TestMuseumXChain(t *testing.T) {
 	t.Logf("transactions: %v", slices.Sorted(maps.Keys(known)))
 }
 
-// TestMuseumGenesis reads the configurations that mainnet and Fuji began with. The IDs of
-// their chains are those that the library has checkpoints of.
+// TestMuseumGenesis reads the genesis configurations of mainnet and Fuji. The library's checkpoints have the IDs of
+// their chains.
 func TestMuseumGenesis(t *testing.T) {
 	var checkpoints map[string]map[ids.ID][]ids.ID
 	require.NoError(t, json.Unmarshal(library(t, "genesis", "checkpoints.json"), &checkpoints))
 	for _, network := range []struct {
 		id           uint32
-		name, hashed string // of the genesis, from genesis_test.go
-		stop         string // the last vertex of the X-Chain, from upgrade.go
+		name, hashed string // hash of the genesis, from genesis_test.go
+		stop         string // the X-Chain's stop vertex, from upgrade.go
 	}{
 		{constants.MainnetID, "mainnet", "UUvXi6j7QhVvgpbKM89MP5HdrxKm9CaJeHc187TsDNf8nZdLk", "jrGWDh5Po9FMj54depyunNixpia5PN4aAYxfmNzU8n752Rjga"},
 		{constants.FujiID, "fuji", "MSj6o9TpezwsQx4Tv7SHqpVvCbJ8of1ikjsqPZ1bKRjc9zBy3", "2D1cmbiG36BqQMRyHt4kFhWarmatA1ighSpND3FeFgz3vFVtCZ"},
@@ -449,10 +446,10 @@ func TestMuseumGenesis(t *testing.T) {
 	}
 }
 
-// parentOf is what the P-Chain's first block follows: the hash of the genesis.
+// parentOf returns the parent of the P-Chain's first block: the hash of the genesis.
 func parentOf(t *testing.T, g *genesis.Genesis) ids.ID {
 	t.Helper()
-	// The block at height 0 is the commit block of that parent (vms/platformvm/state).
+	// The block at height 0 is a commit block with that parent (vms/platformvm/state).
 	require.Zero(t, g.P.Height)
 	for _, parent := range []string{"UUvXi6j7QhVvgpbKM89MP5HdrxKm9CaJeHc187TsDNf8nZdLk", "MSj6o9TpezwsQx4Tv7SHqpVvCbJ8of1ikjsqPZ1bKRjc9zBy3"} {
 		id, err := ids.FromString(parent)
@@ -463,11 +460,11 @@ func parentOf(t *testing.T, g *genesis.Genesis) ids.ID {
 			return id
 		}
 	}
-	require.Fail(t, "the first block follows none of the known", "%s", g.P.ID)
+	require.Fail(t, "the first block has no known parent", "%s", g.P.ID)
 	return ids.Empty
 }
 
-// checkGenesisTxs has the transactions of a genesis encode again, and hash to their IDs.
+// checkGenesisTxs requires that the genesis transactions encode to bytes with the same IDs.
 func checkGenesisTxs(t *testing.T, g *genesis.Genesis) {
 	t.Helper()
 	for id, raw := range g.PTxs {

@@ -16,7 +16,7 @@ import (
 	"quorate/internal/chain/ledger"
 )
 
-// Tx is an atomic transaction: what it does to outputs, and to accounts.
+// Tx is an atomic transaction: its inputs and outputs, and its changes of accounts.
 type Tx struct {
 	ledger.Tx
 	// Accounts are credited by an import and debited by an export.
@@ -29,12 +29,12 @@ type Account struct {
 	// Amount is in the units of the X- and P-Chain: nAVAX for AVAX.
 	Amount  uint64
 	AssetID ids.ID
-	// Nonce is the account's in an export.
+	// Nonce is the account's nonce; only exports have one.
 	Nonce uint64
 }
 
-// What follows is how avalanchego encodes atomic transactions
-// (vms/saevm/cchain/tx, before that coreth's plugin/evm/atomic).
+// The types below mirror avalanchego's encoding of atomic transactions (vms/saevm/cchain/tx, before that coreth's
+// plugin/evm/atomic).
 
 const codecVersion = 0
 
@@ -44,7 +44,7 @@ type signedTx struct {
 }
 
 type unsignedTx interface {
-	// put is in the ledger's terms; c is what outputs are encoded with.
+	// put converts the transaction to the ledger's types; c encodes outputs.
 	put(tx *Tx, c codec.Manager) error
 	network() (networkID uint32, chainID ids.ID)
 }
@@ -78,8 +78,7 @@ type evmInput struct {
 	Nonce   uint64   `serialize:"true"`
 }
 
-// newCodec leaves out numbers of types so that outputs have the form that they have
-// on the other chains.
+// newCodec skips type IDs so that outputs are encoded as on the other chains.
 func newCodec() (codec.Manager, error) {
 	types, manager := linearcodec.NewDefault(), codec.NewManager(math.MaxInt32)
 	err := errors.Join(types.RegisterType(&importTx{}), types.RegisterType(&exportTx{}))
@@ -97,7 +96,7 @@ func newCodec() (codec.Manager, error) {
 	)
 }
 
-// read reads extra data: a list, or one transaction alone.
+// read parses extra data: a list of transactions, or a single transaction.
 func (d *Decoder) read(extra []byte, isList bool) ([]Tx, error) {
 	if len(extra) == 0 {
 		return nil, nil
@@ -121,12 +120,12 @@ func (d *Decoder) read(extra []byte, isList bool) ([]Tx, error) {
 	for i, s := range signed {
 		b, err := d.codec.Marshal(codecVersion, s)
 		if err != nil {
-			return nil, fmt.Errorf("encoding transaction %d again: %w", i, err)
+			return nil, fmt.Errorf("re-encoding transaction %d: %w", i, err)
 		}
 		tx := &transactions[i]
 		tx.ID = hashing.ComputeHash256Array(b)
 		if networkID, chainID := s.Unsigned.network(); networkID != d.networkID || chainID != d.chainID {
-			return nil, fmt.Errorf("transaction %s is for chain %s of network %d", tx.ID, chainID, networkID)
+			return nil, fmt.Errorf("transaction %s is for chain %s of network %d; check network and blockchain ID", tx.ID, chainID, networkID)
 		}
 		if err := s.Unsigned.put(tx, d.codec); err != nil {
 			return nil, fmt.Errorf("transaction %s: %w", tx.ID, err)

@@ -6,10 +6,9 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
-// isBonus reports whether a network accepted the C-Chain block at height without
-// removing what it imports from the memory that chains share. Mainnet did so 57 times:
-// each of these blocks credits accounts for outputs that another block imports, too.
-// The heights are those of avalanchego v1.15.0, vms/saevm/cchain/state/bonus_blocks.json.
+// isBonus reports whether the C-Chain block at height is a bonus block: the network accepted it without removing its
+// imports from shared memory. Mainnet has 57 such blocks. Each credits accounts for outputs that another block imports
+// too. The heights come from avalanchego v1.15.0, vms/saevm/cchain/state/bonus_blocks.json.
 func isBonus(networkID uint32, height uint64) bool {
 	const first, last = 102_972, 103_633
 	if networkID != constants.MainnetID || height < first || height > last {

@@ -16,7 +16,7 @@ import (
 	"quorate/internal/chain/cchain"
 )
 
-// library reads a list of heights beside the node's own account of bonus blocks.
+// library reads a list of heights next to the node's list of bonus blocks.
 func library(t *testing.T, name string) (heights []uint64) {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/ava-labs/avalanchego").Output()
@@ -28,8 +28,8 @@ func library(t *testing.T, name string) (heights []uint64) {
 	return heights
 }
 
-// TestBonusBlocks reads the same import in every block near the bonus blocks: only the
-// blocks that the node lists leave outputs alone, and only on mainnet.
+// TestBonusBlocks reads the same import in every block near the bonus blocks. Only the blocks in the node's list, and
+// only on mainnet, must leave outputs unchanged.
 func TestBonusBlocks(t *testing.T) {
 	bonus := make(map[uint64]bool)
 	for _, height := range library(t, "bonus_blocks.json") {

@@ -1,6 +1,5 @@
-// Package cchain reads the atomic transactions of the C-Chain: imports from the
-// X- and P-Chain into accounts, and exports to them. They stand in C-Chain blocks
-// beside the Ethereum transactions, which this package leaves alone.
+// Package cchain reads the atomic transactions of the C-Chain: imports from the X- and P-Chain into accounts, and
+// exports to them. It ignores the Ethereum transactions of the same blocks.
 package cchain
 
 import (
@@ -20,42 +19,39 @@ import (
 )
 
 var (
-	// ErrBlock says that bytes are no C-Chain block that this version can read.
+	// ErrBlock means that bytes are not a C-Chain block that this version can read.
 	ErrBlock = errors.New("not a readable C-Chain block")
-	// ErrTransaction says that a block's extra data is no list of atomic
-	// transactions that this version can read.
+	// ErrTransaction means that a block's extra data is not a list of atomic transactions that this version can read.
 	ErrTransaction = errors.New("not readable atomic transactions")
 )
 
-// Block is what of a C-Chain block is needed here.
+// Block holds the parts of a C-Chain block that atomic transactions need.
 type Block struct {
 	Height uint64
 	// ID and ParentID are the hashes of Ethereum headers, in Avalanche's form.
 	ID, ParentID ids.ID
-	// Time is to the second.
+	// Time has a resolution of one second.
 	Time time.Time
-	// ExtraData has the atomic transactions; blockExtraData in the Ethereum API.
+	// ExtraData encodes the atomic transactions; the Ethereum API calls it blockExtraData.
 	ExtraData []byte
-	// EnvelopeID is that of the envelope that consensus accepted, which the index
-	// API uses; empty if the block came without one.
+	// EnvelopeID identifies the envelope that consensus accepted. The index API uses this ID. It is empty if the block
+	// came without an envelope.
 	EnvelopeID ids.ID
 }
 
-// The places of what is needed in lists of RLP (avalanchego
-// graft/coreth/plugin/evm/customtypes): a block is header, transactions, uncles,
-// version, extra data.
+// The indexes of the needed elements in RLP lists (avalanchego graft/coreth/plugin/evm/customtypes). A block is a list
+// of header, transactions, uncles, version and extra data.
 const (
 	blockExtraData = 4
 
 	headerParent = 0
 	headerNumber = 8
 	headerTime   = 11
-	// headerFields is how many a header of the C-Chain has at least.
+	// headerFields is the minimum number of fields of a C-Chain header.
 	headerFields = 16
 )
 
-// ParseBlock reads a block in RLP, in its proposer envelope or without. The
-// result refers to b. Errors are ErrBlock.
+// ParseBlock parses an RLP block with or without its proposer envelope. The result refers to b. Errors wrap ErrBlock.
 func ParseBlock(b []byte) (*Block, error) {
 	around, wrapped := envelope.Open(b)
 	if wrapped {
@@ -75,14 +71,14 @@ func parse(b []byte) (*Block, error) {
 		return nil, err
 	}
 	if len(fields) <= blockExtraData {
-		return nil, fmt.Errorf("a block of %d fields", len(fields))
+		return nil, fmt.Errorf("block has %d fields", len(fields))
 	}
 	header, err := elements(fields[0])
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	if len(header) < headerFields {
-		return nil, fmt.Errorf("a header of %d fields", len(header))
+		return nil, fmt.Errorf("header has %d fields", len(header))
 	}
 	parsed := &Block{ID: ids.ID(crypto.Keccak256(fields[0]))}
 	var seconds uint64
@@ -100,25 +96,25 @@ func parse(b []byte) (*Block, error) {
 		}
 	}
 	if seconds > math.MaxInt64 {
-		return nil, fmt.Errorf("time %d", seconds)
+		return nil, fmt.Errorf("time %d is out of range", seconds)
 	}
 	parsed.Time = time.Unix(int64(seconds), 0).UTC()
 	extra, rest, err := rlp.SplitString(fields[blockExtraData])
 	if err != nil || len(rest) != 0 {
-		return nil, fmt.Errorf("extra data: %w", errors.Join(err, fmt.Errorf("%d bytes too many", len(rest))))
+		return nil, fmt.Errorf("extra data: %w", errors.Join(err, fmt.Errorf("%d trailing bytes", len(rest))))
 	}
 	parsed.ExtraData = extra
 	return parsed, nil
 }
 
-// elements are the members of a list, encoded as they were.
+// elements returns the encoded elements of an RLP list.
 func elements(b []byte) ([][]byte, error) {
 	content, rest, err := rlp.SplitList(b)
 	if err != nil {
 		return nil, err
 	}
 	if len(rest) != 0 {
-		return nil, fmt.Errorf("%d bytes after the end", len(rest))
+		return nil, fmt.Errorf("%d trailing bytes", len(rest))
 	}
 	var members [][]byte
 	for len(content) > 0 {
@@ -132,8 +128,7 @@ func elements(b []byte) ([][]byte, error) {
 	return members, nil
 }
 
-// Decoder reads the C-Chain of one network. It may be used from several
-// goroutines.
+// Decoder decodes the C-Chain blocks of one network. It is safe for concurrent use.
 type Decoder struct {
 	networkID uint32
 	chainID   ids.ID
@@ -141,18 +136,17 @@ type Decoder struct {
 	codec     codec.Manager
 }
 
-// NewDecoder makes a decoder for the C-Chain whose blockchain ID is given.
+// NewDecoder returns a decoder for the C-Chain with the given blockchain ID.
 func NewDecoder(networkID uint32, chainID ids.ID) (*Decoder, error) {
 	c, err := newCodec()
 	if err != nil {
-		return nil, fmt.Errorf("preparing to read the C-Chain: %w", err)
+		return nil, fmt.Errorf("creating the C-Chain codec: %w", err)
 	}
 	return &Decoder{networkID: networkID, chainID: chainID, upgrades: upgrade.GetConfig(networkID), codec: c}, nil
 }
 
-// Ledger returns what a block does to outputs: nothing for the bonus blocks of mainnet,
-// whose imports the protocol accepted without applying them to outputs. Transactions
-// returns those imports as well. Errors are ErrTransaction.
+// Ledger returns the inputs and outputs of a block. They are empty for mainnet's bonus blocks, whose imports the
+// protocol accepted without consuming outputs. Transactions returns those imports as well. Errors wrap ErrTransaction.
 func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	transactions, err := d.Transactions(b)
 	if err != nil {
@@ -168,9 +162,9 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	return out, nil
 }
 
-// Transactions are the atomic transactions of a block. Errors are ErrTransaction.
+// Transactions returns the atomic transactions of a block. Errors wrap ErrTransaction.
 func (d *Decoder) Transactions(b *Block) ([]Tx, error) {
-	// Before Apricot phase 5 a block had one at most, and no list.
+	// Before Apricot Phase 5 a block had at most one transaction, not a list.
 	transactions, err := d.read(b.ExtraData, d.upgrades.IsApricotPhase5Activated(b.Time))
 	if err != nil {
 		return nil, fmt.Errorf("%w: block %d: %w", ErrTransaction, b.Height, err)

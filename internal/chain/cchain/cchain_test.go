@@ -24,8 +24,7 @@ import (
 	"quorate/internal/chain/ledger"
 )
 
-// The types in which a wallet makes atomic transactions, written down a second
-// time, so that neither side is taken at its word.
+// The types in which a wallet encodes atomic transactions, declared independently of the decoder.
 type (
 	walletTx struct {
 		Unsigned any                 `serialize:"true"`
@@ -125,8 +124,7 @@ func newDecoder(t testing.TB) *cchain.Decoder {
 	return d
 }
 
-// TestTransactions reads both kinds, alone and in lists, on both sides of the
-// upgrade that made lists of them.
+// TestTransactions decodes imports and exports, single and in lists, before and after Apricot Phase 5.
 func TestTransactions(t *testing.T) {
 	d, c := newDecoder(t), walletCodec(t)
 	one, two := anImport(), anExport()
@@ -219,8 +217,7 @@ func TestUnreadableTransactions(t *testing.T) {
 	}
 }
 
-// TestMainnetTransactions reads what stands in blocks 4 and 48 of the C-Chain of
-// mainnet.
+// TestMainnetTransactions decodes the transactions of blocks 4 and 48 of mainnet's C-Chain.
 func TestMainnetTransactions(t *testing.T) {
 	d := newDecoder(t)
 	at := time.Date(2020, time.October, 1, 0, 0, 0, 0, time.UTC)
@@ -249,7 +246,7 @@ func TestMainnetTransactions(t *testing.T) {
 	require.Equal(t, uint64(1_000_001), tx.Accounts[0].Amount)
 }
 
-// header has the members that headers of the C-Chain have had from the beginning.
+// header has the original fields of C-Chain headers.
 type header struct {
 	ParentHash, UncleHash common.Hash
 	Coinbase              common.Address

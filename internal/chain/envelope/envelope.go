@@ -1,5 +1,4 @@
-// Package envelope takes blocks out of what consensus wraps around them (avalanchego
-// vms/proposervm/block), for all chains alike.
+// Package envelope extracts blocks of any chain from their proposer envelopes (avalanchego vms/proposervm/block).
 package envelope
 
 import (
@@ -13,23 +12,22 @@ import (
 	"quorate/internal/chain/linear"
 )
 
-// Envelope is what is around a block.
+// Envelope is the proposer envelope of a block.
 type Envelope struct {
-	// ID is that of the envelope as a whole.
+	// ID identifies the envelope. ParentID identifies the parent envelope.
 	ID, ParentID ids.ID
 	// Time and PChainHeight are zero for the envelopes of options.
 	Time         time.Time
 	PChainHeight uint64
-	// Block is what is inside. It refers to the envelope's bytes.
+	// Block is the enclosed block. It refers to the envelope's bytes.
 	Block []byte
 
-	// Who signed is known by its certificate, or as the library says; both are empty if
-	// nobody did.
+	// read sets certificate, the library sets proposer. Both are empty if the envelope is not signed.
 	certificate []byte
 	proposer    ids.NodeID
 }
 
-// Proposer is who signed; the empty ID if nobody did.
+// Proposer returns the node that signed the envelope, or the empty ID if it is not signed.
 func (e *Envelope) Proposer() ids.NodeID {
 	if len(e.certificate) == 0 {
 		return e.proposer
@@ -37,8 +35,8 @@ func (e *Envelope) Proposer() ids.NodeID {
 	return ids.NodeIDFromCert(&staking.Certificate{Raw: e.certificate})
 }
 
-// Open reads an envelope; false if there is none. As in the node, what can be an
-// envelope is one. Signatures are not checked.
+// Open parses an envelope. It returns false if b is not an envelope. Like the node, it takes everything that parses as
+// an envelope for one. It does not verify signatures.
 func Open(b []byte) (Envelope, bool) {
 	if e, ok := read(b); ok {
 		return e, true
@@ -54,21 +52,19 @@ func Open(b []byte) (Envelope, bool) {
 	return e, true
 }
 
-// The IDs of the types of envelopes.
+// Type IDs of envelopes.
 const (
 	typeBlock = iota
 	typeOption
 	typeGranite // with an epoch (ACP-181)
 )
 
-// BeforeCertificate is what comes before the certificate of an envelope of the usual
-// form, in bytes: version and type, parent, time, the height on the P-Chain, and last the
-// certificate's length, big endian.
+// BeforeCertificate is the number of bytes before the certificate in a signed envelope: version and type, parent ID,
+// time, P-Chain height, and the big-endian length of the certificate.
 const BeforeCertificate = 2 + 4 + 32 + 8 + 8 + 4
 
-// Certificate tells where in b the certificate of who signed it is, if b is an envelope
-// of the usual form; false if there is none. Only its place is looked at: neither what it
-// is, nor what comes after it. It begins at BeforeCertificate.
+// Certificate returns the range of the proposer's certificate in b. It returns false if b does not begin like a signed
+// envelope. It checks neither the certificate nor the bytes after it. A certificate always begins at BeforeCertificate.
 func Certificate(b []byte) (from, to int, ok bool) {
 	r := linear.NewReader(b)
 	if kind := r.Uint32(); kind != typeBlock && kind != typeGranite {
@@ -80,7 +76,7 @@ func Certificate(b []byte) (from, to int, ok bool) {
 	return from, to, !r.Refused() && to > from
 }
 
-// read reads an envelope of the usual form; false says nothing.
+// read parses the common forms of an envelope. On false the library must decide.
 func read(b []byte) (e Envelope, ok bool) {
 	r := linear.NewReader(b)
 	switch kind := r.Uint32(); kind {

@@ -13,7 +13,7 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// sealed are containers of all chains of a made-up history.
+// sealed returns containers of all chains of a generated history.
 func sealed(t testing.TB, transactions int) (all [][]byte) {
 	t.Helper()
 	g, err := history.New(history.Options{Seed: 4, Txs: transactions})
@@ -31,7 +31,7 @@ func sealed(t testing.TB, transactions int) (all [][]byte) {
 	return all
 }
 
-// requireSame has what is read be what the library reads.
+// requireSame requires that Open reads b like the library.
 func requireSame(t testing.TB, b []byte) (opened, quick bool) {
 	t.Helper()
 	got, opened := envelope.Open(b)
@@ -61,7 +61,7 @@ func TestOpen(t *testing.T) {
 	bare, signed := 0, 0
 	for i, b := range sealed(t, 2000) {
 		opened, quick := requireSame(t, b)
-		require.Equal(t, opened, quick, "an envelope that the shortcut does not know: %x", b)
+		require.Equal(t, opened, quick, "an envelope that the fast reader does not know: %x", b)
 		if !opened {
 			bare++
 		} else if e, _ := envelope.Open(b); e.Proposer() != ids.EmptyNodeID && !e.Time.IsZero() {
@@ -70,7 +70,7 @@ func TestOpen(t *testing.T) {
 		if i%50 > 0 {
 			continue
 		}
-		for at := range min(len(b), 700) { // with the certificate
+		for at := range min(len(b), 700) { // includes the certificate
 			spoilt := append([]byte(nil), b...)
 			spoilt[at] ^= byte(1 << (at % 8))
 			requireSame(t, spoilt)
@@ -91,7 +91,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { requireSame(t, b) })
 }
 
-// BenchmarkOpen has blocks taken out of their envelopes.
+// BenchmarkOpen measures the extraction of blocks from their envelopes.
 func BenchmarkOpen(b *testing.B) {
 	all := sealed(b, 2000)
 	for name, open := range map[string]func([]byte){
@@ -107,7 +107,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// TestCertificate finds the certificates of those who signed, where there are any.
+// TestCertificate finds the certificates of signed envelopes only.
 func TestCertificate(t *testing.T) {
 	found := 0
 	for _, b := range sealed(t, 300) {

@@ -1,4 +1,4 @@
 package envelope
 
-// Read is the shortcut alone.
+// Read is the fast reader without the library's codec.
 var Read = read

@@ -13,35 +13,31 @@ import (
 )
 
 var (
-	// ErrInconsistent reports that a node's answers for a block are unreadable,
-	// incomplete, or do not fit together. Another node, or the same one later, may do
-	// better.
+	// ErrInconsistent means that a node's answers for a block are unreadable, incomplete or contradictory. Another
+	// node, or the same node later, may answer better.
 	ErrInconsistent = errors.New("the node's answers for an EVM block are inconsistent")
-	// ErrHash is an ErrInconsistent: the header does not hash to the block's hash. It was
-	// damaged, or it lacks fields, or it has fields that this version does not know.
+	// ErrHash is an ErrInconsistent: the header does not hash to the block's hash. The header is damaged, lacks fields,
+	// or has fields that this version does not know.
 	ErrHash = errors.New("the header does not have the hash of the block")
 )
 
-// Answers are what a node says of a block, in JSON.
+// Answers holds a node's JSON answers for one block.
 type Answers struct {
-	// Block is eth_getBlockByNumber's, with whole transactions.
+	// Block is the result of eth_getBlockByNumber with full transactions.
 	Block []byte
-	// Receipts are eth_getBlockReceipts'. They may be nil for a block without
-	// transactions.
+	// Receipts is the result of eth_getBlockReceipts. It may be nil for a block without transactions.
 	Receipts []byte
-	// Traces are debug_traceBlockByNumber's, by callTracer; nil if the node gives
-	// none.
+	// Traces is the result of debug_traceBlockByNumber with callTracer, or nil if the node does not offer traces.
 	Traces []byte
-	// Confirmed is the parent hash of the child block, which makes up for a header that
-	// does not have the block's hash; nil if the header must have it.
+	// Confirmed is the parent hash in the child block. It replaces the hash check for a header that does not have the
+	// block's hash. If nil, the header must have the block's hash.
 	Confirmed *common.Hash
 }
 
-// Decode reads a block and checks that its parts belong together and that nothing is
-// missing: the hash of the header, and the roots of transactions and receipts in it,
-// unless the node left out what they are made from (Block.Unchecked). Since Helicon the
-// receipts root of the C-Chain is that of blocks that were settled, which Decode does
-// not see. The result does not refer to the answers. Errors are ErrInconsistent.
+// Decode parses a block and verifies that its parts belong together and are complete: it checks the header's hash, and
+// the transactions and receipts roots unless the node omitted fields that the roots need (Block.Unchecked). Since
+// Helicon a C-Chain header's receipts root covers settled blocks; Decode does not check it. The result does not refer
+// to the answers. Errors wrap ErrInconsistent.
 func Decode(a Answers) (*Block, error) {
 	d := decoder{block: new(Block), logs: -1, confirmed: a.Confirmed}
 	d.transactions.buffer, d.receipts.buffer = rlp.NewEncoderBuffer(nil), rlp.NewEncoderBuffer(nil)
@@ -50,12 +46,12 @@ func Decode(a Answers) (*Block, error) {
 	for _, part := range []struct {
 		name string
 		json []byte
-		read func(*scanner)
+		read func(*jsonScanner)
 	}{{"block", a.Block, d.readBlock}, {"receipts", a.Receipts, d.readReceipts}, {"traces", a.Traces, d.readTraces}} {
 		if part.json == nil && (part.name == "traces" || part.name == "receipts" && len(d.block.Transactions) == 0) {
 			continue
 		}
-		s := scanner{b: part.json}
+		s := jsonScanner{b: part.json}
 		part.read(&s)
 		if s.end(); s.err != nil {
 			return nil, fmt.Errorf("%w: %s of block %d: %w", ErrInconsistent, part.name, d.block.Number, s.err)
@@ -66,10 +62,9 @@ func Decode(a Answers) (*Block, error) {
 	return d.block, nil
 }
 
-// ParentHash reads no more of a block, as eth_getBlockByNumber has it, than the hash of
-// its parent. Errors are ErrInconsistent.
+// ParentHash reads only the parent hash from a result of eth_getBlockByNumber. Errors wrap ErrInconsistent.
 func ParentHash(block []byte) (parent common.Hash, err error) {
-	s, found := scanner{b: block}, false
+	s, found := jsonScanner{b: block}, false
 	s.object(func(name []byte) {
 		if string(name) == "parentHash" {
 			parent, found = s.hash(), true
@@ -78,7 +73,7 @@ func ParentHash(block []byte) (parent common.Hash, err error) {
 		s.skip()
 	})
 	if !found {
-		s.fail("no parentHash")
+		s.fail("parentHash missing")
 	}
 	if s.err != nil {
 		return parent, fmt.Errorf("%w: %w", ErrInconsistent, s.err)
@@ -92,11 +87,11 @@ type decoder struct {
 	confirmed *common.Hash
 
 	transactions, receipts items
-	roots                  [2]common.Hash // of transactions and receipts, by the header
-	settled                bool           // the receipts root is not that of this block
+	roots                  [2]common.Hash // of transactions and receipts, from the header
+	settled                bool           // the receipts root covers other blocks
 }
 
-func (d *decoder) readBlock(s *scanner) {
+func (d *decoder) readBlock(s *jsonScanner) {
 	b := d.block
 	var h header
 	var hash, transactions bool
@@ -111,19 +106,19 @@ func (d *decoder) readBlock(s *scanner) {
 				d.readTransaction(s, i)
 			})
 		default:
-			h.member(s, name)
+			h.field(s, name)
 		}
 	})
 	if s.err != nil {
 		return
 	}
 	if !hash || !transactions {
-		s.fail("no hash, or no transactions")
+		s.fail("hash or transactions missing")
 		return
 	}
 	h.tell(s, b)
 	if hash, _ := h.hash(); hash != b.Hash && (d.confirmed == nil || *d.confirmed != b.Hash) {
-		s.fail("%w: %s instead of %s", ErrHash, hash, b.Hash)
+		s.fail("%w: computed %s, want %s", ErrHash, hash, b.Hash)
 	}
 	for i := range b.Transactions {
 		if tx := &b.Transactions[i]; tx.Hash == (common.Hash{}) {
@@ -137,11 +132,11 @@ func (d *decoder) readBlock(s *scanner) {
 	}
 }
 
-// tell puts what is wanted of a header into a block.
-func (h *header) tell(s *scanner, b *Block) {
+// tell copies the needed header fields to b.
+func (h *header) tell(s *jsonScanner, b *Block) {
 	for i, to := range map[int]*uint64{numberField: &b.Number, timeField: &b.Time, millisecondsField: &b.Milliseconds} {
 		if !h.has[i] && i != millisecondsField {
-			s.fail("no %s", headerFields[i].name)
+			s.fail("%s missing", headerFields[i].name)
 			return
 		}
 		if len(h.fields[i]) > 8 {
@@ -151,10 +146,10 @@ func (h *header) tell(s *scanner, b *Block) {
 		*to = new(uint256.Int).SetBytes(h.fields[i]).Uint64()
 	}
 	if b.Time > math.MaxInt64/1000 {
-		s.fail("its time is %d", b.Time)
+		s.fail("time %d is out of range", b.Time)
 	}
 	if !h.has[parentField] || len(h.fields[parentField]) != common.HashLength {
-		s.fail("no parentHash")
+		s.fail("parentHash missing")
 		return
 	}
 	b.ParentHash = common.Hash(h.fields[parentField])
@@ -167,7 +162,7 @@ func (h *header) tell(s *scanner, b *Block) {
 	}
 }
 
-func (d *decoder) readTransaction(s *scanner, at int) {
+func (d *decoder) readTransaction(s *jsonScanner, at int) {
 	tx := &d.block.Transactions[at]
 	var from bool
 	var signed signature
@@ -178,7 +173,7 @@ func (d *decoder) readTransaction(s *scanner, at int) {
 		case "transactionIndex":
 			s.optional(func() {
 				if i := s.number(); i != uint64(at) {
-					s.fail("transaction %d says it is number %d", at, i)
+					s.fail("transaction %d has index %d", at, i)
 				}
 			})
 		case "type":
@@ -205,7 +200,7 @@ func (d *decoder) readTransaction(s *scanner, at int) {
 		case "maxPriorityFeePerGas":
 			s.optional(func() { tx.MaxPriorityFee = pointer(s.big()) })
 		default:
-			signed.member(s, name)
+			signed.field(s, name)
 		}
 	})
 	if !from {
@@ -218,7 +213,7 @@ func (d *decoder) readTransaction(s *scanner, at int) {
 
 func pointer[T any](v T) *T { return &v }
 
-func (d *decoder) readReceipts(s *scanner) {
+func (d *decoder) readReceipts(s *jsonScanner) {
 	read := 0
 	s.array(func(i int) {
 		if i >= len(d.block.Transactions) {
@@ -236,7 +231,7 @@ func (d *decoder) readReceipts(s *scanner) {
 	}
 }
 
-func (d *decoder) readReceipt(s *scanner, at int) {
+func (d *decoder) readReceipt(s *jsonScanner, at int) {
 	tx := &d.block.Transactions[at]
 	var status, hash, gas, logs bool
 	var sum receiptSum
@@ -249,7 +244,7 @@ func (d *decoder) readReceipt(s *scanner, at int) {
 			d.same(s, "block", s.hash(), d.block.Hash)
 		case "transactionIndex":
 			if i := s.number(); i != uint64(at) {
-				s.fail("receipt %d says it is number %d", at, i)
+				s.fail("receipt %d has index %d", at, i)
 			}
 		case "status":
 			status = true
@@ -269,7 +264,7 @@ func (d *decoder) readReceipt(s *scanner, at int) {
 			logs = true
 			s.array(func(int) { d.readLog(s, tx) })
 		default:
-			sum.member(s, name)
+			sum.field(s, name)
 		}
 	})
 	if s.err == nil && !d.settled {
@@ -283,17 +278,17 @@ func (d *decoder) readReceipt(s *scanner, at int) {
 	}
 }
 
-// same says that a part is of another block or transaction than it should be.
-func (d *decoder) same(s *scanner, what string, got, want common.Hash) {
+// same fails if a part belongs to another block or transaction.
+func (d *decoder) same(s *jsonScanner, what string, got, want common.Hash) {
 	if s.err == nil && got != want {
-		s.fail("it is of %s %s, not %s", what, got, want)
+		s.fail("it belongs to %s %s, want %s", what, got, want)
 	}
 }
 
-// maxTopics is how many topics the EVM has operations for.
+// maxTopics is the maximum number of topics of an EVM log.
 const maxTopics = 4
 
-func (d *decoder) readLog(s *scanner, tx *Transaction) {
+func (d *decoder) readLog(s *jsonScanner, tx *Transaction) {
 	var l Log
 	var index bool
 	s.object(func(name []byte) {
@@ -321,7 +316,7 @@ func (d *decoder) readLog(s *scanner, tx *Transaction) {
 			l.Data = s.data()
 		case "removed":
 			if s.peek() == 't' {
-				s.fail("a log was removed, though its block is accepted")
+				s.fail("a log of an accepted block is marked as removed")
 			}
 			s.skip()
 		default:
@@ -332,7 +327,7 @@ func (d *decoder) readLog(s *scanner, tx *Transaction) {
 		return
 	}
 	if !index || int64(l.Index) <= d.logs {
-		s.fail("log %d follows log %d", l.Index, d.logs)
+		s.fail("log index %d follows %d", l.Index, d.logs)
 		return
 	}
 	d.logs = int64(l.Index)

@@ -19,7 +19,7 @@ import (
 	"github.com/ava-labs/libevm/crypto"
 )
 
-// object is a JSON object that tests bend.
+// object is a JSON object that tests modify.
 type object = map[string]any
 
 func encode(t testing.TB, v any) []byte {
@@ -28,7 +28,7 @@ func encode(t testing.TB, v any) []byte {
 	return b
 }
 
-// headerOf is a header as a chain without extra data has it, with its hash.
+// headerOf returns a header without extra data fields, with its hash.
 func headerOf(t testing.TB, number int64) object {
 	h := &types.Header{
 		ParentHash: common.Hash{9}, UncleHash: types.EmptyUncleHash, TxHash: types.EmptyTxsHash, ReceiptHash: types.EmptyReceiptsHash,
@@ -46,7 +46,7 @@ var (
 	token = common.HexToAddress("0x7000000000000000000000000000000000000000")
 )
 
-// sample is a block of a call that fails inside, and a creation that fails.
+// sample returns a block with a failing inner call and a failing creation.
 func sample(t testing.TB) (block, receipts, traces any) {
 	b := headerOf(t, 5)
 	hash, call, create := b["hash"], common.Hash{1}, common.Hash{2}
@@ -116,10 +116,10 @@ func TestDecodeUntraced(t *testing.T) {
 	empty["transactions"] = []any{}
 	b, err = Decode(Answers{Block: encode(t, empty)})
 	require.NoError(t, err)
-	require.True(t, b.Traced, "nothing is unknown of a block without transactions")
+	require.True(t, b.Traced, "a block without transactions has no unknown frames")
 }
 
-// at walks into what tests bend.
+// at returns the value at a path of a JSON document.
 func at(v any, path ...any) any {
 	for _, p := range path {
 		if i, ok := p.(int); ok {
@@ -133,9 +133,9 @@ func at(v any, path ...any) any {
 
 func TestDecodeRefuses(t *testing.T) {
 	for name, bend := range map[string]func(b, r, x any) (any, any, any){
-		"another hash":           func(b, r, x any) (any, any, any) { b.(object)["hash"] = common.Hash{7}; return b, r, x },
-		"a changed header":       func(b, r, x any) (any, any, any) { b.(object)["gasUsed"] = "0x1"; return b, r, x },
-		"no transactions member": func(b, r, x any) (any, any, any) { delete(b.(object), "transactions"); return b, r, x },
+		"another hash":          func(b, r, x any) (any, any, any) { b.(object)["hash"] = common.Hash{7}; return b, r, x },
+		"a changed header":      func(b, r, x any) (any, any, any) { b.(object)["gasUsed"] = "0x1"; return b, r, x },
+		"no transactions field": func(b, r, x any) (any, any, any) { delete(b.(object), "transactions"); return b, r, x },
 		"a hash for a transaction": func(b, r, x any) (any, any, any) {
 			at(b, "transactions").([]any)[0] = common.Hash{1}
 			return b, r, x
@@ -144,16 +144,16 @@ func TestDecodeRefuses(t *testing.T) {
 			at(b, "transactions", 0).(object)["transactionIndex"] = "0x1"
 			return b, r, x
 		},
-		"no sender":           func(b, r, x any) (any, any, any) { delete(at(b, "transactions", 0).(object), "from"); return b, r, x },
-		"a receipt missing":   func(b, r, x any) (any, any, any) { return b, r.([]any)[:1], x },
-		"a receipt too many":  func(b, r, x any) (any, any, any) { return b, append(r.([]any), at(r, 0)), x },
-		"null for receipts":   func(b, r, x any) (any, any, any) { return b, nil, x },
-		"receipts swapped":    func(b, r, x any) (any, any, any) { return b, []any{at(r, 1), at(r, 0)}, x },
-		"a receipt elsewhere": func(b, r, x any) (any, any, any) { at(r, 0).(object)["blockHash"] = common.Hash{7}; return b, r, x },
-		"no status":           func(b, r, x any) (any, any, any) { delete(at(r, 0).(object), "status"); return b, r, x },
-		"a status of two":     func(b, r, x any) (any, any, any) { at(r, 0).(object)["status"] = "0x2"; return b, r, x },
-		"a removed log":       func(b, r, x any) (any, any, any) { at(r, 0, "logs", 0).(object)["removed"] = true; return b, r, x },
-		"logs out of order":   func(b, r, x any) (any, any, any) { at(r, 0, "logs", 1).(object)["logIndex"] = "0x0"; return b, r, x },
+		"no sender":                  func(b, r, x any) (any, any, any) { delete(at(b, "transactions", 0).(object), "from"); return b, r, x },
+		"a receipt missing":          func(b, r, x any) (any, any, any) { return b, r.([]any)[:1], x },
+		"a receipt too many":         func(b, r, x any) (any, any, any) { return b, append(r.([]any), at(r, 0)), x },
+		"null for receipts":          func(b, r, x any) (any, any, any) { return b, nil, x },
+		"receipts swapped":           func(b, r, x any) (any, any, any) { return b, []any{at(r, 1), at(r, 0)}, x },
+		"a receipt of another block": func(b, r, x any) (any, any, any) { at(r, 0).(object)["blockHash"] = common.Hash{7}; return b, r, x },
+		"no status":                  func(b, r, x any) (any, any, any) { delete(at(r, 0).(object), "status"); return b, r, x },
+		"a status of two":            func(b, r, x any) (any, any, any) { at(r, 0).(object)["status"] = "0x2"; return b, r, x },
+		"a removed log":              func(b, r, x any) (any, any, any) { at(r, 0, "logs", 0).(object)["removed"] = true; return b, r, x },
+		"logs out of order":          func(b, r, x any) (any, any, any) { at(r, 0, "logs", 1).(object)["logIndex"] = "0x0"; return b, r, x },
 		"five topics": func(b, r, x any) (any, any, any) {
 			at(r, 0, "logs", 1).(object)["topics"] = make([]common.Hash, 5)
 			return b, r, x
@@ -177,7 +177,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeCutShort gives every beginning of the answers.
+// TestDecodeCutShort decodes every prefix of the answers.
 func TestDecodeCutShort(t *testing.T) {
 	whole := answers(t)
 	for _, part := range []func(*Answers) *[]byte{
@@ -211,8 +211,8 @@ func TestDecodeDeepCalls(t *testing.T) {
 	}
 }
 
-// TestHeaderHash checks hashes of headers that avalanchego's own types wrote: those of
-// v1.14.2, and for Helicon those of commit 1cf1fc3d17 (graft/coreth customtypes).
+// TestHeaderHash verifies hashes of headers that avalanchego's own types encoded: v1.14.2, and commit 1cf1fc3d17 for
+// Helicon (graft/coreth customtypes).
 func TestHeaderHash(t *testing.T) {
 	file, err := os.Open("testdata/headers.ndjson")
 	require.NoError(t, err)
@@ -239,10 +239,10 @@ func TestHeaderHash(t *testing.T) {
 		require.ErrorIs(t, err, ErrHash, "a field of later headers")
 		child := b.Hash
 		_, err = Decode(Answers{Block: encode(t, h), Confirmed: &child})
-		require.NoError(t, err, "its child confirms the hash")
+		require.NoError(t, err, "the child block confirms the hash")
 		child[0]++
 		_, err = Decode(Answers{Block: encode(t, h), Confirmed: &child})
-		require.ErrorIs(t, err, ErrHash, "its child has another parent")
+		require.ErrorIs(t, err, ErrHash, "the child block has another parent")
 	}
 	require.Equal(t, 6, n)
 }
@@ -276,8 +276,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkDecode reports the time for a transaction with a token transfer and a
-// few calls, as most are.
+// BenchmarkDecode measures a transaction with a token transfer and a few calls, the most common kind.
 func BenchmarkDecode(b *testing.B) {
 	const n = 200
 	block, receipts, traces := sample(b)

@@ -1,7 +1,5 @@
-// Package evm has the terms in which blocks of EVM chains are recorded: a block
-// with its transactions, their receipts, logs and call frames, as the Ethereum API
-// of a node tells them, and the token transfers that logs stand for. It asks no
-// node and keeps nothing.
+// Package evm defines the types in which EVM blocks are indexed: a block with its transactions, receipts, logs and call
+// frames, as a node's Ethereum API returns them, and the token transfers that logs describe. It has no I/O.
 package evm
 
 import (
@@ -16,22 +14,22 @@ import (
 type Block struct {
 	Number           uint64
 	Hash, ParentHash common.Hash
-	// Time is in Unix seconds. Milliseconds is the same more precisely, 0 on chains
-	// whose headers have seconds only (ACP-226).
+	// Time is a Unix time in seconds. Milliseconds is the same time in milliseconds; it is 0 if the header has seconds
+	// only (ACP-226).
 	Time, Milliseconds uint64
-	// MinDelayExcess is that of the header, nil where it has none (ACP-226).
+	// MinDelayExcess is nil if the header has none (ACP-226).
 	MinDelayExcess *uint64
-	// BaseFee is in wei per unit of gas, nil where there is none.
+	// BaseFee is in wei per unit of gas; nil if the header has none.
 	BaseFee      *uint256.Int
 	Transactions []Transaction
-	// Traced says that the frames of the transactions are known.
+	// Traced reports whether the frames of the transactions are known.
 	Traced bool
-	// Unchecked says that the transactions or receipts could not be checked against the
-	// roots in the header, as the node left fields out or a type is not known here.
+	// Unchecked reports that the transactions or receipts were not checked against the roots in the header, because the
+	// node omitted fields or a transaction type is unknown.
 	Unchecked bool
 }
 
-// Size is what the block takes in memory, in bytes, about.
+// Size returns the approximate memory use of the block in bytes.
 func (b *Block) Size() int {
 	n := int(unsafe.Sizeof(*b))
 	for i := range b.Transactions {
@@ -50,30 +48,30 @@ type Transaction struct {
 	Type  uint8 // EIP-2718
 	Nonce uint64
 	From  common.Address
-	// To is nil if the transaction creates a contract; Created is then that
-	// contract's address, whether the creation succeeded or not.
+	// To is nil if the transaction creates a contract. Created is then the contract's address, even if the creation
+	// failed.
 	To      *common.Address
 	Created common.Address
 	Value   uint256.Int // wei
 	Input   []byte
 
 	GasLimit, GasUsed uint64
-	// GasPrice is what was paid for a unit of gas, in wei.
+	// GasPrice is the effective price of a unit of gas in wei.
 	GasPrice uint256.Int
-	// MaxFee and MaxPriorityFee are nil where the type has none (EIP-1559).
+	// MaxFee and MaxPriorityFee are nil for types without them (EIP-1559).
 	MaxFee, MaxPriorityFee *uint256.Int
 
-	// Success is the receipt's status.
+	// Success is the status of the receipt.
 	Success bool
 	Logs    []Log
-	// Frames are the calls inside the transaction in the order in which they began,
-	// its own top-level frame left out. Nil if the block is not Traced.
+	// Frames are the internal calls in the order in which they began, without the top-level frame. Nil if the block is
+	// not Traced.
 	Frames []Frame
 }
 
-// Log is a log of a receipt.
+// Log is an event log of a receipt.
 type Log struct {
-	// Index is the log's place in the block.
+	// Index is the log's index in the block.
 	Index   uint32
 	Address common.Address
 	Topics  []common.Hash
@@ -83,7 +81,7 @@ type Log struct {
 // FrameType is the operation that began a call frame.
 type FrameType uint8
 
-// The operations that callTracer tells.
+// The operations that callTracer reports.
 const (
 	FrameUnknown FrameType = iota
 	FrameCall
@@ -95,30 +93,29 @@ const (
 	FrameSelfDestruct
 )
 
-// Frame is a call inside a transaction (callTracer of the Ethereum API).
+// Frame is a call frame of an internal transaction (callTracer of the Ethereum API).
 type Frame struct {
 	Type FrameType
 	From common.Address
-	// To is the callee, or the address of the contract that a creation made. A
-	// creation that failed before it had an address has the zero address.
+	// To is the callee, or the address of the created contract. It is the zero address if a creation failed before it
+	// had an address.
 	To    common.Address
-	Value uint256.Int // wei; 0 where the operation moves none
-	// Gas is what the frame was given.
+	Value uint256.Int // wei; 0 if the operation transfers nothing
+	// Gas is the gas that the frame received.
 	Gas, GasUsed uint64
-	// Reverted says that the frame or one around it failed, the transaction's own
-	// included.
+	// Reverted reports that this frame or an enclosing frame failed, including the top-level frame.
 	Reverted bool
-	// Depth is 1 for calls of the top-level frame, and so on.
+	// Depth is 1 for calls made by the top-level frame.
 	Depth uint16
 }
 
-// Creates says that the frame creates a contract.
+// Creates reports whether the frame creates a contract.
 func (f *Frame) Creates() bool { return f.Type == FrameCreate || f.Type == FrameCreate2 }
 
 // Standard is the token standard that a contract follows.
 type Standard uint8
 
-// Unknown is a contract that follows none of the standards.
+// Unknown is a contract that follows none of these standards.
 const (
 	Unknown Standard = iota
 	ERC20
@@ -126,14 +123,14 @@ const (
 	ERC1155
 )
 
-// Transfer is a movement of tokens that a log tells. A batch of ERC-1155 stands for
-// several. Minting is from, burning to the zero address.
+// Transfer is a token movement that a log describes. An ERC-1155 batch yields several. Mints come from the zero
+// address, burns go to it.
 type Transfer struct {
 	Standard Standard
 	Contract common.Address
-	// LogIndex is that of the log; Position is the place in its batch, else 0.
+	// LogIndex is the index of the log. Position is the index in the log's batch, else 0.
 	LogIndex, Position uint32
 	From, To           common.Address
-	// TokenID is 0 for ERC-20, Amount is 1 for ERC-721.
+	// TokenID is 0 for ERC-20, and Amount is 1 for ERC-721.
 	TokenID, Amount uint256.Int
 }

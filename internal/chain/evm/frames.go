@@ -4,10 +4,10 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// maxDepth is more than the 1,024 calls that the EVM lets be inside one another.
+// maxDepth exceeds the EVM's limit of 1,024 nested calls.
 const maxDepth = 1100
 
-func (d *decoder) readTraces(s *scanner) {
+func (d *decoder) readTraces(s *jsonScanner) {
 	read := 0
 	s.array(func(i int) {
 		if i >= len(d.block.Transactions) {
@@ -22,14 +22,14 @@ func (d *decoder) readTraces(s *scanner) {
 	}
 }
 
-func (d *decoder) readTrace(s *scanner, tx *Transaction) {
+func (d *decoder) readTrace(s *jsonScanner, tx *Transaction) {
 	var result bool
 	s.object(func(name []byte) {
 		switch string(name) {
 		case "txHash":
 			d.same(s, "transaction", s.hash(), tx.Hash)
 		case "error":
-			s.optional(func() { s.fail("transaction %s was not traced: %q", tx.Hash, clipped(s.text())) })
+			s.optional(func() { s.fail("transaction %s has no trace: %q", tx.Hash, clipped(s.text())) })
 		case "result":
 			if result {
 				s.fail("two traces of one transaction")
@@ -48,16 +48,16 @@ func (d *decoder) readTrace(s *scanner, tx *Transaction) {
 	}
 }
 
-// frames flattens the frames of a transaction.
+// frames collects the flattened call frames of a transaction.
 type frames struct {
-	found []Frame // the transaction's own first
+	found []Frame // the top-level frame first
 }
 
-// read reads a frame and those inside it. Its place is taken before theirs, though
-// its members may come after them.
-func (f *frames) read(s *scanner, depth uint16) {
+// read parses a frame and its nested frames. It reserves the frame's position first, because fields of the frame may
+// follow the nested frames.
+func (f *frames) read(s *jsonScanner, depth uint16) {
 	if depth > maxDepth {
-		s.fail("more than %d calls inside one another", maxDepth)
+		s.fail("more than %d nested calls", maxDepth)
 		return
 	}
 	at := len(f.found)
@@ -88,10 +88,10 @@ func (f *frames) read(s *scanner, depth uint16) {
 		}
 	})
 	if !typed || !from {
-		s.fail("a call frame lacks its type or its sender")
+		s.fail("a call frame lacks its type or sender")
 	}
 	if own.Type == FrameDelegateCall || own.Type == FrameStaticCall {
-		own.Value.Clear() // it is the value of the call around it, if any
+		own.Value.Clear() // the value belongs to the enclosing call
 	}
 	f.found[at] = own
 	if own.Reverted {
@@ -105,13 +105,13 @@ func (f *frames) revert(from int) {
 	}
 }
 
-// conclude takes off the transaction's own frame.
-func (f *frames) conclude(s *scanner, tx *Transaction) []Frame {
+// conclude removes the top-level frame and checks that it matches tx.
+func (f *frames) conclude(s *jsonScanner, tx *Transaction) []Frame {
 	if s.err != nil {
 		return nil
 	}
 	if own := f.found[0]; own.From != tx.From || own.To != tx.recipient() && own.To != (common.Address{}) {
-		s.fail("the trace of %s is of a call from %s to %s", tx.Hash, own.From, own.To)
+		s.fail("the trace of %s describes a call from %s to %s", tx.Hash, own.From, own.To)
 		return nil
 	}
 	if !tx.Success {

@@ -9,7 +9,7 @@ import (
 	"github.com/ava-labs/libevm/rlp"
 )
 
-// fieldKind is how a field of a header is written.
+// fieldKind is the encoding of a header field.
 type fieldKind uint8
 
 const (
@@ -17,11 +17,9 @@ const (
 	fieldData
 )
 
-// headerFields are the fields of headers under their names in the Ethereum API, in
-// the order in which they are hashed (avalanchego graft/coreth and graft/subnet-evm,
-// plugin/evm/customtypes). Those after extDataHash may be missing: at the end
-// they are left out, before others they are empty. The headers of subnet-evm lack
-// the fields that begin with extData.
+// headerFields lists the fields of headers by their Ethereum API names, in hash order (avalanchego graft/coreth and
+// graft/subnet-evm, plugin/evm/customtypes). Fields after extDataHash are optional: they are omitted at the end and
+// empty before a present field. Headers of subnet-evm lack the fields that begin with extData.
 var headerFields = [...]struct {
 	name string
 	kind fieldKind
@@ -37,7 +35,7 @@ var headerFields = [...]struct {
 	{"settledHeight", fieldQuantity}, {"settledGasUnix", fieldQuantity}, {"settledGasNumerator", fieldQuantity}, {"settledExcess", fieldQuantity},
 }
 
-// The places of some of them.
+// Indexes in headerFields.
 const (
 	parentField         = 0
 	transactionsField   = 4
@@ -52,14 +50,14 @@ const (
 	settledField        = 26
 )
 
-// header collects the fields of a block's header.
+// header collects the fields of a block header.
 type header struct {
-	fields [len(headerFields)][]byte // as bytes, quantities without leading zeros
+	fields [len(headerFields)][]byte // bytes; quantities without leading zeros
 	has    [len(headerFields)]bool
 }
 
-// member reads a member of a block, and reports whether it is the header's.
-func (h *header) member(s *scanner, name []byte) {
+// field reads a field of a block and reports whether it is a header field.
+func (h *header) field(s *jsonScanner, name []byte) {
 	i := slices.IndexFunc(headerFields[:], func(f struct {
 		name string
 		kind fieldKind
@@ -67,7 +65,7 @@ func (h *header) member(s *scanner, name []byte) {
 		return f.name == string(name)
 	})
 	if i < 0 {
-		// It belongs to the block, or is a field of later headers, which the hash will tell.
+		// The field is not part of the header, or belongs to a newer header version; then the hash check fails.
 		s.skip()
 		return
 	}
@@ -81,7 +79,7 @@ func (h *header) member(s *scanner, name []byte) {
 	})
 }
 
-// hash is the block's hash, false if the header lacks fields that all headers have.
+// hash returns the block hash. It returns false if a required field is missing.
 func (h *header) hash() (common.Hash, bool) {
 	last := 0
 	for i := range headerFields {

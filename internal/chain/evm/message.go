@@ -5,20 +5,20 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// Teleporter is where every chain that has it has the Teleporter contract, whose
-// deployment gives it the same address everywhere (ava-labs/icm-contracts, 1.0.0).
+// Teleporter is the address of the Teleporter contract. Its deployment method gives it the same address on every chain
+// (ava-labs/icm-contracts, 1.0.0).
 var Teleporter = common.HexToAddress("0x253b2784c75e510dD0fF1da844684a1aC0aa5fcf")
 
 // Message is a Teleporter message that a transaction sent or delivered.
 type Message struct {
 	ID common.Hash
-	// Delivered tells a message from another chain from one to another chain, and
-	// BlockchainID is that other chain.
+	// Delivered is true for a message received from another chain, false for a message sent to it. BlockchainID is the
+	// other chain.
 	Delivered    bool
 	BlockchainID ids.ID
 }
 
-// Messages are the Teleporter messages in logs, in their order.
+// Messages returns the Teleporter messages in logs, in log order.
 func Messages(logs []Log) []Message {
 	var found []Message
 	for i := range logs {

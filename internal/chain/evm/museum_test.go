@@ -17,7 +17,7 @@ import (
 	"github.com/ava-labs/libevm/rlp"
 )
 
-// recordedBlock is a C-Chain block of a real VM: its bytes, and what its node answered.
+// recordedBlock is a C-Chain block of a real VM with its node's answers.
 type recordedBlock struct {
 	Fork             string
 	Number           uint64
@@ -27,8 +27,8 @@ type recordedBlock struct {
 	receipts, traces json.RawMessage
 }
 
-// recordedBlocks reads the history that the library's own tests use: 22 blocks through
-// every upgrade up to Granite (avalanchego vms/saevm/cchain/synchronoustest).
+// recordedBlocks reads the test history of the library: 22 blocks through every upgrade up to Granite (avalanchego
+// vms/saevm/cchain/synchronoustest).
 func recordedBlocks(t *testing.T) []recordedBlock {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/ava-labs/avalanchego").Output()
 	require.NoError(t, err)
@@ -66,8 +66,8 @@ func numberIn(t *testing.T, param json.RawMessage) (n hexutil.Uint64) {
 	return n
 }
 
-// answer is the block as eth_getBlockByNumber has it. Its header fields come from the
-// bytes, in the order of headerFields.
+// answer returns the block as eth_getBlockByNumber does. The header fields come from the bytes, in the order of
+// headerFields.
 func (b *recordedBlock) answer(t *testing.T) object {
 	var parts []rlp.RawValue
 	require.NoError(t, rlp.DecodeBytes(b.RLP, &parts))
@@ -110,7 +110,7 @@ func TestRecordedBlocks(t *testing.T) {
 			frames += len(got.Transactions[j].Frames)
 		}
 
-		// Whatever is changed of transactions and receipts is noticed.
+		// Every change of transactions or receipts is detected.
 		for _, change := range []struct{ from, to string }{
 			{`"nonce":"0x`, `"nonce":"0x1`}, {`"s":"0x`, `"s":"0x1`}, {`"gas":"0x`, `"gas":"0x1`},
 		} {
@@ -131,8 +131,8 @@ func TestRecordedBlocks(t *testing.T) {
 	require.Equal(t, []int{27, 1, 2}, []int{transactions, logs, frames})
 }
 
-// TestRecordedBlockRetyped has a provider that leaves header fields out, as one did for
-// real since Granite, and one that leaves out what signatures are made of.
+// TestRecordedBlockRetyped decodes answers of a provider that omits header fields, as one did since Granite, and of one
+// that omits signature fields.
 func TestRecordedBlockRetyped(t *testing.T) {
 	blocks := recordedBlocks(t)
 	b := &blocks[len(blocks)-1]
@@ -162,8 +162,7 @@ func TestRecordedBlockRetyped(t *testing.T) {
 	require.ErrorIs(t, err, ErrInconsistent)
 }
 
-// TestSettledReceiptsRoot has a header since Helicon, whose receipts root is not that of
-// the block's own receipts.
+// TestSettledReceiptsRoot decodes a header since Helicon, whose receipts root does not cover the block's own receipts.
 func TestSettledReceiptsRoot(t *testing.T) {
 	blocks := recordedBlocks(t)
 	b := &blocks[len(blocks)-1]
@@ -171,7 +170,7 @@ func TestSettledReceiptsRoot(t *testing.T) {
 	block["receiptsRoot"] = common.Hash{7}
 	_, err := Decode(Answers{Block: encode(t, block), Receipts: b.receipts, Confirmed: &b.Hash})
 	require.ErrorIs(t, err, ErrInconsistent)
-	require.ErrorContains(t, err, "the root of its receipts")
+	require.ErrorContains(t, err, "the root of the receipts")
 	block["settledHeight"] = fmt.Sprintf("%#x", b.Number-1)
 	got, err := Decode(Answers{Block: encode(t, block), Receipts: b.receipts, Confirmed: &b.Hash})
 	require.NoError(t, err)

@@ -12,14 +12,13 @@ import (
 	"github.com/ava-labs/libevm/rlp"
 )
 
-// items are the encoded transactions or receipts of a block, of which its header has the
-// root.
+// items holds the encoded transactions or receipts of a block to compute their root.
 type items struct {
 	encoded []byte
 	ends    []int // of each in encoded
-	// unknown says that one of them could not be encoded.
+	// unknown reports that an item could not be encoded.
 	unknown bool
-	buffer  rlp.EncoderBuffer // used again for each
+	buffer  rlp.EncoderBuffer // reused for each item
 	hasher  builder
 }
 
@@ -31,7 +30,7 @@ func (l *items) at(i int) []byte {
 	return l.encoded[from:l.ends[i]]
 }
 
-// add appends a list that write writes, after the type of a typed transaction.
+// add appends the list that write encodes, preceded by the type byte of a typed transaction.
 func (l *items) add(kind uint8, write func(w *rlp.EncoderBuffer)) []byte {
 	l.buffer.Reset(nil)
 	list := l.buffer.List()
@@ -45,21 +44,21 @@ func (l *items) add(kind uint8, write func(w *rlp.EncoderBuffer)) []byte {
 	return l.at(len(l.ends) - 1)
 }
 
-// close gives the memory back that encoding took.
-func (l *items) close() { _ = l.buffer.Flush() } // there is no writer that could fail
+// close returns the encoding buffer to its pool.
+func (l *items) close() { _ = l.buffer.Flush() } // has no writer that could fail
 
-// check compares with the root that the header has, if all is known that it follows from.
-func (l *items) check(s *scanner, what string, root common.Hash) {
+// check compares the computed root with the header's root. It does nothing if an item is unknown.
+func (l *items) check(s *jsonScanner, what string, root common.Hash) {
 	if l.unknown {
 		return
 	}
 	if got := l.root(); got != root {
-		s.fail("the root of its %s is %s, and is %s in the header", what, got, root)
+		s.fail("the root of the %s is %s, the header has %s", what, got, root)
 	}
 }
 
-// root is that of the Merkle Patricia trie in which the items stand under their places
-// (types.DeriveSha of libevm, whose package trie needs several databases).
+// root returns the root of the Merkle Patricia trie of the items, keyed by index (types.DeriveSha of libevm, whose trie
+// package needs several databases).
 func (l *items) root() common.Hash {
 	if len(l.ends) == 0 {
 		return types.EmptyRootHash
@@ -78,10 +77,10 @@ func (l *items) root() common.Hash {
 	return l.hasher.hash(l.hasher.node(leaves, 0))
 }
 
-// leaf is an item and its path, in half bytes. No path begins with another one.
+// leaf is an item with its path in nibbles. No path is a prefix of another.
 type leaf struct{ path, item []byte }
 
-// builder hashes with one state. The zero value is ready.
+// builder computes trie hashes with one Keccak state. The zero value is ready.
 type builder struct{ keccak crypto.KeccakState }
 
 func (b *builder) hash(data []byte) common.Hash {
@@ -91,7 +90,7 @@ func (b *builder) hash(data []byte) common.Hash {
 	return crypto.HashData(b.keccak, data)
 }
 
-// node encodes the node above leaves, whose paths agree up to depth.
+// node encodes the trie node above leaves, whose paths agree up to depth.
 func (b *builder) node(leaves []leaf, depth int) []byte {
 	w := rlp.NewEncoderBuffer(nil)
 	list := w.List()
@@ -133,7 +132,7 @@ func (b *builder) node(leaves []leaf, depth int) []byte {
 	return node
 }
 
-// refer writes how a node stands in the one above: itself if it is short, else its hash.
+// refer writes the reference to a node in its parent: the node itself if it is short, else its hash.
 func (b *builder) refer(w *rlp.EncoderBuffer, node []byte) {
 	if len(node) < common.HashLength {
 		_, _ = w.Write(node)
@@ -143,7 +142,7 @@ func (b *builder) refer(w *rlp.EncoderBuffer, node []byte) {
 	w.WriteBytes(hash[:])
 }
 
-// compact packs half bytes behind a flag and whether there is an odd number of them.
+// compact encodes a nibble path with a flag and its parity (hex prefix encoding).
 func compact(path []byte, flag byte) []byte {
 	packed := make([]byte, 1, 1+len(path)/2)
 	packed[0] = flag
@@ -157,16 +156,16 @@ func compact(path []byte, flag byte) []byte {
 	return packed
 }
 
-// signature is what only the hash of a transaction takes.
+// signature holds the transaction fields that only the hash needs.
 type signature struct {
 	v, r, s, chainID uint256.Int
-	has              int    // how many of v, r and s there are
-	chain            bool   // whether there is a chainID
-	access           []byte // encoded; nil if there is none
+	has              int    // number of v, r and s present
+	chain            bool   // chainID is present
+	access           []byte // encoded access list; nil if absent
 }
 
-// member reads a member of a transaction.
-func (x *signature) member(s *scanner, name []byte) {
+// field reads a field of a transaction.
+func (x *signature) field(s *jsonScanner, name []byte) {
 	switch string(name) {
 	case "v":
 		x.part(s, &x.v)
@@ -183,13 +182,13 @@ func (x *signature) member(s *scanner, name []byte) {
 	}
 }
 
-func (x *signature) part(s *scanner, to *uint256.Int) {
+func (x *signature) part(s *jsonScanner, to *uint256.Int) {
 	if s.optional(func() { *to = s.big() }) {
 		x.has++
 	}
 }
 
-func readAccessList(s *scanner) []byte {
+func readAccessList(s *jsonScanner) []byte {
 	w := rlp.NewEncoderBuffer(nil)
 	all := w.List()
 	s.array(func(int) {
@@ -220,15 +219,15 @@ func readAccessList(s *scanner) []byte {
 	return b
 }
 
-// Types of transactions (EIP-2718).
+// Transaction types (EIP-2718).
 const (
 	legacyType     = 0
 	accessListType = 1
 	dynamicFeeType = 2
 )
 
-// transaction adds a transaction, whose hash it compares.
-func (l *items) transaction(s *scanner, tx *Transaction, x *signature) {
+// transaction appends a transaction and verifies its hash.
+func (l *items) transaction(s *jsonScanner, tx *Transaction, x *signature) {
 	typed := tx.Type == accessListType || tx.Type == dynamicFeeType
 	if l.unknown || x.has != 3 ||
 		tx.Type != legacyType && (!typed || !x.chain || x.access == nil) ||
@@ -263,19 +262,19 @@ func (l *items) transaction(s *scanner, tx *Transaction, x *signature) {
 		w.WriteUint256(&x.s)
 	})
 	if hash := l.hasher.hash(encoded); hash != tx.Hash {
-		s.fail("the hash of transaction %d is %s, and is said to be %s", len(l.ends)-1, hash, tx.Hash)
+		s.fail("the hash of transaction %d is %s, the node reported %s", len(l.ends)-1, hash, tx.Hash)
 	}
 }
 
-// receiptSum is what only the receipts root takes of a receipt.
+// receiptSum holds the receipt fields that only the receipts root needs.
 type receiptSum struct {
 	gas   uint64 // cumulative
 	bloom [types.BloomByteLength]byte
-	has   int // how many of them there are
+	has   int // number of fields present
 }
 
-// member reads a member of a receipt.
-func (x *receiptSum) member(s *scanner, name []byte) {
+// field reads a field of a receipt.
+func (x *receiptSum) field(s *jsonScanner, name []byte) {
 	switch string(name) {
 	case "cumulativeGasUsed":
 		if s.optional(func() { x.gas = s.number() }) {
@@ -290,7 +289,7 @@ func (x *receiptSum) member(s *scanner, name []byte) {
 	}
 }
 
-// receipt adds the receipt of a transaction.
+// receipt appends the receipt of a transaction.
 func (l *items) receipt(tx *Transaction, x *receiptSum) {
 	if l.unknown || x.has != 2 || tx.Type > dynamicFeeType {
 		l.unknown = true

@@ -11,28 +11,27 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// scanner reads JSON in one pass without making anything of what nobody asks for:
-// blocks are mostly long hex strings under known names. The first error stays, and
-// ends everything.
-type scanner struct {
+// jsonScanner reads JSON in one pass and allocates nothing for skipped values. Blocks are mostly long hex strings under
+// known names. The first error stops the scan and is kept in err.
+type jsonScanner struct {
 	b   []byte
 	at  int
 	err error
 }
 
-// maxNesting bounds JSON of which nothing is wanted.
+// maxNesting bounds the nesting of skipped values.
 const maxNesting = 64
 
-var errCutShort = errors.New("it ends early")
+var errCutShort = errors.New("unexpected end of JSON")
 
-func (s *scanner) fail(format string, args ...any) {
+func (s *jsonScanner) fail(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("at byte %d: %w", s.at, fmt.Errorf(format, args...))
 	}
 }
 
-// peek is the next byte that is no blank, 0 at the end and after an error.
-func (s *scanner) peek() byte {
+// peek returns the next non-space byte, or 0 at the end and after an error.
+func (s *jsonScanner) peek() byte {
 	if s.err != nil {
 		return 0
 	}
@@ -47,14 +46,14 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// take consumes a byte that must come next.
-func (s *scanner) take(want byte) bool {
+// take consumes the byte want or fails.
+func (s *jsonScanner) take(want byte) bool {
 	switch got := s.peek(); {
 	case s.err != nil:
 	case got == 0 && s.at >= len(s.b):
 		s.fail("%w", errCutShort)
 	case got != want:
-		s.fail("%q instead of %q", got, want)
+		s.fail("found %q, want %q", got, want)
 	default:
 		s.at++
 		return true
@@ -62,16 +61,15 @@ func (s *scanner) take(want byte) bool {
 	return false
 }
 
-// end says that nothing may follow.
-func (s *scanner) end() {
+// end fails unless only space follows.
+func (s *jsonScanner) end() {
 	if s.peek(); s.err == nil && s.at < len(s.b) {
-		s.fail("something follows the end")
+		s.fail("data after the end of the JSON value")
 	}
 }
 
-// object calls member with each member's name; it must consume the value. A name
-// that has escapes stays as it is written.
-func (s *scanner) object(member func(name []byte)) {
+// object calls field with the name of each field; field must consume the value. Names are passed without unescaping.
+func (s *jsonScanner) object(field func(name []byte)) {
 	if !s.take('{') {
 		return
 	}
@@ -84,7 +82,7 @@ func (s *scanner) object(member func(name []byte)) {
 		if !s.take(':') {
 			return
 		}
-		member(name)
+		field(name)
 		if s.peek() == ',' {
 			s.at++
 			continue
@@ -94,8 +92,8 @@ func (s *scanner) object(member func(name []byte)) {
 	}
 }
 
-// array calls element at each element, with its place; it must consume the value.
-func (s *scanner) array(element func(i int)) {
+// array calls element with the index of each element; element must consume the value.
+func (s *jsonScanner) array(element func(i int)) {
 	if !s.take('[') {
 		return
 	}
@@ -114,8 +112,8 @@ func (s *scanner) array(element func(i int)) {
 	}
 }
 
-// text is what stands between quotes, as it is written.
-func (s *scanner) text() []byte {
+// text returns the raw content of a string, without unescaping.
+func (s *jsonScanner) text() []byte {
 	if !s.take('"') {
 		return nil
 	}
@@ -138,8 +136,8 @@ func (s *scanner) text() []byte {
 	}
 }
 
-// null consumes a null if one comes.
-func (s *scanner) null() bool {
+// null consumes a null if it comes next and reports whether it did.
+func (s *jsonScanner) null() bool {
 	if s.peek() == 'n' && bytes.HasPrefix(s.b[s.at:], []byte("null")) {
 		s.at += len("null")
 		return true
@@ -147,10 +145,10 @@ func (s *scanner) null() bool {
 	return false
 }
 
-// skip consumes a value, whatever it is.
-func (s *scanner) skip() { s.skipAt(0) }
+// skip consumes one value of any type.
+func (s *jsonScanner) skip() { s.skipAt(0) }
 
-func (s *scanner) skipAt(depth int) {
+func (s *jsonScanner) skipAt(depth int) {
 	if depth > maxNesting {
 		s.fail("nested more than %d deep", maxNesting)
 		return
@@ -170,12 +168,12 @@ func (s *scanner) skipAt(depth int) {
 	case s.at >= len(s.b):
 		s.fail("%w", errCutShort)
 	default:
-		s.fail("%q begins no value", c)
+		s.fail("unexpected %q at the beginning of a value", c)
 	}
 }
 
-// digits is what follows 0x in a string.
-func (s *scanner) digits() []byte {
+// digits returns the digits after 0x in a string.
+func (s *jsonScanner) digits() []byte {
 	text := s.text()
 	if s.err == nil && (len(text) < 2 || text[0] != '0' || text[1] != 'x') {
 		s.fail("%q is not of the form 0x...", clipped(text))
@@ -186,23 +184,23 @@ func (s *scanner) digits() []byte {
 	return text[2:]
 }
 
-// clipped keeps a remote text short in an error.
+// clipped shortens remote text for an error.
 func clipped(text []byte) []byte { return text[:min(len(text), 40)] }
 
-// number reads a quantity of 64 bits.
-func (s *scanner) number() (n uint64) {
+// number reads a hex quantity of at most 64 bits.
+func (s *jsonScanner) number() (n uint64) {
 	digits := s.digits()
 	if s.err != nil {
 		return 0
 	}
 	if len(digits) == 0 || len(digits) > 16 {
-		s.fail("a number of %d digits", len(digits))
+		s.fail("number has %d digits, want 1 to 16", len(digits))
 		return 0
 	}
 	for _, c := range digits {
 		v := nibble(c)
 		if v > 15 {
-			s.fail("%q in a number", c)
+			s.fail("invalid hex digit %q", c)
 			return 0
 		}
 		n = n<<4 | uint64(v)
@@ -210,31 +208,31 @@ func (s *scanner) number() (n uint64) {
 	return n
 }
 
-// small reads a quantity that is at most limit.
-func (s *scanner) small(limit uint64) uint64 {
+// small reads a hex quantity of at most limit.
+func (s *jsonScanner) small(limit uint64) uint64 {
 	n := s.number()
 	if s.err == nil && n > limit {
-		s.fail("%d is more than %d", n, limit)
+		s.fail("%d exceeds the limit %d", n, limit)
 		return 0
 	}
 	return n
 }
 
-// big reads a quantity of 256 bits.
-func (s *scanner) big() (n uint256.Int) {
+// big reads a hex quantity of at most 256 bits.
+func (s *jsonScanner) big() (n uint256.Int) {
 	digits := s.digits()
 	if s.err != nil {
 		return n
 	}
 	if len(digits) == 0 || len(digits) > 64 {
-		s.fail("a number of %d digits", len(digits))
+		s.fail("number has %d digits, want 1 to 64", len(digits))
 		return n
 	}
 	for i := range digits {
 		c := digits[len(digits)-1-i]
 		v := nibble(c)
 		if v > 15 {
-			s.fail("%q in a number", c)
+			s.fail("invalid hex digit %q", c)
 			return uint256.Int{}
 		}
 		n[i/16] |= uint64(v) << (i % 16 * 4)
@@ -242,7 +240,7 @@ func (s *scanner) big() (n uint256.Int) {
 	return n
 }
 
-// nibble is the value of a hex digit, more than 15 if it is none.
+// nibble returns the value of a hex digit, or 16 if c is not a hex digit.
 func nibble(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':
@@ -255,14 +253,14 @@ func nibble(c byte) byte {
 	return 16
 }
 
-// fixed reads so many bytes as to has.
-func (s *scanner) fixed(to []byte) {
+// fixed reads exactly len(to) bytes of hex.
+func (s *jsonScanner) fixed(to []byte) {
 	digits := s.digits()
 	if s.err != nil {
 		return
 	}
 	if len(digits) != 2*len(to) {
-		s.fail("%d hex digits instead of %d", len(digits), 2*len(to))
+		s.fail("found %d hex digits, want %d", len(digits), 2*len(to))
 		return
 	}
 	if _, err := hex.Decode(to, digits); err != nil {
@@ -270,18 +268,18 @@ func (s *scanner) fixed(to []byte) {
 	}
 }
 
-func (s *scanner) hash() (h common.Hash) {
+func (s *jsonScanner) hash() (h common.Hash) {
 	s.fixed(h[:])
 	return h
 }
 
-func (s *scanner) address() (a common.Address) {
+func (s *jsonScanner) address() (a common.Address) {
 	s.fixed(a[:])
 	return a
 }
 
-// data reads bytes of any length, nil if there are none.
-func (s *scanner) data() []byte {
+// data reads hex bytes of any length, or nil if there are none.
+func (s *jsonScanner) data() []byte {
 	digits := s.digits()
 	if s.err != nil || len(digits) == 0 {
 		return nil
@@ -294,8 +292,8 @@ func (s *scanner) data() []byte {
 	return b
 }
 
-// optional runs read unless a null comes, and reports whether it did.
-func (s *scanner) optional(read func()) bool {
+// optional runs read unless the value is null. It reports whether read succeeded.
+func (s *jsonScanner) optional(read func()) bool {
 	if s.null() {
 		return false
 	}

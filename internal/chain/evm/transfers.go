@@ -7,7 +7,7 @@ import (
 	"github.com/ava-labs/libevm/crypto"
 )
 
-// The first topics of the logs that mean something here.
+// First topics of the logs that this package interprets.
 var (
 	transferTopic = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))                                                  // ERC-20, ERC-721
 	singleTopic   = crypto.Keccak256Hash([]byte("TransferSingle(address,address,address,uint256,uint256)"))                            // ERC-1155
@@ -16,14 +16,13 @@ var (
 	receivedTopic = crypto.Keccak256Hash([]byte("ReceiveCrossChainMessage(bytes32,bytes32,address,address," + teleporterMessage + ")"))
 )
 
-// teleporterMessage is the type of a Teleporter message (ava-labs/icm-contracts).
+// teleporterMessage is the ABI type of a Teleporter message (ava-labs/icm-contracts).
 const teleporterMessage = "(uint256,address,bytes32,address,uint256,address[],(uint256,address)[],bytes)"
 
 const word = 32
 
-// Transfers are the movements of tokens that a log stands for, none if it is another
-// log or malformed. Whether the contract follows the standard is another matter:
-// anybody can write such a log.
+// Transfers returns the token movements that a log describes, or none if the log is of another kind or malformed. It
+// does not check that the contract follows the standard: any contract can emit such a log.
 func Transfers(l *Log) []Transfer {
 	if len(l.Topics) == 0 {
 		return nil
@@ -51,7 +50,7 @@ func Transfers(l *Log) []Transfer {
 	return nil
 }
 
-// one completes a transfer with who gives and who takes.
+// one completes a transfer with its sender and recipient.
 func one(t Transfer, parties []common.Hash) []Transfer {
 	var ok [2]bool
 	t.From, ok[0] = party(parties[0])
@@ -62,13 +61,13 @@ func one(t Transfer, parties []common.Hash) []Transfer {
 	return []Transfer{t}
 }
 
-// party is the address in a topic.
+// party returns the address in a topic; false if the padding is not zero.
 func party(h common.Hash) (common.Address, bool) {
 	const padding = common.HashLength - common.AddressLength
 	return common.Address(h[padding:]), [padding]byte(h[:padding]) == [padding]byte{}
 }
 
-// batch expands the two arrays of a batch (Solidity ABI).
+// batch returns the transfers of an ERC-1155 batch, which has two arrays (Solidity ABI).
 func batch(t Transfer, parties []common.Hash, data []byte) []Transfer {
 	first := one(t, parties)
 	tokens, ok := words(data, 0)
@@ -87,7 +86,7 @@ func batch(t Transfer, parties []common.Hash, data []byte) []Transfer {
 	return all
 }
 
-// words are the elements of the array whose offset stands at head.
+// words returns the elements of the array whose offset is stored at head.
 func words(data []byte, head int) ([]byte, bool) {
 	offset, ok := size(data, head)
 	if !ok {
@@ -101,7 +100,7 @@ func words(data []byte, head int) ([]byte, bool) {
 	return data[offset+word:][:n*word], true
 }
 
-// size is the word at a place, if it is there and no more than the data has bytes.
+// size returns the word at a position. It returns false if the word is missing or exceeds the data's length.
 func size(data []byte, at int) (int, bool) {
 	if at > len(data)-word {
 		return 0, false

@@ -11,7 +11,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// words32 is numbers as words.
+// words32 encodes numbers as 32-byte words.
 func words32(numbers ...uint64) []byte {
 	var b []byte
 	for _, n := range numbers {
@@ -57,7 +57,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// TestTopics compares with the topics that the contracts' ABIs name.
+// TestTopics compares the topics with those of the contracts' ABIs.
 func TestTopics(t *testing.T) {
 	require.Equal(t, "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef", transferTopic.Hex())
 	require.Equal(t, "0xc3d58168c5ae7397731d063d5bbf3d657854427343f4c083240f7aacaa2d0f62", singleTopic.Hex())
@@ -69,7 +69,7 @@ func TestTopics(t *testing.T) {
 func TestMessages(t *testing.T) {
 	id, chain := common.Hash{1}, common.Hash{2}
 	logs := []Log{
-		{Address: token, Topics: []common.Hash{sentTopic, id, chain}}, // anybody can write that
+		{Address: token, Topics: []common.Hash{sentTopic, id, chain}}, // any contract can emit this log
 		{Address: Teleporter, Topics: []common.Hash{sentTopic, id}},
 		{Address: Teleporter, Topics: []common.Hash{sentTopic, id, chain}},
 		{Address: Teleporter, Topics: []common.Hash{receivedTopic, id, chain, {}}},

@@ -1,6 +1,5 @@
-// Package genesis is what a network began with, in the ledger's terms: outputs,
-// stakers and chains of the P-Chain, assets and outputs of the X-Chain. The C-Chain
-// began with accounts only, which are not a matter of this package.
+// Package genesis converts a network's genesis to the ledger's types: outputs, stakers and chains of the P-Chain,
+// assets and outputs of the X-Chain. It does not read the C-Chain's genesis, which has accounts only.
 package genesis
 
 import (
@@ -24,38 +23,34 @@ import (
 	"quorate/internal/chain/xchain"
 )
 
-// ErrUnknownNetwork says that the library does not have a network's genesis: it must
-// be given, as it was to the network's nodes.
-var ErrUnknownNetwork = errors.New("the genesis of the network is not known")
+// ErrUnknownNetwork means that the library does not have the network's genesis. The operator must supply the genesis
+// file of the network's nodes.
+var ErrUnknownNetwork = errors.New("the genesis of the network is unknown")
 
-// Genesis is what a network began with.
+// Genesis is the initial state of a network.
 type Genesis struct {
 	NetworkID uint32
 	Time      time.Time
-	// AVAXAssetID is the asset of stakes and fees; XChainID and CChainID are the
-	// blockchains'.
+	// AVAXAssetID is the asset of stakes and fees. XChainID and CChainID are the blockchain IDs.
 	AVAXAssetID, XChainID, CChainID ids.ID
-	// P is the P-Chain's block at height 0, with its ID. Outputs that no
-	// transaction made are in one of Kind Unknown and without an ID.
+	// P is the P-Chain's block at height 0, with its ID. Outputs without a transaction are in a transaction of Kind
+	// Unknown without an ID.
 	P *ledger.Block
-	// X is what the X-Chain had at the beginning. Its first block came later, and
-	// says nothing about it, so that there is no ID.
+	// X is the X-Chain's initial state. It has no ID, because no X-Chain block refers to it.
 	X *ledger.Block
-	// Supply is all there was at the beginning, of which rewards are made more, in
-	// nAVAX: on the P- and the X-Chain together.
+	// Supply is the initial AVAX supply of the P- and X-Chain together, in nAVAX.
 	Supply uint64
-	// Validators are the P-Chain's first ones, in the order in which it has them.
+	// Validators are the initial validators of the P-Chain in genesis order.
 	Validators []*txs.Tx
-	// PTxs and XTxs are the transactions by their IDs, as nodes keep them: no block has
-	// them.
+	// PTxs and XTxs are the bytes of the genesis transactions by ID. No block contains them.
 	PTxs, XTxs map[ids.ID][]byte
-	// Aliases are what the X-Chain's assets may be called besides their IDs.
+	// Aliases maps names of X-Chain assets to their IDs.
 	Aliases map[string]ids.ID
 }
 
-// Of is the genesis of the network whose P-Chain begins with a block
-// (platform.getBlockByHeight 0): of mainnet, Fuji, the local network, or a private one
-// whose nodes were not given a genesis of their own. Errors are ErrUnknownNetwork.
+// Of returns the genesis of the network whose P-Chain begins with firstBlockID (platform.getBlockByHeight 0). It knows
+// mainnet, Fuji, the local network, and private networks whose nodes use the default genesis. Errors wrap
+// ErrUnknownNetwork.
 func Of(networkID uint32, firstBlockID ids.ID) (*Genesis, error) {
 	config := *genesis.GetConfig(networkID)
 	periods := 1
@@ -75,19 +70,19 @@ func Of(networkID uint32, firstBlockID ids.ID) (*Genesis, error) {
 		}
 		config.StartTime -= renewalPeriod
 	}
-	return nil, fmt.Errorf("%w: network %d does not begin with the block %s there", ErrUnknownNetwork, networkID, firstBlockID)
+	return nil, fmt.Errorf("%w: no known genesis of network %d begins with block %s; set genesis_file", ErrUnknownNetwork, networkID, firstBlockID)
 }
 
-// The library moves the beginning of networks other than mainnet and Fuji forward
-// from time to time: a network that is older than the last move began before.
+// The library regularly moves the start time of networks other than mainnet and Fuji forward. A network created before
+// the last move has an earlier start time.
 const (
 	renewalPeriod = 9 * 30 * 24 * 60 * 60 // seconds; avalanchego genesis
-	// maxRenewals is how many of them are looked back.
+	// maxRenewals is the number of earlier start times that Of tries.
 	maxRenewals = 4
 )
 
-// FromFile is the genesis of a private network, from the file that its nodes are
-// started with (--genesis-file). No API of a node has it.
+// FromFile returns the genesis in the file that the nodes of a private network are started with (--genesis-file). No
+// node API returns it.
 func FromFile(path string) (*Genesis, error) {
 	config, err := genesis.GetConfigFile(path)
 	if err != nil {
@@ -96,19 +91,19 @@ func FromFile(path string) (*Genesis, error) {
 	return FromConfig(config)
 }
 
-// FromConfig is the genesis that avalanchego makes of a configuration.
+// FromConfig returns the genesis that avalanchego builds from a configuration.
 func FromConfig(config *genesis.Config) (*Genesis, error) {
-	if len(config.InitialStakers) == 0 { // by which it divides
-		return nil, fmt.Errorf("making the genesis of network %d: it has no initialStakers", config.NetworkID)
+	if len(config.InitialStakers) == 0 { // avalanchego divides by their number
+		return nil, fmt.Errorf("building the genesis of network %d: it has no initialStakers", config.NetworkID)
 	}
 	b, _, err := genesis.FromConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the genesis of network %d: %w", config.NetworkID, err)
+		return nil, fmt.Errorf("building the genesis of network %d: %w", config.NetworkID, err)
 	}
 	return Parse(b)
 }
 
-// Parse is the genesis that the P-Chain's genesis bytes describe.
+// Parse parses the P-Chain's genesis bytes.
 func Parse(b []byte) (*Genesis, error) {
 	parsed, err := platformgenesis.Parse(b)
 	if err != nil {
@@ -125,7 +120,7 @@ func Parse(b []byte) (*Genesis, error) {
 	for _, chain := range parsed.Chains {
 		created, ok := chain.Unsigned.(*txs.CreateChainTx)
 		if !ok {
-			return nil, fmt.Errorf("reading the P-Chain's genesis: a chain made by %T", chain.Unsigned)
+			return nil, fmt.Errorf("reading the P-Chain's genesis: unexpected chain transaction %T", chain.Unsigned)
 		}
 		g.NetworkID = created.NetworkID
 		switch created.VMID {
@@ -140,14 +135,13 @@ func Parse(b []byte) (*Genesis, error) {
 		}
 	}
 	if g.X == nil || g.CChainID == ids.Empty {
-		return nil, errors.New("reading the P-Chain's genesis: it lacks the X- or the C-Chain")
+		return nil, errors.New("reading the P-Chain's genesis: it has no X-Chain or no C-Chain")
 	}
 	return g, nil
 }
 
 func pChain(g *platformgenesis.Genesis, id ids.ID, at time.Time) (*ledger.Block, error) {
-	// The hash of what it began with is the parent of the chain's first block
-	// (avalanchego vms/platformvm/state).
+	// The parent of the first block is the hash of the genesis bytes (avalanchego vms/platformvm/state).
 	first, err := block.NewApricotCommitBlock(id, 0)
 	if err != nil {
 		return nil, err
@@ -174,7 +168,7 @@ func pChain(g *platformgenesis.Genesis, id ids.ID, at time.Time) (*ledger.Block,
 	return out, nil
 }
 
-// xChain reads the X-Chain's genesis; its first asset is that of fees.
+// xChain parses the X-Chain's genesis. Its first asset pays fees.
 func (g *Genesis) xChain(b []byte) error {
 	parser, err := xchain.NewParser()
 	if err != nil {
@@ -186,7 +180,7 @@ func (g *Genesis) xChain(b []byte) error {
 		return err
 	}
 	if len(x.Txs) == 0 {
-		return errors.New("it has no asset")
+		return errors.New("no assets")
 	}
 	g.X = &ledger.Block{ChainID: g.XChainID, Time: g.Time}
 	g.XTxs, g.Aliases = make(map[ids.ID][]byte), make(map[string]ids.ID)

@@ -24,7 +24,7 @@ import (
 	"quorate/internal/chain/xchain"
 )
 
-// sums counts the outputs of a block and adds up what they hold.
+// sums counts the outputs of a block and sums their amounts.
 func sums(b *ledger.Block) (outputs, stakes int, total, staked uint64) {
 	for _, tx := range b.Txs {
 		for _, out := range tx.Made {
@@ -40,8 +40,7 @@ func sums(b *ledger.Block) (outputs, stakes int, total, staked uint64) {
 	return outputs, stakes, total, staked
 }
 
-// TestGenesis holds the genesis in the ledger's terms against what avalanchego
-// makes of the same configuration, and both against known figures.
+// TestGenesis compares the genesis with avalanchego's result for the same configuration, and both with known figures.
 func TestGenesis(t *testing.T) {
 	for name, test := range map[string]struct {
 		networkID             uint32
@@ -79,7 +78,7 @@ func TestGenesis(t *testing.T) {
 			outputs, _, pAVAX, staked := sums(got.P)
 			xOutputs, _, xAVAX, _ := sums(got.X)
 
-			// What is known.
+			// Known figures.
 			require.Equal(t, test.utxos, outputs)
 			require.Equal(t, test.xUTXOs, xOutputs)
 			require.Equal(t, test.pAVAX, pAVAX)
@@ -90,7 +89,7 @@ func TestGenesis(t *testing.T) {
 				require.Equal(t, test.cChain, got.CChainID.String())
 			}
 
-			// What avalanchego says.
+			// avalanchego's figures.
 			supply, err := config.InitialSupply()
 			require.NoError(t, err)
 			require.Equal(t, supply, got.Supply)
@@ -142,7 +141,7 @@ func TestGenesis(t *testing.T) {
 			found, err := genesis.Of(test.networkID, got.P.ID)
 			require.NoError(t, err)
 			require.Equal(t, got, found)
-			if test.networkID != constants.MainnetID { // which takes a second
+			if test.networkID != constants.MainnetID { // mainnet takes a second
 				_, err = genesis.Of(test.networkID, ids.ID{1})
 				require.ErrorIs(t, err, genesis.ErrUnknownNetwork)
 			}
@@ -165,8 +164,7 @@ func requireUTXO(t *testing.T, want *avax.UTXO, got ledger.Output) {
 	require.Equal(t, constants.PlatformChainID, got.DestinationID)
 }
 
-// requireAVM holds the outputs of the X-Chain against what the chain's own state
-// would be given (avm's UTXOs of a transaction).
+// requireAVM compares the outputs of the X-Chain with those of avalanchego's avm.
 func requireAVM(t *testing.T, b []byte, got *ledger.Block) {
 	t.Helper()
 	parser, err := xchain.NewParser()
@@ -189,9 +187,8 @@ func requireAVM(t *testing.T, b []byte, got *ledger.Block) {
 	}
 }
 
-// A private network's genesis comes from the file that its nodes have, or from the
-// library if they have none; one that began before the library moved the beginning
-// is found, too.
+// TestGenesisOfPrivateNetworks reads a private network's genesis from the file of its nodes, or from the library
+// without a file. It also finds a network that started before the library moved the start time.
 func TestGenesisOfPrivateNetworks(t *testing.T) {
 	const networkID = 1337
 	config := *avagenesis.GetConfig(networkID)

@@ -38,7 +38,7 @@ func TestOutputOf(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b, got.Bytes)
 
-	// A lock that ended before there was time still is a lock.
+	// An expired stakeable lock is still a lock.
 	utxo.Out = &stakeable.LockOut{TransferableOut: transfer}
 	got, err = ledger.OutputOf(txs.Codec, utxo, ledger.Ordinary, ids.ID{5})
 	require.NoError(t, err)
@@ -46,11 +46,11 @@ func TestOutputOf(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b, got.Bytes)
 
-	// A lock in a lock is nothing that the P-Chain accepts.
+	// The P-Chain rejects nested locks.
 	utxo.Out = &stakeable.LockOut{Locktime: 9, TransferableOut: &stakeable.LockOut{Locktime: 8, TransferableOut: transfer}}
 	_, err = ledger.OutputOf(txs.Codec, utxo, ledger.Stake, ids.ID{5})
 	require.ErrorIs(t, err, ledger.ErrOutput)
-	// The P-Chain's codec has no properties.
+	// The P-Chain's codec has no property outputs.
 	utxo.Out = &propertyfx.OwnedOutput{OutputOwners: owners}
 	_, err = ledger.OutputOf(txs.Codec, utxo, ledger.Ordinary, ids.ID{5})
 	require.Error(t, err)

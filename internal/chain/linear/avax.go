@@ -7,9 +7,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// The IDs of types that are the same on the P- and the X-Chain (avalanchego
-// vms/platformvm/txs and vms/avm/txs), and those of stakeable locks, which are the
-// P-Chain's alone.
+// Type IDs that are the same on the P- and X-Chain (avalanchego vms/platformvm/txs and vms/avm/txs). Only the P-Chain
+// has the stakeable locks LockIn and LockOut.
 const (
 	TransferInput  = 5
 	TransferOutput = 7
@@ -18,7 +17,7 @@ const (
 	LockOut        = 22
 )
 
-// What the smallest elements of lists take, in bytes.
+// Minimum encoded sizes of list elements in bytes.
 const (
 	leastOwners     = 8 + 4 + 4
 	leastOutput     = 32 + 4 + 8 + leastOwners
@@ -26,8 +25,8 @@ const (
 	leastCredential = 4 + 4
 )
 
-// Base reads what transactions of both chains have in common (avax.BaseTx). Locks says
-// whether outputs and inputs may be in stakeable locks.
+// Base reads the part that transactions of both chains have in common (avax.BaseTx). Locks reports whether stakeable
+// locks are allowed.
 func (r *Reader) Base(to *avax.BaseTx, locks bool) {
 	to.NetworkID = r.Uint32()
 	to.BlockchainID = r.ID()
@@ -36,7 +35,7 @@ func (r *Reader) Base(to *avax.BaseTx, locks bool) {
 	to.Memo = r.Bytes()
 }
 
-// Outputs reads a list of amounts with their owners.
+// Outputs reads a list of transfer outputs.
 func (r *Reader) Outputs(locks bool) []*avax.TransferableOutput {
 	n := r.Count(leastOutput)
 	list := make([]*avax.TransferableOutput, n)
@@ -63,19 +62,19 @@ func (r *Reader) Outputs(locks bool) []*avax.TransferableOutput {
 	return list
 }
 
-// TransferOutput reads one without its type.
+// TransferOutput reads a transfer output without its type ID.
 func (r *Reader) TransferOutput(to *secp256k1fx.TransferOutput) {
 	to.Amt = r.Uint64()
 	r.Owners(&to.OutputOwners)
 }
 
-// Owners reads them without their type.
+// Owners reads output owners without their type ID.
 func (r *Reader) Owners(to *secp256k1fx.OutputOwners) {
 	to.Locktime, to.Threshold = r.Uint64(), r.Uint32()
 	to.Addrs = r.Addresses()
 }
 
-// Inputs reads a list of what consumes amounts.
+// Inputs reads a list of transfer inputs.
 func (r *Reader) Inputs(locks bool) []*avax.TransferableInput {
 	n := r.Count(leastInput)
 	list := make([]*avax.TransferableInput, n)
@@ -103,7 +102,7 @@ func (r *Reader) Inputs(locks bool) []*avax.TransferableInput {
 	return list
 }
 
-// Input reads which of the owners sign, without its type.
+// Input reads the indexes of the signing owners, without a type ID.
 func (r *Reader) Input(to *secp256k1fx.Input) {
 	to.SigIndices = grab(&r.indices, r.Count(4), 8)
 	for i := range to.SigIndices {
@@ -111,7 +110,7 @@ func (r *Reader) Input(to *secp256k1fx.Input) {
 	}
 }
 
-// SkipCredentials steps over those of a transaction, each of one of some types.
+// SkipCredentials skips the credentials of a transaction. It refuses types other than the given ones.
 func (r *Reader) SkipCredentials(types ...uint32) {
 	for range r.Count(leastCredential) {
 		kind, known := r.Uint32(), false
@@ -126,10 +125,9 @@ func (r *Reader) SkipCredentials(types ...uint32) {
 	}
 }
 
-// Signed returns the transaction of a block that was just read in the form that it has by
-// itself, with a version in front, and the unsigned part of that. Begin and unsignedEnd
-// are where its unsigned part began and ended in the block, to whose bytes the result
-// does not refer.
+// Signed returns the transaction that was just read in its standalone form, with a codec version, and the unsigned
+// prefix of it. Begin and unsignedEnd are the offsets of the unsigned part in the block. The results do not refer to
+// the block's bytes.
 func (r *Reader) Signed(begin, unsignedEnd int) (unsigned, signed []byte) {
 	if r.refused {
 		return nil, nil

@@ -1,7 +1,6 @@
-// Package linear reads, field by field and without reflection, what avalanchego's linear
-// codec wrote (codec/linearcodec): for whoever knows what comes next, and for what nearly
-// all blocks are made of. It is a shortcut and no judge: whatever it does not know or
-// finds odd it refuses, and then the library's own codec has to be asked.
+// Package linear reads the output of avalanchego's linear codec (codec/linearcodec) field by field and without
+// reflection. It reads only the forms that callers expect. It refuses anything unknown or unusual; the caller must then
+// use the library's codec, which decides.
 package linear
 
 import (
@@ -10,24 +9,22 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// VersionLen is the size of the codec's version, which begins whatever was encoded by
-// itself. The only version is 0.
+// VersionLen is the size of the codec version at the beginning of every encoding. The only version is 0.
 const VersionLen = 2
 
-// Reader reads from the beginning of some bytes to their end. Once something was
-// refused, all that is read is zero. What it returns refers to the bytes, unless it says
-// otherwise. It belongs to one goroutine.
+// Reader reads encoded bytes from beginning to end. After a refusal every read returns zero values. Results refer to
+// the bytes unless a method states otherwise. A Reader is not safe for concurrent use.
 type Reader struct {
 	bytes   []byte
 	at      int
 	refused bool
 
-	// Lists of unknown but small length share their memory.
+	// Shared backing memory for short lists.
 	addresses []ids.ShortID
 	indices   []uint32
 }
 
-// NewReader makes a reader of what begins with the codec's version.
+// NewReader returns a reader of bytes that begin with the codec version.
 func NewReader(b []byte) Reader {
 	r := Reader{bytes: b}
 	if r.Uint16() != 0 {
@@ -36,19 +33,19 @@ func NewReader(b []byte) Reader {
 	return r
 }
 
-// Refuse says that what was read is not known.
+// Refuse marks the input as unknown and ends reading.
 func (r *Reader) Refuse() { r.refused, r.at = true, len(r.bytes) }
 
-// Refused tells whether something was.
+// Refused reports whether the input was refused.
 func (r *Reader) Refused() bool { return r.refused }
 
-// Complete tells whether everything was read, and nothing refused.
+// Complete reports whether all bytes were read without a refusal.
 func (r *Reader) Complete() bool { return !r.refused && r.at == len(r.bytes) }
 
-// Offset is how many bytes were read.
+// Offset returns the number of bytes read.
 func (r *Reader) Offset() int { return r.at }
 
-// Take reads n bytes; nil if there are fewer.
+// Take reads n bytes. It refuses and returns nil if fewer remain.
 func (r *Reader) Take(n int) []byte {
 	if n < 0 || n > len(r.bytes)-r.at {
 		r.Refuse()
@@ -59,7 +56,7 @@ func (r *Reader) Take(n int) []byte {
 	return b
 }
 
-// Byte reads one.
+// Byte reads one byte.
 func (r *Reader) Byte() byte {
 	b := r.Take(1)
 	if b == nil {
@@ -77,7 +74,7 @@ func (r *Reader) Uint16() uint16 {
 	return binary.BigEndian.Uint16(b)
 }
 
-// Uint32 reads four bytes: a number, the length of a list or the ID of a type.
+// Uint32 reads four bytes: a number, a list length or a type ID.
 func (r *Reader) Uint32() uint32 {
 	b := r.Take(4)
 	if b == nil {
@@ -95,36 +92,36 @@ func (r *Reader) Uint64() uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// ID reads one.
+// ID reads a 32-byte ID.
 func (r *Reader) ID() (id ids.ID) {
 	copy(id[:], r.Take(ids.IDLen))
 	return id
 }
 
-// NodeID reads one.
+// NodeID reads a node ID.
 func (r *Reader) NodeID() (id ids.NodeID) {
 	copy(id[:], r.Take(ids.NodeIDLen))
 	return id
 }
 
-// Fill reads as many bytes as there is room for.
+// Fill reads len(to) bytes into to.
 func (r *Reader) Fill(to []byte) { copy(to, r.Take(len(to))) }
 
-// Bytes reads some with their length before them.
+// Bytes reads a byte slice with its length prefix.
 func (r *Reader) Bytes() []byte { return r.Take(int(r.Uint32())) }
 
-// String reads one with its length before it. It does not refer to the bytes.
+// String reads a string with its length prefix. The result does not refer to the bytes.
 func (r *Reader) String() string { return string(r.Take(int(r.Uint16()))) }
 
-// Expect refuses any type but one.
+// Expect refuses any type ID other than typeID.
 func (r *Reader) Expect(typeID uint32) {
 	if r.Uint32() != typeID {
 		r.Refuse()
 	}
 }
 
-// Count reads the length of a list whose elements have some bytes each at least, which
-// must be there: what is made for them is bounded by the bytes.
+// Count reads a list length and refuses it unless the remaining bytes can hold that many elements of at least the given
+// size. The remaining bytes thus bound the memory of the list.
 func (r *Reader) Count(least int) int {
 	n := int64(r.Uint32())
 	if n*int64(least) > int64(len(r.bytes)-r.at) {
@@ -134,10 +131,10 @@ func (r *Reader) Count(least int) int {
 	return int(n)
 }
 
-// grab takes n elements of memory that is shared with others.
+// grab returns n elements of shared memory.
 func grab[T any](shared *[]T, n, chunk int) []T {
 	if n == 0 {
-		return []T{} // as the codec does
+		return []T{} // like the codec
 	}
 	free := *shared
 	if n > len(free) {
@@ -147,7 +144,7 @@ func grab[T any](shared *[]T, n, chunk int) []T {
 	return free[:n:n]
 }
 
-// Addresses reads a list of them, which does not refer to the bytes.
+// Addresses reads a list of addresses. The result does not refer to the bytes.
 func (r *Reader) Addresses() []ids.ShortID {
 	all := grab(&r.addresses, r.Count(ids.ShortIDLen), 4)
 	for i := range all {
@@ -156,7 +153,7 @@ func (r *Reader) Addresses() []ids.ShortID {
 	return all
 }
 
-// IDs reads a list of them, which does not refer to the bytes.
+// IDs reads a list of IDs. The result does not refer to the bytes.
 func (r *Reader) IDs() []ids.ID {
 	all := make([]ids.ID, r.Count(ids.IDLen))
 	for i := range all {

@@ -10,7 +10,7 @@ import (
 	"quorate/internal/chain/linear"
 )
 
-// TestReader reads one of everything, and nothing any more once something was refused.
+// TestReader reads every kind of value, and only zero values after a refusal.
 func TestReader(t *testing.T) {
 	b := []byte{0, 0, 7, 0, 8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 2, 'o', 'k', 0, 1, '!', 0, 0, 0, 1}
 	address := ids.ShortID{1, 2, 3}
@@ -36,7 +36,7 @@ func TestReader(t *testing.T) {
 	require.Zero(t, other.Byte())
 }
 
-// TestCount has lists refused that cannot be there, before anything is made for them.
+// TestCount refuses impossible list lengths before allocating memory.
 func TestCount(t *testing.T) {
 	for name, test := range map[string]struct {
 		bytes   []byte
@@ -59,7 +59,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestAddressesDoNotOverlap has lists that share memory stay apart.
+// TestAddressesDoNotOverlap requires that lists with shared memory stay separate.
 func TestAddressesDoNotOverlap(t *testing.T) {
 	b := []byte{0, 0}
 	for i := range byte(6) {

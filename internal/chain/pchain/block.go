@@ -12,47 +12,44 @@ import (
 	"quorate/internal/chain/envelope"
 )
 
-// ErrBlock says that bytes are no P-Chain block that this version can read.
+// ErrBlock means that bytes are not a P-Chain block that this version can read.
 var ErrBlock = errors.New("not a readable P-Chain block")
 
 // Block is an accepted P-Chain block (avalanchego vms/platformvm/block).
 type Block struct {
 	Kind   Kind
 	Height uint64
-	// ID and ParentID are those of the P-Chain's own blocks, which the node's
-	// platform API uses, not those of proposer envelopes.
+	// ID and ParentID identify the P-Chain's own blocks, as in the node's platform API. They are not the IDs of
+	// proposer envelopes.
 	ID, ParentID ids.ID
-	// Time is the chain's time from this block on, to the second; zero before
-	// Banff, when blocks did not say.
+	// Time is the chain's time from this block on, with a resolution of one second. It is zero before Banff, when
+	// blocks had no time.
 	Time time.Time
-	// Txs take effect with the block. Those beside a proposal do so when the
-	// option that follows is accepted, whichever it is. Transactions come without their
-	// credentials, which only their Bytes have.
+	// Txs take effect with the block. Beside a proposal they take effect when the option that follows is accepted,
+	// whether it is a Commit or an Abort. Transactions come without credentials; only their Bytes include them.
 	Txs []*txs.Tx
-	// Proposal is set for Proposal blocks; it takes effect if the block that
-	// follows is a Commit.
+	// Proposal is set for Proposal blocks. It takes effect if the next block is a Commit.
 	Proposal *txs.Tx
-	// Bytes are the block without its envelope.
+	// Bytes is the block without its envelope.
 	Bytes []byte
-	// Envelope is nil if the block came without one: from before there were
-	// envelopes, or from an API that takes them off.
+	// Envelope is nil if the block came without one: blocks before the proposer VM have none, and some APIs remove it.
 	Envelope *Envelope
 }
 
-// Kind says what a block does.
+// Kind is the kind of a block.
 type Kind uint8
 
 // The kinds of blocks, before and since Banff.
 const (
 	// Standard blocks carry transactions.
 	Standard Kind = iota + 1
-	// Proposal blocks ask the next block whether a transaction takes effect, and
-	// may carry others.
+	// Proposal blocks propose a transaction, which the next block accepts or rejects. They may carry other
+	// transactions.
 	Proposal
-	// Commit and Abort are the two possible answers.
+	// Commit and Abort blocks decide the proposal of the previous block.
 	Commit
 	Abort
-	// Atomic blocks carried an import or export, before Apricot phase 5.
+	// Atomic blocks carried an import or export before Apricot Phase 5.
 	Atomic
 )
 
@@ -72,12 +69,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Envelope is what consensus wraps around a block (avalanchego vms/proposervm).
+// Envelope is the proposer envelope of a block (avalanchego vms/proposervm).
 type Envelope = envelope.Envelope
 
-// ParseBlock reads a block, in its envelope or without. The signature of an
-// envelope is not checked: who gave the bytes is trusted for their acceptance.
-// The result refers to b. Errors are ErrBlock.
+// ParseBlock parses a block with or without its envelope. It does not verify the signature of the envelope: the source
+// of the bytes is trusted to report accepted blocks. The result refers to b. Errors wrap ErrBlock.
 func ParseBlock(b []byte) (*Block, error) {
 	around, wrapped := envelope.Open(b)
 	if !wrapped {
@@ -98,7 +94,7 @@ func parseInner(b []byte) (*Block, error) {
 	return slowBlock(b)
 }
 
-// slowBlock reads a block with the library's codec, which has the last word.
+// slowBlock parses a block with the library's codec. Its result is authoritative.
 func slowBlock(b []byte) (*Block, error) {
 	inner, err := block.Parse(block.Codec, b)
 	if err != nil {
@@ -120,7 +116,7 @@ func slowBlock(b []byte) (*Block, error) {
 	return parsed, nil
 }
 
-// sorter fills in what depends on a block's type.
+// sorter sets the fields that depend on a block's type.
 type sorter Block
 
 var _ block.Visitor = (*sorter)(nil)

@@ -33,8 +33,8 @@ func txIDs(transactions ...*txs.Tx) []ids.ID {
 	return all
 }
 
-// TestKindsOfBlocks reads one block of every type that the library has, bare, and
-// in each kind of envelope.
+// TestKindsOfBlocks parses one block of every type that the library has, without an envelope and in each kind of
+// envelope.
 func TestKindsOfBlocks(t *testing.T) {
 	chain := pchaintest.New(5)
 	parent, at := ids.ID{1, 2, 3}, time.Unix(1_700_000_000, 0).UTC()
@@ -102,7 +102,7 @@ func TestKindsOfBlocks(t *testing.T) {
 	}
 }
 
-// TestSignedEnvelope is about a block as consensus makes most of them.
+// TestSignedEnvelope parses the most common form of block.
 func TestSignedEnvelope(t *testing.T) {
 	chain := pchaintest.New(5)
 	first := chain.Standard(chain.Transfer(1))

@@ -9,25 +9,25 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
 )
 
-// StateBefore is a state that a block follows, for tests that begin in the middle.
+// StateBefore returns a state before block b, for tests that start in the middle of a chain.
 func StateBefore(b *Block, at time.Time, proposal *txs.Tx) *State {
 	s := NewState()
 	s.height, s.blockID, s.time, s.proposal = b.Height-1, b.ParentID, at, proposal
 	return s
 }
 
-// OpenL1 has an L1 validator registered with a balance.
+// OpenL1 adds an L1 validator with a balance.
 func (s *State) OpenL1(id ids.ID, balance uint64, owner message.PChainOwner) error {
 	return s.fees.open(id, balance, owner)
 }
 
-// Renew has a validator that renews itself.
+// Renew adds an auto-renewed validator.
 func (s *State) Renew(id ids.ID) { s.stakers.put(&staker{txID: id, renewal: new(renewal)}) }
 
-// Supply is the current supply of a subnet's asset.
+// Supply returns the current supply of a subnet's asset.
 func (s *State) Supply(subnetID ids.ID) uint64 { return s.stakers.supplies[subnetID].current }
 
-// L1Fees is the account of the fees of L1 validators alone.
+// L1Fees is the fee state of L1 validators.
 type L1Fees struct{ *l1Fees }
 
 func NewL1Fees() L1Fees { return L1Fees{newL1Fees()} }
@@ -44,7 +44,7 @@ func (f L1Fees) Stop(id ids.ID, remove bool) (uint64, error) {
 }
 func (f L1Fees) Active() uint64 { return f.active }
 
-// QuickBlock and SlowBlock read a block without an envelope in the two ways there are.
+// QuickBlock and SlowBlock are the two parsers of blocks without envelopes.
 var (
 	QuickBlock = quickBlock
 	SlowBlock  = slowBlock

@@ -1,6 +1,5 @@
-// Package pchain reads P-Chain blocks: what their transactions record, and what they
-// do to outputs. Nodes are asked for the outputs of rewards; where none lists them they
-// are computed from the supply.
+// Package pchain decodes P-Chain blocks: their transactions, and their effect on outputs. It asks nodes for the outputs
+// of rewards and computes them from the supply if no node lists them.
 package pchain
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 )
 
-// L1Event is what a transaction does to an L1 (ACP-77) that the P-Chain will
-// vouch for with a Warp message: a *Conversion, *Registration or *WeightChange.
+// L1Event is an effect of a transaction on an L1 (ACP-77) that the P-Chain attests with a Warp message. It is a
+// *Conversion, *Registration or *WeightChange.
 type L1Event interface{ l1Event() }
 
 // Conversion is a ConvertSubnetToL1Tx.
@@ -24,12 +23,11 @@ type Conversion struct {
 	// ManagerChainID and ManagerAddress name the contract that manages the L1.
 	ManagerChainID ids.ID
 	ManagerAddress []byte
-	// Validators in the order of the transaction: the validation ID of the one at
-	// index i is SubnetID.Append(i).
+	// Validators are in transaction order. The validation ID of the validator at index i is SubnetID.Append(i).
 	Validators []ConvertedValidator
 }
 
-// ConvertedValidator is a validator that an L1 begins with.
+// ConvertedValidator is an initial validator of an L1.
 type ConvertedValidator struct {
 	NodeID    []byte
 	PublicKey [bls.PublicKeyLen]byte
@@ -39,14 +37,13 @@ type ConvertedValidator struct {
 // Registration is a RegisterL1ValidatorTx.
 type Registration struct {
 	SubnetID, ValidationID ids.ID
-	// Message is the RegisterL1Validator payload, type ID included: the
-	// pre-image of ValidationID.
+	// Message is the RegisterL1Validator payload with its type ID. Its hash is ValidationID.
 	Message []byte
 	// Expiry is a Unix time in seconds.
 	Expiry uint64
 }
 
-// WeightChange is a SetL1ValidatorWeightTx; Weight 0 removes the validator.
+// WeightChange is a SetL1ValidatorWeightTx. Weight 0 removes the validator.
 type WeightChange struct {
 	ValidationID  ids.ID
 	Nonce, Weight uint64
@@ -56,7 +53,7 @@ func (*Conversion) l1Event()   {}
 func (*Registration) l1Event() {}
 func (*WeightChange) l1Event() {}
 
-// L1EventOf returns what tx does to an L1, nil for transactions of other kinds.
+// L1EventOf returns the effect of tx on an L1, or nil for other transactions.
 func L1EventOf(tx txs.UnsignedTx) (L1Event, error) {
 	switch tx := tx.(type) {
 	case *txs.ConvertSubnetToL1Tx:
@@ -89,7 +86,7 @@ func L1EventOf(tx txs.UnsignedTx) (L1Event, error) {
 	return nil, nil
 }
 
-// managerMessage takes what an L1's manager says out of a signed Warp message.
+// managerMessage extracts the message of an L1's manager from a signed Warp message.
 func managerMessage(signed []byte) ([]byte, error) {
 	m, err := warp.ParseMessage(signed)
 	if err != nil {

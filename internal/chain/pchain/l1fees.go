@@ -12,33 +12,30 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
 )
 
-// errNoAccount is a validator that the blocks before did not register.
-var errNoAccount = errors.New("no such L1 validator")
+// errNoAccount means that no earlier block registered the validator.
+var errNoAccount = errors.New("unknown L1 validator")
 
-// l1Account is what an L1 validator has paid in advance (ACP-77).
+// l1Account is the prepaid balance of an L1 validator (ACP-77).
 type l1Account struct {
-	// ends is what all fees since the beginning amount to when the balance is used
-	// up, in nAVAX; 0 while the validator is inactive.
+	// ends is the value of accrued at which the balance is used up, in nAVAX; 0 while the validator is inactive.
 	ends uint64
-	// owner gets what is left when the validator is disabled or removed.
+	// owner receives the remaining balance when the validator is disabled or removed.
 	owner message.PChainOwner
 }
 
-// l1Fees is the P-Chain's account of the fees of all L1 validators. A transaction
-// that gives a balance back does not say how much it is: it follows from the times
-// of all blocks in between, each of which moves the price.
+// l1Fees tracks the continuous fees of all L1 validators. A transaction that returns a balance does not contain the
+// amount. The amount follows from the times of all blocks in between, each of which changes the price.
 //
-// accrued begins with 0 at the first block that is seen, and not when the chain
-// began to count: only differences are ever used.
+// accrued is 0 at the first decoded block, not at the activation of the fees: only differences matter.
 type l1Fees struct {
 	active   uint64
 	excess   gas.Gas
 	accrued  uint64
 	accounts map[ids.ID]*l1Account
 
-	// soonest is the smallest ends among the active ones, or less.
+	// soonest is a lower bound of ends among the active accounts.
 	soonest uint64
-	// changed are the accounts that differ from what was kept of them.
+	// changed are the accounts that differ from their stored rows.
 	changed map[ids.ID]struct{}
 }
 
@@ -50,8 +47,8 @@ func (f *l1Fees) state() fee.State {
 	return fee.State{Current: gas.Gas(f.active), Excess: f.excess}
 }
 
-// advance lets seconds pass, as avalanchego vms/platformvm/txs/executor does when
-// a block moves the chain's time.
+// advance accrues the fees of the given seconds, as avalanchego's vms/platformvm/txs/executor does when a block
+// advances the chain's time.
 func (f *l1Fees) advance(c fee.Config, seconds uint64) error {
 	before := f.state()
 	accrued, err := safemath.Add(f.accrued, before.CostOf(c, seconds))
@@ -63,8 +60,8 @@ func (f *l1Fees) advance(c fee.Config, seconds uint64) error {
 	return nil
 }
 
-// closeBlock ends those who cannot pay another second, as the chain does after the
-// transactions of each block (avalanchego vms/platformvm/block/executor).
+// closeBlock deactivates validators that cannot pay for another second, as the chain does after the transactions of
+// each block (avalanchego vms/platformvm/block/executor).
 func (f *l1Fees) closeBlock(c fee.Config) error {
 	next, err := safemath.Add(f.accrued, f.state().CostOf(c, 1))
 	if err != nil {
@@ -76,7 +73,7 @@ func (f *l1Fees) closeBlock(c fee.Config) error {
 	return nil
 }
 
-// deactivate ends those whose balance is used up by the time fees amount to upTo.
+// deactivate deactivates the accounts that are used up when accrued reaches upTo.
 func (f *l1Fees) deactivate(upTo uint64) {
 	if f.soonest > upTo {
 		return
@@ -128,8 +125,8 @@ func (f *l1Fees) increase(id ids.ID, balance uint64) error {
 	return nil
 }
 
-// stop ends a validator and returns what is left; nothing if it was inactive. It
-// may be made active again, unless it is removed.
+// stop deactivates a validator and returns its remaining balance, 0 if it was inactive. The validator may be
+// reactivated unless remove is set.
 func (f *l1Fees) stop(id ids.ID, remove bool) (balance uint64, owner message.PChainOwner, err error) {
 	a, ok := f.accounts[id]
 	if !ok {

@@ -15,14 +15,13 @@ import (
 	"quorate/internal/chain/pchain"
 )
 
-// purse is an L1 validator as ACP-77 describes it, without the trick of counting
-// what all have paid since the beginning.
+// purse is an L1 validator as ACP-77 describes it, without an accumulated fee.
 type purse struct {
 	active  bool
 	balance *big.Int
 }
 
-// plainFees is ACP-77 second by second, validator by validator.
+// plainFees implements ACP-77 second by second and validator by validator.
 type plainFees struct {
 	config fee.Config
 	excess uint64
@@ -38,7 +37,7 @@ func (f *plainFees) active() (n uint64) {
 	return n
 }
 
-// price of the second that comes, and the excess after it.
+// price returns the price of the next second and the excess after it.
 func (f *plainFees) price(active, excess uint64) (price, next uint64) {
 	if target := uint64(f.config.Target); active < target {
 		excess -= min(excess, target-active)
@@ -48,8 +47,8 @@ func (f *plainFees) price(active, excess uint64) (price, next uint64) {
 	return uint64(gas.CalculatePrice(f.config.MinPrice, gas.Gas(excess), f.config.ExcessConversionConstant)), excess
 }
 
-// advance charges all who are active for a number of seconds; who ends in between
-// still counts until the block, as on the chain.
+// advance charges all active validators for a number of seconds. As on the chain, a validator whose balance ends counts
+// until the end of the block.
 func (f *plainFees) advance(seconds int) {
 	active := f.active()
 	for range seconds {
@@ -87,8 +86,8 @@ func (f *plainFees) stop(id ids.ID) *big.Int {
 	return back
 }
 
-// TestL1FeesAgainstPlainAccount lets validators come, go, pay and run out at
-// random, over prices that rise and fall, and compares every balance given back.
+// TestL1FeesAgainstPlainAccount adds, pays, exhausts and removes validators at random while prices rise and fall, and
+// compares every returned balance.
 func TestL1FeesAgainstPlainAccount(t *testing.T) {
 	refunds := 0
 	for seed := range uint64(60) {

@@ -18,55 +18,48 @@ import (
 )
 
 var (
-	// ErrOutOfOrder says that a block is not the one that follows a State.
-	ErrOutOfOrder = errors.New("not the block that follows")
-	// ErrTransaction says that a block has a transaction that this version cannot
-	// explain, or that does not fit the blocks before it.
-	ErrTransaction = errors.New("P-Chain transaction cannot be explained")
-	// ErrReward says that a node's account of a reward does not fit the
-	// transactions.
+	// ErrOutOfOrder means that a block is not the successor of a State.
+	ErrOutOfOrder = errors.New("block out of order")
+	// ErrTransaction means that this version cannot decode a transaction, or that it contradicts earlier blocks.
+	ErrTransaction = errors.New("P-Chain transaction cannot be decoded")
+	// ErrReward means that a node's reward outputs contradict the transactions.
 	ErrReward = errors.New("reward does not fit its staking transaction")
-	// ErrNotOffered is a Node's answer if no node lists the outputs of rewards. They are
-	// computed then.
+	// ErrNotOffered is returned by a Node if no node lists the outputs of rewards. The Decoder then computes them.
 	ErrNotOffered = errors.New("no node lists the outputs of rewards")
 )
 
-// Node is asked for what the blocks do not say; *node.Client has it.
+// Node supplies data that blocks do not contain. *node.Client implements it.
 type Node interface {
-	// RewardUTXOs returns the outputs, as the codec's avax.UTXO, that were made for a
-	// transaction when a staking period ended, in any order; none if there was no reward.
-	// The answer must be that of a node that has executed the block at a height.
+	// RewardUTXOs returns the encoded UTXOs (codec form of avax.UTXO) that were created for a transaction when a
+	// staking period ended, in any order; none if there was no reward. The answering node must have executed the block
+	// at height.
 	RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error)
 }
 
-// DecoderOptions of a Decoder; Genesis, AVAXAssetID and Node are required.
+// DecoderOptions configures a Decoder. Genesis, AVAXAssetID and Node are required.
 type DecoderOptions struct {
-	// NetworkID tells when upgrades took effect.
+	// NetworkID determines the times of upgrades.
 	NetworkID uint32
-	// Genesis is the block at height 0, with what the chain began with.
+	// Genesis is the block at height 0, with the initial outputs.
 	Genesis *ledger.Block
-	// AVAXAssetID is what balances of L1 validators are given back in.
+	// AVAXAssetID is the asset in which balances of L1 validators are returned.
 	AVAXAssetID ids.ID
-	// Validators are those that the chain began with, in the order of its genesis, and
-	// Supply is what there was of the asset before them, in nAVAX. Rewards follow from
-	// these. Without a Supply only the node knows them.
+	// Validators are the initial validators in genesis order. Supply is the initial supply without them, in nAVAX. The
+	// Decoder computes rewards from both. Without a Supply only the node knows rewards.
 	Validators []*txs.Tx
 	Supply     uint64
 	// Node is asked once for every staking period that ends.
 	Node Node
-	// Disagree is called with each reward of which the node says something else than
-	// what is computed. It may be nil.
+	// Disagree is called with each reward for which the node's outputs differ from the computed ones. It may be nil.
 	Disagree func(*Difference)
-	// ValidatorFees is how L1 validators pay (ACP-77), by which what is given back
-	// to them is known. Nil means as on the network of that ID; a private network
-	// may have been given others (platform.getValidatorFeeConfig).
+	// ValidatorFees is the fee configuration for L1 validators (ACP-77), which determines returned balances. Nil
+	// selects the configuration of the network ID; private networks may differ (platform.getValidatorFeeConfig).
 	ValidatorFees *fee.Config
-	// Upgrades are the times of upgrades. Nil means those of the network of that ID.
+	// Upgrades are the times of upgrades. Nil selects those of the network ID.
 	Upgrades *upgrade.Config
 }
 
-// Decoder puts P-Chain blocks into the ledger's terms. It may be used from several
-// goroutines, with a State each.
+// Decoder converts P-Chain blocks to the ledger's types. It is safe for concurrent use with one State per goroutine.
 type Decoder struct {
 	networkID   uint32
 	genesis     *ledger.Block
@@ -81,15 +74,15 @@ type Decoder struct {
 	upgrades    upgrade.Config
 }
 
-// NewDecoder makes a decoder. It asks the node nothing yet.
+// NewDecoder returns a decoder. It sends no request.
 func NewDecoder(o DecoderOptions) (*Decoder, error) {
 	switch {
 	case o.Genesis == nil || o.Genesis.Height != 0:
-		return nil, errors.New("reading the P-Chain needs its genesis")
+		return nil, errors.New("P-Chain decoder: no genesis block")
 	case o.AVAXAssetID == ids.Empty:
-		return nil, errors.New("reading the P-Chain needs the ID of its asset")
+		return nil, errors.New("P-Chain decoder: no AVAX asset ID")
 	case o.Node == nil:
-		return nil, errors.New("reading the P-Chain needs a node to ask for rewards")
+		return nil, errors.New("P-Chain decoder: no node for rewards")
 	}
 	d := &Decoder{
 		networkID: o.NetworkID, genesis: o.Genesis, validators: o.Validators, supply: o.Supply,
@@ -108,13 +101,12 @@ func NewDecoder(o DecoderOptions) (*Decoder, error) {
 	return d, nil
 }
 
-// Ledger says what a block does to outputs, and brings the state to that block.
-// Blocks come in order, the genesis block first. A transaction is reported with the
-// block that has it, but proposals with the Commit or Abort that decides them.
+// Ledger returns the effect of a block on outputs and advances the state to that block. Blocks must come in order, from
+// the genesis block on. Transactions are reported with their block, proposals with the Commit or Abort that decides
+// them.
 //
-// Errors: ErrOutOfOrder, ErrTransaction and ErrReward are final. Anything else is
-// the node's or the context's; then the state is as it was, and the block may be
-// tried again.
+// ErrOutOfOrder, ErrTransaction and ErrReward are final. Other errors come from the node or the context and leave the
+// state unchanged; the caller may retry the block.
 func (d *Decoder) Ledger(ctx context.Context, s *State, b *Block) (*ledger.Block, error) {
 	if height, begun := s.Height(); !begun {
 		return d.begin(s, b)
@@ -130,24 +122,24 @@ func (d *Decoder) Ledger(ctx context.Context, s *State, b *Block) (*ledger.Block
 	if !b.Time.IsZero() {
 		out.Time = b.Time
 	}
-	// The only thing that may have to be tried again comes first.
+	// The only step that may be retried comes first.
 	var reward *ledger.Tx
 	var end *settlement
 	if isOption {
 		var err error
 		if reward, end, err = d.reward(ctx, s, b); err != nil {
-			return nil, fmt.Errorf("at height %d: %w", b.Height, err)
+			return nil, fmt.Errorf("P-Chain block %d: %w", b.Height, err)
 		}
 	}
 	if err := d.apply(s, b, out, reward, end); err != nil {
-		return nil, fmt.Errorf("at height %d: %w: %w", b.Height, ErrTransaction, err)
+		return nil, fmt.Errorf("P-Chain block %d: %w: %w", b.Height, ErrTransaction, err)
 	}
 	s.height, s.blockID, s.time, s.headChanged = b.Height, b.ID, out.Time, true
 	s.proposal = b.Proposal
 	return out, nil
 }
 
-// begin takes in the genesis block, whose bytes say nothing but what it hangs on.
+// begin applies the genesis block. The block's bytes contain only its parent ID.
 func (d *Decoder) begin(s *State, b *Block) (*ledger.Block, error) {
 	if b.Height != 0 || b.ID != d.genesis.ID {
 		return nil, fmt.Errorf("%w: %s at height %d is not the genesis block %s of network %d",
@@ -155,14 +147,14 @@ func (d *Decoder) begin(s *State, b *Block) (*ledger.Block, error) {
 	}
 	s.height, s.blockID, s.time, s.headChanged = 0, b.ID, d.genesis.Time, true
 	if err := d.initial(s.stakers); err != nil {
-		return nil, fmt.Errorf("at height 0: %w: %w", ErrTransaction, err)
+		return nil, fmt.Errorf("P-Chain block 0: %w: %w", ErrTransaction, err)
 	}
 	return d.genesis, nil
 }
 
 func (d *Decoder) apply(s *State, b *Block, out *ledger.Block, reward *ledger.Tx, end *settlement) error {
 	if seconds := out.Time.Unix() - s.time.Unix(); seconds < 0 {
-		return fmt.Errorf("its time is %s, that of the block before %s", out.Time, s.time)
+		return fmt.Errorf("its time %s is before the previous block's time %s", out.Time, s.time)
 	} else if seconds > 0 {
 		if err := s.fees.advance(d.fees, uint64(seconds)); err != nil {
 			return err
@@ -187,7 +179,7 @@ func (d *Decoder) apply(s *State, b *Block, out *ledger.Block, reward *ledger.Tx
 		out.Txs = make([]ledger.Tx, 0, len(b.Txs))
 	}
 	for _, tx := range b.Txs {
-		r := reader{decoder: d, state: s, id: tx.ID(), time: out.Time}
+		r := txReader{decoder: d, state: s, id: tx.ID(), time: out.Time}
 		if err := tx.Unsigned.Visit(&r); err != nil {
 			return fmt.Errorf("transaction %s: %w", tx.ID(), err)
 		}
@@ -202,20 +194,20 @@ func (d *Decoder) apply(s *State, b *Block, out *ledger.Block, reward *ledger.Tx
 	return nil
 }
 
-// decide says what became of a proposal that was not a reward.
+// decide returns the outcome of a proposal that is not a reward.
 func (d *Decoder) decide(s *State, committed bool, out *ledger.Block) (*ledger.Tx, error) {
 	if advance, ok := s.proposal.Unsigned.(*txs.AdvanceTimeTx); ok && committed {
-		// Pre-Banff, this is what moved the time.
+		// Before Banff this transaction advanced the time.
 		to := advance.Timestamp().UTC()
 		if to.Before(s.time) {
-			return nil, fmt.Errorf("it moves the time from %s to %s", s.time, to)
+			return nil, fmt.Errorf("it moves the time back from %s to %s", s.time, to)
 		}
 		out.Time = to
 		if err := d.promote(s.stakers, to); err != nil {
 			return nil, err
 		}
 	}
-	r := reader{decoder: d, state: s, id: s.proposal.ID(), time: out.Time}
+	r := txReader{decoder: d, state: s, id: s.proposal.ID(), time: out.Time}
 	if err := s.proposal.Unsigned.Visit(&r); err != nil {
 		return nil, err
 	}
@@ -226,8 +218,7 @@ func (d *Decoder) decide(s *State, committed bool, out *ledger.Block) (*ledger.T
 	return &r.tx, d.enter(s.stakers, s.proposal, out.Time)
 }
 
-// abort turns the addition of a staker into what is left of it if the chain
-// refuses: the fee is burned, and what would have been staked is free at once.
+// abort converts a rejected addition of a staker to its effect: the fee is burned, and the stake is unlocked at once.
 func abort(tx *ledger.Tx) {
 	tx.Aborted = true
 	tx.Staker = nil

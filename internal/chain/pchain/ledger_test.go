@@ -62,7 +62,7 @@ func spendLocked(seed byte, amount, until uint64) *avax.TransferableInput {
 	return in
 }
 
-// common has two inputs of 1000 in all and two outputs of 30.
+// common returns a base transaction with inputs of 1000 and two outputs of 30.
 func common() txs.BaseTx {
 	return txs.BaseTx{BaseTx: avax.BaseTx{
 		NetworkID: constants.LocalID, Memo: []byte("memo"),
@@ -88,7 +88,7 @@ func managerSays(m message.Payload, err error) []byte {
 	return must(warp.NewMessage(unsigned, &warp.BitSetSignature{Signers: []byte{1}})).Bytes()
 }
 
-// answers is a node that knows some rewards.
+// answers is a node that lists some rewards.
 type answers struct {
 	rewards map[ids.ID][][]byte
 	err     error
@@ -134,7 +134,7 @@ func newHistory(t testing.TB, networkID uint32) *history {
 	return h
 }
 
-// try decodes a block made for the place after the last one.
+// try decodes a block on top of the last one.
 func (h *history) try(made func(parent ids.ID, height uint64) block.Block) (*ledger.Block, error) {
 	h.t.Helper()
 	b := made(h.parent, h.height+1)
@@ -201,16 +201,15 @@ func staker(weight uint64) txs.Validator {
 
 var proof = &signer.ProofOfPossession{PublicKey: [48]byte{1, 2}, ProofOfPossession: [96]byte{3, 4}}
 
-// kind is a transaction of a kind, and what the ledger is to say of it beyond its
-// inputs and outputs.
+// kind is a transaction of one kind, with the expected ledger fields besides inputs and outputs.
 type kind struct {
 	tx   txs.UnsignedTx
 	kind ledger.Kind
-	want ledger.Tx // without what all have
+	want ledger.Tx // without the fields that all kinds have
 }
 
-// kinds has one transaction of each kind that is not a proposal of the chain. The
-// subnet {9} has the L1 validators that the last ones speak of.
+// kinds returns one transaction of each kind that the chain does not propose itself. Subnet {9} has the L1 validators
+// of the last ones.
 func kinds() map[string]kind {
 	subnet := ids.ID{9}
 	initial := subnet.Append(0)
@@ -330,11 +329,11 @@ func kinds() map[string]kind {
 	}
 }
 
-// proposals are the kinds that are read with the option that follows.
+// proposals are the kinds that take effect with the option that follows.
 var proposals = []string{"AdvanceTimeTx", "RewardValidatorTx", "RewardAutoRenewedValidatorTx"}
 
-// TestKindsOfTransactions holds what the ledger says of each kind against the
-// library's own account of inputs, outputs and L1 balances.
+// TestKindsOfTransactions compares the ledger's result for each kind with the library's inputs, outputs and L1
+// balances.
 func TestKindsOfTransactions(t *testing.T) {
 	tested := map[string]bool{}
 	for _, name := range proposals {
@@ -417,15 +416,15 @@ func TestKindsOfTransactions(t *testing.T) {
 	visitor := reflect.TypeFor[txs.Visitor]()
 	for i := range visitor.NumMethod() {
 		if name := visitor.Method(i).Name; !tested[name] {
-			t.Errorf("no test has a %s", name)
+			t.Errorf("no test covers %s", name)
 		}
 	}
 }
 
-// Before Banff blocks had no time, and stakers were proposed.
+// TestHistoryBeforeBanff decodes blocks from before Banff, which have no time and propose stakers.
 func TestHistoryBeforeBanff(t *testing.T) {
 	h := newHistory(t, constants.MainnetID)
-	// The chain of this test begins after Banff, which the decoder does not mind.
+	// This test's chain starts after Banff, which the decoder permits.
 	proposed := &txs.AddValidatorTx{BaseTx: common(), Validator: staker(700), StakeOuts: []*avax.TransferableOutput{pay(700, alice)}, RewardsOwner: owners(bob)}
 	add := accepted(proposed)
 
@@ -444,7 +443,7 @@ func TestHistoryBeforeBanff(t *testing.T) {
 	require.True(t, b.Txs[0].Aborted)
 	require.Nil(t, b.Txs[0].Staker)
 	require.Len(t, b.Txs[0].Consumed, 2)
-	require.Equal(t, []ledger.Role{ledger.Ordinary, ledger.Ordinary, ledger.Ordinary}, roles(b.Txs[0]), "what would have been staked is free")
+	require.Equal(t, []ledger.Role{ledger.Ordinary, ledger.Ordinary, ledger.Ordinary}, roles(b.Txs[0]), "the stake is unlocked")
 
 	later := started.Add(time.Hour)
 	advance := accepted(&txs.AdvanceTimeTx{Time: uint64(later.Unix())})
@@ -472,7 +471,7 @@ func TestHistoryBeforeBanff(t *testing.T) {
 	require.ErrorIs(t, err, pchain.ErrTransaction, "time goes backwards")
 }
 
-// Until Durango a period began when the transaction said.
+// TestStartOfPeriods requires that before Durango a period starts at the transaction's start time.
 func TestStartOfPeriods(t *testing.T) {
 	durango := time.Date(2024, time.March, 6, 16, 0, 0, 0, time.UTC)
 	for at, planned := range map[time.Time]bool{durango.Add(-time.Second): true, durango: false} {
@@ -554,7 +553,7 @@ func TestRewards(t *testing.T) {
 			require.Len(t, b.Txs, 1, "what stands beside a proposal")
 			require.Equal(t, beside.ID(), b.Txs[0].ID)
 
-			// A node that is away does not spoil anything.
+			// An error of the node leaves the state unchanged.
 			h.node.err = errors.New("away")
 			_, err := h.try(option(started, !test.aborted))
 			if errors.Is(test.err, pchain.ErrTransaction) {
@@ -571,7 +570,7 @@ func TestRewards(t *testing.T) {
 
 			decided := h.height + 1
 			b, err = h.try(option(started, !test.aborted))
-			require.Equal(t, h.node.height, decided, "the reward is asked for as of the option")
+			require.Equal(t, h.node.height, decided, "the reward is requested at the option's height")
 			if test.err != nil {
 				require.ErrorIs(t, err, test.err)
 				return
@@ -595,7 +594,7 @@ func TestRewards(t *testing.T) {
 	}
 }
 
-// A validator that renews itself goes on until it is told to stop or is refused.
+// TestRenewals requires that an auto-renewed validator continues until it is stopped or denied a reward.
 func TestRenewals(t *testing.T) {
 	h := newHistory(t, constants.LocalID)
 	add := accepted(kinds()["AddAutoRenewedValidatorTx"].tx) // 77 s; alice's, commission to bob
@@ -613,7 +612,7 @@ func TestRenewals(t *testing.T) {
 		require.Equal(t, ledger.Unknown, b.Txs[0].Kind)
 		require.Equal(t, add.ID(), b.Txs[0].Settled.StakingTxID)
 		for i, out := range b.Txs[0].Made {
-			require.Equal(t, ended.ID(), out.TxID, "each period has outputs of its own")
+			require.Equal(t, ended.ID(), out.TxID, "each period has its own outputs")
 			require.Equal(t, uint32(i), out.Index)
 		}
 		return b.Txs[0]
@@ -631,23 +630,23 @@ func TestRenewals(t *testing.T) {
 
 	h.add(standard(end, accepted(&txs.SetAutoRenewedValidatorConfigTx{BaseTx: common(), TxID: add.ID(), Auth: &secp256k1fx.Input{}})))
 	tx = settle(true, 10, func(id ids.ID) [][]byte { return [][]byte{reward(id, 0, 6, bob)} })
-	require.Zero(t, tx.Settled.RenewedUntil, "it stops")
+	require.Zero(t, tx.Settled.RenewedUntil, "the validator stops")
 	require.True(t, tx.Settled.Rewarded)
 	require.Equal(t, []ledger.Role{ledger.Commission}, roles(tx))
 
 	_, err := h.try(standard(end, accepted(&txs.SetAutoRenewedValidatorConfigTx{BaseTx: common(), TxID: add.ID(), Auth: &secp256k1fx.Input{}})))
-	require.ErrorIs(t, err, pchain.ErrTransaction, "it has stopped")
+	require.ErrorIs(t, err, pchain.ErrTransaction, "the validator has stopped")
 
 	again := newHistory(t, constants.LocalID)
 	again.add(standard(started, add))
 	h, end = again, started
 	tx = settle(false, 77, func(id ids.ID) [][]byte { return [][]byte{reward(id, 0, 5, alice)} })
-	require.Zero(t, tx.Settled.RenewedUntil, "it is refused")
+	require.Zero(t, tx.Settled.RenewedUntil, "the reward is denied")
 	require.False(t, tx.Settled.Rewarded)
 	require.Equal(t, []ledger.Role{ledger.ValidationReward}, roles(tx), "what earlier periods earned is paid")
 }
 
-// What comes back to an L1 validator is what it paid less what the time cost.
+// TestL1Refunds requires that an L1 validator gets back its balance minus the fees.
 func TestL1Refunds(t *testing.T) {
 	h := newHistory(t, constants.LocalID) // 3 nAVAX a second
 	convert := kinds()["ConvertSubnetToL1Tx"].tx.(*txs.ConvertSubnetToL1Tx)
@@ -677,12 +676,12 @@ func TestL1Refunds(t *testing.T) {
 	require.Equal(t, ledger.Ordinary, refund.Role)
 	require.Equal(t, avaxID, refund.AssetID)
 
-	require.Zero(t, step(1, disable(first)).Txs[0].L1Refund, "it is inactive")
+	require.Zero(t, step(1, disable(first)).Txs[0].L1Refund, "the validator is inactive")
 	increase := &txs.IncreaseL1ValidatorBalanceTx{BaseTx: common(), ValidationID: first, Balance: 31}
 	step(4, increase)
 	tx = step(1, disable(second)).Txs[0] // 16 s at 3
 	require.Equal(t, uint64(2), tx.L1Refund, "of 50")
-	// 28 left: nine seconds, and not enough for the tenth.
+	// 28 nAVAX are left: enough for nine seconds, not for ten.
 	remove := &txs.SetL1ValidatorWeightTx{BaseTx: common(), Message: managerSays(message.NewL1ValidatorWeight(first, 0, 0))}
 	step(9)
 	require.Zero(t, step(0, remove).Txs[0].L1Refund)
@@ -715,7 +714,7 @@ func TestOutOfOrder(t *testing.T) {
 	h = newHistory(t, constants.LocalID)
 	h.add(proposal(started, accepted(&txs.RewardValidatorTx{TxID: ids.ID{1}})))
 	_, err = h.try(standard(started))
-	require.ErrorIs(t, err, pchain.ErrOutOfOrder, "a proposal without an answer")
+	require.ErrorIs(t, err, pchain.ErrOutOfOrder, "a proposal without a decision")
 }
 
 func TestNewDecoder(t *testing.T) {

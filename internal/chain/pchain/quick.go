@@ -15,8 +15,7 @@ import (
 	"quorate/internal/chain/linear"
 )
 
-// The IDs of types on the P-Chain, in the order in which avalanchego registers them
-// (vms/platformvm/block and vms/platformvm/txs).
+// P-Chain type IDs, in avalanchego's registration order (vms/platformvm/block and vms/platformvm/txs).
 const (
 	typeApricotProposal = 0
 	typeApricotAbort    = 1
@@ -36,15 +35,14 @@ const (
 )
 
 const (
-	// leastTx is what the smallest transaction takes in a block, in bytes: that which
-	// moves the time.
+	// leastTx is the encoded size of the smallest transaction, AdvanceTimeTx.
 	leastTx = 4 + 8 + 4
-	// leastConverted is that of a validator that an L1 begins with.
+	// leastConverted is the minimum encoded size of an L1's initial validator.
 	leastConverted = 4 + 8 + 8 + 48 + 96 + 2*(4+4)
 )
 
-// quickBlock reads a block as the library does, but for credentials; nil says nothing
-// about the block but that the library has to be asked.
+// quickBlock parses a block like the library, but without credentials. It returns nil if it does not know the block's
+// form; the library must then parse it.
 func quickBlock(b []byte) *Block {
 	if len(b) > constants.DefaultMaxMessageSize {
 		return nil
@@ -81,7 +79,7 @@ func quickBlock(b []byte) *Block {
 	return parsed
 }
 
-// blockReader reads what stands in P-Chain blocks.
+// blockReader reads the elements of P-Chain blocks.
 type blockReader struct{ linear.Reader }
 
 func (r *blockReader) txs() []*txs.Tx {
@@ -94,7 +92,7 @@ func (r *blockReader) txs() []*txs.Tx {
 	return all
 }
 
-// tx reads a transaction without its credentials; nil if it is refused.
+// tx reads a transaction without its credentials. It returns nil if the bytes are refused.
 func (r *blockReader) tx() *txs.Tx {
 	begin := r.Offset()
 	tx := &txs.Tx{Unsigned: r.unsigned()}
@@ -107,7 +105,7 @@ func (r *blockReader) tx() *txs.Tx {
 	return tx
 }
 
-// unsigned reads what a transaction is about; the numbers are those of its types.
+// unsigned reads an unsigned transaction. The case numbers are type IDs.
 func (r *blockReader) unsigned() txs.UnsignedTx {
 	switch r.Uint32() {
 	case 12:

@@ -17,7 +17,7 @@ import (
 	past "quorate/internal/simnet/history"
 )
 
-// made are the P-Chain blocks of a made-up history that has all kinds, but genesis.
+// made returns the P-Chain blocks of a generated history with all kinds of blocks, without the genesis.
 func made(t testing.TB, seed uint64, transactions int) (blocks [][]byte) {
 	t.Helper()
 	g, err := past.New(past.Options{Seed: seed, Txs: transactions})
@@ -32,19 +32,18 @@ func made(t testing.TB, seed uint64, transactions int) (blocks [][]byte) {
 	return blocks
 }
 
-// requireSame has the shortcut either read a block as the library does, or not at all,
-// and tells whether it did.
+// requireSame requires that the fast reader returns nil or the library's result. It reports whether it returned a
+// block.
 func requireSame(t testing.TB, b []byte) bool {
 	return lineartest.RequireSame(t, b, pchain.QuickBlock, pchain.SlowBlock)
 }
 
-// TestShortcut reads blocks of all kinds with and without the library, which must make
-// no difference, and knows them all.
-func TestShortcut(t *testing.T) {
+// TestQuickBlock requires that the fast reader knows blocks of all kinds and agrees with the library.
+func TestQuickBlock(t *testing.T) {
 	kinds, types := make(map[pchain.Kind]int), make(map[string]int)
 	for seed := range uint64(3) {
 		for _, b := range made(t, seed, 3000) {
-			require.True(t, requireSame(t, b), "a block that the shortcut does not know: %x", b)
+			require.True(t, requireSame(t, b), "a block that the fast reader does not know: %x", b)
 			parsed := pchain.QuickBlock(b)
 			kinds[parsed.Kind]++
 			for _, tx := range append(parsed.Txs, parsed.Proposal) {
@@ -56,7 +55,7 @@ func TestShortcut(t *testing.T) {
 	}
 	for _, k := range knownKinds() {
 		b := must(block.NewBanffStandardBlock(started, ids.ID{1}, 9, []*txs.Tx{accepted(k)}))
-		require.True(t, requireSame(t, b.Bytes()), "%T is not known to the shortcut", k)
+		require.True(t, requireSame(t, b.Bytes()), "%T is unknown to the fast reader", k)
 		types[fmt.Sprintf("%T", k)]++
 	}
 	require.Len(t, kinds, 5, "kinds of blocks: %v", kinds)
@@ -70,15 +69,15 @@ func knownKinds() (all []txs.UnsignedTx) {
 	return all
 }
 
-// TestShortcutOfTheSpoilt changes, cuts and lengthens blocks at every place.
-func TestShortcutOfTheSpoilt(t *testing.T) {
+// TestQuickBlockDamaged changes, truncates and extends blocks at every position.
+func TestQuickBlockDamaged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	all := made(t, 9, 1500)
 	lineartest.Spoil(t, rng, all, func(b []byte) bool { return requireSame(t, b) })
 }
 
-// FuzzShortcut has nothing read in another way than the library reads it.
-func FuzzShortcut(f *testing.F) {
+// FuzzQuickBlock requires that the fast reader agrees with the library.
+func FuzzQuickBlock(f *testing.F) {
 	for _, b := range made(f, 3, 300) {
 		f.Add(b)
 	}
@@ -88,8 +87,7 @@ func FuzzShortcut(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { requireSame(t, b) })
 }
 
-// BenchmarkBlocks reads the blocks of a history, with the library alone and by the
-// shortcut.
+// BenchmarkBlocks parses the blocks of a history with the library and with the fast reader.
 func BenchmarkBlocks(b *testing.B) {
 	lineartest.Benchmark(b, cputime.Used, made(b, 1, 10_000), pchain.QuickBlock, pchain.SlowBlock, func(parsed *pchain.Block) int {
 		if parsed.Proposal != nil {

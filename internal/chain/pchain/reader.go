@@ -24,31 +24,30 @@ var (
 	errOwner  = errors.New("owner of an unknown kind")
 )
 
-// reader puts one transaction into the ledger's terms. It is a visitor so that it
-// does not compile without an answer for each kind of transaction.
-type reader struct {
+// txReader converts one transaction to the ledger's types. It implements txs.Visitor, so the compiler requires a method
+// for each type of transaction.
+type txReader struct {
 	decoder *Decoder
 	state   *State
 	id      ids.ID
-	// time is the chain's when the transaction takes effect.
+	// time is the chain's time when the transaction takes effect.
 	time time.Time
 	tx   ledger.Tx
 }
 
-var _ txs.Visitor = (*reader)(nil)
+var _ txs.Visitor = (*txReader)(nil)
 
-// ReadGenesis reads a transaction that was accepted by being in the genesis: the
-// addition of a validator, or of a chain. Errors are ErrTransaction.
+// ReadGenesis converts a genesis transaction: the addition of a validator or of a chain. Errors wrap ErrTransaction.
 func ReadGenesis(tx *txs.Tx, at time.Time) (*ledger.Tx, error) {
-	r := reader{decoder: new(Decoder), state: NewState(), id: tx.ID(), time: at}
+	r := txReader{decoder: new(Decoder), state: NewState(), id: tx.ID(), time: at}
 	if err := tx.Unsigned.Visit(&r); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrTransaction, tx.ID(), err)
 	}
 	return &r.tx, nil
 }
 
-// base reads what all transactions but proposals of the chain itself have.
-func (r *reader) base(kind ledger.Kind, tx *txs.BaseTx) error {
+// base reads the fields that all transactions except the chain's own proposals have.
+func (r *txReader) base(kind ledger.Kind, tx *txs.BaseTx) error {
 	r.tx.ID, r.tx.Kind, r.tx.Memo = r.id, kind, tx.Memo
 	if err := r.consume(tx.Ins, constants.PlatformChainID); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (r *reader) base(kind ledger.Kind, tx *txs.BaseTx) error {
 	return r.make(ledger.Ordinary, constants.PlatformChainID, tx.Outs...)
 }
 
-func (r *reader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error {
+func (r *txReader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error {
 	inputs, err := ledger.InputsOf(ins, sourceID)
 	if len(r.tx.Consumed) == 0 {
 		r.tx.Consumed = inputs[:len(inputs):len(inputs)]
@@ -66,8 +65,8 @@ func (r *reader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error {
 	return err
 }
 
-// make adds outputs, which are numbered in the order in which they are added.
-func (r *reader) make(role ledger.Role, destinationID ids.ID, outs ...*avax.TransferableOutput) error {
+// make adds outputs with consecutive indexes.
+func (r *txReader) make(role ledger.Role, destinationID ids.ID, outs ...*avax.TransferableOutput) error {
 	r.tx.Made = slices.Grow(r.tx.Made, len(outs))
 	for _, out := range outs {
 		made, err := ledger.OutputOf(txs.GenesisCodec, &avax.UTXO{
@@ -83,24 +82,24 @@ func (r *reader) make(role ledger.Role, destinationID ids.ID, outs ...*avax.Tran
 	return nil
 }
 
-func (r *reader) stake(outs []*avax.TransferableOutput) error {
+func (r *txReader) stake(outs []*avax.TransferableOutput) error {
 	return r.make(ledger.Stake, constants.PlatformChainID, outs...)
 }
 
-// stakerOf reads what all stakers with an end have.
-func (r *reader) stakerOf(tx txs.BoundedStaker) *ledger.Staker {
+// stakerOf reads the fields of all stakers with an end time.
+func (r *txReader) stakerOf(tx txs.BoundedStaker) *ledger.Staker {
 	s := &ledger.Staker{
 		SubnetID: tx.SubnetID(), NodeID: tx.NodeID(), Weight: tx.Weight(),
 		Start: r.time, End: tx.EndTime().UTC(),
 	}
-	// Since Durango a period begins with the transaction, whatever it says.
+	// Since Durango a period begins with its transaction, regardless of the start time in it.
 	if scheduled, ok := tx.(txs.ScheduledStaker); ok && !r.decoder.upgrades.IsDurangoActivated(r.time) {
 		s.Start = scheduled.StartTime().UTC()
 	}
 	return s
 }
 
-func (r *reader) AddValidatorTx(tx *txs.AddValidatorTx) error {
+func (r *txReader) AddValidatorTx(tx *txs.AddValidatorTx) error {
 	r.tx.Staker = r.stakerOf(tx)
 	r.tx.Staker.Shares = tx.DelegationShares
 	return errors.Join(
@@ -108,12 +107,12 @@ func (r *reader) AddValidatorTx(tx *txs.AddValidatorTx) error {
 	)
 }
 
-func (r *reader) AddSubnetValidatorTx(tx *txs.AddSubnetValidatorTx) error {
+func (r *txReader) AddSubnetValidatorTx(tx *txs.AddSubnetValidatorTx) error {
 	r.tx.Staker = r.stakerOf(tx)
 	return r.base("AddSubnetValidatorTx", &tx.BaseTx)
 }
 
-func (r *reader) AddDelegatorTx(tx *txs.AddDelegatorTx) error {
+func (r *txReader) AddDelegatorTx(tx *txs.AddDelegatorTx) error {
 	r.tx.Staker = r.stakerOf(tx)
 	r.tx.Staker.Delegator = true
 	return errors.Join(
@@ -121,7 +120,7 @@ func (r *reader) AddDelegatorTx(tx *txs.AddDelegatorTx) error {
 	)
 }
 
-func (r *reader) AddPermissionlessValidatorTx(tx *txs.AddPermissionlessValidatorTx) error {
+func (r *txReader) AddPermissionlessValidatorTx(tx *txs.AddPermissionlessValidatorTx) error {
 	r.tx.Staker = r.stakerOf(tx)
 	r.tx.Staker.Shares = tx.DelegationShares
 	r.key(tx.Signer)
@@ -130,7 +129,7 @@ func (r *reader) AddPermissionlessValidatorTx(tx *txs.AddPermissionlessValidator
 	)
 }
 
-func (r *reader) AddPermissionlessDelegatorTx(tx *txs.AddPermissionlessDelegatorTx) error {
+func (r *txReader) AddPermissionlessDelegatorTx(tx *txs.AddPermissionlessDelegatorTx) error {
 	r.tx.Staker = r.stakerOf(tx)
 	r.tx.Staker.Delegator = true
 	return errors.Join(
@@ -138,7 +137,7 @@ func (r *reader) AddPermissionlessDelegatorTx(tx *txs.AddPermissionlessDelegator
 	)
 }
 
-func (r *reader) AddAutoRenewedValidatorTx(tx *txs.AddAutoRenewedValidatorTx) error {
+func (r *txReader) AddAutoRenewedValidatorTx(tx *txs.AddAutoRenewedValidatorTx) error {
 	start := uint64(r.time.Unix())
 	end, err := safemath.Add(start, tx.Period)
 	if err != nil {
@@ -154,17 +153,17 @@ func (r *reader) AddAutoRenewedValidatorTx(tx *txs.AddAutoRenewedValidatorTx) er
 	)
 }
 
-func (r *reader) SetAutoRenewedValidatorConfigTx(tx *txs.SetAutoRenewedValidatorConfigTx) error {
+func (r *txReader) SetAutoRenewedValidatorConfigTx(tx *txs.SetAutoRenewedValidatorConfigTx) error {
 	return r.base(ledger.Unknown, &tx.BaseTx)
 }
 
-func (r *reader) key(s signer.Signer) {
+func (r *txReader) key(s signer.Signer) {
 	if proof, ok := s.(*signer.ProofOfPossession); ok {
 		r.tx.Staker.PublicKey, r.tx.Staker.ProofOfPossession = proof.PublicKey[:], proof.ProofOfPossession[:]
 	}
 }
 
-func (r *reader) rewardTo(o fx.Owner) error {
+func (r *txReader) rewardTo(o fx.Owner) error {
 	owners, err := ownersOf(o)
 	if err == nil {
 		r.tx.Staker.RewardAddresses = owners.Addrs
@@ -180,15 +179,15 @@ func ownersOf(o fx.Owner) (*secp256k1fx.OutputOwners, error) {
 	return owners, nil
 }
 
-func (r *reader) CreateSubnetTx(tx *txs.CreateSubnetTx) error {
+func (r *txReader) CreateSubnetTx(tx *txs.CreateSubnetTx) error {
 	return errors.Join(r.base("CreateSubnetTx", &tx.BaseTx), r.owns(r.id, true, tx.Owner))
 }
 
-func (r *reader) TransferSubnetOwnershipTx(tx *txs.TransferSubnetOwnershipTx) error {
+func (r *txReader) TransferSubnetOwnershipTx(tx *txs.TransferSubnetOwnershipTx) error {
 	return errors.Join(r.base("TransferSubnetOwnershipTx", &tx.BaseTx), r.owns(tx.Subnet, false, tx.Owner))
 }
 
-func (r *reader) owns(subnetID ids.ID, created bool, o fx.Owner) error {
+func (r *txReader) owns(subnetID ids.ID, created bool, o fx.Owner) error {
 	owners, err := ownersOf(o)
 	if err == nil {
 		r.tx.Subnet = &ledger.SubnetChange{SubnetID: subnetID, Created: created, Owners: ledger.OwnersOf(owners)}
@@ -196,7 +195,7 @@ func (r *reader) owns(subnetID ids.ID, created bool, o fx.Owner) error {
 	return err
 }
 
-func (r *reader) CreateChainTx(tx *txs.CreateChainTx) error {
+func (r *txReader) CreateChainTx(tx *txs.CreateChainTx) error {
 	r.tx.Subnet = &ledger.SubnetChange{
 		SubnetID: tx.SubnetID,
 		Chain:    &ledger.Chain{VMID: tx.VMID, Name: tx.ChainName, Genesis: tx.GenesisData},
@@ -204,27 +203,27 @@ func (r *reader) CreateChainTx(tx *txs.CreateChainTx) error {
 	return r.base("CreateChainTx", &tx.BaseTx)
 }
 
-func (r *reader) RemoveSubnetValidatorTx(tx *txs.RemoveSubnetValidatorTx) error {
+func (r *txReader) RemoveSubnetValidatorTx(tx *txs.RemoveSubnetValidatorTx) error {
 	return r.base("RemoveSubnetValidatorTx", &tx.BaseTx)
 }
 
-func (r *reader) TransformSubnetTx(tx *txs.TransformSubnetTx) error {
+func (r *txReader) TransformSubnetTx(tx *txs.TransformSubnetTx) error {
 	return r.base("TransformSubnetTx", &tx.BaseTx)
 }
 
-func (r *reader) BaseTx(tx *txs.BaseTx) error { return r.base("BaseTx", tx) }
+func (r *txReader) BaseTx(tx *txs.BaseTx) error { return r.base("BaseTx", tx) }
 
-func (r *reader) ImportTx(tx *txs.ImportTx) error {
+func (r *txReader) ImportTx(tx *txs.ImportTx) error {
 	return errors.Join(r.base("ImportTx", &tx.BaseTx), r.consume(tx.ImportedInputs, tx.SourceChain))
 }
 
-func (r *reader) ExportTx(tx *txs.ExportTx) error {
+func (r *txReader) ExportTx(tx *txs.ExportTx) error {
 	return errors.Join(
 		r.base("ExportTx", &tx.BaseTx), r.make(ledger.Exported, tx.DestinationChain, tx.ExportedOutputs...),
 	)
 }
 
-func (r *reader) ConvertSubnetToL1Tx(tx *txs.ConvertSubnetToL1Tx) error {
+func (r *txReader) ConvertSubnetToL1Tx(tx *txs.ConvertSubnetToL1Tx) error {
 	r.tx.Subnet = &ledger.SubnetChange{
 		SubnetID:   tx.Subnet,
 		Conversion: &ledger.Conversion{ManagerChainID: tx.ChainID, ManagerAddress: tx.Address},
@@ -240,14 +239,14 @@ func (r *reader) ConvertSubnetToL1Tx(tx *txs.ConvertSubnetToL1Tx) error {
 	return r.base("ConvertSubnetToL1Tx", &tx.BaseTx)
 }
 
-// pay counts what a transaction adds to balances of L1 validators.
-func (r *reader) pay(balance uint64) error {
+// pay counts an amount that a transaction adds to balances of L1 validators.
+func (r *txReader) pay(balance uint64) error {
 	sum, err := safemath.Add(r.tx.L1Balance, balance)
 	r.tx.L1Balance = sum
 	return err
 }
 
-func (r *reader) RegisterL1ValidatorTx(tx *txs.RegisterL1ValidatorTx) error {
+func (r *txReader) RegisterL1ValidatorTx(tx *txs.RegisterL1ValidatorTx) error {
 	inner, err := managerMessage(tx.Message)
 	if err != nil {
 		return err
@@ -263,7 +262,7 @@ func (r *reader) RegisterL1ValidatorTx(tx *txs.RegisterL1ValidatorTx) error {
 	)
 }
 
-func (r *reader) IncreaseL1ValidatorBalanceTx(tx *txs.IncreaseL1ValidatorBalanceTx) error {
+func (r *txReader) IncreaseL1ValidatorBalanceTx(tx *txs.IncreaseL1ValidatorBalanceTx) error {
 	return errors.Join(
 		r.base("IncreaseL1ValidatorBalanceTx", &tx.BaseTx),
 		r.pay(tx.Balance),
@@ -271,7 +270,7 @@ func (r *reader) IncreaseL1ValidatorBalanceTx(tx *txs.IncreaseL1ValidatorBalance
 	)
 }
 
-func (r *reader) SetL1ValidatorWeightTx(tx *txs.SetL1ValidatorWeightTx) error {
+func (r *txReader) SetL1ValidatorWeightTx(tx *txs.SetL1ValidatorWeightTx) error {
 	inner, err := managerMessage(tx.Message)
 	if err != nil {
 		return err
@@ -286,16 +285,15 @@ func (r *reader) SetL1ValidatorWeightTx(tx *txs.SetL1ValidatorWeightTx) error {
 	return r.refund(m.ValidationID, true)
 }
 
-func (r *reader) DisableL1ValidatorTx(tx *txs.DisableL1ValidatorTx) error {
+func (r *txReader) DisableL1ValidatorTx(tx *txs.DisableL1ValidatorTx) error {
 	if err := r.base("DisableL1ValidatorTx", &tx.BaseTx); err != nil {
 		return err
 	}
 	return r.refund(tx.ValidationID, false)
 }
 
-// refund adds what is left of an L1 validator's balance: an output that the
-// transaction does not list, after those it does.
-func (r *reader) refund(validationID ids.ID, remove bool) error {
+// refund appends the returned balance of an L1 validator, an output that the transaction does not list.
+func (r *txReader) refund(validationID ids.ID, remove bool) error {
 	balance, owner, err := r.state.fees.stop(validationID, remove)
 	if err != nil || balance == 0 {
 		return err
@@ -310,14 +308,14 @@ func (r *reader) refund(validationID ids.ID, remove bool) error {
 	})
 }
 
-func (r *reader) AdvanceTimeTx(*txs.AdvanceTimeTx) error {
+func (r *txReader) AdvanceTimeTx(*txs.AdvanceTimeTx) error {
 	r.tx.ID, r.tx.Kind = r.id, "AdvanceTimeTx"
 	return nil
 }
 
-// Rewards are read with what the node says about them: see Decoder.reward.
+// Decoder.reward handles rewards.
 
-func (*reader) RewardValidatorTx(*txs.RewardValidatorTx) error { return errReward }
-func (*reader) RewardAutoRenewedValidatorTx(*txs.RewardAutoRenewedValidatorTx) error {
+func (*txReader) RewardValidatorTx(*txs.RewardValidatorTx) error { return errReward }
+func (*txReader) RewardAutoRenewedValidatorTx(*txs.RewardAutoRenewedValidatorTx) error {
 	return errReward
 }

@@ -6,28 +6,24 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// L1Transaction is an accepted transaction that did something to an L1.
+// L1Transaction is an accepted transaction that changed an L1.
 type L1Transaction struct {
 	TxID ids.ID
-	// Height is the P-Chain block's, Time is the one that the block names.
+	// Height is the P-Chain height, Time the time in the block.
 	Height uint64
 	Time   time.Time
 	Event  L1Event
 }
 
-// Validation is what the blocks say about an L1 validator, from its conversion
-// or registration on; a removal does not take it away.
+// Validation is the indexed state of an L1 validator since its conversion or registration. It remains after a removal.
 type Validation struct {
 	SubnetID ids.ID
-	// ConversionIndex is meaningful if Registration is nil: the validator is
-	// number ConversionIndex of the conversion.
+	// ConversionIndex is the validator's index in the conversion. It is meaningful only if Registration is nil.
 	ConversionIndex uint32
 	Registration    *Registration
-	// RegistrationTxID is the transaction that began the validation: the
-	// registration, or the conversion.
+	// RegistrationTxID is the transaction that started the validation: the registration or the conversion.
 	RegistrationTxID ids.ID
-	// LatestWeightChange is the one with the highest nonce, nil if the weight was
-	// never changed.
+	// LatestWeightChange has the highest nonce. It is nil if the weight never changed.
 	LatestWeightChange *L1WeightChange
 }
 

@@ -20,28 +20,27 @@ import (
 	"quorate/internal/chain/ledger"
 )
 
-// errNotYet says that a node listed no outputs for a reward that made some. So does a
-// node that has not executed the block yet; an address may stand for several nodes.
-var errNotYet = errors.New("the node lists no outputs where the supply gives some; it may not have executed the block yet, and is asked again")
+// errNotYet means that a node listed no outputs for a reward that has some. A node that has not executed the block
+// lists none either, and several nodes may share one address.
+var errNotYet = errors.New("the node lists no outputs for a reward; it may not have executed the block yet; retrying")
 
-// maxDoubts is how often a node that lists no outputs is asked again, unless it listed
-// others than the computed ones before.
+// maxDoubts limits the retries for a node that lists no outputs. It does not apply if the node's outputs differed from
+// the computed ones before.
 const maxDoubts = 20
 
-// RewardedID returns the transaction under which nodes list the outputs of a reward that
-// tx proposes; false if tx proposes no reward.
+// RewardedID returns the transaction ID under which nodes list the outputs of the reward that tx proposes. It returns
+// false if tx proposes no reward.
 func RewardedID(tx *txs.Tx) (ids.ID, bool) {
 	switch unsigned := tx.Unsigned.(type) {
 	case *txs.RewardValidatorTx:
 		return unsigned.TxID, true
 	case *txs.RewardAutoRenewedValidatorTx:
-		return tx.ID(), true // each period has outputs of its own
+		return tx.ID(), true // each period has its own outputs
 	}
 	return ids.Empty, false
 }
 
-// Difference says that a node's account of a reward is not what follows from the supply.
-// The outputs are the node's.
+// Difference reports that a node's reward outputs differ from the computed ones. The node's outputs are used.
 type Difference struct {
 	Height uint64
 	// StakingTxID is the transaction that added the staker.
@@ -68,25 +67,25 @@ func (d *Difference) Error() string {
 		d.StakingTxID, d.Height, text(d.Node), text(d.Computed))
 }
 
-// payment is an output that the end of a period makes.
+// payment is an output created at the end of a period.
 type payment struct {
 	Payment
 	utxo *avax.UTXO
 }
 
-// settlement is what the end of a period does.
+// settlement is the effect of the end of a period.
 type settlement struct {
 	staker *staker
-	// payments are in the order of their indexes.
+	// payments are in index order.
 	payments []payment
-	// compounded is what a validator that goes on stakes again of its reward and of its
-	// commission.
+	// compounded and compoundedCommission are the parts of reward and commission that a renewing validator stakes
+	// again.
 	compounded, compoundedCommission uint64
 }
 
-// reward reads the proposal that a block decides, if it is a reward; nil if not. The
-// outputs are those that the node has, or those that follow from the supply if the node
-// cannot say. What is stored of the state is left as it is: see finish.
+// reward returns the reward proposal that a block decides, or nil if the proposal is not a reward. It takes the outputs
+// from the node, or computes them if the node cannot supply them. It does not change the stored part of the state;
+// finish does.
 func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *settlement, error) {
 	rewardedID, ok := RewardedID(s.proposal)
 	if !ok {
@@ -115,10 +114,10 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	switch {
 	case errors.Is(err, ErrNotOffered):
 	case err != nil:
-		return nil, nil, fmt.Errorf("asking for the reward of %s: %w", stakingID, err)
+		return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, err)
 	case len(raw) == 0 && len(payments) > 0 && !s.differed && s.doubts < maxDoubts:
 		s.doubts++
-		return nil, nil, fmt.Errorf("asking for the reward of %s: %w", stakingID, errNotYet)
+		return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, errNotYet)
 	default:
 		var same bool
 		if payments, same, err = d.compare(end, rewardedID, committed, b.Height, raw); err != nil {
@@ -137,8 +136,7 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	return tx, end, nil
 }
 
-// settlement computes what the end of a period does, as avalanchego's
-// vms/platformvm/txs/executor does.
+// settlement computes the effect of the end of a period, as avalanchego's vms/platformvm/txs/executor does.
 func (d *Decoder) settlement(s *stakers, one *staker, rewardedID ids.ID, committed bool) (*settlement, error) {
 	end := &settlement{staker: one}
 	own, commission, ownRole := uint64(0), uint64(0), ledger.ValidationReward
@@ -152,7 +150,7 @@ func (d *Decoder) settlement(s *stakers, one *staker, rewardedID ids.ID, committ
 		}
 		validator := s.validators[place{one.subnetID, one.nodeID}]
 		if validator == nil {
-			return nil, fmt.Errorf("%w: the validator %s of subnet %s, to whom it delegates", errNoStaker, one.nodeID, one.subnetID)
+			return nil, fmt.Errorf("%w: no validator %s of subnet %s for the delegation", errNoStaker, one.nodeID, one.subnetID)
 		}
 		commission, own = platformreward.Split(one.reward, validator.shares)
 		commissionOwner = &validator.commissionOwner
@@ -185,7 +183,7 @@ func (d *Decoder) settlement(s *stakers, one *staker, rewardedID ids.ID, committ
 	return end, nil
 }
 
-// pay adds an output, unless the amount is 0.
+// pay appends an output unless the amount is 0.
 func (e *settlement) pay(amount uint64, to *secp256k1fx.OutputOwners, role ledger.Role, txID ids.ID) {
 	if amount == 0 {
 		return
@@ -197,14 +195,14 @@ func (e *settlement) pay(amount uint64, to *secp256k1fx.OutputOwners, role ledge
 	}})
 }
 
-// compound splits what a validator that goes on has earned: what is staked again of its
-// reward and of its commission, up to the most that a validator may stake.
+// compound splits the earnings of a renewing validator. It returns the parts of reward and commission that are staked
+// again, up to the maximum stake.
 func (d *Decoder) compound(one *staker) (reward, commission uint64, err error) {
 	reward, _ = platformreward.Split(one.reward, one.renewal.compound)
 	commission, _ = platformreward.Split(one.commission, one.renewal.compound)
 	room, err := safemath.Sub(d.maxStake, one.weight)
 	if err != nil {
-		return 0, 0, fmt.Errorf("it stakes %d, and %d is the most: %w", one.weight, d.maxStake, err)
+		return 0, 0, fmt.Errorf("its stake is %d, the maximum is %d: %w", one.weight, d.maxStake, err)
 	}
 	sum, err := safemath.Add(reward, commission)
 	if err != nil || sum <= room {
@@ -216,7 +214,7 @@ func (d *Decoder) compound(one *staker) (reward, commission uint64, err error) {
 	return reward, room - reward, nil
 }
 
-// finish brings stakers and supply to the end of a period.
+// finish applies the end of a period to stakers and supply.
 func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger.Tx) error {
 	one := end.staker
 	of := s.supplies[one.subnetID]
@@ -251,9 +249,8 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 	return nil
 }
 
-// compare takes the outputs that a node has for a reward. What they are for is known if
-// they are the same as the computed ones; otherwise it is inferred, and the difference
-// reported.
+// compare returns the outputs that a node lists for a reward. Equal outputs get the computed roles. For others it
+// infers the roles and reports the difference.
 func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) (payments []payment, same bool, err error) {
 	utxos, err := rewardOutputs(rewardedID, int(end.staker.first), raw)
 	if err != nil {
@@ -289,12 +286,11 @@ func isPaid(p *payment, utxo *avax.UTXO, out *secp256k1fx.TransferOutput) bool {
 	return utxo.AssetID() == p.utxo.AssetID() && out.Amt == want.Amt && owns(&want.OutputOwners, &out.OutputOwners)
 }
 
-// rewardOutputs reads the outputs of a reward and sorts them by index. Nodes list them
-// newest first, and promise no order. The first output must have index first, and the
-// others must follow without a gap.
+// rewardOutputs parses the outputs of a reward and sorts them by index. Nodes list them newest first without
+// guaranteeing an order. The first output must have index first, and the indexes must be consecutive.
 func rewardOutputs(rewardedID ids.ID, first int, raw [][]byte) ([]*avax.UTXO, error) {
 	if len(raw) > 2 {
-		return nil, fmt.Errorf("the node gave %d outputs, want 2 at most", len(raw))
+		return nil, fmt.Errorf("the node listed %d outputs, want at most 2", len(raw))
 	}
 	utxos := make([]*avax.UTXO, len(raw))
 	for i, b := range raw {
@@ -306,14 +302,14 @@ func rewardOutputs(rewardedID ids.ID, first int, raw [][]byte) ([]*avax.UTXO, er
 	slices.SortFunc(utxos, func(a, b *avax.UTXO) int { return cmp.Compare(a.OutputIndex, b.OutputIndex) })
 	for i, utxo := range utxos {
 		if utxo.TxID != rewardedID || int64(utxo.OutputIndex) != int64(first+i) {
-			return nil, fmt.Errorf("the node gave output %s:%d, want %s:%d", utxo.TxID, utxo.OutputIndex, rewardedID, first+i)
+			return nil, fmt.Errorf("the node listed output %s:%d, want %s:%d", utxo.TxID, utxo.OutputIndex, rewardedID, first+i)
 		}
 	}
 	return utxos, nil
 }
 
-// role infers what output i of n is for. A single output is commission if its owner is
-// not the one of the reward, or if the reward was refused.
+// role infers the role of output i of n. A single output is a commission if its owner is not the reward's owner or if
+// the reward was denied.
 func (one *staker) role(committed bool, i, n int, owner *secp256k1fx.OutputOwners) ledger.Role {
 	own := ledger.ValidationReward
 	if one.delegator {

@@ -25,7 +25,7 @@ import (
 const (
 	avaxUnit = 1_000_000_000
 	day      = 24 * time.Hour
-	// supplied is what there is before all genesis validators.
+	// supplied is the supply without the genesis validators.
 	supplied = 360_000_000 * avaxUnit
 )
 
@@ -54,13 +54,13 @@ func newRewarding(t testing.TB, networkID uint32, at time.Time, upgrades *upgrad
 	return r
 }
 
-// requireSupply compares the supply with what platform.getCurrentSupply would say.
+// requireSupply compares the supply with the expected result of platform.getCurrentSupply.
 func (r *rewarding) requireSupply(subnetID ids.ID) {
 	r.t.Helper()
 	require.Equal(r.t, r.supply[subnetID], r.state.Supply(subnetID), "supply of %s", subnetID)
 }
 
-// potential is the reward of a period, which is part of the supply from now on.
+// potential returns the reward of a period and adds it to the expected supply.
 func (r *rewarding) potential(config platformreward.Config, start time.Time, period time.Duration, weight uint64, subnetID ids.ID) uint64 {
 	amount := platformreward.NewCalculator(config).Calculate(start, period, weight, r.supply[subnetID])
 	require.NotZero(r.t, amount)
@@ -68,7 +68,7 @@ func (r *rewarding) potential(config platformreward.Config, start time.Time, per
 	return amount
 }
 
-// end decides a reward, and returns its outputs as index, amount and role.
+// end decides a reward and returns its outputs as index, amount and role.
 func (r *rewarding) end(at time.Time, unsigned txs.UnsignedTx, commit bool) (made [][3]uint64, tx ledger.Tx) {
 	r.t.Helper()
 	r.add(proposal(at, accepted(unsigned)))
@@ -98,13 +98,13 @@ func (r *rewarding) delegator(node byte, weight uint64, until time.Time) *txs.Tx
 	})
 }
 
-// before is a config of rewards as it is until Helicon.
+// before returns the reward configuration before Helicon.
 func before(networkID uint32) platformreward.Config {
 	return avagenesis.GetStakingConfig(networkID).RewardConfig
 }
 
-// TestComputedRewards has a validator and delegators of mainnet, one of them refused,
-// and no node that lists rewards.
+// TestComputedRewards computes rewards of a validator and delegators on mainnet, one of them denied, without a node
+// that lists rewards.
 func TestComputedRewards(t *testing.T) {
 	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC) // Etna, not Helicon
 	r := newRewarding(t, constants.MainnetID, at, nil)
@@ -125,7 +125,7 @@ func TestComputedRewards(t *testing.T) {
 	require.Equal(t, [][3]uint64{{index, rest, uint64(ledger.DelegationReward)}}, made)
 	r.requireSupply(primary)
 	made, _ = r.end(at.Add(200*day), &txs.RewardValidatorTx{TxID: two.ID()}, false)
-	require.Empty(t, made, "it is refused")
+	require.Empty(t, made, "the reward is denied")
 	r.supply[primary] -= second
 	r.requireSupply(primary)
 	made, tx := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
@@ -138,10 +138,10 @@ func TestComputedRewards(t *testing.T) {
 	_, err := r.try(proposal(at.Add(300*day), accepted(&txs.RewardValidatorTx{TxID: validator.ID()})))
 	require.NoError(t, err)
 	_, err = r.try(option(at.Add(300*day), true))
-	require.ErrorIs(t, err, pchain.ErrTransaction, "it has ended")
+	require.ErrorIs(t, err, pchain.ErrTransaction, "the stake has ended")
 }
 
-// TestCommissionIsPaidThoughRefused has a validator that was not up.
+// TestCommissionIsPaidThoughRefused denies the reward of a validator with insufficient uptime.
 func TestCommissionIsPaidThoughRefused(t *testing.T) {
 	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
 	r := newRewarding(t, constants.MainnetID, at, nil)
@@ -152,14 +152,13 @@ func TestCommissionIsPaidThoughRefused(t *testing.T) {
 	commission, _ := platformreward.Split(r.potential(config, at, 100*day, 777*avaxUnit, primary), 500_000)
 	r.end(at.Add(100*day), &txs.RewardValidatorTx{TxID: one.ID()}, true)
 	made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, false)
-	require.Equal(t, [][3]uint64{{3, commission, uint64(ledger.Commission)}}, made, "without the reward it comes first")
+	require.Equal(t, [][3]uint64{{3, commission, uint64(ledger.Commission)}}, made, "without a reward the commission is the first output")
 	r.supply[primary] -= own
 	r.requireSupply(primary)
 }
 
-// TestPendingPeriods has periods that begin later, before Durango: the supply at their
-// beginning counts, and those that begin at once do so in the order of nodes. A
-// validator from before Cortina is paid commission with each delegation.
+// TestPendingPeriods starts periods later, before Durango. Rewards use the supply at the start of a period, and pending
+// periods start in the order of nodes. A validator from before Cortina gets commission with each delegation.
 func TestPendingPeriods(t *testing.T) {
 	at := time.Date(2022, time.November, 1, 0, 0, 0, 0, time.UTC) // Banff, not Cortina
 	r := newRewarding(t, constants.MainnetID, at, nil)
@@ -189,7 +188,7 @@ func TestPendingPeriods(t *testing.T) {
 	r.requireSupply(primary)
 }
 
-// TestTransformedSubnet pays in the subnet's own asset, out of its own supply.
+// TestTransformedSubnet pays rewards in the subnet's own asset from its own supply.
 func TestTransformedSubnet(t *testing.T) {
 	at := time.Date(2024, time.May, 1, 0, 0, 0, 0, time.UTC) // Durango, not Etna
 	r := newRewarding(t, constants.MainnetID, at, nil)
@@ -213,8 +212,8 @@ func TestTransformedSubnet(t *testing.T) {
 	r.requireSupply(constants.PrimaryNetworkID)
 }
 
-// TestRenewedPeriods follows an auto-renewed validator (ACP-236) under the lower rate of
-// Helicon (ACP-285): half of what it earns is staked again, then it stops.
+// TestRenewedPeriods follows an auto-renewed validator (ACP-236) under Helicon's lower rate (ACP-285): it restakes half
+// of its rewards, then stops.
 func TestRenewedPeriods(t *testing.T) {
 	at := time.Date(2026, time.October, 1, 0, 0, 0, 0, time.UTC)
 	upgrades := upgrade.GetConfig(constants.MainnetID)
@@ -228,7 +227,7 @@ func TestRenewedPeriods(t *testing.T) {
 		config.MinConsumptionRate -= (config.MinConsumptionRate - lower) * uint64(passed/time.Second) / uint64(90*day/time.Second)
 		return config
 	}
-	weight := uint64(2_999_999) * avaxUnit // an AVAX or so below the most
+	weight := uint64(2_999_999) * avaxUnit // about 1 AVAX below the maximum
 	add := accepted(&txs.AddAutoRenewedValidatorTx{
 		BaseTx: common(), ValidatorNodeID: append(make([]byte, 19), 1), Signer: proof, StakeOuts: staked(weight), ValidatorRewardsOwner: owners(alice),
 		DelegatorRewardsOwner: owners(bob), ValidatorAuthority: owners(bob), DelegationShares: 20_000, AutoCompoundRewardShares: 500_000, Period: uint64(period / time.Second),
@@ -237,7 +236,7 @@ func TestRenewedPeriods(t *testing.T) {
 	own := r.potential(rate(at), at, period, weight, primary)
 	r.requireSupply(primary)
 
-	// Half of it would be too much: the validator stakes the most there is.
+	// Half of the reward would exceed the maximum, so the validator restakes up to the maximum.
 	const room = 1 * avaxUnit
 	end := at.Add(period)
 	made, tx := r.end(end, &txs.RewardAutoRenewedValidatorTx{TxID: add.ID(), Timestamp: uint64(end.Unix())}, true)
@@ -250,13 +249,12 @@ func TestRenewedPeriods(t *testing.T) {
 	r.add(standard(end, accepted(&txs.SetAutoRenewedValidatorConfigTx{BaseTx: common(), TxID: add.ID(), Auth: &secp256k1fx.Input{}})))
 	end = end.Add(period)
 	made, tx = r.end(end, &txs.RewardAutoRenewedValidatorTx{TxID: add.ID(), Timestamp: uint64(end.Unix())}, true)
-	require.Equal(t, [][3]uint64{{0, own + room, uint64(ledger.ValidationReward)}}, made, "with what was staked again")
+	require.Equal(t, [][3]uint64{{0, own + room, uint64(ledger.ValidationReward)}}, made, "includes the restaked part")
 	require.Zero(t, tx.Settled.RenewedUntil)
 	r.requireSupply(primary)
 }
 
-// TestDifferentRewards has a node that pays something else: what it says is recorded, and
-// the difference reported.
+// TestDifferentRewards has a node with other outputs. The ledger takes them and the decoder reports the difference.
 func TestDifferentRewards(t *testing.T) {
 	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
 	r := newRewarding(t, constants.MainnetID, at, nil)
@@ -273,8 +271,7 @@ func TestDifferentRewards(t *testing.T) {
 	require.ErrorContains(t, r.differences[0], "the node paid 12345 as output 3, the supply gives ")
 }
 
-// TestNoOutputsAreDoubted asks a node again that lists nothing, for a while: it may not
-// have executed the block.
+// TestNoOutputsAreDoubted retries a node that lists no outputs, because it may not have executed the block.
 func TestNoOutputsAreDoubted(t *testing.T) {
 	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
 	for _, listed := range []bool{true, false} {
@@ -295,10 +292,10 @@ func TestNoOutputsAreDoubted(t *testing.T) {
 			require.Empty(t, r.differences)
 			continue
 		}
-		require.Empty(t, r.add(option(at.Add(300*day), true)).Txs[0].Made, "in the end the node is believed")
+		require.Empty(t, r.add(option(at.Add(300*day), true)).Txs[0].Made, "the node's answer is accepted in the end")
 		require.Len(t, r.differences, 1)
 		made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: other.ID()}, true)
-		require.Empty(t, made, "and then at once")
+		require.Empty(t, made, "later answers are accepted at once")
 		require.Len(t, r.differences, 2)
 	}
 }

@@ -17,75 +17,72 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// errNoStaker says that a transaction names a staker that no transaction before it
-// added, or that has already left.
-var errNoStaker = errors.New("no such staker")
+// errNoStaker means that a transaction names a staker that no earlier transaction added or that has already left.
+var errNoStaker = errors.New("unknown staker")
 
-// staker is a validator or delegator whose period may end with a reward, as in
-// avalanchego's vms/platformvm/state: its potential reward is fixed when the period
-// begins. Times are Unix seconds, amounts nAVAX or the unit of the subnet's asset.
+// staker is a validator or delegator whose period may end with a reward, as in avalanchego's vms/platformvm/state. Its
+// potential reward is fixed when the period begins. Times are Unix seconds. Amounts are in nAVAX or in units of the
+// subnet's asset.
 type staker struct {
 	txID      ids.ID
 	subnetID  ids.ID
 	nodeID    ids.NodeID
 	delegator bool
-	// pending is the priority among stakers that begin at the same second; 0 once the
-	// period has begun.
+	// pending is the priority among stakers that start in the same second; 0 once the period has begun.
 	pending    txs.Priority
 	start, end uint64
 	weight     uint64
-	// reward is the potential reward, before commission. It is part of the supply from
-	// the beginning of the period.
+	// reward is the potential reward before commission. It is part of the supply from the beginning of the period.
 	reward uint64
-	// assetID is the asset of stake and reward, first the index of the first output that
-	// the end of the period makes.
+	// assetID is the asset of stake and reward. first is the index of the first output that the end of the period
+	// creates.
 	assetID ids.ID
 	first   uint32
-	// owner gets the reward.
+	// owner receives the reward.
 	owner secp256k1fx.OutputOwners
 
-	// What follows is only set for validators: the commission, of 1,000,000; who gets
-	// it; and what delegators have earned the validator and is not paid yet.
+	// The fields below are set for validators only. shares is the commission rate in millionths. commissionOwner
+	// receives the commission. commission is the unpaid commission so far.
 	shares          uint32
 	commissionOwner secp256k1fx.OutputOwners
 	commission      uint64
 
-	// renewal is nil unless the validator renews itself (ACP-236).
+	// renewal is nil unless the validator is auto-renewed (ACP-236).
 	renewal *renewal
 }
 
-// renewal is what an auto-renewed validator does at the end of its period.
+// renewal configures the end of an auto-renewed validator's period.
 type renewal struct {
-	// next is the length of the next period in seconds, 0 to stop.
+	// next is the length of the next period in seconds; 0 stops the validator.
 	next uint64
-	// compound is how much of a reward is staked again, of 1,000,000; accrued and
-	// accruedCommission are what was.
+	// compound is the part of a reward that is staked again, in millionths. accrued and accruedCommission are the
+	// totals staked again so far.
 	compound                   uint32
 	accrued, accruedCommission uint64
 }
 
-// supply is the current supply of a subnet's asset, and how rewards follow from it.
+// supply is the current supply of a subnet's asset, with its reward parameters.
 type supply struct {
 	current uint64
 	// transformed is zero for the primary network.
 	transformed platformreward.Config
 }
 
-// place is where a subnet has a validator.
+// place identifies a validator of a subnet.
 type place struct {
 	subnetID ids.ID
 	nodeID   ids.NodeID
 }
 
-// stakers are all stakers that may get a reward, and the supply of each subnet.
+// stakers holds all stakers that may earn a reward, and the supply of each subnet.
 type stakers struct {
-	all        map[ids.ID]*staker // by transaction
-	validators map[place]*staker  // whose period has begun
-	// pending are those whose period has not begun, in the order in which it will.
+	all        map[ids.ID]*staker // by transaction ID
+	validators map[place]*staker  // validators whose period has begun
+	// pending are the stakers whose period has not begun, in starting order.
 	pending  []*staker
-	supplies map[ids.ID]*supply // by subnet
+	supplies map[ids.ID]*supply // by subnet ID
 
-	// changed and suppliesChanged differ from the stored rows.
+	// changed and suppliesChanged name entries that differ from their stored rows.
 	changed         map[ids.ID]struct{}
 	suppliesChanged map[ids.ID]struct{}
 }
@@ -97,13 +94,12 @@ func newStakers() *stakers {
 	}
 }
 
-// order is that in which pending periods begin: it decides the supply that each reward
-// is computed from.
+// order is the order in which pending periods begin. It determines the supply from which each reward is computed.
 func order(a, b *staker) int {
 	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.pending, b.pending), a.txID.Compare(b.txID))
 }
 
-// put adds a staker, or marks one as changed.
+// put adds a staker or marks it as changed.
 func (s *stakers) put(one *staker) {
 	if s.all[one.txID] == nil && one.pending != 0 {
 		at, _ := slices.BinarySearchFunc(s.pending, one, order)
@@ -116,7 +112,7 @@ func (s *stakers) put(one *staker) {
 	s.changed[one.txID] = struct{}{}
 }
 
-// remove takes out a staker whose period has ended.
+// remove deletes a staker whose period has ended.
 func (s *stakers) remove(one *staker) {
 	delete(s.all, one.txID)
 	if at := (place{one.subnetID, one.nodeID}); s.validators[at] == one {
@@ -130,9 +126,8 @@ func (s *stakers) setSupply(subnetID ids.ID, to supply) {
 	s.suppliesChanged[subnetID] = struct{}{}
 }
 
-// start fixes the potential reward of a period that begins (avalanchego
-// vms/platformvm/txs/executor, putStaker and advanceTimeTo), and adds it to the supply.
-// There is none if the supply is not known.
+// start fixes the potential reward of a period that begins and adds it to the supply (avalanchego
+// vms/platformvm/txs/executor, putStaker and advanceTimeTo). The reward is 0 if the supply is unknown.
 func (d *Decoder) start(s *stakers, one *staker) error {
 	one.pending, one.reward = 0, 0
 	if of := s.supplies[one.subnetID]; of != nil && of.current > 0 {
@@ -145,7 +140,7 @@ func (d *Decoder) start(s *stakers, one *staker) error {
 			calculator = platformreward.NewCalculator(config)
 		}
 		if one.end < one.start || config.MaxConsumptionRate < config.MinConsumptionRate || config.SupplyCap < of.current || config.MintingPeriod <= 0 {
-			return fmt.Errorf("staker %s: no reward follows from a period of %d to %d and a supply of %d; check the reward parameters of the network",
+			return fmt.Errorf("staker %s: cannot compute the reward for period %d to %d and supply %d; check the reward parameters of the network",
 				one.txID, one.start, one.end, of.current)
 		}
 		start, length := unixTime(one.start), unixTime(one.end).Sub(unixTime(one.start))
@@ -160,7 +155,7 @@ func (d *Decoder) start(s *stakers, one *staker) error {
 	return nil
 }
 
-// promote begins the periods that were to begin at a time or before.
+// promote begins the pending periods that start at now or before.
 func (d *Decoder) promote(s *stakers, now time.Time) error {
 	for len(s.pending) > 0 && s.pending[0].start <= uint64(now.Unix()) {
 		one := s.pending[0]
@@ -172,8 +167,8 @@ func (d *Decoder) promote(s *stakers, now time.Time) error {
 	return nil
 }
 
-// enter takes in what an accepted transaction says about stakers and their rewards.
-// Before Durango the period begins when the transaction says, since then at once.
+// enter applies an accepted transaction to stakers and supplies. Before Durango a period begins at the transaction's
+// start time, since Durango at once.
 func (d *Decoder) enter(s *stakers, tx *txs.Tx, now time.Time) error {
 	switch unsigned := tx.Unsigned.(type) {
 	case *txs.TransformSubnetTx:
@@ -184,7 +179,7 @@ func (d *Decoder) enter(s *stakers, tx *txs.Tx, now time.Time) error {
 	case *txs.SetAutoRenewedValidatorConfigTx:
 		one := s.all[unsigned.TxID]
 		if one == nil || one.renewal == nil {
-			return fmt.Errorf("%w that renews itself: %s", errNoStaker, unsigned.TxID)
+			return fmt.Errorf("%w or not auto-renewed: %s", errNoStaker, unsigned.TxID)
 		}
 		one.renewal.next, one.renewal.compound = unsigned.Period, unsigned.AutoCompoundRewardShares
 		s.put(one)
@@ -208,7 +203,7 @@ func (d *Decoder) enter(s *stakers, tx *txs.Tx, now time.Time) error {
 	return d.start(s, one)
 }
 
-// newStaker reads what is fixed by the transaction; nil if there is never a reward.
+// newStaker returns the staker that a transaction adds, or nil if the staker cannot earn a reward.
 func newStaker(tx *txs.Tx) (*staker, error) {
 	unsigned, ok := tx.Unsigned.(txs.PermissionlessStaker)
 	if !ok {
@@ -216,7 +211,7 @@ func newStaker(tx *txs.Tx) (*staker, error) {
 	}
 	stake, outputs := unsigned.Stake(), unsigned.Outputs()
 	if len(stake) == 0 {
-		return nil, fmt.Errorf("staker %s stakes nothing", tx.ID())
+		return nil, fmt.Errorf("staker %s has no stake", tx.ID())
 	}
 	one := &staker{
 		txID: tx.ID(), subnetID: unsigned.SubnetID(), nodeID: unsigned.NodeID(), weight: unsigned.Weight(),
@@ -226,7 +221,7 @@ func newStaker(tx *txs.Tx) (*staker, error) {
 		one.end = uint64(bounded.EndTime().Unix())
 	}
 	if renewing, ok := tx.Unsigned.(*txs.AddAutoRenewedValidatorTx); ok {
-		one.first = 0 // each period's reward transaction makes outputs of its own
+		one.first = 0 // the reward transaction of each period creates its own outputs
 		one.renewal = &renewal{next: renewing.Period, compound: renewing.AutoCompoundRewardShares}
 	}
 	var err error
@@ -238,7 +233,7 @@ func newStaker(tx *txs.Tx) (*staker, error) {
 		one.delegator = true
 		err = setOwner(&one.owner, u.RewardsOwner())
 	default:
-		err = fmt.Errorf("staker %s is a %T", tx.ID(), u)
+		err = fmt.Errorf("staker %s has unexpected type %T", tx.ID(), u)
 	}
 	return one, err
 }
@@ -251,7 +246,7 @@ func setOwner(to *secp256k1fx.OutputOwners, o fx.Owner) error {
 	return err
 }
 
-// initial takes in the supply and the validators that the chain began with.
+// initial applies the initial supply and the genesis validators.
 func (d *Decoder) initial(s *stakers) error {
 	s.setSupply(constants.PrimaryNetworkID, supply{current: d.supply})
 	for _, tx := range d.validators {
@@ -273,7 +268,7 @@ const (
 	stakerRenewing
 )
 
-// bytes is the value of a staker's row.
+// bytes returns the value of a staker's row.
 func (one *staker) bytes() []byte {
 	b := make([]byte, 0, 256)
 	flags := byte(0)
@@ -315,7 +310,7 @@ func appendOwner(b []byte, o *secp256k1fx.OutputOwners) []byte {
 	return b
 }
 
-// rowReader reads the value of a row from its beginning; bad once it was too short.
+// rowReader reads the value of a row. It sets bad if the value is too short.
 type rowReader struct {
 	b   []byte
 	bad bool
@@ -369,7 +364,7 @@ func parseStaker(txID ids.ID, v []byte) (*staker, error) {
 		one.renewal = &renewal{next: r.number(), compound: uint32(r.number()), accrued: r.number(), accruedCommission: r.number()}
 	}
 	if r.bad || len(r.b) > 0 {
-		return nil, fmt.Errorf("%w: staker %s in %d bytes", ErrState, txID, len(v))
+		return nil, fmt.Errorf("%w: staker %s of %d bytes", ErrState, txID, len(v))
 	}
 	return one, nil
 }
@@ -387,12 +382,12 @@ func parseSupply(v []byte) (supply, error) {
 	s := supply{current: r.number()}
 	s.transformed = platformreward.Config{MinConsumptionRate: r.number(), MaxConsumptionRate: r.number(), SupplyCap: r.number()}
 	if r.bad || len(r.b) > 0 {
-		return supply{}, fmt.Errorf("%w: a supply in %d bytes", ErrState, len(v))
+		return supply{}, fmt.Errorf("%w: supply of %d bytes", ErrState, len(v))
 	}
 	return s, nil
 }
 
-// takeChanges returns the rows that changed since it was called last.
+// takeChanges returns the rows that changed since the last call.
 func (s *stakers) takeChanges() (rows []Row) {
 	for id := range s.changed {
 		row := Row{Key: append([]byte{rowStaker}, id[:]...)}
@@ -409,7 +404,7 @@ func (s *stakers) takeChanges() (rows []Row) {
 	return rows
 }
 
-// load takes in a row of a staker or a supply.
+// load applies a stored row of a staker or a supply.
 func (s *stakers) load(kind byte, id ids.ID, v []byte) error {
 	if kind == rowSupply {
 		of, err := parseSupply(v)

@@ -15,48 +15,43 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
 )
 
-// ErrState says that rows are not those of a State.
-var ErrState = errors.New("not the state of a reader of the P-Chain")
+// ErrState means that rows do not form a State.
+var ErrState = errors.New("invalid P-Chain decoder state")
 
-// State is what a block's meaning depends on besides its bytes: what the blocks
-// before it left open: L1 validators and their balances, stakers and their potential
-// rewards, the supply. It has a few hundred bytes for each of these. It belongs to one
-// goroutine.
+// State is the context that decoding a block needs from earlier blocks: L1 validators with their balances, stakers with
+// their potential rewards, and the supply. It needs a few hundred bytes for each validator or staker. It is not safe
+// for concurrent use.
 type State struct {
-	// height and blockID are those of the last block; blockID is empty before the
-	// genesis block.
+	// height and blockID identify the last block. blockID is empty before the genesis block.
 	height  uint64
 	blockID ids.ID
-	// time is the chain's.
+	// time is the chain's time.
 	time time.Time
-	// proposal waits for the block that follows.
+	// proposal is undecided until the next block.
 	proposal *txs.Tx
 	fees     *l1Fees
 	stakers  *stakers
 
 	headChanged bool
 
-	// differed says that a node listed outputs of a reward that do not follow from the
-	// supply, doubts how often it listed none for the reward that is being decided. They
-	// are not stored.
+	// differed reports that a node listed reward outputs that differ from the computed ones. doubts counts empty
+	// answers for the reward that is being decided. Both are not stored.
 	differed bool
 	doubts   int
 }
 
-// NewState is the state before the genesis block.
+// NewState returns the state before the genesis block.
 func NewState() *State {
 	return &State{fees: newL1Fees(), stakers: newStakers()}
 }
 
-// Height is that of the last block that the state includes; false before the
-// genesis block.
+// Height returns the height of the last block in the state. It returns false before the genesis block.
 func (s *State) Height() (uint64, bool) { return s.height, s.blockID != ids.Empty }
 
-// Row is a part of a State. Keys are at most 33 bytes; a nil Value says that the
-// row is no more.
+// Row is a stored part of a State. Keys have at most 33 bytes. A nil Value deletes the row.
 type Row struct{ Key, Value []byte }
 
-// The keys of rows begin with one of these.
+// First bytes of row keys.
 const (
 	rowHead    = 'h'
 	rowAccount = 'l'
@@ -64,9 +59,8 @@ const (
 	rowSupply  = 'u'
 )
 
-// TakeChanges returns the rows that changed since it was called last, in no
-// particular order. If they are not kept after all, the state is of no more use:
-// load what was kept.
+// TakeChanges returns the rows that changed since the last call, in no particular order. If storing them fails, the
+// state must be discarded and loaded again.
 func (s *State) TakeChanges() []Row {
 	var rows []Row
 	if s.headChanged {
@@ -88,7 +82,7 @@ func (s *State) TakeChanges() []Row {
 	return append(rows, s.stakers.takeChanges()...)
 }
 
-// headSize is that of the head's row without a proposal.
+// headSize is the size of the head's row without a proposal.
 const headSize = 8 + ids.IDLen + 8 + 8 + 8
 
 func (s *State) head() []byte {
@@ -103,14 +97,13 @@ func (s *State) head() []byte {
 	return b
 }
 
-// LoadState is the state that the rows kept so far make, NewState if there are
-// none. Errors are ErrState.
+// LoadState returns the state that stored rows form, or NewState if there are none. Errors wrap ErrState.
 func LoadState(rows iter.Seq[Row]) (*State, error) {
 	s := NewState()
 	hasHead := false
 	for row := range rows {
 		if len(row.Key) == 0 {
-			return nil, fmt.Errorf("%w: a row without a key", ErrState)
+			return nil, fmt.Errorf("%w: row without a key", ErrState)
 		}
 		if row.Key[0] == rowHead {
 			hasHead = true
@@ -151,11 +144,11 @@ func LoadState(rows iter.Seq[Row]) (*State, error) {
 
 func (s *State) readHead(b []byte) error {
 	if len(b) < headSize {
-		return fmt.Errorf("%w: a head of %d bytes", ErrState, len(b))
+		return fmt.Errorf("%w: head of %d bytes", ErrState, len(b))
 	}
 	seconds := binary.BigEndian.Uint64(b[8+ids.IDLen:])
 	if seconds > math.MaxInt64 {
-		return fmt.Errorf("%w: time %d", ErrState, seconds)
+		return fmt.Errorf("%w: time %d is out of range", ErrState, seconds)
 	}
 	s.height = binary.BigEndian.Uint64(b)
 	s.blockID = ids.ID(b[8 : 8+ids.IDLen])

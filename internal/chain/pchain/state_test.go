@@ -20,7 +20,7 @@ import (
 	"quorate/internal/chain/pchain"
 )
 
-// rows are what is kept of a state.
+// rows are the stored rows of a state.
 type rows map[string][]byte
 
 func (r rows) take(s *pchain.State) {
@@ -46,8 +46,8 @@ func (r rows) load(t testing.TB) *pchain.State {
 	return s
 }
 
-// story is a chain with everything that leaves something open: a reader must be
-// able to stop and go on after each of its blocks.
+// story returns a chain whose blocks leave every kind of state open. A decoder must be able to stop and continue after
+// each block.
 func story(t testing.TB) (blocks []*pchain.Block, d *pchain.Decoder) {
 	t.Helper()
 	n := &answers{rewards: make(map[ids.ID][][]byte)}
@@ -119,7 +119,7 @@ func TestStateIsKept(t *testing.T) {
 			}
 		}
 
-		// All at once is the same as one after the other.
+		// Taking all changes at once gives the same rows.
 		atOnce := make(rows)
 		whole := pchain.NewState()
 		for _, b := range blocks[:i+1] {
@@ -132,7 +132,7 @@ func TestStateIsKept(t *testing.T) {
 		}
 		require.Len(t, kept, len(atOnce))
 	}
-	require.Equal(t, 3, refunds, "the story has refunds that depend on what was kept")
+	require.Equal(t, 3, refunds, "the chain has refunds that depend on stored rows")
 	head, _ := kept.load(t).Height()
 	require.Equal(t, uint64(len(blocks)-1), head)
 }
@@ -172,8 +172,7 @@ func TestUnreadableStates(t *testing.T) {
 	}
 }
 
-// FuzzLedger decodes whatever is a block, as if it followed one: what the ledger
-// says of it holds together, or there is an error.
+// FuzzLedger decodes any parsable block as a successor. The result must be consistent or an error.
 func FuzzLedger(f *testing.F) {
 	blocks, _ := story(f)
 	for _, b := range blocks {
@@ -203,7 +202,7 @@ func FuzzLedger(f *testing.F) {
 		}
 		requireDecoded(t, d, pchain.StateBefore(b, at, pending), b)
 		if b.Proposal != nil {
-			// And whatever it proposes, both answers.
+			// Decide its proposal both ways.
 			for _, kind := range []pchain.Kind{pchain.Commit, pchain.Abort} {
 				answer := &pchain.Block{Kind: kind, Height: b.Height, ParentID: b.ParentID, ID: ids.ID{2}, Time: b.Time}
 				requireDecoded(t, d, pchain.StateBefore(answer, at, b.Proposal), answer)

@@ -14,34 +14,31 @@ import (
 )
 
 const (
-	// knownLen is how much of a certificate's SHA-256 it is known by, in bytes: as much
-	// as a node is known by.
+	// knownLen is the length of a certificate's ID: the first 20 bytes of its SHA-256, as long as a node ID.
 	knownLen = 20
-	// Certificates of other lengths stay where they are. Smaller ones would not be worth
-	// a row.
+	// Only certificates of these lengths are stored separately. Smaller ones are not worth a row.
 	leastCertificate, mostCertificate = 64, staking.MaxCertificateLen
-	// rememberedBytes bounds what a Writer remembers: the certificates of some thousand
-	// nodes.
+	// rememberedBytes bounds the cache of a Writer. It holds the certificates of some thousand nodes.
 	rememberedBytes = 4 << 20
-	// rememberedEach is about what remembering a certificate takes beside its bytes.
+	// rememberedEach is the approximate overhead of a cached certificate.
 	rememberedEach = 100
 )
 
-// Writer writes the containers of one chain, one after the other, and certificates of
-// those who signed them, which are the same again and again, once: what it writes
-// follows from the containers alone. It must not outlive a batch that was not committed.
+// Writer writes the containers of one chain in order. It stores each proposer certificate once in a row of its own,
+// because certificates repeat. The rows depend only on the containers. A Writer must be discarded when a batch is not
+// committed.
 type Writer struct {
 	chain Chain
-	// known has what certificates are known by that were written.
+	// known maps written certificates to their IDs.
 	known map[string][]byte
-	// bytes is about what that takes.
+	// bytes is the approximate size of known.
 	bytes int
 }
 
-// NewWriter makes the writer of a chain.
+// NewWriter returns the writer of a chain.
 func NewWriter(c Chain) *Writer { return &Writer{chain: c, known: make(map[string][]byte)} }
 
-// Put writes a container. The batch does not keep its bytes.
+// Put writes a container. The batch does not retain its bytes.
 func (w *Writer) Put(batch *store.Batch, one *Container) {
 	from, to, ok := envelope.Certificate(one.Bytes)
 	if !ok || to-from < leastCertificate || to-from > mostCertificate {
@@ -51,8 +48,8 @@ func (w *Writer) Put(batch *store.Batch, one *Container) {
 	w.chain.put(batch, one, w.certificate(batch, one.Bytes[from:to]), from, to)
 }
 
-// certificate tells what a certificate is known by, and writes it unless it did. One
-// that is there already is written again with the same bytes.
+// certificate returns a certificate's ID and writes the certificate unless it is cached. Writing it again writes the
+// same bytes.
 func (w *Writer) certificate(batch *store.Batch, der []byte) []byte {
 	if known, ok := w.known[string(der)]; ok {
 		return known
@@ -74,8 +71,7 @@ func (c Chain) certificateKey(known []byte) store.PK {
 	return store.PK{P: append(c.prefix(), known...)}
 }
 
-// join puts a certificate back into what was written without it; false if it does not
-// belong there.
+// join inserts a certificate into a container stored without it. It returns false if the certificate does not fit.
 func join(rest, certificate []byte) ([]byte, bool) {
 	from := envelope.BeforeCertificate
 	if len(rest) < from || uint64(binary.BigEndian.Uint32(rest[from-4:])) != uint64(len(certificate)) {
@@ -85,7 +81,7 @@ func join(rest, certificate []byte) ([]byte, bool) {
 	return append(append(append(b, rest[:from]...), certificate...), rest[from:]...), true
 }
 
-// whole are containers with their certificates, each of which is read once.
+// whole returns containers with their certificates. It reads each certificate once.
 func (c Chain) whole(ctx context.Context, r store.Reader, found []stored) ([]Container, error) {
 	var keys []store.PK
 	places := make(map[string]int)
@@ -104,7 +100,7 @@ func (c Chain) whole(ctx context.Context, r store.Reader, found []stored) ([]Con
 		}
 		for i, key := range keys {
 			if !bytes.HasSuffix(key.P, knownBy(certificates[i])) {
-				certificates[i] = nil // damaged, or not there
+				certificates[i] = nil // damaged or missing
 			}
 		}
 	}

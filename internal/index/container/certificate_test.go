@@ -23,8 +23,7 @@ type proposerKey = crypto.Signer
 
 var chain = Chain{NetworkID: 5, Name: "P"}
 
-// signed is a container as consensus accepts it, made by the library; without anybody
-// who signed if there is no identity.
+// signed returns a container built by the library, unsigned without an identity.
 func signed(t testing.TB, identity *staking.Certificate, signer proposerKey, inner string) []byte {
 	t.Helper()
 	var made interface{ Bytes() []byte }
@@ -38,7 +37,7 @@ func signed(t testing.TB, identity *staking.Certificate, signer proposerKey, inn
 	return made.Bytes()
 }
 
-// certified is what has the form of an envelope up to its certificate, whatever that is.
+// certified returns bytes in the form of an envelope with any certificate.
 func certified(kind uint32, certificate []byte, rest string) []byte {
 	b := make([]byte, 2, 256)
 	b = binary.BigEndian.AppendUint32(b, kind)
@@ -47,7 +46,7 @@ func certified(kind uint32, certificate []byte, rest string) []byte {
 	return append(append(b, certificate...), rest...)
 }
 
-// written is a store with containers of these bytes, from height 0 on.
+// written returns a store with containers of these bytes, from height 0 on.
 func written(t testing.TB, w *Writer, all [][]byte) store.Store {
 	t.Helper()
 	s := store.NewMemory()
@@ -58,7 +57,7 @@ func written(t testing.TB, w *Writer, all [][]byte) store.Store {
 			one.ID = hashing.ComputeHash256Array(b)
 		}
 		w.Put(&batch, &one)
-		clear(one.Bytes) // which the batch does not keep
+		clear(one.Bytes) // the batch does not retain them
 	}
 	require.NoError(t, s.Commit(t.Context(), &batch))
 	return s
@@ -83,7 +82,7 @@ func requireBack(t testing.TB, s store.Store, all [][]byte) {
 	}
 }
 
-// sizes are the rows and bytes of families.
+// sizes returns the rows and bytes of families.
 func sizes(t testing.TB, s store.Store, families ...store.Family) (rows, size int) {
 	t.Helper()
 	for _, family := range families {
@@ -114,7 +113,7 @@ func TestCertificatesComeBack(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		all  [][]byte
-		// rows is how many certificates have their own.
+		// rows is the number of certificates with their own row.
 		rows int
 	}{
 		{"shared", shared, 3},
@@ -138,8 +137,8 @@ func TestCertificatesComeBack(t *testing.T) {
 	}
 }
 
-// TestWritersAgree has one writer forget, and be followed by another: the rows are those
-// of one that does not.
+// TestWritersAgree requires that a writer with a small cache and its successor write the same rows as a writer with a
+// full cache.
 func TestWritersAgree(t *testing.T) {
 	var all [][]byte
 	for i := range 40 {
@@ -151,13 +150,13 @@ func TestWritersAgree(t *testing.T) {
 	forgetful.bytes = rememberedBytes - 1000
 	got, err := store.DumpHash(t.Context(), written(t, forgetful, all))
 	require.NoError(t, err)
-	require.Equal(t, want, got, "dump of who forgets in the middle")
-	require.Less(t, forgetful.bytes, 40*400, "what is remembered, in bytes")
+	require.Equal(t, want, got, "dump of a writer with a small cache")
+	require.Less(t, forgetful.bytes, 40*400, "size of the cache")
 
 	s := written(t, NewWriter(chain), all[:17])
 	var batch store.Batch
 	second := NewWriter(chain)
-	for i := 15; i < len(all); i++ { // two of them over again
+	for i := 15; i < len(all); i++ { // repeats two of them
 		id := ids.ID{byte(i), 1}
 		if i%3 == 0 {
 			id = hashing.ComputeHash256Array(all[i])
@@ -167,11 +166,11 @@ func TestWritersAgree(t *testing.T) {
 	require.NoError(t, s.Commit(t.Context(), &batch))
 	got, err = store.DumpHash(t.Context(), s)
 	require.NoError(t, err)
-	require.Equal(t, want, got, "dump of one who goes on from another")
+	require.Equal(t, want, got, "dump of two writers in succession")
 }
 
-// TestStrangersCostLittle has everybody sign once: that takes hardly more than whole
-// containers, in the store and in memory.
+// TestStrangersCostLittle signs every container with another certificate. The overhead over whole containers must be
+// small in the store and in memory.
 func TestStrangersCostLittle(t *testing.T) {
 	const n = 3000
 	w, whole := NewWriter(chain), store.NewMemory()

@@ -1,7 +1,6 @@
-// Package container keeps what chains' records were read from, block by block, as
-// nodes gave it, so that records can be made again without them. It knows places and
-// bytes: what they mean is for the chains' decoders to say. Values are not compressed,
-// as engines do that better for many of them together than it can be done one by one.
+// Package container stores the blocks of chains as nodes returned them, so that indexes can be rebuilt without a node.
+// It handles positions and bytes; the chains' decoders interpret them. Values are not compressed, because storage
+// engines compress many of them together.
 package container
 
 import (
@@ -18,19 +17,19 @@ import (
 	"quorate/internal/store"
 )
 
-// ErrMissing says that a container is not kept that should be.
-var ErrMissing = errors.New("container is not kept")
+// ErrMissing means that a container is not stored.
+var ErrMissing = errors.New("container is not stored")
 
-// Form is what the bytes of a container are.
+// Form is the encoding of a container's bytes.
 type Form byte
 
 const (
-	// Accepted is what consensus accepted: a block in its proposer envelope, if it was
-	// made in one, or a vertex. ID and Time are known.
+	// Accepted is what consensus accepted: a block in its proposer envelope, if it has one, or a vertex. ID and Time
+	// are set.
 	Accepted Form = iota + 1
-	// Bare is a block without an envelope, from a node without an index.
+	// Bare is a block without its envelope, from a node without an index.
 	Bare
-	// Part is what of a block concerns other chains.
+	// Part is the part of a block that concerns other chains.
 	Part
 )
 
@@ -46,23 +45,23 @@ func (f Form) String() string {
 	return fmt.Sprintf("form %d", byte(f))
 }
 
-// Container is one that is kept.
+// Container is a stored block or vertex.
 type Container struct {
-	// Height is the block's, or a vertex's place in the order of acceptance.
+	// Height is the block height, or the position of a vertex in the order of acceptance.
 	Height uint64
 	Form   Form
-	// ID is what consensus knows it by, and Time when the node that was asked accepted
-	// it; both are zero but for what is Accepted.
+	// ID identifies the container in consensus. Time is when the node accepted it. Both are zero unless Form is
+	// Accepted.
 	ID   ids.ID
 	Time time.Time
-	// Kept is when it came to be kept, zero if that was not noted.
+	// Kept is when the container was stored, zero if unknown.
 	Kept  time.Time
 	Bytes []byte
-	// Digest is the SHA-256 of Bytes, which often is the ID; zero if it is not known.
+	// Digest is the SHA-256 of Bytes, often equal to ID; zero if unknown.
 	Digest ids.ID
 }
 
-// Hash is the SHA-256 of the bytes.
+// Hash returns the SHA-256 of the bytes.
 func (one *Container) Hash() ids.ID {
 	if one.Digest != ids.Empty {
 		return one.Digest
@@ -70,17 +69,17 @@ func (one *Container) Hash() ids.ID {
 	return hashing.ComputeHash256Array(one.Bytes)
 }
 
-// Chain names whose containers are kept: those of one chain, in one network.
+// Chain identifies the containers of one chain of one network.
 type Chain struct {
 	NetworkID uint32
-	// Name is one letter: as in package index, and Vertices.
+	// Name is one letter: a chain name of package index, or Vertices.
 	Name string
 }
 
-// Vertices is the name of what the X-Chain accepted before it had blocks.
+// Vertices is the name of the X-Chain's pre-Cortina vertices.
 const Vertices = "V"
 
-// bucketBits is how many containers share a partition, as a power of two.
+// A partition has 1<<bucketBits containers.
 const bucketBits = 10
 
 func (c Chain) prefix() []byte {
@@ -94,24 +93,23 @@ func (c Chain) key(height uint64) store.PK {
 
 func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: row.ShortID(c.prefix(), id)} }
 
-// wholeIDKey is what idKey was at first.
+// wholeIDKey is the key in stores written before idKey existed.
 func (c Chain) wholeIDKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
 
-// Flags of a value, above its form.
+// Flags of a value, combined with its form.
 const (
 	flagForm  = 0x0f
-	flagOwnID = 0x10 // the ID is not the hash of the bytes, and is given
-	flagKept  = 0x20 // it is noted when it came
-	// The certificate of who signed it is a row of its own: what that is known by comes
-	// before the bytes, which are without it.
+	flagOwnID = 0x10 // the ID is not the hash of the bytes and follows
+	flagKept  = 0x20 // the storage time follows
+	// The proposer's certificate has its own row. Its ID precedes the bytes, which omit it.
 	flagCertified = 0x40
 )
 
-// Put writes a container. The batch does not keep its bytes.
+// Put writes a container. The batch does not retain its bytes.
 func (c Chain) Put(batch *store.Batch, one *Container) { c.put(batch, one, nil, 0, 0) }
 
-// put writes a container without the certificate, which is in its bytes between two
-// places and known by known; all of it if that is empty.
+// put writes a container without its certificate, which is at bytes [from, to) and has the ID known. If known is empty,
+// it writes the whole container.
 func (c Chain) put(batch *store.Batch, one *Container, known []byte, from, to int) {
 	v := make([]byte, 1, 1+2*binary.MaxVarintLen64+ids.IDLen+len(known)+len(one.Bytes)-(to-from))
 	v[0] = byte(one.Form)
@@ -135,19 +133,19 @@ func (c Chain) put(batch *store.Batch, one *Container, known []byte, from, to in
 	batch.Add(store.FamilyContainer, c.key(one.Height), v)
 }
 
-// Size is about what Put adds to a batch, in bytes.
+// Size returns the approximate number of bytes that Put adds to a batch.
 func (one *Container) Size() int { return len(one.Bytes) + 100 }
 
-// stored is a container as it is in its row.
+// stored is a container as stored in its row.
 type stored struct {
 	Container
-	// known is what the certificate is known by that Bytes lack; empty if they are whole.
+	// known is the ID of the certificate that Bytes omit; empty if Bytes are complete.
 	known []byte
-	// digested says that the ID is the hash of the whole bytes, and not known yet.
+	// digested reports that the ID is the hash of the complete bytes and not computed yet.
 	digested bool
 }
 
-// whole is the container, whose certificate is given if it lacks one.
+// whole returns the container with the certificate that its bytes omit.
 func (s *stored) whole(certificate []byte) (Container, error) {
 	if len(s.known) > 0 {
 		b, ok := join(s.Bytes, certificate)
@@ -203,12 +201,11 @@ func parse(height uint64, v []byte) (s stored, err error) {
 
 func corrupt(height uint64) error { return fmt.Errorf("%w: container %d", store.ErrCorrupt, height) }
 
-// most is how many containers are read at a time: a partition's.
+// most is the maximum number of containers of one read: those of a partition.
 const most = 1 << bucketBits
 
-// Range returns at most n containers from a height on, without gaps; fewer if there
-// are no more, or for those that follow to be read anew. It is empty if there is none
-// at that height.
+// Range returns at most n consecutive containers from a height on. It may return fewer, for example at the end of a
+// partition. It returns none if there is none at that height.
 func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([]Container, error) {
 	at := c.key(from)
 	rows, err := r.Scan(ctx, store.FamilyContainer, at.P, at.K, nil, store.Ascending, min(n, most))
@@ -232,7 +229,7 @@ func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([
 	return c.whole(ctx, r, found)
 }
 
-// Get returns the container of a height, or ErrMissing.
+// Get returns the container at a height, or ErrMissing.
 func (c Chain) Get(ctx context.Context, r store.Reader, height uint64) (Container, error) {
 	values, err := r.Get(ctx, store.FamilyContainer, []store.PK{c.key(height)})
 	if err != nil {
@@ -252,12 +249,12 @@ func (c Chain) Get(ctx context.Context, r store.Reader, height uint64) (Containe
 	return all[0], nil
 }
 
-// ByID returns the container that consensus knows by an ID, or ErrMissing. A key has
-// only the beginning of an ID: ByID compares the whole ID with the container's.
+// ByID returns the container with a consensus ID, or ErrMissing. Keys contain only a prefix of the ID, so ByID compares
+// the whole ID.
 func (c Chain) ByID(ctx context.Context, r store.Reader, id ids.ID) (Container, error) {
 	values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.idKey(id), c.wholeIDKey(id)})
 	if err != nil {
-		return Container{}, fmt.Errorf("looking for container %s: %w", id, err)
+		return Container{}, fmt.Errorf("reading container %s: %w", id, err)
 	}
 	found := values[0]
 	if found == nil {
@@ -268,7 +265,7 @@ func (c Chain) ByID(ctx context.Context, r store.Reader, id ids.ID) (Container, 
 	}
 	height, n := binary.Uvarint(found)
 	if n <= 0 {
-		return Container{}, fmt.Errorf("%w: place of container %s", store.ErrCorrupt, id)
+		return Container{}, fmt.Errorf("%w: position of container %s", store.ErrCorrupt, id)
 	}
 	one, err := c.Get(ctx, r, height)
 	if err == nil && one.ID != id {

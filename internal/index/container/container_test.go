@@ -34,7 +34,7 @@ func TestContainersComeBack(t *testing.T) {
 		n    int
 		want []Container
 	}{
-		{1022, 10, want[0:2]}, // a partition ends
+		{1022, 10, want[0:2]}, // at the end of a partition
 		{1024, 10, want[2:4]},
 		{1024, 1, want[2:3]},
 		{1026, 10, nil},
@@ -63,7 +63,7 @@ func TestContainersComeBack(t *testing.T) {
 		require.ErrorIs(t, err, ErrMissing, "%s", missing)
 	}
 
-	// As they were written at first.
+	// The key format of older stores.
 	whole := Container{Height: 77, Form: Accepted, ID: ids.ID{9}, Time: at, Bytes: []byte("found by its whole ID")}
 	b.Reset()
 	c.Put(&b, &whole)

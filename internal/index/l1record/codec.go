@@ -13,11 +13,10 @@ import (
 	"quorate/internal/store"
 )
 
-// The values of rows begin with a version; numbers are uvarints, IDs 32 bytes, and
-// byte strings come after their length.
+// Values begin with a version. Numbers are uvarints, IDs have 32 bytes, and byte strings have a length prefix.
 const version = row.Version
 
-// The kinds of events in a value.
+// Kinds of events in a value.
 const (
 	kindConversion = iota + 1
 	kindRegistration
@@ -64,7 +63,7 @@ func decodeTransaction(txID ids.ID, b []byte) (*pchain.L1Transaction, error) {
 	case kindWeightChange:
 		tx.Event = &pchain.WeightChange{ValidationID: d.ID(), Nonce: d.Number(), Weight: d.Number()}
 	default:
-		d.Fail(fmt.Errorf("event of kind %d", kind))
+		d.Fail(fmt.Errorf("unknown event kind %d", kind))
 	}
 	if err := d.End(); err != nil {
 		return nil, err
@@ -72,8 +71,7 @@ func decodeTransaction(txID ids.ID, b []byte) (*pchain.L1Transaction, error) {
 	return tx, nil
 }
 
-// beginning is the row that a validation begins with: the validator of number
-// Index of a conversion, or, if there is a Message, of a registration.
+// beginning is the first row of a validation: validator Index of a conversion, or a registration if Message is set.
 type beginning struct {
 	SubnetID ids.ID
 	TxID     ids.ID
@@ -88,7 +86,7 @@ func (v *beginning) bytes() []byte {
 	return appendBytes(b, v.Message)
 }
 
-// change is the row of a weight change, whose nonce is in its key.
+// change is the row of a weight change. Its key contains the nonce.
 type change struct {
 	TxID           ids.ID
 	Height, Weight uint64
@@ -100,8 +98,8 @@ func (c *change) bytes() []byte {
 	return binary.AppendUvarint(b, c.Weight)
 }
 
-// decodeValidation puts together the row that a validation begins with and the one
-// of its latest change, whose value is nil if there is none.
+// decodeValidation combines the first row of a validation with the row of its latest weight change, whose value is nil
+// without a change.
 func decodeValidation(validationID ids.ID, begin, latest store.Row) (*pchain.Validation, error) {
 	d := decode(begin.V)
 	v := &pchain.Validation{SubnetID: d.ID(), RegistrationTxID: d.ID()}
@@ -134,8 +132,7 @@ func appendBytes(b, part []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }
 
-// decoder reads a value from its beginning, as row.Reader does. What it returns refers
-// to the value, which readers of a store own.
+// decoder reads a value like row.Reader. Results refer to the value, which the caller of the store owns.
 type decoder struct{ row.Reader }
 
 func decode(v []byte) *decoder {
@@ -144,12 +141,12 @@ func decode(v []byte) *decoder {
 	return d
 }
 
-// time differs from row.Reader's: these rows know no zero time.
+// time differs from row.Reader's: these rows have no zero time.
 func (d *decoder) time() time.Time { return time.Unix(int64(d.Number()), 0).UTC() }
 
 func (d *decoder) conversion() *pchain.Conversion {
 	c := &pchain.Conversion{SubnetID: d.ID(), ManagerChainID: d.ID(), ManagerAddress: d.Bytes()}
-	// Not made to measure: the count is only as good as the value.
+	// Not preallocated: a damaged value may have any count.
 	for n := d.Number(); n > 0 && d.Err() == nil; n-- {
 		v := pchain.ConvertedValidator{NodeID: d.Bytes()}
 		copy(v.PublicKey[:], d.Take(len(v.PublicKey)))

@@ -1,6 +1,6 @@
-// Package l1record remembers what P-Chain transactions did to L1s (ACP-77):
-// conversions, registrations and weight changes, by transaction, by validation
-// and by subnet. It is a tenant of the P-Chain's index, and what reads its rows.
+// Package l1record indexes P-Chain transactions that changed L1s (ACP-77): conversions, registrations and weight
+// changes, by transaction, by validation and by subnet. A Tenant of the P-Chain's pipeline writes the rows, a Record
+// reads them.
 package l1record
 
 import (
@@ -16,10 +16,10 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the tenant's.
+// name is the name of the projection in cursors.
 const name = "l1"
 
-// Form is that of the record's rows. Version 1 is the first.
+// Form returns the format of the rows. The first version is 1.
 func Form() index.Form {
 	return index.Form{
 		Name: name, Version: 1, Cursor: index.CursorOf(name),
@@ -27,29 +27,29 @@ func Form() index.Form {
 	}
 }
 
-// Record is the record of one network, of which a store may hold several. It is
-// safe for concurrent use. Reads see what was committed, and fail as the store does.
+// Record reads the L1 index of one network; a store may contain several networks. It is safe for concurrent use. Reads
+// see committed rows. Errors come from the store.
 type Record struct {
 	reader    store.Reader
 	networkID uint32
 }
 
-// New makes a reader of a network's record, which may be empty.
+// New returns a reader of a network's index, which may be empty.
 func New(r store.Reader, networkID uint32) *Record { return &Record{reader: r, networkID: networkID} }
 
-// Tenant writes the record of one network.
+// Tenant writes the L1 index of one network.
 type Tenant struct{ networkID uint32 }
 
 var _ index.Tenant[*pchain.Block] = Tenant{}
 
-// NewTenant makes the tenant that keeps a network's record.
+// NewTenant returns the projection that writes a network's L1 index.
 func NewTenant(networkID uint32) Tenant { return Tenant{networkID: networkID} }
 
 // Name implements index.Tenant.
 func (Tenant) Name() string { return name }
 
-// Apply implements index.Tenant. No genesis says anything about L1s, and proposals
-// are about stakers only, so that every row comes from a block's own transactions.
+// Apply implements index.Tenant. It reads only the block's own transactions: a genesis contains no L1s, and proposals
+// concern stakers only.
 func (t Tenant) Apply(_ context.Context, _ store.Reader, block *pchain.Block, batch *store.Batch) error {
 	for i, tx := range block.Txs {
 		event, err := pchain.L1EventOf(tx.Unsigned)
@@ -81,8 +81,7 @@ func (t Tenant) Apply(_ context.Context, _ store.Reader, block *pchain.Block, ba
 	return nil
 }
 
-// Transaction returns what a transaction did to an L1; nil, and no error, if
-// nothing of the kind is recorded.
+// Transaction returns the effect of a transaction on an L1, or nil without an error if none is indexed.
 func (r *Record) Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error) {
 	found, err := r.transactions(ctx, txID)
 	if err != nil {
@@ -91,7 +90,7 @@ func (r *Record) Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transa
 	return found[0], nil
 }
 
-// transactions returns nil for those that are not recorded.
+// transactions returns nil for transactions that are not indexed.
 func (r *Record) transactions(ctx context.Context, txIDs ...ids.ID) ([]*pchain.L1Transaction, error) {
 	keys := make([]store.PK, len(txIDs))
 	for i, txID := range txIDs {
@@ -113,8 +112,7 @@ func (r *Record) transactions(ctx context.Context, txIDs ...ids.ID) ([]*pchain.L
 	return found, nil
 }
 
-// Conversion returns the transaction that made a subnet an L1; nil, and no error,
-// if none is recorded.
+// Conversion returns the transaction that converted a subnet to an L1, or nil without an error if none is indexed.
 func (r *Record) Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error) {
 	values, err := r.reader.Get(ctx, store.FamilyL1Subnet, []store.PK{{P: r.key(subnetID)}})
 	if err != nil {
@@ -130,8 +128,8 @@ func (r *Record) Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Tra
 	return r.Transaction(ctx, txID)
 }
 
-// Validation returns how an L1 validator began and what its weight was changed to
-// last; nil, and no error, if no beginning is recorded.
+// Validation returns the first transaction and the last weight change of an L1 validator, or nil without an error if
+// the validator is not indexed.
 func (r *Record) Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error) {
 	rows, err := r.reader.Floor(ctx, store.FamilyL1Validation, r.key(validationID), []store.Range{
 		{Lo: beginningKey, Hi: beginningKey},
@@ -150,8 +148,8 @@ func (r *Record) Validation(ctx context.Context, validationID ids.ID) (*pchain.V
 	return v, nil
 }
 
-// Since returns the transactions of blocks from a height on, in their order, and the
-// height to go on from. It reads about limit of them, and never a part of a block's.
+// Since returns the transactions of blocks from a height on, in order, and the height at which to continue. It reads
+// about limit transactions and always whole blocks.
 func (r *Record) Since(ctx context.Context, height uint64, limit int) (found []*pchain.L1Transaction, next uint64, err error) {
 	rows, err := r.scan(ctx, heightKey(height, 0), nil, limit)
 	if err != nil {
@@ -162,7 +160,7 @@ func (r *Record) Since(ctx context.Context, height uint64, limit int) (found []*
 	}
 	last := binary.BigEndian.Uint64(rows[len(rows)-1].K)
 	if len(rows) == limit {
-		// The rest of the last block.
+		// Read the rest of the last block.
 		rest, err := r.scan(ctx, store.After(rows[len(rows)-1].K), heightKey(last+1, 0), math.MaxInt)
 		if err != nil {
 			return nil, 0, err
@@ -178,7 +176,7 @@ func (r *Record) Since(ctx context.Context, height uint64, limit int) (found []*
 	}
 	for i, tx := range found {
 		if tx == nil {
-			return nil, 0, fmt.Errorf("reading L1 transactions: %w: %s is listed and not there", store.ErrCorrupt, txIDs[i])
+			return nil, 0, fmt.Errorf("reading L1 transactions: %w: %s is in the list but has no row", store.ErrCorrupt, txIDs[i])
 		}
 	}
 	return found, last + 1, nil
@@ -198,7 +196,7 @@ func (r *Record) scan(ctx context.Context, lo, hi []byte, limit int) ([]store.Ro
 	return rows, nil
 }
 
-// Height returns the height up to which blocks are recorded: those below next are.
+// Height returns the next height to index: all blocks below it are indexed.
 func (r *Record) Height(ctx context.Context) (next uint64, err error) {
 	c, err := store.ReadCursor(ctx, r.reader, index.Cursor(r.networkID, index.PChain, name))
 	return c.Next, err

@@ -19,7 +19,7 @@ import (
 	"quorate/internal/store"
 )
 
-// apply has a tenant record all blocks of a chain, as a pipeline would.
+// apply indexes all blocks of a chain like a pipeline.
 func apply(t testing.TB, s store.Store, chain *pchaintest.Chain) {
 	t.Helper()
 	tenant := l1record.NewTenant(chain.NetworkID)
@@ -65,7 +65,7 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, next, "of an empty store")
 	apply(t, s, chain)
-	// Another network's record in the same store.
+	// Another network's index in the same store.
 	other := pchaintest.New(1)
 	other.Standard(other.Convert(ids.ID{8}, manager, address, 1))
 	apply(t, s, other)
@@ -156,7 +156,7 @@ func forged(id ids.ID) ids.ID {
 	return id
 }
 
-// TestEmptyHands is about a conversion by nobody's contract, as the P-Chain allows.
+// TestEmptyHands indexes a conversion without a manager contract, which the P-Chain allows.
 func TestEmptyHands(t *testing.T) {
 	chain := pchaintest.New(5)
 	chain.Standard(chain.Convert(ids.ID{1}, ids.Empty, nil, 1))
@@ -194,7 +194,7 @@ func (brokenStore) Scan(context.Context, store.Family, []byte, []byte, []byte, s
 	return nil, errBroken
 }
 
-// TestNothingIsNotAnError tells a row that is not there from one that cannot be had.
+// TestNothingIsNotAnError distinguishes a missing row from a failed read.
 func TestNothingIsNotAnError(t *testing.T) {
 	ctx, record := t.Context(), l1record.New(brokenStore{}, 5)
 	for name, read := range map[string]func() error{
@@ -208,8 +208,7 @@ func TestNothingIsNotAnError(t *testing.T) {
 	}
 }
 
-// TestDamagedRows damages every row of a record in every way that a byte allows for:
-// what is read is then an error or something else, but never a panic.
+// TestDamagedRows damages every byte of every row. Reads must return an error or other data and must not panic.
 func TestDamagedRows(t *testing.T) {
 	ctx := t.Context()
 	chain := pchaintest.New(5)
@@ -273,7 +272,7 @@ func TestDamagedRows(t *testing.T) {
 	}
 }
 
-// FuzzRecord gives any bytes to the readers of all kinds of rows.
+// FuzzRecord passes arbitrary bytes to the readers of all kinds of rows.
 func FuzzRecord(f *testing.F) {
 	chain := pchaintest.New(5)
 	m := pchaintest.Registration(ids.ID{1}, ids.NodeID{1}, 1000)

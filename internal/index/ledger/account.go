@@ -14,14 +14,14 @@ import (
 	"quorate/internal/store"
 )
 
-// holding is what an account holds.
+// holding is a kind of balance.
 type holding uint8
 
 const (
-	amounts  holding = iota // of an asset
-	tokens                  // NFTs, which count as 1 each
-	rights                  // to make more of something, and properties: not a balance
-	holdings                // how many there are
+	amounts  holding = iota // an amount of an asset
+	tokens                  // NFTs, counted as 1 each
+	rights                  // mint rights and properties, which are not part of a balance
+	holdings                // the number of kinds
 )
 
 func holdingOf(kind chain.OutputKind) holding {
@@ -35,8 +35,7 @@ func holdingOf(kind chain.OutputKind) holding {
 	}
 }
 
-// groupID names a set of owners and how many of them it takes: an address by
-// itself, or what they hash to.
+// groupID identifies a set of owners and its threshold: a single address, or the hash of addresses and threshold.
 type groupID [1 + ids.ShortIDLen]byte
 
 const (
@@ -50,14 +49,14 @@ func singleGroup(address ids.ShortID) (id groupID) {
 	return id
 }
 
-// group are the owners of outputs. Addresses are sorted and without repetitions.
+// group is the owners of outputs. Addresses are sorted and unique.
 type group struct {
 	id        groupID
 	threshold uint32
 	addresses []ids.ShortID
 }
 
-// groupOf returns false for outputs that nobody owns.
+// groupOf returns the owners, or false for outputs without owners.
 func groupOf(addresses []ids.ShortID, threshold uint32) (group, bool) {
 	if len(addresses) == 0 {
 		return group{}, false
@@ -94,8 +93,7 @@ func parseGroup(id groupID, v []byte) (group, error) {
 	return g, r.End()
 }
 
-// owns reports whether as many of the given addresses are among the owners as it
-// takes, and at least one.
+// owns reports whether at least threshold of the owners, and at least one, are in addresses.
 func (g *group) owns(addresses map[ids.ShortID]struct{}) bool {
 	n := uint32(0)
 	for _, a := range g.addresses {
@@ -106,8 +104,8 @@ func (g *group) owns(addresses map[ids.ShortID]struct{}) bool {
 	return n > 0 && n >= g.threshold
 }
 
-// account is all that the same owners hold of the same asset in the same place: on
-// a chain, or on the way from one to another. Each output belongs to one account.
+// account is what one group of owners holds of one asset in one place: on a chain, or between two chains. Each output
+// belongs to one account.
 type account struct {
 	source, destination ids.ID
 	group               groupID
@@ -115,7 +113,7 @@ type account struct {
 	holding             holding
 }
 
-// accountID names an account in keys.
+// accountID identifies an account in keys.
 type accountID [20]byte
 
 // atomic reports whether the account is between two chains.
@@ -134,8 +132,7 @@ func (a *account) id(networkID uint32) (id accountID) {
 	return id
 }
 
-// accountList is the key of the list of accounts that a group has to do with on a
-// chain, in a hash to be short.
+// accountList returns the key of the list of a group's accounts on a chain. The key is a hash to be short.
 func accountList(networkID uint32, chainID ids.ID, g groupID) []byte {
 	var b [4 + ids.IDLen + len(groupID{})]byte
 	binary.BigEndian.PutUint32(b[:], networkID)
@@ -145,15 +142,14 @@ func accountList(networkID uint32, chainID ids.ID, g groupID) []byte {
 	return bytes.Clone(digest[:len(accountID{})])
 }
 
-// How an account relates to the chain whose list it is in.
+// Relations of an account to the chain of its list.
 const (
 	relationOwn = iota
 	relationExport
 	relationImport
 )
 
-// listKey is the account's place in the list of a chain that is its source or
-// destination.
+// listKey returns the account's key in the list of its source or destination chain.
 func (a *account) listKey(chainID ids.ID) []byte {
 	k := make([]byte, 0, 2+2*ids.IDLen)
 	switch {
@@ -192,8 +188,8 @@ func parseListKey(chainID ids.ID, g groupID, k []byte) (account, error) {
 	return a, nil
 }
 
-// accountOf returns the account of an output that chainID made, and its owners;
-// false if nobody owns it.
+// accountOf returns the account and the owners of an output that chainID created. It returns false if the output has no
+// owners.
 func accountOf(chainID ids.ID, o *chain.Output) (account, group, bool) {
 	g, ok := groupOf(o.Addresses, o.Threshold)
 	return account{

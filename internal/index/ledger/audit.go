@@ -17,59 +17,55 @@ import (
 	"quorate/internal/store"
 )
 
-// Supply is what there is of an asset on a chain, or on the way from it to another, by
-// bucket.
+// Supply is the amount of an asset on a chain, or on the way to another chain, by bucket.
 type Supply struct {
 	ChainID, DestinationID, AssetID ids.ID
 	Buckets                         [buckets]*big.Int
 }
 
-// Audit is what an audit came to.
+// Audit is the result of an audit.
 type Audit struct {
-	// Outputs and Accounts are how many were looked at.
+	// Outputs and Accounts are the numbers of checked outputs and accounts.
 	Outputs, Accounts int
-	// Supply is that of one asset, by chains.
+	// Supply is the supply of one asset by chain.
 	Supply []*Supply
-	// Arrived are outputs that were consumed and of which nothing else is recorded: as
-	// long as not all chains are recorded up to their ends that may be as it should.
-	// More than some thousands are not told.
+	// Arrived are consumed outputs without an indexed origin. They are expected until all chains are indexed up to
+	// their tips. The list has at most some thousands.
 	Arrived []ids.ID
-	// Addresses are some that own, or owned, something: a sample that Seed decides.
+	// Addresses is a sample of addresses that own or owned something. Seed determines the sample.
 	Addresses []ids.ShortID
 }
 
-// AuditOptions of an audit. Wrong is required.
+// AuditOptions configures an audit. Wrong is required.
 type AuditOptions struct {
-	// AssetID is the asset whose Supply is wanted.
+	// AssetID is the asset of the reported Supply.
 	AssetID ids.ID
-	// Addresses is how many addresses are wanted, and Seed which.
+	// Addresses is the size of the sample of addresses. Seed selects the sample.
 	Addresses int
 	Seed      ids.ShortID
-	// Progress is called now and then with how many outputs were looked at.
+	// Progress is called from time to time with the number of checked outputs.
 	Progress func(outputs int)
-	// Wrong is told what does not fit.
+	// Wrong is called with each contradiction.
 	Wrong func(what string)
 }
 
-// auditPage is how many outputs are looked at together.
+// auditPage is the number of outputs that are checked together.
 const auditPage = 512
 
-// mostArrived bounds Audit.Arrived.
+// mostArrived limits Audit.Arrived.
 const mostArrived = 4096
 
-// Audit looks at all rows of outputs and balances in one state of the store, and tells
-// which contradict one another: outputs that are not in the lists of their accounts,
-// and accounts whose balance is not the sum of their outputs, now or at a checkpoint.
-// Balances are looked at in all networks of the store, as accounts do not tell theirs.
-// The view of the store is open meanwhile, which takes minutes for some ten million
-// outputs. Errors are the store's.
+// Audit checks all rows of outputs and balances in one view of the store and reports contradictions: outputs missing
+// from the lists of their accounts, and accounts whose balance differs from the sum of their outputs, now or at a
+// checkpoint. It checks the balances of all networks in the store, because account IDs do not contain the network. The
+// view stays open for minutes with some ten million outputs. Errors come from the store.
 func (r *Record) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	a := &audit{state: s, options: o, supply: make(map[[2]ids.ID]*Supply)}
+	a := &audit{snapshot: s, options: o, supply: make(map[[2]ids.ID]*Supply)}
 	if a.networks, err = networksOf(ctx, s); err != nil {
 		return nil, err
 	}
@@ -84,22 +80,22 @@ func (r *Record) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 }
 
 type audit struct {
-	*state
+	*snapshot
 	options AuditOptions
 	result  Audit
 	sample  sample
 	supply  map[[2]ids.ID]*Supply
-	// networks are those in the store.
+	// networks are the networks in the store.
 	networks []uint32
 }
 
 func (a *audit) wrong(format string, args ...any) { a.options.Wrong(fmt.Sprintf(format, args...)) }
 
-// networksOf are the networks of which a store has a ledger.
+// networksOf returns the networks with a ledger in the store.
 func networksOf(ctx context.Context, r store.Reader) (all []uint32, err error) {
 	for one, err := range store.Rows(ctx, r, store.FamilyClock) {
 		if err != nil {
-			return nil, fmt.Errorf("reading how far chains are: %w", err)
+			return nil, fmt.Errorf("reading chain tips: %w", err)
 		}
 		if len(one.P) == 4 {
 			if id := binary.BigEndian.Uint32(one.P); !slices.Contains(all, id) {
@@ -110,7 +106,7 @@ func networksOf(ctx context.Context, r store.Reader) (all []uint32, err error) {
 	return all, nil
 }
 
-// outputs looks at every output of the network.
+// outputs checks every output of the network.
 func (a *audit) outputs(ctx context.Context) error {
 	prefix := row.Network(a.networkID)
 	a.sample = sample{most: a.options.Addresses, seed: a.options.Seed}
@@ -127,7 +123,7 @@ func (a *audit) outputs(ctx context.Context) error {
 			}
 			id, err := ids.ToID(one.P[len(prefix):])
 			if err != nil {
-				a.wrong("an output's row has the partition %x", one.P)
+				a.wrong("an output row has the invalid partition %x", one.P)
 				continue
 			}
 			if n := len(page); n == 0 || page[n-1].id != id {
@@ -148,7 +144,7 @@ func (a *audit) outputs(ctx context.Context) error {
 	}
 }
 
-// audited is an output that is looked at.
+// audited is an output under audit.
 type audited struct {
 	id      ids.ID
 	made    *Output
@@ -171,11 +167,11 @@ func (o *audited) take(a *audit, one store.Record) {
 		err = fmt.Errorf("key %x", one.K)
 	}
 	if err != nil {
-		a.wrong("output %s: its row cannot be read: %v", o.id, err)
+		a.wrong("output %s: cannot read its row: %v", o.id, err)
 	}
 }
 
-// lists are the families that list outputs, those of spent ones last.
+// lists are the families that list outputs. The families of spent outputs come last.
 var lists = [...]store.Family{store.FamilyUnspentByTime, store.FamilyUnspentByAmount, store.FamilySpentByTime, store.FamilySpentByAmount}
 
 // page compares outputs with the lists of their accounts.
@@ -193,7 +189,7 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 		}
 		account, g, ok := accountOf(o.made.ChainID, &o.made.Output)
 		if !ok {
-			continue // nobody's
+			continue // no owners
 		}
 		for _, address := range g.addresses {
 			a.sample.add(address)
@@ -215,12 +211,12 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 		a.options.Progress(a.result.Outputs)
 	}
 	unmatched := make(map[ids.ID]bool)
-	passages, recorded, err := readPassages(ctx, a, a.networkID, moving)
+	transfers, indexed, err := readTransfers(ctx, a, a.networkID, moving)
 	if err != nil {
 		return err
 	}
-	for i, p := range passages {
-		unmatched[p.output.ID] = !recorded[i] && p.account.holding != rights
+	for i, p := range transfers {
+		unmatched[p.output.ID] = !indexed[i] && p.account.holding != rights
 	}
 	var rows [len(lists)][][]byte
 	for i, family := range lists {
@@ -231,7 +227,7 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 	for n, o := range listed {
 		spent := o.spent
 		if unmatched[o.id] {
-			spent = nil // the Matcher has yet to come to it
+			spent = nil // the Matcher has not processed it yet
 		}
 		if spent == nil {
 			a.count(o.made)
@@ -244,11 +240,11 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 			got := rows[i][n]
 			switch {
 			case want == nil && got != nil:
-				a.wrong("output %s is in list %s and does not belong there", o.id, family)
+				a.wrong("output %s must not be in list %s", o.id, family)
 			case want != nil && got == nil:
-				a.wrong("output %s is missing in list %s", o.id, family)
+				a.wrong("output %s is missing from list %s", o.id, family)
 			case !bytes.Equal(want, got):
-				a.wrong("output %s: list %s says something else about it", o.id, family)
+				a.wrong("output %s: list %s has different data", o.id, family)
 			}
 		}
 		if unmatched[o.id] {
@@ -274,11 +270,11 @@ func (a *audit) owned(ctx context.Context, listed []*audited) error {
 			rows = rows[1:]
 			switch {
 			case o.spent != nil && got != nil:
-				a.wrong("output %s is in list %s and was consumed", o.id, store.FamilyOwned)
-			case o.spent == nil && got == nil && o.made.Role != chain.Stake: // which may not have ended
-				a.wrong("output %s is missing in list %s", o.id, store.FamilyOwned)
+				a.wrong("output %s is in list %s but was consumed", o.id, store.FamilyOwned)
+			case o.spent == nil && got == nil && o.made.Role != chain.Stake: // its period may not have ended
+				a.wrong("output %s is missing from list %s", o.id, store.FamilyOwned)
 			case got != nil && !bytes.Equal(got, o.made.Bytes):
-				a.wrong("output %s: list %s says something else about it", o.id, store.FamilyOwned)
+				a.wrong("output %s: list %s has different data", o.id, store.FamilyOwned)
 			}
 		}
 	}
@@ -305,7 +301,7 @@ func (a *audit) count(o *Output) {
 	sum.Add(sum, new(big.Int).SetUint64(o.Amount))
 }
 
-// accounts compares each account's balance with the outputs that it lists.
+// accounts compares each account's balance with its listed outputs.
 func (a *audit) accounts(ctx context.Context) error {
 	events := pull(ctx, a, store.FamilyBalanceEvent)
 	defer events.stop()
@@ -324,7 +320,7 @@ func (a *audit) accounts(ctx context.Context) error {
 			return err
 		}
 		total, found, err := a.series(events, checkpoints, id)
-		if err == nil { // what is left belongs to no series
+		if err == nil { // remaining rows belong to no series
 			for _, rest := range []*puller{events, checkpoints} {
 				if rest.ok && bytes.HasPrefix(rest.row.P, id[:]) {
 					a.wrong("account %x: a row of %s is out of place", id, rest.family)
@@ -338,24 +334,23 @@ func (a *audit) accounts(ctx context.Context) error {
 		}
 		switch {
 		case err != nil:
-			a.wrong("account %x: its balance cannot be read: %v", id, err)
+			a.wrong("account %x: cannot read its balance: %v", id, err)
 		case found && total != owns:
-			a.wrong("account %x has a balance of %s in %d outputs, and lists %s in %d", id, total.amount.big(), total.count, owns.amount.big(), owns.count)
+			a.wrong("account %x has a balance of %s in %d outputs but lists %s in %d", id, total.amount.big(), total.count, owns.amount.big(), owns.count)
 		case !found && owns != (tally{}) && !sole:
-			a.wrong("account %x lists %s in %d outputs, and has no balance", id, owns.amount.big(), owns.count)
+			a.wrong("account %x lists %s in %d outputs but has no balance", id, owns.amount.big(), owns.count)
 		}
 	}
 }
 
-// unspent adds up the outputs that an account lists, and reports whether they are
-// rights, of which there is no balance.
+// unspent sums the listed outputs of an account. It reports whether they are rights, which have no balance.
 func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum tally, right bool, err error) {
 	var page []ids.ID
 	look := func() error {
-		found, err := a.recorded(ctx, page)
+		found, err := a.indexed(ctx, page)
 		for i, o := range found {
 			if o == nil {
-				a.wrong("output %s is listed by account %x and is not recorded", page[i], id)
+				a.wrong("output %s is in the list of account %x but not indexed", page[i], id)
 				continue
 			}
 			right = holdingOf(o.Kind) == rights
@@ -379,11 +374,11 @@ func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum ta
 	return sum, right, errors.Join(look(), rows.err)
 }
 
-// recorded are outputs of any network by their IDs, nil for those that are not recorded.
-func (a *audit) recorded(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+// indexed returns outputs of any network by ID, with nil for outputs that are not indexed.
+func (a *audit) indexed(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
 	outputs := make([]*Output, len(outputIDs))
 	for _, networkID := range a.networks {
-		s := state{View: a.View, networkID: networkID}
+		s := snapshot{View: a.View, networkID: networkID}
 		found, err := s.outputs(ctx, outputIDs)
 		if err != nil {
 			return nil, err
@@ -397,14 +392,14 @@ func (a *audit) recorded(ctx context.Context, outputIDs []ids.ID) ([]*Output, er
 	return outputs, nil
 }
 
-// series adds up the events of an account, and compares its checkpoints with them. In
-// the end every output is unlocked, so that what remains elsewhere is wrong.
+// series sums the events of an account and compares its checkpoints with the sums. At the end of time every output is
+// unlocked, so a rest in another bucket is an error.
 func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, found bool, err error) {
 	var final sums
 	for s := seriesMade; s <= seriesUnphase; s++ {
 		p := id.partition(s)
 		var sum sums
-		// Checkpoints are of the events before their key.
+		// A checkpoint covers the events before its key.
 		check := func(before []byte) error {
 			for ; checkpoints.ok && bytes.Equal(checkpoints.row.P, p) && (before == nil || bytes.Compare(checkpoints.row.K, before) <= 0); checkpoints.next() {
 				var said sums
@@ -413,7 +408,7 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 				}
 				if said != sum {
 					at, _ := eventTime(checkpoints.row.K)
-					a.wrong("account %x: its checkpoint at %d is not the sum of what was before", id, at)
+					a.wrong("account %x: the checkpoint at %d differs from the sum of earlier events", id, at)
 				}
 			}
 			return nil
@@ -435,13 +430,13 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 	for b, one := range final {
 		total = total.plus(one)
 		if last := Bucket(b); last != UnlockedUnstaked && last != AtomicMemoryUnlocked && one != (tally{}) {
-			a.wrong("account %x: in the end %s of it in %d outputs stays in bucket %d, which is locked or staked", id, one.amount.big(), one.count, b)
+			a.wrong("account %x: %s in %d outputs never leaves bucket %d, which is locked or staked", id, one.amount.big(), one.count, b)
 		}
 	}
 	return total, found, errors.Join(events.err, checkpoints.err)
 }
 
-// puller goes through a family.
+// puller iterates over a family.
 type puller struct {
 	family store.Family
 	pull   func() (store.Record, error, bool)
@@ -464,7 +459,7 @@ func (p *puller) next() {
 	}
 }
 
-// least is the first account among the rows that come next.
+// least returns the smallest account among the next rows.
 func least(all ...*puller) (id accountID, ok bool) {
 	for _, p := range all {
 		if !p.ok {
@@ -479,13 +474,13 @@ func least(all ...*puller) (id accountID, ok bool) {
 	return id, ok
 }
 
-// sample chooses addresses: those that are nearest to a seed, bit by bit.
+// sample selects the addresses that are nearest to a seed by XOR distance.
 type sample struct {
 	most int
 	seed ids.ShortID
-	// found are addresses so far, by their distance, and more than wanted at times.
+	// found are the selected addresses by distance; it may temporarily exceed most.
 	found map[ids.ShortID]struct{}
-	bound *ids.ShortID // no address farther away is wanted
+	bound *ids.ShortID // the greatest distance of interest
 }
 
 func (s *sample) add(address ids.ShortID) {
@@ -507,7 +502,7 @@ func (s *sample) add(address ids.ShortID) {
 	}
 }
 
-// shrink drops those that are too many, and returns the others.
+// shrink drops excess addresses and returns the others.
 func (s *sample) shrink() []ids.ShortID {
 	all := make([]ids.ShortID, 0, len(s.found))
 	for address := range s.found {

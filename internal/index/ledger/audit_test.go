@@ -10,8 +10,7 @@ import (
 	"quorate/internal/store"
 )
 
-// TestAudit finds nothing wrong with a history, and then every row that is changed,
-// lost or added.
+// TestAudit finds no contradiction in a history, and then every changed, lost or added row.
 func TestAudit(t *testing.T) {
 	h := newHistory(9, historyOptions{steps: 500, skew: 3, addresses: 4})
 	w := newWorld(t, h, store.NewMemory())
@@ -53,7 +52,7 @@ func TestAudit(t *testing.T) {
 				"lost":    func(b *store.Batch) { b.Delete(family, one.PK) },
 			} {
 				if how == "changed" && len(one.V) == 0 || how == "lost" && family == store.FamilyBalanceCheckpoint {
-					continue // which only makes reading slower
+					continue // only makes reads slower
 				}
 				var b, back store.Batch
 				tamper(&b)

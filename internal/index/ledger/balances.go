@@ -15,27 +15,26 @@ import (
 	"quorate/internal/store"
 )
 
-// Balance is what addresses hold of an asset in a bucket.
+// Balance is the amount of an asset in a bucket that addresses own.
 type Balance struct {
 	Bucket  Bucket
 	AssetID ids.ID
-	// NFT says that it is tokens, of which Amount is the number.
+	// NFT reports that the asset is an NFT collection; Amount is then the number of tokens.
 	NFT bool
-	// SharedWith is the other chain, and Export says whether the outputs left for it
-	// or come from it, in the atomic buckets; both are zero in others.
+	// SharedWith is the other chain of an atomic bucket. Export reports that the outputs left for that chain and did
+	// not come from it. Both are zero in other buckets.
 	SharedWith ids.ID
 	Export     bool
 	Amount     *big.Int
-	// Outputs is how many there are.
+	// Outputs is the number of outputs.
 	Outputs int64
 }
 
-// Balances returns what addresses own together on a chain, and on the way from or
-// to it, in the order of buckets, assets (as text) and chains; nothing that is zero. The
-// balance at a time is that of outputs made before it and not consumed at it or
-// before. The zero time, and any after the chain's last block, is now: what is not
-// consumed. now is the time of the chain's last block; for outputs between two
-// chains, whether they are locked is told by the later of the two chains' times.
+// Balances returns what addresses jointly own on a chain and in atomic transfers from or to it, ordered by bucket,
+// asset (as text) and chain. It omits zero balances. The balance at a time counts the outputs created before that time
+// and not consumed at or before it. The zero time and times after the chain's last block mean now. now is the time of
+// the chain's last block. For outputs between two chains the later time of the two chains decides whether they are
+// locked.
 func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
 	s, c, accounts, _, err := r.viewOf(ctx, chainID, addresses)
 	if err != nil {
@@ -43,7 +42,7 @@ func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.S
 	}
 	defer func() { _ = s.Close() }()
 	accounts = slices.DeleteFunc(accounts, func(a owned) bool { return a.holding == rights })
-	q := balanceQuery{state: s, at: c.time, now: true}
+	q := balanceQuery{snapshot: s, at: c.time, now: true}
 	if !at.IsZero() && row.Seconds(at) <= c.time {
 		q.at, q.now = row.Seconds(at), false
 	}
@@ -59,15 +58,14 @@ func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.S
 	return mergeBalances(balances), row.Unix(c.time), nil
 }
 
-// balanceQuery sums up events as of a time, or of now.
+// balanceQuery sums events up to a time, or up to now.
 type balanceQuery struct {
-	*state
+	*snapshot
 	at  uint64
 	now bool
 }
 
-// atFor is the time as of which an account is asked for. No output of it was made
-// or consumed after now.
+// atFor returns the query's time for an account. No output of the account was created or consumed after now.
 func (q *balanceQuery) atFor(a *account) uint64 {
 	at := q.at
 	if q.now && a.atomic() {
@@ -80,7 +78,7 @@ func (q *balanceQuery) atFor(a *account) uint64 {
 	return at
 }
 
-// totals are the sums of accounts.
+// totals returns the sums of accounts.
 func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, error) {
 	totals := make([]sums, len(accounts))
 	between := make(map[accountID]*sums)
@@ -117,14 +115,13 @@ func (q *balanceQuery) totals(ctx context.Context, accounts []owned) ([]sums, er
 	return totals, q.unmatched(ctx, matched, between)
 }
 
-// matchedTo is where the Matcher is with the notes of a chain that it has not come to the
-// last of.
+// matchedTo is the Matcher's position in the notes of a chain whose last note it has not processed.
 type matchedTo struct {
 	chainID ids.ID
 	height  uint64
 }
 
-// matchedQueries ask, of each chain, how far the Matcher is, and for the last note.
+// matchedQueries returns two queries for each chain: the Matcher's position and the last note.
 func (q *balanceQuery) matchedQueries() []store.Query {
 	var queries []store.Query
 	for _, c := range q.clocks {
@@ -136,7 +133,7 @@ func (q *balanceQuery) matchedQueries() []store.Query {
 	return queries
 }
 
-// matched is what those queries found.
+// matched evaluates the results of matchedQueries.
 func (q *balanceQuery) matched(found [][]store.Row) (behind []matchedTo, err error) {
 	for i, c := range q.clocks {
 		cursor, last := found[2*i], found[2*i+1]
@@ -153,7 +150,7 @@ func (q *balanceQuery) matched(found [][]store.Row) (behind []matchedTo, err err
 	return behind, nil
 }
 
-// unmatched adds what the Matcher has not come to yet.
+// unmatched adds atomic transfers that the Matcher has not processed yet.
 func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map[accountID]*sums) error {
 	counted := make(map[ids.ID]bool)
 	notes := 0
@@ -169,13 +166,13 @@ func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map
 			if notes += len(outputs); notes > maxUnmatched {
 				return fmt.Errorf("%w: more than %d notes", ErrBehind, maxUnmatched)
 			}
-			passages, recorded, err := readPassages(ctx, q, q.networkID, outputs)
+			transfers, indexed, err := readTransfers(ctx, q, q.networkID, outputs)
 			if err != nil {
 				return err
 			}
-			for i, p := range passages {
+			for i, p := range transfers {
 				sum := to[p.id]
-				if sum == nil || recorded[i] || counted[p.output.ID] {
+				if sum == nil || indexed[i] || counted[p.output.ID] {
 					continue
 				}
 				counted[p.output.ID] = true
@@ -203,7 +200,7 @@ func appendBalances(to []Balance, chainID ids.ID, a *owned, total *sums) ([]Bala
 			continue
 		}
 		if t.amount.hi < 0 || t.count < 0 {
-			return nil, fmt.Errorf("%w: %s nAVAX or units of asset %s in %d outputs on chain %s; run `quorate index verify`", ErrNegative, t.amount.big(), a.assetID, t.count, chainID)
+			return nil, fmt.Errorf("%w: %s units of asset %s in %d outputs on chain %s; run `quorate index verify`", ErrNegative, t.amount.big(), a.assetID, t.count, chainID)
 		}
 		one := Balance{Bucket: Bucket(b), AssetID: a.assetID, NFT: a.holding == tokens, Amount: t.amount.big(), Outputs: t.count}
 		if a.atomic() {
@@ -218,7 +215,7 @@ func appendBalances(to []Balance, chainID ids.ID, a *owned, total *sums) ([]Bala
 	return to, nil
 }
 
-// mergeBalances adds up those of the same kind and puts them in order.
+// mergeBalances adds balances of the same kind and sorts the result.
 func mergeBalances(all []Balance) []Balance {
 	text := make(map[ids.ID]string)
 	for i := range all {

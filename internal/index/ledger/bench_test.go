@@ -21,9 +21,8 @@ import (
 	"quorate/internal/store"
 )
 
-// transfers makes a chain of blocks with a transaction each: one that consumes two
-// or three outputs and makes as many. Owners are distributed as on a network: a few
-// have much of it. One of them, busy, is part of every transaction.
+// transfers generates blocks with one transaction each, which consumes two or three outputs and creates as many. As on
+// a real network a few owners have most outputs. One owner, busy, is part of every transaction.
 type transfers struct {
 	rng    *rand.Rand
 	zipf   *rand.Zipf
@@ -92,7 +91,7 @@ func (b *transfers) next() *chain.Block {
 	return block
 }
 
-// ingest records n blocks as a pipeline would, and returns the rows written.
+// ingest indexes n blocks like a pipeline and returns the number of rows written.
 func ingest(b testing.TB, s store.Store, tenant *ledger.Tenant, source *transfers, n int) (rows int) {
 	var batch store.Batch
 	for i := range n {
@@ -110,7 +109,7 @@ func ingest(b testing.TB, s store.Store, tenant *ledger.Tenant, source *transfer
 	return rows
 }
 
-// BenchmarkApply records transactions of 2.5 inputs and outputs on Pebble.
+// BenchmarkApply indexes transactions of 2.5 inputs and outputs on Pebble.
 func BenchmarkApply(b *testing.B) {
 	s, err := store.OpenPebble(b.Context(), store.PebbleOptions{Dir: b.TempDir()})
 	require.NoError(b, err)
@@ -127,7 +126,7 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportMetric(float64(s.Stats().DiskBytes)/float64(b.N+20_000), "disk-B/tx")
 }
 
-// BenchmarkRead has an address that was part of a million transactions.
+// BenchmarkRead reads an address with a million transactions.
 func BenchmarkRead(b *testing.B) {
 	const blocks = 1_000_000
 	s, err := store.OpenPebble(b.Context(), store.PebbleOptions{Dir: b.TempDir()})

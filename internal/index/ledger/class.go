@@ -6,11 +6,10 @@ import (
 	"quorate/internal/index/internal/row"
 )
 
-// Bucket is what an output counts as in a balance at a time.
+// Bucket is the category of an output in a balance at a time.
 type Bucket uint8
 
-// The buckets of the Data API; on the X-Chain "unlocked" and "locked" are
-// UnlockedUnstaked and LockedPlatform.
+// The buckets of the Data API. On the X-Chain the API calls UnlockedUnstaked "unlocked" and LockedPlatform "locked".
 const (
 	UnlockedUnstaked Bucket = iota
 	LockedPlatform
@@ -20,7 +19,7 @@ const (
 	PendingStaked
 	AtomicMemoryUnlocked
 	AtomicMemoryLocked
-	buckets // how many there are
+	buckets // number of buckets
 )
 
 func (b Bucket) String() string {
@@ -29,8 +28,7 @@ func (b Bucket) String() string {
 	}[b]
 }
 
-// bucketAt is what the output counts as at a time in Unix seconds while it exists.
-// The rules change at phases only.
+// bucketAt returns the output's bucket at a Unix time while the output exists. The bucket changes only at phases.
 func (o *Output) bucketAt(t uint64) Bucket {
 	start, end := row.Seconds(o.StakeStart), row.Seconds(o.StakeEnd)
 	switch {
@@ -53,13 +51,13 @@ func (o *Output) bucketAt(t uint64) Bucket {
 	}
 }
 
-// phase is a change from one bucket to another that time alone brings about.
+// phase is a change of bucket at a fixed time.
 type phase struct {
 	at       uint64
 	from, to Bucket
 }
 
-// phases are the changes after a time.
+// phases returns the changes of bucket after a time.
 func (o *Output) phases(after uint64) []phase {
 	at := [...]uint64{row.Seconds(o.StakeStart), row.Seconds(o.StakeEnd), o.Locktime, o.StakeableLocktime}
 	if max(at[0], at[1], at[2], at[3]) <= after {

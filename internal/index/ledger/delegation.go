@@ -18,34 +18,32 @@ type Delegation struct {
 	NodeID     ids.NodeID
 	Start, End time.Time
 	Height     uint64
-	// Weight is what is delegated, in nAVAX.
+	// Weight is the delegated amount in nAVAX.
 	Weight          uint64
 	RewardAddresses []ids.ShortID
-	// Shares is the validator's commission, of 1,000,000.
+	// Shares is the validator's commission in millionths.
 	Shares uint32
-	// PotentialReward is what the node said would be paid, in nAVAX, commission
-	// included; 0 where it did not say.
+	// PotentialReward is the reward that the node reported, in nAVAX, with commission; 0 if the node reported none.
 	PotentialReward uint64
-	// Settled says that the period is over and dealt with; the rest is zero before.
+	// Settled reports that the period has ended and its outcome is indexed. The fields below are zero before.
 	Settled, Rewarded bool
 	SettledAt         time.Time
-	// Reward went to the delegator. Commission went to the validator at the same
-	// time, which was so before the Cortina upgrade; since then it is paid when the
-	// validator's own period ends, and 0 here.
+	// Reward is the delegator's part. Commission is the validator's part if it was paid at the same time, as before the
+	// Cortina upgrade. Since Cortina it is paid when the validator's own period ends, and Commission is 0.
 	Reward, Commission uint64
 }
 
-// DelegationStatus is where a delegation is in its period.
+// DelegationStatus is the status of a delegation.
 type DelegationStatus string
 
-// The states of a delegation.
+// The statuses of a delegation.
 const (
 	DelegationPending   DelegationStatus = "pending"
 	DelegationActive    DelegationStatus = "active"
 	DelegationCompleted DelegationStatus = "completed"
 )
 
-// StatusAt is the delegation's state at a time.
+// StatusAt returns the delegation's status at a time.
 func (d *Delegation) StatusAt(t time.Time) DelegationStatus {
 	switch {
 	case d.Start.After(t):
@@ -57,10 +55,9 @@ func (d *Delegation) StatusAt(t time.Time) DelegationStatus {
 	}
 }
 
-// Rewards are what the delegation brings before and after commission, in nAVAX: of
-// one that is settled, what was paid; of others, what is to be expected as far as
-// it is known. Gross follows from net where nothing says it: the least amount of
-// which so much remains.
+// Rewards returns the delegation's reward before and after commission, in nAVAX. For a settled delegation it is the
+// paid reward, otherwise the expected one if known. If only net is known, gross is the smallest amount that leaves net
+// after commission.
 func (d *Delegation) Rewards() (gross, net uint64) {
 	switch {
 	case !d.Settled:
@@ -134,14 +131,13 @@ func parseDelegation(txID ids.ID, v []byte) (*Delegation, error) {
 	return d, nil
 }
 
-// Delegations that are settled and those that are not are in lists of their own, so
-// that none has to be sought among the others.
+// Open and settled delegations have separate lists, so a query reads only the delegations it needs.
 const (
 	delegationOpen = iota
 	delegationSettled
 )
 
-// lists are the partitions of all lists with a delegation, by family.
+// lists returns the partitions of all lists that contain the delegation, by family.
 func (d *Delegation) lists(networkID uint32, state byte) map[store.Family][][]byte {
 	byAddress := make([][]byte, len(d.RewardAddresses))
 	for i, address := range d.RewardAddresses {
@@ -154,7 +150,7 @@ func (d *Delegation) lists(networkID uint32, state byte) map[store.Family][][]by
 	}
 }
 
-// put writes the delegation, and takes it out of the lists that it is settled for.
+// put writes the delegation to its lists. A settled delegation is removed from the lists of open ones.
 func (d *Delegation) put(networkID uint32, batch *store.Batch) {
 	k, v := listKey(row.Seconds(d.Start), d.TxID), d.bytes()
 	state := byte(delegationOpen)

@@ -26,7 +26,7 @@ import (
 	"quorate/internal/store"
 )
 
-// made is the output of a transaction.
+// made returns the output of a transaction.
 func made(txID ids.ID, index uint32, o chain.Output) chain.Output {
 	o.TxID, o.Index = txID, index
 	o.ID = (&avax.UTXOID{TxID: txID, OutputIndex: index}).InputID()
@@ -92,8 +92,8 @@ func TestEmptyRecord(t *testing.T) {
 	require.Nil(t, staking)
 }
 
-// TestUTXOBytes compares with the library's codecs: bytes that follow from the rest
-// of an output are not kept, and come back all the same.
+// TestUTXOBytes compares with the library's codecs. Bytes that follow from the other fields are not stored and are
+// restored on read.
 func TestUTXOBytes(t *testing.T) {
 	parser, err := xtxs.NewParser([]fxs.Fx{&secp256k1fx.Fx{}})
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestUTXOBytes(t *testing.T) {
 	for name, test := range map[string]struct {
 		codec codec.Manager
 		out   verify.State
-		tell  bool // whether they follow from the rest
+		tell  bool // bytes follow from the other fields
 	}{
 		"P":           {ptxs.Codec, transfer, true},
 		"P stakeable": {ptxs.Codec, &stakeable.LockOut{Locktime: 77, TransferableOut: transfer}, true},
@@ -124,12 +124,12 @@ func TestUTXOBytes(t *testing.T) {
 			for _, r := range records {
 				size += len(r.V)
 			}
-			require.Equal(t, test.tell, size < len(want.Bytes)+32, "whether the row of %d bytes is without the %d", size, len(want.Bytes))
+			require.Equal(t, test.tell, size < len(want.Bytes)+32, "the row has %d bytes, the UTXO %d", size, len(want.Bytes))
 		})
 	}
 }
 
-// TestSettledLists has no row left in the lists of what goes on.
+// TestSettledLists requires that no row of a settled stake remains in the lists of active ones.
 func TestSettledLists(t *testing.T) {
 	h := newHistory(5, historyOptions{steps: 400, addresses: 5})
 	w := newWorld(t, h, store.NewMemory())
@@ -187,7 +187,7 @@ func (s *away) Scan(ctx context.Context, f store.Family, p, lo, hi []byte, dir s
 	return s.Store.Scan(ctx, f, p, lo, hi, dir, limit)
 }
 
-// TestMatcherRun wakes a matcher, lets its store fail, and has another take over.
+// TestMatcherRun wakes a matcher, makes its store fail, and lets another matcher take over.
 func TestMatcherRun(t *testing.T) {
 	h := newHistory(4, historyOptions{steps: 300, addresses: 3, exports: true})
 	plain := newWorld(t, h, store.NewMemory())
@@ -214,7 +214,7 @@ func TestMatcherRun(t *testing.T) {
 		cancel()
 		require.NoError(t, <-ended)
 
-		// Another one takes over; the first one's next commit is refused.
+		// Another matcher takes over. The first one's next commit is rejected.
 		go func() { ended <- w.matcher.Run(t.Context()) }()
 		synctest.Wait()
 		require.NoError(t, ledger.NewMatcher(s, network, nil).Settle(t.Context()))
@@ -232,8 +232,7 @@ func TestMatcherRun(t *testing.T) {
 	})
 }
 
-// TestLimits has an address that owns more kinds of things, and exports more that
-// nobody matched, than one answer may take.
+// TestLimits queries an address with more accounts, and with more unmatched exports, than one query may read.
 func TestLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second or two")
@@ -281,7 +280,7 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, int64(100_001), balances[0].Outputs)
 }
 
-// TestBeforeTheFirstBlock records a chain that accepted something before it had blocks.
+// TestBeforeTheFirstBlock indexes a chain with transactions from before its blocks.
 func TestBeforeTheFirstBlock(t *testing.T) {
 	s, at := store.NewMemory(), time.Unix(10_000, 0).UTC()
 	alice := ids.ShortID{1}
@@ -307,7 +306,7 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 		block(0, at), block(1, at.Add(9*time.Second), first), block(2, at.Add(9*time.Second), second), block(3, at.Add(9*time.Second)), block(4, at.Add(30*time.Second), third),
 	} {
 		if b.Height == 2 || b.Height == 4 {
-			tenant = ledger.NewTenant(network, xChain) // as after a restart
+			tenant = ledger.NewTenant(network, xChain) // like after a restart
 		}
 		apply(t, s, tenant, b)
 		height, _, err := record.Tip(t.Context(), xChain)
@@ -334,12 +333,12 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 	require.Equal(t, []uint64{0, 1}, []uint64{outputs[0].Height, outputs[0].Spent.Height})
 
 	var batch store.Batch
-	require.ErrorIs(t, ledger.NewTenant(network, xChain).Apply(t.Context(), s, block(5, at), &batch), ledger.ErrTime, "blocks have to be in time")
+	require.ErrorIs(t, ledger.NewTenant(network, xChain).Apply(t.Context(), s, block(5, at), &batch), ledger.ErrTime, "block times must not decrease")
 }
 
-// TestBalancesOfBeforeCortinaAreShort has an address with thousands of events in the one
-// second that all pre-Cortina transactions have: what a balance reads since the last
-// checkpoint stays short, and each checkpoint is the sum of what was before it.
+// TestBalancesOfBeforeCortinaAreShort indexes an address with thousands of events in the one second that all pre-Cortina
+// transactions share. A balance must read few events since the last checkpoint, and each checkpoint must be the sum of
+// the events before it.
 func TestBalancesOfBeforeCortinaAreShort(t *testing.T) {
 	const early = 3000
 	s, cortina := store.NewMemory(), time.Unix(20_000, 0).UTC()

@@ -24,8 +24,7 @@ func onServer(t *testing.T, server *pgserver.Server) *store.Postgres {
 	return s
 }
 
-// TestServer has the record in an engine that is elsewhere, which is asked in other ways
-// and not often.
+// TestServer reads a ledger from a remote store, which uses other queries and few exchanges.
 func TestServer(t *testing.T) {
 	server := pgserver.Run(t, "synchronous_commit=off")
 
@@ -44,7 +43,7 @@ func TestServer(t *testing.T) {
 			w.checkBalances(rng)
 			w.checkPages(rng, func() {})
 		}
-		// Addresses here have groups of owners in common, and outputs between chains.
+		// Addresses here share groups of owners and have atomic transfers.
 		for _, a := range w.addresses {
 			q := ledger.OutputQuery{ChainID: pChain, Addresses: []ids.ShortID{a}, IncludeSpent: true, Limit: 100}
 			var exchanges uint64
@@ -85,9 +84,9 @@ func TestServer(t *testing.T) {
 		for _, test := range []struct {
 			name        string
 			query       *ledger.OutputQuery
-			first, then uint64 // at most, of an address that was not asked for before, and was
+			first, then uint64 // limits for an address that is not cached, and then cached
 		}{
-			{"balance", nil, 3, 3}, // a third where there were more events since the checkpoint than expected
+			{"balance", nil, 3, 3}, // a third exchange if there were more events since the checkpoint than expected
 			{"unspent", &ledger.OutputQuery{}, 2, 1},
 			{"spent, too", &ledger.OutputQuery{IncludeSpent: true}, 2, 1},
 			{"by amount", &ledger.OutputQuery{ByAmount: true}, 2, 1},

@@ -1,12 +1,12 @@
 package ledger
 
-// CheckpointEvery makes checkpoints more frequent.
+// CheckpointEvery changes the frequency of checkpoints.
 func (t *Tenant) CheckpointEvery(n int) { t.checkpointEvery = n }
 
-// CheckpointEvery makes checkpoints more frequent.
+// CheckpointEvery changes the frequency of checkpoints.
 func (m *Matcher) CheckpointEvery(n int) { m.checkpointEvery = n }
 
-// Plain is the output without what is remembered about it.
+// Plain returns the output without its cached fields.
 func (o *Output) Plain() Output {
 	plain := *o
 	plain.packed, plain.body = nil, nil

@@ -26,7 +26,7 @@ var (
 	nodeID = ids.NodeID{7}
 )
 
-// utxo is an output as the oracle knows it: a life, not rows.
+// utxo is an output in the oracle, with its whole life.
 type utxo struct {
 	chain.Output
 	chainID ids.ID
@@ -34,21 +34,21 @@ type utxo struct {
 	time    uint64
 	spent   *chain.Spend
 	start   uint64
-	ends    []end // of the stake, as they became known
+	ends    []end // ends of the stake, in the order in which they became known
 }
 
 type end struct{ known, at uint64 }
 
 type historyOptions struct {
 	steps int
-	// skew is how far the chains' clocks may be apart, in seconds.
+	// skew is the maximum difference of the chains' clocks in seconds.
 	skew      int
 	addresses int
-	// exports makes most transactions exports and imports.
+	// exports makes most transactions exports or imports.
 	exports bool
 }
 
-// history is a random past of three chains.
+// history is a random history of three chains.
 type history struct {
 	options   historyOptions
 	rng       *rand.Rand
@@ -56,7 +56,7 @@ type history struct {
 	blocks    map[ids.ID][]*chain.Block
 	all       []*utxo
 	byID      map[ids.ID]*utxo
-	// free are the outputs that can be spent, by the chain on which.
+	// free are the spendable outputs by chain.
 	free   map[ids.ID][]*utxo
 	stakes []*stakeTx
 	now    uint64
@@ -72,10 +72,10 @@ type stakeTx struct {
 	height  uint64
 	time    uint64
 	kind    chain.Kind
-	// involved owned something of it.
+	// involved are the owners of its outputs.
 	involved map[ids.ShortID]bool
 	settled  bool
-	// settledHeight is where it was, and reward what the delegator got.
+	// settledHeight is the height of the settlement, reward the delegator's reward.
 	settledHeight      uint64
 	rewarded           bool
 	reward, commission uint64
@@ -118,7 +118,7 @@ func (h *history) genesis() {
 			b.Txs = append(b.Txs, tx)
 		}
 	}
-	// A validator that delegations belong to.
+	// The validator of the delegations.
 	b := h.block(pChain)
 	tx := chain.Tx{ID: h.id(), Kind: "AddValidatorTx", Staker: &chain.Staker{
 		NodeID: nodeID, Start: b.Time, End: b.Time.Add(1e6 * time.Hour), Shares: 20_000, Weight: 1,
@@ -147,7 +147,7 @@ func (h *history) output(c ids.ID, role chain.Role, amount uint64) chain.Output 
 		n = 1 + h.rng.IntN(min(3, len(h.addresses)))
 		o.Threshold = uint32(1 + h.rng.IntN(n))
 	}
-	// Few owners have most of it.
+	// A few owners have most outputs.
 	for _, i := range h.rng.Perm(len(h.addresses))[:n] {
 		if h.rng.IntN(3) > 0 {
 			i %= min(3, len(h.addresses))
@@ -194,7 +194,7 @@ func (h *history) make(b *chain.Block, tx *chain.Tx, o chain.Output) *utxo {
 	return u
 }
 
-// spend consumes some outputs: of the chain itself, or ones that were exported to it.
+// spend consumes some outputs of the chain, or outputs exported to it.
 func (h *history) spend(b *chain.Block, tx *chain.Tx, imports bool, most int) (amount uint64) {
 	pool := h.free[b.ChainID]
 	for range most {
@@ -237,7 +237,7 @@ func (h *history) step() {
 				continue
 			}
 		case kind == 2:
-			// An export; the C-Chain's come from accounts of its own.
+			// An export. Exports of the C-Chain come from accounts.
 			amount := h.spend(b, &tx, false, 2)
 			if c == cChain {
 				amount = 1 + h.rng.Uint64N(1<<40)
@@ -267,7 +267,7 @@ func (h *history) step() {
 	}
 }
 
-// change makes an ordinary output where there are such.
+// change creates an ordinary output on chains that have outputs.
 func (h *history) change(b *chain.Block, tx *chain.Tx, amount uint64) {
 	if b.ChainID != cChain && amount > 0 {
 		h.make(b, tx, h.output(b.ChainID, chain.Ordinary, amount))
@@ -341,7 +341,7 @@ func (h *history) settle(b *chain.Block, tx *chain.Tx) bool {
 	for _, u := range s.outputs {
 		h.free[pChain] = append(h.free[pChain], u)
 		if h.rng.IntN(2) == 0 {
-			// Whether they are named again makes no difference.
+			// Naming the outputs again makes no difference.
 			tx.Made = append(tx.Made, u.Output)
 		}
 	}
@@ -361,7 +361,7 @@ func (h *history) settle(b *chain.Block, tx *chain.Tx) bool {
 	return true
 }
 
-// progress is how many blocks of each chain are recorded.
+// progress is the number of indexed blocks by chain.
 type progress map[ids.ID]uint64
 
 func (p progress) has(c ids.ID, height uint64) bool { return height < p[c] }

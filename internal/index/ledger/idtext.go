@@ -9,22 +9,21 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// Lists are in the order of IDs as text, cb58 (avalanchego utils/cb58): base 58 of
-// the ID and 4 bytes of its hash, a leading 1 for each leading zero byte. The texts
-// differ in length, so that it is not the order of the bytes. In keys a character is
-// packed in 6 bits as its place in the alphabet, from 1 on: the alphabet is in the
-// order of ASCII, so that packed texts are ordered as the texts are.
+// Lists are ordered by the cb58 text of IDs (avalanchego utils/cb58): base 58 of the ID and 4 bytes of its hash, with a
+// leading 1 for each leading zero byte. The texts differ in length, so their order is not the byte order of the IDs.
+// Keys contain packed texts: each character is its 1-based position in the alphabet in 6 bits. The alphabet is in ASCII
+// order, so packed texts sort like the texts.
 
 const (
 	checkedLen = ids.IDLen + 4
-	// Numbers are taken apart into groups of digits that fit 64 bits.
+	// Numbers are split into groups of digits that fit in 64 bits.
 	groupDigits = 10
 	groupValue  = 430804206899405824 // 58^10
 	groupsOf    = 5                  // 58^50 is more than 2^288
-	limbsOf     = 5                  // of 64 bits, for 288
+	limbsOf     = 5                  // 64-bit limbs for 288 bits
 )
 
-// packID is the packed text of an ID.
+// packID returns the packed text of an ID.
 func packID(id ids.ID) []byte {
 	var checked [8 * limbsOf]byte
 	tail := checked[8*limbsOf-checkedLen:]
@@ -75,9 +74,9 @@ func packID(id ids.ID) []byte {
 	return packed
 }
 
-var errPacked = errors.New("not the packed text of an ID")
+var errPacked = errors.New("invalid packed ID")
 
-// unpackID is the ID of a packed text.
+// unpackID returns the ID of a packed text.
 func unpackID(packed []byte) (id ids.ID, err error) {
 	var text [checkedLen + groupsOf*groupDigits]byte
 	length, ended := 0, false

@@ -11,7 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// TestPackID compares with the library's text: its order, and that it comes back.
+// TestPackID compares packed texts with the library's texts: same order, and reversible.
 func TestPackID(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	all := []ids.ID{{}, {31: 1}, {1}, {0, 1}, {0, 0, 0, 255}, ids.ID(bytes.Repeat([]byte{255}, 32)), ids.ID(bytes.Repeat([]byte{128}, 32))}

@@ -19,7 +19,7 @@ import (
 	"quorate/internal/store"
 )
 
-// world is a history that is being recorded.
+// world is a history that is being indexed.
 type world struct {
 	*history
 	t       testing.TB
@@ -42,7 +42,7 @@ func newWorld(t testing.TB, h *history, s store.Store) *world {
 	return w
 }
 
-// checkpointEvery is such that short histories have checkpoints.
+// checkpointEvery is small enough for short histories to have checkpoints.
 const checkpointEvery = 5
 
 func newTenant(c ids.ID) *ledger.Tenant {
@@ -51,7 +51,7 @@ func newTenant(c ids.ID) *ledger.Tenant {
 	return t
 }
 
-// advance commits the next n blocks of a chain, if there are so many, in one batch.
+// advance commits up to n blocks of a chain in one batch.
 func (w *world) advance(c ids.ID, n int) {
 	w.t.Helper()
 	var batch store.Batch
@@ -71,14 +71,14 @@ func (w *world) done() bool {
 	return true
 }
 
-// some records a few more blocks, as pipelines might.
+// some indexes a few more blocks like pipelines.
 func (w *world) some(rng *rand.Rand) {
 	w.t.Helper()
 	switch rng.IntN(8) {
 	case 0:
 		require.NoError(w.t, w.matcher.Settle(w.t.Context()))
 	case 1:
-		// A process that was killed with a batch that it had not committed.
+		// A process killed with an uncommitted batch.
 		c := chains[rng.IntN(len(chains))]
 		var lost store.Batch
 		for i := w.at[c]; i < uint64(len(w.blocks[c])) && i < w.at[c]+3; i++ {
@@ -116,7 +116,7 @@ func engines(t *testing.T, run func(t *testing.T, s store.Store)) {
 	})
 }
 
-// someAddresses are a few of the history's, and sometimes one that owns nothing.
+// someAddresses returns a few of the history's addresses, and sometimes one without outputs.
 func (w *world) someAddresses(rng *rand.Rand) []ids.ShortID {
 	n := 1 + rng.IntN(min(4, len(w.addresses)))
 	if rng.IntN(5) == 0 {
@@ -141,7 +141,7 @@ func (w *world) checkBalances(rng *rand.Rand) {
 	if rng.IntN(3) > 0 {
 		first := w.clock(progress{c: 1}, c)
 		t := first - 2 + rng.Uint64N(w.clock(w.at, c)-first+10)
-		if rng.IntN(2) == 0 { // exactly when something happened
+		if rng.IntN(2) == 0 { // exactly at an event
 			t = uint64(w.blocks[c][rng.Uint64N(w.at[c])].Time.Unix())
 		}
 		at, when = &t, time.Unix(int64(t), 0)
@@ -174,8 +174,7 @@ func (w *world) someQuery(rng *rand.Rand) ledger.OutputQuery {
 	return q
 }
 
-// checkPages goes through all pages of a query while blocks arrive, and compares
-// each with what it must be.
+// checkPages reads all pages of a query while blocks arrive and compares each with the oracle.
 func (w *world) checkPages(rng *rand.Rand, more func()) {
 	w.t.Helper()
 	q := w.someQuery(rng)
@@ -238,7 +237,7 @@ func (w *world) checkOutput(u *utxo, got *ledger.Output, now uint64) {
 	require.Equal(w.t, u.Role == chain.Stake && u.known(w.at, w.history, now) > now, got.StakedAt(time.Unix(int64(now), 0)))
 }
 
-// histories are of different kinds.
+// histories are the kinds of histories to test.
 var histories = []historyOptions{
 	{steps: 400, addresses: 8},
 	{steps: 400, addresses: 12, skew: 8},
@@ -247,9 +246,8 @@ var histories = []historyOptions{
 	{steps: 1000, addresses: 2, skew: 5, exports: true},
 }
 
-// TestOracle compares balances at random times, and pages that are read while
-// blocks arrive, with what follows from the list of all outputs. The pipelines of
-// the three chains are in any order to one another.
+// TestOracle compares balances at random times, and pages read while blocks arrive, with the list of all outputs. The
+// pipelines of the three chains run in any order.
 func TestOracle(t *testing.T) {
 	engines(t, func(t *testing.T, s store.Store) {
 		for seed := range uint64(len(histories)) {
@@ -283,7 +281,7 @@ func TestOracle(t *testing.T) {
 	})
 }
 
-// TestSupply adds up everything that everybody has at random times.
+// TestSupply sums everything that all addresses have at random times.
 func TestSupply(t *testing.T) {
 	h := newHistory(9, historyOptions{steps: 500, addresses: 10})
 	w := newWorld(t, h, store.NewMemory())
@@ -316,7 +314,7 @@ func TestSupply(t *testing.T) {
 			}
 		}
 		if moving {
-			continue // what a block moves is nowhere in the second of the block
+			continue // a block's outputs count nowhere in the second of the block
 		}
 		got := new(big.Int)
 		for _, c := range chains {
@@ -332,13 +330,13 @@ func TestSupply(t *testing.T) {
 	}
 }
 
-// TestSameRows records one history in many ways: the rows are the same in the end.
+// TestSameRows indexes one history in many orders, which must give the same rows.
 func TestSameRows(t *testing.T) {
 	for i, options := range histories {
 		h := newHistory(uint64(i), options)
 		plain := newWorld(t, h, store.NewMemory())
 		plain.finish()
-		require.Zero(t, plain.store.Stats().Replaced, "rows that were added as new and were there")
+		require.Zero(t, plain.store.Stats().Replaced, "rows added as new that existed")
 		want := rows(t, plain.store)
 		engines(t, func(t *testing.T, s store.Store) {
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
@@ -352,17 +350,17 @@ func TestSameRows(t *testing.T) {
 				}
 				w.finish()
 				require.Equal(t, want, rows(t, s))
-				// Once more over what there is.
+				// Index again over existing rows.
 				again := newWorld(t, h, s)
 				again.finish()
-				require.Equal(t, want, rows(t, s), "after recording it again")
+				require.Equal(t, want, rows(t, s), "after indexing again")
 				s = store.NewMemory()
 			}
 		})
 	}
 }
 
-// rows is a hash of each family but the one with the epochs of who wrote last.
+// rows returns a hash of each family except the writers' epochs.
 func rows(t testing.TB, s store.Store) map[string]string {
 	all := make(map[string]string)
 	for _, f := range store.Families() {

@@ -27,8 +27,8 @@ import (
 	"quorate/internal/store"
 )
 
-// recording is what real nodes had after a wallet had issued transactions of all
-// kinds: see package chain, whose test data it is.
+// recording holds data of real nodes after a wallet issued transactions of all kinds. See the test data of package
+// chain.
 type recording struct {
 	NetworkID          uint32
 	StartTime          uint64
@@ -45,10 +45,10 @@ func (r *recording) RewardUTXOs(_ context.Context, txID ids.ID, _ uint64) ([][]b
 	if utxos, ok := r.Rewards[txID.String()]; ok {
 		return utxos, nil
 	}
-	return nil, errors.New("no such reward was recorded")
+	return nil, errors.New("the recording does not have this reward")
 }
 
-// blocks are those of the three chains.
+// blocks returns the blocks of the three chains.
 func (r *recording) blocks(t *testing.T) map[ids.ID][]*chain.Block {
 	t.Helper()
 	config := *avagenesis.GetConfig(r.NetworkID)
@@ -88,8 +88,7 @@ func (r *recording) blocks(t *testing.T) map[ids.ID][]*chain.Block {
 	return all
 }
 
-// TestRecordedNetwork records a real network, and lists the outputs that its nodes
-// listed, byte for byte.
+// TestRecordedNetwork indexes a real network and compares the listed outputs with the nodes', byte for byte.
 func TestRecordedNetwork(t *testing.T) {
 	f, err := os.Open("../../chain/testdata/localnet.json.gz")
 	require.NoError(t, err)
@@ -100,7 +99,7 @@ func TestRecordedNetwork(t *testing.T) {
 	require.NoError(t, json.NewDecoder(z).Decode(&r))
 
 	s := store.NewMemory()
-	order := []ids.ID{r.CChainID, pChain, r.XChainID} // arrivals before departures
+	order := []ids.ID{r.CChainID, pChain, r.XChainID} // imports before exports
 	blocks := r.blocks(t)
 	for _, c := range order {
 		tenant := ledger.NewTenant(r.NetworkID, c)

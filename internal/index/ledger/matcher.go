@@ -17,8 +17,7 @@ import (
 	"quorate/internal/store"
 )
 
-// movement is a note that a chain leaves for the Matcher: an output was exported,
-// or one arrived.
+// movement is a note of a chain for the Matcher: an output was exported, or an exported output arrived.
 type movement struct {
 	outputID ids.ID
 	arrival  bool
@@ -37,19 +36,18 @@ func parseMovement(v []byte) (movement, error) {
 	return m, r.End()
 }
 
-// passage is an output that left a chain and arrived on another.
-type passage struct {
+// atomicTransfer is an atomic transfer: an output exported by one chain and imported by another.
+type atomicTransfer struct {
 	output  *Output
 	spend   spend
 	account account
 	id      accountID
 }
 
-// events are what a passage changes about its account, by series. They are rows of
-// their own, unlike those of a chain.
-func (p *passage) events() map[series][]event {
+// events returns the changes of the transfer's account by series. Their rows are separate from those of a chain.
+func (p *atomicTransfer) events() map[series][]event {
 	made, gone := row.Seconds(p.output.Time), row.Seconds(p.spend.Time)
-	// Two chains' clocks differ: it cannot leave before it is there.
+	// Clocks of two chains differ. The output cannot leave before it is visible.
 	seen := max(gone, made)
 	number := binary.BigEndian.AppendUint32(nil, p.spend.number)
 	one := tallyOf(p.output)
@@ -65,21 +63,21 @@ func (p *passage) events() map[series][]event {
 	return all
 }
 
-// key is the row by which a passage is known to be recorded.
-func (p *passage) key() store.PK {
+// key identifies the row whose existence marks the transfer as indexed.
+func (p *atomicTransfer) key() store.PK {
 	return store.PK{P: p.id.partition(seriesSpent), K: p.events()[seriesSpent][0].k}
 }
 
-// readPassages returns which of some outputs both left and arrived, without those
-// that nobody owns, and which of them are recorded as passages.
-func readPassages(ctx context.Context, r store.Reader, networkID uint32, outputs []ids.ID) (found []*passage, recorded []bool, err error) {
+// readTransfers returns the transfers among outputs that both left and arrived and have owners. For each transfer,
+// indexed reports whether its rows exist.
+func readTransfers(ctx context.Context, r store.Reader, networkID uint32, outputs []ids.ID) (found []*atomicTransfer, indexed []bool, err error) {
 	keys := make([]store.PK, 0, 2*len(outputs))
 	for _, id := range outputs {
 		keys = append(keys, outputRow(networkID, id, madeKey), outputRow(networkID, id, spentKey))
 	}
 	values, err := r.Get(ctx, store.FamilyOutput, keys)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading outputs between chains: %w", err)
+		return nil, nil, fmt.Errorf("reading exported outputs: %w", err)
 	}
 	keys = keys[:0]
 	for i, id := range outputs {
@@ -87,7 +85,7 @@ func readPassages(ctx context.Context, r store.Reader, networkID uint32, outputs
 		if made == nil || spent == nil {
 			continue
 		}
-		p := &passage{}
+		p := &atomicTransfer{}
 		if p.output, err = parseOutput(id, made); err != nil {
 			return nil, nil, err
 		}
@@ -103,18 +101,17 @@ func readPassages(ctx context.Context, r store.Reader, networkID uint32, outputs
 		keys = append(keys, p.key())
 	}
 	if values, err = r.Get(ctx, store.FamilyBalanceEvent, keys); err != nil {
-		return nil, nil, fmt.Errorf("reading what changed a balance: %w", err)
+		return nil, nil, fmt.Errorf("reading balance events: %w", err)
 	}
-	recorded = make([]bool, len(found))
+	indexed = make([]bool, len(found))
 	for i := range found {
-		recorded[i] = values[i] != nil
+		indexed[i] = values[i] != nil
 	}
-	return found, recorded, nil
+	return found, indexed, nil
 }
 
-// readMovements returns the outputs that a chain's notes name, from a height on: as
-// many as there are, or about limit and all of the last block's. next is where to
-// go on; it is from if there are none.
+// readMovements returns the outputs that a chain's notes name, from a height on: all of them, or about limit and the
+// rest of the last block. next is the height to continue at; it equals from if there are none.
 func readMovements(ctx context.Context, r store.Reader, networkID uint32, chainID ids.ID, from uint64, limit int) (outputs []ids.ID, next uint64, err error) {
 	p := row.Network(networkID, chainID[:])
 	lo, hi := row.Uint64(from), []byte(nil)
@@ -122,7 +119,7 @@ func readMovements(ctx context.Context, r store.Reader, networkID uint32, chainI
 	for {
 		rows, err := r.Scan(ctx, store.FamilyAtomic, p, lo, hi, store.Ascending, limit)
 		if err != nil {
-			return nil, 0, fmt.Errorf("reading exports and imports: %w", err)
+			return nil, 0, fmt.Errorf("reading atomic transfers: %w", err)
 		}
 		for _, one := range rows {
 			m, err := parseMovement(one.V)
@@ -130,7 +127,7 @@ func readMovements(ctx context.Context, r store.Reader, networkID uint32, chainI
 				err = fmt.Errorf("%w: key of %d bytes", store.ErrCorrupt, len(one.K))
 			}
 			if err != nil {
-				return nil, 0, fmt.Errorf("reading exports and imports: %w", err)
+				return nil, 0, fmt.Errorf("reading atomic transfers: %w", err)
 			}
 			outputs = append(outputs, m.outputID)
 			next = binary.BigEndian.Uint64(one.K) + 1
@@ -138,29 +135,28 @@ func readMovements(ctx context.Context, r store.Reader, networkID uint32, chainI
 		if len(rows) < limit {
 			return outputs, next, nil
 		}
-		// The rest of the last block.
+		// Read the rest of the last block.
 		lo, hi = store.After(rows[len(rows)-1].K), row.Uint64(next)
 	}
 }
 
 const movementKeySize = 12
 
-// Matcher records which exported outputs arrived: what follows from the blocks of
-// two chains, whose pipelines know nothing of one another and may be in any order.
-// It writes rows once both have committed theirs, and it is their only writer; which
-// rows there are in the end does not depend on the order. What it has not come to
-// yet, readers see for themselves, so that it holds up nobody.
+// Matcher indexes atomic transfers. A transfer follows from the blocks of two chains, whose pipelines are independent
+// and may run in any order. The Matcher writes a transfer's rows after both pipelines have committed, and is the only
+// writer of those rows. The final rows do not depend on the order. Readers include transfers that the Matcher has not
+// processed yet, so they never wait for it.
 type Matcher struct {
 	store     store.Store
 	networkID uint32
 	log       *slog.Logger
 	wake      chan struct{}
-	epoch     uint64 // of the fence; of the one goroutine in Run or Settle
+	epoch     uint64 // of the fence; used by the goroutine in Run or Settle
 
 	checkpointEvery int
 }
 
-// NewMatcher makes the matcher of a network. A nil log drops what goes wrong.
+// NewMatcher returns the matcher of a network. A nil log discards messages.
 func NewMatcher(s store.Store, networkID uint32, log *slog.Logger) *Matcher {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -171,7 +167,7 @@ func NewMatcher(s store.Store, networkID uint32, log *slog.Logger) *Matcher {
 	}
 }
 
-// Wake tells that a pipeline has committed. It does not block.
+// Wake notifies the matcher that a pipeline has committed. It does not block.
 func (m *Matcher) Wake() {
 	select {
 	case m.wake <- struct{}{}:
@@ -180,16 +176,16 @@ func (m *Matcher) Wake() {
 }
 
 const (
-	// matchBatch is about how many notes are worked off in one commit.
+	// matchBatch is the approximate number of notes processed in one commit.
 	matchBatch = 1024
 
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// Run works until ctx ends, and then returns nil. It takes over from whoever else
-// does the same in the store, and waits for a store that is away. Errors:
-// store.ErrFenced if somebody else took over, store.ErrCorrupt or store.ErrClosed.
+// Run processes notes until ctx ends, and then returns nil. It takes over from another matcher of the same store and
+// retries while the store is unavailable. It returns store.ErrFenced if another matcher took over, store.ErrCorrupt or
+// store.ErrClosed.
 func (m *Matcher) Run(ctx context.Context) error {
 	work := m.Settle
 	for pause := firstPause; ctx.Err() == nil; {
@@ -199,9 +195,9 @@ func (m *Matcher) Run(ctx context.Context) error {
 		case err == nil:
 			work, pause = m.settle, firstPause
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrClosed):
-			return fmt.Errorf("matching exports and imports of network %d: %w", m.networkID, err)
+			return fmt.Errorf("matching atomic transfers of network %d: %w", m.networkID, err)
 		case ctx.Err() == nil:
-			m.log.Warn("matching exports and imports fails, and is tried again until it works", slog.Any("error", err))
+			m.log.Warn("matching atomic transfers failed; retrying", slog.Any("error", err))
 			again = time.After(pause)
 			pause = min(2*pause, lastPause)
 		}
@@ -214,7 +210,7 @@ func (m *Matcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Settle does once what Run does all the time. It must not be called while Run runs.
+// Settle processes all current notes once. It must not be called while Run runs.
 func (m *Matcher) Settle(ctx context.Context) error {
 	if err := m.takeOver(ctx); err != nil {
 		return err
@@ -222,15 +218,15 @@ func (m *Matcher) Settle(ctx context.Context) error {
 	return m.settle(ctx)
 }
 
-// fence is the cursor that keeps other matchers away, position the one that says
-// below which height a chain's notes are worked off.
+// fence names the cursor that excludes other matchers. position names the cursor below which a chain's notes are
+// processed.
 func fence(networkID uint32) string { return fmt.Sprintf("index/%d/passages", networkID) }
 
 func position(networkID uint32, chainID ids.ID) string {
 	return fmt.Sprintf("index/%d/passages/%s", networkID, chainID)
 }
 
-// isMatcher tells whether a cursor is one of those two.
+// isMatcher reports whether a cursor belongs to the Matcher.
 func isMatcher(cursor string) bool {
 	parts := strings.Split(cursor, "/")
 	return len(parts) >= 3 && parts[0] == "index" && parts[2] == "passages"
@@ -250,7 +246,7 @@ func (m *Matcher) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// settle works off all notes of all chains.
+// settle processes all notes of all chains.
 func (m *Matcher) settle(ctx context.Context) error {
 	clocks, err := readClocks(ctx, m.store, m.networkID)
 	if err != nil {
@@ -270,7 +266,7 @@ func (m *Matcher) settle(ctx context.Context) error {
 	return nil
 }
 
-// step works off some notes of a chain.
+// step processes some notes of a chain.
 func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err error) {
 	cursor := position(m.networkID, chainID)
 	at, err := store.ReadCursor(ctx, m.store, cursor)
@@ -281,7 +277,7 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 	if err != nil || len(outputs) == 0 {
 		return true, err
 	}
-	passages, recorded, err := readPassages(ctx, m.store, m.networkID, outputs)
+	transfers, indexed, err := readTransfers(ctx, m.store, m.networkID, outputs)
 	if err != nil {
 		return false, err
 	}
@@ -289,8 +285,8 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 	added := make(map[string][]event)
 	due := make(map[string][]uint64)
 	seen := make(map[ids.ID]bool)
-	for i, p := range passages {
-		if recorded[i] || seen[p.output.ID] {
+	for i, p := range transfers {
+		if indexed[i] || seen[p.output.ID] {
 			continue
 		}
 		seen[p.output.ID] = true
@@ -323,8 +319,8 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 	return len(outputs) < matchBatch, m.store.Commit(ctx, &batch)
 }
 
-// amend brings the checkpoints of a partition up to date with events that are new
-// to it, in any order of time, and adds checkpoints at the times that are due.
+// amend updates the checkpoints of a partition for new events, which may have any times, and adds checkpoints at the
+// due times.
 func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []uint64, batch *store.Batch) error {
 	first, err := eventTime(events[0].k)
 	if err != nil {
@@ -334,7 +330,7 @@ func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []
 	for lo := row.Uint64(first + 1); ; {
 		rows, err := r.Scan(ctx, store.FamilyBalanceCheckpoint, p, lo, nil, store.Ascending, scanRows)
 		if err != nil {
-			return fmt.Errorf("reading a balance: %w", err)
+			return fmt.Errorf("reading balance checkpoints: %w", err)
 		}
 		for _, one := range rows {
 			at, err := eventTime(one.K)
@@ -343,7 +339,7 @@ func amend(ctx context.Context, r store.Reader, p []byte, events []event, due []
 			}
 			var sum sums
 			if err := sum.addRow(one.V); err != nil {
-				return fmt.Errorf("reading a balance: %w", err)
+				return fmt.Errorf("reading balance checkpoints: %w", err)
 			}
 			if err := sum.addEvents(within(events, nil, one.K)); err != nil {
 				return err

@@ -10,35 +10,33 @@ import (
 	"quorate/internal/store"
 )
 
-// list is a partition whose rows are merged with those of others.
+// list is a partition whose rows are merged with those of other partitions.
 type list struct {
 	family store.Family
 	p      []byte
-	// tag is the caller's.
+	// tag belongs to the caller.
 	tag int
 
-	rows  []store.Row // read and not used yet
-	more  bool        // whether the store may have rows after those
-	chunk int         // how many are read next
+	rows  []store.Row // read but not used
+	more  bool        // the store may have more rows
+	chunk int         // number of rows of the next read
 }
 
-// merge goes through several lists at once in the order of their keys, from where a
-// position is. Rows of equal keys come one after the other.
+// merge iterates over several lists in key order, from a position on. Rows with equal keys follow one another.
 type merge struct {
 	r      store.Reader
 	lo, hi []byte
 	dir    store.Direction
-	most   int     // rows of a list
-	lists  []*list // a heap of those with rows
-	// used says that the first row was handed out: what follows it in its list is read
-	// once it is asked for, which it may never be.
+	most   int     // maximum rows of a list
+	lists  []*list // heap of the lists with rows
+	// used reports that the first row was returned. Its successor is read on demand.
 	used bool
 }
 
-// maxRows bounds the rows that a merge holds.
+// maxRows limits the rows that a merge holds.
 const maxRows = 20_000
 
-// newMerge begins with rows lo <= k < hi; want is how many rows will be used, about.
+// newMerge starts a merge of the rows lo <= k < hi; want is the approximate number of rows needed.
 func newMerge(ctx context.Context, r store.Reader, lists []*list, lo, hi []byte, dir store.Direction, want int) (*merge, error) {
 	m := mergeOf(lists, lo, hi, dir, want)
 	m.r, m.lists = r, nil
@@ -53,7 +51,7 @@ func newMerge(ctx context.Context, r store.Reader, lists []*list, lo, hi []byte,
 	return m, nil
 }
 
-// mergeOf is a merge of lists that are to be read, by its queries.
+// mergeOf returns a merge of unread lists; the caller runs its queries.
 func mergeOf(lists []*list, lo, hi []byte, dir store.Direction, want int) *merge {
 	m := &merge{lo: lo, hi: hi, dir: dir, lists: lists, most: max(2, maxRows/max(1, len(lists)))}
 	chunk := max(1, want)
@@ -66,7 +64,7 @@ func mergeOf(lists []*list, lo, hi []byte, dir store.Direction, want int) *merge
 	return m
 }
 
-// queries are for the first rows of lists.
+// queries returns the queries for the first rows of lists.
 func (m *merge) queries(lists []*list) []store.Query {
 	queries := make([]store.Query, len(lists))
 	for i, l := range lists {
@@ -75,7 +73,7 @@ func (m *merge) queries(lists []*list) []store.Query {
 	return queries
 }
 
-// begin takes what the queries for all lists found, and reads the rest by r.
+// begin takes the results of the queries for all lists, and reads further rows from r.
 func (m *merge) begin(r store.Reader, found [][]store.Row) {
 	lists := m.lists
 	m.r, m.lists = r, nil
@@ -83,7 +81,7 @@ func (m *merge) begin(r store.Reader, found [][]store.Row) {
 	heap.Init(m)
 }
 
-// found takes the first rows of lists.
+// found adds the first rows of lists.
 func (m *merge) found(lists []*list, found [][]store.Row) {
 	for i, l := range lists {
 		if m.has(l, found[i]); len(found[i]) > 0 {
@@ -92,7 +90,7 @@ func (m *merge) found(lists []*list, found [][]store.Row) {
 	}
 }
 
-// read gets the rows after one of a list.
+// read reads the rows of a list after a key.
 func (m *merge) read(ctx context.Context, l *list, after []byte) error {
 	lo, hi := m.lo, m.hi
 	if m.dir == store.Ascending {
@@ -108,14 +106,14 @@ func (m *merge) read(ctx context.Context, l *list, after []byte) error {
 	return nil
 }
 
-// has takes the rows that were read of a list.
+// has stores the rows that were read for a list.
 func (m *merge) has(l *list, rows []store.Row) {
 	l.rows, l.more = rows, len(rows) == l.chunk
-	// Rows that are read on and on are mostly ones that nobody wants.
+	// Long reads mostly skip rows, so chunks grow.
 	l.chunk = min(2*l.chunk, m.most, scanRows)
 }
 
-// next returns a row and its list's tag; false after the last one.
+// next returns a row and its list. It returns false after the last row.
 func (m *merge) next(ctx context.Context) (one store.Row, from *list, ok bool, err error) {
 	if m.used {
 		l := m.lists[0]

@@ -12,9 +12,9 @@ import (
 	"quorate/internal/index/ledger"
 )
 
-// The oracle answers from the list of all outputs, by the words of the contract.
+// The oracle answers from the list of all outputs according to the API contract.
 
-// exists reports whether an output is in scope at a time; nil is now.
+// exists reports whether an output exists at a time; nil means now.
 func (u *utxo) exists(p progress, at *uint64) bool {
 	if !p.has(u.chainID, u.height) {
 		return false
@@ -26,7 +26,7 @@ func (u *utxo) exists(p progress, at *uint64) bool {
 	return u.time < *at && !(spent && uint64(u.spent.Time.Unix()) <= *at)
 }
 
-// known is the stake's end as far as it is known from so many blocks.
+// known returns the stake's end as known from the indexed blocks.
 func (u *utxo) known(p progress, h *history, t uint64) uint64 {
 	if len(u.ends) == 0 {
 		return 0
@@ -41,7 +41,7 @@ func (u *utxo) known(p progress, h *history, t uint64) uint64 {
 	return at
 }
 
-// renewalSeen reports whether the block that moved the end is recorded.
+// renewalSeen reports whether the block that moved the end is indexed.
 func (u *utxo) renewalSeen(p progress, h *history, e end) bool {
 	for _, b := range h.blocks[pChain][:p[pChain]] {
 		if uint64(b.Time.Unix()) != e.known {
@@ -102,7 +102,7 @@ func (h *history) clock(p progress, c ids.ID) uint64 {
 	return uint64(h.blocks[c][p[c]-1].Time.Unix())
 }
 
-// balances are lines of text, sorted.
+// balances returns sorted lines of text.
 func (h *history) balances(p progress, c ids.ID, addresses []ids.ShortID, at *uint64) []string {
 	type key struct {
 		bucket ledger.Bucket
@@ -157,8 +157,7 @@ func balanceLine(b ledger.Balance) string {
 	return fmt.Sprintf("%d %s %t %s %t %s %d", b.Bucket, b.AssetID, b.NFT, b.SharedWith, b.Export, b.Amount, b.Outputs)
 }
 
-// list is what all pages of a query have together, at the state of its first page,
-// in order.
+// list returns the outputs of all pages of a query in order, in the state of its first page.
 func (h *history) list(pins progress, q *ledger.OutputQuery) []*utxo {
 	var found []*utxo
 	for _, u := range h.all {

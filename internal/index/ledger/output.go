@@ -14,38 +14,36 @@ import (
 	"quorate/internal/store"
 )
 
-// Output is an output as it is recorded.
+// Output is an indexed output.
 type Output struct {
 	chain.Output
-	// ChainID is the blockchain that made it, in the block of Height at Time: for a
-	// reward the one that committed it. What a Record returns has the number of the
-	// block there, 0 for what was made before the chain had blocks.
+	// ChainID is the blockchain that created the output, at Height and Time. For a reward it is the block that
+	// committed the reward. Outputs returned by a Record have the block's number as Height, 0 for outputs from before
+	// the chain had blocks.
 	ChainID ids.ID
 	Height  uint64
 	Time    time.Time
-	// StakeStart and StakeEnd are the staking period of a stake output, and zero for
-	// others.
+	// StakeStart and StakeEnd are the staking period of a stake output, zero for others.
 	StakeStart, StakeEnd time.Time
-	// Spent is nil as long as it is not consumed.
+	// Spent is nil for an unconsumed output.
 	Spent *chain.Spend
-	// consumer is the transaction that consumed it, as its Tenant knows; empty if none has.
+	// consumer is the consuming transaction if the Tenant knows it, else empty.
 	consumer ids.ID
 
-	// packed is the ID's text once it was needed, body what lists have of it.
+	// packed caches the packed ID text, body the packed body.
 	packed, body []byte
-	// place is where it is listed, once that was needed.
+	// place caches the positions in lists.
 	place *place
 }
 
-// place is where an output is listed: whoever records it needs to know when it is made
-// and when it is consumed.
+// place is the output's position in lists. It is needed when the output is created and when it is consumed.
 type place struct {
 	account accountID
-	// owned are its rows in the lists of its owners.
+	// owned are the output's rows in the lists of its owners.
 	owned []store.PK
 }
 
-// placed returns nil if nobody owns the output.
+// placed returns nil if the output has no owners.
 func (o *Output) placed(networkID uint32) *place {
 	if o.place == nil {
 		a, g, ok := accountOf(o.ChainID, &o.Output)
@@ -64,11 +62,11 @@ func (o *Output) packedID() []byte {
 	return o.packed
 }
 
-// StakedAt reports whether the output is part of a stake at a time, current or
-// pending. Afterwards it is an ordinary output.
+// StakedAt reports whether the output is part of a current or pending stake at a time. After the stake it is an
+// ordinary output.
 func (o *Output) StakedAt(t time.Time) bool { return o.Role == chain.Stake && t.Before(o.StakeEnd) }
 
-// ListAmount is what lists sort and filter by: 1 for outputs without an amount.
+// ListAmount returns the amount by which lists sort and filter: 1 for outputs without an amount.
 func (o *Output) ListAmount() uint64 {
 	if o.Kind == chain.Transfer {
 		return o.Amount
@@ -76,11 +74,10 @@ func (o *Output) ListAmount() uint64 {
 	return 1
 }
 
-// IsBalance reports whether the output is part of a balance, which rights to make more
-// of something, and properties, are not.
+// IsBalance reports whether the output is part of a balance. Mint rights and properties are not.
 func (o *Output) IsBalance() bool { return holdingOf(o.Kind) != rights }
 
-// The clustering keys of an output's rows.
+// Clustering keys of an output's rows.
 var (
 	madeKey  = []byte{0}
 	spentKey = []byte{1}
@@ -90,16 +87,16 @@ func outputRow(networkID uint32, id ids.ID, k []byte) store.PK {
 	return store.PK{P: row.Network(networkID, id[:]), K: k}
 }
 
-// Which of its parts a body has.
+// Flags of the parts of a body.
 const (
 	bodyLocktimes = 1 << iota
 	bodyStake
 	bodyNFT
-	bodyAddresses // as in the output, because they are not sorted
-	bodyBytes     // that do not follow from the rest
+	bodyAddresses // in the output's order, if unsorted
+	bodyBytes     // if they do not follow from the rest
 )
 
-// packedBody is what is not known from the account and the key of a list.
+// packedBody encodes what the account and the list key do not contain.
 func (o *Output) packedBody() []byte {
 	if o.body == nil {
 		body := row.Writer{B: make([]byte, 0, 64)}
@@ -153,11 +150,11 @@ func (o *Output) writeBody(w *row.Writer) {
 	}
 }
 
-// readBody needs the ID, asset, chains and sorted owners to be set.
+// readBody requires ID, asset, chains and sorted owners to be set.
 func (o *Output) readBody(r *row.Reader) {
 	flags := r.Byte()
 	if flags >= bodyBytes<<1 {
-		r.Fail(fmt.Errorf("output with parts %b", flags))
+		r.Fail(fmt.Errorf("output with unknown flags %b", flags))
 	}
 	o.Kind, o.Role = chain.OutputKind(r.Byte()), chain.Role(r.Byte())
 	o.TxID, o.Index, o.Amount, o.Height = r.ID(), r.Uint32(), r.Number(), r.Number()
@@ -180,7 +177,7 @@ func (o *Output) readBody(r *row.Reader) {
 	}
 }
 
-// bytes is the row of what made the output.
+// bytes encodes the row of the output's creation.
 func (o *Output) bytes() []byte {
 	body := o.packedBody()
 	w := row.New(2*chainSize(o.ChainID) + ids.IDLen + 16 + len(o.Addresses)*ids.ShortIDLen + len(body))
@@ -198,7 +195,7 @@ func (o *Output) bytes() []byte {
 	return w.B
 }
 
-// chainSize is how many bytes a chain's ID takes in a value, at most.
+// chainSize returns the maximum encoded size of a chain ID.
 func chainSize(id ids.ID) int {
 	if id == ids.Empty {
 		return 1
@@ -224,14 +221,14 @@ func parseOutput(id ids.ID, v []byte) (*Output, error) {
 // spend is the consumption of an output.
 type spend struct {
 	chain.Spend
-	// arrival says that another chain made the output. Only then are there number, the
-	// input's in its block, and salt, the beginning of the block's ID: for the Matcher.
+	// arrival reports that another chain created the output. Only then number and salt are set, for the Matcher: number
+	// is the input's index in its block, salt the beginning of the block's ID.
 	arrival bool
 	number  uint32
 	salt    uint64
 }
 
-// spendSize is about how many bytes a spend takes.
+// spendSize returns the approximate encoded size of a spend.
 func spendSize(s *chain.Spend) int { return chainSize(s.ChainID) + ids.IDLen + 12 }
 
 func appendSpend(w *row.Writer, s *chain.Spend) {
@@ -267,10 +264,10 @@ func parseSpend(v []byte) (s spend, err error) {
 	return s, r.End()
 }
 
-// listed is the value of the lists of an account: by amount the time comes first;
-// then the body, and the spend in those of spent ones.
+// listed encodes the value of an account's list: the time first if ordered by amount, then the body, then the spend in
+// lists of spent outputs.
 func (o *Output) listed(byAmount bool, s *spend) []byte {
-	if byAmount && s != nil { // most rows in the end, and seldom read
+	if byAmount && s != nil { // most rows, rarely read
 		w := row.New(8)
 		w.Time(o.Time)
 		return w.B
@@ -291,8 +288,7 @@ func (o *Output) listed(byAmount bool, s *spend) []byte {
 	return w.B
 }
 
-// parseListed is the output of an account that stands at a key of a list; complete
-// says whether it has more than its ID.
+// parseListed parses a row of an account's list. complete reports whether the output has more than its ID.
 func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (o *Output, complete bool, err error) {
 	n, id, err := parseKey(k)
 	if err != nil {
@@ -318,8 +314,8 @@ func parseListed(a *account, g *group, k, v []byte, byAmount, spent bool) (o *Ou
 	return o, complete, nil
 }
 
-// timeKey and amountKey are where an output stands in the lists of its account.
-// Lists are in the order of IDs as text, which is not that of their bytes.
+// timeKey and amountKey return the output's keys in its account's lists. Lists are ordered by the text of IDs, not by
+// their bytes.
 func (o *Output) timeKey() []byte   { return row.Uint64(row.Seconds(o.Time), o.packedID()) }
 func (o *Output) amountKey() []byte { return row.Uint64(o.ListAmount(), o.packedID()) }
 
@@ -330,7 +326,7 @@ func parseKey(k []byte) (n uint64, id ids.ID, err error) {
 		n = binary.BigEndian.Uint64(k)
 	}
 	if id, err = unpackID(k[min(8, len(k)):]); err != nil {
-		return 0, ids.Empty, fmt.Errorf("%w: list with key %x: %w", store.ErrCorrupt, k, err)
+		return 0, ids.Empty, fmt.Errorf("%w: list key %x: %w", store.ErrCorrupt, k, err)
 	}
 	return n, id, nil
 }

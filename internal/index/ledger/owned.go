@@ -12,7 +12,7 @@ import (
 	"quorate/internal/store"
 )
 
-// ownedRows are the output's in the lists of its owners, whatever its threshold.
+// ownedRows returns the output's rows in the lists of its owners, regardless of its threshold.
 func (o *Output) ownedRows(networkID uint32, g *group) []store.PK {
 	rows := make([]store.PK, len(g.addresses))
 	for i, address := range g.addresses {
@@ -21,7 +21,7 @@ func (o *Output) ownedRows(networkID uint32, g *group) []store.PK {
 	return rows
 }
 
-// ownedList is the key of the list of an address, in a hash to be short.
+// ownedList returns the key of an address's list. The key is a hash to be short.
 func ownedList(networkID uint32, chainID, sourceID ids.ID, address ids.ShortID) []byte {
 	var b [4 + 2*ids.IDLen + ids.ShortIDLen]byte
 	binary.BigEndian.PutUint32(b[:], networkID)
@@ -32,28 +32,27 @@ func ownedList(networkID uint32, chainID, sourceID ids.ID, address ids.ShortID) 
 	return bytes.Clone(digest[:len(accountID{})])
 }
 
-// OwnedQuery asks for the outputs that an address has a part in.
+// OwnedQuery selects outputs that an address owns alone or with others.
 type OwnedQuery struct {
-	// ChainID is where they can be consumed, SourceID what made them: the same chain, or
-	// the one from which they were exported.
+	// ChainID is the chain on which the outputs are spendable. SourceID is the chain that created them: the same chain,
+	// or the chain that exported them.
 	ChainID, SourceID ids.ID
 	Address           ids.ShortID
-	// After is the last output that is not wanted, whether it exists or not. It is
-	// without effect if it is empty.
+	// After is the last output of the previous page, whether it still exists or not. An empty After starts at the
+	// beginning.
 	After ids.ID
 	Limit int
 }
 
-// Owned is an output that can be consumed.
+// Owned is a spendable output.
 type Owned struct {
 	ID ids.ID
-	// Bytes are the codec's form of the UTXO, version included.
+	// Bytes is the UTXO as the codec encodes it, with the codec version.
 	Bytes []byte
 }
 
-// Owned returns outputs that can be consumed and that an address is among the owners
-// of, alone or with others, locked or not, in the order of their IDs. What is staked is
-// not among them. There are more exactly if it returns as many as the limit.
+// Owned returns spendable outputs that have an address among their owners, locked or not, in ID order. It omits staked
+// outputs. More outputs exist exactly if it returns as many as the limit.
 func (r *Record) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 	p := ownedList(r.networkID, q.ChainID, q.SourceID, q.Address)
 	var found []Owned
@@ -62,11 +61,11 @@ func (r *Record) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 		lo = store.After(q.After[:])
 	}
 	if reader, ok := r.viewer.(store.Reader); ok && q.SourceID == q.ChainID {
-		// One scan sees one state without a view of it, which costs as much again.
+		// A single scan is consistent without a view, which would double the cost.
 		n := min(q.Limit, scanRows)
 		rows, err := reader.Scan(ctx, store.FamilyOwned, p, lo, nil, store.Ascending, n)
 		if err != nil {
-			return nil, fmt.Errorf("reading what an address owns: %w", err)
+			return nil, fmt.Errorf("reading outputs of an address: %w", err)
 		}
 		if len(rows) < n || n == q.Limit {
 			return appendOwned(make([]Owned, 0, len(rows)), rows)
@@ -81,7 +80,7 @@ func (r *Record) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 		n := min(q.Limit-len(found), scanRows)
 		rows, err := v.Scan(ctx, store.FamilyOwned, p, lo, nil, store.Ascending, n)
 		if err != nil {
-			return nil, fmt.Errorf("reading what an address owns: %w", err)
+			return nil, fmt.Errorf("reading outputs of an address: %w", err)
 		}
 		if found == nil {
 			found = make([]Owned, 0, len(rows))
@@ -106,14 +105,14 @@ func (r *Record) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 func appendOwned(to []Owned, rows []store.Row) ([]Owned, error) {
 	for _, one := range rows {
 		if len(one.K) != ids.IDLen {
-			return nil, fmt.Errorf("reading what an address owns: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
+			return nil, fmt.Errorf("reading outputs of an address: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
 		}
 		to = append(to, Owned{ids.ID(one.K), one.V})
 	}
 	return to, nil
 }
 
-// withoutArrived leaves out what arrived without the Matcher having noticed yet.
+// withoutArrived removes outputs that arrived on another chain before the Matcher processed them.
 func (r *Record) withoutArrived(ctx context.Context, v store.Reader, found []Owned, from int) ([]Owned, error) {
 	keys := make([]store.PK, len(found)-from)
 	for i := range keys {
@@ -124,7 +123,7 @@ func (r *Record) withoutArrived(ctx context.Context, v store.Reader, found []Own
 	}
 	values, err := v.Get(ctx, store.FamilyOutput, keys)
 	if err != nil {
-		return nil, fmt.Errorf("reading what arrived: %w", err)
+		return nil, fmt.Errorf("reading imported outputs: %w", err)
 	}
 	kept := found[:from]
 	for i, spent := range values {

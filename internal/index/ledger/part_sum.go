@@ -10,32 +10,27 @@ import (
 	"quorate/internal/store"
 )
 
-// partSum is the sum of the events of a partition that count from before a time, or,
-// if all is set, of all of them.
+// partSum sums the events of a partition that count from before a time, or all of them if all is set.
 type partSum struct {
 	p   []byte
 	at  uint64
 	all bool
-	// into is what the sum is added to.
+	// into receives the sum.
 	into *sums
 }
 
 const (
-	// sumsAtOnce is how many sums are read in one exchange at most, and sumsRows how
-	// many events.
+	// sumsAtOnce and sumsRows limit the sums and the events of one exchange.
 	sumsAtOnce = 128
 	sumsRows   = 8192
-	// guessedRows are how many of the last events are read along with the checkpoint of
-	// an engine that is elsewhere: most accounts have fewer, and of those that have more
-	// one in eight has had no checkpoint for as long. To ask again costs less than rows
-	// that nobody needs for all.
+	// guessedRows is the number of latest events read together with the checkpoint from a remote store. Most accounts
+	// have fewer events since their last checkpoint.
 	guessedRows = 2 * checkpointEvery
 )
 
-// addSums adds sums up in one exchange with an engine that is elsewhere, and a second one
-// if there are accounts with more events since their checkpoints than were guessed; in
-// more if they are more than sumsAtOnce. With the first of them it does the queries of
-// more, and returns what they found.
+// addSums computes sums in one exchange with a remote store, and a second one for accounts with more events since their
+// checkpoint than guessed. It needs further exchanges for more than sumsAtOnce sums. The first exchange also runs the
+// queries in more; addSums returns their results.
 func addSums(ctx context.Context, r store.Reader, parts []partSum, guess int, more []store.Query) ([][]store.Row, error) {
 	var besides [][]store.Row
 	for first := true; first || len(parts) > 0; first = false {
@@ -67,7 +62,7 @@ func addSums(ctx context.Context, r store.Reader, parts []partSum, guess int, mo
 	return besides, nil
 }
 
-// end is the key before which the events are.
+// end returns the upper bound of the event keys.
 func (s *partSum) end() []byte {
 	if s.all {
 		return nil
@@ -75,8 +70,8 @@ func (s *partSum) end() []byte {
 	return row.Uint64(s.at)
 }
 
-// addFound adds up what was found of sums: the checkpoint of each, and the last n events
-// if n is not 0. It reads those that are missing.
+// addFound adds the results of the queries: the checkpoint of each sum, and its last n events if n is not 0. It reads
+// missing events.
 func addFound(ctx context.Context, r store.Reader, parts []partSum, n int, found [][]store.Row) error {
 	var missing []store.Query
 	var into []*sums

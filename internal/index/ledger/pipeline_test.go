@@ -18,7 +18,7 @@ import (
 	"quorate/internal/store"
 )
 
-// source has the blocks of a history.
+// source supplies the blocks of a history.
 type source []*chain.Block
 
 func (s source) Tip(context.Context) (uint64, error) { return uint64(len(s) - 1), nil }
@@ -35,8 +35,8 @@ func (s source) Fetch(_ context.Context, from uint64, n int) ([]index.Block[*cha
 	return blocks, nil
 }
 
-// TestPipelines records a history with a pipeline for each chain, all of them ended
-// and begun again at random moments, and comes to the same rows.
+// TestPipelines indexes a history with a pipeline for each chain, restarted at random moments, and requires the same
+// rows.
 func TestPipelines(t *testing.T) {
 	h := newHistory(8, historyOptions{steps: 3000, skew: 3, addresses: 5})
 	plain := newWorld(t, h, store.NewMemory())
@@ -107,7 +107,7 @@ func TestPipelines(t *testing.T) {
 		require.NoError(t, last.Settle(t.Context()))
 		got, want := rows(t, s), rows(t, plain.store)
 		for _, f := range []store.Family{store.FamilyIndexed, store.FamilySubnet, store.FamilySubnetFact} {
-			delete(got, f.String()) // not the ledger's
+			delete(got, f.String()) // not a family of the ledger
 			delete(want, f.String())
 		}
 		require.Equal(t, want, got)

@@ -1,8 +1,7 @@
-// Package ledger records outputs of the P-Chain and the X-Chain, of the atomic
-// memory between them and the C-Chain, and who stakes: which outputs there are and
-// were, what addresses hold now and at any time, staking transactions and
-// delegations. A Tenant writes what a chain says, a Matcher what two of them say
-// together, and a Record reads it. It is not about subnets, nor about L1s.
+// Package ledger indexes outputs of the P-Chain and the X-Chain, atomic transfers between them and the C-Chain, and
+// stakers: all outputs, the balances of addresses now and at any time, staking transactions and delegations. A Tenant
+// writes the rows of one chain, a Matcher the rows that follow from two chains, and a Record reads both. Subnets and
+// L1s have indexes of their own.
 package ledger
 
 import (
@@ -19,62 +18,57 @@ import (
 )
 
 var (
-	// ErrTooMany says that the addresses of a query have to do with more groups of
-	// owners or assets than can be gone through at a time.
-	ErrTooMany = errors.New("the addresses own too many things together")
-	// ErrBehind says that exports and imports are recorded much faster than they are
-	// matched, or not matched at all, so that a balance would take too long.
-	ErrBehind = errors.New("matching of exports and imports is behind")
-	// ErrNegative says that a balance is below zero: the rows are damaged, or come from
-	// blocks that are not those of one network.
+	// ErrTooMany means that the addresses of a query have too many groups of owners or accounts for one query.
+	ErrTooMany = errors.New("the addresses have too many accounts; query fewer addresses")
+	// ErrBehind means that the Matcher is too far behind to compute a balance in time.
+	ErrBehind = errors.New("matching of atomic transfers is behind")
+	// ErrNegative means that a balance is below zero: rows are damaged, or come from blocks of different networks.
 	ErrNegative = errors.New("balance is below zero")
-	// ErrUnknownChain says that nothing of a chain is recorded.
-	ErrUnknownChain = errors.New("chain is not recorded")
+	// ErrUnknownChain means that a chain is not indexed.
+	ErrUnknownChain = errors.New("chain is not indexed")
 )
 
 const (
-	// maxGroups is how many groups of owners the addresses of a query may be in,
-	// maxAccounts how many accounts they may have.
+	// maxGroups limits the groups of owners of a query's addresses, maxAccounts their accounts.
 	maxGroups   = 100_000
 	maxAccounts = 20_000
-	// maxUnmatched is how many notes the Matcher may be behind.
+	// maxUnmatched limits how many notes the Matcher may be behind.
 	maxUnmatched = 100_000
 )
 
-// Viewer is a store, as far as records are concerned.
+// Viewer is the store interface that a Record needs.
 type Viewer = store.Viewer
 
-// Record reads the record of one network, of which a store may hold several. Each
-// call sees one state of it. It is safe for concurrent use. Errors are those of the
-// store, and those of this package.
+// Record reads the ledger of one network; a store may contain several networks. Each call reads one consistent view. It
+// is safe for concurrent use. Errors are those of the store and of this package.
 type Record struct {
 	viewer    store.Viewer
 	networkID uint32
-	seen      seen
+	cache     accountCache
 }
 
-// New makes a reader of a network's record, which may be empty.
+// New returns a reader of a network's ledger, which may be empty.
 func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
 
-// state is one state of a record.
-type state struct {
+// snapshot is a consistent view of a ledger.
+type snapshot struct {
 	store.View
 	networkID uint32
 	clocks    []chainClock
 }
 
-func (r *Record) view(ctx context.Context) (*state, error) {
+func (r *Record) view(ctx context.Context) (*snapshot, error) {
 	s, _, err := r.viewScans(ctx)
 	return s, err
 }
 
-// viewScans is a view that begins with some scans.
-func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state, [][]store.Row, error) {
+// viewScans opens a view together with some scans.
+func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*snapshot, [][]store.Row, error) {
 	v, found, err := store.ViewScans(ctx, r.viewer, append(queries, clockQuery(r.networkID))...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the ledger: %w", err)
 	}
-	s := &state{View: v, networkID: r.networkID}
+	s := &snapshot{View: v, networkID: r.networkID}
 	if s.clocks, err = parseClocks(found[len(queries)]); err != nil {
 		_ = v.Close()
 		return nil, nil, err
@@ -82,11 +76,10 @@ func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*state,
 	return s, found[:len(queries)], nil
 }
 
-// viewOf is a view with what addresses own on a chain, see accounts, that begins with
-// some scans.
-func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *state, c clock, all []owned, found [][]store.Row, err error) {
+// viewOf opens a view together with the accounts of addresses on a chain and with some scans. See accounts.
+func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *snapshot, c clock, all []owned, found [][]store.Row, err error) {
 	read := newOwnedRead(r.networkID, chainID, addresses)
-	read.expect(r.networkID, r.seen.of(chainID, addresses))
+	read.expect(r.networkID, r.cache.of(chainID, addresses))
 	n := len(read.queries)
 	s, found, err = r.viewScans(ctx, append(read.queries[:n:n], queries...)...)
 	if err != nil {
@@ -100,13 +93,13 @@ func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.Sho
 		return nil, clock{}, nil, nil, err
 	}
 	if store.IsRemote(s.View) {
-		r.seen.note(chainID, addresses, all)
+		r.cache.note(chainID, addresses, all)
 	}
 	return s, c, all, found[n:], nil
 }
 
-// clock is how far a chain is.
-func (s *state) clock(chainID ids.ID) (clock, error) {
+// clock returns the clock of a chain.
+func (s *snapshot) clock(chainID ids.ID) (clock, error) {
 	for _, c := range s.clocks {
 		if c.chainID == chainID {
 			return c.clock, nil
@@ -115,8 +108,8 @@ func (s *state) clock(chainID ids.ID) (clock, error) {
 	return clock{}, fmt.Errorf("%w: %s", ErrUnknownChain, chainID)
 }
 
-// Tip is the last block of a chain that is recorded: what "now" means. The height is 0
-// as long as only what was before there were blocks is.
+// Tip returns the last indexed block of a chain and its time, which "now" refers to. The height is 0 while only outputs
+// from before the chain's blocks are indexed.
 func (r *Record) Tip(ctx context.Context, chainID ids.ID) (height uint64, now time.Time, err error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -127,9 +120,8 @@ func (r *Record) Tip(ctx context.Context, chainID ids.ID) (height uint64, now ti
 	return c.number(c.height), row.Unix(c.time), err
 }
 
-// number replaces heights of outputs by the numbers of blocks, which is what is shown
-// of them.
-func (s *state) number(outputs []*Output) {
+// number replaces the heights of outputs by block numbers, which the API shows.
+func (s *snapshot) number(outputs []*Output) {
 	for _, o := range outputs {
 		if o == nil {
 			continue
@@ -145,7 +137,7 @@ func (s *state) number(outputs []*Output) {
 	}
 }
 
-// Outputs returns recorded outputs by their IDs, nil for those that are not.
+// Outputs returns indexed outputs by ID, with nil for outputs that are not indexed.
 func (r *Record) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -157,7 +149,7 @@ func (r *Record) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, er
 	return outputs, err
 }
 
-func (s *state) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+func (s *snapshot) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
 	keys := make([]store.PK, 0, 2*len(outputIDs))
 	for _, id := range outputIDs {
 		keys = append(keys, outputRow(s.networkID, id, madeKey), outputRow(s.networkID, id, spentKey))
@@ -185,7 +177,7 @@ func (s *state) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, err
 	return outputs, nil
 }
 
-// Assets returns what is known of assets, nil for those of which nothing is.
+// Assets returns indexed assets by ID, with nil for unknown assets.
 func (r *Record) Assets(ctx context.Context, assetIDs []ids.ID) ([]*chain.Asset, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -219,15 +211,15 @@ type owned struct {
 	id    accountID
 }
 
-// ownedRead is how what addresses own on a chain is read: queries have the first accounts
-// and the first groups of owners of each address.
+// ownedRead reads the accounts of addresses on a chain. queries request the first accounts and the first groups of
+// owners of each address.
 type ownedRead struct {
 	chainID   ids.ID
 	set       map[ids.ShortID]struct{}
-	addresses []ids.ShortID // those in set
+	addresses []ids.ShortID // the addresses in set
 	queries   []store.Query
-	// expected are the groups of several owners whose first accounts are read, too, and by
-	// which query, because an address was in them before.
+	// expected are the cached groups of the addresses with several owners. Their first accounts are read with the query
+	// of the given index.
 	expected map[groupID]int
 }
 
@@ -247,7 +239,7 @@ func newOwnedRead(networkID uint32, chainID ids.ID, addresses []ids.ShortID) *ow
 	return r
 }
 
-// expect adds the accounts of the groups that have some.
+// expect adds queries for the accounts of the groups with several owners.
 func (r *ownedRead) expect(networkID uint32, accounts []owned) {
 	r.expected = make(map[groupID]int)
 	for i := range accounts {
@@ -260,16 +252,15 @@ func (r *ownedRead) expect(networkID uint32, accounts []owned) {
 	}
 }
 
-// firstRows are read at most of a list before it is known how long it is, and as many
-// lists at a time.
+// firstRows is the number of rows that are read first from a list, and the number of lists that are read at once.
 const firstRows = 128
 
 func accountQuery(networkID uint32, chainID ids.ID, id groupID, limit int) store.Query {
 	return store.Query{Family: store.FamilyAccount, P: accountList(networkID, chainID, id), Limit: limit}
 }
 
-// rest yields the rows that a query found, and then what its list has after them.
-func (s *state) rest(ctx context.Context, q store.Query, rows []store.Row, yield func([]store.Row) error) error {
+// rest yields the rows that a query found and then the remaining rows of its list.
+func (s *snapshot) rest(ctx context.Context, q store.Query, rows []store.Row, yield func([]store.Row) error) error {
 	for {
 		if err := yield(rows); err != nil {
 			return err
@@ -285,10 +276,9 @@ func (s *state) rest(ctx context.Context, q store.Query, rows []store.Row, yield
 	}
 }
 
-// accounts finds what addresses own on a chain, and on the way from or to it: of
-// each output that counts by its threshold, the account, once. found is what the queries
-// brought.
-func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.Row) ([]owned, error) {
+// accounts returns the accounts of addresses on a chain and in atomic transfers from or to it. It includes an account
+// once if the addresses reach its threshold. found are the results of read.queries.
+func (s *snapshot) accounts(ctx context.Context, read *ownedRead, found [][]store.Row) ([]owned, error) {
 	var all []owned
 	for i, address := range read.addresses {
 		g := &group{id: singleGroup(address), threshold: 1, addresses: []ids.ShortID{address}}
@@ -341,9 +331,8 @@ func (s *state) accounts(ctx context.Context, read *ownedRead, found [][]store.R
 	return all, nil
 }
 
-// accountRows are the first accounts of groups: those that were found already, and
-// others.
-func (s *state) accountRows(ctx context.Context, read *ownedRead, found [][]store.Row, groups []*group, queries []store.Query) ([][]store.Row, error) {
+// accountRows returns the first accounts of groups. It reads those that found does not contain.
+func (s *snapshot) accountRows(ctx context.Context, read *ownedRead, found [][]store.Row, groups []*group, queries []store.Query) ([][]store.Row, error) {
 	all := make([][]store.Row, len(groups))
 	var missing []store.Query
 	var at []int
@@ -365,7 +354,7 @@ func (s *state) accountRows(ctx context.Context, read *ownedRead, found [][]stor
 }
 
 // accountsOf appends the accounts of a group.
-func (s *state) accountsOf(ctx context.Context, chainID ids.ID, g *group, q store.Query, rows []store.Row, to *[]owned) error {
+func (s *snapshot) accountsOf(ctx context.Context, chainID ids.ID, g *group, q store.Query, rows []store.Row, to *[]owned) error {
 	return s.rest(ctx, q, rows, func(rows []store.Row) error {
 		if len(*to)+len(rows) > maxAccounts {
 			return fmt.Errorf("%w: more than %d accounts", ErrTooMany, maxAccounts)

@@ -13,8 +13,8 @@ import (
 	"quorate/internal/store"
 )
 
-// TestAmend adds events in any order of time, a few at a time, with checkpoints at
-// some: in the end each checkpoint and each sum is that of the events before it.
+// TestAmend adds events with times in any order, a few at a time, with checkpoints at some. Each checkpoint and each
+// sum must equal the sum of earlier events.
 func TestAmend(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -53,7 +53,7 @@ func TestAmend(t *testing.T) {
 			got, err := sumBefore(t.Context(), s, p, row.Uint64(at), nil)
 			require.NoError(t, err)
 			require.Equal(t, before(at), got, "sum before %d", at)
-			// In one read or several, whatever is guessed.
+			// In one read or several, for every guess.
 			var then, now, beside sums
 			clock := []store.Query{{Family: store.FamilyBalanceEvent, P: p, Limit: 1}}
 			guess := []int{0, 1, 3, 50, 1000}[rng.IntN(5)]
@@ -63,7 +63,7 @@ func TestAmend(t *testing.T) {
 			require.Equal(t, before(1<<40), now, "sum of all, %d rows guessed", guess)
 			require.Len(t, more, 1)
 			require.Len(t, more[0], 1)
-			// More of them than are read at a time.
+			// More sums than one exchange reads.
 			many := make([]partSum, 2*sumsAtOnce+1)
 			for i := range many {
 				many[i] = partSum{p: []byte{byte(i), byte(i >> 8), 0}, at: at, into: &beside}
@@ -89,7 +89,7 @@ func TestAmend(t *testing.T) {
 	}
 }
 
-// TestSumRow has amounts beyond 64 bits, of both signs.
+// TestSumRow encodes amounts beyond 64 bits of both signs.
 func TestSumRow(t *testing.T) {
 	for _, amount := range []quantity{{}, {lo: 1}, {hi: -1, lo: ^uint64(0)}, {hi: 1 << 40, lo: 3}, {hi: -1 << 40, lo: 9}, {hi: -1}} {
 		for _, count := range []int64{0, 1, -1, 1 << 50} {
@@ -107,7 +107,7 @@ func TestSumRow(t *testing.T) {
 	require.Equal(t, "-1", quantity{lo: 1}.minus().big().String())
 }
 
-// TestSpendRow: what the Matcher needs is in the rows of what it has to do with.
+// TestSpendRow requires that the rows contain what the Matcher needs.
 func TestSpendRow(t *testing.T) {
 	own := spend{Spend: chain.Spend{TxID: ids.ID{1}, Height: 5, Time: row.Unix(6)}, number: 7, salt: 9}
 	arrived := own
@@ -123,7 +123,7 @@ func TestSpendRow(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrCorrupt)
 }
 
-// FuzzRows reads rows that may be damaged: what is read at all is written the same.
+// FuzzRows reads damaged rows. Every readable row must encode to the same bytes.
 func FuzzRows(f *testing.F) {
 	var sum sums
 	sum[LockedStaked] = tally{quantity{hi: -5, lo: 7}, -3}

@@ -13,9 +13,8 @@ import (
 	"quorate/internal/store"
 )
 
-// TestNothingIsConsumedTwice has two transactions consume the same output, one made on
-// the chain and one that comes from another: in one block, in one batch, after a commit,
-// and after a restart. The same block again is no error.
+// TestNothingIsConsumedTwice consumes an output twice, one created on the chain and one imported: in one block, in one
+// batch, after a commit and after a restart. Applying the same block again succeeds.
 func TestNothingIsConsumedTwice(t *testing.T) {
 	at := time.Unix(1000, 0).UTC()
 	own := made(ids.ID{1}, 0, chain.Output{Kind: chain.Transfer, Role: chain.Ordinary, AssetID: ids.ID{9}, Amount: 5, Addresses: []ids.ShortID{{1}}, Threshold: 1, DestinationID: pChain})
@@ -56,8 +55,7 @@ func TestNothingIsConsumedTwice(t *testing.T) {
 	}
 }
 
-// TestBalancesBelowZero has a record that lacks what was received: an error, not a
-// number.
+// TestBalancesBelowZero reads a ledger that lacks received outputs and requires an error.
 func TestBalancesBelowZero(t *testing.T) {
 	at := time.Unix(1000, 0).UTC()
 	s, tenant := store.NewMemory(), ledger.NewTenant(network, pChain)

@@ -15,32 +15,31 @@ import (
 	"quorate/internal/store"
 )
 
-// StakingQuery asks for staking transactions whose stake is active or pending:
-// whose end is after the chain's time, and which are not settled.
+// StakingQuery selects staking transactions with an active or pending stake: the end is after the chain's time, and the
+// stake is not settled.
 type StakingQuery struct {
-	// Addresses are such that one of them is an owner of a consumed or made output.
+	// Addresses selects transactions with one of these addresses among the owners of consumed or created outputs.
 	Addresses []ids.ShortID
-	// Kinds are the only ones, all if empty.
+	// Kinds selects transaction types; empty selects all.
 	Kinds []chain.Kind
-	// After and Before are exclusive bounds of the block's time; zero for none.
+	// After and Before are exclusive bounds of the block time; zero means none.
 	After, Before time.Time
-	// Ascending begins with the oldest. Equal times are ordered by height, and then
-	// by ID as text.
+	// Ascending returns the oldest first. Equal times are ordered by height, then by ID text.
 	Ascending bool
-	// Limit is the size of a page, at least 1.
+	// Limit is the page size, at least 1.
 	Limit int
-	// From is where the page before ended, nil for the first one.
+	// From is the end of the previous page, nil for the first page.
 	From *StakingPosition
 }
 
-// StakingPosition is where a page ended, and the P-Chain's height at the first one.
+// StakingPosition is the end of a page, with the P-Chain's height at the first page.
 type StakingPosition struct {
 	Time, Height uint64
 	TxID         ids.ID
 	Pin          uint64
 }
 
-// Bytes is the position in a form for tokens.
+// Bytes encodes the position for page tokens.
 func (p *StakingPosition) Bytes() []byte {
 	w := row.New(64)
 	w.Number(p.Time)
@@ -50,7 +49,7 @@ func (p *StakingPosition) Bytes() []byte {
 	return w.B
 }
 
-// ParseStakingPosition reads what Bytes wrote. The error is ErrPosition.
+// ParseStakingPosition decodes the result of Bytes. Errors wrap ErrPosition.
 func ParseStakingPosition(b []byte) (*StakingPosition, error) {
 	r := row.Read(b)
 	p := &StakingPosition{Time: r.Number(), Height: r.Number(), TxID: r.ID(), Pin: r.Number()}
@@ -60,15 +59,15 @@ func ParseStakingPosition(b []byte) (*StakingPosition, error) {
 	return p, nil
 }
 
-// key is the position as the key of a list.
+// key returns the position as a list key.
 func (p *StakingPosition) key() []byte {
 	return row.Uint64(p.Time, row.Uint64(p.Height), []byte(p.TxID.String()))
 }
 
-// StakingPage is a part of a list of staking transactions.
+// StakingPage is a page of staking transactions.
 type StakingPage struct {
 	Stakings []StakingOutputs
-	// Next is where the following page begins, nil if there is none.
+	// Next is the beginning of the next page, nil if there is none.
 	Next *StakingPosition
 	// Now is the chain's time.
 	Now time.Time
@@ -80,9 +79,8 @@ type StakingOutputs struct {
 	Consumed, Made []*Output
 }
 
-// ActiveStakings returns a page of staking transactions. While blocks arrive between
-// pages, none is on two of them, and none is left out but those that ended before
-// their page was read.
+// ActiveStakings returns a page of staking transactions. Pages neither repeat nor skip transactions while new blocks
+// arrive, except stakes that end before their page is read.
 func (r *Record) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPage, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -128,7 +126,7 @@ func (r *Record) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPa
 			return page, err
 		}
 		if bytes.Equal(one.K, before) {
-			continue // several of the addresses are involved
+			continue // several addresses of the query are involved
 		}
 		before = one.K
 		staking, err := s.staking(ctx, one.K)
@@ -156,8 +154,8 @@ func (r *Record) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPa
 	}
 }
 
-// staking is the transaction that stands at a key of a list of addresses.
-func (s *state) staking(ctx context.Context, k []byte) (*Staking, error) {
+// staking returns the transaction at a key of an address list.
+func (s *snapshot) staking(ctx context.Context, k []byte) (*Staking, error) {
 	if len(k) <= 16 {
 		return nil, fmt.Errorf("%w: list with a key of %d bytes", store.ErrCorrupt, len(k))
 	}
@@ -170,12 +168,12 @@ func (s *state) staking(ctx context.Context, k []byte) (*Staking, error) {
 		return nil, fmt.Errorf("reading a staking transaction: %w", err)
 	}
 	if values[0] == nil {
-		return nil, fmt.Errorf("%w: staking transaction %s is listed and missing", store.ErrCorrupt, txID)
+		return nil, fmt.Errorf("%w: staking transaction %s is in a list but has no row", store.ErrCorrupt, txID)
 	}
 	return parseStaking(txID, values[0])
 }
 
-// Staking returns a staking transaction; nil, and no error, if it is not recorded.
+// Staking returns a staking transaction, or nil without an error if it is not indexed.
 func (r *Record) Staking(ctx context.Context, txID ids.ID) (*Staking, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -189,35 +187,33 @@ func (r *Record) Staking(ctx context.Context, txID ids.ID) (*Staking, error) {
 	return parseStaking(txID, values[0])
 }
 
-// DelegationQuery asks for delegations on the primary network.
+// DelegationQuery selects delegations on the primary network.
 type DelegationQuery struct {
-	// RewardAddresses asks for delegations whose reward goes to one of them at least,
-	// NodeIDs for those to one of these validators; all if empty.
+	// RewardAddresses selects delegations that pay a reward to one of these addresses. NodeIDs selects delegations to
+	// these validators. Empty selects all.
 	RewardAddresses []ids.ShortID
 	NodeIDs         []ids.NodeID
-	// Status is the only one, all if empty.
+	// Status selects a status; empty selects all.
 	Status DelegationStatus
-	// Ascending begins with the earliest start. Equal ones are ordered by ID as text.
+	// Ascending returns the earliest start first. Equal starts are ordered by ID text.
 	Ascending bool
-	// Limit is the size of a page, at least 1.
+	// Limit is the page size, at least 1.
 	Limit int
-	// After is where the page before ended, nil for the first one. Its only pin is
-	// the P-Chain's.
+	// After is the end of the previous page, nil for the first page. It pins only the P-Chain.
 	After *Position
 }
 
-// DelegationPage is a part of a list of delegations.
+// DelegationPage is a page of delegations.
 type DelegationPage struct {
 	Delegations []*Delegation
-	// Next is where the following page begins, nil if there is none.
+	// Next is the beginning of the next page, nil if there is none.
 	Next *Position
 	// Now is the chain's time.
 	Now time.Time
 }
 
-// Delegations returns a page of delegations. While blocks arrive between pages, none
-// is on two of them, and none is left out but those that no longer have the status
-// that is asked for.
+// Delegations returns a page of delegations. Pages neither repeat nor skip delegations while new blocks arrive, except
+// delegations that lose the selected status.
 func (r *Record) Delegations(ctx context.Context, q DelegationQuery) (*DelegationPage, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -235,7 +231,7 @@ func (r *Record) Delegations(ctx context.Context, q DelegationQuery) (*Delegatio
 	}
 	dir := direction(q.Ascending)
 	lo, hi := bounds(q.After, dir)
-	// What has not begun is at one end of the list, and what has at the other.
+	// Pending delegations are at one end of the list, started ones at the other.
 	switch begun := row.Uint64(c.time + 1); q.Status {
 	case DelegationPending:
 		lo = later(lo, begun)
@@ -278,7 +274,7 @@ func (r *Record) Delegations(ctx context.Context, q DelegationQuery) (*Delegatio
 	}
 }
 
-// wants checks what the choice of lists does not.
+// wants checks the conditions that the choice of lists does not imply.
 func (q *DelegationQuery) wants(d *Delegation, now time.Time) bool {
 	if q.Status != "" && d.StatusAt(now) != q.Status {
 		return false
@@ -286,10 +282,10 @@ func (q *DelegationQuery) wants(d *Delegation, now time.Time) bool {
 	return len(q.NodeIDs) == 0 || len(q.RewardAddresses) == 0 || slices.Contains(q.NodeIDs, d.NodeID)
 }
 
-func (s *state) delegationLists(q *DelegationQuery) (lists []*list) {
+func (s *snapshot) delegationLists(q *DelegationQuery) (lists []*list) {
 	states := []byte{delegationOpen, delegationSettled}
 	if q.Status == DelegationPending || q.Status == DelegationActive {
-		states = states[:1] // a settled one is over
+		states = states[:1] // settled delegations are completed
 	}
 	for _, state := range states {
 		switch {

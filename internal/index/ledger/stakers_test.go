@@ -14,7 +14,7 @@ import (
 	"quorate/internal/index/ledger"
 )
 
-// isSettled reports whether the end of the stake is recorded.
+// isSettled reports whether the end of the stake is indexed.
 func (s *stakeTx) isSettled(p progress) bool { return s.settled && p.has(pChain, s.settledHeight) }
 
 // active reports whether the transaction belongs to the list of active ones.

@@ -15,35 +15,34 @@ import (
 	"quorate/internal/store"
 )
 
-// Staking is a transaction that began a validation or delegation.
+// Staking is a transaction that started a validation or delegation.
 type Staking struct {
 	TxID    ids.ID
 	Kind    chain.Kind
 	BlockID ids.ID
 	Height  uint64
 	Time    time.Time
-	// Consumed and Made name the outputs, in their order.
+	// Consumed and Made are the IDs of the outputs in transaction order.
 	Consumed, Made []ids.ID
 	Staker         chain.Staker
 	Memo           []byte
-	// End is that of the current period, which for a validator that renews itself is
-	// not that of Staker.
+	// End is the end of the current period. For an auto-renewed validator it differs from Staker.End.
 	End time.Time
-	// Settled is nil as long as the stake is not free.
+	// Settled is nil while the stake is locked.
 	Settled *Settlement
 
-	// involved are the owners of consumed and made outputs, sorted.
+	// involved are the owners of consumed and created outputs, sorted.
 	involved []ids.ShortID
 }
 
-// Settlement is how a staking period ended.
+// Settlement is the end of a staking period.
 type Settlement struct {
-	// TxID is the reward's transaction.
+	// TxID is the transaction of the reward.
 	TxID     ids.ID
 	Height   uint64
 	Time     time.Time
 	Rewarded bool
-	// Rewards name the outputs that were made, for all periods.
+	// Rewards are the IDs of the reward outputs of all periods.
 	Rewards []ids.ID
 }
 
@@ -135,8 +134,7 @@ func stakingRow(networkID uint32, txID ids.ID) store.PK {
 	return store.PK{P: row.Network(networkID, txID[:])}
 }
 
-// addressRows are where a transaction that is not settled stands in the lists of
-// those who are involved.
+// addressRows returns the rows of an unsettled transaction in the lists of involved addresses.
 func (s *Staking) addressRows(networkID uint32) []store.PK {
 	k := row.Uint64(row.Seconds(s.Time), row.Uint64(s.Height), []byte(s.TxID.String()))
 	rows := make([]store.PK, len(s.involved))
@@ -146,14 +144,13 @@ func (s *Staking) addressRows(networkID uint32) []store.PK {
 	return rows
 }
 
-// validation is what delegations are told by: when a node's validation began, and
-// its commission.
+// validation is the start of a node's validation and its commission, which its delegations need.
 type validation struct {
 	start  uint64
 	shares uint32
 }
 
-// stake records a new staking transaction.
+// stake indexes a new staking transaction.
 func (b *application) stake(ctx context.Context, s *Staking) error {
 	b.stakes.Put(s.TxID, s, s.Height)
 	b.batch.Put(store.FamilyStaking, stakingRow(b.networkID, s.TxID), s.bytes())
@@ -188,7 +185,7 @@ func (b *application) stake(ctx context.Context, s *Staking) error {
 	return nil
 }
 
-// shares is the commission of a node whose validation began at a time or before.
+// shares returns the commission of a node's latest validation that began at or before start.
 func (b *application) shares(ctx context.Context, node []byte, start uint64) (uint32, error) {
 	var best validation
 	found := false
@@ -217,12 +214,12 @@ func (b *application) shares(ctx context.Context, node []byte, start uint64) (ui
 		}
 	}
 	if !found {
-		return 0, fmt.Errorf("validation that a delegation belongs to: %w", ErrMissing)
+		return 0, fmt.Errorf("validation of a delegation: %w", ErrMissing)
 	}
 	return best.shares, nil
 }
 
-// settle records the end of a staking period.
+// settle indexes the end of a staking period.
 func (b *application) settle(ctx context.Context, tx *chain.Tx) error {
 	txID := tx.Settled.StakingTxID
 	before, err := b.staking(ctx, txID)
@@ -281,7 +278,7 @@ func (b *application) settle(ctx context.Context, tx *chain.Tx) error {
 	return nil
 }
 
-// free lists what was staked with its owners, now that it can be consumed.
+// free adds unlocked stake outputs to the lists of their owners.
 func (b *application) free(ctx context.Context, made []ids.ID) error {
 	for _, id := range made {
 		o, err := b.output(ctx, id)
@@ -295,7 +292,7 @@ func (b *application) free(ctx context.Context, made []ids.ID) error {
 	return nil
 }
 
-// staking returns a recorded staking transaction, which must not be changed.
+// staking returns an indexed staking transaction, which must not be modified.
 func (b *application) staking(ctx context.Context, txID ids.ID) (*Staking, error) {
 	if s, ok := b.stakes.Get(txID); ok {
 		return s, nil
@@ -310,8 +307,7 @@ func (b *application) staking(ctx context.Context, txID ids.ID) (*Staking, error
 	return parseStaking(txID, values[0])
 }
 
-// renew moves the end of a stake: its outputs become part of a stake again if they
-// were no more.
+// renew extends a stake. Its outputs become stake outputs again if they were unlocked.
 func (b *application) renew(ctx context.Context, s *Staking, until time.Time) error {
 	for _, id := range s.Made {
 		was, err := b.output(ctx, id)
@@ -341,7 +337,7 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 	return nil
 }
 
-// output returns a recorded output, which must not be changed.
+// output returns an indexed output, which must not be modified.
 func (b *application) output(ctx context.Context, id ids.ID) (*Output, error) {
 	if o, ok := b.outputs.Get(id); ok {
 		return o, nil

@@ -8,7 +8,7 @@ import (
 	"quorate/internal/index/internal/row"
 )
 
-// quantity is a signed number of 128 bits: what an account holds may exceed 64.
+// quantity is a signed 128-bit number; the holdings of an account may exceed 64 bits.
 type quantity struct {
 	hi int64
 	lo uint64
@@ -53,12 +53,11 @@ func (s *sums) add(o *sums) {
 	}
 }
 
-// In a row each tally that is not zero comes with a byte that has its bucket and
-// these.
+// Flags of a tally in a row. Each non-zero tally begins with a byte that combines its bucket with these flags.
 const (
-	sumNegative = 1 << 7 // the amount, which is given without its sign
-	sumWide     = 1 << 6 // it has more than 64 bits
-	sumFewer    = 1 << 5 // the count is negative, and given without its sign
+	sumNegative = 1 << 7 // the amount is negative; its absolute value follows
+	sumWide     = 1 << 6 // the amount has more than 64 bits
+	sumFewer    = 1 << 5 // the count is negative; its absolute value follows
 	sumBucket   = sumFewer - 1
 )
 

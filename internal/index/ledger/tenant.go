@@ -15,17 +15,16 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the tenant's.
+// name is the name of the projection in cursors.
 const name = "ledger"
 
-// Form is that of the rows of Tenant and Matcher. Version 1 is the first.
+// Form returns the format of the rows of Tenant and Matcher. The first version is 1.
 func Form() index.Form {
 	tenant := index.CursorOf(name)
 	return index.Form{
-		// 2: what addresses have a part in; 3: in shorter keys, and less about what is
-		// consumed where it was made; 4: stakers and the supply in the state of the P-Chain,
-		// and no bonus blocks, checkpoints within the second of Cortina, and pre-Cortina
-		// transactions in the order of the vertices
+		// 2: lists by address. 3: shorter keys, and fewer data about outputs consumed on the chain that created them.
+		// 4: stakers and supply in the P-Chain's state, no bonus blocks, checkpoints within the second of Cortina, and
+		// pre-Cortina transactions in vertex order.
 		Name: name, Version: 4,
 		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
@@ -38,18 +37,18 @@ func Form() index.Form {
 }
 
 var (
-	// ErrMissing says that a block refers to something that an earlier one must
-	// have made and that is not recorded: the record has to begin at genesis.
-	ErrMissing = errors.New("what it refers to is not recorded")
-	// ErrSpent says that a block consumes an output that another transaction has consumed.
-	ErrSpent = errors.New("it is consumed already")
-	// ErrTime says that a block's time lies before that of the block before it.
+	// ErrMissing means that a block refers to something that an earlier block must have created but that is not
+	// indexed. The index must begin at genesis.
+	ErrMissing = errors.New("not indexed; rebuild the index from genesis")
+	// ErrSpent means that a block consumes an output that another transaction consumed before.
+	ErrSpent = errors.New("already consumed")
+	// ErrTime means that a block's time is before the previous block's time.
 	ErrTime = errors.New("time goes backwards")
-	// ErrChain says that a block is not of the tenant's chain.
+	// ErrChain means that a block belongs to another chain.
 	ErrChain = errors.New("block of another chain")
 )
 
-// The caches of a tenant, in entries.
+// Sizes of a projection's caches in entries.
 const (
 	recentOutputs  = 30_000
 	recentImports  = 10_000
@@ -58,40 +57,38 @@ const (
 	pendingEvents  = 50_000
 )
 
-// Tenant records what one chain does to outputs: the pipelines of other chains have
-// a Tenant each. Of all rows that it writes it is the only writer, and they follow
-// from the blocks of its chain alone: what follows from two chains is the Matcher's.
+// Tenant indexes the outputs of one chain. Each chain's pipeline has its own Tenant. It is the only writer of its rows,
+// which follow from the blocks of its chain alone. The Matcher writes the rows that follow from two chains.
 //
-// Heights (counting what comes before block 0) identify the blocks of a chain, and the
-// times of blocks do not decrease. The genesis block must be among them.
+// Heights, including those before block 0, identify the blocks of a chain. Block times never decrease. The blocks must
+// begin with the genesis block.
 type Tenant struct {
 	networkID       uint32
 	chainID         ids.ID
 	checkpointEvery int
 
-	// begun says whether last and lastTime are those of the block before.
+	// begun reports that last and lastTime are those of the previous block.
 	begun    bool
 	last     uint64
 	lastTime uint64
 
 	outputs  *recent.Map[ids.ID, *Output]
-	imports  *recent.Map[ids.ID, ids.ID]      // what consumed outputs of other chains
-	accounts *recent.Map[accountID, struct{}] // whose rows were written
+	imports  *recent.Map[ids.ID, ids.ID]      // consumers of other chains' outputs
+	accounts *recent.Map[accountID, struct{}] // accounts whose rows were written
 	stakes   *recent.Map[ids.ID, *Staking]
-	nodes    *recent.Map[string, []validation] // that began, by their partition
+	nodes    *recent.Map[string, []validation] // started validations, by partition
 
-	// pending are events by their partition that may not be committed yet, sorted.
+	// pending are events by partition that may not be committed yet, sorted.
 	pending      map[string][]event
 	pendingCount int
 
-	// scratch is used by one block after the other.
+	// scratch is reused for each block.
 	scratch scratch
 }
 
 var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
 
-// NewTenant makes the tenant that records one chain of a network. It serves one
-// pipeline.
+// NewTenant returns the projection that indexes one chain of a network. It serves one pipeline.
 func NewTenant(networkID uint32, chainID ids.ID) *Tenant {
 	t := &Tenant{networkID: networkID, chainID: chainID, checkpointEvery: checkpointEvery}
 	t.reset()
@@ -111,11 +108,10 @@ func (t *Tenant) reset() {
 	t.pending, t.pendingCount = make(map[string][]event), 0
 }
 
-// Apply implements index.Tenant. Errors are ErrMissing, ErrSpent, ErrTime and ErrChain, or the
-// store's.
+// Apply implements index.Tenant. Errors wrap ErrMissing, ErrSpent, ErrTime or ErrChain, or come from the store.
 func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, batch *store.Batch) error {
 	if block.ChainID != t.chainID {
-		return fmt.Errorf("%w: %s, not %s", ErrChain, block.ChainID, t.chainID)
+		return fmt.Errorf("%w: got %s, want %s", ErrChain, block.ChainID, t.chainID)
 	}
 	if err := t.begin(ctx, r, block); err != nil {
 		return err
@@ -142,7 +138,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 	return nil
 }
 
-// begin sees to it that what is remembered is of the blocks before.
+// begin ensures that the caches belong to the blocks before this one.
 func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) error {
 	full := t.outputs.Full() || t.imports.Full() || t.accounts.Full() || t.stakes.Full() || t.nodes.Full() || t.pendingCount > pendingEvents
 	if t.begun && block.Height == t.last+1 && !full {
@@ -150,14 +146,14 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) 
 	}
 	values, err := r.Get(ctx, store.FamilyClock, []store.PK{{P: row.Network(t.networkID), K: t.chainID[:]}})
 	if err != nil {
-		return fmt.Errorf("reading how far the chain is: %w", err)
+		return fmt.Errorf("reading the chain's tip: %w", err)
 	}
 	committed, err := parseClock(values[0])
 	if err != nil {
 		return err
 	}
 	if !t.begun || block.Height != t.last+1 {
-		// Whatever is remembered may have come to nothing.
+		// The cached rows may not have been committed.
 		t.reset()
 		if values[0] != nil && committed.height < block.Height {
 			t.lastTime, t.begun = committed.time, true
@@ -177,7 +173,7 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) 
 
 func (t *Tenant) inTime(block *chain.Block) error {
 	if t.begun && row.Seconds(block.Time) < t.lastTime {
-		return fmt.Errorf("%w: it is %s, that of the block before %s", ErrTime, block.Time, row.Unix(t.lastTime))
+		return fmt.Errorf("%w: %s after %s", ErrTime, block.Time, row.Unix(t.lastTime))
 	}
 	return nil
 }
@@ -203,10 +199,10 @@ func (t *Tenant) forgetEvents(committed uint64) {
 	}
 }
 
-// clock is how far a chain is.
+// clock is the tip of an indexed chain.
 type clock struct {
 	height, time uint64
-	// before is how many heights come before the chain's block 0.
+	// before is the number of heights before the chain's block 0.
 	before uint64
 }
 
@@ -220,22 +216,22 @@ func (c clock) bytes() []byte {
 	return w.B
 }
 
-// number is the block's that has a height; 0 for what was before there were blocks.
+// number returns the block number of a height; 0 for heights before block 0.
 func (c clock) number(height uint64) uint64 { return height - min(height, c.before) }
 
-// chainClock is how far one of the chains of a network is.
+// chainClock is the clock of a chain of a network.
 type chainClock struct {
 	chainID ids.ID
 	clock
 }
 
-// maxChains is how many chains of a network can be recorded.
+// maxChains is the maximum number of indexed chains of a network.
 const maxChains = 64
 
 func readClocks(ctx context.Context, r store.Reader, networkID uint32) ([]chainClock, error) {
 	rows, err := store.Scans(ctx, r, clockQuery(networkID))
 	if err != nil {
-		return nil, fmt.Errorf("reading how far chains are: %w", err)
+		return nil, fmt.Errorf("reading chain tips: %w", err)
 	}
 	return parseClocks(rows[0])
 }
@@ -251,13 +247,13 @@ func parseClocks(rows []store.Row) (_ []chainClock, err error) {
 			clocks[i].clock, err = parseClock(one.V)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading how far chains are: %w: %w", store.ErrCorrupt, err)
+			return nil, fmt.Errorf("reading chain tips: %w: %w", store.ErrCorrupt, err)
 		}
 	}
 	return clocks, nil
 }
 
-// parseClock returns the zero clock for no row.
+// parseClock returns the zero clock for a missing row.
 func parseClock(v []byte) (c clock, err error) {
 	if v == nil {
 		return clock{}, nil
@@ -270,28 +266,28 @@ func parseClock(v []byte) (c clock, err error) {
 	return c, r.End()
 }
 
-// touched is a series of an account that a block changes.
+// touched is an account series that a block changes.
 type touched struct {
 	account accountID
 	series  series
 }
 
-// change is where a block changes a balance.
+// change is a balance change with the time from which it counts.
 type change struct {
 	touched
 	from uint64
 }
 
-// scratch is what a block changes.
+// scratch collects the balance changes of a block.
 type scratch struct {
 	changes []change
-	sums    []sums         // of each of changes
-	at      map[change]int // where those are
+	sums    []sums         // sum of each change
+	at      map[change]int // indexes in changes
 	counts  map[touched]int
 	due     []touched
 }
 
-// keepScratch is how many changes are many: what a block with more needed is not kept.
+// keepScratch is the number of changes above which memory is not reused.
 const keepScratch = 1024
 
 func (s *scratch) reset() {
@@ -314,14 +310,14 @@ type application struct {
 	salt  uint64
 
 	scratch *scratch
-	// inputs and movements are counted to number them.
+	// inputs and movements number the block's inputs and movements.
 	inputs, movements uint32
-	// arrived are exports of the block that the Matcher has dealt with, when a
-	// record is made again over itself.
+	// arrived are exports of the block that the Matcher has already processed. They occur when an index is rebuilt in
+	// place.
 	arrived map[ids.ID]bool
 }
 
-// resolve reads the outputs that the block consumes and that are not remembered.
+// resolve reads consumed outputs that are not cached.
 func (b *application) resolve(ctx context.Context) error {
 	var missing, exported, imported []ids.ID
 	var keys []store.PK
@@ -340,13 +336,13 @@ func (b *application) resolve(ctx context.Context) error {
 		}
 	}
 	if len(exported) > 0 {
-		passages, recorded, err := readPassages(ctx, b.r, b.networkID, exported)
+		transfers, indexed, err := readTransfers(ctx, b.r, b.networkID, exported)
 		if err != nil {
 			return err
 		}
 		b.arrived = make(map[ids.ID]bool)
-		for i, p := range passages {
-			b.arrived[p.output.ID] = recorded[i]
+		for i, p := range transfers {
+			b.arrived[p.output.ID] = indexed[i]
 		}
 	}
 	for _, id := range missing {
@@ -365,7 +361,7 @@ func (b *application) resolve(ctx context.Context) error {
 	for i, id := range missing {
 		made, spent := values[2*i], values[2*i+1]
 		if made == nil {
-			continue // it may be made by the block itself
+			continue // the block itself may create it
 		}
 		o, err := parseOutput(id, made)
 		if err != nil {
@@ -388,7 +384,7 @@ func (b *application) resolve(ctx context.Context) error {
 	return nil
 }
 
-// consumer is the transaction that a row says has consumed an output; empty for no row.
+// consumer returns the consuming transaction in a spend row, or the empty ID without a row.
 func consumer(outputID ids.ID, row []byte) (ids.ID, error) {
 	if row == nil {
 		return ids.Empty, nil
@@ -400,8 +396,8 @@ func consumer(outputID ids.ID, row []byte) (ids.ID, error) {
 	return s.TxID, nil
 }
 
-// consume notes that a transaction consumes an output, which nobody may have consumed
-// before. Blocks that are applied again say the same again.
+// consume registers txID as consumer of an output. It fails if another transaction consumed the output before.
+// Reapplying a block succeeds.
 func (b *application) consume(txID ids.ID, in *chain.Input) (o *Output, err error) {
 	by := ids.Empty
 	if in.SourceChainID == b.chainID {
@@ -416,7 +412,7 @@ func (b *application) consume(txID ids.ID, in *chain.Input) (o *Output, err erro
 		b.imports.Put(in.OutputID, txID, b.block.Height)
 	}
 	if by != ids.Empty && by != txID {
-		return nil, fmt.Errorf("%w: by transaction %s", ErrSpent, by)
+		return nil, fmt.Errorf("%w by transaction %s", ErrSpent, by)
 	}
 	return o, nil
 }
@@ -449,7 +445,7 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 	}
 	for i := range tx.Made {
 		if tx.Settled != nil && tx.Made[i].Role == chain.Stake {
-			continue // which the staking transaction made
+			continue // the staking transaction created it
 		}
 		o := &Output{Output: tx.Made[i], ChainID: b.chainID, Height: b.block.Height, Time: b.block.Time}
 		if staking != nil {
@@ -474,7 +470,7 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 	return nil
 }
 
-// make records a new output.
+// make indexes a new output.
 func (b *application) make(o *Output) {
 	b.outputs.Put(o.ID, o, o.Height)
 	b.batch.Add(store.FamilyOutput, outputRow(b.networkID, o.ID, madeKey), o.bytes())
@@ -497,14 +493,14 @@ func (b *application) make(o *Output) {
 	b.phase(at.account, o, seriesPhases, b.time, one)
 }
 
-// listOutput puts an output into the lists of its account and of its owners.
+// listOutput adds an output to the lists of its account and its owners.
 func listOutput(batch *store.Batch, at *place, o *Output, s *spend) {
 	switch {
 	case s != nil:
 		for _, pk := range at.owned {
 			batch.Delete(store.FamilyOwned, pk)
 		}
-	case o.Role != chain.Stake: // which is listed when it ends
+	case o.Role != chain.Stake: // stake outputs are listed when the stake ends
 		own(batch, at, o)
 	}
 	byTime, byAmount := store.PK{P: at.account[:], K: o.timeKey()}, store.PK{P: at.account[:], K: o.amountKey()}
@@ -519,20 +515,20 @@ func listOutput(batch *store.Batch, at *place, o *Output, s *spend) {
 	batch.Add(store.FamilySpentByAmount, byAmount, o.listed(true, s))
 }
 
-// relist writes the rows of an unspent output anew that are in the lists of its account.
+// relist rewrites an unspent output's rows in the lists of its account.
 func relist(batch *store.Batch, at *place, o *Output) {
 	batch.Put(store.FamilyUnspentByTime, store.PK{P: at.account[:], K: o.timeKey()}, o.listed(false, nil))
 	batch.Put(store.FamilyUnspentByAmount, store.PK{P: at.account[:], K: o.amountKey()}, o.listed(true, nil))
 }
 
-// own lists an output with its owners.
+// own adds an output to the lists of its owners.
 func own(batch *store.Batch, at *place, o *Output) {
 	for _, pk := range at.owned {
 		batch.Add(store.FamilyOwned, pk, o.Bytes)
 	}
 }
 
-// spend records that an output of this chain is consumed on it.
+// spend indexes the consumption of an output on the chain that created it.
 func (b *application) spend(o *Output, s *spend) {
 	at := o.placed(b.networkID)
 	if at == nil {
@@ -547,7 +543,7 @@ func (b *application) spend(o *Output, s *spend) {
 	b.phase(at.account, o, seriesPhases, b.time, gone)
 }
 
-// queue leaves a note for the Matcher.
+// queue writes a note for the Matcher.
 func (b *application) queue(m movement) {
 	b.batch.Put(store.FamilyAtomic, store.PK{
 		P: row.Network(b.networkID, b.chainID[:]),
@@ -556,7 +552,7 @@ func (b *application) queue(m movement) {
 	b.movements++
 }
 
-// know writes the rows by which the account of an output is found.
+// know writes the rows that lead to an output's account.
 func (b *application) know(o *Output, id accountID) {
 	if _, ok := b.accounts.Get(id); ok {
 		return
@@ -580,7 +576,7 @@ func ownersRow(networkID uint32, chainID ids.ID, address ids.ShortID, k []byte) 
 	return store.PK{P: row.Network(networkID, chainID[:], address[:]), K: k}
 }
 
-// change notes that a balance changes from a time on.
+// change adds a balance change that counts from a time on.
 func (b *application) change(id accountID, s series, from uint64, bucket Bucket, by tally) {
 	c := change{touched{id, s}, from}
 	at, ok := b.scratch.at[c]
@@ -594,7 +590,7 @@ func (b *application) change(id accountID, s series, from uint64, bucket Bucket,
 	sum[bucket] = sum[bucket].plus(by)
 }
 
-// phase notes the changes of bucket that lie ahead of a time.
+// phase adds the output's changes of bucket after a time.
 func (b *application) phase(id accountID, o *Output, s series, after uint64, by tally) {
 	for _, p := range o.phases(after) {
 		b.change(id, s, p.at, p.from, by.minus())
@@ -602,7 +598,7 @@ func (b *application) phase(id accountID, o *Output, s series, after uint64, by 
 	}
 }
 
-// events writes what the block changed, and checkpoints where they fall due.
+// events writes the block's balance changes and the checkpoints that are due.
 func (b *application) events(ctx context.Context) error {
 	now := b.scratch
 	for i := range now.changes {
@@ -633,14 +629,13 @@ func (b *application) events(ctx context.Context) error {
 	return nil
 }
 
-// atCortina says that the block has the time of the chain's block 0, as all have that
-// come before it: many blocks of one second.
+// atCortina reports whether the block has the time of the chain's block 0, which all earlier ledger blocks share.
 func (b *application) atCortina() bool {
 	return b.block.Before > 0 && b.time == row.Seconds(b.block.Cortina)
 }
 
-// known is the key before which no later block has events: what counts from before the
-// block's time, or, at Cortina, what is from blocks before it.
+// known returns the key below which no later block adds events. The key is the block's time, or at Cortina the next
+// second with the block's height.
 func (b *application) known() []byte {
 	if b.atCortina() {
 		return eventKey(b.time+1, b.block.Height)
@@ -648,9 +643,8 @@ func (b *application) known() []byte {
 	return row.Uint64(b.time)
 }
 
-// goneFrom is when an output that was made at a time is there no more, if the block
-// consumes it. At Cortina all events count from the next second on, so that those of a
-// block come after those of the blocks before it.
+// goneFrom returns the time from which an output created at a time no longer counts if the block consumes it. At
+// Cortina all events count from the next second on, so that events are ordered by block.
 func (b *application) goneFrom(made uint64) uint64 {
 	if b.atCortina() {
 		made = max(made, b.time)

@@ -14,52 +14,50 @@ import (
 	"quorate/internal/store"
 )
 
-// OutputQuery asks for outputs that were made on a chain or are destined to it.
+// OutputQuery selects outputs created on a chain or exported to it.
 type OutputQuery struct {
 	ChainID ids.ID
-	// Addresses own an output if as many of them are among its owners as its
-	// threshold says.
+	// Addresses own an output if at least threshold of its owners are among them.
 	Addresses []ids.ShortID
-	// AssetID is the only asset, ids.Empty for all.
+	// AssetID selects an asset; ids.Empty selects all.
 	AssetID ids.ID
-	// Without are chains whose index is of no use: outputs made on one of them or destined
-	// to one are left out, on the pages that follow, too.
+	// Without are chains without a usable index. This page and later pages omit outputs created on them or exported to
+	// them.
 	Without []ids.ID
-	// MinAmount is the least amount; outputs that hold none count as 1.
+	// MinAmount is the minimum amount; outputs without an amount count as 1.
 	MinAmount uint64
-	// IncludeSpent adds those that are consumed.
+	// IncludeSpent includes consumed outputs.
 	IncludeSpent bool
-	// ByAmount orders by amount in place of the time of creation; what is equal is
-	// ordered by ID as text. Ascending begins with the least.
+	// ByAmount orders by amount instead of creation time. Equal values are ordered by ID text. Ascending returns the
+	// smallest first.
 	ByAmount  bool
 	Ascending bool
-	// Limit is the size of a page, at least 1.
+	// Limit is the page size, at least 1.
 	Limit int
-	// After is where the page before ended, nil for the first one.
+	// After is the end of the previous page, nil for the first page.
 	After *Position
 }
 
-// Position is where a page ended, and of which state the first one was.
+// Position is the end of a page, with the state that the first page read.
 type Position struct {
-	// Key is what the list is ordered by, and ID what is ordered by where that is
-	// equal.
+	// Key is the time or amount that orders the list. ID orders equal keys.
 	Key uint64
 	ID  ids.ID
-	// Pins are the heights of the chains at the first page: what was made after them
-	// is not on later pages, nor is anything of a chain without a pin.
+	// Pins are the heights of the chains at the first page. Later pages omit outputs created after them and all outputs
+	// of chains without a pin.
 	Pins []Pin
 }
 
-// Pin is the last block of a chain that a list takes into account.
+// Pin is the last block of a chain that a list includes.
 type Pin struct {
 	ChainID ids.ID
 	Height  uint64
 }
 
-// ErrPosition says that a position cannot be read.
-var ErrPosition = errors.New("not a position in a list")
+// ErrPosition means that a position cannot be decoded.
+var ErrPosition = errors.New("invalid position in a list")
 
-// Bytes is the position in a form for tokens.
+// Bytes encodes the position for page tokens.
 func (p *Position) Bytes() []byte {
 	w := row.New(64 + len(p.Pins)*40)
 	w.Number(p.Key)
@@ -72,7 +70,7 @@ func (p *Position) Bytes() []byte {
 	return w.B
 }
 
-// ParsePosition reads what Bytes wrote. The error is ErrPosition.
+// ParsePosition decodes the result of Bytes. Errors wrap ErrPosition.
 func ParsePosition(b []byte) (*Position, error) {
 	r := row.Read(b)
 	p := &Position{Key: r.Number(), ID: r.ID()}
@@ -89,8 +87,8 @@ func ParsePosition(b []byte) (*Position, error) {
 	return p, nil
 }
 
-// pins are those of a position, or of now, where some chains may be left out.
-func (s *state) pins(after *Position, without ...ids.ID) []Pin {
+// pins returns the pins of a position, or the current heights of all chains but those in without.
+func (s *snapshot) pins(after *Position, without ...ids.ID) []Pin {
 	if after != nil {
 		return after.Pins
 	}
@@ -103,12 +101,12 @@ func (s *state) pins(after *Position, without ...ids.ID) []Pin {
 	return pins
 }
 
-// Has reports whether a list takes a chain into account.
+// Has reports whether a list includes a chain.
 func (p *Position) Has(chainID ids.ID) bool {
 	return slices.ContainsFunc(p.Pins, func(pin Pin) bool { return pin.ChainID == chainID })
 }
 
-// pinned reports whether a block of a chain is to be taken into account.
+// pinned reports whether a list includes a block of a chain.
 func pinned(pins []Pin, chainID ids.ID, height uint64) bool {
 	for _, p := range pins {
 		if p.ChainID == chainID {
@@ -118,7 +116,7 @@ func pinned(pins []Pin, chainID ids.ID, height uint64) bool {
 	return false
 }
 
-// bounds are where a list goes on, in its direction.
+// bounds returns the key range after a position in a direction.
 func bounds(after *Position, dir store.Direction) (lo, hi []byte) {
 	switch {
 	case after == nil:
@@ -137,22 +135,21 @@ func direction(ascending bool) store.Direction {
 	return store.Descending
 }
 
-// OutputPage is a part of a list of outputs.
+// OutputPage is a page of outputs.
 type OutputPage struct {
 	Outputs []*Output
-	// Next is where the following page begins, nil if there is none.
+	// Next is the beginning of the next page, nil if there is none.
 	Next *Position
 	// Now is the chain's time.
 	Now time.Time
 }
 
-// UTXOs returns a page of outputs. While blocks arrive between pages, no output is
-// on two of them and none is left out: all pages together are those of the state at
-// the first one, except that, unless the query includes spent ones, an output that
-// is consumed before its page is read is not on it.
+// UTXOs returns a page of outputs. Pages neither repeat nor skip outputs while new blocks arrive: together they show
+// the state at the first page. The exception is a query without spent outputs, which omits an output consumed before
+// its page is read.
 func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
-	// The lists of the accounts that it had are read while it is found out what it has.
-	expected := &outputWalk{query: &q, accounts: q.accounts(r.seen.of(q.ChainID, q.Addresses))}
+	// Read the lists of cached accounts together with the search for accounts.
+	expected := &outputWalk{query: &q, accounts: q.accounts(r.cache.of(q.ChainID, q.Addresses))}
 	var queries []store.Query
 	if len(expected.accounts) > 0 && !q.gathers() {
 		expected.merge = expected.mergeOf()
@@ -165,7 +162,7 @@ func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) 
 	defer func() { _ = s.Close() }()
 	page := &OutputPage{Now: row.Unix(c.time)}
 	defer func() { s.number(page.Outputs) }()
-	walk := &outputWalk{state: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After, q.Without...)}
+	walk := &outputWalk{snapshot: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After, q.Without...)}
 	if expected.merge != nil && sameAccounts(expected.accounts, walk.accounts) {
 		walk.merge = expected.merge
 		walk.merge.begin(s.View, found)
@@ -193,24 +190,24 @@ func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) 
 	return page, nil
 }
 
-// outputWalk goes through outputs in the order of a query.
+// outputWalk iterates over outputs in the order of a query.
 type outputWalk struct {
-	*state
+	*snapshot
 	query    *OutputQuery
 	accounts []owned
 	pins     []Pin
 	merge    *merge
-	// few are the keys by time of all that is left, in place of merge, if they are so
-	// few that sorting them is better than looking for them.
+	// few are the time keys of all remaining outputs if there are so few that sorting is faster than merging. It
+	// replaces merge.
 	few [][]byte
-	// ready are outputs that were read already.
+	// ready are outputs that were read but not returned.
 	ready []*Output
 }
 
-// fewOutputs is how many outputs are rather sorted than looked for.
+// fewOutputs is the maximum number of outputs that are sorted instead of merged.
 const fewOutputs = 4096
 
-// tags of lists are twice the account's number, and one more for spent outputs.
+// lists tags each list with twice its account's index, plus 1 for spent outputs.
 func (w *outputWalk) lists(byAmount bool) []*list {
 	unspent, spent := store.FamilyUnspentByTime, store.FamilySpentByTime
 	if byAmount {
@@ -227,7 +224,7 @@ func (w *outputWalk) lists(byAmount bool) []*list {
 	return lists
 }
 
-// accounts are those of all that the query is about.
+// accounts returns the accounts that the query selects.
 func (q *OutputQuery) accounts(all []owned) []owned {
 	var some []owned
 	for _, a := range all {
@@ -238,15 +235,15 @@ func (q *OutputQuery) accounts(all []owned) []owned {
 	return some
 }
 
-// takes reports whether the query takes a chain into account.
+// takes reports whether the query includes a chain.
 func (q *OutputQuery) takes(chainID ids.ID) bool {
 	return !slices.Contains(q.Without, chainID) && (q.After == nil || q.After.Has(chainID))
 }
 
-// gathers tells whether the outputs may be so few that they are rather sorted.
+// gathers reports whether few outputs may match, so that sorting them may be faster.
 func (q *OutputQuery) gathers() bool { return !q.ByAmount && q.MinAmount > 1 }
 
-// keys are the bounds of the lists in which the page is.
+// keys returns the key range of the page.
 func (q *OutputQuery) keys() (lo, hi []byte) {
 	lo, hi = bounds(q.After, direction(q.Ascending))
 	if least := row.Uint64(q.MinAmount); q.ByAmount && bytes.Compare(lo, least) < 0 {
@@ -255,7 +252,7 @@ func (q *OutputQuery) keys() (lo, hi []byte) {
 	return lo, hi
 }
 
-// mergeOf is the merge of the lists in which the page is.
+// mergeOf returns the merge of the lists that contain the page.
 func (w *outputWalk) mergeOf() *merge {
 	lo, hi := w.query.keys()
 	return mergeOf(w.lists(w.query.ByAmount), lo, hi, direction(w.query.Ascending), w.query.Limit+1)
@@ -273,9 +270,8 @@ func (w *outputWalk) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// gather takes the outputs of at least the amount from the lists by amount, and
-// sorts them by time, unless they are many: then one of them is met often enough
-// among all.
+// gather reads the outputs of at least MinAmount from the lists by amount and sorts them by time. It reports false if
+// there are too many; then a merge finds matches often enough.
 func (w *outputWalk) gather(ctx context.Context, lo, hi []byte) (done bool, err error) {
 	n := 0
 	w.few = [][]byte{}
@@ -322,7 +318,7 @@ func (w *outputWalk) next(ctx context.Context) (*Output, error) {
 	}
 }
 
-// read makes more outputs ready, if there are any.
+// read fills ready with more outputs, if any.
 func (w *outputWalk) read(ctx context.Context) error {
 	w.ready = nil
 	var incomplete []ids.ID
@@ -354,7 +350,7 @@ func (w *outputWalk) read(ctx context.Context) error {
 			continue
 		}
 		if outputs[0] == nil {
-			return fmt.Errorf("%w: output %s is listed and missing", store.ErrCorrupt, incomplete[0])
+			return fmt.Errorf("%w: output %s is in a list but has no row", store.ErrCorrupt, incomplete[0])
 		}
 		w.ready[i] = outputs[0]
 		outputs, incomplete = outputs[1:], incomplete[1:]
@@ -362,8 +358,7 @@ func (w *outputWalk) read(ctx context.Context) error {
 	return nil
 }
 
-// take returns the next output, nil after the last one, and whether it has more than
-// its ID.
+// take returns the next output, or nil after the last one, and whether it has more than its ID.
 func (w *outputWalk) take(ctx context.Context) (o *Output, complete bool, err error) {
 	if w.merge == nil {
 		if len(w.few) == 0 {
@@ -381,6 +376,6 @@ func (w *outputWalk) take(ctx context.Context) (o *Output, complete bool, err er
 	}
 	a, spent := &w.accounts[l.tag/2], l.tag%2 == 1
 	o, complete, err = parseListed(&a.account, a.group, one.K, one.V, w.query.ByAmount, spent)
-	// What is between two chains may have arrived without the Matcher having noticed.
+	// An output between two chains may have arrived before the Matcher processed it.
 	return o, complete && (spent || !a.atomic()), err
 }

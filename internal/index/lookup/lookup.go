@@ -1,6 +1,5 @@
-// Package lookup records where blocks and transactions of the P-Chain and the X-Chain
-// are, so that they are found by their IDs among the containers that are kept. What is
-// in them it does not know.
+// Package lookup indexes the positions of blocks and transactions of the P-Chain and the X-Chain, so that the stored
+// containers can be found by ID. It does not interpret their contents.
 package lookup
 
 import (
@@ -19,31 +18,29 @@ import (
 	"quorate/internal/store"
 )
 
-// ErrUnknown says that nothing with an ID is recorded.
-var ErrUnknown = errors.New("not recorded")
+// ErrUnknown means that no block or transaction with an ID is indexed.
+var ErrUnknown = errors.New("not indexed")
 
-// name is the tenants'.
+// name is the name of the projections in cursors.
 const name = "lookup"
 
-// Form is the record's.
+// Form returns the format of the rows.
 func Form() index.Form {
 	return index.Form{
-		// 2: by a part of their IDs; 3: pre-Cortina transactions in the order of the vertices
+		// 2: keys with a prefix of the ID. 3: pre-Cortina transactions in vertex order.
 		Name: name, Version: 3, Cursor: index.CursorOf(name),
 		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace},
 	}
 }
 
-// Tenant records one chain. It serves one pipeline.
+// Tenant indexes one chain. It serves one pipeline.
 type Tenant[B any] struct {
 	prefix []byte
-	// read yields a block's own ID, empty if it has none, its place, and the IDs of its
-	// transactions.
+	// read returns a block's own ID, empty if it has none, its height, and the IDs of its transactions.
 	read func(block B) (id ids.ID, height uint64, txs []ids.ID)
 }
 
-// PChain makes the tenant of a network's P-Chain. The proposal of a block comes after
-// its other transactions.
+// PChain returns the projection of a network's P-Chain. A block's proposal follows its other transactions.
 func PChain(networkID uint32) *Tenant[*pchain.Block] {
 	return &Tenant[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, 0, len(b.Txs)+1)
@@ -57,7 +54,7 @@ func PChain(networkID uint32) *Tenant[*pchain.Block] {
 	}}
 }
 
-// XChain makes the tenant of a network's X-Chain.
+// XChain returns the projection of a network's X-Chain.
 func XChain(networkID uint32) *Tenant[*xchain.Block] {
 	return &Tenant[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, len(b.Txs))
@@ -87,7 +84,7 @@ func (t *Tenant[B]) Apply(_ context.Context, _ store.Reader, block B, batch *sto
 	return nil
 }
 
-// Check tells what of a block, whose record is committed, is not found where it is.
+// Check calls wrong for each ID of a committed block that the index does not lead to.
 func (t *Tenant[B]) Check(ctx context.Context, r store.Reader, block B, wrong func(what string)) error {
 	c := &Chain{reader: r, prefix: t.prefix}
 	id, height, txs := t.read(block)
@@ -105,9 +102,9 @@ func (t *Tenant[B]) Check(ctx context.Context, r store.Reader, block B, wrong fu
 		if err != nil && !errors.Is(err, ErrUnknown) {
 			return err
 		}
-		// A proposal that was refused may be made again.
+		// A rejected proposal may be proposed again in a later block.
 		if err != nil || at.Height < height || at.Height == height && at.Index != i {
-			wrong(fmt.Sprintf("transaction %s of block %d is not found", txID, height))
+			wrong(fmt.Sprintf("transaction %s of block %d is not found by its ID", txID, height))
 		}
 	}
 	return nil
@@ -117,35 +114,33 @@ func prefix(networkID uint32, chain string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, networkID), chain...)
 }
 
-// key is one of its own: a prefix is for many.
+// key clips the shared prefix, so that appending copies it.
 func key(prefix []byte, id ids.ID) store.PK {
 	return store.PK{P: row.ShortID(slices.Clip(prefix), id)}
 }
 
-// Place is where a transaction is.
+// Place is the position of a transaction.
 type Place struct {
-	// Height is that of the container, which on the X-Chain begins with what came before
-	// the blocks; see container.Container.
+	// Height is the height of the container. On the X-Chain it also counts what precedes the blocks; see
+	// container.Container.
 	Height uint64
-	// Index is the transaction's among those of the block.
+	// Index is the index of the transaction in the block.
 	Index int
 }
 
-// Chain reads the record of one chain. It is safe for concurrent use. Errors are
-// ErrUnknown or the store's.
+// Chain reads the index of one chain. It is safe for concurrent use. Errors wrap ErrUnknown or come from the store.
 type Chain struct {
 	reader store.Reader
 	prefix []byte
 }
 
-// New makes a reader of a network's chain, which is index.PChain or index.XChain.
+// New returns a reader of a network's chain, which is index.PChain or index.XChain.
 func New(r store.Reader, networkID uint32, chain string) *Chain {
 	return &Chain{reader: r, prefix: prefix(networkID, chain)}
 }
 
-// Tx returns where the transaction with an ID is, if there is one. Keys have only the
-// beginning of an ID: the caller must compare the ID of the transaction that is there. A
-// proposal is found whether it was accepted or not.
+// Tx returns the position of a transaction. Keys contain only a prefix of the ID, so the caller must compare the ID of
+// the transaction at that position. Tx also finds rejected proposals.
 func (c *Chain) Tx(ctx context.Context, id ids.ID) (Place, error) {
 	v, err := c.get(ctx, store.FamilyTxPlace, id)
 	if err != nil {
@@ -157,11 +152,11 @@ func (c *Chain) Tx(ctx context.Context, id ids.ID) (Place, error) {
 			return Place{Height: height, Index: int(i)}, nil
 		}
 	}
-	return Place{}, fmt.Errorf("%w: place of transaction %s", store.ErrCorrupt, id)
+	return Place{}, fmt.Errorf("%w: position of transaction %s", store.ErrCorrupt, id)
 }
 
-// Block returns the height of the container of the block with an ID of its own, if there
-// is one. The caller must compare the ID of the block that is there.
+// Block returns the container height of the block with its own ID. The caller must compare the ID of the block at that
+// height.
 func (c *Chain) Block(ctx context.Context, id ids.ID) (height uint64, err error) {
 	v, err := c.get(ctx, store.FamilyBlockPlace, id)
 	if err != nil {
@@ -169,7 +164,7 @@ func (c *Chain) Block(ctx context.Context, id ids.ID) (height uint64, err error)
 	}
 	height, n := binary.Uvarint(v)
 	if n != len(v) {
-		return 0, fmt.Errorf("%w: place of block %s", store.ErrCorrupt, id)
+		return 0, fmt.Errorf("%w: position of block %s", store.ErrCorrupt, id)
 	}
 	return height, nil
 }
@@ -177,7 +172,7 @@ func (c *Chain) Block(ctx context.Context, id ids.ID) (height uint64, err error)
 func (c *Chain) get(ctx context.Context, family store.Family, id ids.ID) ([]byte, error) {
 	values, err := c.reader.Get(ctx, family, []store.PK{key(c.prefix, id)})
 	if err != nil {
-		return nil, fmt.Errorf("looking for %s: %w", id, err)
+		return nil, fmt.Errorf("reading the position of %s: %w", id, err)
 	}
 	if values[0] == nil {
 		return nil, fmt.Errorf("%w: %s", ErrUnknown, id)

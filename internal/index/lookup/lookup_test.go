@@ -31,7 +31,7 @@ func TestEverythingIsFoundWhereItIs(t *testing.T) {
 		{Height: 0, ID: ids.ID{'b', 0}},
 		{Height: 1, ID: ids.ID{'b', 1}, Txs: []*txs.Tx{pTx(0), pTx(1)}},
 		{Height: 2, ID: ids.ID{'b', 2}, Txs: []*txs.Tx{pTx(2)}, Proposal: pTx(3)},
-		// Proposed again.
+		// The same transaction is proposed again.
 		{Height: 1 << 40, ID: ids.ID{'b', 3}, Proposal: pTx(3)},
 	}
 	var batch store.Batch
@@ -59,7 +59,7 @@ func TestEverythingIsFoundWhereItIs(t *testing.T) {
 	onX := lookup.New(s, network, index.XChain)
 	height, err := onX.Block(t.Context(), first.ID)
 	require.NoError(t, err)
-	require.EqualValues(t, 5, height, "what is no block is not found by the ID of one")
+	require.EqualValues(t, 5, height, "a vertex is not found as a block")
 	for _, other := range []*lookup.Chain{onX, lookup.New(s, network+1, index.PChain)} {
 		_, err = other.Tx(t.Context(), pTx(0).ID())
 		require.ErrorIs(t, err, lookup.ErrUnknown)
@@ -67,7 +67,7 @@ func TestEverythingIsFoundWhereItIs(t *testing.T) {
 		require.ErrorIs(t, err, lookup.ErrUnknown)
 	}
 
-	// What is missing, and what is damaged, is told.
+	// Missing and damaged rows are reported.
 	var told []string
 	missing := &pchain.Block{Height: 9, ID: ids.ID{'m'}, Txs: []*txs.Tx{pTx(9), pTx(0)}}
 	require.NoError(t, p.Check(t.Context(), s, missing, func(what string) { told = append(told, what) }))

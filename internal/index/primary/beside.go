@@ -14,12 +14,11 @@ import (
 	"quorate/internal/store"
 )
 
-// attemptEvery is how often a rebuild looks whether it has caught up.
+// attemptEvery is the interval at which a rebuild checks whether it has caught up.
 const attemptEvery = 200 * time.Millisecond
 
-// Rebuilder returns what rebuilds the index of networks beside the one that serves.
-// Open returns the networks, made with Options.Beside on a store; it waits until all
-// are known.
+// Rebuilder returns the rebuilder of networks' indexes beside the active index. Open returns the networks, created with
+// Options.Beside for the given store. It blocks until all networks are known.
 func Rebuilder(open func(ctx context.Context, beside store.Store) ([]*Network, error), log *slog.Logger) index.Rebuilder {
 	return index.Rebuilder{Log: log, Build: func(ctx context.Context, beside store.Store, attempt index.Attempt) error {
 		networks, err := open(ctx, beside)
@@ -55,7 +54,7 @@ func Rebuilder(open func(ctx context.Context, beside store.Store) ([]*Network, e
 	}}
 }
 
-// Rebuilt returns how much of the active index is in the one that is rebuilt, in percent.
+// Rebuilt returns the progress of the rebuilt index relative to the active index in percent.
 func Rebuilt(ctx context.Context, s *index.Slots) (int, error) {
 	active, beside, err := s.Heights(ctx, func(name string) bool {
 		return strings.HasPrefix(name, "index/") && !strings.Contains(name, "/passages")
@@ -66,8 +65,7 @@ func Rebuilt(ctx context.Context, s *index.Slots) (int, error) {
 	return int(100 * min(beside, active) / active), nil
 }
 
-// cursorsOf are the names of what has to catch up before an index can take the place of
-// another one.
+// cursorsOf returns the cursors that must catch up before a rebuilt index replaces the active one.
 func (n *Network) cursorsOf(chain string, tenants []string) []string {
 	names := make([]string, 0, len(tenants))
 	for _, tenant := range tenants {

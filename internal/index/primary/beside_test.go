@@ -19,8 +19,7 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// mortal is a store that takes so many commits; then all of the process is as good as
-// dead.
+// mortal is a store that allows a number of commits and then simulates the death of the process.
 type mortal struct {
 	store.Store
 	left atomic.Int64
@@ -35,8 +34,8 @@ func (m *mortal) Commit(ctx context.Context, b *store.Batch) error {
 	return m.Store.Commit(ctx, b)
 }
 
-// life runs a process on a store until it dies after so many commits, or until a rebuild
-// that it goes on with is done. Meanwhile the index answers.
+// life runs a process on a store until it dies after a number of commits, or until its rebuild is done. The index
+// serves reads meanwhile.
 func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -49,7 +48,7 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { // what indexes new blocks
+	running.Go(func() { // indexes new blocks
 		for ctx.Err() == nil {
 			chains, err := primary.New(options(n.url, client, g, slots.Store()))
 			if !assert.NoError(t, err) {
@@ -61,7 +60,7 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 			}
 		}
 	})
-	running.Go(func() { // what rebuilds
+	running.Go(func() { // rebuilds
 		r := primary.Rebuilder(func(_ context.Context, beside store.Store) ([]*primary.Network, error) {
 			o := options(n.url, client, g, beside)
 			o.Beside = true
@@ -73,7 +72,7 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 			assert.NoError(t, err, "the rebuild")
 		}
 	})
-	running.Go(func() { // what reads
+	running.Go(func() { // reads
 		defer end()
 		name := index.Cursor(networkID, index.XChain, "ledger")
 		for before := uint64(0); ctx.Err() == nil; {
@@ -90,7 +89,7 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 	})
 }
 
-// besideEngines are the engines on which an index is rebuilt.
+// besideEngines returns the engines on which an index is rebuilt.
 func besideEngines(t *testing.T) map[string]func() store.Store {
 	return map[string]func() store.Store{
 		"memory": func() store.Store { return store.NewMemory() },
@@ -109,9 +108,8 @@ func besideEngines(t *testing.T) map[string]func() store.Store {
 	}
 }
 
-// TestRebuiltBeside rebuilds a damaged index twice, in processes that die after any commit,
-// while blocks arrive. The index that serves never goes back, and in the end all rows are
-// those of a fresh index.
+// TestRebuiltBeside rebuilds a damaged index twice, in processes that die after any commit, while blocks arrive. The
+// active index never goes back, and the final rows equal those of a fresh index.
 func TestRebuiltBeside(t *testing.T) {
 	for name, open := range besideEngines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +121,7 @@ func TestRebuiltBeside(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, index.Upgrade(t.Context(), slots.Store(), quiet, primary.Forms()...))
 			record(t, n, slots.Store())
-			rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 5)) // any will do
+			rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 5)) // any seed
 			deaths := 0
 			for round := range 2 {
 				spoilQuietly(t, slots.Store())
@@ -146,13 +144,13 @@ func TestRebuiltBeside(t *testing.T) {
 				require.Equal(t, digest(t, fresh), digest(t, slots.Store()), "rows after rebuild %d", round)
 			}
 			t.Logf("%d deaths", deaths)
-			// A program that knows no slots must not take what is left of the other one for its own.
+			// A program without slots must not use the rest of the other slot.
 			require.ErrorIs(t, index.Upgrade(t.Context(), raw, quiet, primary.Forms()...), index.ErrNewer)
 		})
 	}
 }
 
-// spoilQuietly damages rows that only readers of the data look at.
+// spoilQuietly damages rows that only data readers read.
 func spoilQuietly(t *testing.T, s store.Store) {
 	t.Helper()
 	var b store.Batch

@@ -9,7 +9,7 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// TestEnginesAgree records the same history on every engine: all rows are the same.
+// TestEnginesAgree indexes the same history on every engine and requires equal rows.
 func TestEnginesAgree(t *testing.T) {
 	n := newTestNode(t, 3, 1200)
 	require.NoError(t, n.Grow(t.Context(), 1200))

@@ -34,24 +34,23 @@ import (
 	"quorate/internal/store"
 )
 
-// order is what a process is told that records until it is killed.
+// order holds the parameters of a process that indexes until it is killed.
 type order struct {
 	Dir, URL string
-	// Commits are after how many it dies by itself, right before the next one; 0 means
-	// that it does not.
+	// Commits is the number of commits after which the process kills itself right before the next one; 0 means never.
 	Commits int64
 }
 
-// dying is a store whose process is killed right before a commit.
+// dying is a store that kills its process right before a commit.
 type dying struct {
 	store.Store
-	left atomic.Int64 // commits until then
+	left atomic.Int64 // commits left
 }
 
 func (d *dying) Commit(ctx context.Context, b *store.Batch) error {
 	if d.left.Add(-1) < 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		<-ctx.Done() // which may take a moment
+		<-ctx.Done() // the kill may take a moment
 		return ctx.Err()
 	}
 	return d.Store.Commit(ctx, b)
@@ -72,10 +71,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// heights are how far chains are, by name: the next block's.
+// heights are the next heights of chains by name.
 type heights map[string]uint64
 
-// work records, saying on standard output how far it has come.
+// work indexes and reports its progress on standard output.
 func work(o order) error {
 	ctx := context.Background()
 	var s store.Store
@@ -114,18 +113,18 @@ func work(o order) error {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	return errors.Join(chains.Run(ctx), errors.New("it ended by itself"))
+	return errors.Join(chains.Run(ctx), errors.New("the process ended by itself"))
 }
 
-// smallWindow makes batches of some 30 blocks, in bytes.
+// smallWindow limits batches to about 30 blocks, in bytes.
 const smallWindow = 480 << 10
 
-// options are those of a Network that indexes what is at a URL.
+// options returns the options of a Network for a node and a store.
 func options(url string, client *node.Client, g *genesis.Genesis, s store.Store) primary.Options {
 	return primary.Options{
 		NetworkID: g.NetworkID, Node: client, Peers: peerAt(url), Store: s, Genesis: g, WindowBytes: smallWindow,
 		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(g.NetworkID)},
-		// So that the same history makes the same rows.
+		// A fixed time makes equal histories give equal rows.
 		Now: func() time.Time { return time.Unix(1_600_000_000, 1) },
 	}
 }
@@ -147,15 +146,14 @@ func dial(url string) (*node.Client, *genesis.Genesis, error) {
 	return client, g, err
 }
 
-// tips are how far the chains are on a node. Transactions from before the X-Chain had
-// blocks count as blocks, followed by one.
+// tips returns the heights of a node's chains. Transactions from before the X-Chain had blocks count as blocks,
+// followed by one.
 func (n *testNode) tips() heights {
 	early := uint64(len(n.Generator().Truth().EarlyTxIDs))
 	return heights{index.PChain: n.Height(history.P) + 1, index.XChain: early + 1 + n.Height(history.X) + 1, index.CChain: n.Height(history.C) + 1}
 }
 
-// record records until everything that a node has is there, vertices and what follows
-// from two chains included.
+// record indexes until everything on a node is indexed, including vertices and atomic transfers.
 func record(t testing.TB, n *testNode, s store.Store) {
 	t.Helper()
 	client, g := connect(t, n.url)
@@ -176,7 +174,7 @@ func runUntil(t testing.TB, n *testNode, chains *primary.Network, g *genesis.Gen
 		for chain, status := range chains.Status() {
 			require.NotEqual(t, index.Stopped, status.State, "%s: %v", chain, status.Err)
 			if n.away.Load() && status.State == index.Following {
-				t.Errorf("chain %s: got state %q, want it not to claim what only the node knows", chain, status.State)
+				t.Errorf("chain %s: got state %q, want a state that does not depend on the node", chain, status.State)
 			}
 			if status.Next < n.tips()[chain] {
 				return false
@@ -193,8 +191,7 @@ func runUntil(t testing.TB, n *testNode, chains *primary.Network, g *genesis.Gen
 	require.NoError(t, ledger.NewMatcher(s, g.NetworkID, nil).Settle(t.Context()))
 }
 
-// digest is the hash of all that a store holds, but for how often the writers of
-// records changed.
+// digest returns the hash of a store's contents except the writers' epochs.
 func digest(t testing.TB, s store.Reader) (sum [32]byte) {
 	t.Helper()
 	h := sha256.New()
@@ -212,7 +209,7 @@ func digest(t testing.TB, s store.Reader) (sum [32]byte) {
 	return sum
 }
 
-// cursors are how far a store is.
+// cursors returns the cursors of a store.
 func cursors(t testing.TB, s store.Reader) heights {
 	t.Helper()
 	at := make(heights)
@@ -230,10 +227,9 @@ func cursors(t testing.TB, s store.Reader) heights {
 	return at
 }
 
-// TestKilled kills a process that records all chains at random moments of its
-// catching up. What it acknowledged is there each time, and is served after less than
-// a second's work; in the end all rows are those of a process that nobody killed, and
-// those of the engine in memory.
+// TestKilled kills a process that indexes all chains at random moments while it catches up. Acknowledged blocks are
+// always present and are served after less than a second of work. The final rows equal those of a process that was
+// never killed, and those of the memory engine.
 func TestKilled(t *testing.T) {
 	kills := 50
 	if testing.Short() {
@@ -242,16 +238,16 @@ func TestKilled(t *testing.T) {
 	const each = 500 // transactions
 	n := newTestNode(t, 1, kills*each)
 	dir := t.TempDir()
-	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1)) // any will do
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1)) // any seed
 	asked := n.Addresses()[0]
 	inside, reached := 0, heights{}
 	var serving, work []time.Duration
 	for kill := range kills {
-		// The chains grow from kill to kill, so that there is always something to do.
+		// The chains grow between kills, so that there is always work.
 		require.NoError(t, n.Grow(t.Context(), each))
 		o := order{Dir: dir, URL: n.url}
 		if kill%2 == 0 {
-			// Too few to reach the tips of three chains, however fast it is.
+			// Too few commits to reach the tips of three chains.
 			o.Commits = 1 + rng.Int64N(2)
 		}
 		acknowledged := killed(t, o, n.tips(), rng.IntN(40), time.Duration(rng.IntN(8000))*time.Microsecond)
@@ -284,12 +280,12 @@ func TestKilled(t *testing.T) {
 	slices.Sort(work)
 	for chain, tip := range n.tips() {
 		if reached[chain] == 0 {
-			t.Errorf("chain %s: got none of %d blocks recorded by those killed, want some", chain, tip)
+			t.Errorf("chain %s: got none of %d blocks indexed by killed processes, want some", chain, tip)
 		}
 	}
 	t.Logf("%d kills, %d of them before the tip, which got as far as %v; from opening the store to the first answer: median %s, worst %s, median of processor time %s",
 		kills, inside, reached, serving[len(serving)/2].Round(time.Microsecond), serving[len(serving)-1].Round(time.Microsecond), work[len(work)/2])
-	if median := work[len(work)/2]; median > time.Second { // a clock would measure what else the machine does
+	if median := work[len(work)/2]; median > time.Second { // wall time would measure the machine's other work
 		t.Errorf("processor time until the first answer after a kill: got a median of %s, want a second at most", median)
 	}
 
@@ -310,8 +306,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("%v blocks, dump %x", n.tips(), want[:8])
 }
 
-// killed starts a process, lets it make some progress and go on for a while, kills
-// it unless it dies as ordered, and returns how far it said that it was.
+// killed starts a process, lets it progress for a while, kills it unless it dies as ordered, and returns the last
+// reported heights.
 func killed(t *testing.T, o order, tips heights, steps int, after time.Duration) (acknowledged heights) {
 	t.Helper()
 	text, err := json.Marshal(o)
@@ -328,9 +324,9 @@ func killed(t *testing.T, o order, tips heights, steps int, after time.Duration)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		at := make(heights)
 		if json.Unmarshal(lines.Bytes(), &at) != nil {
-			break // cut off by the kill
+			break // truncated by the kill
 		}
-		caughtUp := true // it may be so before it has made so many steps
+		caughtUp := true // it may have caught up before that many steps
 		for chain, tip := range tips {
 			if at[chain] > acknowledged[chain] {
 				seen++

@@ -29,7 +29,7 @@ import (
 	"quorate/internal/store"
 )
 
-// Node is what is asked of upstream nodes; *node.Client has it.
+// Node is the upstream node API that a Network needs. *node.Client implements it.
 type Node interface {
 	index.PChainNode
 	index.XChainNode
@@ -38,36 +38,34 @@ type Node interface {
 	UTXOs(ctx context.Context, chain, source, hrp string, owner ids.ShortID) ([][]byte, error)
 }
 
-// Options of a Network. NetworkID, Node and Store are required.
+// Options configures a Network. NetworkID, Node and Store are required.
 type Options struct {
 	NetworkID uint32
 	Node      Node
 	Store     store.Store
-	// Peers are asked for the X-Chain's pre-Cortina vertices. It may be nil for networks
-	// that have none, and for a Network that does not Run.
+	// Peers supply the X-Chain's pre-Cortina vertices. It may be nil for networks without vertices, and for a Network that
+	// does not Run.
 	Peers vertices.Peers
-	// Genesis is what the network began with. Nil leaves the ledger out: then only
-	// the P-Chain is recorded, for Tenants.
+	// Genesis is the genesis of the network. Without it the Network indexes only the P-Chain, for Tenants, and no ledger.
 	Genesis *genesis.Genesis
-	// ValidatorFees is how L1 validators pay; nil means as on the public network of
-	// that ID.
+	// ValidatorFees is the fee configuration for L1 validators. Nil selects the configuration of the public network
+	// with that ID.
 	ValidatorFees *fee.Config
-	// Tenants of the P-Chain besides the ledger.
+	// Tenants are projections of the P-Chain besides the ledger.
 	Tenants []index.Tenant[*pchain.Block]
-	// Start is the height from which the P-Chain is recorded without a ledger, which
-	// needs all of it.
+	// Start is the first indexed P-Chain height without a ledger. A ledger always starts at 0.
 	Start uint64
-	// Keep says which containers are kept; empty means KeepNeeded.
+	// Keep selects the containers to store; empty means KeepNeeded.
 	Keep Keep
-	// Beside says that Store is where an index is rebuilt beside the one that serves,
-	// whose Network keeps containers meanwhile: this one reads those and writes none.
+	// Beside reports that Store is the store of an index rebuilt beside the active one. This Network then reads the
+	// containers that the active index's Network stores, and stores none.
 	Beside bool
-	// WindowBytes bounds the memory of blocks on their way into the store, for each
-	// chain; 0 means the default of index.Options.
+	// WindowBytes bounds the memory of each chain for blocks that are not yet written; 0 selects the default of
+	// index.Options.
 	WindowBytes int64
-	// Recorded is called after each commit of P-Chain blocks; it does not block.
+	// Recorded is called after each commit of P-Chain blocks. It must not block.
 	Recorded func()
-	// Now tells when a container came to be kept; nil means time.Now.
+	// Now returns the storage time of containers; nil means time.Now.
 	Now func() time.Time
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
@@ -75,31 +73,30 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Keep says what is kept of what records are made from.
+// Keep selects the containers that are stored to rebuild indexes.
 type Keep string
 
-// What can be kept.
+// The selections of containers.
 const (
-	// KeepNone keeps nothing: a record that has to be made again is fetched again.
+	// KeepNone stores nothing. Rebuilding an index fetches all blocks again.
 	KeepNone Keep = "none"
-	// KeepNeeded keeps what it takes to make all records again without a node: of
-	// C-Chain blocks only what concerns other chains.
+	// KeepNeeded stores what rebuilding all indexes needs. Of C-Chain blocks it stores only the part that concerns
+	// other chains.
 	KeepNeeded Keep = "needed"
-	// KeepAll keeps all that consensus accepted, as far as a node with an index gives
-	// it: whole C-Chain blocks, too.
+	// KeepAll stores everything that consensus accepted, including whole C-Chain blocks, if the node has an index.
 	KeepAll Keep = "all"
 )
 
-// Forms are those of the records that a Network keeps, for index.Upgrade.
+// Forms returns the formats of all indexes of a Network, for index.Upgrade.
 func Forms() []index.Form {
 	platform := ledger.Form()
-	// What blocks of the P-Chain mean is read for the ledger and for subnets together.
+	// The ledger and the subnets share the decoding of P-Chain blocks.
 	platform.Families = append(platform.Families, subnets.Families()...)
 	platform.Families = append(platform.Families, store.FamilyPState)
 	return []index.Form{l1record.Form(), platform, vertices.Form(), lookup.Form()}
 }
 
-// pipeline is a chain's, whatever its blocks are.
+// pipeline is the pipeline of a chain, independent of its block type.
 type pipeline interface {
 	Run(ctx context.Context) error
 	Status() index.Status
@@ -110,12 +107,12 @@ type pipeline interface {
 	verify(v *verifier) error
 }
 
-// Network records the chains of the primary network of one network: for each a
-// pipeline, and what follows from two of them.
+// Network indexes the chains of one network's primary network. It runs a pipeline for each chain, and a Matcher for
+// atomic transfers.
 type Network struct {
 	chains []string
 	lines  map[string]pipeline
-	// ledgers are the names of the tenants that have the ledger, by chain.
+	// ledgers maps chains to the names of their ledger projections.
 	ledgers map[string]string
 	// matcher, Ledger, Subnets and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
@@ -125,7 +122,7 @@ type Network struct {
 	origin   *index.XChainOrigin
 	xChain   *index.XChainSource
 	kept     bool
-	cursors  []string // of all tenants, and of the vertices
+	cursors  []string // cursors of all projections and of the vertices
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -133,7 +130,7 @@ type Network struct {
 	log       *slog.Logger
 }
 
-// New puts the pipelines of a network together. It fetches nothing yet.
+// New builds the pipelines of a network. It fetches nothing.
 func New(o Options) (*Network, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -207,7 +204,7 @@ func New(o Options) (*Network, error) {
 	}
 	if err := add(n, o, chainOf[*xchain.Block]{
 		name: index.XChain, source: xSource{n.xChain, n.Vertices}, verified: verified,
-		height:    verified.Height, // its tip counts what was before there were blocks, too
+		height:    verified.Height, // the tip also counts what precedes the blocks
 		committed: woken,
 	}, xTenants...); err != nil {
 		return nil, err
@@ -222,7 +219,7 @@ func New(o Options) (*Network, error) {
 	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: onC, verified: onC, height: onC.Tip, committed: woken}, cLedger)
 }
 
-// xSource is the X-Chain's, with what is wrong with its vertices.
+// xSource is the X-Chain's source with a note about its vertices.
 type xSource struct {
 	*index.XChainSource
 	vertices *vertices.Record
@@ -231,12 +228,12 @@ type xSource struct {
 // Note implements index.Noter.
 func (s xSource) Note() string { return s.vertices.Trouble() }
 
-// chainOf is what is particular about recording a chain.
+// chainOf holds the chain-specific parameters of a pipeline.
 type chainOf[B any] struct {
 	name string
-	// source is where blocks are recorded from; verified has the same and writes nothing.
+	// source supplies the blocks to index. verified supplies the same blocks and writes nothing.
 	source, verified index.Keeper[B]
-	// height is that of the node's last block.
+	// height returns the height of the node's last block.
 	height    func(ctx context.Context) (uint64, error)
 	start     uint64
 	committed func(uint64)
@@ -248,7 +245,7 @@ func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]
 		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Tenants: tenants, Start: of.start, Keep: o.Keep != KeepNone && !o.Beside, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
-		return fmt.Errorf("recording the %s-Chain: %w", chain, err)
+		return fmt.Errorf("indexing the %s-Chain: %w", chain, err)
 	}
 	n.chains = append(n.chains, chain)
 	l := &line[B]{Pipeline: p, chain: container.Chain{NetworkID: o.NetworkID, Name: chain}, store: o.Store, source: of.verified, height: of.height}
@@ -269,10 +266,10 @@ func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]
 	return o.Metrics.Register(index.NewCollector(chain, func() index.Status { return n.ChainStatus(chain) }))
 }
 
-// Run records until ctx ends, and then returns nil. A chain that fails is logged and
-// shown in Status; the others go on. The error is store.ErrFenced once another process
-// records in the same store, or store.ErrUnavailable once that did not answer in the
-// middle of a block; then nothing is recorded any more, and another Network can go on.
+// Run indexes until ctx ends, and then returns nil. If a chain fails, Run logs the error, shows it in Status, and
+// continues with the other chains. Run returns store.ErrFenced once another process indexes into the same store, and
+// store.ErrUnavailable once the store did not answer in the middle of a block. It then stops indexing; another Network
+// may continue.
 func (n *Network) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	begin := func(run func(ctx context.Context) error, lost string, attributes ...any) {
@@ -289,19 +286,19 @@ func (n *Network) Run(ctx context.Context) error {
 		})
 	}
 	for _, chain := range n.chains {
-		begin(n.lines[chain].Run, "a chain is not recorded any more", slog.String("chain", chain))
+		begin(n.lines[chain].Run, "indexing of a chain stopped", slog.String("chain", chain))
 	}
 	if n.matcher != nil {
-		begin(n.matcher.Run, "exports and imports are not matched any more")
+		begin(n.matcher.Run, "matching of atomic transfers stopped")
 	}
 	if n.Vertices != nil {
-		begin(n.Vertices.Run, "pre-Cortina vertices are not indexed any more")
+		begin(n.Vertices.Run, "indexing of pre-Cortina vertices stopped")
 	}
 	return work.Wait()
 }
 
-// Watch has Status tell how far another process records the network in the same store,
-// until ctx ends. It writes nothing.
+// Watch updates Status with the progress of another process that indexes into the same store, until ctx ends. It writes
+// nothing.
 func (n *Network) Watch(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	for _, chain := range n.chains {
@@ -310,8 +307,7 @@ func (n *Network) Watch(ctx context.Context) error {
 	return work.Wait()
 }
 
-// RecordedBy has Status tell what another Network on the same store, which runs in this
-// process, says of itself; nil ends that.
+// RecordedBy makes Status report the status of another Network of this process on the same store. Nil ends that.
 func (n *Network) RecordedBy(other *Network) {
 	for chain, line := range n.lines {
 		if other == nil {
@@ -322,11 +318,10 @@ func (n *Network) RecordedBy(other *Network) {
 	}
 }
 
-// Kept says whether the containers of blocks are kept, and found by what is in them:
-// see package lookup.
+// Kept reports whether blocks are stored as containers and can be found by ID; see package lookup.
 func (n *Network) Kept() bool { return n.kept }
 
-// ChainStatus tells how far one chain is recorded.
+// ChainStatus returns the index status of one chain.
 func (n *Network) ChainStatus(chain string) index.Status {
 	if p, ok := n.lines[chain]; ok {
 		return p.Status()
@@ -334,9 +329,8 @@ func (n *Network) ChainStatus(chain string) index.Status {
 	return index.Status{State: index.Idle}
 }
 
-// XChainBefore is what comes before the X-Chain's block at height 0 in the order of all
-// that is recorded of it: 0 if the chain always had blocks. The error is
-// index.ErrVerticesMissing until its vertices are complete.
+// XChainBefore returns the number of indexed heights before the X-Chain's block 0. It is 0 if the chain always had
+// blocks. The error is index.ErrVerticesMissing until the vertices are complete.
 func (n *Network) XChainBefore(ctx context.Context) (uint64, error) {
 	if n.xChain == nil {
 		return 0, index.ErrVerticesMissing
@@ -344,8 +338,7 @@ func (n *Network) XChainBefore(ctx context.Context) (uint64, error) {
 	return n.xChain.Before(ctx)
 }
 
-// XChainBegin returns how the X-Chain's blocks begin. Errors are those of the store and
-// the node.
+// XChainBegin returns how the X-Chain's blocks begin. Errors come from the store or the node.
 func (n *Network) XChainBegin(ctx context.Context) (index.XChainBegin, error) {
 	if n.origin == nil {
 		return index.XChainBegin{}, index.ErrVerticesMissing
@@ -353,8 +346,7 @@ func (n *Network) XChainBegin(ctx context.Context) (index.XChainBegin, error) {
 	return n.origin.Begin(ctx)
 }
 
-// XChainVertices is how many vertices the X-Chain accepted before it had blocks. Errors
-// are those of XChainBefore.
+// XChainVertices returns the number of pre-Cortina vertices of the X-Chain. Errors are those of XChainBefore.
 func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
 	if n.Vertices == nil {
 		return 0, index.ErrVerticesMissing
@@ -362,7 +354,7 @@ func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
 	return n.Vertices.Count(ctx)
 }
 
-// Status tells how far the chains are recorded, by name.
+// Status returns the index status of all chains by name.
 func (n *Network) Status() map[string]index.Status {
 	all := make(map[string]index.Status, len(n.lines))
 	for chain, p := range n.lines {
@@ -371,8 +363,8 @@ func (n *Network) Status() map[string]index.Status {
 	return all
 }
 
-// LedgerStatus tells how far the ledger of a chain is, whatever other records of the
-// chain are made again; the zero Status if there is none.
+// LedgerStatus returns the status of a chain's ledger, regardless of other indexes of the chain that are being rebuilt.
+// It returns the zero Status without a ledger.
 func (n *Network) LedgerStatus(chain string) index.Status {
 	p, ok := n.lines[chain]
 	if !ok || n.Ledger == nil {

@@ -27,9 +27,8 @@ func (withoutVertices) Ancestors(context.Context, ids.NodeID, ids.ID, ids.ID, p2
 	return nil, errors.New("they are lost")
 }
 
-// TestTroubleWithVerticesIsTold finds in the status of the X-Chain why its vertices are
-// missing.
-func TestTroubleWithVerticesIsTold(t *testing.T) {
+// TestVertexTroubleInStatus requires that the X-Chain's status says why its vertices are missing.
+func TestVertexTroubleInStatus(t *testing.T) {
 	generator, err := history.New(history.Options{Seed: 3, NetworkID: networkID, Txs: 100, EarlyTxs: 20})
 	require.NoError(t, err)
 	past, err := history.NewNode(generator, t.TempDir())

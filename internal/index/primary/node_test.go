@@ -23,19 +23,17 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// testNode is a node with a history on all chains, and with vertices from before the
-// X-Chain had blocks.
+// testNode is a node with a history on all chains, including pre-Cortina vertices.
 type testNode struct {
 	*history.Node
 	url     string
 	genesis *genesis.Genesis
-	// withoutIndex turns the index of blocks off, away cuts every connection.
+	// withoutIndex disables the index API. away closes every connection.
 	withoutIndex, away atomic.Bool
 	calls              atomic.Int64
-	// right is what outputs are answered from; nil answers none.
+	// right is the ledger that answers requests for outputs; nil answers none.
 	right *ledger.Record
-	// disturb picks, for each call, the node that answers, or why the call fails; nil if
-	// this node answers all.
+	// disturb returns the node that answers a call, or an error; nil means this node answers all calls.
 	disturb func() (*history.Node, error)
 }
 
@@ -53,7 +51,7 @@ func newTestNode(t testing.TB, seed uint64, txs int) *testNode {
 	server := httptest.NewServer(n)
 	t.Cleanup(server.Close)
 	n.url = server.URL
-	require.NoError(t, past.Grow(t.Context(), 1)) // the genesis blocks, at least
+	require.NoError(t, past.Grow(t.Context(), 1)) // at least the genesis blocks
 	_, n.genesis = connect(t, n.url)
 	return n
 }
@@ -115,7 +113,7 @@ func (n *testNode) answer(path, method string, params json.RawMessage) (any, err
 	return from.Call(path, method, params)
 }
 
-// connect makes a client of the node for the genesis that is known.
+// connect returns a client of the node and its genesis.
 func (n *testNode) connect(t testing.TB) (*node.Client, *genesis.Genesis) {
 	t.Helper()
 	client, err := node.New(node.Options{Endpoints: []string{n.url}})
@@ -124,11 +122,10 @@ func (n *testNode) connect(t testing.TB) (*node.Client, *genesis.Genesis) {
 	return client, n.genesis
 }
 
-// peerPath is where a testNode answers a peerAt.
+// peerPath is the path at which a testNode answers a peerAt.
 const peerPath = "/peer/"
 
-// peerAt is the validator that a testNode is, in another process, too; it is asked over
-// HTTP at a URL.
+// peerAt is the URL of a testNode that answers as a validator over HTTP, possibly from another process.
 type peerAt string
 
 func (peerAt) ConnectedNodes() []ids.NodeID { return []ids.NodeID{{1}} }
@@ -157,10 +154,10 @@ func (n *testNode) serveAncestors(w http.ResponseWriter, text string) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(all[:min(len(all), 10)]) // so that it takes a while
+	_ = json.NewEncoder(w).Encode(all[:min(len(all), 10)]) // small answers, so that indexing takes a while
 }
 
-// connect finds out about a node what whoever records it has to know.
+// connect reads from a node what indexing requires.
 func connect(t testing.TB, url string) (*node.Client, *genesis.Genesis) {
 	t.Helper()
 	client, g, err := dial(url)

@@ -24,22 +24,22 @@ import (
 	"quorate/internal/store"
 )
 
-// several stands for several nodes behind one address: each call meets another one, at
-// another height. Some have synced the state of the C-Chain, and lack what came before.
+// several simulates several nodes behind one address: each call reaches another node at another height. Some have
+// state-synced the C-Chain and lack earlier blocks.
 type several struct {
 	first *history.Node
 
 	mu  sync.Mutex
 	rng *rand.Rand // guarded by mu
-	// ends are the heights that the best node has reached; guarded by mu.
+	// ends are the heights of the best node; guarded by mu.
 	ends [3]uint64
-	// failing is how many of 100 calls fail; guarded by mu.
+	// failing is the percentage of failing calls; guarded by mu.
 	failing int
 }
 
 var errTransient = errors.New("the node is busy")
 
-// pick is the node that answers a call.
+// pick returns the node that answers a call.
 func (s *several) pick() (*history.Node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *several) pick() (*history.Node, error) {
 	return s.first.Other(at[history.P], at[history.X], at[history.C], synced), nil
 }
 
-// raise lets the best node accept some more blocks of one chain, or of all.
+// raise lets the best node accept more blocks of one chain or of all.
 func (s *several) raise() (next heights) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *several) raise() (next heights) {
 // dyingStore is a store whose process dies before a commit.
 type dyingStore struct {
 	store.Store
-	left atomic.Int64 // commits until then
+	left atomic.Int64 // commits left
 }
 
 func (m *dyingStore) Commit(ctx context.Context, b *store.Batch) error {
@@ -88,7 +88,7 @@ func (m *dyingStore) Commit(ctx context.Context, b *store.Batch) error {
 	return m.Store.Commit(ctx, b)
 }
 
-// session records until everything up to some heights is there, or the store dies.
+// session indexes up to some heights or until the store dies.
 func session(t *testing.T, n *testNode, rng *rand.Rand, s *dyingStore, until heights) {
 	t.Helper()
 	client, g := n.connect(t)
@@ -120,8 +120,7 @@ func session(t *testing.T, n *testNode, rng *rand.Rand, s *dyingStore, until hei
 	<-ended
 }
 
-// digests are hashes of what a store holds, by family. Left out is what depends on how a
-// node gave blocks, and not on what they are.
+// digests returns hashes of a store's contents by family. It omits what depends on how a node returned blocks.
 func digests(t testing.TB, s store.Reader) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -143,10 +142,9 @@ func digests(t testing.TB, s store.Reader) map[string]string {
 	return all
 }
 
-// TestOrderDoesNotMatter records the same history again and again, with chains that grow
-// in any order, in batches of any size, with any number of restarts and deaths between
-// two commits, from nodes that are at several heights, fail now and then, and list
-// rewards in any order. The rows are always those of a quiet run.
+// TestOrderDoesNotMatter indexes the same history repeatedly, with chains that grow in any order, batches of any size,
+// any number of restarts and deaths between commits, and nodes that are at several heights, fail at times and list
+// rewards in any order. The rows always equal those of an undisturbed run.
 func TestOrderDoesNotMatter(t *testing.T) {
 	runs, sessions := 12, 10
 	if testing.Short() {

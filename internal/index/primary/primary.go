@@ -1,7 +1,5 @@
-// Package primary records the P-, X- and C-Chain of one network and checks what is
-// recorded of them: a Network runs a pipeline for each. It puts their blocks into the
-// terms of the ledger, for tenants that keep rows of those: the same for the P-Chain,
-// the X-Chain and the atomic transactions of the C-Chain.
+// Package primary indexes the P-, X- and C-Chain of one network and verifies the index. A Network runs a pipeline for
+// each chain. It converts blocks to the types of package ledger for its projections.
 package primary
 
 import (
@@ -20,19 +18,18 @@ import (
 	"quorate/internal/store"
 )
 
-// Tenant keeps rows of what blocks do in the ledger's terms.
+// Tenant writes rows of converted blocks.
 type Tenant = index.Tenant[*ledger.Block]
 
-// reader puts blocks of a chain into the ledger's terms for tenants, who share a
-// cursor.
-type reader[B any] struct {
+// converter converts the blocks of a chain for projections that share a cursor.
+type converter[B any] struct {
 	tenants []Tenant
 	read    func(ctx context.Context, r store.Reader, block B, batch *store.Batch) (*ledger.Block, error)
 }
 
-// Name implements index.Tenant: that of all tenants, so that another selection of
-// them begins anew.
-func (r *reader[B]) Name() string {
+// Name implements index.Tenant. It combines the names of all projections, so another selection of projections is indexed from
+// the beginning.
+func (r *converter[B]) Name() string {
 	names := make([]string, len(r.tenants))
 	for i, t := range r.tenants {
 		names[i] = t.Name()
@@ -41,7 +38,7 @@ func (r *reader[B]) Name() string {
 }
 
 // Apply implements index.Tenant.
-func (r *reader[B]) Apply(ctx context.Context, rows store.Reader, block B, batch *store.Batch) error {
+func (r *converter[B]) Apply(ctx context.Context, rows store.Reader, block B, batch *store.Batch) error {
 	said, err := r.read(ctx, rows, block, batch)
 	if err != nil {
 		return err
@@ -54,44 +51,44 @@ func (r *reader[B]) Apply(ctx context.Context, rows store.Reader, block B, batch
 	return nil
 }
 
-// XChain reads blocks of the X-Chain for tenants.
+// XChain returns a projection that converts X-Chain blocks for projections.
 func XChain(decoder *xchain.Decoder, tenants ...Tenant) index.Tenant[*xchain.Block] {
-	return &reader[*xchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *xchain.Block, _ *store.Batch) (*ledger.Block, error) {
+	return &converter[*xchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *xchain.Block, _ *store.Batch) (*ledger.Block, error) {
 		return decoder.Ledger(block)
 	}}
 }
 
-// CChain reads the atomic transactions of blocks of the C-Chain for tenants.
+// CChain returns a projection that converts the atomic transactions of C-Chain blocks for projections.
 func CChain(decoder *cchain.Decoder, tenants ...Tenant) index.Tenant[*cchain.Block] {
-	return &reader[*cchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *cchain.Block, _ *store.Batch) (*ledger.Block, error) {
+	return &converter[*cchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *cchain.Block, _ *store.Batch) (*ledger.Block, error) {
 		return decoder.Ledger(block)
 	}}
 }
 
-// PChain reads blocks of the P-Chain for tenants. What a block means depends on
-// those before it, so that the decoder's state is stored with the rows.
+// PChain returns a projection that converts P-Chain blocks for projections. Decoding a block depends on earlier blocks, so the
+// decoder's state is stored with the rows.
 func PChain(networkID uint32, decoder *pchain.Decoder, tenants ...Tenant) index.Tenant[*pchain.Block] {
 	return pChain(networkID, decoder, nil, tenants...)
 }
 
-// pChain is PChain for a decoder that asks for rewards through asked, if that is not nil.
+// pChain is PChain for a decoder that requests rewards through asked, if asked is not nil.
 func pChain(networkID uint32, decoder *pchain.Decoder, asked *rewards, tenants ...Tenant) index.Tenant[*pchain.Block] {
 	p := &platform{partition: binary.BigEndian.AppendUint32(nil, networkID), decoder: decoder, rewards: asked}
-	return &reader[*pchain.Block]{tenants: tenants, read: p.read}
+	return &converter[*pchain.Block]{tenants: tenants, read: p.read}
 }
 
-// platform is the reading of the P-Chain. It serves one pipeline.
+// platform decodes the P-Chain. It serves one pipeline.
 type platform struct {
 	partition []byte
 	decoder   *pchain.Decoder
-	rewards   *rewards      // nil if the decoder asks the node itself
+	rewards   *rewards      // nil if the decoder requests rewards from the node itself
 	state     *pchain.State // nil before the first block
 }
 
-// statePage is how many rows of the state are read at a time.
+// statePage is the number of state rows of one read.
 const statePage = 1024
 
-// askingReward names, in the status, the work of a pipeline that waits for a node.
+// askingReward is the status of a pipeline that waits for a node's reward outputs.
 const askingReward = "asking for a reward"
 
 func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Block, batch *store.Batch) (*ledger.Block, error) {
@@ -104,7 +101,7 @@ func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Bl
 	switch {
 	case errors.Is(err, pchain.ErrOutOfOrder), errors.Is(err, pchain.ErrTransaction), errors.Is(err, pchain.ErrReward):
 		return nil, err
-	case err != nil: // the node's, and the state is as it was
+	case err != nil: // the error is the node's, and the state is unchanged
 		return nil, &index.RetryError{What: askingReward, Err: err}
 	}
 	if p.rewards != nil {
@@ -121,7 +118,7 @@ func (p *platform) read(ctx context.Context, rows store.Reader, block *pchain.Bl
 	return said, nil
 }
 
-// load reads the state that was kept.
+// load reads the stored state.
 func (p *platform) load(ctx context.Context, rows store.Reader) (err error) {
 	var failed error
 	p.state, err = pchain.LoadState(p.rows(ctx, rows, &failed))
@@ -129,7 +126,7 @@ func (p *platform) load(ctx context.Context, rows store.Reader) (err error) {
 		p.state, err = nil, failed
 	}
 	if err != nil {
-		return fmt.Errorf("reading the state of the P-Chain: %w", err)
+		return fmt.Errorf("reading the P-Chain decoder state: %w", err)
 	}
 	return nil
 }

@@ -16,18 +16,18 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// raised are the forms of a version to come, so many later: all rows would look different.
+// raised returns the formats of a future version, in which all rows differ.
 func raised(by int) []index.Form {
 	forms := primary.Forms()
 	for i := range forms {
-		if len(forms[i].Families) > 0 { // or else it is about containers, which are fetched again
+		if len(forms[i].Families) > 0 { // a format without families describes containers, which would be fetched again
 			forms[i].Version += by
 		}
 	}
 	return forms
 }
 
-// spoil adds wrong rows to each family of some forms, and changes some that are there.
+// spoil adds wrong rows to each family of some formats and changes existing ones.
 func spoil(t testing.TB, s store.Store, forms []index.Form) {
 	t.Helper()
 	var b store.Batch
@@ -46,14 +46,13 @@ func spoil(t testing.TB, s store.Store, forms []index.Form) {
 	require.NoError(t, s.Commit(t.Context(), &b))
 }
 
-// TestOlderRecordsAreMadeAgain gives a store of an older version, whose rows are wrong,
-// to this one, and finds the rows of a fresh record.
-func TestOlderRecordsAreMadeAgain(t *testing.T) {
+// TestOlderIndexesAreRebuilt opens a store of an older version with wrong rows and requires the rows of a fresh index.
+func TestOlderIndexesAreRebuilt(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		keep         primary.Keep
-		withoutIndex bool // of the node
-		asked        bool // whether the node must be asked again
+		withoutIndex bool // setting of the node
+		asked        bool // the node must be asked again
 	}{
 		{"needed", primary.KeepNeeded, false, false},
 		{"all", primary.KeepAll, false, false},
@@ -87,17 +86,17 @@ func TestOlderRecordsAreMadeAgain(t *testing.T) {
 			require.NoError(t, index.Upgrade(t.Context(), s, quiet, raised(1)...))
 			at, err := store.ReadCursor(t.Context(), s, index.Cursor(networkID, index.XChain, "ledger"))
 			require.NoError(t, err)
-			require.Zero(t, at.Next, "cursor of a record that begins anew")
+			require.Zero(t, at.Next, "cursor of an index that is rebuilt")
 
 			n.away.Store(!test.asked)
 			run(s)
 			n.away.Store(false)
-			require.Equal(t, digest(t, fresh), digest(t, s), "dump of a record that was made again")
+			require.Equal(t, digest(t, fresh), digest(t, s), "dump of a rebuilt index")
 
 			require.ErrorIs(t, index.Upgrade(t.Context(), s, quiet, primary.Forms()...), index.ErrNewer)
-			require.Equal(t, digest(t, fresh), digest(t, s), "a refused store is left alone")
+			require.Equal(t, digest(t, fresh), digest(t, s), "a refused store is unchanged")
 
-			// It goes on as any other.
+			// Indexing continues normally.
 			require.NoError(t, n.Grow(t.Context(), 50))
 			run(s)
 			run(fresh)
@@ -106,7 +105,7 @@ func TestOlderRecordsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestRebuildingIsKilled kills what makes a record again, which goes on where it was.
+// TestRebuildingIsKilled kills processes that rebuild an index. Each continues where the last one stopped.
 func TestRebuildingIsKilled(t *testing.T) {
 	kills := 10
 	if testing.Short() {
@@ -122,14 +121,14 @@ func TestRebuildingIsKilled(t *testing.T) {
 	spoil(t, s, primary.Forms())
 	require.NoError(t, s.Close())
 
-	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 3)) // any will do
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 3)) // any seed
 	inside, version := 0, 0
 	for kill := range kills {
 		o := order{Dir: dir, URL: n.url}
 		s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: dir})
 		require.NoError(t, err)
 		if kill%2 == 0 {
-			// All is made anew, and those are too few commits, however fast it is.
+			// Rebuild everything; these commits are too few to finish.
 			version++
 			require.NoError(t, index.Upgrade(t.Context(), s, quiet, raised(version)...))
 			o.Commits = 1 + rng.Int64N(6)
@@ -141,14 +140,14 @@ func TestRebuildingIsKilled(t *testing.T) {
 		if at := cursors(t, s); at[index.PChain] < n.tips()[index.PChain] {
 			inside++
 		}
-		// A version that is already there changes nothing.
+		// Upgrading to the current version changes nothing.
 		before := digest(t, s)
 		require.NoError(t, index.Upgrade(t.Context(), s, quiet, raised(version)...))
 		require.Equal(t, before, digest(t, s))
 		require.NoError(t, s.Close())
 	}
 	if inside < kills/2 {
-		t.Errorf("got %d of %d kills before all was made again, want at least half of them", inside, kills)
+		t.Errorf("got %d of %d kills before the rebuild ended, want at least half of them", inside, kills)
 	}
 	s, err = store.OpenPebble(t.Context(), store.PebbleOptions{Dir: dir})
 	require.NoError(t, err)
@@ -159,5 +158,5 @@ func TestRebuildingIsKilled(t *testing.T) {
 	require.NoError(t, index.Upgrade(t.Context(), fresh, quiet, raised(version)...))
 	record(t, n, fresh)
 	require.Equal(t, digest(t, fresh), digest(t, s), "dump after %d kills, %d of them inside", kills, inside)
-	t.Logf("%d kills, %d of them before all was made again", kills, inside)
+	t.Logf("%d kills, %d of them before the rebuild ended", kills, inside)
 }

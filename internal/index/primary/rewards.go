@@ -21,40 +21,38 @@ import (
 	"quorate/internal/store"
 )
 
-// rewards asks a node for the outputs of rewards, ahead of the pipeline that commits
-// them. It stores what the node answered beside the containers, so that blocks are
-// understood again without the node. It serves one pipeline.
+// rewards requests the outputs of rewards from a node before the pipeline commits the blocks. It stores the answers
+// beside the containers, so that blocks can be decoded again without the node. It serves one pipeline.
 type rewards struct {
 	node      pchain.Node
 	reader    store.Reader
 	networkID uint32
-	// keep says whether answers are stored.
+	// keep reports whether answers are stored.
 	keep bool
 	log  *slog.Logger
 
-	// fresh are answers that are not in a batch yet, and asked is what the committer asked
-	// for last. Both are the committer's alone.
+	// fresh are answers that are not in a batch yet. asked is the committer's last request. Only the committer uses
+	// both.
 	fresh []store.Record
 	asked ids.ID
 
 	mu sync.Mutex
-	// ahead are answers for which the committer has not asked yet; guarded by mu.
+	// ahead are prefetched answers that the committer has not requested yet; guarded by mu.
 	ahead map[ids.ID][][]byte
-	// differences counts the rewards of which the node says something else than the
-	// supply, last is the last one, and computed counts those that no node lists. All
-	// are guarded by mu.
+	// differences counts the rewards for which the node's outputs differ from the computed ones, last is the last
+	// difference, and computed counts the rewards that no node lists. All are guarded by mu.
 	differences, computed int
 	last                  error
 }
 
 const (
-	// rewardsAtOnce is how many rewards each fetch asks for at a time.
+	// rewardsAtOnce is the number of parallel requests of each fetch.
 	rewardsAtOnce = 8
-	// rewardsAhead bounds the answers that wait for the committer, at about 400 bytes each.
+	// rewardsAhead bounds the prefetched answers; each takes about 400 bytes.
 	rewardsAhead = 50_000
 )
 
-// rewardSource is the P-Chain's, and asks for the rewards of the blocks that it fetches.
+// rewardSource is the P-Chain's source. It prefetches the rewards of the blocks it fetches.
 type rewardSource struct {
 	*index.PChainSource
 	rewards *rewards
@@ -72,13 +70,12 @@ func (s rewardSource) Fetch(ctx context.Context, from uint64, n int) ([]index.Bl
 // Note implements index.Noter.
 func (s rewardSource) Note() string { return s.rewards.note() }
 
-// askAhead asks for the reward of each proposal whose decision is among the blocks. What
-// cannot be had now is asked for again by the committer.
+// askAhead requests the reward of each proposal that the blocks decide. The committer repeats failed requests.
 func (r *rewards) askAhead(ctx context.Context, blocks []index.Block[*pchain.Block]) {
 	var group errgroup.Group
 	group.SetLimit(rewardsAtOnce)
 	for i := range blocks {
-		// The node has executed the decision once the block after the proposal is there.
+		// The node has executed the decision once the block after the proposal exists.
 		if i == 0 || blocks[i-1].Content.Proposal == nil {
 			continue
 		}
@@ -89,7 +86,7 @@ func (r *rewards) askAhead(ctx context.Context, blocks []index.Block[*pchain.Blo
 		group.Go(func() error {
 			utxos, err := r.ask(ctx, id, blocks[i].Height)
 			if err != nil {
-				return nil // the committer asks again, and says so
+				return nil // the committer retries and reports the error
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -105,14 +102,13 @@ func (r *rewards) askAhead(ctx context.Context, blocks []index.Block[*pchain.Blo
 	_ = group.Wait() // none returns an error
 }
 
-// ask asks the node. Outputs are in the order of their indexes, which does not depend on
-// the node.
+// ask requests outputs from the node and sorts them by index, so that the order does not depend on the node.
 func (r *rewards) ask(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error) {
 	utxos, err := r.node.RewardUTXOs(ctx, txID, height)
 	if errors.Is(err, node.ErrNotOffered) {
 		err = fmt.Errorf("%w: %w", pchain.ErrNotOffered, err)
 	}
-	slices.SortFunc(utxos, bytes.Compare) // version and transaction are the same, then comes the index
+	slices.SortFunc(utxos, bytes.Compare) // version and transaction are equal, so this sorts by index
 	return utxos, err
 }
 
@@ -124,9 +120,8 @@ func (r *rewards) takeAhead(txID ids.ID) ([][]byte, bool) {
 	return utxos, ok
 }
 
-// RewardUTXOs implements pchain.Node. The answer is one that was asked for ahead, one
-// that is stored, or else the node's. Whoever asks again wants another answer than the
-// one that is stored.
+// RewardUTXOs implements pchain.Node. It returns the prefetched answer, the stored answer, or the node's answer. A
+// repeated request bypasses the stored answer.
 func (r *rewards) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error) {
 	again := r.asked == txID
 	r.asked, r.fresh = txID, nil
@@ -135,7 +130,7 @@ func (r *rewards) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 	if !ok && r.keep && !again {
 		values, err := r.reader.Get(ctx, store.FamilyAnswer, []store.PK{pk})
 		if err != nil {
-			return nil, fmt.Errorf("reading what a node answered: %w", err)
+			return nil, fmt.Errorf("reading a stored node answer: %w", err)
 		}
 		if values[0] != nil {
 			return parseList(values[0])
@@ -156,7 +151,7 @@ func (r *rewards) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 	return utxos, nil
 }
 
-// take moves what is new into a batch.
+// take moves new answers into a batch.
 func (r *rewards) take(batch *store.Batch) {
 	for _, one := range r.fresh {
 		batch.Put(store.FamilyAnswer, one.PK, one.V)
@@ -164,7 +159,7 @@ func (r *rewards) take(batch *store.Batch) {
 	r.fresh = nil
 }
 
-// askedReward is the first byte of a stored answer's key after the network.
+// askedReward is the byte after the network in the key of a stored answer.
 const askedReward = 'r'
 
 func (r *rewards) key(txID ids.ID) store.PK {
@@ -172,12 +167,12 @@ func (r *rewards) key(txID ids.ID) store.PK {
 	return store.PK{P: append(p, txID[:]...)}
 }
 
-// differ notes a reward of which the node says something else than the supply.
+// differ notes a reward for which the node's outputs differ from the computed ones.
 func (r *rewards) differ(d *pchain.Difference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.differences == 0 {
-		r.log.Warn("a reward is not what follows from the supply; others are counted", slog.Any("error", d))
+		r.log.Warn("the node's reward outputs differ from the computed ones; further differences are only counted", slog.Any("error", d))
 	}
 	r.differences++
 	r.last = d
@@ -192,20 +187,20 @@ func (r *rewards) countComputed() {
 	r.computed++
 }
 
-// note is what people who look at the status must know of rewards.
+// note returns the message about rewards in the status.
 func (r *rewards) note() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.differences > 0:
-		return fmt.Sprintf("%d rewards differ from what the supply gives; the last one: %v", r.differences, r.last)
+		return fmt.Sprintf("%d rewards differ from the computed ones; the last one: %v", r.differences, r.last)
 	case r.computed > 0:
-		return fmt.Sprintf("%d rewards are computed from the supply, because no node offers platform.getRewardUTXOs", r.computed)
+		return fmt.Sprintf("%d rewards were computed from the supply because no node offers platform.getRewardUTXOs", r.computed)
 	}
 	return ""
 }
 
-// register adds metrics.
+// register registers metrics.
 func (r *rewards) register(to prometheus.Registerer) error {
 	counter := func(name, help string, of *int) error {
 		return to.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "quorate_index_" + name, Help: help}, func() float64 {
@@ -215,12 +210,12 @@ func (r *rewards) register(to prometheus.Registerer) error {
 		}))
 	}
 	return errors.Join(
-		counter("reward_differences_total", "Rewards of which the node says something else than what follows from the supply.", &r.differences),
-		counter("rewards_computed_total", "Rewards computed from the supply, because no node lists them.", &r.computed),
+		counter("reward_differences_total", "Rewards for which the node's outputs differ from the computed ones.", &r.differences),
+		counter("rewards_computed_total", "Rewards computed from the supply because no node lists them.", &r.computed),
 	)
 }
 
-// appendList writes how many there are, and each after its length.
+// appendList encodes a count, then each element with its length prefix.
 func appendList(all [][]byte) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(all)))
 	for _, one := range all {

@@ -22,7 +22,7 @@ import (
 	"quorate/internal/store"
 )
 
-// lister is a node that takes its time to list rewards.
+// lister is a slow node that lists rewards.
 type lister struct {
 	takes time.Duration
 
@@ -50,7 +50,7 @@ func newRewards(l *lister) *rewards {
 	return &rewards{node: l, reader: store.NewMemory(), networkID: 5, keep: true, log: slog.New(slog.DiscardHandler)}
 }
 
-// proposals are blocks of which every other one proposes a reward, and the others decide.
+// proposals returns blocks that alternately propose a reward and decide it.
 func proposals(t *testing.T, n int) (blocks []index.Block[*pchain.Block], rewarded []ids.ID) {
 	t.Helper()
 	for i := range n {
@@ -66,8 +66,8 @@ func proposals(t *testing.T, n int) (blocks []index.Block[*pchain.Block], reward
 	return blocks, rewarded
 }
 
-// TestRewardsAreAskedForAhead has the rewards of fetched blocks asked for several at a
-// time, as of the block that decides, and given to the committer without the node.
+// TestRewardsAreAskedForAhead requests the rewards of fetched blocks in parallel, at the height of the deciding block,
+// and passes them to the committer without another request.
 func TestRewardsAreAskedForAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lister{takes: 20 * time.Millisecond, asked: make(map[ids.ID]uint64), outputs: [][]byte{{0, 2}, {0, 1}}}
@@ -94,25 +94,24 @@ func TestRewardsAreAskedForAhead(t *testing.T) {
 		require.Equal(t, 400, batch.Len(), "answers are stored")
 		require.Empty(t, r.ahead)
 
-		// Whoever has the rows needs no node, unless the answer did not do.
+		// Stored answers need no node unless the answer did not fit.
 		require.NoError(t, r.reader.(store.Store).Commit(t.Context(), &batch))
 		_, err := r.RewardUTXOs(t.Context(), rewarded[0], 1)
 		require.NoError(t, err)
 		require.Empty(t, l.asked)
 		_, err = r.RewardUTXOs(t.Context(), rewarded[0], 1)
 		require.NoError(t, err)
-		require.Len(t, l.asked, 1, "asked again")
+		require.Len(t, l.asked, 1, "requested again")
 	})
 }
 
-// TestRewardsThatCannotBeHadAhead leaves to the committer what fails, and what is not
-// decided in the same blocks.
+// TestRewardsThatCannotBeHadAhead leaves failed requests and undecided proposals to the committer.
 func TestRewardsThatCannotBeHadAhead(t *testing.T) {
 	l := &lister{asked: make(map[ids.ID]uint64), err: errors.New("away")}
 	r := newRewards(l)
 	blocks, rewarded := proposals(t, 3)
 	r.askAhead(t.Context(), blocks[:5])
-	require.Len(t, l.asked, 2, "the third is not decided yet")
+	require.Len(t, l.asked, 2, "the third is undecided")
 	require.Empty(t, r.ahead)
 	_, err := r.RewardUTXOs(t.Context(), rewarded[0], 1)
 	require.ErrorIs(t, err, l.err)
@@ -122,11 +121,10 @@ func TestRewardsThatCannotBeHadAhead(t *testing.T) {
 	l.err = node.ErrNotOffered
 	_, err = r.RewardUTXOs(t.Context(), rewarded[0], 1)
 	require.ErrorIs(t, err, pchain.ErrNotOffered)
-	require.Equal(t, "1 rewards are computed from the supply, because no node offers platform.getRewardUTXOs", r.note())
+	require.Equal(t, "1 rewards were computed from the supply because no node offers platform.getRewardUTXOs", r.note())
 }
 
-// TestDifferencesAreShown logs the first difference, and counts all of them in the status
-// and the metrics.
+// TestDifferencesAreShown logs the first difference and counts all differences in the status and the metrics.
 func TestDifferencesAreShown(t *testing.T) {
 	var logged bytes.Buffer
 	r := newRewards(&lister{})
@@ -137,7 +135,7 @@ func TestDifferencesAreShown(t *testing.T) {
 		r.differ(&pchain.Difference{Height: height, Node: []pchain.Payment{{Index: 3, Amount: 7}}})
 	}
 	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("the node paid 7 as output 3, the supply gives nothing")), logged.String())
-	require.Contains(t, r.note(), "3 rewards differ from what the supply gives; the last one: reward of staking transaction 11111111111111111111111111111111LpoYY, decided at height 2:")
+	require.Contains(t, r.note(), "3 rewards differ from the computed ones; the last one: reward of staking transaction 11111111111111111111111111111111LpoYY, decided at height 2:")
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	values := make(map[string]float64)

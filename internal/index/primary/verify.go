@@ -20,109 +20,107 @@ import (
 	"quorate/internal/store"
 )
 
-// Verification says what Verify came across: exactly one member is set.
+// Verification is an event of Verify. Exactly one field is set.
 type Verification struct {
-	// Progress of what is being done, of which so much is done.
+	// Progress is the progress of the current step.
 	Progress *VerifyProgress `json:"progress,omitempty"`
-	// Wrong is something that differs.
+	// Wrong is a contradiction.
 	Wrong string `json:"wrong,omitempty"`
-	// Unchecked is something that could not be looked at, and why.
+	// Unchecked is something that could not be verified, with the reason.
 	Unchecked string `json:"unchecked,omitempty"`
-	// Summary is what was looked at and found as it should be, or not.
+	// Summary is the result of a step.
 	Summary string `json:"summary,omitempty"`
-	// Done ends what is told: how much was Wrong, and how much Unchecked.
+	// Done is the last event. It counts the Wrong and Unchecked events.
 	Done *Verdict `json:"done,omitempty"`
 }
 
-// VerifyProgress is how far a part of a verification is; a Total of 0 is not known.
+// VerifyProgress is the progress of a step. A Total of 0 is unknown.
 type VerifyProgress struct {
 	What  string `json:"what"`
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total,omitempty"`
 }
 
-// Verdict is what a verification came to.
+// Verdict is the result of a verification.
 type Verdict struct {
 	Wrong     int `json:"wrong"`
 	Unchecked int `json:"unchecked"`
 }
 
-// VerifyOptions of a verification.
+// VerifyOptions configures a verification.
 type VerifyOptions struct {
-	// Addresses is how many addresses are compared with the node, and Seed which.
+	// Addresses is the number of addresses to compare with the node. Seed selects them.
 	Addresses int
 	Seed      ids.ShortID
 }
 
-// mostTold is how many differences are told; more are counted.
-const mostTold = 1000
+// maxReported is the maximum number of reported contradictions; further ones are only counted.
+const maxReported = 1000
 
-// verifier is one verification.
+// verifier is a running verification.
 type verifier struct {
 	*Network
-	ctx     context.Context //nolint:containedctx // it lives as long as the call
-	tell    func(Verification)
+	ctx     context.Context //nolint:containedctx // the verifier lives as long as the call
+	report  func(Verification)
 	verdict Verdict
 }
 
 func (v *verifier) wrong(format string, args ...any) {
-	if v.verdict.Wrong++; v.verdict.Wrong <= mostTold {
-		v.tell(Verification{Wrong: fmt.Sprintf(format, args...)})
+	if v.verdict.Wrong++; v.verdict.Wrong <= maxReported {
+		v.report(Verification{Wrong: fmt.Sprintf(format, args...)})
 	}
 }
 
 func (v *verifier) unchecked(format string, args ...any) {
 	v.verdict.Unchecked++
-	v.tell(Verification{Unchecked: fmt.Sprintf(format, args...)})
+	v.report(Verification{Unchecked: fmt.Sprintf(format, args...)})
 }
 
 func (v *verifier) summary(format string, args ...any) {
-	v.tell(Verification{Summary: fmt.Sprintf(format, args...)})
+	v.report(Verification{Summary: fmt.Sprintf(format, args...)})
 }
 
 func (v *verifier) progress(what string, done, total uint64) {
-	v.tell(Verification{Progress: &VerifyProgress{What: what, Done: done, Total: total}})
+	v.report(Verification{Progress: &VerifyProgress{What: what, Done: done, Total: total}})
 }
 
-// Verify checks what is recorded again: that blocks follow one another up to the one
-// that the node has (those that are kept, or else those of the node), that outputs and
-// balances agree with one another, and that those of some addresses are what the node
-// says at the same tip. It only reads, and may run beside Run. It tells what it finds,
-// one call at a time, at last the verdict. Errors are the store's and the context's.
-func (n *Network) Verify(ctx context.Context, o VerifyOptions, tell func(Verification)) (Verdict, error) {
-	v := &verifier{Network: n, ctx: ctx, tell: tell}
+// Verify verifies the index: blocks form a chain up to the node's block (stored blocks where they exist, else the
+// node's), outputs and balances agree with one another, and the outputs and balances of some addresses equal the node's
+// at the same tip. It only reads and may run beside Run. It calls report sequentially with each event and finally with
+// the verdict. Errors come from the store or the context.
+func (n *Network) Verify(ctx context.Context, o VerifyOptions, report func(Verification)) (Verdict, error) {
+	v := &verifier{Network: n, ctx: ctx, report: report}
 	for _, chain := range n.chains {
 		if err := n.lines[chain].verify(v); err != nil {
 			return v.verdict, fmt.Errorf("verifying the %s-Chain: %w", chain, err)
 		}
 	}
 	if n.Ledger == nil {
-		v.unchecked("outputs and balances: no ledger is recorded")
+		v.unchecked("outputs and balances: no ledger is indexed")
 	} else if err := v.ledger(o); err != nil {
 		return v.verdict, fmt.Errorf("verifying outputs and balances: %w", err)
 	}
-	tell(Verification{Done: &v.verdict})
+	report(Verification{Done: &v.verdict})
 	return v.verdict, nil
 }
 
-// line is the pipeline of a chain, and what Verify needs besides.
+// line is the pipeline of a chain with the data that Verify needs.
 type line[B any] struct {
 	*index.Pipeline[B]
 	chain  container.Chain
 	store  store.Store
 	source index.Keeper[B] // writes nothing
-	// height is that of the node's last block, which is not always the source's tip.
+	// height returns the height of the node's last block, which may differ from the source's tip.
 	height    func(ctx context.Context) (uint64, error)
 	tenants   []string
-	genesisID ids.ID            // of the block at height 0; empty if it is not known
-	lookup    *lookup.Tenant[B] // nil if nothing is found by ID
+	genesisID ids.ID            // ID of the block at height 0; empty if unknown
+	lookup    *lookup.Tenant[B] // nil if blocks are not indexed by ID
 }
 
-// watch tells how far others record the chain.
+// watch updates the status with the progress of other processes.
 func (l *line[B]) watch(ctx context.Context) error { return l.Watch(ctx, l.source) }
 
-// recordedBy has the status tell what another network's pipeline of the chain says, nil
-// for none.
+// recordedBy makes the status report another network's pipeline of the chain, nil for none.
 func (l *line[B]) recordedBy(other pipeline) {
 	recorder, _ := other.(*line[B])
 	if recorder == nil {
@@ -132,10 +130,10 @@ func (l *line[B]) recordedBy(other pipeline) {
 	l.RecordedBy(recorder.Pipeline)
 }
 
-// verify checks the blocks of a chain.
+// verify verifies the blocks of a chain.
 func (l *line[B]) verify(v *verifier) error {
 	name := l.chain.Name
-	// Tenants end with a block that the chain must have; the record may grow meanwhile.
+	// Each projection ends with a block that must be in the chain. The index may grow meanwhile.
 	ends := make(map[uint64]map[ids.ID]string)
 	first, next := uint64(0), uint64(0)
 	known := false
@@ -157,14 +155,14 @@ func (l *line[B]) verify(v *verifier) error {
 		known, next = true, max(next, until)
 	}
 	if !known {
-		v.unchecked("%s-Chain: nothing is recorded yet", name)
+		v.unchecked("%s-Chain: nothing is indexed yet", name)
 		return nil
 	}
 	keptFrom, kept, err := index.KeptUntil(v.ctx, l.store, l.chain.NetworkID, name)
 	if err != nil {
 		return err
 	}
-	found := uint64(0) // below which blocks are found by their IDs
+	found := uint64(0) // height below which blocks are indexed by ID
 	if l.lookup != nil {
 		if _, found, _, err = index.Recorded(v.ctx, l.store, l.chain.NetworkID, name, l.lookup.Name()); err != nil {
 			return err
@@ -184,11 +182,11 @@ func (l *line[B]) verify(v *verifier) error {
 		}
 		if err != nil && v.ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
 			if !fromNode {
-				v.wrong("%s-Chain block %d: what is kept of it cannot be read: %v", name, at, err)
-				at, parent = at+1, ids.Empty // the next one has nothing to be compared with
+				v.wrong("%s-Chain block %d: cannot read the stored block: %v", name, at, err)
+				at, parent = at+1, ids.Empty // the next block has no parent to compare with
 				continue
 			}
-			v.unchecked("%s-Chain blocks from %d to %d: none are kept, and the node does not give them: %v", name, at, next-1, err)
+			v.unchecked("%s-Chain blocks %d to %d: not stored, and the node did not return them: %v", name, at, next-1, err)
 			break
 		}
 		if err != nil {
@@ -197,10 +195,10 @@ func (l *line[B]) verify(v *verifier) error {
 		for i := range blocks {
 			b := &blocks[i]
 			if b.Height != at {
-				v.wrong("%s-Chain block %d: got block %d in its place", name, at, b.Height)
+				v.wrong("%s-Chain block %d: got block %d instead", name, at, b.Height)
 			}
 			if parent != ids.Empty && b.ParentID != parent {
-				v.wrong("%s-Chain block %d: its parent is %s, but block %d is %s", name, at, b.ParentID, at-1, parent)
+				v.wrong("%s-Chain block %d: parent is %s, but block %d is %s", name, at, b.ParentID, at-1, parent)
 			}
 			if at == 0 && l.genesisID != ids.Empty && b.ID != l.genesisID {
 				v.wrong("%s-Chain block 0 is %s, but the genesis is %s", name, b.ID, l.genesisID)
@@ -210,12 +208,12 @@ func (l *line[B]) verify(v *verifier) error {
 					if v.ctx.Err() != nil || !errors.Is(err, store.ErrCorrupt) {
 						return err
 					}
-					v.wrong("%s-Chain block %d: where it is cannot be read: %v", name, at, err)
+					v.wrong("%s-Chain block %d: cannot read its position: %v", name, at, err)
 				}
 			}
 			for id, tenant := range ends[at] {
 				if id != b.ID {
-					v.wrong("%s-Chain block %d is %s, but record %q ends with %s", name, at, b.ID, tenant, id)
+					v.wrong("%s-Chain block %d is %s, but index %q ends with %s", name, at, b.ID, tenant, id)
 				}
 			}
 			parent = b.ID
@@ -228,7 +226,7 @@ func (l *line[B]) verify(v *verifier) error {
 			return err
 		}
 	}
-	v.summary("%s-Chain: blocks %d to %d follow one another, %d of them as the node has them now, the others as they are kept: %s",
+	v.summary("%s-Chain: blocks %d to %d form a chain; %d of them were read from the node, the others from the store: %s",
 		name, first, next-1, fetched, outcome(v.verdict.Wrong-bad))
 	return nil
 }
@@ -240,7 +238,7 @@ func outcome(wrong int) string {
 	return fmt.Sprintf("%d differences", wrong)
 }
 
-// kept reads blocks that are kept, and checks that they are found by their IDs.
+// kept reads stored blocks and verifies that they are found by ID.
 func (l *line[B]) kept(v *verifier, from, until uint64) ([]index.Block[B], error) {
 	found, err := l.chain.Range(v.ctx, l.store, from, int(min(until-from, 1024)))
 	if err != nil {
@@ -255,7 +253,7 @@ func (l *line[B]) kept(v *verifier, from, until uint64) ([]index.Block[B], error
 		if c.Form == container.Accepted {
 			same, err := l.chain.ByID(v.ctx, l.store, c.ID)
 			if errors.Is(err, container.ErrMissing) || err == nil && same.Height != c.Height {
-				v.wrong("%s-Chain container %d: it is not found by its ID %s", l.chain.Name, c.Height, c.ID)
+				v.wrong("%s-Chain container %d: not found by its ID %s", l.chain.Name, c.Height, c.ID)
 			} else if err != nil {
 				return nil, err
 			}
@@ -272,29 +270,28 @@ func (l *line[B]) kept(v *verifier, from, until uint64) ([]index.Block[B], error
 	return blocks, nil
 }
 
-// likeNode compares the last block that is kept with the node's: all others follow
-// from it, but for what is kept in parts.
+// likeNode compares the last stored block with the node's. All other whole blocks follow from it through parent IDs.
 func (l *line[B]) likeNode(v *verifier, height uint64) error {
 	blocks, err := l.source.Fetch(v.ctx, height, 1)
 	if v.ctx.Err() != nil {
 		return v.ctx.Err()
 	}
 	if err != nil {
-		v.unchecked("%s-Chain block %d: the node does not give it: %v", l.chain.Name, height, err)
+		v.unchecked("%s-Chain block %d: the node did not return it: %v", l.chain.Name, height, err)
 		return nil
 	}
 	own, err := l.kept(v, height, height+1)
 	if err != nil {
-		v.wrong("%s-Chain block %d: what is kept of it cannot be read: %v", l.chain.Name, height, err)
+		v.wrong("%s-Chain block %d: cannot read the stored block: %v", l.chain.Name, height, err)
 		return nil
 	}
 	if own[0].ID != blocks[0].ID {
-		v.wrong("%s-Chain block %d: kept is %s, the node has %s", l.chain.Name, height, own[0].ID, blocks[0].ID)
+		v.wrong("%s-Chain block %d: stored is %s, the node has %s", l.chain.Name, height, own[0].ID, blocks[0].ID)
 	}
 	return nil
 }
 
-// ledger checks outputs and balances.
+// ledger verifies outputs and balances.
 func (v *verifier) ledger(o VerifyOptions) error {
 	bad := v.verdict.Wrong
 	audited, err := v.Ledger.Audit(v.ctx, ledger.AuditOptions{
@@ -305,7 +302,7 @@ func (v *verifier) ledger(o VerifyOptions) error {
 	if err != nil {
 		return err
 	}
-	v.summary("%d outputs are in the lists of their owners, %d accounts have the sum of their outputs as balance: %s",
+	v.summary("%d outputs are in the lists of their owners, the balances of %d accounts equal the sums of their outputs: %s",
 		audited.Outputs, audited.Accounts, outcome(v.verdict.Wrong-bad))
 	if err := v.arrived(audited.Arrived); err != nil {
 		return err
@@ -324,8 +321,8 @@ func (v *verifier) ledger(o VerifyOptions) error {
 	return v.addresses(audited.Addresses)
 }
 
-// arrived looks again at outputs that had arrived on a chain before their departure from
-// another was recorded, once both are recorded up to their ends.
+// arrived checks again outputs whose arrival was indexed before their export, once both chains are indexed up to their
+// tips.
 func (v *verifier) arrived(outputs []ids.ID) error {
 	var last error
 	for attempt := 0; len(outputs) > 0 && attempt < attempts; attempt++ {
@@ -336,7 +333,7 @@ func (v *verifier) arrived(outputs []ids.ID) error {
 			}
 			for i, o := range found {
 				if o == nil {
-					v.wrong("output %s was consumed and is not recorded", outputs[i])
+					v.wrong("output %s was consumed and is not indexed", outputs[i])
 				}
 			}
 			return nil
@@ -346,7 +343,7 @@ func (v *verifier) arrived(outputs []ids.ID) error {
 		}
 	}
 	if len(outputs) > 0 {
-		v.unchecked("%d outputs that were consumed and are not recorded: %v", len(outputs), last)
+		v.unchecked("%d outputs were consumed and are not indexed: %v", len(outputs), last)
 	}
 	return nil
 }
@@ -361,7 +358,7 @@ func (v *verifier) pause() error {
 	}
 }
 
-// way names a chain, or the way from one to another.
+// way names a chain, or the direction from one chain to another.
 func (v *verifier) way(from, to ids.ID) string {
 	names := make(map[ids.ID]string)
 	for name, id := range v.chainIDs() {
@@ -378,14 +375,14 @@ func (v *verifier) chainIDs() map[string]ids.ID {
 }
 
 const (
-	// attempts is how often an address is compared before it counts as unchecked,
-	// since the node and the record must be at the same block meanwhile.
+	// attempts limits the comparisons of an address before it counts as unchecked. Node and index must be at the same
+	// block during a comparison.
 	attempts = 20
-	// betweenAttempts is the pause between two.
+	// betweenAttempts is the pause between two attempts.
 	betweenAttempts = 100 * time.Millisecond
 )
 
-// addresses compares what addresses own with what the node says.
+// addresses compares the outputs and balances of addresses with the node's.
 func (v *verifier) addresses(all []ids.ShortID) error {
 	checked, outputs, bad := 0, 0, v.verdict.Wrong
 	for i, address := range all {
@@ -409,7 +406,7 @@ func (v *verifier) addresses(all []ids.ShortID) error {
 				continue
 			}
 			if after, err := v.heights(); err != nil || after != before {
-				last = errors.Join(err, errors.New("blocks were accepted meanwhile"))
+				last = errors.Join(err, errors.New("new blocks were accepted during the comparison"))
 				continue
 			}
 			same = true
@@ -431,34 +428,34 @@ func (v *verifier) addresses(all []ids.ShortID) error {
 	if checked == 0 {
 		return nil
 	}
-	v.summary("%d addresses own %d outputs, and have the balances, that the node says: %s", checked, outputs, outcome(v.verdict.Wrong-bad))
+	v.summary("%d addresses have the same %d outputs and the same balances as on the node: %s", checked, outputs, outcome(v.verdict.Wrong-bad))
 	return nil
 }
 
-// heights are those of the three chains, on which node and record agree.
+// heights returns the heights of the three chains if node and index agree on them.
 func (v *verifier) heights() (at [3]uint64, err error) {
 	for i, name := range []string{index.PChain, index.XChain, index.CChain} {
 		there, err := v.lines[name].tip(v.ctx)
 		if err != nil {
-			return at, fmt.Errorf("the node does not tell the height of the %s-Chain: %w", name, err)
+			return at, fmt.Errorf("the node did not return the height of the %s-Chain: %w", name, err)
 		}
 		here, _, err := v.Ledger.Tip(v.ctx, v.chainIDs()[name])
 		if err != nil {
 			return at, err
 		}
 		if here != there {
-			return at, fmt.Errorf("the record of the %s-Chain ends with block %d, the node's with %d: let the service catch up", name, here, there)
+			return at, fmt.Errorf("the index of the %s-Chain ends at block %d, the node is at %d; wait until the service has caught up", name, here, there)
 		}
 		at[i] = here
 	}
 	return at, nil
 }
 
-// tip is the height of the node's last block.
+// tip returns the height of the node's last block.
 func (l *line[B]) tip(ctx context.Context) (uint64, error) { return l.height(ctx) }
 
-// compare compares the outputs and balances of one address on all chains, and on the
-// way between them, and returns how many outputs there are.
+// compare compares the outputs and balances of one address on all chains and between them. It returns the number of
+// outputs.
 func (v *verifier) compare(address ids.ShortID, wrong func(format string, args ...any)) (n int, err error) {
 	hrp := constants.GetHRP(v.networkID)
 	for on, chainID := range v.chainIDs() {
@@ -472,7 +469,7 @@ func (v *verifier) compare(address ids.ShortID, wrong func(format string, args .
 		}
 		for from, sourceID := range v.chainIDs() {
 			if on == index.CChain && from == index.CChain {
-				continue // which has accounts, not outputs
+				continue // the C-Chain has accounts, not outputs
 			}
 			there, err := v.node.UTXOs(v.ctx, on, from, hrp, address)
 			if err != nil {
@@ -486,7 +483,7 @@ func (v *verifier) compare(address ids.ShortID, wrong func(format string, args .
 					return n, err
 				}
 				if seen[id] {
-					continue // the pages of a node may overlap
+					continue // pages of a node may overlap
 				}
 				seen[id] = true
 				o, listed := own[id]
@@ -496,23 +493,23 @@ func (v *verifier) compare(address ids.ShortID, wrong func(format string, args .
 						return n, err
 					}
 					if o = found[0]; o != nil && o.Spent == nil && o.Threshold > 1 && bytes.Equal(o.Bytes, utxo) {
-						continue // it takes more than this address
+						continue // other addresses must sign too
 					}
-					wrong("address %s: the node has output %s (%s), which is not recorded as its own", address, id, v.way(sourceID, chainID))
+					wrong("address %s: the node has output %s (%s), the index does not", address, id, v.way(sourceID, chainID))
 					continue
 				}
 				if !bytes.Equal(o.Bytes, utxo) {
-					wrong("address %s: output %s is recorded as %x, the node has %x", address, id, o.Bytes, utxo)
+					wrong("address %s: output %s is indexed as %x, the node has %x", address, id, o.Bytes, utxo)
 				}
 				n++
 				addTo(sums, o)
 			}
 			for id, o := range own {
 				if o.ChainID == sourceID && !o.StakedAt(now) && !seen[id] {
-					wrong("address %s: output %s (%s) is recorded, and the node does not have it", address, id, v.way(sourceID, chainID))
+					wrong("address %s: the index has output %s (%s), the node does not", address, id, v.way(sourceID, chainID))
 				}
 			}
-			// What is staked is not among the node's outputs, and not compared.
+			// The node's outputs do not include stakes, so stakes are not compared.
 			for _, b := range balances {
 				switch {
 				case b.Bucket == ledger.UnlockedStaked, b.Bucket == ledger.LockedStaked, b.Bucket == ledger.PendingStaked, b.Export:
@@ -531,7 +528,7 @@ func (v *verifier) compare(address ids.ShortID, wrong func(format string, args .
 			}
 			for assetID, sum := range sums {
 				if sum.Sign() != 0 {
-					wrong("address %s: its balance of asset %s %s differs from the sum of the node's outputs by %s", address, assetID, v.way(sourceID, chainID), sum.Neg(sum))
+					wrong("address %s: balance of asset %s %s differs from the sum of the node's outputs by %s", address, assetID, v.way(sourceID, chainID), sum.Neg(sum))
 				}
 			}
 		}
@@ -539,7 +536,7 @@ func (v *verifier) compare(address ids.ShortID, wrong func(format string, args .
 	return n, nil
 }
 
-// addTo adds what counts of an output to a balance.
+// addTo adds the amount of an output to a balance.
 func addTo(sums map[ids.ID]*big.Int, o *ledger.Output) {
 	if o.ListAmount() == 0 || !o.IsBalance() {
 		return
@@ -552,8 +549,7 @@ func addTo(sums map[ids.ID]*big.Int, o *ledger.Output) {
 	sum.Add(sum, new(big.Int).SetUint64(o.ListAmount()))
 }
 
-// unspent are the outputs that an address can consume alone on a chain, those that
-// wait to be imported among them.
+// unspent returns the outputs that an address can consume alone on a chain, including outputs that can be imported.
 func (v *verifier) unspent(chainID ids.ID, address ids.ShortID) (own map[ids.ID]*ledger.Output, now time.Time, err error) {
 	own = make(map[ids.ID]*ledger.Output)
 	q := ledger.OutputQuery{ChainID: chainID, Addresses: []ids.ShortID{address}, Limit: 1000}
@@ -575,11 +571,11 @@ func (v *verifier) unspent(chainID ids.ID, address ids.ShortID) (own map[ids.ID]
 	}
 }
 
-// utxoID is the ID of an output in the codec's form (avalanchego vms/components/avax).
+// utxoID returns the ID of an encoded UTXO (avalanchego vms/components/avax).
 func utxoID(utxo []byte) (ids.ID, error) {
 	const begin = 2 // the codec's version
 	if len(utxo) < begin+ids.IDLen+4 {
-		return ids.Empty, fmt.Errorf("the node has an output of %d bytes", len(utxo))
+		return ids.Empty, fmt.Errorf("the node returned an output of %d bytes", len(utxo))
 	}
 	txID := ids.ID(utxo[begin:])
 	return txID.Prefix(uint64(binary.BigEndian.Uint32(utxo[begin+ids.IDLen:]))), nil

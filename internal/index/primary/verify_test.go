@@ -21,8 +21,7 @@ import (
 	"quorate/internal/store"
 )
 
-// utxos answers getUTXOs as a node does, from what is true of the history; bytes are
-// those of a record that is known to be right.
+// utxos answers getUTXOs like a node from the true history. The bytes come from a correct ledger.
 func (n *testNode) utxos(chain string, params json.RawMessage, right *ledger.Record) (any, error) {
 	var args api.GetUTXOsArgs
 	if err := json.Unmarshal(params, &args); err != nil {
@@ -58,7 +57,7 @@ func (n *testNode) utxos(chain string, params json.RawMessage, right *ledger.Rec
 	}
 	for _, o := range outputs {
 		if o == nil {
-			return nil, errors.New("the right record is incomplete")
+			return nil, errors.New("the correct ledger is incomplete")
 		}
 		if o.StakedAt(now) {
 			continue
@@ -72,7 +71,7 @@ func (n *testNode) utxos(chain string, params json.RawMessage, right *ledger.Rec
 	return reply, nil
 }
 
-// TestVerify finds nothing wrong with a store, and then names what was tampered with.
+// TestVerify finds nothing wrong in a correct store, and then names damaged rows.
 func TestVerify(t *testing.T) {
 	n := newTestNode(t, 4, 1500)
 	require.NoError(t, n.Grow(t.Context(), 1500))
@@ -135,12 +134,12 @@ func TestVerify(t *testing.T) {
 	}{
 		{store.FamilyContainer, 700, false, "block"},
 		{store.FamilyContainer, 300, true, "block"},
-		{store.FamilyContainerID, 100, true, "is not found by its ID"},
+		{store.FamilyContainerID, 100, true, "not found by its ID"},
 		{store.FamilyOutput, 500, false, "output"},
 		{store.FamilyOutput, 501, true, "output"},
 		{store.FamilyOutput, 502, true, "output"},
-		{store.FamilyUnspentByTime, 20, true, "is missing in list utxo_uns_t"},
-		{store.FamilyUnspentByAmount, 30, false, "list utxo_uns_a says something else about it"},
+		{store.FamilyUnspentByTime, 20, true, "is missing from list utxo_uns_t"},
+		{store.FamilyUnspentByAmount, 30, false, "list utxo_uns_a has different data"},
 		{store.FamilyBalanceEvent, 77, false, "account"},
 		{store.FamilyBalanceEvent, 78, true, "account"},
 		{store.FamilyIndexed, 1, false, "ends with"},
@@ -168,7 +167,7 @@ func TestVerify(t *testing.T) {
 		})
 	}
 
-	// The node knows something that no row contradicts: a record that is whole and wrong.
+	// The index is consistent but belongs to another history.
 	t.Run("of another history", func(t *testing.T) {
 		other := newTestNode(t, 5, 1500)
 		require.NoError(t, other.Grow(t.Context(), 1500))
@@ -184,7 +183,7 @@ func TestVerify(t *testing.T) {
 		}
 	})
 
-	// A record that is behind the node is not compared with it, and says so.
+	// An index behind the node is not compared with it and reports so.
 	t.Run("behind", func(t *testing.T) {
 		require.NoError(t, n.Grow(t.Context(), 20))
 		wrong, verdict := verify(t, chains)

@@ -11,13 +11,12 @@ import (
 	"github.com/ava-labs/avalanchego/utils/wrappers"
 )
 
-// maxAncestors is how many containers a node sends at most by default (avalanchego,
-// config, bootstrap-ancestors-max-containers-sent).
+// maxAncestors is a node's default maximum of containers in one answer (avalanchego config,
+// bootstrap-ancestors-max-containers-sent).
 const maxAncestors = 2000
 
-// Ancestors returns a vertex of the X-Chain and its ancestors, breadth first, as a node
-// sends them (avalanchego, snow/engine/avalanche/getter); nothing, as a node does not
-// answer, if there is no such vertex.
+// Ancestors returns a vertex of the X-Chain and its ancestors, breadth first, like a node (avalanchego
+// snow/engine/avalanche/getter). It returns nothing for an unknown vertex; a node does not answer then.
 func (n *Node) Ancestors(id ids.ID) ([][]byte, error) {
 	var all [][]byte
 	size := 0
@@ -53,13 +52,13 @@ func (n *Node) Ancestors(id ids.ID) ([][]byte, error) {
 	return all, nil
 }
 
-// Peer is a Node as one validator of the network, without a network between.
+// Peer is a Node as the only validator of the network, without a network connection.
 type Peer struct{ *Node }
 
-// ConnectedNodes lists the one validator.
+// ConnectedNodes returns the validator.
 func (Peer) ConnectedNodes() []ids.NodeID { return []ids.NodeID{{1}} }
 
-// Ancestors answers as the validator does.
+// Ancestors answers like the validator.
 func (p Peer) Ancestors(_ context.Context, _ ids.NodeID, chainID, containerID ids.ID, engine p2p.EngineType) ([][]byte, error) {
 	if chainID != p.generator.ChainID(X) || engine != p2p.EngineType_ENGINE_TYPE_DAG {
 		return nil, errors.New("the node drops the request")

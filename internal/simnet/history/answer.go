@@ -25,9 +25,8 @@ import (
 	"github.com/ava-labs/libevm/rlp"
 )
 
-// ErrNotServed says that a call is about nothing that a Node knows of: it is for
-// others to answer.
-var ErrNotServed = errors.New("no call about history")
+// ErrNotServed means that a Node does not handle the call; another handler must answer it.
+var ErrNotServed = errors.New("call not served by the history")
 
 // Result is the text of a JSON value, which need not fit in memory.
 type Result struct {
@@ -35,10 +34,10 @@ type Result struct {
 	size  int64
 }
 
-// Size is its length in bytes.
+// Size returns the length in bytes.
 func (r *Result) Size() int64 { return r.size }
 
-// WriteTo writes it, once.
+// WriteTo writes the text. It may be called only once.
 func (r *Result) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, io.MultiReader(r.parts...)) }
 
 func (r *Result) text(s string) *Result {
@@ -47,20 +46,20 @@ func (r *Result) text(s string) *Result {
 	return r
 }
 
-// Height is that of a chain's last block.
+// Height returns the height of a chain's last block.
 func (n *Node) Height(c Chain) uint64 {
 	return n.count(&n.chains[c])
 }
 
-// Txs is how many transactions the blocks of a chain have.
+// Txs returns the number of transactions in a chain's blocks.
 func (n *Node) Txs(c Chain) int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.chains[c].txs
 }
 
-// Call answers a call of the node API as avalanchego does. The result is a *Result or
-// what encoding/json makes one of. Errors are ErrNotServed, or have the node's words.
+// Call answers a call of the node API like avalanchego. The result is a *Result or a value for encoding/json. Errors
+// are ErrNotServed or have avalanchego's text.
 func (n *Node) Call(path, method string, params json.RawMessage) (any, error) {
 	if index, ok := strings.CutPrefix(path, "/ext/index/"); ok {
 		return n.index(index, method, params)
@@ -81,7 +80,7 @@ func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
 		"P/block": &n.chains[P], "X/block": &n.chains[X], "C/block": &n.chains[C],
 		"X/tx": &n.early[earlyTxs], "X/vtx": &n.early[earlyVertices],
 	}[name]
-	if !ok || n.run().NoIndex || n.run().StateSynced > 0 && r == &n.chains[C] { // an index that lacks the beginning is refused
+	if !ok || n.run().NoIndex || n.run().StateSynced > 0 && r == &n.chains[C] { // an incomplete index is not served
 		return nil, ErrNotServed
 	}
 	var args indexer.GetContainerRangeArgs
@@ -129,7 +128,7 @@ func (n *Node) index(name, method string, params json.RawMessage) (any, error) {
 	return result.text(`]}`), nil
 }
 
-// count is how many containers there are.
+// count returns the number of containers.
 func (n *Node) count(r *record) uint64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -142,7 +141,7 @@ func (n *Node) count(r *record) uint64 {
 	return count
 }
 
-// span is where containers are, from first on to before last; there must be such.
+// span returns the file range of the containers from first to last-1, which must exist.
 func (n *Node) span(r *record, first, last uint64) (file io.ReaderAt, from, to int64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -152,7 +151,7 @@ func (n *Node) span(r *record, first, last uint64) (file io.ReaderAt, from, to i
 	return r.file, from, r.ends[last-1]
 }
 
-// block has the bytes of a block without its envelope; false above the tip.
+// block returns the bytes of a block without its envelope, or false above the tip.
 func (n *Node) block(c Chain, height uint64) ([]byte, bool, error) {
 	if height > n.Height(c) {
 		return nil, false, nil
@@ -172,7 +171,7 @@ func (n *Node) block(c Chain, height uint64) ([]byte, bool, error) {
 	return b, true, nil
 }
 
-// container has the bytes of one that there is.
+// container returns the bytes of an existing container.
 func (n *Node) container(r *record, index uint64) ([]byte, error) {
 	file, from, to := n.span(r, index, index+1)
 	text := make([]byte, to-from)
@@ -188,7 +187,7 @@ func (n *Node) container(r *record, index uint64) ([]byte, error) {
 	return b[:len(b)-4], nil // without the checksum
 }
 
-// blockByHeight answers the calls of that name.
+// blockByHeight answers getBlockByHeight.
 func (n *Node) blockByHeight(c Chain, params json.RawMessage) (any, error) {
 	var args api.GetBlockByHeightArgs
 	if err := json.Unmarshal(params, &args); err != nil {
@@ -207,7 +206,7 @@ func (n *Node) blockByHeight(c Chain, params json.RawMessage) (any, error) {
 	return new(Result).text(`{"block":"` + string(appendHex(nil, b)) + `","encoding":"hex"}`), nil
 }
 
-// tx has the bytes of a transaction; false if there is no such.
+// tx returns the bytes of a transaction, or false if it does not exist.
 func (n *Node) tx(c Chain, id ids.ID) ([]byte, bool, error) {
 	if b, ok := n.genesis[id]; ok && c == P {
 		return b, true, nil
@@ -301,8 +300,8 @@ func (n *Node) platform(method string, params json.RawMessage) (any, error) {
 				reply.UTXOs = append(reply.UTXOs, string(appendHex(nil, utxo)))
 			}
 		}
-		// In the order in which they were made while the node has them in memory, and
-		// newest first once it reads them from disk.
+		// A node lists outputs in order of creation while they are in memory, and newest first once it reads them from
+		// disk.
 		if order := draw(n.generator.o.Seed, "order of rewards", n.asked.Add(1)); order[0]&1 == 0 {
 			slices.Reverse(reply.UTXOs)
 		}
@@ -326,8 +325,7 @@ type stakeJSON struct {
 	Delegators      []stakeJSON    `json:"delegators,omitempty"`
 }
 
-// currentValidators answers for the primary network's validators that are named and
-// known; there are others, who have no history.
+// currentValidators returns the named primary network validators that have a history.
 func (n *Node) currentValidators(params json.RawMessage) (any, error) {
 	var args platformvm.GetCurrentValidatorsArgs
 	if err := json.Unmarshal(params, &args); err != nil {
@@ -373,7 +371,7 @@ func (n *Node) avm(method string, params json.RawMessage) (any, error) {
 	return nil, fmt.Errorf("rpc: can't find method %q", method)
 }
 
-// ethereum answers as a C-Chain without transactions but atomic ones.
+// ethereum answers like a C-Chain whose only transactions are atomic.
 func (n *Node) ethereum(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "eth_chainId":
@@ -411,7 +409,7 @@ func (n *Node) evmBlock(text string) (any, error) {
 		height = number.Uint64()
 	}
 	if height > 0 && height < n.run().StateSynced {
-		return nil, nil // with everything before the state that was synced
+		return nil, nil // missing like all blocks before the synced state
 	}
 	b, ok, err := n.block(C, height)
 	if err != nil {

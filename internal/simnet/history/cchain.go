@@ -18,16 +18,15 @@ import (
 	"github.com/ava-labs/libevm/rlp"
 )
 
-// evmState is what the C-Chain's accounts have that can be exported.
+// evmState is the state of the C-Chain's accounts that exports need.
 type evmState struct {
 	codec codec.Manager
 	nonce uint64
-	// purse is AVAX of accounts, in nAVAX.
+	// purse is the AVAX of all accounts, in nAVAX.
 	purse uint64
 }
 
-// The forms of atomic transactions (avalanchego vms/saevm/cchain/tx, which cannot be
-// built everywhere).
+// The encodings of atomic transactions (avalanchego vms/saevm/cchain/tx, which does not build everywhere).
 
 type atomicTx struct {
 	Unsigned    unsignedAtomicTx    `serialize:"true"`
@@ -82,11 +81,11 @@ func newEVMState() (evmState, error) {
 		err, types.RegisterType(&secp256k1fx.Credential{}), types.RegisterType(&secp256k1fx.Input{}),
 		types.RegisterType(&secp256k1fx.OutputOwners{}), manager.RegisterCodec(atomicCodecVersion, types),
 	)
-	// The local network's C-Chain began with 50 million AVAX.
+	// The local network's C-Chain started with 50 million AVAX.
 	return evmState{codec: manager, purse: 50_000_000_000_000_000}, err
 }
 
-// header is a C-Chain block's, with all that was added to Ethereum's.
+// header is a C-Chain block header with Avalanche's additions to Ethereum's.
 type header struct {
 	ParentHash, UncleHash                   [32]byte
 	Coinbase                                [20]byte
@@ -104,7 +103,7 @@ type header struct {
 	TimestampMilliseconds, MinDelayExponent uint64
 }
 
-// evmBlock is how a C-Chain block is encoded.
+// evmBlock is the encoding of a C-Chain block.
 type evmBlock struct {
 	Header    *header
 	Txs       []rlp.RawValue
@@ -117,7 +116,7 @@ func (g *Generator) beginC(at time.Time) error {
 	return g.acceptC(&Block{Chain: C, Time: at}, nil)
 }
 
-// acceptC ends a block with atomic transactions.
+// acceptC completes a block with atomic transactions.
 func (g *Generator) acceptC(b *Block, extra []byte) error {
 	h := &header{
 		ParentHash: b.ParentID, Difficulty: big.NewInt(1), Number: new(big.Int).SetUint64(b.Height),

@@ -10,33 +10,32 @@ import (
 	avmblock "github.com/ava-labs/avalanchego/vms/avm/block"
 )
 
-// Vertex is what the X-Chain accepted before it had blocks.
+// Vertex is a vertex that the X-Chain accepted before it had blocks.
 type Vertex struct {
 	ID        ids.ID
 	ParentIDs []ids.ID
-	// Height is one more than the largest of the parents'; several have the same.
+	// Height is one more than the greatest parent height. Several vertices may share a height.
 	Height uint64
-	// TxIDs are in the order of the vertex. One may be in several vertices.
+	// TxIDs are in vertex order. A transaction may be in several vertices.
 	TxIDs []ids.ID
 	Bytes []byte
 }
 
-// early is the time before the X-Chain was linearised (Cortina).
+// early is the state of the X-Chain before its linearization (Cortina).
 type early struct {
-	left int // how many transactions there will be
+	left int // number of transactions left
 	over bool
-	// recent are vertices to build on, height the largest. edge are those of them that
-	// nothing builds on yet: the stop vertex does, so that all come before it.
+	// recent are the vertices that can become parents. height is the greatest height. edge are the recent vertices without
+	// children; they become parents of the stop vertex, so that it follows all vertices.
 	recent []Vertex
 	edge   map[ids.ID]bool
 	height uint64
 }
 
-// recentVertices is how many vertices have a chance to get children.
+// recentVertices is the number of vertices that can become parents.
 const recentVertices = 8
 
-// earlyRound makes a few vertices side by side, with new transactions, or ends the
-// time of vertices.
+// earlyRound makes a few parallel vertices with new transactions, or linearizes the chain.
 func (g *Generator) earlyRound(now int64) error {
 	e := &g.early
 	if e.left <= 0 || g.txs > g.o.Txs/2 {
@@ -65,7 +64,7 @@ func (g *Generator) earlyRound(now int64) error {
 			return err
 		}
 		if slices.ContainsFunc(b.Vertices, func(o Vertex) bool { return o.ID == v.ID }) {
-			continue // the same transactions on the same parents are one vertex
+			continue // equal transactions on equal parents form one vertex
 		}
 		b.Vertices = append(b.Vertices, v)
 	}
@@ -90,7 +89,7 @@ func (g *Generator) earlyRound(now int64) error {
 	return nil
 }
 
-// vertex builds on some of the recent ones.
+// vertex makes a vertex on some of the recent vertices.
 func (g *Generator) vertex(txs [][]byte) (Vertex, error) {
 	recent := g.early.recent
 	var v Vertex
@@ -103,7 +102,7 @@ func (g *Generator) vertex(txs [][]byte) (Vertex, error) {
 		return v, fmt.Errorf("a vertex: %w", err)
 	}
 	v.ID, v.Bytes = built.ID(), built.Bytes()
-	for _, tx := range built.Txs() { // which are sorted now
+	for _, tx := range built.Txs() { // now sorted
 		parsed, err := g.xParser.ParseTx(tx)
 		if err != nil {
 			return v, fmt.Errorf("a vertex: %w", err)
@@ -113,7 +112,7 @@ func (g *Generator) vertex(txs [][]byte) (Vertex, error) {
 	return v, nil
 }
 
-// linearise makes the last vertex, and the first block on top of it.
+// linearise makes the stop vertex and the first block on top of it.
 func (g *Generator) linearise(now int64) error {
 	e := &g.early
 	stop := Vertex{Height: e.height + 1}

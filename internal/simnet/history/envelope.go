@@ -15,21 +15,21 @@ import (
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 )
 
-// envelopeKind is what a block is accepted in.
+// envelopeKind is the kind of envelope of a block.
 type envelopeKind uint8
 
 const (
 	noEnvelope envelopeKind = iota
-	// signedEnvelope is the one from before epochs, epochEnvelope the one since
-	// (ACP-181), unsignedEnvelope one that nobody signed because nobody was in time.
+	// signedEnvelope is the form before epochs, epochEnvelope the form with epochs (ACP-181). unsignedEnvelope has no
+	// proposer.
 	signedEnvelope
 	epochEnvelope
 	unsignedEnvelope
-	// optionEnvelope is that of the block that follows a proposal.
+	// optionEnvelope is the envelope of the block that follows a proposal.
 	optionEnvelope
 )
 
-// envelopeOf draws the envelope of the next block of a chain.
+// envelopeOf draws the envelope of a chain's next block.
 func (g *Generator) envelopeOf(c Chain) envelopeKind {
 	switch {
 	case c == P && g.tips[P].height < bare, c == C && g.tips[C].height < bare/2:
@@ -42,19 +42,19 @@ func (g *Generator) envelopeOf(c Chain) envelopeKind {
 	return epochEnvelope
 }
 
-// proposers is how many identities sign envelopes.
+// proposers is the number of identities that sign envelopes.
 const proposers = 8
 
-// Sealer puts blocks into the envelopes in which consensus accepted them. It belongs
-// to one goroutine, which may be another than the generator's.
+// Sealer wraps blocks in their envelopes. It is not safe for concurrent use, but may run in another goroutine than the
+// generator.
 type Sealer struct {
 	chainIDs [chains]ids.ID
 	signers  []identity
 	last     [chains]ids.ID
-	height   uint64 // of the P-Chain
+	height   uint64 // P-Chain height
 }
 
-// identity signs without randomness (RFC 6979), so that envelopes repeat.
+// identity signs deterministically (RFC 6979), so that envelopes are reproducible.
 type identity struct {
 	*ecdsa.PrivateKey
 	cert *staking.Certificate
@@ -64,7 +64,7 @@ func (i identity) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]by
 	return i.PrivateKey.Sign(nil, digest, opts)
 }
 
-// NewSealer makes the sealer of a generator's blocks, from the first one on.
+// NewSealer returns a sealer for a generator's blocks. It must seal all blocks from the first one on.
 func NewSealer(g *Generator) (*Sealer, error) {
 	s := &Sealer{chainIDs: g.network.chainIDs}
 	for i := range uint64(proposers) {
@@ -100,10 +100,10 @@ func newIdentity(seed, i uint64) (identity, error) {
 	return one, err
 }
 
-// Seal fills in the container of a block, each in the order in which they were made.
+// Seal sets the container of a block. Blocks must be sealed in order.
 func (s *Sealer) Seal(b *Block) error {
 	if b.Early {
-		return nil // consensus accepted vertices and transactions as they are
+		return nil // vertices and transactions have no envelopes
 	}
 	if b.Chain == P {
 		s.height = b.Height

@@ -20,7 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// begin makes the blocks at height 0 and gives the genesis' owners what is theirs.
+// begin makes the blocks at height 0 and distributes the genesis outputs.
 func (g *Generator) begin() error {
 	raw, avaxID, err := avagenesis.FromConfig(g.o.Genesis)
 	if err != nil {
@@ -36,7 +36,7 @@ func (g *Generator) begin() error {
 	for _, chain := range parsed.Chains {
 		created, ok := chain.Unsigned.(*txs.CreateChainTx)
 		if !ok {
-			return fmt.Errorf("a chain made by %T", chain.Unsigned)
+			return fmt.Errorf("unexpected chain transaction %T", chain.Unsigned)
 		}
 		switch created.VMID {
 		case constants.AVMID:
@@ -102,7 +102,7 @@ func (g *Generator) genesisStaker(tx *txs.Tx, b *Block) error {
 	}
 	owners, ok := validator.ValidationRewardsOwner().(*secp256k1fx.OutputOwners)
 	if !ok {
-		return errors.New("rewards go to nobody")
+		return errors.New("the reward has no owner")
 	}
 	s := &stint{
 		txID: tx.ID(), nodeID: staker.NodeID(), start: b.Time.Unix(), end: bounded.EndTime().Unix(),
@@ -124,10 +124,10 @@ func (g *Generator) genesisStaker(tx *txs.Tx, b *Block) error {
 	return nil
 }
 
-// genesisCoin is an output of the genesis, with its owners as a party.
+// genesisCoin returns a genesis output with its owners as a party.
 func (g *Generator) genesisCoin(on Chain, utxo *avax.UTXO) (coin, error) {
 	if utxo.AssetID() != g.assets[avax0].id {
-		return coin{}, errors.New("an output that is not AVAX")
+		return coin{}, errors.New("genesis output is not AVAX")
 	}
 	c := coin{tx: utxo.TxID, index: utxo.OutputIndex, kind: Transfer, source: on}
 	out := any(utxo.Out)
@@ -136,7 +136,7 @@ func (g *Generator) genesisCoin(on Chain, utxo *avax.UTXO) (coin, error) {
 	}
 	transfer, ok := out.(*secp256k1fx.TransferOutput)
 	if !ok {
-		return coin{}, fmt.Errorf("an output that is %T", out)
+		return coin{}, fmt.Errorf("unexpected genesis output %T", out)
 	}
 	c.amount, c.locktime, c.party = transfer.Amt, transfer.Locktime, g.genesisParty(&transfer.OutputOwners)
 	return c, nil
@@ -169,9 +169,9 @@ func (g *Generator) beginX(raw []byte, at time.Time) error {
 	}
 	if !g.early.over {
 		g.tips[X].time = at.Unix()
-		return nil // its first block comes after the last vertex
+		return nil // its first block follows the last vertex
 	}
-	// As on a network that never had vertices: nothing is before the first block.
+	// Like a network that never had vertices: nothing precedes the first block.
 	first, err := avmblock.NewStandardBlock(ids.Empty, 0, at, nil, g.xParser.Codec())
 	if err != nil {
 		return err

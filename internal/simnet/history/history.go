@@ -1,15 +1,11 @@
-// Package history makes up what a network accepted in the past: the blocks of the
-// P-Chain, the X-Chain and the C-Chain (of the last, the atomic transactions), as
-// avalanchego encodes them, in the envelopes in which consensus accepted them, of
-// all kinds there are and ever were. It is for tests, demonstrations and
-// measurements of whoever reads blocks, from a handful of transactions to millions.
+// Package history generates the history of a network: blocks of the P-Chain, the X-Chain and the C-Chain (atomic
+// transactions only) in avalanchego's encoding and in proposer envelopes, with all past and present kinds of blocks and
+// transactions. It serves tests, demonstrations and benchmarks of block readers, from a few transactions to millions.
 //
-// Transactions spend real outputs, once, and money is kept: what goes in comes out
-// or is burned. Three things a node would not accept: credentials are random bytes
-// and not signatures; the old kinds of P-Chain blocks stand at the beginning, and
-// validators renew themselves, whatever the network's upgrade times; and an L1's manager
-// is nobody's contract. Rewards are those that a node would pay.
-// Envelopes are signed genuinely.
+// Transactions spend existing outputs exactly once, and amounts balance: inputs equal outputs plus burned fees. Rewards
+// are computed like a node's, and envelopes have valid signatures. A node would reject three things: credentials are
+// random bytes; the order of old P-Chain block kinds and of auto-renewed validators ignores the network's upgrade
+// times; and the manager of an L1 is not a contract.
 package history
 
 import (
@@ -37,35 +33,35 @@ const (
 	P Chain = iota
 	X
 	C
-	chains // how many there are
+	chains // number of chains
 )
 
 func (c Chain) String() string { return [...]string{"P", "X", "C"}[c] }
 
-// Options of a Generator; the zero value is a small history of some network.
+// Options configures a Generator. The zero value generates a small history.
 type Options struct {
-	// Seed decides everything: equal options make equal bytes.
+	// Seed determines the history: equal options generate equal bytes.
 	Seed uint64
-	// NetworkID of all transactions; 0 means 54321.
+	// NetworkID is the ID in all transactions; 0 selects 54321.
 	NetworkID uint32
-	// Genesis is what the network began with; nil means what avalanchego has for the
-	// NetworkID, which moves its beginning from time to time.
+	// Genesis is the genesis of the network. Nil selects avalanchego's genesis for the NetworkID, whose start time
+	// avalanchego moves forward from time to time.
 	Genesis *avagenesis.Config
-	// Txs is about how many transactions will be made in all. A Generator goes on
-	// beyond it; it is what Span, Addresses and BusyEvents refer to. Default 2,000.
+	// Txs is the approximate number of transactions to which Span, Addresses and BusyEvents refer. A Generator can
+	// generate more. Default 2,000.
 	Txs int
-	// Span is the time over which Txs are spread; default 180 days.
+	// Span is the time over which Txs are spread. Default 180 days.
 	Span time.Duration
-	// Addresses is how many own something: a few of them own most, as drawn by
-	// Zipf's law. Default Txs/20, at least 64, at most 100,000.
+	// Addresses is the number of addresses with outputs. By Zipf's law a few of them own most. Default Txs/20, at least
+	// 64, at most 100,000.
 	Addresses int
-	// BusyEvents is how often the P-Chain balance of one more address changes: at
-	// most about once for each of Txs. See Generator.Busy.
+	// BusyEvents is the number of P-Chain balance changes of one additional address, at most about Txs. See
+	// Generator.Busy.
 	BusyEvents int
-	// EarlyTxs is about how many transactions the X-Chain accepts in vertices, before it
-	// has blocks; at most Txs/5. 0 means that it has blocks from the beginning.
+	// EarlyTxs is the approximate number of transactions that the X-Chain accepts in vertices before it has blocks, at
+	// most Txs/5. With 0 it has blocks from the beginning.
 	EarlyTxs int
-	// Record keeps the Truth, in memory: about 500 bytes a transaction.
+	// Record keeps the Truth in memory, about 500 bytes per transaction.
 	Record bool
 }
 
@@ -93,26 +89,23 @@ type Block struct {
 	Chain        Chain
 	Height       uint64
 	ID, ParentID ids.ID
-	// Time is the chain's from this block on, to the second.
+	// Time is the chain's time from this block on, with a resolution of one second.
 	Time time.Time
-	// Bytes are the block's own, without an envelope.
+	// Bytes is the block without its envelope.
 	Bytes []byte
-	// Container is what consensus accepted, and ContainerID its ID: the envelope, or
-	// the block itself from before there were envelopes. Both are made by Sealer; the
-	// block at height 0 has none.
+	// Container is the envelope, or the block itself if it has none. ContainerID is its ID. The Sealer sets both,
+	// except for the block at height 0.
 	ContainerID ids.ID
 	Container   []byte
-	// Txs are the transactions, proposals included.
+	// Txs are the transactions, including proposals.
 	Txs []Tx
-	// Early says that this is no block, but Txs that the X-Chain accepted before it had
-	// blocks, in this order, and the Vertices that brought them. The first block comes
-	// after the last of these, which has no Txs.
+	// Early marks a batch of transactions that the X-Chain accepted before it had blocks, in order of acceptance, with
+	// the Vertices that contain them. The last batch has no Txs; the first block follows it.
 	Early    bool
 	Vertices []Vertex
-	// Rewarded are the outputs that a node reports from this block on.
+	// Rewarded are the reward outputs that a node lists from this block on.
 	Rewarded []Reward
-	// Began are stakes that begin with this block, Ended those that end, by their
-	// transactions.
+	// Began are stakes that begin with this block. Ended are the transactions of stakes that end.
 	Began []Stake
 	Ended []ids.ID
 
@@ -125,14 +118,13 @@ type Tx struct {
 	Bytes []byte
 }
 
-// Reward is what platform.getRewardUTXOs says about a transaction.
+// Reward is the result of platform.getRewardUTXOs for a transaction.
 type Reward struct {
 	TxID  ids.ID
 	UTXOs [][]byte
 }
 
-// Stake is what platform.getCurrentValidators says about a validation or delegation
-// of the primary network.
+// Stake is the entry of a primary network validation or delegation in platform.getCurrentValidators.
 type Stake struct {
 	TxID       ids.ID
 	NodeID     ids.NodeID
@@ -142,40 +134,38 @@ type Stake struct {
 	Weight, PotentialReward uint64
 }
 
-// Generator makes a history block by block, in memory that does not grow with it
-// (unless it is to Record): outputs that nobody has room for are never spent. It
-// belongs to one goroutine.
+// Generator generates a history block by block. Its memory does not grow with the history unless Options.Record is set:
+// outputs that exceed a wallet's room are never spent. It is not safe for concurrent use.
 type Generator struct {
 	o       Options
 	rng     *rand.Rand
 	zipf    *rand.Zipf
 	network network
-	genesis []Tx // of the P-Chain
+	genesis []Tx // P-Chain genesis transactions
 	xParser avmblock.Parser
 	truth   *Truth
 
-	// clock is in seconds since 1970, end when Txs should be made, gap the mean between
-	// two rounds.
+	// clock is a Unix time. end is the time at which Txs should be reached. gap is the mean time between two rounds.
 	clock, end, gap float64
 	isPresent       bool
 	tips            [chains]tip
-	queue           []*Block // already made, in order
+	queue           []*Block // generated blocks in order
 	txs             int
 
 	purse  purse
 	stakes stakes
 	l1s    l1s
-	assets []asset // the first is AVAX
+	assets []asset // assets[0] is AVAX
 	onX    xState
 	evm    evmState
 	legacy legacy
 	early  early
 
-	busyMade, busySpent uint64 // heights at which the busy address was counted last
+	busyMade, busySpent uint64 // last heights at which the busy address was counted
 	busyEvents          int
 }
 
-// network is what transactions name.
+// network holds the IDs that transactions name.
 type network struct {
 	id       uint32
 	chainIDs [chains]ids.ID
@@ -188,17 +178,17 @@ type tip struct {
 	time   int64
 }
 
-// New makes a generator, and with it the genesis.
+// New returns a generator and generates the genesis.
 func New(o Options) (*Generator, error) {
 	o = o.withDefaults()
 	if o.Txs > 1<<30 || o.Addresses > 1<<24 {
-		return nil, fmt.Errorf("a history of %d transactions and %d addresses is too large", o.Txs, o.Addresses)
+		return nil, fmt.Errorf("history of %d transactions and %d addresses is too large", o.Txs, o.Addresses)
 	}
 	if o.BusyEvents < 0 || o.BusyEvents > o.Txs {
-		return nil, fmt.Errorf("%d changes of one balance in %d transactions, at most one each is possible", o.BusyEvents, o.Txs)
+		return nil, fmt.Errorf("%d busy events exceed the %d transactions", o.BusyEvents, o.Txs)
 	}
 	if o.EarlyTxs < 0 || o.EarlyTxs > o.Txs/5 {
-		return nil, fmt.Errorf("%d transactions of %d in vertices, at most a fifth is possible", o.EarlyTxs, o.Txs)
+		return nil, fmt.Errorf("%d of %d transactions in vertices; at most a fifth is possible", o.EarlyTxs, o.Txs)
 	}
 	g := &Generator{
 		o:     o,
@@ -214,34 +204,34 @@ func New(o Options) (*Generator, error) {
 	}
 	var err error
 	if g.xParser, err = avmblock.NewParser([]fxs.Fx{&secp256k1fx.Fx{}, &nftfx.Fx{}, &propertyfx.Fx{}}); err != nil {
-		return nil, fmt.Errorf("preparing the X-Chain: %w", err)
+		return nil, fmt.Errorf("creating the X-Chain: %w", err)
 	}
 	if g.evm, err = newEVMState(); err != nil {
-		return nil, fmt.Errorf("preparing the C-Chain: %w", err)
+		return nil, fmt.Errorf("creating the C-Chain: %w", err)
 	}
 	if err := g.stakes.init(o.Seed); err != nil {
 		return nil, err
 	}
 	if err := g.begin(); err != nil {
-		return nil, fmt.Errorf("making the genesis: %w", err)
+		return nil, fmt.Errorf("generating the genesis: %w", err)
 	}
 	g.legacy.left = min(max(o.Txs/100, 40), 1000)
 	return g, nil
 }
 
-// NetworkID is that of all transactions.
+// NetworkID returns the network ID of all transactions.
 func (g *Generator) NetworkID() uint32 { return g.network.id }
 
-// ChainID is the ID of a chain.
+// ChainID returns the ID of a chain.
 func (g *Generator) ChainID(c Chain) ids.ID { return g.network.chainIDs[c] }
 
-// AVAXAssetID is the asset of fees and stakes.
+// AVAXAssetID returns the asset of fees and stakes.
 func (g *Generator) AVAXAssetID() ids.ID { return g.assets[avax0].id }
 
-// Genesis are the P-Chain's transactions that no block has.
+// Genesis returns the P-Chain's genesis transactions, which no block contains.
 func (g *Generator) Genesis() []Tx { return g.genesis }
 
-// Addresses are those that may own something, the busiest ones first.
+// Addresses returns the addresses that may have outputs, busiest first.
 func (g *Generator) Addresses() []ids.ShortID {
 	all := make([]ids.ShortID, g.o.Addresses)
 	for i := range all {
@@ -250,37 +240,34 @@ func (g *Generator) Addresses() []ids.ShortID {
 	return all
 }
 
-// Busy is the address whose balance changes as often as Options.BusyEvents says, and
-// Events how often it did. A block counts twice if it has outputs of that address
-// both made and consumed.
+// Busy returns the address whose balance changes Options.BusyEvents times, and the number of changes so far. A block
+// that both creates and consumes outputs of the address counts twice.
 func (g *Generator) Busy() (address ids.ShortID, events int) {
 	return g.purse.parties[g.purse.busy].addresses[0], g.busyEvents
 }
 
-// Txs is how many transactions were made, and Pending how many blocks that Next has
-// not returned yet: blocks are made a few at a time.
+// Txs returns the number of generated transactions, including those of blocks that Next has not returned yet.
 func (g *Generator) Txs() int { return g.txs }
 
-// Pending is explained at Txs.
+// Pending returns the number of generated blocks that Next has not returned yet. Blocks are generated a few at a time.
 func (g *Generator) Pending() int { return len(g.queue) }
 
-// Sums are what became of all AVAX so far, in all blocks that were made.
+// Sums returns the AVAX totals of all generated blocks.
 func (g *Generator) Sums() Sums { return g.purse.sums }
 
-// Truth is what is known of all outputs, in all blocks that were made; nil unless
-// Options.Record. It must not be read while Next runs.
+// Truth returns all outputs of all generated blocks, or nil unless Options.Record is set. It must not be read while
+// Next runs.
 func (g *Generator) Truth() *Truth { return g.truth }
 
-// errPoor says that a history has gone on for so long that nobody can pay fees.
-var errPoor = errors.New("nobody has money left to pay a fee")
+// errPoor means that fees have consumed the funds of all parties.
+var errPoor = errors.New("no party can pay a fee")
 
-// Next makes the block that is accepted next, whichever chain's. The first three are
-// the genesis blocks, unless the X-Chain's comes later because of EarlyTxs. There is no
-// end, but an error if fees have eaten up everything.
+// Next returns the next accepted block of any chain. The first three blocks are the genesis blocks; with EarlyTxs the
+// X-Chain's genesis block comes later. A history has no end, but Next fails when no party can pay fees.
 func (g *Generator) Next() (*Block, error) {
 	for len(g.queue) == 0 {
 		if err := g.round(); err != nil {
-			return nil, fmt.Errorf("making up history after %d transactions: %w", g.txs, err)
+			return nil, fmt.Errorf("generating history after %d transactions: %w", g.txs, err)
 		}
 	}
 	b := g.queue[0]
@@ -288,7 +275,7 @@ func (g *Generator) Next() (*Block, error) {
 	return b, nil
 }
 
-// round makes a block or a few.
+// round generates one block or a few.
 func (g *Generator) round() error {
 	g.pass()
 	now := int64(g.clock)
@@ -313,10 +300,10 @@ func (g *Generator) round() error {
 	}
 }
 
-// pass lets time pass before a round, so that Txs take as long as they should.
+// pass advances the clock before a round, so that Txs take Options.Span.
 func (g *Generator) pass() {
 	if left := g.o.Txs - g.txs; left > 0 && !g.isPresent {
-		// A round makes about 1.4 transactions, rewards included.
+		// A round generates about 1.4 transactions, including rewards.
 		g.gap = 1.4 * (g.end - g.clock) / float64(left+1)
 		g.clock = min(g.clock+g.rng.ExpFloat64()*g.gap, g.end)
 		return
@@ -324,25 +311,25 @@ func (g *Generator) pass() {
 	g.clock += g.rng.ExpFloat64() * g.gap
 }
 
-// present ends the past: from now on blocks are of the time they are made.
+// present moves the clock to the present. Later blocks have the time of their generation.
 func (g *Generator) present(now time.Time) {
 	g.isPresent, g.clock, g.gap = true, max(g.clock, float64(now.Unix())), 0
 }
 
-// busyShare is the share of transactions that the busy address must have a part in.
-// Most of them change its balance twice.
+// busyShare returns the share of transactions that must involve the busy address. Most of them change its balance
+// twice.
 func (g *Generator) busyShare() float64 {
 	left := g.o.BusyEvents - g.busyEvents
 	return float64(max(left, 0)) / (1.75 * float64(max(g.o.Txs-g.txs, 1)))
 }
 
-// open begins a block on top of a chain.
+// open starts a block on top of a chain.
 func (g *Generator) open(c Chain, at int64) *Block {
 	t := &g.tips[c]
 	return &Block{Chain: c, Height: t.height + 1, ParentID: t.id, Time: time.Unix(max(at, t.time), 0).UTC(), envelope: g.envelopeOf(c)}
 }
 
-// accept ends a block.
+// accept completes a block.
 func (g *Generator) accept(b *Block, id ids.ID, bytes []byte) {
 	b.ID, b.Bytes = id, bytes
 	g.tips[b.Chain] = tip{height: b.Height, id: id, time: b.Time.Unix()}
@@ -352,7 +339,7 @@ func (g *Generator) accept(b *Block, id ids.ID, bytes []byte) {
 
 func (g *Generator) chance(p float64) bool { return g.rng.Float64() < p }
 
-// between draws from lo to hi, both possible.
+// between draws a number from lo to hi, inclusive.
 func (g *Generator) between(lo, hi int) int { return lo + g.rng.IntN(hi-lo+1) }
 
 // share draws a part of an amount.
@@ -360,7 +347,7 @@ func (g *Generator) share(amount uint64, lo, hi float64) uint64 {
 	return uint64(float64(amount) * (lo + (hi-lo)*g.rng.Float64()))
 }
 
-// fill draws bytes.
+// fill fills b with random bytes.
 func (g *Generator) fill(b []byte) {
 	for len(b) > 0 {
 		var eight [8]byte
@@ -385,7 +372,7 @@ func (g *Generator) nodeID() (id ids.NodeID) {
 	return id
 }
 
-// batch is how many transactions a block has.
+// batch draws the number of transactions of a block.
 func (g *Generator) batch() int {
 	if g.chance(0.88) {
 		return 1
@@ -393,7 +380,7 @@ func (g *Generator) batch() int {
 	return g.between(2, 4)
 }
 
-// draw makes 32 bytes of a seed, a purpose and a number.
+// draw derives 32 bytes from a seed, a purpose and a number.
 func draw(seed uint64, purpose string, n uint64) [32]byte {
 	b := binary.BigEndian.AppendUint64([]byte("history"), seed)
 	b = binary.BigEndian.AppendUint64(b, n)

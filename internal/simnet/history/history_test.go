@@ -35,14 +35,14 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// config is a genesis that does not move with the calendar.
+// config returns a genesis with a fixed time.
 func config() *avagenesis.Config {
 	c := *avagenesis.GetConfig(54321)
 	c.StartTime = 1_750_000_000
 	return &c
 }
 
-// past is a history that was made, and what a node would say about it.
+// past is a generated history with the node's reward answers.
 type past struct {
 	generator *history.Generator
 	blocks    []*history.Block
@@ -71,8 +71,7 @@ func make1(t testing.TB, o history.Options) *past {
 	return p
 }
 
-// RewardUTXOs answers the P-Chain's decoder, like a node that does not list rewards for
-// every other one.
+// RewardUTXOs answers the P-Chain decoder like a node that does not list every other reward.
 func (p *past) RewardUTXOs(_ context.Context, txID ids.ID, height uint64) ([][]byte, error) {
 	if height%2 == 0 {
 		return nil, pchain.ErrNotOffered
@@ -138,9 +137,8 @@ func (p *past) read(t testing.TB) (all []*ledger.Block) {
 	return all
 }
 
-// TestBlocksSayWhatIsTrue reads the blocks with the decoders and compares all outputs
-// with what the generator knows.
-func TestBlocksSayWhatIsTrue(t *testing.T) {
+// TestBlocksMatchTruth decodes the blocks and compares all outputs with the generator's.
+func TestBlocksMatchTruth(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			p := make1(t, history.Options{Seed: seed, Txs: 4000, BusyEvents: 400, Record: true})
@@ -187,7 +185,7 @@ func TestBlocksSayWhatIsTrue(t *testing.T) {
 						o.spent = &history.Spent{Chain: chainOf[b.ChainID], TxID: tx.ID, Height: b.Height, Time: b.Time}
 					}
 					if tx.Settled == nil && b.Height > 0 && chainOf[b.ChainID] != history.C {
-						require.GreaterOrEqual(t, paid, out, "%s %s makes money", tx.Kind, tx.ID)
+						require.GreaterOrEqual(t, paid, out, "%s %s creates money", tx.Kind, tx.ID)
 					}
 					if tx.Settled != nil && !tx.Settled.RenewedUntil.IsZero() {
 						for _, o := range outputs {
@@ -225,8 +223,8 @@ func TestBlocksSayWhatIsTrue(t *testing.T) {
 	}
 }
 
-// TestTransactionsAreWellFormed has avalanchego check what can be checked without a
-// state: order, owners, credentials, proofs of possession, and on the X-Chain amounts.
+// TestTransactionsAreWellFormed runs avalanchego's stateless checks: order, owners, credentials, proofs of possession,
+// and X-Chain amounts.
 func TestTransactionsAreWellFormed(t *testing.T) {
 	p := make1(t, history.Options{Seed: 7, Txs: 6000})
 	g := p.generator
@@ -257,7 +255,7 @@ func TestTransactionsAreWellFormed(t *testing.T) {
 				kinds[fmt.Sprintf("P %T", tx.Unsigned)]++
 				switch tx.Unsigned.(type) {
 				case *txs.AdvanceTimeTx, *txs.RewardValidatorTx, *txs.RewardAutoRenewedValidatorTx:
-					continue // which are all there is to them
+					continue // they have no other content
 				}
 				require.NoError(t, tx.SyntacticVerify(ctx), "%T %s", tx.Unsigned, tx.ID())
 			}

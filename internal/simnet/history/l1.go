@@ -16,7 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 )
 
-// l1 is a converted subnet, managed from an account of the C-Chain.
+// l1 is a converted subnet that a C-Chain account manages.
 type l1 struct {
 	id      ids.ID
 	manager []byte
@@ -26,34 +26,33 @@ type l1 struct {
 type l1Validator struct {
 	id    ids.ID
 	l1    l1
-	owner int32 // of what is left, and of the right to disable it
+	owner int32 // owner of the remaining balance, who may disable the validator
 	nonce uint64
-	// paidUntil is what all fees since the beginning amount to when the balance is
-	// used up; 0 while it is inactive.
+	// paidUntil is the value of fees at which the balance is used up; 0 while inactive.
 	paidUntil uint64
 }
 
-// l1s are subnets and what became of them, and the fees of L1 validators.
+// l1s holds subnets, L1s, and the fees of L1 validators.
 type l1s struct {
 	subnets    []subnet
 	converted  []l1
 	validators []*l1Validator
 
 	config validatorfee.Config
-	state  validatorfee.State // Current is how many are active
-	fees   uint64             // since the beginning
+	state  validatorfee.State // Current is the number of active validators
+	fees   uint64             // total fees since the beginning
 	time   int64
-	// soonest is the smallest paidUntil, or less.
+	// soonest is a lower bound of paidUntil among active validators.
 	soonest uint64
 }
 
-// someL1Validators bounds the validators that are drawn from, and someL1s the L1s.
+// someL1Validators bounds the validators to draw from, someL1s the L1s.
 const (
 	someL1Validators = 2000
 	someL1s          = 500
 )
 
-// advance lets time pass.
+// advance accrues fees up to a time.
 func (l *l1s) advance(to int64) {
 	seconds := uint64(to - l.time)
 	l.fees += l.state.CostOf(l.config, seconds)
@@ -62,7 +61,7 @@ func (l *l1s) advance(to int64) {
 	l.end(l.fees)
 }
 
-// closeBlock ends those who could not pay for another second.
+// closeBlock deactivates validators that cannot pay for another second.
 func (l *l1s) closeBlock() {
 	if cost := l.fees + l.state.CostOf(l.config, 1); cost > 0 {
 		l.end(cost - 1)
@@ -95,7 +94,7 @@ func (l *l1s) pay(v *l1Validator, balance uint64) {
 	l.soonest = min(l.soonest, v.paidUntil)
 }
 
-// refund takes back what is left.
+// refund returns and removes the remaining balance.
 func (l *l1s) refund(v *l1Validator) (left uint64) {
 	if v.paidUntil == 0 {
 		return 0
@@ -106,14 +105,14 @@ func (l *l1s) refund(v *l1Validator) (left uint64) {
 	return left
 }
 
-// begin makes fees count from a time on, as on the generator's network.
+// begin starts counting fees with the network's configuration.
 func (l *l1s) begin(networkID uint32, at int64) {
 	l.config = avagenesis.GetTxFeeConfig(networkID).ValidatorFeeConfig
 	l.state = validatorfee.State{}
 	l.time = at
 }
 
-// prepaid draws a balance: mostly enough for a while, sometimes for less.
+// prepaid draws a balance: mostly enough for a while, sometimes less.
 func (g *Generator) prepaid() uint64 {
 	return max(uint64(g.o.Span.Seconds()*g.rng.Float64()*g.rng.Float64()), 2)
 }
@@ -123,7 +122,7 @@ func (g *Generator) ownerOf(who int32) message.PChainOwner {
 	return message.PChainOwner{Threshold: p.threshold, Addresses: p.addresses}
 }
 
-// fromManager is what an L1's manager says, as a Warp message that nobody signed.
+// fromManager returns an unsigned Warp message from an L1's manager.
 func (g *Generator) fromManager(manager, content []byte) ([]byte, error) {
 	call, err := payload.NewAddressedCall(manager, content)
 	if err != nil {
@@ -213,7 +212,7 @@ func (g *Generator) registerTx(d *draft) (*txs.Tx, error) {
 	return d.simply(&txs.RegisterL1ValidatorTx{BaseTx: base, Balance: d.lost, ProofOfPossession: key.ProofOfPossession, Message: signed})
 }
 
-// anL1Validator draws one; nil if there is none.
+// anL1Validator draws an L1 validator, or returns nil if there is none.
 func (g *Generator) anL1Validator() (v *l1Validator, at int) {
 	all := g.l1s.validators
 	if len(all) == 0 {
@@ -255,8 +254,7 @@ func (g *Generator) weightTx(d *draft) (*txs.Tx, error) {
 	return d.simply(&txs.SetL1ValidatorWeightTx{BaseTx: base, Message: signed})
 }
 
-// giveBack adds the output that a transaction makes of what is left of a balance: it
-// is none of those that it lists.
+// giveBack adds the output of a returned balance, which the transaction does not list.
 func (d *draft) giveBack(v *l1Validator) {
 	left := d.g.l1s.refund(v)
 	if left == 0 {

@@ -7,17 +7,16 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 )
 
-// legacy is the time before Banff, when blocks of the P-Chain had no time and its
-// validators were proposed.
+// legacy is the period before Banff: P-Chain blocks had no time, and adding a validator was a proposal.
 type legacy struct {
-	left int // how many rounds there will be
+	left int // number of rounds left
 	step int
 }
 
-// bare is how many blocks of the P-Chain are older than envelopes.
+// bare is the number of P-Chain blocks without envelopes.
 const bare = 8
 
-// legacyRound makes what there was then, in turn.
+// legacyRound generates the kinds of blocks of that period in turn.
 func (g *Generator) legacyRound(now int64) error {
 	l := &g.legacy
 	l.left--
@@ -43,7 +42,7 @@ func (g *Generator) legacyRound(now int64) error {
 	return step(now)
 }
 
-// legacyTime moves the chain's time, but not past the end of a stake.
+// legacyTime advances the chain's time, but not past the end of a stake.
 func (g *Generator) legacyTime(now int64) error {
 	to := max(now, g.tips[P].time)
 	if g.stakes.Len() > 0 {
@@ -62,7 +61,7 @@ func (g *Generator) legacyTime(now int64) error {
 	return g.decide(g.open(P, to), true, false)
 }
 
-// legacyReward ends the first stake if its time has come.
+// legacyReward ends the first stake if it is due.
 func (g *Generator) legacyReward(now int64) error {
 	if g.stakes.Len() == 0 || g.stakes.all[0].end > now {
 		return nil
@@ -84,7 +83,7 @@ func (g *Generator) propose(tx *txs.Tx) error {
 	return nil
 }
 
-// legacyProposal makes a transaction that takes effect with the block that follows.
+// legacyProposal generates a proposal and the block that decides it.
 func (g *Generator) legacyProposal(propose func(*draft) (*txs.Tx, error), commit bool) error {
 	option := g.open(P, 0)
 	option.Height++
@@ -141,7 +140,7 @@ func (g *Generator) legacyAtomic(kind func(*Generator, *draft) (*txs.Tx, error))
 	return nil
 }
 
-// oldPeriod draws the length of a stake: some end while the old times last.
+// oldPeriod draws the length of a stake. Some stakes end before Banff.
 func (g *Generator) oldPeriod() int64 {
 	if g.legacy.step < 60 {
 		return max(int64(g.gap*float64(g.between(5, 15))), 4)

@@ -20,70 +20,65 @@ import (
 	"github.com/ava-labs/avalanchego/utils/hashing"
 )
 
-// Node is a node's record of a history: it keeps blocks as the index API gives them,
-// ready made on disk, so that giving them away costs next to nothing. In memory are
-// about 10 bytes a block, 30 a transaction, and the rewards. Its growth is in the
-// hands of one goroutine at a time; the rest is safe for concurrent use.
+// Node serves a history like a node. It stores blocks on disk as the index API returns them, so that serving them is
+// cheap. It holds about 10 bytes per block, 30 bytes per transaction, and the rewards in memory. Only one goroutine at
+// a time may grow it; all other methods are safe for concurrent use.
 type Node struct {
 	*archive
-	// ends are the heights beyond which this node has not accepted blocks yet.
+	// ends are the heights up to which this node has accepted blocks.
 	ends     [chains]uint64
 	settings atomic.Pointer[NodeSettings] // nil for the zero value
 }
 
-// archive is what the nodes of a network have in common.
+// archive is the data that all nodes of a network share.
 type archive struct {
 	generator *Generator
 	sealer    *Sealer
 
 	mu     sync.RWMutex
 	chains [chains]record
-	// early are transactions and vertices from before the X-Chain had blocks; earlyAt
-	// is where the transactions are, by the first bytes of IDs. Guarded by mu.
+	// early are transactions and vertices from before the X-Chain had blocks. earlyAt maps ID prefixes to the positions
+	// of the transactions. Guarded by mu.
 	early   [2]record
 	earlyAt map[uint64]uint32
-	// vertices are the places of vertices; guarded by mu.
+	// vertices are the indexes of vertices; guarded by mu.
 	vertices map[ids.ID]uint32
-	txs      [2]map[uint64]uint32 // guarded by mu; heights by the first bytes of IDs, on P and X
-	// rewards are those of all blocks, stakes those of the P-Chain's last block; guarded
-	// by mu.
+	txs      [2]map[uint64]uint32 // guarded by mu; heights by ID prefix, on P and X
+	// rewards are those of all blocks, stakes those of the P-Chain's last block; guarded by mu.
 	rewards map[ids.ID]rewarded
 	stakes  map[ids.NodeID][]Stake
 	staked  map[ids.ID]ids.NodeID
-	// genesis are transactions, addresses those of Generator.Addresses; constant.
+	// genesis are the genesis transactions, addresses those of Generator.Addresses; both constant.
 	genesis   map[ids.ID][]byte
 	addresses []ids.ShortID
 	// asked counts the requests for rewards.
 	asked atomic.Uint64
 }
 
-// rewarded are the outputs of a reward, and the block that made them.
+// rewarded holds the outputs of a reward and the height of their block.
 type rewarded struct {
 	height uint64
 	utxos  [][]byte
 }
 
-// Other returns another node of the same network, which has accepted no blocks beyond
-// some heights yet, and lacks the C-Chain's blocks below synced, because it has synced
-// the state of the C-Chain. Only the first node grows.
+// Other returns another node of the same network. It has accepted blocks only up to the given heights and lacks C-Chain
+// blocks below synced, like a node after state sync. Only the first node grows.
 func (n *Node) Other(p, x, c, synced uint64) *Node {
 	other := &Node{archive: n.archive, ends: [chains]uint64{p, x, c}}
 	other.Run(NodeSettings{StateSynced: synced})
 	return other
 }
 
-// NodeSettings are how the node is run. The zero value is a node with an index that has executed
-// all blocks itself.
+// NodeSettings are the settings of a node. The zero value is a node with an index that has executed all blocks itself.
 type NodeSettings struct {
-	// StateSynced is the height to which the node state-synced its C-Chain, 0 if it did
-	// not. It has the genesis block, and no others before that height: a call for one of
-	// them gives null (avalanchego, vms/saevm/sae/rpc, readByNumber).
+	// StateSynced is the height to which the node state-synced its C-Chain, 0 without state sync. Below that height it
+	// has only the genesis block and answers null for others (avalanchego vms/saevm/sae/rpc, readByNumber).
 	StateSynced uint64
-	// NoIndex is a node without --index-enabled, which has nothing at /ext/index.
+	// NoIndex disables /ext/index, as on a node without --index-enabled.
 	NoIndex bool
 }
 
-// Run changes the settings, as a restart of the node does.
+// Run changes the settings, like a restart of the node.
 func (n *Node) Run(s NodeSettings) { n.settings.Store(&s) }
 
 func (n *Node) run() NodeSettings {
@@ -93,29 +88,28 @@ func (n *Node) run() NodeSettings {
 	return NodeSettings{}
 }
 
-// What is in Node.early.
+// Indexes of archive.early.
 const (
 	earlyTxs = iota
 	earlyVertices
 )
 
-// record is the blocks of one chain. The writer alone uses w, size and next; the rest is
-// guarded by Node.mu.
+// record holds the containers of one chain. Only the writer uses w, size and next; the other fields are guarded by
+// Node.mu.
 type record struct {
 	file *os.File
 	w    *bufio.Writer
 	size int64
-	next uint64 // how many containers were written
+	next uint64 // number of containers written
 	// first is the block at height 0.
 	first []byte
 	txs   int
-	// ends are where containers end in the file, the one of height 1 first.
+	// ends are the end offsets of the containers in the file, beginning with height 1.
 	ends []int64
 }
 
-// NewNode makes a node for what a generator makes from its beginning on, with files
-// in a directory, or in the usual place for temporary ones if it is empty. Close
-// removes them.
+// NewNode returns a node for the blocks of a new generator. It stores files in dir, or in the default directory for
+// temporary files if dir is empty. Close removes them.
 func NewNode(g *Generator, dir string) (*Node, error) {
 	sealer, err := NewSealer(g)
 	if err != nil {
@@ -134,17 +128,17 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	for _, r := range n.records() {
 		if r.file, err = os.CreateTemp(dir, "history-"); err != nil {
 			_ = n.Close()
-			return nil, fmt.Errorf("making a place for blocks: %w", err)
+			return nil, fmt.Errorf("creating a file for blocks: %w", err)
 		}
 		r.w = bufio.NewWriterSize(r.file, 1<<20)
 	}
 	return n, nil
 }
 
-// Addresses are those that may own something, the busiest ones first.
+// Addresses returns the addresses that may have outputs, busiest first.
 func (n *Node) Addresses() []ids.ShortID { return n.addresses }
 
-// CurrentStakes are those that go on, by the node that validates.
+// CurrentStakes returns the current stakes by validator node.
 func (n *Node) CurrentStakes() map[ids.NodeID][]Stake {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -155,10 +149,10 @@ func (n *Node) CurrentStakes() map[ids.NodeID][]Stake {
 	return all
 }
 
-// Generator is what makes the history: to be read while nothing grows.
+// Generator returns the generator. It must not be read while the node grows.
 func (n *Node) Generator() *Generator { return n.generator }
 
-// Close gives up the files. Nothing else may run.
+// Close removes the files. No other method may run.
 func (n *Node) Close() error {
 	var err error
 	for _, r := range n.records() {
@@ -180,10 +174,10 @@ func (n *Node) records() []*record {
 	return all
 }
 
-// publishEvery is how many blocks become visible at a time.
+// publishEvery is the number of blocks that become visible at once.
 const publishEvery = 512
 
-// Grow has the history go on by so many transactions, or a few more.
+// Grow extends the history by at least the given number of transactions.
 func (n *Node) Grow(ctx context.Context, transactions int) error {
 	until := n.generator.Txs() + transactions
 	made := make(chan *Block, publishEvery)
@@ -221,8 +215,7 @@ func (n *Node) Grow(ctx context.Context, transactions int) error {
 	return group.Wait()
 }
 
-// Follow adds blocks of the present until ctx ends, and then returns nil: some
-// transactions every so often.
+// Follow adds transactions with the current time at every pace until ctx ends, and then returns nil.
 func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
@@ -238,8 +231,7 @@ func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 	}
 }
 
-// Step adds some transactions of the present, as Follow does again and again; for
-// whoever reads the Truth between two of them.
+// Step adds some transactions with the given time, like one round of Follow. Between two steps the Truth may be read.
 func (n *Node) Step(ctx context.Context, now time.Time) error {
 	n.generator.present(now)
 	return n.Grow(ctx, 1)
@@ -256,7 +248,7 @@ func (n *Node) publish(batch []*Block) error {
 	keep := func(r *record, index uint64, id ids.ID, content []byte, at time.Time) error {
 		text = appendContainer(text[:0], index, id, content, at)
 		if _, err := r.w.Write(text); err != nil {
-			return fmt.Errorf("keeping blocks: %w", err)
+			return fmt.Errorf("writing blocks: %w", err)
 		}
 		r.size += int64(len(text))
 		r.next++
@@ -270,7 +262,7 @@ func (n *Node) publish(batch []*Block) error {
 	}
 	for _, r := range n.records() {
 		if err := r.w.Flush(); err != nil {
-			return fmt.Errorf("keeping blocks: %w", err)
+			return fmt.Errorf("writing blocks: %w", err)
 		}
 	}
 	n.mu.Lock()
@@ -287,7 +279,7 @@ func (n *Node) publish(batch []*Block) error {
 	return nil
 }
 
-// keep hands over the containers of a block.
+// keep passes the containers of a block to the function keep.
 func (n *Node) keep(b *Block, keep func(r *record, index uint64, id ids.ID, content []byte, at time.Time) error) error {
 	if !b.Early {
 		if b.Height == 0 {
@@ -295,7 +287,7 @@ func (n *Node) keep(b *Block, keep func(r *record, index uint64, id ids.ID, cont
 		}
 		return keep(&n.chains[b.Chain], b.Height-1, b.ContainerID, b.Container, b.Time)
 	}
-	// As on a node that was there: each is accepted at a moment of its own.
+	// Each has its own acceptance time, as on a node that accepted it live.
 	for _, tx := range b.Txs {
 		r := &n.early[earlyTxs]
 		if err := keep(r, r.next, tx.ID, tx.Bytes, b.Time.Add(time.Duration(r.next+1))); err != nil {
@@ -311,7 +303,7 @@ func (n *Node) keep(b *Block, keep func(r *record, index uint64, id ids.ID, cont
 	return nil
 }
 
-// note takes in what a block says besides. It needs mu.
+// note updates the in-memory data for a block. It requires mu.
 func (n *Node) note(b *Block) {
 	n.chains[b.Chain].txs += len(b.Txs)
 	switch {
@@ -352,7 +344,7 @@ func (n *Node) note(b *Block) {
 
 func shortID(id ids.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
-// appendContainer appends a container as the index API gives it, and a comma.
+// appendContainer appends a container in the index API's format, and a comma.
 func appendContainer(to []byte, index uint64, id ids.ID, content []byte, at time.Time) []byte {
 	to = append(to, `{"id":"`...)
 	to = append(to, id.String()...)
@@ -367,7 +359,7 @@ func appendContainer(to []byte, index uint64, id ids.ID, content []byte, at time
 
 const hexDigits = "0123456789abcdef"
 
-// appendHex appends bytes as avalanchego does: with a checksum, in hexadecimal.
+// appendHex appends bytes in avalanchego's hex encoding with a checksum.
 func appendHex(to, b []byte) []byte {
 	to = append(to, "0x"...)
 	for _, part := range [][]byte{b, hashing.Checksum(b, 4)} {

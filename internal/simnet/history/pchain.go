@@ -11,7 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// standard makes a P-Chain block of transactions.
+// standard generates a P-Chain block of transactions.
 func (g *Generator) standard(now int64) error {
 	b := g.open(P, now)
 	g.l1s.advance(b.Time.Unix())
@@ -32,7 +32,7 @@ func (g *Generator) standard(now int64) error {
 	return nil
 }
 
-// pTx makes a transaction of some kind. What is not possible now is a simple transfer.
+// pTx generates a transaction of a random kind. It falls back to a simple transfer if the kind is not possible now.
 func (g *Generator) pTx(b *Block) (*txs.Tx, error) {
 	d := g.draft(b)
 	if busy := g.busyShare(); busy > 0 && g.chance(busy/max(0.5, min(1.4*busy, 0.9))) {
@@ -51,8 +51,7 @@ func (g *Generator) pTx(b *Block) (*txs.Tx, error) {
 	return g.baseTx(g.draft(b))
 }
 
-// pKinds are the kinds of P-Chain transactions and how many of those that come to
-// them are of that kind.
+// pKinds are the kinds of P-Chain transactions. The share is the probability of a kind if no earlier kind was chosen.
 var pKinds = []struct {
 	share float64
 	make  func(*Generator, *draft) (*txs.Tx, error)
@@ -76,8 +75,7 @@ var pKinds = []struct {
 	{0.012, (*Generator).disableTx},
 }
 
-// sign ends a transaction: a credential for each input, and one for each further
-// authorization.
+// sign completes a transaction with a credential for each input and for each additional authorization.
 func (d *draft) sign(unsigned txs.UnsignedTx, authorized ...int32) (*txs.Tx, []coin, error) {
 	tx := &txs.Tx{Unsigned: unsigned}
 	who := make([]int32, 0, len(d.ins)+len(d.arriving)+len(authorized))
@@ -96,7 +94,7 @@ func (d *draft) sign(unsigned txs.UnsignedTx, authorized ...int32) (*txs.Tx, []c
 	return tx, d.done(Tx{tx.ID(), tx.Bytes()}), nil
 }
 
-// simply is sign for those who stake nothing.
+// simply is sign for transactions without a stake.
 func (d *draft) simply(unsigned txs.UnsignedTx, authorized ...int32) (*txs.Tx, error) {
 	tx, _, err := d.sign(unsigned, authorized...)
 	return tx, err
@@ -104,7 +102,7 @@ func (d *draft) simply(unsigned txs.UnsignedTx, authorized ...int32) (*txs.Tx, e
 
 func (d *draft) pBase() txs.BaseTx { return txs.BaseTx{BaseTx: d.base()} }
 
-// paid is the base of a transaction that somebody pays burn for.
+// paid returns the base of a transaction that burns the given amount.
 func (d *draft) paid(burn uint64) (txs.BaseTx, int32, error) {
 	who, coins, _, err := d.g.payer(P, 2*burn+10*fee, d.now())
 	if err != nil {
@@ -119,8 +117,8 @@ func (d *draft) auth(who int32) verify.Verifiable {
 	return &secp256k1fx.Input{SigIndices: d.g.purse.parties[who].sigIndices()}
 }
 
-// spread has the transaction give what goes in to several: some of it, or if the
-// payer is rich a little to each of many who have nothing yet.
+// spread distributes the inputs to several parties: a part of them, or, if the payer is rich, small amounts to many
+// parties without funds.
 func (d *draft) spread(who int32, rich bool) {
 	g := d.g
 	in, _ := d.flow()
@@ -164,7 +162,7 @@ func (g *Generator) baseTx(d *draft) (*txs.Tx, error) {
 	return d.simply(&txs.BaseTx{BaseTx: d.pBase().BaseTx})
 }
 
-// busyTx is a transfer that the busy address is part of.
+// busyTx generates a transfer that involves the busy address.
 func (g *Generator) busyTx(d *draft) (*txs.Tx, error) {
 	who := g.purse.busy
 	coins := []coin(nil)
@@ -185,7 +183,7 @@ func (g *Generator) busyTx(d *draft) (*txs.Tx, error) {
 	} else {
 		amount := g.share(total(coins), 0.01, 0.2)
 		to := g.somebody()
-		if g.chance(0.3) { // an exchange puts some aside
+		if g.chance(0.3) { // like an exchange that keeps a reserve
 			to = g.purse.busy
 		}
 		d.outs = append(d.outs, spec{party: to, amount: amount})
@@ -195,7 +193,7 @@ func (g *Generator) busyTx(d *draft) (*txs.Tx, error) {
 	return d.simply(&txs.BaseTx{BaseTx: d.pBase().BaseTx})
 }
 
-// other draws one of the two other chains.
+// other draws one of the other two chains.
 func (g *Generator) other(c Chain) Chain { return (c + 1 + Chain(g.rng.IntN(2))) % chains }
 
 func (g *Generator) exportTx(d *draft) (*txs.Tx, error) {
@@ -210,10 +208,10 @@ func (g *Generator) exportTx(d *draft) (*txs.Tx, error) {
 	return d.simply(&txs.ExportTx{BaseTx: base, DestinationChain: g.network.chainIDs[d.to], ExportedOutputs: d.outputs(d.leaving)})
 }
 
-// leave has a part of what goes in leave the chain.
+// leave exports a part of the inputs.
 func (d *draft) leave(who int32) {
 	in, _ := d.flow()
-	in = min(in, 20_000_000_000_000) // of 20,000 AVAX
+	in = min(in, 20_000_000_000_000) // at most 20,000 AVAX
 	to := who
 	if d.g.chance(0.2) {
 		to = d.g.somebody()
@@ -233,7 +231,7 @@ func (g *Generator) importTx(d *draft) (*txs.Tx, error) {
 	return d.simply(&txs.ImportTx{BaseTx: base, SourceChain: g.network.chainIDs[arriving], ImportedInputs: d.inputs(d.arriving)})
 }
 
-// receive has coins arrive, of which the fee is paid, or else by their owner.
+// receive imports coins. The fee is paid from them, or else by their owner.
 func (g *Generator) receive(d *draft) (from Chain, ok bool, err error) {
 	on := d.block.Chain
 	d.arriving = g.arrival(on)
@@ -261,7 +259,7 @@ func (g *Generator) receive(d *draft) (from Chain, ok bool, err error) {
 	return d.arriving[0].source, true, nil
 }
 
-// stakeOf has the transaction stake, with change, and returns the stake's owner.
+// stakeOf adds a stake with change to the transaction and returns the stake's owner.
 func (d *draft) stakeOf(least uint64) (who int32, weight uint64, err error) {
 	g := d.g
 	who, coins, rich, err := g.payer(P, least+10*fee, d.now())
@@ -269,7 +267,7 @@ func (d *draft) stakeOf(least uint64) (who int32, weight uint64, err error) {
 		return 0, 0, err
 	}
 	if locked := g.takeLocked(who, d.now()); locked != nil {
-		// What is locked stays so, and is staked as a whole.
+		// A locked coin stays locked and is staked as a whole.
 		d.ins = append(d.ins, *locked)
 		d.stake = append(d.stake, spec{party: who, amount: locked.amount, stakeable: locked.stakeable})
 		weight += locked.amount
@@ -285,7 +283,7 @@ func (d *draft) stakeOf(least uint64) (who int32, weight uint64, err error) {
 	return who, weight + amount, nil
 }
 
-// takeLocked takes a coin of a party that may be staked but not be spent.
+// takeLocked takes a coin of a party that may be staked but not spent.
 func (g *Generator) takeLocked(who int32, now int64) *coin {
 	p := &g.purse.parties[who]
 	for i := range p.wallets[P] {
@@ -319,13 +317,13 @@ func (s *stint) validatorOf() txs.Validator {
 	return txs.Validator{NodeID: s.nodeID, Start: uint64(s.start), End: uint64(s.end), Wght: s.weight}
 }
 
-// staking ends a transaction that begins a stake.
+// staking completes a transaction that begins a stake.
 func (d *draft) staking(s *stint, unsigned txs.UnsignedTx) (*txs.Tx, error) {
 	tx, coins, err := d.sign(unsigned)
 	if err != nil {
 		return nil, err
 	}
-	if d.aborted { // the stake is free at once
+	if d.aborted { // the stake is unlocked at once
 		for _, c := range coins {
 			d.g.countBusy(d.block, c.party, &d.g.busyMade)
 			d.g.truth.make(&c, d.g, d.block, P, 0)
@@ -339,7 +337,7 @@ func (d *draft) staking(s *stint, unsigned txs.UnsignedTx) (*txs.Tx, error) {
 	return tx, nil
 }
 
-// validatorFor draws a validator that goes on for a while; nil if there is none.
+// validatorFor draws a validator with enough time left, or returns nil.
 func (g *Generator) validatorFor(now int64) *stint {
 	open := g.stakes.open
 	for range 4 {
@@ -412,14 +410,14 @@ func (g *Generator) renewingConfigTx(d *draft) (*txs.Tx, error) {
 	}, s.owner)
 }
 
-// subnet is one that is not converted.
+// subnet is a subnet that is not converted.
 type subnet struct {
 	id    ids.ID
 	owner int32
-	nodes []ids.NodeID // that validate it by permission
+	nodes []ids.NodeID // its permissioned validators
 }
 
-// someSubnets bounds the subnets that are drawn from.
+// someSubnets bounds the subnets to draw from.
 const someSubnets = 1000
 
 func (g *Generator) createSubnetTx(d *draft) (*txs.Tx, error) {
@@ -441,7 +439,7 @@ func (g *Generator) createSubnetTx(d *draft) (*txs.Tx, error) {
 	return tx, nil
 }
 
-// aSubnet draws one that is not converted; nil if there is none.
+// aSubnet draws an unconverted subnet, or returns nil if there is none.
 func (g *Generator) aSubnet() *subnet {
 	all := g.l1s.subnets
 	if len(all) == 0 {
@@ -514,8 +512,8 @@ func (g *Generator) removeSubnetValidatorTx(d *draft) (*txs.Tx, error) {
 	return d.simply(&txs.RemoveSubnetValidatorTx{BaseTx: base, NodeID: last, Subnet: s.id, SubnetAuth: d.auth(s.owner)}, s.owner)
 }
 
-// transformTx makes a subnet one that anybody may validate with an asset, of which
-// what can be earned is taken out of circulation.
+// transformTx converts a subnet to an elastic subnet, which any node may validate by staking an asset. The transaction
+// locks the asset's reserve for rewards.
 func (g *Generator) transformTx(d *draft) (*txs.Tx, error) {
 	s, pool := g.aSubnet(), g.onX.abroad
 	if s == nil || len(pool) == 0 {

@@ -12,37 +12,37 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// fee is what ordinary transactions burn, in nAVAX.
+// fee is the amount that ordinary transactions burn, in nAVAX.
 const fee = 1_000_000
 
-// avax0 is the place of AVAX among the assets.
+// avax0 is the index of AVAX in the assets.
 const avax0 = 0
 
-// coin is an output that can be spent.
+// coin is a spendable output.
 type coin struct {
 	tx    ids.ID
 	index uint32
-	// asset and party are places in lists.
+	// asset and party are indexes.
 	asset, party int32
-	// amount is 0 for what is no amount.
+	// amount is 0 for kinds without an amount.
 	amount uint64
 	// locktime and stakeable are Unix times, 0 for none.
 	locktime, stakeable uint64
 	kind                OutputKind
-	group               uint32 // of NFTs
-	payload             []byte // of NFTs
-	source              Chain  // that it was made on
+	group               uint32 // NFTs only
+	payload             []byte // NFTs only
+	source              Chain  // the chain that created it
 }
 
 func (c *coin) utxoID() avax.UTXOID { return avax.UTXOID{TxID: c.tx, OutputIndex: c.index} }
 
-// party owns coins: an address, or several of which it takes some.
+// party owns coins. It is one address, or several with a threshold.
 type party struct {
 	threshold uint32
 	addresses []ids.ShortID // sorted
-	// room bounds each of the wallets.
+	// room bounds the size of each wallet.
 	room    int
-	wallets [2][]coin // on P and on X
+	wallets [2][]coin // P and X
 }
 
 func (p *party) owners(locktime uint64) secp256k1fx.OutputOwners {
@@ -57,49 +57,48 @@ func (p *party) sigIndices() []uint32 {
 	return indices
 }
 
-// purse is everybody, and what is on its way between chains.
+// purse holds all parties, and the coins between chains.
 type purse struct {
-	// parties are those of the genesis, then, from first on, single addresses by how
-	// popular they are, then groups, and the busy one.
+	// parties are the genesis owners, then from first on the single addresses by popularity, then the groups, and last
+	// the busy address.
 	parties []party
-	known   map[ids.ShortID]int32 // of the genesis
+	known   map[ids.ShortID]int32 // genesis owners
 	first   int
 	busy    int32
-	groups  int // how many groups there are, before the busy one
-	// funded is how many parties, in their order, the genesis' owners gave something.
+	groups  int // number of groups before the busy address
+	// funded is the number of parties that genesis owners have funded so far.
 	funded int
-	// between are coins on their way to a chain.
+	// between are the coins on their way to a chain.
 	between [chains][]coin
 	sums    Sums
 }
 
-// Sums are what became of all AVAX since the beginning, in nAVAX. What is unspent is
-// Genesis + Minted + FromAccounts + Returned - Burned - ToAccounts - Prepaid.
+// Sums are the AVAX totals since genesis, in nAVAX. The unspent amount is Genesis + Minted + FromAccounts + Returned -
+// Burned - ToAccounts - Prepaid.
 type Sums struct {
-	// Genesis is what there was on the P- and the X-Chain, stakes included.
+	// Genesis is the initial amount on the P- and X-Chain, including stakes.
 	Genesis uint64
-	// Minted are rewards, Burned fees.
+	// Minted are rewards. Burned are fees.
 	Minted, Burned uint64
-	// FromAccounts and ToAccounts crossed the border of the C-Chain's accounts.
+	// FromAccounts and ToAccounts are transfers out of and into C-Chain accounts.
 	FromAccounts, ToAccounts uint64
-	// Prepaid is for L1 validators, Returned what they did not use.
+	// Prepaid are balances of L1 validators. Returned is their unused part.
 	Prepaid, Returned uint64
 }
 
-// Unspent is the sum of all outputs that are not consumed, staked or on their way
-// included.
+// Unspent returns the sum of all unconsumed outputs, including stakes and exported outputs.
 func (s Sums) Unspent() uint64 {
 	return s.Genesis + s.Minted + s.FromAccounts + s.Returned - s.Burned - s.ToAccounts - s.Prepaid
 }
 
 const (
-	// roomy and small are how many coins a wallet has room for.
+	// roomy and small are the capacities of wallets.
 	roomy, small = 64, 12
-	// onTheWay bounds the coins between chains, for each destination.
+	// onTheWay bounds the coins between chains for each destination.
 	onTheWay = 2048
 )
 
-// populate makes everybody but those of the genesis.
+// populate creates all parties except the genesis owners.
 func (g *Generator) populate() {
 	p := &g.purse
 	p.first = len(p.parties)
@@ -128,7 +127,7 @@ func (g *Generator) populate() {
 	p.parties = append(p.parties, party{threshold: 1, addresses: []ids.ShortID{ids.ShortID(d[:ids.ShortIDLen])}, room: roomy})
 }
 
-// genesisParty is the party of owners in the genesis.
+// genesisParty returns the party of genesis owners.
 func (g *Generator) genesisParty(o *secp256k1fx.OutputOwners) int32 {
 	p := &g.purse
 	if p.known == nil {
@@ -152,11 +151,11 @@ func (g *Generator) somebody() int32 {
 	return g.anAddress()
 }
 
-// anAddress draws a party that is one address.
+// anAddress draws a party with one address.
 func (g *Generator) anAddress() int32 { return int32(g.purse.first) + int32(g.zipf.Uint64()) }
 
-// keep puts a coin into its owner's wallet. If there is no room the smallest one is
-// forgotten: it stays unspent for ever.
+// keep puts a coin into its owner's wallet. If the wallet is full, it drops the smallest coin, which then remains
+// unspent.
 func (g *Generator) keep(c Chain, one coin) {
 	p := &g.purse.parties[one.party]
 	w := p.wallets[c]
@@ -175,8 +174,7 @@ func (g *Generator) keep(c Chain, one coin) {
 	}
 }
 
-// take draws AVAX of a party that is worth at least need and free at a time, out of
-// its wallet: nil if there is not so much.
+// take removes spendable AVAX coins worth at least need from a party's wallet. It returns nil if the wallet has less.
 func (g *Generator) take(c Chain, who int32, need uint64, now int64) []coin {
 	p := &g.purse.parties[who]
 	w := p.wallets[c]
@@ -191,12 +189,12 @@ func (g *Generator) take(c Chain, who int32, need uint64, now int64) []coin {
 	}
 	most := 1
 	if len(w) > p.room/2 {
-		most = 4 // put small change together
+		most = 4 // combine small coins
 	}
 	var taken []coin
 	sum = 0
 	for i := g.rng.IntN(len(w)); len(w) > 0 && (sum < need || len(taken) < most); {
-		// From a random place on, and around.
+		// Search from a random position, wrapping around.
 		found := false
 		for range w {
 			i %= len(w)
@@ -221,8 +219,7 @@ func free(one *coin, now int64) bool {
 	return one.asset == avax0 && one.kind == Transfer && one.locktime <= uint64(now) && one.stakeable <= uint64(now)
 }
 
-// payer draws somebody who can pay, and takes that from the wallet. rich says that it
-// is one of the genesis' owners, who have most at the beginning.
+// payer draws a party that can pay and takes its coins. rich reports that the party is a genesis owner.
 func (g *Generator) payer(c Chain, need uint64, now int64) (who int32, taken []coin, rich bool, err error) {
 	for range 8 {
 		who = g.somebody()
@@ -250,31 +247,28 @@ func total(coins []coin) (sum uint64) {
 	return sum
 }
 
-// spec is an output that will be made.
+// spec is an output to create.
 type spec struct {
 	party, asset        int32
 	amount              uint64
 	locktime, stakeable uint64
 }
 
-// draft is a transaction in the making. Its lists are in the order in which the
-// transaction will have them.
+// draft is a transaction under construction. Its lists are in the transaction's final order.
 type draft struct {
 	g     *Generator
 	block *Block
-	// ins are spent on the chain itself, arriving on another.
+	// ins are coins of the same chain, arriving coins from another chain.
 	ins, arriving []coin
-	// outs, stake and leaving are the outputs; to is where those that leave go.
+	// outs, stake and leaving are the outputs. to is the destination of leaving.
 	outs, stake, leaving []spec
 	to                   Chain
-	// others are outputs after outs that are no ordinary transfers.
+	// others are outputs after outs that are not transfers.
 	others []coin
-	// lost is AVAX that is neither made nor burned, because it goes into a balance or
-	// an account; gained is what comes out of accounts, and back out of a balance, as
-	// one of others.
+	// lost is AVAX that goes into a balance or an account. gained is AVAX from accounts. back is the returned balance
+	// of an L1 validator, one of others.
 	lost, gained, back uint64
-	// memo is for those from before Durango; aborted says that the chain will refuse
-	// what is proposed.
+	// memo is for transactions before Durango. aborted reports that the chain will reject the proposal.
 	memo    []byte
 	aborted bool
 }
@@ -283,14 +277,14 @@ func (g *Generator) draft(b *Block) *draft { return &draft{g: g, block: b} }
 
 func (d *draft) now() int64 { return d.block.Time.Unix() }
 
-// sorted brings outputs into the order that chains demand: by asset, then by bytes.
+// sorted sorts outputs by asset and bytes, as chains require.
 func (d *draft) sorted(specs []spec) []spec {
 	slices.SortFunc(specs, func(a, b spec) int {
 		assets := d.g.assets
 		p, q := &d.g.purse.parties[a.party], &d.g.purse.parties[b.party]
 		return cmp.Or(
 			assets[a.asset].id.Compare(assets[b.asset].id),
-			cmp.Compare(a.stakeable, b.stakeable), // those without have the smaller type
+			cmp.Compare(a.stakeable, b.stakeable), // outputs without a lock have the smaller type ID
 			cmp.Compare(a.amount, b.amount), cmp.Compare(a.locktime, b.locktime),
 			cmp.Compare(p.threshold, q.threshold), cmp.Compare(len(p.addresses), len(q.addresses)),
 			slices.CompareFunc(p.addresses, q.addresses, ids.ShortID.Compare),
@@ -299,7 +293,7 @@ func (d *draft) sorted(specs []spec) []spec {
 	return specs
 }
 
-// outputs puts specs into the library's terms, sorted.
+// outputs converts specs to sorted library types.
 func (d *draft) outputs(specs []spec) []*avax.TransferableOutput {
 	outs := make([]*avax.TransferableOutput, len(specs))
 	for i, s := range d.sorted(specs) {
@@ -312,7 +306,7 @@ func (d *draft) outputs(specs []spec) []*avax.TransferableOutput {
 	return outs
 }
 
-// inputs puts coins into the library's terms, sorted.
+// inputs converts coins to sorted library types.
 func (d *draft) inputs(coins []coin) []*avax.TransferableInput {
 	slices.SortFunc(coins, func(a, b coin) int {
 		return cmp.Or(bytes.Compare(a.tx[:], b.tx[:]), cmp.Compare(a.index, b.index))
@@ -331,7 +325,7 @@ func (d *draft) inputs(coins []coin) []*avax.TransferableInput {
 	return ins
 }
 
-// credential has so many signatures of nobody.
+// credential returns random signatures.
 func (g *Generator) credential(signatures uint32) secp256k1fx.Credential {
 	c := secp256k1fx.Credential{Sigs: make([][65]byte, signatures)}
 	for i := range c.Sigs {
@@ -347,8 +341,7 @@ func (d *draft) base() avax.BaseTx {
 	}
 }
 
-// change gives what is left of the AVAX that goes in, after a fee, to a party.
-// Nothing if it is next to nothing.
+// change adds an output for the rest of the AVAX after a fee, unless the rest is tiny.
 func (d *draft) change(to int32, burn uint64) {
 	in, out := d.flow()
 	if in > out+burn+1000 {
@@ -356,7 +349,7 @@ func (d *draft) change(to int32, burn uint64) {
 	}
 }
 
-// flow is the AVAX that goes in and out.
+// flow returns the sums of AVAX inputs and outputs.
 func (d *draft) flow() (in, out uint64) {
 	for _, list := range [][]coin{d.ins, d.arriving} {
 		for i := range list {
@@ -375,8 +368,7 @@ func (d *draft) flow() (in, out uint64) {
 	return in + d.gained, out + d.lost
 }
 
-// done records what the transaction did, once its ID is known. The coins that were
-// staked are returned.
+// done applies a completed transaction and returns the staked coins.
 func (d *draft) done(tx Tx) (staked []coin) {
 	g, b := d.g, d.block
 	b.Txs = append(b.Txs, tx)
@@ -421,7 +413,7 @@ func (d *draft) done(tx Tx) (staked []coin) {
 	return staked
 }
 
-// sum counts where the AVAX went.
+// sum updates the AVAX totals.
 func (d *draft) sum() {
 	in, out := d.flow()
 	s := &d.g.purse.sums
@@ -435,7 +427,7 @@ func (d *draft) sum() {
 	}
 }
 
-// store puts a new coin to where it can be found again.
+// store puts a new coin where it can be drawn from.
 func (g *Generator) store(c Chain, one coin) {
 	if one.asset == avax0 && one.kind == Transfer {
 		g.keep(c, one)
@@ -444,7 +436,7 @@ func (g *Generator) store(c Chain, one coin) {
 	g.onX.store(g, c, one)
 }
 
-// countBusy counts a change of the busy address' balance.
+// countBusy counts a change of the busy address's balance.
 func (g *Generator) countBusy(b *Block, who int32, last *uint64) {
 	if who == g.purse.busy && b.Chain == P && *last != b.Height {
 		*last = b.Height
@@ -452,8 +444,7 @@ func (g *Generator) countBusy(b *Block, who int32, last *uint64) {
 	}
 }
 
-// arrival draws coins on their way to a chain that one party owns and that come from
-// one chain; nil if there are none.
+// arrival draws coins on their way to a chain with one owner and one source chain, or returns nil if there are none.
 func (g *Generator) arrival(to Chain) []coin {
 	w := g.purse.between[to]
 	if len(w) == 0 {

@@ -20,45 +20,44 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// stint is a period of validation or delegation of the primary network that goes on.
+// stint is a current validation or delegation period of the primary network.
 type stint struct {
 	txID       ids.ID
 	nodeID     ids.NodeID
 	start, end int64
 	weight     uint64
-	reward     uint64 // what is paid at the end, before commission
-	shares     uint32 // of a validator, of 1,000,000
-	owner      int32  // of the reward
-	coins      []coin // that are free at the end
+	reward     uint64 // paid at the end, before commission
+	shares     uint32 // commission in millionths; validators only
+	owner      int32  // reward owner
+	coins      []coin // unlocked at the end
 	next       uint32 // index of the first output at the end
 
-	// validator is who a delegator delegates to, nil for validators; commission is
-	// what delegators have earned a validator.
+	// validator is the validator of a delegation, nil for validators. commission is what a validator has earned from
+	// delegators.
 	validator  *stint
 	commission uint64
-	delegators int // that go on
+	delegators int // number of current delegators
 
-	// renewing validators go on after the end (ACP-236).
+	// renewing validators start a new period at the end (ACP-236).
 	renewing bool
-	period   uint64 // the next one's, in seconds; 0: there is none
-	compound uint32 // of 1,000,000: how much of a reward stays
-	accrued  uint64 // what stayed
+	period   uint64 // length of the next period in seconds; 0 ends the validation
+	compound uint32 // restaked part of rewards in millionths
+	accrued  uint64 // restaked total
 }
 
-// stakes are those that go on, the one that ends first at the top.
+// stakes is a heap of the current stakes, ordered by end.
 type stakes struct {
 	all []*stint // a heap
-	// supply is what there is of AVAX, potential rewards included, in nAVAX.
+	// supply is the AVAX supply including potential rewards, in nAVAX.
 	supply uint64
-	// open are validators that can be delegated to, renewing those that can be
-	// configured.
+	// open are validators that accept delegations. renewing are auto-renewed validators.
 	open, renewing []*stint
-	// keys are those that validators share.
+	// keys are BLS keys that validators share.
 	keys []signer.ProofOfPossession
 }
 
-// sharedKeys is how many BLS keys there are. Making one takes a millisecond, and no
-// two validators at the same time would have the same one on a real network.
+// sharedKeys is the number of BLS keys. Creating a key takes a millisecond. On a real network no two current validators
+// share a key.
 const sharedKeys = 32
 
 func (s *stakes) init(seed uint64) error {
@@ -78,7 +77,7 @@ func (s *stakes) init(seed uint64) error {
 	return nil
 }
 
-// key is one of the shared keys, read from its bytes, as verifying it demands.
+// key draws a shared key. It copies the encoded bytes, because verification requires keys parsed from bytes.
 func (g *Generator) key() signer.ProofOfPossession {
 	shared := &g.stakes.keys[g.rng.IntN(len(g.stakes.keys))]
 	return signer.ProofOfPossession{PublicKey: shared.PublicKey, ProofOfPossession: shared.ProofOfPossession}
@@ -86,7 +85,7 @@ func (g *Generator) key() signer.ProofOfPossession {
 
 func (s *stakes) Len() int { return len(s.all) }
 
-// Less orders as a node does: delegators leave before validators that end with them.
+// Less orders like a node: delegators leave before validators with the same end.
 func (s *stakes) Less(i, j int) bool {
 	a, b := s.all[i], s.all[j]
 	if a.end == b.end && (a.validator == nil) != (b.validator == nil) {
@@ -102,7 +101,7 @@ func (s *stakes) Pop() any {
 	return last
 }
 
-// openValidators bounds the validators that are drawn from for delegations.
+// openValidators bounds the validators to draw delegations from.
 const openValidators = 2000
 
 // enter begins a stake with a block.
@@ -131,13 +130,13 @@ func (s *stint) stake() Stake {
 	}
 }
 
-// period draws the length of a stake, in seconds.
+// period draws the length of a stake in seconds.
 func (g *Generator) period() int64 {
 	span := g.o.Span.Seconds()
 	return max(int64(span*(0.02+0.3*g.rng.Float64())), 2)
 }
 
-// staked records the coins of a stake.
+// staked assigns the coins of a stake.
 func (g *Generator) staked(b *Block, s *stint, coins []coin) {
 	s.coins = coins
 	for i := range coins {
@@ -146,8 +145,7 @@ func (g *Generator) staked(b *Block, s *stint, coins []coin) {
 	}
 }
 
-// settleUntil ends the stakes whose time has come, each with a proposal and the block
-// that decides it.
+// settleUntil ends the stakes that are due, each with a proposal and the block that decides it.
 func (g *Generator) settleUntil(now int64) error {
 	for g.stakes.Len() > 0 && g.stakes.all[0].end <= now {
 		if err := g.settle(); err != nil {
@@ -157,7 +155,7 @@ func (g *Generator) settleUntil(now int64) error {
 	return nil
 }
 
-// settle ends the stake that ends first.
+// settle ends the stake with the earliest end.
 func (g *Generator) settle() error {
 	s := heap.Pop(&g.stakes).(*stint)
 	unsigned := txs.UnsignedTx(&txs.RewardValidatorTx{TxID: s.txID})
@@ -199,7 +197,7 @@ func (g *Generator) settle() error {
 	return g.decide(option, commit, banff)
 }
 
-// decide accepts the block that follows a proposal.
+// decide accepts the block that decides a proposal.
 func (g *Generator) decide(b *Block, commit, banff bool) error {
 	b.envelope = optionEnvelope
 	var made block.Block
@@ -221,7 +219,7 @@ func (g *Generator) decide(b *Block, commit, banff bool) error {
 	return nil
 }
 
-// pay ends a stake, or a period of it: stakes come back, and rewards are made.
+// pay ends a period: it unlocks the stake and creates rewards.
 func (g *Generator) pay(b *Block, s *stint, rewardID ids.ID, commit bool) error {
 	from, at := s.txID, s.next
 	var own, commission uint64
@@ -293,7 +291,7 @@ func (g *Generator) pay(b *Block, s *stint, rewardID ids.ID, commit bool) error 
 	return nil
 }
 
-// utxo is an AVAX coin as the P-Chain encodes it.
+// utxo encodes an AVAX coin like the P-Chain.
 func (g *Generator) utxo(c *coin) ([]byte, error) {
 	b, err := txs.GenesisCodec.Marshal(txs.CodecVersion, &avax.UTXO{
 		UTXOID: c.utxoID(), Asset: avax.Asset{ID: g.assets[c.asset].id},

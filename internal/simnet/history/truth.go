@@ -20,14 +20,14 @@ const (
 	PropertyOwned
 )
 
-// Output is all that is true of an output.
+// Output is the complete history of an output.
 type Output struct {
 	ID, TxID ids.ID
 	Index    uint32
 	Kind     OutputKind
 	AssetID  ids.ID
 	Amount   uint64
-	// Chain made it at Height, and Destination is where it can be spent.
+	// Chain created the output at Height. Destination is the chain on which it is spendable.
 	Chain, Destination Chain
 	Height             uint64
 	Time               time.Time
@@ -36,12 +36,12 @@ type Output struct {
 	Addresses []ids.ShortID
 	// Locktime and StakeableLocktime are Unix times, 0 for none.
 	Locktime, StakeableLocktime uint64
-	// StakeEnd is when the stake that the output is part of ends; zero if it is none.
+	// StakeEnd is the end of the output's stake, zero for an output without a stake.
 	StakeEnd time.Time
 	Spent    *Spent
 }
 
-// Spent says what consumed an output.
+// Spent is the consumption of an output.
 type Spent struct {
 	Chain  Chain
 	TxID   ids.ID
@@ -49,11 +49,9 @@ type Spent struct {
 	Time   time.Time
 }
 
-// Truth is every output that there ever was, as the generator knows it without
-// reading a block.
+// Truth holds all outputs ever created, as known to the generator and not read from blocks.
 type Truth struct {
-	// EarlyTxIDs and EarlyVertices are what the X-Chain accepted before it had blocks,
-	// in this order.
+	// EarlyTxIDs and EarlyVertices are what the X-Chain accepted before it had blocks, in order of acceptance.
 	EarlyTxIDs    []ids.ID
 	EarlyVertices []Vertex
 
@@ -68,7 +66,7 @@ type coinID struct {
 
 func newTruth() *Truth { return &Truth{byCoin: make(map[coinID]*Output)} }
 
-// make records an output; a nil Truth records nothing.
+// make adds an output. It does nothing on a nil Truth.
 func (t *Truth) make(c *coin, g *Generator, b *Block, to Chain, stakeEnd int64) {
 	if t == nil {
 		return
@@ -94,12 +92,12 @@ func (t *Truth) spend(c *coin, _ *Generator, b *Block, txID ids.ID) {
 	id := coinID{c.tx, c.index}
 	o := t.byCoin[id]
 	if o == nil || o.Spent != nil {
-		panic("history: an output is spent that does not exist, or twice") // which would be a mistake here
+		panic("history: an output is spent that does not exist, or twice") // a bug in this package
 	}
 	o.Spent = &Spent{Chain: b.Chain, TxID: txID, Height: b.Height, Time: b.Time}
 }
 
-// early records what was accepted without a block.
+// early adds what was accepted without a block.
 func (t *Truth) early(b *Block) {
 	if t == nil {
 		return
@@ -110,7 +108,7 @@ func (t *Truth) early(b *Block) {
 	t.EarlyVertices = append(t.EarlyVertices, b.Vertices...)
 }
 
-// restake says that the stake of some outputs goes on.
+// restake extends the stake of outputs.
 func (t *Truth) restake(coins []coin, end int64) {
 	if t == nil {
 		return
@@ -120,7 +118,7 @@ func (t *Truth) restake(coins []coin, end int64) {
 	}
 }
 
-// Outputs are all outputs in the order in which they were made.
+// Outputs returns all outputs in order of creation.
 func (t *Truth) Outputs() iter.Seq[*Output] {
 	return func(yield func(*Output) bool) {
 		for _, o := range t.outputs {
@@ -131,8 +129,8 @@ func (t *Truth) Outputs() iter.Seq[*Output] {
 	}
 }
 
-// Unspent are the outputs on a chain, or on their way to it, that an address is one of
-// the owners of, in the order in which they were made.
+// Unspent returns the unconsumed outputs on a chain, or exported to it, with the address among the owners, in order of
+// creation.
 func (t *Truth) Unspent(c Chain, address ids.ShortID) (unspent []*Output) {
 	for _, o := range t.outputs {
 		if o.Spent != nil || o.Destination != c {
@@ -147,9 +145,8 @@ func (t *Truth) Unspent(c Chain, address ids.ShortID) (unspent []*Output) {
 	return unspent
 }
 
-// Balance is what an address owned alone, with a signature of its own, of an asset at
-// the end of a time: what was made until then on a chain to stay there, and not
-// consumed. Stakes and locked outputs count.
+// Balance returns the amount of an asset that an address owned alone on a chain at the end of a second, including
+// stakes and locked outputs. It excludes exported outputs.
 func (t *Truth) Balance(c Chain, address ids.ShortID, assetID ids.ID, at time.Time) (sum uint64) {
 	for _, o := range t.outputs {
 		if o.Chain != c || o.Destination != c || o.AssetID != assetID || o.Kind != Transfer ||

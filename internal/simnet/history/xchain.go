@@ -16,21 +16,21 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
 
-// asset is something that there are amounts of.
+// asset is an asset of the network.
 type asset struct{ id ids.ID }
 
-// xState are the outputs that are no AVAX, in lists of what can be done with them.
+// xState lists the outputs of other assets than AVAX by their use.
 type xState struct {
-	// money are amounts of other assets, of which abroad is on the P-Chain.
+	// money are amounts of other assets. abroad are those on the P-Chain.
 	money, abroad []coin
-	// The rest is what operations are about.
+	// Inputs of operations.
 	mints, nftMints, nfts, propertyMints, properties []coin
 }
 
-// someCoins bounds each of the lists.
+// someCoins bounds each list.
 const someCoins = 2000
 
-// store puts a coin into its list. If there is no room another one is forgotten.
+// store adds a coin to its list. If the list is full, it replaces another coin.
 func (x *xState) store(g *Generator, on Chain, one coin) {
 	var list *[]coin
 	switch {
@@ -56,7 +56,7 @@ func (x *xState) store(g *Generator, on Chain, one coin) {
 	(*list)[g.rng.IntN(someCoins)] = one
 }
 
-// pick takes a coin out of a list; false if there is none.
+// pick removes a random coin from a list, or returns false if the list is empty.
 func (g *Generator) pick(list *[]coin) (coin, bool) {
 	if len(*list) == 0 {
 		return coin{}, false
@@ -100,7 +100,7 @@ var xKinds = []struct {
 	{0.15, (*Generator).moneyTx},
 }
 
-// xTx makes a transaction of some kind. What is not possible now is a simple transfer.
+// xTx generates a transaction of a random kind. It falls back to a simple transfer if the kind is not possible now.
 func (g *Generator) xTx(b *Block) (*txs.Tx, error) {
 	for _, choice := range xKinds {
 		if !g.chance(choice.share) {
@@ -115,7 +115,7 @@ func (g *Generator) xTx(b *Block) (*txs.Tx, error) {
 	return g.xBaseTx(g.draft(b))
 }
 
-// xSign ends a transaction: a credential for each input, then those of operations.
+// xSign completes a transaction with a credential for each input, then the credentials of operations.
 func (d *draft) xSign(unsigned txs.UnsignedTx, others ...verify.Verifiable) (*txs.Tx, error) {
 	tx := &txs.Tx{Unsigned: unsigned}
 	for _, list := range [][]coin{d.ins[:len(d.ins)-len(others)], d.arriving} {
@@ -139,7 +139,7 @@ func (d *draft) xSign(unsigned txs.UnsignedTx, others ...verify.Verifiable) (*tx
 
 func (d *draft) xBase() txs.BaseTx { return txs.BaseTx{BaseTx: d.base()} }
 
-// xPaid has somebody pay a fee, with change.
+// xPaid adds a payer of the fee, with change.
 func (d *draft) xPaid() (int32, error) {
 	who, coins, _, err := d.g.payer(X, 10*fee, d.now())
 	d.ins = coins
@@ -159,7 +159,7 @@ func (g *Generator) xBaseTx(d *draft) (*txs.Tx, error) {
 	return d.xSign(&base)
 }
 
-// moneyTx moves an asset that is not AVAX.
+// moneyTx transfers an asset other than AVAX.
 func (g *Generator) moneyTx(d *draft) (*txs.Tx, error) {
 	one, ok := g.pick(&g.onX.money)
 	if !ok || one.amount < 2 {
@@ -181,7 +181,7 @@ func (g *Generator) moneyTx(d *draft) (*txs.Tx, error) {
 func (g *Generator) xExportTx(d *draft) (*txs.Tx, error) {
 	d.to = g.other(X)
 	if one, ok := g.pick(&g.onX.money); ok && g.chance(0.2) {
-		// The payer's change is the only AVAX.
+		// The payer's change is the only AVAX output.
 		if _, err := d.xPaid(); err != nil {
 			return nil, err
 		}
@@ -212,15 +212,14 @@ func (g *Generator) xImportTx(d *draft) (*txs.Tx, error) {
 	return d.xSign(&txs.ImportTx{BaseTx: base, SourceChain: g.network.chainIDs[from], ImportedIns: d.inputs(d.arriving)})
 }
 
-// The feature extensions of the X-Chain, by their place.
+// Indexes of the X-Chain's feature extensions.
 const (
 	fxMoney = iota
 	fxNFT
 	fxProperty
 )
 
-// createAssetTx makes an asset: money of a fixed amount, money of which more can be
-// made, tokens in groups, or a property.
+// createAssetTx creates an asset: a fixed amount, a mintable amount, NFT groups, or a property.
 func (g *Generator) createAssetTx(d *draft) (*txs.Tx, error) {
 	if _, err := d.xPaid(); err != nil {
 		return nil, err
@@ -269,7 +268,7 @@ func (g *Generator) createAssetTx(d *draft) (*txs.Tx, error) {
 	return d.xSign(tx)
 }
 
-// symbol is up to four letters.
+// symbol returns four letters.
 func symbol(n int) string {
 	text := []byte{'A', 'A', 'A', 'A'}
 	for i := range text {
@@ -279,7 +278,7 @@ func symbol(n int) string {
 	return string(text)
 }
 
-// operationTx makes more of an asset, moves a token, or burns a property.
+// operationTx mints an asset, transfers an NFT, or burns a property.
 func (g *Generator) operationTx(d *draft) (*txs.Tx, error) {
 	lists := []*[]coin{&g.onX.mints, &g.onX.nftMints, &g.onX.nfts, &g.onX.propertyMints, &g.onX.properties}
 	one, ok := g.pick(lists[g.rng.IntN(len(lists))])

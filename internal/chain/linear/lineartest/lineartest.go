@@ -1,5 +1,4 @@
-// Package lineartest holds shortcuts through blocks against the library that they stand
-// for. It is for tests alone.
+// Package lineartest compares fast block readers with the library's codec in tests.
 package lineartest
 
 import (
@@ -10,22 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RequireSame has a shortcut either read b as the library does, or not at all, which is
-// nil, and tells whether it did.
+// RequireSame requires that quick returns nil or the same block as slow. It reports whether quick returned a block.
 func RequireSame[B any](t testing.TB, b []byte, quick func([]byte) *B, slow func([]byte) (*B, error)) bool {
 	got := quick(b)
 	if got == nil {
 		return false
 	}
 	want, err := slow(b)
-	require.NoError(t, err, "the shortcut read what the library refuses")
+	require.NoError(t, err, "the fast reader accepted a block that the library refuses")
 	require.Equal(t, want, got)
 	return true
 }
 
-// Spoil changes, cuts and lengthens some of all at every place, for same, which is
-// RequireSame of what it is given. Both ends of it must be reached: what is read, and
-// what is left to the library.
+// Spoil changes, truncates and extends blocks at every position and calls same, a wrapper of RequireSame, with each
+// result. It requires that both outcomes occur: read and refused.
 func Spoil(t *testing.T, rng *rand.Rand, all [][]byte, same func(b []byte) bool) {
 	t.Helper()
 	read, refused := 0, 0
@@ -46,19 +43,19 @@ func Spoil(t *testing.T, rng *rand.Rand, all [][]byte, same func(b []byte) bool)
 		for range 20 {
 			note(same(b[:rng.IntN(len(b))]))
 			note(same(append(append([]byte(nil), b...), byte(rng.IntN(3)))))
-			// A length that is far too large, or too small.
+			// A length that is too large or too small.
 			spoilt := append([]byte(nil), b...)
 			copy(spoilt[rng.IntN(len(b)-4):], []byte{byte(rng.IntN(2)) * 0x7f, byte(rng.IntN(2)) * 255, 0, byte(rng.IntN(4))})
 			note(same(spoilt))
 		}
 	}
-	t.Logf("%d read as the library does, %d left to it", read, refused)
-	require.Greater(t, read, 1000, "nearly nothing was read")
-	require.Greater(t, refused, 1000, "nearly nothing was refused")
+	t.Logf("%d read, %d refused", read, refused)
+	require.Greater(t, read, 1000, "too few blocks were read")
+	require.Greater(t, refused, 1000, "too few blocks were refused")
 }
 
-// Benchmark reads blocks with the library alone and by the shortcut; transactions says
-// how many a block has, and cpu how much processor time this process has used so far.
+// Benchmark measures the library and the fast reader. Transactions returns the number of transactions of a block, cpu
+// the processor time that the process has used.
 func Benchmark[B any](b *testing.B, cpu func() time.Duration, all [][]byte, quick func([]byte) *B, slow func([]byte) (*B, error), transactions func(*B) int) {
 	b.Helper()
 	count, size := 0, 0

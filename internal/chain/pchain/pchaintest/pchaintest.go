@@ -1,5 +1,5 @@
-// Package pchaintest makes P-Chains for tests and benchmarks: real blocks in
-// real envelopes, whose transactions nobody verified.
+// Package pchaintest builds P-Chains for tests and benchmarks: real blocks in real envelopes with unverified
+// transactions.
 package pchaintest
 
 import (
@@ -24,26 +24,24 @@ import (
 // Block is an accepted block of a Chain.
 type Block struct {
 	ID ids.ID
-	// Bare is what platform.getBlockByHeight gives, Enveloped what the index API
-	// gives; the genesis block has no envelope.
+	// Bare is the result of platform.getBlockByHeight, Enveloped that of the index API. The genesis block has no
+	// envelope.
 	Bare, Enveloped []byte
 }
 
-// Chain is a P-Chain that grows at its end. Its methods panic on what the library
-// refuses, because only a mistake in a test leads there.
+// Chain is a P-Chain to which tests append blocks. Its methods panic if the library rejects a block.
 type Chain struct {
 	NetworkID uint32
-	// Blocks in the order of their heights, the genesis block first.
+	// Blocks are in height order, from the genesis block on.
 	Blocks []Block
 
 	cert      *staking.Certificate
 	key       crypto.Signer
-	envelope  ids.ID // the last one's
+	envelope  ids.ID // of the last block
 	timestamp time.Time
 }
 
-// New makes a chain that consists of its genesis block. Blocks are signed by a
-// proposer whose identity differs from run to run.
+// New returns a chain with only its genesis block. Blocks are signed by a proposer with a random identity.
 func New(networkID uint32) *Chain {
 	identity := must(staking.NewTLSCert())
 	c := &Chain{
@@ -58,21 +56,21 @@ func New(networkID uint32) *Chain {
 	return c
 }
 
-// Next is the height of the block that comes next.
+// Next returns the height of the next block.
 func (c *Chain) Next() uint64 { return uint64(len(c.Blocks)) }
 
-// Time is that of the last block that has one.
+// Time returns the time of the last block that has one.
 func (c *Chain) Time() time.Time { return c.timestamp }
 
 func (c *Chain) parent() ids.ID { return c.Blocks[len(c.Blocks)-1].ID }
 
-// Standard adds a block with transactions, one second after the last one.
+// Standard appends a block with transactions, one second after the last block.
 func (c *Chain) Standard(transactions ...*txs.Tx) Block {
 	c.timestamp = c.timestamp.Add(time.Second)
 	return c.add(must(block.NewBanffStandardBlock(c.timestamp, c.parent(), c.Next(), transactions)))
 }
 
-// Proposal adds a block that asks for proposal, and the option that answers.
+// Proposal appends a block that proposes a transaction, and the Commit or Abort that decides it.
 func (c *Chain) Proposal(proposal *txs.Tx, commit bool, transactions ...*txs.Tx) {
 	c.timestamp = c.timestamp.Add(time.Second)
 	c.add(must(block.NewBanffProposalBlock(c.timestamp, c.parent(), c.Next(), proposal, transactions)))
@@ -99,17 +97,17 @@ func (c *Chain) add(inner block.Block) Block {
 	return b
 }
 
-// Transfer is a transaction of no interest to anybody: seed makes it differ from
-// others. It has an input, two outputs and a signature, as most have.
+// Transfer returns a plain transfer. Different seeds give different transactions. It has one input, two outputs and one
+// signature.
 func (c *Chain) Transfer(seed uint64) *txs.Tx {
 	return sign(&txs.BaseTx{BaseTx: c.base(seed)}, 1)
 }
 
-// Reward asks to reward the staker of a transaction, as a Proposal does.
+// Reward returns the transaction that proposes to reward the staker of txID.
 func (c *Chain) Reward(txID ids.ID) *txs.Tx { return sign(&txs.RewardValidatorTx{TxID: txID}, 0) }
 
-// Convert makes a subnet an L1 that the manager at address on a chain manages,
-// with so many validators.
+// Convert returns a transaction that converts a subnet to an L1 with the given manager contract and number of
+// validators.
 func (c *Chain) Convert(subnetID, managerChainID ids.ID, address []byte, validators int) *txs.Tx {
 	tx := &txs.ConvertSubnetToL1Tx{
 		BaseTx: txs.BaseTx{BaseTx: c.base(0)}, Subnet: subnetID, ChainID: managerChainID, Address: address,
@@ -127,24 +125,24 @@ func (c *Chain) Convert(subnetID, managerChainID ids.ID, address []byte, validat
 	return sign(tx, 2)
 }
 
-// Registration is the message by which a manager registers a validator.
+// Registration returns the message with which a manager registers a validator.
 func Registration(subnetID ids.ID, nodeID ids.NodeID, expiry uint64) *message.RegisterL1Validator {
 	owner := message.PChainOwner{Threshold: 1, Addresses: []ids.ShortID{{3}}}
 	return must(message.NewRegisterL1Validator(subnetID, nodeID, [48]byte{4}, expiry, owner, owner, 20))
 }
 
-// Register carries a registration.
+// Register returns a transaction that carries a registration.
 func (c *Chain) Register(m *message.RegisterL1Validator) *txs.Tx {
 	return sign(&txs.RegisterL1ValidatorTx{BaseTx: txs.BaseTx{BaseTx: c.base(0)}, Balance: 7, Message: c.signed(m.Bytes())}, 1)
 }
 
-// SetWeight changes a validator's weight.
+// SetWeight returns a transaction that changes a validator's weight.
 func (c *Chain) SetWeight(validationID ids.ID, nonce, weight uint64) *txs.Tx {
 	m := must(message.NewL1ValidatorWeight(validationID, nonce, weight))
 	return sign(&txs.SetL1ValidatorWeightTx{BaseTx: txs.BaseTx{BaseTx: c.base(nonce)}, Message: c.signed(m.Bytes())}, 1)
 }
 
-// signed is what a manager says in an addressed call, as a Warp message.
+// signed returns a Warp message with an addressed call from the manager.
 func (c *Chain) signed(inner []byte) []byte {
 	call := must(payload.NewAddressedCall(make([]byte, 20), inner))
 	unsigned := must(warp.NewUnsignedMessage(c.NetworkID, ids.ID{'c'}, call.Bytes()))
@@ -169,7 +167,7 @@ func (c *Chain) base(seed uint64) avax.BaseTx {
 	}
 }
 
-// sign adds credentials with signatures of nobody.
+// sign adds credentials with invalid signatures.
 func sign(unsigned txs.UnsignedTx, credentials int) *txs.Tx {
 	tx := &txs.Tx{Unsigned: unsigned}
 	for range credentials {

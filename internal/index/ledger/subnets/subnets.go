@@ -1,6 +1,5 @@
-// Package subnets records the subnets of a network: who made and owns them, their
-// blockchains, and which became L1s (ACP-77). It is a tenant of the P-Chain's
-// pipeline, and what reads its rows.
+// Package subnets indexes the subnets of a network: their creation, owners and blockchains, and their conversion to L1s
+// (ACP-77). A Tenant of the P-Chain's pipeline writes the rows, a Record reads them.
 package subnets
 
 import (
@@ -20,32 +19,31 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the tenant's.
+// name is the name of the projection in cursors.
 const name = "subnets"
 
-// Families are those of the record's rows, whose form is that of the record with which
-// they share a cursor.
+// Families returns the store families of the index. Their format version is that of the ledger, with which they share a
+// cursor.
 func Families() []store.Family {
 	return []store.Family{store.FamilySubnet, store.FamilySubnetFact}
 }
 
-// ErrChain says that a block is not the P-Chain's.
-var ErrChain = errors.New("subnets are recorded from blocks of the P-Chain")
+// ErrChain means that a block is not a P-Chain block.
+var ErrChain = errors.New("subnets are indexed from P-Chain blocks")
 
-// Tenant records subnets. All rows follow from the P-Chain's blocks alone.
+// Tenant indexes subnets. All rows follow from P-Chain blocks alone.
 type Tenant struct{ networkID uint32 }
 
 var _ index.Tenant[*chain.Block] = Tenant{}
 
-// NewTenant makes the tenant that records a network's subnets.
+// NewTenant returns the projection that indexes a network's subnets.
 func NewTenant(networkID uint32) Tenant { return Tenant{networkID: networkID} }
 
 // Name implements index.Tenant.
 func (Tenant) Name() string { return name }
 
-// What is known of a subnet, by the first byte of the clustering key. After that of
-// a chain come height and number of its creation; its genesis has rows of its own,
-// because it may be large.
+// Kinds of facts about a subnet, the first byte of the clustering key. For a chain, height and number of its creation
+// follow. A chain's genesis has its own row because it may be large.
 const (
 	factOwners = iota
 	factConversion
@@ -53,11 +51,10 @@ const (
 	factGenesis
 )
 
-// Apply implements index.Tenant. The genesis block makes the primary network. The
-// error is ErrChain.
+// Apply implements index.Tenant. The genesis block creates the primary network. The error is ErrChain.
 func (t Tenant) Apply(_ context.Context, _ store.Reader, block *chain.Block, batch *store.Batch) error {
 	if block.ChainID != constants.PlatformChainID {
-		return fmt.Errorf("%w, not of %s", ErrChain, block.ChainID)
+		return fmt.Errorf("%w, got chain %s", ErrChain, block.ChainID)
 	}
 	if block.Height == 0 {
 		t.create(batch, block, constants.PrimaryNetworkID)
@@ -114,22 +111,22 @@ func (t Tenant) put(batch *store.Batch, subnetID ids.ID, k, v []byte) {
 	batch.Put(store.FamilySubnetFact, store.PK{P: row.Network(t.networkID, subnetID[:]), K: k}, v)
 }
 
-// Subnet is what is known of a subnet.
+// Subnet is an indexed subnet.
 type Subnet struct {
 	ID ids.ID
-	// Created and Height are those of the block that made it: for the primary network
-	// the genesis block.
+	// Created and Height are the time and height of the block that created the subnet; for the primary network the
+	// genesis block.
 	Created time.Time
 	Height  uint64
-	// Owners are the latest; nobody owns the primary network.
+	// Owners are the current owners. The primary network has none.
 	Owners chain.Owners
-	// Conversion is nil for what is not an L1.
+	// Conversion is nil if the subnet is not an L1.
 	Conversion *Conversion
-	// Chains are its blockchains, the oldest first.
+	// Chains are the subnet's blockchains, oldest first.
 	Chains []Blockchain
 }
 
-// Conversion is the transaction that made a subnet an L1.
+// Conversion is the transaction that converted a subnet to an L1.
 type Conversion struct {
 	TxID ids.ID
 	chain.Conversion
@@ -137,7 +134,7 @@ type Conversion struct {
 	Time   time.Time
 }
 
-// Blockchain is a chain of a subnet, without its genesis: see Record.Genesis.
+// Blockchain is a chain of a subnet without its genesis; see Record.Geneses.
 type Blockchain struct {
 	ID, VMID ids.ID
 	Name     string
@@ -145,28 +142,27 @@ type Blockchain struct {
 	Height   uint64
 }
 
-// Record reads the subnets of one network. It is safe for concurrent use. Errors are
-// the store's.
+// Record reads the subnets of one network. It is safe for concurrent use. Errors come from the store.
 type Record struct {
 	viewer    store.Viewer
 	networkID uint32
 }
 
-// New makes a reader of a network's subnets.
+// New returns a reader of a network's subnets.
 func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
 
-// Position is where a page ended, and the P-Chain's height at the first one: subnets
-// that were made later are not on later pages.
+// Position is the end of a page, with the P-Chain's height at the first page. Later pages omit subnets created after
+// that height.
 type Position struct {
 	Time, Height uint64
 	SubnetID     ids.ID
 	Pin          uint64
 }
 
-// ErrPosition says that a position cannot be read.
-var ErrPosition = errors.New("not a position in a list of subnets")
+// ErrPosition means that a position cannot be decoded.
+var ErrPosition = errors.New("invalid position in the list of subnets")
 
-// Bytes is the position in a form for tokens.
+// Bytes encodes the position for page tokens.
 func (p *Position) Bytes() []byte {
 	w := row.New(64)
 	w.Number(p.Time)
@@ -176,7 +172,7 @@ func (p *Position) Bytes() []byte {
 	return w.B
 }
 
-// ParsePosition reads what Bytes wrote. The error is ErrPosition.
+// ParsePosition decodes the result of Bytes. Errors wrap ErrPosition.
 func ParsePosition(b []byte) (*Position, error) {
 	r := row.Read(b)
 	p := &Position{Time: r.Number(), Height: r.Number(), SubnetID: r.ID(), Pin: r.Number()}
@@ -186,15 +182,15 @@ func ParsePosition(b []byte) (*Position, error) {
 	return p, nil
 }
 
-// Page is a part of the list of subnets.
+// Page is a page of the list of subnets.
 type Page struct {
 	Subnets []*Subnet
-	// Next is where the following page begins, nil if there is none.
+	// Next is the beginning of the next page, nil if there is none.
 	Next *Position
 }
 
-// List returns a page of at most limit subnets, at least 1, ordered by time and
-// height of creation, and then by ID as text: the newest first, unless ascending.
+// List returns a page of at most limit subnets, at least 1, ordered by time and height of creation and then by ID text.
+// The newest come first unless ascending is set.
 func (r *Record) List(ctx context.Context, ascending bool, limit int, after *Position) (*Page, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
@@ -219,7 +215,7 @@ func (r *Record) List(ctx context.Context, ascending bool, limit int, after *Pos
 			hi = k
 		}
 	}
-	// Times do not go back, so that what is later than the pin is at one end.
+	// Times never decrease, so subnets after the pin are at one end of the list.
 	page := &Page{}
 	for {
 		room := limit - len(page.Subnets) + 1
@@ -255,11 +251,11 @@ func (r *Record) List(ctx context.Context, ascending bool, limit int, after *Pos
 	}
 }
 
-// height is that of the last block that is recorded.
+// height returns the height of the last indexed block.
 func (r *Record) height(ctx context.Context, reader store.Reader) (uint64, error) {
 	values, err := reader.Get(ctx, store.FamilySubnetFact, []store.PK{{P: row.Network(r.networkID)}})
 	if err != nil {
-		return 0, fmt.Errorf("reading how far subnets are recorded: %w", err)
+		return 0, fmt.Errorf("reading the height of the subnet index: %w", err)
 	}
 	if values[0] == nil {
 		return 0, nil
@@ -270,7 +266,7 @@ func (r *Record) height(ctx context.Context, reader store.Reader) (uint64, error
 	return height, read.End()
 }
 
-// facts adds what is known of subnets but their creation.
+// facts reads everything about subnets except their creation.
 func (r *Record) facts(ctx context.Context, reader store.Reader, all []*Subnet) error {
 	queries := make([]store.Query, len(all))
 	for i, s := range all {
@@ -281,7 +277,7 @@ func (r *Record) facts(ctx context.Context, reader store.Reader, all []*Subnet) 
 	}
 	found, err := store.Scans(ctx, reader, queries...)
 	if err != nil {
-		return fmt.Errorf("reading what is known of subnets: %w", err)
+		return fmt.Errorf("reading subnet details: %w", err)
 	}
 	for i, s := range all {
 		if err := s.add(found[i]); err != nil {
@@ -291,7 +287,7 @@ func (r *Record) facts(ctx context.Context, reader store.Reader, all []*Subnet) 
 	return nil
 }
 
-// add understands facts.
+// add decodes facts.
 func (s *Subnet) add(rows []store.Row) error {
 	for _, one := range rows {
 		read := row.Read(one.V)
@@ -317,15 +313,15 @@ func (s *Subnet) add(rows []store.Row) error {
 	return nil
 }
 
-// Founded names a blockchain of a subnet.
+// Founded identifies a blockchain of a subnet.
 type Founded struct{ SubnetID, ChainID ids.ID }
 
-// Geneses returns what blockchains began with, in their order; nil is what one has that
-// is not recorded. Each may have a MiB: ask for a few.
+// Geneses returns the genesis bytes of blockchains in order, nil for a blockchain that is not indexed. A genesis may
+// have 1 MiB, so callers should ask for few.
 func (r *Record) Geneses(ctx context.Context, of ...Founded) ([][]byte, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading how blockchains began: %w", err)
+		return nil, fmt.Errorf("reading blockchain geneses: %w", err)
 	}
 	defer func() { _ = v.Close() }()
 	keys := make([]store.PK, len(of))
@@ -334,7 +330,7 @@ func (r *Record) Geneses(ctx context.Context, of ...Founded) ([][]byte, error) {
 	}
 	values, err := v.Get(ctx, store.FamilySubnetFact, keys)
 	if err != nil {
-		return nil, fmt.Errorf("reading how blockchains began: %w", err)
+		return nil, fmt.Errorf("reading blockchain geneses: %w", err)
 	}
 	return values, nil
 }

@@ -20,7 +20,7 @@ import (
 
 const network = 5
 
-// history makes random blocks, and what is to be known after each of them.
+// history generates random blocks with the expected state after each of them.
 type history struct {
 	rng    *rand.Rand
 	blocks []*chain.Block
@@ -81,7 +81,7 @@ func newHistory(seed uint64, n int) *history {
 	return h
 }
 
-// TestList goes through pages while blocks arrive.
+// TestList reads pages while blocks arrive.
 func TestList(t *testing.T) {
 	for seed := range uint64(20) {
 		h := newHistory(seed, 60)

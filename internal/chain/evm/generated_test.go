@@ -11,9 +11,9 @@ import (
 	"quorate/internal/simnet/evmchain"
 )
 
-// TestDecodeMadeUp reads chains of all kinds of traffic and compares with what whoever
-// made them up knows.
-func TestDecodeMadeUp(t *testing.T) {
+// TestDecodeGenerated decodes generated chains with all kinds of traffic and compares the result with the generator's
+// data.
+func TestDecodeGenerated(t *testing.T) {
 	for name, l1 := range map[string]bool{"C-Chain": false, "L1": true} {
 		t.Run(name, func(t *testing.T) {
 			g, err := evmchain.New(evmchain.Options{L1: l1, Txs: 1500, Record: true})
@@ -40,8 +40,8 @@ func TestDecodeMadeUp(t *testing.T) {
 	}
 }
 
-// BenchmarkDecodeMadeUp reports the time for a transaction of mixed traffic.
-func BenchmarkDecodeMadeUp(b *testing.B) {
+// BenchmarkDecodeGenerated measures a transaction of mixed traffic.
+func BenchmarkDecodeGenerated(b *testing.B) {
 	g, err := evmchain.New(evmchain.Options{Txs: 2000})
 	require.NoError(b, err)
 	var blocks []*evmchain.Block
