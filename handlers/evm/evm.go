@@ -8,10 +8,11 @@
 // caught up for the first time, what is beyond it is 503. Later, when its node is away
 // or was, answers are of what is indexed. They have the headers Indexed-Height,
 // Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network
-// do, and Indexed-From if the index does not begin with the genesis block. An answer
-// that may lack calls, as some blocks have no call traces, says of which blocks in
-// tracesMissing. What only the chain's node can tell, such as the names of contracts, is asked of
-// it when it is needed: 503 while it is away.
+// do, and Indexed-From if the index does not begin with the genesis block. Then balances of
+// ERC-1155 tokens are 503, because what was held before is not known. An answer that may
+// lack calls, as some blocks have no call traces, says of which blocks in tracesMissing.
+// What only the chain's node can tell, such as the names of contracts, is asked of it when
+// it is needed: 503 while it is away.
 package evm
 
 import (
@@ -128,6 +129,13 @@ const (
 	codeUntraced    = "INDEX_UNTRACED"
 	codeBeginsLater = "INDEX_BEGINS_LATER"
 )
+
+// balancesUnknown refuses balances that follow from transfers which the index lacks.
+func balancesUnknown(first uint64) error {
+	e := apierr.Unavailable(nil, "balances of ERC-1155 tokens follow from all transfers since the genesis block, and the index of this chain begins with block %d, as the node of this instance lacks earlier ones; ask another instance", first)
+	e.Code = codeBeginsLater
+	return e
+}
 
 // notDeployed is the message for a contract whose deployment is not in the index.
 func notDeployed(e *evm.NotDeployedError) string {
