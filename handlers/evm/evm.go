@@ -6,7 +6,8 @@
 // An answer is never silently outdated. Until the index has reached the last block for the first time, requests beyond
 // it get 503. Later, even while the chain's node is down, answers contain what is indexed. They have the headers
 // Indexed-Height, Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network do, and
-// Indexed-From if the index does not begin with the genesis block. If blocks lack call traces, the field tracesMissing
+// Indexed-From if the index does not begin with the genesis block; balances of ERC-1155 tokens are then 503, because
+// earlier transfers are unknown. If blocks lack call traces, the field tracesMissing
 // states which. Values that only the chain's node has, for example the names of contracts, are requested when needed;
 // the answer is 503 while the node is down.
 package evm
@@ -123,6 +124,13 @@ const (
 	codeUntraced    = "INDEX_UNTRACED"
 	codeBeginsLater = "INDEX_BEGINS_LATER"
 )
+
+// balancesUnknown refuses balances that follow from transfers which the index lacks.
+func balancesUnknown(first uint64) error {
+	e := apierr.Unavailable(nil, "balances of ERC-1155 tokens follow from all transfers since the genesis block, and the index of this chain begins with block %d, as the node of this instance lacks earlier ones; ask another instance", first)
+	e.Code = codeBeginsLater
+	return e
+}
 
 // notDeployed returns the message for a contract whose deployment is not indexed.
 func notDeployed(e *evm.NotDeployedError) string {

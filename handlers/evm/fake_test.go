@@ -304,7 +304,7 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 		return q.Contract != nil && b.Contract != *q.Contract || q.Wallet != alice
 	})
 	some, next, err := page(ctx, f, all, q.Limit, q.After)
-	return &evm.BalancePage{Balances: some, At: blockOf(int(at)), Next: next}, err
+	return &evm.BalancePage{Balances: some, First: f.progress.From, At: blockOf(int(at)), Next: next}, err
 }
 
 func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.DeploymentDetails, error) {

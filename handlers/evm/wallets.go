@@ -309,6 +309,9 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if err != nil {
 		return err
 	}
+	if found.First > 0 {
+		return balancesUnknown(found.First)
+	}
 	if native == nil {
 		if native, err = a.nativeBalance(ctx, of, wallet, &found.At); err != nil {
 			return err

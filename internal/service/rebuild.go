@@ -36,19 +36,27 @@ func rebuildIndex(ctx context.Context, kept *keep.Keep, all *networks, role conf
 func (n *networks) beside(ctx context.Context, s store.Store) ([]*primary.Network, error) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for {
+	for told := false; ; {
 		var all []*primary.Network
-		for _, e := range n.entries {
-			if opened := e.open(); opened != nil {
-				one, err := opened.Beside(s)
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, one)
+		var missing []string
+		for _, name := range n.names {
+			opened := n.entries[name].open()
+			if opened == nil {
+				missing = append(missing, name)
+				continue
 			}
+			one, err := opened.Beside(s)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, one)
 		}
-		if len(all) == len(n.entries) {
+		if len(missing) == 0 {
 			return all, nil
+		}
+		if !told {
+			told = true
+			n.process.log.Warn("the rebuild of the index waits until these networks are open, because their part of it would be missing; /readyz says why they are not", slog.Any("networks", missing))
 		}
 		select {
 		case <-ctx.Done():

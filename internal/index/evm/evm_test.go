@@ -504,8 +504,11 @@ func TestErrors(t *testing.T) {
 	w.advance(20)
 
 	for n, want := range map[uint64]error{99: evm.ErrBeforeRecord, 100: nil, 119: nil, 120: evm.ErrBeyondTip, ^uint64(0): evm.ErrBeyondTip} {
-		_, err := w.record.Balances(ctx, evm.BalanceQuery{At: &n, Limit: 1})
+		page, err := w.record.Balances(ctx, evm.BalanceQuery{At: &n, Limit: 1})
 		require.ErrorIs(t, err, want, "block %d", n)
+		if want == nil {
+			require.EqualValues(t, 100, page.First)
+		}
 	}
 	for _, after := range [][]byte{{}, {1}, make([]byte, 11), make([]byte, 17), make([]byte, 100)} {
 		_, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 1, After: after})

@@ -343,7 +343,7 @@ func (r *Record) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, er
 			lo = store.After(k)
 		}
 	}
-	p := &BalancePage{}
+	p := &BalancePage{First: s.head.first}
 	if p.At, err = s.block(ctx, number); err != nil {
 		return nil, err
 	}

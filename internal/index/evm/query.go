@@ -105,6 +105,9 @@ type BalanceQuery struct {
 // BalancePage is a page of balances, none of which is 0.
 type BalancePage struct {
 	Balances []TokenBalance
+	// First is the first block of the index. Unless it is 0, what was held before is
+	// missing from the balances.
+	First uint64
 	// At is the block after which these are the balances: the same on all pages.
 	At BlockRef
 	// Next is the position of the next page, nil if this is the last.

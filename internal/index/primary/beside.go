@@ -32,6 +32,7 @@ func Rebuilder(open func(ctx context.Context, beside store.Store) ([]*Network, e
 		group, ctx := errgroup.WithContext(ctx)
 		ctx, end := context.WithCancel(ctx)
 		defer end()
+		switched := false
 		for _, n := range networks {
 			group.Go(func() error { return n.Run(ctx) })
 		}
@@ -45,13 +46,34 @@ func Rebuilder(open func(ctx context.Context, beside store.Store) ([]*Network, e
 					return nil
 				case <-ticker.C:
 				}
-				if done, err := attempt(ctx, names); done || err != nil && ctx.Err() == nil {
+				var err error
+				if switched, err = attempt(ctx, names); err == nil && !switched {
+					err = stopped(networks)
+				}
+				if switched || err != nil && ctx.Err() == nil {
 					return err
 				}
 			}
 		})
-		return group.Wait()
+		err = group.Wait()
+		if switched {
+			return nil // whoever serves has taken over, and fences what is still on its way
+		}
+		return err
 	}}
+}
+
+// stopped returns why a chain is not rebuilt any further, nil if none has stopped. The
+// slots are then never switched.
+func stopped(networks []*Network) error {
+	for _, n := range networks {
+		for _, chain := range n.chains {
+			if status := n.ChainStatus(chain); status.State == index.Stopped {
+				return fmt.Errorf("chain %s of network %d has stopped: %w", chain, n.networkID, status.Err)
+			}
+		}
+	}
+	return nil
 }
 
 // Rebuilt returns the progress of the rebuilt index relative to the active index in percent.
