@@ -1,6 +1,5 @@
-// Package lookup records where blocks and transactions of the P-Chain and the X-Chain
-// are, so that they are found by their IDs among the containers that are kept. What is
-// in them it does not know.
+// Package lookup indexes the position of P-Chain and X-Chain blocks and transactions by ID, so that they can be found
+// among the stored containers. It does not interpret their contents.
 package lookup
 
 import (
@@ -19,31 +18,29 @@ import (
 	"quorate/internal/store"
 )
 
-// ErrUnknown says that nothing with an ID is recorded.
+// ErrUnknown means that no block or transaction with the ID is indexed.
 var ErrUnknown = errors.New("not recorded")
 
-// name is the tenants'.
+// name is the name of the tenants.
 const name = "lookup"
 
-// Form is the record's.
+// Form returns the form of the index.
 func Form() index.Form {
 	return index.Form{
-		// 2: by a part of their IDs; 3: pre-Cortina transactions in the order of the vertices
+		// 2: by a prefix of their IDs; 3: pre-Cortina transactions in the order of the vertices
 		Name: name, Version: 3, Cursor: index.CursorOf(name),
 		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace},
 	}
 }
 
-// Tenant records one chain. It serves one pipeline.
+// Tenant indexes one chain. It serves one pipeline.
 type Tenant[B any] struct {
 	prefix []byte
-	// read yields a block's own ID, empty if it has none, its place, and the IDs of its
-	// transactions.
+	// read returns a block's own ID, empty if it has none, its height, and the IDs of its transactions.
 	read func(block B) (id ids.ID, height uint64, txs []ids.ID)
 }
 
-// PChain makes the tenant of a network's P-Chain. The proposal of a block comes after
-// its other transactions.
+// PChain returns the tenant of a network's P-Chain. The proposal of a block follows its other transactions.
 func PChain(networkID uint32) *Tenant[*pchain.Block] {
 	return &Tenant[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, 0, len(b.Txs)+1)
@@ -57,7 +54,7 @@ func PChain(networkID uint32) *Tenant[*pchain.Block] {
 	}}
 }
 
-// XChain makes the tenant of a network's X-Chain.
+// XChain returns the tenant of a network's X-Chain.
 func XChain(networkID uint32) *Tenant[*xchain.Block] {
 	return &Tenant[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, len(b.Txs))
@@ -87,7 +84,7 @@ func (t *Tenant[B]) Apply(_ context.Context, _ store.Reader, block B, batch *sto
 	return nil
 }
 
-// Check tells what of a block, whose record is committed, is not found where it is.
+// Check calls wrong for each ID of a committed block that the index does not find at the block's position.
 func (t *Tenant[B]) Check(ctx context.Context, r store.Reader, block B, wrong func(what string)) error {
 	c := &Chain{reader: r, prefix: t.prefix}
 	id, height, txs := t.read(block)
@@ -105,7 +102,7 @@ func (t *Tenant[B]) Check(ctx context.Context, r store.Reader, block B, wrong fu
 		if err != nil && !errors.Is(err, ErrUnknown) {
 			return err
 		}
-		// A proposal that was refused may be made again.
+		// A rejected proposal may be issued again.
 		if err != nil || at.Height < height || at.Height == height && at.Index != i {
 			wrong(fmt.Sprintf("transaction %s of block %d is not found", txID, height))
 		}
@@ -117,35 +114,34 @@ func prefix(networkID uint32, chain string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, networkID), chain...)
 }
 
-// key is one of its own: a prefix is for many.
+// key returns the key of a row. It has no prefix in common with other rows.
 func key(prefix []byte, id ids.ID) store.PK {
 	return store.PK{P: row.ShortID(slices.Clip(prefix), id)}
 }
 
-// Place is where a transaction is.
+// Place is the position of a transaction.
 type Place struct {
-	// Height is that of the container, which on the X-Chain begins with what came before
-	// the blocks; see container.Container.
+	// Height is the height of the container. On the X-Chain it counts from the transactions that precede the blocks;
+	// see container.Container.
 	Height uint64
-	// Index is the transaction's among those of the block.
+	// Index is the transaction's index in its block.
 	Index int
 }
 
-// Chain reads the record of one chain. It is safe for concurrent use. Errors are
-// ErrUnknown or the store's.
+// Chain reads the index of one chain. It is safe for concurrent use. Its methods return ErrUnknown or errors of the
+// store.
 type Chain struct {
 	reader store.Reader
 	prefix []byte
 }
 
-// New makes a reader of a network's chain, which is index.PChain or index.XChain.
+// New returns a reader of a network's chain, which is index.PChain or index.XChain.
 func New(r store.Reader, networkID uint32, chain string) *Chain {
 	return &Chain{reader: r, prefix: prefix(networkID, chain)}
 }
 
-// Tx returns where the transaction with an ID is, if there is one. Keys have only the
-// beginning of an ID: the caller must compare the ID of the transaction that is there. A
-// proposal is found whether it was accepted or not.
+// Tx returns the position of the transaction with an ID. Keys hold only a prefix of an ID: the caller must compare the
+// ID of the transaction at that position. A proposal is found whether it was accepted or not.
 func (c *Chain) Tx(ctx context.Context, id ids.ID) (Place, error) {
 	v, err := c.get(ctx, store.FamilyTxPlace, id)
 	if err != nil {
@@ -160,8 +156,7 @@ func (c *Chain) Tx(ctx context.Context, id ids.ID) (Place, error) {
 	return Place{}, fmt.Errorf("%w: place of transaction %s", store.ErrCorrupt, id)
 }
 
-// Block returns the height of the container of the block with an ID of its own, if there
-// is one. The caller must compare the ID of the block that is there.
+// Block returns the height of the container of the block with an ID. The caller must compare the ID of that block.
 func (c *Chain) Block(ctx context.Context, id ids.ID) (height uint64, err error) {
 	v, err := c.get(ctx, store.FamilyBlockPlace, id)
 	if err != nil {
