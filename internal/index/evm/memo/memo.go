@@ -19,7 +19,7 @@ type entry[K comparable, V any] struct {
 	value V
 }
 
-// New returns a Table with at least room slots, and at least one.
+// New returns a Table with room slots, but at least one.
 func New[K comparable, V any](room int) *Table[K, V] {
 	return &Table[K, V]{seed: maphash.MakeSeed(), places: make([]atomic.Pointer[entry[K, V]], max(room, 1))}
 }

@@ -88,7 +88,7 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	waiting map[token]string           // queued or fetched tokens, with their host once known; guarded by mu
-	tokens  map[common.Address]*tokens // tokens that requests wait for; guarded by mu
+	tokens  map[common.Address]*tokens // by contract; guarded by mu
 	hosts   map[string]*host           // guarded by mu
 }
 
