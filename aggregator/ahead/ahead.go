@@ -1,7 +1,5 @@
-// Package ahead signs messages before anyone asks for them: as soon as they are
-// known, within a budget, again and again until validators sign them or nobody
-// can want them any more. What it makes stays where the aggregator keeps what it
-// signs, so that a request for it is a read.
+// Package ahead signs messages before clients request them. It retries each message until validators sign it or the
+// message is obsolete, within a budget. Results go to the aggregator's cache, so that a later request is a read.
 package ahead
 
 import (
@@ -19,8 +17,8 @@ import (
 	"quorate/aggregator"
 )
 
-// ErrObsolete is what a Job's Request returns when its message will never be
-// signed, because the network has moved on.
+// ErrObsolete is returned by a Job's Request when its message will never be signed because the network's state has
+// changed.
 var ErrObsolete = errors.New("nobody can want this message any more")
 
 // Signer signs messages.
@@ -28,25 +26,24 @@ type Signer interface {
 	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
 }
 
-// Job is a message to be signed.
+// Job is a message to sign.
 type Job struct {
-	// ID tells jobs apart: one that waits is not taken twice.
+	// ID identifies the job. A waiting job is not queued twice.
 	ID ids.ID
-	// Request makes the request, anew for each attempt.
+	// Request returns the request. It is called for each attempt.
 	Request func(ctx context.Context) (aggregator.Request, error)
 }
 
-// Options of an Ahead. Signer is required.
+// Options configures an Ahead. Signer is required.
 type Options struct {
 	Signer Signer
-	// Rounds is how many messages are signed at a time; 0 means 4.
+	// Rounds is the number of messages signed concurrently; 0 means 4.
 	Rounds int
-	// Waiting bounds how many jobs wait; beyond it the newest are not taken. 0
-	// means 10,000.
+	// Waiting is the maximum number of waiting jobs. Further jobs are refused. 0 means 10,000.
 	Waiting int
-	// Patience is how long a job is tried; 0 means an hour.
+	// Patience is how long a job is retried; 0 means an hour.
 	Patience time.Duration
-	// Attempt bounds one attempt; 0 means 10 s.
+	// Attempt is the timeout of one attempt; 0 means 10 s.
 	Attempt time.Duration
 	// Log may be nil.
 	Log *slog.Logger
@@ -59,7 +56,7 @@ const (
 	maxPause   = time.Minute
 )
 
-// Ahead is a queue of jobs and who works on it. Safe for concurrent use.
+// Ahead is a queue of jobs with its workers. It is safe for concurrent use.
 type Ahead struct {
 	options Options
 	jobs    *prometheus.CounterVec
@@ -67,18 +64,18 @@ type Ahead struct {
 
 	mu      sync.Mutex
 	queue   queue               // guarded by mu
-	waiting map[ids.ID]struct{} // guarded by mu; queued or being worked on
+	waiting map[ids.ID]struct{} // queued or in progress; guarded by mu
 	changed chan struct{}       // holds one token when the queue's head may have changed
 }
 
-// task is a job with its history.
+// task is a job with its attempts.
 type task struct {
 	Job
 	due, since time.Time
 	pause      time.Duration
 }
 
-// New makes an Ahead that works once Run is called.
+// New returns an Ahead. It works while Run runs.
 func New(o Options) (*Ahead, error) {
 	if o.Rounds <= 0 {
 		o.Rounds = 4
@@ -124,7 +121,7 @@ func New(o Options) (*Ahead, error) {
 	return a, nil
 }
 
-// Offer queues a job; false if it waits already or there is no room.
+// Offer queues a job. It returns false if the job is already waiting or the queue is full.
 func (a *Ahead) Offer(j Job) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,7 +138,7 @@ func (a *Ahead) Offer(j Job) bool {
 	return true
 }
 
-// push needs mu.
+// push queues a task. Requires mu.
 func (a *Ahead) push(t *task) {
 	heap.Push(&a.queue, t)
 	select {
@@ -150,7 +147,7 @@ func (a *Ahead) push(t *task) {
 	}
 }
 
-// Run works on jobs until ctx ends.
+// Run processes jobs until ctx ends.
 func (a *Ahead) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -174,7 +171,7 @@ func (a *Ahead) Run(ctx context.Context) {
 	}
 }
 
-// next waits for a task that is due; nil if ctx ends.
+// next waits for a task that is due. It returns nil when ctx ends.
 func (a *Ahead) next(ctx context.Context, timer *time.Timer) *task {
 	for {
 		a.mu.Lock()
@@ -231,7 +228,7 @@ func (a *Ahead) done(t *task, outcome string) {
 	delete(a.waiting, t.ID)
 }
 
-// queue has the task that is due first at its head.
+// queue is a heap of tasks, the next one due first.
 type queue []*task
 
 func (q queue) Len() int           { return len(q) }

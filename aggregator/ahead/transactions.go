@@ -14,34 +14,31 @@ import (
 	"quorate/internal/chain/pchain"
 )
 
-// L1Transactions are the recorded transactions from which messages follow, in the
-// order of their blocks.
+// L1Transactions reads the indexed transactions that lead to messages, in block order.
 type L1Transactions interface {
-	// Height is that of the first block which is not recorded yet.
+	// Height returns the height of the first block that is not indexed.
 	Height(ctx context.Context) (next uint64, err error)
-	// Since returns the transactions of blocks from a height on, and the height to
-	// go on from.
+	// Since returns the transactions of the blocks from height on, and the height to continue from.
 	Since(ctx context.Context, height uint64, limit int) ([]*pchain.L1Transaction, uint64, error)
 }
 
-// Messages says what is to be signed for a transaction.
+// Messages returns the request for the message of a transaction.
 type Messages interface {
 	Request(ctx context.Context, txID ids.ID) (aggregator.Request, error)
 }
 
 const (
-	// lookback is how many blocks before the present are gone over at the start,
-	// for what was accepted while nobody followed.
+	// lookback is the number of blocks before the tip that are read at the start, to find transactions accepted while
+	// the process was down.
 	lookback = 4096
-	// maxAge is how old a transaction may be, by the time of its block: whoever
-	// wanted the message of an older one has got it by now.
+	// maxAge is the maximum age of a transaction by its block's time. Clients have already obtained the messages of
+	// older ones.
 	maxAge = time.Hour
-	// transactionsAtOnce is how many transactions are read in one step.
+	// transactionsAtOnce is the number of transactions per read.
 	transactionsAtOnce = 256
 )
 
-// FollowL1 queues the messages of L1 transactions as they are recorded, which
-// wake tells, until ctx ends.
+// FollowL1 queues the messages of newly indexed L1 transactions until ctx ends. wake signals new transactions.
 func (a *Ahead) FollowL1(ctx context.Context, transactions L1Transactions, messages Messages, wake <-chan struct{}) {
 	var next uint64
 	started := false

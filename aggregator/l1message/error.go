@@ -12,25 +12,23 @@ import (
 	"quorate/internal/node"
 )
 
-// Why no message follows from a transaction, in one word, beside the aggregator's
-// own codes.
+// Codes for transactions that lead to no message, in addition to the aggregator's codes.
 const (
-	// CodeUnknownTransaction: neither the P-Chain nor the X-Chain knows it.
+	// CodeUnknownTransaction means that neither the P-Chain nor the X-Chain has the transaction.
 	CodeUnknownTransaction aggregator.Code = "UNKNOWN_TRANSACTION"
-	// CodeProcessing: the P-Chain has not decided about it yet.
+	// CodeProcessing means that the P-Chain has not decided on the transaction yet.
 	CodeProcessing aggregator.Code = "TRANSACTION_PROCESSING"
-	// CodeDropped: the P-Chain refused it.
+	// CodeDropped means that the P-Chain rejected the transaction.
 	CodeDropped aggregator.Code = "TRANSACTION_DROPPED"
-	// CodeXChain: it is a transaction of the X-Chain, which sends no messages.
+	// CodeXChain means that it is an X-Chain transaction, which sends no messages.
 	CodeXChain aggregator.Code = "X_CHAIN_TRANSACTION"
-	// CodeNoMessage: it is a P-Chain transaction of a kind without a message.
+	// CodeNoMessage means that P-Chain transactions of this type have no message.
 	CodeNoMessage aggregator.Code = "NO_WARP_MESSAGE"
-	// CodeSuperseded: a newer weight change was accepted.
+	// CodeSuperseded means that a newer weight change was accepted.
 	CodeSuperseded aggregator.Code = "SUPERSEDED"
-	// CodeRegistrationNotFound: what proves a removal lies further back than is
-	// recorded or was searched.
+	// CodeRegistrationNotFound means that the justification of a removal precedes the indexed or searched blocks.
 	CodeRegistrationNotFound aggregator.Code = "REGISTRATION_NOT_FOUND"
-	// CodeNotIndexed: the record may have it once it has caught up.
+	// CodeNotIndexed means that the index may have the data once it has caught up.
 	CodeNotIndexed aggregator.Code = "NOT_INDEXED"
 )
 
@@ -58,7 +56,7 @@ func onXChain(txID ids.ID) error {
 	return &aggregator.Error{Code: CodeXChain, Message: fmt.Sprintf("txHash: %s is an X-Chain transaction, and no Warp message belongs to those; give the hash of a P-Chain transaction", txID)}
 }
 
-// otherKind says why a kind of transaction has no message.
+// otherKind returns the error for a transaction of a type without a message.
 func otherKind(txID ids.ID, tx txs.UnsignedTx) error {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", tx), "*txs.")
 	why := "ConvertSubnetToL1Tx, RegisterL1ValidatorTx and SetL1ValidatorWeightTx have one"
@@ -71,8 +69,8 @@ func otherKind(txID ids.ID, tx txs.UnsignedTx) error {
 	return &aggregator.Error{Code: CodeNoMessage, Message: fmt.Sprintf("txHash: no Warp message belongs to %s, which is a %s: %s", txID, kind, why)}
 }
 
-// superseded explains that a weight is the validator's no longer. Current is nil
-// if the validator is gone, newer if the record does not name what came after.
+// superseded returns the error for an outdated weight. current is nil if the validator is gone; newer is nil if the
+// index does not have the later change.
 func superseded(old *pchain.WeightChange, current *node.L1Validator, newer *pchain.L1WeightChange) error {
 	text := fmt.Sprintf("the change of validator %s to weight %d (nonce %d) was superseded", old.ValidationID, old.Weight, old.Nonce)
 	switch {
@@ -88,7 +86,7 @@ func superseded(old *pchain.WeightChange, current *node.L1Validator, newer *pcha
 	return &aggregator.Error{Code: CodeSuperseded, Message: text + ", as validators sign the latest state alone"}
 }
 
-// excerpt shortens what a node says.
+// excerpt shortens a node's error text.
 func excerpt(s string) string {
 	const most = 256
 	if len(s) <= most {

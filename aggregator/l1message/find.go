@@ -22,16 +22,15 @@ import (
 	"quorate/validators"
 )
 
-// transaction is an accepted one that a message follows from.
+// transaction is an accepted transaction that leads to a message.
 type transaction struct {
 	id    ids.ID
 	event pchain.L1Event
-	// manager is the blockchain that a registration or weight change came from;
-	// nil if the record does not say.
+	// manager is the blockchain that sent a registration or weight change; nil if the index does not have it.
 	manager *ids.ID
 }
 
-// find looks a transaction up, in the record first.
+// find looks a transaction up, in the index first.
 func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 	if d.record != nil {
 		recorded, err := d.record.Transaction(ctx, txID)
@@ -64,13 +63,13 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 	return nil, unknown(txID)
 }
 
-// fetch reads an accepted transaction from the node.
+// fetch fetches an accepted transaction from the node.
 func (d *Deriver) fetch(ctx context.Context, txID ids.ID) (*transaction, error) {
 	raw, err := d.node.Tx(ctx, txID)
 	if err != nil {
 		return nil, aggregator.NodeFailure(ctx, err)
 	}
-	// The genesis has transactions that are too large for the ordinary codec.
+	// The genesis contains transactions that exceed the limits of the ordinary codec.
 	tx, err := txs.Parse(txs.GenesisCodec, raw)
 	if err == nil && tx.ID() != txID {
 		err = fmt.Errorf("its ID is %s", tx.ID())
@@ -94,8 +93,7 @@ func (d *Deriver) fetch(ctx context.Context, txID ids.ID) (*transaction, error) 
 	default:
 		return nil, otherKind(txID, tx.Unsigned)
 	}
-	// The P-Chain accepts a manager's messages from the chain of the conversion
-	// only.
+	// The P-Chain accepts only messages from the manager's chain named in the conversion.
 	m, err := warp.ParseMessage(signed)
 	if err != nil {
 		return nil, aggregator.NodeFailure(ctx, fmt.Errorf("%w: transaction %s: %w", node.ErrMalformed, txID, err))
@@ -104,13 +102,11 @@ func (d *Deriver) fetch(ctx context.Context, txID ids.ID) (*transaction, error) 
 	return found, nil
 }
 
-// maxInitial bounds how many validators a conversion is thought to have when all
-// that is known of it is the subnet.
+// maxInitial is the maximum number of initial validators that proof tries if it knows only the subnet.
 const maxInitial = 4096
 
-// proof finds what shows that a removed validator cannot come back: the message
-// that registered it or its place in the conversion. Both are checked against the
-// validation ID, which is their hash.
+// proof finds the justification that a removed validator cannot be registered again: the message that registered it, or
+// its index in the conversion. The validation ID, which is their hash, verifies both.
 func (d *Deriver) proof(ctx context.Context, tx *transaction, validationID ids.ID) (*platformvm.L1ValidatorRegistrationJustification, error) {
 	if d.record != nil {
 		v, err := d.record.Validation(ctx, validationID)
@@ -130,7 +126,7 @@ func (d *Deriver) proof(ctx context.Context, tx *transaction, validationID ids.I
 		}
 		tx.manager = full.manager
 	}
-	// An L1 that runs its own manager is known by it.
+	// The subnet of a manager that runs on its own L1 is that of its blockchain.
 	subnetID, err := d.chains.SubnetOf(ctx, *tx.manager)
 	if err != nil && !errors.Is(err, validators.ErrUnknownBlockchain) {
 		return nil, aggregator.NodeFailure(ctx, err)
@@ -160,13 +156,13 @@ func conversionProof(subnetID ids.ID, index uint32) *platformvm.L1ValidatorRegis
 }
 
 const (
-	// searchers ask for blocks at the same time, stride at a go.
+	// searchers request blocks concurrently, stride blocks at a time.
 	searchers = 8
 	stride    = 64
 )
 
-// search goes through the node's newest blocks, backwards, for the registration
-// or conversion of a validator. One search is under way at a time.
+// search searches the node's newest blocks, backwards, for the registration or conversion of a validator. Only one
+// search runs at a time.
 func (d *Deriver) search(ctx context.Context, validationID ids.ID) (*platformvm.L1ValidatorRegistrationJustification, error) {
 	select {
 	case d.searching <- struct{}{}:
@@ -178,7 +174,7 @@ func (d *Deriver) search(ctx context.Context, validationID ids.ID) (*platformvm.
 	if err != nil {
 		return nil, aggregator.NodeFailure(ctx, err)
 	}
-	end := tip + 1 // heights below it are to be searched,
+	end := tip + 1 // heights below it are to be searched
 	var first uint64
 	if end > d.searchBlocks {
 		first = end - d.searchBlocks // down to this one
@@ -219,7 +215,7 @@ func (d *Deriver) search(ctx context.Context, validationID ids.ID) (*platformvm.
 		"txHash: the transaction removed validator %s, but what registered it, and would prove the removal, is not %s; POST the message with a justification made of the RegisterL1Validator message, or of the subnet ID and the index in the conversion", validationID, where)}
 }
 
-// searchRange looks at the blocks of the heights from start to before end.
+// searchRange searches the blocks from start until, not including, end.
 func (d *Deriver) searchRange(ctx context.Context, start, end uint64, validationID ids.ID) (*platformvm.L1ValidatorRegistrationJustification, error) {
 	var mu sync.Mutex
 	var found *platformvm.L1ValidatorRegistrationJustification
@@ -249,7 +245,7 @@ func (d *Deriver) searchRange(ctx context.Context, start, end uint64, validation
 	return found, nil
 }
 
-// proofIn looks for a validator's beginning in one block.
+// proofIn searches one block for a validator's registration or conversion.
 func proofIn(raw []byte, validationID ids.ID) (*platformvm.L1ValidatorRegistrationJustification, error) {
 	b, err := pchain.ParseBlock(raw)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package l1message answers what Warp message follows from a P-Chain transaction:
-// what the P-Chain vouches for once it has accepted the conversion of a subnet to
-// an L1, the registration of a validator or a change of its weight (ACP-77), what
-// justifies it, and who has to sign it. Signing itself is the aggregator's.
+// Package l1message derives the Warp message that follows from a P-Chain transaction: the message that P-Chain
+// validators sign after the conversion of a subnet to an L1, the registration of a validator or a change of its weight
+// (ACP-77). It also returns the message's justification and signing subnet. The aggregator signs the message.
 package l1message
 
 import (
@@ -25,32 +24,32 @@ import (
 	"quorate/validators"
 )
 
-// Node is what is asked of an upstream node; see package node.
+// Node lists the methods that are called on an upstream node; see package node.
 type Node interface {
 	TxStatus(ctx context.Context, txID ids.ID) (node.TxStatus, error)
 	Tx(ctx context.Context, txID ids.ID) ([]byte, error)
 	HasXChainTx(ctx context.Context, txID ids.ID) (bool, error)
-	// L1Validator is nil for a validator that does not exist now.
+	// L1Validator returns nil for a validator that does not exist now.
 	L1Validator(ctx context.Context, validationID ids.ID) (*node.L1Validator, error)
 	Height(ctx context.Context) (uint64, error)
 	BlockByHeight(ctx context.Context, height uint64) ([]byte, error)
 }
 
-// Record is our own record of P-Chain blocks. It may lag behind the node and it
-// may begin later than the chain: nil means that it does not have what is asked.
+// Record reads the index of P-Chain blocks. The index may lag behind the node and may begin later than the chain: nil
+// means that it lacks the data.
 type Record interface {
 	Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error)
 	Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error)
 	Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error)
-	// Height is that of the first block which is not recorded yet.
+	// Height returns the height of the first block that is not indexed.
 	Height(ctx context.Context) (next uint64, err error)
 }
 
-// Chains knows blockchains; see validators.Resolver.
+// Chains looks up blockchains; see validators.Resolver.
 type Chains interface {
-	// SubnetOf is the subnet that validates a blockchain.
+	// SubnetOf returns the subnet that validates a blockchain.
 	SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error)
-	// EpochHeight is the P-Chain height of a blockchain's current epoch.
+	// EpochHeight returns the P-Chain height of a blockchain's current epoch.
 	EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error)
 }
 
@@ -59,27 +58,27 @@ type Signer interface {
 	Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error)
 }
 
-// Options of a Deriver. Node and Chains are required, Signer for Sign alone.
+// Options configures a Deriver. Node and Chains are required, Signer for Sign alone.
 type Options struct {
 	NetworkID uint32
 	Node      Node
 	Chains    Chains
 	Signer    Signer
-	// Record may be nil: then a removed validator's registration is looked for in
-	// the node's newest blocks, and newer weight changes are not named.
+	// Record may be nil. Then the Deriver searches the node's newest blocks for the registration of a removed
+	// validator, and errors do not name newer weight changes.
 	Record Record
-	// SearchBlocks bounds that search; 0 means DefaultSearchBlocks. With a record,
-	// it is how far the record may lag behind the node.
+	// SearchBlocks limits that search; 0 means DefaultSearchBlocks. With a Record, it is the maximum lag of the index
+	// behind the node.
 	SearchBlocks uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// DefaultSearchBlocks are a few seconds of asking a node nearby.
+// DefaultSearchBlocks takes a few seconds with a nearby node.
 const DefaultSearchBlocks = 2048
 
-// Deriver derives messages from transactions of one network. Safe for concurrent
-// use; it has no goroutines of its own.
+// Deriver derives messages from the transactions of one network. It is safe for concurrent use and starts no goroutines
+// that outlive a call.
 type Deriver struct {
 	networkID uint32
 	node      Node
@@ -89,7 +88,7 @@ type Deriver struct {
 	log       *slog.Logger
 
 	searchBlocks uint64
-	searching    chan struct{} // holds an element while a search is under way
+	searching    chan struct{} // holds an element during a search
 }
 
 // New returns a Deriver. It sends no requests.
@@ -113,13 +112,12 @@ func New(o Options) *Deriver {
 	return d
 }
 
-// maxDerivations bounds how often Sign starts over because the P-Chain moved on.
+// maxDerivations is the maximum number of times that Sign derives the message because the P-Chain's state changed.
 const maxDerivations = 3
 
-// Sign returns the signed message that follows from a P-Chain transaction; see
-// Request for what is signed by whom. Adjust, if not nil, changes the request
-// before it is signed: for another quorum, say. Errors are as Request's and the
-// aggregator's.
+// Sign returns the signed message that follows from a P-Chain transaction; see Request for the message and its signers.
+// If adjust is not nil, it changes the request before signing, for example the quorum. Sign returns the errors of
+// Request and of the aggregator.
 func (d *Deriver) Sign(ctx context.Context, txID ids.ID, adjust func(*aggregator.Request)) (*aggregator.Result, error) {
 	if adjust == nil {
 		adjust = func(*aggregator.Request) {}
@@ -135,8 +133,7 @@ func (d *Deriver) Sign(ctx context.Context, txID ids.ID, adjust func(*aggregator
 		if err == nil || derivations == maxDerivations || !stale(err) || ctx.Err() != nil {
 			return result, err
 		}
-		// Validators may refuse because they know of a change that the node, or the
-		// record, learned of only while they were asked.
+		// Validators may refuse because of a change that the node or the index learned of only during signing.
 		latest, again := d.Request(ctx, txID)
 		var known *aggregator.Error
 		if errors.As(again, &known) && known.Code == CodeSuperseded {
@@ -149,29 +146,28 @@ func (d *Deriver) Sign(ctx context.Context, txID ids.ID, adjust func(*aggregator
 	}
 }
 
-// stale reports whether a failure may come from a message that was overtaken.
+// stale reports whether a failure may come from an outdated message.
 func stale(err error) bool {
 	var failed *aggregator.Error
 	return errors.As(err, &failed) && (failed.Code == aggregator.CodeRefused || failed.Code == aggregator.CodeQuorumNotReached)
 }
 
-// Request is what to ask the aggregator for: the message that the P-Chain is
-// willing to sign now because of a transaction, with the default quorum.
+// Request returns the aggregator request for a transaction: the message that the P-Chain now signs because of it, with
+// the default quorum.
 //
 //   - ConvertSubnetToL1Tx: the conversion.
 //   - RegisterL1ValidatorTx: that the validator is registered or, once it has been
 //     removed, that it is not and never will be again.
-//   - SetL1ValidatorWeightTx: the weight, as long as no newer change was accepted;
+//   - SetL1ValidatorWeightTx: the weight, unless a newer change was accepted;
 //     for weight 0, which removes the validator, that it is not registered.
 //
-// These messages are for the L1's manager: the subnet of the manager's blockchain
-// signs, as of that blockchain's current epoch (ACP-181). If the node does not run
-// it, its epoch is not known and the currently proposed height takes its place.
+// These messages are for the L1's manager: the subnet of the manager's blockchain signs, as of that blockchain's
+// current epoch (ACP-181). If the node does not run that blockchain, its epoch is unknown and the currently proposed
+// height is used.
 //
-// What the P-Chain vouches for is the node's to say, from one moment to the next,
-// unless the record shows that it has changed since; the record supplies what lies
-// in the past. A failure is an *aggregator.Error with one of this package's codes or of
-// the aggregator's, unless ctx was cancelled or the record failed.
+// The current P-Chain state comes from the node, unless the index shows a later change. Historical data comes from the
+// index. Request returns an *aggregator.Error with a code of this package or of the aggregator, unless ctx was
+// cancelled or the index failed.
 func (d *Deriver) Request(ctx context.Context, txID ids.ID) (aggregator.Request, error) {
 	tx, err := d.find(ctx, txID)
 	if err != nil {
@@ -188,13 +184,13 @@ func (d *Deriver) Request(ctx context.Context, txID ids.ID) (aggregator.Request,
 	return d.address(ctx, statement, manager)
 }
 
-// statement is what the P-Chain vouches for, and the proof where it needs one.
+// statement is the message that the P-Chain signs, and its justification if it needs one.
 type statement struct {
 	payload       message.Payload
 	justification []byte
 }
 
-// state makes the statement that tx leads to at the moment.
+// state returns the statement for tx in the current state.
 func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error) {
 	switch event := tx.event.(type) {
 	case *pchain.Conversion:
@@ -225,9 +221,8 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	}
 }
 
-// isGone reports whether a validator that was registered has been removed since: by
-// the record, as what was accepted stays so even if the node asked lags behind, or
-// by the node.
+// isGone reports whether a registered validator has been removed, according to the index or else to the node. The index
+// comes first because the node may lag behind.
 func (d *Deriver) isGone(ctx context.Context, validationID ids.ID) (bool, error) {
 	latest, err := d.latestChange(ctx, validationID)
 	if err != nil || latest != nil && latest.Weight == 0 {
@@ -240,9 +235,9 @@ func (d *Deriver) isGone(ctx context.Context, validationID ids.ID) (bool, error)
 	return current == nil, nil
 }
 
-// checkLatest fails if a newer change of the validator's weight was accepted, as
-// validators sign the latest alone. The record may know of it before the node that
-// is asked does; what validators signed before would be handed out again.
+// checkLatest returns an error if a newer change of the validator's weight was accepted, because validators sign only
+// the latest one. The index may know of it before the node does; otherwise an outdated cached signature would be
+// returned.
 func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.WeightChange) error {
 	newer, err := d.newerChange(ctx, change)
 	if err != nil {
@@ -258,13 +253,13 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 	next := change.Nonce + 1
 	switch {
 	case current == nil, current.MinNonce > next:
-		// By now the record may be able to name it.
+		// The index may have the newer change by now.
 		if newer, err = d.newerChange(ctx, change); err != nil {
 			return err
 		}
 		return superseded(change, current, newer)
 	case current.MinNonce < next:
-		// Several nodes are asked in turn, and one may be behind the other.
+		// Requests go to several nodes in turn, and one may lag behind another.
 		return behind(txID)
 	case current.Weight != change.Weight:
 		return &aggregator.Error{Code: aggregator.CodeNodeFaulty, Message: "the upstream node contradicts itself about the validator's weight; try again, or check the node",
@@ -273,8 +268,7 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 	return nil
 }
 
-// newerChange is the latest weight change of the validator if the record has it;
-// nil if it has none that is newer than change.
+// newerChange returns the validator's latest indexed weight change, or nil if it is not newer than change.
 func (d *Deriver) newerChange(ctx context.Context, change *pchain.WeightChange) (*pchain.L1WeightChange, error) {
 	latest, err := d.latestChange(ctx, change.ValidationID)
 	if err != nil || latest == nil || latest.Nonce <= change.Nonce {
@@ -283,8 +277,7 @@ func (d *Deriver) newerChange(ctx context.Context, change *pchain.WeightChange) 
 	return latest, nil
 }
 
-// latestChange is the latest weight change of a validator on record; nil if there is
-// none.
+// latestChange returns the latest indexed weight change of a validator, or nil.
 func (d *Deriver) latestChange(ctx context.Context, validationID ids.ID) (*pchain.L1WeightChange, error) {
 	if d.record == nil {
 		return nil, nil
@@ -299,7 +292,7 @@ func (d *Deriver) latestChange(ctx context.Context, validationID ids.ID) (*pchai
 	return v.LatestWeightChange, nil
 }
 
-// manager is the blockchain of the contract that manages the L1 of tx.
+// manager returns the blockchain of the contract that manages the L1 of tx.
 func (d *Deriver) manager(ctx context.Context, tx *transaction) (ids.ID, error) {
 	if c, ok := tx.event.(*pchain.Conversion); ok {
 		return c.ManagerChainID, nil
@@ -322,7 +315,7 @@ func (d *Deriver) manager(ctx context.Context, tx *transaction) (ids.ID, error) 
 			}
 		}
 	}
-	// The record begins after the conversion.
+	// The index begins after the conversion.
 	full, err := d.fetch(ctx, tx.id)
 	if err != nil {
 		return ids.Empty, err
@@ -330,7 +323,7 @@ func (d *Deriver) manager(ctx context.Context, tx *transaction) (ids.ID, error) 
 	return *full.manager, nil
 }
 
-// subnet is the L1 of an event on record.
+// subnet returns the L1 of an indexed event.
 func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID ids.ID, known bool, err error) {
 	switch event := event.(type) {
 	case *pchain.Registration:
@@ -347,7 +340,7 @@ func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID id
 	return ids.Empty, false, nil
 }
 
-// address makes the request that has a statement signed for the manager's chain.
+// address returns the request to sign a statement for the manager's chain.
 func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (aggregator.Request, error) {
 	subnetID, err := d.chains.SubnetOf(ctx, manager)
 	if errors.Is(err, validators.ErrUnknownBlockchain) {
@@ -357,7 +350,7 @@ func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (agg
 	if err != nil {
 		return aggregator.Request{}, aggregator.NodeFailure(ctx, err)
 	}
-	// The source address is empty in all that the P-Chain says itself.
+	// The source address is empty in all messages of the P-Chain itself.
 	call, err := payload.NewAddressedCall(nil, s.payload.Bytes())
 	if err != nil {
 		return aggregator.Request{}, fmt.Errorf("building the addressed call: %w", err)
@@ -368,7 +361,7 @@ func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (agg
 	}
 	req := aggregator.Request{Message: unsigned, Justification: s.justification, SigningSubnetID: &subnetID}
 	if _, err := d.chains.EpochHeight(ctx, manager); !errors.Is(err, validators.ErrUnknownBlockchain) {
-		req.VerifyingBlockchainID = &manager // whatever else is wrong, the aggregator explains
+		req.VerifyingBlockchainID = &manager // the aggregator explains any other problem
 	}
 	return req, nil
 }
@@ -391,7 +384,7 @@ func conversion(c *pchain.Conversion) (statement, error) {
 	if err != nil {
 		return statement{}, fmt.Errorf("building the conversion message: %w", err)
 	}
-	return statement{m, c.SubnetID[:]}, nil // the bare ID, in no protobuf
+	return statement{m, c.SubnetID[:]}, nil // the bare ID, without protobuf
 }
 
 func registered(validationID ids.ID) (statement, error) {
@@ -402,7 +395,7 @@ func registered(validationID ids.ID) (statement, error) {
 	return statement{payload: m}, nil
 }
 
-// removed needs to prove that the validator can never come back.
+// removed returns the statement that a validator can never be registered again; proof justifies it.
 func removed(validationID ids.ID, proof *platformvm.L1ValidatorRegistrationJustification) (statement, error) {
 	m, err := message.NewL1ValidatorRegistration(validationID, false)
 	if err != nil {

@@ -18,20 +18,18 @@ import (
 // CChain is the name of the C-Chain in cursors, errors and logs.
 const CChain = "C"
 
-// CChainNode is what is asked of an upstream node; *node.Client has it.
+// CChainNode lists the methods that CChainSource calls on an upstream node. *node.Client implements it.
 type CChainNode interface {
 	EVMHeight(ctx context.Context, path string) (uint64, error)
 	CChainBlock(ctx context.Context, height uint64) (node.CChainBlock, error)
 	Containers(ctx context.Context, index node.Index, start uint64, n int) ([]node.Container, error)
 }
 
-// leastSize is what a block of the C-Chain counts for in memory, in bytes, of which
-// only the atomic transactions are kept.
+// leastSize is the memory, in bytes, that a C-Chain block counts for when only its atomic transactions are stored.
 const leastSize = 256
 
-// NewCChainSource makes a source of the C-Chain's blocks, as far as they concern
-// other chains. Their containers are what the node gave if whole, else only that part
-// of it. A nil log drops what it has to say.
+// NewCChainSource returns a source of the C-Chain's atomic transactions. If whole is true, its containers hold complete
+// blocks; otherwise they hold only the atomic part. A nil log discards messages.
 func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cchain.Block] {
 	pack := func(content *cchain.Block) Block[*cchain.Block] {
 		return Block[*cchain.Block]{
@@ -58,7 +56,7 @@ func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cc
 			if err != nil {
 				return Block[*cchain.Block]{}, unreadable(height, err)
 			}
-			// The whole block is large, and little of it is wanted.
+			// Copy the small part so that the large block can be freed.
 			kept := *content
 			kept.ExtraData = append([]byte(nil), content.ExtraData...)
 			return pack(&kept), nil
@@ -74,8 +72,8 @@ func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cc
 	}, log)
 }
 
-// noBlock says why n lacks the block at height, as its answer err says. A node that
-// state-synced lacks block 1, too.
+// noBlock returns the reason why n lacks the block at height. A node that state-synced also lacks block 1. err is the
+// node's reply.
 func noBlock(ctx context.Context, n CChainNode, height uint64, err error) error {
 	if height > 1 {
 		if _, first := n.CChainBlock(ctx, 1); !errors.Is(first, node.ErrPruned) {
@@ -93,8 +91,7 @@ func noBlock(ctx context.Context, n CChainNode, height uint64, err error) error 
 	}
 }
 
-// appendPart appends what of a block concerns other chains: hash, parent, time and
-// atomic transactions.
+// appendPart appends the hash, parent, time and atomic transactions of a block.
 func appendPart(to []byte, b *cchain.Block) []byte {
 	to = append(append(to, b.ID[:]...), b.ParentID[:]...)
 	return append(binary.AppendVarint(to, b.Time.Unix()), b.ExtraData...)

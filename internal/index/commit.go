@@ -15,22 +15,22 @@ import (
 	"quorate/internal/store"
 )
 
-// lane is how far a tenant has come, or the keeping of containers.
+// lane is the progress of one projection, or of container storage.
 type lane[B any] struct {
 	tenant string
 	apply  func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error
-	name   string       // of the cursor
-	cursor store.Cursor // as it is in the store once the last commit is
+	name   string       // name of the cursor
+	cursor store.Cursor // value in the store after the last commit
 	mark   mark
-	next   uint64 // the height of the next block to apply
+	next   uint64 // next height to apply
 }
 
-// mark is the row that goes with a cursor: where the record begins, and which
-// block it ends with, so that the next one can be seen to follow.
+// mark is the row stored beside a cursor. It holds the first indexed height and the ID of the last indexed block, so
+// that the next block can be checked to follow it.
 type mark struct {
 	from  uint64
 	last  ids.ID
-	begun bool // whether there is a last block
+	begun bool // reports whether there is a last block
 }
 
 const markVersion = 1
@@ -64,8 +64,8 @@ func parseMark(b []byte) (mark, error) {
 
 func (l *lane[B]) key() store.PK { return store.PK{P: []byte(l.name)} }
 
-// start returns the height at which tenants begin that the store does not know yet:
-// that of Options, or later if the source lacks earlier blocks.
+// start returns the height at which a new projection begins: Options.Start, or a later height if the source lacks
+// earlier blocks.
 func (p *Pipeline[B]) start(ctx context.Context) (uint64, error) {
 	o := &p.options
 	source, ok := o.Source.(Beginner)
@@ -102,8 +102,8 @@ func (p *Pipeline[B]) start(ctx context.Context) (uint64, error) {
 	return max(o.Start, first), err
 }
 
-// takeOver finds out where each tenant stands and raises the epoch of its cursor:
-// whoever wrote before can no longer commit. A tenant that is new begins at start.
+// takeOver reads the position of each projection and raises the epoch of its cursor, so that earlier writers can no
+// longer commit. A new projection begins at start.
 func (p *Pipeline[B]) takeOver(ctx context.Context, start uint64) (lanes []*lane[B], err error) {
 	err = p.withStore(ctx, "opening the index", func() error {
 		var batch store.Batch
@@ -119,8 +119,7 @@ func (p *Pipeline[B]) takeOver(ctx context.Context, start uint64) (lanes []*lane
 			lanes = append(lanes, l)
 		}
 		if p.options.Keep {
-			// Keeping that is new begins where the record goes on: what is recorded
-			// already is not fetched again for it.
+			// New container storage begins at the current position: indexed blocks are not fetched again for it.
 			start := lanes[0].next
 			for _, l := range lanes {
 				start = min(start, l.next)
@@ -145,8 +144,7 @@ func (p *Pipeline[B]) takeOver(ctx context.Context, start uint64) (lanes []*lane
 	return lanes, nil
 }
 
-// lane reads where a tenant stands, and has a batch take over from there; one that is
-// new begins at start.
+// lane reads the position of a projection and adds its takeover to a batch. A new projection begins at start.
 func (p *Pipeline[B]) lane(ctx context.Context, tenant string, start uint64, apply func(context.Context, store.Reader, *Block[B], *store.Batch) error, batch *store.Batch) (*lane[B], error) {
 	o := &p.options
 	l := &lane[B]{tenant: tenant, apply: apply, name: Cursor(o.NetworkID, o.Chain, tenant)}
@@ -156,11 +154,11 @@ func (p *Pipeline[B]) lane(ctx context.Context, tenant string, start uint64, app
 	}
 	l.cursor = store.Cursor{Next: was.Next, Epoch: was.Epoch + 1}
 	values, err := o.Store.Get(ctx, store.FamilyIndexed, []store.PK{l.key()})
-	if err == nil && was.Next == 0 && values[0] == nil { // new, or to begin anew
+	if err == nil && was.Next == 0 && values[0] == nil { // new or rebuilt
 		l.cursor.Next, l.mark = start, mark{from: start}
 	} else if err == nil {
 		l.mark, err = parseMark(values[0])
-		if err == nil && !l.mark.begun && start > l.mark.from { // it has no block yet
+		if err == nil && !l.mark.begun && start > l.mark.from { // no block indexed yet
 			l.cursor.Next, l.mark = start, mark{from: start}
 		}
 	}
@@ -173,8 +171,7 @@ func (p *Pipeline[B]) lane(ctx context.Context, tenant string, start uint64, app
 	return l, nil
 }
 
-// withStore calls f until the store answers: with success, or with an error that
-// trying again does not change.
+// withStore calls f until the store replies, either with success or with a permanent error.
 func (p *Pipeline[B]) withStore(ctx context.Context, what string, f func() error) error {
 	var final error
 	err := p.retry(ctx, what, func() error {
@@ -193,37 +190,36 @@ func (p *Pipeline[B]) withStore(ctx context.Context, what string, f func() error
 	return errors.Join(err, final)
 }
 
-// committer turns blocks into rows and commits them. Only its own goroutine
-// touches it.
+// committer turns blocks into rows and commits them. Only its own goroutine accesses it.
 type committer[B any] struct {
 	*Pipeline[B]
 	window *window
 	lanes  []*lane[B]
-	next   uint64 // the height of the next block to come
+	next   uint64 // height of the next expected block
 
 	batch  *store.Batch
 	blocks uint64 // applied to the batch
-	size   int64  // of those
+	size   int64  // bytes of those blocks
 	timer  *time.Timer
 
-	// flight is the commit under way, nil for none; spare the batch it does not use.
-	// One batch is written while the next one fills.
+	// flight is the commit in progress, or nil. spare is the batch that flight does not use. One batch is written while
+	// the other one fills.
 	flight *flight
 	spare  *store.Batch
 }
 
-// flight is a batch on its way into the store.
+// flight is a batch that is being written to the store.
 type flight struct {
 	batch *store.Batch
 	next  uint64
 	size  int64
-	to    []store.Cursor // by lane
-	// reached is where tenants are once it has arrived.
+	to    []store.Cursor // per lane
+	// reached is the position of each projection after the write.
 	reached map[string]reach
-	done    chan error // holds what came of it
+	done    chan error // receives the result
 }
 
-// landed is never ready without a flight.
+// landed returns the channel that receives the result of the write. It blocks forever if f is nil.
 func (f *flight) landed() <-chan error {
 	if f == nil {
 		return nil
@@ -240,7 +236,7 @@ func newCommitter[B any](p *Pipeline[B], lanes []*lane[B]) *committer[B] {
 	return c
 }
 
-// from is the first height that all tenants have or will have.
+// from returns the first height that all projections have or will have indexed.
 func (c *committer[B]) from() uint64 {
 	var from uint64
 	for _, l := range c.lanes {
@@ -249,7 +245,7 @@ func (c *committer[B]) from() uint64 {
 	return from
 }
 
-// reached is where tenants are once everything that was sent has arrived.
+// reached returns the position of each projection after the commit in progress.
 func (c *committer[B]) reached() map[string]reach {
 	at := make(map[string]reach, len(c.lanes))
 	for _, l := range c.lanes {
@@ -273,7 +269,7 @@ func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) (err error
 			pieces = current.pieces
 		}
 		if c.blocks > 0 && len(jobs) == 0 && len(pieces) == 0 && (c.atTip() || c.window.full()) {
-			// Nothing is to come that the batch could wait for.
+			// No further blocks can join the batch.
 			if err := c.commit(ctx); err != nil {
 				return err
 			}
@@ -294,7 +290,7 @@ func (c *committer[B]) run(ctx context.Context, queue <-chan *job[B]) (err error
 			if err := c.arrived(err); err != nil {
 				return err
 			}
-		case <-c.window.hungry: // full says so, too
+		case <-c.window.hungry: // full also reports it
 		case <-c.timer.C:
 			if err := c.commit(ctx); err != nil {
 				return err
@@ -308,7 +304,7 @@ func (c *committer[B]) atTip() bool {
 	return now.TipKnown && c.next > now.Tip
 }
 
-// apply adds blocks to the batch, and commits whenever it is big enough.
+// apply adds blocks to the batch and commits the batch whenever it is large enough.
 func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 	if one.err != nil {
 		return c.stop(ctx, one.err)
@@ -336,7 +332,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 			}
 			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
 		}
-		runtime.Gosched() // there may be somebody who reads, and has waited for a processor
+		runtime.Gosched() // lets waiting readers run
 		c.next++
 		if c.blocks++; c.blocks == 1 {
 			c.timer.Reset(c.age())
@@ -351,8 +347,8 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 	return nil
 }
 
-// applyTo adds a block to one lane. While that fails for a reason that passes, the blocks
-// before it are committed, and the status has the reason.
+// applyTo adds a block to one lane. While that fails with a RetryError, applyTo commits the preceding blocks and
+// reports the cause in the status.
 func (c *committer[B]) applyTo(ctx context.Context, l *lane[B], b *Block[B]) error {
 	err := l.apply(ctx, c.options.Store, b, c.batch)
 	var passes *RetryError
@@ -383,13 +379,12 @@ func (c *committer[B]) age() time.Duration {
 	return batchAgeAtTip
 }
 
-// stop ends the pipeline at the block that comes next; those before are recorded.
+// stop ends the pipeline with err after committing the blocks before the failed one.
 func (c *committer[B]) stop(ctx context.Context, err error) error {
 	return errors.Join(&BlockError{c.options.Chain, c.next, err}, c.commit(ctx))
 }
 
-// commit sends the batch on its way, with how far it goes, once the one before has
-// arrived.
+// commit waits for the commit in progress, then starts writing the batch and its cursors.
 func (c *committer[B]) commit(ctx context.Context) error {
 	if c.blocks == 0 {
 		return nil
@@ -400,7 +395,7 @@ func (c *committer[B]) commit(ctx context.Context) error {
 	c.timer.Stop()
 	f := &flight{batch: c.batch, next: c.next, size: c.size, done: make(chan error, 1)}
 	for _, l := range c.lanes {
-		// A tenant that is ahead has nothing to write, but must still be ours.
+		// A projection that is ahead writes no rows, but its cursor must still carry this epoch.
 		to := store.Cursor{Next: l.next, Epoch: l.cursor.Epoch}
 		f.batch.Move(l.name, l.cursor, to)
 		if l.next != l.cursor.Next {
@@ -415,7 +410,7 @@ func (c *committer[B]) commit(ctx context.Context) error {
 	return nil
 }
 
-// land waits until nothing is on its way.
+// land waits for the commit in progress.
 func (c *committer[B]) land() error {
 	if c.flight == nil {
 		return nil
@@ -423,7 +418,7 @@ func (c *committer[B]) land() error {
 	return c.arrived(<-c.flight.done)
 }
 
-// arrived notes what came of a commit.
+// arrived handles the result of a commit.
 func (c *committer[B]) arrived(err error) error {
 	f := c.flight
 	c.flight = nil
@@ -433,7 +428,7 @@ func (c *committer[B]) arrived(err error) error {
 	c.window.committed(f.size, f.next)
 	c.status.committed(f.next, f.reached)
 	if f.batch.Len() > keptRows && c.atTip() {
-		f.batch = new(store.Batch) // small ones follow, and there may be many chains
+		f.batch = new(store.Batch) // later batches are small, and many pipelines may run
 	}
 	f.batch.Reset()
 	c.spare = f.batch
@@ -441,13 +436,13 @@ func (c *committer[B]) arrived(err error) error {
 	return nil
 }
 
-// write commits a batch, once, however often the store fails to answer.
+// write commits a batch exactly once, even if the store fails to reply.
 func (c *committer[B]) write(ctx context.Context, f *flight) error {
 	unsure := false
 	return c.withStore(ctx, "writing the index", func() error {
 		err := c.options.Store.Commit(ctx, f.batch)
 		if unsure && errors.Is(err, store.ErrFenced) {
-			// It may have been ourselves who moved the cursor.
+			// An earlier attempt of this call may have moved the cursor.
 			written, readErr := c.written(ctx, f)
 			if written || readErr != nil {
 				return readErr
@@ -458,7 +453,7 @@ func (c *committer[B]) write(ctx context.Context, f *flight) error {
 	})
 }
 
-// written reports whether the cursors are where a batch moves them.
+// written reports whether the cursors are at the positions that the batch moves them to.
 func (c *committer[B]) written(ctx context.Context, f *flight) (bool, error) {
 	for i, l := range c.lanes {
 		at, err := store.ReadCursor(ctx, c.options.Store, l.name)

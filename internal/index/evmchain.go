@@ -27,25 +27,24 @@ type EVMNode interface {
 	Has(ctx context.Context, height uint64) (bool, error)
 }
 
-// EVMOptions of an EVMSource. Node and Chain are required.
+// EVMOptions configures an EVMSource. Node and Chain are required.
 type EVMOptions struct {
 	Node EVMNode
-	// Chain is for logs.
+	// Chain is the chain's name in logs.
 	Chain string
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// EVMSource fetches the blocks of an EVM chain with their receipts and, where a node
-// gives them, their call traces. A block whose traces cannot be had after a bounded
-// number of attempts comes without, and its Traced is false. It implements Source,
-// Noter and Beginner.
+// EVMSource fetches the blocks of an EVM chain with their receipts and, where a node serves them, their call traces. If
+// the traces of a block are unavailable after a bounded number of attempts, the block comes without them and its Traced
+// is false. EVMSource implements Source, Noter and Beginner.
 type EVMSource struct {
 	node  EVMNode
 	chain string
 	log   *slog.Logger
 
-	// atOnce is how many blocks one request asks for; each failure halves it.
+	// atOnce is the number of blocks per request. Each failure halves it.
 	atOnce atomic.Int64
 	// tip is the height that the node last reported.
 	tip atomic.Uint64
@@ -53,47 +52,44 @@ type EVMSource struct {
 	mu sync.Mutex
 	// traced is set once this run has traced a block with transactions; guarded by mu.
 	traced bool
-	// untraced is why blocks come without traces, nil while they do not. Traces are
-	// requested again at retryAt, pause after the last time. Guarded by mu.
+	// untraced is the reason why blocks come without traces, or nil if they come with them. Traces are requested again
+	// at retryAt, pause after the last request. Guarded by mu.
 	untraced error
 	retryAt  time.Time
 	pause    time.Duration
 	// attempts counts failures by height; guarded by mu.
 	attempts map[uint64]int
-	// retyped is set while the provider's headers do not have the hashes of their blocks;
-	// guarded by mu.
+	// retyped is set while the provider's headers do not hash to their blocks' hashes; guarded by mu.
 	retyped bool
-	// unchecked is set once a block came whose transactions or receipts could not be
-	// checked; guarded by mu.
+	// unchecked is set after a block whose transactions or receipts could not be verified; guarded by mu.
 	unchecked bool
 }
 
 const (
-	// maxEVMBlocks is how many blocks one request asks for at most: with receipts and
-	// traces, a tenth of the calls that nodes accept in one batch.
+	// maxEVMBlocks is the maximum number of blocks per request. With receipts and traces, it makes a tenth of the calls
+	// that nodes accept in one batch.
 	maxEVMBlocks = 32
-	// traceAttempts is how often traces of a block are requested before it is indexed
-	// without: anyone can send a transaction whose traces are too large for any answer.
+	// traceAttempts is the number of requests for a block's traces before the block is indexed without them. Anyone can
+	// send a transaction whose traces exceed every response limit.
 	traceAttempts = 5
-	// hashAttempts is how often a block is requested whose header does not have the
-	// hash that it says, before the chain's hashes are left to the child blocks to confirm.
+	// hashAttempts is the number of requests for a block whose header does not hash to its stated hash. After them, the
+	// source verifies hashes by the parent hash of the child block.
 	hashAttempts = 3
 	// maxAttempts bounds the heights whose failures are counted.
 	maxAttempts = 4096
-	// prunedStates is about how many blocks before its tip a pruned node can trace
-	// (avalanchego vms/saevm/saedb).
+	// prunedStates is the approximate number of blocks before its tip that a pruned node can trace (avalanchego
+	// vms/saevm/saedb).
 	prunedStates = 128
-	// syncedBlocks is how many blocks a node that state-synced has without their receipts
-	// (avalanchego vms/saevm/statesync).
+	// syncedBlocks is the number of blocks that a state-synced node has without receipts (avalanchego
+	// vms/saevm/statesync).
 	syncedBlocks = 512
 
-	// The operator may restart the node with tracing enabled: traces are requested again,
-	// with growing pauses.
+	// The operator may enable tracing and restart the node, so traces are requested again with growing pauses.
 	firstTraceRetry = time.Minute
 	lastTraceRetry  = time.Hour
 )
 
-// NewEVMSource makes a source. It makes no request yet.
+// NewEVMSource returns a source. It sends no request.
 func NewEVMSource(o EVMOptions) *EVMSource {
 	s := &EVMSource{node: o.Node, chain: o.Chain, log: o.Log, attempts: make(map[uint64]int)}
 	if s.log == nil {
@@ -111,13 +107,13 @@ func (s *EVMSource) Tip(ctx context.Context) (uint64, error) {
 	}
 	s.tip.Store(tip)
 	if s.childConfirms() {
-		return max(tip, 1) - 1, nil // the child of the last block is needed
+		return max(tip, 1) - 1, nil // the block's child must exist
 	}
 	return tip, nil
 }
 
-// First implements Beginner. A node that state-synced has the genesis block, then lacks
-// blocks, and has all blocks from some height on. First searches for that height.
+// First implements Beginner. A state-synced node has the genesis block and all blocks from some height on, but not the
+// blocks between them. First searches for that height.
 func (s *EVMSource) First(ctx context.Context) (uint64, error) {
 	tip, err := s.node.Tip(ctx)
 	if err != nil || tip == 0 {
@@ -144,7 +140,7 @@ func (s *EVMSource) First(ctx context.Context) (uint64, error) {
 			lacks = middle
 		}
 	}
-	// Of the blocks that came with the state, those without transactions look complete.
+	// Blocks that came with the state sync lack receipts. Those without transactions look complete.
 	for height, end := first, min(first+syncedBlocks, tip); height <= end; {
 		blocks, err := s.node.Blocks(ctx, height, int(min(maxEVMBlocks, end-height+1)), false)
 		switch {
@@ -188,14 +184,14 @@ func (s *EVMSource) childConfirms() bool {
 // nearTip reports whether a pruned node has the state to trace a block.
 func (s *EVMSource) nearTip(height uint64) bool { return height+prunedStates >= s.tip.Load() }
 
-// wantsTraces reports whether to request traces of blocks from a height on.
+// wantsTraces reports whether to request traces of the blocks from height on.
 func (s *EVMSource) wantsTraces(height uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.untraced == nil || !time.Now().Before(s.retryAt) || errors.Is(s.untraced, node.ErrNoState) && s.nearTip(height)
 }
 
-// tracesCame notes that traces of blocks came.
+// tracesCame resets the trace failure state after a response with traces.
 func (s *EVMSource) tracesCame() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +202,7 @@ func (s *EVMSource) tracesCame() {
 	s.log.Info("call traces are indexed from now on", slog.String("chain", s.chain))
 }
 
-// noTraces notes why the node gives no traces.
+// noTraces stores the reason why the node gives no traces.
 func (s *EVMSource) noTraces(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +218,7 @@ func (s *EVMSource) noTraces(cause error) {
 	}
 }
 
-// failed counts a failure to get the block at a height, and returns how many there were.
+// failed counts a failure to fetch the block at height and returns the number of failures.
 func (s *EVMSource) failed(height uint64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +229,7 @@ func (s *EVMSource) failed(height uint64) int {
 	return s.attempts[height]
 }
 
-// hasTraced reports whether this run has traced blocks, and traces still come.
+// hasTraced reports whether this run has traced blocks and traces still arrive.
 func (s *EVMSource) hasTraced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +257,7 @@ func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm
 	case errors.Is(err, evm.ErrHash):
 		return nil, s.unhashed(from, err)
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed), errors.Is(err, evm.ErrInconsistent):
-		s.atOnce.Store(max(size/2, 1)) // it may have been too much at once
+		s.atOnce.Store(max(size/2, 1)) // the request may have been too large
 	}
 	if !traces {
 		return nil, err
@@ -269,21 +265,21 @@ func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm
 	return s.traceless(ctx, from, n, err)
 }
 
-// traceless decides what becomes of blocks that did not come with their traces.
+// traceless handles a response without traces: it retries, or fetches the blocks without traces.
 func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause error) ([]Block[*evm.Block], error) {
 	s.mu.Lock()
 	known := s.untraced != nil
 	s.mu.Unlock()
 	switch {
 	case errors.Is(cause, node.ErrNoState) && s.nearTip(from):
-		n = 1 // the next block may have its state
+		n = 1 // the state of the next block may be available
 	case errors.Is(cause, node.ErrNoTraces):
 		if attempt := s.failed(from); s.hasTraced() && attempt < traceAttempts && !errors.Is(cause, node.ErrNoState) {
 			return nil, fmt.Errorf("waiting for a node that traces, attempt %d of %d, after which the block is indexed without call traces: %w", attempt, traceAttempts, cause)
 		}
 		s.noTraces(cause)
 	case known:
-		// Whatever is wrong with the traces, it must not stop what goes without them.
+		// A trace failure must not prevent indexing without traces.
 		s.noTraces(cause)
 	case errors.Is(cause, node.ErrTraceRefused), n == 1 && (errors.Is(cause, node.ErrUnavailable) || errors.Is(cause, node.ErrMalformed) || errors.Is(cause, evm.ErrInconsistent)):
 		if attempt := s.failed(from); attempt < traceAttempts {
@@ -307,10 +303,8 @@ func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause err
 	return blocks, nil
 }
 
-// unhashed decides what becomes of a block whose header does not have the hash that it
-// says. It may have been damaged on the way. If it comes so again and again, the
-// provider writes the JSON anew and leaves fields out: then the hash counts that the
-// child block has for its parent.
+// unhashed handles a block whose header does not hash to its stated hash. The response may have been damaged. If the
+// mismatch persists, the provider rewrites the JSON and omits fields; from then on the child's parent hash decides.
 func (s *EVMSource) unhashed(height uint64, cause error) error {
 	if s.failed(height) < hashAttempts {
 		return cause
@@ -326,7 +320,7 @@ func (s *EVMSource) unhashed(height uint64, cause error) error {
 	return cause
 }
 
-// hashed notes that a header has the hash of its block.
+// hashed notes that a header hashes to its block's hash.
 func (s *EVMSource) hashed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +330,7 @@ func (s *EVMSource) hashed() {
 	}
 }
 
-// fetch gets 1 to n blocks with their traces, or without.
+// fetch fetches 1 to n blocks, with or without traces.
 func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) ([]Block[*evm.Block], error) {
 	answers, err := s.node.Blocks(ctx, from, n, traces)
 	if err != nil {
@@ -365,8 +359,7 @@ func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) 
 	return blocks, nil
 }
 
-// confirmed decodes a block whose hash is the parent hash of its child, which it fetches
-// if child is nil.
+// confirmed decodes a block whose hash equals the parent hash of its child. It fetches the child if child is nil.
 func (s *EVMSource) confirmed(ctx context.Context, height uint64, a evm.Answers, child []byte) (b Block[*evm.Block], err error) {
 	if child == nil {
 		next, err := s.node.Blocks(ctx, height+1, 1, false)
@@ -383,12 +376,11 @@ func (s *EVMSource) confirmed(ctx context.Context, height uint64, a evm.Answers,
 	return s.decode(height, a)
 }
 
-// ErrTraces reports a block whose call traces cannot be had, while the rest of it can.
+// ErrTraces reports a block whose call traces are unavailable while its other parts are available.
 var ErrTraces = errors.New("the call traces of the block cannot be had")
 
-// Traced fetches 1 to n blocks from a height on, as Fetch does, with call traces or not
-// at all. Errors are those of the node, node.ErrNoTraces among them, evm.ErrInconsistent,
-// and, of a single block, ErrTraces.
+// Traced fetches 1 to n blocks from a height on, as Fetch does, but only with call traces. It returns the errors of the
+// node, node.ErrNoTraces among them, evm.ErrInconsistent, and, for a single block, ErrTraces.
 func (s *EVMSource) Traced(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
 	blocks, err := s.fetch(ctx, from, n, true)
 	switch {
@@ -404,7 +396,7 @@ func (s *EVMSource) Traced(ctx context.Context, from uint64, n int) ([]Block[*ev
 	return blocks, err
 }
 
-// tracesAreBack has traces of new blocks requested soon, as those of old ones came.
+// tracesAreBack makes the source request traces of new blocks soon, because traces of old blocks have arrived.
 func (s *EVMSource) tracesAreBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

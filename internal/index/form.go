@@ -12,53 +12,51 @@ import (
 	"quorate/internal/store"
 )
 
-// ErrNewer says that a record was written by a newer version of this program.
+// ErrNewer means that a newer version of this program wrote the index.
 var ErrNewer = errors.New("record is of a newer version")
 
-// ErrOlder says that a record was written by an older version of this program, and is
-// to be made again.
+// ErrOlder means that an older version of this program wrote the index. It must be rebuilt.
 var ErrOlder = errors.New("record is of an older version")
 
-// Form is how the rows of a record look, in all networks that a store knows.
+// Form describes the row format of an index in all networks of a store.
 type Form struct {
-	// Name is the record's.
+	// Name is the name of the index.
 	Name string
-	// Version begins with 1 and rises whenever rows of the version before cannot be
-	// read any more, or are not what would be written now.
+	// Version starts at 1. Increase it whenever rows of the preceding version cannot be read or would be written
+	// differently.
 	Version int
-	// Reads is the oldest version whose rows this program can read, and add rows of its
-	// own Version to; 0 means Version alone. Rows of such versions serve until they are
-	// rebuilt beside: see Slots.
+	// Reads is the oldest version whose rows this program can read and extend with rows of Version; 0 means Version
+	// alone. Rows of such versions serve until the index is rebuilt beside them: see Slots.
 	Reads int
-	// Families are the record's, and nobody else's.
+	// Families belong to this index alone.
 	Families []store.Family
-	// Cursor tells whether a cursor, by its name in the store, is the record's.
+	// Cursor reports whether the cursor with this name in the store belongs to the index.
 	Cursor func(name string) bool
 }
 
-// CursorOf is a Form.Cursor: it tells whether a cursor is that of a tenant, in any
-// network and chain, or one that the tenant shares with others, joined by plus signs.
+// CursorOf returns a Form.Cursor for a tenant. It matches the tenant's cursors in all networks and chains, including
+// cursors of several tenants joined by plus signs.
 func CursorOf(tenant string) func(name string) bool {
 	return func(name string) bool {
 		parts := strings.Split(name, "/")
-		last := len(parts) - 1 // chains' names may have slashes
+		last := len(parts) - 1 // chain names may contain slashes
 		return last >= 3 && parts[0] == "index" && slices.Contains(strings.Split(parts[last], "+"), tenant)
 	}
 }
 
 const (
 	formPrefix = "form/"
-	// clearing follows the version of a record while old rows are being deleted.
+	// clearing is appended to the version of an index while its old rows are being deleted.
 	clearing = " clearing"
 )
 
 func (f *Form) key() store.PK { return store.PK{P: []byte(formPrefix + f.Name)} }
 
-// sinceKey is the row with the oldest version that the rows of an index may be of, if it
-// is not the one of the row of key.
+// sinceKey is the key of the row with the oldest version among the rows of an index, if that version differs from the
+// row of key.
 func (f *Form) sinceKey() store.PK { return store.PK{P: []byte(formPrefix + f.Name + "/since")} }
 
-// Oldest returns the oldest version that the rows of f in a store may be of.
+// Oldest returns the oldest version that rows of f in a store may have.
 func (f *Form) Oldest(ctx context.Context, r store.Reader) (int, error) {
 	values, err := r.Get(ctx, store.FamilyMeta, []store.PK{f.sinceKey(), f.key()})
 	if err != nil {
@@ -78,7 +76,7 @@ func (f *Form) Oldest(ctx context.Context, r store.Reader) (int, error) {
 	return version, nil
 }
 
-// noted is what a store says about a form: 0 if nothing.
+// noted returns the version of f in a store, or 0 if the store has none.
 func (f *Form) noted(ctx context.Context, r store.Reader) (version int, whole bool, err error) {
 	values, err := r.Get(ctx, store.FamilyMeta, []store.PK{f.key()})
 	if err != nil {
@@ -94,11 +92,9 @@ func (f *Form) noted(ctx context.Context, r store.Reader) (version int, whole bo
 	return version, !begun, nil
 }
 
-// Upgrade sees to it that what a store has of records is of the forms that this
-// program knows: an older record is deleted, and made again by whoever records it,
-// from the containers that are kept or from nodes. It goes on where it was ended, and
-// must be done before anything else uses those records. ErrNewer means that the store
-// was used with a newer version of this program; nothing is deleted then.
+// Upgrade deletes the indexes whose version this program cannot read. The pipelines then rebuild them from stored
+// containers or from nodes. An interrupted Upgrade resumes at the next call. Call it before using these indexes. It
+// returns ErrNewer and deletes nothing if a newer version of this program used the store.
 func Upgrade(ctx context.Context, s store.Store, log *slog.Logger, forms ...Form) error {
 	for i := range forms {
 		f := &forms[i]
@@ -117,7 +113,7 @@ func Upgrade(ctx context.Context, s store.Store, log *slog.Logger, forms ...Form
 	return nil
 }
 
-// Check says what Upgrade would have to do, as an error: ErrNewer or ErrOlder.
+// Check returns ErrNewer or ErrOlder if Upgrade would refuse the store or delete rows.
 func Check(ctx context.Context, r store.Reader, forms ...Form) error {
 	for i := range forms {
 		f := &forms[i]
@@ -159,12 +155,12 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 			return err
 		}
 		begun = begun || at.Next > 0
-		// Whoever still writes the old form is kept from it.
+		// Fence writers of the old version.
 		restart.Move(name, at, store.Cursor{Epoch: at.Epoch + 1})
 		restart.Delete(store.FamilyIndexed, store.PK{P: row.P})
 	}
 	if version == 0 && begun {
-		version = 1 // from before versions were noted
+		version = 1 // from before versions were stored
 	}
 	done := strconv.Itoa(f.Version)
 	if (version == 0 || version == f.Version) && whole {
@@ -172,7 +168,7 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 	}
 	log.Warn("a record is of an older version and is made again", slog.String("record", f.Name),
 		slog.Int("version", version), slog.Int("newVersion", f.Version))
-	// From here on the older program refuses the store.
+	// From here on, older programs refuse the store.
 	restart.Delete(store.FamilyMeta, f.sinceKey())
 	if err := f.note(ctx, s, &restart, done+clearing); err != nil {
 		return err

@@ -13,12 +13,11 @@ import (
 	"quorate/internal/store"
 )
 
-// Containers stands in the place of a tenant's name in the cursor that says which
-// containers of a chain are kept. See Cursor.
+// Containers replaces the tenant's name in the cursor of container storage. See Cursor.
 const Containers = "containers"
 
-// KeptUntil is the first height of a chain whose container is not kept, and From the
-// first whose is; both are 0 if none are.
+// KeptUntil returns the range of a chain's stored containers: from the first height until, not including, the second.
+// Both are 0 if no containers are stored.
 func KeptUntil(ctx context.Context, r store.Reader, networkID uint32, chain string) (from, until uint64, err error) {
 	name := Cursor(networkID, chain, Containers)
 	at, err := store.ReadCursor(ctx, r, name)
@@ -29,8 +28,8 @@ func KeptUntil(ctx context.Context, r store.Reader, networkID uint32, chain stri
 	return m.from, at.Next, err
 }
 
-// Recorded is what a tenant has of a chain: blocks from one height until, not
-// including, another, the last of them with an ID. Without any, both heights are equal.
+// Recorded returns the range of blocks that a tenant has indexed, from one height until, not including, another, and
+// the ID of the last block. Both heights are equal if there are none.
 func Recorded(ctx context.Context, r store.Reader, networkID uint32, chain, tenant string) (from, until uint64, last ids.ID, err error) {
 	name := Cursor(networkID, chain, tenant)
 	at, err := store.ReadCursor(ctx, r, name)
@@ -52,8 +51,8 @@ func readMark(ctx context.Context, r store.Reader, name string) (mark, error) {
 	return parseMark(values[0])
 }
 
-// keep makes what writes the containers of blocks. It remembers what it wrote, and is of
-// no use any more once a batch of it came to nothing.
+// keep returns a function that writes the containers of blocks. The function caches what it wrote; discard it if one of
+// its batches fails.
 func (p *Pipeline[B]) keep() func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
 	writer := container.NewWriter(container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain})
 	return func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
@@ -67,8 +66,8 @@ func (p *Pipeline[B]) keep() func(_ context.Context, _ store.Reader, block *Bloc
 	}
 }
 
-// source is where blocks come from when the next one is that of a height: if tenants
-// begin anew, those that are kept come from the store. Kept is the first that does not.
+// source returns the source of blocks from next on. For tenants that are rebuilt, stored containers come from the
+// store. kept is the first height that is not stored.
 func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], kept uint64, err error) {
 	o := &p.options
 	keeper, ok := o.Source.(Keeper[B])
@@ -92,21 +91,21 @@ func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], 
 	}, kept, nil
 }
 
-// again is a source of blocks that are kept, and of those that follow. As long as
-// there are such it does without a node.
+// again is a source that reads stored blocks first and fetches the following blocks from a node. It calls no node while
+// stored blocks remain.
 type again[B any] struct {
 	Keeper[B]
 	chain container.Chain
 	store store.Store
 	log   *slog.Logger
 	kept  uint64
-	given atomic.Uint64 // the height after the last one that was given away
+	given atomic.Uint64 // the height after the last returned block
 }
 
-// local says whether there are blocks left that are kept.
+// local reports whether stored blocks remain.
 func (a *again[B]) local() bool { return a.given.Load() < a.kept }
 
-// Tip implements Source: as long as there are blocks that are kept it is their last.
+// Tip implements Source. While stored blocks remain, it returns the last of them.
 func (a *again[B]) Tip(ctx context.Context) (uint64, error) {
 	if a.local() {
 		return a.kept - 1, nil

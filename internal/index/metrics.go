@@ -2,7 +2,7 @@ package index
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// states in the order of their numbers in the metric.
+// states lists the states in the order of their numbers in the metric.
 var states = []State{Idle, Rebuilding, CatchingUp, Following, Retrying, Waiting, Stalled, Stopped}
 
 // collector collects the metrics of a pipeline.

@@ -7,12 +7,12 @@ import (
 	"quorate/internal/node"
 )
 
-// MissingError says that no configured node has what an index needs. The pipeline asks again,
-// but only the operator can change it.
+// MissingError means that no configured node has data that an index needs. The pipeline retries, but only the operator
+// can fix it.
 type MissingError struct {
-	// Lacks says what is missing and why, Do what the operator must do. Clients see both.
+	// Lacks says what is missing and why. Do says what the operator must do. Clients see both.
 	Lacks, Do string
-	// Err is what the nodes answered; may be nil.
+	// Err is the nodes' reply; may be nil.
 	Err error
 }
 
@@ -24,13 +24,13 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s (%v)", e.Reason(), e.Err)
 }
 
-// Unwrap returns what the nodes answered.
+// Unwrap returns the nodes' reply.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// Reason returns what is missing and what to do, without what nodes answered.
+// Reason returns what is missing and what to do, without the nodes' reply.
 func (e *MissingError) Reason() string { return e.Lacks + "; " + e.Do }
 
-// notOffered makes a MissingError of the refusal of a method that no node offers.
+// notOffered turns the refusal of a method into a MissingError if no node offers the method.
 func notOffered(err error) error {
 	var refused *node.RPCError
 	var known *MissingError

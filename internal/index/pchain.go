@@ -13,7 +13,7 @@ import (
 // PChain is the name of the P-Chain in cursors, errors and logs.
 const PChain = "P"
 
-// PChainNode is what is asked of an upstream node; *node.Client has it.
+// PChainNode lists the methods that PChainSource calls on an upstream node. *node.Client implements it.
 type PChainNode interface {
 	Height(ctx context.Context) (uint64, error)
 	BlockByHeight(ctx context.Context, height uint64) ([]byte, error)
@@ -23,7 +23,7 @@ type PChainNode interface {
 // PChainSource fetches P-Chain blocks.
 type PChainSource = NodeSource[*pchain.Block]
 
-// NewPChainSource makes a source; a nil log drops what it has to say.
+// NewPChainSource returns a source. A nil log discards messages.
 func NewPChainSource(n PChainNode, log *slog.Logger) *PChainSource {
 	read := func(height uint64, b []byte) (Block[*pchain.Block], error) {
 		content, err := pchain.ParseBlock(b)
@@ -43,7 +43,7 @@ func NewPChainSource(n PChainNode, log *slog.Logger) *PChainSource {
 	}, log)
 }
 
-// readBytes makes a chainAPI's read of what needs nothing but bytes.
+// readBytes adapts a decoder of bytes to chainAPI's read.
 func readBytes[B any](read func(uint64, []byte) (Block[B], error)) func(uint64, *node.Container) (Block[B], error) {
 	return func(height uint64, c *node.Container) (Block[B], error) { return read(height, c.Bytes) }
 }
@@ -52,7 +52,7 @@ func unreadable(height uint64, err error) error {
 	return fmt.Errorf("%w: height %d: %w", ErrUnreadable, height, err)
 }
 
-// readOne makes a chainAPI's one of what fetches the bytes and what reads them.
+// readOne combines a fetch of bytes and their decoder into chainAPI's one.
 func readOne[B any](fetch func(context.Context, uint64) ([]byte, error), read func(uint64, []byte) (Block[B], error)) func(context.Context, uint64) (Block[B], error) {
 	return func(ctx context.Context, height uint64) (Block[B], error) {
 		b, err := fetch(ctx, height)

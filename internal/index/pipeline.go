@@ -15,69 +15,63 @@ import (
 	"quorate/internal/store"
 )
 
-// Options of a Pipeline. Source, Store and Tenants are required.
+// Options configures a Pipeline. Source, Store and Tenants are required.
 type Options[B any] struct {
-	// NetworkID and Chain name the pipeline: in cursors, errors and logs.
+	// NetworkID and Chain identify the pipeline in cursors, errors and logs.
 	NetworkID uint32
 	Chain     string
 	Source    Source[B]
 	Store     store.Store
-	// Tenants each have their own cursor: one that is new to the store gets the
-	// blocks from Start on, while those that have them already are left out.
+	// Tenants are the pipeline's projections. Each has its own cursor: a new tenant gets the blocks from Start on,
+	// while tenants that have indexed them are skipped.
 	Tenants []Tenant[B]
-	// Keep has the containers of blocks kept, beside the rows of tenants, and tenants
-	// that have to begin anew read from those that are. It takes a Keeper for a Source.
+	// Keep stores the containers of blocks beside the tenants' rows. Tenants that are rebuilt read from them. Keep
+	// requires that Source is a Keeper.
 	Keep bool
-	// Start is the height at which a tenant begins that the store does not know
-	// yet; 0 is the genesis block. For others it is without effect.
+	// Start is the height at which new tenants begin; 0 is the genesis block. It has no effect on other tenants.
 	Start uint64
-	// Fetchers is how many fetches run at a time; default 4.
+	// Fetchers is the number of concurrent fetches; default 4.
 	Fetchers int
-	// WindowBytes bounds the memory of blocks that were fetched and are not
-	// committed; each fetcher may exceed it by one answer. Default 64 MiB.
+	// WindowBytes limits the memory of fetched blocks that are not committed. Each fetcher may exceed it by one
+	// response. Default 64 MiB.
 	WindowBytes int64
-	// Room bounds the same memory together with that of other pipelines; nil does not.
+	// Room limits the same memory across several pipelines; nil means no common limit.
 	Room *Room
-	// Poll is how often the node is asked for its height while there is nothing to
-	// fetch; default 200 ms. See Wake.
+	// Poll is the interval between requests for the node's height while there is nothing to fetch; default 200 ms. See
+	// Wake.
 	Poll time.Duration
-	// QuietPoll is what that becomes, little by little, while the node tells nothing new
-	// and nobody wakes the pipeline: a sixteenth of the time since it last did, at most
-	// this. Default Poll.
+	// QuietPoll is the maximum poll interval while the chain is quiet. The interval grows to a sixteenth of the time
+	// since the node's height last rose or Wake was called. Default Poll.
 	QuietPoll time.Duration
-	// Committed is called after each commit with the first height that no tenant
-	// lacks. It holds up the pipeline: it must only wake whoever reads the rows.
+	// Committed is called after each commit with the first height that some tenant lacks. It blocks the pipeline: it
+	// must only wake readers.
 	Committed func(next uint64)
-	// Now tells when a container came to be kept; default time.Now.
+	// Now returns the time at which a container is stored; default time.Now.
 	Now func() time.Time
-	// Log gets what goes wrong and when it works again; nil drops it.
+	// Log receives failures and recoveries; nil discards them.
 	Log *slog.Logger
 }
 
 const (
-	// jobBlocks is how many blocks one fetcher is given at a time.
+	// jobBlocks is the number of blocks in one fetcher's job.
 	jobBlocks = 1024
-	// jobInRoom is the same where chains share a Room, in which there may not be more for
-	// one of them.
+	// jobInRoom is the number of blocks in a job if chains share a Room, which may not fit more for one chain.
 	jobInRoom = 128
-	// answerBytes is how much a fetch should bring, in memory: the number of blocks
-	// asked for follows from their size.
+	// answerBytes is the target memory of one fetch. The number of blocks per request follows from their size.
 	answerBytes = 16 << 20
 
-	// A batch is committed once it has so many bytes or rows, which is what a
-	// distributed store takes well,
+	// A batch is committed when it has this many bytes or rows,
 	batchBytes = 4 << 20
 	batchRows  = 20_000
-	// keptRows is how many rows a batch may have had whose memory is kept at the tip.
+	// keptRows is the largest number of rows of a batch whose memory is reused at the tip.
 	keptRows = 1000
-	// or once its first block has waited so long: near the tip, and elsewhere.
+	// or when its first block has waited this long, near the tip and elsewhere.
 	batchAgeAtTip = 50 * time.Millisecond
 	batchAge      = 500 * time.Millisecond
 
-	// quietPart is the part of the time since the last news that is let pass until the
-	// node is asked again.
+	// quietPart divides the time since the last change to give the poll interval.
 	quietPart = 16
-	// pollFar is how often the node is asked for its height while catching up.
+	// pollFar is the poll interval while catching up.
 	pollFar = 5 * time.Second
 )
 
@@ -104,19 +98,19 @@ func (o Options[B]) withDefaults() Options[B] {
 	return o
 }
 
-// Pipeline records one chain: it catches up with the tip and then follows it, both
-// in the same way. All methods may be called from any goroutine.
+// Pipeline indexes one chain: it catches up with the tip and then follows it, both by the same code. It is safe for
+// concurrent use.
 type Pipeline[B any] struct {
 	options Options[B]
 	log     *slog.Logger
 	status  status
 	wake    chan struct{}
 	busy    chan struct{} // holds an element while Run or Watch runs
-	// recorder is who records while this one watches, if that is in this process.
+	// recorder is the pipeline in this process that indexes the chain while this one watches, or nil.
 	recorder atomic.Pointer[Pipeline[B]]
 }
 
-// New makes a pipeline. It reads and fetches nothing yet.
+// New returns a pipeline. It reads and fetches nothing.
 func New[B any](o Options[B]) (*Pipeline[B], error) {
 	switch {
 	case o.Source == nil || o.Store == nil:
@@ -143,8 +137,7 @@ func New[B any](o Options[B]) (*Pipeline[B], error) {
 	}, nil
 }
 
-// Wake makes the pipeline ask for the node's height now: for whoever hears of new
-// blocks before the next poll.
+// Wake makes the pipeline request the node's height now. Call it when a new block is reported before the next poll.
 func (p *Pipeline[B]) Wake() {
 	if recorder := p.recorder.Load(); recorder != nil {
 		recorder.Wake()
@@ -155,9 +148,8 @@ func (p *Pipeline[B]) Wake() {
 	}
 }
 
-// RecordedBy has Status tell what another Pipeline says of itself, which records the same
-// chain in the same store; nil ends that. What it had recorded stays known: nobody is
-// told of less than before.
+// RecordedBy makes Status report the status of another Pipeline that indexes the same chain in the same store; nil ends
+// that. The last reported position stays: Status never falls back.
 func (p *Pipeline[B]) RecordedBy(other *Pipeline[B]) {
 	if last := p.recorder.Load(); last != nil {
 		last.status.mu.Lock()
@@ -168,16 +160,16 @@ func (p *Pipeline[B]) RecordedBy(other *Pipeline[B]) {
 	p.recorder.Store(other)
 }
 
-// Status tells how the pipeline stands.
+// Status returns the state of the pipeline.
 func (p *Pipeline[B]) Status() Status { return p.told((*status).read) }
 
-// StatusOf tells how the record of one tenant stands, which may be ahead of others that
-// are made again; as Status before Run has found out.
+// StatusOf returns the state of one tenant, which may be ahead of tenants that are rebuilt. Before Run has read the
+// cursors, it equals Status.
 func (p *Pipeline[B]) StatusOf(tenant string) Status {
 	return p.told(func(s *status) Status { return s.readOf(tenant) })
 }
 
-// told is what the recorder says, once it knows as much as whoever watches.
+// told returns the recorder's status once that has reached the position of this pipeline.
 func (p *Pipeline[B]) told(read func(*status) Status) Status {
 	own := p.noted(read(&p.status))
 	if recorder := p.recorder.Load(); recorder != nil {
@@ -195,14 +187,13 @@ func (p *Pipeline[B]) noted(status Status) Status {
 	return status
 }
 
-// Run records blocks until ctx ends, and then returns nil. It goes on from what the
-// store has, and takes over from whoever else records the same chain there, who
-// notices it with the next block. It waits for a node or a store that is away for as
-// long as it takes. Errors: a *BlockError, store.ErrFenced if somebody else took over,
-// or those of the store that do not pass.
+// Run indexes blocks until ctx ends, and then returns nil. It resumes from the store's position and takes over from any
+// other process that indexes the same chain there; that process fails at its next commit. Run waits for an unavailable
+// node or store without limit. It returns a *BlockError, store.ErrFenced if another process took over, or permanent
+// errors of the store.
 func (p *Pipeline[B]) Run(ctx context.Context) error { return p.alone(ctx, p.run) }
 
-// alone does work that no other may be done beside; an end of ctx is no error of it.
+// alone runs work exclusively. It returns nil if ctx ends.
 func (p *Pipeline[B]) alone(ctx context.Context, work func(ctx context.Context) error) error {
 	select {
 	case p.busy <- struct{}{}:
@@ -229,7 +220,7 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 		return err
 	}
 	c := newCommitter(p, lanes)
-	next := c.next // from now on the committer's alone
+	next := c.next // only the committer uses it from here on
 	source, kept, err := p.source(ctx, next)
 	if err != nil {
 		return err
@@ -257,37 +248,37 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// running is what the goroutines of one Run share. Heights go from poll to plan,
-// jobs from there to fetch, and the same jobs, in their order, to the committer.
+// running is the state that the goroutines of one Run share. Heights go from poll to plan and jobs from plan to fetch.
+// The committer receives the same jobs in order.
 type running[B any] struct {
 	*Pipeline[B]
 	source Source[B]
 	window *window
-	// reached is how far there are blocks to fetch.
+	// reached is the height up to which blocks can be fetched.
 	reached *reached
-	tips    chan uint64 // nil if nobody fetches
+	tips    chan uint64 // nil without fetchers
 	jobs    chan *job[B]
-	queue   chan *job[B] // bounds how far fetching is ahead, in jobs
+	queue   chan *job[B] // bounds the number of jobs ahead of the committer
 }
 
-// job is a range of heights that one fetcher works off, piece by piece.
+// job is a range of heights that one fetcher fetches in pieces.
 type job[B any] struct {
 	from   uint64
 	blocks int
-	pieces chan piece[B] // closed after the last one; never blocks the fetcher
+	pieces chan piece[B] // closed after the last piece; never blocks the fetcher
 }
 
-// piece is what one fetch brought: blocks, or why there will be none.
+// piece is the result of one fetch: blocks, or the reason why none follow.
 type piece[B any] struct {
 	blocks []Block[B]
 	err    error
 }
 
-// poll asks for the node's height and passes on what is news.
+// poll requests the node's height and passes on changes.
 func (r *running[B]) poll(ctx context.Context) error {
 	ticker := time.NewTicker(r.options.Poll)
 	defer ticker.Stop()
-	heard := time.Now() // of something new
+	heard := time.Now() // time of the last change
 	for told, known := uint64(0), false; ; {
 		var height uint64
 		a, ok := r.source.(*again[B])
@@ -298,7 +289,7 @@ func (r *running[B]) poll(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if !local { // where the chain really ends is not known yet
+		if !local { // the tip of the chain is not known yet
 			height = r.status.tip(min(height, math.MaxInt64))
 		}
 		r.reached.set(height)
@@ -324,9 +315,8 @@ func (r *running[B]) poll(ctx context.Context) error {
 	}
 }
 
-// peek asks for the node's height while blocks come from the store, so that records
-// which are not made again can tell how far behind they are meanwhile. Nothing waits
-// for the node.
+// peek requests the node's height while blocks come from the store, so that tenants that are not rebuilt can report
+// their lag. Nothing waits for the node.
 func (r *running[B]) peek(ctx context.Context) error {
 	a, ok := r.source.(*again[B])
 	if !ok {
@@ -347,7 +337,7 @@ func (r *running[B]) peek(ctx context.Context) error {
 	return nil
 }
 
-// plan cuts what is accepted into jobs.
+// plan cuts the accepted heights into jobs.
 func (r *running[B]) plan(ctx context.Context, next uint64) error {
 	for {
 		var tip uint64
@@ -374,7 +364,7 @@ func (r *running[B]) plan(ctx context.Context, next uint64) error {
 	}
 }
 
-// fetch works off jobs. Fetchers are numbered.
+// fetch processes jobs. Fetchers are numbered.
 func (r *running[B]) fetch(ctx context.Context, fetcher int) error {
 	for most := jobBlocks; ; {
 		var j *job[B]
@@ -405,7 +395,7 @@ func (r *running[B]) fetch(ctx context.Context, fetcher int) error {
 				return ctx.Err()
 			}
 			if err != nil {
-				// The committer ends the pipeline when it comes to it.
+				// The committer ends the pipeline when it reaches this job.
 				j.pieces <- piece[B]{err: err}
 				break
 			}
@@ -417,13 +407,12 @@ func (r *running[B]) fetch(ctx context.Context, fetcher int) error {
 	}
 }
 
-// errFallen says that a block is not there, as the node's height was told too high.
+// errFallen means that a block does not exist because an earlier report of the node's height was too high.
 var errFallen = errors.New("the node's height has fallen")
 
-// get fetches 1 to n blocks, or returns an ErrUnreadable, errFallen, or the context's
-// error.
+// get fetches 1 to n blocks. It returns ErrUnreadable, errFallen, or the context's error.
 func (r *running[B]) get(ctx context.Context, fetcher int, from uint64, n int) (blocks []Block[B], err error) {
-	var unreadable error // or fallen
+	var unreadable error // or errFallen
 	err = r.retryAs(ctx, task{doing: "fetching blocks", by: fetcher}, func() (err error) {
 		if from > r.reached.height() {
 			unreadable = errFallen
@@ -446,7 +435,7 @@ func (r *running[B]) get(ctx context.Context, fetcher int, from uint64, n int) (
 	return blocks, errors.Join(err, unreadable)
 }
 
-// retry calls f until it succeeds or ctx ends. Status says meanwhile what fails and why.
+// retry calls f until it succeeds or ctx ends. Meanwhile Status shows the failure and its cause.
 func (p *Pipeline[B]) retry(ctx context.Context, what string, f func() error) error {
 	return p.retryAs(ctx, task{doing: what}, f)
 }

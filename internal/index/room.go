@@ -5,50 +5,47 @@ import (
 	"sync"
 )
 
-// Room bounds the bytes of blocks that several pipelines have fetched and not yet
-// committed, all together: what is enough for one chain is too much a hundred times. It
-// is shared out by one rule, that a pipeline may hold as much as is left free then (the
-// dynamic thresholds of switches with one memory for all ports, Choudhury and Hahne
-// 1998): one alone has half of it, n that catch up at a time have one part of n+1 each,
-// and whoever comes next finds room. The blocks that a pipeline needs to go on at all it
-// gets in any case, one at a time. Safe for concurrent use.
+// Room limits the memory of blocks that several pipelines have fetched but not committed. A pipeline may hold at most
+// as much as remains free (dynamic thresholds of shared-memory switches, Choudhury and Hahne 1998): one pipeline alone
+// gets half of the room, n concurrent ones get 1/(n+1) each, and a newcomer always finds room. A pipeline always gets
+// the next block that it must commit, one at a time. Room is safe for concurrent use.
 type Room struct {
 	size int64
 
 	mu      sync.Mutex
 	held    int64     // guarded by mu
-	waiting list.List // of *seat, who came first in front; guarded by mu
+	waiting list.List // of *seat, oldest first; guarded by mu
 }
 
-// NewRoom makes room for so many bytes.
+// NewRoom returns a Room of size bytes.
 func NewRoom(size int64) *Room { return &Room{size: max(size, 1)} }
 
-// Held is how many bytes are taken.
+// Held returns the number of bytes in use.
 func (r *Room) Held() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held
 }
 
-// seat waits for room, or has got it.
+// seat is a request for room, waiting or granted.
 type seat struct {
 	window *window
-	// want is how many bytes would be taken, block those of a block.
+	// want is the number of bytes requested; block is the size of one block.
 	want, block int64
-	ahead       int64         // about how many bytes come before, uncommitted; guarded by the room's mu
-	got         chan struct{} // closed when it has some
+	ahead       int64         // approximate uncommitted bytes before it; guarded by the room's mu
+	got         chan struct{} // closed when granted
 	place       *list.Element // guarded by the room's mu; nil unless it waits
 	granted     int64         // guarded by the room's mu until got is closed
 }
 
-// grains is how many times the least that is worth a fetch goes into the room.
+// grains is the number of smallest useful fetches that fit into the room.
 const grains = 256
 
-// fits is how much somebody may have of what he wants now, 0 for nothing. It needs mu.
+// fits returns how many bytes s may get now, or 0. Requires mu.
 func (r *Room) fits(s *seat) int64 {
 	free, share := r.size-r.held, s.window.share
-	// Of blocks that lie further ahead than what w may hold, none: those before them would
-	// find no room, and all wait for these.
+	// Grant nothing for blocks beyond what w may hold: the blocks before them would find no room, and all would wait
+	// for those.
 	more := min(s.want, (free-share)/2, (free+share)/2-s.ahead)
 	if more >= min(s.want, max(s.block, r.size/grains)) {
 		return more
@@ -56,7 +53,7 @@ func (r *Room) fits(s *seat) int64 {
 	return 0
 }
 
-// take counts what is granted. It needs mu.
+// take counts granted bytes. Requires mu.
 func (r *Room) take(s *seat, n int64) {
 	r.held += n
 	s.window.share += n
@@ -64,8 +61,7 @@ func (r *Room) take(s *seat, n int64) {
 	close(s.got)
 }
 
-// ask asks for room for blocks of w that so many bytes are before; if none are, they get
-// it.
+// ask requests room for blocks of w that follow ahead uncommitted bytes. If ahead is 0, the request is granted.
 func (r *Room) ask(w *window, want, block, ahead int64) *seat {
 	s := &seat{window: w, want: want, block: block, got: make(chan struct{})}
 	r.mu.Lock()
@@ -75,7 +71,7 @@ func (r *Room) ask(w *window, want, block, ahead int64) *seat {
 	return s
 }
 
-// advance says that so many bytes are before what is waited for now.
+// advance updates the number of uncommitted bytes before a waiting request.
 func (r *Room) advance(s *seat, ahead int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +80,7 @@ func (r *Room) advance(s *seat, ahead int64) {
 	}
 }
 
-// serve ends the waiting if it can. It needs mu.
+// serve grants the request if it can. Requires mu.
 func (r *Room) serve(s *seat, ahead int64) {
 	s.ahead = ahead
 	n := r.fits(s)
@@ -98,7 +94,7 @@ func (r *Room) serve(s *seat, ahead int64) {
 	}
 }
 
-// leave ends the waiting, unless it had come to its end.
+// leave cancels a waiting request. It reports false if the request was granted.
 func (r *Room) leave(s *seat) (left bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +106,8 @@ func (r *Room) leave(s *seat) (left bool) {
 	return true
 }
 
-// change counts what w has more, or less: then those who wait are served in their order,
-// but who wants much does not keep others waiting.
+// change adds n bytes, which may be negative, to what w holds. It then serves waiting requests in order; a request too
+// large to serve does not block later ones.
 func (r *Room) change(w *window, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +117,7 @@ func (r *Room) change(w *window, n int64) {
 		return
 	}
 	for e := r.waiting.Front(); e != nil; {
-		s, next := e.Value.(*seat), e.Next() //nolint:forcetypeassert // it has no others
+		s, next := e.Value.(*seat), e.Next() //nolint:forcetypeassert // no other type is stored
 		if n := r.fits(s); n > 0 {
 			r.waiting.Remove(e)
 			s.place = nil
@@ -131,7 +127,7 @@ func (r *Room) change(w *window, n int64) {
 	}
 }
 
-// close gives back all that w has.
+// close frees all room of w.
 func (r *Room) close(w *window) {
 	r.mu.Lock()
 	share := w.share

@@ -14,14 +14,13 @@ import (
 	"quorate/internal/store"
 )
 
-// Slots lets an index be rebuilt beside the one that serves. A store has two slots for
-// the rows of some forms: readers and writers use the active slot, while a rebuild
-// fills the other one. One commit switches them. Safe for concurrent use.
+// Slots lets an index be rebuilt beside the one that serves. A store has two slots for the rows of some forms: readers
+// and writers use the active slot, while a rebuild fills the other one. One commit switches them. Slots is safe for
+// concurrent use.
 //
-// The second slot is in the twins of the forms' families, and under names of cursors
-// that end in secondSlot. Two cursors, which no writer of rows moves, hold what all
-// processes on the store agree on: how often the slots were switched, and the stage of
-// a rebuild.
+// The second slot uses the twins of the forms' families and cursor names that end in secondSlot. Two cursors hold the
+// state that all processes on the store share: the number of switches, and the stage of a rebuild. No writer of rows
+// moves them.
 type Slots struct {
 	raw      store.Store
 	forms    []Form
@@ -31,28 +30,27 @@ type Slots struct {
 const (
 	switchCursor  = "slots/switches"
 	rebuildCursor = "slots/rebuild"
-	// secondSlot sorts before all that names of cursors consist of.
+	// secondSlot sorts before all characters of cursor names.
 	secondSlot = "#b"
-	// firstSlot ends keys of FamilyMeta about the first slot, once the slots were
-	// switched. The keys without it are for programs that know no slots: they refuse the
-	// store.
+	// firstSlot ends the keys of FamilyMeta for the first slot once the slots were switched. Programs that do not
+	// support slots read the keys without the suffix and refuse the store.
 	firstSlot = "#a"
-	// refused is added to the version that such programs find.
+	// refused is added to the version that such programs read.
 	refused = 1_000_000
 )
 
-// Stage is how far a rebuild is.
+// Stage is the stage of a rebuild.
 type Stage uint64
 
 // The stages of a rebuild.
 const (
-	// NoRebuild is when nobody asked for one, or the last is done.
+	// NoRebuild means that no rebuild was requested or that the last one is finished.
 	NoRebuild Stage = iota
-	// RebuildAsked is while the other slot is cleared.
+	// RebuildAsked means that the other slot is being cleared.
 	RebuildAsked
-	// RebuildBeside is while the other slot is filled.
+	// RebuildBeside means that the other slot is being filled.
 	RebuildBeside
-	// RebuildDone is after the switch, until the old rows are deleted.
+	// RebuildDone means that the slots were switched and the old rows are not yet deleted.
 	RebuildDone
 )
 
@@ -70,7 +68,7 @@ func (s Stage) String() string {
 	return fmt.Sprintf("stage %d", uint64(s))
 }
 
-// ErrRebuilding says that a rebuild is under way.
+// ErrRebuilding means that a rebuild is in progress.
 var ErrRebuilding = errors.New("a rebuild is under way")
 
 // OpenSlots reads which slot of a store is active.
@@ -79,7 +77,7 @@ func OpenSlots(ctx context.Context, raw store.Store, forms ...Form) (*Slots, err
 	return s, s.Refresh(ctx)
 }
 
-// Refresh reads which slot is active: another process may have switched.
+// Refresh reads which slot is active, because another process may have switched.
 func (s *Slots) Refresh(ctx context.Context) error {
 	at, err := store.ReadCursor(ctx, s.raw, switchCursor)
 	if err == nil {
@@ -88,20 +86,20 @@ func (s *Slots) Refresh(ctx context.Context) error {
 	return err
 }
 
-// Store returns the store as readers and writers are to use it.
+// Store returns the store that readers and writers must use.
 func (s *Slots) Store() store.Store { return store.Redirect(s.raw, s.active) }
 
-// Views returns what opens views as readers are to use it.
+// Views returns the viewer that readers must use.
 func (s *Slots) Views(v store.Viewer) store.Viewer { return store.RedirectViews(v, s.active) }
 
 func (s *Slots) active() store.Redirection { return slot{s.forms, s.switches.Load()} }
 
-// beside returns the store with the slot that is active after so many switches.
+// beside returns the store with the slot that is active after the given number of switches.
 func (s *Slots) beside(switches uint64) store.Store {
 	return store.Redirect(s.raw, func() store.Redirection { return slot{s.forms, switches} })
 }
 
-// slot is the one that is active after so many switches.
+// slot is the slot that is active after a number of switches.
 type slot struct {
 	forms    []Form
 	switches uint64
@@ -120,7 +118,7 @@ func (s slot) Family(family store.Family) store.Family {
 	return family
 }
 
-// own says whether a row by name belongs to a slot.
+// own reports whether the row by name belongs to the slot.
 func (s slot) own(family store.Family, name string) bool {
 	return slices.ContainsFunc(s.forms, func(f Form) bool {
 		if family == store.FamilyMeta {
@@ -130,7 +128,7 @@ func (s slot) own(family store.Family, name string) bool {
 	})
 }
 
-// suffix ends the names of rows in the slot.
+// suffix returns the suffix of row names in the slot.
 func (s slot) suffix(family store.Family) string {
 	switch {
 	case s.second():
@@ -166,14 +164,14 @@ func (s slot) Named(family store.Family, stored string) (string, bool) {
 	return name, end == s.suffix(family)
 }
 
-// Stage returns how far a rebuild is.
+// Stage returns the stage of the rebuild.
 func (s *Slots) Stage(ctx context.Context) (Stage, error) {
 	at, err := store.ReadCursor(ctx, s.raw, rebuildCursor)
 	return Stage(at.Next), err
 }
 
-// Heights returns the sum of the heights of cursors in the active slot, and in the other
-// one, counting each up to that of the active slot.
+// Heights returns the sum of the cursors' heights in the active slot and in the other one. In the other slot, each
+// cursor counts at most its height in the active slot.
 func (s *Slots) Heights(ctx context.Context, counts func(name string) bool) (active, beside uint64, err error) {
 	was := s.switches.Load()
 	now, next := slot{s.forms, was}, slot{s.forms, was + 1}
@@ -198,7 +196,7 @@ func (s *Slots) Heights(ctx context.Context, counts func(name string) bool) (act
 	return active, beside, nil
 }
 
-// Ask asks for a rebuild of all forms. The error is ErrRebuilding if there is one.
+// Ask requests a rebuild of all forms. It returns ErrRebuilding if one is in progress.
 func (s *Slots) Ask(ctx context.Context) error {
 	at, err := store.ReadCursor(ctx, s.raw, rebuildCursor)
 	switch {
@@ -214,7 +212,7 @@ func (s *Slots) Ask(ctx context.Context) error {
 	return err
 }
 
-// AskIfOlder asks for a rebuild if there are rows of an older version that serve still.
+// AskIfOlder requests a rebuild if rows of an older version still serve.
 func (s *Slots) AskIfOlder(ctx context.Context) error {
 	all, err := s.Changes(ctx)
 	if err != nil || !slices.ContainsFunc(all, func(f FormChange) bool { return 0 < f.From && f.From < f.To }) {
@@ -226,15 +224,15 @@ func (s *Slots) AskIfOlder(ctx context.Context) error {
 	return nil
 }
 
-// FormChange is what a rebuild does to the rows of a form: From is the oldest version that
-// there is, 0 if there are no rows.
+// FormChange describes the effect of a rebuild on the rows of a form. From is the oldest existing version, 0 if there
+// are no rows.
 type FormChange struct {
 	Name string `json:"name"`
 	From int    `json:"from"`
 	To   int    `json:"to"`
 }
 
-// Changes returns what a rebuild does to each form.
+// Changes returns the effect of a rebuild on each form.
 func (s *Slots) Changes(ctx context.Context) ([]FormChange, error) {
 	all := make([]FormChange, len(s.forms))
 	for i := range s.forms {
@@ -247,7 +245,7 @@ func (s *Slots) Changes(ctx context.Context) ([]FormChange, error) {
 	return all, nil
 }
 
-// Follow keeps up with switches of other processes until ctx ends.
+// Follow observes switches by other processes until ctx ends.
 func (s *Slots) Follow(ctx context.Context, log *slog.Logger) {
 	for failing := false; pause(ctx, time.Second) == nil; {
 		err := s.Refresh(ctx)
@@ -263,28 +261,25 @@ func (s *Slots) move(ctx context.Context, batch *store.Batch, at store.Cursor, t
 	return s.raw.Commit(ctx, batch)
 }
 
-// Rebuilder is what Slots.Run needs to rebuild.
+// Rebuilder holds the parameters of Slots.Run.
 type Rebuilder struct {
-	// Build fills a store with the rows of all forms until ctx ends, and then returns nil.
-	// It calls attempt whenever it may have caught up, and returns once that returns true
-	// or an error.
+	// Build fills a store with the rows of all forms until ctx ends, and then returns nil. It calls attempt whenever it
+	// may have caught up, and returns after attempt returns true or an error.
 	Build func(ctx context.Context, beside store.Store, attempt Attempt) error
-	// Poll is how often Run looks whether a rebuild was asked for; default 1 s.
+	// Poll is the interval at which Run checks for a requested rebuild; default 1 s.
 	Poll time.Duration
-	// Grace is how long old rows stay after a switch, for readers that do not know of it
-	// yet; default 1 min.
+	// Grace is how long old rows stay after a switch, for readers that have not observed it; default 1 min.
 	Grace time.Duration
 	Log   *slog.Logger
 }
 
-// Attempt switches the slots if the cursors with the names are as far in the slot that is
-// rebuilt as in the active one, and reports whether it did.
+// Attempt switches the slots if the named cursors are as far in the rebuilt slot as in the active one. It reports
+// whether it switched.
 type Attempt func(ctx context.Context, names []string) (bool, error)
 
-// Run does the rebuilds that are asked for until ctx ends, and then returns nil. It goes
-// on with one that was ended anywhere. At most one process may run it at a time; what
-// one writes that does not know yet that it may not, is fenced. Errors are the store's
-// and Build's.
+// Run carries out requested rebuilds until ctx ends, and then returns nil. It resumes interrupted rebuilds. At most one
+// process may run it at a time; a process that has lost that right is fenced. Run returns errors of the store and of
+// Build.
 func (s *Slots) Run(ctx context.Context, r Rebuilder) error {
 	if r.Poll <= 0 {
 		r.Poll = time.Second
@@ -303,7 +298,7 @@ func (s *Slots) Run(ctx context.Context, r Rebuilder) error {
 	return nil
 }
 
-// step does what the stage of a rebuild asks for.
+// step carries out the current stage of a rebuild.
 func (s *Slots) step(ctx context.Context, r *Rebuilder) error {
 	if err := s.Refresh(ctx); err != nil {
 		return err
@@ -346,7 +341,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// clear deletes the slot that is not active.
+// clear deletes the rows of the inactive slot.
 func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 	other := slot{s.forms, s.switches.Load() + 1}
 	var batch store.Batch
@@ -361,7 +356,7 @@ func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 			if err != nil {
 				return err
 			}
-			// The epoch stays, so that a writer that was fenced remains so.
+			// The epoch stays, so that a fenced writer remains fenced.
 			batch.Move(stored, c, store.Cursor{Epoch: c.Epoch + 1})
 			batch.Delete(store.FamilyIndexed, store.PK{P: []byte(other.Stored(store.FamilyIndexed, name))})
 		}
@@ -418,7 +413,7 @@ func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, name
 				return false, nil
 			}
 		}
-		// Whoever writes to the slot stops, and finds the other one.
+		// Fence writers of the slot; they restart on the other one.
 		batch.Move(string(row.P), c, store.Cursor{Next: c.Next, Epoch: c.Epoch + 1})
 	}
 	if was == 0 {

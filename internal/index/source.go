@@ -16,47 +16,44 @@ import (
 	"quorate/internal/node"
 )
 
-// NodeSource fetches a chain's blocks from upstream nodes: in ranges where the node
-// keeps an index, else one by one. Which of them works is found out by trying.
+// NodeSource fetches a chain's blocks from upstream nodes: in ranges if the node has an index of containers, else one
+// by one. It finds out which works by trying.
 type NodeSource[B any] struct {
 	chain chainAPI[B]
 	log   *slog.Logger
 
-	// ranges is how many blocks a range may have: fewer after each failure.
+	// ranges is the maximum number of blocks in a range. It shrinks after each failure.
 	ranges atomic.Int64
-	// retry is when ranges are tried again, as Unix nanoseconds; 0 while they work.
+	// retry is the time, in Unix nanoseconds, at which ranges are tried again; 0 while they work.
 	retry atomic.Int64
 }
 
 const (
-	// atOnce is how many blocks are asked for at a time where there are no ranges.
+	// atOnce is the number of concurrent requests for single blocks.
 	atOnce = 8
-	// singles is how many of them make an answer.
+	// singles is the number of single blocks that one Fetch returns.
 	singles = 64
-	// rangesAgain is how long ranges are not tried after they did not work.
+	// rangesAgain is how long NodeSource fetches single blocks after ranges failed.
 	rangesAgain = time.Minute
-	// parsedSize is how many times its bytes a block takes in memory, as measured
-	// with blocks of one transaction.
+	// parsedSize is the memory of a parsed block relative to its encoding, measured with blocks of one transaction.
 	parsedSize = 4
-	// smallestRange is what a range that fails is made smaller to.
+	// smallestRange is the size down to which a failing range shrinks.
 	smallestRange = 16
 )
 
-// chainAPI is what is asked of nodes about one chain.
+// chainAPI holds the node's methods for one chain.
 type chainAPI[B any] struct {
 	name string
 	tip  func(ctx context.Context) (uint64, error)
-	// one is the block at a height.
+	// one fetches the block at a height.
 	one func(ctx context.Context, height uint64) (Block[B], error)
-	// some are containers of the chain's index from a place in it on; those of
-	// height h are at h-1.
+	// some fetches containers of the node's index from start on. The container of height h is at h-1.
 	some func(ctx context.Context, start uint64, n int) ([]node.Container, error)
-	// read reads the container that is said to have the block at a height.
+	// read decodes a container. The node states that it holds the block at height.
 	read func(height uint64, c *node.Container) (Block[B], error)
-	// part reads what is kept of a block where there are no ranges; nil if that is
-	// the block itself.
+	// part decodes the stored part of a block where ranges are unavailable; nil if whole blocks are stored.
 	part func(height uint64, b []byte) (Block[B], error)
-	// whole says whether containers are kept as they are; if not, part of them.
+	// whole reports whether containers are stored whole rather than in part.
 	whole bool
 }
 
@@ -83,7 +80,7 @@ func (s *NodeSource[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[
 
 func (s *NodeSource[B]) fetch(ctx context.Context, from uint64, n int) ([]Block[B], error) {
 	if from == 0 {
-		return s.singly(ctx, from, 1) // no index has the genesis block
+		return s.singly(ctx, from, 1) // no node's index contains the genesis block
 	}
 	if time.Now().UnixNano() < s.retry.Load() {
 		return s.singly(ctx, from, n)
@@ -100,16 +97,15 @@ func (s *NodeSource[B]) fetch(ctx context.Context, from uint64, n int) ([]Block[
 	case ctx.Err() != nil, errors.Is(err, ErrUnreadable):
 		return nil, err
 	case errors.Is(err, node.ErrBeyondTip):
-		// An index that began later than the chain has fewer places than the chain has
-		// blocks, so that only the chain knows whether there is such a block.
+		// An index that began after the chain has fewer entries than the chain has blocks, so only the chain API shows
+		// whether the block exists.
 		blocks, err := s.singly(ctx, from, n)
 		if err == nil {
 			s.withoutRanges(errIncomplete)
 		}
 		return blocks, err
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed):
-		// The node, or only the range: too much at once, or refused by what stands
-		// before the node.
+		// Find out whether the node failed or only the range, which may be too large or refused by a proxy.
 		blocks, singleErr := s.singly(ctx, from, 1)
 		if singleErr != nil {
 			return nil, fmt.Errorf("%w; %w", err, singleErr)
@@ -133,7 +129,7 @@ func (s *NodeSource[B]) Again(_ context.Context, c container.Container) (b Block
 		}
 		b, err = s.chain.part(c.Height, c.Bytes)
 	} else {
-		// As it was in the node's index, which has no genesis block.
+		// Restore the position in the node's index, which has no genesis block.
 		b, err = s.chain.read(c.Height, &node.Container{ID: c.ID, Index: max(c.Height, 1) - 1, Bytes: c.Bytes, Accepted: c.Time})
 	}
 	if err == nil && b.Height != c.Height {
@@ -143,7 +139,7 @@ func (s *NodeSource[B]) Again(_ context.Context, c container.Container) (b Block
 	return b, err
 }
 
-// errIncomplete is an index that was not there from the beginning of the chain.
+// errIncomplete means that the node's index lacks the beginning of the chain.
 var errIncomplete = errors.New("the node's index of blocks is not complete")
 
 func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Block[B], error) {
@@ -172,10 +168,10 @@ func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Bloc
 	return blocks, nil
 }
 
-// before returns the blocks before one that failed; if there are none, it failed.
+// before returns the blocks before the failed one, or err if there are none.
 func before[B any](blocks []Block[B], err error) ([]Block[B], error) {
 	if len(blocks) > 0 {
-		return blocks, nil // the next fetch begins with the one that failed
+		return blocks, nil // the next fetch begins with the failed block
 	}
 	return nil, err
 }
@@ -186,11 +182,11 @@ func (s *NodeSource[B]) withoutRanges(cause error) {
 	}
 }
 
-// singly fetches blocks by height, as many as can be had before one fails.
+// singly fetches blocks one by one and returns those before the first failure.
 func (s *NodeSource[B]) singly(ctx context.Context, from uint64, n int) ([]Block[B], error) {
 	blocks, failures := make([]Block[B], min(n, singles)), make([]error, min(n, singles))
 	var mu sync.Mutex
-	first := len(blocks) // the first that failed; guarded by mu
+	first := len(blocks) // first failed block; guarded by mu
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i := range blocks {
@@ -199,7 +195,7 @@ func (s *NodeSource[B]) singly(ctx context.Context, from uint64, n int) ([]Block
 			skip := i > first
 			mu.Unlock()
 			if skip {
-				return nil // of no use without the one that failed
+				return nil // unusable without the failed block
 			}
 			if blocks[i], failures[i] = s.single(ctx, from+uint64(i)); failures[i] != nil {
 				mu.Lock()
@@ -209,7 +205,7 @@ func (s *NodeSource[B]) singly(ctx context.Context, from uint64, n int) ([]Block
 			return nil
 		})
 	}
-	_ = group.Wait() // none returns an error
+	_ = group.Wait() // no function returns an error
 	if first < len(blocks) {
 		return before(blocks[:first], failures[first])
 	}

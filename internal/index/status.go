@@ -77,7 +77,7 @@ func (s Status) Needs() string {
 	return missing.Reason()
 }
 
-// Lag returns the number of blocks that are accepted and not indexed.
+// Lag returns the number of accepted blocks that are not indexed.
 func (s Status) Lag() uint64 {
 	if !s.TipKnown || s.Next > s.Tip {
 		return 0
@@ -85,15 +85,15 @@ func (s Status) Lag() uint64 {
 	return s.Tip - s.Next + 1
 }
 
-// near reports whether the tip is a few blocks away at most, as far as is known. An index with
-// none of the nodes' blocks is not near, however short the chain is: the nodes may lack them.
-// The block at height 0 comes from the genesis.
+// near reports whether the tip is at most NearTip blocks away, as far as is known. An index without any block from a
+// node is not near, however short the chain is: the nodes may lack its blocks. The block at height 0 comes from the
+// genesis.
 func (s Status) near() bool {
 	begun := s.Next > max(s.From, 1) || s.Lag() == 0
 	return begun && s.TipKnown && s.Next >= s.Kept && s.Lag() <= NearTip
 }
 
-// Rebuilt is how much of a Rebuilding record is made again, in percent.
+// Rebuilt returns the progress of a Rebuilding index in percent.
 func (s Status) Rebuilt() int {
 	if s.Kept <= s.From || s.Next >= s.Kept {
 		return 100
@@ -101,38 +101,37 @@ func (s Status) Rebuilt() int {
 	return int(100 * (max(s.Next, s.From) - s.From) / (s.Kept - s.From))
 }
 
-// status is what the goroutines of a pipeline say about themselves.
+// status is the state that the goroutines of a pipeline report.
 type status struct {
 	mu      sync.Mutex
 	current Status            // without State; guarded by mu
 	running bool              // guarded by mu
 	trouble map[task]*trouble // guarded by mu
 	lanes   map[string]reach  // by tenant; guarded by mu
-	caught  map[string]bool   // the tenants whose own records were near the tip; guarded by mu
+	caught  map[string]bool   // tenants that have been near the tip; guarded by mu
 	lower   lower             // guarded by mu
-	// atTip says that the pipeline had nothing left to index since it began to run. Guarded
-	// by mu.
+	// atTip is set once the pipeline has had nothing left to index in this run. Guarded by mu.
 	atTip bool
 
-	// since and then are when counting for the rate began, and at which block;
-	// those ending in Before are of the count before that one. Guarded by mu.
+	// since and then are the time and the height at which measuring the rate began. The fields ending in Before belong
+	// to the preceding measurement. Guarded by mu.
 	since, sinceBefore time.Time
 	then, thenBefore   uint64
 }
 
-// task is what may fail, and which of several goroutines does it.
+// task identifies work that may fail and the goroutine that does it.
 type task struct {
 	doing string
 	by    int
 }
 
-// trouble is why a task fails, and since when.
+// trouble holds why a task fails and since when.
 type trouble struct {
 	err   error
 	since time.Time
 }
 
-// lower counts the answers below the tip since the last one that was not.
+// lower counts consecutive reports below the tip.
 type lower struct {
 	since time.Time
 	times int
@@ -140,17 +139,17 @@ type lower struct {
 }
 
 const (
-	// A lower tip counts after so many answers, and so long; sooner if it is so much
-	// lower that no node lags like that.
+	// A lower tip counts after this many reports and this much time, or sooner if the difference exceeds any node's
+	// lag.
 	lowerTimes    = 3
 	lowerLag      = 5 * time.Minute
 	lowerNonsense = 30 * time.Second
 )
 
-// reach is which blocks a tenant has.
+// reach is the range of blocks that a tenant has indexed.
 type reach struct{ from, next uint64 }
 
-// rateWindow is the least time that a rate is taken over.
+// rateWindow is the minimum time over which a rate is measured.
 const rateWindow = 5 * time.Second
 
 func (s *status) read() Status {
@@ -159,20 +158,20 @@ func (s *status) read() Status {
 	return s.at(s.current)
 }
 
-// readOf is how one tenant stands.
+// readOf returns the status of one tenant.
 func (s *status) readOf(tenant string) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current
 	if l, ok := s.lanes[tenant]; ok {
 		now.From, now.Next = l.from, l.next
-		// It may be where the others still have to get to.
+		// The tenant may be ahead of the others.
 		now.CaughtUp = now.CaughtUp || s.caught[tenant]
 	}
 	return s.at(now)
 }
 
-// at adds the State; mu is held.
+// at fills in the State. Requires mu.
 func (s *status) at(now Status) Status {
 	switch {
 	case now.Err != nil:
@@ -193,8 +192,7 @@ func (s *status) at(now Status) Status {
 	return now
 }
 
-// explain says why now is not better: the nodes lack something, or else what has failed for
-// the longest time. It needs mu and a trouble.
+// explain fills in the cause of a failure: missing data if any, else the oldest failure. Requires mu and a trouble.
 func (s *status) explain(now *Status) {
 	missing := false
 	for what, t := range s.trouble {
@@ -205,7 +203,7 @@ func (s *status) explain(now *Status) {
 		}
 		missing, now.Err, now.Failing, now.FailingSince = lacks, t.err, what.doing, t.since
 	}
-	// A short chain is near its tip from the beginning, also if the next block never comes.
+	// A short chain is near its tip from the beginning, even if the next block never arrives.
 	now.CaughtUp = now.CaughtUp && (!missing || s.atTip)
 	switch {
 	case now.CaughtUp:
@@ -233,8 +231,8 @@ func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.sinceBefore, s.thenBefore = s.since, s.then
 }
 
-// end notes why the pipeline ended, nil if it was asked to. Whoever fenced it goes on
-// where it ended: what is known of the tip stays.
+// end stores why the pipeline ended, or nil if it was asked to. If another process fenced the pipeline, that process
+// continues, so the known tip stays.
 func (s *status) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +243,7 @@ func (s *status) end(err error) {
 	}
 }
 
-// tip notes the node's height, and returns the one to go by.
+// tip stores the node's height and returns the height to use.
 func (s *status) tip(height uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,8 +256,8 @@ func (s *status) tip(height uint64) uint64 {
 	return s.current.Tip
 }
 
-// below notes an answer that lies below the tip. In the end it replaces the tip, which
-// never falls below what is recorded. It needs mu.
+// below handles a report below the tip. Repeated reports replace the tip, which never falls below the indexed height.
+// Requires mu.
 func (s *status) below(height uint64) {
 	l := &s.lower
 	if l.times == 0 {
@@ -281,7 +279,7 @@ func (s *status) below(height uint64) {
 	s.lower = lower{}
 }
 
-// catchUp notes once that the tip is near, of all and of each tenant. It needs mu.
+// catchUp sets CaughtUp once the tip is near, for the pipeline and for each tenant. Requires mu.
 func (s *status) catchUp() {
 	s.current.CaughtUp = s.current.CaughtUp || s.current.near()
 	s.atTip = s.atTip || s.current.near() && s.current.Lag() == 0
@@ -294,8 +292,7 @@ func (s *status) catchUp() {
 	}
 }
 
-// committed notes how far the record is. A process that only watches may be told less
-// than it knows already, which changes nothing.
+// committed stores the position of the index. In a watching process a lower position than the known one has no effect.
 func (s *status) committed(next uint64, lanes map[string]reach) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,9 +312,9 @@ func (s *status) committed(next uint64, lanes map[string]reach) {
 	}
 }
 
-// failing notes that a task fails with err, and reports whether that is news: it worked for all
-// goroutines before, or it turns out that the nodes lack something. A nil error notes that it
-// works, and reports whether it failed before and now works for all.
+// failing stores the result of a task. With an error, it reports whether this is news: all goroutines succeeded before,
+// or the nodes turn out to lack data. With a nil error, it reports whether the task failed before and now succeeds in
+// all goroutines.
 func (s *status) failing(what task, err error) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,10 +11,9 @@ import (
 	"quorate/internal/store"
 )
 
-// Watch tells in Status how far the chain is recorded by whichever process does it that
-// shares the store, until ctx ends, and then returns nil. It writes nothing. The tip is
-// asked of tips, as the pipeline's own source may have to write for an answer. Run and
-// Watch exclude each other.
+// Watch reports in Status the progress of another process that indexes the chain in the same store. It writes nothing.
+// It returns nil when ctx ends. It reads the tip from tips, because the pipeline's own source may write to the store.
+// Run and Watch exclude each other.
 func (p *Pipeline[B]) Watch(ctx context.Context, tips Source[B]) error {
 	return p.alone(ctx, func(ctx context.Context) error {
 		r := &running[B]{Pipeline: p, source: tips, reached: newReached()}
@@ -25,7 +24,7 @@ func (p *Pipeline[B]) Watch(ctx context.Context, tips Source[B]) error {
 	})
 }
 
-// watch follows the cursors.
+// watch follows the cursors in the store.
 func (p *Pipeline[B]) watch(ctx context.Context) error {
 	ticker := time.NewTicker(p.options.Poll)
 	defer ticker.Stop()
@@ -38,7 +37,7 @@ func (p *Pipeline[B]) watch(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case !known || now.next < last: // or made anew
+		case !known || now.next < last: // or rebuilt
 			p.status.position(now.from, now.next, now.kept, now.lanes)
 		case now.next > last:
 			p.status.committed(now.next, now.lanes)
@@ -53,7 +52,7 @@ func (p *Pipeline[B]) watch(ctx context.Context) error {
 	}
 }
 
-// stand is where the tenants are according to the store.
+// stand holds the positions of the tenants in the store.
 type stand struct {
 	from, next, kept uint64
 	lanes            map[string]reach
@@ -83,7 +82,7 @@ func (p *Pipeline[B]) stand(ctx context.Context) (stand, error) {
 	now := stand{lanes: make(map[string]reach, len(tenants))}
 	for i, t := range tenants {
 		at := reach{o.Start, o.Start}
-		if marks[i] != nil { // else nobody has begun
+		if marks[i] != nil { // otherwise the index has not begun
 			c, err := store.ParseCursor(string(keys[i].P), cursors[i])
 			if err != nil {
 				return stand{}, err

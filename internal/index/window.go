@@ -5,25 +5,24 @@ import (
 	"sync"
 )
 
-// window bounds the bytes of blocks that were fetched and are not yet committed.
+// window limits the memory of fetched blocks that are not committed.
 type window struct {
 	limit int64
 	room  *Room // shared with other pipelines; nil if there are none
-	share int64 // of room; guarded by its mu
+	share int64 // of room; guarded by room.mu
 
 	mu      sync.Mutex
 	held    int64
-	block   int64         // about how many bytes a block has
-	next    uint64        // the first height that is not committed
-	changed chan struct{} // closed when held or next change for the better
-	waiting int           // how many wait for a share of the room
+	block   int64         // approximate bytes of a block
+	next    uint64        // first uncommitted height
+	changed chan struct{} // closed when held or next change in favour of waiters
+	waiting int           // number of fetchers that wait for room
 
-	hungry chan struct{} // holds a token when one more does
+	hungry chan struct{} // holds a token when another fetcher waits
 }
 
 const (
-	// firstBlock is how large blocks are taken to be before one is known, and leastBlock
-	// when they are small, in bytes.
+	// firstBlock is the assumed size of a block before one is known, and leastBlock the minimum, in bytes.
 	firstBlock = answerBytes / jobBlocks
 	leastBlock = 256
 )
@@ -32,10 +31,9 @@ func newWindow(limit int64, room *Room, next uint64) *window {
 	return &window{limit: limit, room: room, block: firstBlock, next: next, changed: make(chan struct{}), hungry: make(chan struct{}, 1)}
 }
 
-// wait blocks until blocks from a height on may be fetched: while there is room,
-// and always for those that nothing is before, without which room would never come. It
-// returns how many of them, at least one, and the bytes that were set aside for them,
-// which add takes.
+// wait blocks until blocks from a height on may be fetched: while there is room, and always for the next block to
+// commit, which alone can free room. It returns the number of blocks, at least one, and the bytes reserved for them,
+// which the caller passes to add.
 func (w *window) wait(ctx context.Context, from uint64, blocks int) (n int, aside int64, err error) {
 	for {
 		w.mu.Lock()
@@ -58,7 +56,7 @@ func (w *window) wait(ctx context.Context, from uint64, blocks int) (n int, asid
 	}
 }
 
-// enter waits for a share of the room.
+// enter waits for a part of the room.
 func (w *window) enter(ctx context.Context, from uint64, want, block int64) (int64, error) {
 	s := w.room.ask(w, want, block, w.ahead(from, block))
 	w.wants(1)
@@ -67,13 +65,13 @@ func (w *window) enter(ctx context.Context, from uint64, want, block int64) (int
 		w.mu.Lock()
 		changed := w.changed
 		w.mu.Unlock()
-		w.room.advance(s, w.ahead(from, block)) // nothing else may end the waiting
+		w.room.advance(s, w.ahead(from, block)) // only room or a commit can end the wait
 		select {
 		case <-s.got:
 			return s.granted, nil
 		default:
 		}
-		select { // a commit would make room
+		select { // a commit would free room
 		case w.hungry <- struct{}{}:
 		default:
 		}
@@ -90,21 +88,21 @@ func (w *window) enter(ctx context.Context, from uint64, want, block int64) (int
 	}
 }
 
-// ahead is about how many bytes of blocks are not committed before a height.
+// ahead returns the approximate number of uncommitted bytes before a height.
 func (w *window) ahead(from uint64, block int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return int64(from-w.next) * block
 }
 
-// wants counts those who wait for a share of the room.
+// wants adds n to the number of fetchers that wait for room.
 func (w *window) wants(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting += n
 }
 
-// add counts blocks that were fetched, for which bytes were set aside.
+// add counts fetched blocks and releases their reservation.
 func (w *window) add(aside, size int64, blocks int) {
 	w.mu.Lock()
 	w.held += size
@@ -117,14 +115,14 @@ func (w *window) add(aside, size int64, blocks int) {
 	}
 }
 
-// full reports whether fetching waits for a commit.
+// full reports whether a fetcher waits for a commit.
 func (w *window) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.held >= w.limit || w.waiting > 0
 }
 
-// committed takes off blocks that were committed up to, not including, next.
+// committed subtracts blocks that were committed up to, not including, next.
 func (w *window) committed(size int64, next uint64) {
 	if w.room != nil {
 		w.room.change(w, -size)
@@ -137,15 +135,14 @@ func (w *window) committed(size int64, next uint64) {
 	w.changed = make(chan struct{})
 }
 
-// close gives back what is left of the room when nobody fetches any more.
+// close releases the remaining room after the last fetch.
 func (w *window) close() {
 	if w.room != nil {
 		w.room.close(w)
 	}
 }
 
-// reached is the height up to which blocks may be fetched. It falls when what a node
-// told turns out not to be so.
+// reached is the height up to which blocks can be fetched. It falls if a node's earlier report turns out to be wrong.
 type reached struct {
 	mu      sync.Mutex
 	to      uint64
@@ -171,7 +168,7 @@ func (r *reached) height() uint64 {
 	return r.to
 }
 
-// wait blocks until there is a block at a height, and returns the last that there is.
+// wait blocks until the block at from exists, and returns the last existing height.
 func (r *reached) wait(ctx context.Context, from uint64) (uint64, error) {
 	for {
 		r.mu.Lock()

@@ -11,29 +11,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrContent says that a store has rows that a copy would mix with its own.
+// ErrContent means that the destination has rows that do not belong to the copy.
 var ErrContent = errors.New("store has other content")
 
-// CopyStep is what a copy does at the moment.
+// CopyStep is a step of a copy.
 type CopyStep int
 
-// The steps of a copy, in their order. Each reads everything once.
+// The steps of a copy, in order. Each reads all rows once.
 const (
 	Counting CopyStep = iota
 	Copying
 	Comparing
 )
 
-// CopyProgress is how far a copy is.
+// CopyProgress is the progress of a copy.
 type CopyProgress struct {
 	Step CopyStep
-	// Rows and Bytes, of keys and values, are done, of TotalRows and TotalBytes, which
-	// are 0 while they are counted. Those that an earlier attempt copied are in both.
+	// Rows and Bytes count the finished rows and the bytes of their keys and values, TotalRows and TotalBytes all of
+	// them. The totals are 0 while they are counted. All include rows that an earlier attempt copied.
 	Rows, Bytes, TotalRows, TotalBytes uint64
 }
 
-// unfinished stands for the format of a store that is being copied into: whoever else
-// opens it is refused. See PebbleOptions.Unfinished.
+// unfinished replaces the format of a store during a copy into it, so that other processes refuse to open it. See
+// PebbleOptions.Unfinished.
 const unfinished = "copying"
 
 var (
@@ -41,14 +41,13 @@ var (
 	copyCursor = "copy"
 )
 
-// Copy copies all rows, and compares the dumps of both stores in the end. The source
-// should be a View of a store that nobody writes to; the destination must be empty, or
-// have a part of a copy of the same source, which is gone on with: a copy that was
-// ended, by whatever, is taken up by the next call. Nobody else can open the
-// destination until it is whole. tell is called after each page, and may be nil.
+// Copy copies all rows and then compares the dumps of both stores. The source should be a View of a store without
+// writers. The destination must be empty, or hold part of an earlier copy of the same source, which Copy then resumes.
+// No other process can open the destination until the copy is complete. Copy calls tell after each page, if tell is not
+// nil.
 //
-// ErrContent means that the destination has other rows, or that the source was changed
-// since the copy was begun; ErrFenced that another process copies into it, too.
+// It returns ErrContent if the destination has other rows or the source has changed since the copy began, and ErrFenced
+// if another process copies into the destination.
 func Copy(ctx context.Context, from Reader, to Store, tell func(CopyProgress)) error {
 	if tell == nil {
 		tell = func(CopyProgress) {}
@@ -77,13 +76,13 @@ type copier struct {
 	fingerprint [sha256.Size]byte
 	now         CopyProgress
 
-	cursor Cursor // as it is in the destination
-	// at is the last row that was copied, of family, 0 if there is none.
+	cursor Cursor // current value in the destination
+	// at is the last copied row, of family; family is 0 if there is none.
 	family Family
 	at     PK
 }
 
-// fingerprint changes with whatever is recorded.
+// fingerprint returns a hash of the cursors and facts of a store, which changes with every indexed block.
 func fingerprint(ctx context.Context, r Reader) ([sha256.Size]byte, error) {
 	digest := sha256.New()
 	for _, family := range []Family{FamilyMeta, FamilyCursor, FamilyIndexed} {
@@ -100,7 +99,7 @@ func fingerprint(ctx context.Context, r Reader) ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(digest.Sum(nil)), nil
 }
 
-// begin takes the destination: it is empty, or an earlier copy's.
+// begin takes over the destination, which is empty or holds an earlier copy.
 func (c *copier) begin(ctx context.Context) error {
 	values, err := c.to.Get(ctx, FamilyMeta, []PK{formatKey, copyKey})
 	if err != nil {
@@ -136,7 +135,7 @@ func (c *copier) requireEmpty(ctx context.Context) error {
 	return nil
 }
 
-// resume takes up where an earlier copy was ended.
+// resume continues an earlier copy.
 func (c *copier) resume(note []byte) error {
 	rest, ok := bytes.CutPrefix(note, c.fingerprint[:])
 	if !ok {
@@ -154,19 +153,19 @@ func (c *copier) resume(note []byte) error {
 	return nil
 }
 
-// commit writes rows, and how far they go, unless another copy has begun.
+// commit writes rows and the position after them, unless another copy has begun.
 func (c *copier) commit(ctx context.Context, b *Batch, to Cursor) error {
 	note := append(bytes.Clone(c.fingerprint[:]), byte(c.family))
 	note = binary.AppendUvarint(note, uint64(len(c.at.P)))
 	note = append(append(note, c.at.P...), c.at.K...)
 	b.Put(FamilyMeta, copyKey, note)
 	b.Move(copyCursor, c.cursor, to)
-	b.NoSync = true // the last batch makes all durable, and what is lost is copied again
+	b.NoSync = true // the last batch makes all durable; lost rows are copied again
 	for attempt := 0; ; attempt++ {
 		err := c.to.Commit(ctx, b)
 		if errors.Is(err, ErrFenced) && attempt > 0 {
 			if at, readErr := ReadCursor(ctx, c.to, copyCursor); readErr == nil && at == to {
-				err = nil // it was written, and the answer lost
+				err = nil // the write succeeded but its reply was lost
 			}
 		}
 		switch {
@@ -185,20 +184,20 @@ func (c *copier) commit(ctx context.Context, b *Batch, to Cursor) error {
 }
 
 const (
-	// copyAttempts is how often a server is tried that is away, a second apart.
+	// copyAttempts is the number of attempts, one per second, while a server is unavailable.
 	copyAttempts = 60
-	// copyPage is how many rows are read at a time, unless those are large.
+	// copyPage is the number of rows per read, unless rows are large.
 	copyPage = 4096
 )
 
-// page is what is read at a time.
+// page is the result of one read.
 type page struct {
 	family  Family
 	records []Record
 	bytes   uint64
 }
 
-// pages reads everything after a row, family by family.
+// pages reads all rows after a row, family by family.
 func pages(ctx context.Context, r Reader, family Family, after *PK, yield func(page) error) error {
 	limit := copyPage
 	for _, f := range Families() {
@@ -234,14 +233,14 @@ func pages(ctx context.Context, r Reader, family Family, after *PK, yield func(p
 	return nil
 }
 
-// count finds out how much there is, and how much of it an earlier attempt has copied.
+// count counts all rows and those that an earlier attempt copied.
 func (c *copier) count(ctx context.Context) error {
 	var done CopyProgress
 	err := pages(ctx, c.from, 0, nil, func(p page) error {
 		c.now.Rows += uint64(len(p.records))
 		c.now.Bytes += p.bytes
 		if last := p.records[len(p.records)-1].PK; p.family < c.family || p.family == c.family && last.compare(c.at) <= 0 {
-			done = c.now // but for the part of a page
+			done = c.now // except part of a page
 		}
 		c.tell(c.now)
 		return nil
@@ -250,7 +249,7 @@ func (c *copier) count(ctx context.Context) error {
 	return err
 }
 
-// run copies, reading a page while the one before is written.
+// run copies. It reads a page while the preceding one is written.
 func (c *copier) run(ctx context.Context) error {
 	read := make(chan page, 1)
 	family, after := c.family, &c.at
@@ -294,7 +293,7 @@ func (c *copier) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// end compares, and hands the destination over.
+// end compares the stores and releases the destination.
 func (c *copier) end(ctx context.Context) error {
 	c.now = CopyProgress{Step: Comparing, TotalRows: c.now.TotalRows, TotalBytes: c.now.TotalBytes}
 	var sums [2][sha256.Size]byte

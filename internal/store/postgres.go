@@ -20,37 +20,34 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// PostgresOptions say which server keeps the rows and how much of it may be used. Zero
-// values stand for the defaults, but for URL, which is needed.
+// PostgresOptions configures a Postgres store. Zero values mean the defaults. URL is required.
 type PostgresOptions struct {
-	// URL is postgres://user:password@host:port/database, with the parameters that
-	// libpq knows, such as sslmode and search_path. Its secrets are in no error or log.
+	// URL is postgres://user:password@host:port/database, with the parameters that libpq supports, such as sslmode and
+	// search_path. Errors and logs omit its secrets.
 	URL string
-	// Connections bounds those that are open at a time; three in four of them may be
-	// views. 4 to 1000, default 32.
+	// Connections is the maximum number of open connections; views may use three in four of them. 4 to 1000, default
+	// 32.
 	Connections int
-	// ViewAge is how long a view may be open; it is closed then, as the server keeps
-	// what it sees. Default one hour.
+	// ViewAge is the maximum age of an open view. Then the view is closed, because the server must retain the rows that
+	// it sees. Default one hour.
 	ViewAge time.Duration
-	// Unfinished opens a store even if a copy into it has not come to its end; see Copy.
+	// Unfinished opens a store even if a copy into it is incomplete; see Copy.
 	Unfinished bool
-	// Log gets what goes wrong and passes. Nil discards it.
+	// Log receives temporary failures. Nil discards them.
 	Log *slog.Logger
 }
 
 const (
 	defaultConnections = 32
 	defaultViewAge     = time.Hour
-	// oldestPostgres is the least version that has what is said to it; versions from
-	// 15 on are tested.
+	// oldestPostgres is the lowest version that supports the statements used; versions from 15 on are tested.
 	oldestPostgres = 13
-	// connectTime is what making a connection may take, unless the URL says otherwise.
+	// connectTime is the timeout for opening a connection, unless the URL sets another.
 	connectTime = 5 * time.Second
-	// restTime is how long a connection may rest before it is asked whether it is still
-	// there as it is used again, which costs an exchange. Those that are lost sooner are
-	// noticed as they are used: what was asked for is asked for again.
+	// restTime is the idle time after which a connection is checked before use, which costs a round trip. If a
+	// connection was lost earlier, the failing read is repeated.
 	restTime = 30 * time.Second
-	// endTime is what ending a transaction may take whose caller has gone.
+	// endTime is the timeout for ending a transaction whose caller has gone.
 	endTime = 30 * time.Second
 )
 
@@ -67,8 +64,7 @@ func (o PostgresOptions) withDefaults() PostgresOptions {
 	return o
 }
 
-// CheckPostgresURL says what is wrong with the URL of a server, without its secrets,
-// and asks nobody.
+// CheckPostgresURL returns an error if the URL is invalid. It does not connect. The error omits secrets.
 func CheckPostgresURL(text string) error {
 	_, err := parsePostgres(text)
 	return err
@@ -77,7 +73,7 @@ func CheckPostgresURL(text string) error {
 func parsePostgres(text string) (*pgxpool.Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
-		// Errors of the library would quote what is secret.
+		// Errors of the library would quote secrets.
 		return nil, fmt.Errorf("%w: it is no URL such as postgres://user:password@host:5432/database; special characters of a password are written as in %%40 for @", ErrInvalid)
 	}
 	config, err := pgxpool.ParseConfig(text)
@@ -91,44 +87,40 @@ func parsePostgres(text string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// Postgres is a Store on a server that speaks PostgreSQL's protocol, with one table for
-// each family, in the schema that is the first of search_path. Several processes may
-// use it at a time: a cursor is moved by one of them only.
+// Postgres is a Store on a server with PostgreSQL's protocol. Each family has one table, in the first schema of
+// search_path. Several processes may use it concurrently: only one of them can move a cursor.
 //
-// A batch is one transaction, however big it is; those above 4 MiB or 20,000 rows,
-// which servers that spread tables over machines do not like, are sent piece by piece.
-// NoSync batches do not wait for the disk (synchronous_commit = off): a server that
-// dies may lose those of its last second, though never one without all after it.
+// A batch is one transaction of any size. Batches above 4 MiB or 20,000 rows, which distributed servers handle badly,
+// are sent in pieces. NoSync batches do not wait for the disk (synchronous_commit = off): if the server dies, it may
+// lose the batches of its last second, but never a batch without all later ones.
 //
-// Calls that the server refuses because of others at work are tried again, and so are
-// those whose connection is lost, if that is known to change nothing; else the error is
-// ErrUnavailable, after which everything may be tried again. A caller who goes while a
-// statement is under way costs its connection, and in a view that view: to cancel the
-// statement alone may hit the one after it.
+// The store repeats calls that the server refuses because of concurrent transactions, and calls whose connection is
+// lost if a repetition is safe. Otherwise it returns ErrUnavailable; the caller may repeat the call. If a caller
+// cancels during a statement, its connection is closed, and in a view the view: cancelling the statement alone could
+// hit the following one.
 type Postgres struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
-	at   string // for people: host, port and database
+	at   string // for logs: host, port and database
 	sql  [256]*statements
 
-	// viewAge and slots bound views: each has taken an element out of slots.
+	// viewAge and slots limit views: each open view has taken an element out of slots.
 	viewAge time.Duration
 	slots   chan struct{}
 
 	mu     sync.Mutex
 	closed bool                       // guarded by mu
 	views  map[*postgresView]struct{} // guarded by mu
-	calls  sync.WaitGroup             // those under way; none are added once closed
+	calls  sync.WaitGroup             // calls in progress; none are added once closed
 
 	commits, rows, replaced atomic.Uint64
-	exchanges               atomic.Uint64 // reads that were sent
+	exchanges               atomic.Uint64 // reads sent to the server
 }
 
 var _ Store = (*Postgres)(nil)
 
-// OpenPostgres connects to a server and makes the tables that are missing. Any number
-// of processes may do that at a time. Errors are ErrUnavailable, ErrFormat, ErrInvalid,
-// or the server's, and say what to do.
+// OpenPostgres connects to a server and creates missing tables. Several processes may call it concurrently. It returns
+// ErrUnavailable, ErrFormat, ErrInvalid, or the server's errors, which say what to do.
 func OpenPostgres(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	s, err := connect(ctx, options)
 	if err != nil {
@@ -145,7 +137,7 @@ func OpenPostgres(ctx context.Context, options PostgresOptions) (*Postgres, erro
 	return s, nil
 }
 
-// connect makes a pool and checks that the server answers.
+// connect creates a pool and checks that the server responds.
 func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	options = options.withDefaults()
 	config, err := parsePostgres(options.URL)
@@ -159,7 +151,7 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	given := config.ConnConfig.RuntimeParams
 	config.ConnConfig.RuntimeParams = maps.Clone(postgresSettings)
 	maps.Copy(config.ConnConfig.RuntimeParams, given)
-	// The server ends what a process that vanished has left open.
+	// The server ends transactions that a vanished process left open.
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt((options.ViewAge + time.Minute).Milliseconds(), 10)
 	config.MaxConns = int32(options.Connections)
 	if config.ConnConfig.ConnectTimeout == 0 || config.ConnConfig.ConnectTimeout > time.Minute {
@@ -188,7 +180,7 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	return s, nil
 }
 
-// meet connects for the first time.
+// meet opens the first connection.
 func (s *Postgres) meet(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -210,13 +202,13 @@ func leadingDigits(text string) string {
 	return text[:end]
 }
 
-// standby says whether the server only follows another one.
+// standby reports whether the server is a standby of another one.
 func standby(c *pgx.Conn) bool { return c.PgConn().ParameterStatus("in_hot_standby") == "on" }
 
-// tableAttempts is how often tables are made while other processes make them, too.
+// tableAttempts is the number of attempts to create tables while other processes create them, too.
 const tableAttempts = 10
 
-// prepare makes the tables that are missing, and finds out whether rows may be written.
+// prepare creates missing tables and checks that rows are writable.
 func (s *Postgres) prepare(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -244,8 +236,7 @@ func (s *Postgres) prepare(ctx context.Context) error {
 			if err != nil {
 				return s.wrap(ctx, err)
 			}
-		// unique_violation, duplicate_table, duplicate_object, deadlock: another one was
-		// quicker.
+		// unique_violation, duplicate_table, duplicate_object, deadlock: another process was faster.
 		case "23505", "42P07", "42710", "40P01":
 			if err := sleep(ctx, attempt); err != nil {
 				return err
@@ -257,8 +248,7 @@ func (s *Postgres) prepare(ctx context.Context) error {
 	return s.wrap(ctx, missing)
 }
 
-// probe reads, writes and deletes nothing in each table, for which it has to be there,
-// and ours to write.
+// probe runs each kind of statement without effect on every table, which fails if a table or a permission is missing.
 func (s *Postgres) probe(ctx context.Context, conn *pgx.Conn) error {
 	batch := &pgx.Batch{}
 	none := byteas{}
@@ -271,8 +261,7 @@ func (s *Postgres) probe(ctx context.Context, conn *pgx.Conn) error {
 	return conn.SendBatch(ctx, batch).Close()
 }
 
-// begin checks the arguments that all calls have and keeps the store open until the
-// function it returns is called.
+// begin checks the common arguments and keeps the store open until the returned function is called.
 func (s *Postgres) begin(ctx context.Context, family Family) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -289,7 +278,7 @@ func (s *Postgres) begin(ctx context.Context, family Family) (leave func(), err 
 	return s.calls.Done, nil
 }
 
-// Ping asks the server for nothing: no read takes less time.
+// Ping sends an empty statement to the server.
 func (s *Postgres) Ping(ctx context.Context) error {
 	leave, err := s.begin(ctx, FamilyMeta)
 	if err != nil {
@@ -324,7 +313,7 @@ func (s *Postgres) Close() error {
 	return nil
 }
 
-// code is what the server calls an error, empty if it is not the server's.
+// code returns the server's error code, or an empty string for other errors.
 func code(err error) string {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return said.Code
@@ -332,8 +321,8 @@ func code(err error) string {
 	return ""
 }
 
-// lost says whether an error is that of a connection or of a server that goes or
-// comes, so that another attempt may succeed.
+// lost reports whether an error comes from a connection or a server that stops or starts, so that another attempt may
+// succeed.
 func lost(err error) bool {
 	switch c := code(err); c {
 	case "":
@@ -348,7 +337,7 @@ func lost(err error) bool {
 	}
 }
 
-// wrap says of an error what this package's callers ask.
+// wrap maps an error to the errors of this package.
 func (s *Postgres) wrap(ctx context.Context, err error) error {
 	switch c := code(err); {
 	case err == nil:
@@ -363,7 +352,7 @@ func (s *Postgres) wrap(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: the user needs the rights to make tables in the schema (CREATE), and to select, insert, update and delete rows in those that begin with %q", err, tableOf(FamilyMeta)[:len("quorate_")])
 	case c == "XX001" || c == "XX002":
 		return fmt.Errorf("%w: the server on %s says: %w", ErrCorrupt, s.at, err)
-	case lost(err), c == "40001", c == "40P01": // what others held up for too long, or a standby's view
+	case lost(err), c == "40001", c == "40P01": // blocked too long by others, or a standby's conflict
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, s.at, err)
 	}
 	return err

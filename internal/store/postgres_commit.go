@@ -17,18 +17,16 @@ import (
 )
 
 const (
-	// pieceBytes and pieceRows bound what is sent before the server has to answer.
+	// pieceBytes and pieceRows limit what is sent before waiting for the server.
 	pieceBytes = 4 << 20
 	pieceRows  = 20_000
-	// copyRows is how many rows of a family have to be new for a COPY, which waits for
-	// the server, to be worth it.
+	// copyRows is the number of new rows of a family from which on COPY is faster, although it waits for the server.
 	copyRows = 256
-	// commitAttempts is how often a batch is written that others hold up, or whose
-	// connection is lost.
+	// commitAttempts is the number of attempts to write a batch after conflicts and lost connections.
 	commitAttempts = 8
 )
 
-// Commit implements Store. See Postgres for what comes of lost connections.
+// Commit implements Store. Postgres describes the handling of lost connections.
 func (s *Postgres) Commit(ctx context.Context, b *Batch) error {
 	leave, err := s.begin(ctx, FamilyMeta)
 	if err != nil {
@@ -50,10 +48,10 @@ func (s *Postgres) Commit(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// persist writes a batch until that succeeds or cannot.
+// persist attempts to write a batch until it succeeds or fails permanently.
 func (s *Postgres) persist(ctx context.Context, b *Batch) error {
-	var there [256]bool // families that have rows which were to be new
-	var unsure error    // what an attempt ended with that may have succeeded
+	var there [256]bool // families in which an added row already existed
+	var unsure error    // error of an attempt that may have succeeded
 	var copied *copiedError
 	for attempt := 0; ; attempt++ {
 		err := s.write(ctx, b, &there)
@@ -61,12 +59,12 @@ func (s *Postgres) persist(ctx context.Context, b *Batch) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrFenced) && unsure != nil:
-			// It may have been us who moved the cursor: who commits has to look.
+			// An earlier attempt may have moved the cursor: the caller must check.
 			return fmt.Errorf("%w: whether a batch was written is not known: %w", ErrUnavailable, unsure)
 		case errors.As(err, &copied):
 			there[copied.family] = true
 			s.replaced.Add(1)
-			attempt-- // which is no failure of the server, and ends with the last family
+			attempt-- // not a failure of the server; happens at most once per family
 			continue
 		case c == "40001", c == "40P01": // serialization_failure, deadlock_detected
 		case lost(err):
@@ -87,7 +85,7 @@ func (s *Postgres) persist(ctx context.Context, b *Batch) error {
 	}
 }
 
-// sleep waits before another attempt, longer each time, and not as long as others do.
+// sleep waits before another attempt, longer each time, with a random part.
 func sleep(ctx context.Context, attempt int) error {
 	pause := min(5*time.Millisecond<<attempt, time.Second)
 	timer := time.NewTimer(pause/2 + rand.N(pause))
@@ -100,10 +98,10 @@ func sleep(ctx context.Context, attempt int) error {
 	}
 }
 
-// errCommit says that the transaction was told to commit.
+// errCommit marks a failure after the transaction was told to commit.
 var errCommit = errors.New("committing")
 
-// copiedError says that a row which was to be new was not.
+// copiedError reports that a row added as new already existed.
 type copiedError struct {
 	family Family
 	err    error
@@ -115,7 +113,7 @@ func (e *copiedError) Error() string {
 
 func (e *copiedError) Unwrap() error { return e.err }
 
-// write is one attempt, one transaction. It is not cut short while it commits.
+// write makes one attempt in one transaction. Cancellation does not interrupt its commit.
 func (s *Postgres) write(ctx context.Context, b *Batch, there *[256]bool) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -141,12 +139,12 @@ func (s *Postgres) write(ctx context.Context, b *Batch, there *[256]bool) error 
 	return nil
 }
 
-// fencedError says which cursor is elsewhere.
+// fencedError identifies the cursor with another value.
 type fencedError struct{ move }
 
 func (e *fencedError) Error() string { return fmt.Sprintf("%s is not at %s", e.name, e.from) }
 
-// fenced says where the cursor of a refused batch is.
+// fenced returns an error with the current value of the cursor of a refused batch.
 func (s *Postgres) fenced(ctx context.Context, conn *pgxpool.Conn, m move) error {
 	values, err := s.get(ctx, func(ctx context.Context, sql string, args []any, row func([][]byte) error) error {
 		rows, err := conn.Query(ctx, sql, args...)
@@ -165,22 +163,22 @@ func (s *Postgres) fenced(ctx context.Context, conn *pgxpool.Conn, m move) error
 	return fmt.Errorf("%w: %q is at %s, not at %s", ErrFenced, m.name, at, m.from)
 }
 
-// writer sends a batch, piece by piece.
+// writer sends a batch in pieces.
 type writer struct {
 	store *Postgres
 	conn  *pgxpool.Conn
 	tx    pgx.Tx     // nil until the first piece is sent
-	there *[256]bool // families of which nothing is taken to be new
+	there *[256]bool // families in which nothing is written as new
 
-	piece *pgx.Batch // to be sent
-	bytes int        // of it
+	piece *pgx.Batch // queued statements
+	bytes int        // size of piece
 	rows  int
 }
 
-// write sends all of a batch but the end of its transaction.
+// write sends all of a batch except the end of its transaction.
 func (w *writer) write(ctx context.Context, b *Batch) error {
 	w.piece = &pgx.Batch{}
-	// Under any other level a row that was changed meanwhile would end the transaction.
+	// Under any stricter level, a concurrently changed row would end the transaction.
 	w.piece.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	w.piece.Queue(sqlAwake)
 	if b.NoSync {
@@ -203,8 +201,7 @@ func (w *writer) write(ctx context.Context, b *Batch) error {
 	return w.send(ctx)
 }
 
-// move queues a cursor. It goes first: who comes too late learns it before others have
-// to wait for its rows.
+// move queues a cursor. It comes first, so that a fenced writer fails before others wait for its row locks.
 func (w *writer) move(m move) {
 	of := w.store.sql[FamilyCursor]
 	sql := of.fence
@@ -219,7 +216,7 @@ func (w *writer) move(m move) {
 	})
 }
 
-// family writes the rows of one family, those that are new by COPY, if they are many.
+// family writes the rows of one family, many new ones by COPY.
 func (w *writer) family(ctx context.Context, b *Batch, family Family, places []place) error {
 	var fresh, puts, deletes []*op
 	first := true // whether the next operation is the first on its row
@@ -231,11 +228,11 @@ func (w *writer) family(ctx context.Context, b *Batch, family Family, places []p
 		}
 		first = i+1 == len(places) || op.pk.compare(b.ops[places[i+1].op].pk) != 0
 		if !first {
-			continue // only the last write to a row is seen
+			continue // only the last write to a row counts
 		}
 		switch {
 		case family == FamilyCursor && moved(b.moves, op.pk):
-		case op.delete && isNew: // a row that comes and goes
+		case op.delete && isNew: // the row is added and deleted again
 		case op.delete:
 			deletes = append(deletes, op)
 		case isNew:
@@ -274,7 +271,7 @@ func (w *writer) family(ctx context.Context, b *Batch, family Family, places []p
 	return nil
 }
 
-// moved says whether a row is a cursor that is moved: that overrules what is put there.
+// moved reports whether a row is a cursor that the batch moves, which overrules a put.
 func moved(moves []move, pk PK) bool {
 	for _, m := range moves {
 		if len(pk.K) == 0 && string(pk.P) == m.name {
@@ -284,7 +281,7 @@ func moved(moves []move, pk PK) bool {
 	return false
 }
 
-// pieces cuts rows into what one statement takes.
+// pieces cuts rows into the sizes of single statements.
 func pieces(ops []*op) func(yield func([]*op) bool) {
 	return func(yield func([]*op) bool) {
 		for begin := 0; begin < len(ops); {
@@ -303,7 +300,7 @@ func pieces(ops []*op) func(yield func([]*op) bool) {
 
 func (o *op) size() int { return len(o.pk.P) + len(o.pk.K) + len(o.v) }
 
-// queue adds a statement to what is to be sent, and sends that if it is enough.
+// queue adds a statement and sends the queue if it is large enough.
 func (w *writer) queue(ctx context.Context, rows []*op, sql string, args ...any) error {
 	w.piece.Queue(sql, args...)
 	w.rows += len(rows)
@@ -316,7 +313,7 @@ func (w *writer) queue(ctx context.Context, rows []*op, sql string, args ...any)
 	return w.send(ctx)
 }
 
-// send sends what is queued, and waits for the answers.
+// send sends the queued statements and waits for the replies.
 func (w *writer) send(ctx context.Context) error {
 	if w.piece.Len() == 0 {
 		return nil
@@ -329,7 +326,7 @@ func (w *writer) send(ctx context.Context) error {
 	return results.Close()
 }
 
-// copy writes rows that are new.
+// copy writes new rows.
 func (w *writer) copy(ctx context.Context, family Family, rows []*op) error {
 	if err := w.send(ctx); err != nil {
 		return err
@@ -341,11 +338,10 @@ func (w *writer) copy(ctx context.Context, family Family, rows []*op) error {
 	return err
 }
 
-// copyHeader begins binary data: signature, no flags, no extension.
+// copyHeader is the header of binary COPY data: signature, no flags, no extension.
 const copyHeader = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// copyData is rows in the binary form of COPY: each its number of columns, and before
-// each of those its length.
+// copyData encodes rows for a binary COPY: the number of columns, then each column after its length.
 func copyData(rows []*op) []byte {
 	size := len(copyHeader) + 2
 	for _, op := range rows {
@@ -362,11 +358,10 @@ func copyData(rows []*op) []byte {
 	return binary.BigEndian.AppendUint16(data, 0xffff)
 }
 
-// byteas is an argument of type bytea[]. No element is NULL: nil is empty.
+// byteas is an argument of type bytea[]. It encodes nil as empty rather than NULL.
 type byteas [][]byte
 
-// byteasCodec encodes byteas in one go, where the library's would go through an
-// interface for each element.
+// byteasCodec encodes byteas without one interface call per element.
 type byteasCodec struct{ pgtype.Codec }
 
 // PlanEncode implements pgtype.Codec.
@@ -397,7 +392,7 @@ func (encodeByteas) Encode(value any, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// register makes byteas known to a connection.
+// register adds the codec of byteas to a connection.
 func register(_ context.Context, c *pgx.Conn) error {
 	types := c.TypeMap()
 	arrays, ok := types.TypeForOID(pgtype.ByteaArrayOID)

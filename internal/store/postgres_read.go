@@ -12,13 +12,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// readAttempts is how often a read is tried whose connection is lost.
+// readAttempts is the number of attempts of a read whose connection is lost.
 const readAttempts = 3
 
-// querier is where a statement goes: to any connection, or to a view's.
+// querier executes a statement, on any connection or on a view's.
 type querier func(ctx context.Context, sql string, args []any, row func(values [][]byte) error) error
 
-// query reads outside of views, again if the connection was lost.
+// query reads outside of views. It repeats the read if the connection was lost.
 func (s *Postgres) query(ctx context.Context, sql string, args []any, row func([][]byte) error) (err error) {
 	for range readAttempts {
 		begun := false
@@ -36,7 +36,7 @@ func (s *Postgres) query(ctx context.Context, sql string, args []any, row func([
 		if err == nil || begun || ctx.Err() != nil || !lost(err) {
 			break
 		}
-		s.pool.Reset() // the others are lost, too
+		s.pool.Reset() // the other idle connections are lost, too
 	}
 	return s.wrap(ctx, err)
 }
@@ -91,7 +91,7 @@ func (s *Postgres) Walk(ctx context.Context, family Family, after *PK, limit int
 	return s.walk(ctx, s.query, family, after, limit)
 }
 
-// pastAll is greater than the key of any row.
+// pastAll is greater than every key.
 var pastAll = bytes.Repeat([]byte{0xff}, MaxKey+1)
 
 func (s *Postgres) get(ctx context.Context, query querier, family Family, keys []PK) ([][]byte, error) {
@@ -139,7 +139,7 @@ func (s *Postgres) scan(ctx context.Context, query querier, family Family, p, lo
 	return rows, nil
 }
 
-// scanning is the statement of a scan that may have rows.
+// scanning returns the statement of a scan.
 func (s *Postgres) scanning(q Query) (sql string, args []any) {
 	if q.Hi == nil {
 		q.Hi = pastAll
@@ -151,7 +151,7 @@ func (s *Postgres) scanning(q Query) (sql string, args []any) {
 	return sql, []any{nonNil(q.P), nonNil(q.Lo), q.Hi, q.Limit}
 }
 
-// checkQueries says whether all are of families that there are.
+// checkQueries returns an error if a query has an unknown family.
 func checkQueries(queries []Query) error {
 	for _, q := range queries {
 		if err := q.Family.check(); err != nil {
@@ -161,7 +161,7 @@ func checkQueries(queries []Query) error {
 	return nil
 }
 
-// queue has a batch scan, into an element of found for each query.
+// queue adds scans to a batch. Each writes its rows to its element of found.
 func (s *Postgres) queue(batch *pgx.Batch, queries []Query, found [][]Row) {
 	for i, q := range queries {
 		found[i] = nil
@@ -220,7 +220,7 @@ func (s *Postgres) walk(ctx context.Context, query querier, family Family, after
 	return records, nil
 }
 
-// nonNil is b, which the protocol would take for the absence of a value.
+// nonNil returns b, or an empty slice for nil, which the protocol would encode as NULL.
 func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -240,28 +240,28 @@ func ordinal(b []byte, n int) (int, error) {
 	return int(i - 1), nil
 }
 
-// postgresView is a transaction that only reads, on a connection of its own.
+// postgresView is a read-only transaction on its own connection.
 type postgresView struct {
 	store *Postgres
-	timer *time.Timer // ends it when it is too old
+	timer *time.Timer // closes the view when it is too old
 
-	// turn has an element while nobody uses the connection.
+	// turn holds an element while the connection is free.
 	turn chan struct{}
-	conn *pgxpool.Conn // nil once closed; who has taken the turn
-	tx   pgx.Tx        // of conn; who has taken the turn
-	why  error         // why it is closed; who has taken the turn
+	conn *pgxpool.Conn // nil once closed; guarded by turn
+	tx   pgx.Tx        // of conn; guarded by turn
+	why  error         // reason for closing; guarded by turn
 }
 
-// errViewAge says why a view ended by itself.
+// errViewAge is the reason why a view was closed automatically.
 var errViewAge = errors.New("it was open for too long")
 
-// View implements Store. It waits while as many are open as there may be.
+// View implements Store. It waits while the maximum number of views is open.
 func (s *Postgres) View(ctx context.Context) (View, error) {
 	v, _, err := s.viewScans(ctx, nil)
 	return v, err
 }
 
-// viewScans is ViewScans.
+// viewScans implements ViewScans.
 func (s *Postgres) viewScans(ctx context.Context, queries []Query) (View, [][]Row, error) {
 	found := make([][]Row, len(queries))
 	v, err := s.view(ctx, queries, found)
@@ -311,8 +311,8 @@ func (s *Postgres) view(ctx context.Context, queries []Query, found [][]Row) (Vi
 	return v, nil
 }
 
-// snapshot begins a transaction that sees the rows as they are now. The server takes
-// the snapshot at the first statement on rows, which is sent along.
+// snapshot begins a transaction that sees the current rows. The server takes the snapshot at the first statement on
+// rows, which is sent along.
 func (s *Postgres) snapshot(ctx context.Context, queries []Query, found [][]Row) (*pgxpool.Conn, pgx.Tx, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -386,7 +386,7 @@ func (v *postgresView) Scan(ctx context.Context, family Family, p, lo, hi []byte
 	return v.store.scan(ctx, v.query, family, p, lo, hi, dir, limit)
 }
 
-// scans is Scans.
+// scans implements Scans.
 func (v *postgresView) scans(ctx context.Context, queries []Query) ([][]Row, error) {
 	if err := checkQueries(queries); err != nil {
 		return nil, err
@@ -432,14 +432,14 @@ func (v *postgresView) Close() error {
 	return nil
 }
 
-// end closes the view, unless somebody else did.
+// end closes the view unless it is closed.
 func (v *postgresView) end(why error) {
 	s := v.store
 	s.mu.Lock()
 	_, open := s.views[v]
 	delete(s.views, v)
 	if open {
-		s.calls.Add(1) // before Close can wait for it, which takes the views that are open
+		s.calls.Add(1) // before Close waits for calls, which it does after taking the open views
 	}
 	s.mu.Unlock()
 	if !open {
@@ -447,7 +447,7 @@ func (v *postgresView) end(why error) {
 	}
 	v.timer.Stop()
 	rollback := v.close(why)
-	go func() { // who has read need not wait for the server
+	go func() { // readers need not wait for the server
 		defer s.calls.Done()
 		rollback()
 	}()
@@ -456,7 +456,7 @@ func (v *postgresView) end(why error) {
 // release ends the view and its transaction.
 func (v *postgresView) release(why error) { v.close(why)() }
 
-// close ends the view once nobody reads in it, and returns what ends its transaction.
+// close ends the view once no read uses it, and returns a function that ends its transaction.
 func (v *postgresView) close(why error) (rollback func()) {
 	<-v.turn
 	conn, tx := v.conn, v.tx

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// StandbyOptions say which servers follow a store's, and how far behind they may be.
+// StandbyOptions names the standby servers of a store and limits their lag.
 type StandbyOptions struct {
-	// URLs are those of the servers. Their secrets are in no error or log.
+	// URLs are the URLs of the servers. Errors and logs omit their secrets.
 	URLs []string
-	// MaxLag is how far behind a server may be to be read from. 2 s at least, default 5 s.
+	// MaxLag is the maximum lag of a server that is read from; at least 2 s, default 5 s.
 	MaxLag time.Duration
-	// Connections bounds those that are open to each server; default as for a store.
+	// Connections is the maximum number of connections to each server; default as for a store.
 	Connections int
-	// Every is the time between two looks at how far the servers are; default 1 s.
+	// Every is the interval between checks of the servers; default 1 s.
 	Every time.Duration
-	// Log gets when a server comes to be used, and when no longer. Nil discards it.
+	// Log receives a line when a server comes into use or goes out of use. Nil discards them.
 	Log *slog.Logger
 }
 
@@ -29,18 +29,17 @@ const (
 	defaultMaxLag = 5 * time.Second
 	leastMaxLag   = 2 * time.Second
 	standbyEvery  = time.Second
-	// mostSamples bounds the memory of where the store has been, mostCursors that of one.
+	// mostSamples limits the number of samples, mostCursors the cursors in each.
 	mostSamples = 600
 	mostCursors = 10_000
 )
 
-// Standbys reads from servers that follow the one of a store. Each is used in its turn
-// while it answers and is not too far behind; without any, the store itself is.
+// Standbys reads from the standby servers of a store. It uses servers in turn while they respond and lag little;
+// without any, it reads from the store.
 //
-// How far one is behind shows in its cursors: it is at the youngest moment at which none
-// of the store's was ahead of them. That takes nothing of the server but rows, and holds
-// however they get there. What has no cursor may be as old as that, too: who must read
-// what was just written asks the store.
+// A server's lag follows from its cursors: the server is at the latest sample in which no cursor of the store was ahead
+// of the server's. This needs only rows and holds for any kind of replication. Rows without a cursor may lag as much:
+// to read what was just written, read from the store.
 type Standbys struct {
 	store   *Postgres
 	all     []*follower
@@ -49,46 +48,46 @@ type Standbys struct {
 	log     *slog.Logger
 	turn    atomic.Uint64
 	stop    context.CancelFunc
-	stopped chan struct{} // closed once the watch has ended
+	stopped chan struct{} // closed when the watch has ended
 
-	samples []sample // oldest first; the watch's alone
+	samples []sample // oldest first; used by watch only
 }
 
-// follower is one server.
+// follower is one standby server.
 type follower struct {
 	options PostgresOptions
 	at      string
 
 	mu    sync.Mutex
-	store *Postgres // guarded by mu, nil until it has answered once
-	// fresh is when the store was where the server is now, zero if it is not known; lag
-	// is how long that was ago when it was found out. Both guarded by mu.
+	store *Postgres // nil before the first response; guarded by mu
+	// fresh is the time at which the store was where the server is now, zero if unknown. lag is the age of fresh when
+	// it was determined. Both are guarded by mu.
 	fresh time.Time
 	lag   time.Duration
-	err   error // of the last look; guarded by mu
+	err   error // of the last check; guarded by mu
 
-	used bool // the watch's alone
+	used bool // used by watch only
 }
 
-// sample is where the store was at a moment.
+// sample holds the store's cursors at a time.
 type sample struct {
 	at      time.Time
 	cursors map[string]Cursor
 }
 
-// StandbyStats is how a server stands.
+// StandbyStats is the state of a server.
 type StandbyStats struct {
 	// Name is host, port and database.
 	Name string
-	// Lag is how far it is behind, if Known, and Used whether it is read from.
+	// Lag is the lag of the server if Known. Used reports whether it is read from.
 	Lag         time.Duration
 	Known, Used bool
-	// Err is why it did not answer, nil if it did.
+	// Err is why the server did not respond, or nil.
 	Err error
 }
 
-// OpenStandbys begins to watch servers. Those that do not answer are asked again until
-// they do. The store must not be closed before. An error is ErrInvalid.
+// OpenStandbys starts to watch servers. It retries those that do not respond. Keep the store open until Close. It
+// returns ErrInvalid for invalid options.
 func OpenStandbys(ctx context.Context, s *Postgres, o StandbyOptions) (*Standbys, error) {
 	o.MaxLag, o.Every = cmp.Or(o.MaxLag, defaultMaxLag), cmp.Or(o.Every, standbyEvery)
 	if o.MaxLag < leastMaxLag || o.Every <= 0 {
@@ -115,7 +114,7 @@ func OpenStandbys(ctx context.Context, s *Postgres, o StandbyOptions) (*Standbys
 	return r, nil
 }
 
-// watch looks at the servers until ctx ends.
+// watch checks the servers until ctx ends.
 func (r *Standbys) watch(ctx context.Context) {
 	defer close(r.stopped)
 	ticker := time.NewTicker(r.every)
@@ -130,9 +129,9 @@ func (r *Standbys) watch(ctx context.Context) {
 	}
 }
 
-// look finds out how far everybody is.
+// look determines the lag of every server.
 func (r *Standbys) look(ctx context.Context) {
-	// One that is silent must not keep the others from being looked at in time.
+	// A server that does not respond must not delay the checks of the others.
 	ctx, cancel := context.WithTimeout(ctx, r.maxLag/2)
 	defer cancel()
 	begun := time.Now()
@@ -176,7 +175,7 @@ func cursorsOf(ctx context.Context, r Reader) (map[string]Cursor, error) {
 	return cursors, nil
 }
 
-// behind says whether cursors have not got to where the store was.
+// behind reports whether cursors lag behind the sample.
 func (s sample) behind(cursors map[string]Cursor) bool {
 	for name, was := range s.cursors {
 		now, ok := cursors[name]
@@ -187,7 +186,7 @@ func (s sample) behind(cursors map[string]Cursor) bool {
 	return false
 }
 
-// look asks the server where it is.
+// look reads the server's cursors.
 func (f *follower) look(ctx context.Context, samples []sample) {
 	f.mu.Lock()
 	s := f.store
@@ -214,7 +213,7 @@ func (f *follower) look(ctx context.Context, samples []sample) {
 	}
 }
 
-// usable is the server's store while it is not too far behind.
+// usable returns the server's store if its lag is at most maxLag, else nil.
 func (f *follower) usable(maxLag time.Duration) *Postgres {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,13 +230,13 @@ func (f *follower) stats(maxLag time.Duration) StandbyStats {
 	return StandbyStats{Name: f.at, Lag: f.lag, Known: !f.fresh.IsZero(), Used: used, Err: f.err}
 }
 
-// View is a view of a server that is near enough, or else of the store.
+// View returns a view of a server with little lag, or else of the store.
 func (r *Standbys) View(ctx context.Context) (View, error) {
 	v, _, err := r.viewScans(ctx, nil)
 	return v, err
 }
 
-// viewScans is ViewScans.
+// viewScans implements ViewScans.
 func (r *Standbys) viewScans(ctx context.Context, queries []Query) (View, [][]Row, error) {
 	first := r.turn.Add(1)
 	for i := range r.all {
@@ -251,13 +250,13 @@ func (r *Standbys) viewScans(ctx context.Context, queries []Query) (View, [][]Ro
 			return v, found, err
 		}
 		f.mu.Lock()
-		f.fresh, f.err = time.Time{}, err // until the next look
+		f.fresh, f.err = time.Time{}, err // until the next check
 		f.mu.Unlock()
 	}
 	return r.store.viewScans(ctx, queries)
 }
 
-// Stats tells how the servers stand.
+// Stats returns the state of the servers.
 func (r *Standbys) Stats() []StandbyStats {
 	all := make([]StandbyStats, len(r.all))
 	for i, f := range r.all {
@@ -266,7 +265,7 @@ func (r *Standbys) Stats() []StandbyStats {
 	return all
 }
 
-// Close ends the watch and the views of servers; the store stays open.
+// Close ends the watch and closes the views of servers. The store stays open.
 func (r *Standbys) Close() error {
 	r.stop()
 	<-r.stopped

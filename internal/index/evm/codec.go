@@ -14,8 +14,8 @@ import (
 	"quorate/internal/index/internal/row"
 )
 
-// version begins every value. Numbers are uvarints, amounts their bytes without
-// leading zeros after a byte that counts them.
+// version is the first byte of every value. Numbers are uvarints. Amounts are big-endian without leading zeros,
+// prefixed with their length.
 const version = row.Version
 
 func appendUint256(b []byte, n *uint256.Int) []byte {
@@ -26,18 +26,17 @@ func appendUint256(b []byte, n *uint256.Int) []byte {
 
 func appendBytes(b, s []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 
-// reader takes values apart, as row.Reader does, and knows what only EVM chains have.
+// reader decodes values. It adds the types of EVM chains to row.Reader.
 type reader struct {
 	row.Reader
-	// last is the reference to a block that was read last: values next to each other
-	// are often of the same one, and share what it points to.
+	// last is the last decoded block reference. Adjacent values often refer to the same block and share its memory.
 	last BlockRef
-	// amounts are ready to be pointed to, while it reads a list.
+	// amounts holds preallocated amounts while a list is decoded.
 	amounts []uint256.Int
 	list    bool
 }
 
-// amountsAtOnce is how many amounts are made at a time in a list.
+// amountsAtOnce is the number of amounts per allocation.
 const amountsAtOnce = 32
 
 func read(v []byte) *reader {
@@ -48,7 +47,7 @@ func read(v []byte) *reader {
 
 func (r *reader) signed() int64 {
 	n := r.Number()
-	return int64(n>>1) ^ -int64(n&1) // as binary.AppendVarint folds it
+	return int64(n>>1) ^ -int64(n&1) // zigzag, as binary.AppendVarint
 }
 
 func (r *reader) hash() (h common.Hash) {
@@ -71,7 +70,7 @@ func (r *reader) uint256() (n uint256.Int) {
 	return n
 }
 
-// uint256p is one that in a list shares its memory with others.
+// uint256p reads an amount. The amounts of a list share allocations.
 func (r *reader) uint256p() *uint256.Int {
 	if !r.list {
 		n := r.uint256()
@@ -86,14 +85,14 @@ func (r *reader) uint256p() *uint256.Int {
 	return n
 }
 
-// What a reference to a block has.
+// Flags of a block reference.
 const (
 	refMilliseconds = 1 << iota
 	refMinDelayExcess
 	refBaseFee
 )
 
-// appendRef writes a block without its number, which keys have.
+// appendRef appends a block reference without its number, which is part of the key.
 func appendRef(b []byte, ref *BlockRef) []byte {
 	at := len(b)
 	b = append(b, 0)
@@ -101,7 +100,7 @@ func appendRef(b []byte, ref *BlockRef) []byte {
 	b = binary.AppendUvarint(b, ref.Time)
 	if ref.Milliseconds != 0 {
 		b[at] |= refMilliseconds
-		b = binary.AppendVarint(b, int64(ref.Milliseconds-1000*ref.Time)) // which may wrap, there and back
+		b = binary.AppendVarint(b, int64(ref.Milliseconds-1000*ref.Time)) // may wrap; readRef wraps it back
 	}
 	if ref.MinDelayExcess != nil {
 		b[at] |= refMinDelayExcess
@@ -119,7 +118,7 @@ func (r *reader) ref(number uint64) (ref BlockRef) {
 	return ref
 }
 
-// readRef sets ref to a reference to a block of a number.
+// readRef reads the reference to block number into ref.
 func (r *reader) readRef(number uint64, ref *BlockRef) {
 	flags := r.Byte()
 	hash := r.hash()
@@ -151,7 +150,7 @@ func (r *reader) readRef(number uint64, ref *BlockRef) {
 	}
 }
 
-// What a transaction is.
+// Flags of a transaction.
 const (
 	txSuccess = 1 << iota
 	txCreates
@@ -159,10 +158,10 @@ const (
 	txMaxPriorityFee
 )
 
-// selectorSize is how much of the input of a transaction lists have.
+// selectorSize is the number of input bytes in lists of transactions.
 const selectorSize = 4
 
-// appendTx writes a transaction, with all of its input or what lists need of it.
+// appendTx appends a transaction with the given input.
 func appendTx(b []byte, tx *evm.Transaction, input []byte) []byte {
 	var flags byte
 	recipient := tx.Created
@@ -198,15 +197,15 @@ func appendTx(b []byte, tx *evm.Transaction, input []byte) []byte {
 	return appendBytes(b, input)
 }
 
-// listed is what lists have of a transaction's input.
+// listed returns the part of a transaction's input that lists contain.
 func listed(tx *evm.Transaction) []byte {
 	if tx.To == nil {
-		return nil // it is code
+		return nil // the input is code
 	}
 	return tx.Input[:min(len(tx.Input), selectorSize)]
 }
 
-// tx sets tx, all of which is zero.
+// tx reads a transaction into tx, which must be zero.
 func (r *reader) tx(at place, tx *Transaction) {
 	flags := r.Byte()
 	tx.Type = r.Byte()
@@ -229,7 +228,7 @@ func (r *reader) tx(at place, tx *Transaction) {
 	r.readRef(at.number, &tx.Block)
 }
 
-// appendFrame writes a call.
+// appendFrame appends a call.
 func appendFrame(b []byte, f *evm.Frame) []byte {
 	var flags byte
 	if f.Reverted {
@@ -255,7 +254,7 @@ func (r *reader) frame() (f evm.Frame) {
 	return f
 }
 
-// appendTransfer writes a transfer without its place.
+// appendTransfer appends a transfer without its position.
 func appendTransfer(b []byte, t *evm.Transfer) []byte {
 	b = append(b, byte(t.Standard))
 	b = append(b, t.Contract[:]...)
@@ -271,7 +270,7 @@ func (r *reader) transfer(logIndex, position uint32) evm.Transfer {
 	}
 }
 
-// appendDeployment writes who made a contract.
+// appendDeployment appends the deployer and the creator of a contract.
 func appendDeployment(b []byte, d *Deployment) []byte {
 	b = append(b, d.Contract[:]...)
 	b = append(b, d.TxHash[:]...)
@@ -290,7 +289,7 @@ func (r *reader) deployment(_ place, d *Deployment) {
 	}
 }
 
-// What a message of a transaction is.
+// Flags of a transaction's interchain message.
 const (
 	noMessage byte = iota
 	messageSent
@@ -320,17 +319,16 @@ func (r *reader) message() *InterchainMessage {
 	return nil
 }
 
-// head is how far a chain is recorded.
+// head is the indexed range of a chain.
 type head struct {
 	chainID ids.ID
-	// first is the number of the first recorded block, tip the last.
+	// first is the number of the first indexed block, tip of the last.
 	first uint64
 	tip   BlockRef
-	// txs counts the transactions of all blocks, busy is the last block with any.
+	// txs is the number of transactions in all blocks, busy the last block with any.
 	txs, busy uint64
-	// untracedFrom and untracedTo are the first and the last block with transactions
-	// that were recorded without their calls; there are none if untraced is false. Which
-	// of those between them still are without is told by rows of their own.
+	// untracedFrom and untracedTo are the first and the last block with transactions that were indexed without call
+	// traces. They are valid if untraced is true. Separate rows say which blocks between them still lack traces.
 	untraced                 bool
 	untracedFrom, untracedTo uint64
 }

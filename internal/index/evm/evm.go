@@ -1,7 +1,5 @@
-// Package evm records EVM chains: transactions, calls inside them, token transfers
-// and balances, contracts and who deployed them, collections of tokens, and how
-// many transactions each day had. A Tenant writes what blocks say, a Record reads
-// it.
+// Package evm indexes EVM chains: transactions, internal transactions, token transfers and balances, contracts and
+// their deployers, token collections, and transactions per day. A Tenant writes the index, a Record reads it.
 package evm
 
 import (
@@ -13,86 +11,83 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// BlockRef says which block something stands in.
+// BlockRef identifies a block.
 type BlockRef struct {
 	Number uint64
 	Hash   common.Hash
-	// Time is in Unix seconds, Milliseconds 0 where the chain has seconds only.
+	// Time is in Unix seconds. Milliseconds is 0 on chains whose blocks have whole seconds.
 	Time, Milliseconds uint64
 	MinDelayExcess     *uint64
 	BaseFee            *uint256.Int
 }
 
-// Transaction is a recorded transaction. Its Logs and Frames are left out. Of its
-// Input lists have the first four bytes, and nothing if it creates a contract.
+// Transaction is an indexed transaction without Logs and Frames. In lists, Input has the first four bytes, and is empty
+// for contract creations.
 type Transaction struct {
 	Block BlockRef
-	// Index is the place in the block.
+	// Index is the index in the block.
 	Index uint32
 	// Recipient is To, or the contract that the transaction created.
 	Recipient common.Address
 	evm.Transaction
 }
 
-// Internal is a recorded call with value, or a creation, inside a transaction.
+// Internal is an internal transaction: a call with value, or a contract creation.
 type Internal struct {
 	Block  BlockRef
 	TxHash common.Hash
 	evm.Frame
 }
 
-// TokenTransfer is a recorded transfer.
+// TokenTransfer is an indexed transfer.
 type TokenTransfer struct {
 	Block  BlockRef
 	TxHash common.Hash
 	evm.Transfer
 }
 
-// Deployment is a contract and what made it.
+// Deployment is a contract and its deployer.
 type Deployment struct {
 	Contract common.Address
 	TxHash   common.Hash
-	// Deployer sent the transaction; Creator is the contract that created this one
-	// inside it, nil if the transaction did so itself.
+	// Deployer is the sender of the transaction. Creator is the contract that created this one in a call, nil if the
+	// transaction itself created it.
 	Deployer common.Address
 	Creator  *common.Address
 }
 
-// DeploymentDetails are all that a transaction did.
+// DeploymentDetails holds all effects of a deploying transaction.
 type DeploymentDetails struct {
 	Transaction Transaction
-	// Transfers are in log order, Internals in the order in which they began, which are
-	// known if the block was Traced.
+	// Transfers are in log order. Internals are in the order in which they began; they are known if the block was
+	// Traced.
 	Transfers []TokenTransfer
 	Internals []Internal
 	Traced    bool
-	// Message is the interchain message that the transaction sent or delivered, nil
-	// if none.
+	// Message is the interchain message that the transaction sent or delivered, or nil.
 	Message *InterchainMessage
 }
 
-// InterchainMessage is a message of the Teleporter contract that a transaction sent,
-// or delivered.
+// InterchainMessage is a message of the Teleporter contract that a transaction sent or delivered.
 type InterchainMessage struct {
 	ID common.Hash
-	// Delivered tells a message from another chain from one to another chain, and
-	// BlockchainID is that other chain; it is empty for a Warp message that was sent
-	// by other means than Teleporter, which names no destination.
+	// Delivered is true for a message from another chain, and false for a message to another chain. BlockchainID is
+	// that other chain. It is empty for a Warp message that was not sent through Teleporter and so names no
+	// destination.
 	Delivered    bool
 	BlockchainID ids.ID
 }
 
-// Contract is what is known of a contract by asking it.
+// Contract holds what calls to a contract returned.
 type Contract struct {
 	Address  common.Address
 	Standard evm.Standard
-	// Name and Symbol are empty where the contract has none. Decimals is nil where it
-	// tells none.
+	// Name and Symbol are empty if the contract has none. Decimals is nil if the contract does not report them.
 	Name, Symbol string
 	Decimals     *uint8
 }
 
-// TokenBalance is what a wallet holds of an ERC-1155 token.
+// TokenBalance is a wallet's balance of an ERC-1155 token.
 type TokenBalance struct {
 	Contract common.Address
 	TokenID  uint256.Int
@@ -107,7 +102,7 @@ type Token struct {
 	Owner *common.Address
 }
 
-// Day is how many transactions the blocks of a UTC day had.
+// Day is the number of transactions in the blocks of a UTC day.
 type Day struct {
 	// Start is the day's first second, in Unix seconds.
 	Start        int64

@@ -20,32 +20,27 @@ import (
 	"quorate/internal/store"
 )
 
-// Tracer has the blocks of a chain with the calls inside their transactions;
-// *index.EVMSource does.
+// Tracer fetches the blocks of a chain with their call traces. *index.EVMSource implements it.
 type Tracer interface {
-	// Traced returns blocks from a height on: at least one, at most n. Errors are
-	// node.ErrNoTraces if no node traces these blocks, index.ErrTraces if a single one
-	// can be had without calls only, and whatever else may pass.
+	// Traced returns between one and n blocks from a height on. It returns node.ErrNoTraces if no node traces these
+	// blocks, index.ErrTraces if a single block is available only without traces, and temporary errors.
 	Traced(ctx context.Context, from uint64, n int) ([]index.Block[*evm.Block], error)
 }
 
-// FillerOptions of a Filler. Store, NetworkID, BlockchainID and Tracer are required.
+// FillerOptions configures a Filler. Store, NetworkID, BlockchainID and Tracer are required.
 type FillerOptions struct {
 	Store        store.Store
 	NetworkID    uint32
 	BlockchainID ids.ID
 	Tracer       Tracer
-	// Behind reports whether new blocks wait to be recorded, which come first; nil means
-	// never.
+	// Behind reports whether new blocks wait to be indexed, which have priority; nil means never.
 	Behind func() bool
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Filler adds to the record of a chain the calls inside transactions of blocks that
-// were recorded without, because no node traced them then. It begins with the newest
-// such blocks and goes on where it was ended. There is one at a time for a chain: who
-// begins takes over.
+// Filler adds call traces to blocks that were indexed without them. It begins with the newest such blocks and resumes
+// where it stopped. A chain has one Filler at a time: a new one takes over.
 type Filler struct {
 	store  store.Store
 	chain  chainKey
@@ -54,14 +49,14 @@ type Filler struct {
 	behind func() bool
 	log    *slog.Logger
 
-	// The rest belongs to Run, but for what mu guards.
+	// The fields below belong to Run, except those guarded by mu.
 	cursor  string
 	at      store.Cursor // Next counts blocks that were filled in
-	most    int          // blocks that are asked for at a time
+	most    int          // blocks per request
 	scratch *Tenant
-	turn    int            // which range is tried beside the newest
-	lost    []uint64       // blocks that were given up, to be tried once more
-	failed  map[uint64]int // how often a block's calls could not be had
+	turn    int            // the range tried beside the newest
+	lost    []uint64       // blocks to try once more
+	failed  map[uint64]int // failures by block
 
 	mu      sync.Mutex
 	missing uint64 // guarded by mu
@@ -70,20 +65,18 @@ type Filler struct {
 
 const (
 	fillPrefix = "evm-calls/"
-	// maxFill is how many blocks are asked for at a time.
+	// maxFill is the number of blocks per request.
 	maxFill = 32
-	// fillBytes is how many bytes of rows make the next piece a smaller one.
+	// fillBytes is the size of rows above which the next piece is smaller.
 	fillBytes = 2 << 20
-	// fillAttempts is how often the calls of one block are asked for before it is given
-	// up: anybody can make a block whose calls are too much for any answer. It is tried
-	// again when the process is started again.
+	// fillAttempts is the number of requests for the traces of one block before the Filler gives up on it. Anyone can
+	// create a block whose traces exceed every response limit. A restart of the process tries it again.
 	fillAttempts = 10
-	// maxLost is how many of those are tried again.
+	// maxLost limits the number of such blocks that are tried again.
 	maxLost = 1024
 
-	// Pauses: between two looks for something to do; after failures, growing; and after
-	// work, to leave the node and the store to others, as long as the work took, times
-	// restBehind while new blocks wait.
+	// Pauses: between checks for work; after failures, growing; and after work, to leave capacity of the node and the
+	// store to other work. The last equals the time the work took, multiplied by restBehind while new blocks wait.
 	fillIdle      = 5 * time.Second
 	firstFillWait = time.Second
 	lastFillWait  = 5 * time.Minute
@@ -91,7 +84,7 @@ const (
 	restBehind    = 10
 )
 
-// NewFiller makes a Filler, which fills while Run runs.
+// NewFiller returns a Filler. It works while Run runs.
 func NewFiller(o FillerOptions) *Filler {
 	f := &Filler{
 		store: o.Store, chain: keyOf(o.NetworkID, o.BlockchainID), id: o.BlockchainID, tracer: o.Tracer, behind: o.Behind, log: o.Log,
@@ -107,15 +100,15 @@ func NewFiller(o FillerOptions) *Filler {
 	return f
 }
 
-// Missing is how many blocks are without calls and wait for them, as far as Run has
-// found out; why says what it waits for, nil if it is at work.
+// Missing returns the number of blocks that lack call traces, as far as Run knows, and the reason why the Filler waits,
+// nil if it works.
 func (f *Filler) Missing() (blocks uint64, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.missing, f.why
 }
 
-// Note puts Missing in words, empty if nothing is.
+// Note describes Missing in words, empty if no traces are missing.
 func (f *Filler) Note() string {
 	switch missing, why := f.Missing(); {
 	case missing == 0:
@@ -133,9 +126,8 @@ func (f *Filler) note(missing uint64, why error) {
 	f.missing, f.why = missing, why
 }
 
-// Run fills until ctx ends, and then returns nil. It waits for nodes and stores that are
-// away. Errors are store.ErrFenced if somebody else took over, and those of the store
-// that do not pass.
+// Run fills in traces until ctx ends, and then returns nil. It waits for unavailable nodes and stores. It returns
+// store.ErrFenced if another process took over, and permanent errors of the store.
 func (f *Filler) Run(ctx context.Context) error {
 	begun := false
 	for wait := firstFillWait; ; {
@@ -153,7 +145,7 @@ func (f *Filler) Run(ctx context.Context) error {
 		pause := fillIdle
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was asked to end
+			return nil //nolint:nilerr // Run was asked to stop
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
 			return fmt.Errorf("filling in calls of chain %s: %w", f.id, err)
 		case err != nil:
@@ -181,7 +173,7 @@ func (f *Filler) Run(ctx context.Context) error {
 	}
 }
 
-// takeOver keeps whoever filled before from going on.
+// takeOver fences the previous Filler.
 func (f *Filler) takeOver(ctx context.Context) error {
 	was, err := store.ReadCursor(ctx, f.store, f.cursor)
 	if err != nil {
@@ -200,8 +192,7 @@ func (f *Filler) takeOver(ctx context.Context) error {
 	return f.commit(ctx, new(store.Batch), store.Cursor{Next: was.Next, Epoch: was.Epoch + 1})
 }
 
-// commit writes a batch. It tries once: after an error the batch was not written, or it
-// is not known whether it was, which settle finds out later.
+// commit tries once to write a batch. After an error, settle determines whether the batch was written.
 func (f *Filler) commit(ctx context.Context, batch *store.Batch, to store.Cursor) error {
 	batch.Move(f.cursor, f.at, to)
 	err := f.store.Commit(ctx, batch)
@@ -211,7 +202,7 @@ func (f *Filler) commit(ctx context.Context, batch *store.Batch, to store.Cursor
 	return err
 }
 
-// settle finds out whether the last commit, if it failed, was written after all.
+// settle determines whether the last commit was written, if it failed.
 func (f *Filler) settle(ctx context.Context, r store.Reader) error {
 	at, err := store.ReadCursor(ctx, r, f.cursor)
 	if err != nil {
@@ -224,7 +215,7 @@ func (f *Filler) settle(ctx context.Context, r store.Reader) error {
 	return nil
 }
 
-// step fills in the calls of a few blocks, and reports whether there were any.
+// step fills in the traces of a few blocks and reports whether there were any.
 func (f *Filler) step(ctx context.Context) (did bool, err error) {
 	all, err := f.look(ctx)
 	if err != nil {
@@ -251,7 +242,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 		f.log.Info("blocks were recorded without the calls inside transactions, which are filled in as soon as a node traces them", slog.Uint64("blocks", missing))
 		f.note(missing, nil)
 	}
-	var pending []*gap // the newest first
+	var pending []*gap // newest first
 	for i := range slices.Backward(all) {
 		g := &all[i]
 		switch {
@@ -264,7 +255,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 		}
 	}
 	if n := len(pending) - 1; n > 0 {
-		// If the newest cannot be had another range may be: one of them each time.
+		// If the newest range fails, another one may work: try one of them each time.
 		pending[1] = pending[1+f.turn%n]
 		pending = pending[:2]
 		f.turn++
@@ -288,7 +279,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 	return false, err
 }
 
-// look reads which blocks are without calls.
+// look reads which blocks lack traces.
 func (f *Filler) look(ctx context.Context) ([]gap, error) {
 	v, err := f.store.View(ctx)
 	if err != nil {
@@ -308,9 +299,8 @@ func (f *Filler) look(ctx context.Context) ([]gap, error) {
 	return gaps(ctx, v, &f.chain, h)
 }
 
-// piece is the part of a range to be filled in next: first what was added at its end,
-// then from the newest block to the oldest. So the first block of a range lacks its
-// calls until all of the range has them.
+// piece returns the part of a range to fill in next: first blocks added at its end, then from the newest block to the
+// oldest. The first block of a range therefore lacks traces until the whole range has them.
 func (f *Filler) piece(g *gap) span {
 	n := uint64(f.most)
 	if g.hi < g.to {
@@ -322,7 +312,7 @@ func (f *Filler) piece(g *gap) span {
 	return span{g.from, g.lo - 1}
 }
 
-// forget deletes a range that is filled in. The last one stays: it may be made longer.
+// forget deletes a filled range. The last range stays, because the Tenant may extend it.
 func (f *Filler) forget(ctx context.Context, g *gap) error {
 	var batch store.Batch
 	for _, kind := range []byte{untracedRange, untracedFilled} {
@@ -331,8 +321,7 @@ func (f *Filler) forget(ctx context.Context, g *gap) error {
 	return f.commit(ctx, &batch, f.at)
 }
 
-// fill adds the calls of blocks, a piece of a range, or one that was given up if g is
-// nil.
+// fill adds the traces of the blocks in a piece of range g, or of a block that was given up before if g is nil.
 func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
 	blocks, err := f.fetch(ctx, piece)
 	switch {
@@ -378,12 +367,12 @@ func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
 
 var errOtherChain = errors.New("the node has another block there than the one that is recorded")
 
-// askingError marks an error of asking nodes, as opposed to one of the store.
+// askingError marks an error of a node rather than of the store.
 type askingError struct{ error }
 
 func (e *askingError) Unwrap() error { return e.error }
 
-// fetch gets all blocks of a piece, and sees to it that they are those that are recorded.
+// fetch fetches all blocks of a piece and checks that they are the indexed ones.
 func (f *Filler) fetch(ctx context.Context, piece span) (blocks []index.Block[*evm.Block], err error) {
 	for next := piece.from; next <= piece.to; next = piece.from + uint64(len(blocks)) {
 		some, err := f.tracer.Traced(ctx, next, int(piece.to-next)+1)
@@ -420,9 +409,9 @@ func (f *Filler) fetch(ctx context.Context, piece span) (blocks []index.Block[*e
 	return blocks, nil
 }
 
-// rows are those that a Tenant would have written had the block's calls been known then.
+// rows writes the rows that the Tenant would have written if the traces had been known.
 func (f *Filler) rows(block *evm.Block, batch *store.Batch) {
-	f.scratch.emitters = make(map[common.Address]struct{}) // what was listed may not have been written
+	f.scratch.emitters = make(map[common.Address]struct{}) // earlier batches may not have been written
 	ref := refOf(block)
 	a := &application{Tenant: f.scratch, block: block, batch: batch, ref: appendRef(nil, &ref)}
 	a.readLogs()

@@ -13,7 +13,7 @@ import (
 	"quorate/internal/store"
 )
 
-// holdingKey is a wallet and an ERC-1155 token.
+// holdingKey identifies a wallet's holding of an ERC-1155 token.
 type holdingKey [common.AddressLength + len(tokenKey{})]byte
 
 func holdingKeyOf(wallet common.Address, token *tokenKey) (k holdingKey) {
@@ -28,28 +28,28 @@ func (k *holdingKey) token() []byte  { return k[common.AddressLength:] }
 // balanceAtSize is the length of the keys of FamilyEVMBalanceAt.
 const balanceAtSize = len(tokenKey{}) + 8
 
-// holding is how much of a token a wallet holds.
+// holding is a wallet's balance of a token.
 type holding struct {
 	amount uint256.Int
-	// before is what it was before the last block that touched it.
+	// before is the balance before the last block that changed it.
 	before  uint256.Int
 	touched touch
 }
 
-// supply is how much of a token there is: exactly what all wallets hold together,
-// which may be more than 2^256-1 where a contract lies.
+// supply is the exact sum of all wallets' balances of a token. It may exceed 2^256-1 if the contract's events are
+// inconsistent.
 type supply struct {
 	total, before wide
 	touched       touch
 }
 
-// touch is the last block that touched something, if any did.
+// touch is the last block that changed a row, if any.
 type touch struct {
 	number uint64
 	ever   bool
 }
 
-// by reports whether a block is the first of its transfers to touch it.
+// by marks block number and reports whether this is the block's first change.
 func (t *touch) by(number uint64) bool {
 	if t.ever && t.number == number {
 		return false
@@ -58,7 +58,7 @@ func (t *touch) by(number uint64) bool {
 	return true
 }
 
-// wide is a number below 2^320.
+// wide is an integer below 2^320.
 type wide struct {
 	low  uint256.Int
 	high uint64
@@ -76,7 +76,7 @@ func (w *wide) sub(n *uint256.Int) {
 	}
 }
 
-// sides are the wallets of a transfer that hold something.
+// sides returns the wallets of a transfer whose balances change.
 func sides(t *evm.Transfer) (wallets [2]common.Address, n int) {
 	for _, side := range [...]common.Address{t.From, t.To} {
 		if side != (common.Address{}) {
@@ -87,8 +87,7 @@ func sides(t *evm.Transfer) (wallets [2]common.Address, n int) {
 	return wallets, n
 }
 
-// resolve reads the holdings and supplies that the block may change and that are not
-// remembered.
+// resolve reads the holdings and supplies that the block may change and that are not cached.
 func (a *application) resolve(ctx context.Context, r store.Reader) error {
 	var keys []store.PK
 	var holdings []holdingKey
@@ -127,8 +126,7 @@ func (a *application) resolve(ctx context.Context, r store.Reader) error {
 			if err != nil {
 				return err
 			}
-			// One from here or later is of an earlier recording of these blocks, of
-			// which nothing counts yet.
+			// A row from this block or later belongs to an earlier index of these blocks, and does not count.
 			if h, _ := a.holdings.Get(holdings[i]); since < a.block.Number {
 				h.amount = amount
 			}
@@ -156,7 +154,7 @@ func (a *application) supplyRow(token *tokenKey) store.PK {
 	return store.PK{P: a.in(token[:common.AddressLength]), K: a.keep(token[common.AddressLength:])}
 }
 
-// move changes what the sides of an ERC-1155 transfer hold.
+// move changes the balances of both sides of an ERC-1155 transfer.
 func (a *application) move(t *evm.Transfer) {
 	id := t.TokenID.Bytes32()
 	token := tokenKeyOf(t.Contract, &id)
@@ -186,7 +184,7 @@ func (a *application) move(t *evm.Transfer) {
 	}
 }
 
-// holding is one that is about to change.
+// holding returns a holding that is about to change.
 func (a *application) holding(wallet common.Address, token *tokenKey) *holding {
 	k := holdingKeyOf(wallet, token)
 	h, _ := a.holdings.Get(k)
@@ -198,7 +196,7 @@ func (a *application) holding(wallet common.Address, token *tokenKey) *holding {
 	return h
 }
 
-// balances writes what changed over the whole block.
+// balances writes the changes of the whole block.
 func (a *application) balances() {
 	for i := range a.changed {
 		k := &a.changed[i]
@@ -226,12 +224,12 @@ func (a *application) balances() {
 	}
 }
 
-// appendBalance writes a balance and the block since which it is so.
+// appendBalance appends a balance and the block from which on it holds.
 func appendBalance(b []byte, since uint64, amount *uint256.Int) []byte {
 	return appendUint256(binary.AppendUvarint(b, since), amount)
 }
 
-// parseBalance reads nothing for no row.
+// parseBalance decodes a balance. It returns zeros for a missing row.
 func parseBalance(v []byte) (since uint64, amount uint256.Int, err error) {
 	if v == nil {
 		return 0, amount, nil
@@ -241,7 +239,7 @@ func parseBalance(v []byte) (since uint64, amount uint256.Int, err error) {
 	return since, amount, r.End()
 }
 
-// parseSupply reads nothing for no row.
+// parseSupply decodes a supply. It returns zeros for a missing row.
 func parseSupply(v []byte) (since uint64, total wide, err error) {
 	if v == nil {
 		return 0, wide{}, nil

@@ -9,9 +9,8 @@ import (
 	"quorate/internal/store"
 )
 
-// chainKey is what the partitions of a chain begin with: the network ID and the
-// beginning of the blockchain's ID. The head row has all of the ID, so that two
-// chains that begin alike are told apart before they mix.
+// chainKey is the prefix of all partitions of a chain: the network ID and the first bytes of the blockchain ID. The
+// head row holds the whole ID, so that two chains with the same prefix are detected before their rows mix.
 type chainKey [12]byte
 
 func keyOf(networkID uint32, blockchainID ids.ID) (c chainKey) {
@@ -20,7 +19,7 @@ func keyOf(networkID uint32, blockchainID ids.ID) (c chainKey) {
 	return c
 }
 
-// partition begins with the chain and goes on with parts.
+// partition returns the key of a partition: the chain followed by parts.
 func (c *chainKey) partition(parts ...[]byte) []byte {
 	n := len(c)
 	for _, part := range parts {
@@ -33,18 +32,16 @@ func (c *chainKey) partition(parts ...[]byte) []byte {
 	return p
 }
 
-// rangeBits is such that a range of heights, into which lists of a whole chain are
-// divided, has 4,096 of them.
+// rangeBits sets the size of the height ranges that divide a chain's lists: 4,096 heights.
 const rangeBits = 12
 
 func uint64Key(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// newestKey orders by a number, the greatest first.
+// newestKey returns a key that sorts greater numbers first.
 func newestKey(n uint64) []byte { return uint64Key(^n) }
 
-// place is where something stands on a chain; as a key it begins with the newest.
-// What major and minor count differs: transaction and call inside it, or log and
-// item of its batch.
+// place is a position on a chain. As a key it sorts the newest first. major and minor count either transactions and
+// calls, or logs and items of a log's batch.
 type place struct {
 	number       uint64
 	major, minor uint32
@@ -61,13 +58,13 @@ func (p place) appendTo(k []byte) []byte {
 	return binary.BigEndian.AppendUint32(k, ^p.minor)
 }
 
-// appendTx appends the place without minor, that of a transaction.
+// appendTx appends the place without minor, which is the place of a transaction.
 func (p place) appendTx(k []byte) []byte {
 	k = binary.BigEndian.AppendUint64(k, ^p.number)
 	return binary.BigEndian.AppendUint32(k, ^p.major)
 }
 
-// placeOf reads a key of either size.
+// placeOf decodes a key of either size.
 func placeOf(k []byte) (p place, ok bool) {
 	if len(k) != placeSize && len(k) != txPlaceSize {
 		return place{}, false
@@ -79,21 +76,21 @@ func placeOf(k []byte) (p place, ok bool) {
 	return p, true
 }
 
-// Parts of FamilyEVMDeployment, in this order.
+// Kinds of rows of FamilyEVMDeployment, in this order.
 const (
 	deploymentTx byte = iota
 	deploymentTransfer
 	deploymentInternal
 )
 
-// deploymentPartition is that of the transaction at a place.
+// deploymentPartition returns the partition of the transaction at a place.
 func (c *chainKey) deploymentPartition(p place) []byte {
 	b := append(make([]byte, 0, len(c)+txPlaceSize), c[:]...)
 	b = binary.BigEndian.AppendUint64(b, p.number)
 	return binary.BigEndian.AppendUint32(b, p.major)
 }
 
-// tokenKey is a contract and a token ID: their order is that of addresses and numbers.
+// tokenKey is a contract and a token ID. It sorts by address and number.
 type tokenKey [common.AddressLength + 32]byte
 
 func tokenKeyOf(contract common.Address, id *[32]byte) (k tokenKey) {
@@ -102,26 +99,26 @@ func tokenKeyOf(contract common.Address, id *[32]byte) (k tokenKey) {
 	return k
 }
 
-// txPartition is the list of transactions of a range of heights that ended alike.
+// txPartition returns the partition of a height range's successful or failed transactions.
 func (c *chainKey) txPartition(success bool, numbers uint64) []byte {
 	b := append(make([]byte, 0, len(c)+9), c[:]...)
 	return binary.BigEndian.AppendUint64(append(b, outcome(success)), numbers)
 }
 
-// txRanges is the list of those ranges.
+// txRanges returns the partition that lists those ranges.
 func (c *chainKey) txRanges(success bool) []byte { return c.partition([]byte{outcome(success)}) }
 
 func outcome(success bool) byte {
 	if success {
-		return 2 // 0 and 1 take more room as part of a partition
+		return 2 // 0 and 1 would be escaped in a partition
 	}
 	return 3
 }
 
-// headRow is the row that says how far the chain is.
+// headRow returns the key of the row that holds the head.
 func (c *chainKey) headRow() store.PK { return store.PK{P: c.partition()} }
 
-// blockRow is that of a block.
+// blockRow returns the key of a block's row.
 func (c *chainKey) blockRow(number uint64) store.PK {
 	return store.PK{P: c.partition(uint64Key(number >> rangeBits)), K: uint64Key(number)}
 }

@@ -10,25 +10,23 @@ import (
 	"quorate/internal/store"
 )
 
-// knowledge is what was found out of whether an address is known to be a contract.
+// knowledge is a cached result of Known for one address.
 type knowledge struct {
 	contract bool
-	// after is the hash of the block after which it was not: it may be by now. Once
-	// known an address remains so.
+	// after is the hash of the block after which the address was unknown; a later block may have changed that. A known
+	// address stays known.
 	after common.Hash
 }
 
-// knownRoom is of how many addresses that is remembered, about 100 bytes each.
+// knownRoom is the number of cached addresses, about 100 bytes each.
 const knownRoom = 1 << 15
 
 func newKnown(room int) *memo.Table[common.Address, knowledge] {
 	return memo.New[common.Address, knowledge](room)
 }
 
-// Known reports of addresses, in their order, whether they are known to be contracts:
-// because a transaction made them, or because they told of tokens. Contracts that
-// were there from the beginning and tell nothing are not known. An address may be there
-// several times.
+// Known reports for each address whether it is known as a contract: a transaction created it, or it emitted token
+// events. Contracts of the genesis that emit no events are unknown. Addresses may repeat.
 func (r *Record) Known(ctx context.Context, addresses []common.Address) ([]bool, error) {
 	s, err := r.view(ctx)
 	if err != nil {

@@ -39,7 +39,7 @@ func (r *Record) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, e
 	return p, err
 }
 
-// inPlaces reads rows of a list whose keys are places. What says what they are.
+// inPlaces decodes the rows of a list whose keys are places. what names them in errors.
 func inPlaces[T any](rows []store.Row, what string, of func(*reader, place, *T)) ([]T, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -60,7 +60,7 @@ func inPlaces[T any](rows []store.Row, what string, of func(*reader, place, *T))
 	return all, nil
 }
 
-// latest merges the lists of those that succeeded and those that failed.
+// latest merges the lists of successful and failed transactions.
 func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, error) {
 	succeeded, err := s.ended(ctx, true, lo, nil, limit)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, 
 	}
 	var hi []byte
 	if len(succeeded) == limit {
-		hi = succeeded[limit-1].K // older ones are not wanted
+		hi = succeeded[limit-1].K // older ones are not needed
 	}
 	failed, err := s.ended(ctx, false, lo, hi, limit)
 	if err != nil {
@@ -88,12 +88,12 @@ func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, 
 	return rows, nil
 }
 
-// rangesAtOnce is how many ranges of a list are looked up at a time.
+// rangesAtOnce is the number of ranges of a list that are looked up at a time.
 const rangesAtOnce = 16
 
-// ended are transactions that ended alike, with keys lo <= k < hi.
+// ended returns the rows of successful or failed transactions with keys lo <= k < hi.
 func (s *state) ended(ctx context.Context, success bool, lo, hi []byte, limit int) (rows []store.Row, err error) {
-	var from []byte // of the ranges
+	var from []byte // positions in the list of ranges
 	if lo != nil {
 		at := ^binary.BigEndian.Uint64(lo)
 		from = newestKey(at >> rangeBits)
@@ -131,8 +131,7 @@ func (s *state) ended(ctx context.Context, success bool, lo, hi []byte, limit in
 	}
 }
 
-// Transaction returns a transaction by its hash, as lists have it; nil if it is not
-// recorded.
+// Transaction returns the transaction with a hash, as in lists, or nil if it is not indexed.
 func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transaction, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -162,9 +161,8 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 	return tx, v.End()
 }
 
-// Internals lists calls with value, and creations, that a wallet made or received
-// inside transactions, newest first. The page says of which blocks they are missing.
-// The error is ErrUntraced if they are missing of all blocks of the index.
+// Internals lists the internal transactions of a wallet, newest first. The page states the blocks whose call traces are
+// missing. It returns ErrUntraced if the index has no call traces at all.
 func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -197,7 +195,7 @@ func (r *reader) internal(at place, i *Internal) {
 	r.readRef(at.number, &i.Block)
 }
 
-// scanRows is the most rows that are read at a time where some are left out.
+// scanRows is the maximum number of rows per read where some rows are skipped.
 const scanRows = 2048
 
 // Transfers lists transfers of ERC-1155 tokens from or to a wallet, newest first.
@@ -217,7 +215,7 @@ func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, e
 		return p, nil
 	}
 	c := s.classifier()
-	var last []byte // the key of the last of the page
+	var last []byte // the key of the page's last item
 	for chunk := q.Limit + 1; ; chunk = min(2*chunk, max(chunk, scanRows)) {
 		rows, err := s.Scan(ctx, store.FamilyEVMTransfer, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, chunk)
 		if err != nil {
@@ -239,7 +237,7 @@ func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, e
 				return p, nil
 			}
 			if p.Transfers == nil {
-				p.Transfers = some[:0] // the others are not needed again
+				p.Transfers = some[:0] // the other items are not reused
 			}
 			p.Transfers, last = append(p.Transfers, some[i]), rows[i].K
 		}
@@ -255,8 +253,7 @@ func (r *reader) tokenTransfer(at place, t *TokenTransfer) {
 	r.readRef(at.number, &t.Block)
 }
 
-// Tokens lists the tokens of a collection by their ID. Of contracts that do not follow
-// the standard it lists what their events say.
+// Tokens lists the tokens of a collection by ID, as reported by its events.
 func (r *Record) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -309,12 +306,11 @@ func (r *Record) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 	return p, nil
 }
 
-// balancePosition is the number of the block that all pages speak of, and the token
-// that the page before ended with.
+// balancePosition is the size of a position: the block number of all pages, and the last token of the preceding page.
 const balancePosition = 8 + len(tokenKey{})
 
-// Balances lists what a wallet holds of ERC-1155 tokens after a block. All pages speak
-// of the block that the first one does. Errors are ErrBeyondTip and ErrBeforeRecord.
+// Balances lists a wallet's balances of ERC-1155 tokens after a block. All pages refer to the block of the first one.
+// It returns ErrBeyondTip or ErrBeforeRecord if that block is not indexed.
 func (r *Record) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -351,7 +347,7 @@ func (r *Record) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, er
 	return p, b.read(ctx, lo, hi)
 }
 
-// following is the first key after all those of a contract, nil if there is none.
+// following returns the first key after all keys of a contract, or nil if there is none.
 func following(contract *common.Address) []byte {
 	next := *contract
 	for i := len(next) - 1; i >= 0; i-- {
@@ -362,7 +358,7 @@ func following(contract *common.Address) []byte {
 	return nil
 }
 
-// balances is a page of balances being read.
+// balances is a page of balances being built.
 type balances struct {
 	*state
 	*classifier
@@ -402,7 +398,7 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 				return nil
 			}
 			if b.page.Balances == nil {
-				b.page.Balances = amounts[:0] // the others are not needed again
+				b.page.Balances = amounts[:0] // the other items are not reused
 			}
 			b.page.Balances = append(b.page.Balances, amounts[i])
 		}
@@ -412,7 +408,7 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 		last := contract(len(rows) - 1)
 		lo = store.After(rows[len(rows)-1].K)
 		if !b.follows(last, evm.ERC1155) {
-			// The rest of that contract need not be gone through.
+			// Skip the remaining tokens of that contract.
 			if lo = following(&last); lo == nil {
 				return nil
 			}
@@ -421,8 +417,8 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 	return nil
 }
 
-// amounts are the balances of rows as of the page's block; 0 for contracts that do not
-// follow the standard.
+// amounts returns the balances of rows as of the page's block. Balances of contracts that do not follow the standard
+// are 0.
 func (b *balances) amounts(ctx context.Context, rows []store.Row) ([]TokenBalance, error) {
 	found := make([]TokenBalance, len(rows))
 	var ranges []store.Range
@@ -457,7 +453,7 @@ func (b *balances) amounts(ctx context.Context, rows []store.Row) ([]TokenBalanc
 	}
 	for i, row := range then {
 		if row.V == nil {
-			continue // nothing yet
+			continue // no balance yet
 		}
 		v := read(row.V)
 		found[of[i]].Amount = v.uint256()

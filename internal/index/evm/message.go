@@ -7,16 +7,15 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// sendWarpTopic and warpPrecompile tell the logs of messages that were handed to the
-// Warp precompile (avalanchego, precompile contract of warp).
+// sendWarpTopic and warpPrecompile identify the logs of messages sent through the Warp precompile (avalanchego,
+// precompile contract of warp).
 var (
 	sendWarpTopic  = crypto.Keccak256Hash([]byte("SendWarpMessage(address,bytes32,bytes)"))
 	warpPrecompile = common.HexToAddress("0x0200000000000000000000000000000000000005")
 )
 
-// messageOf is the interchain message that the logs of a transaction tell: the first
-// of Teleporter, else the first that was sent without it, whose destination nobody
-// knows; nil if there is none.
+// messageOf returns the interchain message in the logs of a transaction: the first Teleporter message, else the first
+// Warp message, whose destination is unknown, or nil.
 func messageOf(logs []evm.Log) *InterchainMessage {
 	if messages := evm.Messages(logs); len(messages) > 0 {
 		m := messages[0]

@@ -10,29 +10,27 @@ import (
 )
 
 var (
-	// ErrEmpty says that nothing of the chain is recorded yet.
+	// ErrEmpty means that no block of the chain is indexed yet.
 	ErrEmpty = errors.New("nothing of the chain is recorded yet")
-	// ErrUntraced reports that the index has the call traces of no block, since no node
-	// gave any.
+	// ErrUntraced means that the index has no call traces of any block, because no node gave any.
 	ErrUntraced = errors.New("the index has no call traces")
-	// ErrBeyondTip says that a block is not recorded yet.
+	// ErrBeyondTip means that a block is not indexed yet.
 	ErrBeyondTip = errors.New("block is not recorded yet")
-	// ErrBeforeRecord says that a block is older than the record.
+	// ErrBeforeRecord means that a block precedes the first indexed block.
 	ErrBeforeRecord = errors.New("block is older than the record")
-	// ErrNotDeployed says that no recorded transaction made a contract at an address:
-	// it is an account, or its code was there from the beginning.
+	// ErrNotDeployed means that no indexed transaction deployed a contract at an address: it is an account, or its code
+	// is part of the genesis.
 	ErrNotDeployed = errors.New("no recorded transaction deployed it")
-	// ErrPosition says that a position is not one of the list.
+	// ErrPosition means that a position does not belong to the list.
 	ErrPosition = errors.New("not a position in the list")
 )
 
-// NotDeployedError is an ErrNotDeployed that says what may be missing.
+// NotDeployedError wraps ErrNotDeployed with the parts that the index lacks.
 type NotDeployedError struct {
 	Contract common.Address
 	// First is the first block of the index.
 	First uint64
-	// TracesMissing spans the blocks in whose calls it may have been made; nil if there
-	// are none.
+	// TracesMissing spans the untraced blocks whose calls may have deployed it; nil if there are none.
 	TracesMissing *Span
 }
 
@@ -44,111 +42,109 @@ func (e *NotDeployedError) Unwrap() error { return ErrNotDeployed }
 // Span is a range of blocks, both ends included.
 type Span struct{ From, To uint64 }
 
-// LatestQuery asks for transactions, newest first.
+// LatestQuery selects transactions, newest first.
 type LatestQuery struct {
-	// Success, if it is not nil, leaves those that ended otherwise out.
+	// Success, if not nil, selects only successful or only failed transactions.
 	Success *bool
-	// Limit is the greatest length of the page, 1 to 10,000.
+	// Limit is the maximum length of the page, 1 to 10,000.
 	Limit int
-	// After is the Next of the page before, nil for the first.
+	// After is the Next of the preceding page, nil for the first page.
 	After []byte
 }
 
 // TransactionPage is a page of transactions.
 type TransactionPage struct {
 	Transactions []Transaction
-	// Next is the position of the next page, nil if this is the last.
+	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }
 
-// WalletQuery asks for what has to do with an address, newest first.
+// WalletQuery selects items that involve an address, newest first.
 type WalletQuery struct {
 	Wallet common.Address
-	// Start and End bound the numbers of blocks, Start <= number < End; nil does not.
+	// Start and End bound the block numbers, Start <= number < End; nil means no bound.
 	Start, End *uint64
-	// Limit is the greatest length of the page, 1 to 10,000.
+	// Limit is the maximum length of the page, 1 to 10,000.
 	Limit int
-	// After is the Next of the page before, nil for the first.
+	// After is the Next of the preceding page, nil for the first page.
 	After []byte
 }
 
-// InternalPage is a page of calls inside transactions.
+// InternalPage is a page of internal transactions.
 type InternalPage struct {
 	Internals []Internal
-	// TracesMissing spans the blocks that were asked for and have no call traces: calls
-	// in them are left out. Blocks between them may have theirs. Nil if none lack them.
+	// TracesMissing spans the selected blocks without call traces; their internal transactions are missing. Blocks
+	// between them may have traces. Nil if all blocks have them.
 	TracesMissing *Span
-	// Next is the position of the next page, nil if this is the last.
+	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }
 
 // TransferPage is a page of transfers.
 type TransferPage struct {
 	Transfers []TokenTransfer
-	// Next is the position of the next page, nil if this is the last.
+	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }
 
-// BalanceQuery asks what a wallet holds, by contract and token ID, both ascending.
+// BalanceQuery selects a wallet's balances, by contract and token ID, both ascending.
 type BalanceQuery struct {
 	Wallet common.Address
-	// Contract, if it is not nil, leaves tokens of others out.
+	// Contract, if not nil, selects the tokens of one contract.
 	Contract *common.Address
-	// At is the number of the block after which balances are told; nil is the last.
+	// At is the number of the block after which the balances hold; nil means the last block.
 	At *uint64
-	// Limit is the greatest length of the page, 1 to 10,000.
+	// Limit is the maximum length of the page, 1 to 10,000.
 	Limit int
-	// After is the Next of the page before, nil for the first.
+	// After is the Next of the preceding page, nil for the first page.
 	After []byte
 }
 
-// BalancePage is a page of balances, none of which is 0.
+// BalancePage is a page of balances greater than 0.
 type BalancePage struct {
 	Balances []TokenBalance
-	// First is the first block of the index. Unless it is 0, what was held before is
-	// missing from the balances.
+	// First is the first block of the index. Unless it is 0, tokens received before it are missing from the balances.
 	First uint64
-	// At is the block after which these are the balances: the same on all pages.
+	// At is the block after which the balances hold; the same on all pages.
 	At BlockRef
-	// Next is the position of the next page, nil if this is the last.
+	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }
 
-// DeploymentQuery asks for contracts that an address deployed, newest first: those
-// whose transaction it sent, and those that it made itself, being a contract.
+// DeploymentQuery selects the contracts that an address deployed, newest first: by sending the transaction or, if it is
+// a contract, by creating them in a call.
 type DeploymentQuery struct {
 	Address common.Address
-	// Limit is the greatest length of the page, 1 to 10,000.
+	// Limit is the maximum length of the page, 1 to 10,000.
 	Limit int
-	// After is the Next of the page before, nil for the first.
+	// After is the Next of the preceding page, nil for the first page.
 	After []byte
 }
 
 // DeploymentPage is a page of deployments.
 type DeploymentPage struct {
 	Deployments []Deployment
-	// TracesMissing is as that of InternalPage, of all blocks: contracts that were made
-	// in their calls are left out.
+	// TracesMissing spans the blocks without call traces among all blocks; contracts created in their calls are
+	// missing.
 	TracesMissing *Span
-	// Next is the position of the next page, nil if this is the last.
+	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }
 
-// TokenQuery asks for the tokens of a collection by their ID, ascending; burnt ones
-// are left out.
+// TokenQuery selects the tokens of a collection that are not burnt, by ID, ascending.
 type TokenQuery struct {
 	Contract common.Address
-	// Standard is that of the contract: ERC721 or ERC1155; others have no tokens.
+	// Standard is the standard of the contract, ERC721 or ERC1155; others have no tokens.
 	Standard evm.Standard
-	// Limit is the greatest length of the page, 1 to 10,000.
+	// Limit is the maximum length of the page, 1 to 10,000.
 	Limit int
-	// After is the Next of the page before, nil for the first.
+	// After is the Next of the preceding page, nil for the first page.
 	After []byte
 }
 
 // TokenPage is a page of tokens.
 type TokenPage struct {
 	Tokens []Token
-	// Next is the position of the next page, nil if this is the last.
+	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }

@@ -14,29 +14,27 @@ import (
 	"quorate/internal/store"
 )
 
-// Viewer is a store, as far as records are concerned.
+// Viewer is the part of a store that a Record reads.
 type Viewer = store.Viewer
 
-// Contracts knows the standards of contracts.
+// Contracts returns the standards of contracts.
 type Contracts interface {
-	// Contracts tells what addresses are, in their order, nil for those that are no
-	// contracts. It may have to ask a node, and fails rather than guess.
+	// Contracts returns the contract at each address, nil for addresses without one. It may call a node, and returns an
+	// error rather than a guess.
 	Contracts(ctx context.Context, addresses []common.Address) ([]*Contract, error)
 }
 
-// rememberer is what Contracts may be, too: it tells at once what it has in memory,
-// and ok is false if Contracts has to be asked.
+// rememberer is an optional interface of Contracts. It returns cached results without waiting; ok is false if Contracts
+// must be called.
 type rememberer interface {
 	Remembered(address common.Address) (found *Contract, ok bool)
 }
 
-// Record reads the record of one chain, of which a store may hold several. Each call
-// sees one state of it. It is safe for concurrent use. Errors are ErrEmpty while
-// nothing is recorded, those of the calls, of Contracts, and of the store.
+// Record reads the index of one chain in a store. Each call reads one snapshot. It is safe for concurrent use. Its
+// methods return ErrEmpty while no block is indexed, their own errors, and those of Contracts and of the store.
 //
-// Transfers, balances and tokens are those that events tell of contracts that Contracts
-// says follow the standard. Lists end within the time of ctx: what they leave out
-// costs time, too.
+// Transfers, balances and tokens come from the events of contracts that follow the standard according to Contracts.
+// Lists end when ctx does, because skipped rows also cost time.
 type Record struct {
 	viewer    store.Viewer
 	chainID   ids.ID
@@ -45,18 +43,18 @@ type Record struct {
 	known     *memo.Table[common.Address, knowledge]
 }
 
-// New makes a reader of a chain's record, which may be empty.
+// New returns a Record of a chain, whose index may be empty.
 func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
 	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown(knownRoom)}
 }
 
-// Among has a new Record remember less, as that of one of so many chains in a process.
+// Among reduces the caches of a new Record in a process with that many chains.
 func (r *Record) Among(chains int) *Record {
 	r.known = newKnown(share(knownRoom, chains))
 	return r
 }
 
-// state is one state of a record.
+// state is one snapshot of an index.
 type state struct {
 	store.View
 	*Record
@@ -84,7 +82,7 @@ func (r *Record) view(ctx context.Context) (*state, error) {
 
 func (s *state) close() { _ = s.Close() }
 
-// Tip is the last recorded block.
+// Tip returns the last indexed block.
 func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -94,7 +92,7 @@ func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
 	return s.head.tip, nil
 }
 
-// block returns the reference of a recorded block.
+// block returns the reference of an indexed block.
 func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	if number == s.head.tip.Number {
 		return s.head.tip, nil
@@ -114,8 +112,8 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	return ref, v.End()
 }
 
-// listKeys are the keys lo <= k < hi of a list, newest first, that lie within
-// Start <= number < End and after a position; false if there are none.
+// listKeys returns the keys lo <= k < hi of a list, newest first, within Start <= number < End and after a position. ok
+// is false if there are none.
 func listKeys(start, end *uint64, after []byte, size int) (lo, hi []byte, ok bool, err error) {
 	if after != nil && len(after) != size {
 		return nil, nil, false, fmt.Errorf("%w: %d bytes", ErrPosition, len(after))
@@ -135,13 +133,12 @@ func listKeys(start, end *uint64, after []byte, size int) (lo, hi []byte, ok boo
 	return lo, hi, hi == nil || string(lo) < string(hi), nil
 }
 
-// maxLimit is the greatest length of a page.
+// maxLimit is the maximum length of a page.
 const maxLimit = 10_000
 
 func limitOf(limit int) int { return min(max(limit, 1), maxLimit) }
 
-// page cuts rows to a limit and returns the position of the next page, nil if there
-// is nothing more.
+// page cuts rows to a limit and returns the position of the next page, or nil on the last page.
 func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 	if len(rows) <= limit {
 		return rows, nil
@@ -149,10 +146,9 @@ func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 	return rows[:limit], rows[limit-1].K
 }
 
-// Deployments lists what contracts an address deployed, whether they still exist or
-// not. A contract that was made twice at the same address is there twice. The page says
-// in which blocks contracts may have been made that it leaves out. The error is
-// ErrUntraced if the index has no call traces at all.
+// Deployments lists the contracts that an address deployed, including destroyed ones. A contract deployed twice at the
+// same address appears twice. The page states the blocks without call traces, whose contracts may be missing. It
+// returns ErrUntraced if the index has no call traces at all.
 func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -178,13 +174,12 @@ func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*Deploymen
 	return p, err
 }
 
-// deploymentRows is how many rows of a deployment are read at a time.
+// deploymentRows is the number of rows of a deployment per read.
 const deploymentRows = 1024
 
-// Deployment tells all about the transaction that made a contract, the last one if it
-// was made several times. If there is none the error is ErrNotDeployed, which says in
-// which blocks one may have made it in a call that is not known; it is ErrUntraced if
-// the index has no call traces at all.
+// Deployment returns the transaction that deployed a contract, the last one if there were several, with all its
+// effects. If there is none, it returns ErrNotDeployed with the untraced blocks that may have deployed it, or
+// ErrUntraced if the index has no call traces at all.
 func (r *Record) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -237,7 +232,7 @@ func (r *Record) Deployment(ctx context.Context, contract common.Address) (*Depl
 	return d, nil
 }
 
-// add reads a row of a deployment.
+// add decodes a row of a deployment.
 func (d *DeploymentDetails) add(at place, row store.Row) error {
 	if len(row.K) == 0 {
 		return fmt.Errorf("%w: part of a deployment without a key", store.ErrCorrupt)
@@ -260,9 +255,9 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 	return r.End()
 }
 
-// Days tells how many transactions each day had, newest first: at most limit days that
-// begin before a time in Unix seconds, 0 for all. The days go from the first with
-// transactions to that of the last block, and none is left out.
+// Days returns the number of transactions of each day, newest first: at most limit days that begin before a time in
+// Unix seconds, 0 for no bound. The days range from the first with transactions to that of the last block, without
+// gaps.
 func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -274,7 +269,7 @@ func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, erro
 		if before < 0 {
 			return nil, nil
 		}
-		begun := (uint64(before) + daySeconds - 1) / daySeconds // days that begin before
+		begun := (uint64(before) + daySeconds - 1) / daySeconds // the number of days that begin before
 		if begun == 0 {
 			return nil, nil
 		}
@@ -283,7 +278,7 @@ func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, erro
 	if limit <= 0 {
 		return nil, nil
 	}
-	// The row before those of the days asked for says where the first of them began.
+	// The row before the requested days holds the count at which the first of them began.
 	rows, err := s.Scan(ctx, store.FamilyEVMDay, s.chain.partition(), nil, uint64Key(last+1), store.Descending, limit+1)
 	if err != nil {
 		return nil, fmt.Errorf("reading days: %w", err)
@@ -312,7 +307,7 @@ func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, erro
 	return days, nil
 }
 
-// classifier remembers the standards of contracts for the time of a call.
+// classifier caches the standards of contracts during one call.
 type classifier struct {
 	contracts Contracts
 	standards map[common.Address]evm.Standard
@@ -322,7 +317,7 @@ func (s *state) classifier() *classifier {
 	return &classifier{contracts: s.contracts, standards: make(map[common.Address]evm.Standard)}
 }
 
-// learn asks for the standards of n contracts, as far as they are not known.
+// learn fetches the standards of n contracts that are not cached.
 func (c *classifier) learn(ctx context.Context, n int, contract func(int) common.Address) error {
 	memory, _ := c.contracts.(rememberer)
 	var ask []common.Address
@@ -361,7 +356,7 @@ func (c *classifier) learn(ctx context.Context, n int, contract func(int) common
 	return nil
 }
 
-// follows reports whether a contract that was learnt of follows a standard.
+// follows reports whether a contract passed to learn follows a standard.
 func (c *classifier) follows(contract common.Address, standard evm.Standard) bool {
 	return standard != evm.Unknown && c.standards[contract] == standard
 }

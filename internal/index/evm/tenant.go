@@ -16,10 +16,10 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the tenant's.
+// name is the name of the tenant.
 const name = "evm"
 
-// Form is that of the record's rows. Version 1 is the first.
+// Form returns the form of the index's rows. Version 1 is the first.
 func Form() index.Form {
 	ofTenant := index.CursorOf(name)
 	return index.Form{
@@ -35,50 +35,47 @@ func Form() index.Form {
 }
 
 var (
-	// ErrChain says that the rows of another chain are where those of this one belong.
+	// ErrChain means that the rows at this chain's keys belong to another chain.
 	ErrChain = errors.New("rows of another chain")
-	// ErrOrder says that a block is neither the next one nor one to begin with.
+	// ErrOrder means that a block neither follows the last one nor begins an index.
 	ErrOrder = errors.New("block does not come next")
-	// ErrTime says that a block's time lies before that of the block before it, or
-	// after the year 9999.
+	// ErrTime means that a block's time precedes that of its parent or follows the year 9999.
 	ErrTime = errors.New("time cannot be right")
 )
 
-// caches are how much a tenant remembers, in entries.
+// caches holds the sizes of a tenant's caches, in entries.
 type caches struct{ holdings, supplies, emitters int }
 
 const (
-	// daySeconds is how long a UTC day is.
+	// daySeconds is the length of a UTC day.
 	daySeconds = 86_400
 	// maxTime is the last second of the year 9999.
 	maxTime = 253_402_300_799
 )
 
-// Tenant records one EVM chain. It is the only writer of the chain's rows.
+// Tenant indexes one EVM chain. It is the only writer of the chain's rows.
 //
-// Balances of ERC-1155 tokens are what the events of contracts say, of any contract:
-// which of them to believe is the Record's business. A wallet that gives more than it
-// has, by the events, has nothing left; one that would have more than 2^256-1 has
-// that. The zero address holds nothing.
+// Tenant derives ERC-1155 balances from the events of all contracts; Record decides which contracts to trust. If an
+// event transfers more than the sender's balance, that balance becomes 0. A balance is capped at 2^256-1. The zero
+// address has no balance.
 //
-// Recording a chain anew over its rows, from its first block on, makes no difference.
+// Indexing a chain again from its first block, over existing rows, gives the same result.
 type Tenant struct {
 	blockchainID ids.ID
 	chain        chainKey
 	caches       caches
 
-	// begun says whether head is that of the block before.
+	// begun reports whether head belongs to the preceding block.
 	begun bool
 	head  head
-	// ranges are the last ranges that were listed, by how transactions ended; none
-	// is 0, else one more than the range.
+	// ranges holds the last listed height range plus one, by outcome of the transactions; 0 means none.
 	ranges   [2]uint64
 	untraced openRange
-	emitters map[common.Address]struct{} // that were listed
+	emitters map[common.Address]struct{} // contracts already listed
 	holdings *recent.Map[holdingKey, *holding]
 	supplies *recent.Map[tokenKey, *supply]
 
-	// What an application uses and leaves to the next one.
+	// Buffers that applications reuse.
 	transfers []evm.Transfer
 	ends      []int
 	scratch   []byte
@@ -87,30 +84,28 @@ type Tenant struct {
 
 var _ index.Tenant[*evm.Block] = (*Tenant)(nil)
 
-// NewTenant makes the tenant that records one chain of a network. It serves one
-// pipeline.
+// NewTenant returns a tenant that indexes one chain of a network. It serves one pipeline.
 func NewTenant(networkID uint32, blockchainID ids.ID) *Tenant {
 	t := &Tenant{blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000}}
 	t.reset()
 	return t
 }
 
-// Among has a new tenant remember less, as one of so many chains in a process, that
-// what all remember stays bounded.
+// Among reduces the caches of a new tenant in a process with that many chains, so that their sum stays bounded.
 func (t *Tenant) Among(chains int) *Tenant {
 	t.caches = caches{share(t.caches.holdings, chains), share(t.caches.supplies, chains), share(t.caches.emitters, chains)}
 	t.reset()
 	return t
 }
 
-// roomy is for how many chains there is room to remember as much as for one, and
-// leastShare what each has at least, in entries.
+// roomy is the number of chains that may each have full caches. leastShare is the minimum cache size of each chain, in
+// entries.
 const (
 	roomy      = 4
 	leastShare = 500
 )
 
-// share is how many of so many entries one of several chains has.
+// share returns the number of cache entries of each of several chains.
 func share(entries, chains int) int {
 	return max(min(entries, leastShare), min(entries, entries*roomy/max(chains, 1)))
 }
@@ -127,8 +122,7 @@ func (t *Tenant) reset() {
 	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
 }
 
-// Apply implements index.Tenant. Errors are ErrChain, ErrOrder and ErrTime, or the
-// store's.
+// Apply implements index.Tenant. It returns ErrChain, ErrOrder, ErrTime, or errors of the store.
 func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *evm.Block, batch *store.Batch) error {
 	if err := t.begin(ctx, r, block); err != nil {
 		return err
@@ -169,7 +163,7 @@ func refOf(block *evm.Block) BlockRef {
 
 func countBytes(n uint64) []byte { return binary.AppendUvarint([]byte{version}, n) }
 
-// begin sees to it that what is remembered is of the blocks before.
+// begin makes the caches match the preceding blocks.
 func (t *Tenant) begin(ctx context.Context, r store.Reader, block *evm.Block) error {
 	next := t.begun && block.Number == t.head.tip.Number+1
 	if len(t.emitters) >= t.caches.emitters {
@@ -183,12 +177,12 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *evm.Block) er
 		case committed == nil:
 		case committed.chainID != t.blockchainID:
 			return fmt.Errorf("%w: of %s, not of %s", ErrChain, committed.chainID, t.blockchainID)
-		case next && committed.tip.Number < block.Number: // else it is of an earlier recording
+		case next && committed.tip.Number < block.Number: // otherwise it belongs to an earlier index
 			t.holdings.Forget(committed.tip.Number)
 			t.supplies.Forget(committed.tip.Number)
 		}
 		if !next {
-			// Whatever is remembered may have come to nothing.
+			// The batches behind the caches may not have been written.
 			t.reset()
 			switch {
 			case committed != nil && block.Number == committed.tip.Number+1:
@@ -209,7 +203,7 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *evm.Block) er
 	return nil
 }
 
-// readHead returns nil if nothing is recorded.
+// readHead returns nil if no block is indexed.
 func readHead(ctx context.Context, r store.Reader, chain *chainKey) (*head, error) {
 	values, err := r.Get(ctx, store.FamilyEVMHead, []store.PK{chain.headRow()})
 	if err != nil {
@@ -221,21 +215,21 @@ func readHead(ctx context.Context, r store.Reader, chain *chainKey) (*head, erro
 	return parseHead(values[0])
 }
 
-// application is one block being applied.
+// application is the state of applying one block.
 type application struct {
 	*Tenant
 	block *evm.Block
 	batch *store.Batch
-	ref   []byte // of the block, as rows have it
-	// lists are the partitions of the lists of transactions, by how they ended.
+	ref   []byte // the block's reference, encoded
+	// lists holds the partitions of the transaction lists, by outcome.
 	lists [2][]byte
 
-	// changed are the holdings and supplies that the block changes, in order.
+	// changed holds the keys of changed holdings and supplies, in order.
 	changed         []holdingKey
 	changedSupplies []tokenKey
 }
 
-// readLogs finds the transfers; those of transaction i end at ends[i].
+// readLogs finds the transfers. Those of transaction i end at ends[i].
 func (a *application) readLogs() {
 	a.transfers, a.ends = a.transfers[:0], a.ends[:0]
 	for i := range a.block.Transactions {
@@ -247,8 +241,7 @@ func (a *application) readLogs() {
 	}
 }
 
-// reserve is room for n bytes that stays until the batch is written. Much of it shares
-// an allocation.
+// reserve returns n bytes that stay valid until the batch is written. Several share an allocation.
 func (t *Tenant) reserve(n int) []byte {
 	const chunk = 64 << 10
 	if n > chunk/4 {
@@ -264,7 +257,7 @@ func (t *Tenant) reserve(n int) []byte {
 
 func (t *Tenant) keep(b []byte) []byte { return append(t.reserve(len(b)), b...) }
 
-// in is a partition of the chain.
+// in returns a partition of the chain.
 func (t *Tenant) in(parts ...[]byte) []byte {
 	n := len(t.chain)
 	for _, part := range parts {
@@ -277,7 +270,7 @@ func (t *Tenant) in(parts ...[]byte) []byte {
 	return p
 }
 
-// value begins a value, of which there is one at a time; kept is to end it.
+// value returns an empty value. Only one is in use at a time; kept finishes it.
 func (t *Tenant) value() []byte { return append(t.scratch[:0], version) }
 
 func (t *Tenant) kept(b []byte) []byte {
@@ -296,7 +289,7 @@ func (a *application) tx(i int) {
 	}
 }
 
-// transfersOf are the transfers of a transaction.
+// transfersOf returns the transfers of a transaction.
 func (a *application) transfersOf(i int) []evm.Transfer {
 	from := 0
 	if i > 0 {
@@ -305,8 +298,8 @@ func (a *application) transfersOf(i int) []evm.Transfer {
 	return a.transfers[from:a.ends[i]]
 }
 
-// calls records what a transaction did inside, as far as that is known, and what it
-// deployed. All about a deployment goes into a partition, which is nil if there is none.
+// calls indexes the internal transactions, if known, and the deployments of a transaction. It returns the partition of
+// the deployment, or nil.
 func (a *application) calls(tx *evm.Transaction, at place) (partition []byte) {
 	if a.deployments(tx, at) {
 		partition = a.chain.deploymentPartition(at)
@@ -324,7 +317,7 @@ func (a *application) calls(tx *evm.Transaction, at place) (partition []byte) {
 	return partition
 }
 
-// list puts a transaction into the lists of the chain.
+// list adds a transaction to the lists of the chain.
 func (a *application) list(tx *evm.Transaction, at place) {
 	numbers := at.number >> rangeBits
 	ended := 0
@@ -346,7 +339,7 @@ func (a *application) list(tx *evm.Transaction, at place) {
 	a.batch.Add(store.FamilyEVMTxHash, store.PK{P: a.in(tx.Hash[:])}, a.kept(v))
 }
 
-// deployments records what contracts a transaction made, and reports whether it did.
+// deployments indexes the contracts that a transaction created and reports whether there are any.
 func (a *application) deployments(tx *evm.Transaction, at place) (made bool) {
 	if !tx.Success {
 		return false
@@ -377,7 +370,7 @@ func (a *application) deployment(d *Deployment, at place) {
 	}
 }
 
-// contract notes that an address is a contract's.
+// contract marks an address as a contract.
 func (a *application) contract(address common.Address) {
 	if _, ok := a.emitters[address]; ok {
 		return
@@ -386,8 +379,8 @@ func (a *application) contract(address common.Address) {
 	a.batch.Put(store.FamilyEVMContract, store.PK{P: a.in(address[:])}, nil)
 }
 
-// frame lists a call that moves value, or a creation, for both sides, and among what
-// a deployment did, if partition is not nil.
+// frame lists a call with value, or a creation, for both sides. It also adds it to the deployment if partition is not
+// nil.
 func (a *application) frame(tx *evm.Transaction, at place, j int, partition []byte) {
 	f := &tx.Frames[j]
 	switch f.Type {
@@ -414,7 +407,7 @@ func (a *application) frame(tx *evm.Transaction, at place, j int, partition []by
 	}
 }
 
-// transfer records a transfer, among what a deployment did if partition is not nil.
+// transfer indexes a transfer. It also adds it to the deployment if partition is not nil.
 func (a *application) transfer(tx *evm.Transaction, t *evm.Transfer, partition []byte) {
 	a.contract(t.Contract)
 	if t.Standard == evm.ERC721 {
@@ -444,13 +437,13 @@ func (a *application) transfer(tx *evm.Transaction, t *evm.Transfer, partition [
 	a.move(t)
 }
 
-// moved is the value of a transfer's rows.
+// moved returns the value of a transfer's rows.
 func (a *application) moved(tx *evm.Transaction, t *evm.Transfer) []byte {
 	v := append(appendTransfer(a.value(), t), tx.Hash[:]...)
 	return a.kept(append(v, a.ref...))
 }
 
-// deployedTransfer puts a transfer among what a deployment did.
+// deployedTransfer adds a transfer to a deployment.
 func (a *application) deployedTransfer(t *evm.Transfer, partition, v []byte) {
 	k := binary.BigEndian.AppendUint32([]byte{deploymentTransfer}, t.LogIndex)
 	k = binary.BigEndian.AppendUint32(k, t.Position)

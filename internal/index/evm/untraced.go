@@ -12,27 +12,27 @@ import (
 
 // Kinds of rows of FamilyEVMUntraced, each with one writer. Their keys are heights.
 const (
-	// untracedRange is a range of blocks that were recorded without the calls inside
-	// their transactions, by its first: a Tenant's, which may make the last one longer.
-	untracedRange byte = iota + 2 // 0 and 1 take more room as part of a partition
-	// untracedFilled is the part of such a range that has its calls since: a Filler's.
+	// untracedRange is a range of blocks without call traces, keyed by its first block. The Tenant writes it and may
+	// extend the last one.
+	untracedRange byte = iota + 2 // 0 and 1 would be escaped in a partition
+	// untracedFilled is the part of such a range that has received traces. The Filler writes it.
 	untracedFilled
-	// untracedLost is a block whose calls nobody could tell: a Filler's.
+	// untracedLost is a block whose traces no node could give. The Filler writes it.
 	untracedLost
 )
 
-// openRange is what a tenant remembers of the blocks that it has no calls of.
+// openRange is a tenant's state about blocks without traces.
 type openRange struct {
-	// open says that the range that begins with from goes on.
+	// open reports whether the range that begins with from continues.
 	open bool
 	from uint64
-	// rows says that all such blocks have rows. Versions before had none.
+	// rows reports whether all such blocks have rows. Earlier versions wrote none.
 	rows bool
-	// anew says that rows of an earlier recording are to be deleted.
+	// anew reports whether rows of an earlier index must be deleted.
 	anew bool
 }
 
-// again forgets which blocks of an earlier recording had no calls.
+// again deletes the rows of an earlier index about blocks without traces.
 func (t *Tenant) again(ctx context.Context, r store.Reader, batch *store.Batch) error {
 	if !t.untraced.anew {
 		return nil
@@ -50,7 +50,7 @@ func (t *Tenant) again(ctx context.Context, r store.Reader, batch *store.Batch) 
 	return nil
 }
 
-// without notes a block that is recorded without calls.
+// without notes a block that is indexed without traces.
 func (t *Tenant) without(ctx context.Context, r store.Reader, number uint64, batch *store.Batch) error {
 	p := t.chain.partition([]byte{untracedRange})
 	u := &t.untraced
@@ -75,22 +75,21 @@ func (t *Tenant) without(ctx context.Context, r store.Reader, number uint64, bat
 	return nil
 }
 
-// span are blocks, both ends included.
+// span is a range of blocks, both ends included.
 type span struct{ from, to uint64 }
 
 func (s span) size() uint64 { return s.to - s.from + 1 }
 
-// gap is a range of blocks that were recorded without calls, of which those from lo to
-// hi have them since. There are none if lo is hi+1.
+// gap is a range of blocks that were indexed without traces. The blocks from lo to hi have received them; lo is hi+1 if
+// there are none.
 type gap struct {
 	span
 	lo, hi uint64
-	// row says that there is a row of the range, and last that it may still be made
-	// longer.
+	// row reports whether the range has a row, and last whether it may still be extended.
 	row, last bool
 }
 
-// left are the blocks without calls.
+// left returns the blocks that still lack traces.
 func (g *gap) left() (spans []span) {
 	if g.lo > g.from {
 		spans = append(spans, span{g.from, g.lo - 1})
@@ -105,7 +104,7 @@ func (g *gap) missing() uint64 { return g.size() - (g.hi + 1 - g.lo) }
 
 func filledBytes(lo, hi uint64) []byte { return binary.AppendUvarint(countBytes(lo), hi) }
 
-// gaps are the ranges that a record has, filled or not, in order.
+// gaps returns the ranges of an index, filled or not, in order.
 func gaps(ctx context.Context, r store.Reader, chain *chainKey, h *head) ([]gap, error) {
 	if !h.untraced {
 		return nil, nil
@@ -144,7 +143,7 @@ func gaps(ctx context.Context, r store.Reader, chain *chainKey, h *head) ([]gap,
 		if err := v.End(); err != nil {
 			return nil, err
 		}
-		// One that does not fit is of an earlier recording.
+		// A row that does not fit belongs to an earlier index.
 		if g := places[binary.BigEndian.Uint64(row.K)]; g != nil && g.from <= lo && lo <= hi && hi <= g.to {
 			g.lo, g.hi = lo, hi
 		}
@@ -183,7 +182,7 @@ func partitionRows(ctx context.Context, r store.Reader, p []byte) func(yield fun
 	}
 }
 
-// pending are the blocks without calls that may be filled in, in order.
+// pending returns the blocks without traces that may be filled in, in order.
 func (s *state) pending(ctx context.Context) (spans []span, err error) {
 	all, err := gaps(ctx, s, &s.chain, s.head)
 	for i := range all {
@@ -192,9 +191,8 @@ func (s *state) pending(ctx context.Context) (spans []span, err error) {
 	return spans, err
 }
 
-// missing returns the blocks without call traces from start on and before end, nil if
-// there are none; a nil bound does not bound. The error is ErrUntraced if the index has
-// the traces of no block at all.
+// missing returns the span of blocks without call traces from start on and before end, nil if there are none; a nil
+// bound means no bound. It returns ErrUntraced if the index has no traces at all.
 func (s *state) missing(ctx context.Context, start, end *uint64) (*Span, error) {
 	if !s.head.untraced {
 		return nil, nil
@@ -254,7 +252,7 @@ func (s *state) missing(ctx context.Context, start, end *uint64) (*Span, error) 
 	return found, nil
 }
 
-// oldest is the first block with transactions, if any has some.
+// oldest returns the first block with transactions, if any.
 func (s *state) oldest(ctx context.Context) (number uint64, found bool, err error) {
 	number = math.MaxUint64
 	for _, success := range []bool{true, false} {

@@ -1,5 +1,5 @@
-// Package warplog follows the Warp messages that are sent on an EVM chain, as the
-// logs of the Warp precompile tell them, from a little before the present on.
+// Package warplog follows the Warp messages sent on an EVM chain by reading the logs of the Warp precompile. It starts
+// a configurable number of blocks before the chain's tip.
 package warplog
 
 import (
@@ -13,45 +13,43 @@ import (
 
 // Source is the Ethereum API of the followed chain.
 type Source interface {
-	// EVMHeight is the height of the last block that a node has executed.
+	// EVMHeight returns the height of the last block that a node has executed.
 	EVMHeight(ctx context.Context, path string) (uint64, error)
-	// SentMessages are the messages sent in blocks from one height through another, in
-	// order, as far as one node has executed them, which is until last. Errors are
-	// node.ErrBeyondTip if it has not executed the first, and node.ErrPruned if it lacks it.
+	// SentMessages returns, in order, the messages sent in the blocks between two heights, both included. last is the
+	// last of these blocks that the node has executed. It returns node.ErrBeyondTip if the node has not executed the
+	// first block, and node.ErrPruned if the node lacks it.
 	SentMessages(ctx context.Context, path string, from, through uint64) (sent []node.SentMessage, last uint64, err error)
 }
 
-// Options of Follow. Source, Path and OnMessage are required.
+// Options configures Follow. Source, Path and OnMessage are required.
 type Options struct {
 	Source Source
-	// Path is where the nodes have the chain's Ethereum API.
+	// Path is the path of the chain's Ethereum API on the nodes.
 	Path string
-	// Lookback is how many blocks before the present are read at the start, so
-	// that what was sent while nobody followed is found; 0 means 1,024.
+	// Lookback is the number of blocks before the tip that Follow reads at the start; 0 means 1,024.
 	Lookback uint64
-	// Poll is the time between two looks at the chain's height; 0 means 250 ms.
+	// Poll is the interval between requests for the chain's height; 0 means 250 ms.
 	Poll time.Duration
-	// QuietPoll is what that becomes, little by little, while there are no new blocks: a
-	// sixteenth of the time since the last, at most this. Default Poll.
+	// QuietPoll is the maximum interval while there are no new blocks. The interval grows to a sixteenth of the time
+	// since the last block. Default Poll.
 	QuietPoll time.Duration
-	// OnMessage is called once for each message, in order; it does not block.
+	// OnMessage is called once for each message, in order. It must not block.
 	OnMessage func(node.SentMessage)
-	// Log gets a line when the source fails or comes back; nil drops them.
+	// Log receives a line when the source fails or recovers; nil discards them.
 	Log *slog.Logger
 }
 
 const (
-	// maxRange is how many blocks one call covers; nodes refuse many more.
+	// maxRange is the number of blocks per call; nodes refuse many more.
 	maxRange = 1024
-	// maxPause is the longest time between two attempts while the source fails.
+	// maxPause is the longest pause between attempts while the source fails.
 	maxPause = 15 * time.Second
-	// quietPart is the part of the time since the last block that is let pass until the
-	// next look.
+	// quietPart divides the time since the last block to give the poll interval.
 	quietPart = 16
 )
 
-// Follow reports messages until ctx ends, whose error it returns. While the
-// source fails it waits, ever longer; no block is left out.
+// Follow reports messages until ctx ends and returns its error. While the source fails, Follow retries with growing
+// pauses and skips no block.
 func Follow(ctx context.Context, o Options) error {
 	if o.Lookback == 0 {
 		o.Lookback = 1024
@@ -95,8 +93,7 @@ func Follow(ctx context.Context, o Options) error {
 	}
 }
 
-// levelOf tells a node that fails from one that has no such API, which is a
-// matter of configuration.
+// levelOf returns the log level of err. A node without this API is misconfigured; other failures are temporary.
 func levelOf(err error) slog.Level {
 	var refused *node.RPCError
 	if errors.As(err, &refused) && refused.NotOffered() {
@@ -108,21 +105,21 @@ func levelOf(err error) slog.Level {
 type follower struct {
 	Options
 	started bool   // blocks have been read
-	next    uint64 // the first block that was not read
-	size    uint64 // of a range; less than maxRange after one was refused
-	// lookback is how many blocks before the present are read at the start; less than
-	// Lookback if no node has them.
+	next    uint64 // first unread block
+	size    uint64 // size of a range; less than maxRange after a refusal
+	// lookback is the number of blocks before the tip to read at the start. It is less than Lookback if no node has
+	// them.
 	lookback uint64
 }
 
-// advance reads up to the present.
+// advance reads up to the tip.
 func (f *follower) advance(ctx context.Context) error {
 	height, err := f.Source.EVMHeight(ctx, f.Path)
 	if err != nil {
 		return err
 	}
 	if !f.started {
-		// Until something was read, a height is no more than what one node says.
+		// Until a block was read, the height is an unverified report of one node.
 		f.next = height - min(height, f.lookback)
 	}
 	for f.next <= height {
@@ -130,12 +127,12 @@ func (f *follower) advance(ctx context.Context) error {
 		sent, last, err := f.Source.SentMessages(ctx, f.Path, f.next, through)
 		switch {
 		case errors.Is(err, node.ErrBeyondTip):
-			return nil // a node that is behind answered; the blocks come later
+			return nil // the node lags behind; retry later
 		case errors.Is(err, node.ErrPruned) && !f.started && f.lookback > 0:
-			f.lookback /= 2 // the node begins with later blocks
+			f.lookback /= 2 // the node lacks the earlier blocks
 			return err
 		case err != nil:
-			// Nodes, and what stands before them, have limits of their own.
+			// Nodes and proxies limit the size of a range.
 			f.size = max(f.size/2, 1)
 			return err
 		}

@@ -1,13 +1,11 @@
-// Package lease lets exactly one of the processes that share a store do a piece of
-// work, and another one take it over within seconds when that one dies or is cut off.
+// Package lease lets exactly one of the processes that share a store do a piece of work. If that process dies or is cut
+// off, another one takes over within seconds.
 //
-// A lease is a cursor of the store that its holder moves with every beat, beside a row
-// that says who that is. Others believe that the holder is gone once they have seen the
-// cursor rest for as long as their patience lasts, by their own clocks: no two machines
-// have to agree on the time. A process that was cut off and has not noticed yet may go
-// on for a moment; what it writes must therefore be fenced by cursors of its own, as
-// that of package index is. A lease is there so that work is not done twice, not to make
-// doing it twice harmless.
+// A lease is a cursor of the store that its holder moves with every beat, beside a row that names the holder. Other
+// processes consider the holder gone when the cursor has not moved for the timeout, measured by their own clocks:
+// clocks of different machines need not agree. A process that was cut off may continue for a moment before it notices.
+// Its writes must therefore be fenced by cursors of their own, as in package index. A lease avoids duplicate work; it
+// does not make duplicate work harmless.
 package lease
 
 import (
@@ -25,39 +23,38 @@ import (
 	"quorate/internal/store"
 )
 
-// Options of Leases. Store is required.
+// Options configures Leases. Store is required.
 type Options struct {
 	Store store.Store
-	// Holder is what others are told of who this is, such as a machine's name; at most
-	// 256 bytes. It need not be unique.
+	// Holder is the name of this process that others see, for example the machine's name; at most 256 bytes. It need
+	// not be unique.
 	Holder string
-	// Beat is how often a holder shows that it is alive, and how often others look;
-	// default 500 ms.
+	// Beat is the interval at which a holder moves the cursor and others read it; default 500 ms.
 	Beat time.Duration
-	// Patience is how long a lease may rest before others take it; 6 beats if it is
-	// less than 3. The work of a holder whose store does not answer for a beat less ends.
+	// Patience is the timeout after which others take a lease that was not moved. Values below 3 beats mean 6 beats. A
+	// holder whose store does not respond ends its work one beat earlier.
 	Patience time.Duration
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Leases are those that one process wants to have. Safe for concurrent use.
+// Leases manages the leases of one process. It is safe for concurrent use.
 type Leases struct {
 	store    store.Store
 	holder   string
-	instance [8]byte // tells this process from others, were they called the same
+	instance [8]byte // distinguishes processes with the same holder name
 	beat     time.Duration
 	patience time.Duration
 	log      *slog.Logger
 
 	mu   sync.Mutex
-	held map[string]bool // by name, those that were asked for; guarded by mu
+	held map[string]bool // requested leases by name; guarded by mu
 }
 
-// maxHolder bounds a holder's name, in bytes.
+// maxHolder is the maximum length of a holder's name in bytes.
 const maxHolder = 256
 
-// New makes Leases. Nothing is asked for yet.
+// New returns Leases. It requests no lease.
 func New(o Options) *Leases {
 	l := &Leases{store: o.Store, holder: o.Holder, beat: o.Beat, patience: o.Patience, log: o.Log, held: make(map[string]bool)}
 	if len(l.holder) > maxHolder {
@@ -76,15 +73,13 @@ func New(o Options) *Leases {
 	return l
 }
 
-// errLost ends the context of work whose lease another process has, or may have.
+// errLost is the cause of the end of the work's context when another process has, or may have, the lease.
 var errLost = errors.New("the lease was lost")
 
-// Hold does work whenever this process has the lease of that name. The context that
-// work gets ends when the lease is lost; work must end then, and is begun again when
-// the lease is back. Hold returns once ctx ends, then with nil, or once work returns
-// while it had the lease, then with its error. Work that returns store.ErrFenced or
-// store.ErrUnavailable has lost the lease, too: it is begun again from what the store
-// has. A store that does not answer is asked again.
+// Hold runs work whenever this process has the lease called name. When the lease is lost, the context of work ends;
+// work must return, and Hold starts it again once the lease is back. Hold returns nil when ctx ends, or the error of
+// work if work returns while it has the lease. If work returns store.ErrFenced or store.ErrUnavailable, it has lost the
+// lease, and Hold starts it again. Hold retries while the store is unavailable.
 func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Context) error) error {
 	l.note(name, false)
 	for {
@@ -100,10 +95,10 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 		case !lost:
 			return err
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // as it was asked to
+			return nil //nolint:nilerr // as requested
 		}
 		l.log.Warn("lease lost; it is asked for again", slog.String("lease", name), slog.Any("error", err))
-		select { // as work that fails at once would be begun again at once
+		select { // pause, so that work that fails at once does not spin
 		case <-ctx.Done():
 			return nil
 		case <-time.After(l.beat):
@@ -111,7 +106,7 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 	}
 }
 
-// Holder is who has a lease: empty if nobody has, or gave it back.
+// Holder returns the holder of a lease, or an empty string if there is none.
 func (l *Leases) Holder(ctx context.Context, name string) (string, error) {
 	at, err := l.read(ctx, name)
 	return at.holder, err
@@ -123,10 +118,10 @@ func (l *Leases) note(name string, held bool) {
 	l.held[name] = held
 }
 
-// term is a lease as the store has it.
+// term is the stored state of a lease.
 type term struct {
-	at       store.Cursor // Next counts beats, Epoch those who had it
-	instance [8]byte      // zero once given back
+	at       store.Cursor // Next counts beats, Epoch counts holders
+	instance [8]byte      // zero if the lease is free
 	holder   string
 }
 
@@ -136,7 +131,7 @@ func rowOf(name string) store.PK { return store.PK{P: []byte(cursorOf(name))} }
 
 const rowVersion = 1
 
-// read returns a lease in one consistent state.
+// read returns a consistent state of a lease.
 func (l *Leases) read(ctx context.Context, name string) (t term, err error) {
 	view, err := l.store.View(ctx)
 	if err != nil {
@@ -160,9 +155,9 @@ func (l *Leases) read(ctx context.Context, name string) (t term, err error) {
 	return t, nil
 }
 
-// write moves a lease from one state to another; store.ErrFenced if it is not there.
+// write moves a lease from one state to another. It returns store.ErrFenced if the lease is in another state.
 func (l *Leases) write(ctx context.Context, name string, from store.Cursor, to term) error {
-	// What a crash of the engine undoes is only that somebody was alive a moment ago.
+	// If the engine crashes, it may lose beats, which does no harm.
 	batch := store.Batch{NoSync: from.Epoch == to.at.Epoch}
 	batch.Move(cursorOf(name), from, to.at)
 	if from.Epoch != to.at.Epoch || to.instance == [8]byte{} {
@@ -172,24 +167,24 @@ func (l *Leases) write(ctx context.Context, name string, from store.Cursor, to t
 	return l.store.Commit(ctx, &batch)
 }
 
-// acquire waits until nobody has the lease, and takes it; alive is when it was known to
-// be this process's. The error is ctx's.
+// acquire waits until the lease is free and takes it. alive is the time at which it was known to belong to this
+// process. It returns ctx's error.
 func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive time.Time, err error) {
 	ticker := time.NewTicker(l.beat)
 	defer ticker.Stop()
 	var seen term
-	var since time.Time // when seen was first seen
+	var since time.Time // when seen was first read
 	for failing := false; ; {
-		var over <-chan time.Time // patience with another one
+		var over <-chan time.Time // fires when the other holder times out
 		asking, cancel := context.WithTimeout(ctx, l.patience)
 		now, err := l.read(asking, name)
 		switch {
 		case err != nil:
-			// Nobody's silence counts while it cannot be heard.
+			// Time during which the store cannot be read does not count.
 			since = time.Time{}
 		case mine.instance == l.instance && now == mine && time.Since(alive) < 3*l.beat/2:
 			cancel()
-			return mine, alive, nil // it was written, though the answer got lost
+			return mine, alive, nil // the write succeeded but its reply was lost
 		default:
 			if since.IsZero() || now != seen {
 				seen, since = now, time.Now()
@@ -198,12 +193,12 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 				over = time.After(left)
 				break
 			}
-			// What is still ours may be another's in a moment, unless it is moved.
+			// The lease is still ours, but another process may take it unless it is moved.
 			next := term{at: store.Cursor{Next: now.at.Next + 1, Epoch: now.at.Epoch}, instance: l.instance, holder: l.holder}
 			if now.instance != l.instance {
 				next.at.Epoch++
 			}
-			if next != mine { // else it may be an earlier attempt that succeeds
+			if next != mine { // otherwise an earlier attempt may still succeed
 				mine, alive = next, time.Now()
 			}
 			if err = l.write(asking, name, now.at, mine); err == nil {
@@ -211,7 +206,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 				return mine, alive, nil
 			}
 			if errors.Is(err, store.ErrFenced) {
-				err = nil // another one was faster
+				err = nil // another process was faster
 			}
 		}
 		cancel()
@@ -231,7 +226,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 	}
 }
 
-// during does work until it ends, or the lease is lost.
+// during runs work until it returns or the lease is lost.
 func (l *Leases) during(ctx context.Context, name string, t term, alive time.Time, work func(context.Context) error) (err error, lost bool) {
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -244,7 +239,7 @@ func (l *Leases) during(ctx context.Context, name string, t term, alive time.Tim
 	if errors.Is(cause, errLost) || errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
 		return errors.Join(cause, err), true
 	}
-	// Others need not wait until they lose patience.
+	// Give the lease back, so that others need not wait for the timeout.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
 	defer cancel()
 	if back := l.write(last, name, t.at, term{at: store.Cursor{Next: t.at.Next + 1, Epoch: t.at.Epoch}}); back != nil {
@@ -253,13 +248,12 @@ func (l *Leases) during(ctx context.Context, name string, t term, alive time.Tim
 	return err, false
 }
 
-// keep beats until ctx ends, and returns the last state that is known. It ends the
-// work if the lease was lost, or may have been. Alive is when it was known last to be
-// this process's.
+// keep beats until ctx ends, and returns the last known state. It ends the work if the lease was or may have been lost.
+// alive is the last time at which the lease was known to belong to this process.
 func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time, end context.CancelCauseFunc) term {
 	ticker := time.NewTicker(l.beat)
 	defer ticker.Stop()
-	ours := l.patience - l.beat // others have patience for a beat more
+	ours := l.patience - l.beat // one beat before others take the lease
 	limit := time.NewTimer(time.Until(alive.Add(ours)))
 	defer limit.Stop()
 	next, tried := t, time.Time{}
@@ -279,7 +273,7 @@ func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time,
 		}
 		left, cancel := context.WithDeadline(ctx, alive.Add(ours))
 		if err = l.write(left, name, t.at, next); err != nil {
-			// It may have been moved by us, in a call that seemed to fail.
+			// A call of ours that seemed to fail may have moved it.
 			now, readErr := l.read(left, name)
 			switch {
 			case readErr != nil:

@@ -12,7 +12,7 @@ import (
 	"quorate/internal/store"
 )
 
-// entry is one of the sizes that caches have; count is what it counts for.
+// entry returns an entry of typical size and its counted size.
 func entry(key string, n int) (e store.BoundedEntry, count uint64) {
 	e = store.BoundedEntry{PK: pk(key, "k"), V: bytes.Repeat([]byte{byte(n)}, n)}
 	return e, uint64(2*(len(key)+1) + n + store.BoundedRowBytes)
@@ -52,7 +52,7 @@ func testBounded(t *testing.T, engine Engine) {
 		return keys
 	}
 	keys := held()
-	// The youngest that fit: 59, 58, ... of 2*4+i+64 bytes.
+	// The newest entries that fit: 59, 58, ... of 2*4+i+64 bytes.
 	var want []int
 	for i, sum := 59, 0; ; i-- {
 		if sum += 72 + i; sum > maxBytes {
@@ -85,7 +85,7 @@ func testBounded(t *testing.T, engine Engine) {
 	require.Equal(t, []uint64{size, count}, []uint64{newSize, newCount}, "size after opening again")
 	require.Equal(t, want, held(), "rows after opening again")
 
-	// More than fits at once: the last ones stay.
+	// Put more than fits: the last entries stay.
 	var many []store.BoundedEntry
 	for i := range 100 {
 		e, _ := entry(fmt.Sprintf("n%02d", i), 128)
@@ -110,12 +110,11 @@ func testBoundedReplace(t *testing.T, engine Engine) {
 	}
 	size, rows := b.Size()
 	require.Equal(t, []uint64{3 * count, 3}, []uint64{size, rows})
-	// Putting a again made it the youngest: b is the first to go.
+	// Putting a again made it the newest: b is evicted first.
 	d, _ := entry("d", 100)
 	require.NoError(t, b.Put(t.Context(), d))
 	require.Equal(t, []bool{true, false, true, true}, []bool{has(t, b, "a"), has(t, b, "b"), has(t, b, "c"), has(t, b, "d")})
-	// The oldest one replaced by something that needs the others' room, and the
-	// same key several times in one call that is one commit.
+	// Replace the oldest entry by one that needs the others' room, and put the same key several times in one commit.
 	c1, n1 := entry("c", 5)
 	c2, n2 := entry("c", 7)
 	e, n := entry("e", 280)
@@ -153,7 +152,7 @@ func testBoundedLowered(t *testing.T, engine Engine) {
 	require.NoError(t, b.Verify(t.Context()))
 }
 
-// testBoundedHistory compares with a list that is cut at its old end.
+// testBoundedHistory compares Bounded with a list that drops its oldest entries.
 func testBoundedHistory(t *testing.T, engine Engine) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	open := engine.Place(t)
@@ -213,8 +212,7 @@ func testBoundedHistory(t *testing.T, engine Engine) {
 	}
 }
 
-// testBoundedTwo has two of them on one family, as two processes that share a
-// store would.
+// testBoundedTwo runs two Bounded on one family, like two processes that share a store.
 func testBoundedTwo(t *testing.T, engine Engine) {
 	s := fresh(t, engine)
 	const maxBytes = 3000

@@ -12,8 +12,7 @@ import (
 	"quorate/internal/store"
 )
 
-// testHistories runs random histories on the engine and in memory side by side;
-// every answer and every dump must be the same.
+// testHistories runs random histories on the engine and in memory. All results and dumps must be equal.
 func testHistories(t *testing.T, engine Engine) {
 	seeds, steps := 6, 1500
 	if testing.Short() {
@@ -42,7 +41,7 @@ func history(t *testing.T, engine Engine, seed uint64, steps int) {
 		}
 		return b
 	}
-	// Few partitions, so that ranges and replacements hit something.
+	// Use few partitions, so that ranges and replacements hit rows.
 	partitions := [][]byte{nil, {0}, {0, 1}, {0, 0xff}, {'a'}, {'a', 0}, {0xff}, part()}
 	partition := func() []byte { return partitions[rng.IntN(len(partitions))] }
 	family := func() store.Family {

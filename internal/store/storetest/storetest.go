@@ -1,6 +1,5 @@
-// Package storetest is what every engine behind store.Store has to pass: the
-// rules of the interface one by one, random histories that are compared with the
-// store in memory read by read, and the bounded families built on top.
+// Package storetest is the test suite for implementations of store.Store: the rules of the interface one by one, random
+// histories compared with the in-memory store, and the bounded families built on top.
 package storetest
 
 import (
@@ -17,12 +16,12 @@ import (
 	"quorate/internal/store"
 )
 
-// Engine tells the suite how to get a store.
+// Engine opens stores for the suite.
 type Engine struct {
-	// Place returns a function that opens the store of one empty place. The suite
-	// closes what it opens before it opens the same place again.
+	// Place returns a function that opens the store of one empty place. The suite closes a store before it opens the
+	// same place again.
 	Place func(t testing.TB) (open func() store.Store)
-	// Persistent says whether a place keeps its rows while nobody has it open.
+	// Persistent reports whether a place keeps its rows while it is closed.
 	Persistent bool
 }
 
@@ -63,7 +62,7 @@ func Run(t *testing.T, engine Engine) {
 	}
 }
 
-// fresh opens an empty store and closes it with the test.
+// fresh opens an empty store and closes it when the test ends.
 func fresh(t *testing.T, engine Engine) store.Store {
 	t.Helper()
 	s := engine.Place(t)()
@@ -87,7 +86,7 @@ func put(t testing.TB, s store.Store, parts ...string) {
 	require.NoError(t, s.Commit(t.Context(), &b))
 }
 
-// get reads one row of the message family: its value, or "absent".
+// get returns the value of a row of the message family, or "absent".
 func get(t testing.TB, r store.Reader, p, k string) string {
 	t.Helper()
 	values, err := r.Get(t.Context(), store.FamilyMessage, []store.PK{pk(p, k)})
@@ -99,11 +98,10 @@ func get(t testing.TB, r store.Reader, p, k string) string {
 	return string(values[0])
 }
 
-// awkward are the parts of keys that trip encodings: empty, prefixes of one
-// another, and the bytes at both ends.
+// awkward lists key parts that expose encoding errors: empty, prefixes of one another, and the bytes at both ends.
 var awkward = []string{"", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01", "a", "a\x00", "a\x00\x01", "a\x00\xff", "a\x01", "a\xff", "ab", "b", "\xff", "\xff\x00", "\xff\xff"}
 
-// bounds are awkward and the absence of a bound.
+// bounds returns awkward and nil, the absence of a bound.
 func bounds() [][]byte {
 	all := [][]byte{nil}
 	for _, b := range awkward {
@@ -176,8 +174,8 @@ func testRows(t *testing.T, engine Engine) {
 	require.Equal(t, "/", get(t, s, "", ""))
 }
 
-// testFamiliesApart has one and the same partition in every family, so that a
-// read that does not stop at a family's end meets rows that look right.
+// testFamiliesApart uses the same partition in every family, so that a read beyond a family's end finds rows that look
+// right.
 func testFamiliesApart(t *testing.T, engine Engine) {
 	for _, p := range []string{"", "p", "\xff\xff"} {
 		s := fresh(t, engine)
@@ -231,7 +229,7 @@ func testOrderInBatch(t *testing.T, engine Engine) {
 	require.NoError(t, s.Commit(t.Context(), &b))
 	require.Equal(t, []string{"new", "absent", "y"}, []string{get(t, s, "p", "1"), get(t, s, "p", "2"), get(t, s, "p", "3")})
 
-	// Those that follow one another on the same row count once.
+	// Consecutive operations on the same row count once.
 	b.Reset()
 	size := b.Bytes()
 	b.Put(store.FamilyMessage, pk("p", "1"), []byte("longer"))
@@ -410,7 +408,7 @@ func testCursors(t *testing.T, engine Engine) {
 	}
 	require.Equal(t, store.Cursor{Next: 5}, cursorAt(t, s, "c"))
 
-	// Another writer takes over; the first one finds out at its next batch.
+	// Another writer takes over; the first one fails at its next batch.
 	require.NoError(t, move("c", store.Cursor{Next: 5}, store.Cursor{Next: 5, Epoch: 1}, "second"))
 	require.ErrorIs(t, move("c", store.Cursor{Next: 5}, store.Cursor{Next: 6}, "late"), store.ErrFenced)
 	require.NoError(t, move("c", store.Cursor{Next: 5, Epoch: 1}, store.Cursor{Next: 6, Epoch: 1}, "third"))
@@ -516,7 +514,7 @@ func testLimits(t *testing.T, engine Engine) {
 	}
 }
 
-// reads calls every read of a reader.
+// reads calls every read method of a reader.
 func reads(ctx context.Context, r store.Reader, family store.Family) map[string]error {
 	_, get := r.Get(ctx, family, []store.PK{{}})
 	_, gets := r.Get(ctx, family, []store.PK{{}, {}})
@@ -612,7 +610,7 @@ func testView(t *testing.T, engine Engine) {
 	require.Equal(t, "changed", get(t, s, "p", "1"))
 }
 
-// testScans does several scans at a time, in a view, and as it is opened.
+// testScans runs several scans in one call, in a view and while opening one.
 func testScans(t *testing.T, engine Engine) {
 	s := fresh(t, engine)
 	put(t, s, "p", "1", "a", "p", "2", "b", "q", "1", "c")
@@ -662,9 +660,8 @@ func testScans(t *testing.T, engine Engine) {
 	require.ErrorIs(t, err, store.ErrClosed)
 }
 
-// testConcurrentReaders commits generations of rows that carry the same number;
-// a reader that sees two numbers in one call, or an older one than before, has
-// seen a part of a batch.
+// testConcurrentReaders commits generations of rows with the same number. A reader that sees two numbers in one call,
+// or an older number than before, has seen part of a batch.
 func testConcurrentReaders(t *testing.T, engine Engine) {
 	s := fresh(t, engine)
 	const rows, generations = 50, 60
@@ -776,7 +773,7 @@ func testClose(t *testing.T, engine Engine) {
 	view, err := s.View(t.Context())
 	require.NoError(t, err)
 
-	// Calls under way when the store closes end well or with ErrClosed.
+	// Calls in progress when the store closes succeed or return ErrClosed.
 	var wg sync.WaitGroup
 	started := make(chan struct{}, 3)
 	for range 3 {

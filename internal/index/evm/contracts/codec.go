@@ -12,14 +12,14 @@ import (
 	"quorate/internal/store"
 )
 
-// The values of rows begin with a version and when the contract was asked, in Unix
-// seconds; numbers are uvarints, and texts come after their length.
+// version is the first byte of a row's value. It is followed by the time of the call in Unix seconds. Numbers are
+// uvarints; texts are prefixed with their length.
 const version = 1
 
 func encodeContract(c *contract) []byte {
 	b := binary.AppendUvarint([]byte{version}, uint64(c.asked.Unix()))
 	b = append(b, byte(c.Standard))
-	decimals := uint64(0) // none; else one more
+	decimals := uint64(0) // 0 for none, else one more
 	if c.Decimals != nil {
 		decimals = uint64(*c.Decimals) + 1
 	}

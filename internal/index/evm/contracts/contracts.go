@@ -1,9 +1,6 @@
-// Package contracts knows what contracts of an EVM chain say of themselves: which token
-// standard they follow, their name, symbol and decimals, and where the metadata of
-// their tokens are. It asks a node, and keeps the answers in the store and in memory.
-// Unlike the record of the chain, what it keeps does not follow from the chain's blocks
-// alone, so that it is kept apart and asked again now and then. A node that is away
-// never makes a contract something it is not.
+// Package contracts calls contracts of an EVM chain to find out their token standard, name, symbol, decimals and token
+// URIs. It caches the results in the store and in memory. The results do not follow from blocks alone, so they are
+// stored apart from the index and expire. A failing node never changes a contract's cached standard.
 package contracts
 
 import (
@@ -25,32 +22,30 @@ import (
 	"quorate/internal/store"
 )
 
-// Node executes calls; *node.EVM does.
+// Node executes calls. *node.EVM implements it.
 type Node interface {
-	// Calls are made after a block, nil being the newest.
+	// Calls executes calls after a block; nil means the newest block.
 	Calls(ctx context.Context, block *uint64, calls []node.EVMCall) ([]node.EVMReturn, error)
 	// HaveCode reports which addresses are contracts now.
 	HaveCode(ctx context.Context, addresses []common.Address) ([]bool, error)
 }
 
-// Options of a Book. Node, Store, NetworkID and BlockchainID are required.
+// Options configures a Book. Node, Store, NetworkID and BlockchainID are required.
 type Options struct {
 	Node         Node
 	Store        store.Store
 	NetworkID    uint32
 	BlockchainID ids.ID
-	// Cached is how many contracts, and how many URIs, are kept in memory; 0 means
-	// 20,000.
+	// Cached is the number of contracts, and of URIs, cached in memory; 0 means 20,000.
 	Cached int
-	// Chains is how many chains have a Book in this process: each keeps a part of Cached
-	// if they are many. 0 means one.
+	// Chains is the number of chains with a Book in this process. If they are many, each caches a part of Cached. 0
+	// means one.
 	Chains int
-	// Fresh is how long an answer is believed before it is asked for again; 0 means a
-	// day. An older one is better than none.
+	// Fresh is the time after which a result is requested again; 0 means a day. If that fails, the old result is used.
 	Fresh time.Duration
 }
 
-// Book knows the contracts of one chain. Safe for concurrent use; to be closed.
+// Book caches the contracts of one chain. It is safe for concurrent use. Close it after use.
 type Book struct {
 	node      Node
 	store     store.Store
@@ -60,7 +55,7 @@ type Book struct {
 	uris      *otter.Cache[tokenKey, uri]
 }
 
-// contract is what was found at an address.
+// contract is the result for one address.
 type contract struct {
 	evm.Contract
 	exists bool
@@ -68,21 +63,21 @@ type contract struct {
 }
 
 const (
-	// absentFor is how long an address that has no contract is believed to have none.
+	// absentFor is how long the result "no contract" is cached.
 	absentFor = 10 * time.Second
-	// roomy is for how many chains there is room to keep as much as for one, and
-	// leastCached what each of more keeps at least.
+	// roomy is the number of chains that may each cache as much as one. leastCached is the minimum cache size of each
+	// of more chains.
 	roomy       = 4
 	leastCached = 500
-	// weightUnit is what URIs are counted in, in bytes of memory.
+	// weightUnit is the unit, in bytes of memory, of the weight of URIs.
 	weightUnit = 256
-	// patience bounds the asking of a node about one request's contracts.
+	// patience is the timeout of the node calls for one request's contracts.
 	patience = 20 * time.Second
-	// unitsPerURI is what an average URI may take of them.
+	// unitsPerURI is the assumed weight of an average URI.
 	unitsPerURI = 2
 )
 
-// New makes a Book. It asks nothing yet.
+// New returns a Book. It sends no request.
 func New(o Options) *Book {
 	if o.Cached <= 0 {
 		o.Cached = 20_000
@@ -114,23 +109,22 @@ func New(o Options) *Book {
 	return b
 }
 
-// Close ends what forgets old answers. The Book is of no use afterwards.
+// Close stops the expiry of cached results. Do not use the Book afterwards.
 func (b *Book) Close() {
 	b.contracts.StopAllGoroutines()
 	b.uris.StopAllGoroutines()
 }
 
-// believed is how long an answer may stay in memory: a stale one, which is there for
-// want of a better one, for a moment.
+// believed returns how long a result may stay in memory: briefly if it is stale.
 func (b *Book) believed(asked time.Time) time.Duration {
 	return max(b.fresh-time.Since(asked), absentFor)
 }
 
-// Contracts are the contracts at addresses, in their order, nil where there is none
-// now. Errors are package node's and the store's.
+// Contracts returns the contract at each address, nil where there is none now. It returns errors of package node and of
+// the store.
 func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error) {
 	found := make([]*evm.Contract, len(addresses))
-	var places []int // of those that are not in memory
+	var places []int // indexes of addresses not in memory
 	var ask []common.Address
 	for i, address := range addresses {
 		if c, ok := glance(b.contracts, address); !ok {
@@ -158,12 +152,11 @@ func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*ev
 	return found, nil
 }
 
-// noted is how many reads there are for one of which the cache takes note, to decide
-// what it may forget: it does so in a goroutine, now and then, and an answer has a
-// hundred reads. What is read often is noted often enough.
+// noted is the number of reads per read that the cache records for its eviction policy. Recording costs a goroutine now
+// and then, and one response causes a hundred reads.
 const noted = 16
 
-// glance looks at what is in memory, and waits for nothing.
+// glance returns the cached value without waiting.
 func glance[K comparable, V any](cache *otter.Cache[K, V], k K) (V, bool) {
 	if rand.IntN(noted) == 0 {
 		return cache.GetIfPresent(k)
@@ -172,8 +165,8 @@ func glance[K comparable, V any](cache *otter.Cache[K, V], k K) (V, bool) {
 	return e.Value, ok
 }
 
-// load gets what is known, or asks for it; whoever asks for the same at the same time
-// waits for one answer. That another one stopped asking is no reason to fail.
+// load returns cached values and fetches missing ones. Concurrent callers share a fetch. If the caller that fetches
+// cancels, the others continue.
 func load[K comparable, V any](ctx context.Context, cache *otter.Cache[K, V], keys []K, from otter.BulkLoaderFunc[K, V]) (map[K]V, error) {
 	for {
 		known, err := cache.BulkGet(ctx, keys, from)
@@ -187,8 +180,7 @@ func (b *Book) contractKey(address common.Address) store.PK {
 	return store.PK{P: append(slices.Clip(b.partition), address[:]...)}
 }
 
-// loadContracts reads contracts from the store, and asks the node for those that are
-// not there or were asked long ago.
+// loadContracts reads contracts from the store, and calls the node for missing and stale ones.
 func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (map[common.Address]contract, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -220,13 +212,13 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 	}
 	asked, err := b.ask(ctx, ask)
 	if err != nil {
-		if stale == len(ask) { // all of them are known, if from long ago
+		if stale == len(ask) { // all are known, though stale
 			return known, nil
 		}
 		return nil, err
 	}
 	var batch store.Batch
-	batch.NoSync = true // it can be asked again
+	batch.NoSync = true // can be fetched again
 	for i, c := range asked {
 		known[ask[i]] = c
 		if c.exists {

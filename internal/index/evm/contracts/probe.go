@@ -15,7 +15,7 @@ import (
 	"quorate/internal/node"
 )
 
-// The questions that a contract is asked, and their places in the answers.
+// The calls made to each contract, and their indexes in the results.
 const (
 	isERC721 = iota
 	isERC1155
@@ -28,12 +28,11 @@ const (
 	questions
 )
 
-// probes are the questions as calls: the first four bytes of the Keccak-256 of each
-// method's signature, and its argument.
+// probes holds the call data: the first four bytes of the Keccak-256 of each method's signature, and its argument.
 var probes = [questions][]byte{
 	isERC721:    supportsInterface(0x80, 0xac, 0x58, 0xcd),
 	isERC1155:   supportsInterface(0xd9, 0xb6, 0x7a, 0x26),
-	isAnything:  supportsInterface(0xff, 0xff, 0xff, 0xff), // ERC-165 wants a no
+	isAnything:  supportsInterface(0xff, 0xff, 0xff, 0xff), // ERC-165 requires false
 	totalSupply: {0x18, 0x16, 0x0d, 0xdd},
 	decimals:    {0x31, 0x3c, 0xe5, 0x67},
 	balanceOf:   append([]byte{0x70, 0xa0, 0x82, 0x31}, make([]byte, word)...),
@@ -47,15 +46,14 @@ func supportsInterface(id ...byte) []byte {
 
 const (
 	word = 32
-	// probeGas is what a contract may use for an answer, of which none takes much. The
-	// longest that can be had for it are a few hundred kilobytes, so that a request of
-	// nothing but those has an answer that package node reads.
+	// probeGas is the gas limit of each call, far above normal use. With it a contract can return at most a few hundred
+	// kilobytes, so that package node accepts a response of only such results.
 	probeGas = 200_000
-	// maxText bounds names and symbols, in bytes.
+	// maxText is the maximum length of names and symbols in bytes.
 	maxText = 256
 )
 
-// ask asks the node about addresses, as many at a time as go into a request.
+// ask calls the contracts at addresses, in as few requests as the node's limits allow.
 func (b *Book) ask(ctx context.Context, addresses []common.Address) ([]contract, error) {
 	found := make([]contract, 0, len(addresses))
 	for len(addresses) > 0 {
@@ -100,8 +98,7 @@ func (b *Book) askSome(ctx context.Context, addresses []common.Address) ([]contr
 	return found, nil
 }
 
-// judge makes of a contract's answers what it is. What it says of itself by ERC-165
-// counts before what it looks like.
+// judge derives a contract's standard from its results. ERC-165 takes precedence over the presence of methods.
 func judge(address common.Address, r [questions]node.EVMReturn) evm.Contract {
 	c := evm.Contract{Address: address, Name: text(r[name]), Symbol: text(r[symbol])}
 	if n, ok := number(r[decimals]); ok && n.IsUint64() && n.Uint64() <= 255 {
@@ -122,7 +119,7 @@ func judge(address common.Address, r [questions]node.EVMReturn) evm.Contract {
 	return c
 }
 
-// number is what a call returned as its first word.
+// number returns the first word of a result.
 func number(r node.EVMReturn) (n uint256.Int, ok bool) {
 	if r.Failed || len(r.Data) < word {
 		return n, false
@@ -136,8 +133,8 @@ func yes(r node.EVMReturn) bool {
 	return ok && n.IsUint64() && n.Uint64() == 1
 }
 
-// text is a short text that a call returned: as a string, or, as early contracts do,
-// as the bytes of one word. It is empty if it is neither.
+// text returns a short text from a result: a string or, as in early contracts, the bytes of one word. It returns an
+// empty string for anything else.
 func text(r node.EVMReturn) string {
 	b, ok := dynamic(r)
 	if !ok && !r.Failed && len(r.Data) == word {
@@ -153,7 +150,7 @@ func text(r node.EVMReturn) string {
 	return strings.TrimSpace(clean)
 }
 
-// dynamic is the string or bytes that a call returned (Solidity ABI).
+// dynamic returns the string or bytes in a result (Solidity ABI).
 func dynamic(r node.EVMReturn) ([]byte, bool) {
 	offset, ok := number(r)
 	if !ok || !offset.IsUint64() || offset.Uint64() > uint64(len(r.Data)) {

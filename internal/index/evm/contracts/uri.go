@@ -24,22 +24,20 @@ type tokenKey struct {
 	id       uint256.Int
 }
 
-// uri is what a contract said of a token.
+// uri is a contract's URI for a token.
 type uri struct {
 	text string
-	// missing says that the contract knows no such token.
+	// missing reports that the contract has no such token.
 	missing bool
 	asked   time.Time
 }
 
 const (
-	// maxURI is the longest URI that is taken, in bytes: those that have the whole
-	// document in them are long.
+	// maxURI is the maximum length of a URI in bytes. URIs that embed the document are long.
 	maxURI = 1 << 20
-	// uriGas is what a contract may use for a URI: some compose the document, image
-	// and all, which takes millions.
+	// uriGas is the gas limit of a URI call. Contracts that compose the document with its image use millions.
 	uriGas = 10_000_000
-	// maxKeptURI is the longest that the store keeps; longer ones are asked for.
+	// maxKeptURI is the maximum length of a stored URI; longer ones are fetched each time.
 	maxKeptURI = 8 << 10
 )
 
@@ -49,17 +47,16 @@ var (
 	uriMethod      = []byte{0x0e, 0x89, 0x34, 0x1c} // uri(uint256), ERC-1155
 )
 
-// Token names a token of a contract that follows a standard.
+// Token identifies a token of a contract and its standard.
 type Token struct {
 	Standard chain.Standard
 	Contract common.Address
 	ID       uint256.Int
 }
 
-// TokenURIs are what the contracts of tokens say where their metadata are, as they say
-// it, in order; empty, if one says nothing or knows no such token, and for standards
-// whose tokens have none; nil, if that of a single token cannot be told. If none can be
-// that has to be asked for, that is an error: package node's or the store's.
+// TokenURIs returns the URI that each token's contract reports. It is empty if the contract reports none, has no such
+// token, or follows a standard without URIs. It is nil if the URI of that token is unknown. TokenURIs returns an error
+// of package node or of the store if no URI could be fetched.
 func (b *Book) TokenURIs(ctx context.Context, tokens []Token) ([]*string, error) {
 	texts := make([]*string, len(tokens))
 	var keys []tokenKey
@@ -85,15 +82,14 @@ func (b *Book) TokenURIs(ctx context.Context, tokens []Token) ([]*string, error)
 	return texts, nil
 }
 
-// RememberedURI is what TokenURIs tells, as far as that is in memory: ok is false if
-// TokenURIs has to be asked. It waits for nothing.
+// RememberedURI returns the cached result of TokenURIs; ok is false if TokenURIs must be called. It does not wait.
 func (b *Book) RememberedURI(standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, ok bool) {
 	u, ok := glance(b.uris, tokenKey{standard, contract, *tokenID})
 	return u.text, ok
 }
 
-// LookUp is TokenURIs of one token, and reports whether the contract knows it. Errors are
-// package node's and the store's.
+// LookUp returns the URI of one token and reports whether the contract has the token. It returns errors of package node
+// and of the store.
 func (b *Book) LookUp(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (text string, exists bool, err error) {
 	if standard != chain.ERC721 && standard != chain.ERC1155 {
 		return "", false, nil
@@ -115,9 +111,8 @@ func (b *Book) uriKey(k tokenKey) store.PK {
 	return store.PK{P: append(slices.Clip(b.partition), k.contract[:]...), K: append([]byte{byte(k.standard)}, id[:]...)}
 }
 
-// loadURIs reads URIs from the store, and asks the node for those that are not there or
-// were asked long ago, many at a time. What single tokens cannot be asked for is left
-// out; an error says that none could be.
+// loadURIs reads URIs from the store, and calls the node for missing and stale ones. The result lacks tokens whose call
+// failed. It returns an error if all calls failed.
 func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]uri, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -137,14 +132,14 @@ func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]ur
 			if err != nil {
 				return nil, err
 			}
-			known[tokens[i]] = kept // better than none, if it is old
+			known[tokens[i]] = kept // used if the call fails
 			if time.Since(kept.asked) < b.fresh {
 				continue
 			}
 		}
 		ask = append(ask, tokens[i])
 	}
-	batch := store.Batch{NoSync: true} // it can be asked again
+	batch := store.Batch{NoSync: true} // can be fetched again
 	var failure error
 	for len(ask) > 0 {
 		some := ask[:min(len(ask), urisAtOnce)]
@@ -158,7 +153,7 @@ func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]ur
 		}); err != nil {
 			failure = err
 			if !ofCalls(err) || ctx.Err() != nil {
-				break // nor would the others be told
+				break // the other calls would fail, too
 			}
 		}
 	}
@@ -172,23 +167,23 @@ func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]ur
 }
 
 const (
-	// urisAtOnce is how many tokens are asked for in a request: each answer may be long.
+	// urisAtOnce is the number of tokens per request: each URI may be long.
 	urisAtOnce = 32
-	// urisRequests is how many requests those may take, if the node refuses to execute
-	// one of the calls and so all of them: enough to find it.
+	// urisRequests is the maximum number of requests if the node refuses one of the calls and thereby all of them. It
+	// suffices to isolate that call.
 	urisRequests = 12
-	// urisPatience bounds one of these requests: some contracts compute for long.
+	// urisPatience is the timeout of one of these requests: some contracts compute for long.
 	urisPatience = 5 * time.Second
 )
 
-// ofCalls reports whether an error may be about single calls of those that were made.
+// ofCalls reports whether err may concern single calls.
 func ofCalls(err error) bool {
 	var refused *node.RPCError
 	return errors.As(err, &refused) || errors.Is(err, node.ErrMalformed) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// askURIs asks for the URIs of tokens in one request, and if it fails in smaller ones,
-// as long as requests are left. An error says that some could not be told.
+// askURIs fetches the URIs of tokens in one request. If that fails, it splits the request as long as requests are left.
+// It returns an error if some URIs are missing.
 func (b *Book) askURIs(ctx context.Context, tokens []tokenKey, requests *int, found func(tokenKey, uri)) error {
 	*requests--
 	calls := make([]node.EVMCall, len(tokens))

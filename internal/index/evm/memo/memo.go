@@ -1,5 +1,4 @@
-// Package memo remembers what costs to find out again and does not change. It forgets
-// what it likes, so that whoever asks it must be able to do without.
+// Package memo caches immutable values that are expensive to compute. It may evict any value at any time.
 package memo
 
 import (
@@ -7,12 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Table remembers values by keys, in a fixed number of places: a value goes where its
-// key's hash says, and drives out what was there. So its memory is that number times
-// the size of an entry, whatever is put into it, and reading it takes no lock. Safe for
-// concurrent use.
+// Table is a cache with a fixed number of slots. The hash of a key selects the slot, and a new value replaces the old
+// one. Its memory is bounded by the number of slots times the size of an entry, and reading takes no lock. Table is
+// safe for concurrent use.
 type Table[K comparable, V any] struct {
-	seed   maphash.Seed // of its own, so that nobody can choose keys that meet
+	seed   maphash.Seed // random, so that clients cannot choose colliding keys
 	places []atomic.Pointer[entry[K, V]]
 }
 
@@ -21,7 +19,7 @@ type entry[K comparable, V any] struct {
 	value V
 }
 
-// New makes a Table with room for so many values, at least one.
+// New returns a Table with room slots, but at least one.
 func New[K comparable, V any](room int) *Table[K, V] {
 	return &Table[K, V]{seed: maphash.MakeSeed(), places: make([]atomic.Pointer[entry[K, V]], max(room, 1))}
 }
@@ -30,7 +28,7 @@ func (t *Table[K, V]) place(k K) *atomic.Pointer[entry[K, V]] {
 	return &t.places[maphash.Comparable(t.seed, k)%uint64(len(t.places))]
 }
 
-// Get returns what was put under a key, if it is still there.
+// Get returns the value of k if it is still cached.
 func (t *Table[K, V]) Get(k K) (v V, ok bool) {
 	if e := t.place(k).Load(); e != nil && e.key == k {
 		return e.value, true
@@ -38,5 +36,5 @@ func (t *Table[K, V]) Get(k K) (v V, ok bool) {
 	return v, false
 }
 
-// Put remembers a value.
+// Put caches a value.
 func (t *Table[K, V]) Put(k K, v V) { t.place(k).Store(&entry[K, V]{k, v}) }

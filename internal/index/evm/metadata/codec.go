@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// version begins the values of rows. Numbers are uvarints, and texts come after their
-// length; the time is in Unix seconds.
+// version is the first byte of a row's value. Numbers are uvarints; texts are prefixed with their length; the time is
+// in Unix seconds.
 const version = 1
 
-// texts are the texts of a value, in their order there.
+// texts returns the texts of a value in their order.
 func (k *kept) texts() []*string {
 	d := &k.Document
 	return []*string{
@@ -20,7 +20,7 @@ func (k *kept) texts() []*string {
 func encode(k *kept) []byte {
 	b := binary.AppendUvarint([]byte{version}, uint64(k.Updated.Unix()))
 	b = binary.AppendUvarint(b, k.failures)
-	decimals := uint64(0) // none; else one more
+	decimals := uint64(0) // 0 for none, else one more
 	if k.Decimals != nil {
 		decimals = *k.Decimals + 1
 	}
@@ -31,7 +31,7 @@ func encode(k *kept) []byte {
 	return b
 }
 
-// decode reads a value, of which there may be none.
+// decode reads a value; a missing row gives zeros.
 func decode(b []byte) (kept, error) {
 	k := kept{Metadata: Metadata{Status: Unindexed}}
 	if b == nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// Document is what the metadata of a token say (ERC-721 and ERC-1155, and what
-// marketplaces add to them). What they do not say, or say at excessive length, is empty.
+// Document is the metadata of a token (ERC-721, ERC-1155 and extensions of marketplaces). Missing and oversized fields
+// are empty.
 type Document struct {
 	Name, Symbol, Description        string
 	Image, AnimationURL, ExternalURL string
 	BackgroundColor                  string
 	// Attributes and Properties are JSON texts.
 	Attributes, Properties string
-	// Decimals is nil if they name none.
+	// Decimals is nil if the document has none.
 	Decimals *uint64
 }
 
-// The greatest lengths of members, in bytes. Images are sometimes in the document.
+// Maximum lengths of fields, in bytes. Some documents embed images.
 const (
 	maxName        = 1 << 10
 	maxColor       = 64
@@ -31,7 +31,7 @@ const (
 	maxDecimals    = 255
 )
 
-// parse reads a document. The errors are failures.
+// parse decodes a document. Its errors are of type failure.
 func parse(b []byte) (Document, error) {
 	b = bytes.TrimPrefix(bytes.TrimSpace(b), []byte("\xef\xbb\xbf"))
 	if !json.Valid(b) {
@@ -62,7 +62,7 @@ func parse(b []byte) (Document, error) {
 	return d, nil
 }
 
-// text is a string member, empty if it is something else or too long.
+// text returns a string field, or an empty string if it has another type or is too long.
 func text(raw json.RawMessage, limit int) string {
 	var s string
 	if raw == nil || json.Unmarshal(raw, &s) != nil || len(s) > limit {
@@ -71,7 +71,7 @@ func text(raw json.RawMessage, limit int) string {
 	return s
 }
 
-// source is a member as JSON text, if it begins as it should.
+// source returns a field as JSON text if it begins with the given byte.
 func source(raw json.RawMessage, begin byte) string {
 	var compact bytes.Buffer
 	if len(raw) == 0 || raw[0] != begin || json.Compact(&compact, raw) != nil || compact.Len() > maxJSON {
@@ -80,7 +80,7 @@ func source(raw json.RawMessage, begin byte) string {
 	return compact.String()
 }
 
-// forToken puts a token's ID into the URI of its contract (ERC-1155).
+// forToken substitutes the token ID in the URI of its contract (ERC-1155).
 func forToken(uri string, id *uint256.Int) string {
 	return strings.ReplaceAll(uri, "{id}", fmt.Sprintf("%064x", id.Bytes32()))
 }

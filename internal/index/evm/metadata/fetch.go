@@ -16,40 +16,37 @@ import (
 	"time"
 )
 
-// FetchOptions of a Fetcher.
+// FetchOptions configures a Fetcher.
 type FetchOptions struct {
-	// Gateways are where documents of IPFS are had: base URLs such as
-	// https://ipfs.example, the next one if one fails. Without any, those documents
-	// cannot be reached. They may be at private addresses.
+	// Gateways are base URLs of IPFS gateways, for example https://ipfs.example. If one fails, the Fetcher tries the
+	// next. Without gateways, IPFS documents are unreachable. Gateways may have private addresses.
 	Gateways []string
-	// AllowPrivate lets token URIs lead to addresses that are not public: for local
-	// networks, never where strangers deploy contracts.
+	// AllowPrivate permits requests to non-public addresses. Use it on local networks only, never where untrusted
+	// parties deploy contracts.
 	AllowPrivate bool
-	// Limit is the greatest size of a document, in bytes; 0 means 1 MiB.
+	// Limit is the maximum size of a document in bytes; 0 means 1 MiB.
 	Limit int64
-	// Timeout bounds the fetching of one document, all redirects and gateways
-	// included; 0 means 10 s.
+	// Timeout limits the time to fetch one document, including redirects and gateways; 0 means 10 s.
 	Timeout time.Duration
 }
 
-// Fetcher gets the documents that token URIs lead to. The URIs are written by
-// strangers: no request goes to an address that is not public, whatever a name
-// resolves to at that moment and whoever redirects there. Safe for concurrent use.
+// Fetcher fetches the documents that token URIs refer to. The URIs are untrusted: no request goes to a non-public
+// address, whatever a name resolves to and wherever a redirect leads. Fetcher is safe for concurrent use.
 type Fetcher struct {
 	gateways []*url.URL
 	limit    int64
 	timeout  time.Duration
-	public   *http.Client // for what strangers name
-	gateway  *http.Client // for what the operator names
+	public   *http.Client // for untrusted URLs
+	gateway  *http.Client // for the operator's gateways
 }
 
 const (
 	maxRedirects = 3
-	// maxHeader bounds the header of an answer, in bytes.
+	// maxHeader is the maximum size of a response header in bytes.
 	maxHeader = 64 << 10
 )
 
-// NewFetcher checks the options. It fetches nothing.
+// NewFetcher returns a Fetcher after checking the options. It sends no request.
 func NewFetcher(o FetchOptions) (*Fetcher, error) {
 	f := &Fetcher{limit: o.Limit, timeout: o.Timeout}
 	if f.limit <= 0 {
@@ -73,7 +70,7 @@ func NewFetcher(o FetchOptions) (*Fetcher, error) {
 	return f, nil
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (f *Fetcher) Close() {
 	f.public.CloseIdleConnections()
 	f.gateway.CloseIdleConnections()
@@ -81,7 +78,7 @@ func (f *Fetcher) Close() {
 
 func newClient(control func(string, string, syscall.RawConn) error) *http.Client {
 	return &http.Client{
-		// A proxy would connect in our place, and to any address.
+		// Use no proxy: it would connect to any address on our behalf.
 		Transport: &http.Transport{
 			DialContext:            (&net.Dialer{Timeout: 5 * time.Second, Control: control}).DialContext,
 			TLSHandshakeTimeout:    5 * time.Second,
@@ -96,8 +93,7 @@ func newClient(control func(string, string, syscall.RawConn) error) *http.Client
 
 var errPrivate = errors.New("the address is not public")
 
-// refusePrivate is called with the address itself, after the name was resolved and
-// right before the connection is made.
+// refusePrivate checks the resolved address right before the connection is made.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !public(at.Addr()) {
@@ -106,9 +102,8 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic are the blocks of addresses that are set aside (IANA's special-purpose
-// registries), as far as package netip does not tell them; and those that stand for
-// IPv4 addresses, which would have to be looked into.
+// notPublic lists the special-purpose address blocks (IANA's registries) that package netip does not recognise, and the
+// blocks that embed IPv4 addresses.
 var notPublic = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
 	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
@@ -122,13 +117,13 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// public reports whether an address is one of the public Internet.
+// public reports whether a is an address of the public Internet.
 func public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// failure is why there is no document.
+// failure is the reason why a document is unavailable.
 type failure struct {
 	status Status
 	err    error
@@ -141,7 +136,7 @@ func failed(s Status, format string, args ...any) error {
 	return &failure{s, fmt.Errorf(format, args...)}
 }
 
-// statusOf is what a failed fetch comes to.
+// statusOf returns the status for a failed fetch.
 func statusOf(err error) Status {
 	var f *failure
 	if errors.As(err, &f) {
@@ -150,7 +145,7 @@ func statusOf(err error) Status {
 	return Unknown
 }
 
-// hostOf is who answers for a URI, empty if nobody is asked.
+// hostOf returns the host that serves a URI, or an empty string if no request is needed.
 func (f *Fetcher) hostOf(uri string) string {
 	u, err := url.Parse(uri)
 	switch {
@@ -164,7 +159,7 @@ func (f *Fetcher) hostOf(uri string) string {
 	return ""
 }
 
-// fetch gets the document at a URI. The errors are failures, or ctx's.
+// fetch fetches the document at a URI. It returns an error of type failure, or ctx's error.
 func (f *Fetcher) fetch(ctx context.Context, uri string) ([]byte, error) {
 	scheme, rest, ok := strings.Cut(strings.TrimSpace(uri), ":")
 	if !ok {
@@ -202,7 +197,7 @@ func (f *Fetcher) inline(rest string) ([]byte, error) {
 	var document []byte
 	if unescaped, err := url.PathUnescape(data); err == nil {
 		data = unescaped
-	} // else it has bare percent signs, as contracts do that escape nothing
+	} // unescaped percent signs, as some contracts write
 	if strings.HasSuffix(strings.ToLower(strings.TrimSpace(kind)), ";base64") {
 		text := strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "", " ", "").Replace(data)
 		var err error
@@ -218,7 +213,7 @@ func (f *Fetcher) inline(rest string) ([]byte, error) {
 	return document, nil
 }
 
-// fromIPFS asks the gateways for ipfs://CID/path.
+// fromIPFS requests ipfs://CID/path from the gateways.
 func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -231,7 +226,7 @@ func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	}
 	err = failed(Unreachable, "no IPFS gateway is configured")
 	for _, gateway := range f.gateways {
-		// The path is decoded: it is escaped once, and decoded no second time.
+		// The path is unescaped once. It must not be unescaped again.
 		at := *gateway
 		at.Path, at.RawPath = documents(gateway)+path, ""
 		var document []byte
@@ -242,11 +237,11 @@ func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	return nil, err
 }
 
-// documents is where a gateway has documents.
+// documents returns the path of a gateway below which it serves documents.
 func documents(gateway *url.URL) string { return strings.TrimSuffix(gateway.Path, "/") + "/ipfs/" }
 
-// get follows redirects itself, since each must pass the same checks. Through is the
-// gateway that is asked, nil if none is.
+// get fetches a document. It follows redirects itself, because each target must pass the same checks. through is the
+// gateway, nil if none is used.
 func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byte, error) {
 	for range maxRedirects + 1 {
 		u, err := url.Parse(text)
@@ -254,7 +249,7 @@ func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byt
 			return nil, failed(InvalidURI, "it is no URL")
 		}
 		client := f.public
-		// A gateway may be at a private address, of which only documents are to be had.
+		// A gateway may have a private address. Allow only its documents there.
 		if through != nil && u.Scheme == through.Scheme && u.Host == through.Host && strings.HasPrefix(u.Path, documents(through)) && !strings.Contains(u.Path, "/..") {
 			client = f.gateway
 		}
@@ -267,7 +262,7 @@ func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byt
 	return nil, failed(Unreachable, "more than %d redirects", maxRedirects)
 }
 
-// once makes one request, whose answer is a document or another place.
+// once sends one request. It returns a document or a redirect target.
 func (f *Fetcher) once(ctx context.Context, client *http.Client, u *url.URL) (document []byte, next string, err error) {
 	plain := *u
 	plain.User, plain.Fragment = nil, ""

@@ -1,6 +1,5 @@
-// Package metadata fetches what the contracts of tokens say about them elsewhere: the
-// documents that token URIs lead to. It keeps what it found in the store, and fetches
-// in the background what readers ask for: nobody waits for a stranger's server.
+// Package metadata fetches the documents that token URIs refer to and caches them in the store. It fetches in the
+// background, so that no request waits for a third-party server.
 package metadata
 
 import (
@@ -25,10 +24,10 @@ import (
 	"quorate/internal/store"
 )
 
-// Status says how far the metadata of a token are had, in the Data API's words.
+// Status is the state of a token's metadata, with the Data API's names.
 type Status string
 
-// All there are.
+// The states.
 const (
 	Unknown       Status = "UNKNOWN"
 	MissingToken  Status = "MISSING_TOKEN"
@@ -43,42 +42,40 @@ const (
 	Unindexed     Status = "UNINDEXED"
 )
 
-// passing reports whether another attempt may soon do better.
+// passing reports whether a later attempt may succeed.
 func (s Status) passing() bool { return s == Unreachable || s == Throttled || s == Unknown }
 
-// Metadata is what is known of a token's metadata.
+// Metadata is the cached metadata of a token.
 type Metadata struct {
 	Status Status
-	// Updated is when they were last asked for, zero if never.
+	// Updated is the time of the last attempt, zero if there was none.
 	Updated time.Time
 	Document
 }
 
-// Contracts knows contracts and where the metadata of their tokens are;
-// *contracts.Book does.
+// Contracts returns contracts and token URIs. *contracts.Book implements it.
 type Contracts interface {
 	Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error)
-	// LookUp reports whether the contract knows the token, too.
+	// LookUp also reports whether the contract has the token.
 	LookUp(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (uri string, exists bool, err error)
 }
 
-// Options of a Keeper. Contracts, Fetcher, Store, NetworkID and BlockchainID are
-// required.
+// Options configures a Keeper. Contracts, Fetcher, Store, NetworkID and BlockchainID are required.
 type Options struct {
 	Contracts    Contracts
 	Fetcher      *Fetcher
 	Store        store.Store
 	NetworkID    uint32
 	BlockchainID ids.ID
-	// Workers is how many documents are fetched at a time; 0 means 4.
+	// Workers is the number of concurrent fetches; 0 means 4.
 	Workers int
-	// Rate is how many documents one host is asked for in a second; 0 means 5.
+	// Rate is the maximum number of requests per second to one host; 0 means 5.
 	Rate float64
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Keeper keeps the metadata of the tokens of one chain. Safe for concurrent use.
+// Keeper caches the metadata of the tokens of one chain. It is safe for concurrent use.
 type Keeper struct {
 	contracts Contracts
 	fetcher   *Fetcher
@@ -90,8 +87,8 @@ type Keeper struct {
 	queue     chan token
 
 	mu      sync.Mutex
-	waiting map[token]string           // what is queued or fetched, and its host once that is known; guarded by mu
-	tokens  map[common.Address]*tokens // of those that are waited for; guarded by mu
+	waiting map[token]string           // queued or fetched tokens, with their host once known; guarded by mu
+	tokens  map[common.Address]*tokens // by contract; guarded by mu
 	hosts   map[string]*host           // guarded by mu
 }
 
@@ -100,49 +97,45 @@ type token struct {
 	id       uint256.Int
 }
 
-// tokens are how many of a contract's wait, and how many of these are fetched now.
+// tokens counts the waiting and the currently fetched tokens of a contract.
 type tokens struct{ waiting, fetched int }
 
-// host is somebody who is asked for documents.
+// host is the state of a server of documents.
 type host struct {
 	limiter *rate.Limiter
-	busy    bool // with one document at a time
-	queued  int  // how many tokens wait for it
-	// timeouts is how many requests in a row had no answer in time; until is when it is
-	// asked again.
+	busy    bool // serves one document at a time
+	queued  int  // number of tokens that wait for it
+	// timeouts is the number of consecutive timeouts. until is the time before which the host gets no request.
 	timeouts int
 	until    time.Time
 }
 
 const (
-	// maxWaiting is how many tokens may wait; what comes then is left for the next
-	// reader to ask for.
+	// maxWaiting is the maximum number of waiting tokens. Further tokens are dropped until requested again.
 	maxWaiting = 4096
-	// maxPerContract and maxPerHost are how many of them may be of one contract, and of
-	// one host: whoever is slow keeps the rest of the queue free.
+	// maxPerContract and maxPerHost limit the waiting tokens of one contract and of one host, so that a slow host does
+	// not fill the queue.
 	maxPerContract = 256
 	maxPerHost     = 512
-	// maxFetched is how many documents are fetched for one contract at a time: its tokens
-	// may be on many hosts.
+	// maxFetched limits the concurrent fetches for one contract, whose tokens may be on many hosts.
 	maxFetched = 2
-	// maxTimeouts is after how many timeouts in a row a host is left alone, for
-	// firstPause at first, and twice as long each time up to lastPause.
+	// maxTimeouts is the number of consecutive timeouts after which a host gets no requests, for firstPause at first.
+	// The pause doubles up to lastPause.
 	maxTimeouts = 3
 	firstPause  = 30 * time.Second
 	lastPause   = 30 * time.Minute
-	// maxHosts bounds what is remembered of hosts.
+	// maxHosts limits the number of cached hosts.
 	maxHosts = 1024
-	// recheck is the pause before a token whose host is busy is looked at again.
+	// recheck is the pause before a token whose host is busy is checked again.
 	recheck = 20 * time.Millisecond
 
-	// fresh is how long metadata are believed.
+	// fresh is how long metadata are current.
 	fresh = 24 * time.Hour
-	// firstRetry is how long after a failure that may pass the next attempt is; it
-	// doubles with each up to fresh.
+	// firstRetry is the pause after a temporary failure. It doubles with each failure up to fresh.
 	firstRetry = 30 * time.Second
 )
 
-// New makes a Keeper, which fetches while Run runs.
+// New returns a Keeper. It fetches while Run runs.
 func New(o Options) *Keeper {
 	k := &Keeper{
 		contracts: o.Contracts, fetcher: o.Fetcher, store: o.Store, workers: o.Workers, rate: rate.Limit(o.Rate), log: o.Log,
@@ -169,8 +162,8 @@ func (k *Keeper) key(t token) store.PK {
 	return store.PK{P: append(slices.Clip(k.partition), t.contract[:]...), K: id[:]}
 }
 
-// Metadata are what is kept of tokens, in their order. What is not there, or old, is
-// fetched in the background. Errors are the store's.
+// Metadata returns the cached metadata of each token. It queues missing and old ones for fetching. It returns errors of
+// the store.
 func (k *Keeper) Metadata(ctx context.Context, tokens []evm.Token) ([]Metadata, error) {
 	keys := make([]store.PK, len(tokens))
 	for i := range tokens {
@@ -194,7 +187,7 @@ func (k *Keeper) Metadata(ctx context.Context, tokens []evm.Token) ([]Metadata, 
 	return all, nil
 }
 
-// enqueue never waits. What there is no room for is left for the next reader to ask for.
+// enqueue adds a token to the queue without waiting. If the queue is full, it drops the token.
 func (k *Keeper) enqueue(t token) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -208,10 +201,10 @@ func (k *Keeper) enqueue(t token) {
 	}
 	of.waiting++
 	k.waiting[t] = ""
-	k.queue <- t // has room for all that wait
+	k.queue <- t // has capacity for all waiting tokens
 }
 
-// forget ends the waiting for a token.
+// forget removes a waiting token.
 func (k *Keeper) forget(t token) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -225,7 +218,7 @@ func (k *Keeper) forget(t token) {
 	}
 }
 
-// Run fetches until ctx ends.
+// Run fetches documents until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	var working sync.WaitGroup
 	for range k.workers {
@@ -247,14 +240,14 @@ func (k *Keeper) work(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			// A reader will ask again.
+			// The next request for the token queues it again.
 			k.log.Debug("metadata cannot be fetched at the moment", slog.String("contract", t.contract.Hex()), slog.Any("error", err))
 		}
 		if !again {
 			k.forget(t)
 			continue
 		}
-		k.queue <- t // still counted as waiting, so that there is room
+		k.queue <- t // still counted as waiting, so the queue has room
 		select {
 		case <-ctx.Done():
 			return
@@ -263,10 +256,10 @@ func (k *Keeper) work(ctx context.Context) {
 	}
 }
 
-// update fetches and keeps the metadata of a token; again says that it is not its turn
-// yet. Errors are about the node and the store.
+// update fetches and stores the metadata of a token. again reports that its host is busy. It returns errors of the node
+// and of the store.
 func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
-	// Whoever asked for it may have looked right before another fetch was over.
+	// Another fetch of the token may have finished since it was queued.
 	before, err := k.read(ctx, t)
 	if err != nil || time.Now().Before(before.next()) {
 		return false, err
@@ -311,7 +304,7 @@ func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
 	return false, k.keep(ctx, t, fresh)
 }
 
-// fetch gets a document; late says that it did not come in time.
+// fetch fetches a document. late reports that it timed out.
 func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, late bool, err error) {
 	b, err := k.fetcher.fetch(ctx, uri)
 	if err == nil {
@@ -331,7 +324,7 @@ func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, late bool, 
 	return m, late, nil
 }
 
-// read is what is kept of a token.
+// read returns the stored metadata of a token.
 func (k *Keeper) read(ctx context.Context, t token) (kept, error) {
 	rows, err := k.store.Get(ctx, store.FamilyEVMMetadata, []store.PK{k.key(t)})
 	if err != nil {
@@ -340,8 +333,7 @@ func (k *Keeper) read(ctx context.Context, t token) (kept, error) {
 	return decode(rows[0])
 }
 
-// keep writes what was found. A document that was had before outlives failures that
-// may pass.
+// keep stores a result. A temporary failure does not replace an earlier document.
 func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
 	before, err := k.read(ctx, t)
 	if err != nil {
@@ -355,7 +347,7 @@ func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
 		}
 	}
 	row.Updated = time.Now()
-	batch := store.Batch{NoSync: true} // it can be fetched again
+	batch := store.Batch{NoSync: true} // can be fetched again
 	batch.Put(store.FamilyEVMMetadata, k.key(t), encode(&row))
 	return k.store.Commit(ctx, &batch)
 }
@@ -366,12 +358,11 @@ type turn int
 const (
 	now turn = iota
 	later
-	// never is until a reader asks again.
+	// never means not before the next request for the token.
 	never
 )
 
-// turn takes the turn of a host for a token, if it is its turn. Nobody waits for no
-// host.
+// turn reserves the host for a token if possible. A token without a host may be fetched at once.
 func (k *Keeper) turn(t token, name string) turn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -402,7 +393,7 @@ func (k *Keeper) turn(t token, name string) turn {
 	return now
 }
 
-// host is the one of a name. It needs mu.
+// host returns the state of a host. Requires mu.
 func (k *Keeper) host(name string) *host {
 	if h := k.hosts[name]; h != nil {
 		return h
@@ -420,7 +411,7 @@ func (k *Keeper) host(name string) *host {
 	return h
 }
 
-// done gives the turn back; late says that the host did not answer in time.
+// done releases the host. late reports that the request timed out.
 func (k *Keeper) done(t token, name string, late bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -439,14 +430,14 @@ func (k *Keeper) done(t token, name string, late bool) {
 	}
 }
 
-// kept is a row's value.
+// kept is the decoded value of a row.
 type kept struct {
 	Metadata
-	// failures is how many attempts in a row failed in a way that may pass.
+	// failures is the number of consecutive temporary failures.
 	failures uint64
 }
 
-// next is when to fetch again.
+// next returns the time of the next fetch.
 func (k *kept) next() time.Time {
 	if k.Updated.IsZero() {
 		return time.Time{}
@@ -458,7 +449,7 @@ func (k *kept) next() time.Time {
 	return k.Updated.Add(wait)
 }
 
-// errKept says that a row is damaged.
+// errKept returns an error for a damaged row.
 func errKept(why string) error {
 	return errors.Join(store.ErrCorrupt, fmt.Errorf("what is kept of a token's metadata: %s", why))
 }

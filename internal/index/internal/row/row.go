@@ -1,6 +1,5 @@
-// Package row writes and reads the values and keys of rows of records: numbers are
-// uvarints, IDs 32 bytes, byte strings come after their length, and a value begins
-// with a version.
+// Package row encodes and decodes the keys and values of index rows. Numbers are uvarints, IDs are 32 bytes, byte
+// strings are prefixed with their length, and a value begins with a version.
 package row
 
 import (
@@ -18,10 +17,10 @@ import (
 // Version is the first byte of every value.
 const Version = 1
 
-// Writer appends to a value. Begin one with New.
+// Writer appends to a value. Create one with New.
 type Writer struct{ B []byte }
 
-// New begins a value, with room for size bytes.
+// New returns a Writer with capacity for size bytes.
 func New(size int) Writer { return Writer{B: append(make([]byte, 0, size), Version)} }
 
 // Byte appends one byte.
@@ -39,7 +38,7 @@ func (w *Writer) Bytes(b []byte) {
 // ID appends an ID.
 func (w *Writer) ID(id ids.ID) { w.B = append(w.B, id[:]...) }
 
-// ChainID appends an ID that often is the P-Chain's, which is all zeros.
+// ChainID appends an ID. It encodes the P-Chain's ID, which is all zeros, in one byte.
 func (w *Writer) ChainID(id ids.ID) {
 	if id == ids.Empty {
 		w.Byte(0)
@@ -65,10 +64,10 @@ func (w *Writer) Addresses(list []ids.ShortID) {
 	}
 }
 
-// Time appends a time, to the second; none is before 1970.
+// Time appends a time in whole seconds. Times before 1970 become 0.
 func (w *Writer) Time(t time.Time) { w.Number(Seconds(t)) }
 
-// Bool appends a truth value.
+// Bool appends a boolean.
 func (w *Writer) Bool(v bool) {
 	if v {
 		w.Byte(1)
@@ -77,33 +76,32 @@ func (w *Writer) Bool(v bool) {
 	}
 }
 
-// shortIDLen is how much of an ID, which is a SHA-256, is part of a key, in bytes. No two
-// existing IDs begin alike, but anyone can ask for an ID that begins like an existing one.
+// shortIDLen is the number of bytes of an ID in a key. IDs are SHA-256 hashes. No two existing IDs share this prefix,
+// but a client can request an ID that shares it.
 const shortIDLen = 20
 
-// ShortID appends the beginning of an ID to a key. Whoever finds a row by it must compare
-// the whole ID with that of what the row leads to.
+// ShortID appends the first bytes of an ID to a key. A reader must compare the whole ID with the ID in the row's
+// target.
 func ShortID(key []byte, id ids.ID) []byte { return append(key, id[:shortIDLen]...) }
 
-// Seconds is a time in Unix seconds, 0 for all before 1970 and the zero time.
+// Seconds returns t in Unix seconds, or 0 for times before 1970 and the zero time.
 func Seconds(t time.Time) uint64 { return uint64(max(0, t.Unix())) }
 
-// Reader takes a value apart. After the first error it reads zeroes. What it
-// returns refers to the value. Begin one with Read, or with Begin where it is part of
-// another reader.
+// Reader decodes a value. After the first error it returns zeros. Its results alias the value. Create one with Read, or
+// call Begin on an embedded Reader.
 type Reader struct {
 	rest []byte
 	err  error
 }
 
-// Read begins with the version of a value.
+// Read returns a Reader of v and reads its version.
 func Read(v []byte) *Reader {
 	r := new(Reader)
 	r.Begin(v)
 	return r
 }
 
-// Begin makes r read a value, whose version is the first that it reads.
+// Begin makes r read v, starting with its version.
 func (r *Reader) Begin(v []byte) {
 	r.rest, r.err = v, nil
 	if got := r.Byte(); got != Version {
@@ -113,7 +111,7 @@ func (r *Reader) Begin(v []byte) {
 
 var errShort = errors.New("it ends early")
 
-// Fail notes an error, which is store.ErrCorrupt from then on.
+// Fail sets the error, wrapped in store.ErrCorrupt, unless one is set.
 func (r *Reader) Fail(err error) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: row that cannot be read: %w", store.ErrCorrupt, err)
@@ -121,10 +119,10 @@ func (r *Reader) Fail(err error) {
 	r.rest = nil
 }
 
-// Err is the first error.
+// Err returns the first error.
 func (r *Reader) Err() error { return r.err }
 
-// End is the first error, and one if anything is left.
+// End returns the first error, or an error if bytes are left.
 func (r *Reader) End() error {
 	if r.err == nil && len(r.rest) > 0 {
 		r.Fail(fmt.Errorf("%d bytes too many", len(r.rest)))
@@ -132,7 +130,7 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Len is how many bytes are left.
+// Len returns the number of bytes left.
 func (r *Reader) Len() int { return len(r.rest) }
 
 // Take reads n bytes.
@@ -175,7 +173,7 @@ func (r *Reader) Uint32() uint32 {
 	return uint32(n)
 }
 
-// Bytes reads a byte string; an empty one is nil.
+// Bytes reads a byte string. It returns nil for an empty one.
 func (r *Reader) Bytes() []byte {
 	n := r.Number()
 	if n > uint64(len(r.rest)) {
@@ -207,7 +205,7 @@ func (r *Reader) ChainID() ids.ID {
 	}
 }
 
-// IDs reads a list; an empty one is nil.
+// IDs reads a list. It returns nil for an empty one.
 func (r *Reader) IDs() []ids.ID {
 	n := r.count(ids.IDLen)
 	if n == 0 {
@@ -220,7 +218,7 @@ func (r *Reader) IDs() []ids.ID {
 	return list
 }
 
-// Addresses reads a list; an empty one is nil.
+// Addresses reads a list. It returns nil for an empty one.
 func (r *Reader) Addresses() []ids.ShortID {
 	n := r.count(ids.ShortIDLen)
 	if n == 0 {
@@ -233,7 +231,7 @@ func (r *Reader) Addresses() []ids.ShortID {
 	return list
 }
 
-// count reads how many things of a size follow, and no more than there is room for.
+// count reads the number of elements that follow, and fails if the value is too short for them.
 func (r *Reader) count(size int) int {
 	n := r.Number()
 	if n > uint64(len(r.rest)/size) {
@@ -246,7 +244,7 @@ func (r *Reader) count(size int) int {
 // Time reads a time.
 func (r *Reader) Time() time.Time { return Unix(r.Number()) }
 
-// Unix is the time of Unix seconds, the zero time for 0.
+// Unix returns the time of Unix seconds, or the zero time for 0.
 func Unix(seconds uint64) time.Time {
 	if seconds == 0 {
 		return time.Time{}
@@ -254,7 +252,7 @@ func Unix(seconds uint64) time.Time {
 	return time.Unix(int64(min(seconds, math.MaxInt64)), 0).UTC()
 }
 
-// Bool reads a truth value.
+// Bool reads a boolean.
 func (r *Reader) Bool() bool {
 	switch b := r.Byte(); b {
 	case 0:
@@ -267,21 +265,21 @@ func (r *Reader) Bool() bool {
 	}
 }
 
-// Network is the key of what belongs to a network, followed by more.
+// Network returns a key that consists of a network ID and parts.
 func Network(networkID uint32, parts ...[]byte) []byte {
 	var head [4]byte
 	binary.BigEndian.PutUint32(head[:], networkID)
 	return join(head[:], parts)
 }
 
-// Uint64 is a number as a part of a key, and more after it.
+// Uint64 returns a key that consists of a number and parts.
 func Uint64(n uint64, parts ...[]byte) []byte {
 	var head [8]byte
 	binary.BigEndian.PutUint64(head[:], n)
 	return join(head[:], parts)
 }
 
-// join allocates once.
+// join concatenates head and parts in one allocation.
 func join(head []byte, parts [][]byte) []byte {
 	n := len(head)
 	for _, part := range parts {

@@ -1,6 +1,5 @@
-// Package pgserver runs PostgreSQL servers for tests and benchmarks: real ones, each in
-// a temporary folder and on a port of its own on loopback, with everything a server in
-// earnest does to keep its promises (fsync, full pages). It needs the server's programs.
+// Package pgserver runs real PostgreSQL servers for tests and benchmarks, each in a temporary folder and on its own
+// loopback port, with the durability settings of production (fsync, full_page_writes). It needs the server's programs.
 package pgserver
 
 import (
@@ -30,32 +29,31 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BinEnv names the folder with the programs of the version to be used, if that is not
-// the newest one there is.
+// BinEnv names the environment variable for the folder with the server's programs. The default is the newest installed
+// version.
 const BinEnv = "QUORATE_POSTGRES_BIN"
 
 const (
 	superuser = "quorate"
 	password  = "a secret/of: tests@"
-	// startTime is what the server may take to start, on a machine that does much else.
+	// startTime is the timeout for starting the server on a loaded machine.
 	startTime = 2 * time.Minute
 )
 
-// Server is a server that runs, unless it was stopped.
+// Server is a PostgreSQL server. It runs until it is stopped.
 type Server struct {
 	bin, dir string
 	port     int
-	account  *syscall.Credential // nil: our own
+	account  *syscall.Credential // nil: the current account
 	settings []string
 
 	child *exec.Cmd
 	ended chan struct{} // closed once child is gone
 	log   *tail
-	names int // of schemas
+	names int // number of schemas
 }
 
-// Run starts a server for a test, and stops it with the test. Without the server's
-// programs it skips the test.
+// Run starts a server and stops it when the test ends. It skips the test if the server's programs are missing.
 func Run(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	if _, err := programs(); err != nil {
@@ -73,14 +71,14 @@ func Run(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// Start makes a server and starts it, with settings such as shared_buffers=128MB.
+// Start creates and starts a server, with settings like shared_buffers=128MB.
 func Start(settings ...string) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{bin: bin, settings: settings}
-	if os.Geteuid() == 0 { // which the server refuses
+	if os.Geteuid() == 0 { // the server refuses to run as root
 		if s.account, err = another(); err != nil {
 			return nil, err
 		}
@@ -105,13 +103,13 @@ func Start(settings ...string) (*Server, error) {
 	return s, nil
 }
 
-// Standby makes a server that follows this one, and can be read.
+// Standby starts a readable server that replicates s.
 func (s *Server) Standby() (*Server, error) {
 	other := &Server{bin: s.bin, account: s.account, settings: s.settings}
 	if err := other.folder(); err != nil {
 		return nil, err
 	}
-	// Without "fast" it would wait for minutes.
+	// Without "fast", pg_basebackup waits for minutes.
 	err := other.program("pg_basebackup", "-D", other.data(), "-c", "fast", "-X", "stream", "-R", "-d", s.URL())
 	if err == nil {
 		err = other.Restart()
@@ -143,7 +141,7 @@ func programs() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
 }
 
-// Version is that of the programs, such as 15.14; an error if there are none.
+// Version returns the version of the programs, for example 15.14, or an error if there are none.
 func Version(ctx context.Context) (string, error) {
 	bin, err := programs()
 	if err != nil {
@@ -160,7 +158,7 @@ func Version(ctx context.Context) (string, error) {
 	return fields[2], nil
 }
 
-// another is an account that is not root.
+// another returns the credential of an account that is not root.
 func another() (*syscall.Credential, error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -176,7 +174,7 @@ func another() (*syscall.Credential, error) {
 	return nil, errors.New("a server cannot run as root, and there is no account postgres or nobody")
 }
 
-// folder makes a folder with a short name: a socket's path has some 100 bytes.
+// folder creates a folder with a short name: a socket's path is limited to about 100 bytes.
 func (s *Server) folder() (err error) {
 	if s.dir, err = os.MkdirTemp("", "quorate-pg-"); err != nil {
 		return err
@@ -208,8 +206,8 @@ func (s *Server) program(name string, args ...string) error {
 	return nil
 }
 
-// FreePort is one of this machine that nobody listens on. The system does not give it to
-// those who ask for any, so that nobody else has it before it is used, or between two uses.
+// FreePort returns a free port outside of the range that the system assigns by itself, so that it stays free until it
+// is used and between uses.
 func FreePort() (int, error) {
 	for range 100 {
 		port := 10_000 + rand.IntN(20_000)
@@ -220,7 +218,7 @@ func FreePort() (int, error) {
 	return 0, errors.New("finding a free port: most are in use")
 }
 
-// Restart starts the server after it was stopped, on the port that it had.
+// Restart starts a stopped server again on the same port.
 func (s *Server) Restart() error {
 	if s.port == 0 {
 		var err error
@@ -259,10 +257,10 @@ func (s *Server) Restart() error {
 	}
 }
 
-// Stop ends the server as an operator would: connections are cut.
+// Stop ends the server as an operator would and cuts connections.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
-// Crash ends the server without giving it time to write anything.
+// Crash ends the server immediately, without writing anything.
 func (s *Server) Crash() { s.end(syscall.SIGQUIT) }
 
 func (s *Server) end(signal os.Signal) {
@@ -274,7 +272,7 @@ func (s *Server) end(signal os.Signal) {
 	s.child = nil
 }
 
-// PID is the process of the server.
+// PID returns the process ID of the server.
 func (s *Server) PID() int { return s.child.Process.Pid }
 
 // Close stops the server and removes its folder.
@@ -286,32 +284,32 @@ func (s *Server) Close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// Dir has the server's files.
+// Dir returns the folder of the server's files.
 func (s *Server) Dir() string { return s.data() }
 
-// Address is where the server listens.
+// Address returns the address that the server listens on.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// URL is that of the server's only database.
+// URL returns the URL of the server's only database.
 func (s *Server) URL() string { return s.URLAt(s.Address()) }
 
-// URLAt is the same through another address, which leads to the server.
+// URLAt returns the same URL with another address that leads to the server.
 func (s *Server) URLAt(address string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, password), Host: address, Path: "/postgres", RawQuery: "sslmode=disable"}
 	return u.String()
 }
 
-// Place makes an empty schema and returns the URL under which it is the one used.
+// Place creates an empty schema and returns a URL that selects it.
 func (s *Server) Place(ctx context.Context) (string, error) {
 	s.names++
 	name := fmt.Sprintf("place%d", s.names)
 	return In(s.URL(), name), s.Exec(ctx, "CREATE SCHEMA "+name)
 }
 
-// In is a URL with another schema.
+// In returns a URL that selects another schema.
 func In(text, schema string) string { return text + "&search_path=" + schema }
 
-// Exec has the server do something on behalf of a test.
+// Exec executes an SQL statement on behalf of a test.
 func (s *Server) Exec(ctx context.Context, sql string) error {
 	c, err := pgx.Connect(ctx, s.URL())
 	if err != nil {
@@ -321,7 +319,7 @@ func (s *Server) Exec(ctx context.Context, sql string) error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// Settle has the server write what it has not written yet, and look at what it has.
+// Settle flushes the server's writes and updates its statistics.
 func (s *Server) Settle(ctx context.Context) error {
 	for _, statement := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
 		if err := s.Exec(ctx, statement); err != nil {
@@ -331,7 +329,7 @@ func (s *Server) Settle(ctx context.Context) error {
 	return nil
 }
 
-// tail is the end of the server's log.
+// tail holds the end of the server's log.
 type tail struct {
 	ready chan struct{} // closed once connections are accepted
 
