@@ -21,7 +21,7 @@ import (
 // lower floor.
 var floors = map[string]int{
 	"internal/cputime": -1, "internal/retry": -1, "internal/testenv": -1,
-	"bls":              0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
+	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1,
 	"aggregator": 2, "internal/index": 2,
 	"handlers": 3, "internal/simnet": 3,
