@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"quorate/handlers/data/times"
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/socket"
@@ -35,6 +36,13 @@ func (c *Config) fileProblems() (all []error) {
 		if file := c.Networks[name].GenesisFile; file != "" {
 			_, err := genesis.FromFile(file)
 			check("networks."+name+".genesis_file", err)
+		}
+		if file := c.Networks[name].XChainTimes; file != "" {
+			f, err := times.Open(file)
+			if err == nil {
+				err = f.Close()
+			}
+			check("networks."+name+".x_chain_times", err)
 		}
 	}
 	if c.DataDir != "" {

@@ -30,6 +30,9 @@ type Network struct {
 	KeepContainers primary.Keep `yaml:"keep_containers"`
 	// GenesisFile is what the nodes of a private network were started with.
 	GenesisFile string `yaml:"genesis_file"`
+	// XChainTimes is a file with the times of X-Chain transactions and vertices from before
+	// Cortina; see package times.
+	XChainTimes string `yaml:"x_chain_times"`
 	// EVM are chains that are recorded, and whose messages are signed before anyone
 	// asks, besides the C-Chain.
 	EVM []EVM `yaml:"evm"`

@@ -43,6 +43,9 @@ func (n *Network) Data() (data.Network, bool) {
 	}
 	d.Vertices = vertexReader{n.Chains.Vertices}
 	d.Rewards = n.stakes
+	if n.times != nil {
+		d.Times = n.times
+	}
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
 	d.Progress = func(chainID ids.ID) data.Progress {
 		status := n.Chains.LedgerStatus(names[chainID])

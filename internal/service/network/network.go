@@ -20,6 +20,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/handlers/data/times"
 	handler "quorate/handlers/evm"
 	"quorate/handlers/networks"
 	"quorate/internal/chain/genesis"
@@ -55,6 +56,7 @@ type Network struct {
 	Genesis *genesis.Genesis // nil if it is unknown or not needed
 	ledger  bool             // whether outputs, balances and stakes are indexed
 	stakes  *stakes.Cache    // nil without a store
+	times   *times.File      // nil unless configured
 	record  *l1record.Record
 	ahead   *aheadWork // nil if no messages are signed ahead
 	// evmChains are the network's EVM chains. evm indexes them; nil if they are not indexed.
@@ -143,6 +145,11 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	if err != nil {
 		client.Close()
 		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	}
+	if file := o.Config.XChainTimes; file != "" {
+		if n.times, err = times.Open(file); err != nil {
+			o.Log.Error("x_chain_times cannot be used: times of the X-Chain before Cortina are upper bounds", slog.Any("error", err))
+		}
 	}
 	n.Resolver = validators.NewResolver(client, validators.Options{Log: o.Log, OnSets: n.follow})
 	n.Coverage = NewCoverage(n.Peers.Connected)
@@ -316,6 +323,9 @@ func (n *Network) connectForVertices(ctx context.Context) error {
 // Close closes the parts that Run does not close.
 func (n *Network) Close() {
 	closeEVMChains(n.evmChains)
+	if n.times != nil {
+		_ = n.times.Close() // it is only read
+	}
 	n.Signer.Close()
 	n.Node.Close()
 }
