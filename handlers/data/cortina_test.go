@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/apitest"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
+	chain "quorate/internal/chain/ledger"
 	"quorate/internal/index/ledger"
 )
 
@@ -75,6 +77,33 @@ func TestTimesBeforeCortina(t *testing.T) {
 			require.Equal(t, cortina.Unix(), found.Vertices[1].VertexTimestamp)
 		})
 	}
+}
+
+// TestTimesBeforeCortinaAreBoundByImports checks that an export of the X-Chain is not later
+// than its import on a chain that has times.
+func TestTimesBeforeCortinaAreBoundByImports(t *testing.T) {
+	cortina := ago(time.Hour)
+	imported := cortina.Add(-24 * time.Hour)
+	f := newFake()
+	f.cortina = cortina
+	f.outputs = []*ledger.Output{output(90, 0, all(func(o *ledger.Output) {
+		o.ChainID, o.DestinationID, o.Height, o.Time, o.Amount = xID, constants.PlatformChainID, 0, cortina, 9_000_000_000_000
+		o.Spent = &chain.Spend{TxID: ids.ID{7}, Height: 5, Time: imported}
+	}))}
+	var outputs struct {
+		UTXOs []struct {
+			BlockTimestamp, ConsumingBlockTimestamp                         int64
+			BlockTimestampIsUpperBound, ConsumingBlockTimestampIsUpperBound bool
+		}
+	}
+	w := apitest.Get(fuji(t, f), xUTXOs+"&includeSpent=true")
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &outputs))
+	require.Len(t, outputs.UTXOs, 1)
+	got := outputs.UTXOs[0]
+	require.Equal(t, []int64{imported.Unix(), imported.Unix()}, []int64{got.BlockTimestamp, got.ConsumingBlockTimestamp})
+	require.True(t, got.BlockTimestampIsUpperBound)
+	require.False(t, got.ConsumingBlockTimestampIsUpperBound)
 }
 
 // TestBalancesBeforeCortinaAreRefused: nobody knows what the X-Chain had accepted then.

@@ -149,6 +149,14 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 	}
 	amount, nft := shownAmount(&o.Output)
 	made, madeBound := known.preCortina.tx(o.ChainID, o.TxID, o.Height, o.Time)
+	var spent time.Time
+	var spentBound bool
+	if o.Spent != nil {
+		spent, spentBound = known.preCortina.tx(o.DestinationID, o.Spent.TxID, o.Spent.Height, o.Spent.Time)
+		if madeBound && spent.Before(made) {
+			made = spent // such as an export that the P- or C-Chain imported before Cortina
+		}
+	}
 	u := utxo{
 		Addresses:         addresses,
 		Asset:             known.amount(o.AssetID, nft, amount),
@@ -183,8 +191,7 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 	case o.Spent != nil:
 		u.ConsumingTxHash = o.Spent.TxID.String()
 		u.ConsumingBlockNumber = strconv.FormatUint(o.Spent.Height, 10)
-		spent, bound := known.preCortina.tx(o.DestinationID, o.Spent.TxID, o.Spent.Height, o.Spent.Time)
-		u.ConsumingBlockTimestamp, u.ConsumingIsUpperBound = seconds(spent), bound
+		u.ConsumingBlockTimestamp, u.ConsumingIsUpperBound = seconds(spent), spentBound
 	}
 	if b.name == pChain {
 		return u, nil
