@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -152,6 +153,7 @@ type Matcher struct {
 	log       *slog.Logger
 	wake      chan struct{}
 	epoch     uint64 // of the fence; used by the goroutine in Run or Settle
+	failure   atomic.Pointer[Failure]
 
 	checkpointEvery int
 }
@@ -183,6 +185,26 @@ const (
 	lastPause  = 5 * time.Second
 )
 
+// Failure is why a Matcher does not process notes.
+type Failure struct {
+	Err   error
+	Since time.Time
+	// Final reports that the Matcher has ended. Otherwise it retries.
+	Final bool
+}
+
+// Failure returns why notes are not processed, nil if they are. It is safe for concurrent use.
+func (m *Matcher) Failure() *Failure { return m.failure.Load() }
+
+// fail notes a failure, which began with the first of several in a row.
+func (m *Matcher) fail(err error, final bool) {
+	f := &Failure{Err: err, Since: time.Now(), Final: final}
+	if earlier := m.failure.Load(); earlier != nil {
+		f.Since = earlier.Since
+	}
+	m.failure.Store(f)
+}
+
 // Run processes notes until ctx ends, and then returns nil. It takes over from another matcher of the same store and
 // retries while the store is unavailable. It returns store.ErrFenced if another matcher took over, store.ErrCorrupt or
 // store.ErrClosed.
@@ -194,9 +216,14 @@ func (m *Matcher) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			work, pause = m.settle, firstPause
+			m.failure.Store(nil)
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrClosed):
+			if !errors.Is(err, store.ErrFenced) { // then another one processes them
+				m.fail(err, true)
+			}
 			return fmt.Errorf("matching atomic transfers of network %d: %w", m.networkID, err)
 		case ctx.Err() == nil:
+			m.fail(err, false)
 			m.log.Warn("matching atomic transfers failed; retrying", slog.Any("error", err))
 			again = time.After(pause)
 			pause = min(2*pause, lastPause)

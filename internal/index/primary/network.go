@@ -324,9 +324,31 @@ func (n *Network) Kept() bool { return n.kept }
 // ChainStatus returns the index status of one chain.
 func (n *Network) ChainStatus(chain string) index.Status {
 	if p, ok := n.lines[chain]; ok {
-		return p.Status()
+		return n.withMatcher(chain, p.Status())
 	}
 	return index.Status{State: index.Idle}
+}
+
+// matchingTransfers names, in a status, the work that fails while atomic transfers are not matched.
+const matchingTransfers = "matching atomic transfers"
+
+// withMatcher returns the status of a chain with the failure of the matcher, unless the chain itself fails. Without the
+// matcher the outputs between chains are not up to date.
+func (n *Network) withMatcher(chain string, status index.Status) index.Status {
+	if n.matcher == nil || n.ledgers[chain] == "" || status.Err != nil {
+		return status
+	}
+	failure := n.matcher.Failure()
+	if failure == nil {
+		return status
+	}
+	status.State, status.Err = index.Retrying, fmt.Errorf("%s: %w", matchingTransfers, failure.Err)
+	if failure.Final {
+		status.State = index.Stopped
+		return status
+	}
+	status.Failing, status.FailingSince = matchingTransfers, failure.Since
+	return status
 }
 
 // XChainBefore returns the number of indexed heights before the X-Chain's block 0. It is 0 if the chain always had
@@ -358,7 +380,7 @@ func (n *Network) XChainVertices(ctx context.Context) (uint64, error) {
 func (n *Network) Status() map[string]index.Status {
 	all := make(map[string]index.Status, len(n.lines))
 	for chain, p := range n.lines {
-		all[chain] = p.Status()
+		all[chain] = n.withMatcher(chain, p.Status())
 	}
 	return all
 }

@@ -59,3 +59,62 @@ func TestVertexTroubleInStatus(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// unmatchable is a store in which atomic transfers cannot be read.
+type unmatchable struct {
+	store.Store
+	err error
+}
+
+func (s unmatchable) Scan(ctx context.Context, f store.Family, p, lo, hi []byte, dir store.Direction, limit int) ([]store.Row, error) {
+	if f == store.FamilyAtomic {
+		return nil, s.err
+	}
+	return s.Store.Scan(ctx, f, p, lo, hi, dir, limit)
+}
+
+// TestMatcherFailureInStatus checks that a chain does not read as up to date while its atomic transfers are not
+// matched, and that its own ledger goes on.
+func TestMatcherFailureInStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		state   index.State
+		failing string
+	}{
+		"retried": {errors.New("disk on fire"), index.Retrying, "matching atomic transfers"},
+		"final":   {store.ErrCorrupt, index.Stopped, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			generator, err := history.New(history.Options{Seed: 3, NetworkID: networkID, Txs: 100})
+			require.NoError(t, err)
+			past, err := history.NewNode(generator, t.TempDir())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, past.Close()) }()
+			server := httptest.NewServer(&testNode{Node: past})
+			defer server.Close()
+			require.NoError(t, past.Grow(t.Context(), 100))
+			client, g := connect(t, server.URL)
+			s := store.NewMemory()
+			defer s.Close()
+			chains, err := primary.New(options(server.URL, client, g, unmatchable{s, test.err}))
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				assert.NoError(t, chains.Run(ctx))
+			}()
+			for _, chain := range []string{index.PChain, index.XChain, index.CChain} {
+				var got index.Status
+				require.Eventually(t, func() bool {
+					got = chains.ChainStatus(chain)
+					return got.State == test.state && errors.Is(got.Err, test.err) && got.Failing == test.failing && got.Next > 0
+				}, time.Minute, 5*time.Millisecond, "%s: %+v", chain, &got)
+				require.Equal(t, got, chains.Status()[chain])
+				require.Eventually(t, func() bool { return chains.LedgerStatus(chain).State == index.Following }, time.Minute, 5*time.Millisecond)
+			}
+			cancel()
+			<-ended
+		})
+	}
+}
