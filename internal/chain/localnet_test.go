@@ -88,7 +88,7 @@ func TestRewardsWithoutANode(t *testing.T) {
 	read := func(n pchain.Node) (blocks []*ledger.Block) {
 		d, err := pchain.NewDecoder(pchain.DecoderOptions{
 			NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: n, Supply: g.Supply, Validators: g.Validators,
-			Disagree: func(d *pchain.Difference) { t.Error(d) },
+			Disagree: func(d *pchain.DifferenceError) { t.Error(d) },
 		})
 		require.NoError(t, err)
 		state := pchain.NewState()
@@ -178,7 +178,7 @@ func TestRecordedNetwork(t *testing.T) {
 		spent: make(map[ids.ID]bool), staked: make(map[ids.ID][]ids.ID), kinds: make(map[ledger.Kind]int),
 	}
 
-	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.Difference) { t.Error(d) }})
+	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.DifferenceError) { t.Error(d) }})
 	require.NoError(t, err)
 	state := pchain.NewState()
 	for height, raw := range slices.Concat([][]byte{r.P0}, r.P) {
@@ -320,7 +320,7 @@ func BenchmarkPChain(b *testing.B) {
 	config.StartTime = r.StartTime
 	g, err := genesis.FromConfig(&config)
 	require.NoError(b, err)
-	d, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.Difference) { b.Error(d) }})
+	d, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.DifferenceError) { b.Error(d) }})
 	require.NoError(b, err)
 	blocks := slices.Concat([][]byte{r.P0}, r.P)
 	transactions := 0

@@ -213,7 +213,7 @@ func checkReceipt(t *testing.T, got *evm.Transaction, recorded []byte) {
 	for i, l := range want.Logs {
 		require.Equal(t, l.Address, got.Logs[i].Address)
 		require.Equal(t, l.Topics, got.Logs[i].Topics)
-		require.Equal(t, []byte(l.Data), append([]byte{}, got.Logs[i].Data...))
+		require.Equal(t, l.Data, append([]byte{}, got.Logs[i].Data...))
 		require.EqualValues(t, l.Index, got.Logs[i].Index)
 	}
 	if got.To == nil {

@@ -265,11 +265,16 @@ func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm
 	return s.traceless(ctx, from, n, err)
 }
 
+// hasUntraced reports whether the node is known not to trace.
+func (s *EVMSource) hasUntraced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.untraced != nil
+}
+
 // traceless handles a response without traces: it retries, or fetches the blocks without traces.
 func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause error) ([]Block[*evm.Block], error) {
-	s.mu.Lock()
-	known := s.untraced != nil
-	s.mu.Unlock()
+	known := s.hasUntraced()
 	switch {
 	case errors.Is(cause, node.ErrNoState) && s.nearTip(from):
 		n = 1 // the state of the next block may be available
@@ -295,9 +300,8 @@ func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause err
 	}
 	s.mu.Lock()
 	delete(s.attempts, from)
-	known = s.untraced != nil
 	s.mu.Unlock()
-	if !known {
+	if !s.hasUntraced() {
 		s.log.Warn("a block is indexed without its call traces", slog.String("chain", s.chain), slog.Uint64("height", from), slog.Any("cause", cause))
 	}
 	return blocks, nil

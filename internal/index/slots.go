@@ -289,10 +289,9 @@ func (s *Slots) Run(ctx context.Context, r Rebuilder) error {
 	}
 	for ctx.Err() == nil {
 		if err := s.step(ctx, &r); err != nil {
-			if ctx.Err() != nil {
-				return nil
+			if ctx.Err() == nil {
+				return fmt.Errorf("rebuilding the index: %w", err)
 			}
-			return fmt.Errorf("rebuilding the index: %w", err)
 		}
 	}
 	return nil

@@ -77,7 +77,7 @@ func TestCChainBlock(t *testing.T) {
 			case tt.want == nil:
 				require.NoError(t, err)
 				require.Equal(t, want, got)
-			case tt.want == errNotOffered:
+			case errors.Is(tt.want, errNotOffered):
 				var refused *RPCError
 				require.ErrorAs(t, err, &refused)
 				require.True(t, refused.NotOffered())

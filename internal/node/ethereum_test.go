@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -439,7 +440,7 @@ func TestBlocksOfAStateSyncedNode(t *testing.T) {
 	for height, want := range map[uint64]error{0: nil, 1: ErrPruned, 499: ErrPruned, 500: ErrPruned, 699: ErrPruned, 700: nil, 1000: nil, 1001: ErrBeyondTip} {
 		_, err := chain.Blocks(t.Context(), height, 8, false)
 		require.ErrorIs(t, err, want, "block %d", height)
-		if want == ErrPruned {
+		if errors.Is(want, ErrPruned) {
 			require.Contains(t, err.Error(), fmt.Sprintf("block %d is not available from the node", height))
 			require.Contains(t, err.Error(), "its last block is 1000")
 			require.Contains(t, err.Error(), "set state-sync-enabled to false")

@@ -51,7 +51,7 @@ type DecoderOptions struct {
 	// Node is asked once for every staking period that ends.
 	Node Node
 	// Disagree is called with each reward for which the node's outputs differ from the computed ones. It may be nil.
-	Disagree func(*Difference)
+	Disagree func(*DifferenceError)
 	// ValidatorFees is the fee configuration for L1 validators (ACP-77), which determines returned balances. Nil
 	// selects the configuration of the network ID; private networks may differ (platform.getValidatorFeeConfig).
 	ValidatorFees *fee.Config
@@ -66,7 +66,7 @@ type Decoder struct {
 	validators  []*txs.Tx
 	supply      uint64
 	node        Node
-	disagree    func(*Difference)
+	disagree    func(*DifferenceError)
 	fees        fee.Config
 	rewards     platformreward.Config
 	maxStake    uint64

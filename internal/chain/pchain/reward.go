@@ -40,8 +40,8 @@ func RewardedID(tx *txs.Tx) (ids.ID, bool) {
 	return ids.Empty, false
 }
 
-// Difference reports that a node's reward outputs differ from the computed ones. The node's outputs are used.
-type Difference struct {
+// DifferenceError reports that a node's reward outputs differ from the computed ones. The node's outputs are used.
+type DifferenceError struct {
 	Height uint64
 	// StakingTxID is the transaction that added the staker.
 	StakingTxID    ids.ID
@@ -55,7 +55,7 @@ type Payment struct {
 	Role   ledger.Role
 }
 
-func (d *Difference) Error() string {
+func (d *DifferenceError) Error() string {
 	text := func(all []Payment) string {
 		var parts []string
 		for _, p := range all {
@@ -269,7 +269,7 @@ func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, he
 		}
 	}
 	if !same && d.disagree != nil {
-		difference := &Difference{Height: height, StakingTxID: end.staker.txID}
+		difference := &DifferenceError{Height: height, StakingTxID: end.staker.txID}
 		for _, p := range payments {
 			difference.Node = append(difference.Node, p.Payment)
 		}

@@ -35,7 +35,7 @@ type rewarding struct {
 	network     uint32
 	at          time.Time
 	supply      map[ids.ID]uint64
-	differences []*pchain.Difference
+	differences []*pchain.DifferenceError
 }
 
 func newRewarding(t testing.TB, networkID uint32, at time.Time, upgrades *upgrade.Config) *rewarding {
@@ -45,7 +45,7 @@ func newRewarding(t testing.TB, networkID uint32, at time.Time, upgrades *upgrad
 	d, err := pchain.NewDecoder(pchain.DecoderOptions{
 		NetworkID: networkID, Genesis: &ledger.Block{ChainID: constants.PlatformChainID, ID: first.ID(), Time: at},
 		AVAXAssetID: avaxID, Node: n, Supply: supplied, Upgrades: upgrades,
-		Disagree: func(d *pchain.Difference) { r.differences = append(r.differences, d) },
+		Disagree: func(d *pchain.DifferenceError) { r.differences = append(r.differences, d) },
 	})
 	require.NoError(t, err)
 	r.history = &history{t: t, decoder: d, state: pchain.NewState(), node: n, parent: first.ID()}
@@ -264,7 +264,7 @@ func TestDifferentRewards(t *testing.T) {
 	r.node.err, r.node.rewards[validator.ID()] = nil, [][]byte{reward(validator.ID(), 3, 12345, alice)}
 	made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
 	require.Equal(t, [][3]uint64{{3, 12345, uint64(ledger.ValidationReward)}}, made)
-	require.Equal(t, []*pchain.Difference{{
+	require.Equal(t, []*pchain.DifferenceError{{
 		Height: 3, StakingTxID: validator.ID(), Node: []pchain.Payment{{Index: 3, Amount: 12345, Role: ledger.ValidationReward}},
 		Computed: []pchain.Payment{{Index: 3, Amount: own, Role: ledger.ValidationReward}},
 	}}, r.differences)

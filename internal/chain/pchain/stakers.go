@@ -131,7 +131,8 @@ func (s *stakers) setSupply(subnetID ids.ID, to supply) {
 func (d *Decoder) start(s *stakers, one *staker) error {
 	one.pending, one.reward = 0, 0
 	if of := s.supplies[one.subnetID]; of != nil && of.current > 0 {
-		config, calculator := d.rewards, platformreward.Calculator(nil)
+		config := d.rewards
+		var calculator platformreward.Calculator
 		if one.subnetID == constants.PrimaryNetworkID {
 			calculator = platformreward.NewPrimaryNetworkCalculator(config, d.upgrades)
 		} else {

@@ -56,7 +56,7 @@ func (r *recording) blocks(t *testing.T) map[ids.ID][]*chain.Block {
 	g, err := genesis.FromConfig(&config)
 	require.NoError(t, err)
 	all := make(map[ids.ID][]*chain.Block)
-	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.Difference) { t.Error(d) }})
+	p, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: r.NetworkID, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Node: r, Supply: g.Supply, Validators: g.Validators, Disagree: func(d *pchain.DifferenceError) { t.Error(d) }})
 	require.NoError(t, err)
 	state := pchain.NewState()
 	for _, raw := range slices.Concat([][]byte{r.P0}, r.P) {

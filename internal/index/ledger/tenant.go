@@ -399,7 +399,7 @@ func consumer(outputID ids.ID, row []byte) (ids.ID, error) {
 // consume registers txID as consumer of an output. It fails if another transaction consumed the output before.
 // Reapplying a block succeeds.
 func (b *application) consume(txID ids.ID, in *chain.Input) (o *Output, err error) {
-	by := ids.Empty
+	var by ids.ID
 	if in.SourceChainID == b.chainID {
 		var ok bool
 		if o, ok = b.outputs.Get(in.OutputID); !ok {

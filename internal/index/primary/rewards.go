@@ -168,7 +168,7 @@ func (r *rewards) key(txID ids.ID) store.PK {
 }
 
 // differ notes a reward for which the node's outputs differ from the computed ones.
-func (r *rewards) differ(d *pchain.Difference) {
+func (r *rewards) differ(d *pchain.DifferenceError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.differences == 0 {

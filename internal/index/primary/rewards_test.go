@@ -132,7 +132,7 @@ func TestDifferencesAreShown(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	require.NoError(t, r.register(registry))
 	for height := range uint64(3) {
-		r.differ(&pchain.Difference{Height: height, Node: []pchain.Payment{{Index: 3, Amount: 7}}})
+		r.differ(&pchain.DifferenceError{Height: height, Node: []pchain.Payment{{Index: 3, Amount: 7}}})
 	}
 	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("the node paid 7 as output 3, the supply gives nothing")), logged.String())
 	require.Contains(t, r.note(), "3 rewards differ from the computed ones; the last one: reward of staking transaction 11111111111111111111111111111111LpoYY, decided at height 2:")

@@ -306,7 +306,7 @@ func (n *Network) connect(ctx context.Context) error {
 func (n *Network) connectForVertices(ctx context.Context) error {
 	needed, err := n.Chains.Vertices.Await(ctx)
 	if err != nil || !needed {
-		return nil //nolint:nilerr // only ctx ends it
+		return nil // an error says that ctx has ended
 	}
 	connected, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -90,7 +90,7 @@ func (p *past) read(t testing.TB) (all []*ledger.Block) {
 	require.Equal(t, begin.AVAXAssetID, g.AVAXAssetID())
 	require.Equal(t, []ids.ID{constants.PlatformChainID, begin.XChainID, begin.CChainID},
 		[]ids.ID{g.ChainID(history.P), g.ChainID(history.X), g.ChainID(history.C)})
-	onP, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: g.NetworkID(), Genesis: begin.P, AVAXAssetID: begin.AVAXAssetID, Node: p, Supply: begin.Supply, Validators: begin.Validators, Disagree: func(d *pchain.Difference) { t.Error(d) }})
+	onP, err := pchain.NewDecoder(pchain.DecoderOptions{NetworkID: g.NetworkID(), Genesis: begin.P, AVAXAssetID: begin.AVAXAssetID, Node: p, Supply: begin.Supply, Validators: begin.Validators, Disagree: func(d *pchain.DifferenceError) { t.Error(d) }})
 	require.NoError(t, err)
 	onX, err := xchain.NewDecoder(begin.XChainID, begin.X)
 	require.NoError(t, err)
