@@ -497,13 +497,13 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 	}
 	// While the node is away nobody knows how far the chain is.
 	f.progress.Err = errors.New("secret")
-	requireError(t, apitest.Get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not recorded yet")
+	requireError(t, apitest.Get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not indexed yet")
 
 	// A token may come from an instance that is ahead of this one.
 	f.progress.Err, f.progress.Lag = nil, 0
 	token := nextToken(t, apitest.Get(h, balances))
 	f.balancesErr = evm.ErrBeyondTip
-	requireError(t, apitest.Get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not recorded yet")
+	requireError(t, apitest.Get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not indexed yet")
 }
 
 // TestOldStateIsAskedForOnce pages through balances while the node forgets the state of
