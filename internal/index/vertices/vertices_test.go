@@ -150,6 +150,13 @@ func newPeers(d *dag, n, most int) *peers {
 	return p
 }
 
+// count returns how often a node was asked.
+func (p *peers) count(nodeID ids.NodeID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[nodeID]
+}
+
 func (p *peers) ConnectedNodes() []ids.NodeID {
 	all := slices.Clone(p.nodes)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -428,9 +435,9 @@ func TestHostileNodes(t *testing.T) {
 			check(t, d, r)
 			require.Equal(t, rowsOf(t, whole), rowsOf(t, s))
 			for _, nodeID := range p.nodes[:5] {
-				require.Less(t, p.asked[nodeID], 8, "node %d lied or failed and was asked on", nodeID[0])
+				require.Less(t, p.count(nodeID), 8, "node %d lied or failed and was asked on", nodeID[0])
 			}
-			require.Greater(t, p.asked[honest], p.asked[p.nodes[0]])
+			require.Greater(t, p.count(honest), p.count(p.nodes[0]))
 		})
 	}
 }
@@ -455,7 +462,7 @@ func TestNoNodeAnswers(t *testing.T) {
 		go func() { done <- r.Run(t.Context()) }()
 		<-time.After(5 * time.Minute) // of synctest's clock
 		require.Contains(t, r.Trouble(), errNoPeers.Error())
-		require.Less(t, p.asked[p.nodes[0]], 10)
+		require.Less(t, p.count(p.nodes[0]), 10)
 		mu.Lock()
 		away = false
 		mu.Unlock()
@@ -498,7 +505,7 @@ func TestAnOlderIndexIsEnough(t *testing.T) {
 		}
 		p := newPeers(d, 1, 1)
 		require.NoError(t, again(p))
-		require.Equal(t, 1, p.asked[p.nodes[0]])
+		require.Equal(t, 1, p.count(p.nodes[0]))
 		require.Equal(t, want, rowsOf(t, s))
 	})
 }
