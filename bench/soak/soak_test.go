@@ -119,7 +119,7 @@ func TestDocument(t *testing.T) {
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for _, want := range []string{
-		"| commit | c0ffee |", "**42 requests, 2 of them failed, 1 answers were wrong.**", "- wrong: utxos:\n  one is missing\n",
+		"| commit | c0ffee |", "**42 requests, 2 of them failed, 1 responses were wrong.**", "- wrong: utxos:\n  one is missing\n",
 		"| 1m1s | 1m15s | the node answers 503 |", `| sign: 503 a\|b | 2 |`, "![](soak-memory.png)", "| 29s | 2 | PostgreSQL | 200 |",
 	} {
 		require.Contains(t, string(content), want)
