@@ -29,18 +29,9 @@ func (withoutVertices) Ancestors(context.Context, ids.NodeID, ids.ID, ids.ID, p2
 
 // TestVertexTroubleInStatus requires that the X-Chain's status says why its vertices are missing.
 func TestVertexTroubleInStatus(t *testing.T) {
-	generator, err := history.New(history.Options{Seed: 3, NetworkID: networkID, Txs: 100, EarlyTxs: 20})
-	require.NoError(t, err)
-	past, err := history.NewNode(generator, t.TempDir())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, past.Close()) }()
-	server := httptest.NewServer(&testNode{Node: past})
-	defer server.Close()
-	require.NoError(t, past.Grow(t.Context(), 100))
-	client, g := connect(t, server.URL)
 	s := store.NewMemory()
 	defer s.Close()
-	o := options(server.URL, client, g, s)
+	o := serveChains(t, history.Options{Seed: 3, NetworkID: networkID, Txs: 100, EarlyTxs: 20}, s)
 	o.Peers = withoutVertices{}
 	chains, err := primary.New(o)
 	require.NoError(t, err)
@@ -58,6 +49,22 @@ func TestVertexTroubleInStatus(t *testing.T) {
 	require.Empty(t, chains.Status()[index.PChain].Note)
 	cancel()
 	<-ended
+}
+
+// serveChains serves generated chains of 100 transactions from a node until the test ends, and returns the options of a
+// Network that indexes them into s.
+func serveChains(t *testing.T, o history.Options, s store.Store) primary.Options {
+	t.Helper()
+	generator, err := history.New(o)
+	require.NoError(t, err)
+	past, err := history.NewNode(generator, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, past.Close()) })
+	server := httptest.NewServer(&testNode{Node: past})
+	t.Cleanup(server.Close)
+	require.NoError(t, past.Grow(t.Context(), 100))
+	client, g := connect(t, server.URL)
+	return options(server.URL, client, g, s)
 }
 
 // unmatchable is a store in which atomic transfers cannot be read.
@@ -85,18 +92,9 @@ func TestMatcherFailureInStatus(t *testing.T) {
 		"final":   {store.ErrCorrupt, index.Stopped, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			generator, err := history.New(history.Options{Seed: 3, NetworkID: networkID, Txs: 100})
-			require.NoError(t, err)
-			past, err := history.NewNode(generator, t.TempDir())
-			require.NoError(t, err)
-			defer func() { require.NoError(t, past.Close()) }()
-			server := httptest.NewServer(&testNode{Node: past})
-			defer server.Close()
-			require.NoError(t, past.Grow(t.Context(), 100))
-			client, g := connect(t, server.URL)
 			s := store.NewMemory()
 			defer s.Close()
-			chains, err := primary.New(options(server.URL, client, g, unmatchable{s, test.err}))
+			chains, err := primary.New(serveChains(t, history.Options{Seed: 3, NetworkID: networkID, Txs: 100}, unmatchable{s, test.err}))
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
