@@ -209,6 +209,33 @@ func TestAttacksAreTested(t *testing.T) {
 	}
 }
 
+// TestSituationsAreTested checks that docs/situations.md names tests that exist, down to the rows of test tables.
+func TestSituationsAreTested(t *testing.T) {
+	const file = "docs/situations.md"
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("^\\| [^|]+ \\| [^|]+ \\| `([a-z0-9/]+)\\.(Test\\w+)(?:/([^`]+))?` \\|$")
+	tests := make(sources)
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| Situation |") {
+			continue
+		}
+		got := row.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if got == nil {
+			t.Errorf("%s: not a row: %s", file, line)
+			continue
+		}
+		if !tests.have(t, got[1], "\nfunc "+got[2]+"(") {
+			t.Errorf("%s: %s has no %s", file, got[1], got[2])
+		}
+		if got[3] != "" && !tests.have(t, got[1], strconv.Quote(got[3])) {
+			t.Errorf("%s: %s.%s has no %q", file, got[1], got[2], got[3])
+		}
+	}
+}
+
 // sources are the tests of folders.
 type sources map[string]string
 

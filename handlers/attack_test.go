@@ -456,7 +456,7 @@ func TestAttackForeignPages(t *testing.T) {
 	verified := 0
 	h, err := NewPrivate(PrivateOptions{Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
 		verified++
-		return ErrNotRecorded
+		return ErrNotIndexed
 	}})
 	require.NoError(t, err)
 	for _, headers := range [][]string{
@@ -477,7 +477,7 @@ func TestAttackForeignPages(t *testing.T) {
 // rebinding). Names that nobody can buy are the operator's.
 func TestAttackReboundPages(t *testing.T) {
 	h, err := NewPrivate(PrivateOptions{Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
-		return ErrNotRecorded
+		return ErrNotIndexed
 	}})
 	require.NoError(t, err)
 	for host, status := range map[string]int{

@@ -17,8 +17,8 @@ import (
 	"quorate/internal/index/primary"
 )
 
-// ErrNotRecorded reports that a network has no index, or none yet.
-var ErrNotRecorded = errors.New("its chains are not recorded")
+// ErrNotIndexed reports that a network has no index, or none yet.
+var ErrNotIndexed = errors.New("its chains are not recorded")
 
 // MostVerifiedAddresses is the maximum number of addresses that are compared with the upstream node.
 const MostVerifiedAddresses = 1_000_000
@@ -26,7 +26,7 @@ const MostVerifiedAddresses = 1_000_000
 // lineTimeout is how long the client may take to read a line.
 const lineTimeout = time.Minute
 
-// Verify verifies the index of a network. The error may be ErrNotRecorded if it has not called tell.
+// Verify verifies the index of a network. The error may be ErrNotIndexed if it has not called tell.
 type Verify func(ctx context.Context, network string, o primary.VerifyOptions, tell func(primary.Verification)) error
 
 // verifyIndex answers POST /index/verify with lines of JSON. Each is a Verification, and the last one has Done set;
@@ -65,7 +65,7 @@ func verifyIndex(verify Verify) echo.HandlerFunc {
 		if response.Committed {
 			return nil // the log has the error, and the client notices the missing last line
 		}
-		if errors.Is(err, ErrNotRecorded) {
+		if errors.Is(err, ErrNotIndexed) {
 			return apierr.NotFound("network: nothing of %q is recorded here; GET /index tells what is", apierr.Excerpt(c.QueryParam("network")))
 		}
 		return err

@@ -15,7 +15,7 @@ func TestVerifyIndex(t *testing.T) {
 	var asked primary.VerifyOptions
 	e, err := NewPrivate(PrivateOptions{Verify: func(_ context.Context, network string, o primary.VerifyOptions, tell func(primary.Verification)) error {
 		if network != "fuji" {
-			return ErrNotRecorded
+			return ErrNotIndexed
 		}
 		asked = o
 		tell(primary.Verification{Wrong: "a row"})

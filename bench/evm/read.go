@@ -115,7 +115,7 @@ func runRead(t task) (err error) {
 		Progress: func() reply.Progress {
 			return reply.Progress{Height: tip.Number, Time: time.Unix(int64(tip.Time), 0), CaughtUp: true}
 		},
-		Record: record, Contracts: book, URIs: book, Node: from,
+		Index: record, Contracts: book, URIs: book, Node: from,
 	}}, false)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (t *task) profile(name string) (end func(), err error) {
 }
 
 // draw finds out from the record what there is to ask for.
-func draw(ctx context.Context, record *evm.Record, book *contracts.Book) (*sample, error) {
+func draw(ctx context.Context, record *evm.Index, book *contracts.Book) (*sample, error) {
 	tip, err := record.Tip(ctx)
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func draw(ctx context.Context, record *evm.Record, book *contracts.Book) (*sampl
 }
 
 // reads are those of the record.
-func (s *sample) reads(r *evm.Record) []operation {
+func (s *sample) reads(r *evm.Index) []operation {
 	yes, no := true, false
 	latest := func(success *bool) func(context.Context, *rand.Rand) error {
 		return func(ctx context.Context, _ *rand.Rand) error {

@@ -101,8 +101,8 @@ func runRecord(t task) error {
 	done := make(chan struct{})
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: networkID, Chain: name, Store: rows,
-		Source:  index.NewEVMSource(index.EVMOptions{Node: from, Chain: name}),
-		Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(networkID, t.Node.BlockchainID)},
+		Source:      index.NewEVMSource(index.EVMOptions{Node: from, Chain: name}),
+		Projections: []index.Projection[*chain.Block]{evm.NewProjection(networkID, t.Node.BlockchainID)},
 		Committed: func(next uint64) {
 			if next == t.Node.Tip+1 {
 				close(done)

@@ -84,7 +84,7 @@ func (r readings) tell(figures *rig.Log, name string, txs int) error {
 
 // reader does reads as the Data API does. It belongs to one goroutine.
 type reader struct {
-	record    *ledger.Record
+	record    *ledger.Index
 	rng       *rand.Rand
 	zipf      *rand.Zipf
 	chainIDs  [2]ids.ID

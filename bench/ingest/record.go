@@ -13,7 +13,7 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/cputime"
 	"quorate/internal/index"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/node"
@@ -100,7 +100,7 @@ func runRecord(t task) error {
 	}
 	defer client.Close()
 	started.Node, since = time.Since(since), time.Now()
-	o := primary.Options{NetworkID: g.NetworkID, Node: client, Store: rows, Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(g.NetworkID)}}
+	o := primary.Options{NetworkID: g.NetworkID, Node: client, Store: rows, Projections: []index.Projection[*pchain.Block]{l1.NewProjection(g.NetworkID)}}
 	if t.Role == roleLedger {
 		o.Genesis = g
 	} else {

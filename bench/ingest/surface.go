@@ -36,7 +36,7 @@ const (
 	nothing = "/nothing"
 )
 
-func newSurface(g *genesis.Genesis, record *ledger.Record) (*surface, error) {
+func newSurface(g *genesis.Genesis, record *ledger.Index) (*surface, error) {
 	e, err := handlers.New(handlers.Options{Data: networks.Fixed(map[string]data.Network{network: {
 		NetworkID: g.NetworkID, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID, Ledger: record,
 		// What is recorded so far is served, which the service does not while it catches up.

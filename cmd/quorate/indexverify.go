@@ -25,8 +25,8 @@ import (
 	"quorate/internal/config/suggest"
 	"quorate/internal/index"
 	"quorate/internal/index/primary"
-	"quorate/internal/service/keep"
 	"quorate/internal/service/network"
+	"quorate/internal/service/storage"
 	"quorate/internal/store"
 )
 
@@ -237,7 +237,7 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 		}
 		names = []string{name}
 	}
-	return withStore(ctx, keep.PlaceOf(c), func(s store.Store) error {
+	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
 		slots, err := index.OpenSlots(ctx, s, primary.Forms()...)
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"quorate/handlers/access"
 	"quorate/internal/config"
 	"quorate/internal/config/suggest"
-	"quorate/internal/service/keep"
+	"quorate/internal/service/storage"
 	"quorate/internal/store"
 )
 
@@ -76,7 +76,7 @@ func withKeys(ctx context.Context, c config.Config, f func(keyBook) error) error
 	if c.Store == "" {
 		return keyFailure(f(bookInFolder{c.KeyFile()}), "Is --data-dir writable, and does its disk have room?")
 	}
-	return withStore(ctx, keep.PlaceOf(c), func(s store.Store) error {
+	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
 		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")
 	})
 }

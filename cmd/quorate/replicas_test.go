@@ -30,7 +30,7 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/config"
 	"quorate/internal/index"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/node"
@@ -273,7 +273,7 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	memory := store.NewMemory()
 	chains, err := primary.New(primary.Options{
 		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: g, Keep: config.Network{}.Keep(),
-		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(n.NetworkID())},
+		Projections: []index.Projection[*pchain.Block]{l1.NewProjection(n.NetworkID())},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ import (
 
 	"quorate/internal/config"
 	"quorate/internal/config/suggest"
-	"quorate/internal/service/keep"
+	"quorate/internal/service/storage"
 	"quorate/internal/store"
 )
 
@@ -43,7 +43,7 @@ or QUORATE_STORE) can be used while services run.
 }
 
 // withStore opens a store and calls f with it. It never creates a store in a folder.
-func withStore(ctx context.Context, place keep.Place, f func(store.Store) error) error {
+func withStore(ctx context.Context, place storage.Location, f func(store.Store) error) error {
 	if place.URL == "" {
 		if _, err := os.Stat(place.Dir); err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store: %w", err), hint: "Name the service's data folder with --data-dir."}
@@ -53,7 +53,7 @@ func withStore(ctx context.Context, place keep.Place, f func(store.Store) error)
 	}
 	s, err := place.Open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return keep.Failure(err, place, "Stop the service that uses it, or name another one with --data-dir.")
+		return storage.Failure(err, place, "Stop the service that uses it, or name another one with --data-dir.")
 	}
 	return errors.Join(f(s), s.Close())
 }
@@ -67,8 +67,8 @@ func (f *storeFlags) add(flags *pflag.FlagSet) {
 	flags.Lookup("store").DefValue = "" // it may have a password
 }
 
-func (f *storeFlags) place() keep.Place {
-	return keep.Place{URL: f.url, Dir: filepath.Join(f.dataDir, config.StoreFolder)}
+func (f *storeFlags) place() storage.Location {
+	return storage.Location{URL: f.url, Dir: filepath.Join(f.dataDir, config.StoreFolder)}
 }
 
 func newStoreInspect() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/internal/config"
-	"quorate/internal/service/keep"
+	"quorate/internal/service/storage"
 	"quorate/internal/store"
 )
 
@@ -44,9 +44,9 @@ The copy includes API keys. It does not include identities, which are files in t
 folder: copy them too if the new folder is to replace the old one.`,
 		Args: cobra.NoArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			places := [2]keep.Place{placeOf(from), placeOf(to)}
+			places := [2]storage.Location{placeOf(from), placeOf(to)}
 			for i, name := range []string{"--from", "--to"} {
-				if places[i] == (keep.Place{}) {
+				if places[i] == (storage.Location{}) {
 					return usage(fmt.Errorf("%s is not given", name), "Name a data folder, or the URL of a PostgreSQL server.")
 				}
 				if err := places[i].Check(); err != nil {
@@ -64,17 +64,17 @@ folder: copy them too if the new folder is to replace the old one.`,
 	return cmd
 }
 
-func placeOf(text string) keep.Place {
+func placeOf(text string) storage.Location {
 	switch {
 	case text == "":
-		return keep.Place{}
+		return storage.Location{}
 	case strings.Contains(text, "://"):
-		return keep.Place{URL: text}
+		return storage.Location{URL: text}
 	}
-	return keep.Place{Dir: filepath.Join(filepath.Clean(text), config.StoreFolder)}
+	return storage.Location{Dir: filepath.Join(filepath.Clean(text), config.StoreFolder)}
 }
 
-func copyStore(ctx context.Context, from, to keep.Place, out io.Writer) (err error) {
+func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (err error) {
 	const inUse = "Stop the service that uses it."
 	from.Memory, to.Memory = config.LeastMemory, config.LeastMemory
 	from.ViewAge, to.Unfinished = longestCopy, true
@@ -86,17 +86,17 @@ func copyStore(ctx context.Context, from, to keep.Place, out io.Writer) (err err
 	}
 	source, err := from.Open(ctx, quiet)
 	if err != nil {
-		return keep.Failure(err, from, inUse)
+		return storage.Failure(err, from, inUse)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	target, err := to.Open(ctx, quiet)
 	if err != nil {
-		return keep.Failure(err, to, inUse)
+		return storage.Failure(err, to, inUse)
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 	view, err := source.View(ctx)
 	if err != nil {
-		return keep.Failure(err, from, inUse)
+		return storage.Failure(err, from, inUse)
 	}
 	defer func() { err = errors.Join(err, view.Close()) }()
 	shown := &copyShow{out: out, begun: time.Now()}
@@ -123,7 +123,7 @@ func copyStore(ctx context.Context, from, to keep.Place, out io.Writer) (err err
 
 // copyKeys copies API keys that are not rows of both stores. In a data folder they are a
 // file beside the store.
-func copyKeys(ctx context.Context, from, to keep.Place, source, target store.Store, out io.Writer) error {
+func copyKeys(ctx context.Context, from, to storage.Location, source, target store.Store, out io.Writer) error {
 	copied := 0
 	var err error
 	switch file := from.Keys(); {

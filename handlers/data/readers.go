@@ -12,7 +12,7 @@ import (
 	"quorate/internal/node/stakes"
 )
 
-// Ledger is the index of outputs and stakers of one network; *ledger.Record implements it. Each answer reflects one
+// Ledger is the index of outputs and stakers of one network; *ledger.Index implements it. Each answer reflects one
 // state, pages follow each other without repetition or gap, and errors are those of that package and of the store. It
 // must be safe for concurrent use and return soon after ctx has ended.
 type Ledger interface {
@@ -24,7 +24,7 @@ type Ledger interface {
 	Assets(ctx context.Context, assetIDs []ids.ID) ([]*chain.Asset, error)
 }
 
-var _ Ledger = (*ledger.Record)(nil)
+var _ Ledger = (*ledger.Index)(nil)
 
 // Rewards returns the expected rewards of current stakes; *stakes.Cache implements it. They are by transaction, in
 // nAVAX, before commission. It omits stakes that the upstream node does not list. An error is the upstream node's, and

@@ -26,20 +26,20 @@ import (
 
 // recorded is a network with a real record of outputs.
 type recorded struct {
-	t       *testing.T
-	store   store.Store
-	matcher *ledger.Matcher
-	tenants map[ids.ID]*ledger.Tenant
-	subnets subnets.Tenant
-	tip     map[ids.ID]*chain.Block
-	surface *echo.Echo
+	t           *testing.T
+	store       store.Store
+	matcher     *ledger.Matcher
+	projections map[ids.ID]*ledger.Projection
+	subnets     subnets.Projection
+	tip         map[ids.ID]*chain.Block
+	surface     *echo.Echo
 }
 
 func newRecorded(t *testing.T, s store.Store) *recorded {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r := &recorded{t: t, store: s, matcher: ledger.NewMatcher(s, constants.FujiID, nil), tenants: make(map[ids.ID]*ledger.Tenant), tip: make(map[ids.ID]*chain.Block), subnets: subnets.NewTenant(constants.FujiID)}
+	r := &recorded{t: t, store: s, matcher: ledger.NewMatcher(s, constants.FujiID, nil), projections: make(map[ids.ID]*ledger.Projection), tip: make(map[ids.ID]*chain.Block), subnets: subnets.NewProjection(constants.FujiID)}
 	for _, id := range []ids.ID{pID, xID, cID} {
-		r.tenants[id] = ledger.NewTenant(constants.FujiID, id)
+		r.projections[id] = ledger.NewProjection(constants.FujiID, id)
 	}
 	n := newFake().network()
 	n.Ledger, n.Subnets = ledger.New(s, constants.FujiID), subnets.New(s, constants.FujiID)
@@ -63,7 +63,7 @@ func (r *recorded) block(chainID ids.ID, at time.Time, txs ...chain.Tx) {
 	}
 	b.ID = ids.ID{0xb1, byte(b.Height)}
 	var batch store.Batch
-	require.NoError(r.t, r.tenants[chainID].Apply(r.t.Context(), r.store, b, &batch))
+	require.NoError(r.t, r.projections[chainID].Apply(r.t.Context(), r.store, b, &batch))
 	if chainID == pID {
 		require.NoError(r.t, r.subnets.Apply(r.t.Context(), r.store, b, &batch))
 	}

@@ -27,7 +27,7 @@ type Chain struct {
 	// Progress returns the progress of the index. It must not block.
 	Progress func() reply.Progress
 
-	Record    Record
+	Index     Index
 	Contracts Contracts
 	URIs      URIs
 	Node      Node
@@ -74,7 +74,7 @@ func NewChains(all []Chain, starting bool) (*Chains, error) {
 func (c *Chains) Set(network string, all []Chain, starting bool) error {
 	n := networkChains{byName: make(map[string][]*Chain), starting: starting}
 	for _, chain := range all {
-		if chain.BlockchainID == ids.Empty || chain.Progress == nil || chain.Record == nil || chain.Contracts == nil || chain.URIs == nil || chain.Node == nil {
+		if chain.BlockchainID == ids.Empty || chain.Progress == nil || chain.Index == nil || chain.Contracts == nil || chain.URIs == nil || chain.Node == nil {
 			return fmt.Errorf("EVM chain %d: %w", chain.ChainID, errors.New("its blockchain ID, progress, record and node are required"))
 		}
 		if chain.NativeToken.Name == "" && chain.NativeToken.Symbol == "" {

@@ -50,7 +50,7 @@ func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Addre
 	if len(addresses) == 0 {
 		return d, nil
 	}
-	known, err := of.Record.Known(ctx, addresses)
+	known, err := of.Index.Known(ctx, addresses)
 	if err != nil {
 		return nil, err
 	}

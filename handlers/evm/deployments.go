@@ -73,7 +73,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	found, err := of.Record.Deployment(ctx, at)
+	found, err := of.Index.Deployment(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 	if _, err := current(c, of, nil); err != nil {
 		return err
 	}
-	found, err := of.Record.Deployments(ctx, evm.DeploymentQuery{Address: by, Limit: p.Size, After: p.After})
+	found, err := of.Index.Deployments(ctx, evm.DeploymentQuery{Address: by, Limit: p.Size, After: p.After})
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 	if standard != chain.ERC721 && standard != chain.ERC1155 {
 		return apierr.NotFound("address: there is no collection of ERC-721 or ERC-1155 tokens at %s", at)
 	}
-	found, err := of.Record.Tokens(ctx, evm.TokenQuery{Contract: at, Standard: standard, Limit: p.Size, After: p.After})
+	found, err := of.Index.Tokens(ctx, evm.TokenQuery{Contract: at, Standard: standard, Limit: p.Size, After: p.After})
 	if err != nil {
 		return err
 	}

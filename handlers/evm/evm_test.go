@@ -598,7 +598,7 @@ func (s slow) Latest(ctx context.Context, _ evm.LatestQuery) (*evm.TransactionPa
 func TestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFake().chain()
-		c.Record = slow{newFake()}
+		c.Index = slow{newFake()}
 		h := surface(t, compat.Auto, api.Options{}, c)
 		began := time.Now()
 		requireError(t, apitest.Get(h, latest), http.StatusServiceUnavailable, "the answer was not complete in the time allowed")

@@ -422,7 +422,7 @@ func (f *fake) chain() api.Chain {
 	return api.Chain{
 		ChainID: 43113, BlockchainID: cChainID, Primary: true,
 		Progress: func() reply.Progress { return f.progress },
-		Record:   f, Contracts: f, URIs: f, Node: f, Metadata: f,
+		Index:    f, Contracts: f, URIs: f, Node: f, Metadata: f,
 	}
 }
 

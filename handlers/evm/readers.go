@@ -14,10 +14,10 @@ import (
 	"quorate/internal/node"
 )
 
-// Record is the index of a chain; *evm.Record implements it. Each answer reflects one state, pages follow each other
+// Index is the index of a chain; *evm.Index implements it. Each answer reflects one state, pages follow each other
 // without repetition or gap, and errors are those of that package and of the store. It must be safe for concurrent use
 // and return soon after ctx has ended.
-type Record interface {
+type Index interface {
 	// Known reports for each address whether it may be a contract. Addresses may be repeated.
 	Known(ctx context.Context, addresses []common.Address) ([]bool, error)
 	Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionPage, error)
@@ -32,10 +32,10 @@ type Record interface {
 	Days(ctx context.Context, before int64, limit int) ([]evm.Day, error)
 }
 
-var _ Record = (*evm.Record)(nil)
+var _ Index = (*evm.Index)(nil)
 
 // Contracts returns the properties of contracts; *contracts.Book implements it. Errors are those of package node or of
-// the store. The rules of Record apply.
+// the store. The rules of Index apply.
 type Contracts interface {
 	// Contracts returns the contracts at the addresses, nil where there is none.
 	Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error)
@@ -62,7 +62,7 @@ type Node interface {
 
 var _ Node = (*node.EVM)(nil)
 
-// MetadataReader returns the fetched metadata of tokens; *metadata.Keeper implements it. The rules of Record apply.
+// MetadataReader returns the fetched metadata of tokens; *metadata.Keeper implements it. The rules of Index apply.
 type MetadataReader interface {
 	// Metadata returns the metadata of the tokens, in order. It does not wait for fetches.
 	Metadata(ctx context.Context, tokens []evm.Token) ([]metadata.Metadata, error)

@@ -80,9 +80,9 @@ func newRecorded(t *testing.T, transactions int) *recorded {
 	name := index.EVMChain(g.ChainID())
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: networkID, Chain: name, Store: rows,
-		Source:    index.NewEVMSource(index.EVMOptions{Node: evmNode, Chain: name}),
-		Tenants:   []index.Tenant[*chain.Block]{evm.NewTenant(networkID, cChainID)},
-		Committed: r.committed,
+		Source:      index.NewEVMSource(index.EVMOptions{Node: evmNode, Chain: name}),
+		Projections: []index.Projection[*chain.Block]{evm.NewProjection(networkID, cChainID)},
+		Committed:   r.committed,
 	})
 	require.NoError(t, err)
 	r.wake = pipeline.Wake
@@ -105,7 +105,7 @@ func newRecorded(t *testing.T, transactions int) *recorded {
 			}
 			return p
 		},
-		Record: record, Contracts: book, URIs: book, Node: evmNode, Metadata: keeper,
+		Index: record, Contracts: book, URIs: book, Node: evmNode, Metadata: keeper,
 	}
 	r.await()
 	return r

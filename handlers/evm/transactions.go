@@ -78,7 +78,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 		return err
 	}
 	want.Limit, want.After = p.Size, p.After
-	found, err := of.Record.Latest(ctx, want)
+	found, err := of.Index.Latest(ctx, want)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 	}
 	found := new(evm.InternalPage)
 	if !empty {
-		if found, err = of.Record.Internals(ctx, want); err != nil {
+		if found, err = of.Index.Internals(ctx, want); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	}
 	found := new(evm.TransferPage)
 	if !empty {
-		if found, err = of.Record.Transfers(ctx, want); err != nil {
+		if found, err = of.Index.Transfers(ctx, want); err != nil {
 			return err
 		}
 	}
@@ -301,7 +301,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 		return err
 	}
 	want.After = after
-	found, err := of.Record.Balances(ctx, want)
+	found, err := of.Index.Balances(ctx, want)
 	if errors.Is(err, evm.ErrBeyondTip) && (want.At == nil || progress.Err != nil) {
 		// The token is from an instance with a newer index, or was forged.
 		return progress.NotYet(err, "the block that is asked for")

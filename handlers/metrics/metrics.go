@@ -93,7 +93,7 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 	if !progress.CaughtUp {
 		return progress.Behind("this chain")
 	}
-	days, err := chain.Record.Days(ctx, before, pageSize+1)
+	days, err := chain.Index.Days(ctx, before, pageSize+1)
 	if err != nil {
 		return err
 	}

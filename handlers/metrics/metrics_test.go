@@ -39,7 +39,7 @@ const day = 24 * 60 * 60
 
 // days are a record that has nothing but days; what else is asked of it panics.
 type days struct {
-	api.Record
+	api.Index
 	all      []evm.Day // newest first
 	err      error
 	progress reply.Progress
@@ -72,7 +72,7 @@ func (nothing) NativeBalance(context.Context, common.Address, uint64) (*uint256.
 func (d *days) chain(id uint64) api.Chain {
 	return api.Chain{
 		ChainID: id, BlockchainID: ids.ID{byte(id)}, Progress: func() reply.Progress { return d.progress },
-		Record: d, Contracts: nothing{}, URIs: nothing{}, Node: nothing{},
+		Index:  d, Contracts: nothing{}, URIs: nothing{}, Node: nothing{},
 	}
 }
 

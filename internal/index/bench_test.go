@@ -18,7 +18,7 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/cputime"
 	"quorate/internal/index"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
@@ -80,7 +80,7 @@ func catchUp(b *testing.B, from index.Source[*pchain.Block], s store.Store) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	p, err := index.New(index.Options[*pchain.Block]{
-		NetworkID: 5, Chain: index.PChain, Source: from, Store: s, Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(5)},
+		NetworkID: 5, Chain: index.PChain, Source: from, Store: s, Projections: []index.Projection[*pchain.Block]{l1.NewProjection(5)},
 		Committed: func(next uint64) {
 			if next >= benchBlocks {
 				cancel()

@@ -17,12 +17,12 @@ import (
 
 // lane is the progress of one projection, or of container storage.
 type lane[B any] struct {
-	tenant string
-	apply  func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error
-	name   string       // name of the cursor
-	cursor store.Cursor // value in the store after the last commit
-	mark   mark
-	next   uint64 // next height to apply
+	projection string
+	apply      func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error
+	name       string       // name of the cursor
+	cursor     store.Cursor // value in the store after the last commit
+	mark       mark
+	next       uint64 // next height to apply
 }
 
 // mark is the row stored beside a cursor. It holds the first indexed height and the ID of the last indexed block, so
@@ -74,7 +74,7 @@ func (p *Pipeline[B]) start(ctx context.Context) (uint64, error) {
 	}
 	begins := false
 	if err := p.withStore(ctx, "opening the index", func() error {
-		for _, t := range o.Tenants {
+		for _, t := range o.Projections {
 			keys := []store.PK{{P: []byte(Cursor(o.NetworkID, o.Chain, t.Name()))}}
 			values, err := o.Store.Get(ctx, store.FamilyIndexed, keys)
 			if err != nil {
@@ -108,11 +108,11 @@ func (p *Pipeline[B]) takeOver(ctx context.Context, start uint64) (lanes []*lane
 	err = p.withStore(ctx, "opening the index", func() error {
 		var batch store.Batch
 		lanes = nil
-		for _, tenant := range p.options.Tenants {
+		for _, projection := range p.options.Projections {
 			apply := func(ctx context.Context, r store.Reader, block *Block[B], batch *store.Batch) error {
-				return tenant.Apply(ctx, r, block.Content, batch)
+				return projection.Apply(ctx, r, block.Content, batch)
 			}
-			l, err := p.lane(ctx, tenant.Name(), start, apply, &batch)
+			l, err := p.lane(ctx, projection.Name(), start, apply, &batch)
 			if err != nil {
 				return err
 			}
@@ -136,18 +136,18 @@ func (p *Pipeline[B]) takeOver(ctx context.Context, start uint64) (lanes []*lane
 		return nil, err
 	}
 	for _, l := range lanes {
-		if l.tenant != Containers && l.mark.from > p.options.Start {
+		if l.projection != Containers && l.mark.from > p.options.Start {
 			p.log.Warn("the index begins later than configured; earlier blocks take a node that has them and a new index",
-				slog.String("tenant", l.tenant), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
+				slog.String("projection", l.projection), slog.Uint64("from", l.mark.from), slog.Uint64("configured", p.options.Start))
 		}
 	}
 	return lanes, nil
 }
 
 // lane reads the position of a projection and adds its takeover to a batch. A new projection begins at start.
-func (p *Pipeline[B]) lane(ctx context.Context, tenant string, start uint64, apply func(context.Context, store.Reader, *Block[B], *store.Batch) error, batch *store.Batch) (*lane[B], error) {
+func (p *Pipeline[B]) lane(ctx context.Context, projection string, start uint64, apply func(context.Context, store.Reader, *Block[B], *store.Batch) error, batch *store.Batch) (*lane[B], error) {
 	o := &p.options
-	l := &lane[B]{tenant: tenant, apply: apply, name: Cursor(o.NetworkID, o.Chain, tenant)}
+	l := &lane[B]{projection: projection, apply: apply, name: Cursor(o.NetworkID, o.Chain, projection)}
 	was, err := store.ReadCursor(ctx, o.Store, l.name)
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (c *committer[B]) from() uint64 {
 func (c *committer[B]) reached() map[string]reach {
 	at := make(map[string]reach, len(c.lanes))
 	for _, l := range c.lanes {
-		at[l.tenant] = reach{l.mark.from, l.next}
+		at[l.projection] = reach{l.mark.from, l.next}
 	}
 	return at
 }
@@ -328,7 +328,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 				continue
 			}
 			if err := c.applyTo(ctx, l, b); err != nil {
-				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.tenant, err)}
+				return &BlockError{c.options.Chain, b.Height, fmt.Errorf("%s: %w", l.projection, err)}
 			}
 			l.next, l.mark.last, l.mark.begun = b.Height+1, b.ID, true
 		}

@@ -18,7 +18,7 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/pchain/pchaintest"
 	"quorate/internal/index"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
@@ -52,7 +52,7 @@ func ingest(dir, url string) error {
 	}
 	p, err := index.New(index.Options[*pchain.Block]{
 		NetworkID: 5, Chain: index.PChain, Source: index.NewPChainSource(client, nil), Store: s,
-		Tenants:     []index.Tenant[*pchain.Block]{l1record.NewTenant(5)},
+		Projections: []index.Projection[*pchain.Block]{l1.NewProjection(5)},
 		WindowBytes: 480 << 10, Poll: 5 * time.Millisecond,
 		Committed: func(next uint64) { fmt.Println(next) },
 	})
@@ -74,14 +74,14 @@ type reference struct {
 func (r *reference) advance(t testing.TB, next uint64) [32]byte {
 	t.Helper()
 	if next > r.next {
-		tenant := l1record.NewTenant(5)
+		projection := l1.NewProjection(5)
 		var batch store.Batch
 		for _, b := range r.chain.Blocks[r.next:next] {
 			block, err := pchain.ParseBlock(b.Bare)
 			require.NoError(t, err)
-			require.NoError(t, tenant.Apply(t.Context(), r.store, block, &batch))
+			require.NoError(t, projection.Apply(t.Context(), r.store, block, &batch))
 		}
-		name, last := index.Cursor(5, index.PChain, tenant.Name()), r.chain.Blocks[next-1].ID
+		name, last := index.Cursor(5, index.PChain, projection.Name()), r.chain.Blocks[next-1].ID
 		batch.Put(store.FamilyIndexed, store.PK{P: []byte(name)}, append([]byte{1, 0}, last[:]...))
 		epoch := min(r.next, 1) // the first one makes it 1
 		batch.Move(name, store.Cursor{Next: r.next, Epoch: epoch}, store.Cursor{Next: next, Epoch: 1})

@@ -173,7 +173,7 @@ func evmSource(t testing.TB, n *evmNode) *index.EVMSource {
 }
 
 func evmPipeline(t testing.TB, source *index.EVMSource, s store.Store) *index.Pipeline[*evm.Block] {
-	p, err := index.New(index.Options[*evm.Block]{NetworkID: 5, Chain: "evm-1", Source: source, Store: s, Tenants: []index.Tenant[*evm.Block]{evmTenant{}}, Poll: 5 * time.Millisecond})
+	p, err := index.New(index.Options[*evm.Block]{NetworkID: 5, Chain: "evm-1", Source: source, Store: s, Projections: []index.Projection[*evm.Block]{evmTenant{}}, Poll: 5 * time.Millisecond})
 	require.NoError(t, err)
 	return p
 }
@@ -197,7 +197,7 @@ func recordedTo(next uint64) func(index.Status) bool {
 	return func(s index.Status) bool { return s.Next >= next }
 }
 
-// evmRows are the rows of the tenant, in order.
+// evmRows are the rows of the projection, in order.
 func evmRows(t testing.TB, s store.Store) []store.Row {
 	rows, err := s.Scan(t.Context(), store.FamilyMeta, []byte("evm"), nil, nil, store.Ascending, 100_000)
 	require.NoError(t, err)

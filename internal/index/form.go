@@ -34,13 +34,13 @@ type Form struct {
 	Cursor func(name string) bool
 }
 
-// CursorOf returns a Form.Cursor for a tenant. It matches the tenant's cursors in all networks and chains, including
-// cursors of several tenants joined by plus signs.
-func CursorOf(tenant string) func(name string) bool {
+// CursorOf returns a Form.Cursor for a projection. It matches the projection's cursors in all networks and chains, including
+// cursors of several projections joined by plus signs.
+func CursorOf(projection string) func(name string) bool {
 	return func(name string) bool {
 		parts := strings.Split(name, "/")
 		last := len(parts) - 1 // chain names may contain slashes
-		return last >= 3 && parts[0] == "index" && slices.Contains(strings.Split(parts[last], "+"), tenant)
+		return last >= 3 && parts[0] == "index" && slices.Contains(strings.Split(parts[last], "+"), projection)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package index indexes accepted blocks. One pipeline per blockchain fetches blocks, applies them in order to its
-// projections (type Tenant), which turn blocks into rows, and commits the rows together with its position. The package
+// projections (type Projection), which turn blocks into rows, and commits the rows together with its position. The package
 // does not interpret rows and does not know their readers. Accepted blocks are final, so nothing is ever rolled back. A
 // block that does not follow its predecessor ends the pipeline.
 package index
@@ -36,7 +36,7 @@ func (e *BlockError) Error() string {
 
 func (e *BlockError) Unwrap() error { return e.Err }
 
-// RetryError is a temporary error of Tenant.Apply. The pipeline reports it in its Status and calls Apply with the same
+// RetryError is a temporary error of Projection.Apply. The pipeline reports it in its Status and calls Apply with the same
 // block until the result differs.
 type RetryError struct {
 	// What names the failing work in the status, the log and the metrics.
@@ -54,9 +54,9 @@ type Block[B any] struct {
 	ID, ParentID ids.ID
 	// Size is the approximate memory of Content in bytes.
 	Size int
-	// Content is passed to the tenants.
+	// Content is passed to the projections.
 	Content B
-	// Container is the encoded block; empty if the source is no Keeper.
+	// Container is the encoded block; empty if the source is no ContainerSource.
 	Container container.Container
 }
 
@@ -70,8 +70,8 @@ type Source[B any] interface {
 	Fetch(ctx context.Context, from uint64, n int) ([]Block[B], error)
 }
 
-// Keeper is a Source whose blocks carry containers, from which it can decode them again.
-type Keeper[B any] interface {
+// ContainerSource is a Source whose blocks carry containers, from which it can decode them again.
+type ContainerSource[B any] interface {
 	Source[B]
 	// Again decodes a block from its container.
 	Again(ctx context.Context, c container.Container) (Block[B], error)
@@ -91,20 +91,20 @@ type Beginner interface {
 	First(ctx context.Context) (uint64, error)
 }
 
-// Tenant is a projection: it derives one index from a chain's blocks. Its rows depend only on blocks, so writing them
+// Projection is a projection: it derives one index from a chain's blocks. Its rows depend only on blocks, so writing them
 // twice has no effect.
-type Tenant[B any] interface {
-	// Name is part of the name of the tenant's cursor in the store. Form describes how an index whose row format
+type Projection[B any] interface {
+	// Name is part of the name of the projection's cursor in the store. Form describes how an index whose row format
 	// changes is rebuilt.
 	Name() string
 	// Apply adds the rows of a block to a batch. Blocks come one at a time and in order, beginning with the genesis
 	// block if the pipeline does. r does not show the rows of batch and may not yet show those of the preceding batch.
-	// The batch retains the slices passed to it. If Apply returns a *RetryError, it must leave the batch and the tenant
+	// The batch retains the slices passed to it. If Apply returns a *RetryError, it must leave the batch and the projection
 	// unchanged. Any other error ends the pipeline and drops the batch.
 	Apply(ctx context.Context, r store.Reader, block B, batch *store.Batch) error
 }
 
-// Cursor returns the name of a tenant's cursor in the store. The cursor's Next is the first height that is not indexed.
-func Cursor(networkID uint32, chain, tenant string) string {
-	return fmt.Sprintf("index/%d/%s/%s", networkID, chain, tenant)
+// Cursor returns the name of a projection's cursor in the store. The cursor's Next is the first height that is not indexed.
+func Cursor(networkID uint32, chain, projection string) string {
+	return fmt.Sprintf("index/%d/%s/%s", networkID, chain, projection)
 }

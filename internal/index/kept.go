@@ -13,12 +13,12 @@ import (
 	"quorate/internal/store"
 )
 
-// Containers replaces the tenant's name in the cursor of container storage. See Cursor.
+// Containers replaces the projection's name in the cursor of container storage. See Cursor.
 const Containers = "containers"
 
-// KeptUntil returns the range of a chain's stored containers: from the first height until, not including, the second.
+// ContainersUntil returns the range of a chain's stored containers: from the first height until, not including, the second.
 // Both are 0 if no containers are stored.
-func KeptUntil(ctx context.Context, r store.Reader, networkID uint32, chain string) (from, until uint64, err error) {
+func ContainersUntil(ctx context.Context, r store.Reader, networkID uint32, chain string) (from, until uint64, err error) {
 	name := Cursor(networkID, chain, Containers)
 	at, err := store.ReadCursor(ctx, r, name)
 	if err != nil || at.Next == 0 {
@@ -28,10 +28,10 @@ func KeptUntil(ctx context.Context, r store.Reader, networkID uint32, chain stri
 	return m.from, at.Next, err
 }
 
-// Recorded returns the range of blocks that a tenant has indexed, from one height until, not including, another, and
+// Indexed returns the range of blocks that a projection has indexed, from one height until, not including, another, and
 // the ID of the last block. Both heights are equal if there are none.
-func Recorded(ctx context.Context, r store.Reader, networkID uint32, chain, tenant string) (from, until uint64, last ids.ID, err error) {
-	name := Cursor(networkID, chain, tenant)
+func Indexed(ctx context.Context, r store.Reader, networkID uint32, chain, projection string) (from, until uint64, last ids.ID, err error) {
+	name := Cursor(networkID, chain, projection)
 	at, err := store.ReadCursor(ctx, r, name)
 	if err != nil || at.Next == 0 {
 		return 0, 0, ids.Empty, err
@@ -66,17 +66,17 @@ func (p *Pipeline[B]) keep() func(_ context.Context, _ store.Reader, block *Bloc
 	}
 }
 
-// source returns the source of blocks from next on. For tenants that are rebuilt, stored containers come from the
+// source returns the source of blocks from next on. For projections that are rebuilt, stored containers come from the
 // store. kept is the first height that is not stored.
 func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], kept uint64, err error) {
 	o := &p.options
-	keeper, ok := o.Source.(Keeper[B])
+	keeper, ok := o.Source.(ContainerSource[B])
 	if !ok {
 		return o.Source, 0, nil
 	}
 	var first uint64
 	if err := p.withStore(ctx, "looking for containers", func() (err error) {
-		first, kept, err = KeptUntil(ctx, o.Store, o.NetworkID, o.Chain)
+		first, kept, err = ContainersUntil(ctx, o.Store, o.NetworkID, o.Chain)
 		return err
 	}); err != nil {
 		return nil, 0, err
@@ -86,7 +86,7 @@ func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], 
 	}
 	p.log.Info("making a record again from the containers that are kept", slog.Uint64("from", next), slog.Uint64("kept", kept))
 	return &again[B]{
-		Keeper: keeper, kept: kept, store: o.Store, log: p.log,
+		ContainerSource: keeper, kept: kept, store: o.Store, log: p.log,
 		chain: container.Chain{NetworkID: o.NetworkID, Name: o.Chain},
 	}, kept, nil
 }
@@ -94,7 +94,7 @@ func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], 
 // again is a source that reads stored blocks first and fetches the following blocks from a node. It calls no node while
 // stored blocks remain.
 type again[B any] struct {
-	Keeper[B]
+	ContainerSource[B]
 	chain container.Chain
 	store store.Store
 	log   *slog.Logger
@@ -110,13 +110,13 @@ func (a *again[B]) Tip(ctx context.Context) (uint64, error) {
 	if a.local() {
 		return a.kept - 1, nil
 	}
-	return a.Keeper.Tip(ctx)
+	return a.ContainerSource.Tip(ctx)
 }
 
 // Fetch implements Source.
 func (a *again[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[B], error) {
 	if from >= a.kept {
-		return a.Keeper.Fetch(ctx, from, n)
+		return a.ContainerSource.Fetch(ctx, from, n)
 	}
 	blocks, err := a.read(ctx, from, min(n, int(a.kept-from)))
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *again[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[B], e
 			return nil, err
 		}
 		a.log.Warn("what is kept of a block cannot be read; asking a node for it", slog.Uint64("height", from), slog.Any("error", err))
-		if blocks, err = a.Keeper.Fetch(ctx, from, 1); err != nil {
+		if blocks, err = a.ContainerSource.Fetch(ctx, from, 1); err != nil {
 			return nil, err
 		}
 	}

@@ -64,7 +64,7 @@ func (n *syncedNode) Containers(context.Context, node.Index, uint64, int) ([]nod
 	return nil, &node.RPCError{Method: "index.getContainerRange", Code: 404}
 }
 
-// atomics is a tenant of the C-Chain.
+// atomics is a projection of the C-Chain.
 type atomics struct{}
 
 func (atomics) Name() string { return "atomics" }
@@ -81,7 +81,7 @@ func TestStateSyncedNode(t *testing.T) {
 		n := &syncedNode{first: 3000, tip: 5000}
 		p, err := index.New(index.Options[*cchain.Block]{
 			NetworkID: 5, Chain: index.CChain, Source: index.NewCChainSource(n, false, nil), Store: store.NewMemory(),
-			Tenants: []index.Tenant[*cchain.Block]{atomics{}}, Log: slog.New(slog.NewTextHandler(&logged, nil)),
+			Projections: []index.Projection[*cchain.Block]{atomics{}}, Log: slog.New(slog.NewTextHandler(&logged, nil)),
 		})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -132,7 +132,7 @@ func TestStateSyncedNodeOfAShortChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := index.New(index.Options[*cchain.Block]{
 			NetworkID: 5, Chain: index.CChain, Source: index.NewCChainSource(&syncedNode{first: 13, tip: 18}, false, nil), Store: store.NewMemory(),
-			Tenants: []index.Tenant[*cchain.Block]{atomics{}},
+			Projections: []index.Projection[*cchain.Block]{atomics{}},
 		})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,7 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/pchain/pchaintest"
 	"quorate/internal/index"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
@@ -59,7 +59,7 @@ func pipeline(t testing.TB, from *index.PChainSource, s store.Store) *index.Pipe
 	t.Helper()
 	p, err := index.New(index.Options[*pchain.Block]{
 		NetworkID: 5, Chain: index.PChain, Source: from, Store: s, Poll: 10 * time.Millisecond,
-		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(5)},
+		Projections: []index.Projection[*pchain.Block]{l1.NewProjection(5)},
 	})
 	require.NoError(t, err)
 	return p
@@ -91,17 +91,17 @@ func dump(t testing.TB, s store.Store) [32]byte {
 	return hash
 }
 
-// want is the dump of a store in which a tenant recorded a chain, by itself.
+// want is the dump of a store in which a projection recorded a chain, by itself.
 func want(t testing.TB, chain *pchaintest.Chain) [32]byte {
 	t.Helper()
 	s := store.NewMemory()
 	defer s.Close()
-	tenant := l1record.NewTenant(5)
+	projection := l1.NewProjection(5)
 	var batch store.Batch
 	for _, b := range chain.Blocks {
 		block, err := pchain.ParseBlock(b.Bare)
 		require.NoError(t, err)
-		require.NoError(t, tenant.Apply(t.Context(), s, block, &batch))
+		require.NoError(t, projection.Apply(t.Context(), s, block, &batch))
 	}
 	name, last := index.Cursor(5, index.PChain, "l1"), chain.Blocks[len(chain.Blocks)-1].ID
 	batch.Put(store.FamilyIndexed, store.PK{P: []byte(name)}, append([]byte{1, 0}, last[:]...))

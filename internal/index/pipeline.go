@@ -15,20 +15,20 @@ import (
 	"quorate/internal/store"
 )
 
-// Options configures a Pipeline. Source, Store and Tenants are required.
+// Options configures a Pipeline. Source, Store and Projections are required.
 type Options[B any] struct {
 	// NetworkID and Chain identify the pipeline in cursors, errors and logs.
 	NetworkID uint32
 	Chain     string
 	Source    Source[B]
 	Store     store.Store
-	// Tenants are the pipeline's projections. Each has its own cursor: a new tenant gets the blocks from Start on,
-	// while tenants that have indexed them are skipped.
-	Tenants []Tenant[B]
-	// Keep stores the containers of blocks beside the tenants' rows. Tenants that are rebuilt read from them. Keep
-	// requires that Source is a Keeper.
+	// Projections are the pipeline's projections. Each has its own cursor: a new projection gets the blocks from Start on,
+	// while projections that have indexed them are skipped.
+	Projections []Projection[B]
+	// Keep stores the containers of blocks beside the projections' rows. Projections that are rebuilt read from them. Keep
+	// requires that Source is a ContainerSource.
 	Keep bool
-	// Start is the height at which new tenants begin; 0 is the genesis block. It has no effect on other tenants.
+	// Start is the height at which new projections begin; 0 is the genesis block. It has no effect on other projections.
 	Start uint64
 	// Fetchers is the number of concurrent fetches; default 4.
 	Fetchers int
@@ -43,7 +43,7 @@ type Options[B any] struct {
 	// QuietPoll is the maximum poll interval while the chain is quiet. The interval grows to a sixteenth of the time
 	// since the node's height last rose or Wake was called. Default Poll.
 	QuietPoll time.Duration
-	// Committed is called after each commit with the first height that some tenant lacks. It blocks the pipeline: it
+	// Committed is called after each commit with the first height that some projection lacks. It blocks the pipeline: it
 	// must only wake readers.
 	Committed func(next uint64)
 	// Now returns the time at which a container is stored; default time.Now.
@@ -115,17 +115,17 @@ func New[B any](o Options[B]) (*Pipeline[B], error) {
 	switch {
 	case o.Source == nil || o.Store == nil:
 		return nil, errors.New("an index needs a source and a store")
-	case len(o.Tenants) == 0:
-		return nil, errors.New("an index without tenants records nothing")
+	case len(o.Projections) == 0:
+		return nil, errors.New("an index without projections records nothing")
 	}
 	names := make(map[string]bool)
-	for _, t := range o.Tenants {
+	for _, t := range o.Projections {
 		if names[t.Name()] {
-			return nil, fmt.Errorf("two tenants are named %q", t.Name())
+			return nil, fmt.Errorf("two projections are named %q", t.Name())
 		}
 		names[t.Name()] = true
 	}
-	if _, ok := o.Source.(Keeper[B]); o.Keep && !ok {
+	if _, ok := o.Source.(ContainerSource[B]); o.Keep && !ok {
 		return nil, errors.New("containers cannot be kept of a source that does not give them")
 	}
 	o = o.withDefaults()
@@ -148,9 +148,9 @@ func (p *Pipeline[B]) Wake() {
 	}
 }
 
-// RecordedBy makes Status report the status of another Pipeline that indexes the same chain in the same store; nil ends
+// IndexedBy makes Status report the status of another Pipeline that indexes the same chain in the same store; nil ends
 // that. The last reported position stays: Status never falls back.
-func (p *Pipeline[B]) RecordedBy(other *Pipeline[B]) {
+func (p *Pipeline[B]) IndexedBy(other *Pipeline[B]) {
 	if last := p.recorder.Load(); last != nil {
 		last.status.mu.Lock()
 		next, lanes := last.status.current.Next, last.status.lanes
@@ -163,10 +163,10 @@ func (p *Pipeline[B]) RecordedBy(other *Pipeline[B]) {
 // Status returns the state of the pipeline.
 func (p *Pipeline[B]) Status() Status { return p.told((*status).read) }
 
-// StatusOf returns the state of one tenant, which may be ahead of tenants that are rebuilt. Before Run has read the
+// StatusOf returns the state of one projection, which may be ahead of projections that are rebuilt. Before Run has read the
 // cursors, it equals Status.
-func (p *Pipeline[B]) StatusOf(tenant string) Status {
-	return p.told(func(s *status) Status { return s.readOf(tenant) })
+func (p *Pipeline[B]) StatusOf(projection string) Status {
+	return p.told(func(s *status) Status { return s.readOf(projection) })
 }
 
 // told returns the recorder's status once that has reached the position of this pipeline.
@@ -315,7 +315,7 @@ func (r *running[B]) poll(ctx context.Context) error {
 	}
 }
 
-// peek requests the node's height while blocks come from the store, so that tenants that are not rebuilt can report
+// peek requests the node's height while blocks come from the store, so that projections that are not rebuilt can report
 // their lag. Nothing waits for the node.
 func (r *running[B]) peek(ctx context.Context) error {
 	a, ok := r.source.(*again[B])
@@ -325,7 +325,7 @@ func (r *running[B]) peek(ctx context.Context) error {
 	ticker := time.NewTicker(pollFar)
 	defer ticker.Stop()
 	for a.local() {
-		if height, err := a.Keeper.Tip(ctx); err == nil {
+		if height, err := a.ContainerSource.Tip(ctx); err == nil {
 			r.status.tip(height)
 		}
 		select {

@@ -127,7 +127,7 @@ func (n *numbers) set(change func()) {
 	change()
 }
 
-// ledger is a tenant with so many rows per block; each says when it was written.
+// ledger is a projection with so many rows per block; each says when it was written.
 type ledger struct {
 	name string
 	rows int
@@ -179,8 +179,8 @@ type started struct {
 	ended  chan error
 }
 
-func options(source index.Source[uint64], s store.Store, tenants ...index.Tenant[uint64]) index.Options[uint64] {
-	return index.Options[uint64]{NetworkID: 5, Chain: "N", Source: source, Store: s, Tenants: tenants}
+func options(source index.Source[uint64], s store.Store, projections ...index.Projection[uint64]) index.Options[uint64] {
+	return index.Options[uint64]{NetworkID: 5, Chain: "N", Source: source, Store: s, Projections: projections}
 }
 
 func start(t testing.TB, o index.Options[uint64]) *started {
@@ -439,7 +439,7 @@ func TestStatusSaysWhichBlockCannotBeRead(t *testing.T) {
 	})
 }
 
-// joined are the options of a pipeline whose first tenant has 3000 blocks, and whose
+// joined are the options of a pipeline whose first projection has 3000 blocks, and whose
 // second one, which is new, reads them from what is kept, slowly.
 func joined(t testing.TB) (*keptNumbers, index.Options[uint64]) {
 	t.Helper()
@@ -455,7 +455,7 @@ func joined(t testing.TB) (*keptNumbers, index.Options[uint64]) {
 	return source, o
 }
 
-// TestTenantsHaveTheirOwnStatus has one tenant begin anew from what is kept, while the
+// TestTenantsHaveTheirOwnStatus has one projection begin anew from what is kept, while the
 // node is slow: the other is not made again, and says how far it really is behind.
 func TestTenantsHaveTheirOwnStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -472,9 +472,9 @@ func TestTenantsHaveTheirOwnStatus(t *testing.T) {
 		require.Equal(t, uint64(3001), one.Next)
 		require.Equal(t, uint64(10), one.Lag())
 		p.await(t, 3011)
-		for _, tenant := range []string{"first", "second"} {
-			require.Equal(t, index.Following, p.StatusOf(tenant).State)
-			require.Zero(t, p.StatusOf(tenant).Lag())
+		for _, projection := range []string{"first", "second"} {
+			require.Equal(t, index.Following, p.StatusOf(projection).State)
+			require.Zero(t, p.StatusOf(projection).Lag())
 		}
 		p.stop(t)
 	})
@@ -617,7 +617,7 @@ func TestTenantThatFails(t *testing.T) {
 	})
 }
 
-// TestTenantsJoin adds tenants to a store that has others already.
+// TestTenantsJoin adds projections to a store that has others already.
 func TestTenantsJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory := &numbers{tip: 3000}, store.NewMemory()
@@ -875,10 +875,10 @@ func TestMistakes(t *testing.T) {
 	source, memory := &numbers{}, store.NewMemory()
 	defer memory.Close()
 	for name, o := range map[string]index.Options[uint64]{
-		"no source":     options(nil, memory, &ledger{name: "l"}),
-		"no store":      options(source, nil, &ledger{name: "l"}),
-		"no tenants":    options(source, memory),
-		"the same name": options(source, memory, &ledger{name: "l"}, &ledger{name: "l"}),
+		"no source":      options(nil, memory, &ledger{name: "l"}),
+		"no store":       options(source, nil, &ledger{name: "l"}),
+		"no projections": options(source, memory),
+		"the same name":  options(source, memory, &ledger{name: "l"}, &ledger{name: "l"}),
 	} {
 		_, err := index.New(o)
 		require.Error(t, err, name)

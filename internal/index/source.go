@@ -121,7 +121,7 @@ func (s *NodeSource[B]) fetch(ctx context.Context, from uint64, n int) ([]Block[
 	return s.singly(ctx, from, n)
 }
 
-// Again implements Keeper.
+// Again implements ContainerSource.
 func (s *NodeSource[B]) Again(_ context.Context, c container.Container) (b Block[B], err error) {
 	if c.Form == container.Part {
 		if s.chain.part == nil {

@@ -38,7 +38,7 @@ const NearTip = 64
 // Status is the state of a pipeline.
 type Status struct {
 	State State
-	// From is the first height that all tenants index, Next the first that one of them has
+	// From is the first height that all projections index, Next the first that one of them has
 	// not indexed yet.
 	From, Next uint64
 	// Kept is the first height whose container is not in the store.
@@ -107,8 +107,8 @@ type status struct {
 	current Status            // without State; guarded by mu
 	running bool              // guarded by mu
 	trouble map[task]*trouble // guarded by mu
-	lanes   map[string]reach  // by tenant; guarded by mu
-	caught  map[string]bool   // tenants that have been near the tip; guarded by mu
+	lanes   map[string]reach  // by projection; guarded by mu
+	caught  map[string]bool   // projections that have been near the tip; guarded by mu
 	lower   lower             // guarded by mu
 	// atTip is set once the pipeline has had nothing left to index in this run. Guarded by mu.
 	atTip bool
@@ -146,7 +146,7 @@ const (
 	lowerNonsense = 30 * time.Second
 )
 
-// reach is the range of blocks that a tenant has indexed.
+// reach is the range of blocks that a projection has indexed.
 type reach struct{ from, next uint64 }
 
 // rateWindow is the minimum time over which a rate is measured.
@@ -158,15 +158,15 @@ func (s *status) read() Status {
 	return s.at(s.current)
 }
 
-// readOf returns the status of one tenant.
-func (s *status) readOf(tenant string) Status {
+// readOf returns the status of one projection.
+func (s *status) readOf(projection string) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current
-	if l, ok := s.lanes[tenant]; ok {
+	if l, ok := s.lanes[projection]; ok {
 		now.From, now.Next = l.from, l.next
-		// The tenant may be ahead of the others.
-		now.CaughtUp = now.CaughtUp || s.caught[tenant]
+		// The projection may be ahead of the others.
+		now.CaughtUp = now.CaughtUp || s.caught[projection]
 	}
 	return s.at(now)
 }
@@ -279,15 +279,15 @@ func (s *status) below(height uint64) {
 	s.lower = lower{}
 }
 
-// catchUp sets CaughtUp once the tip is near, for the pipeline and for each tenant. Requires mu.
+// catchUp sets CaughtUp once the tip is near, for the pipeline and for each projection. Requires mu.
 func (s *status) catchUp() {
 	s.current.CaughtUp = s.current.CaughtUp || s.current.near()
 	s.atTip = s.atTip || s.current.near() && s.current.Lag() == 0
-	for tenant, l := range s.lanes {
+	for projection, l := range s.lanes {
 		own := s.current
 		own.From, own.Next = l.from, l.next
 		if own.near() {
-			s.caught[tenant] = true
+			s.caught[projection] = true
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (p *Pipeline[B]) watch(ctx context.Context) error {
 	}
 }
 
-// stand holds the positions of the tenants in the store.
+// stand holds the positions of the projections in the store.
 type stand struct {
 	from, next, kept uint64
 	lanes            map[string]reach
@@ -60,15 +60,15 @@ type stand struct {
 
 func (p *Pipeline[B]) stand(ctx context.Context) (stand, error) {
 	o := &p.options
-	var tenants []string
-	for _, t := range o.Tenants {
-		tenants = append(tenants, t.Name())
+	var projections []string
+	for _, t := range o.Projections {
+		projections = append(projections, t.Name())
 	}
 	if o.Keep {
-		tenants = append(tenants, Containers)
+		projections = append(projections, Containers)
 	}
-	keys := make([]store.PK, len(tenants))
-	for i, t := range tenants {
+	keys := make([]store.PK, len(projections))
+	for i, t := range projections {
 		keys[i].P = []byte(Cursor(o.NetworkID, o.Chain, t))
 	}
 	cursors, err := o.Store.Get(ctx, store.FamilyCursor, keys)
@@ -79,8 +79,8 @@ func (p *Pipeline[B]) stand(ctx context.Context) (stand, error) {
 	if err != nil {
 		return stand{}, fmt.Errorf("reading where records begin: %w", err)
 	}
-	now := stand{lanes: make(map[string]reach, len(tenants))}
-	for i, t := range tenants {
+	now := stand{lanes: make(map[string]reach, len(projections))}
+	for i, t := range projections {
 		at := reach{o.Start, o.Start}
 		if marks[i] != nil { // otherwise the index has not begun
 			c, err := store.ParseCursor(string(keys[i].P), cursors[i])

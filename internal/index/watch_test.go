@@ -80,8 +80,8 @@ func TestWatch(t *testing.T) {
 
 		// A record that is made anew is one that goes on from its beginning.
 		var batch store.Batch
-		for _, tenant := range []string{"l", index.Containers} {
-			name := index.Cursor(5, "N", tenant)
+		for _, projection := range []string{"l", index.Containers} {
+			name := index.Cursor(5, "N", projection)
 			was, err := store.ReadCursor(t.Context(), memory, name)
 			require.NoError(t, err)
 			batch.Move(name, was, store.Cursor{Epoch: was.Epoch})
@@ -113,7 +113,7 @@ func TestRecorderEnds(t *testing.T) {
 			before := p.Status()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			p.RecordedBy(recorder)
+			p.IndexedBy(recorder)
 			require.Equal(t, before.Next, p.Status().Next, "it has not begun")
 			go func() { ended <- recorder.Run(ctx) }()
 			source.grow(100)
@@ -126,7 +126,7 @@ func TestRecorderEnds(t *testing.T) {
 			last := recorder.Status().Next
 			cancel()
 			require.NoError(t, <-ended)
-			p.RecordedBy(nil)
+			p.IndexedBy(nil)
 			require.Equal(t, last, p.Status().Next)
 			require.Equal(t, last, p.StatusOf("l").Next)
 			time.Sleep(time.Second)

@@ -165,7 +165,7 @@ func (s *XChainSource) tx(p *preCortina, c container.Container) (Block[*xchain.B
 	}, nil
 }
 
-// Again implements Keeper. It needs no node.
+// Again implements ContainerSource. It needs no node.
 func (s *XChainSource) Again(ctx context.Context, c container.Container) (Block[*xchain.Block], error) {
 	p, err := s.preCortina(ctx)
 	if err != nil {

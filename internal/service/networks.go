@@ -273,11 +273,11 @@ func (n *networks) indexed() map[string]map[string]index.Status {
 func (n *networks) verify(ctx context.Context, name string, o primary.VerifyOptions, tell func(primary.Verification)) error {
 	e, ok := n.entries[name]
 	if !ok {
-		return handlers.ErrNotRecorded
+		return handlers.ErrNotIndexed
 	}
 	opened := e.open()
 	if opened == nil || opened.Chains == nil {
-		return handlers.ErrNotRecorded
+		return handlers.ErrNotIndexed
 	}
 	_, err := opened.Chains.Verify(ctx, o, tell)
 	return err

@@ -13,8 +13,8 @@ import (
 
 	"quorate/internal/config"
 	"quorate/internal/service/hint"
-	"quorate/internal/service/keep"
 	"quorate/internal/service/logs"
+	"quorate/internal/service/storage"
 )
 
 // process holds what all parts of the process share.
@@ -25,7 +25,7 @@ type process struct {
 	log             *slog.Logger
 	registry        *prometheus.Registry
 	public, private net.Listener
-	kept            *keep.Keep
+	kept            *storage.State
 }
 
 // open opens the listeners and the store, and sets the memory limit.
@@ -44,7 +44,7 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 	if p.private, err = listen("private-listen", p.config.PrivateListen); err != nil {
 		return p, err
 	}
-	if p.kept, err = keep.Open(ctx, p.config, p.log, p.registry); err != nil {
+	if p.kept, err = storage.Open(ctx, p.config, p.log, p.registry); err != nil {
 		return p, err
 	}
 	limit := int64(p.config.MemoryLimit)

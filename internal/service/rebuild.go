@@ -7,8 +7,8 @@ import (
 
 	"quorate/internal/config"
 	"quorate/internal/index/primary"
-	"quorate/internal/service/keep"
 	"quorate/internal/service/replica"
+	"quorate/internal/service/storage"
 	"quorate/internal/store"
 )
 
@@ -18,7 +18,7 @@ const graceAlone = 10 * time.Second
 
 // rebuildIndex rebuilds the index whenever an operator requests it, until ctx ends. If processes share the store, one
 // with the indexing role does it.
-func rebuildIndex(ctx context.Context, kept *keep.Keep, all *networks, role config.Role, log *slog.Logger) {
+func rebuildIndex(ctx context.Context, kept *storage.State, all *networks, role config.Role, log *slog.Logger) {
 	if kept.Leases != nil && !role.Records() {
 		return
 	}

@@ -31,7 +31,7 @@ import (
 	"quorate/internal/config"
 	"quorate/internal/node"
 	"quorate/internal/service/hint"
-	"quorate/internal/service/keep"
+	"quorate/internal/service/storage"
 	"quorate/internal/service/tracing"
 )
 
@@ -123,7 +123,7 @@ func (s *surface) openAccess(ctx context.Context, o *handlers.Options) (err erro
 		return hint.Mistake(err, "Correct rate_classes.")
 	}
 	if err := s.guard.Load(ctx); err != nil {
-		return keep.Failure(err, keep.PlaceOf(c), "")
+		return storage.Failure(err, storage.LocationOf(c), "")
 	}
 	if c.TLS.Cert != "" {
 		certificate, err := socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, log)

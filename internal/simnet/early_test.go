@@ -59,9 +59,9 @@ func xChain(t *testing.T, n index.XChainNode, peers vertices.Peers, rows store.S
 	}
 	p, err := index.New(index.Options[*xchain.Block]{
 		NetworkID: g.NetworkID, Chain: index.XChain, Store: rows,
-		Source:  index.NewXChainSource(n, decoder, origin, record, nil),
-		Tenants: []index.Tenant[*xchain.Block]{primary.XChain(decoder, ledger.NewTenant(g.NetworkID, g.XChainID))},
-		Keep:    true, Now: fixed,
+		Source:      index.NewXChainSource(n, decoder, origin, record, nil),
+		Projections: []index.Projection[*xchain.Block]{primary.XChain(decoder, ledger.NewProjection(g.NetworkID, g.XChainID))},
+		Keep:        true, Now: fixed,
 		// So that each block is a commit.
 		WindowBytes: 1,
 	})

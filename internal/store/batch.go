@@ -187,25 +187,25 @@ func (b *Batch) touchesCursors() bool {
 
 // cursorWrites checks every cursor the batch moves against what read returns
 // for its row (nil: no row), and yields the rows to be written.
-func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		for _, m := range b.moves {
 			pk := PK{P: []byte(m.name)}
 			v, err := read(pk)
 			if err != nil {
-				yield(Record{}, fmt.Errorf("reading cursor %q: %w", m.name, err))
+				yield(Entry{}, fmt.Errorf("reading cursor %q: %w", m.name, err))
 				return
 			}
 			at, err := ParseCursor(m.name, v)
 			if err != nil {
-				yield(Record{}, err)
+				yield(Entry{}, err)
 				return
 			}
 			if at != m.from {
-				yield(Record{}, fmt.Errorf("%w: %q is at %s, not at %s", ErrFenced, m.name, at, m.from))
+				yield(Entry{}, fmt.Errorf("%w: %q is at %s, not at %s", ErrFenced, m.name, at, m.from))
 				return
 			}
-			if !yield(Record{PK: pk, V: m.to.bytes()}, nil) {
+			if !yield(Entry{PK: pk, V: m.to.bytes()}, nil) {
 				return
 			}
 		}

@@ -193,7 +193,7 @@ const (
 // page is the result of one read.
 type page struct {
 	family  Family
-	records []Record
+	records []Entry
 	bytes   uint64
 }
 

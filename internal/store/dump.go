@@ -53,13 +53,13 @@ func DumpHash(ctx context.Context, r Reader) ([sha256.Size]byte, error) {
 }
 
 // Rows yields all rows of a family in the order of (p, k). It ends after an error.
-func Rows(ctx context.Context, r Reader, family Family) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+func Rows(ctx context.Context, r Reader, family Family) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		var after *PK
 		for {
 			page, err := r.Walk(ctx, family, after, dumpPage)
 			if err != nil {
-				yield(Record{}, err)
+				yield(Entry{}, err)
 				return
 			}
 			for _, record := range page {

@@ -23,7 +23,7 @@ var (
 	// it ends: p is the name of its cursor, k is empty. See package index.
 	FamilyIndexed = family(6, "indexed")
 	// FamilyL1Tx holds P-Chain transactions that concern L1s: p is the network ID
-	// and the transaction's, k is empty. See package l1record, for the next three, too.
+	// and the transaction's, k is empty. See package l1, for the next three, too.
 	FamilyL1Tx = twins(7, "l1_tx")
 	// FamilyL1Height holds the same transactions in their order: p is the network
 	// ID, k is the block's height and the transaction's number in it.

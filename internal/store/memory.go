@@ -113,7 +113,7 @@ func (m *Memory) Floor(ctx context.Context, family Family, p []byte, ranges []Ra
 }
 
 // Walk implements Reader.
-func (m *Memory) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (m *Memory) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	return m.now().Walk(ctx, family, after, limit)
 }
 
@@ -254,7 +254,7 @@ func (v *memoryView) Floor(ctx context.Context, family Family, p []byte, ranges 
 	return rows, nil
 }
 
-func (v *memoryView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (v *memoryView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	tree, err := v.begin(ctx, family)
 	if err != nil {
 		return nil, err
@@ -266,12 +266,12 @@ func (v *memoryView) Walk(ctx context.Context, family Family, after *PK, limit i
 	if after != nil {
 		first.pk = PK{P: after.P, K: After(after.K)}
 	}
-	var records []Record
+	var records []Entry
 	tree.AscendGreaterOrEqual(first, func(row memoryRow) bool {
 		if row.family != family {
 			return false
 		}
-		records = append(records, Record{PK: row.pk.clone(), V: present(row.v)})
+		records = append(records, Entry{PK: row.pk.clone(), V: present(row.v)})
 		return len(records) < limit
 	})
 	return records, nil

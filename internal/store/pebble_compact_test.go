@@ -43,7 +43,7 @@ func TestCompact(t *testing.T) {
 	require.NoError(t, <-compacted)
 	require.NoError(t, s.Compact(t.Context()))
 	require.LessOrEqual(t, s.Stats().ReadAmplification, 1, "levels with tables")
-	all := func(r Reader) (rows []Record) {
+	all := func(r Reader) (rows []Entry) {
 		for row, err := range Rows(t.Context(), r, FamilyMessage) {
 			require.NoError(t, err)
 			rows = append(rows, row)

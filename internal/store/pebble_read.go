@@ -67,7 +67,7 @@ func (s *Pebble) Floor(ctx context.Context, family Family, p []byte, ranges []Ra
 }
 
 // Walk implements Reader.
-func (s *Pebble) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (s *Pebble) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	leave, err := s.begin(ctx, family)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (v *pebbleView) Floor(ctx context.Context, family Family, p []byte, ranges 
 	return v.store.floor(ctx, v, family, p, ranges)
 }
 
-func (v *pebbleView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (v *pebbleView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	leave, err := v.begin(ctx, family)
 	if err != nil {
 		return nil, err
@@ -350,7 +350,7 @@ func (s *Pebble) floor(ctx context.Context, from iterators, family Family, p []b
 	return use.take(), nil
 }
 
-func (s *Pebble) walk(ctx context.Context, from iterators, family Family, after *PK, limit int) (records []Record, err error) {
+func (s *Pebble) walk(ctx context.Context, from iterators, family Family, after *PK, limit int) (records []Entry, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -372,7 +372,7 @@ func (s *Pebble) walk(ctx context.Context, from iterators, family Family, after 
 		if err != nil {
 			return nil, err
 		}
-		records = append(records, Record{PK: pk, V: present(v)})
+		records = append(records, Entry{PK: pk, V: present(v)})
 		if len(records) == limit {
 			break
 		}

@@ -82,7 +82,7 @@ func (s *Postgres) Floor(ctx context.Context, family Family, p []byte, ranges []
 }
 
 // Walk implements Reader.
-func (s *Postgres) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (s *Postgres) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	leave, err := s.begin(ctx, family)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (s *Postgres) floor(ctx context.Context, query querier, family Family, p []
 	return rows, nil
 }
 
-func (s *Postgres) walk(ctx context.Context, query querier, family Family, after *PK, limit int) ([]Record, error) {
+func (s *Postgres) walk(ctx context.Context, query querier, family Family, after *PK, limit int) ([]Entry, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -210,9 +210,9 @@ func (s *Postgres) walk(ctx context.Context, query querier, family Family, after
 	if after != nil {
 		from = PK{P: after.P, K: After(after.K)}
 	}
-	var records []Record
+	var records []Entry
 	if err := query(ctx, s.sql[family].walk, []any{nonNil(from.P), nonNil(from.K), limit}, func(row [][]byte) error {
-		records = append(records, Record{PK: PK{P: row[0], K: row[1]}.clone(), V: present(row[2])})
+		records = append(records, Entry{PK: PK{P: row[0], K: row[1]}.clone(), V: present(row[2])})
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("walking %s: %w", family, err)
@@ -417,7 +417,7 @@ func (v *postgresView) Floor(ctx context.Context, family Family, p []byte, range
 	return v.store.floor(ctx, v.query, family, p, ranges)
 }
 
-func (v *postgresView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (v *postgresView) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	leave, err := v.begin(ctx, family)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (s *redirected) Floor(ctx context.Context, family Family, p []byte, ranges 
 }
 
 // Walk implements Reader.
-func (s *redirected) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (s *redirected) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	return s.reader().Walk(ctx, family, after, limit)
 }
 
@@ -162,14 +162,14 @@ func (r *redirectedReader) Floor(ctx context.Context, family Family, p []byte, r
 }
 
 // Walk implements Reader.
-func (r *redirectedReader) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error) {
+func (r *redirectedReader) Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error) {
 	if !named(family) {
 		return r.from.Walk(ctx, r.to.Family(family), after, limit)
 	}
 	if after != nil {
 		after = &PK{P: storedPartition(r.to, family, after.P), K: after.K}
 	}
-	var found []Record
+	var found []Entry
 	for len(found) < limit {
 		rows, err := r.from.Walk(ctx, family, after, limit)
 		if err != nil {

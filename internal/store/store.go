@@ -58,8 +58,8 @@ type Row struct {
 	K, V []byte
 }
 
-// Record is a row of a family together with its partition.
-type Record struct {
+// Entry is a row of a family together with its partition.
+type Entry struct {
 	PK
 	V []byte
 }
@@ -102,7 +102,7 @@ type Reader interface {
 	// Walk returns at most limit rows of the whole family in ascending order of
 	// (p, k), those after the given one, or from the first if after is nil. It is
 	// there for copies and dumps; on a distributed engine it visits every shard.
-	Walk(ctx context.Context, family Family, after *PK, limit int) ([]Record, error)
+	Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error)
 }
 
 // Store is an engine. It is safe for concurrent use.

@@ -32,7 +32,7 @@ import (
 // Names lists the names of the service: the node's own, and the one in the node's documentation.
 var Names = []string{"avm", "xvm"}
 
-// Assets returns the assets of the chain; *ledger.Record implements it.
+// Assets returns the assets of the chain; *ledger.Index implements it.
 type Assets interface {
 	Assets(ctx context.Context, assetIDs []ids.ID) ([]*own.Asset, error)
 }

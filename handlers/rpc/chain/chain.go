@@ -27,7 +27,7 @@ import (
 	"quorate/internal/store"
 )
 
-// Ledger is the index of outputs of one network; *ledger.Record implements it. It must be safe for concurrent use and
+// Ledger is the index of outputs of one network; *ledger.Index implements it. It must be safe for concurrent use and
 // return soon after ctx has ended.
 type Ledger interface {
 	Owned(ctx context.Context, q ledger.OwnedQuery) ([]ledger.Owned, error)

@@ -116,7 +116,7 @@ func TestForgedContainerIDsAreUnknown(t *testing.T) {
 	w := newWorld(t, 300, 30)
 	for _, name := range []string{index.PChain, index.XChain, index.CChain} {
 		kept := container.Chain{NetworkID: w.genesis.NetworkID, Name: name}
-		from, until, err := index.KeptUntil(t.Context(), w.rows, w.genesis.NetworkID, name)
+		from, until, err := index.ContainersUntil(t.Context(), w.rows, w.genesis.NetworkID, name)
 		require.NoError(t, err)
 		h, err := rpc.NewHandler(rpc.Endpoint{Services: []rpc.Service{{Names: []string{"index"}, Methods: rpcindex.New(rpcindex.Options{
 			Reader: w.rows, Chain: kept, Heights: func(context.Context) (uint64, uint64, error) { return from, until, nil },

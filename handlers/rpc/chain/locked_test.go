@@ -37,7 +37,7 @@ func TestLockedBalances(t *testing.T) {
 		}
 		block := &chainledger.Block{ChainID: id, ID: ids.ID{0x78}, Height: w.past.Height(c) + 1, Time: time.Now(), Txs: []chainledger.Tx{tx}}
 		var batch store.Batch
-		require.NoError(t, ledger.NewTenant(w.genesis.NetworkID, id).Apply(t.Context(), w.rows, block, &batch))
+		require.NoError(t, ledger.NewProjection(w.genesis.NetworkID, id).Apply(t.Context(), w.rows, block, &batch))
 		require.NoError(t, w.rows.Commit(t.Context(), &batch))
 	}
 	both := []ids.ShortID{alice, bob}

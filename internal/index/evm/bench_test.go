@@ -108,10 +108,10 @@ func BenchmarkRecord(b *testing.B) {
 			for b.Loop() {
 				s, err := store.OpenPebble(b.Context(), store.PebbleOptions{Dir: b.TempDir()})
 				require.NoError(b, err)
-				tenant := evm.NewTenant(network, chainID)
+				projection := evm.NewProjection(network, chainID)
 				var batch store.Batch
 				for i, block := range blocks {
-					require.NoError(b, tenant.Apply(b.Context(), s, block, &batch))
+					require.NoError(b, projection.Apply(b.Context(), s, block, &batch))
 					if batch.Len() > 20_000 || batch.Bytes() > 4<<20 || i == len(blocks)-1 {
 						require.NoError(b, s.Commit(b.Context(), &batch))
 						batch.Reset()

@@ -16,44 +16,44 @@ func TestDamage(t *testing.T) {
 	made := p.deployments(199)[0].Contract
 	tx := p.latest(199, nil)[0].Hash
 	long := uint64(100)
-	for family, ask := range map[store.Family]func(r *evm.Record) error{
-		store.FamilyEVMHead: func(r *evm.Record) error { _, err := r.Tip(t.Context()); return err },
-		store.FamilyEVMBlock: func(r *evm.Record) error {
+	for family, ask := range map[store.Family]func(r *evm.Index) error{
+		store.FamilyEVMHead: func(r *evm.Index) error { _, err := r.Tip(t.Context()); return err },
+		store.FamilyEVMBlock: func(r *evm.Index) error {
 			_, err := r.Balances(t.Context(), evm.BalanceQuery{At: &long, Limit: 1})
 			return err
 		},
-		store.FamilyEVMTx: func(r *evm.Record) error {
+		store.FamilyEVMTx: func(r *evm.Index) error {
 			_, err := r.Latest(t.Context(), evm.LatestQuery{Limit: 100})
 			return err
 		},
-		store.FamilyEVMTxHash: func(r *evm.Record) error { _, err := r.Transaction(t.Context(), tx); return err },
-		store.FamilyEVMInternal: func(r *evm.Record) error {
+		store.FamilyEVMTxHash: func(r *evm.Index) error { _, err := r.Transaction(t.Context(), tx); return err },
+		store.FamilyEVMInternal: func(r *evm.Index) error {
 			_, err := r.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 100})
 			return err
 		},
-		store.FamilyEVMTransfer: func(r *evm.Record) error {
+		store.FamilyEVMTransfer: func(r *evm.Index) error {
 			_, err := r.Transfers(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 100})
 			return err
 		},
-		store.FamilyEVMBalance: func(r *evm.Record) error {
+		store.FamilyEVMBalance: func(r *evm.Index) error {
 			_, err := r.Balances(t.Context(), evm.BalanceQuery{Wallet: address(1), Limit: 100})
 			return err
 		},
-		store.FamilyEVMBalanceAt: func(r *evm.Record) error {
+		store.FamilyEVMBalanceAt: func(r *evm.Index) error {
 			_, err := r.Balances(t.Context(), evm.BalanceQuery{Wallet: address(1), At: &long, Limit: 100})
 			return err
 		},
-		store.FamilyEVMOwner: func(r *evm.Record) error {
+		store.FamilyEVMOwner: func(r *evm.Index) error {
 			_, err := r.Tokens(t.Context(), evm.TokenQuery{Contract: nft, Standard: chain.ERC721, Limit: 100})
 			return err
 		},
-		store.FamilyEVMDeployer: func(r *evm.Record) error {
+		store.FamilyEVMDeployer: func(r *evm.Index) error {
 			_, err := r.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 100})
 			return err
 		},
-		store.FamilyEVMDeployment: func(r *evm.Record) error { _, err := r.Deployment(t.Context(), made); return err },
-		store.FamilyEVMDay:        func(r *evm.Record) error { _, err := r.Days(t.Context(), 0, 100); return err },
-		store.FamilyEVMUntraced: func(r *evm.Record) error {
+		store.FamilyEVMDeployment: func(r *evm.Index) error { _, err := r.Deployment(t.Context(), made); return err },
+		store.FamilyEVMDay:        func(r *evm.Index) error { _, err := r.Days(t.Context(), 0, 100); return err },
+		store.FamilyEVMUntraced: func(r *evm.Index) error {
 			first, before := uint64(0), uint64(10)
 			_, err := r.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &first, End: &before, Limit: 100})
 			return err
@@ -102,7 +102,7 @@ func FuzzDamage(f *testing.F) {
 		w := newWorld(t, p, store.NewMemory())
 		wallet := address(1)
 		var batch store.Batch
-		require.NoError(t, w.tenant.Apply(t.Context(), w.store, p.blocks[0], &batch))
+		require.NoError(t, w.projection.Apply(t.Context(), w.store, p.blocks[0], &batch))
 		require.NoError(t, w.store.Commit(t.Context(), &batch))
 		batch.Reset()
 		place := make([]byte, 16)

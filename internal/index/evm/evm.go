@@ -1,5 +1,5 @@
 // Package evm indexes EVM chains: transactions, internal transactions, token transfers and balances, contracts and
-// their deployers, token collections, and transactions per day. A Tenant writes the index, a Record reads it.
+// their deployers, token collections, and transactions per day. A Projection writes the index, an Index reads it.
 package evm
 
 import (

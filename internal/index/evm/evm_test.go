@@ -39,19 +39,19 @@ func (classes) Contracts(_ context.Context, addresses []common.Address) ([]*evm.
 // world is a past that is being recorded.
 type world struct {
 	*past
-	t      testing.TB
-	store  store.Store
-	tenant *evm.Tenant
-	record *evm.Record
-	next   int // of blocks
+	t          testing.TB
+	store      store.Store
+	projection *evm.Projection
+	record     *evm.Index
+	next       int // of blocks
 }
 
 func newWorld(t testing.TB, p *past, s store.Store) *world {
-	return &world{past: p, t: t, store: s, tenant: newTenant(), record: evm.New(s, network, chainID, classes{})}
+	return &world{past: p, t: t, store: s, projection: newTenant(), record: evm.New(s, network, chainID, classes{})}
 }
 
-func newTenant() *evm.Tenant {
-	t := evm.NewTenant(network, chainID)
+func newTenant() *evm.Projection {
+	t := evm.NewProjection(network, chainID)
 	t.ForgetEarly()
 	return t
 }
@@ -65,7 +65,7 @@ func (w *world) advance(n int) {
 	w.t.Helper()
 	var batch store.Batch
 	for range min(n, len(w.blocks)-w.next) {
-		require.NoError(w.t, w.tenant.Apply(w.t.Context(), w.store, w.blocks[w.next], &batch))
+		require.NoError(w.t, w.projection.Apply(w.t.Context(), w.store, w.blocks[w.next], &batch))
 		w.next++
 	}
 	require.NoError(w.t, w.store.Commit(w.t.Context(), &batch))
@@ -81,10 +81,10 @@ func (w *world) some(rng *rand.Rand) {
 	// A process that ended with a batch that it had not committed.
 	var lost store.Batch
 	for i := w.next; i < min(len(w.blocks), w.next+3); i++ {
-		require.NoError(w.t, w.tenant.Apply(w.t.Context(), w.store, w.blocks[i], &lost))
+		require.NoError(w.t, w.projection.Apply(w.t.Context(), w.store, w.blocks[i], &lost))
 	}
 	if rng.IntN(2) == 0 {
-		w.tenant = newTenant()
+		w.projection = newTenant()
 	}
 }
 
@@ -349,7 +349,7 @@ func TestRows(t *testing.T) {
 	for seed := range uint64(8) {
 		p := newPast(seed, pastOptions{first: 4000, blocks: 200, untraced: func(n uint64) bool { return n%50 == 7 }})
 		plain := newWorld(t, p, store.NewMemory())
-		plain.tenant = evm.NewTenant(network, chainID) // which remembers everything
+		plain.projection = evm.NewProjection(network, chainID) // which remembers everything
 		plain.advance(len(p.blocks))
 		want := dump(t, plain.store)
 		engines(t, func(t *testing.T, s store.Store) {
@@ -362,7 +362,7 @@ func TestRows(t *testing.T) {
 				require.Equal(t, want, dump(t, s))
 				w.next = 0
 				if rng.IntN(2) == 0 {
-					w.tenant = newTenant()
+					w.projection = newTenant()
 				}
 			}
 		})
@@ -390,9 +390,9 @@ func TestChainsApart(t *testing.T) {
 	s := store.NewMemory()
 	w := newWorld(t, newPast(1, pastOptions{blocks: 80}), s)
 	others := newWorld(t, newPast(2, pastOptions{blocks: 90}), s)
-	others.tenant, others.record = evm.NewTenant(network+1, chainID), evm.New(s, network+1, chainID, classes{})
+	others.projection, others.record = evm.NewProjection(network+1, chainID), evm.New(s, network+1, chainID, classes{})
 	third := newWorld(t, newPast(3, pastOptions{blocks: 70}), s)
-	third.tenant, third.record = evm.NewTenant(network, ids.ID{'d'}), evm.New(s, network, ids.ID{'d'}, classes{})
+	third.projection, third.record = evm.NewProjection(network, ids.ID{'d'}), evm.New(s, network, ids.ID{'d'}, classes{})
 	rng := rand.New(rand.NewPCG(1, 1))
 	all := []*world{w, others, third}
 	for _, one := range all {
@@ -553,8 +553,8 @@ func TestErrors(t *testing.T) {
 		require.Empty(t, days)
 	}
 
-	apply := func(number, time uint64, tenant *evm.Tenant) error {
-		return tenant.Apply(ctx, w.store, &chain.Block{Number: number, Time: time}, new(store.Batch))
+	apply := func(number, time uint64, projection *evm.Projection) error {
+		return projection.Apply(ctx, w.store, &chain.Block{Number: number, Time: time}, new(store.Batch))
 	}
 	now := w.blocks[19].Time
 	require.ErrorIs(t, apply(110, now, newTenant()), evm.ErrOrder)
@@ -564,7 +564,7 @@ func TestErrors(t *testing.T) {
 	require.NoError(t, apply(100, 0, newTenant()), "it begins anew")
 	alike := chainID
 	alike[31]++
-	require.ErrorIs(t, apply(120, now, evm.NewTenant(network, alike)), evm.ErrChain)
+	require.ErrorIs(t, apply(120, now, evm.NewProjection(network, alike)), evm.ErrChain)
 	_, err = evm.New(w.store, network, alike, classes{}).Tip(ctx)
 	require.ErrorIs(t, err, evm.ErrChain)
 

@@ -53,7 +53,7 @@ type Filler struct {
 	cursor  string
 	at      store.Cursor // Next counts blocks that were filled in
 	most    int          // blocks per request
-	scratch *Tenant
+	scratch *Projection
 	turn    int            // the range tried beside the newest
 	lost    []uint64       // blocks to try once more
 	failed  map[uint64]int // failures by block
@@ -89,7 +89,7 @@ func NewFiller(o FillerOptions) *Filler {
 	f := &Filler{
 		store: o.Store, chain: keyOf(o.NetworkID, o.BlockchainID), id: o.BlockchainID, tracer: o.Tracer, behind: o.Behind, log: o.Log,
 		cursor: fmt.Sprintf("%s%d/%s", fillPrefix, o.NetworkID, o.BlockchainID),
-		most:   maxFill, scratch: NewTenant(o.NetworkID, o.BlockchainID), failed: make(map[uint64]int),
+		most:   maxFill, scratch: NewProjection(o.NetworkID, o.BlockchainID), failed: make(map[uint64]int),
 	}
 	if f.behind == nil {
 		f.behind = func() bool { return false }
@@ -312,7 +312,7 @@ func (f *Filler) piece(g *gap) span {
 	return span{g.from, g.lo - 1}
 }
 
-// forget deletes a filled range. The last range stays, because the Tenant may extend it.
+// forget deletes a filled range. The last range stays, because the Projection may extend it.
 func (f *Filler) forget(ctx context.Context, g *gap) error {
 	var batch store.Batch
 	for _, kind := range []byte{untracedRange, untracedFilled} {
@@ -409,11 +409,11 @@ func (f *Filler) fetch(ctx context.Context, piece span) (blocks []index.Block[*e
 	return blocks, nil
 }
 
-// rows writes the rows that the Tenant would have written if the traces had been known.
+// rows writes the rows that the Projection would have written if the traces had been known.
 func (f *Filler) rows(block *evm.Block, batch *store.Batch) {
 	f.scratch.emitters = make(map[common.Address]struct{}) // earlier batches may not have been written
 	ref := refOf(block)
-	a := &application{Tenant: f.scratch, block: block, batch: batch, ref: appendRef(nil, &ref)}
+	a := &application{Projection: f.scratch, block: block, batch: batch, ref: appendRef(nil, &ref)}
 	a.readLogs()
 	for i := range block.Transactions {
 		tx := &block.Transactions[i]

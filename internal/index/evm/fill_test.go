@@ -407,7 +407,7 @@ func TestFillOfEarlierVersions(t *testing.T) {
 		page, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &start, Limit: 10})
 		require.NoError(t, err)
 		require.NotNil(t, page.TracesMissing)
-		w.tenant = newTenant()
+		w.projection = newTenant()
 
 		n := &tracer{past: p}
 		stop := filling(t, newFiller(w.store, n))
@@ -430,7 +430,7 @@ func TestFillRecordedAnew(t *testing.T) {
 		stop := filling(t, newFiller(w.store, &tracer{past: p}))
 		time.Sleep(time.Hour)
 		stop()
-		w.next, w.tenant = 0, newTenant()
+		w.next, w.projection = 0, newTenant()
 		w.advance(100)
 		deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
 		require.NoError(t, err)

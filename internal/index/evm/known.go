@@ -27,7 +27,7 @@ func newKnown(room int) *memo.Table[common.Address, knowledge] {
 
 // Known reports for each address whether it is known as a contract: a transaction created it, or it emitted token
 // events. Contracts of the genesis that emit no events are unknown. Addresses may repeat.
-func (r *Record) Known(ctx context.Context, addresses []common.Address) ([]bool, error) {
+func (r *Index) Known(ctx context.Context, addresses []common.Address) ([]bool, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err

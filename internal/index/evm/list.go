@@ -13,7 +13,7 @@ import (
 )
 
 // Latest lists the transactions of the chain, newest first.
-func (r *Record) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, error) {
+func (r *Index) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *state) ended(ctx context.Context, success bool, lo, hi []byte, limit in
 }
 
 // Transaction returns the transaction with a hash, as in lists, or nil if it is not indexed.
-func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transaction, error) {
+func (r *Index) Transaction(ctx context.Context, hash common.Hash) (*Transaction, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (r *Record) Transaction(ctx context.Context, hash common.Hash) (*Transactio
 
 // Internals lists the internal transactions of a wallet, newest first. The page states the blocks whose call traces are
 // missing. It returns ErrUntraced if the index has no call traces at all.
-func (r *Record) Internals(ctx context.Context, q WalletQuery) (*InternalPage, error) {
+func (r *Index) Internals(ctx context.Context, q WalletQuery) (*InternalPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *reader) internal(at place, i *Internal) {
 const scanRows = 2048
 
 // Transfers lists transfers of ERC-1155 tokens from or to a wallet, newest first.
-func (r *Record) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, error) {
+func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
 	if err != nil {
@@ -254,7 +254,7 @@ func (r *reader) tokenTransfer(at place, t *TokenTransfer) {
 }
 
 // Tokens lists the tokens of a collection by ID, as reported by its events.
-func (r *Record) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
+func (r *Index) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
 	if err != nil {
@@ -311,7 +311,7 @@ const balancePosition = 8 + len(tokenKey{})
 
 // Balances lists a wallet's balances of ERC-1155 tokens after a block. All pages refer to the block of the first one.
 // It returns ErrBeyondTip or ErrBeforeRecord if that block is not indexed.
-func (r *Record) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, error) {
+func (r *Index) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestPipeline(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			pipeline, err := index.New(index.Options[*chain.Block]{
 				NetworkID: network, Chain: chainID.String(), Source: source(p.blocks), Store: s,
-				Tenants: []index.Tenant[*chain.Block]{newTenant()}, WindowBytes: 100_000, // many small batches
+				Projections: []index.Projection[*chain.Block]{newTenant()}, WindowBytes: 100_000, // many small batches
 				Committed: func(next uint64) {
 					if next == uint64(len(p.blocks)) {
 						close(caughtUp)
@@ -74,7 +74,7 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// rows counts and hashes what the tenant wrote.
+// rows counts and hashes what the projection wrote.
 func rows(t testing.TB, s store.Store) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

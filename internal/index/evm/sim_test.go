@@ -49,7 +49,7 @@ func TestAgainstNode(t *testing.T) {
 	done := make(chan struct{})
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: network, Chain: "evm", Store: s, Source: index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm"}),
-		Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(network, g.BlockchainID())},
+		Projections: []index.Projection[*chain.Block]{evm.NewProjection(network, g.BlockchainID())},
 		Committed: func(next uint64) {
 			if next == n.Tip()+1 {
 				close(done)
@@ -198,7 +198,7 @@ func TestTracesComeLater(t *testing.T) {
 	r := evm.New(s, network, g.BlockchainID(), classes{})
 	source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm"})
 	pipeline, err := index.New(index.Options[*chain.Block]{
-		NetworkID: network, Chain: "evm", Store: s, Source: source, Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(network, g.BlockchainID())},
+		NetworkID: network, Chain: "evm", Store: s, Source: source, Projections: []index.Projection[*chain.Block]{evm.NewProjection(network, g.BlockchainID())},
 	})
 	require.NoError(t, err)
 	filler := evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: g.BlockchainID(), Tracer: source})
@@ -256,7 +256,7 @@ func TestRandomHistories(t *testing.T) {
 			s := store.NewMemory()
 			source := index.NewEVMSource(index.EVMOptions{Node: from, Chain: "evm"})
 			pipeline, err := index.New(index.Options[*chain.Block]{
-				NetworkID: network, Chain: "evm", Store: s, Source: source, Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(network, g.BlockchainID())},
+				NetworkID: network, Chain: "evm", Store: s, Source: source, Projections: []index.Projection[*chain.Block]{evm.NewProjection(network, g.BlockchainID())},
 			})
 			require.NoError(t, err)
 			filler := evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: g.BlockchainID(), Tracer: source})

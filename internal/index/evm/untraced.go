@@ -12,7 +12,7 @@ import (
 
 // Kinds of rows of FamilyEVMUntraced, each with one writer. Their keys are heights.
 const (
-	// untracedRange is a range of blocks without call traces, keyed by its first block. The Tenant writes it and may
+	// untracedRange is a range of blocks without call traces, keyed by its first block. The Projection writes it and may
 	// extend the last one.
 	untracedRange byte = iota + 2 // 0 and 1 would be escaped in a partition
 	// untracedFilled is the part of such a range that has received traces. The Filler writes it.
@@ -21,7 +21,7 @@ const (
 	untracedLost
 )
 
-// openRange is a tenant's state about blocks without traces.
+// openRange is a projection's state about blocks without traces.
 type openRange struct {
 	// open reports whether the range that begins with from continues.
 	open bool
@@ -33,7 +33,7 @@ type openRange struct {
 }
 
 // again deletes the rows of an earlier index about blocks without traces.
-func (t *Tenant) again(ctx context.Context, r store.Reader, batch *store.Batch) error {
+func (t *Projection) again(ctx context.Context, r store.Reader, batch *store.Batch) error {
 	if !t.untraced.anew {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (t *Tenant) again(ctx context.Context, r store.Reader, batch *store.Batch) 
 }
 
 // without notes a block that is indexed without traces.
-func (t *Tenant) without(ctx context.Context, r store.Reader, number uint64, batch *store.Batch) error {
+func (t *Projection) without(ctx context.Context, r store.Reader, number uint64, batch *store.Batch) error {
 	p := t.chain.partition([]byte{untracedRange})
 	u := &t.untraced
 	switch {

@@ -59,7 +59,7 @@ const mostArrived = 4096
 // from the lists of their accounts, and accounts whose balance differs from the sum of their outputs, now or at a
 // checkpoint. It checks the balances of all networks in the store, because account IDs do not contain the network. The
 // view stays open for minutes with some ten million outputs. Errors come from the store.
-func (r *Record) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
+func (r *Index) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ type audited struct {
 	between bool // two chains
 }
 
-func (o *audited) take(a *audit, one store.Record) {
+func (o *audited) take(a *audit, one store.Entry) {
 	var err error
 	switch {
 	case bytes.Equal(one.K, madeKey):
@@ -439,9 +439,9 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 // puller iterates over a family.
 type puller struct {
 	family store.Family
-	pull   func() (store.Record, error, bool)
+	pull   func() (store.Entry, error, bool)
 	stop   func()
-	row    store.Record
+	row    store.Entry
 	ok     bool // there is a row
 	err    error
 }

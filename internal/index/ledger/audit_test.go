@@ -34,7 +34,7 @@ func TestAudit(t *testing.T) {
 		store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
 		store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint,
 	} {
-		var rows []store.Record
+		var rows []store.Entry
 		for one, err := range store.Rows(t.Context(), w.store, family) {
 			require.NoError(t, err)
 			rows = append(rows, one)

@@ -35,7 +35,7 @@ type Balance struct {
 // and not consumed at or before it. The zero time and times after the chain's last block mean now. now is the time of
 // the chain's last block. For outputs between two chains the later time of the two chains decides whether they are
 // locked.
-func (r *Record) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
+func (r *Index) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []Balance, now time.Time, err error) {
 	s, c, accounts, _, err := r.viewOf(ctx, chainID, addresses)
 	if err != nil {
 		return nil, time.Time{}, err

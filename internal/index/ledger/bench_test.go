@@ -92,10 +92,10 @@ func (b *transfers) next() *chain.Block {
 }
 
 // ingest indexes n blocks like a pipeline and returns the number of rows written.
-func ingest(b testing.TB, s store.Store, tenant *ledger.Tenant, source *transfers, n int) (rows int) {
+func ingest(b testing.TB, s store.Store, projection *ledger.Projection, source *transfers, n int) (rows int) {
 	var batch store.Batch
 	for i := range n {
-		if err := tenant.Apply(b.Context(), s, source.next(), &batch); err != nil {
+		if err := projection.Apply(b.Context(), s, source.next(), &batch); err != nil {
 			b.Fatal(err)
 		}
 		if batch.Len() >= 20_000 || batch.Bytes() >= 4<<20 || i == n-1 {
@@ -114,11 +114,11 @@ func BenchmarkApply(b *testing.B) {
 	s, err := store.OpenPebble(b.Context(), store.PebbleOptions{Dir: b.TempDir()})
 	require.NoError(b, err)
 	defer s.Close()
-	tenant, source := ledger.NewTenant(network, pChain), newTransfers()
-	ingest(b, s, tenant, source, 20_000)
+	projection, source := ledger.NewProjection(network, pChain), newTransfers()
+	ingest(b, s, projection, source, 20_000)
 	b.ResetTimer()
 	before := cputime.Used()
-	rows := ingest(b, s, tenant, source, b.N)
+	rows := ingest(b, s, projection, source, b.N)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tx/s")
 	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
 	b.ReportMetric(float64(rows)/float64(b.N), "rows/tx")
@@ -132,9 +132,9 @@ func BenchmarkRead(b *testing.B) {
 	s, err := store.OpenPebble(b.Context(), store.PebbleOptions{Dir: b.TempDir()})
 	require.NoError(b, err)
 	defer s.Close()
-	tenant, source := ledger.NewTenant(network, pChain), newTransfers()
+	projection, source := ledger.NewProjection(network, pChain), newTransfers()
 	start, before := time.Now(), cputime.Used()
-	rows := ingest(b, s, tenant, source, blocks)
+	rows := ingest(b, s, projection, source, blocks)
 	b.Logf("%d blocks in %s: %.0f tx/s, %.0f rows/s, %.1f cpu-us/tx, %.0f B/tx on disk", blocks, time.Since(start).Round(time.Second),
 		blocks/time.Since(start).Seconds(), float64(rows)/time.Since(start).Seconds(),
 		float64((cputime.Used()-before).Microseconds())/blocks, float64(s.Stats().DiskBytes)/blocks)

@@ -34,18 +34,18 @@ func made(txID ids.ID, index uint32, o chain.Output) chain.Output {
 }
 
 // apply commits a block of the P-Chain.
-func apply(t *testing.T, s store.Store, tenant *ledger.Tenant, b *chain.Block) {
+func apply(t *testing.T, s store.Store, projection *ledger.Projection, b *chain.Block) {
 	t.Helper()
 	var batch store.Batch
-	require.NoError(t, tenant.Apply(t.Context(), s, b, &batch))
+	require.NoError(t, projection.Apply(t.Context(), s, b, &batch))
 	require.NoError(t, s.Commit(t.Context(), &batch))
 }
 
 func TestApplyErrors(t *testing.T) {
 	s := store.NewMemory()
 	at := time.Unix(1000, 0)
-	tenant := ledger.NewTenant(network, pChain)
-	apply(t, s, tenant, &chain.Block{Time: at})
+	projection := ledger.NewProjection(network, pChain)
+	apply(t, s, projection, &chain.Block{Time: at})
 	for name, test := range map[string]struct {
 		block chain.Block
 		want  error
@@ -62,9 +62,9 @@ func TestApplyErrors(t *testing.T) {
 			Staker: &chain.Staker{Delegator: true, Start: at, End: at.Add(time.Hour)},
 		}}}, ledger.ErrMissing},
 	} {
-		for _, tenant := range []*ledger.Tenant{tenant, ledger.NewTenant(network, pChain)} {
+		for _, projection := range []*ledger.Projection{projection, ledger.NewProjection(network, pChain)} {
 			var batch store.Batch
-			require.ErrorIs(t, tenant.Apply(t.Context(), s, &test.block, &batch), test.want, name)
+			require.ErrorIs(t, projection.Apply(t.Context(), s, &test.block, &batch), test.want, name)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestUTXOBytes(t *testing.T) {
 			want, err := chain.OutputOf(test.codec, utxo, chain.Ordinary, pChain)
 			require.NoError(t, err)
 			s := store.NewMemory()
-			apply(t, s, ledger.NewTenant(network, pChain), &chain.Block{Time: time.Unix(9, 0), Txs: []chain.Tx{{ID: ids.ID{7}, Made: []chain.Output{want}}}})
+			apply(t, s, ledger.NewProjection(network, pChain), &chain.Block{Time: time.Unix(9, 0), Txs: []chain.Tx{{ID: ids.ID{7}, Made: []chain.Output{want}}}})
 			got, err := ledger.New(s, network).Outputs(t.Context(), []ids.ID{want.ID})
 			require.NoError(t, err)
 			require.Equal(t, want, got[0].Output)
@@ -232,7 +232,7 @@ func TestMatcherRun(t *testing.T) {
 			Addresses: []ids.ShortID{{1}}, DestinationID: xChain,
 		})
 		b.Txs = []chain.Tx{{ID: ids.ID{1}, Made: []chain.Output{o}}}
-		apply(t, s, again.tenants[cChain], b)
+		apply(t, s, again.projections[cChain], b)
 		w.matcher.Wake()
 		require.ErrorIs(t, <-ended, store.ErrFenced)
 	})
@@ -256,25 +256,25 @@ func TestLimits(t *testing.T) {
 		}
 		return b
 	}
-	tenant := ledger.NewTenant(network, xChain)
+	projection := ledger.NewProjection(network, xChain)
 	asset := func(i int) chain.Output {
 		return chain.Output{Role: chain.Ordinary, AssetID: ids.Empty.Prefix(uint64(i)), DestinationID: xChain}
 	}
-	apply(t, s, tenant, block(0, 20_000, asset))
+	apply(t, s, projection, block(0, 20_000, asset))
 	balances, _, err := r.Balances(t.Context(), xChain, owners, time.Time{})
 	require.NoError(t, err)
 	require.Len(t, balances, 20_000)
 	page, err := r.UTXOs(t.Context(), query)
 	require.NoError(t, err)
 	require.Len(t, page.Outputs, 10)
-	apply(t, s, tenant, block(1, 1, func(int) chain.Output { return asset(20_000) }))
+	apply(t, s, projection, block(1, 1, func(int) chain.Output { return asset(20_000) }))
 	_, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
 	require.ErrorIs(t, err, ledger.ErrTooMany)
 	_, err = r.UTXOs(t.Context(), query)
 	require.ErrorIs(t, err, ledger.ErrTooMany)
 
 	owners = []ids.ShortID{{2}}
-	apply(t, s, tenant, block(2, 100_001, func(int) chain.Output {
+	apply(t, s, projection, block(2, 100_001, func(int) chain.Output {
 		return chain.Output{Role: chain.Exported, AssetID: avaxID, DestinationID: pChain}
 	}))
 	_, _, err = r.Balances(t.Context(), xChain, owners, time.Time{})
@@ -290,7 +290,7 @@ func TestLimits(t *testing.T) {
 func TestBeforeTheFirstBlock(t *testing.T) {
 	s, at := store.NewMemory(), time.Unix(10_000, 0).UTC()
 	alice := ids.ShortID{1}
-	tenant := ledger.NewTenant(network, xChain)
+	projection := ledger.NewProjection(network, xChain)
 	const before = 3
 	block := func(height uint64, at time.Time, txs ...chain.Tx) *chain.Block {
 		return &chain.Block{ChainID: xChain, Height: height, Before: before, ID: ids.ID{byte(height)}, Time: at, Cortina: time.Unix(10_009, 0), Txs: txs}
@@ -312,9 +312,9 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 		block(0, at), block(1, at.Add(9*time.Second), first), block(2, at.Add(9*time.Second), second), block(3, at.Add(9*time.Second)), block(4, at.Add(30*time.Second), third),
 	} {
 		if b.Height == 2 || b.Height == 4 {
-			tenant = ledger.NewTenant(network, xChain) // like after a restart
+			projection = ledger.NewProjection(network, xChain) // like after a restart
 		}
-		apply(t, s, tenant, b)
+		apply(t, s, projection, b)
 		height, _, err := record.Tip(t.Context(), xChain)
 		require.NoError(t, err)
 		require.Equal(t, b.Height-min(b.Height, before), height, "number of the block at %d", b.Height)
@@ -339,7 +339,7 @@ func TestBeforeTheFirstBlock(t *testing.T) {
 	require.Equal(t, []uint64{0, 1}, []uint64{outputs[0].Height, outputs[0].Spent.Height})
 
 	var batch store.Batch
-	require.ErrorIs(t, ledger.NewTenant(network, xChain).Apply(t.Context(), s, block(5, at), &batch), ledger.ErrTime, "block times must not decrease")
+	require.ErrorIs(t, ledger.NewProjection(network, xChain).Apply(t.Context(), s, block(5, at), &batch), ledger.ErrTime, "block times must not decrease")
 }
 
 // TestBalancesOfBeforeCortinaAreShort indexes an address with thousands of events in the one second that all pre-Cortina
@@ -359,10 +359,10 @@ func TestBalancesOfBeforeCortinaAreShort(t *testing.T) {
 		}
 		return tx
 	}
-	tenant := ledger.NewTenant(network, xChain)
+	projection := ledger.NewProjection(network, xChain)
 	block := func(height uint64, at time.Time, txs ...chain.Tx) {
 		t.Helper()
-		apply(t, s, tenant, &chain.Block{ChainID: xChain, Height: height, Before: early + 1, ID: ids.Empty.Prefix(height, 1), Time: at, Cortina: cortina, Txs: txs})
+		apply(t, s, projection, &chain.Block{ChainID: xChain, Height: height, Before: early + 1, ID: ids.Empty.Prefix(height, 1), Time: at, Cortina: cortina, Txs: txs})
 	}
 	first := pays(1 << 20)
 	block(0, time.Unix(10_000, 0), first)

@@ -65,7 +65,7 @@ func TestServer(t *testing.T) {
 		s := onServer(t, server)
 		const blocks = 1500
 		source := newTransfers()
-		ingest(t, s, ledger.NewTenant(network, pChain), source, blocks)
+		ingest(t, s, ledger.NewProjection(network, pChain), source, blocks)
 		record := ledger.New(s, network)
 		one := source.owner()
 		read := func(q *ledger.OutputQuery, a ids.ShortID, at time.Time) (exchanges uint64) {

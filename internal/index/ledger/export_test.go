@@ -1,7 +1,7 @@
 package ledger
 
 // CheckpointEvery changes the frequency of checkpoints.
-func (t *Tenant) CheckpointEvery(n int) { t.checkpointEvery = n }
+func (t *Projection) CheckpointEvery(n int) { t.checkpointEvery = n }
 
 // CheckpointEvery changes the frequency of checkpoints.
 func (m *Matcher) CheckpointEvery(n int) { m.checkpointEvery = n }

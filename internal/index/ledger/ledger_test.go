@@ -22,22 +22,22 @@ import (
 // world is a history that is being indexed.
 type world struct {
 	*history
-	t       testing.TB
-	store   store.Store
-	tenants map[ids.ID]*ledger.Tenant
-	matcher *ledger.Matcher
-	record  *ledger.Record
-	at      progress
+	t           testing.TB
+	store       store.Store
+	projections map[ids.ID]*ledger.Projection
+	matcher     *ledger.Matcher
+	record      *ledger.Index
+	at          progress
 }
 
 func newWorld(t testing.TB, h *history, s store.Store) *world {
 	w := &world{
-		history: h, t: t, store: s, tenants: make(map[ids.ID]*ledger.Tenant), at: make(progress),
+		history: h, t: t, store: s, projections: make(map[ids.ID]*ledger.Projection), at: make(progress),
 		matcher: ledger.NewMatcher(s, network, nil), record: ledger.New(s, network),
 	}
 	w.matcher.CheckpointEvery(checkpointEvery)
 	for _, c := range chains {
-		w.tenants[c] = newTenant(c)
+		w.projections[c] = newTenant(c)
 	}
 	return w
 }
@@ -45,8 +45,8 @@ func newWorld(t testing.TB, h *history, s store.Store) *world {
 // checkpointEvery is small enough for short histories to have checkpoints.
 const checkpointEvery = 5
 
-func newTenant(c ids.ID) *ledger.Tenant {
-	t := ledger.NewTenant(network, c)
+func newTenant(c ids.ID) *ledger.Projection {
+	t := ledger.NewProjection(network, c)
 	t.CheckpointEvery(checkpointEvery)
 	return t
 }
@@ -56,7 +56,7 @@ func (w *world) advance(c ids.ID, n int) {
 	w.t.Helper()
 	var batch store.Batch
 	for range min(n, len(w.blocks[c])-int(w.at[c])) {
-		require.NoError(w.t, w.tenants[c].Apply(w.t.Context(), w.store, w.blocks[c][w.at[c]], &batch))
+		require.NoError(w.t, w.projections[c].Apply(w.t.Context(), w.store, w.blocks[c][w.at[c]], &batch))
 		w.at[c]++
 	}
 	require.NoError(w.t, w.store.Commit(w.t.Context(), &batch))
@@ -82,10 +82,10 @@ func (w *world) some(rng *rand.Rand) {
 		c := chains[rng.IntN(len(chains))]
 		var lost store.Batch
 		for i := w.at[c]; i < uint64(len(w.blocks[c])) && i < w.at[c]+3; i++ {
-			require.NoError(w.t, w.tenants[c].Apply(w.t.Context(), w.store, w.blocks[c][i], &lost))
+			require.NoError(w.t, w.projections[c].Apply(w.t.Context(), w.store, w.blocks[c][i], &lost))
 		}
 		if rng.IntN(2) == 0 {
-			w.tenants[c] = newTenant(c)
+			w.projections[c] = newTenant(c)
 		}
 	default:
 		w.advance(chains[rng.IntN(len(chains))], 1+rng.IntN(8))

@@ -102,12 +102,12 @@ func TestRecordedNetwork(t *testing.T) {
 	order := []ids.ID{r.CChainID, pChain, r.XChainID} // imports before exports
 	blocks := r.blocks(t)
 	for _, c := range order {
-		tenant := ledger.NewTenant(r.NetworkID, c)
+		projection := ledger.NewProjection(r.NetworkID, c)
 		for _, b := range blocks[c] {
-			apply(t, s, tenant, b)
+			apply(t, s, projection, b)
 			if c == pChain {
 				var batch store.Batch
-				require.NoError(t, subnets.NewTenant(r.NetworkID).Apply(t.Context(), s, b, &batch))
+				require.NoError(t, subnets.NewProjection(r.NetworkID).Apply(t.Context(), s, b, &batch))
 				require.NoError(t, s.Commit(t.Context(), &batch))
 			}
 		}

@@ -18,7 +18,7 @@ import (
 type Output struct {
 	chain.Output
 	// ChainID is the blockchain that created the output, at Height and Time. For a reward it is the block that
-	// committed the reward. Outputs returned by a Record have the block's number as Height, 0 for outputs from before
+	// committed the reward. Outputs returned by an Index have the block's number as Height, 0 for outputs from before
 	// the chain had blocks.
 	ChainID ids.ID
 	Height  uint64
@@ -27,7 +27,7 @@ type Output struct {
 	StakeStart, StakeEnd time.Time
 	// Spent is nil for an unconsumed output.
 	Spent *chain.Spend
-	// consumer is the consuming transaction if the Tenant knows it, else empty.
+	// consumer is the consuming transaction if the Projection knows it, else empty.
 	consumer ids.ID
 
 	// packed caches the packed ID text, body the packed body.

@@ -53,7 +53,7 @@ type Owned struct {
 
 // Owned returns spendable outputs that have an address among their owners, locked or not, in ID order. It omits staked
 // outputs. More outputs exist exactly if it returns as many as the limit.
-func (r *Record) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
+func (r *Index) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 	p := ownedList(r.networkID, q.ChainID, q.SourceID, q.Address)
 	var found []Owned
 	lo := []byte(nil)
@@ -113,7 +113,7 @@ func appendOwned(to []Owned, rows []store.Row) ([]Owned, error) {
 }
 
 // withoutArrived removes outputs that arrived on another chain before the Matcher processed them.
-func (r *Record) withoutArrived(ctx context.Context, v store.Reader, found []Owned, from int) ([]Owned, error) {
+func (r *Index) withoutArrived(ctx context.Context, v store.Reader, found []Owned, from int) ([]Owned, error) {
 	keys := make([]store.PK, len(found)-from)
 	for i := range keys {
 		keys[i] = outputRow(r.networkID, found[from+i].ID, spentKey)

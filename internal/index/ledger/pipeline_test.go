@@ -49,12 +49,12 @@ func TestPipelines(t *testing.T) {
 			matcher.CheckpointEvery(checkpointEvery)
 			caughtUp := make(chan struct{}, len(chains))
 			run := func(c ids.ID) *index.Pipeline[*chain.Block] {
-				tenants := []index.Tenant[*chain.Block]{newTenant(c)}
+				projections := []index.Projection[*chain.Block]{newTenant(c)}
 				if c == pChain {
-					tenants = append(tenants, subnets.NewTenant(network))
+					projections = append(projections, subnets.NewProjection(network))
 				}
 				p, err := index.New(index.Options[*chain.Block]{
-					NetworkID: network, Chain: c.String(), Source: source(h.blocks[c]), Store: s, Tenants: tenants,
+					NetworkID: network, Chain: c.String(), Source: source(h.blocks[c]), Store: s, Projections: projections,
 					WindowBytes: 200_000, // many small batches
 					Committed: func(next uint64) {
 						matcher.Wake()

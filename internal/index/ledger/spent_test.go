@@ -31,25 +31,25 @@ func TestNothingIsConsumedTwice(t *testing.T) {
 				}
 				return b
 			}
-			begin := func() (store.Store, *ledger.Tenant) {
-				s, tenant := store.NewMemory(), ledger.NewTenant(network, pChain)
-				apply(t, s, tenant, first)
-				return s, tenant
+			begin := func() (store.Store, *ledger.Projection) {
+				s, projection := store.NewMemory(), ledger.NewProjection(network, pChain)
+				apply(t, s, projection, first)
+				return s, projection
 			}
-			s, tenant := begin()
-			require.ErrorIs(t, tenant.Apply(t.Context(), s, spending(1, 20, 21), new(store.Batch)), ledger.ErrSpent, "in one block")
+			s, projection := begin()
+			require.ErrorIs(t, projection.Apply(t.Context(), s, spending(1, 20, 21), new(store.Batch)), ledger.ErrSpent, "in one block")
 
-			s, tenant = begin()
+			s, projection = begin()
 			var batch store.Batch
-			require.NoError(t, tenant.Apply(t.Context(), s, spending(1, 20), &batch))
-			require.ErrorIs(t, tenant.Apply(t.Context(), s, spending(2, 21), &batch), ledger.ErrSpent, "in one batch")
+			require.NoError(t, projection.Apply(t.Context(), s, spending(1, 20), &batch))
+			require.ErrorIs(t, projection.Apply(t.Context(), s, spending(2, 21), &batch), ledger.ErrSpent, "in one batch")
 
-			s, tenant = begin()
-			apply(t, s, tenant, spending(1, 20))
-			require.ErrorIs(t, tenant.Apply(t.Context(), s, spending(2, 21), new(store.Batch)), ledger.ErrSpent, "after a commit")
-			again := ledger.NewTenant(network, pChain)
+			s, projection = begin()
+			apply(t, s, projection, spending(1, 20))
+			require.ErrorIs(t, projection.Apply(t.Context(), s, spending(2, 21), new(store.Batch)), ledger.ErrSpent, "after a commit")
+			again := ledger.NewProjection(network, pChain)
 			require.ErrorContains(t, again.Apply(t.Context(), s, spending(2, 21), new(store.Batch)), ids.ID{20}.String(), "after a restart")
-			again = ledger.NewTenant(network, pChain)
+			again = ledger.NewProjection(network, pChain)
 			require.NoError(t, again.Apply(t.Context(), s, spending(1, 20), new(store.Batch)), "the same block again")
 		})
 	}
@@ -58,17 +58,17 @@ func TestNothingIsConsumedTwice(t *testing.T) {
 // TestBalancesBelowZero reads a ledger that lacks received outputs and requires an error.
 func TestBalancesBelowZero(t *testing.T) {
 	at := time.Unix(1000, 0).UTC()
-	s, tenant := store.NewMemory(), ledger.NewTenant(network, pChain)
+	s, projection := store.NewMemory(), ledger.NewProjection(network, pChain)
 	owner := ids.ShortID{1}
 	own := made(ids.ID{1}, 0, chain.Output{Kind: chain.Transfer, Role: chain.Ordinary, AssetID: ids.ID{9}, Amount: 5, Addresses: []ids.ShortID{owner}, Threshold: 1, DestinationID: pChain})
-	apply(t, s, tenant, &chain.Block{ChainID: pChain, Time: at, ID: ids.ID{100}, Txs: []chain.Tx{{ID: ids.ID{1}, Made: []chain.Output{own}}}})
-	var received []store.Record
+	apply(t, s, projection, &chain.Block{ChainID: pChain, Time: at, ID: ids.ID{100}, Txs: []chain.Tx{{ID: ids.ID{1}, Made: []chain.Output{own}}}})
+	var received []store.Entry
 	for row, err := range store.Rows(t.Context(), s, store.FamilyBalanceEvent) {
 		require.NoError(t, err)
 		received = append(received, row)
 	}
 	require.Len(t, received, 1)
-	apply(t, s, tenant, &chain.Block{ChainID: pChain, Height: 1, Time: at.Add(time.Minute), ID: ids.ID{101}, Txs: []chain.Tx{{
+	apply(t, s, projection, &chain.Block{ChainID: pChain, Height: 1, Time: at.Add(time.Minute), ID: ids.ID{101}, Txs: []chain.Tx{{
 		ID: ids.ID{2}, Consumed: []chain.Input{{OutputID: own.ID, SourceChainID: pChain, AssetID: ids.ID{9}, Amount: 5}},
 	}}})
 	record := ledger.New(s, network)

@@ -81,7 +81,7 @@ type StakingOutputs struct {
 
 // ActiveStakings returns a page of staking transactions. Pages neither repeat nor skip transactions while new blocks
 // arrive, except stakes that end before their page is read.
-func (r *Record) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPage, error) {
+func (r *Index) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPage, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *snapshot) staking(ctx context.Context, k []byte) (*Staking, error) {
 }
 
 // Staking returns a staking transaction, or nil without an error if it is not indexed.
-func (r *Record) Staking(ctx context.Context, txID ids.ID) (*Staking, error) {
+func (r *Index) Staking(ctx context.Context, txID ids.ID) (*Staking, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ type DelegationPage struct {
 
 // Delegations returns a page of delegations. Pages neither repeat nor skip delegations while new blocks arrive, except
 // delegations that lose the selected status.
-func (r *Record) Delegations(ctx context.Context, q DelegationQuery) (*DelegationPage, error) {
+func (r *Index) Delegations(ctx context.Context, q DelegationQuery) (*DelegationPage, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err

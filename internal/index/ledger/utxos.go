@@ -147,7 +147,7 @@ type OutputPage struct {
 // UTXOs returns a page of outputs. Pages neither repeat nor skip outputs while new blocks arrive: together they show
 // the state at the first page. The exception is a query without spent outputs, which omits an output consumed before
 // its page is read.
-func (r *Record) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
+func (r *Index) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
 	// Read the lists of cached accounts together with the search for accounts.
 	expected := &outputWalk{query: &q, accounts: q.accounts(r.cache.of(q.ChainID, q.Addresses))}
 	var queries []store.Query

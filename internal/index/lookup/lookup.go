@@ -33,16 +33,16 @@ func Form() index.Form {
 	}
 }
 
-// Tenant indexes one chain. It serves one pipeline.
-type Tenant[B any] struct {
+// Projection indexes one chain. It serves one pipeline.
+type Projection[B any] struct {
 	prefix []byte
 	// read returns a block's own ID, empty if it has none, its height, and the IDs of its transactions.
 	read func(block B) (id ids.ID, height uint64, txs []ids.ID)
 }
 
 // PChain returns the projection of a network's P-Chain. A block's proposal follows its other transactions.
-func PChain(networkID uint32) *Tenant[*pchain.Block] {
-	return &Tenant[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (ids.ID, uint64, []ids.ID) {
+func PChain(networkID uint32) *Projection[*pchain.Block] {
+	return &Projection[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, 0, len(b.Txs)+1)
 		for _, tx := range b.Txs {
 			all = append(all, tx.ID())
@@ -55,8 +55,8 @@ func PChain(networkID uint32) *Tenant[*pchain.Block] {
 }
 
 // XChain returns the projection of a network's X-Chain.
-func XChain(networkID uint32) *Tenant[*xchain.Block] {
-	return &Tenant[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (ids.ID, uint64, []ids.ID) {
+func XChain(networkID uint32) *Projection[*xchain.Block] {
+	return &Projection[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (ids.ID, uint64, []ids.ID) {
 		all := make([]ids.ID, len(b.Txs))
 		for i, tx := range b.Txs {
 			all[i] = tx.ID()
@@ -68,11 +68,11 @@ func XChain(networkID uint32) *Tenant[*xchain.Block] {
 	}}
 }
 
-// Name implements index.Tenant.
-func (*Tenant[B]) Name() string { return name }
+// Name implements index.Projection.
+func (*Projection[B]) Name() string { return name }
 
-// Apply implements index.Tenant.
-func (t *Tenant[B]) Apply(_ context.Context, _ store.Reader, block B, batch *store.Batch) error {
+// Apply implements index.Projection.
+func (t *Projection[B]) Apply(_ context.Context, _ store.Reader, block B, batch *store.Batch) error {
 	id, height, txs := t.read(block)
 	if id != ids.Empty {
 		batch.Add(store.FamilyBlockPlace, key(t.prefix, id), binary.AppendUvarint(nil, height))
@@ -85,7 +85,7 @@ func (t *Tenant[B]) Apply(_ context.Context, _ store.Reader, block B, batch *sto
 }
 
 // Check calls wrong for each ID of a committed block that the index does not lead to.
-func (t *Tenant[B]) Check(ctx context.Context, r store.Reader, block B, wrong func(what string)) error {
+func (t *Projection[B]) Check(ctx context.Context, r store.Reader, block B, wrong func(what string)) error {
 	c := &Chain{reader: r, prefix: t.prefix}
 	id, height, txs := t.read(block)
 	if id != ids.Empty {

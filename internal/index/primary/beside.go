@@ -88,10 +88,10 @@ func Rebuilt(ctx context.Context, s *index.Slots) (int, error) {
 }
 
 // cursorsOf returns the cursors that must catch up before a rebuilt index replaces the active one.
-func (n *Network) cursorsOf(chain string, tenants []string) []string {
-	names := make([]string, 0, len(tenants))
-	for _, tenant := range tenants {
-		names = append(names, index.Cursor(n.networkID, chain, tenant))
+func (n *Network) cursorsOf(chain string, projections []string) []string {
+	names := make([]string, 0, len(projections))
+	for _, projection := range projections {
+		names = append(names, index.Cursor(n.networkID, chain, projection))
 	}
 	return slices.Clip(names)
 }

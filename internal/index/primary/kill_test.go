@@ -26,7 +26,7 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/cputime"
 	"quorate/internal/index"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/node"
@@ -123,7 +123,7 @@ const smallWindow = 480 << 10
 func options(url string, client *node.Client, g *genesis.Genesis, s store.Store) primary.Options {
 	return primary.Options{
 		NetworkID: g.NetworkID, Node: client, Peers: peerAt(url), Store: s, Genesis: g, WindowBytes: smallWindow,
-		Tenants: []index.Tenant[*pchain.Block]{l1record.NewTenant(g.NetworkID)},
+		Projections: []index.Projection[*pchain.Block]{l1.NewProjection(g.NetworkID)},
 		// A fixed time makes equal histories give equal rows.
 		Now: func() time.Time { return time.Unix(1_600_000_000, 1) },
 	}
@@ -213,11 +213,11 @@ func digest(t testing.TB, s store.Reader) (sum [32]byte) {
 func cursors(t testing.TB, s store.Reader) heights {
 	t.Helper()
 	at := make(heights)
-	for chain, tenants := range map[string][]string{
+	for chain, projections := range map[string][]string{
 		index.PChain: {index.Containers, "l1", "ledger+subnets"}, index.XChain: {index.Containers, "ledger"}, index.CChain: {index.Containers, "ledger"},
 	} {
-		for i, tenant := range tenants {
-			c, err := store.ReadCursor(t.Context(), s, index.Cursor(networkID, chain, tenant))
+		for i, projection := range projections {
+			c, err := store.ReadCursor(t.Context(), s, index.Cursor(networkID, chain, projection))
 			require.NoError(t, err)
 			if i == 0 || c.Next < at[chain] {
 				at[chain] = c.Next

@@ -21,7 +21,7 @@ import (
 	"quorate/internal/chain/xchain"
 	"quorate/internal/index"
 	"quorate/internal/index/container"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/index/lookup"
@@ -46,13 +46,13 @@ type Options struct {
 	// Peers supply the X-Chain's pre-Cortina vertices. It may be nil for networks without vertices, and for a Network that
 	// does not Run.
 	Peers vertices.Peers
-	// Genesis is the genesis of the network. Without it the Network indexes only the P-Chain, for Tenants, and no ledger.
+	// Genesis is the genesis of the network. Without it the Network indexes only the P-Chain, for Projections, and no ledger.
 	Genesis *genesis.Genesis
 	// ValidatorFees is the fee configuration for L1 validators. Nil selects the configuration of the public network
 	// with that ID.
 	ValidatorFees *fee.Config
-	// Tenants are projections of the P-Chain besides the ledger.
-	Tenants []index.Tenant[*pchain.Block]
+	// Projections are projections of the P-Chain besides the ledger.
+	Projections []index.Projection[*pchain.Block]
 	// Start is the first indexed P-Chain height without a ledger. A ledger always starts at 0.
 	Start uint64
 	// Keep selects the containers to store; empty means KeepNeeded.
@@ -93,14 +93,14 @@ func Forms() []index.Form {
 	// The ledger and the subnets share the decoding of P-Chain blocks.
 	platform.Families = append(platform.Families, subnets.Families()...)
 	platform.Families = append(platform.Families, store.FamilyPState)
-	return []index.Form{l1record.Form(), platform, vertices.Form(), lookup.Form()}
+	return []index.Form{l1.Form(), platform, vertices.Form(), lookup.Form()}
 }
 
 // pipeline is the pipeline of a chain, independent of its block type.
 type pipeline interface {
 	Run(ctx context.Context) error
 	Status() index.Status
-	StatusOf(tenant string) index.Status
+	StatusOf(projection string) index.Status
 	watch(ctx context.Context) error
 	recordedBy(other pipeline)
 	tip(ctx context.Context) (uint64, error)
@@ -117,8 +117,8 @@ type Network struct {
 	// matcher, Ledger, Subnets and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
 	Subnets  *subnets.Record
-	Ledger   *ledger.Record
-	Vertices *vertices.Record
+	Ledger   *ledger.Index
+	Vertices *vertices.Index
 	origin   *index.XChainOrigin
 	xChain   *index.XChainSource
 	kept     bool
@@ -137,7 +137,7 @@ func New(o Options) (*Network, error) {
 	}
 	o.Keep = cmp.Or(o.Keep, KeepNeeded)
 	n := &Network{lines: make(map[string]pipeline), ledgers: make(map[string]string), networkID: o.NetworkID, genesis: o.Genesis, node: o.Node, log: o.Log}
-	tenants := o.Tenants
+	projections := o.Projections
 	committed := func(uint64) {
 		if o.Recorded != nil {
 			o.Recorded()
@@ -168,19 +168,19 @@ func New(o Options) (*Network, error) {
 			return nil, err
 		}
 		n.kept = o.Keep != KeepNone
-		recorder := pChain(o.NetworkID, decoder, asked, ledger.NewTenant(o.NetworkID, constants.PlatformChainID), subnets.NewTenant(o.NetworkID))
-		n.ledgers[index.PChain] = recorder.Name()
-		tenants = append(tenants[:len(tenants):len(tenants)], recorder)
+		indexer := pChain(o.NetworkID, decoder, asked, ledger.NewProjection(o.NetworkID, constants.PlatformChainID), subnets.NewProjection(o.NetworkID))
+		n.ledgers[index.PChain] = indexer.Name()
+		projections = append(projections[:len(projections):len(projections)], indexer)
 		if n.kept {
-			tenants = append(tenants, lookup.PChain(o.NetworkID))
+			projections = append(projections, lookup.PChain(o.NetworkID))
 		}
 	}
 	p := index.NewPChainSource(o.Node, o.Log)
-	var source index.Keeper[*pchain.Block] = p
+	var source index.ContainerSource[*pchain.Block] = p
 	if asked != nil {
 		source = rewardSource{p, asked}
 	}
-	err := add(n, o, chainOf[*pchain.Block]{name: index.PChain, source: source, verified: p, height: p.Tip, start: start, committed: committed}, tenants...)
+	err := add(n, o, chainOf[*pchain.Block]{name: index.PChain, source: source, verified: p, height: p.Tip, start: start, committed: committed}, projections...)
 	if err != nil || o.Genesis == nil {
 		return n, err
 	}
@@ -196,17 +196,17 @@ func New(o Options) (*Network, error) {
 	})
 	n.xChain = index.NewXChainSource(o.Node, x, n.origin, n.Vertices, o.Log)
 	verified := index.NewXChainSource(o.Node, x, n.origin.Reading(), n.Vertices, o.Log)
-	xLedger := XChain(x, ledger.NewTenant(o.NetworkID, o.Genesis.XChainID))
+	xLedger := XChain(x, ledger.NewProjection(o.NetworkID, o.Genesis.XChainID))
 	n.ledgers[index.XChain] = xLedger.Name()
-	xTenants := []index.Tenant[*xchain.Block]{xLedger}
+	xProjections := []index.Projection[*xchain.Block]{xLedger}
 	if n.kept {
-		xTenants = append(xTenants, lookup.XChain(o.NetworkID))
+		xProjections = append(xProjections, lookup.XChain(o.NetworkID))
 	}
 	if err := add(n, o, chainOf[*xchain.Block]{
 		name: index.XChain, source: xSource{n.xChain, n.Vertices}, verified: verified,
 		height:    verified.Height, // the tip also counts what precedes the blocks
 		committed: woken,
-	}, xTenants...); err != nil {
+	}, xProjections...); err != nil {
 		return nil, err
 	}
 	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID)
@@ -214,7 +214,7 @@ func New(o Options) (*Network, error) {
 		return nil, err
 	}
 	onC := index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log)
-	cLedger := CChain(c, ledger.NewTenant(o.NetworkID, o.Genesis.CChainID))
+	cLedger := CChain(c, ledger.NewProjection(o.NetworkID, o.Genesis.CChainID))
 	n.ledgers[index.CChain] = cLedger.Name()
 	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: onC, verified: onC, height: onC.Tip, committed: woken}, cLedger)
 }
@@ -222,7 +222,7 @@ func New(o Options) (*Network, error) {
 // xSource is the X-Chain's source with a note about its vertices.
 type xSource struct {
 	*index.XChainSource
-	vertices *vertices.Record
+	vertices *vertices.Index
 }
 
 // Note implements index.Noter.
@@ -232,26 +232,26 @@ func (s xSource) Note() string { return s.vertices.Trouble() }
 type chainOf[B any] struct {
 	name string
 	// source supplies the blocks to index. verified supplies the same blocks and writes nothing.
-	source, verified index.Keeper[B]
+	source, verified index.ContainerSource[B]
 	// height returns the height of the node's last block.
 	height    func(ctx context.Context) (uint64, error)
 	start     uint64
 	committed func(uint64)
 }
 
-func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]) error {
+func add[B any](n *Network, o Options, of chainOf[B], projections ...index.Projection[B]) error {
 	chain := of.name
 	p, err := index.New(index.Options[B]{
-		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Tenants: tenants, Start: of.start, Keep: o.Keep != KeepNone && !o.Beside, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Projections: projections, Start: of.start, Keep: o.Keep != KeepNone && !o.Beside, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("indexing the %s-Chain: %w", chain, err)
 	}
 	n.chains = append(n.chains, chain)
 	l := &line[B]{Pipeline: p, chain: container.Chain{NetworkID: o.NetworkID, Name: chain}, store: o.Store, source: of.verified, height: of.height}
-	for _, t := range tenants {
-		l.tenants = append(l.tenants, t.Name())
-		if found, ok := t.(*lookup.Tenant[B]); ok {
+	for _, t := range projections {
+		l.projections = append(l.projections, t.Name())
+		if found, ok := t.(*lookup.Projection[B]); ok {
 			l.lookup = found
 		}
 	}
@@ -259,7 +259,7 @@ func add[B any](n *Network, o Options, of chainOf[B], tenants ...index.Tenant[B]
 		l.genesisID = o.Genesis.P.ID
 	}
 	n.lines[chain] = l
-	n.cursors = append(n.cursors, n.cursorsOf(chain, l.tenants)...)
+	n.cursors = append(n.cursors, n.cursorsOf(chain, l.projections)...)
 	if o.Metrics == nil {
 		return nil
 	}
@@ -307,8 +307,8 @@ func (n *Network) Watch(ctx context.Context) error {
 	return work.Wait()
 }
 
-// RecordedBy makes Status report the status of another Network of this process on the same store. Nil ends that.
-func (n *Network) RecordedBy(other *Network) {
+// IndexedBy makes Status report the status of another Network of this process on the same store. Nil ends that.
+func (n *Network) IndexedBy(other *Network) {
 	for chain, line := range n.lines {
 		if other == nil {
 			line.recordedBy(nil)

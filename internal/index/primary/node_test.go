@@ -32,9 +32,10 @@ type testNode struct {
 	withoutIndex, away atomic.Bool
 	calls              atomic.Int64
 	// right is the ledger that answers requests for outputs; nil answers none.
-	right *ledger.Record
-	// disturb returns the node that answers a call, or an error; nil means this node answers all calls.
-	disturb func() (*history.Node, error)
+	right *ledger.Index
+	// disturb returns the node that answers a call, or an error; nil means this node answers all calls. An abandoned
+	// request may still run when a test sets it.
+	disturb atomic.Pointer[func() (*history.Node, error)]
 }
 
 // networkID is a network that the library knows, so that clients find its genesis.
@@ -95,9 +96,9 @@ func (n *testNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (n *testNode) answer(path, method string, params json.RawMessage) (any, error) {
 	from := n.Node
-	if n.disturb != nil {
+	if disturb := n.disturb.Load(); disturb != nil {
 		var err error
-		if from, err = n.disturb(); err != nil {
+		if from, err = (*disturb)(); err != nil {
 			return nil, err
 		}
 	}

@@ -161,7 +161,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			want := digests(t, quiet)
 
 			nodes := &several{first: n.Node, rng: rand.New(rand.NewPCG(seed, 18))}
-			n.disturb = nodes.pick
+			pick := nodes.pick
+			n.disturb.Store(&pick)
 			dir := t.TempDir()
 			open := func() store.Store {
 				s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: dir, CacheBytes: 4 << 20, MemTableBytes: 1 << 20})
@@ -181,7 +182,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 				}
 				require.NoError(t, s.Store.Close())
 			}
-			n.disturb = nil
+			n.disturb.Store(nil)
 			s := open()
 			defer s.Close()
 			record(t, n, s)

@@ -18,32 +18,32 @@ import (
 	"quorate/internal/store"
 )
 
-// Tenant writes rows of converted blocks.
-type Tenant = index.Tenant[*ledger.Block]
+// Projection writes rows of converted blocks.
+type Projection = index.Projection[*ledger.Block]
 
 // converter converts the blocks of a chain for projections that share a cursor.
 type converter[B any] struct {
-	tenants []Tenant
-	read    func(ctx context.Context, r store.Reader, block B, batch *store.Batch) (*ledger.Block, error)
+	projections []Projection
+	read        func(ctx context.Context, r store.Reader, block B, batch *store.Batch) (*ledger.Block, error)
 }
 
-// Name implements index.Tenant. It combines the names of all projections, so another selection of projections is indexed from
+// Name implements index.Projection. It combines the names of all projections, so another selection of projections is indexed from
 // the beginning.
 func (r *converter[B]) Name() string {
-	names := make([]string, len(r.tenants))
-	for i, t := range r.tenants {
+	names := make([]string, len(r.projections))
+	for i, t := range r.projections {
 		names[i] = t.Name()
 	}
 	return strings.Join(names, "+")
 }
 
-// Apply implements index.Tenant.
+// Apply implements index.Projection.
 func (r *converter[B]) Apply(ctx context.Context, rows store.Reader, block B, batch *store.Batch) error {
 	said, err := r.read(ctx, rows, block, batch)
 	if err != nil {
 		return err
 	}
-	for _, t := range r.tenants {
+	for _, t := range r.projections {
 		if err := t.Apply(ctx, rows, said, batch); err != nil {
 			return fmt.Errorf("%s: %w", t.Name(), err)
 		}
@@ -52,29 +52,29 @@ func (r *converter[B]) Apply(ctx context.Context, rows store.Reader, block B, ba
 }
 
 // XChain returns a projection that converts X-Chain blocks for projections.
-func XChain(decoder *xchain.Decoder, tenants ...Tenant) index.Tenant[*xchain.Block] {
-	return &converter[*xchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *xchain.Block, _ *store.Batch) (*ledger.Block, error) {
+func XChain(decoder *xchain.Decoder, projections ...Projection) index.Projection[*xchain.Block] {
+	return &converter[*xchain.Block]{projections: projections, read: func(_ context.Context, _ store.Reader, block *xchain.Block, _ *store.Batch) (*ledger.Block, error) {
 		return decoder.Ledger(block)
 	}}
 }
 
 // CChain returns a projection that converts the atomic transactions of C-Chain blocks for projections.
-func CChain(decoder *cchain.Decoder, tenants ...Tenant) index.Tenant[*cchain.Block] {
-	return &converter[*cchain.Block]{tenants: tenants, read: func(_ context.Context, _ store.Reader, block *cchain.Block, _ *store.Batch) (*ledger.Block, error) {
+func CChain(decoder *cchain.Decoder, projections ...Projection) index.Projection[*cchain.Block] {
+	return &converter[*cchain.Block]{projections: projections, read: func(_ context.Context, _ store.Reader, block *cchain.Block, _ *store.Batch) (*ledger.Block, error) {
 		return decoder.Ledger(block)
 	}}
 }
 
 // PChain returns a projection that converts P-Chain blocks for projections. Decoding a block depends on earlier blocks, so the
 // decoder's state is stored with the rows.
-func PChain(networkID uint32, decoder *pchain.Decoder, tenants ...Tenant) index.Tenant[*pchain.Block] {
-	return pChain(networkID, decoder, nil, tenants...)
+func PChain(networkID uint32, decoder *pchain.Decoder, projections ...Projection) index.Projection[*pchain.Block] {
+	return pChain(networkID, decoder, nil, projections...)
 }
 
 // pChain is PChain for a decoder that requests rewards through asked, if asked is not nil.
-func pChain(networkID uint32, decoder *pchain.Decoder, asked *rewards, tenants ...Tenant) index.Tenant[*pchain.Block] {
+func pChain(networkID uint32, decoder *pchain.Decoder, asked *rewards, projections ...Projection) index.Projection[*pchain.Block] {
 	p := &platform{partition: binary.BigEndian.AppendUint32(nil, networkID), decoder: decoder, rewards: asked}
-	return &converter[*pchain.Block]{tenants: tenants, read: p.read}
+	return &converter[*pchain.Block]{projections: projections, read: p.read}
 }
 
 // platform decodes the P-Chain. It serves one pipeline.

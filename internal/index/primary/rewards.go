@@ -33,7 +33,7 @@ type rewards struct {
 
 	// fresh are answers that are not in a batch yet. asked is the committer's last request. Only the committer uses
 	// both.
-	fresh []store.Record
+	fresh []store.Entry
 	asked ids.ID
 
 	mu sync.Mutex
@@ -146,7 +146,7 @@ func (r *rewards) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 		}
 	}
 	if r.keep {
-		r.fresh = append(r.fresh, store.Record{PK: pk, V: appendList(utxos)})
+		r.fresh = append(r.fresh, store.Entry{PK: pk, V: appendList(utxos)})
 	}
 	return utxos, nil
 }

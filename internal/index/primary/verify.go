@@ -109,12 +109,12 @@ type line[B any] struct {
 	*index.Pipeline[B]
 	chain  container.Chain
 	store  store.Store
-	source index.Keeper[B] // writes nothing
+	source index.ContainerSource[B] // writes nothing
 	// height returns the height of the node's last block, which may differ from the source's tip.
-	height    func(ctx context.Context) (uint64, error)
-	tenants   []string
-	genesisID ids.ID            // ID of the block at height 0; empty if unknown
-	lookup    *lookup.Tenant[B] // nil if blocks are not indexed by ID
+	height      func(ctx context.Context) (uint64, error)
+	projections []string
+	genesisID   ids.ID                // ID of the block at height 0; empty if unknown
+	lookup      *lookup.Projection[B] // nil if blocks are not indexed by ID
 }
 
 // watch updates the status with the progress of other processes.
@@ -122,12 +122,12 @@ func (l *line[B]) watch(ctx context.Context) error { return l.Watch(ctx, l.sourc
 
 // recordedBy makes the status report another network's pipeline of the chain, nil for none.
 func (l *line[B]) recordedBy(other pipeline) {
-	recorder, _ := other.(*line[B])
-	if recorder == nil {
-		l.RecordedBy(nil)
+	indexer, _ := other.(*line[B])
+	if indexer == nil {
+		l.IndexedBy(nil)
 		return
 	}
-	l.RecordedBy(recorder.Pipeline)
+	l.IndexedBy(indexer.Pipeline)
 }
 
 // verify verifies the blocks of a chain.
@@ -137,8 +137,8 @@ func (l *line[B]) verify(v *verifier) error {
 	ends := make(map[uint64]map[ids.ID]string)
 	first, next := uint64(0), uint64(0)
 	known := false
-	for _, tenant := range append(slices.Clone(l.tenants), index.Containers) {
-		from, until, last, err := index.Recorded(v.ctx, l.store, l.chain.NetworkID, name, tenant)
+	for _, projection := range append(slices.Clone(l.projections), index.Containers) {
+		from, until, last, err := index.Indexed(v.ctx, l.store, l.chain.NetworkID, name, projection)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (l *line[B]) verify(v *verifier) error {
 		if ends[until-1] == nil {
 			ends[until-1] = make(map[ids.ID]string)
 		}
-		ends[until-1][last] = tenant
+		ends[until-1][last] = projection
 		if !known || from < first {
 			first = from
 		}
@@ -158,13 +158,13 @@ func (l *line[B]) verify(v *verifier) error {
 		v.unchecked("%s-Chain: nothing is indexed yet", name)
 		return nil
 	}
-	keptFrom, kept, err := index.KeptUntil(v.ctx, l.store, l.chain.NetworkID, name)
+	keptFrom, kept, err := index.ContainersUntil(v.ctx, l.store, l.chain.NetworkID, name)
 	if err != nil {
 		return err
 	}
 	found := uint64(0) // height below which blocks are indexed by ID
 	if l.lookup != nil {
-		if _, found, _, err = index.Recorded(v.ctx, l.store, l.chain.NetworkID, name, l.lookup.Name()); err != nil {
+		if _, found, _, err = index.Indexed(v.ctx, l.store, l.chain.NetworkID, name, l.lookup.Name()); err != nil {
 			return err
 		}
 	}
@@ -211,9 +211,9 @@ func (l *line[B]) verify(v *verifier) error {
 					v.wrong("%s-Chain block %d: cannot read its position: %v", name, at, err)
 				}
 			}
-			for id, tenant := range ends[at] {
+			for id, projection := range ends[at] {
 				if id != b.ID {
-					v.wrong("%s-Chain block %d is %s, but index %q ends with %s", name, at, b.ID, tenant, id)
+					v.wrong("%s-Chain block %d is %s, but index %q ends with %s", name, at, b.ID, projection, id)
 				}
 			}
 			parent = b.ID

@@ -22,7 +22,7 @@ import (
 )
 
 // utxos answers getUTXOs like a node from the true history. The bytes come from a correct ledger.
-func (n *testNode) utxos(chain string, params json.RawMessage, right *ledger.Record) (any, error) {
+func (n *testNode) utxos(chain string, params json.RawMessage, right *ledger.Index) (any, error) {
 	var args api.GetUTXOsArgs
 	if err := json.Unmarshal(params, &args); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func TestVerify(t *testing.T) {
 	}
 
 	s, chains := fill(t, primary.KeepAll)
-	nth := func(family store.Family, i int) store.Record {
+	nth := func(family store.Family, i int) store.Entry {
 		for row, err := range store.Rows(t.Context(), s, family) {
 			require.NoError(t, err)
 			if i--; i < 0 {
@@ -124,7 +124,7 @@ func TestVerify(t *testing.T) {
 			}
 		}
 		t.Fatalf("family %s has too few rows", family)
-		return store.Record{}
+		return store.Entry{}
 	}
 	for _, test := range []struct {
 		family store.Family

@@ -67,7 +67,7 @@ func (f *frontier) Pop() any {
 // fetcher fetches vertices. One goroutine owns it; those that wait for nodes only send
 // to answers.
 type fetcher struct {
-	*Record
+	*Index
 	at store.Cursor
 	// queue has what is wanted and not asked for; asked is which node was asked for what.
 	// Both together are the keys of open.
@@ -96,9 +96,9 @@ type nodeAnswer struct {
 
 // fetch fetches what is missing of the vertices before and with the stop vertex. It
 // returns where the cursor is then.
-func (r *Record) fetch(ctx context.Context, stopVertexID ids.ID, at store.Cursor) (store.Cursor, error) {
+func (r *Index) fetch(ctx context.Context, stopVertexID ids.ID, at store.Cursor) (store.Cursor, error) {
 	f := &fetcher{
-		Record: r, at: at, asked: make(map[ids.ID]ids.NodeID), open: make(map[ids.ID]uint64),
+		Index: r, at: at, asked: make(map[ids.ID]ids.NodeID), open: make(map[ids.ID]uint64),
 		nodes: make(map[ids.NodeID]*nodeRecord), answers: make(chan nodeAnswer, requests), told: at.Next,
 	}
 	if err := f.resume(ctx, stopVertexID); err != nil {

@@ -28,7 +28,7 @@ const (
 // power of two.
 const bucketBits = 10
 
-func (r *Record) fetchedKey(kind byte, parts ...[]byte) []byte {
+func (r *Index) fetchedKey(kind byte, parts ...[]byte) []byte {
 	p := row.Network(r.o.NetworkID, []byte{kind})
 	for _, part := range parts {
 		p = append(p, part...)
@@ -36,32 +36,32 @@ func (r *Record) fetchedKey(kind byte, parts ...[]byte) []byte {
 	return p
 }
 
-func (r *Record) bytesKey(height uint64, id ids.ID) store.PK {
+func (r *Index) bytesKey(height uint64, id ids.ID) store.PK {
 	return store.PK{P: r.fetchedKey(rowBytes, row.Uint64(height>>bucketBits)), K: row.Uint64(height, id[:])}
 }
 
-func (r *Record) knownKey(id ids.ID) store.PK { return store.PK{P: r.fetchedKey(rowKnown, id[:])} }
+func (r *Index) knownKey(id ids.ID) store.PK { return store.PK{P: r.fetchedKey(rowKnown, id[:])} }
 
-func (r *Record) wantedKey(id ids.ID) store.PK {
+func (r *Index) wantedKey(id ids.ID) store.PK {
 	return store.PK{P: r.fetchedKey(rowWanted), K: id[:]}
 }
 
-func (r *Record) placeKey(txID ids.ID) store.PK {
+func (r *Index) placeKey(txID ids.ID) store.PK {
 	return store.PK{P: r.fetchedKey(rowPlace, txID[:])}
 }
 
 // txKey is the row of FamilyVertexTx of a place.
-func (r *Record) txKey(place uint64) store.PK {
+func (r *Index) txKey(place uint64) store.PK {
 	return store.PK{P: row.Network(r.o.NetworkID, row.Uint64(place>>bucketBits)), K: row.Uint64(place)}
 }
 
-func (r *Record) chain() container.Chain {
+func (r *Index) chain() container.Chain {
 	return container.Chain{NetworkID: r.o.NetworkID, Name: container.Vertices}
 }
 
 // numbers reads rows whose values are numbers; those that are there, by their place in
 // keys.
-func (r *Record) numbers(ctx context.Context, keys []store.PK) (map[int]uint64, error) {
+func (r *Index) numbers(ctx context.Context, keys []store.PK) (map[int]uint64, error) {
 	found := make(map[int]uint64)
 	const most = 2048
 	for from := 0; from < len(keys); from += most {

@@ -22,7 +22,7 @@ const pageVertices = 256
 // sorter puts fetched vertices and their transactions in order. What it writes follows
 // from the vertices alone, so that it may begin anew and write the same.
 type sorter struct {
-	*Record
+	*Index
 	begin index.XChainBegin
 	at    store.Cursor
 	// next are the numbers of the next vertex and transaction.
@@ -46,13 +46,13 @@ type delayedTx struct {
 }
 
 // sort puts in order what is fetched, and completes the index.
-func (r *Record) sort(ctx context.Context, begin index.XChainBegin, at store.Cursor) error {
+func (r *Index) sort(ctx context.Context, begin index.XChainBegin, at store.Cursor) error {
 	r.log.Info("putting pre-Cortina vertices in order", slog.Uint64("vertices", at.Next))
 	s := &sorter{
-		Record: r, begin: begin, at: at,
+		Index: r, begin: begin, at: at,
 		waiting: make(map[ids.ID][]*delayedTx), delayed: make(map[ids.ID]bool),
 	}
-	err := r.eachPage(ctx, func(rows []store.Record) error { return s.page(ctx, rows) })
+	err := r.eachPage(ctx, func(rows []store.Entry) error { return s.page(ctx, rows) })
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (r *Record) sort(ctx context.Context, begin index.XChainBegin, at store.Cur
 }
 
 // eachPage calls f for fetched vertices in the order of height and ID.
-func (r *Record) eachPage(ctx context.Context, f func(rows []store.Record) error) error {
+func (r *Index) eachPage(ctx context.Context, f func(rows []store.Entry) error) error {
 	prefix := r.fetchedKey(rowBytes)
 	after := store.PK{P: prefix}
 	for {
@@ -92,7 +92,7 @@ func (r *Record) eachPage(ctx context.Context, f func(rows []store.Record) error
 }
 
 // fetchedVertex reads a row of eachPage.
-func fetchedVertex(one *store.Record) (*xchain.Vertex, error) {
+func fetchedVertex(one *store.Entry) (*xchain.Vertex, error) {
 	v, err := xchain.ParseVertex(one.V)
 	if err != nil {
 		return nil, fmt.Errorf("%w: a fetched vertex: %w", store.ErrCorrupt, err)
@@ -104,7 +104,7 @@ func fetchedVertex(one *store.Record) (*xchain.Vertex, error) {
 }
 
 // page puts some vertices in order, and the transactions in them.
-func (s *sorter) page(ctx context.Context, rows []store.Record) error {
+func (s *sorter) page(ctx context.Context, rows []store.Entry) error {
 	all := make([]*xchain.Vertex, len(rows))
 	after := make(map[ids.ID][]ids.ID) // what transactions depend on
 	for i := range rows {
@@ -218,8 +218,8 @@ func (s *sorter) place(tx *delayedTx) {
 }
 
 // clear deletes what was needed until the vertices were in order.
-func (r *Record) clear(ctx context.Context, at store.Cursor) error {
-	err := r.eachPage(ctx, func(rows []store.Record) error {
+func (r *Index) clear(ctx context.Context, at store.Cursor) error {
+	err := r.eachPage(ctx, func(rows []store.Entry) error {
 		var batch store.Batch
 		for i := range rows {
 			v, err := fetchedVertex(&rows[i])
@@ -244,7 +244,7 @@ func (r *Record) clear(ctx context.Context, at store.Cursor) error {
 }
 
 // Txs implements index.PreCortinaTxs.
-func (r *Record) Txs(ctx context.Context, start uint64, n int) ([]index.PreCortinaTx, error) {
+func (r *Index) Txs(ctx context.Context, start uint64, n int) ([]index.PreCortinaTx, error) {
 	at := r.txKey(start)
 	rows, err := r.o.Store.Scan(ctx, store.FamilyVertexTx, at.P, at.K, nil, store.Ascending, min(n, 1<<bucketBits))
 	if err != nil {
@@ -277,7 +277,7 @@ func (r *Record) Txs(ctx context.Context, start uint64, n int) ([]index.PreCorti
 }
 
 // readVertices reads a vertex and some that follow it.
-func (r *Record) readVertices(ctx context.Context, number uint64, n int, into map[uint64]*xchain.Vertex) error {
+func (r *Index) readVertices(ctx context.Context, number uint64, n int, into map[uint64]*xchain.Vertex) error {
 	found, err := r.chain().Range(ctx, r.o.Store, number, min(n, pageVertices))
 	if err != nil {
 		return fmt.Errorf("reading pre-Cortina vertices: %w", err)

@@ -43,7 +43,7 @@ type Peers interface {
 	Ancestors(ctx context.Context, nodeID ids.NodeID, chainID, containerID ids.ID, engine p2p.EngineType) ([][]byte, error)
 }
 
-// Options of a Record. All but Peers and Log are required.
+// Options of an Index. All but Peers and Log are required.
 type Options struct {
 	Store     store.Store
 	NetworkID uint32
@@ -53,15 +53,15 @@ type Options struct {
 	Begin func(ctx context.Context) (index.XChainBegin, error)
 	// Dependencies returns the transactions that a transaction has to come after.
 	Dependencies func(tx []byte) ([]ids.ID, error)
-	// Peers are asked for vertices. Nil: a Record that does not Run.
+	// Peers are asked for vertices. Nil: an Index that does not Run.
 	Peers Peers
 	// Now tells when a vertex came to be kept; nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Record indexes the vertices of one network. Safe for concurrent use.
-type Record struct {
+// Index indexes the vertices of one network. Safe for concurrent use.
+type Index struct {
 	o      Options
 	cursor string
 	log    *slog.Logger
@@ -72,26 +72,26 @@ type Record struct {
 }
 
 // New makes a record, which may be in the store already.
-func New(o Options) *Record {
+func New(o Options) *Index {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Record{o: o, cursor: fmt.Sprintf("%s%d", cursorPrefix, o.NetworkID), log: o.Log}
+	return &Index{o: o, cursor: fmt.Sprintf("%s%d", cursorPrefix, o.NetworkID), log: o.Log}
 }
 
 // Trouble says why vertices are not complete, and how many there are; it is empty if
 // they are complete or have not been asked for.
-func (r *Record) Trouble() string {
+func (r *Index) Trouble() string {
 	if text := r.trouble.Load(); text != nil {
 		return *text
 	}
 	return ""
 }
 
-func (r *Record) troubled(format string, args ...any) {
+func (r *Index) troubled(format string, args ...any) {
 	text := "pre-Cortina vertices: " + fmt.Sprintf(format, args...)
 	r.trouble.Store(&text)
 }
@@ -117,7 +117,7 @@ const (
 // Run fetches vertices and puts them in order, until that is done or ctx ends. What it
 // has fetched stays if it is ended, however that happens. An error says that the store
 // failed or belongs to another process, or that the vertices cannot be read.
-func (r *Record) Run(ctx context.Context) error {
+func (r *Index) Run(ctx context.Context) error {
 	const shortest, longest = time.Second, time.Minute
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		err := r.run(ctx)
@@ -143,7 +143,7 @@ func (r *Record) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Record) run(ctx context.Context) error {
+func (r *Index) run(ctx context.Context) error {
 	begin, err := r.o.Begin(ctx)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func parseTotals(v []byte) (t totals, ok bool) {
 }
 
 // finish marks the index as complete, in a batch that has its last rows.
-func (r *Record) finish(ctx context.Context, at store.Cursor, all totals, batch *store.Batch) error {
+func (r *Index) finish(ctx context.Context, at store.Cursor, all totals, batch *store.Batch) error {
 	batch.Put(store.FamilyIndexed, store.PK{P: []byte(r.cursor)}, all.bytes())
 	next := uint64(complete)
 	if all.vertices == 0 {
@@ -200,7 +200,7 @@ func (r *Record) finish(ctx context.Context, at store.Cursor, all totals, batch 
 }
 
 // counts returns the totals. The error is ErrIncomplete while the index is not complete.
-func (r *Record) counts(ctx context.Context) (totals, error) {
+func (r *Index) counts(ctx context.Context) (totals, error) {
 	if known := r.totals.Load(); known != nil {
 		return *known, nil
 	}
@@ -226,7 +226,7 @@ func (r *Record) counts(ctx context.Context) (totals, error) {
 // Await returns true once vertices are missing that have to be fetched, or false if the
 // chain has none or all are there. It asks again until the node and the store answer,
 // or ctx ends.
-func (r *Record) Await(ctx context.Context) (needed bool, err error) {
+func (r *Index) Await(ctx context.Context) (needed bool, err error) {
 	for {
 		_, err := r.counts(ctx)
 		if err == nil {
@@ -242,7 +242,7 @@ func (r *Record) Await(ctx context.Context) (needed bool, err error) {
 }
 
 // Complete returns once the vertices are complete, whoever fetched them, or ctx ends.
-func (r *Record) Complete(ctx context.Context) error {
+func (r *Index) Complete(ctx context.Context) error {
 	for {
 		if _, err := r.counts(ctx); err == nil {
 			return nil
@@ -253,7 +253,7 @@ func (r *Record) Complete(ctx context.Context) error {
 	}
 }
 
-// pause is how long a Record waits before it looks again at what others write.
+// pause is how long an Index waits before it looks again at what others write.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -265,13 +265,13 @@ func pause(ctx context.Context) error {
 
 // Count is how many vertices the chain accepted. The error is
 // index.ErrVerticesMissing until they are complete.
-func (r *Record) Count(ctx context.Context) (uint64, error) {
+func (r *Index) Count(ctx context.Context) (uint64, error) {
 	all, err := r.counts(ctx)
 	return all.vertices, missing(err)
 }
 
 // TxCount implements index.PreCortinaTxs.
-func (r *Record) TxCount(ctx context.Context) (uint64, error) {
+func (r *Index) TxCount(ctx context.Context) (uint64, error) {
 	all, err := r.counts(ctx)
 	return all.txs, missing(err)
 }
@@ -300,7 +300,7 @@ type Vertex struct {
 // against it, those after a position (nil: from the first on), and the position of
 // the next page, nil if there is none. Errors are ErrIncomplete, ErrPosition, or the
 // store's.
-func (r *Record) At(ctx context.Context, height uint64, ascending bool, limit int, after []byte) (page []Vertex, next []byte, err error) {
+func (r *Index) At(ctx context.Context, height uint64, ascending bool, limit int, after []byte) (page []Vertex, next []byte, err error) {
 	if _, err := r.counts(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -335,7 +335,7 @@ func (r *Record) At(ctx context.Context, height uint64, ascending bool, limit in
 	return page, next, nil
 }
 
-func (r *Record) partition(height uint64) []byte {
+func (r *Index) partition(height uint64) []byte {
 	p := binary.BigEndian.AppendUint32(nil, r.o.NetworkID)
 	return binary.BigEndian.AppendUint64(p, height)
 }

@@ -189,7 +189,7 @@ func (p *peers) Ancestors(ctx context.Context, nodeID ids.NodeID, chainID, id id
 	return right, nil
 }
 
-func newRecord(d *dag, p Peers, s store.Store) *Record {
+func newRecord(d *dag, p Peers, s store.Store) *Index {
 	return New(Options{
 		Store: s, NetworkID: 5, ChainID: xChainID, Dependencies: dependencies, Peers: p,
 		Begin: func(context.Context) (index.XChainBegin, error) {
@@ -216,7 +216,7 @@ func rowsOf(t *testing.T, s store.Store) map[string]string {
 }
 
 // check compares an index with the graph.
-func check(t *testing.T, d *dag, r *Record) {
+func check(t *testing.T, d *dag, r *Index) {
 	t.Helper()
 	vertices := d.order()
 	count, err := r.Count(t.Context())
@@ -262,7 +262,7 @@ func check(t *testing.T, d *dag, r *Record) {
 
 // checkTxs compares the order of transactions with the rule: the first free one in the
 // order of vertices, where what waited comes as soon as it is free.
-func checkTxs(t *testing.T, d *dag, r *Record, vertices []*xchain.Vertex) {
+func checkTxs(t *testing.T, d *dag, r *Index, vertices []*xchain.Vertex) {
 	t.Helper()
 	n, err := r.TxCount(t.Context())
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func (n *Network) Data() (data.Network, bool) {
 }
 
 // vertexReader adapts the index of vertices to the Data API.
-type vertexReader struct{ record *vertices.Record }
+type vertexReader struct{ record *vertices.Index }
 
 func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.VertexPage, error) {
 	found, next, err := r.record.At(ctx, q.Height, q.Ascending, q.Limit, q.After)

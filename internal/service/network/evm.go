@@ -85,8 +85,8 @@ func closeEVMChains(chains []evmChain) {
 	}
 }
 
-// evmRecords indexes the EVM chains of a network, each once its node has reported its IDs.
-type evmRecords struct {
+// evmIndexes indexes the EVM chains of a network, each once its node has reported its IDs.
+type evmIndexes struct {
 	networkID uint32
 	cChainID  ids.ID
 	chains    []evmChain
@@ -102,7 +102,7 @@ type evmRecords struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	open    []*evmRecord      // guarded by mu
+	open    []*evmIndex       // guarded by mu
 	waiting map[string]error  // by name: the error that keeps a chain from opening; guarded by mu
 	refused map[string]error  // by name: the reason for which a chain is not indexed; guarded by mu
 	taken   map[ids.ID]string // guarded by mu
@@ -111,8 +111,8 @@ type evmRecords struct {
 // errChainID reports that two chains of a network cannot be told apart.
 var errChainID = errors.New("two chains of one network have the same EVM chain ID")
 
-// evmRecord indexes one chain.
-type evmRecord struct {
+// evmIndex indexes one chain.
+type evmIndex struct {
 	name     string
 	source   string // the chain's name before it was identified
 	served   handler.Chain
@@ -128,8 +128,8 @@ type evmRecord struct {
 	keeper      *metadata.Keeper
 }
 
-func newEVMRecords(n *Network, o Options, metrics prometheus.Registerer) *evmRecords {
-	r := &evmRecords{
+func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
+	r := &evmIndexes{
 		networkID: n.ID, store: o.Store, views: o.Store, leases: o.Leases, role: o.Role, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
 	}
@@ -163,10 +163,10 @@ func waitingDesc() *prometheus.Desc {
 }
 
 // Describe implements prometheus.Collector.
-func (*evmRecords) Describe(descs chan<- *prometheus.Desc) { descs <- waitingDesc() }
+func (*evmIndexes) Describe(descs chan<- *prometheus.Desc) { descs <- waitingDesc() }
 
 // Collect implements prometheus.Collector.
-func (r *evmRecords) Collect(metrics chan<- prometheus.Metric) {
+func (r *evmIndexes) Collect(metrics chan<- prometheus.Metric) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.refused)
@@ -179,7 +179,7 @@ func (r *evmRecords) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // run indexes the chains until ctx ends.
-func (r *evmRecords) run(ctx context.Context) {
+func (r *evmIndexes) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, c := range r.chains {
 		running.Go(func() { r.record(ctx, c) })
@@ -188,7 +188,7 @@ func (r *evmRecords) run(ctx context.Context) {
 }
 
 // record waits for the chain's node, with increasing delays, and indexes the chain.
-func (r *evmRecords) record(ctx context.Context, c evmChain) {
+func (r *evmIndexes) record(ctx context.Context, c evmChain) {
 	const longest = 10 * time.Second
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
 		e, err := r.identify(ctx, c)
@@ -227,7 +227,7 @@ func (r *evmRecords) record(ctx context.Context, c evmChain) {
 }
 
 // refuse stops a chain for good: only another configuration can help.
-func (r *evmRecords) refuse(c evmChain, err error) {
+func (r *evmIndexes) refuse(c evmChain, err error) {
 	r.mu.Lock()
 	delete(r.waiting, c.name)
 	r.refused[c.name] = err
@@ -239,7 +239,7 @@ func (r *evmRecords) refuse(c evmChain, err error) {
 }
 
 // identify asks a chain for its IDs and builds its index. It returns nil if the chain is indexed already.
-func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, error) {
+func (r *evmIndexes) identify(ctx context.Context, c evmChain) (*evmIndex, error) {
 	api := c.client.EVM(c.path)
 	chainID, err := api.ChainID(ctx)
 	if err != nil {
@@ -278,10 +278,10 @@ func (r *evmRecords) identify(ctx context.Context, c evmChain) (*evmRecord, erro
 	return e, nil
 }
 
-func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockchainID ids.ID) (*evmRecord, error) {
+func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockchainID ids.ID) (*evmIndex, error) {
 	name := index.EVMChain(chainID)
 	log := r.log.With(slog.Uint64("evmChainID", chainID))
-	e := &evmRecord{name: name, source: c.name, node: api}
+	e := &evmIndex{name: name, source: c.name, node: api}
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Chains: len(r.chains)})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
 	served := evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
@@ -297,9 +297,9 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 		return index.New(index.Options[*chain.Block]{
 			// Chains of different networks and blockchains may share a chain ID.
 			NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
-			Source:  source,
-			Store:   r.store,
-			Tenants: []index.Tenant[*chain.Block]{evm.NewTenant(r.networkID, blockchainID).Among(len(r.chains))},
+			Source:      source,
+			Store:       r.store,
+			Projections: []index.Projection[*chain.Block]{evm.NewProjection(r.networkID, blockchainID).Among(len(r.chains))},
 			// Blocks are decoded where they are fetched.
 			WindowBytes: 32 << 20,
 			Room:        r.room,
@@ -315,11 +315,11 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	}
 	if err != nil {
 		e.book.Close()
-		return nil, fmt.Errorf("recording EVM chain %d: %w", chainID, err)
+		return nil, fmt.Errorf("indexing EVM chain %d: %w", chainID, err)
 	}
 	e.served = handler.Chain{
 		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
-		Record: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
+		Index: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
 		Progress: func() reply.Progress { return e.progress(served) },
 	}
 	return e, nil
@@ -327,7 +327,7 @@ func (r *evmRecords) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 
 // work indexes a chain until ctx ends. If another process that shares the store holds the lease, work follows its
 // progress.
-func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
+func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	lost := func(err error) {
 		if err != nil {
 			r.log.Error("an EVM chain is not recorded any more", slog.String("chain", e.name), slog.Any("error", err))
@@ -352,13 +352,13 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 				defer filling.Wait()
 				defer end()
 				filling.Go(func() { e.fill(ctx, r.log) })
-				recorder, err := e.newPipeline()
+				indexer, err := e.newPipeline()
 				if err != nil {
 					return err
 				}
-				e.pipeline.RecordedBy(recorder)
-				defer e.pipeline.RecordedBy(nil)
-				err = recorder.Run(ctx)
+				e.pipeline.IndexedBy(indexer)
+				defer e.pipeline.IndexedBy(nil)
+				err = indexer.Run(ctx)
 				if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
 					// Another process would fail, too; status shows the error.
 					lost(err)
@@ -373,7 +373,7 @@ func (r *evmRecords) work(ctx context.Context, e *evmRecord) {
 }
 
 // fill adds missing call traces until ctx ends.
-func (e *evmRecord) fill(ctx context.Context, log *slog.Logger) {
+func (e *evmIndex) fill(ctx context.Context, log *slog.Logger) {
 	filler := e.newFiller()
 	e.filler.Store(filler)
 	defer e.filler.Store(nil)
@@ -384,7 +384,7 @@ func (e *evmRecord) fill(ctx context.Context, log *slog.Logger) {
 }
 
 // status returns the state of the index, including its call traces.
-func (e *evmRecord) status() index.Status {
+func (e *evmIndex) status() index.Status {
 	status := e.pipeline.Status()
 	filler := e.filler.Load()
 	if filler == nil {
@@ -401,10 +401,10 @@ func (e *evmRecord) status() index.Status {
 }
 
 // wake tells the pipeline that there are more blocks.
-func (e *evmRecord) wake() { e.pipeline.Wake() }
+func (e *evmIndex) wake() { e.pipeline.Wake() }
 
 // progress returns the progress of the index.
-func (e *evmRecord) progress(record *evm.Record) reply.Progress {
+func (e *evmIndex) progress(record *evm.Index) reply.Progress {
 	status := e.status()
 	p := reply.ProgressOf(status)
 	// The time of the last block is a row. Without the row nothing is indexed yet.
@@ -418,7 +418,7 @@ func (e *evmRecord) progress(record *evm.Record) reply.Progress {
 }
 
 // addStatus adds the state of the chains to that of the network.
-func (r *evmRecords) addStatus(all map[string]index.Status) {
+func (r *evmIndexes) addStatus(all map[string]index.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.open {
@@ -437,7 +437,7 @@ func (r *evmRecords) addStatus(all map[string]index.Status) {
 }
 
 // chainsServed returns the chains that can be read, and whether more will follow.
-func (r *evmRecords) chainsServed() (served []handler.Chain, starting bool) {
+func (r *evmIndexes) chainsServed() (served []handler.Chain, starting bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.open {
@@ -447,7 +447,7 @@ func (r *evmRecords) chainsServed() (served []handler.Chain, starting bool) {
 }
 
 // follows reports whether a blockchain is indexed.
-func (r *evmRecords) follows(id ids.ID) bool {
+func (r *evmIndexes) follows(id ids.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.taken[id]

@@ -28,7 +28,7 @@ import (
 	"quorate/internal/config"
 	"quorate/internal/index"
 	"quorate/internal/index/evm/metadata"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/node"
@@ -57,19 +57,19 @@ type Network struct {
 	ledger  bool             // whether outputs, balances and stakes are indexed
 	stakes  *stakes.Cache    // nil without a store
 	times   *times.File      // nil unless configured
-	record  *l1record.Record
+	record  *l1.Index
 	ahead   *aheadWork // nil if no messages are signed ahead
 	// evmChains are the network's EVM chains. evm indexes them; nil if they are not indexed.
 	evmChains []evmChain
-	evm       *evmRecords
+	evm       *evmIndexes
 	// Messages derives the messages that follow from P-Chain transactions.
 	Messages *l1message.Deriver
 	// role is the role of this process in the network. leases are nil if no other process shares the store. Otherwise
-	// newRecorder returns an indexer when this process gets the lease.
+	// newIndexer returns an indexer when this process gets the lease.
 	role        config.Role
 	store       store.Store
 	leases      *lease.Leases
-	newRecorder func() (*primary.Network, error)
+	newIndexer func() (*primary.Network, error)
 	// Beside returns an indexer that rebuilds the index in another store. It is nil without a store.
 	Beside func(s store.Store) (*primary.Network, error)
 	slots  *index.Slots // nil without a store
@@ -169,15 +169,15 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	var recorded chan struct{}
 	if o.Store != nil {
 		recorded = make(chan struct{}, 1)
-		n.record = l1record.New(o.Store, id)
+		n.record = l1.New(o.Store, id)
 		derive.Record = n.record
-		n.newRecorder = func() (*primary.Network, error) { return newRecorder(n, o, nil, recorded) }
+		n.newIndexer = func() (*primary.Network, error) { return newIndexer(n, o, nil, recorded) }
 		n.Beside = func(s store.Store) (*primary.Network, error) {
 			beside := o
 			beside.Store, beside.beside = s, true
-			return newRecorder(n, beside, nil, nil)
+			return newIndexer(n, beside, nil, nil)
 		}
-		if n.Chains, err = newRecorder(n, o, metrics, recorded); err == nil {
+		if n.Chains, err = newIndexer(n, o, metrics, recorded); err == nil {
 			n.stakes, err = stakes.New(client, func() uint64 { return n.Chains.Status()[index.PChain].Next })
 		}
 		if err != nil {
@@ -191,7 +191,7 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		return nil, fmt.Errorf("network %s: %w", o.Name, err)
 	}
 	if o.Store != nil && o.Fetcher != nil && o.Config.RecordsEVM() {
-		n.evm = newEVMRecords(n, o, metrics)
+		n.evm = newEVMIndexes(n, o, metrics)
 	}
 	if n.ahead, err = newAheadWork(n, o, metrics, recorded); err != nil {
 		n.Close()
@@ -200,9 +200,9 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	return n, nil
 }
 
-// newRecorder returns an indexer of the chains, or a follower of another process's index. recorded gets a token when
+// newIndexer returns an indexer of the chains, or a follower of another process's index. recorded gets a token when
 // more P-Chain blocks are indexed.
-func newRecorder(n *Network, o Options, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
+func newIndexer(n *Network, o Options, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
 	return primary.New(primary.Options{
 		NetworkID:     n.ID,
 		Node:          n.Node,
@@ -212,7 +212,7 @@ func newRecorder(n *Network, o Options, metrics prometheus.Registerer, recorded 
 		ValidatorFees: o.validatorFees,
 		Keep:          o.Config.Keep(),
 		Beside:        o.beside,
-		Tenants:       []index.Tenant[*pchain.Block]{l1record.NewTenant(n.ID)},
+		Projections:   []index.Projection[*pchain.Block]{l1.NewProjection(n.ID)},
 		Start:         o.Config.IndexFrom,
 		Metrics:       metrics,
 		Log:           o.Log,
@@ -387,8 +387,8 @@ func (n *Network) recordChains(ctx context.Context) error {
 		for errors.Is(err, store.ErrFenced) && n.slots != nil && ctx.Err() == nil {
 			// After a switch to a rebuilt index, the state in memory belongs to the old one.
 			var next *primary.Network
-			if next, err = n.newRecorder(); err == nil {
-				n.Chains.RecordedBy(next)
+			if next, err = n.newIndexer(); err == nil {
+				n.Chains.IndexedBy(next)
 				err = next.Run(ctx)
 			}
 		}
@@ -409,13 +409,13 @@ func (n *Network) recordChains(ctx context.Context) error {
 					}
 				}
 				// Build a new one, because the state in memory of the last one may be outdated.
-				recorder, err := n.newRecorder()
+				indexer, err := n.newIndexer()
 				if err != nil {
 					return err
 				}
-				n.Chains.RecordedBy(recorder)
-				defer n.Chains.RecordedBy(nil)
-				return recorder.Run(ctx)
+				n.Chains.IndexedBy(indexer)
+				defer n.Chains.IndexedBy(nil)
+				return indexer.Run(ctx)
 			})
 		})
 	}

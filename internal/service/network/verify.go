@@ -24,7 +24,7 @@ func Verify(ctx context.Context, options Options, o primary.VerifyOptions, tell 
 			return err
 		}
 	}
-	chains, err := newRecorder(n, options, nil, nil)
+	chains, err := newIndexer(n, options, nil, nil)
 	if err != nil {
 		return err
 	}

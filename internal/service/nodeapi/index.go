@@ -47,7 +47,7 @@ func addIndexes(a *API) error {
 					var from, until uint64
 					if one.kept != container.Vertices {
 						var err error
-						if from, until, err = index.KeptUntil(ctx, a.store, n.ID, one.kept); err != nil {
+						if from, until, err = index.ContainersUntil(ctx, a.store, n.ID, one.kept); err != nil {
 							return 0, 0, err
 						}
 					}

@@ -207,7 +207,7 @@ func testFamiliesApart(t *testing.T, engine Engine) {
 			require.Equal(t, []store.Row{{K: []byte("2"), V: []byte(two)}, {}, {}}, rows)
 			records, err := s.Walk(t.Context(), family, nil, 10)
 			require.NoError(t, err)
-			require.Equal(t, []store.Record{{PK: pk(p, "1"), V: []byte(one)}, {PK: pk(p, "2"), V: []byte(two)}}, records)
+			require.Equal(t, []store.Entry{{PK: pk(p, "1"), V: []byte(one)}, {PK: pk(p, "2"), V: []byte(two)}}, records)
 			last := pk(p, "2")
 			records, err = s.Walk(t.Context(), family, &last, 10)
 			require.NoError(t, err)

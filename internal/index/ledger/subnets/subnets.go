@@ -1,5 +1,5 @@
 // Package subnets indexes the subnets of a network: their creation, owners and blockchains, and their conversion to L1s
-// (ACP-77). A Tenant of the P-Chain's pipeline writes the rows, a Record reads them.
+// (ACP-77). A Projection of the P-Chain's pipeline writes the rows, a Record reads them.
 package subnets
 
 import (
@@ -31,16 +31,16 @@ func Families() []store.Family {
 // ErrChain means that a block is not a P-Chain block.
 var ErrChain = errors.New("subnets are indexed from P-Chain blocks")
 
-// Tenant indexes subnets. All rows follow from P-Chain blocks alone.
-type Tenant struct{ networkID uint32 }
+// Projection indexes subnets. All rows follow from P-Chain blocks alone.
+type Projection struct{ networkID uint32 }
 
-var _ index.Tenant[*chain.Block] = Tenant{}
+var _ index.Projection[*chain.Block] = Projection{}
 
-// NewTenant returns the projection that indexes a network's subnets.
-func NewTenant(networkID uint32) Tenant { return Tenant{networkID: networkID} }
+// NewProjection returns the projection that indexes a network's subnets.
+func NewProjection(networkID uint32) Projection { return Projection{networkID: networkID} }
 
-// Name implements index.Tenant.
-func (Tenant) Name() string { return name }
+// Name implements index.Projection.
+func (Projection) Name() string { return name }
 
 // Kinds of facts about a subnet, the first byte of the clustering key. For a chain, height and number of its creation
 // follow. A chain's genesis has its own row because it may be large.
@@ -51,8 +51,8 @@ const (
 	factGenesis
 )
 
-// Apply implements index.Tenant. The genesis block creates the primary network. The error is ErrChain.
-func (t Tenant) Apply(_ context.Context, _ store.Reader, block *chain.Block, batch *store.Batch) error {
+// Apply implements index.Projection. The genesis block creates the primary network. The error is ErrChain.
+func (t Projection) Apply(_ context.Context, _ store.Reader, block *chain.Block, batch *store.Batch) error {
 	if block.ChainID != constants.PlatformChainID {
 		return fmt.Errorf("%w, got chain %s", ErrChain, block.ChainID)
 	}
@@ -102,12 +102,12 @@ func (t Tenant) Apply(_ context.Context, _ store.Reader, block *chain.Block, bat
 	return nil
 }
 
-func (t Tenant) create(batch *store.Batch, block *chain.Block, subnetID ids.ID) {
+func (t Projection) create(batch *store.Batch, block *chain.Block, subnetID ids.ID) {
 	k := row.Uint64(row.Seconds(block.Time), row.Uint64(block.Height), []byte(subnetID.String()))
 	batch.Put(store.FamilySubnet, store.PK{P: row.Network(t.networkID), K: k}, subnetID[:])
 }
 
-func (t Tenant) put(batch *store.Batch, subnetID ids.ID, k, v []byte) {
+func (t Projection) put(batch *store.Batch, subnetID ids.ID, k, v []byte) {
 	batch.Put(store.FamilySubnetFact, store.PK{P: row.Network(t.networkID, subnetID[:]), K: k}, v)
 }
 

@@ -86,12 +86,12 @@ func TestList(t *testing.T) {
 	for seed := range uint64(20) {
 		h := newHistory(seed, 60)
 		s := store.NewMemory()
-		tenant, record := subnets.NewTenant(network), subnets.New(s, network)
+		projection, record := subnets.NewProjection(network), subnets.New(s, network)
 		next := 0
 		advance := func(n int) {
 			var batch store.Batch
 			for ; n > 0 && next < len(h.blocks); n-- {
-				require.NoError(t, tenant.Apply(t.Context(), s, h.blocks[next], &batch))
+				require.NoError(t, projection.Apply(t.Context(), s, h.blocks[next], &batch))
 				next++
 			}
 			require.NoError(t, s.Commit(t.Context(), &batch))
@@ -146,7 +146,7 @@ func TestListEdges(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{nil}, geneses)
 	var batch store.Batch
-	err = subnets.NewTenant(network).Apply(t.Context(), s, &chain.Block{ChainID: ids.ID{1}}, &batch)
+	err = subnets.NewProjection(network).Apply(t.Context(), s, &chain.Block{ChainID: ids.ID{1}}, &batch)
 	require.ErrorIs(t, err, subnets.ErrChain)
 	for _, b := range [][]byte{nil, {1}, {2, 0}, append((&subnets.Position{}).Bytes(), 0)} {
 		_, err := subnets.ParsePosition(b)

@@ -1,4 +1,4 @@
-package keep
+package storage
 
 import (
 	"path/filepath"

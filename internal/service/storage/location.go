@@ -1,4 +1,4 @@
-package keep
+package storage
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"quorate/internal/store"
 )
 
-// Place identifies a store.
-type Place struct {
+// Location identifies a store.
+type Location struct {
 	// URL is that of a server. If it is empty, Dir holds the files.
 	URL, Dir string
 	// Memory is the memory that the process may use, in bytes; 0 means little.
@@ -27,18 +27,18 @@ type Place struct {
 	Unfinished bool
 }
 
-// PlaceOf returns the configured store.
-func PlaceOf(c config.Config) Place {
-	return Place{URL: c.Store, Dir: filepath.Join(c.DataDir, config.StoreFolder), Memory: int64(c.MemoryLimit)}
+// LocationOf returns the configured store.
+func LocationOf(c config.Config) Location {
+	return Location{URL: c.Store, Dir: filepath.Join(c.DataDir, config.StoreFolder), Memory: int64(c.MemoryLimit)}
 }
 
 // Keys returns the key file that belongs to an embedded store.
-func (p Place) Keys() access.KeyFile {
+func (p Location) Keys() access.KeyFile {
 	return (&config.Config{DataDir: filepath.Dir(p.Dir)}).KeyFile()
 }
 
 // Open opens the store, and creates it if there is none.
-func (p Place) Open(ctx context.Context, log *slog.Logger) (store.Store, error) {
+func (p Location) Open(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	if p.URL != "" {
 		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.URL, ViewAge: p.ViewAge, Unfinished: p.Unfinished, Log: log})
 	}
@@ -46,7 +46,7 @@ func (p Place) Open(ctx context.Context, log *slog.Logger) (store.Store, error) 
 }
 
 // Failure returns a hint.Error for a store that cannot be opened.
-func Failure(err error, place Place, inUse string) error {
+func Failure(err error, place Location, inUse string) error {
 	remedy := "Is --data-dir a folder of yours, with room on its disk?"
 	again := fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", place.Dir)
 	if place.URL != "" {
@@ -65,7 +65,7 @@ func Failure(err error, place Place, inUse string) error {
 }
 
 // Check returns an error if the place is invalid. It does not access the store.
-func (p Place) Check() error {
+func (p Location) Check() error {
 	if p.URL == "" {
 		return nil
 	}

@@ -1,7 +1,7 @@
-// Package l1record indexes P-Chain transactions that changed L1s (ACP-77): conversions, registrations and weight
-// changes, by transaction, by validation and by subnet. A Tenant of the P-Chain's pipeline writes the rows, a Record
+// Package l1 indexes P-Chain transactions that changed L1s (ACP-77): conversions, registrations and weight
+// changes, by transaction, by validation and by subnet. A Projection of the P-Chain's pipeline writes the rows, a Index
 // reads them.
-package l1record
+package l1
 
 import (
 	"context"
@@ -27,30 +27,30 @@ func Form() index.Form {
 	}
 }
 
-// Record reads the L1 index of one network; a store may contain several networks. It is safe for concurrent use. Reads
+// Index reads the L1 index of one network; a store may contain several networks. It is safe for concurrent use. Reads
 // see committed rows. Errors come from the store.
-type Record struct {
+type Index struct {
 	reader    store.Reader
 	networkID uint32
 }
 
 // New returns a reader of a network's index, which may be empty.
-func New(r store.Reader, networkID uint32) *Record { return &Record{reader: r, networkID: networkID} }
+func New(r store.Reader, networkID uint32) *Index { return &Index{reader: r, networkID: networkID} }
 
-// Tenant writes the L1 index of one network.
-type Tenant struct{ networkID uint32 }
+// Projection writes the L1 index of one network.
+type Projection struct{ networkID uint32 }
 
-var _ index.Tenant[*pchain.Block] = Tenant{}
+var _ index.Projection[*pchain.Block] = Projection{}
 
-// NewTenant returns the projection that writes a network's L1 index.
-func NewTenant(networkID uint32) Tenant { return Tenant{networkID: networkID} }
+// NewProjection returns the projection that writes a network's L1 index.
+func NewProjection(networkID uint32) Projection { return Projection{networkID: networkID} }
 
-// Name implements index.Tenant.
-func (Tenant) Name() string { return name }
+// Name implements index.Projection.
+func (Projection) Name() string { return name }
 
-// Apply implements index.Tenant. It reads only the block's own transactions: a genesis contains no L1s, and proposals
+// Apply implements index.Projection. It reads only the block's own transactions: a genesis contains no L1s, and proposals
 // concern stakers only.
-func (t Tenant) Apply(_ context.Context, _ store.Reader, block *pchain.Block, batch *store.Batch) error {
+func (t Projection) Apply(_ context.Context, _ store.Reader, block *pchain.Block, batch *store.Batch) error {
 	for i, tx := range block.Txs {
 		event, err := pchain.L1EventOf(tx.Unsigned)
 		if err != nil {
@@ -82,7 +82,7 @@ func (t Tenant) Apply(_ context.Context, _ store.Reader, block *pchain.Block, ba
 }
 
 // Transaction returns the effect of a transaction on an L1, or nil without an error if none is indexed.
-func (r *Record) Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error) {
+func (r *Index) Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error) {
 	found, err := r.transactions(ctx, txID)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (r *Record) Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transa
 }
 
 // transactions returns nil for transactions that are not indexed.
-func (r *Record) transactions(ctx context.Context, txIDs ...ids.ID) ([]*pchain.L1Transaction, error) {
+func (r *Index) transactions(ctx context.Context, txIDs ...ids.ID) ([]*pchain.L1Transaction, error) {
 	keys := make([]store.PK, len(txIDs))
 	for i, txID := range txIDs {
 		keys[i].P = r.key(txID)
@@ -113,7 +113,7 @@ func (r *Record) transactions(ctx context.Context, txIDs ...ids.ID) ([]*pchain.L
 }
 
 // Conversion returns the transaction that converted a subnet to an L1, or nil without an error if none is indexed.
-func (r *Record) Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error) {
+func (r *Index) Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error) {
 	values, err := r.reader.Get(ctx, store.FamilyL1Subnet, []store.PK{{P: r.key(subnetID)}})
 	if err != nil {
 		return nil, fmt.Errorf("reading the conversion of subnet %s: %w", subnetID, err)
@@ -130,7 +130,7 @@ func (r *Record) Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Tra
 
 // Validation returns the first transaction and the last weight change of an L1 validator, or nil without an error if
 // the validator is not indexed.
-func (r *Record) Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error) {
+func (r *Index) Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error) {
 	rows, err := r.reader.Floor(ctx, store.FamilyL1Validation, r.key(validationID), []store.Range{
 		{Lo: beginningKey, Hi: beginningKey},
 		{Lo: changeKey(0), Hi: changeKey(math.MaxUint64)},
@@ -150,7 +150,7 @@ func (r *Record) Validation(ctx context.Context, validationID ids.ID) (*pchain.V
 
 // Since returns the transactions of blocks from a height on, in order, and the height at which to continue. It reads
 // about limit transactions and always whole blocks.
-func (r *Record) Since(ctx context.Context, height uint64, limit int) (found []*pchain.L1Transaction, next uint64, err error) {
+func (r *Index) Since(ctx context.Context, height uint64, limit int) (found []*pchain.L1Transaction, next uint64, err error) {
 	rows, err := r.scan(ctx, heightKey(height, 0), nil, limit)
 	if err != nil {
 		return nil, 0, err
@@ -183,7 +183,7 @@ func (r *Record) Since(ctx context.Context, height uint64, limit int) (found []*
 }
 
 // scan reads the list of transactions.
-func (r *Record) scan(ctx context.Context, lo, hi []byte, limit int) ([]store.Row, error) {
+func (r *Index) scan(ctx context.Context, lo, hi []byte, limit int) ([]store.Row, error) {
 	rows, err := r.reader.Scan(ctx, store.FamilyL1Height, r.network(), lo, hi, store.Ascending, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading the list of L1 transactions: %w", err)
@@ -197,15 +197,15 @@ func (r *Record) scan(ctx context.Context, lo, hi []byte, limit int) ([]store.Ro
 }
 
 // Height returns the next height to index: all blocks below it are indexed.
-func (r *Record) Height(ctx context.Context) (next uint64, err error) {
+func (r *Index) Height(ctx context.Context) (next uint64, err error) {
 	c, err := store.ReadCursor(ctx, r.reader, index.Cursor(r.networkID, index.PChain, name))
 	return c.Next, err
 }
 
-func (r *Record) network() []byte      { return networkKey(r.networkID) }
-func (r *Record) key(id ids.ID) []byte { return append(networkKey(r.networkID), id[:]...) }
-func (t Tenant) network() []byte       { return networkKey(t.networkID) }
-func (t Tenant) key(id ids.ID) []byte  { return append(networkKey(t.networkID), id[:]...) }
+func (r *Index) network() []byte          { return networkKey(r.networkID) }
+func (r *Index) key(id ids.ID) []byte     { return append(networkKey(r.networkID), id[:]...) }
+func (t Projection) network() []byte      { return networkKey(t.networkID) }
+func (t Projection) key(id ids.ID) []byte { return append(networkKey(t.networkID), id[:]...) }
 
 func networkKey(networkID uint32) []byte {
 	return binary.BigEndian.AppendUint32(make([]byte, 0, 4+ids.IDLen), networkID)

@@ -14,7 +14,7 @@ import (
 	"quorate/internal/store"
 )
 
-// Viewer is the part of a store that a Record reads.
+// Viewer is the part of a store that an Index reads.
 type Viewer = store.Viewer
 
 // Contracts returns the standards of contracts.
@@ -30,12 +30,12 @@ type rememberer interface {
 	Remembered(address common.Address) (found *Contract, ok bool)
 }
 
-// Record reads the index of one chain in a store. Each call reads one snapshot. It is safe for concurrent use. Its
+// Index reads the index of one chain in a store. Each call reads one snapshot. It is safe for concurrent use. Its
 // methods return ErrEmpty while no block is indexed, their own errors, and those of Contracts and of the store.
 //
 // Transfers, balances and tokens come from the events of contracts that follow the standard according to Contracts.
 // Lists end when ctx does, because skipped rows also cost time.
-type Record struct {
+type Index struct {
 	viewer    store.Viewer
 	chainID   ids.ID
 	chain     chainKey
@@ -43,13 +43,13 @@ type Record struct {
 	known     *memo.Table[common.Address, knowledge]
 }
 
-// New returns a Record of a chain, whose index may be empty.
-func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Record {
-	return &Record{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown(knownRoom)}
+// New returns an Index of a chain, whose index may be empty.
+func New(v Viewer, networkID uint32, blockchainID ids.ID, contracts Contracts) *Index {
+	return &Index{viewer: v, chainID: blockchainID, chain: keyOf(networkID, blockchainID), contracts: contracts, known: newKnown(knownRoom)}
 }
 
-// Among reduces the caches of a new Record in a process with that many chains.
-func (r *Record) Among(chains int) *Record {
+// Among reduces the caches of a new Index in a process with that many chains.
+func (r *Index) Among(chains int) *Index {
 	r.known = newKnown(share(knownRoom, chains))
 	return r
 }
@@ -57,16 +57,16 @@ func (r *Record) Among(chains int) *Record {
 // state is one snapshot of an index.
 type state struct {
 	store.View
-	*Record
+	*Index
 	head *head
 }
 
-func (r *Record) view(ctx context.Context) (*state, error) {
+func (r *Index) view(ctx context.Context) (*state, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the record of chain %s: %w", r.chainID, err)
 	}
-	s := &state{View: v, Record: r}
+	s := &state{View: v, Index: r}
 	s.head, err = readHead(ctx, v, &r.chain)
 	switch {
 	case err != nil:
@@ -83,7 +83,7 @@ func (r *Record) view(ctx context.Context) (*state, error) {
 func (s *state) close() { _ = s.Close() }
 
 // Tip returns the last indexed block.
-func (r *Record) Tip(ctx context.Context) (BlockRef, error) {
+func (r *Index) Tip(ctx context.Context) (BlockRef, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return BlockRef{}, err
@@ -149,7 +149,7 @@ func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 // Deployments lists the contracts that an address deployed, including destroyed ones. A contract deployed twice at the
 // same address appears twice. The page states the blocks without call traces, whose contracts may be missing. It
 // returns ErrUntraced if the index has no call traces at all.
-func (r *Record) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
+func (r *Index) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ const deploymentRows = 1024
 // Deployment returns the transaction that deployed a contract, the last one if there were several, with all its
 // effects. If there is none, it returns ErrNotDeployed with the untraced blocks that may have deployed it, or
 // ErrUntraced if the index has no call traces at all.
-func (r *Record) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
+func (r *Index) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (d *DeploymentDetails) add(at place, row store.Row) error {
 // Days returns the number of transactions of each day, newest first: at most limit days that begin before a time in
 // Unix seconds, 0 for no bound. The days range from the first with transactions to that of the last block, without
 // gaps.
-func (r *Record) Days(ctx context.Context, before int64, limit int) ([]Day, error) {
+func (r *Index) Days(ctx context.Context, before int64, limit int) ([]Day, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	"quorate/internal/store"
 )
 
-// name is the name of the tenant.
+// name is the name of the projection.
 const name = "evm"
 
 // Form returns the form of the index's rows. Version 1 is the first.
@@ -43,7 +43,7 @@ var (
 	ErrTime = errors.New("time cannot be right")
 )
 
-// caches holds the sizes of a tenant's caches, in entries.
+// caches holds the sizes of a projection's caches, in entries.
 type caches struct{ holdings, supplies, emitters int }
 
 const (
@@ -53,14 +53,14 @@ const (
 	maxTime = 253_402_300_799
 )
 
-// Tenant indexes one EVM chain. It is the only writer of the chain's rows.
+// Projection indexes one EVM chain. It is the only writer of the chain's rows.
 //
-// Tenant derives ERC-1155 balances from the events of all contracts; Record decides which contracts to trust. If an
+// Projection derives ERC-1155 balances from the events of all contracts; Index decides which contracts to trust. If an
 // event transfers more than the sender's balance, that balance becomes 0. A balance is capped at 2^256-1. The zero
 // address has no balance.
 //
 // Indexing a chain again from its first block, over existing rows, gives the same result.
-type Tenant struct {
+type Projection struct {
 	blockchainID ids.ID
 	chain        chainKey
 	caches       caches
@@ -82,17 +82,17 @@ type Tenant struct {
 	room      []byte
 }
 
-var _ index.Tenant[*evm.Block] = (*Tenant)(nil)
+var _ index.Projection[*evm.Block] = (*Projection)(nil)
 
-// NewTenant returns a tenant that indexes one chain of a network. It serves one pipeline.
-func NewTenant(networkID uint32, blockchainID ids.ID) *Tenant {
-	t := &Tenant{blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000}}
+// NewProjection returns a projection that indexes one chain of a network. It serves one pipeline.
+func NewProjection(networkID uint32, blockchainID ids.ID) *Projection {
+	t := &Projection{blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000}}
 	t.reset()
 	return t
 }
 
-// Among reduces the caches of a new tenant in a process with that many chains, so that their sum stays bounded.
-func (t *Tenant) Among(chains int) *Tenant {
+// Among reduces the caches of a new projection in a process with that many chains, so that their sum stays bounded.
+func (t *Projection) Among(chains int) *Projection {
 	t.caches = caches{share(t.caches.holdings, chains), share(t.caches.supplies, chains), share(t.caches.emitters, chains)}
 	t.reset()
 	return t
@@ -110,10 +110,10 @@ func share(entries, chains int) int {
 	return max(min(entries, leastShare), min(entries, entries*roomy/max(chains, 1)))
 }
 
-// Name implements index.Tenant.
-func (*Tenant) Name() string { return name }
+// Name implements index.Projection.
+func (*Projection) Name() string { return name }
 
-func (t *Tenant) reset() {
+func (t *Projection) reset() {
 	t.begun, t.head = false, head{}
 	t.ranges = [2]uint64{}
 	t.untraced = openRange{}
@@ -122,8 +122,8 @@ func (t *Tenant) reset() {
 	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
 }
 
-// Apply implements index.Tenant. It returns ErrChain, ErrOrder, ErrTime, or errors of the store.
-func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *evm.Block, batch *store.Batch) error {
+// Apply implements index.Projection. It returns ErrChain, ErrOrder, ErrTime, or errors of the store.
+func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block, batch *store.Batch) error {
 	if err := t.begin(ctx, r, block); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *evm.Block, ba
 	if err := t.again(ctx, r, batch); err != nil {
 		return err
 	}
-	a := &application{Tenant: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
+	a := &application{Projection: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
 	a.readLogs()
 	if err := a.resolve(ctx, r); err != nil {
 		return err
@@ -164,7 +164,7 @@ func refOf(block *evm.Block) BlockRef {
 func countBytes(n uint64) []byte { return binary.AppendUvarint([]byte{version}, n) }
 
 // begin makes the caches match the preceding blocks.
-func (t *Tenant) begin(ctx context.Context, r store.Reader, block *evm.Block) error {
+func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block) error {
 	next := t.begun && block.Number == t.head.tip.Number+1
 	if len(t.emitters) >= t.caches.emitters {
 		clear(t.emitters)
@@ -217,7 +217,7 @@ func readHead(ctx context.Context, r store.Reader, chain *chainKey) (*head, erro
 
 // application is the state of applying one block.
 type application struct {
-	*Tenant
+	*Projection
 	block *evm.Block
 	batch *store.Batch
 	ref   []byte // the block's reference, encoded
@@ -242,7 +242,7 @@ func (a *application) readLogs() {
 }
 
 // reserve returns n bytes that stay valid until the batch is written. Several share an allocation.
-func (t *Tenant) reserve(n int) []byte {
+func (t *Projection) reserve(n int) []byte {
 	const chunk = 64 << 10
 	if n > chunk/4 {
 		return make([]byte, 0, n)
@@ -255,10 +255,10 @@ func (t *Tenant) reserve(n int) []byte {
 	return t.room[at : at : at+n]
 }
 
-func (t *Tenant) keep(b []byte) []byte { return append(t.reserve(len(b)), b...) }
+func (t *Projection) keep(b []byte) []byte { return append(t.reserve(len(b)), b...) }
 
 // in returns a partition of the chain.
-func (t *Tenant) in(parts ...[]byte) []byte {
+func (t *Projection) in(parts ...[]byte) []byte {
 	n := len(t.chain)
 	for _, part := range parts {
 		n += len(part)
@@ -271,9 +271,9 @@ func (t *Tenant) in(parts ...[]byte) []byte {
 }
 
 // value returns an empty value. Only one is in use at a time; kept finishes it.
-func (t *Tenant) value() []byte { return append(t.scratch[:0], version) }
+func (t *Projection) value() []byte { return append(t.scratch[:0], version) }
 
-func (t *Tenant) kept(b []byte) []byte {
+func (t *Projection) kept(b []byte) []byte {
 	t.scratch = b[:0]
 	return t.keep(b)
 }

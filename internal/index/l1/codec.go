@@ -1,4 +1,4 @@
-package l1record
+package l1
 
 import (
 	"encoding/binary"

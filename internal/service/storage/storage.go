@@ -1,6 +1,6 @@
-// Package keep opens the persistent state of the process: the store, embedded or on a server, and what all networks
+// Package storage opens the persistent state of the process: the store, embedded or on a server, and what all networks
 // share in it.
-package keep
+package storage
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"quorate/internal/store/lease"
 )
 
-// Keep is the persistent state of the process.
-type Keep struct {
+// State is the persistent state of the process.
+type State struct {
 	// Store holds the rows of Slots, which let an index be rebuilt while the current one serves.
 	Store store.Store
 	Slots *index.Slots
@@ -37,7 +37,7 @@ type Keep struct {
 }
 
 // Views returns the standbys to read from instead of the store, nil without any.
-func (k *Keep) Views() ledger.Viewer {
+func (k *State) Views() ledger.Viewer {
 	if k.standbys == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (k *Keep) Views() ledger.Viewer {
 }
 
 // Following returns a function that reports the state of the standbys; nil without any.
-func (k *Keep) Following() func() []store.StandbyStats {
+func (k *State) Following() func() []store.StandbyStats {
 	if k.standbys == nil {
 		return nil
 	}
@@ -53,8 +53,8 @@ func (k *Keep) Following() func() []store.StandbyStats {
 }
 
 // Open opens the store: the configured server, or the embedded store in the data directory, which it locks.
-func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics prometheus.Registerer) (*Keep, error) {
-	place := PlaceOf(c)
+func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics prometheus.Registerer) (*State, error) {
+	place := LocationOf(c)
 	s, err := place.Open(ctx, log)
 	if err != nil {
 		return nil, Failure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
@@ -64,7 +64,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 		_ = s.Close()
 		return nil, Failure(err, place, "")
 	}
-	k := &Keep{Store: slots.Store(), Slots: slots, log: log}
+	k := &State{Store: slots.Store(), Slots: slots, log: log}
 	if place.URL != "" {
 		k.Leases = replica.NewLeases(s, c.PrivateListen, log)
 	}
@@ -102,7 +102,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 }
 
 // PageKey returns the key that seals page tokens. It is in the data directory, or in the store if processes share it.
-func (k *Keep) PageKey(ctx context.Context, dataDir string) ([]byte, error) {
+func (k *State) PageKey(ctx context.Context, dataDir string) ([]byte, error) {
 	if k.Leases != nil {
 		return sharedPageKey(ctx, k.Store)
 	}
@@ -110,7 +110,7 @@ func (k *Keep) PageKey(ctx context.Context, dataDir string) ([]byte, error) {
 }
 
 // Allowances returns the shared allowances of API keys, nil if the store is not shared.
-func (k *Keep) Allowances(log *slog.Logger) *access.Shared {
+func (k *State) Allowances(log *slog.Logger) *access.Shared {
 	if k.Leases == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (k *Keep) Allowances(log *slog.Logger) *access.Shared {
 
 // Keys returns the API keys in the store, nil if the store is not shared. It imports those of file, which this process
 // used before.
-func (k *Keep) Keys(ctx context.Context, file access.KeyFile) (*access.KeyStore, error) {
+func (k *State) Keys(ctx context.Context, file access.KeyFile) (*access.KeyStore, error) {
 	if k.Leases == nil {
 		return nil, nil
 	}
@@ -135,7 +135,7 @@ func (k *Keep) Keys(ctx context.Context, file access.KeyFile) (*access.KeyStore,
 }
 
 // Close writes pending data and closes the store.
-func (k *Keep) Close() {
+func (k *State) Close() {
 	if k.Archive != nil {
 		k.Archive.Close()
 	}

@@ -1,6 +1,6 @@
 // Package ledger indexes outputs of the P-Chain and the X-Chain, atomic transfers between them and the C-Chain, and
-// stakers: all outputs, the balances of addresses now and at any time, staking transactions and delegations. A Tenant
-// writes the rows of one chain, a Matcher the rows that follow from two chains, and a Record reads both. Subnets and
+// stakers: all outputs, the balances of addresses now and at any time, staking transactions and delegations. A Projection
+// writes the rows of one chain, a Matcher the rows that follow from two chains, and an Index reads both. Subnets and
 // L1s have indexes of their own.
 package ledger
 
@@ -36,19 +36,19 @@ const (
 	maxUnmatched = 100_000
 )
 
-// Viewer is the store interface that a Record needs.
+// Viewer is the store interface that an Index needs.
 type Viewer = store.Viewer
 
-// Record reads the ledger of one network; a store may contain several networks. Each call reads one consistent view. It
+// Index reads the ledger of one network; a store may contain several networks. Each call reads one consistent view. It
 // is safe for concurrent use. Errors are those of the store and of this package.
-type Record struct {
+type Index struct {
 	viewer    store.Viewer
 	networkID uint32
 	cache     accountCache
 }
 
 // New returns a reader of a network's ledger, which may be empty.
-func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
+func New(v store.Viewer, networkID uint32) *Index { return &Index{viewer: v, networkID: networkID} }
 
 // snapshot is a consistent view of a ledger.
 type snapshot struct {
@@ -57,13 +57,13 @@ type snapshot struct {
 	clocks    []chainClock
 }
 
-func (r *Record) view(ctx context.Context) (*snapshot, error) {
+func (r *Index) view(ctx context.Context) (*snapshot, error) {
 	s, _, err := r.viewScans(ctx)
 	return s, err
 }
 
 // viewScans opens a view together with some scans.
-func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*snapshot, [][]store.Row, error) {
+func (r *Index) viewScans(ctx context.Context, queries ...store.Query) (*snapshot, [][]store.Row, error) {
 	v, found, err := store.ViewScans(ctx, r.viewer, append(queries, clockQuery(r.networkID))...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the ledger: %w", err)
@@ -77,7 +77,7 @@ func (r *Record) viewScans(ctx context.Context, queries ...store.Query) (*snapsh
 }
 
 // viewOf opens a view together with the accounts of addresses on a chain and with some scans. See accounts.
-func (r *Record) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *snapshot, c clock, all []owned, found [][]store.Row, err error) {
+func (r *Index) viewOf(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, queries ...store.Query) (s *snapshot, c clock, all []owned, found [][]store.Row, err error) {
 	read := newOwnedRead(r.networkID, chainID, addresses)
 	read.expect(r.networkID, r.cache.of(chainID, addresses))
 	n := len(read.queries)
@@ -110,7 +110,7 @@ func (s *snapshot) clock(chainID ids.ID) (clock, error) {
 
 // Tip returns the last indexed block of a chain and its time, which "now" refers to. The height is 0 while only outputs
 // from before the chain's blocks are indexed.
-func (r *Record) Tip(ctx context.Context, chainID ids.ID) (height uint64, now time.Time, err error) {
+func (r *Index) Tip(ctx context.Context, chainID ids.ID) (height uint64, now time.Time, err error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return 0, time.Time{}, err
@@ -138,7 +138,7 @@ func (s *snapshot) number(outputs []*Output) {
 }
 
 // Outputs returns indexed outputs by ID, with nil for outputs that are not indexed.
-func (r *Record) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
+func (r *Index) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (s *snapshot) outputs(ctx context.Context, outputIDs []ids.ID) ([]*Output, 
 }
 
 // Assets returns indexed assets by ID, with nil for unknown assets.
-func (r *Record) Assets(ctx context.Context, assetIDs []ids.ID) ([]*chain.Asset, error) {
+func (r *Index) Assets(ctx context.Context, assetIDs []ids.ID) ([]*chain.Asset, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err

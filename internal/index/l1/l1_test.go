@@ -1,4 +1,4 @@
-package l1record_test
+package l1_test
 
 import (
 	"context"
@@ -15,22 +15,22 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/pchain/pchaintest"
 	"quorate/internal/index"
-	"quorate/internal/index/l1record"
+	"quorate/internal/index/l1"
 	"quorate/internal/store"
 )
 
 // apply indexes all blocks of a chain like a pipeline.
 func apply(t testing.TB, s store.Store, chain *pchaintest.Chain) {
 	t.Helper()
-	tenant := l1record.NewTenant(chain.NetworkID)
-	cursor := index.Cursor(chain.NetworkID, index.PChain, tenant.Name())
+	projection := l1.NewProjection(chain.NetworkID)
+	cursor := index.Cursor(chain.NetworkID, index.PChain, projection.Name())
 	at, err := store.ReadCursor(t.Context(), s, cursor)
 	require.NoError(t, err)
 	var batch store.Batch
 	for _, b := range chain.Blocks[at.Next:] {
 		block, err := pchain.ParseBlock(b.Bare)
 		require.NoError(t, err)
-		require.NoError(t, tenant.Apply(t.Context(), s, block, &batch))
+		require.NoError(t, projection.Apply(t.Context(), s, block, &batch))
 	}
 	batch.Move(cursor, at, store.Cursor{Next: chain.Next(), Epoch: at.Epoch})
 	require.NoError(t, s.Commit(t.Context(), &batch))
@@ -60,7 +60,7 @@ func TestRecord(t *testing.T) {
 
 	s := store.NewMemory()
 	defer s.Close()
-	record := l1record.New(s, 5)
+	record := l1.New(s, 5)
 	next, err := record.Height(ctx)
 	require.NoError(t, err)
 	require.Zero(t, next, "of an empty store")
@@ -163,7 +163,7 @@ func TestEmptyHands(t *testing.T) {
 	s := store.NewMemory()
 	defer s.Close()
 	apply(t, s, chain)
-	got, err := l1record.New(s, 5).Conversion(t.Context(), ids.ID{1})
+	got, err := l1.New(s, 5).Conversion(t.Context(), ids.ID{1})
 	require.NoError(t, err)
 	require.Empty(t, got.Event.(*pchain.Conversion).ManagerAddress)
 }
@@ -174,7 +174,7 @@ func TestUnreadableEvent(t *testing.T) {
 	require.NoError(t, tx.Initialize(txs.Codec))
 	block, err := pchain.ParseBlock(chain.Standard(tx).Bare)
 	require.NoError(t, err)
-	err = l1record.NewTenant(5).Apply(t.Context(), nil, block, &store.Batch{})
+	err = l1.NewProjection(5).Apply(t.Context(), nil, block, &store.Batch{})
 	require.ErrorContains(t, err, tx.ID().String())
 }
 
@@ -196,7 +196,7 @@ func (brokenStore) Scan(context.Context, store.Family, []byte, []byte, []byte, s
 
 // TestNothingIsNotAnError distinguishes a missing row from a failed read.
 func TestNothingIsNotAnError(t *testing.T) {
-	ctx, record := t.Context(), l1record.New(brokenStore{}, 5)
+	ctx, record := t.Context(), l1.New(brokenStore{}, 5)
 	for name, read := range map[string]func() error{
 		"Transaction": func() error { _, err := record.Transaction(ctx, ids.ID{1}); return err },
 		"Conversion":  func() error { _, err := record.Conversion(ctx, ids.ID{1}); return err },
@@ -218,7 +218,7 @@ func TestDamagedRows(t *testing.T) {
 	s := store.NewMemory()
 	defer s.Close()
 	apply(t, s, chain)
-	record := l1record.New(s, 5)
+	record := l1.New(s, 5)
 	read := func() (failed bool) {
 		for _, err := range []error{
 			func() error { _, err := record.Transaction(ctx, convert.ID()); return err }(),
@@ -290,7 +290,7 @@ func FuzzRecord(f *testing.F) {
 		ctx, s := t.Context(), store.NewMemory()
 		id := ids.ID{9}
 		p := append([]byte{0, 0, 0, 5}, id[:]...)
-		record := l1record.New(s, 5)
+		record := l1.New(s, 5)
 		check := func(err error) {
 			if err != nil && !errors.Is(err, store.ErrCorrupt) {
 				t.Errorf("got %v, want nothing or ErrCorrupt", err)

@@ -18,15 +18,15 @@ import (
 // name is the name of the projection in cursors.
 const name = "ledger"
 
-// Form returns the format of the rows of Tenant and Matcher. The first version is 1.
+// Form returns the format of the rows of Projection and Matcher. The first version is 1.
 func Form() index.Form {
-	tenant := index.CursorOf(name)
+	projection := index.CursorOf(name)
 	return index.Form{
 		// 2: lists by address. 3: shorter keys, and fewer data about outputs consumed on the chain that created them.
 		// 4: stakers and supply in the P-Chain's state, no bonus blocks, checkpoints within the second of Cortina, and
 		// pre-Cortina transactions in vertex order.
 		Name: name, Version: 4,
-		Cursor: func(cursor string) bool { return tenant(cursor) || isMatcher(cursor) },
+		Cursor: func(cursor string) bool { return projection(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
 			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
 			store.FamilyAccount, store.FamilyOwners, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint, store.FamilyAtomic,
@@ -57,12 +57,12 @@ const (
 	pendingEvents  = 50_000
 )
 
-// Tenant indexes the outputs of one chain. Each chain's pipeline has its own Tenant. It is the only writer of its rows,
+// Projection indexes the outputs of one chain. Each chain's pipeline has its own Projection. It is the only writer of its rows,
 // which follow from the blocks of its chain alone. The Matcher writes the rows that follow from two chains.
 //
 // Heights, including those before block 0, identify the blocks of a chain. Block times never decrease. The blocks must
 // begin with the genesis block.
-type Tenant struct {
+type Projection struct {
 	networkID       uint32
 	chainID         ids.ID
 	checkpointEvery int
@@ -86,19 +86,19 @@ type Tenant struct {
 	scratch scratch
 }
 
-var _ index.Tenant[*chain.Block] = (*Tenant)(nil)
+var _ index.Projection[*chain.Block] = (*Projection)(nil)
 
-// NewTenant returns the projection that indexes one chain of a network. It serves one pipeline.
-func NewTenant(networkID uint32, chainID ids.ID) *Tenant {
-	t := &Tenant{networkID: networkID, chainID: chainID, checkpointEvery: checkpointEvery}
+// NewProjection returns the projection that indexes one chain of a network. It serves one pipeline.
+func NewProjection(networkID uint32, chainID ids.ID) *Projection {
+	t := &Projection{networkID: networkID, chainID: chainID, checkpointEvery: checkpointEvery}
 	t.reset()
 	return t
 }
 
-// Name implements index.Tenant.
-func (*Tenant) Name() string { return name }
+// Name implements index.Projection.
+func (*Projection) Name() string { return name }
 
-func (t *Tenant) reset() {
+func (t *Projection) reset() {
 	t.begun = false
 	t.outputs = recent.New[ids.ID, *Output](recentOutputs)
 	t.imports = recent.New[ids.ID, ids.ID](recentImports)
@@ -108,8 +108,8 @@ func (t *Tenant) reset() {
 	t.pending, t.pendingCount = make(map[string][]event), 0
 }
 
-// Apply implements index.Tenant. Errors wrap ErrMissing, ErrSpent, ErrTime or ErrChain, or come from the store.
-func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, batch *store.Batch) error {
+// Apply implements index.Projection. Errors wrap ErrMissing, ErrSpent, ErrTime or ErrChain, or come from the store.
+func (t *Projection) Apply(ctx context.Context, r store.Reader, block *chain.Block, batch *store.Batch) error {
 	if block.ChainID != t.chainID {
 		return fmt.Errorf("%w: got %s, want %s", ErrChain, block.ChainID, t.chainID)
 	}
@@ -117,7 +117,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 		return err
 	}
 	b := &application{
-		Tenant: t, r: r, block: block, batch: batch,
+		Projection: t, r: r, block: block, batch: batch,
 		time: row.Seconds(block.Time), salt: binary.BigEndian.Uint64(block.ID[:]),
 		scratch: &t.scratch,
 	}
@@ -139,7 +139,7 @@ func (t *Tenant) Apply(ctx context.Context, r store.Reader, block *chain.Block, 
 }
 
 // begin ensures that the caches belong to the blocks before this one.
-func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) error {
+func (t *Projection) begin(ctx context.Context, r store.Reader, block *chain.Block) error {
 	full := t.outputs.Full() || t.imports.Full() || t.accounts.Full() || t.stakes.Full() || t.nodes.Full() || t.pendingCount > pendingEvents
 	if t.begun && block.Height == t.last+1 && !full {
 		return t.inTime(block)
@@ -171,14 +171,14 @@ func (t *Tenant) begin(ctx context.Context, r store.Reader, block *chain.Block) 
 	return t.inTime(block)
 }
 
-func (t *Tenant) inTime(block *chain.Block) error {
+func (t *Projection) inTime(block *chain.Block) error {
 	if t.begun && row.Seconds(block.Time) < t.lastTime {
 		return fmt.Errorf("%w: %s after %s", ErrTime, block.Time, row.Unix(t.lastTime))
 	}
 	return nil
 }
 
-func (t *Tenant) forgetEvents(committed uint64) {
+func (t *Projection) forgetEvents(committed uint64) {
 	if t.pendingCount <= pendingEvents {
 		return
 	}
@@ -302,7 +302,7 @@ func (s *scratch) reset() {
 
 // application is one block being applied.
 type application struct {
-	*Tenant
+	*Projection
 	r     store.Reader
 	block *chain.Block
 	batch *store.Batch
