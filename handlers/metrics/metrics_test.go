@@ -72,7 +72,7 @@ func (nothing) NativeBalance(context.Context, common.Address, uint64) (*uint256.
 func (d *days) chain(id uint64) api.Chain {
 	return api.Chain{
 		ChainID: id, BlockchainID: ids.ID{byte(id)}, Progress: func() reply.Progress { return d.progress },
-		Index:  d, Contracts: nothing{}, URIs: nothing{}, Node: nothing{},
+		Index: d, Contracts: nothing{}, URIs: nothing{}, Node: nothing{},
 	}
 }
 

@@ -66,9 +66,9 @@ type Network struct {
 	Messages *l1message.Deriver
 	// role is the role of this process in the network. leases are nil if no other process shares the store. Otherwise
 	// newIndexer returns an indexer when this process gets the lease.
-	role        config.Role
-	store       store.Store
-	leases      *lease.Leases
+	role       config.Role
+	store      store.Store
+	leases     *lease.Leases
 	newIndexer func() (*primary.Network, error)
 	// Beside returns an indexer that rebuilds the index in another store. It is nil without a store.
 	Beside func(s store.Store) (*primary.Network, error)
