@@ -450,49 +450,114 @@ func TestAttackOrigins(t *testing.T) {
 	}
 }
 
-// A page in an operator's browser cannot have the private surface do work; without one,
-// as with curl, nothing is in the way.
+// TestAttackForeignPages checks that pages of other sites in an operator's browser cannot use the private address, by any
+// method, and that programs without an origin can.
 func TestAttackForeignPages(t *testing.T) {
-	verified := 0
-	h, err := NewPrivate(PrivateOptions{Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
-		verified++
-		return ErrNotIndexed
-	}})
+	verified, forwarded := 0, 0
+	h, err := NewPrivate(PrivateOptions{
+		Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
+			verified++
+			return ErrNotIndexed
+		},
+		Node: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded++ }),
+	})
 	require.NoError(t, err)
+	ask := func(method, path string, headers ...string) *httptest.ResponseRecorder {
+		return do(h, method, path, "", headers...)
+	}
 	for _, headers := range [][]string{
-		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"}, {"Origin", "http://127.0.0.1:8081"},
 	} {
-		w := post(h, "/index/verify?network=fuji", "", headers...)
-		requireAPIError(t, w, 403, "pages of other sites")
-		require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+		for _, path := range []string{"/index/verify?network=fuji", "/ext/bc/C/rpc"} {
+			w := ask("POST", path, headers...)
+			requireAPIError(t, w, 403, "pages of other sites")
+			require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+		}
 	}
-	require.Zero(t, verified)
-	for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", "same-origin"}} {
-		requireAPIError(t, post(h, "/index/verify?network=fuji", "", headers...), 404)
+	// Browsers open WebSockets with GET and the page's origin.
+	requireAPIError(t, ask("GET", "/ext/bc/C/ws", "Origin", "https://evil.example", "Connection", "Upgrade", "Upgrade", "websocket"), 403, "pages of other sites")
+	requireAPIError(t, ask("GET", "/index", "Origin", "https://evil.example"), 403, "pages of other sites")
+	require.Zero(t, verified+forwarded)
+	for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://127.0.0.1:8080"}} {
+		requireAPIError(t, ask("POST", "/index/verify?network=fuji", headers...), 404)
+		ask("GET", "/ext/bc/C/ws", append(headers, "Upgrade", "websocket")...)
 	}
-	require.Equal(t, 3, verified)
+	require.Equal(t, 4, verified)
+	require.Equal(t, 4, forwarded)
 }
 
-// Nor can one whose name leads to the private surface, of which it then is a page (DNS
-// rebinding). Names that nobody can buy are the operator's.
+// TestAttackReboundPages checks that a site whose name resolves to the private address (DNS rebinding) reads and does
+// nothing there. Names that no site can own, and allowed ones, pass.
 func TestAttackReboundPages(t *testing.T) {
-	h, err := NewPrivate(PrivateOptions{Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
+	h, err := NewPrivate(PrivateOptions{AllowedHosts: []string{"metrics.example"}, Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
 		return ErrNotIndexed
 	}})
 	require.NoError(t, err)
-	for host, status := range map[string]int{
-		"evil.example": 403, "evil.example:8081": 403, "EVIL.example.": 403, "127.0.0.1.evil.example:8081": 403, "localhost.evil.example": 403, "internal.example": 403, "xlocal.": 404,
-		"127.0.0.1:8081": 404, "[::1]:8081": 404, "[::1]": 404, "localhost:8081": 404, "quorate:8081": 404, "quorate.ns.svc:8081": 404, "quorate.ns.svc.cluster.local:8081": 404, "host.docker.internal": 404,
+	for host, allowed := range map[string]bool{
+		"evil.example": false, "evil.example:8081": false, "EVIL.example.": false, "127.0.0.1.evil.example:8081": false, "localhost.evil.example": false, "internal.example": false, "xlocal.": true,
+		"127.0.0.1:8081": true, "[::1]:8081": true, "[::1]": true, "localhost:8081": true, "quorate:8081": true, "quorate.ns.svc:8081": true, "quorate.ns.svc.cluster.local:8081": true, "host.docker.internal": true,
+		"metrics.example:8081": true, "Metrics.Example": true, "not.metrics.example": false,
 	} {
-		r := httptest.NewRequest(http.MethodPost, "/index/verify?network=fuji", nil)
-		r.Host = host
-		r.Header.Set("Origin", "http://"+host)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		require.Equal(t, status, w.Code, host)
-		r.Header.Del("Origin")
-		w = httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		require.Equal(t, 404, w.Code, "%s, asked for by no page", host)
+		for _, origin := range []string{"", "http://" + host} {
+			for method, path := range map[string]string{"POST": "/index/verify?network=fuji", "GET": "/metrics"} {
+				r := httptest.NewRequest(method, path, nil)
+				r.Host = host
+				if origin != "" {
+					r.Header.Set("Origin", origin)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if !allowed {
+					requireAPIError(t, w, 403, "is not a name of this service; list it in node_api.allowed_hosts")
+				} else {
+					require.NotEqual(t, 403, w.Code, "%s %s", host, path)
+				}
+			}
+		}
+	}
+}
+
+// TestAttackPagesOfOtherOrigins checks what pages can make a browser send to the public address.
+func TestAttackPagesOfOtherOrigins(t *testing.T) {
+	body := `{"message":"0x00"}`
+	restricted := newPublic(t, &fakeSigner{}, func(o *Options) {
+		o.Origins, o.AllowedHosts = []string{"https://app.example"}, []string{"api.example"}
+		o.Node = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	})
+	open := newPublic(t, &fakeSigner{}, func(o *Options) { o.Origins = nil })
+	for _, test := range []struct {
+		name    string
+		to      http.Handler
+		method  string
+		path    string
+		host    string
+		headers []string
+		want    int
+		text    string
+	}{
+		{"a page of another site", restricted, "POST", fujiPath, "api.example", []string{"Origin", "https://evil.example", "Content-Type", "application/json"}, 403, "pages of other sites"},
+		{"the same without a preflight", restricted, "POST", fujiPath, "api.example", []string{"Origin", "https://evil.example", "Content-Type", "text/plain"}, 403, "pages of other sites"},
+		{"no origin, but fetched by a page", restricted, "POST", fujiPath, "api.example", []string{"Sec-Fetch-Site", "cross-site"}, 403, "pages of other sites"},
+		{"a WebSocket", restricted, "GET", "/ext/bc/C/ws", "api.example", []string{"Origin", "https://evil.example", "Upgrade", "websocket"}, 403, "pages of other sites"},
+		{"a WebSocket of an allowed page", restricted, "GET", "/ext/bc/C/ws", "api.example", []string{"Origin", "https://app.example", "Upgrade", "websocket"}, 204, ""},
+		{"a rebound name", restricted, "POST", fujiPath, "evil.example", []string{"Origin", "http://evil.example"}, 403, "evil.example"},
+		{"an allowed page", restricted, "POST", fujiPath, "api.example", []string{"Origin", "https://app.example", "Content-Type", "application/json"}, 400, "message"},
+		{"an allowed page with text", restricted, "POST", fujiPath, "api.example", []string{"Origin", "https://app.example", "Content-Type", "text/plain"}, 400, "Content-Type"},
+		{"a page of the service", restricted, "POST", fujiPath, "api.example", []string{"Origin", "https://api.example", "Content-Type", "application/json; charset=utf-8"}, 400, "message"},
+		{"no browser", restricted, "POST", fujiPath, "127.0.0.1:8080", nil, 400, "message"},
+		{"all origins: a form", open, "POST", fujiPath, "evil.example", []string{"Origin", "https://evil.example", "Content-Type", "application/x-www-form-urlencoded"}, 400, "Content-Type"},
+		{"all origins: JSON", open, "POST", fujiPath, "evil.example", []string{"Origin", "https://evil.example", "Content-Type", "application/json"}, 400, "message"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest(test.method, test.path, strings.NewReader(body))
+			r.Host = test.host
+			for i := 0; i < len(test.headers); i += 2 {
+				r.Header.Set(test.headers[i], test.headers[i+1])
+			}
+			w := httptest.NewRecorder()
+			test.to.ServeHTTP(w, r)
+			require.Equal(t, test.want, w.Code, "%s", w.Body)
+			require.Contains(t, w.Body.String(), test.text)
+		})
 	}
 }

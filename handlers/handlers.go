@@ -49,9 +49,9 @@ type Options struct {
 	Answers *node.Budget
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
-	// PageKey encrypts page tokens of the Metrics API, which are valid for 24 hours, and the
-	// balances in page tokens of EVM chains. It should outlast the process: if it is empty,
-	// tokens are valid until the process ends.
+	// PageKey authenticates page tokens and encrypts the balances in them. It should outlast the
+	// process, and replicas need the same one. If it is empty, tokens are valid until the process
+	// ends.
 	PageKey []byte
 	// Log receives one line per request. Nil discards them.
 	Log *slog.Logger
@@ -66,6 +66,8 @@ type Options struct {
 	// Origins are the web origins whose pages may call the service, for example https://example.org; nil means all,
 	// and an empty list none.
 	Origins []string
+	// AllowedHosts are the names of the service. They matter if Origins are restricted; see middleware.Pages.
+	AllowedHosts []string
 	// Access checks API keys and allowances. Nil admits all requests.
 	Access *access.Guard
 	// ClientIP returns a request's client IP address, for the log and for Access. Nil uses
@@ -88,7 +90,7 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the signing API: %w", err)
 	}
-	records, err := data.New(data.Options{Networks: o.Data, Log: o.Log, Timeout: o.RequestTimeout})
+	records, err := data.New(data.Options{Networks: o.Data, Log: o.Log, Timeout: o.RequestTimeout, Key: o.PageKey})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the data API: %w", err)
 	}
@@ -101,7 +103,11 @@ func New(o Options) (*echo.Echo, error) {
 	if origins == nil {
 		origins = []string{"*"}
 	}
-	further := []echo.MiddlewareFunc{middleware.Except(forNode, middleware.CORS(origins...))}
+	pages, err := middleware.Pages(origins, o.AllowedHosts, forNode)
+	if err != nil {
+		return nil, err
+	}
+	further := []echo.MiddlewareFunc{middleware.Except(forNode, middleware.CORS(origins...)), pages}
 	if o.Tracer != nil {
 		further = append(further, middleware.Trace(o.Tracer))
 	}

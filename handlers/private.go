@@ -4,9 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/middleware"
 	"quorate/handlers/networks"
 	"quorate/handlers/signing"
 	"quorate/internal/index"
@@ -43,6 +42,8 @@ type PrivateOptions struct {
 	Answers *node.Budget
 	// Gatherer gathers the metrics; nil means none.
 	Gatherer prometheus.Gatherer
+	// AllowedHosts are the names of the private address; see middleware.Pages.
+	AllowedHosts []string
 	// Log receives one line per request; nil discards them.
 	Log *slog.Logger
 }
@@ -50,9 +51,13 @@ type PrivateOptions struct {
 // NewPrivate returns the private router: /metrics, /healthz (the process is alive), /readyz (all networks are ready),
 // /readyz/{network} (the network is ready), /readyz/{network}/{subnetID} (enough validators of the subnet are
 // connected), /index (how far chains are indexed), POST /index/verify (see Verify), POST /index/rebuild, and a node's
-// /ext.
+// /ext. No web page of another site may use it.
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
-	e := newEcho(o.Log, nil)
+	pages, err := middleware.Pages(nil, o.AllowedHosts, forNode)
+	if err != nil {
+		return nil, err
+	}
+	e := newEcho(o.Log, nil, pages)
 	gatherer := o.Gatherer
 	if gatherer == nil {
 		gatherer = prometheus.NewRegistry()
@@ -112,10 +117,10 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		return c.JSON(http.StatusOK, IndexStatus{Networks: networks, Rebuild: rebuild})
 	})
 	if o.Slots != nil {
-		e.POST("/index/rebuild", askRebuild(o.Slots), ownPages())
+		e.POST("/index/rebuild", askRebuild(o.Slots))
 	}
 	if o.Verify != nil {
-		e.POST("/index/verify", verifyIndex(o.Verify), ownPages())
+		e.POST("/index/verify", verifyIndex(o.Verify))
 	}
 	routeNode(e, o.Node, nil, o.Answers, 10*time.Second)
 	return e, nil
@@ -125,45 +130,6 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 func (o PrivateOptions) notServed(name string) error {
 	served := strings.Join(slices.Sorted(maps.Keys(o.Networks)), ", ")
 	return apierr.NotFound("network: %q is not served here; this instance serves %s", apierr.Excerpt(name), served)
-}
-
-// ownPages refuses requests from web pages of other origins, which would cause work even though the page cannot read
-// the answer. Browsers send the origin with every request that may change state, so requests without an origin, for
-// example from curl, pass.
-func ownPages() echo.MiddlewareFunc {
-	protection := http.NewCrossOriginProtection()
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			r := c.Request()
-			if protection.Check(r) != nil || (r.Header.Get(echo.HeaderOrigin) != "" && !unowned(r.Host)) {
-				return &apierr.Error{Status: http.StatusForbidden, Message: "pages of other sites may not ask for this"}
-			}
-			return next(c)
-		}
-	}
-}
-
-// unowned reports whether a host cannot be pointed here by the owner of a web page (DNS rebinding): an IP address, a
-// name without dots as containers have, or a name in a domain outside the public DNS (RFC 6761, RFC 6762, RFC 8375,
-// and internal, reserved by ICANN).
-func unowned(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	name := strings.ToLower(strings.TrimSuffix(host, "."))
-	if !strings.Contains(name, ".") {
-		return true
-	}
-	for _, domain := range []string{".localhost", ".local", ".internal", ".home.arpa", ".svc"} {
-		if strings.HasSuffix(name, domain) {
-			return true
-		}
-	}
-	return false
 }
 
 // IndexStatus is the answer of /index.

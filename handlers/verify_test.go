@@ -24,9 +24,7 @@ func TestVerifyIndex(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	post := func(query string) *httptest.ResponseRecorder {
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/index/verify?"+query, http.NoBody))
-		return w
+		return do(e, http.MethodPost, "/index/verify?"+query, "")
 	}
 	w := post("network=fuji&addresses=7")
 	require.Equal(t, 200, w.Code)

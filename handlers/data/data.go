@@ -24,6 +24,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/networks"
+	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/internal/index/ledger"
 )
@@ -67,6 +68,8 @@ type Options struct {
 	Log *slog.Logger
 	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
+	// Key authenticates page tokens; see page.KeyOr.
+	Key []byte
 }
 
 // API serves the operations. It is safe for concurrent use.
@@ -74,6 +77,7 @@ type API struct {
 	networks networks.Directory[Network]
 	log      *slog.Logger
 	timeout  time.Duration
+	key      []byte // authenticates page tokens
 }
 
 // New returns an API.
@@ -82,6 +86,7 @@ func New(o Options) (*API, error) {
 		networks: o.Networks,
 		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout:  cmp.Or(o.Timeout, 30*time.Second),
+		key:      page.KeyOr(o.Key),
 	}
 	for _, name := range a.networks.Names() {
 		if n, err := a.networks.Get(name); err == nil { // open already

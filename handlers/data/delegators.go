@@ -46,7 +46,7 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 		want.Status = ledger.DelegationStatus(q.OneOf("delegationStatus",
 			string(ledger.DelegationCompleted), string(ledger.DelegationActive), string(ledger.DelegationPending)))
 	}
-	p := readPaging(q, 100, 10, "delegators", n.shown, fmt.Sprint(want.RewardAddresses), fmt.Sprint(want.NodeIDs), string(want.Status))
+	p := a.readPaging(q, 100, 10, "delegators", n.shown, fmt.Sprint(want.RewardAddresses), fmt.Sprint(want.NodeIDs), string(want.Status))
 	err := q.Err()
 	if err != nil {
 		return err

@@ -17,9 +17,9 @@ type paging struct {
 
 // readPaging parses pageSize, pageToken and sortOrder. The list is identified by the operation, scope and the order; a
 // token of another list is refused.
-func readPaging(q *query.Values, most, usual uint64, operation string, scope ...string) paging {
+func (a *API) readPaging(q *query.Values, most, usual uint64, operation string, scope ...string) paging {
 	ascending := q.OneOf("sortOrder", "desc", "asc") == "asc"
-	list := page.List{Operation: operation, Filters: append(scope, fmt.Sprint(ascending))}
+	list := page.List{Key: a.key, Operation: operation, Filters: append(scope, fmt.Sprint(ascending))}
 	return paging{Page: q.Page(list, most, usual), ascending: ascending}
 }
 

@@ -85,7 +85,7 @@ func (a *API) listStaking(ctx context.Context, c echo.Context, n *network) error
 	if after != nil && before != nil && *after > *before {
 		q.Fail("startTimestamp", "it is after endTimestamp (%d > %d)", *after, *before)
 	}
-	p := readPaging(q, 100, 10, "staking", n.shown, fmt.Sprint(want.Addresses), fmt.Sprint(want.Kinds), fmt.Sprint(want.After.Unix()), fmt.Sprint(want.Before.Unix()))
+	p := a.readPaging(q, 100, 10, "staking", n.shown, fmt.Sprint(want.Addresses), fmt.Sprint(want.Kinds), fmt.Sprint(want.After.Unix()), fmt.Sprint(want.Before.Unix()))
 	if err := q.Err(); err != nil {
 		return err
 	}

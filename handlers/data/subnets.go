@@ -90,7 +90,7 @@ func (g *geneses) next(ctx context.Context) (content []byte, err error) {
 // listSubnets is GET /v1/networks/{network}/subnets.
 func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error {
 	q := query.Parse(c.Request().URL.RawQuery)
-	p := readPaging(q, 10_000, 100, "subnets", n.shown)
+	p := a.readPaging(q, 10_000, 100, "subnets", n.shown)
 	if err := q.Err(); err != nil {
 		return err
 	}

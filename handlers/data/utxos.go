@@ -73,7 +73,7 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 	if b.name == xChain { // other chains ignore it
 		want.AssetID = asset(q)
 	}
-	p := readPaging(q, 100, 10, "utxos", n.shown, b.name, fmt.Sprint(want.Addresses), fmt.Sprint(least, beyond),
+	p := a.readPaging(q, 100, 10, "utxos", n.shown, b.name, fmt.Sprint(want.Addresses), fmt.Sprint(least, beyond),
 		fmt.Sprint(want.IncludeSpent), fmt.Sprint(want.ByAmount), want.AssetID.String())
 	if err := q.Err(); err != nil {
 		return err

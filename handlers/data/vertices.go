@@ -39,7 +39,7 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 		q.Fail("vertexHeight", "is missing; give the height of the vertices, an integer of at least 0")
 		return q.Err()
 	}
-	p := readPaging(q, 100, 10, "vertices", n.shown, fmt.Sprint(*height))
+	p := a.readPaging(q, 100, 10, "vertices", n.shown, fmt.Sprint(*height))
 	if err := q.Err(); err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 		return err
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(paging.List{Operation: "deployments", Filters: []string{of.name, by.Hex()}}, 100, 10)
+	p := q.Page(paging.List{Key: a.key, Operation: "deployments", Filters: []string{of.name, by.Hex()}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 		return err
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(paging.List{Operation: "tokens", Filters: []string{of.name, at.Hex()}}, 100, 10)
+	p := q.Page(paging.List{Key: a.key, Operation: "tokens", Filters: []string{of.name, at.Hex()}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}

@@ -15,8 +15,6 @@ package evm
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +31,7 @@ import (
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/query"
+	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/internal/index/evm"
 	"quorate/internal/index/evm/memo"
@@ -49,7 +48,7 @@ type Options struct {
 	Lists *tokenlist.Lists
 	// Prices returns the prices of tokens; if nil, no answer has a price.
 	Prices Prices
-	// Key seals balances in page tokens. If it is empty, only this API accepts its tokens.
+	// Key authenticates page tokens and seals balances in them; see package page.
 	Key []byte
 	// Log may be nil.
 	Log *slog.Logger
@@ -79,7 +78,7 @@ func New(o Options) *API {
 		methods: o.Methods,
 		lists:   o.Lists,
 		prices:  o.Prices,
-		key:     o.Key,
+		key:     paging.KeyOr(o.Key),
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
 
@@ -88,10 +87,6 @@ func New(o Options) *API {
 	}
 	if a.methods == nil {
 		a.methods = methods.New()
-	}
-	if len(a.key) == 0 {
-		a.key = make([]byte, sha256.Size)
-		_, _ = rand.Read(a.key) // never fails
 	}
 	return a
 }

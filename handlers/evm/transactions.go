@@ -70,7 +70,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 		success := q.OneOf("status", "failed", "success") == "success"
 		want.Success = &success
 	}
-	p := q.Page(paging.List{Operation: "latest transactions", Filters: []string{of.name, status}}, 100, 10)
+	p := q.Page(paging.List{Key: a.key, Operation: "latest transactions", Filters: []string{of.name, status}}, 100, 10)
 	if err := q.Err(); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (d *directory) internal(f *chain.Frame) internalTransaction {
 
 // readWallet parses the parameters that lists of a wallet share. empty reports that the block range is empty, and last
 // is the last block that the list needs, nil for all.
-func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQuery, p query.Page, last *uint64, empty bool, err error) {
+func (a *API) readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQuery, p query.Page, last *uint64, empty bool, err error) {
 	if want.Wallet, err = address(c); err != nil {
 		return
 	}
@@ -71,7 +71,7 @@ func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQue
 	if want.Start != nil && want.End != nil && *want.Start > *want.End {
 		q.Fail("startBlock", "%d is after endBlock, which is %d; blocks from startBlock on and before endBlock are listed", *want.Start, *want.End)
 	}
-	p = q.Page(paging.List{Operation: operation, Filters: filters}, 100, 10)
+	p = q.Page(paging.List{Key: a.key, Operation: operation, Filters: filters}, 100, 10)
 	want.Limit, want.After = p.Size, p.After
 	if end := want.End; end != nil {
 		if empty = *end == 0 || want.Start != nil && *want.Start == *end; !empty {
@@ -84,7 +84,7 @@ func readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQue
 
 // listInternals is GET /v1/chains/{chainId}/addresses/{address}/transactions:listInternals.
 func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) error {
-	want, p, last, empty, err := readWallet(c, of, "internal transactions")
+	want, p, last, empty, err := a.readWallet(c, of, "internal transactions")
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func moved(t *chain.Transfer) nft {
 
 // listTransfers is GET /v1/chains/{chainId}/addresses/{address}/transactions:listErc1155.
 func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) error {
-	want, p, last, empty, err := readWallet(c, of, "ERC-1155 transfers")
+	want, p, last, empty, err := a.readWallet(c, of, "ERC-1155 transfers")
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if want.Contract != nil {
 		filters[3] = want.Contract.Hex()
 	}
-	list := paging.List{Operation: "ERC-1155 balances", Filters: filters}
+	list := paging.List{Key: a.key, Operation: "ERC-1155 balances", Filters: filters}
 	p := q.Page(list, 500, 10)
 	if err := q.Err(); err != nil {
 		return err

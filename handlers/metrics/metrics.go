@@ -15,6 +15,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/evm"
 	"quorate/handlers/query"
+	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	record "quorate/internal/index/evm"
 )
@@ -45,7 +46,7 @@ type API struct {
 
 // New returns an API.
 func New(o Options) *API {
-	return &API{chains: o.Chains, tokens: newTokens(o.Key), timeout: cmp.Or(o.Timeout, 30*time.Second)}
+	return &API{chains: o.Chains, tokens: tokens{page.KeyOr(o.Key)}, timeout: cmp.Or(o.Timeout, 30*time.Second)}
 }
 
 // Route adds the operation to e.

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -24,15 +23,6 @@ const lifetime = 24 * time.Hour
 //	octets 6-15  a seal of these and the chain, without the bits of version
 //	             and variant: 74 bits of HMAC-SHA-256
 type tokens struct{ key []byte }
-
-// newTokens generates a key if key is empty.
-func newTokens(key []byte) tokens {
-	if len(key) == 0 {
-		key = make([]byte, sha256.Size)
-		_, _ = rand.Read(key) // never fails
-	}
-	return tokens{key}
-}
 
 const (
 	sealedSize  = 6

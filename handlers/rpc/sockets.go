@@ -85,7 +85,7 @@ func (e Ethereum) Connections() http.Handler {
 			return
 		}
 		defer func() { _ = p.far.CloseNow() }()
-		// Pages of all origins may connect, as to a node.
+		// Package middleware has checked the origin.
 		taken := &taker{ResponseWriter: w}
 		if p.near, err = websocket.Accept(taken, r, &websocket.AcceptOptions{InsecureSkipVerify: true}); err != nil {
 			return // Accept has answered

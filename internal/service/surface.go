@@ -66,6 +66,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 		BodyTimeout:    p.config.Limits.BodyTime,
 		RequestTimeout: p.config.RequestTimeout,
 		Origins:        append([]string{}, p.config.CORSOrigins...), // not nil, which means all
+		AllowedHosts:   p.config.NodeAPI.AllowedHosts,
 	}
 	if o.EVM, err = newEVMOptions(p.config, n.evm); err != nil {
 		return s, hint.Mistake(err, "Correct the file, or leave it out of the configuration.")
@@ -92,6 +93,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	s.private, err = handlers.NewPrivate(handlers.PrivateOptions{
 		Networks: n.operators(), Index: n.indexed, Standbys: p.kept.Following(), Verify: n.verify, Slots: p.kept.Slots,
 		Node: nodeSurface{n.nodeAPIs(), main, true}, Answers: o.Answers, Gatherer: p.registry, Log: p.log,
+		AllowedHosts: p.config.NodeAPI.AllowedHosts,
 	})
 	return s, err
 }

@@ -1,9 +1,12 @@
 // Package page makes the tokens by which clients ask for the next page of a list. A token
-// contains where the previous page ended and a digest of the list's parameters, so that any
-// replica can answer without stored state.
+// contains where the previous page ended, a digest of the list's parameters, and a message
+// authentication code, so that any replica can answer without stored state and accepts only
+// positions that a replica has given out.
 package page
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -20,21 +23,32 @@ var (
 
 const (
 	// version is the version of the token's format.
-	version = 1
+	version = 2
 	// maxToken is the maximum length of a token's text.
 	maxToken = 8192
 
 	digestSize = 12
-	sumSize    = 4
+	macSize    = 16
 )
 
 // List identifies a list. Tokens are valid for lists with the same operation and filters.
 type List struct {
+	// Key authenticates tokens. All replicas of a service need the same one.
+	Key []byte
 	// Operation is the name of the operation.
 	Operation string
 	// Filters are all parameters that determine the list, including those of the path but not the page size, in a
 	// fixed order.
 	Filters []string
+}
+
+// KeyOr returns key, or a random key if it is empty. Tokens of a random key are valid until the process ends.
+func KeyOr(key []byte) []byte {
+	if len(key) == 0 {
+		key = make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // never fails
+	}
+	return key
 }
 
 // digest returns a hash of the list's parameters.
@@ -54,7 +68,7 @@ func (l List) digest() []byte {
 func (l List) Token(position []byte) string {
 	b := append([]byte{version}, l.digest()...)
 	b = append(b, position...)
-	return base64.RawURLEncoding.EncodeToString(append(b, checksum(b)...))
+	return base64.RawURLEncoding.EncodeToString(append(b, l.mac(b)...))
 }
 
 // Position returns the position that Token was given. Its errors are ErrToken and
@@ -67,13 +81,13 @@ func (l List) Position(token string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
 	}
-	if len(b) < 1+digestSize+sumSize {
+	if len(b) < 1+digestSize+macSize {
 		return nil, fmt.Errorf("%w: it is too short", ErrToken)
 	}
-	body, sum := b[:len(b)-sumSize], b[len(b)-sumSize:]
+	body, mac := b[:len(b)-macSize], b[len(b)-macSize:]
 	switch {
-	case string(checksum(body)) != string(sum):
-		return nil, fmt.Errorf("%w: it is damaged", ErrToken)
+	case !hmac.Equal(l.mac(body), mac):
+		return nil, fmt.Errorf("%w: it is damaged, or made elsewhere", ErrToken)
 	case body[0] != version:
 		return nil, fmt.Errorf("%w: it is of version %d", ErrToken, body[0])
 	case string(body[1:1+digestSize]) != string(l.digest()):
@@ -82,8 +96,10 @@ func (l List) Position(token string) ([]byte, error) {
 	return body[1+digestSize:], nil
 }
 
-// checksum detects damage. It does not authenticate: clients may ask for any position.
-func checksum(b []byte) []byte {
-	sum := sha256.Sum256(b)
-	return sum[:sumSize]
+// mac returns the message authentication code of a token's other bytes.
+func (l List) mac(b []byte) []byte {
+	h := hmac.New(sha256.New, l.Key)
+	h.Write([]byte("page token"))
+	h.Write(b)
+	return h.Sum(nil)[:macSize]
 }

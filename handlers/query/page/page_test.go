@@ -51,6 +51,20 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestForgedToken checks that a client cannot make a token for a position of its choice.
+func TestForgedToken(t *testing.T) {
+	list := page.List{Key: []byte("the service's"), Operation: "utxos", Filters: []string{"fuji"}}
+	position := []byte("a position")
+	for _, key := range [][]byte{nil, []byte("another's"), page.KeyOr(nil)} {
+		forged := page.List{Key: key, Operation: list.Operation, Filters: list.Filters}.Token(position)
+		_, err := list.Position(forged)
+		require.ErrorIs(t, err, page.ErrToken)
+	}
+	got, err := list.Position(list.Token(position))
+	require.NoError(t, err)
+	require.Equal(t, position, got)
+}
+
 func FuzzToken(f *testing.F) {
 	list := page.List{Operation: "utxos", Filters: []string{"fuji"}}
 	f.Add(list.Token([]byte("position")))
