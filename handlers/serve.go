@@ -43,6 +43,8 @@ type ServeOptions struct {
 	// its stream is reset, and how long it may send nothing during a request before it is
 	// pinged. 0 means no limit. Package socket has the limit for connections.
 	Stall time.Duration
+	// ConnState may be nil; see http.Server.
+	ConnState func(net.Conn, http.ConnState)
 	// Log receives errors below the level of requests. Nil discards them.
 	Log *slog.Logger
 }
@@ -103,6 +105,7 @@ func newServer(base context.Context, h http.Handler, o ServeOptions, log *slog.L
 		IdleTimeout:       cmp.Or(o.Idle, 2*time.Minute),
 		MaxHeaderBytes:    cmp.Or(o.HeaderBytes, 32<<10),
 		TLSConfig:         o.TLS,
+		ConnState:         o.ConnState,
 		// Each stream may hold a response that its client does not read.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 32, SendPingTimeout: o.Stall, PingTimeout: o.Stall},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),

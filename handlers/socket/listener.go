@@ -3,9 +3,11 @@
 package socket
 
 import (
+	"container/list"
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -33,16 +35,26 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Listener is a net.Listener that closes new connections beyond its limits.
+// Listener is a net.Listener that closes connections beyond its limits: if a server reports the state of connections to
+// ConnState, the one that has been idle for longest, else the new one.
 type Listener struct {
 	net.Listener
 	o       Options
 	refused *prometheus.CounterVec
+	evicted prometheus.Counter
 
 	mu     sync.Mutex
-	open   int                  // guarded by mu
-	by     map[netip.Prefix]int // guarded by mu; never has zeros
-	logged time.Time            // guarded by mu
+	open   int                      // guarded by mu
+	by     map[netip.Prefix]*origin // guarded by mu; each has open connections
+	logged time.Time                // guarded by mu
+}
+
+// origin is the connections of one client IP address. Listener.mu guards it.
+type origin struct {
+	from    netip.Prefix // the zero value for connections that PerAddress does not limit
+	counted bool
+	open    int
+	idle    list.List // of *conn, longest idle first
 }
 
 // Listen returns a listener that limits the connections of inner, which it owns.
@@ -52,10 +64,13 @@ func Listen(inner net.Listener, o Options) *Listener {
 	}
 	metrics := promauto.With(o.Metrics) // which may be nil
 	l := &Listener{
-		Listener: inner, o: o, by: make(map[netip.Prefix]int),
+		Listener: inner, o: o, by: make(map[netip.Prefix]*origin),
 		refused: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_http_connections_refused_total", Help: "Connections closed as they came, by the bound that they exceeded: all or address.",
 		}, []string{"bound"}),
+		evicted: metrics.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_http_connections_evicted_total", Help: "Idle connections closed to make room for new ones.",
+		}),
 	}
 	for _, bound := range []string{boundAll, boundAddress} {
 		l.refused.WithLabelValues(bound)
@@ -76,21 +91,52 @@ const (
 // Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		inner, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		from, counted := l.origin(c)
-		if !l.enter(from, counted) {
-			_ = c.Close() // without a response, which could block on the client
+		c := &conn{Conn: inner, stall: l.o.Stall, listener: l}
+		victim, ok := l.enter(c)
+		if victim != nil {
+			_ = victim.Conn.Close()
+		}
+		if !ok {
+			_ = inner.Close() // without a response, which could block on the client
 			continue
 		}
-		return &conn{Conn: c, stall: l.o.Stall, leave: sync.OnceFunc(func() { l.leave(from, counted) })}, nil
+		return c, nil
 	}
 }
 
-// origin returns the prefix of the client IP address that a connection counts for, false if none.
-func (l *Listener) origin(c net.Conn) (netip.Prefix, bool) {
+// ConnState records which connections wait for a request. It has the signature of http.Server's field.
+func (l *Listener) ConnState(of net.Conn, state http.ConnState) {
+	for {
+		if c, ok := of.(*conn); ok {
+			l.setIdle(c, state == http.StateNew || state == http.StateIdle)
+			return
+		}
+		outer, ok := of.(interface{ NetConn() net.Conn }) // a TLS connection
+		if !ok {
+			return
+		}
+		of = outer.NetConn()
+	}
+}
+
+func (l *Listener) setIdle(c *conn, idle bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.idle != nil {
+		c.origin.idle.Remove(c.idle)
+		c.idle = nil
+	}
+	if idle && !c.left {
+		c.idle = c.origin.idle.PushBack(c)
+	}
+}
+
+// prefixOf returns the prefix of the client IP address that a connection counts for, false if none.
+func (l *Listener) prefixOf(c net.Conn) (netip.Prefix, bool) {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok || l.o.PerAddress <= 0 {
 		return netip.Prefix{}, false
@@ -105,40 +151,82 @@ func (l *Listener) origin(c net.Conn) (netip.Prefix, bool) {
 	return p, p.IsValid()
 }
 
-func (l *Listener) enter(from netip.Prefix, counted bool) bool {
+// enter counts a connection. If a limit is reached it returns an idle connection, which it no longer counts and which
+// the caller must close; without one it returns false.
+func (l *Listener) enter(c *conn) (victim *conn, ok bool) {
+	from, counted := l.prefixOf(c.Conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var bound string
+	o := l.by[from]
+	if o == nil {
+		o = &origin{from: from, counted: counted}
+	}
+	full, bound := (*origin)(nil), boundAddress
 	switch {
+	case counted && o.open >= l.o.PerAddress:
+		full = o
 	case l.o.Connections > 0 && l.open >= l.o.Connections:
-		bound = boundAll
-	case counted && l.by[from] >= l.o.PerAddress:
-		bound = boundAddress
+		full, bound = l.mostIdle(), boundAll
 	default:
-		l.open++
-		if counted {
-			l.by[from]++
-		}
-		return true
+		l.add(c, o)
+		return nil, true
+	}
+	if full != nil && full.idle.Len() > 0 {
+		victim = full.idle.Front().Value.(*conn)
+		l.remove(victim)
+		l.evicted.Inc()
+		l.add(c, o)
+		return victim, true
 	}
 	l.refused.WithLabelValues(bound).Inc()
 	if now := time.Now(); now.Sub(l.logged) > 10*time.Second {
 		l.logged = now
 		l.o.Log.Warn("connections are refused", slog.String("bound", bound), slog.Int("open", l.open), slog.String("from", from.String()))
 	}
-	return false
+	return nil, false
 }
 
-func (l *Listener) leave(from netip.Prefix, counted bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open--
-	if !counted {
+// mostIdle returns the origin with the most idle connections, so that a client that holds many cannot displace
+// others. Those of trusted proxies come last. It returns nil if no connection is idle.
+func (l *Listener) mostIdle() (most *origin) {
+	for _, o := range l.by {
+		switch {
+		case o.idle.Len() == 0:
+		case most == nil, o.counted && !most.counted, o.counted == most.counted && o.idle.Len() > most.idle.Len():
+			most = o
+		}
+	}
+	return most
+}
+
+// add requires mu.
+func (l *Listener) add(c *conn, o *origin) {
+	c.origin = o
+	o.open++
+	l.open++
+	l.by[o.from] = o
+}
+
+// remove requires mu. A second call does nothing.
+func (l *Listener) remove(c *conn) {
+	if c.left {
 		return
 	}
-	if l.by[from]--; l.by[from] == 0 {
-		delete(l.by, from)
+	c.left = true
+	if c.idle != nil {
+		c.origin.idle.Remove(c.idle)
+		c.idle = nil
 	}
+	l.open--
+	if c.origin.open--; c.origin.open == 0 {
+		delete(l.by, c.origin.from)
+	}
+}
+
+func (l *Listener) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove(c)
 }
 
 // piece is how much a client must read within the stall time, in bytes.
@@ -147,15 +235,20 @@ const piece = 64 << 10
 // conn is a counted connection whose writes have a time limit.
 type conn struct {
 	net.Conn
-	stall time.Duration
-	leave func()
+	stall    time.Duration
+	listener *Listener
+
+	// The next fields belong to the listener, whose mu guards them.
+	origin *origin
+	idle   *list.Element // in origin.idle; nil while the connection has a request
+	left   bool          // no longer counted
 
 	mu    sync.Mutex
 	outer time.Time // guarded by mu; the deadline that net/http set, zero for none
 }
 
 func (c *conn) Close() error {
-	defer c.leave()
+	defer c.listener.leave(c)
 	return c.Conn.Close()
 }
 

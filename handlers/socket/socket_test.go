@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,9 +11,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -82,6 +85,64 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.NoError(t, l.Close())
 	_, open := <-accepted
 	require.False(t, open)
+}
+
+// TestIdleConnectionsMakeRoom has a few clients hold all connections without a request. Others must still be served, and
+// connections with a request must stay open.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	l := guarded(t, Options{Connections: 8, PerAddress: 4, Metrics: metrics})
+	busy := make(chan struct{})
+	server := &http.Server{ConnState: l.ConnState, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-busy
+		}
+		_, _ = io.WriteString(w, "served")
+	})}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	defer func() {
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-ended, http.ErrServerClosed)
+	}()
+	to := l.Addr().String()
+	ask := func(c net.Conn, path string) {
+		_, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: quorate\r\n\r\n")
+		require.NoError(t, err)
+	}
+	served := func(c net.Conn) bool {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return false
+		}
+		body, err := io.ReadAll(response.Body)
+		return err == nil && string(body) == "served"
+	}
+	slow := dialFrom(t, "127.0.0.2", to)
+	ask(slow, "/slow")
+	for range 3 {
+		idle := dialFrom(t, "127.0.0.2", to)
+		ask(idle, "/")
+		require.True(t, served(idle))
+	}
+	for range 4 { // these send nothing
+		dialFrom(t, "127.0.0.3", to)
+	}
+	for i := range 40 {
+		from := fmt.Sprintf("127.0.0.%d", 10+i)
+		if i%4 == 3 {
+			from = "127.0.0.2" // at its own limit: it displaces its own connections
+		}
+		c := dialFrom(t, from, to)
+		ask(c, "/")
+		require.True(t, served(c), "connection %d", i)
+	}
+	close(busy)
+	require.True(t, served(slow), "a connection with a request stays open")
+	l.mu.Lock()
+	require.LessOrEqual(t, l.open, 8)
+	l.mu.Unlock()
 }
 
 func TestSlowReaderIsCutOff(t *testing.T) {

@@ -167,7 +167,7 @@ func (s *surface) serve(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer unwatch()
-		return handlers.ServeWith(ctx, guarded, s.public, handlers.ServeOptions{TLS: s.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, Log: p.log})
+		return handlers.ServeWith(ctx, guarded, s.public, handlers.ServeOptions{TLS: s.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, ConnState: guarded.ConnState, Log: p.log})
 	})
 	g.Go(func() error { return handlers.Serve(ctx, p.private, s.private, p.log) })
 	return g.Wait()
