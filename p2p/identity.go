@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -69,6 +70,19 @@ func readIdentity(place string) (*tls.Certificate, ids.NodeID, error) {
 	}
 	nodeID, err := nodeIDOf(cert)
 	return cert, nodeID, err
+}
+
+// warnOfReaders logs a warning for each private key in dir that other users can read.
+func warnOfReaders(dir string, log *slog.Logger) {
+	if dir == "" {
+		return
+	}
+	for _, name := range []string{keyFile, signerFile} {
+		file := filepath.Join(dir, identityDir, name)
+		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("other users can read a private key; make its mode 0600", slog.String("file", file), slog.String("mode", info.Mode().Perm().String()))
+		}
+	}
 }
 
 // nodeIDOf checks that peers accept cert and returns its node ID.

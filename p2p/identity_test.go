@@ -1,11 +1,13 @@
 package p2p
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -36,6 +38,23 @@ func TestIdentityIsKept(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "nothing but the identity is left in the folder")
+}
+
+func TestReadableKeysAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	start := func() string {
+		var logged bytes.Buffer
+		_, err := New(Config{NetworkID: testNetworkID, Dir: dir, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+		require.NoError(t, err)
+		return logged.String()
+	}
+	require.NotContains(t, start(), "other users")
+	require.NotContains(t, start(), "other users")
+	require.NoError(t, os.Chmod(filepath.Join(dir, identityDir, keyFile), 0o640))
+	logged := start()
+	require.Contains(t, logged, "other users can read a private key; make its mode 0600")
+	require.Contains(t, logged, keyFile)
+	require.NotContains(t, logged, signerFile)
 }
 
 func TestBLSKeyIsKeptAndProven(t *testing.T) {

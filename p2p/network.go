@@ -169,6 +169,7 @@ func New(config Config) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
+	warnOfReaders(config.Dir, config.Log)
 	if err := n.build(cert, blsKey); err != nil {
 		return nil, fmt.Errorf("setting up the peer-to-peer network %d: %w", config.NetworkID, err)
 	}
