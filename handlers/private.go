@@ -34,8 +34,8 @@ type PrivateOptions struct {
 	Standbys func() []store.StandbyStats
 	// Verify verifies the index; nil disables the endpoint.
 	Verify Verify
-	// Slots are where the index is rebuilt; nil disables the endpoint.
-	Slots *index.Slots
+	// Slots are where the indexes are rebuilt; none disables the endpoint.
+	Slots []*index.Slots
 	// Node serves the operator's node API below /ext and /{network}/ext; nil disables it.
 	Node http.Handler
 	// Answers is as in Options.
@@ -110,13 +110,13 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 				}
 			}
 		}
-		rebuild, err := rebuildOf(c.Request().Context(), o.Slots)
+		rebuilds, err := rebuildsOf(c.Request().Context(), o.Slots)
 		if err != nil {
 			return err
 		}
-		return c.JSON(http.StatusOK, IndexStatus{Networks: networks, Rebuild: rebuild})
+		return c.JSON(http.StatusOK, IndexStatus{Networks: networks, Rebuilds: rebuilds})
 	})
-	if o.Slots != nil {
+	if len(o.Slots) > 0 {
 		e.POST("/index/rebuild", askRebuild(o.Slots))
 	}
 	if o.Verify != nil {
@@ -136,8 +136,8 @@ func (o PrivateOptions) notServed(name string) error {
 type IndexStatus struct {
 	// Networks holds the state of chains by network and chain.
 	Networks map[string]map[string]ChainStatus `json:"networks"`
-	// Rebuild is nil if the index is not being rebuilt.
-	Rebuild *Rebuild `json:"rebuild,omitempty"`
+	// Rebuilds are the rebuilds in progress.
+	Rebuilds []*Rebuild `json:"rebuilds,omitempty"`
 }
 
 // ChainStatus is the progress of a chain's index.
@@ -262,11 +262,13 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 			standbys = append(standbys, newStandby(s))
 		}
 	}
-	rebuilding := ""
-	if r, err := rebuildOf(c.Request().Context(), o.Slots); err != nil {
-		rebuilding = "not known: the store does not answer"
-	} else if r != nil {
-		rebuilding = r.String()
+	rebuilding := make(map[string]string)
+	rebuilds, err := rebuildsOf(c.Request().Context(), o.Slots)
+	if err != nil {
+		rebuilding["all"] = "not known: the store does not answer"
+	}
+	for _, r := range rebuilds {
+		rebuilding[r.Index] = r.String()
 	}
 	states := make(map[string]readiness, len(networks))
 	for name, n := range networks {
@@ -284,8 +286,8 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 		Ready    bool                 `json:"ready"`
 		Networks map[string]readiness `json:"networks"`
 		Standbys []standby            `json:"standbys,omitempty"`
-		// Rebuilding is the progress of a rebuild of the index. The old index serves meanwhile.
-		Rebuilding string `json:"rebuilding,omitempty"`
+		// Rebuilding is the progress of rebuilds, by index. The old index serves meanwhile.
+		Rebuilding map[string]string `json:"rebuilding,omitempty"`
 	}{all, states, standbys, rebuilding})
 }
 

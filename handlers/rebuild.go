@@ -11,68 +11,108 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/internal/index"
-	"quorate/internal/index/primary"
 )
 
-// Rebuild is the progress of a rebuild of the index of the P-Chain, X-Chain and C-Chain.
+// Rebuild is the progress of a rebuild of an index: of the primary chains, or of all EVM chains.
 type Rebuild struct {
+	// Index is the name of the index: primary or evm.
+	Index string `json:"index"`
 	Stage string `json:"stage"`
 	// Percent is the share of the current index that the new one has reached.
 	Percent int `json:"percent"`
-	// Forms are the parts of the index.
-	Forms []index.FormChange `json:"forms"`
+	// Forms are the parts of the index that are rebuilt.
+	Forms []index.FormChange `json:"forms,omitempty"`
+	// Trouble is why the rebuild does not advance; absent while it does.
+	Trouble *index.Trouble `json:"trouble,omitempty"`
+	// Replaced are parts of the index whose old rows this version cannot read. They are rebuilt in place: requests that
+	// need them get 503 until then.
+	Replaced []index.Replaced `json:"replaced,omitempty"`
 }
 
 // String returns one line for people.
 func (r *Rebuild) String() string {
-	text := r.Stage
-	if r.Stage == index.RebuildBeside.String() {
-		text = fmt.Sprintf("%s, %d%%", text, r.Percent)
+	var parts []string
+	if r.Stage != index.NoRebuild.String() {
+		text := r.Stage
+		if r.Stage == index.RebuildBeside.String() {
+			text = fmt.Sprintf("%s, %d%%", text, r.Percent)
+		}
+		var forms []string
+		for _, f := range r.Forms {
+			forms = append(forms, fmt.Sprintf("%s from form %d to %d", f.Name, f.From, f.To))
+		}
+		text = fmt.Sprintf("%s (%s)", text, strings.Join(forms, ", "))
+		if r.Trouble != nil {
+			text += "; " + r.Trouble.String()
+		}
+		parts = append(parts, text)
 	}
-	var forms []string
-	for _, f := range r.Forms {
-		forms = append(forms, fmt.Sprintf("%s from form %d to %d", f.Name, f.From, f.To))
+	for _, f := range r.Replaced {
+		parts = append(parts, fmt.Sprintf("%s in place, %d%%: this version cannot read form %d, so requests fail until form %d is complete", f.Name, f.Percent, f.From, f.To))
 	}
-	return fmt.Sprintf("%s (%s)", text, strings.Join(forms, ", "))
+	return strings.Join(parts, "; ")
 }
 
-// rebuildOf returns nil if there is no rebuild.
-func rebuildOf(ctx context.Context, slots *index.Slots) (*Rebuild, error) {
-	if slots == nil {
-		return nil, nil
-	}
-	stage, err := slots.Stage(ctx)
-	if err != nil || stage == index.NoRebuild {
-		return nil, err
-	}
-	r := &Rebuild{Stage: stage.String()}
-	switch stage {
-	case index.RebuildBeside:
-		if r.Percent, err = primary.Rebuilt(ctx, slots); err != nil {
+// rebuildsOf returns the rebuilds that are in progress.
+func rebuildsOf(ctx context.Context, all []*index.Slots) (rebuilds []*Rebuild, err error) {
+	for _, slots := range all {
+		s, err := slots.Status(ctx)
+		if err != nil {
 			return nil, err
 		}
-	case index.RebuildDone:
-		r.Percent = 100
+		if s != nil {
+			rebuilds = append(rebuilds, newRebuild(slots.Name(), s))
+		}
 	}
-	r.Forms, err = slots.Changes(ctx)
-	return r, err
+	return rebuilds, nil
 }
 
-// askRebuild is POST /index/rebuild.
-func askRebuild(slots *index.Slots) echo.HandlerFunc {
+func newRebuild(name string, s *index.RebuildStatus) *Rebuild {
+	return &Rebuild{Index: name, Stage: s.Stage.String(), Percent: s.Percent, Forms: s.Forms, Trouble: s.Trouble, Replaced: s.Replaced}
+}
+
+// askRebuild is POST /index/rebuild. The query parameter index names the index, default primary. With cancel=true, it
+// cancels the rebuild.
+func askRebuild(all []*index.Slots) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx := c.Request().Context()
-		err := slots.Ask(ctx)
-		if errors.Is(err, index.ErrRebuilding) {
+		name := c.QueryParam("index")
+		if name == "" {
+			name = index.PrimarySlots
+		}
+		var slots *index.Slots
+		var names []string
+		for _, one := range all {
+			names = append(names, one.Name())
+			if one.Name() == name {
+				slots = one
+			}
+		}
+		if slots == nil {
+			return apierr.BadRequest("index: %q is no index; there are %s", apierr.Excerpt(name), strings.Join(names, " and "))
+		}
+		change := slots.Ask
+		switch cancel := c.QueryParam("cancel"); cancel {
+		case "":
+		case "true":
+			change = slots.Cancel
+		default:
+			return apierr.BadRequest("cancel: %q is not true", apierr.Excerpt(cancel))
+		}
+		err := change(ctx)
+		if errors.Is(err, index.ErrRebuilding) || errors.Is(err, index.ErrNoRebuild) {
 			return &apierr.Error{Status: http.StatusConflict, Message: err.Error() + "; GET /index shows its progress"}
 		}
 		if err != nil {
 			return err
 		}
-		r, err := rebuildOf(ctx, slots)
+		status, err := slots.Status(ctx)
 		if err != nil {
 			return err
 		}
-		return c.JSON(http.StatusAccepted, r)
+		if status == nil { // it is finished already
+			status = new(index.RebuildStatus)
+		}
+		return c.JSON(http.StatusAccepted, newRebuild(name, status))
 	}
 }

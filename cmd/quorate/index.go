@@ -161,8 +161,8 @@ func (w *watch) lines(status handlers.IndexStatus) {
 	if none {
 		_, _ = fmt.Fprintln(w.out, "no chain is indexed: no node has answered yet")
 	}
-	if status.Rebuild != nil {
-		_, _ = fmt.Fprintf(w.out, "rebuild: %s\n", status.Rebuild)
+	for _, r := range status.Rebuilds {
+		_, _ = fmt.Fprintf(w.out, "rebuild %s: %s\n", r.Index, r)
 	}
 }
 

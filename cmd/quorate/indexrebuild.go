@@ -5,35 +5,51 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"quorate/handlers"
+	"quorate/internal/index"
 )
 
 func newIndexRebuild() *cobra.Command {
 	var server string
+	var cancel bool
 	cmd := &cobra.Command{
-		Use:   "rebuild",
-		Short: "Rebuild the index of the P-, X- and C-Chains while it serves",
-		Long: `Ask a running service to rebuild the index of the P-, X- and C-Chains of all its
-networks. It reads the blocks from its store, and from nodes where the store has none.
+		Use:   "rebuild [primary|evm]",
+		Short: "Rebuild an index while it serves",
+		Long: `Ask a running service to rebuild an index of all its networks: that of the P-, X- and
+C-Chains (primary, the default), or those of the EVM chains, which include the C-Chain's
+transactions (evm). The primary index is rebuilt from the blocks in the store, and from
+nodes where the store has none. EVM indexes are rebuilt from nodes.
 The old index keeps following the chains and answering requests. The new index replaces
 it once it has caught up. The store needs room for both.
 
   quorate index rebuild
-  quorate index status        shows the progress
+  quorate index rebuild evm
+  quorate index rebuild evm --cancel
+  quorate index status        shows the progress, and why a rebuild does not advance
 
-EVM indexes are not rebuilt.
+A rebuild that fails is repeated. The new index never replaces the old one while it lacks
+blocks or call traces that the old one has.
 
-Exit codes: 0 the rebuild has begun, 1 the command failed or a rebuild is already
-running, 2 mistake in the command line.`,
-		Args: cobra.NoArgs,
-		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
+Exit codes: 0 the rebuild has begun or is cancelled, 1 the command failed, a rebuild is
+already running or none can be cancelled, 2 mistake in the command line.`,
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{index.PrimarySlots, index.EVMSlots},
+		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			client := newHTTPClient()
 			defer client.CloseIdleConnections()
-			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, strings.TrimRight(server, "/")+"/index/rebuild", nil)
+			query := url.Values{"index": {index.PrimarySlots}}
+			if len(args) > 0 {
+				query.Set("index", args[0])
+			}
+			if cancel {
+				query.Set("cancel", "true")
+			}
+			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, strings.TrimRight(server, "/")+"/index/rebuild?"+query.Encode(), nil)
 			if err != nil {
 				return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
 			}
@@ -55,10 +71,11 @@ running, 2 mistake in the command line.`,
 			if err := json.Unmarshal(body, &r); err != nil {
 				return &exitError{code: exitFailed, err: fmt.Errorf("reading the server's response: %w", err)}
 			}
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "rebuild: %s\n", &r)
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "rebuild %s: %s\n", r.Index, &r)
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel the rebuild and delete the new rows")
 	cmd.Flags().StringVar(&server, "server", "http://127.0.0.1:8081", "`URL` of the service's private address")
 	return cmd
 }

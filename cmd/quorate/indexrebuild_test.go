@@ -59,17 +59,17 @@ func testRebuild(t *testing.T, flags ...string) {
 
 	code, out, errOut := quorate(t, "", "index", "rebuild", "--server", all[0].private)
 	require.Zero(t, code, errOut)
-	require.Contains(t, out, "rebuild: asked for (l1 from form 1 to 1, ledger from form ")
+	require.Contains(t, out, "rebuild primary: asked for (l1 from form 1 to 1, ledger from form ")
 	code, _, errOut = quorate(t, "", "index", "rebuild", "--server", all[0].private)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errOut, "a rebuild is under way")
 	for deadline := time.Now().Add(3 * time.Minute); ; {
 		serve()
 		_, out, _ = quorate(t, "", "index", "status", "--server", all[0].private)
-		if strings.Contains(out, "rebuild: switched") {
+		if strings.Contains(out, "rebuild primary: switched") {
 			break
 		}
-		require.Contains(t, out, "rebuild: ")
+		require.Contains(t, out, "rebuild primary: ")
 		require.True(t, time.Now().Before(deadline), "%s", out)
 	}
 	require.NoError(t, n.History().Grow(t.Context(), 50))

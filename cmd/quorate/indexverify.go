@@ -239,7 +239,7 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 	}
 	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
-		slots, err := index.OpenSlots(ctx, s, primary.Forms()...)
+		slots, err := index.OpenSlots(ctx, s, index.PrimarySlots, primary.Forms()...)
 		if err != nil {
 			return &exitError{code: exitFailed, err: err}
 		}

@@ -56,6 +56,59 @@ func (f *Form) key() store.PK { return store.PK{P: []byte(formPrefix + f.Name)} 
 // row of key.
 func (f *Form) sinceKey() store.PK { return store.PK{P: []byte(formPrefix + f.Name + "/since")} }
 
+// replacedKey is the key of the row that describes deleted rows of an index: their version, and the sum of the heights
+// that were indexed.
+func (f *Form) replacedKey() store.PK { return store.PK{P: []byte(formPrefix + f.Name + "/replaced")} }
+
+// countsBlocks reports whether the cursor with this name counts indexed blocks.
+func countsBlocks(cursor string) bool {
+	return strings.HasPrefix(cursor, "index/") && !strings.Contains(cursor, "/passages")
+}
+
+// Replaced describes an index whose rows this program could not read. It was deleted and is rebuilt in place.
+type Replaced struct {
+	FormChange
+
+	// Percent is the share of the deleted index that is indexed again, below 100.
+	Percent int `json:"percent"`
+}
+
+// replaced returns nil if no rows were deleted, or if as many blocks are indexed again.
+func (f *Form) replaced(ctx context.Context, s store.Store) (*Replaced, error) {
+	values, err := s.Get(ctx, store.FamilyMeta, []store.PK{f.replacedKey()})
+	if err != nil {
+		return nil, fmt.Errorf("reading which rows of index %s were deleted: %w", f.Name, err)
+	}
+	if values[0] == nil {
+		return nil, nil
+	}
+	r := &Replaced{FormChange: FormChange{Name: f.Name, To: f.Version}}
+	var before uint64
+	if _, err := fmt.Sscanf(string(values[0]), "%d %d", &r.From, &before); err != nil || before == 0 {
+		return nil, fmt.Errorf("%w: deleted rows of index %s are %q", store.ErrCorrupt, f.Name, values[0])
+	}
+	now := uint64(0)
+	for row, err := range store.Rows(ctx, s, store.FamilyCursor) {
+		if err != nil {
+			return nil, err
+		}
+		name := string(row.P)
+		if !f.Cursor(name) || !countsBlocks(name) {
+			continue
+		}
+		at, err := store.ParseCursor(name, row.V)
+		if err != nil {
+			return nil, err
+		}
+		now += at.Next
+	}
+	if now >= before {
+		return nil, nil
+	}
+	r.Percent = int(100 * now / before)
+	return r, nil
+}
+
 // Oldest returns the oldest version that rows of f in a store may have.
 func (f *Form) Oldest(ctx context.Context, r store.Reader) (int, error) {
 	values, err := r.Get(ctx, store.FamilyMeta, []store.PK{f.sinceKey(), f.key()})
@@ -141,7 +194,7 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 		return f.note(ctx, s, &batch, strconv.Itoa(f.Version))
 	}
 	var restart store.Batch
-	begun := false
+	begun, indexed := false, uint64(0)
 	for row, err := range store.Rows(ctx, s, store.FamilyCursor) {
 		if err != nil {
 			return err
@@ -155,6 +208,9 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 			return err
 		}
 		begun = begun || at.Next > 0
+		if countsBlocks(name) {
+			indexed += at.Next
+		}
 		// Fence writers of the old version.
 		restart.Move(name, at, store.Cursor{Epoch: at.Epoch + 1})
 		restart.Delete(store.FamilyIndexed, store.PK{P: row.P})
@@ -166,10 +222,13 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 	if (version == 0 || version == f.Version) && whole {
 		return f.note(ctx, s, &store.Batch{}, done)
 	}
-	log.Warn("a record is of an older version and is made again", slog.String("record", f.Name),
-		slog.Int("version", version), slog.Int("newVersion", f.Version))
+	log.Warn("this version cannot read the rows of an index: they are deleted, and requests that need them fail until the index is rebuilt from stored blocks and nodes",
+		slog.String("index", f.Name), slog.Int("version", version), slog.Int("newVersion", f.Version))
 	// From here on, older programs refuse the store.
 	restart.Delete(store.FamilyMeta, f.sinceKey())
+	if indexed > 0 {
+		restart.Put(store.FamilyMeta, f.replacedKey(), fmt.Appendf(nil, "%d %d", version, indexed))
+	}
 	if err := f.note(ctx, s, &restart, done+clearing); err != nil {
 		return err
 	}

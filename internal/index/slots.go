@@ -22,14 +22,29 @@ import (
 // state that all processes on the store share: the number of switches, and the stage of a rebuild. No writer of rows
 // moves them.
 type Slots struct {
+	name     string
 	raw      store.Store
 	forms    []Form
 	switches atomic.Uint64 // as of the last Refresh
+
+	// trouble is what Run noted in the store, nil if nothing, and noted is when; Run owns noted. failures counts
+	// failures of Run.
+	trouble  atomic.Pointer[Trouble]
+	noted    time.Time
+	failures atomic.Uint64
 }
 
+// The names of the slots of a store.
 const (
-	switchCursor  = "slots/switches"
-	rebuildCursor = "slots/rebuild"
+	// PrimarySlots hold the indexes of the P-, X- and C-Chains.
+	PrimarySlots = "primary"
+	// EVMSlots hold the indexes of the EVM chains, which are rebuilt from nodes. That takes longer.
+	EVMSlots = "evm"
+)
+
+const (
+	// slotsPrefix begins the names of cursors and the key of FamilyMeta that describe slots.
+	slotsPrefix = "slots/"
 	// secondSlot sorts before all characters of cursor names.
 	secondSlot = "#b"
 	// firstSlot ends the keys of FamilyMeta for the first slot once the slots were switched. Programs that do not
@@ -52,6 +67,8 @@ const (
 	RebuildBeside
 	// RebuildDone means that the slots were switched and the old rows are not yet deleted.
 	RebuildDone
+	// RebuildCancelled means that the other slot is being cleared and the active slot stays.
+	RebuildCancelled
 )
 
 func (s Stage) String() string {
@@ -64,22 +81,42 @@ func (s Stage) String() string {
 		return "building beside the index that serves"
 	case RebuildDone:
 		return "switched, deleting the old rows"
+	case RebuildCancelled:
+		return "cancelled, deleting the new rows"
 	}
 	return fmt.Sprintf("stage %d", uint64(s))
 }
 
-// ErrRebuilding means that a rebuild is in progress.
-var ErrRebuilding = errors.New("a rebuild is under way")
+var (
+	// ErrRebuilding means that a rebuild is in progress.
+	ErrRebuilding = errors.New("a rebuild is under way")
+	// ErrNoRebuild means that no rebuild can be cancelled.
+	ErrNoRebuild = errors.New("no rebuild is under way")
+)
 
-// OpenSlots reads which slot of a store is active.
-func OpenSlots(ctx context.Context, raw store.Store, forms ...Form) (*Slots, error) {
-	s := &Slots{raw: raw, forms: forms}
+// OpenSlots reads which slot of a store is active. Slots with different names share a store if they share no form.
+func OpenSlots(ctx context.Context, raw store.Store, name string, forms ...Form) (*Slots, error) {
+	s := &Slots{name: name, raw: raw, forms: forms}
 	return s, s.Refresh(ctx)
 }
 
+// Name returns the name of the slots.
+func (s *Slots) Name() string { return s.name }
+
+// own returns the name of a cursor, or the key of a row of FamilyMeta, that describes the slots.
+func (s *Slots) own(what string) string {
+	if s.name == PrimarySlots {
+		return slotsPrefix + what // from when a store had no other slots
+	}
+	return slotsPrefix + s.name + "/" + what
+}
+
+func (s *Slots) switchCursor() string  { return s.own("switches") }
+func (s *Slots) rebuildCursor() string { return s.own("rebuild") }
+
 // Refresh reads which slot is active, because another process may have switched.
 func (s *Slots) Refresh(ctx context.Context) error {
-	at, err := store.ReadCursor(ctx, s.raw, switchCursor)
+	at, err := store.ReadCursor(ctx, s.raw, s.switchCursor())
 	if err == nil {
 		s.switches.Store(at.Next)
 	}
@@ -87,7 +124,10 @@ func (s *Slots) Refresh(ctx context.Context) error {
 }
 
 // Store returns the store that readers and writers must use.
-func (s *Slots) Store() store.Store { return store.Redirect(s.raw, s.active) }
+func (s *Slots) Store() store.Store { return s.Over(s.raw) }
+
+// Over returns base with the active slot. Base is the store of other slots in the same store.
+func (s *Slots) Over(base store.Store) store.Store { return store.Redirect(base, s.active) }
 
 // Views returns the viewer that readers must use.
 func (s *Slots) Views(v store.Viewer) store.Viewer { return store.RedirectViews(v, s.active) }
@@ -149,7 +189,7 @@ func (s slot) Stored(family store.Family, name string) string {
 
 // Named implements store.Redirection.
 func (s slot) Named(family store.Family, stored string) (string, bool) {
-	if stored == switchCursor || stored == rebuildCursor {
+	if strings.HasPrefix(stored, slotsPrefix) {
 		return "", false
 	}
 	name, end := stored, ""
@@ -166,13 +206,13 @@ func (s slot) Named(family store.Family, stored string) (string, bool) {
 
 // Stage returns the stage of the rebuild.
 func (s *Slots) Stage(ctx context.Context) (Stage, error) {
-	at, err := store.ReadCursor(ctx, s.raw, rebuildCursor)
+	at, err := store.ReadCursor(ctx, s.raw, s.rebuildCursor())
 	return Stage(at.Next), err
 }
 
-// Heights returns the sum of the cursors' heights in the active slot and in the other one. In the other slot, each
-// cursor counts at most its height in the active slot.
-func (s *Slots) Heights(ctx context.Context, counts func(name string) bool) (active, beside uint64, err error) {
+// Heights returns the sum of the indexed heights of all chains in the active slot and in the other one. In the other
+// slot, each cursor counts at most its height in the active slot.
+func (s *Slots) Heights(ctx context.Context) (active, beside uint64, err error) {
 	was := s.switches.Load()
 	now, next := slot{s.forms, was}, slot{s.forms, was + 1}
 	for row, err := range store.Rows(ctx, s.Store(), store.FamilyCursor) {
@@ -180,7 +220,7 @@ func (s *Slots) Heights(ctx context.Context, counts func(name string) bool) (act
 			return 0, 0, err
 		}
 		name := string(row.P)
-		if !counts(name) || !now.own(store.FamilyCursor, name) {
+		if !now.own(store.FamilyCursor, name) || !countsBlocks(name) {
 			continue
 		}
 		at, err := store.ParseCursor(name, row.V)
@@ -198,7 +238,7 @@ func (s *Slots) Heights(ctx context.Context, counts func(name string) bool) (act
 
 // Ask requests a rebuild of all forms. It returns ErrRebuilding if one is in progress.
 func (s *Slots) Ask(ctx context.Context) error {
-	at, err := store.ReadCursor(ctx, s.raw, rebuildCursor)
+	at, err := store.ReadCursor(ctx, s.raw, s.rebuildCursor())
 	switch {
 	case err != nil:
 		return err
@@ -208,6 +248,22 @@ func (s *Slots) Ask(ctx context.Context) error {
 	err = s.move(ctx, &store.Batch{}, at, RebuildAsked)
 	if errors.Is(err, store.ErrFenced) {
 		err = fmt.Errorf("%w: another process was faster", ErrRebuilding)
+	}
+	return err
+}
+
+// Cancel ends a rebuild before the switch. Run deletes the new rows. It returns ErrNoRebuild if none is in progress.
+func (s *Slots) Cancel(ctx context.Context) error {
+	at, err := store.ReadCursor(ctx, s.raw, s.rebuildCursor())
+	switch stage := Stage(at.Next); {
+	case err != nil:
+		return err
+	case stage != RebuildAsked && stage != RebuildBeside:
+		return fmt.Errorf("%w that can be cancelled: stage %q", ErrNoRebuild, stage)
+	}
+	err = s.move(ctx, &store.Batch{}, at, RebuildCancelled)
+	if errors.Is(err, store.ErrFenced) {
+		err = fmt.Errorf("%w that can be cancelled: it has reached another stage", ErrNoRebuild)
 	}
 	return err
 }
@@ -247,7 +303,7 @@ func (s *Slots) Changes(ctx context.Context) ([]FormChange, error) {
 
 // Follow observes switches by other processes until ctx ends.
 func (s *Slots) Follow(ctx context.Context, log *slog.Logger) {
-	for failing := false; pause(ctx, time.Second) == nil; {
+	for failing := false; wait(ctx, time.Second) == nil; {
 		err := s.Refresh(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			log.Warn("cannot read which rows of the index are active; trying again", slog.Any("error", err))
@@ -257,94 +313,15 @@ func (s *Slots) Follow(ctx context.Context, log *slog.Logger) {
 }
 
 func (s *Slots) move(ctx context.Context, batch *store.Batch, at store.Cursor, to Stage) error {
-	batch.Move(rebuildCursor, at, store.Cursor{Next: uint64(to), Epoch: at.Epoch + 1})
+	batch.Move(s.rebuildCursor(), at, store.Cursor{Next: uint64(to), Epoch: at.Epoch + 1})
 	return s.raw.Commit(ctx, batch)
-}
-
-// Rebuilder holds the parameters of Slots.Run.
-type Rebuilder struct {
-	// Build fills a store with the rows of all forms until ctx ends, and then returns nil. It calls attempt whenever it
-	// may have caught up, and returns after attempt returns true or an error.
-	Build func(ctx context.Context, beside store.Store, attempt Attempt) error
-	// Poll is the interval at which Run checks for a requested rebuild; default 1 s.
-	Poll time.Duration
-	// Grace is how long old rows stay after a switch, for readers that have not observed it; default 1 min.
-	Grace time.Duration
-	Log   *slog.Logger
-}
-
-// Attempt switches the slots if the named cursors are as far in the rebuilt slot as in the active one. It reports
-// whether it switched.
-type Attempt func(ctx context.Context, names []string) (bool, error)
-
-// Run carries out requested rebuilds until ctx ends, and then returns nil. It resumes interrupted rebuilds. At most one
-// process may run it at a time; a process that has lost that right is fenced. Run returns errors of the store and of
-// Build.
-func (s *Slots) Run(ctx context.Context, r Rebuilder) error {
-	if r.Poll <= 0 {
-		r.Poll = time.Second
-	}
-	if r.Grace <= 0 {
-		r.Grace = time.Minute
-	}
-	for ctx.Err() == nil {
-		if err := s.step(ctx, &r); err != nil {
-			if ctx.Err() == nil {
-				return fmt.Errorf("rebuilding the index: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
-// step carries out the current stage of a rebuild.
-func (s *Slots) step(ctx context.Context, r *Rebuilder) error {
-	if err := s.Refresh(ctx); err != nil {
-		return err
-	}
-	at, err := store.ReadCursor(ctx, s.raw, rebuildCursor)
-	if err != nil {
-		return err
-	}
-	switch Stage(at.Next) {
-	case NoRebuild:
-		return pause(ctx, r.Poll)
-	case RebuildAsked:
-		if err := s.clear(ctx, at); err != nil {
-			return err
-		}
-		return s.move(ctx, &store.Batch{}, at, RebuildBeside)
-	case RebuildBeside:
-		return s.build(ctx, r, at)
-	case RebuildDone:
-		if err := pause(ctx, r.Grace); err != nil {
-			return err
-		}
-		if err := s.clear(ctx, at); err != nil {
-			return err
-		}
-		r.Log.Info("the rows of the index before the rebuild are deleted")
-		return s.move(ctx, &store.Batch{}, at, NoRebuild)
-	}
-	return fmt.Errorf("%w: a rebuild is at stage %d", ErrNewer, at.Next)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // clear deletes the rows of the inactive slot.
 func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 	other := slot{s.forms, s.switches.Load() + 1}
 	var batch store.Batch
-	batch.Move(rebuildCursor, at, at)
+	batch.Move(s.rebuildCursor(), at, at)
 	for row, err := range store.Rows(ctx, s.beside(other.switches), store.FamilyCursor) {
 		if err != nil {
 			return err
@@ -361,7 +338,7 @@ func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 		}
 	}
 	for i := range s.forms {
-		for _, key := range []store.PK{s.forms[i].key(), s.forms[i].sinceKey()} {
+		for _, key := range []store.PK{s.forms[i].key(), s.forms[i].sinceKey(), s.forms[i].replacedKey()} {
 			batch.Delete(store.FamilyMeta, store.PK{P: []byte(other.Stored(store.FamilyMeta, string(key.P)))})
 		}
 	}
@@ -370,21 +347,12 @@ func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 	}
 	for _, f := range s.forms {
 		for _, family := range f.Families {
-			if err := store.ClearGuarded(ctx, s.raw, other.Family(family), rebuildCursor, at); err != nil {
+			if err := store.ClearGuarded(ctx, s.raw, other.Family(family), s.rebuildCursor(), at); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor) error {
-	beside := s.beside(s.switches.Load() + 1)
-	if err := Upgrade(ctx, beside, r.Log, s.forms...); err != nil {
-		return err
-	}
-	r.Log.Info("rebuilding the index beside the one that serves")
-	return r.Build(ctx, beside, func(ctx context.Context, names []string) (bool, error) { return s.attempt(ctx, r, at, names) })
 }
 
 func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, names []string) (bool, error) {
@@ -420,15 +388,15 @@ func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, name
 			batch.Put(store.FamilyMeta, s.forms[i].key(), []byte(strconv.Itoa(refused+s.forms[i].Version)))
 		}
 	}
-	switched, err := store.ReadCursor(ctx, s.raw, switchCursor)
+	switched, err := store.ReadCursor(ctx, s.raw, s.switchCursor())
 	if err != nil {
 		return false, err
 	}
-	batch.Move(switchCursor, store.Cursor{Next: was, Epoch: switched.Epoch}, store.Cursor{Next: was + 1, Epoch: switched.Epoch + 1})
+	batch.Move(s.switchCursor(), store.Cursor{Next: was, Epoch: switched.Epoch}, store.Cursor{Next: was + 1, Epoch: switched.Epoch + 1})
 	err = s.move(ctx, &batch, at, RebuildDone)
 	if errors.Is(err, store.ErrFenced) {
 		// A block was indexed meanwhile, or another process rebuilds.
-		stage, readErr := store.ReadCursor(ctx, s.raw, rebuildCursor)
+		stage, readErr := store.ReadCursor(ctx, s.raw, s.rebuildCursor())
 		if readErr == nil && stage == at {
 			return false, nil
 		}

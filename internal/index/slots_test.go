@@ -22,7 +22,7 @@ func TestReadableRowsServeUntilRebuilt(t *testing.T) {
 			return index.Form{Name: "one", Version: version, Reads: reads, Families: []store.Family{store.FamilyL1Tx}, Cursor: index.CursorOf("one")}
 		}
 		raw := store.NewMemory()
-		slots, err := index.OpenSlots(t.Context(), raw, form(2, 0))
+		slots, err := index.OpenSlots(t.Context(), raw, index.PrimarySlots, form(2, 0))
 		require.NoError(t, err)
 		require.NoError(t, index.Upgrade(t.Context(), slots.Store(), log, form(2, 0)))
 		var b store.Batch
@@ -31,7 +31,7 @@ func TestReadableRowsServeUntilRebuilt(t *testing.T) {
 		require.NoError(t, slots.Store().Commit(t.Context(), &b))
 
 		now := form(4, test.reads)
-		slots, err = index.OpenSlots(t.Context(), raw, now)
+		slots, err = index.OpenSlots(t.Context(), raw, index.PrimarySlots, now)
 		require.NoError(t, err)
 		for range 2 { // the second time nothing is left to do
 			require.NoError(t, index.Upgrade(t.Context(), slots.Store(), log, now))

@@ -93,9 +93,14 @@ func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCau
 			}
 		})
 	}
-	running.Go(func() { rebuildIndex(life, n.process.kept, n, n.process.config.Role, n.process.log) })
-	if n.process.kept.Leases != nil {
-		running.Go(func() { n.process.kept.Slots.Follow(life, n.process.log) })
+	for slots, of := range map[*index.Slots]besideOf{
+		n.process.kept.Slots: (*network.Network).Beside,
+		n.process.kept.EVM:   (*network.Network).BesideEVM,
+	} {
+		running.Go(func() { n.rebuild(life, slots, of) })
+		if n.process.kept.Leases != nil {
+			running.Go(func() { slots.Follow(life, n.process.log) })
+		}
 	}
 	return func() {
 		end()
@@ -157,6 +162,7 @@ func (n *networks) options(name, dir string, log *slog.Logger, s *surface) netwo
 		Metrics:       p.registry,
 		Store:         p.kept.Store,
 		Slots:         p.kept.Slots,
+		EVMSlots:      p.kept.EVM,
 		Views:         p.kept.Views(),
 		Archive:       p.kept.Archive,
 		Leases:        p.kept.Leases,

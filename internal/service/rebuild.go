@@ -3,12 +3,12 @@ package service
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
-	"quorate/internal/config"
-	"quorate/internal/index/primary"
+	"quorate/internal/index"
+	"quorate/internal/service/network"
 	"quorate/internal/service/replica"
-	"quorate/internal/service/storage"
 	"quorate/internal/store"
 )
 
@@ -16,48 +16,59 @@ import (
 // requests that began before.
 const graceAlone = 10 * time.Second
 
-// rebuildIndex rebuilds the index whenever an operator requests it, until ctx ends. If processes share the store, one
-// with the indexing role does it.
-func rebuildIndex(ctx context.Context, kept *storage.State, all *networks, role config.Role, log *slog.Logger) {
-	if kept.Leases != nil && !role.Records() {
+// besideOf returns the part of a network's index that is rebuilt in a store, and what must be known before, with the
+// reasons for which it is not.
+type besideOf func(n *network.Network, s store.Store) (parts []index.Part, missing []string, err error)
+
+// rebuild rebuilds the index in slots whenever an operator requests it, until ctx ends. If processes share the store,
+// one with the indexing role does it.
+func (n *networks) rebuild(ctx context.Context, slots *index.Slots, of besideOf) {
+	p := n.process
+	if p.kept.Leases != nil && !p.config.Role.Records() {
 		return
 	}
-	r := primary.Rebuilder(all.beside, log)
-	if kept.Leases == nil {
+	r := index.Rebuilder{Log: p.log, Open: func(ctx context.Context, s store.Store, waiting func(string)) ([]index.Part, error) {
+		return n.beside(ctx, s, of, waiting)
+	}}
+	if p.kept.Leases == nil {
 		r.Grace = graceAlone
 	}
-	if err := replica.Do(ctx, kept.Leases, kept.Store, "rebuild", func(ctx context.Context) error { return kept.Slots.Run(ctx, r) }); err != nil {
-		log.Error("the index is not rebuilt; the one that is there serves", slog.Any("error", err))
+	name := "rebuild"
+	if slots.Name() != index.PrimarySlots {
+		name += "/" + slots.Name()
+	}
+	if err := replica.Do(ctx, p.kept.Leases, p.kept.Store, name, func(ctx context.Context) error { return slots.Run(ctx, r) }); err != nil {
+		p.log.Error("the index is not rebuilt; the one that is there serves", slog.String("index", slots.Name()), slog.Any("error", err))
 	}
 }
 
 // beside returns indexers of all networks for another store. It waits until all are open, because the switch would
-// lose the index of a network that is not rebuilt.
-func (n *networks) beside(ctx context.Context, s store.Store) ([]*primary.Network, error) {
+// lose the index of a network or chain that is not rebuilt.
+func (n *networks) beside(ctx context.Context, s store.Store, of besideOf, waiting func(string)) ([]index.Part, error) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for told := false; ; {
-		var all []*primary.Network
+	for {
+		var all []index.Part
 		var missing []string
 		for _, name := range n.names {
 			opened := n.entries[name].open()
 			if opened == nil {
-				missing = append(missing, name)
+				missing = append(missing, "network "+name+", which is not open: /readyz says why")
 				continue
 			}
-			one, err := opened.Beside(s)
+			parts, lacks, err := of(opened, s)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, one)
+			for _, one := range lacks {
+				missing = append(missing, "network "+name+", "+one)
+			}
+			all = append(all, parts...)
 		}
 		if len(missing) == 0 {
 			return all, nil
 		}
-		if !told {
-			told = true
-			n.process.log.Warn("the rebuild of the index waits until these networks are open, because their part of it would be missing; /readyz says why they are not", slog.Any("networks", missing))
-		}
+		waiting("these would be missing in the new index: " + strings.Join(missing, "; "))
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -96,42 +96,42 @@ var (
 	// chain. See package index/evm.
 
 	// FamilyEVMHead says how far a chain is: k is empty.
-	FamilyEVMHead = family(41, "evm_head")
+	FamilyEVMHead = twins(41, "evm_head")
 	// FamilyEVMBlock holds blocks: p goes on with a range of heights, k is the height.
-	FamilyEVMBlock = family(42, "evm_block")
+	FamilyEVMBlock = twins(42, "evm_block")
 	// FamilyEVMTx lists transactions, newest first: p goes on with how they ended and
 	// a range of heights, k is place. FamilyEVMTxRange lists the ranges that have any.
-	FamilyEVMTx      = family(43, "evm_tx")
-	FamilyEVMTxRange = family(44, "evm_tx_range")
+	FamilyEVMTx      = twins(43, "evm_tx")
+	FamilyEVMTxRange = twins(44, "evm_tx_range")
 	// FamilyEVMTxHash says where a transaction is: p goes on with its hash.
-	FamilyEVMTxHash = family(45, "evm_tx_hash")
+	FamilyEVMTxHash = twins(45, "evm_tx_hash")
 	// FamilyEVMInternal and FamilyEVMTransfer list calls inside transactions and
 	// ERC-1155 transfers, newest first: p goes on with the wallet, k is place.
-	FamilyEVMInternal = family(46, "evm_internal")
-	FamilyEVMTransfer = family(47, "evm_transfer")
+	FamilyEVMInternal = twins(46, "evm_internal")
+	FamilyEVMTransfer = twins(47, "evm_transfer")
 	// FamilyEVMBalance holds balances of ERC-1155 tokens: p goes on with the wallet, k
 	// is contract and token. FamilyEVMBalanceAt has the height, too, and holds what
 	// the balance was from there on.
-	FamilyEVMBalance   = family(48, "evm_balance")
-	FamilyEVMBalanceAt = family(49, "evm_balance_at")
+	FamilyEVMBalance   = twins(48, "evm_balance")
+	FamilyEVMBalanceAt = twins(49, "evm_balance_at")
 	// FamilyEVMOwner and FamilyEVMSupply list the tokens of ERC-721 and ERC-1155
 	// contracts that there are: p goes on with the contract, k is the token.
-	FamilyEVMOwner  = family(50, "evm_owner")
-	FamilyEVMSupply = family(51, "evm_supply")
+	FamilyEVMOwner  = twins(50, "evm_owner")
+	FamilyEVMSupply = twins(51, "evm_supply")
 	// FamilyEVMContract lists known contracts: p goes on with the address, k is empty,
 	// or the place of a deployment, newest first.
-	FamilyEVMContract = family(52, "evm_contract")
+	FamilyEVMContract = twins(52, "evm_contract")
 	// FamilyEVMDeployer lists deployments, newest first: p goes on with the address of
 	// who deployed, k is place.
-	FamilyEVMDeployer = family(53, "evm_deployer")
+	FamilyEVMDeployer = twins(53, "evm_deployer")
 	// FamilyEVMDeployment holds all about transactions that deployed something: p goes
 	// on with the transaction's place, k is a kind and a number.
-	FamilyEVMDeployment = family(54, "evm_deployment")
+	FamilyEVMDeployment = twins(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
-	FamilyEVMDay = family(55, "evm_day")
+	FamilyEVMDay = twins(55, "evm_day")
 	// FamilyEVMUntraced says of which blocks the calls inside transactions are not known:
 	// p goes on with a kind of rows, k is a height.
-	FamilyEVMUntraced = family(59, "evm_untraced")
+	FamilyEVMUntraced = twins(59, "evm_untraced")
 
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.

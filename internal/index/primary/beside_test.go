@@ -42,7 +42,7 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 	defer end()
 	m := &mortal{Store: raw, died: end}
 	m.left.Store(commits)
-	slots, err := index.OpenSlots(ctx, m, primary.Forms()...)
+	slots, err := index.OpenSlots(ctx, m, index.PrimarySlots, primary.Forms()...)
 	require.NoError(t, err)
 	client, g := connect(t, n.url)
 
@@ -61,13 +61,12 @@ func life(t *testing.T, n *testNode, raw store.Store, commits int64) {
 		}
 	})
 	running.Go(func() { // rebuilds
-		r := primary.Rebuilder(func(_ context.Context, beside store.Store) ([]*primary.Network, error) {
+		r := index.Rebuilder{Open: func(_ context.Context, beside store.Store, _ func(string)) ([]index.Part, error) {
 			o := options(n.url, client, g, beside)
 			o.Beside = true
 			chains, err := primary.New(o)
-			return []*primary.Network{chains}, err
-		}, quiet)
-		r.Poll, r.Grace = time.Millisecond, 200*time.Millisecond
+			return []index.Part{chains}, err
+		}, Poll: time.Millisecond, Grace: 200 * time.Millisecond, Log: quiet}
 		if err := slots.Run(ctx, r); ctx.Err() == nil {
 			assert.NoError(t, err, "the rebuild")
 		}
@@ -117,7 +116,7 @@ func TestRebuiltBeside(t *testing.T) {
 			require.NoError(t, n.Grow(t.Context(), 600))
 			raw := open()
 			t.Cleanup(func() { _ = raw.Close() })
-			slots, err := index.OpenSlots(t.Context(), raw, primary.Forms()...)
+			slots, err := index.OpenSlots(t.Context(), raw, index.PrimarySlots, primary.Forms()...)
 			require.NoError(t, err)
 			require.NoError(t, index.Upgrade(t.Context(), slots.Store(), quiet, primary.Forms()...))
 			record(t, n, slots.Store())

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -199,6 +200,9 @@ func digest(t testing.TB, s store.Reader) (sum [32]byte) {
 		for row, err := range store.Rows(t.Context(), s, family) {
 			require.NoError(t, err)
 			v := row.V
+			if family == store.FamilyMeta && strings.HasSuffix(string(row.P), "/replaced") {
+				continue // progress of a rebuild in place
+			}
 			if family == store.FamilyCursor {
 				v = slices.Clone(v[:8])
 			}

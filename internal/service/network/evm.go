@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -91,6 +93,7 @@ type evmIndexes struct {
 	cChainID  ids.ID
 	chains    []evmChain
 	store     store.Store
+	slots     *index.Slots  // of the EVM indexes; nil if they are not rebuilt
 	leases    *lease.Leases // nil if no other process shares the store
 	role      config.Role
 	views     evm.Viewer // what the Data API reads from
@@ -117,20 +120,53 @@ type evmIndex struct {
 	source   string // the chain's name before it was identified
 	served   handler.Chain
 	node     *node.EVM
+	// pipeline has the status. It is that of first, which indexes if no other process shares the store.
 	pipeline *index.Pipeline[*chain.Block]
-	// newPipeline returns a pipeline that indexes while this process holds the lease. filler adds missing call traces,
-	// whichever process indexes.
-	newPipeline func() (*index.Pipeline[*chain.Block], error)
-	newFiller   func() *evm.Filler
-	filler      atomic.Pointer[evm.Filler]
-	tips        index.Source[*chain.Block]
-	book        *contracts.Book
-	keeper      *metadata.Keeper
+	first    *evmIndexer
+	// newIndexer returns what indexes into a store.
+	newIndexer func(s store.Store) (*evmIndexer, error)
+	filler     atomic.Pointer[evm.Filler]
+	// beside is the pipeline of an index that is rebuilt beside this one, nil without any.
+	beside atomic.Pointer[index.Pipeline[*chain.Block]]
+	tips   index.Source[*chain.Block]
+	book   *contracts.Book
+	keeper *metadata.Keeper
+}
+
+// evmIndexer indexes one chain into a store. filler adds missing call traces.
+type evmIndexer struct {
+	pipeline *index.Pipeline[*chain.Block]
+	filler   *evm.Filler
+	cursor   string
+}
+
+// run indexes until ctx ends, and then returns nil. It returns the error of the pipeline. filling is called when the
+// filler begins and with nil when it ends.
+func (x *evmIndexer) run(ctx context.Context, filling func(*evm.Filler), log *slog.Logger) error {
+	group, ctx := errgroup.WithContext(ctx)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	group.Go(func() error {
+		defer end()
+		return x.pipeline.Run(ctx)
+	})
+	group.Go(func() error {
+		filling(x.filler)
+		defer filling(nil)
+		err := x.filler.Run(ctx)
+		if err == nil || errors.Is(err, store.ErrFenced) {
+			return err
+		}
+		log.Error("missing call traces are not requested any more", slog.Any("error", err))
+		<-ctx.Done() // status shows the error
+		return nil
+	})
+	return group.Wait()
 }
 
 func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
 	r := &evmIndexes{
-		networkID: n.ID, store: o.Store, views: o.Store, leases: o.Leases, role: o.Role, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
+		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
 	}
 	if o.Views != nil {
@@ -285,21 +321,16 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e.book = contracts.New(contracts.Options{Node: api, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Chains: len(r.chains)})
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
 	served := evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
-	source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
-	e.tips = source
-	e.newFiller = func() *evm.Filler {
-		return evm.NewFiller(evm.FillerOptions{
-			Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
-			Behind: func() bool { return e.pipeline.Status().Lag() > index.NearTip },
-		})
-	}
-	e.newPipeline = func() (*index.Pipeline[*chain.Block], error) {
-		return index.New(index.Options[*chain.Block]{
-			// Chains of different networks and blockchains may share a chain ID.
-			NetworkID: r.networkID, Chain: name + "/" + blockchainID.String(),
+	e.newIndexer = func(s store.Store) (*evmIndexer, error) {
+		source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
+		projection := evm.NewProjection(r.networkID, blockchainID).Among(len(r.chains))
+		// Chains of different networks and blockchains may share a chain ID.
+		chainName := name + "/" + blockchainID.String()
+		pipeline, err := index.New(index.Options[*chain.Block]{
+			NetworkID: r.networkID, Chain: chainName,
 			Source:      source,
-			Store:       r.store,
-			Projections: []index.Projection[*chain.Block]{evm.NewProjection(r.networkID, blockchainID).Among(len(r.chains))},
+			Store:       s,
+			Projections: []index.Projection[*chain.Block]{projection},
 			// Blocks are decoded where they are fetched.
 			WindowBytes: 32 << 20,
 			Room:        r.room,
@@ -307,10 +338,19 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			QuietPoll: quietPoll(len(r.chains)),
 			Log:       r.log,
 		})
+		if err != nil {
+			return nil, err
+		}
+		filler := evm.NewFiller(evm.FillerOptions{
+			Store: s, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
+			Behind: func() bool { return pipeline.Status().Lag() > index.NearTip },
+		})
+		return &evmIndexer{pipeline, filler, index.Cursor(r.networkID, chainName, projection.Name())}, nil
 	}
-	var err error
-	e.pipeline, err = e.newPipeline()
+	e.tips = index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
+	first, err := e.newIndexer(r.store)
 	if err == nil {
+		e.pipeline, e.first = first.pipeline, first
 		err = r.metrics.Register(index.NewCollector(name, e.status))
 	}
 	if err != nil {
@@ -339,26 +379,14 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 		running.Go(func() { e.keeper.Run(ctx) }) // for this process's readers
 	}
 	if r.leases == nil {
-		running.Go(func() { lost(e.pipeline.Run(ctx)) })
-		running.Go(func() { e.fill(ctx, r.log) })
+		running.Go(func() { lost(r.index(ctx, e)) })
 	} else {
 		running.Go(func() { lost(e.pipeline.Watch(ctx, e.tips)) })
 	}
 	if r.leases != nil && r.role.Records() {
 		running.Go(func() {
 			lost(replica.Do(ctx, r.leases, r.store, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
-				ctx, end := context.WithCancel(ctx)
-				var filling sync.WaitGroup
-				defer filling.Wait()
-				defer end()
-				filling.Go(func() { e.fill(ctx, r.log) })
-				indexer, err := e.newPipeline()
-				if err != nil {
-					return err
-				}
-				e.pipeline.IndexedBy(indexer)
-				defer e.pipeline.IndexedBy(nil)
-				err = indexer.Run(ctx)
+				err := r.indexAgain(ctx, e)
 				if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
 					// Another process would fail, too; status shows the error.
 					lost(err)
@@ -372,15 +400,82 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	running.Wait()
 }
 
-// fill adds missing call traces until ctx ends.
-func (e *evmIndex) fill(ctx context.Context, log *slog.Logger) {
-	filler := e.newFiller()
-	e.filler.Store(filler)
-	defer e.filler.Store(nil)
-	if err := filler.Run(ctx); err != nil {
-		log.Error("calls inside transactions are not filled in any more", slog.String("chain", e.name), slog.Any("error", err))
-		<-ctx.Done() // status shows the error
+// index indexes a chain in the only process on the store.
+func (r *evmIndexes) index(ctx context.Context, e *evmIndex) error {
+	err := e.first.run(ctx, e.filler.Store, r.log)
+	for errors.Is(err, store.ErrFenced) && r.slots != nil && ctx.Err() == nil {
+		// After a switch to a rebuilt index, the state in memory belongs to the old one.
+		err = r.indexAgain(ctx, e)
 	}
+	return err
+}
+
+// indexAgain indexes a chain with a new indexer, because the state in memory of the last one may be outdated.
+func (r *evmIndexes) indexAgain(ctx context.Context, e *evmIndex) error {
+	if r.slots != nil {
+		if err := r.slots.Refresh(ctx); err != nil {
+			return err
+		}
+	}
+	indexer, err := e.newIndexer(r.store)
+	if err != nil {
+		return err
+	}
+	e.pipeline.IndexedBy(indexer.pipeline)
+	defer e.pipeline.IndexedBy(nil)
+	return indexer.run(ctx, e.filler.Store, r.log)
+}
+
+// evmPart rebuilds the index of a chain beside the one that serves.
+type evmPart struct {
+	*evmIndexer
+	of        *evmIndex
+	networkID uint32
+	// active and rebuilt hold the rows.
+	active, rebuilt store.Store
+	log             *slog.Logger
+}
+
+// beside returns indexers of all chains for another store, and the chains that are not known yet, with the reasons.
+func (r *evmIndexes) beside(s store.Store) (parts []index.Part, missing []string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, reason := range r.waiting {
+		if reason == nil {
+			reason = errors.New("its node has not answered yet")
+		}
+		missing = append(missing, fmt.Sprintf("%s: %v", name, reason))
+	}
+	slices.Sort(missing)
+	for _, e := range r.open {
+		indexer, err := e.newIndexer(s)
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, &evmPart{indexer, e, r.networkID, r.store, s, r.log})
+	}
+	return parts, missing, nil
+}
+
+// Run implements index.Part.
+func (p *evmPart) Run(ctx context.Context) error {
+	p.of.beside.Store(p.pipeline)
+	defer p.of.beside.Store(nil)
+	if err := p.run(ctx, func(*evm.Filler) {}, p.log); err != nil {
+		return fmt.Errorf("%s: %w", p.of.name, err)
+	}
+	return nil
+}
+
+// Cursors implements index.Part.
+func (p *evmPart) Cursors() []string { return []string{p.cursor} }
+
+// Stopped implements index.Part. Run returns once the pipeline has stopped.
+func (*evmPart) Stopped() error { return nil }
+
+// Lacks implements index.Part.
+func (p *evmPart) Lacks(ctx context.Context) (string, error) {
+	return evm.Lacks(ctx, p.active, p.rebuilt, p.networkID, p.of.served.BlockchainID)
 }
 
 // status returns the state of the index, including its call traces.
@@ -400,8 +495,13 @@ func (e *evmIndex) status() index.Status {
 	return status
 }
 
-// wake tells the pipeline that there are more blocks.
-func (e *evmIndex) wake() { e.pipeline.Wake() }
+// wake tells the pipelines that there are more blocks.
+func (e *evmIndex) wake() {
+	e.pipeline.Wake()
+	if beside := e.beside.Load(); beside != nil {
+		beside.Wake()
+	}
+}
 
 // progress returns the progress of the index.
 func (e *evmIndex) progress(record *evm.Index) reply.Progress {

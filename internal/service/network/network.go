@@ -65,15 +65,16 @@ type Network struct {
 	// Messages derives the messages that follow from P-Chain transactions.
 	Messages *l1message.Deriver
 	// role is the role of this process in the network. leases are nil if no other process shares the store. Otherwise
-	// newIndexer returns an indexer when this process gets the lease.
+	// newIndexer returns an indexer when this process gets the lease. newBeside returns one that rebuilds the index in
+	// another store. Both are nil without a store.
 	role       config.Role
 	store      store.Store
 	leases     *lease.Leases
 	newIndexer func() (*primary.Network, error)
-	// Beside returns an indexer that rebuilds the index in another store. It is nil without a store.
-	Beside func(s store.Store) (*primary.Network, error)
-	slots  *index.Slots // nil without a store
-	log    *slog.Logger
+	newBeside  func(s store.Store) (*primary.Network, error)
+	slots      *index.Slots // nil without a store
+	allSlots   []*index.Slots
+	log        *slog.Logger
 }
 
 // Options configures a Network. Name, Config, Log and Metrics are required.
@@ -87,8 +88,8 @@ type Options struct {
 	// Store and Archive may be nil; then nothing is stored. The byte counts size the caches of verified signatures and
 	// of signed messages; 0 means the defaults.
 	Store store.Store
-	// Slots are those of Store, nil without a store.
-	Slots *index.Slots
+	// Slots and EVMSlots are those of Store, of the primary chains and of the EVM chains; nil without a store.
+	Slots, EVMSlots *index.Slots
 	// Views are what the Data API reads from; nil means the store.
 	Views                        ledger.Viewer
 	Archive                      *aggregator.Archive
@@ -131,6 +132,11 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, Genesis: o.genesis, ledger: o.Config.RecordsLedger(),
 		role: o.Role, store: o.Store, leases: o.Leases, slots: o.Slots,
 	}
+	for _, slots := range []*index.Slots{o.Slots, o.EVMSlots} {
+		if slots != nil {
+			n.allSlots = append(n.allSlots, slots)
+		}
+	}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.Name}, o.Metrics)
 	var err error
 	n.Peers, err = p2p.New(p2p.Config{
@@ -172,7 +178,7 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		n.record = l1.New(o.Store, id)
 		derive.Record = n.record
 		n.newIndexer = func() (*primary.Network, error) { return newIndexer(n, o, nil, recorded) }
-		n.Beside = func(s store.Store) (*primary.Network, error) {
+		n.newBeside = func(s store.Store) (*primary.Network, error) {
 			beside := o
 			beside.Store, beside.beside = s, true
 			return newIndexer(n, beside, nil, nil)
@@ -223,6 +229,27 @@ func newIndexer(n *Network, o Options, metrics prometheus.Registerer, recorded c
 			}
 		},
 	})
+}
+
+// Beside returns indexers that rebuild the index of the primary chains in another store, none without an index.
+func (n *Network) Beside(s store.Store) (parts []index.Part, missing []string, err error) {
+	if n.newBeside == nil {
+		return nil, nil, nil
+	}
+	part, err := n.newBeside(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []index.Part{part}, nil, nil
+}
+
+// BesideEVM returns indexers that rebuild the indexes of the EVM chains in another store, and the chains that are not
+// known yet, with the reasons.
+func (n *Network) BesideEVM(s store.Store) (parts []index.Part, missing []string, err error) {
+	if n.evm == nil {
+		return nil, nil, nil
+	}
+	return n.evm.beside(s)
 }
 
 // awaitID asks the node for its network ID, with increasing delays, until it answers or ctx ends.
@@ -387,7 +414,10 @@ func (n *Network) recordChains(ctx context.Context) error {
 		for errors.Is(err, store.ErrFenced) && n.slots != nil && ctx.Err() == nil {
 			// After a switch to a rebuilt index, the state in memory belongs to the old one.
 			var next *primary.Network
-			if next, err = n.newIndexer(); err == nil {
+			if err = n.slots.Refresh(ctx); err == nil {
+				next, err = n.newIndexer()
+			}
+			if err == nil {
 				n.Chains.IndexedBy(next)
 				err = next.Run(ctx)
 			}
@@ -399,7 +429,7 @@ func (n *Network) recordChains(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Chains.Watch(ctx) })
-	g.Go(func() error { return replica.Guard(ctx, n.store, n.slots) })
+	g.Go(func() error { return replica.Guard(ctx, n.store, n.allSlots...) })
 	if n.role.Records() {
 		g.Go(func() error {
 			return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {

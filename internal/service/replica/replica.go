@@ -60,8 +60,8 @@ func Upgrade(ctx context.Context, s store.Store, r config.Role, leases *lease.Le
 const formsAgain = 5 * time.Second
 
 // Guard returns an error once the store has an index in a format that this program does not know, and nil when ctx
-// ends.
-func Guard(ctx context.Context, s store.Store, slots *index.Slots) error {
+// ends. slots are those of the store.
+func Guard(ctx context.Context, s store.Store, slots ...*index.Slots) error {
 	ticker := time.NewTicker(formsAgain)
 	defer ticker.Stop()
 	for {
@@ -71,13 +71,20 @@ func Guard(ctx context.Context, s store.Store, slots *index.Slots) error {
 		case <-ticker.C:
 		}
 		err := index.Check(ctx, s, forms()...)
-		if errors.Is(err, index.ErrNewer) && slots != nil && slots.Refresh(ctx) == nil {
+		if errors.Is(err, index.ErrNewer) && refresh(ctx, slots) == nil {
 			err = index.Check(ctx, s, forms()...) // the slots may have been switched just now
 		}
 		if errors.Is(err, index.ErrNewer) {
 			return fmt.Errorf("another replica is of a newer version: %w", err)
 		}
 	}
+}
+
+func refresh(ctx context.Context, slots []*index.Slots) (err error) {
+	for _, one := range slots {
+		err = errors.Join(err, one.Refresh(ctx))
+	}
+	return err
 }
 
 // Do runs work in one of the processes that share a store. If the store is not shared, it runs work at once. A program

@@ -14,6 +14,7 @@ import (
 	"quorate/handlers/access"
 	"quorate/internal/config"
 	"quorate/internal/index"
+	"quorate/internal/index/evm"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/service/hint"
@@ -24,9 +25,10 @@ import (
 
 // State is the persistent state of the process.
 type State struct {
-	// Store holds the rows of Slots, which let an index be rebuilt while the current one serves.
-	Store store.Store
-	Slots *index.Slots
+	// Store holds the rows of both Slots, which let an index be rebuilt while the current one serves. Slots are those of
+	// the primary chains, EVM those of the EVM chains.
+	Store      store.Store
+	Slots, EVM *index.Slots
 	// Archive holds the signed messages.
 	Archive *aggregator.Archive
 	// Leases are shared with the other processes on the store; nil for an embedded store.
@@ -41,8 +43,11 @@ func (k *State) Views() ledger.Viewer {
 	if k.standbys == nil {
 		return nil
 	}
-	return k.Slots.Views(k.standbys)
+	return k.EVM.Views(k.Slots.Views(k.standbys))
 }
+
+// AllSlots returns the slots of all indexes.
+func (k *State) AllSlots() []*index.Slots { return []*index.Slots{k.Slots, k.EVM} }
 
 // Following returns a function that reports the state of the standbys; nil without any.
 func (k *State) Following() func() []store.StandbyStats {
@@ -59,17 +64,20 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	if err != nil {
 		return nil, Failure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
 	}
-	slots, err := index.OpenSlots(ctx, s, primary.Forms()...)
+	k := &State{log: log}
+	if k.Slots, err = index.OpenSlots(ctx, s, index.PrimarySlots, primary.Forms()...); err == nil {
+		k.EVM, err = index.OpenSlots(ctx, s, index.EVMSlots, evm.Form())
+	}
 	if err != nil {
 		_ = s.Close()
 		return nil, Failure(err, place, "")
 	}
-	k := &State{Store: slots.Store(), Slots: slots, log: log}
+	k.Store = k.EVM.Over(k.Slots.Store())
 	if place.URL != "" {
 		k.Leases = replica.NewLeases(s, c.PrivateListen, log)
 	}
 	if err = replica.Upgrade(ctx, k.Store, c.Role, k.Leases, log); err == nil && c.Role.Records() {
-		err = slots.AskIfOlder(ctx)
+		err = errors.Join(k.Slots.AskIfOlder(ctx), k.EVM.AskIfOlder(ctx))
 	}
 	if err != nil {
 		_ = s.Close()
@@ -93,6 +101,9 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	}
 	if err == nil && k.Leases != nil {
 		err = metrics.Register(k.Leases)
+	}
+	for _, slots := range k.AllSlots() {
+		err = errors.Join(err, metrics.Register(slots))
 	}
 	if err != nil {
 		k.Close()
