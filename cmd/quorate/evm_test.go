@@ -58,7 +58,7 @@ func all[T any](t *testing.T, url, member string) (items []T) {
 }
 
 // evmService runs serve with the EVM chains of a network.
-func evmService(t *testing.T, dir string, n *simnet.Network) *instance {
+func evmService(t *testing.T, dir string, n *simnet.Network, flags ...string) *instance {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := fmt.Sprintf("networks:\n  fuji:\n    nodes: [%s]\n    ahead_rounds: 0\n    evm:\n", n.NodeURL())
@@ -66,7 +66,7 @@ func evmService(t *testing.T, dir string, n *simnet.Network) *instance {
 		text += fmt.Sprintf("      - rpc: %s/ext/bc/%s/rpc\n", n.NodeURL(), c.Generator().BlockchainID())
 	}
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	return startService(t, dir, map[string]*simnet.Network{"fuji": n}, "--config", file)
+	return startService(t, dir, map[string]*simnet.Network{"fuji": n}, append([]string{"--config", file}, flags...)...)
 }
 
 // awaitStatus waits until a line of index status has one of several texts.

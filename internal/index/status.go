@@ -229,6 +229,7 @@ func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.current.From, s.current.Next, s.current.Kept = from, next, kept
 	s.since, s.then = time.Now(), next
 	s.sinceBefore, s.thenBefore = s.since, s.then
+	s.catchUp()
 }
 
 // end stores why the pipeline ended, or nil if it was asked to. If another process fenced the pipeline, that process

@@ -116,10 +116,10 @@ var errChainID = errors.New("two chains of one network have the same EVM chain I
 
 // evmIndex indexes one chain.
 type evmIndex struct {
-	name     string
-	source   string // the chain's name before it was identified
-	served   handler.Chain
-	node     *node.EVM
+	name   string
+	source string // the chain's name before it was identified
+	served handler.Chain
+	node   *node.EVM
 	// pipeline has the status. It is that of first, which indexes if no other process shares the store.
 	pipeline *index.Pipeline[*chain.Block]
 	first    *evmIndexer
