@@ -268,11 +268,11 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	client, err := node.New(node.Options{Endpoints: []string{n.NodeURL()}})
 	require.NoError(t, err)
 	defer client.Close()
-	g, _, err := network.AwaitGenesis(t.Context(), client, n.NetworkID(), "", slog.New(slog.DiscardHandler))
+	begins, err := network.AwaitGenesis(t.Context(), client, n.NetworkID(), "", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	memory := store.NewMemory()
 	chains, err := primary.New(primary.Options{
-		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: g, Keep: config.Network{}.Keep(),
+		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: begins.Genesis, Keep: config.Network{}.Keep(),
 		Projections: []index.Projection[*pchain.Block]{l1.NewProjection(n.NetworkID())},
 	})
 	require.NoError(t, err)

@@ -212,7 +212,7 @@ func TestRecordedNetwork(t *testing.T) {
 		b.enter(got)
 	}
 
-	c, err := cchain.NewDecoder(r.NetworkID, g.CChainID)
+	c, err := cchain.NewDecoder(r.NetworkID, g.CChainID, nil)
 	require.NoError(t, err)
 	for height, raw := range r.C {
 		parsed, err := cchain.ParseBlock(raw)

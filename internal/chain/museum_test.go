@@ -188,7 +188,7 @@ func checkAtomic(t *testing.T, f *fixture, b *cchain.Block) (transactions int) {
 		read.Time = time.Unix(0, 0) // before the upgrade on any network
 	}
 	networkID := binary.BigEndian.Uint32(first[kind:])
-	d, err := cchain.NewDecoder(networkID, ids.ID(first[kind+4:][:ids.IDLen]))
+	d, err := cchain.NewDecoder(networkID, ids.ID(first[kind+4:][:ids.IDLen]), nil)
 	require.NoError(t, err)
 	got, err := d.Transactions(&read)
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func TestMuseumAtomic(t *testing.T) {
 	require.Len(t, extract.Transactions, 3)
 	g, err := genesis.FromConfig(avagenesis.GetConfig(constants.MainnetID))
 	require.NoError(t, err)
-	d, err := cchain.NewDecoder(constants.MainnetID, g.CChainID)
+	d, err := cchain.NewDecoder(constants.MainnetID, g.CChainID, nil)
 	require.NoError(t, err)
 	for _, one := range extract.Transactions {
 		// Before Apricot Phase 5 a block's extra data is one transaction.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
@@ -187,6 +188,24 @@ func (c *Client) ValidatorFees(ctx context.Context) (fee.Config, error) {
 	}
 	if reply.MinPrice == 0 || reply.ExcessConversionConstant == 0 {
 		return fee.Config{}, fmt.Errorf("%s: %w: no price", method, ErrMalformed)
+	}
+	return reply, nil
+}
+
+// Upgrades returns the upgrade times of the node's network. Upgrades that are newer than the node's version have the
+// library's times. The error is ErrNotOffered if no node offers the method.
+func (c *Client) Upgrades(ctx context.Context, networkID uint32) (upgrade.Config, error) {
+	const method = "info.upgrades"
+	reply := upgrade.GetConfig(networkID) // for the members that the response lacks
+	err := c.Call(ctx, infoPath, method, none{}, &reply)
+	if refused := (*RPCError)(nil); errors.As(err, &refused) && refused.NotOffered() {
+		err = fmt.Errorf("%w: %w", ErrNotOffered, err)
+	}
+	if err != nil {
+		return upgrade.Config{}, err
+	}
+	if err := reply.Validate(); err != nil {
+		return upgrade.Config{}, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
 	}
 	return reply, nil
 }

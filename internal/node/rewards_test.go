@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 )
 
@@ -189,4 +190,30 @@ func FuzzLedgerCalls(f *testing.F) {
 			t.Errorf("got %d containers", len(containers))
 		}
 	})
+}
+
+// TestUpgrades reads the times of a network of its own. A node that does not know the newest upgrade leaves it out.
+func TestUpgrades(t *testing.T) {
+	const call = "/ext/info info.upgrades"
+	own := upgrade.Default
+	own.GraniteTime = own.FortunaTime.Add(time.Hour)
+	text, err := json.Marshal(own)
+	require.NoError(t, err)
+	var members map[string]any
+	require.NoError(t, json.Unmarshal(text, &members))
+	delete(members, "heliconTime")
+	text, err = json.Marshal(members)
+	require.NoError(t, err)
+	got, err := newClient(t, methods(t, map[string]string{call: string(text)})).Upgrades(t.Context(), 99999)
+	require.NoError(t, err)
+	require.Equal(t, own, got)
+	require.False(t, got.IsHeliconActivated(time.Now()))
+
+	members["cortinaTime"] = "2000-01-01T00:00:00Z" // before its predecessors
+	text, err = json.Marshal(members)
+	require.NoError(t, err)
+	_, err = newClient(t, methods(t, map[string]string{call: string(text)})).Upgrades(t.Context(), 99999)
+	require.ErrorIs(t, err, ErrMalformed)
+	_, err = newClient(t, methods(t, nil)).Upgrades(t.Context(), 99999)
+	require.ErrorIs(t, err, ErrNotOffered)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/peer"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
@@ -177,6 +178,8 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "info.getNetworkID":
 		return info.GetNetworkIDReply{NetworkID: avajson.Uint32(n.options.NetworkID)}, nil
+	case "info.upgrades":
+		return upgrade.GetConfig(n.options.NetworkID), nil
 	case "info.getNodeID":
 		return info.GetNodeIDReply{NodeID: n.validators[0].NodeID}, nil
 	case "info.getNodeIP":

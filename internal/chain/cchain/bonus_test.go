@@ -60,7 +60,7 @@ func TestBonusBlocks(t *testing.T) {
 	other.Unsigned.(*walletImport).NetworkID = constants.FujiID
 	extra, err = walletCodec(t).Marshal(0, other)
 	require.NoError(t, err)
-	fuji, err := cchain.NewDecoder(constants.FujiID, mainnetC)
+	fuji, err := cchain.NewDecoder(constants.FujiID, mainnetC, nil)
 	require.NoError(t, err)
 	got, err := fuji.Ledger(&cchain.Block{Height: 102_972, Time: time.Unix(1_607_000_000, 0).UTC(), ExtraData: extra})
 	require.NoError(t, err)

@@ -136,13 +136,17 @@ type Decoder struct {
 	codec     codec.Manager
 }
 
-// NewDecoder returns a decoder for the C-Chain with the given blockchain ID.
-func NewDecoder(networkID uint32, chainID ids.ID) (*Decoder, error) {
+// NewDecoder returns a decoder for the C-Chain with the given blockchain ID. Nil upgrades select those of the network ID.
+func NewDecoder(networkID uint32, chainID ids.ID, upgrades *upgrade.Config) (*Decoder, error) {
 	c, err := newCodec()
 	if err != nil {
 		return nil, fmt.Errorf("creating the C-Chain codec: %w", err)
 	}
-	return &Decoder{networkID: networkID, chainID: chainID, upgrades: upgrade.GetConfig(networkID), codec: c}, nil
+	d := &Decoder{networkID: networkID, chainID: chainID, upgrades: upgrade.GetConfig(networkID), codec: c}
+	if upgrades != nil {
+		d.upgrades = *upgrades
+	}
+	return d, nil
 }
 
 // Ledger returns the inputs and outputs of a block. They are empty for mainnet's bonus blocks, whose imports the

@@ -10,6 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/codec/linearcodec"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
@@ -119,7 +120,7 @@ func anExport() *walletTx {
 
 func newDecoder(t testing.TB) *cchain.Decoder {
 	t.Helper()
-	d, err := cchain.NewDecoder(constants.MainnetID, mainnetC)
+	d, err := cchain.NewDecoder(constants.MainnetID, mainnetC, nil)
 	require.NoError(t, err)
 	return d
 }
@@ -184,6 +185,27 @@ func TestTransactions(t *testing.T) {
 				require.Zero(t, burned[ids.ID{3}])
 			}
 		})
+	}
+}
+
+// TestUpgradesOfAnOwnNetwork decodes a single transaction before the Apricot Phase 5 of a network with times of its own.
+func TestUpgradesOfAnOwnNetwork(t *testing.T) {
+	const networkID = 99999
+	c, one := walletCodec(t), anImport()
+	one.Unsigned.(*walletImport).NetworkID = networkID
+	own := upgrade.Default
+	own.ApricotPhase5Time = beside.Add(time.Hour)
+	b := &cchain.Block{Height: 9, Time: beside, ExtraData: must(c.Marshal(0, one))}
+	for _, upgrades := range []*upgrade.Config{&own, nil} {
+		d, err := cchain.NewDecoder(networkID, mainnetC, upgrades)
+		require.NoError(t, err)
+		all, err := d.Transactions(b)
+		if upgrades == nil {
+			require.ErrorIs(t, err, cchain.ErrTransaction, "a default network has lists from its beginning")
+			continue
+		}
+		require.NoError(t, err)
+		require.Len(t, all, 1)
 	}
 }
 

@@ -24,8 +24,8 @@ import (
 // lists none either, and several nodes may share one address.
 var errNotYet = errors.New("the node lists no outputs for a reward; it may not have executed the block yet; retrying")
 
-// maxDoubts limits the retries for a node that lists no outputs. It does not apply if the node's outputs differed from
-// the computed ones before.
+// maxDoubts limits the retries for a node that lists no outputs. If the node listed none for the preceding reward
+// either, there are no retries.
 const maxDoubts = 20
 
 // RewardedID returns the transaction ID under which nodes list the outputs of the reward that tx proposes. It returns
@@ -40,12 +40,14 @@ func RewardedID(tx *txs.Tx) (ids.ID, bool) {
 	return ids.Empty, false
 }
 
-// DifferenceError reports that a node's reward outputs differ from the computed ones. The node's outputs are used.
+// DifferenceError reports that a node's reward outputs differ from the computed ones.
 type DifferenceError struct {
 	Height uint64
 	// StakingTxID is the transaction that added the staker.
 	StakingTxID    ids.ID
 	Node, Computed []Payment
+	// ComputedUsed reports that the ledger has the computed outputs. Otherwise it has the node's.
+	ComputedUsed bool
 }
 
 // Payment is an output of a reward.
@@ -63,8 +65,12 @@ func (d *DifferenceError) Error() string {
 		}
 		return cmp.Or(strings.Join(parts, " and "), "nothing")
 	}
-	return fmt.Sprintf("reward of staking transaction %s, decided at height %d: the node paid %s, the supply gives %s; the node's is used, check the reward parameters and upgrade times of the network",
-		d.StakingTxID, d.Height, text(d.Node), text(d.Computed))
+	advice := "the node's is used, check the reward parameters and upgrade times of the network"
+	if d.ComputedUsed {
+		advice = "the supply's is used, check whether the node, or the provider before it, answers platform.getRewardUTXOs in full"
+	}
+	return fmt.Sprintf("reward of staking transaction %s, decided at height %d: the node paid %s, the supply gives %s; %s",
+		d.StakingTxID, d.Height, text(d.Node), text(d.Computed), advice)
 }
 
 // payment is an output created at the end of a period.
@@ -115,15 +121,21 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	case errors.Is(err, ErrNotOffered):
 	case err != nil:
 		return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, err)
-	case len(raw) == 0 && len(payments) > 0 && !s.differed && s.doubts < maxDoubts:
-		s.doubts++
-		return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, errNotYet)
+	case len(raw) == 0 && len(payments) > 0:
+		if !s.emptied && s.doubts < maxDoubts {
+			s.doubts++
+			return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, errNotYet)
+		}
+		s.emptied = true
+		payments = d.unlisted(s, end, b.Height)
 	default:
 		var same bool
 		if payments, same, err = d.compare(end, rewardedID, committed, b.Height, raw); err != nil {
 			return nil, nil, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
 		}
-		s.differed = s.differed || !same
+		if len(raw) > 0 {
+			s.emptied, s.agreed = false, s.agreed || same
+		}
 	}
 	s.doubts = 0
 	for _, p := range payments {
@@ -249,6 +261,34 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 	return nil
 }
 
+// unlisted returns the outputs of a reward for which the node lists none although some are computed. A node keeps reward
+// outputs for ever and cannot prune them. Where the computation is known to be right, the computed outputs are used: on
+// the public networks, and where it agreed with the node before. Other networks may have reward parameters that no API
+// shows, so there the node is right.
+func (d *Decoder) unlisted(s *State, end *settlement, height uint64) []payment {
+	known := s.agreed || d.networkID == constants.MainnetID || d.networkID == constants.FujiID
+	d.report(end, nil, height, known)
+	if known {
+		return end.payments
+	}
+	return nil
+}
+
+// report calls disagree.
+func (d *Decoder) report(end *settlement, listed []payment, height uint64, computedUsed bool) {
+	if d.disagree == nil {
+		return
+	}
+	difference := &DifferenceError{Height: height, StakingTxID: end.staker.txID, ComputedUsed: computedUsed}
+	for _, p := range listed {
+		difference.Node = append(difference.Node, p.Payment)
+	}
+	for _, p := range end.payments {
+		difference.Computed = append(difference.Computed, p.Payment)
+	}
+	d.disagree(difference)
+}
+
 // compare returns the outputs that a node lists for a reward. Equal outputs get the computed roles. For others it
 // infers the roles and reports the difference.
 func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) (payments []payment, same bool, err error) {
@@ -268,15 +308,8 @@ func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, he
 			payments[i].Role = end.payments[i].Role
 		}
 	}
-	if !same && d.disagree != nil {
-		difference := &DifferenceError{Height: height, StakingTxID: end.staker.txID}
-		for _, p := range payments {
-			difference.Node = append(difference.Node, p.Payment)
-		}
-		for _, p := range end.payments {
-			difference.Computed = append(difference.Computed, p.Payment)
-		}
-		d.disagree(difference)
+	if !same {
+		d.report(end, payments, height, false)
 	}
 	return payments, same, nil
 }

@@ -271,31 +271,71 @@ func TestDifferentRewards(t *testing.T) {
 	require.ErrorContains(t, r.differences[0], "the node paid 12345 as output 3, the supply gives ")
 }
 
-// TestNoOutputsAreDoubted retries a node that lists no outputs, because it may not have executed the block.
+// TestNoOutputsAreDoubted retries a node that lists no outputs, because it may not have executed the block. If it never
+// lists them, the computed outputs are used where the computation is known to be right.
 func TestNoOutputsAreDoubted(t *testing.T) {
 	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
-	for _, listed := range []bool{true, false} {
-		r := newRewarding(t, constants.MainnetID, at, nil)
-		validator, other := r.validator(1, 2000*avaxUnit, at.Add(300*day), 20_000, constants.PrimaryNetworkID), r.validator(2, 2000*avaxUnit, at.Add(300*day), 20_000, constants.PrimaryNetworkID)
-		r.add(standard(at, validator, other))
-		own := r.potential(before(constants.MainnetID), at, 300*day, 2000*avaxUnit, constants.PrimaryNetworkID)
-		r.node.err = nil
-		r.add(proposal(at.Add(300*day), accepted(&txs.RewardValidatorTx{TxID: validator.ID()})))
-		for range 20 {
-			_, err := r.try(option(at.Add(300*day), true))
-			require.ErrorContains(t, err, "it may not have executed the block yet")
-			require.NotErrorIs(t, err, pchain.ErrReward)
-		}
-		if listed {
-			r.node.rewards[validator.ID()] = [][]byte{reward(validator.ID(), 3, own, alice)}
-			require.Len(t, r.add(option(at.Add(300*day), true)).Txs[0].Made, 1)
-			require.Empty(t, r.differences)
-			continue
-		}
-		require.Empty(t, r.add(option(at.Add(300*day), true)).Txs[0].Made, "the node's answer is accepted in the end")
-		require.Len(t, r.differences, 1)
-		made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: other.ID()}, true)
-		require.Empty(t, made, "later answers are accepted at once")
-		require.Len(t, r.differences, 2)
+	end := at.Add(300 * day)
+	for _, test := range []struct {
+		name    string
+		network uint32
+		agreed  bool // the node listed an earlier reward as computed
+		listed  bool // the node lists the reward later
+		used    bool // the computed outputs are used
+	}{
+		{"listed late", constants.MainnetID, false, true, true},
+		{"never, public network", constants.FujiID, false, false, true},
+		{"never, own network", 99999, false, false, false},
+		{"never, own network that agreed", 99999, true, false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRewarding(t, test.network, at, nil)
+			var all []*txs.Tx
+			for node := range byte(3) {
+				all = append(all, r.validator(1+node, 2000*avaxUnit, end, 20_000, constants.PrimaryNetworkID))
+			}
+			r.add(standard(at, all...))
+			r.node.err = nil
+			own := make([]uint64, len(all))
+			for i := range own {
+				own[i] = r.potential(before(test.network), at, 300*day, 2000*avaxUnit, constants.PrimaryNetworkID)
+			}
+			list := func(i int) {
+				r.node.rewards[all[i].ID()] = [][]byte{reward(all[i].ID(), 3, own[i], alice)}
+			}
+			if test.agreed {
+				list(0)
+				r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: all[0].ID()})))
+				require.Len(t, r.add(option(end, true)).Txs[0].Made, 1)
+				require.Empty(t, r.differences)
+			}
+			r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: all[1].ID()})))
+			for range 20 {
+				_, err := r.try(option(end, true))
+				require.ErrorContains(t, err, "it may not have executed the block yet")
+				require.NotErrorIs(t, err, pchain.ErrReward)
+			}
+			if test.listed {
+				list(1)
+			}
+			want := 0
+			if test.used {
+				want = 1
+			}
+			made := r.add(option(end, true)).Txs[0].Made
+			require.Len(t, made, want)
+			if test.used {
+				require.Equal(t, own[1], made[0].Amount)
+			}
+			if test.listed {
+				require.Empty(t, r.differences)
+				return
+			}
+			require.Len(t, r.differences, 1)
+			require.Equal(t, test.used, r.differences[0].ComputedUsed)
+			r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: all[2].ID()})))
+			require.Len(t, r.add(option(end, true)).Txs[0].Made, want, "the next one is not doubted")
+			require.Len(t, r.differences, 2)
+		})
 	}
 }

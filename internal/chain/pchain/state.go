@@ -34,10 +34,11 @@ type State struct {
 
 	headChanged bool
 
-	// differed reports that a node listed reward outputs that differ from the computed ones. doubts counts empty
-	// answers for the reward that is being decided. Both are not stored.
-	differed bool
-	doubts   int
+	// agreed reports that a node listed outputs of a reward as computed, and emptied that it listed none for the last
+	// reward although some were computed. doubts counts empty answers for the reward that is being decided. None of
+	// them is stored.
+	agreed, emptied bool
+	doubts          int
 }
 
 // NewState returns the state before the genesis block.

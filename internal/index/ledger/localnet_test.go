@@ -75,7 +75,7 @@ func (r *recording) blocks(t *testing.T) map[ids.ID][]*chain.Block {
 		require.NoError(t, err)
 		all[r.XChainID] = append(all[r.XChainID], block)
 	}
-	c, err := cchain.NewDecoder(r.NetworkID, g.CChainID)
+	c, err := cchain.NewDecoder(r.NetworkID, g.CChainID, nil)
 	require.NoError(t, err)
 	for _, raw := range r.C {
 		parsed, err := cchain.ParseBlock(raw)

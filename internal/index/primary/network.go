@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 
@@ -51,6 +52,8 @@ type Options struct {
 	// ValidatorFees is the fee configuration for L1 validators. Nil selects the configuration of the public network
 	// with that ID.
 	ValidatorFees *fee.Config
+	// Upgrades are the times of the network's upgrades. Nil selects those of the public network with that ID.
+	Upgrades *upgrade.Config
 	// Projections are projections of the P-Chain besides the ledger.
 	Projections []index.Projection[*pchain.Block]
 	// Start is the first indexed P-Chain height without a ledger. A ledger always starts at 0.
@@ -158,7 +161,7 @@ func New(o Options) (*Network, error) {
 		}
 		asked = &rewards{node: o.Node, reader: o.Store, networkID: o.NetworkID, keep: o.Keep != KeepNone, log: o.Log}
 		decoder, err := pchain.NewDecoder(pchain.DecoderOptions{
-			NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: asked, ValidatorFees: o.ValidatorFees,
+			NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: asked, ValidatorFees: o.ValidatorFees, Upgrades: o.Upgrades,
 			Validators: o.Genesis.Validators, Supply: o.Genesis.Supply, Disagree: asked.differ,
 		})
 		if err == nil && o.Metrics != nil {
@@ -209,7 +212,7 @@ func New(o Options) (*Network, error) {
 	}, xProjections...); err != nil {
 		return nil, err
 	}
-	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID)
+	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID, o.Upgrades)
 	if err != nil {
 		return nil, err
 	}

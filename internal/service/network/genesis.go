@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 
@@ -15,22 +16,30 @@ import (
 	"quorate/internal/node"
 )
 
-// AwaitGenesis returns the genesis of a network. It asks the node until it answers or ctx ends. Both results are nil
-// if the genesis is unknown; such a network has no ledger.
-func AwaitGenesis(ctx context.Context, client *node.Client, networkID uint32, file string, log *slog.Logger) (g *genesis.Genesis, fees *fee.Config, err error) {
+// Beginning is what the ledger of a network begins with. The zero value means no ledger.
+type Beginning struct {
+	Genesis *genesis.Genesis
+	// ValidatorFees and Upgrades are nil for public networks, whose parameters the library has.
+	ValidatorFees *fee.Config
+	Upgrades      *upgrade.Config
+}
+
+// AwaitGenesis returns the beginning of a network. It asks the node until it answers or ctx ends. The result is zero if
+// the genesis is unknown.
+func AwaitGenesis(ctx context.Context, client *node.Client, networkID uint32, file string, log *slog.Logger) (Beginning, error) {
 	const pause = time.Second
 	for {
-		g, fees, err = findGenesis(ctx, client, networkID, file)
+		b, err := findGenesis(ctx, client, networkID, file, log)
 		switch {
 		case err == nil:
-			return g, fees, nil
+			return b, nil
 		case ctx.Err() != nil:
-			return nil, nil, fmt.Errorf("asking the node for the first block: %w", context.Cause(ctx))
+			return Beginning{}, fmt.Errorf("asking the node for the first block: %w", context.Cause(ctx))
 		case errors.Is(err, genesis.ErrUnknownNetwork):
 			log.Warn("the network's genesis is not known, so that outputs and balances are not recorded; give it as genesis_file", slog.Any("error", err))
-			return nil, nil, nil
+			return Beginning{}, nil
 		case !errors.Is(err, node.ErrUnavailable):
-			return nil, nil, fmt.Errorf("finding the network's genesis: %w", err)
+			return Beginning{}, fmt.Errorf("finding the network's genesis: %w", err)
 		}
 		log.Warn("the node does not tell the first block; asking again", slog.Any("error", err))
 		select {
@@ -40,16 +49,25 @@ func AwaitGenesis(ctx context.Context, client *node.Client, networkID uint32, fi
 	}
 }
 
-func findGenesis(ctx context.Context, client *node.Client, networkID uint32, file string) (*genesis.Genesis, *fee.Config, error) {
-	g, err := readGenesis(ctx, client, networkID, file)
+func findGenesis(ctx context.Context, client *node.Client, networkID uint32, file string, log *slog.Logger) (b Beginning, err error) {
+	b.Genesis, err = readGenesis(ctx, client, networkID, file)
 	if err != nil || networkID == constants.MainnetID || networkID == constants.FujiID {
-		return g, nil, err
+		return b, err
 	}
 	fees, err := client.ValidatorFees(ctx)
 	if err != nil {
-		return nil, nil, err
+		return Beginning{}, err
 	}
-	return g, &fees, nil
+	b.ValidatorFees = &fees
+	switch upgrades, err := client.Upgrades(ctx, networkID); {
+	case errors.Is(err, node.ErrNotOffered):
+		log.Warn("the node does not tell the times of upgrades; those of a default network are assumed", slog.Any("error", err))
+	case err != nil:
+		return Beginning{}, err
+	default:
+		b.Upgrades = &upgrades
+	}
+	return b, nil
 }
 
 func readGenesis(ctx context.Context, client *node.Client, networkID uint32, file string) (*genesis.Genesis, error) {

@@ -16,7 +16,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/constants"
-	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
@@ -100,10 +99,8 @@ type Options struct {
 	Leases *lease.Leases
 	Role   config.Role
 	// beside marks an indexer that rebuilds the index.
-	beside bool
-	// genesis and validatorFees are the initial state of the ledger; nil means no ledger.
-	genesis       *genesis.Genesis
-	validatorFees *fee.Config
+	beside    bool
+	beginning Beginning
 	// Synthetic marks a network that is not the public one of its name.
 	Synthetic bool
 	// CallsInFlight is the maximum number of concurrent calls to one upstream node, 0 for the default.
@@ -129,7 +126,7 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		o.Log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &Network{
-		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, Genesis: o.genesis, ledger: o.Config.RecordsLedger(),
+		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, Genesis: o.beginning.Genesis, ledger: o.Config.RecordsLedger(),
 		role: o.Role, store: o.Store, leases: o.Leases, slots: o.Slots,
 	}
 	for _, slots := range []*index.Slots{o.Slots, o.EVMSlots} {
@@ -214,8 +211,9 @@ func newIndexer(n *Network, o Options, metrics prometheus.Registerer, recorded c
 		Node:          n.Node,
 		Peers:         n.Peers,
 		Store:         o.Store,
-		Genesis:       o.genesis,
-		ValidatorFees: o.validatorFees,
+		Genesis:       o.beginning.Genesis,
+		ValidatorFees: o.beginning.ValidatorFees,
+		Upgrades:      o.beginning.Upgrades,
 		Keep:          o.Config.Keep(),
 		Beside:        o.beside,
 		Projections:   []index.Projection[*pchain.Block]{l1.NewProjection(n.ID)},
@@ -466,7 +464,7 @@ func Open(ctx context.Context, o Options, claim func(name string, id uint32) err
 		err = claim(o.Name, id)
 	}
 	if err == nil && o.Store != nil && o.Config.RecordsLedger() {
-		o.genesis, o.validatorFees, err = AwaitGenesis(ctx, client, id, o.Config.GenesisFile, o.Log)
+		o.beginning, err = AwaitGenesis(ctx, client, id, o.Config.GenesisFile, o.Log)
 	}
 	if err != nil {
 		client.Close()

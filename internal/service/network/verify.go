@@ -20,7 +20,7 @@ func Verify(ctx context.Context, options Options, o primary.VerifyOptions, tell 
 		return err
 	}
 	if options.Config.RecordsLedger() {
-		if options.genesis, options.validatorFees, err = findGenesis(ctx, client, n.ID, options.Config.GenesisFile); err != nil {
+		if options.beginning, err = findGenesis(ctx, client, n.ID, options.Config.GenesisFile, options.Log); err != nil {
 			return err
 		}
 	}

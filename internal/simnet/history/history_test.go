@@ -94,7 +94,7 @@ func (p *past) read(t testing.TB) (all []*ledger.Block) {
 	require.NoError(t, err)
 	onX, err := xchain.NewDecoder(begin.XChainID, begin.X)
 	require.NoError(t, err)
-	onC, err := cchain.NewDecoder(g.NetworkID(), begin.CChainID)
+	onC, err := cchain.NewDecoder(g.NetworkID(), begin.CChainID, nil)
 	require.NoError(t, err)
 	state := pchain.NewState()
 	last := make(map[history.Chain]ids.ID)
