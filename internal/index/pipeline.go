@@ -108,6 +108,8 @@ type Pipeline[B any] struct {
 	busy    chan struct{} // holds an element while Run or Watch runs
 	// recorder is the pipeline in this process that indexes the chain while this one watches, or nil.
 	recorder atomic.Pointer[Pipeline[B]]
+	// reported is what the indexing process published, while this one watches; nil if nothing.
+	reported atomic.Pointer[report]
 }
 
 // New returns a pipeline. It reads and fetches nothing.
@@ -183,6 +185,9 @@ func (p *Pipeline[B]) told(read func(*status) Status) Status {
 func (p *Pipeline[B]) noted(status Status) Status {
 	if noter, ok := p.options.Source.(Noter); ok {
 		status.Note = noter.Note()
+	}
+	if said := p.reported.Load(); said != nil {
+		said.apply(&status)
 	}
 	return status
 }

@@ -11,7 +11,8 @@ import (
 	"quorate/internal/store"
 )
 
-// Watch reports in Status the progress of another process that indexes the chain in the same store. It writes nothing.
+// Watch reports in Status the progress of another process that indexes the chain in the same store, and what that
+// process publishes about it. It writes nothing.
 // It returns nil when ctx ends. It reads the tip from tips, because the pipeline's own source may write to the store.
 // Run and Watch exclude each other.
 func (p *Pipeline[B]) Watch(ctx context.Context, tips Source[B]) error {
@@ -28,9 +29,19 @@ func (p *Pipeline[B]) Watch(ctx context.Context, tips Source[B]) error {
 func (p *Pipeline[B]) watch(ctx context.Context) error {
 	ticker := time.NewTicker(p.options.Poll)
 	defer ticker.Stop()
+	defer p.reported.Store(nil)
+	var read time.Time // when the report was read
 	for last, known := uint64(0), false; ; {
 		var now stand
-		if err := p.retry(ctx, "reading how far the record is", func() (err error) {
+		if err := p.retry(ctx, "reading how far the chain is indexed", func() (err error) {
+			if time.Since(read) >= publishEvery {
+				said, err := readReport(ctx, p.options.Store, p.options.NetworkID, p.options.Chain)
+				if err != nil {
+					return err
+				}
+				p.reported.Store(said)
+				read = time.Now()
+			}
 			now, err = p.stand(ctx)
 			return err
 		}); err != nil {

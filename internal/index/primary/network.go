@@ -60,6 +60,8 @@ type Options struct {
 	Start uint64
 	// Keep selects the containers to store; empty means KeepNeeded.
 	Keep Keep
+	// Shared reports that other processes Watch the index. Run then publishes failures for them.
+	Shared bool
 	// Beside reports that Store is the store of an index rebuilt beside the active one. This Network then reads the
 	// containers that the active index's Network stores, and stores none.
 	Beside bool
@@ -130,6 +132,7 @@ type Network struct {
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
 	node      Node
+	shared    store.Store // nil unless other processes watch
 	log       *slog.Logger
 }
 
@@ -140,6 +143,9 @@ func New(o Options) (*Network, error) {
 	}
 	o.Keep = cmp.Or(o.Keep, KeepNeeded)
 	n := &Network{lines: make(map[string]pipeline), ledgers: make(map[string]string), networkID: o.NetworkID, genesis: o.Genesis, node: o.Node, log: o.Log}
+	if o.Shared {
+		n.shared = o.Store
+	}
 	projections := o.Projections
 	committed := func(uint64) {
 		if o.Recorded != nil {
@@ -289,6 +295,12 @@ func (n *Network) Run(ctx context.Context) error {
 		})
 	}
 	for _, chain := range n.chains {
+		if n.shared != nil {
+			work.Go(func() error {
+				index.Publish(ctx, n.shared, n.networkID, chain, func() index.Status { return n.ChainStatus(chain) }, n.log)
+				return nil
+			})
+		}
 		begin(n.lines[chain].Run, "indexing of a chain stopped", slog.String("chain", chain))
 	}
 	if n.matcher != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"quorate/internal/index"
 	"quorate/internal/index/primary"
+	"quorate/internal/index/vertices"
 	"quorate/internal/simnet/history"
 	"quorate/internal/store"
 )
@@ -49,6 +51,43 @@ func TestVertexTroubleInStatus(t *testing.T) {
 	require.Empty(t, chains.Status()[index.PChain].Note)
 	cancel()
 	<-ended
+}
+
+// TestTroubleOfAnotherProcess requires that a process which watches says why the vertices are missing that another
+// process fetches, and stops saying so when they are there.
+func TestTroubleOfAnotherProcess(t *testing.T) {
+	s := store.NewMemory()
+	defer s.Close()
+	o := serveChains(t, history.Options{Seed: 3, NetworkID: networkID, Txs: 100, EarlyTxs: 20}, s)
+	o.Shared = true
+	watched, err := primary.New(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { assert.NoError(t, watched.Watch(ctx)) })
+	run := func(peers vertices.Peers, until func(index.Status) bool) {
+		o.Peers = peers
+		indexer, err := primary.New(o)
+		require.NoError(t, err)
+		ctx, end := context.WithCancel(ctx)
+		var indexing sync.WaitGroup
+		defer indexing.Wait()
+		defer end()
+		indexing.Go(func() { assert.NoError(t, indexer.Run(ctx)) })
+		var got index.Status
+		require.Eventually(t, func() bool {
+			got = watched.Status()[index.XChain]
+			return until(got)
+		}, time.Minute, 5*time.Millisecond, "%+v", &got)
+	}
+	peers := o.Peers
+	run(withoutVertices{}, func(got index.Status) bool {
+		return got.State == index.Retrying && got.Failing != "" && strings.Contains(got.Note, "no validator that is connected answers")
+	})
+	require.Empty(t, watched.Status()[index.PChain].Note)
+	run(peers, func(got index.Status) bool { return got.State == index.Following && got.Note == "" && got.Err == nil })
 }
 
 // serveChains serves generated chains of 100 transactions from a node until the test ends, and returns the options of a

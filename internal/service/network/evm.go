@@ -137,8 +137,12 @@ type evmIndex struct {
 type evmIndexer struct {
 	pipeline *index.Pipeline[*chain.Block]
 	filler   *evm.Filler
-	cursor   string
+	// chain is the name of the pipeline's chain.
+	chain, cursor string
 }
+
+// status returns the status of the pipeline with what the filler says.
+func (x *evmIndexer) status() index.Status { return withFiller(x.pipeline.Status(), x.filler) }
 
 // run indexes until ctx ends, and then returns nil. It returns the error of the pipeline. filling is called when the
 // filler begins and with nil when it ends.
@@ -345,7 +349,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			Store: s, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
 			Behind: func() bool { return pipeline.Status().Lag() > index.NearTip },
 		})
-		return &evmIndexer{pipeline, filler, index.Cursor(r.networkID, chainName, projection.Name())}, nil
+		return &evmIndexer{pipeline, filler, chainName, index.Cursor(r.networkID, chainName, projection.Name())}, nil
 	}
 	e.tips = index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
 	first, err := e.newIndexer(r.store)
@@ -423,6 +427,13 @@ func (r *evmIndexes) indexAgain(ctx context.Context, e *evmIndex) error {
 	}
 	e.pipeline.IndexedBy(indexer.pipeline)
 	defer e.pipeline.IndexedBy(nil)
+	var publishing sync.WaitGroup
+	defer publishing.Wait()
+	if r.leases != nil {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		publishing.Go(func() { index.Publish(ctx, r.store, r.networkID, indexer.chain, indexer.status, r.log) })
+	}
 	return indexer.run(ctx, e.filler.Store, r.log)
 }
 
@@ -481,10 +492,14 @@ func (p *evmPart) Lacks(ctx context.Context) (string, error) {
 // status returns the state of the index, including its call traces.
 func (e *evmIndex) status() index.Status {
 	status := e.pipeline.Status()
-	filler := e.filler.Load()
-	if filler == nil {
-		return status
+	if filler := e.filler.Load(); filler != nil {
+		status = withFiller(status, filler)
 	}
+	return status
+}
+
+// withFiller adds what a filler says to the status of its pipeline.
+func withFiller(status index.Status, filler *evm.Filler) index.Status {
 	status.Gaps, _ = filler.Missing()
 	if note := filler.Note(); note != "" {
 		if status.Note != "" {

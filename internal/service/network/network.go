@@ -216,6 +216,7 @@ func newIndexer(n *Network, o Options, metrics prometheus.Registerer, recorded c
 		Upgrades:      o.beginning.Upgrades,
 		Keep:          o.Config.Keep(),
 		Beside:        o.beside,
+		Shared:        o.Leases != nil && !o.beside,
 		Projections:   []index.Projection[*pchain.Block]{l1.NewProjection(n.ID)},
 		Start:         o.Config.IndexFrom,
 		Metrics:       metrics,
