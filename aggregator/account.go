@@ -9,7 +9,7 @@ import (
 )
 
 // Account adds up a round by weight: Signed, Unproven, Refused, Invalid, Silent,
-// Unasked, Disconnected and Keyless together are TotalWeight.
+// Unanswered, Unasked, Disconnected and Keyless together are TotalWeight.
 type Account struct {
 	SigningSubnetID ids.ID `json:"signingSubnetId"`
 	PChainHeight    uint64 `json:"pChainHeight"`
@@ -25,8 +25,10 @@ type Account struct {
 	UnprovenWeight uint64 `json:"unprovenWeight,string"`
 	// InvalidWeight answered with something that is no valid signature.
 	InvalidWeight uint64 `json:"invalidWeight,string"`
-	// SilentWeight was asked and has not answered.
+	// SilentWeight was asked and timed out.
 	SilentWeight uint64 `json:"silentWeight,string"`
+	// UnansweredWeight was asked and still had time to answer when the round ended.
+	UnansweredWeight uint64 `json:"unansweredWeight,string"`
 	// DisconnectedWeight could not be asked, having no connection.
 	DisconnectedWeight uint64 `json:"disconnectedWeight,string"`
 	// UnaskedWeight was connected, but not needed.
@@ -37,8 +39,8 @@ type Account struct {
 	// RefusedWeight answered with an error, listed in Refusals heaviest first.
 	RefusedWeight uint64    `json:"refusedWeight,string"`
 	Refusals      []Refusal `json:"refusals"`
-	// SilentNodes lists the heaviest validators that were asked and did not answer, or
-	// had no connection, at most 20.
+	// SilentNodes lists the heaviest validators that timed out or had no connection, at
+	// most 20.
 	SilentNodes []ids.NodeID `json:"silentNodes"`
 }
 
@@ -80,6 +82,9 @@ func (r *round) account(need uint64) Account {
 			a.UnprovenWeight += m.weight
 		case m.state == invalid:
 			a.InvalidWeight += m.weight
+		case m.state == timedOut:
+			a.SilentWeight += m.weight
+			missing = append(missing, i)
 		case m.refusal != nil:
 			a.RefusedWeight += m.weight
 			k := key{m.refusal.Code, clip(m.refusal.Message)}
@@ -90,9 +95,8 @@ func (r *round) account(need uint64) Account {
 			}
 			g.Weight += m.weight
 			g.Count++
-		case m.state == waiting || m.state == timedOut:
-			a.SilentWeight += m.weight
-			missing = append(missing, i)
+		case m.state == waiting:
+			a.UnansweredWeight += m.weight
 		case !m.online:
 			a.DisconnectedWeight += m.weight
 			missing = append(missing, i)

@@ -335,38 +335,19 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	}
 	// Leave with the account of what was reached. The outcome may arrive meanwhile.
 	accounts := make(chan Account, 1)
-	if f.inbox.put(func(time.Duration) {
-		if ctx.Err() == context.DeadlineExceeded {
-			if f.serveLate(c) {
-				return
-			}
-			if members := f.round.pendingMembers(nil); len(members) > 0 {
-				f.verify(members)
-			}
+	f.inbox.put(func(time.Duration) { f.leave(ctx, c, accounts) })
+	// If the inbox is closed, the outcome is on its way.
+	select {
+	case account := <-accounts:
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, failure(late(account), account)
 		}
-		accounts <- f.round.account(c.need)
-		f.round.leave(c)
-	}) {
-		select {
-		case account := <-accounts:
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil, failure(late(account), account)
-			}
-		case o := <-outcomes:
-			if o.err == nil {
-				return o.result, nil
-			}
+		return nil, fmt.Errorf("waiting for signatures: %w", ctx.Err())
+	case o := <-outcomes:
+		if o.err != nil {
 			return nil, o.err
 		}
-	}
-	select {
-	case o := <-outcomes:
-		if o.err == nil {
-			return o.result, nil
-		}
-		return nil, o.err
-	default:
-		return nil, fmt.Errorf("waiting for signatures: %w", ctx.Err())
+		return o.result, nil
 	}
 }
 
@@ -388,7 +369,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		return nil, nil, &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}
 	}
 	if f, ok := a.runners[key]; ok {
-		if f.inbox.put(func(time.Duration) { f.round.join(c) }) {
+		if f.inbox.put(func(now time.Duration) { f.round.join(c, now) }) {
 			return f, nil, nil
 		}
 	}
@@ -408,7 +389,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		inbox:   inbox{signal: make(chan struct{}, 1)},
 		built:   make(map[uint64]*Result),
 	}
-	f.inbox.put(func(time.Duration) { f.round.join(c) })
+	f.inbox.put(func(now time.Duration) { f.round.join(c, now) })
 	if len(a.runners) == 0 {
 		a.idle = make(chan struct{})
 	}

@@ -433,3 +433,27 @@ func TestMessageShortOfItsBufferIsNotKeptForLong(t *testing.T) {
 		require.EqualValues(t, 100, r.Weight)
 	})
 }
+
+// A quorum that is out of reach ends the round early. Who still had time to answer then is
+// unanswered, not timed out.
+func TestEarlyEndCountsUnanswered(t *testing.T) {
+	n := newFakeNetwork(t, 10, 30, 60)
+	n.validators[0].do = refuse(-2, "unregistered handler", 10*time.Millisecond)
+	n.validators[1].do, n.validators[2].do = mute, mute
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		start := time.Now()
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: 99})
+		failed := requireFailure(t, err, CodeRefused)
+		require.Less(t, time.Since(start), 100*time.Millisecond)
+		require.Equal(t, uint64(90), failed.Account.UnansweredWeight)
+		require.Zero(t, failed.Account.SilentWeight)
+		require.Empty(t, failed.Account.SilentNodes)
+	})
+	n.validators[0].do = answer(respond(nil))
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: 99})
+		failed := requireFailure(t, err, CodeQuorumNotReached)
+		require.Equal(t, uint64(90), failed.Account.UnansweredWeight)
+		require.Contains(t, failed.Message, "0.00% timed out, 90.00% unanswered")
+	})
+}

@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -38,4 +39,35 @@ func TestAttackZeroWeights(t *testing.T) {
 		requireValid(t, n, r, 100)
 		require.Equal(t, 2, r.Signers)
 	})
+}
+
+// A request may arrive at any moment while a round fails: it is served all the same once
+// validators sign.
+func TestRequestDuringAFailingRound(t *testing.T) {
+	timeout := DefaultLimits().AnswerTimeout
+	for _, after := range []time.Duration{timeout/2 + 1, timeout - 1, timeout, timeout + 1} {
+		for name, fault := range map[string]behave{"mute": mute, "invalid": answer(respond(nil))} {
+			t.Run(fmt.Sprint(name, " ", after), func(t *testing.T) {
+				n := newFakeNetwork(t, 60, 30, 10)
+				n.validators[0].do = fault
+				n.validators[1].do = mute // which keeps the round going
+				run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+					message := testMessage(t, "m")
+					failed := make(chan error, 1)
+					go func() {
+						_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 30})
+						failed <- err
+					}()
+					time.Sleep(after)
+					n.mu.Lock()
+					n.validators[0].do, n.validators[1].do = honest(time.Millisecond), honest(time.Millisecond)
+					n.mu.Unlock()
+					r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 90})
+					require.NoError(t, err)
+					requireValid(t, n, r, 90)
+					<-failed
+				})
+			})
+		}
+	}
 }

@@ -92,14 +92,14 @@ func failure(code Code, account Account) *Error {
 	percent := func(w uint64) float64 {
 		return float64(w) / float64(account.TotalWeight) * 100
 	}
-	text := fmt.Sprintf("validators with %.2f %% of the weight signed, %.2f %% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
+	text := fmt.Sprintf("validators with %.2f%% of the weight signed, %.2f%% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
 	if code == CodeRefused && len(account.Refusals) > 0 {
 		top := account.Refusals[0]
-		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f %% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
+		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f%% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
 		return &Error{Code: code, Message: text, Account: &account}
 	}
-	text += fmt.Sprintf(": %.2f %% unanswered, %.2f %% not connected, %.2f %% refused, %.2f %% invalid, %.2f %% without a key",
-		percent(account.SilentWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
+	text += fmt.Sprintf(": %.2f%% timed out, %.2f%% unanswered, %.2f%% not connected, %.2f%% refused, %.2f%% invalid, %.2f%% without a key",
+		percent(account.SilentWeight), percent(account.UnansweredWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
 	if len(account.Refusals) > 0 {
 		text += fmt.Sprintf("; most refuse with %q (code %d)", account.Refusals[0].Message, account.Refusals[0].Code)
 	}

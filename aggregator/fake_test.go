@@ -305,7 +305,7 @@ func requireValid(t testing.TB, n *fakeNetwork, r *Result, quorum uint64) {
 
 func requireAddsUp(t testing.TB, a Account) {
 	t.Helper()
-	require.Equal(t, a.TotalWeight, a.SignedWeight+a.UnprovenWeight+a.RefusedWeight+a.InvalidWeight+a.SilentWeight+a.UnaskedWeight+a.DisconnectedWeight+a.KeylessWeight, "account must add up: %+v", a)
+	require.Equal(t, a.TotalWeight, a.SignedWeight+a.UnprovenWeight+a.RefusedWeight+a.InvalidWeight+a.SilentWeight+a.UnansweredWeight+a.UnaskedWeight+a.DisconnectedWeight+a.KeylessWeight, "account must add up: %+v", a)
 }
 
 func requireFailure(t testing.TB, err error, code Code) *Error {

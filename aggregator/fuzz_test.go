@@ -96,7 +96,7 @@ func FuzzRefusal(f *testing.F) {
 			t.Fatalf("got %d bytes, valid %v", len(shown), utf8.ValidString(shown))
 		}
 		r := roundOf([]uint64{60, 40}, quick)
-		r.join(&waiter{need: 67, want: 67})
+		r.join(&waiter{need: 67, want: 67}, 0)
 		r.next(0)
 		r.members[0].state = waiting
 		r.failed(r.nodeID(0), refused, refusal, 0)

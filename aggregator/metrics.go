@@ -12,6 +12,7 @@ type metrics struct {
 	latency       *prometheus.HistogramVec
 	stages        *prometheus.HistogramVec
 	asked         prometheus.Counter
+	timeouts      prometheus.Counter
 	refusals      *prometheus.CounterVec
 	invalid       prometheus.Counter
 	verifications prometheus.Histogram
@@ -37,6 +38,9 @@ func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (
 		}, []string{"stage"}),
 		asked: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_signature_requests_total", Help: "Signature requests sent to validators.",
+		}),
+		timeouts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_signature_timeouts_total", Help: "Signature requests that validators did not answer in time.",
 		}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_refusals_total", Help: "Signature requests that validators refused, by code.",
@@ -69,7 +73,7 @@ func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (
 		}, func() float64 { return float64(count.Load()) })
 	}
 	for _, c := range []prometheus.Collector{
-		m.latency, m.stages, m.asked, m.refusals, m.invalid, m.verifications, m.rounds, m.served,
+		m.latency, m.stages, m.asked, m.timeouts, m.refusals, m.invalid, m.verifications, m.rounds, m.served,
 		cacheBytes("messages", done.bytes), cacheBytes("signatures", verified.bytes),
 		cacheLookups("messages", "hit", &done.hits), cacheLookups("messages", "miss", &done.misses),
 		cacheLookups("signatures", "hit", &verified.hits), cacheLookups("signatures", "miss", &verified.misses),

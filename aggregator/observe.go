@@ -60,7 +60,7 @@ const (
 	Refused  Reply = 'r' // refused for good
 	NotYet   Reply = 'n' // refused for now, and is asked again
 	Invalid  Reply = 'i' // answered with something that is no signature
-	Silent   Reply = 't' // asked, and out of time
+	Silent   Reply = 't' // asked, and timed out
 )
 
 // replies returns the state of each member.
@@ -82,10 +82,10 @@ func (m *member) reply() Reply {
 		return Invalid
 	case m.state == refused:
 		return Refused
-	case m.refusal != nil:
-		return NotYet
 	case m.state == timedOut:
 		return Silent
+	case m.refusal != nil:
+		return NotYet
 	case m.state == waiting:
 		return Asked
 	case !m.online:

@@ -57,7 +57,7 @@ func TestPlanLeavesOutTheSlow(t *testing.T) {
 		}
 		return lognormal(400*time.Millisecond, 0.1, 0.99)
 	})
-	r.join(&waiter{need: 670, want: 670})
+	r.join(&waiter{need: 670, want: 670}, 0)
 	members, horizon := r.plan.pick(r, 0)
 	for _, i := range members {
 		require.Less(t, i, 80, "a far validator was asked")
@@ -72,21 +72,21 @@ func TestPlanPrefersTheHeavy(t *testing.T) {
 		weights[i] = 100
 	}
 	r := roundOf(weights, func(int) expectation { return lognormal(20*time.Millisecond, 0.1, 0.99) })
-	r.join(&waiter{need: 2680, want: 2680})
+	r.join(&waiter{need: 2680, want: 2680}, 0)
 	members, _ := r.plan.pick(r, 0)
 	require.Less(t, len(members), 100, "the light tail cannot change the outcome")
 }
 
 func TestPlanAsksEverybodyWhenItMust(t *testing.T) {
 	r := roundOf(sameWeights(10, 10), func(int) expectation { return lognormal(20*time.Millisecond, 1, 0.5) })
-	r.join(&waiter{need: 100, want: 100})
+	r.join(&waiter{need: 100, want: 100}, 0)
 	members, _ := r.plan.pick(r, 0)
 	require.Len(t, members, 10)
 }
 
 func TestPlanWidensOnlyWhenItSlips(t *testing.T) {
 	r := roundOf(sameWeights(100, 10), func(i int) expectation { return lognormal(time.Duration(10+i)*time.Millisecond, 0.1, 0.97) })
-	r.join(&waiter{need: 670, want: 670})
+	r.join(&waiter{need: 670, want: 670}, 0)
 	a := r.next(0)
 	require.Equal(t, actAsk, a.kind)
 	first := len(a.members)
@@ -112,7 +112,7 @@ func TestPlanReachesTheGoalInExpectation(t *testing.T) {
 			return lognormal(time.Duration(1+rng.IntN(200))*time.Millisecond, 0.05+rng.Float64(), rng.Float64())
 		})
 		goal := r.set.MinWeight(1 + rng.Uint64N(100))
-		r.join(&waiter{need: goal, want: goal})
+		r.join(&waiter{need: goal, want: goal}, 0)
 		members, horizon := r.plan.pick(r, 0)
 		var mean float64
 		for _, i := range members {
@@ -186,7 +186,7 @@ func BenchmarkPlan(b *testing.B) {
 		return lognormal(time.Duration(1+rng.IntN(200))*time.Millisecond, 0.3, 0.98)
 	})
 	goal := r.set.MinWeight(67)
-	r.join(&waiter{need: goal, want: goal})
+	r.join(&waiter{need: goal, want: goal}, 0)
 	for b.Loop() {
 		r.plan.pick(r, 0)
 	}

@@ -14,7 +14,7 @@ import (
 
 // round is the decision core of one signing round: who was asked, what came
 // back, what to do next. It does no I/O, starts nothing and reads no clock: the
-// flight that owns it feeds it events and carries out the actions it returns.
+// runner that owns it feeds it events and carries out the actions it returns.
 // Not safe for concurrent use.
 //
 // Durations named at or until are measured from the start of the round.
@@ -25,6 +25,7 @@ type round struct {
 	source   ids.ID // source blockchain of the message: gives refusal codes their meaning
 	members  []member
 	waiters  []*waiter
+	joins    int           // waiters that ever joined
 	horizon  time.Duration // when the current plan expects to be done; 0 before the first plan
 	checkAt  time.Duration // when the plan is looked at again
 	slips    int           // plans that had to be widened because time passed
@@ -35,9 +36,9 @@ type round struct {
 	verified uint64 // weight of signatures verified
 
 	// The following fields avoid a pass over all members for each answer.
-	weights   weights       // as of weighedAt
-	weighedAt time.Duration // negative: must be weighed again
-	dueAt     time.Duration // no member is out of time before
+	weights weights
+	weighed bool          // weights are current
+	dueAt   time.Duration // no member is out of time before
 }
 
 // Limits are the timeouts of a round.
@@ -45,7 +46,7 @@ type Limits struct {
 	// AnswerTimeout is how long one validator may take before the round goes on
 	// as if it would never answer. The wire allows at most 10 s.
 	AnswerTimeout time.Duration
-	// ConnectGrace is how long a round waits for validators without a connection.
+	// ConnectGrace is how long a waiter waits for validators without a connection.
 	ConnectGrace time.Duration
 	// BufferTimeout is how long a round waits for the buffer after the quorum is met.
 	BufferTimeout time.Duration
@@ -98,6 +99,7 @@ type member struct {
 	askedAt   time.Duration
 	retryAt   time.Duration
 	asked     bool
+	judgedIn  int  // joins of the round when its answer turned out invalid
 	recalled  bool // its signature was verified in an earlier round
 	included  bool // its signature is part of a message that verified
 	signature *bls.Signature
@@ -106,7 +108,9 @@ type member struct {
 
 // waiter is one request that shares the round.
 type waiter struct {
-	need, want  uint64        // weight of the quorum, and with the buffer
+	need, want  uint64 // weight of the quorum, and with the buffer
+	joinedAt    time.Duration
+	nth         int           // position among all waiters that joined, from 1
 	bufferUntil time.Duration // set once need is met
 	progress    func(Account) // may be nil
 	reportedAt  time.Duration
@@ -145,7 +149,7 @@ type connectivity func(ids.NodeID) bool
 func newRound(set *validators.Set, source ids.ID, limits Limits, plan planner, connected connectivity) *round {
 	r := &round{
 		set: set, limits: limits, plan: plan, source: source, members: make([]member, len(set.Validators)),
-		recheck: true, weighedAt: -1, dueAt: never,
+		recheck: true, dueAt: never,
 	}
 	for i, v := range set.Validators {
 		m := &r.members[i]
@@ -170,10 +174,34 @@ func (r *round) author(i int) ids.NodeID {
 	return r.set.Validators[i].NodeIDs[r.members[i].author]
 }
 
-// join adds a waiter.
-func (r *round) join(c *waiter) {
+// join adds a waiter at now.
+func (r *round) join(c *waiter, now time.Duration) {
+	r.joins++
+	c.nth, c.joinedAt = r.joins, now
 	r.waiters = append(r.waiters, c)
 	r.recheck = true
+}
+
+// reopen makes the members candidates again that failed before c joined, and reports
+// whether there are any. A timeout counts against c if at least half of it passed since c
+// joined. A refusal for good counts: it would be the same for c.
+func (r *round) reopen(c *waiter) bool {
+	found := false
+	for i := range r.members {
+		m := &r.members[i]
+		switch {
+		case m.state == timedOut && m.askedAt+r.limits.AnswerTimeout/2 < c.joinedAt:
+		case m.state == invalid && m.judgedIn < c.nth:
+		default:
+			continue
+		}
+		m.state, m.tried = idle, 0
+		found = true
+	}
+	if found {
+		r.changed()
+	}
+	return found
 }
 
 // leave removes a waiter and reports whether others remain.
@@ -185,7 +213,7 @@ func (r *round) leave(c *waiter) bool {
 // changed makes the round plan again, because other members can sign than before.
 func (r *round) changed() {
 	r.recheck = true
-	r.weighedAt = -1
+	r.weighed = false
 }
 
 // connected notes that a node can be asked from now on.
@@ -246,7 +274,7 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 		return
 	case waiting: // possible before, and still
 	default:
-		r.weighedAt = -1
+		r.weighed = false
 	}
 	m.state, m.signature = pending, signature
 	m.author = slices.Index(r.set.Validators[i].NodeIDs, nodeID)
@@ -282,7 +310,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 			return
 		}
 	}
-	m.state = state
+	m.state, m.judgedIn = state, r.joins
 	r.nextNode(i)
 }
 
@@ -340,7 +368,7 @@ func (r *round) markVerified(members, bad []int) {
 		}
 		if _, found := slices.BinarySearch(bad, i); found {
 			r.drop(i)
-			m.state = invalid
+			m.state, m.judgedIn = invalid, r.joins
 			r.nextNode(i)
 			r.changed()
 			continue
@@ -358,21 +386,20 @@ func (r *round) markVerified(members, bad []int) {
 
 // weights groups the set's weight by what can still come of it.
 type weights struct {
-	// possible is what may end up signed: all but refusals for good, invalid
-	// answers, silence and, after the grace, missing connections.
+	// possible may still sign: all but refusals for good, invalid answers, timeouts and
+	// missing connections.
 	possible uint64
+	// offline has no connection and was not asked.
+	offline uint64
 	// blocked was refused for good.
 	blocked uint64
-	// offline says that a member can be asked as soon as it is connected.
-	offline bool
 	// candidates says that a member can be asked and was not.
 	candidates bool
 }
 
 // weigh looks at every member, unless nothing has changed since it last did.
-func (r *round) weigh(now time.Duration) weights {
-	grace := r.limits.ConnectGrace
-	if r.weighedAt >= 0 && (now < grace) == (r.weighedAt < grace) {
+func (r *round) weigh() weights {
+	if r.weighed {
 		return r.weights
 	}
 	var w weights
@@ -383,17 +410,28 @@ func (r *round) weigh(now time.Duration) weights {
 			w.blocked += m.weight
 		case invalid, timedOut:
 		case idle:
-			w.candidates = w.candidates || m.online
-			w.offline = w.offline || !m.online
-			if m.online || now < grace {
-				w.possible += m.weight
+			if !m.online {
+				w.offline += m.weight
+				continue
 			}
+			w.candidates = true
+			w.possible += m.weight
 		default:
 			w.possible += m.weight
 		}
 	}
-	r.weights, r.weighedAt = w, now
+	r.weights, r.weighed = w, true
 	return w
+}
+
+// possible returns the weight that may still sign for c. Members without a connection count
+// during c's grace period.
+func (r *round) possible(c *waiter, now time.Duration) uint64 {
+	w := r.weigh()
+	if now < c.joinedAt+r.limits.ConnectGrace {
+		return w.possible + w.offline
+	}
+	return w.possible
 }
 
 // next returns the next action at now. The runner calls it again after each action, until
@@ -453,7 +491,6 @@ func (r *round) expire(now time.Duration) {
 // settle returns the action for a waiter that can be served or must be refused.
 func (r *round) settle(now time.Duration) (action, bool) {
 	have := r.verified + r.pending
-	w := r.weigh(now)
 	for _, c := range r.waiters {
 		if have >= c.want {
 			return action{kind: actFinish, waiter: c, target: c.want}, true
@@ -461,13 +498,17 @@ func (r *round) settle(now time.Duration) (action, bool) {
 		if have >= c.need && c.bufferUntil == 0 {
 			c.bufferUntil = max(now+r.limits.BufferTimeout, 1)
 		}
-		if w.possible >= c.want && (have < c.need || now < c.bufferUntil) {
+		possible := r.possible(c, now)
+		if possible < c.want && r.reopen(c) {
+			possible = r.possible(c, now)
+		}
+		if possible >= c.want && (have < c.need || now < c.bufferUntil) {
 			continue
 		}
 		if have >= c.need {
 			return action{kind: actFinish, waiter: c, target: c.need}, true
 		}
-		if w.possible >= c.need {
+		if possible >= c.need {
 			continue // the buffer is out of reach, the quorum is not
 		}
 		if r.pendingN > 0 {
@@ -475,7 +516,7 @@ func (r *round) settle(now time.Duration) (action, bool) {
 			return action{kind: actVerify, members: r.pendingMembers(nil)}, true
 		}
 		code := CodeQuorumNotReached
-		if w.blocked > r.set.TotalWeight-c.need {
+		if r.weigh().blocked > r.set.TotalWeight-c.need {
 			code = CodeRefused
 		}
 		return action{kind: actFail, waiter: c, code: code}, true
@@ -513,7 +554,7 @@ func (r *round) choose(now time.Duration) []int {
 		m.state, m.askedAt, m.asked = waiting, now, true
 	}
 	if len(picked) > 0 {
-		r.weighedAt = -1 // for candidates; what is possible remains
+		r.weighed = false // for candidates; what is possible remains
 		r.dueAt = min(r.dueAt, now+r.limits.AnswerTimeout)
 	}
 	return picked
@@ -522,14 +563,14 @@ func (r *round) choose(now time.Duration) []int {
 // wake is the next moment at which time alone changes something.
 func (r *round) wake(now time.Duration) time.Duration {
 	until := r.dueAt
-	w := r.weigh(now)
+	w := r.weigh()
 	if w.candidates {
 		until = min(until, r.checkAt)
 	}
-	if w.offline && now < r.limits.ConnectGrace {
-		until = min(until, r.limits.ConnectGrace)
-	}
 	for _, c := range r.waiters {
+		if grace := c.joinedAt + r.limits.ConnectGrace; w.offline > 0 && now < grace {
+			until = min(until, grace)
+		}
 		if c.bufferUntil > now {
 			until = min(until, c.bufferUntil)
 		}

@@ -18,7 +18,7 @@ func quick(int) expectation { return lognormal(10*time.Millisecond, 0.1, 0.99) }
 func startedRound(t *testing.T, waiters ...*waiter) *round {
 	r := roundOf([]uint64{40, 30, 20, 10}, quick)
 	for _, c := range waiters {
-		r.join(c)
+		r.join(c, 0)
 	}
 	require.Equal(t, actAsk, r.next(0).kind)
 	for i := range r.members { // have everybody asked, whatever the plan
@@ -122,4 +122,53 @@ func TestRefusalsThatWaitingCannotCure(t *testing.T) {
 	} {
 		require.Equal(t, test.definite, definite(test.chain, &common.AppError{Code: test.code, Message: test.text}), "%d %q", test.code, test.text)
 	}
+}
+
+// A request that joins a failing round is judged by what validators do after it came.
+func TestLateWaiterInheritsNoVerdict(t *testing.T) {
+	first, late := &waiter{need: 67, want: 67}, &waiter{need: 67, want: 67}
+	fail := func(r *round, state memberState) time.Duration {
+		switch state {
+		case timedOut:
+			r.next(r.limits.AnswerTimeout)
+			return r.limits.AnswerTimeout
+		default:
+			for i := range r.members {
+				r.failed(r.nodeID(i), state, &common.AppError{Code: -2}, time.Second)
+			}
+			return time.Second
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		state memberState
+		kind  actionKind // what the round does for the late waiter
+	}{
+		{"timed out", timedOut, actAsk},
+		{"invalid", invalid, actAsk},
+		{"refused for good", refused, actFail},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := startedRound(t, first)
+			now := fail(r, test.state)
+			r.join(late, now)
+			a := r.next(now)
+			require.Equal(t, actFail, a.kind)
+			require.Same(t, first, a.waiter)
+			r.leave(first)
+			require.Equal(t, test.kind, r.next(now).kind)
+		})
+	}
+
+	t.Run("nor the time that others waited for a connection", func(t *testing.T) {
+		r := newRound(roundOf([]uint64{40, 60}, quick).set, testChain, DefaultLimits(), planner{}, func(ids.NodeID) bool { return false })
+		r.join(first, 0)
+		grace := r.limits.ConnectGrace
+		r.join(late, grace)
+		a := r.next(grace)
+		require.Equal(t, actFail, a.kind)
+		require.Same(t, first, a.waiter)
+		r.leave(first)
+		require.Equal(t, action{kind: actWait, until: 2 * grace}, r.next(grace))
+	})
 }

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -33,6 +34,13 @@ type runner struct {
 	filed       finishedID
 	filedResult *Result
 	watched     watched
+	due         []delivery // outcomes that answer has queued
+}
+
+// delivery is an outcome on its way to its waiter.
+type delivery struct {
+	to *waiter
+	outcome
 }
 
 func (f *runner) now() time.Duration { return time.Since(f.start) }
@@ -58,12 +66,19 @@ func (f *runner) run(ctx context.Context) {
 			events[i] = nil
 		}
 		spare = events
-		if len(f.round.waiters) == 0 && f.inbox.closeIfEmpty() {
+		if len(f.round.waiters) == 0 {
+			if !f.inbox.closeIfEmpty() {
+				continue
+			}
+			// Before the last outcome is delivered, so that a request that follows it
+			// starts a round of its own.
 			f.agg.remove(f)
+			f.deliver()
 			f.show(f.now(), true)
 			f.learn()
 			return
 		}
+		f.deliver()
 		a := f.round.next(f.now())
 		switch a.kind {
 		case actAsk:
@@ -113,6 +128,7 @@ func (f *runner) abandon() {
 	for _, e := range f.inbox.close() {
 		e(f.now())
 	}
+	f.deliver()
 	for _, c := range f.round.waiters {
 		c.outcome <- outcome{err: &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}}
 	}
@@ -212,10 +228,36 @@ func (f *runner) fail(a action) {
 	f.answer(a.waiter, outcome{err: failure(a.code, account)})
 }
 
-// answer sends a waiter its outcome and removes it. The channel has room for it.
+// answer queues a waiter's outcome for deliver and removes the waiter.
 func (f *runner) answer(c *waiter, o outcome) {
 	f.watched.note(c, o)
-	c.outcome <- o
+	f.due = append(f.due, delivery{to: c, outcome: o})
+	f.round.leave(c)
+}
+
+// deliver sends the queued outcomes. The channels have room for them.
+func (f *runner) deliver() {
+	for _, d := range f.due {
+		d.to.outcome <- d.outcome
+	}
+	f.due = nil
+}
+
+// leave removes a waiter whose context has ended, and sends it the account of what was
+// reached. It sends nothing if the waiter's outcome is on its way.
+func (f *runner) leave(ctx context.Context, c *waiter, accounts chan<- Account) {
+	if !slices.Contains(f.round.waiters, c) {
+		return
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if f.serveLate(c) {
+			return
+		}
+		if members := f.round.pendingMembers(nil); len(members) > 0 {
+			f.verify(members)
+		}
+	}
+	accounts <- f.round.account(c.need)
 	f.round.leave(c)
 }
 

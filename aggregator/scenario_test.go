@@ -198,7 +198,7 @@ func TestScenario_7_1_05_WeightSortIsStable(t *testing.T) {
 
 		r := roundOf(weights, quick)
 		goal := r.set.MinWeight(1 + rng.Uint64N(100))
-		r.join(&waiter{need: goal, want: goal})
+		r.join(&waiter{need: goal, want: goal}, 0)
 		picked, _ := r.plan.pick(r, 0)
 		require.Equal(t, want[:len(picked)], inOrderOf(want, picked))
 
@@ -340,7 +340,7 @@ func TestScenario_7_1_09_SilentValidatorButQuorum(t *testing.T) {
 		require.NoError(t, err)
 		requireValid(t, n, r, 67)
 		require.Equal(t, 1, n.validators[0].requests)
-		require.Equal(t, uint64(33), r.Account.SilentWeight)
+		require.Equal(t, uint64(33), r.Account.UnansweredWeight)
 		require.Less(t, time.Since(start), time.Second, "nobody waits for the silent")
 	})
 }
@@ -666,7 +666,7 @@ func TestScenario_7_1_23_ContextEnds(t *testing.T) {
 					}
 					failed := requireFailure(t, err, CodeQuorumNotReached)
 					require.Equal(t, 100-last.weight, failed.Account.SignedWeight, "what had arrived was verified")
-					require.Equal(t, last.weight, failed.Account.SilentWeight)
+					require.Equal(t, last.weight, failed.Account.UnansweredWeight)
 				})
 			})
 		}

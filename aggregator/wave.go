@@ -80,6 +80,7 @@ func (w *wave) expire() {
 	if agg.life.Err() != nil {
 		return
 	}
+	agg.metrics.timeouts.Add(float64(len(left)))
 	for nodeID := range left {
 		agg.history.failed(nodeID, time.Now())
 	}

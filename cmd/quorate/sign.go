@@ -378,8 +378,8 @@ func signFailure(e *aggregator.Error) error {
 	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached:
 		hint := "Is --signing-subnet the right one? A lower --quorum may be reachable."
 		if a := e.Account; a != nil {
-			hint = fmt.Sprintf("Needed %d of %d weight; signed %d, unanswered %d, not connected %d, refused %d, invalid %d, without a key %d.",
-				a.TargetWeight, a.TotalWeight, a.SignedWeight, a.SilentWeight, a.DisconnectedWeight, a.RefusedWeight, a.InvalidWeight, a.KeylessWeight)
+			hint = fmt.Sprintf("Needed %d of %d weight; signed %d, timed out %d, unanswered %d, not connected %d, refused %d, invalid %d, without a key %d.",
+				a.TargetWeight, a.TotalWeight, a.SignedWeight, a.SilentWeight, a.UnansweredWeight, a.DisconnectedWeight, a.RefusedWeight, a.InvalidWeight, a.KeylessWeight)
 			switch {
 			case a.RefusedWeight > 0:
 				hint += " Check that the message was sent and accepted, and whether it needs a --justification."

@@ -144,5 +144,5 @@ func TestThousandValidatorsWithAFifthFaulty(t *testing.T) {
 
 func requireAddsUp(t testing.TB, a aggregator.Account) {
 	t.Helper()
-	require.Equal(t, a.TotalWeight, a.SignedWeight+a.UnprovenWeight+a.RefusedWeight+a.InvalidWeight+a.SilentWeight+a.UnaskedWeight+a.DisconnectedWeight+a.KeylessWeight, "%+v", a)
+	require.Equal(t, a.TotalWeight, a.SignedWeight+a.UnprovenWeight+a.RefusedWeight+a.InvalidWeight+a.SilentWeight+a.UnansweredWeight+a.UnaskedWeight+a.DisconnectedWeight+a.KeylessWeight, "%+v", a)
 }

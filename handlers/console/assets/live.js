@@ -4,11 +4,11 @@
 export const REPLIES = {
   s: ["signed", "Signed"],
   p: ["unproven", "Signature not needed"],
-  a: ["asked", "Asked"],
+  a: ["asked", "Unanswered"],
   n: ["notyet", "Not yet"],
   r: ["refused", "Refused"],
   i: ["invalid", "Invalid"],
-  t: ["silent", "Silent"],
+  t: ["silent", "Timed out"],
   o: ["offline", "No connection"],
   u: ["unasked", "Not asked"],
 };
