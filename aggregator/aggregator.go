@@ -74,6 +74,9 @@ type Options struct {
 	Archive *Archive
 	// Observer receives the state of rounds; may be nil.
 	Observer Observer
+	// Find searches for a message on its chain: it reports whether the message was sent. The
+	// aggregator calls it when validators have not seen a message. May be nil.
+	Find func(ctx context.Context, message *warp.UnsignedMessage) (found bool, err error)
 }
 
 // Aggregator signs Warp messages of one network. Safe for concurrent use.
@@ -86,8 +89,10 @@ type Aggregator struct {
 	history   *history
 	verified  *signatures
 	finished  *finished
-	archive   *Archive      // may be nil
-	observer  Observer      // may be nil
+	archive   *Archive // may be nil
+	observer  Observer // may be nil
+	find      func(ctx context.Context, message *warp.UnsignedMessage) (bool, error)
+	unseen    *unseenMessages
 	looked    atomic.Uint64 // rounds that the observer has seen
 	verifier  *verifier
 
@@ -122,6 +127,10 @@ func New(o Options) (*Aggregator, error) {
 	if err != nil {
 		return nil, err
 	}
+	unseen, err := newUnseenMessages()
+	if err != nil {
+		return nil, err
+	}
 	m, err := newMetrics(o.Metrics, verified, done)
 	if err != nil {
 		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
@@ -137,6 +146,8 @@ func New(o Options) (*Aggregator, error) {
 		finished:  done,
 		archive:   o.Archive,
 		observer:  o.Observer,
+		find:      o.Find,
+		unseen:    unseen,
 		runners:   make(map[roundKey]*runner),
 	}
 	a.idle = make(chan struct{})
@@ -314,7 +325,7 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 // runRound joins the round for req, or starts it, and waits for the outcome.
 func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.Set, id finishedID) (*Result, error) {
 	outcomes := make(chan outcome, 1)
-	c := &waiter{need: id.need, want: id.want, outcome: outcomes}
+	c := &waiter{need: id.need, want: id.want, patient: req.Wait || req.Sent, sent: req.Sent, outcome: outcomes}
 	if req.Progress != nil {
 		c.progress = func(account Account) {
 			account.PChainHeight = set.Height
@@ -333,15 +344,11 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 		return o.result, nil
 	case <-ctx.Done():
 	}
-	// Leave with the account of what was reached. The outcome may arrive meanwhile.
-	accounts := make(chan Account, 1)
-	f.inbox.put(func(time.Duration) { f.leave(ctx, c, accounts) })
-	// If the inbox is closed, the outcome is on its way.
+	// The outcome may arrive meanwhile. If the inbox is closed, it is on its way.
+	gone := make(chan struct{})
+	f.inbox.put(func(time.Duration) { f.leave(ctx, c, gone) })
 	select {
-	case account := <-accounts:
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, failure(late(account), account)
-		}
+	case <-gone:
 		return nil, fmt.Errorf("waiting for signatures: %w", ctx.Err())
 	case o := <-outcomes:
 		if o.err != nil {
@@ -351,18 +358,13 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	}
 }
 
-// late returns the code of a round that did not finish in time.
-func late(account Account) Code {
-	if account.RefusedWeight > account.TotalWeight-account.TargetWeight {
-		return CodeRefused
-	}
-	return CodeQuorumNotReached
-}
-
 // joinRound adds c to the round for req and starts the round if there is none. If the round
 // has ended since c looked into the cache, joinRound returns the message of that round.
 func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter) (*runner, *Result, error) {
 	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
+	if failed := a.unseen.get(key, id.need); failed != nil && !c.patient {
+		return nil, nil, failed
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.life.Err() != nil {

@@ -109,7 +109,8 @@ func TestUnconnectedValidatorThatConnectsIsAsked(t *testing.T) {
 	})
 }
 
-func TestNeverAcceptedIsPolledUntilTheDeadline(t *testing.T) {
+// Whoever asks to wait for a message that validators have not seen waits until the deadline.
+func TestUnseenMessageIsPolledUntilTheDeadline(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	for _, v := range n.validators {
 		v.do = refuse(3, "unknown message", 5*time.Millisecond)
@@ -118,8 +119,8 @@ func TestNeverAcceptedIsPolledUntilTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
 		defer cancel()
 		start := time.Now()
-		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
-		failed := requireFailure(t, err, CodeRefused)
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: true})
+		failed := requireFailure(t, err, CodeNotSeen)
 		require.Contains(t, failed.Message, "unknown message")
 		require.Equal(t, 4*time.Second, time.Since(start))
 		require.Less(t, n.requests, 4*12, "polls must back off")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -28,6 +29,9 @@ const (
 	CodeQuorumImpossible Code = "QUORUM_IMPOSSIBLE"
 	// CodeRefused: validators of at least the blocking weight refuse.
 	CodeRefused Code = "REFUSED"
+	// CodeNotSeen: validators of at least the blocking weight have not seen the message, and
+	// nothing shows that it was sent.
+	CodeNotSeen Code = "MESSAGE_NOT_SEEN"
 	// CodeQuorumNotReached: too much weight did not answer, is unreachable or sent invalid signatures.
 	CodeQuorumNotReached Code = "QUORUM_NOT_REACHED"
 	// CodeNodeUnavailable: no upstream node answers.
@@ -47,6 +51,8 @@ type Error struct {
 	Message string
 	// Account is present once a round was run.
 	Account *Account
+	// RetryAfter is when a repeated request may succeed; 0 if that is not known.
+	RetryAfter time.Duration
 	// Err is the cause, for the log; it does not leave the service.
 	Err error
 }
@@ -91,6 +97,12 @@ func NodeFailure(ctx context.Context, err error) error {
 func failure(code Code, account Account) *Error {
 	percent := func(w uint64) float64 {
 		return float64(w) / float64(account.TotalWeight) * 100
+	}
+	if code == CodeNotSeen && len(account.Refusals) > 0 {
+		top := account.Refusals[0]
+		return &Error{Code: code, Account: &account, RetryAfter: unseenMemory, Message: fmt.Sprintf(
+			"no validator has seen the message: %q (code %d, %.2f%% of the weight); it was never sent, or its block is not accepted yet. Check the message, or repeat the request after %s; waitSeconds makes a request wait for the block",
+			top.Message, top.Code, percent(top.Weight), unseenMemory)}
 	}
 	text := fmt.Sprintf("validators with %.2f%% of the weight signed, %.2f%% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
 	if code == CodeRefused && len(account.Refusals) > 0 {

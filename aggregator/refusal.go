@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -37,10 +38,9 @@ func definite(sourceChainID ids.ID, refusal *common.AppError) bool {
 		return false
 	}
 	if sourceChainID != constants.PlatformChainID {
-		// The codes of the EVM families overlap, and one of them calls a message
-		// that it has not seen yet an "unknown payload type" (code 1), so only
-		// the text tells what cannot be parsed.
-		return strings.Contains(refusal.Message, "parse")
+		// The codes of the EVM families overlap, so only the text shows what cannot be
+		// parsed.
+		return !unseen(sourceChainID, refusal) && (strings.Contains(refusal.Message, "parse") || strings.Contains(refusal.Message, "parsing"))
 	}
 	switch refusal.Code {
 	case platformnetwork.ErrConversionDoesNotExist,
@@ -52,6 +52,38 @@ func definite(sourceChainID ids.ID, refusal *common.AppError) bool {
 		return superseded(refusal.Message)
 	}
 	return true
+}
+
+// Codes of the SAE C-Chain (avalanchego, vms/saevm/cchain/warp, which takes a whole VM to
+// import).
+const (
+	saeUnknownMessage = 3
+	saeNotAccepted    = 4
+)
+
+// unseenTexts are parts of what EVM chains answer to a message that they have not seen:
+// coreth and subnet-evm (graft, warp/verifier_backend.go). subnet-evm
+// takes a message that it has not seen for an off-chain one.
+var unseenTexts = []string{
+	"unknown payload type",
+	"failed to parse addressed call message",
+	"source address should be empty for",
+	"unknown message type",
+	"failed to get block",
+}
+
+// unseen reports whether a validator refuses because it has not seen the message, or
+// because the state of its P-Chain does not attest it: the message was never sent, or its
+// block is not accepted yet.
+func unseen(sourceChainID ids.ID, refusal *common.AppError) bool {
+	if refusal.Code <= 0 {
+		return false
+	}
+	if sourceChainID == constants.PlatformChainID {
+		return !definite(sourceChainID, refusal)
+	}
+	return refusal.Code == saeUnknownMessage || refusal.Code == saeNotAccepted ||
+		slices.ContainsFunc(unseenTexts, func(text string) bool { return strings.Contains(refusal.Message, text) })
 }
 
 // superseded reads a P-Chain refusal of a nonce and reports whether a newer

@@ -34,6 +34,7 @@ type round struct {
 	pendingN int
 	pending  uint64 // weight of signatures at hand, unverified
 	verified uint64 // weight of signatures verified
+	sleep    sleep
 
 	// The following fields avoid a pass over all members for each answer.
 	weights weights
@@ -53,6 +54,11 @@ type Limits struct {
 	// PollMin and PollMax bound the pause before a validator that answered
 	// "not accepted yet" is asked again.
 	PollMin, PollMax time.Duration
+	// ProbeMax bounds the pause between probes while no validator has signed.
+	ProbeMax time.Duration
+	// UnseenTimeout is how long a request waits for a message that validators have not
+	// seen, unless it asks to wait or the message was found on its chain.
+	UnseenTimeout time.Duration
 	// VerifyBatch is how many signatures of untrusted validators are collected
 	// before they are verified while the round waits anyway.
 	VerifyBatch int
@@ -65,7 +71,9 @@ func DefaultLimits() Limits {
 		ConnectGrace:  3 * time.Second,
 		BufferTimeout: 500 * time.Millisecond,
 		PollMin:       100 * time.Millisecond,
-		PollMax:       time.Second,
+		PollMax:       4 * time.Second,
+		ProbeMax:      5 * time.Second,
+		UnseenTimeout: 2500 * time.Millisecond,
 		VerifyBatch:   32,
 	}
 }
@@ -104,6 +112,7 @@ type member struct {
 	included  bool // its signature is part of a message that verified
 	signature *bls.Signature
 	refusal   *common.AppError
+	later     bool // refusal is the last answer, and may change
 }
 
 // waiter is one request that shares the round.
@@ -112,6 +121,8 @@ type waiter struct {
 	joinedAt    time.Duration
 	nth         int           // position among all waiters that joined, from 1
 	bufferUntil time.Duration // set once need is met
+	patient     bool          // waits for a message that validators have not seen
+	sent        bool          // knows that the message was sent
 	progress    func(Account) // may be nil
 	reportedAt  time.Duration
 	outcome     chan<- outcome
@@ -131,6 +142,7 @@ const (
 	actVerify                   // verify the signatures of these members one by one
 	actFinish                   // build and verify a message of at least weight
 	actFail                     // the waiter cannot be served
+	actSearch                   // search for the message on its chain
 )
 
 // action is what the runner has to do next.
@@ -180,6 +192,10 @@ func (r *round) join(c *waiter, now time.Duration) {
 	c.nth, c.joinedAt = r.joins, now
 	r.waiters = append(r.waiters, c)
 	r.recheck = true
+	r.sleep.sent = r.sleep.sent || c.sent
+	if r.sleep.on {
+		r.sleep.probeAt = min(r.sleep.probeAt, now+r.limits.PollMin)
+	}
 }
 
 // reopen makes the members candidates again that failed before c joined, and reports
@@ -273,10 +289,11 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 	case pending, signed:
 		return
 	case waiting: // possible before, and still
+		r.weighed = r.weighed && !m.later
 	default:
 		r.weighed = false
 	}
-	m.state, m.signature = pending, signature
+	m.state, m.signature, m.later = pending, signature, false
 	m.author = slices.Index(r.set.Validators[i].NodeIDs, nodeID)
 	r.pending += m.weight
 	r.pendingN++
@@ -303,7 +320,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 	if state == refused {
 		m.refusal = refusal
 		if !definite(r.source, refusal) {
-			m.state = notYet
+			m.state, m.later = notYet, true
 			m.retryAt = now + min(r.limits.PollMin<<min(m.polls, 8), r.limits.PollMax)
 			r.dueAt = min(r.dueAt, m.retryAt)
 			m.polls++
@@ -317,6 +334,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 // nextNode selects another node of the same key, if there is one left.
 func (r *round) nextNode(i int) {
 	m := &r.members[i]
+	m.later = false
 	m.tried++
 	if nodes := len(r.set.Validators[i].NodeIDs); m.tried < nodes {
 		m.node = (m.node + 1) % nodes
@@ -393,6 +411,9 @@ type weights struct {
 	offline uint64
 	// blocked was refused for good.
 	blocked uint64
+	// notYet is the part of possible that refuses for now, unseen the part of notYet that
+	// has not seen the message.
+	notYet, unseen uint64
 	// candidates says that a member can be asked and was not.
 	candidates bool
 }
@@ -405,6 +426,12 @@ func (r *round) weigh() weights {
 	var w weights
 	for i := range r.members {
 		m := &r.members[i]
+		if m.refusesNow() {
+			w.notYet += m.weight
+			if unseen(r.source, m.refusal) {
+				w.unseen += m.weight
+			}
+		}
 		switch m.state {
 		case refused:
 			w.blocked += m.weight
@@ -424,6 +451,11 @@ func (r *round) weigh() weights {
 	return w
 }
 
+// refusesNow reports whether the member's last answer was a refusal that may change.
+func (m *member) refusesNow() bool {
+	return m.later && (m.state == notYet || m.state == waiting || m.state == idle && m.online)
+}
+
 // possible returns the weight that may still sign for c. Members without a connection count
 // during c's grace period.
 func (r *round) possible(c *waiter, now time.Duration) uint64 {
@@ -441,8 +473,12 @@ func (r *round) next(now time.Duration) action {
 	if len(r.waiters) == 0 {
 		return action{kind: actWait, until: never}
 	}
+	r.rest(now)
 	if a, ok := r.settle(now); ok {
 		return a
+	}
+	if r.sleep.on {
+		return r.asleep(now)
 	}
 	// While the round waits anyway, the untrusted are verified in small batches,
 	// so that forgers are known before their weight is counted on.
@@ -478,6 +514,9 @@ func (r *round) expire(now time.Duration) {
 			r.changed()
 			r.nextNode(i)
 		case notYet:
+			if r.sleep.on {
+				continue
+			}
 			if now < m.retryAt {
 				r.dueAt = min(r.dueAt, m.retryAt)
 				continue
@@ -497,6 +536,9 @@ func (r *round) settle(now time.Duration) (action, bool) {
 		}
 		if have >= c.need && c.bufferUntil == 0 {
 			c.bufferUntil = max(now+r.limits.BufferTimeout, 1)
+		}
+		if !c.patient && r.unseen(c) && r.pendingN == 0 && now >= r.unseenAt(c) {
+			return action{kind: actFail, waiter: c, code: CodeNotSeen}, true
 		}
 		possible := r.possible(c, now)
 		if possible < c.want && r.reopen(c) {
@@ -522,6 +564,23 @@ func (r *round) settle(now time.Duration) (action, bool) {
 		return action{kind: actFail, waiter: c, code: code}, true
 	}
 	return action{}, false
+}
+
+// late returns the code for a waiter that was not served in time.
+func (r *round) late(c *waiter) Code {
+	var refusing uint64
+	for i := range r.members {
+		if m := &r.members[i]; m.state == refused || m.refusesNow() {
+			refusing += m.weight
+		}
+	}
+	switch {
+	case refusing <= r.set.TotalWeight-c.need:
+		return CodeQuorumNotReached
+	case r.unseen(c):
+		return CodeNotSeen
+	}
+	return CodeRefused
 }
 
 // goal is the weight the fan-out aims at: the largest any waiter wants.
@@ -564,7 +623,13 @@ func (r *round) choose(now time.Duration) []int {
 func (r *round) wake(now time.Duration) time.Duration {
 	until := r.dueAt
 	w := r.weigh()
-	if w.candidates {
+	switch {
+	case r.sleep.on:
+		until = min(until, r.sleep.probeAt)
+		if r.mustSearch() {
+			until = min(until, r.sleep.searchAt)
+		}
+	case w.candidates:
 		until = min(until, r.checkAt)
 	}
 	for _, c := range r.waiters {
@@ -573,6 +638,9 @@ func (r *round) wake(now time.Duration) time.Duration {
 		}
 		if c.bufferUntil > now {
 			until = min(until, c.bufferUntil)
+		}
+		if !c.patient && r.unseen(c) {
+			until = min(until, r.unseenAt(c))
 		}
 	}
 	return until

@@ -28,6 +28,12 @@ func recount(r *round) (b books, due time.Duration) {
 	due = never
 	for i := range r.members {
 		m := &r.members[i]
+		if m.refusesNow() {
+			b.Weights.notYet += m.weight
+			if unseen(r.source, m.refusal) {
+				b.Weights.unseen += m.weight
+			}
+		}
 		switch m.state {
 		case idle:
 			if m.online {
@@ -41,7 +47,9 @@ func recount(r *round) (b books, due time.Duration) {
 			due = min(due, m.askedAt+r.limits.AnswerTimeout)
 		case notYet:
 			b.Weights.possible += m.weight
-			due = min(due, m.retryAt)
+			if !r.sleep.on {
+				due = min(due, m.retryAt)
+			}
 		case pending:
 			b.Weights.possible += m.weight
 			b.Pending += m.weight

@@ -89,6 +89,8 @@ func (f *runner) run(ctx context.Context) {
 			f.finish(a)
 		case actFail:
 			f.fail(a)
+		case actSearch:
+			f.search()
 		case actWait:
 			until := min(a.until, f.report(f.now()), f.show(f.now(), false))
 			if until != never {
@@ -224,8 +226,28 @@ func (f *runner) serveLate(c *waiter) bool {
 }
 
 func (f *runner) fail(a action) {
-	account := f.round.account(a.waiter.need)
-	f.answer(a.waiter, outcome{err: failure(a.code, account)})
+	failed := failure(a.code, f.round.account(a.waiter.need))
+	if a.code == CodeNotSeen && !a.waiter.patient {
+		f.agg.unseen.put(f.key, a.waiter.need, failed)
+	}
+	f.answer(a.waiter, outcome{err: failed})
+}
+
+// search looks for the message on its chain, concurrently with the round.
+func (f *runner) search() {
+	if f.agg.find == nil {
+		f.round.searchDone(false)
+		return
+	}
+	f.agg.running.Go(func() {
+		ctx, cancel := context.WithTimeout(f.agg.life, searchTimeout)
+		defer cancel()
+		found, err := f.agg.find(ctx, f.message)
+		if err != nil && f.agg.life.Err() == nil {
+			f.agg.log.Debug("cannot search for a message on its chain", slog.String("messageID", f.key.message.String()), slog.Any("error", err))
+		}
+		f.inbox.put(func(time.Duration) { f.round.searchDone(found) })
+	})
 }
 
 // answer queues a waiter's outcome for deliver and removes the waiter.
@@ -243,22 +265,24 @@ func (f *runner) deliver() {
 	f.due = nil
 }
 
-// leave removes a waiter whose context has ended, and sends it the account of what was
-// reached. It sends nothing if the waiter's outcome is on its way.
-func (f *runner) leave(ctx context.Context, c *waiter, accounts chan<- Account) {
+// leave removes a waiter whose context has ended. After a deadline, its outcome is what was
+// reached. After a cancellation it gets none, and leave closes gone.
+func (f *runner) leave(ctx context.Context, c *waiter, gone chan<- struct{}) {
 	if !slices.Contains(f.round.waiters, c) {
+		return // its outcome is on its way
+	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		f.round.leave(c)
+		close(gone)
 		return
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		if f.serveLate(c) {
-			return
-		}
-		if members := f.round.pendingMembers(nil); len(members) > 0 {
-			f.verify(members)
-		}
+	if f.serveLate(c) {
+		return
 	}
-	accounts <- f.round.account(c.need)
-	f.round.leave(c)
+	if members := f.round.pendingMembers(nil); len(members) > 0 {
+		f.verify(members)
+	}
+	f.fail(action{waiter: c, code: f.round.late(c)})
 }
 
 // learn updates the history after the round: validators that refused, and whether the plan

@@ -1,0 +1,218 @@
+package aggregator
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+)
+
+// A message that validators have not seen was never sent, or its block is not accepted yet.
+// The round then sleeps: it looks for the message on its chain and asks few validators with
+// growing pauses, until the first of them signs.
+
+const (
+	// probeSize is the number of validators that a probe asks: one half from the
+	// probeHeaviest heaviest ones in turn, the other half at random.
+	probeSize     = 16
+	probeHeaviest = 32
+	// lookPause is the least time between two searches for a message on its chain.
+	lookPause = time.Second
+)
+
+// sleep is the state of a round in which no validator has signed and which validators that
+// refuse for now keep from every quorum.
+type sleep struct {
+	on      bool
+	since   time.Duration
+	probeAt time.Duration // of the next probe
+	heavy   []int         // the heaviest members
+	turn    int           // position in heavy of the next probe
+
+	// sent says that the message is known to have been sent.
+	sent      bool
+	searching bool
+	searchAt  time.Duration // not before
+	searched  int           // joins of the round at the last search
+}
+
+// rest begins or ends the sleep of the round.
+func (r *round) rest(now time.Duration) {
+	asleep := r.verified == 0 && r.stuck(now)
+	switch {
+	case asleep && !r.sleep.on:
+		r.sleep.on, r.sleep.since, r.sleep.probeAt = true, now, now+r.limits.PollMin
+	case !asleep && r.sleep.on:
+		r.sleep.on = false
+		for i := range r.members {
+			if m := &r.members[i]; m.state == notYet {
+				m.state, m.polls = idle, 0
+			}
+		}
+		r.changed()
+	}
+}
+
+// stuck reports whether no waiter can be served without a validator that refuses for now
+// or whose signature is not verified.
+func (r *round) stuck(now time.Duration) bool {
+	w := r.weigh()
+	if w.notYet == 0 {
+		return false
+	}
+	for _, c := range r.waiters {
+		if r.possible(c, now)-w.notYet-r.pending >= c.need {
+			return false
+		}
+	}
+	return true
+}
+
+// asleep returns the next action of a sleeping round.
+func (r *round) asleep(now time.Duration) action {
+	s := &r.sleep
+	if r.pendingN > 0 { // one valid signature ends the sleep
+		return action{kind: actVerify, members: r.pendingMembers(nil)}
+	}
+	if r.mustSearch() && now >= s.searchAt {
+		s.searching, s.searched, s.searchAt = true, r.joins, now+lookPause
+		return action{kind: actSearch}
+	}
+	if now >= s.probeAt {
+		s.probeAt = now + r.probePause(now)
+		if members := r.probe(now); len(members) > 0 {
+			return action{kind: actAsk, members: members}
+		}
+	}
+	return action{kind: actWait, until: r.wake(now)}
+}
+
+func (r *round) mustSearch() bool {
+	s := &r.sleep
+	return !s.searching && !s.sent && s.searched < r.joins
+}
+
+// probePause grows with the time since the round fell asleep or its last waiter joined.
+func (r *round) probePause(now time.Duration) time.Duration {
+	since := r.sleep.since
+	for _, c := range r.waiters {
+		since = max(since, c.joinedAt)
+	}
+	return min(max((now-since)/2, r.limits.PollMin), r.limits.ProbeMax)
+}
+
+// probe picks the members to ask and marks them as asked.
+func (r *round) probe(now time.Duration) (picked []int) {
+	may := func(i int) bool {
+		m := &r.members[i]
+		return m.state == notYet || m.state == idle && m.online
+	}
+	take := func(i int) {
+		m := &r.members[i]
+		m.state, m.askedAt, m.asked = waiting, now, true
+		picked = append(picked, i)
+	}
+	s := &r.sleep
+	if s.heavy == nil {
+		s.heavy = make([]int, len(r.members))
+		for i := range s.heavy {
+			s.heavy[i] = i
+		}
+		slices.SortStableFunc(s.heavy, func(a, b int) int { return cmp.Compare(r.members[b].weight, r.members[a].weight) })
+		s.heavy = slices.Clip(s.heavy[:min(len(s.heavy), probeHeaviest)])
+	}
+	for range s.heavy {
+		if len(picked) == probeSize/2 {
+			break
+		}
+		i := s.heavy[s.turn%len(s.heavy)]
+		s.turn++
+		if may(i) {
+			take(i)
+		}
+	}
+	for _, i := range rand.Perm(len(r.members)) {
+		if len(picked) == probeSize {
+			break
+		}
+		if may(i) {
+			take(i)
+		}
+	}
+	if len(picked) > 0 {
+		r.weighed = false
+		r.dueAt = min(r.dueAt, now+r.limits.AnswerTimeout)
+	}
+	return picked
+}
+
+// searchDone records whether the message was found on its chain.
+func (r *round) searchDone(found bool) {
+	r.sleep.searching = false
+	r.sleep.sent = r.sleep.sent || found
+}
+
+// unseen reports whether validators that have not seen the message keep c from its quorum,
+// and nothing shows that it was sent.
+func (r *round) unseen(c *waiter) bool {
+	return r.sleep.on && !r.sleep.sent && r.weigh().unseen > r.set.TotalWeight-c.need
+}
+
+// unseenAt returns when the round gives up for c while the message is unseen.
+func (r *round) unseenAt(c *waiter) time.Duration {
+	return max(c.joinedAt, r.sleep.since) + r.limits.UnseenTimeout
+}
+
+const (
+	// searchTimeout bounds one search for a message on its chain.
+	searchTimeout = 2 * time.Second
+	// unseenMemory is how long requests for an unseen message fail without asking
+	// validators again, unless they wait.
+	unseenMemory = 2 * time.Second
+	// maxUnseen is the number of messages in this memory.
+	maxUnseen = 4096
+)
+
+// unseenMessages remembers for a short time which messages validators have not seen. It is
+// safe for concurrent use.
+type unseenMessages struct {
+	failures *otter.Cache[unseenKey, unseenFailure]
+}
+
+type unseenKey struct {
+	round roundKey
+	need  uint64
+}
+
+type unseenFailure struct {
+	failed *Error
+	until  time.Time
+}
+
+func newUnseenMessages() (*unseenMessages, error) {
+	failures, err := otter.New(&otter.Options[unseenKey, unseenFailure]{MaximumSize: maxUnseen})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of unseen messages: %w", err)
+	}
+	return &unseenMessages{failures}, nil
+}
+
+func (u *unseenMessages) put(round roundKey, need uint64, failed *Error) {
+	u.failures.Set(unseenKey{round, need}, unseenFailure{failed, time.Now().Add(unseenMemory)})
+}
+
+// get returns the failure of a request that ended a moment ago, or nil.
+func (u *unseenMessages) get(round roundKey, need uint64) *Error {
+	f, ok := u.failures.GetIfPresent(unseenKey{round, need})
+	left := time.Until(f.until)
+	if !ok || left <= 0 {
+		return nil
+	}
+	failed := *f.failed
+	account := *failed.Account
+	failed.Account, failed.RetryAfter = &account, left
+	return &failed
+}

@@ -1,0 +1,242 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/snow/engine/common"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+)
+
+// refusals of a message that validators have not seen, as real nodes put them.
+var unseenRefusals = []common.AppError{
+	{Code: 1, Message: "unknown payload type: *payload.AddressedCall"},                                             // coreth
+	{Code: 1, Message: "failed to parse addressed call message: couldn't unmarshal interface: unknown type ID 33"}, // subnet-evm
+	{Code: 2, Message: "source address should be empty for offchain addressed messages"},                           // subnet-evm
+	{Code: 2, Message: "failed to get block 2Z36RnQuk1hvsnFeGWzfZUfXNr7w1SjzmDQ78YxfTVNAkDq3nZ: not found"},        // both, of a block
+	{Code: 3, Message: "unknown *payload.AddressedCall message"},                                                   // SAE
+	{Code: 4, Message: "block not marked as accepted: not found"},                                                  // SAE
+}
+
+func unseenNetwork(t testing.TB, weights ...uint64) *fakeNetwork {
+	n := newFakeNetwork(t, weights...)
+	n.everyone(refuse(3, "unknown *payload.AddressedCall message", 5*time.Millisecond))
+	return n
+}
+
+func (n *fakeNetwork) everyone(do behave) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, v := range n.validators {
+		v.do = do
+	}
+}
+
+// What a validator says of a message that it has not seen is no refusal for good: its
+// block may be accepted a moment later.
+func TestUnseenMessagesAreRecognized(t *testing.T) {
+	for _, refusal := range unseenRefusals {
+		require.True(t, unseen(testChain, &refusal), refusal.Message)
+		require.False(t, definite(testChain, &refusal), refusal.Message)
+	}
+	for _, refusal := range []common.AppError{
+		{Code: 1, Message: "failed to parse payload: bad"},
+		{Code: 2, Message: "parsing payload: bad"},
+		{Code: 1, Message: "loading message: disk"},
+		{Code: 2, Message: "current uptime 5 is less than queried uptime 9 for validationID x"},
+		{Code: -1, Message: "timed out"},
+		{Code: -4, Message: "throttled"},
+	} {
+		require.False(t, unseen(testChain, &refusal), refusal.Message)
+	}
+	require.True(t, unseen(constants.PlatformChainID, &common.AppError{Code: 11, Message: "validation does not exist"}))
+	require.False(t, unseen(constants.PlatformChainID, &common.AppError{Code: 5, Message: "failed to parse justification"}))
+}
+
+// A message that was never sent gets its answer after 2 to 3 s, with few requests to
+// validators, and the next request within two seconds gets it at once.
+func TestUnseenMessageFailsSoon(t *testing.T) {
+	n := unseenNetwork(t, sameWeights(200, 1)...)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		message := testMessage(t, "m")
+		start := time.Now()
+		_, err := a.Sign(ctx, Request{Message: message})
+		failed := requireFailure(t, err, CodeNotSeen)
+		require.InDelta(t, 2.5, time.Since(start).Seconds(), 0.5)
+		require.Contains(t, failed.Message, "unknown *payload.AddressedCall message")
+		require.Equal(t, unseenMemory, failed.RetryAfter)
+		require.Less(t, n.requests, 200+10*probeSize)
+
+		before, asked := time.Now(), n.requests
+		time.Sleep(time.Second)
+		_, err = a.Sign(ctx, Request{Message: message})
+		failed = requireFailure(t, err, CodeNotSeen)
+		require.Equal(t, time.Second, time.Since(before), "the failure is remembered")
+		require.Equal(t, unseenMemory-time.Second, failed.RetryAfter)
+		require.Equal(t, asked, n.requests)
+
+		time.Sleep(unseenMemory)
+		n.everyone(honest(time.Millisecond))
+		r, err := a.Sign(ctx, Request{Message: message})
+		require.NoError(t, err, "only for a moment")
+		requireValid(t, n, r, 67)
+	})
+}
+
+// A client that waits gets the message soon after its block is accepted, at a fraction of
+// the requests.
+func TestUnseenMessageIsProbed(t *testing.T) {
+	for _, accepted := range []time.Duration{300 * time.Millisecond, 2 * time.Second, 9 * time.Second} {
+		t.Run(accepted.String(), func(t *testing.T) {
+			n := unseenNetwork(t, sameWeights(200, 1)...)
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				time.AfterFunc(accepted, func() { n.everyone(honest(5 * time.Millisecond)) })
+				start := time.Now()
+				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: true})
+				require.NoError(t, err)
+				requireValid(t, n, r, 67)
+				require.Less(t, time.Since(start), accepted*3/2+200*time.Millisecond)
+				require.Less(t, n.requests, 2*200+15*probeSize)
+			})
+		})
+	}
+}
+
+// The node knows that the message was sent: it is only a matter of time until validators
+// accept its block.
+func TestSentMessageIsAwaited(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		found bool
+		err   error
+		sent  bool
+		code  Code // "" if it is signed
+	}{
+		{"found on its chain", true, nil, false, ""},
+		{"not found", false, nil, false, CodeNotSeen},
+		{"the node fails", false, errors.New("no node"), false, CodeNotSeen},
+		{"known to its caller", false, nil, true, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := unseenNetwork(t, 25, 25, 25, 25)
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				message := testMessage(t, "m")
+				searches := 0
+				a.find = func(_ context.Context, m *warp.UnsignedMessage) (bool, error) {
+					require.Equal(t, message.ID(), m.ID())
+					searches++
+					return test.found, test.err
+				}
+				time.AfterFunc(6*time.Second, func() { n.everyone(honest(5 * time.Millisecond)) })
+				r, err := a.Sign(ctx, Request{Message: message, Sent: test.sent})
+				if test.code != "" {
+					requireFailure(t, err, test.code)
+					require.Equal(t, 1, searches)
+					return
+				}
+				require.NoError(t, err)
+				requireValid(t, n, r, 67)
+			})
+		})
+	}
+	t.Run("and not accepted in time", func(t *testing.T) {
+		n := unseenNetwork(t, 25, 25, 25, 25)
+		run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+			_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Sent: true})
+			requireFailure(t, err, CodeRefused)
+		})
+	})
+}
+
+// One validator of four has seen the message: that is a trace, and the others follow.
+func TestFirstSignatureWakesAll(t *testing.T) {
+	n := unseenNetwork(t, 25, 25, 25, 25)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		time.AfterFunc(2*time.Second, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.validators[3].do = honest(time.Millisecond)
+		})
+		time.AfterFunc(8*time.Second, func() { n.everyone(honest(time.Millisecond)) })
+		r, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+		require.NoError(t, err)
+		requireValid(t, n, r, 67)
+	})
+	t.Run("but no invalid one", func(t *testing.T) {
+		n := unseenNetwork(t, sameWeights(100, 1)...)
+		n.validators[0].do, n.validators[1].do = forge, forge
+		run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+			start := time.Now()
+			_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+			requireFailure(t, err, CodeNotSeen)
+			require.Less(t, time.Since(start), 3*time.Second)
+			require.Less(t, n.requests, 100+10*probeSize)
+		})
+	})
+}
+
+// Requests of all kinds share the round of an unseen message, each with its own end.
+func TestWaitersOfAnUnseenMessage(t *testing.T) {
+	n := unseenNetwork(t, sameWeights(50, 1)...)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		message := testMessage(t, "m")
+		var waiters sync.WaitGroup
+		waiters.Go(func() {
+			_, err := a.Sign(ctx, Request{Message: message, Wait: true})
+			requireFailure(t, err, CodeNotSeen)
+		})
+		for i := range 3 {
+			waiters.Go(func() {
+				time.Sleep(time.Duration(i) * 5 * time.Second)
+				start := time.Now()
+				_, err := a.Sign(ctx, Request{Message: message})
+				requireFailure(t, err, CodeNotSeen)
+				require.InDelta(t, 2.5, time.Since(start).Seconds(), 0.5, fmt.Sprint(i))
+			})
+		}
+		start := time.Now()
+		waiters.Wait()
+		require.Equal(t, 15*time.Second, time.Since(start))
+	})
+}
+
+// Probes reach validators of every weight.
+func TestProbesRotate(t *testing.T) {
+	r := roundOf(sameWeights(100, 10), quick)
+	c := &waiter{need: 670, want: 670, patient: true}
+	r.join(c, 0)
+	for i := range r.members {
+		r.members[i].state = waiting
+		r.failed(r.nodeID(i), refused, &unseenRefusals[0], 0)
+	}
+	asked := make(map[int]int)
+	var now time.Duration
+	for probes := 0; probes < 40; {
+		a := r.next(now)
+		switch a.kind {
+		case actSearch:
+			r.searchDone(false)
+		case actAsk:
+			probes++
+			require.Len(t, a.members, probeSize)
+			for _, i := range a.members {
+				asked[i]++
+				r.failed(r.nodeID(i), refused, &unseenRefusals[0], now)
+			}
+		case actWait:
+			require.Greater(t, a.until, now)
+			require.LessOrEqual(t, a.until-now, r.limits.ProbeMax)
+			now = a.until
+		default:
+			t.Fatalf("got action %d", a.kind)
+		}
+	}
+	require.Greater(t, len(asked), 90)
+}
