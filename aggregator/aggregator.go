@@ -325,7 +325,7 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 // runRound joins the round for req, or starts it, and waits for the outcome.
 func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.Set, id finishedID) (*Result, error) {
 	outcomes := make(chan outcome, 1)
-	c := &waiter{need: id.need, want: id.want, patient: req.Wait || req.Sent, sent: req.Sent, outcome: outcomes}
+	c := &waiter{need: id.need, want: id.want, wait: max(req.Wait, a.limits.UnseenTimeout), sent: req.Sent, outcome: outcomes}
 	if req.Progress != nil {
 		c.progress = func(account Account) {
 			account.PChainHeight = set.Height
@@ -362,7 +362,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 // has ended since c looked into the cache, joinRound returns the message of that round.
 func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter) (*runner, *Result, error) {
 	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
-	if failed := a.unseen.get(key, id.need); failed != nil && !c.patient {
+	if failed := a.unseen.get(key, id.need); failed != nil && req.Wait == 0 && !req.Sent {
 		return nil, nil, failed
 	}
 	a.mu.Lock()

@@ -119,7 +119,7 @@ func TestUnseenMessageIsPolledUntilTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
 		defer cancel()
 		start := time.Now()
-		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: true})
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: time.Minute})
 		failed := requireFailure(t, err, CodeNotSeen)
 		require.Contains(t, failed.Message, "unknown message")
 		require.Equal(t, 4*time.Second, time.Since(start))

@@ -32,11 +32,11 @@ type Request struct {
 	// the set is then that of the P-Chain height of its current epoch
 	// (ACP-181). Not to be given together with PChainHeight.
 	VerifyingBlockchainID *ids.ID
-	// Wait makes Sign wait until its context ends for a message that validators have not
-	// seen. Otherwise Sign fails with CodeNotSeen after Limits.UnseenTimeout.
-	Wait bool
-	// Sent says that the message is known to have been sent, so that validators will see
-	// it. It implies Wait.
+	// Wait is how long Sign waits for validators to see the message; at least
+	// Limits.UnseenTimeout. Then it fails with CodeNotSeen.
+	Wait time.Duration
+	// Sent says that the message is known to have been sent, so that Sign waits until its
+	// context ends.
 	Sent bool
 	// Progress, if not nil, is called with the round's account while it is
 	// under way, at most every ProgressInterval and never after Sign returned.

@@ -56,8 +56,8 @@ type Limits struct {
 	PollMin, PollMax time.Duration
 	// ProbeMax bounds the pause between probes while no validator has signed.
 	ProbeMax time.Duration
-	// UnseenTimeout is how long a request waits for a message that validators have not
-	// seen, unless it asks to wait or the message was found on its chain.
+	// UnseenTimeout is the least time that a request waits for a message that validators
+	// have not seen.
 	UnseenTimeout time.Duration
 	// VerifyBatch is how many signatures of untrusted validators are collected
 	// before they are verified while the round waits anyway.
@@ -121,7 +121,7 @@ type waiter struct {
 	joinedAt    time.Duration
 	nth         int           // position among all waiters that joined, from 1
 	bufferUntil time.Duration // set once need is met
-	patient     bool          // waits for a message that validators have not seen
+	wait        time.Duration // for a message that validators have not seen
 	sent        bool          // knows that the message was sent
 	progress    func(Account) // may be nil
 	reportedAt  time.Duration
@@ -537,7 +537,7 @@ func (r *round) settle(now time.Duration) (action, bool) {
 		if have >= c.need && c.bufferUntil == 0 {
 			c.bufferUntil = max(now+r.limits.BufferTimeout, 1)
 		}
-		if !c.patient && r.unseen(c) && r.pendingN == 0 && now >= r.unseenAt(c) {
+		if r.unseen(c) && r.pendingN == 0 && now >= r.unseenAt(c) {
 			return action{kind: actFail, waiter: c, code: CodeNotSeen}, true
 		}
 		possible := r.possible(c, now)
@@ -639,7 +639,7 @@ func (r *round) wake(now time.Duration) time.Duration {
 		if c.bufferUntil > now {
 			until = min(until, c.bufferUntil)
 		}
-		if !c.patient && r.unseen(c) {
+		if r.unseen(c) {
 			until = min(until, r.unseenAt(c))
 		}
 	}

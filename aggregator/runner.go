@@ -227,7 +227,7 @@ func (f *runner) serveLate(c *waiter) bool {
 
 func (f *runner) fail(a action) {
 	failed := failure(a.code, f.round.account(a.waiter.need))
-	if a.code == CodeNotSeen && !a.waiter.patient {
+	if a.code == CodeNotSeen {
 		f.agg.unseen.put(f.key, a.waiter.need, failed)
 	}
 	f.answer(a.waiter, outcome{err: failed})

@@ -56,15 +56,14 @@ func (r *round) rest(now time.Duration) {
 	}
 }
 
-// stuck reports whether no waiter can be served without a validator that refuses for now
-// or whose signature is not verified.
+// stuck reports whether no waiter can be served without a validator that refuses for now.
 func (r *round) stuck(now time.Duration) bool {
 	w := r.weigh()
 	if w.notYet == 0 {
 		return false
 	}
 	for _, c := range r.waiters {
-		if r.possible(c, now)-w.notYet-r.pending >= c.need {
+		if r.possible(c, now)-w.notYet >= c.need {
 			return false
 		}
 	}
@@ -163,14 +162,14 @@ func (r *round) unseen(c *waiter) bool {
 
 // unseenAt returns when the round gives up for c while the message is unseen.
 func (r *round) unseenAt(c *waiter) time.Duration {
-	return max(c.joinedAt, r.sleep.since) + r.limits.UnseenTimeout
+	return max(c.joinedAt, r.sleep.since) + c.wait
 }
 
 const (
 	// searchTimeout bounds one search for a message on its chain.
 	searchTimeout = 2 * time.Second
 	// unseenMemory is how long requests for an unseen message fail without asking
-	// validators again, unless they wait.
+	// validators again, unless they ask to wait.
 	unseenMemory = 2 * time.Second
 	// maxUnseen is the number of messages in this memory.
 	maxUnseen = 4096

@@ -99,7 +99,7 @@ func TestUnseenMessageIsProbed(t *testing.T) {
 			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 				time.AfterFunc(accepted, func() { n.everyone(honest(5 * time.Millisecond)) })
 				start := time.Now()
-				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: true})
+				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: time.Minute})
 				require.NoError(t, err)
 				requireValid(t, n, r, 67)
 				require.Less(t, time.Since(start), accepted*3/2+200*time.Millisecond)
@@ -189,7 +189,7 @@ func TestWaitersOfAnUnseenMessage(t *testing.T) {
 		message := testMessage(t, "m")
 		var waiters sync.WaitGroup
 		waiters.Go(func() {
-			_, err := a.Sign(ctx, Request{Message: message, Wait: true})
+			_, err := a.Sign(ctx, Request{Message: message, Wait: time.Minute})
 			requireFailure(t, err, CodeNotSeen)
 		})
 		for i := range 3 {
@@ -210,7 +210,7 @@ func TestWaitersOfAnUnseenMessage(t *testing.T) {
 // Probes reach validators of every weight.
 func TestProbesRotate(t *testing.T) {
 	r := roundOf(sameWeights(100, 10), quick)
-	c := &waiter{need: 670, want: 670, patient: true}
+	c := &waiter{need: 670, want: 670, wait: time.Hour}
 	r.join(c, 0)
 	for i := range r.members {
 		r.members[i].state = waiting

@@ -218,7 +218,7 @@ func TestClientMistakes(t *testing.T) {
 		{name: "both bare prefixes", body: `{"message":"0x","justification":"0X"}`, want: "message and justification are both empty"},
 		{name: "justification alone", body: `{"justification":"0102"}`, want: "message: the Warp message could not be decoded"},
 		{name: "justification and empty message", body: `{"message":"","justification":"0x0102"}`, want: "message: the Warp message could not be decoded"},
-		{name: "unknown member", body: with(`"colour":1`), want: `unknown member "colour" in the request body (known members: message, justification, signingSubnetId, quorumPercentage, quorumPercentageBuffer, pChainHeight, verifyingBlockchainId)`, strictOnly: true},
+		{name: "unknown member", body: with(`"colour":1`), want: `unknown member "colour" in the request body (known members: message, justification, signingSubnetId, quorumPercentage, quorumPercentageBuffer, pChainHeight, verifyingBlockchainId, waitSeconds)`, strictOnly: true},
 		{name: "hyphenated member", body: with(`"quorum-percentage":67`), want: "did you mean quorumPercentage?", strictOnly: true},
 		{name: "capitals", body: `{"Message":"` + raw + `"}`, want: "did you mean message?", strictOnly: true},
 		{name: "member twice", body: with(`"message":"` + raw + `"`), want: "message is given twice", strictOnly: true},
@@ -449,6 +449,7 @@ func TestFailures(t *testing.T) {
 		{"no validators", fail(aggregator.CodeNoValidators, "nobody can sign", nil), 500, 500, "nobody can sign", "NO_VALIDATORS", false},
 		{"quorum impossible", fail(aggregator.CodeQuorumImpossible, "lower quorumPercentage", account), 500, 500, "lower quorumPercentage", "QUORUM_IMPOSSIBLE", true},
 		{"refused", fail(aggregator.CodeRefused, "validators refuse", account), 500, 500, "validators refuse", "REFUSED", true},
+		{"not seen", fail(aggregator.CodeNotSeen, "no validator has seen the message", account), 404, 404, "no validator has seen", "MESSAGE_NOT_SEEN", true},
 		{"quorum not reached", fail(aggregator.CodeQuorumNotReached, "40 % signed, 67 % needed", account), 500, 500, "40 % signed, 67 % needed", "QUORUM_NOT_REACHED", true},
 		{"node unavailable", fail(aggregator.CodeNodeUnavailable, "no node answers", nil), 503, 500, "no node answers", "NODE_UNAVAILABLE", false},
 		{"node faulty", fail(aggregator.CodeNodeFaulty, "unusable answer", nil), 502, 500, "unusable answer", "NODE_FAULTY", false},
@@ -485,6 +486,34 @@ func TestFailures(t *testing.T) {
 			require.NotContains(t, w.Body.String(), "hunter2")
 		})
 	}
+}
+
+// A message that validators have not seen may be sent in a moment: the client learns when to
+// ask again, or waits if it says so.
+func TestMessageNotSeen(t *testing.T) {
+	var waits []time.Duration
+	s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
+		deadline, _ := ctx.Deadline()
+		require.GreaterOrEqual(t, time.Until(deadline), req.Wait-time.Second)
+		waits = append(waits, req.Wait)
+		return nil, &aggregator.Error{Code: aggregator.CodeNotSeen, Message: "no validator has seen the message; waitSeconds waits", RetryAfter: 1200 * time.Millisecond}
+	}}
+	h := newPublic(t, s, func(o *Options) { o.RequestTimeout = 5 * time.Second })
+	text := `"message":"` + hexOf(message(t, 5).Bytes()) + `"`
+	w := post(h, fujiPath, `{`+text+`}`)
+	requireAPIError(t, w, 404, "no validator has seen the message")
+	require.Equal(t, "2", w.Header().Get("Retry-After"))
+	w = post(h, peerPath, `{`+text+`,"wait-seconds":40}`)
+	requirePeerError(t, w, 404)
+	require.Equal(t, "2", w.Header().Get("Retry-After"))
+	require.Contains(t, w.Body.String(), "wait-seconds waits")
+	post(h, fujiPath, `{`+text+`,"waitSeconds":40}`)
+	r := httptest.NewRequest("POST", fujiPath, strings.NewReader(`{`+text+`}`))
+	r.Header.Set("Accept", "text/event-stream")
+	events := httptest.NewRecorder()
+	h.ServeHTTP(events, r)
+	require.Contains(t, events.Body.String(), "MESSAGE_NOT_SEEN")
+	require.Equal(t, []time.Duration{0, 40 * time.Second, 40 * time.Second, 5 * time.Second}, waits)
 }
 
 func TestRoutes(t *testing.T) {

@@ -359,7 +359,8 @@ func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (agg
 	if err != nil {
 		return aggregator.Request{}, fmt.Errorf("building the message: %w", err)
 	}
-	req := aggregator.Request{Message: unsigned, Justification: s.justification, SigningSubnetID: &subnetID}
+	// The P-Chain accepted the transaction.
+	req := aggregator.Request{Message: unsigned, Justification: s.justification, SigningSubnetID: &subnetID, Sent: true}
 	if _, err := d.chains.EpochHeight(ctx, manager); !errors.Is(err, validators.ErrUnknownBlockchain) {
 		req.VerifyingBlockchainID = &manager // the aggregator explains any other problem
 	}

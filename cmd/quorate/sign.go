@@ -247,6 +247,7 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 	case n.ID != request.Message.NetworkID:
 		return otherNetwork(request.Message.NetworkID, n.ID)
 	default:
+		request.Wait = f.timeout
 		result, err = n.Signer.Sign(ctx, request)
 	}
 	var failed *aggregator.Error
@@ -375,7 +376,7 @@ func signFailure(e *aggregator.Error) error {
 		return usage(err, "Check --tx: it must be the hash of an accepted P-Chain transaction of this network.")
 	case l1message.CodeSuperseded:
 		return &exitError{code: exitNegative, err: err, hint: "Name the newer transaction with --tx."}
-	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeQuorumNotReached:
+	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeNotSeen, aggregator.CodeQuorumNotReached:
 		hint := "Is --signing-subnet the right one? A lower --quorum may be reachable."
 		if a := e.Account; a != nil {
 			hint = fmt.Sprintf("Needed %d of %d weight; signed %d, timed out %d, unanswered %d, not connected %d, refused %d, invalid %d, without a key %d.",

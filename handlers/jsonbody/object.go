@@ -33,8 +33,8 @@ func Strict(body []byte, known ...string) (Object, error) {
 	}, false)
 }
 
-// Loose parses an object and ignores unknown fields. Known fields may differ in case, hyphens and underscores, and may
-// be repeated with the same value.
+// Loose parses an object of known fields, which may differ in case, hyphens and underscores, and may be repeated with
+// the same value.
 func Loose(body []byte, known ...string) (Object, error) {
 	return read(body, func(name string) (string, error) {
 		folded := fold(name)
@@ -43,7 +43,7 @@ func Loose(body []byte, known ...string) (Object, error) {
 				return k, nil
 			}
 		}
-		return "", nil
+		return "", apierr.BadRequest("unknown member %q in the request body (known members: %s)", apierr.Excerpt(name), strings.Join(known, ", "))
 	}, true)
 }
 
@@ -52,8 +52,8 @@ func fold(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// read collects the fields under the names that resolve returns; an empty name drops the field. If repeat is set, a
-// field may be repeated with the same value.
+// read collects the fields under the names that resolve returns. If repeat is set, a field may be repeated with the
+// same value.
 func read(body []byte, resolve func(string) (string, error), repeat bool) (Object, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Object{}, apierr.BadRequest(`the request body is empty; send a JSON object such as {"message": "0x..."}`)
@@ -84,9 +84,6 @@ func read(body []byte, resolve func(string) (string, error), repeat bool) (Objec
 		name, err := resolve(given)
 		if err != nil {
 			return Object{}, err
-		}
-		if name == "" {
-			continue
 		}
 		if seen[name] && !(repeat && bytes.Equal(o.members[name], value)) {
 			return Object{}, apierr.BadRequest("%s is given twice in the request body; leave one out", name)

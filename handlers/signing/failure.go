@@ -55,6 +55,8 @@ func explain(failed *aggregator.Error, f form) *apierr.Error {
 		e.Status, parameter = http.StatusBadRequest, txHashParameter
 	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeRegistrationNotFound:
 		e.Status, parameter = http.StatusNotFound, txHashParameter
+	case aggregator.CodeNotSeen: // no failure of the service
+		e.Status = http.StatusNotFound
 	case aggregator.CodeNodeUnavailable, aggregator.CodeShutdown, l1message.CodeProcessing, l1message.CodeNotIndexed:
 		e.Status = http.StatusServiceUnavailable
 	case aggregator.CodeNodeFaulty:
@@ -89,6 +91,8 @@ var peerNames = strings.NewReplacer(
 	dataForm.quorumPercentage, peerForm.quorumPercentage,
 	dataForm.signingSubnetID, peerForm.signingSubnetID,
 	dataForm.pChainHeight, peerForm.pChainHeight,
+	dataForm.verifyingBlockchainID, peerForm.verifyingBlockchainID,
+	dataForm.waitSeconds, peerForm.waitSeconds,
 )
 
 // outcomes returns an account whose empty lists are [] rather than null.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -22,13 +23,16 @@ const (
 	maxJustification = 64 << 10
 	// maxHeight is the maximum P-Chain height; in avalanchego (vms/platformvm/api) the next number means "proposed".
 	maxHeight = math.MaxUint64 - 1
+	// maxWaitSeconds limits how long a request waits for a message that validators have not seen.
+	maxWaitSeconds = 60
 )
 
 // form holds the field names of one request format.
 type form struct {
 	message, justification, signingSubnetID                string
 	quorumPercentage, quorumPercentageBuffer, pChainHeight string
-	verifyingBlockchainID                                  string // empty if the form has no such field
+	verifyingBlockchainID, waitSeconds                     string
+	ignored                                                []string // accepted without effect
 	// peer selects the lenient rules of the stand-alone aggregator; see decode.
 	peer bool
 }
@@ -42,6 +46,7 @@ var (
 		quorumPercentageBuffer: "quorumPercentageBuffer",
 		pChainHeight:           "pChainHeight",
 		verifyingBlockchainID:  "verifyingBlockchainId",
+		waitSeconds:            "waitSeconds",
 	}
 	peerForm = form{
 		message:                "message",
@@ -50,16 +55,16 @@ var (
 		quorumPercentage:       "quorum-percentage",
 		quorumPercentageBuffer: "quorum-percentage-buffer",
 		pChainHeight:           "pchain-height",
+		verifyingBlockchainID:  "verifying-blockchain-id",
+		waitSeconds:            "wait-seconds",
+		ignored:                []string{"skip-cache"}, // every message is verified before it leaves a cache
 		peer:                   true,
 	}
 )
 
 func (f form) names() []string {
-	names := []string{f.message, f.justification, f.signingSubnetID, f.quorumPercentage, f.quorumPercentageBuffer, f.pChainHeight}
-	if f.verifyingBlockchainID != "" {
-		names = append(names, f.verifyingBlockchainID)
-	}
-	return names
+	return append([]string{f.message, f.justification, f.signingSubnetID, f.quorumPercentage, f.quorumPercentageBuffer, f.pChainHeight,
+		f.verifyingBlockchainID, f.waitSeconds}, f.ignored...)
 }
 
 // read reads and decodes the body of the request.
@@ -89,10 +94,10 @@ func readBody(c echo.Context, into *bytes.Buffer) error {
 
 // decode parses a body. Its errors are *apierr.Error with status 400. The message names the invalid field.
 //
-// The Data API's form is strict: it refuses unknown and repeated fields. The peer form ignores unknown fields, as the
-// stand-alone aggregator does, so that its relayers work unchanged. It accepts other spellings of known fields
-// (p-chain-height, as that program's documentation has it, or pChainHeight), which the program ignores. In the peer
-// form the all-zero subnet ID and the maximum 64-bit height also mean that the field is absent.
+// Both forms refuse unknown fields, because a field that is ignored may mean another validator set than the client
+// wants. The Data API's form also refuses repeated fields. The peer form accepts other spellings of known fields, for
+// example p-chain-height, as the stand-alone aggregator's documentation has it. In the peer form the all-zero subnet ID
+// and the maximum 64-bit height also mean that the field is absent.
 func decode(body []byte, f form) (aggregator.Request, error) {
 	open := jsonbody.Strict
 	if f.peer {
@@ -161,6 +166,11 @@ func decode(body []byte, f form) (aggregator.Request, error) {
 	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, f, req.PChainHeight); err != nil {
 		return aggregator.Request{}, err
 	}
+	wait, err := object.Uint(f.waitSeconds, maxWaitSeconds)
+	if err != nil {
+		return aggregator.Request{}, err
+	}
+	req.Wait = time.Duration(wait) * time.Second
 	// Parse the message last, because only this check is expensive.
 	if req.Message, err = parseMessage(f.message, messageBytes); err != nil {
 		return aggregator.Request{}, err
@@ -199,9 +209,6 @@ func trimPrefix(text string) string {
 // verifyingBlockchain parses the blockchain whose epoch selects the validator set; nil if it is absent. It excludes a
 // height.
 func verifyingBlockchain(object jsonbody.Object, f form, height uint64) (*ids.ID, error) {
-	if f.verifyingBlockchainID == "" {
-		return nil, nil
-	}
 	id, err := readID(object, f.verifyingBlockchainID, "blockchain ID")
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -95,8 +96,14 @@ func TestDecodeMembers(t *testing.T) {
 			aggregator.Request{Justification: []byte{1, 2}, SigningSubnetID: &subnet, QuorumPercentage: 80, QuorumPercentageBuffer: 5, PChainHeight: 123}},
 		{"peer, documented height", peerForm, `{` + message + `,"p-chain-height":123}`,
 			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, PChainHeight: 123}},
-		{"peer, unknown members", peerForm, `{` + message + `,"skip-cache":true,"x":[{}]}`,
+		{"peer, documented verifying chain", peerForm, `{` + message + `,"verifying-blockchain-id":"` + subnet.String() + `"}`,
+			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, VerifyingBlockchainID: &subnet}},
+		{"peer, without effect", peerForm, `{` + message + `,"skip-cache":true}`,
 			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67}},
+		{"wait", dataForm, `{` + message + `,"waitSeconds":60}`,
+			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, Wait: time.Minute}},
+		{"peer, wait", peerForm, `{` + message + `,"wait-seconds":7}`,
+			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, Wait: 7 * time.Second}},
 		{"peer, Data API spelling", peerForm, `{` + message + `,"quorumPercentage":90,"signingSubnetId":"` + subnet.String() + `"}`,
 			aggregator.Request{Justification: []byte{}, SigningSubnetID: &subnet, QuorumPercentage: 90}},
 		{"peer, proposed height", peerForm, `{` + message + `,"pchain-height":18446744073709551615}`,
@@ -112,6 +119,26 @@ func TestDecodeMembers(t *testing.T) {
 			tt.want.Message = got.Message
 			require.Equal(t, tt.want, got)
 		})
+	}
+}
+
+// A field that has no effect may stand for another validator set than the one that signs,
+// so neither form ignores any.
+func TestUnknownFieldsAreRefusedByName(t *testing.T) {
+	message := `"message":"` + hex.EncodeToString(unsigned(t, nil).Bytes()) + `"`
+	for _, test := range []struct {
+		form        form
+		field, want string
+	}{
+		{peerForm, `"x":[{}]`, `unknown member "x"`},
+		{peerForm, `"p-chain-heigth":5`, `unknown member "p-chain-heigth" in the request body (known members: message, `},
+		{peerForm, `"pchain-height":5,"verifying-blockchain-id":"` + ids.Empty.String() + `"`, "verifying-blockchain-id and pchain-height both pick the validator set"},
+		{peerForm, `"wait-seconds":61`, "wait-seconds must be an integer from 0 to 60"},
+		{dataForm, `"p-chain-height":5`, `unknown member "p-chain-height"`},
+		{dataForm, `"skip-cache":true`, `unknown member "skip-cache"`},
+	} {
+		_, err := decode([]byte(`{`+message+`,`+test.field+`}`), test.form)
+		require.ErrorContains(t, err, test.want, test.field)
 	}
 }
 

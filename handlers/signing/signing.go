@@ -155,7 +155,7 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedRequest, f form) error {
 	signed, err := a.sign(c.Request().Context(), n, known.req, f)
 	if err != nil {
-		return err
+		return later(c, err)
 	}
 	content, err := a.cache.reply(key, known, signed)
 	if err != nil {
@@ -226,7 +226,7 @@ func (a *API) servedIDs() string {
 
 // sign returns the signed message. client is the context of the client's request.
 func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*warp.Message, error) {
-	ctx, cancel := context.WithTimeout(client, a.timeout)
+	ctx, cancel := context.WithTimeout(client, max(a.timeout, req.Wait))
 	defer cancel()
 	result, err := n.Signer.Sign(ctx, req)
 	if err != nil {

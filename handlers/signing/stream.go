@@ -33,8 +33,12 @@ func wantsEvents(c echo.Context) bool {
 // time since the request in ms. The last event is result with the body of a success, or error with that of a failure.
 // The status is 200 in both cases, because it is sent first.
 func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
+	timeout := max(a.timeout, req.Wait)
+	ctx, cancel := context.WithTimeout(c.Request().Context(), timeout)
 	defer cancel()
+	if req.Wait == 0 {
+		req.Wait = timeout // the client sees the progress
+	}
 	start := time.Now()
 	// One goroutine calls Progress; a newer account replaces one that was not sent yet.
 	accounts := make(chan aggregator.Account, 1)

@@ -3,12 +3,14 @@ package signing
 import (
 	"context"
 	"errors"
+	"math"
+	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
-	"quorate/handlers/apierr"
 )
 
 const txHashParameter = "txHash"
@@ -29,16 +31,23 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	defer cancel()
 	result, err := network.Signer.SignTransaction(ctx, txID)
 	if err != nil {
-		return soon(c, failure(c.Request().Context(), err, dataForm))
+		return later(c, failure(c.Request().Context(), err, dataForm))
 	}
 	return reply(c, statusSigned(c), signedReply{hexOf(result.Message)})
 }
 
-// soon sets Retry-After for a transaction that is not decided yet: the next block usually takes less than a second.
-func soon(c echo.Context, err error) error {
-	var e *apierr.Error
-	if errors.As(err, &e) && aggregator.Code(e.Code) == l1message.CodeProcessing {
-		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+// later sets Retry-After if the same request may succeed soon.
+func later(c echo.Context, err error) error {
+	var failed *aggregator.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	wait := failed.RetryAfter
+	if failed.Code == l1message.CodeProcessing {
+		wait = time.Second // the next block usually takes less
+	}
+	if wait > 0 {
+		c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	}
 	return err
 }

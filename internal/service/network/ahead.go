@@ -70,6 +70,6 @@ func (w *aheadWork) sent(m node.SentMessage) {
 		return
 	}
 	w.queue.Offer(ahead.Job{ID: message.ID(), Request: func(context.Context) (aggregator.Request, error) {
-		return aggregator.Request{Message: message}, nil
+		return aggregator.Request{Message: message, Sent: true}, nil
 	}})
 }

@@ -160,11 +160,16 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		client.Close()
 		return nil, fmt.Errorf("network %s: registering metrics: %w", o.Name, err)
 	}
+	if n.evmChains, err = newEVMChains(client, o); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	}
 	n.Signer, err = aggregator.New(aggregator.Options{
-		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics,
+		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics, Find: newSentMessages(n.evmChains).find,
 		Archive: o.Archive, Observer: o.Observer, SignatureCacheBytes: o.SignatureBytes, MessageCacheBytes: o.MessageBytes,
 	})
 	if err != nil {
+		closeEVMChains(n.evmChains)
 		client.Close()
 		return nil, fmt.Errorf("network %s: %w", o.Name, err)
 	}
@@ -189,10 +194,6 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		}
 	}
 	n.Messages = l1message.New(derive)
-	if n.evmChains, err = newEVMChains(client, o); err != nil {
-		n.Close()
-		return nil, fmt.Errorf("network %s: %w", o.Name, err)
-	}
 	if o.Store != nil && o.Fetcher != nil && o.Config.RecordsEVM() {
 		n.evm = newEVMIndexes(n, o, metrics)
 	}
