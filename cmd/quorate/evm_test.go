@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/internal/chain/evm"
@@ -292,4 +293,23 @@ func TestEVMChainThatIsAway(t *testing.T) {
 	require.NotContains(t, out, "secret")
 	require.Equal(t, http.StatusServiceUnavailable, getJSON(t, s.base+"/v1/chains/99001/transactions", nil))
 	s.sign(t, "fuji", n, "signed all the same")
+}
+
+// TestL1NodeAPIIsForwarded reaches a configured L1's Ethereum API and proposervm below the
+// network's name, as on a node of that L1.
+func TestL1NodeAPIIsForwarded(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 25, Validators: 3, EVM: []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: 10, ChainID: 7002}}}})
+	require.NoError(t, err)
+	defer n.Close()
+	s := evmService(t, t.TempDir(), n)
+	defer s.stop(t)
+	for _, base := range []string{s.base + "/fuji", s.private + "/fuji"} {
+		l1 := base + "/ext/bc/" + n.EVM()[0].Generator().BlockchainID().String()
+		require.Eventually(t, func() bool { return callRPC(t, l1+"/rpc", "eth_chainId", "[]").status == http.StatusOK }, time.Minute, 20*time.Millisecond)
+		require.JSONEq(t, `"0x1b5a"`, string(callRPC(t, l1+"/rpc", "eth_chainId", "[]").Result))
+		epoch := callRPC(t, l1+"/proposervm", "proposervm.getCurrentEpoch", "{}")
+		require.Equal(t, http.StatusOK, epoch.status, epoch.body)
+		require.Contains(t, string(epoch.Result), "pChainHeight")
+	}
+	require.Equal(t, http.StatusNotFound, callRPC(t, s.base+"/fuji/ext/bc/"+ids.GenerateTestID().String()+"/rpc", "eth_chainId", "[]").status)
 }

@@ -33,8 +33,10 @@ import (
 // evmChain is the Ethereum API of an EVM chain.
 type evmChain struct {
 	client *node.Client
-	path   string
-	own    bool // the client serves only this chain
+	// proposer is a client of the chain's proposervm, see L1API.
+	proposer *node.Client
+	path     string
+	own      bool // the client serves only this chain
 	// name identifies the chain until its node has reported its IDs.
 	name  string
 	token handler.NativeToken
@@ -62,7 +64,13 @@ func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 		if u, err := url.Parse(c.RPC); err == nil {
 			name += " " + u.Host + u.Path // without credentials and query, which may be secret
 		}
-		chains = append(chains, evmChain{client: client, own: true, name: name, token: nativeToken(c.NativeToken)})
+		proposer, err := newProposer(c.RPC, o.Log)
+		if err != nil {
+			client.Close()
+			closeEVMChains(chains)
+			return nil, err
+		}
+		chains = append(chains, evmChain{client: client, proposer: proposer, own: true, name: name, token: nativeToken(c.NativeToken)})
 	}
 	return chains, nil
 }
@@ -83,6 +91,9 @@ func closeEVMChains(chains []evmChain) {
 	for _, c := range chains {
 		if c.own {
 			c.client.Close()
+		}
+		if c.proposer != nil {
+			c.proposer.Close()
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"quorate/handlers"
 	"quorate/handlers/rpc"
+	"quorate/internal/node"
 )
 
 // maxSockets is the maximum number of open WebSockets of a network, on each listener.
@@ -24,8 +25,13 @@ func addCChain(a *API) error {
 	if err := a.addProposer(a.cChainID, "/ext/bc/C"); err != nil {
 		return err
 	}
+	return a.addEthereum(c, client, "/ext/bc/C/rpc")
+}
+
+// addEthereum forwards the Ethereum API of a chain to path on the nodes of client.
+func (a *API) addEthereum(base string, client *node.Client, path string) error {
 	public := rpc.Ethereum{
-		Node: client, Path: "/ext/bc/C/rpc", BodyLimit: handlers.NodeBodyLimit, Log: a.log,
+		Node: client, Path: path, BodyLimit: handlers.NodeBodyLimit, Log: a.log,
 		Namespaces: a.config.PublicNamespaces(),
 		Sockets: rpc.SocketLimits{
 			Most: maxSockets, PerClient: a.config.SocketsPerClient, Idle: a.config.SocketIdle, Life: a.config.SocketLife,
@@ -34,7 +40,7 @@ func addCChain(a *API) error {
 	operator := public // without limits per client
 	operator.Namespaces, operator.Sockets = nil, rpc.SocketLimits{Most: maxSockets}
 	return errors.Join(
-		a.Public.Add(c, "/rpc", public.Calls()), a.Operator.Add(c, "/rpc", operator.Calls()),
-		a.Public.Add(c, "/ws", public.Connections()), a.Operator.Add(c, "/ws", operator.Connections()),
+		a.Public.Add(base, "/rpc", public.Calls()), a.Operator.Add(base, "/rpc", operator.Calls()),
+		a.Public.Add(base, "/ws", public.Connections()), a.Operator.Add(base, "/ws", operator.Connections()),
 	)
 }

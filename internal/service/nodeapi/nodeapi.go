@@ -56,7 +56,7 @@ type API struct {
 
 // rpcServices lists the functions that add endpoints, one per file.
 func rpcServices() []func(*API) error {
-	return []func(*API) error{addInfo, addHealth, addChains, addIndexes, addCChain, addAdmin}
+	return []func(*API) error{addInfo, addHealth, addChains, addIndexes, addCChain, addL1s, addAdmin}
 }
 
 // Options configures an API.

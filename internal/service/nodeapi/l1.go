@@ -1,0 +1,69 @@
+package nodeapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers/rpc"
+	"quorate/internal/node"
+	"quorate/internal/service/network"
+)
+
+// addL1s forwards the Ethereum API and the proposervm of each configured EVM chain, once its node has reported the
+// chain's blockchain ID.
+func addL1s(a *API) error {
+	for _, l1 := range a.network.L1s() {
+		a.during(func(ctx context.Context) {
+			id, ok := a.awaitBlockchainID(ctx, l1)
+			if !ok || id == a.cChainID {
+				return
+			}
+			if err := a.addL1(id, l1); err != nil {
+				a.log.Error("the API of an EVM chain is not forwarded", slog.String("chain", l1.Name), slog.Any("error", err))
+			}
+		})
+	}
+	return nil
+}
+
+// awaitBlockchainID asks an EVM chain for its blockchain ID until it answers or ctx ends.
+func (a *API) awaitBlockchainID(ctx context.Context, l1 network.L1API) (ids.ID, bool) {
+	const longest = time.Minute
+	for pause := time.Second; ; pause = min(2*pause, longest) {
+		id, err := l1.Ethereum.EVM("").BlockchainID(ctx)
+		switch {
+		case err == nil && id == ids.Empty:
+			a.log.Warn("the API of an EVM chain is not forwarded, because it does not report its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc", slog.String("chain", l1.Name))
+			return id, false
+		case err == nil:
+			return id, true
+		}
+		a.log.Debug("an EVM chain has not reported its blockchain ID", slog.String("chain", l1.Name), slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return ids.Empty, false
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (a *API) addL1(id ids.ID, l1 network.L1API) error {
+	err := a.addEthereum(chainBase(id), l1.Ethereum, "")
+	if l1.Proposer == nil {
+		return err
+	}
+	return errors.Join(err, a.addUpstream(chainBase(id), "/proposervm", l1.Proposer))
+}
+
+// addUpstream forwards all calls of an endpoint to a client with an empty path.
+func (a *API) addUpstream(base, endpoint string, client *node.Client) error {
+	h, err := a.handler("", rpc.Endpoint{Upstream: client})
+	if err != nil {
+		return err
+	}
+	return a.add(base, endpoint, h)
+}
