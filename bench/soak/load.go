@@ -21,6 +21,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/bench/rig"
 	"quorate/internal/simnet/history"
 	canonical "quorate/validators"
 )
@@ -51,7 +52,7 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 		for i := range o.callers {
 			running.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(i), uint64(len(o.name))))
-				for pause(ctx, rest) {
+				for rig.Pause(ctx, rest) {
 					before := *s.trouble.Load()
 					err := o.ask(ctx, rng)
 					if ctx.Err() != nil {
@@ -91,14 +92,14 @@ func kindOf(err error) string {
 
 // ask reads an answer into v, and returns its header.
 func (s *soak) ask(ctx context.Context, method, path string, body []byte, v any) (http.Header, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.service.public+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.service.Public+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := s.service.client.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -242,8 +243,8 @@ func (s *soak) rpcNumber(ctx context.Context, _ *rand.Rand) error {
 	return nil
 }
 
-// recorded waits until all that is asked for is answered.
-func (s *soak) recorded(ctx context.Context) error {
+// indexed waits until the chains are indexed: until pages of them are right.
+func (s *soak) indexed(ctx context.Context) error {
 	var err error
 	for until := time.Now().Add(10 * time.Minute); time.Now().Before(until); {
 		rng := rand.New(rand.NewPCG(0, 0))
@@ -254,9 +255,9 @@ func (s *soak) recorded(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, 500*time.Millisecond) {
+		if !rig.Pause(ctx, 500*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("the chains are not recorded within ten minutes: %w", err)
+	return fmt.Errorf("the chains are not indexed within ten minutes: %w", err)
 }

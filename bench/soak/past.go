@@ -13,6 +13,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/bench/rig"
 	"quorate/internal/simnet/history"
 )
 
@@ -28,7 +29,7 @@ type past struct {
 
 // grow has the chains go on until ctx ends.
 func (p *past) grow(ctx context.Context) error {
-	for pause(ctx, growth) {
+	for rig.Pause(ctx, growth) {
 		p.mu.Lock()
 		err := p.node.Step(ctx, time.Now())
 		p.mu.Unlock()

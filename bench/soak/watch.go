@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"quorate/bench/rig"
 )
 
 // sample is what a life of the service occupies at a time.
@@ -33,7 +30,7 @@ func (s sample) after() time.Duration { return time.Duration(s.Seconds) * time.S
 // watch takes samples until ctx ends, some hundred in all.
 func (s *soak) watch(ctx context.Context, long time.Duration) (all []sample) {
 	for i := 1; ; i++ {
-		if !pause(ctx, time.Until(s.began.Add(time.Duration(i)*long/120))) {
+		if !rig.Pause(ctx, time.Until(s.began.Add(time.Duration(i)*long/120))) {
 			return all
 		}
 		if one, err := s.sample(ctx); err == nil { // else it is not there, which others see
@@ -43,44 +40,16 @@ func (s *soak) watch(ctx context.Context, long time.Duration) (all []sample) {
 }
 
 func (s *soak) sample(ctx context.Context) (one sample, err error) {
-	one.Seconds, one.PID, one.Store, one.Tip = time.Since(s.began).Seconds(), s.service.pid(), s.service.store(), s.past.height()
-	if one.PID == 0 {
-		return one, errors.New("not running")
-	}
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", one.PID))
+	one = sample{Seconds: time.Since(s.began).Seconds(), PID: s.service.PID(), Store: *s.store.Load(), Recorded: s.past.seen(), Tip: s.past.height()}
+	metrics, err := s.service.Metrics(ctx)
 	if err != nil {
 		return one, err
 	}
-	pages, err := strconv.Atoi(strings.Fields(string(content))[1])
-	if err != nil {
-		return one, err
+	one.ResidentMB = int(metrics["process_resident_memory_bytes"]) >> 20
+	one.Files, one.Goroutines = int(metrics["process_open_fds"]), int(metrics["go_goroutines"])
+	if one.PID == 0 || one.ResidentMB == 0 || one.Files == 0 || one.Goroutines == 0 {
+		return one, errors.New("the service does not report what it uses")
 	}
-	one.ResidentMB = pages * os.Getpagesize() >> 20
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", one.PID))
-	if err != nil {
-		return one, err
-	}
-	one.Files = len(files)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.service.private+"/metrics", nil)
-	if err != nil {
-		return one, err
-	}
-	response, err := s.service.client.Do(request)
-	if err != nil {
-		return one, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "go_goroutines "); ok {
-			if one.Goroutines, err = strconv.Atoi(value); err != nil {
-				return one, err
-			}
-		}
-	}
-	if one.Goroutines == 0 {
-		return one, errors.New("no count of goroutines")
-	}
-	one.Recorded = s.past.seen()
 	return one, nil
 }
 
@@ -127,6 +96,5 @@ func middle(all []sample, of func(sample) int) int {
 	for i, one := range all {
 		values[i] = of(one)
 	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return rig.Quantile(values, 0.5)
 }
