@@ -56,13 +56,14 @@ type bench struct {
 	network *rig.Network
 
 	indexing, raw *rig.Table
+	rates         map[string][]float64 // transactions per second by engine
 	// services are the last ones of each engine, which have the whole index.
 	pebble, postgres *rig.Service
 	server           *pgserver.Server // nil without one
 }
 
 func run(ctx context.Context, r *rig.Run, o options) (err error) {
-	b := &bench{options: o, Run: r}
+	b := &bench{options: o, Run: r, rates: make(map[string][]float64)}
 	blocks, err := r.Folder("blocks")
 	if err != nil {
 		return err
@@ -169,6 +170,7 @@ func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*ri
 	}
 	all := float64(b.network.AllTransactions())
 	measured, blocks := left*all, left*float64(b.network.AllBlocks())
+	b.rates[engine] = append(b.rates[engine], measured/took.Seconds())
 	if err := b.indexing.Add([]string{engine, strconv.Itoa(b.transactions)}, blocks/took.Seconds(), measured/took.Seconds(),
 		rig.Microseconds(cpu)/measured, rig.Microseconds(server)/measured, rig.Microseconds(node)/measured, float64(size)/all, resident/1e6); err != nil {
 		return stop(err)
@@ -180,7 +182,7 @@ func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*ri
 const clients = 16
 
 // read requests pages while nothing else happens.
-func (b *bench) read(ctx context.Context) error {
+func (b *bench) read(ctx context.Context) (err error) {
 	table := b.PagesTable("Pages of the P- and X-Chain", "store", "transactions")
 	transactions := strconv.Itoa(b.transactions)
 	pages, err := rig.PrimaryPages(ctx, b.pebble, b.Seed, b.transactions)
@@ -196,6 +198,7 @@ func (b *bench) read(ctx context.Context) error {
 	if err := b.server.Settle(ctx); err != nil { // ends what indexing left to write
 		return err
 	}
+	defer func() { err = errors.Join(err, b.roundTrips(ctx)) }() // after the table of pages
 	if pages, err = rig.PrimaryPages(ctx, b.postgres, b.Seed, b.transactions); err != nil {
 		return err
 	}
@@ -226,6 +229,28 @@ func (b *bench) read(ctx context.Context) error {
 	return b.postgres.Stop(syscall.SIGTERM) // before its standby
 }
 
+// roundTrips measures the least that one exchange with the PostgreSQL server takes. A page
+// takes one to three.
+func (b *bench) roundTrips(ctx context.Context) error {
+	rows, err := store.OpenPostgres(ctx, store.PostgresOptions{URL: b.server.URL()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	var all []time.Duration
+	for range 1000 {
+		begun := time.Now()
+		if err := rows.Ping(ctx); err != nil {
+			return err
+		}
+		all = append(all, time.Since(begun))
+	}
+	table := b.Table("An exchange with the PostgreSQL server about nothing", []string{"exchanges"},
+		rig.Column{Title: "p50 ms", Decimals: 2}, rig.Column{Title: "p99 ms", Decimals: 2})
+	times := rig.Summarize(all)
+	return table.Add([]string{strconv.Itoa(len(all))}, rig.Milliseconds(times.P50), rig.Milliseconds(times.P99))
+}
+
 // writeRaw has each engine write the rows of the index once more, in the order of their
 // keys and without the service: the least that indexing takes of the engine.
 func (b *bench) writeRaw(ctx context.Context) error {
@@ -238,7 +263,8 @@ func (b *bench) writeRaw(ctx context.Context) error {
 	}
 	defer func() { _ = from.Close() }()
 	b.raw = b.Table("The same rows written by the engine alone", []string{"store", "transactions"},
-		rig.Column{Title: "rows/s"}, rig.Column{Title: "rows/transaction", Decimals: 1}, rig.Column{Title: "transactions/s"})
+		rig.Column{Title: "rows/s"}, rig.Column{Title: "rows/transaction", Decimals: 1}, rig.Column{Title: "transactions/s"},
+		rig.Column{Title: "indexing, % of that"}, rig.Column{Title: "indexing, % of Pebble"})
 	to, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: filepath.Join(b.Dir, "raw")})
 	if err != nil {
 		return err
@@ -298,5 +324,7 @@ func (b *bench) copyRows(ctx context.Context, engine string, from store.Reader, 
 		return err
 	}
 	all := float64(b.network.AllTransactions())
-	return b.raw.Add([]string{engine, strconv.Itoa(b.transactions)}, float64(rows)/took.Seconds(), float64(rows)/all, all/took.Seconds())
+	rate := rig.Quantile(b.rates[engine], 0.5)
+	return b.raw.Add([]string{engine, strconv.Itoa(b.transactions)}, float64(rows)/took.Seconds(), float64(rows)/all, all/took.Seconds(),
+		100*rate/(all/took.Seconds()), 100*rate/rig.Quantile(b.rates[onPebble], 0.5))
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
@@ -56,7 +57,10 @@ func PrimaryPages(ctx context.Context, service *Service, seed uint64, transactio
 		return address.FormatBech32(constants.GetHRP(generator.NetworkID()), one[:])
 	}
 	const base = "/v1/networks/" + NetworkName
-	past := time.Now().Add(-90 * 24 * time.Hour).Unix()
+	past, err := halfway(ctx, service, base, generator, busy)
+	if err != nil {
+		return nil, err
+	}
 	pages := Pages{
 		{Name: "100 unspent outputs, P-Chain"}, {Name: "100 unspent outputs, X-Chain"}, {Name: "100 outputs by amount, P-Chain"},
 		{Name: "balances, P-Chain"}, {Name: "balances, X-Chain"}, {Name: "balances at a past second, P-Chain"},
@@ -85,6 +89,24 @@ func PrimaryPages(ctx context.Context, service *Service, seed uint64, transactio
 		}
 	}
 	return pages, nil
+}
+
+// halfway returns the second halfway between the first output of an address and now.
+func halfway(ctx context.Context, service *Service, base string, generator *history.Generator, owner ids.ShortID) (int64, error) {
+	text, err := address.FormatBech32(constants.GetHRP(generator.NetworkID()), owner[:])
+	if err != nil {
+		return 0, err
+	}
+	var first struct {
+		UTXOs []struct{ BlockTimestamp int64 }
+	}
+	if err := service.GetJSON(ctx, base+"/blockchains/p-chain/utxos?pageSize=1&sortOrder=asc&includeSpent=true&addresses="+text, &first); err != nil {
+		return 0, err
+	}
+	if len(first.UTXOs) == 0 {
+		return 0, fmt.Errorf("%s has no outputs", text)
+	}
+	return (first.UTXOs[0].BlockTimestamp + time.Now().Unix()) / 2, nil
 }
 
 // Add requests a page and adds it and its next page.

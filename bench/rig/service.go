@@ -342,15 +342,15 @@ func (s *Service) Metrics(ctx context.Context) (map[string]float64, error) {
 	return metrics, nil
 }
 
-// Rest waits until the process uses less than 5% of a processor, for a minute at most: until
-// its store has sorted what was written.
+// Rest waits until the process uses less than 10% of a processor, for a minute at most: until
+// its store has merged what was written.
 func (s *Service) Rest(ctx context.Context) error {
 	for range 60 {
 		before := s.CPU()
 		if !Pause(ctx, time.Second) {
 			return ctx.Err()
 		}
-		if s.CPU()-before < 50*time.Millisecond {
+		if s.CPU()-before < 100*time.Millisecond {
 			break
 		}
 	}
