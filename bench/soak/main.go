@@ -45,7 +45,7 @@ func main() {
 // soak is what the parts share.
 type soak struct {
 	net     *simnet.Network
-	past    *past
+	primary *primary
 	evm     *evmchain.Node
 	service *rig.Service
 	client  *http.Client
@@ -94,7 +94,7 @@ func run(ctx context.Context, r *rig.Run, long time.Duration, file string) (err 
 		return err
 	}
 	defer s.net.Close()
-	s.past, s.evm = &past{node: s.net.History()}, s.net.EVM()[0]
+	s.primary, s.evm = &primary{node: s.net.History()}, s.net.EVM()[0]
 	if s.server, err = pgserver.Start("shared_buffers=128MB"); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 	defer cancel()
 	var running sync.WaitGroup
 	var stuck error
-	running.Go(func() { stuck = s.past.grow(ctx) })
+	running.Go(func() { stuck = s.primary.grow(ctx) })
 	s.load(ctx, &running)
 	running.Go(func() { o.Samples = s.watch(ctx, long) })
 	running.Go(func() { s.disturb(ctx, long) })

@@ -19,23 +19,23 @@ import (
 	"quorate/bench/rig"
 )
 
-// outcome is what a run found.
+// outcome is the result of a run.
 type outcome struct {
 	Machine      rig.Machine `json:"machine"`
 	Seed         uint64      `json:"seed"`
 	Long         string      `json:"for"`
 	Validators   int         `json:"validators"`
-	Transactions int         `json:"transactions"` // of each past
+	Transactions int         `json:"transactions"` // of each chain's history
 	LimitMB      int         `json:"memory_limit_mb"`
 	Done         []trouble   `json:"done"`
 	Operations   []counts    `json:"operations"`
 	Failures     []failure   `json:"failures"`
 	Samples      []sample    `json:"samples"`
-	// Bad is what must not be: wrong answers, growth, and a service that ends by itself.
+	// Bad lists what fails the run: wrong responses, growth, a service that ended by itself.
 	Bad []string `json:"bad"`
 }
 
-// All adds up the operations.
+// All returns the sum over the operations.
 func (o *outcome) All() (sum counts) {
 	for _, c := range o.Operations {
 		sum.Requests += c.Requests
@@ -45,7 +45,7 @@ func (o *outcome) All() (sum counts) {
 	return sum
 }
 
-// Some are about twenty of the samples, the last one among them.
+// Some returns about twenty of the samples, among them the last.
 func (o *outcome) Some() (some []sample) {
 	for i, one := range o.Samples {
 		if i%max(len(o.Samples)/20, 1) == 0 || i == len(o.Samples)-1 {
@@ -73,7 +73,7 @@ func (o *outcome) print(r *rig.Run) error {
 		rig.Column{Title: "goroutines"}, rig.Column{Title: "P-Chain indexed"}, rig.Column{Title: "tip"})
 	for _, one := range o.Some() {
 		if err := resources.Add([]string{one.after().String(), strconv.Itoa(one.PID), one.Store}, float64(one.ResidentMB), float64(one.Files),
-			float64(one.Goroutines), float64(one.Recorded), float64(one.Tip)); err != nil {
+			float64(one.Goroutines), float64(one.Indexed), float64(one.Tip)); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (o *outcome) print(r *rig.Run) error {
 //go:embed soak.md
 var documentText string
 
-// document is the outcome as Markdown; plots are the names of their files.
+// document returns the outcome as Markdown with the plots of the given files.
 func (o *outcome) document(plots []string) ([]byte, error) {
 	t, err := template.New("soak").Funcs(template.FuncMap{
 		"after": func(seconds float64) string { return (time.Duration(seconds) * time.Second).String() },
@@ -102,19 +102,19 @@ func (o *outcome) document(plots []string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// write makes the Markdown file, and beside it the outcome as JSON, and plots.
+// write writes the Markdown file and, beside it, plots and the outcome as JSON.
 func (o *outcome) write(file string) error {
 	text, err := json.MarshalIndent(o, "", " ")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(beside(file, ".json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // it is to be read by everybody
+	if err := os.WriteFile(beside(file, ".json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // everybody may read it
 		return err
 	}
 	return o.render(file)
 }
 
-// renew makes the Markdown file and the plots from the JSON beside it.
+// renew writes the Markdown file and the plots from the JSON beside it.
 func renew(file string) error {
 	o, err := read(beside(file, ".json"))
 	if err != nil {
@@ -135,10 +135,10 @@ func read(file string) (*outcome, error) {
 	return o, nil
 }
 
-// beside is the name of another file of a document's.
+// beside returns the name of another file of a document.
 func beside(file, end string) string { return strings.TrimSuffix(file, filepath.Ext(file)) + end }
 
-// curves are what is drawn.
+// curves are the plots.
 var curves = []struct {
 	end, title, unit string
 	of               func(sample) int
@@ -159,7 +159,7 @@ func (o *outcome) render(file string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(beside(file, c.end), drawn, 0o644); err != nil { //nolint:gosec // it is to be read by everybody
+		if err := os.WriteFile(beside(file, c.end), drawn, 0o644); err != nil { //nolint:gosec // everybody may read it
 			return err
 		}
 		plots = append(plots, filepath.Base(beside(file, c.end)))
@@ -168,7 +168,7 @@ func (o *outcome) render(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, text, 0o644) //nolint:gosec // it is to be read by everybody
+	return os.WriteFile(file, text, 0o644) //nolint:gosec // everybody may read it
 }
 
 // plot draws what samples have over time, with a line for each process of the service, and
