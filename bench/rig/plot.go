@@ -19,7 +19,7 @@ import (
 // Plot is a plot of lines.
 type Plot struct {
 	Title, X, Y string
-	// Logarithmic gives the x axis a logarithmic scale, with a tick at each point.
+	// Logarithmic gives the x axis a logarithmic scale.
 	Logarithmic bool
 	Lines       []Line
 	// Shaded are intervals of x with a grey background.
@@ -52,10 +52,12 @@ func (p Plot) PNG() ([]byte, error) {
 	}
 	// Each line of the legend takes a part of the height.
 	drawn.Y.Min, drawn.Y.Max = 0, max(highest/max(0.97-0.075*float64(len(names)), 0.3), 1e-9)
-	drawn.Y.Tick.Marker = plot.TickerFunc(roundTicks)
+	drawn.X.Tick.Marker, drawn.Y.Tick.Marker = plot.TickerFunc(roundTicks), plot.TickerFunc(roundTicks)
 	if p.Logarithmic {
 		drawn.X.Scale = plot.LogScale{}
 		drawn.X.Label.Text += " (logarithmic)"
+	}
+	if len(ticks) <= 10 {
 		var marks plot.ConstantTicks
 		for x, label := range ticks {
 			marks = append(marks, plot.Tick{Value: x, Label: label})
