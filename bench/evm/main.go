@@ -46,8 +46,6 @@ func main() {
 type bench struct {
 	options
 	*rig.Run
-
-	indexing, pages, resting, catchesUp *rig.Table
 }
 
 func run(ctx context.Context, r *rig.Run, o options) error {
@@ -149,13 +147,13 @@ func (b *bench) index(ctx context.Context, network *rig.Network, service *rig.Se
 	if err != nil {
 		return err
 	}
-	b.indexing = b.Table("Indexing EVM chains", []string{"chains", "transactions"},
+	table := b.Table("Indexing EVM chains", []string{"chains", "transactions"},
 		rig.Column{Title: "transactions/s"}, rig.Column{Title: "CPU us/transaction", Decimals: 1}, rig.Column{Title: "of the node", Decimals: 1},
 		rig.Column{Title: "MB per million"}, rig.Column{Title: "first caught up s", Decimals: 1}, rig.Column{Title: "last caught up s", Decimals: 1},
 		rig.Column{Title: "most resident MB"}, rig.Column{Title: "pages meanwhile p50 ms", Decimals: 2}, rig.Column{Title: "pages meanwhile p99 ms", Decimals: 2})
 	all := float64(network.AllTransactions())
 	measured := left * all
-	return b.indexing.Add([]string{strconv.Itoa(len(network.EVM)), strconv.Itoa(int(all))}, measured/last.Seconds(), rig.Microseconds(cpu)/measured, rig.Microseconds(node)/measured,
+	return table.Add([]string{strconv.Itoa(len(network.EVM)), strconv.Itoa(int(all))}, measured/last.Seconds(), rig.Microseconds(cpu)/measured, rig.Microseconds(node)/measured,
 		float64(size)/all, first.Seconds(), last.Seconds(), most/1e6, rig.Milliseconds(pages.P50), rig.Milliseconds(pages.P99))
 }
 
@@ -221,8 +219,8 @@ func (b *bench) read(ctx context.Context, network *rig.Network, service *rig.Ser
 		}
 		pages = append(pages, one)
 	}
-	b.pages = b.PagesTable("Pages of an EVM chain", "transactions")
-	return pages.Measure(ctx, b.pages, service, 16, b.readTime, strconv.Itoa(network.AllTransactions()))
+	table := b.PagesTable("Pages of an EVM chain", "transactions")
+	return pages.Measure(ctx, table, service, 16, b.readTime, strconv.Itoa(network.AllTransactions()))
 }
 
 // rest measures the service while nothing happens.
@@ -248,10 +246,10 @@ func (b *bench) rest(ctx context.Context, network *rig.Network, service *rig.Ser
 	if err != nil {
 		return err
 	}
-	b.resting = b.Table("Idle EVM chains", []string{"chains"},
+	table := b.Table("Idle EVM chains", []string{"chains"},
 		rig.Column{Title: "CPU ms/s", Decimals: 1}, rig.Column{Title: "requests/s to nodes", Decimals: 1},
 		rig.Column{Title: "goroutines"}, rig.Column{Title: "files"}, rig.Column{Title: "resident MB"})
-	return b.resting.Add([]string{strconv.Itoa(len(network.EVM))}, rig.Milliseconds(cpu)/seconds, float64(after.Calls-before.Calls)/seconds,
+	return table.Add([]string{strconv.Itoa(len(network.EVM))}, rig.Milliseconds(cpu)/seconds, float64(after.Calls-before.Calls)/seconds,
 		metrics["go_goroutines"], metrics["process_open_fds"], metrics["process_resident_memory_bytes"]/1e6)
 }
 
@@ -289,8 +287,8 @@ func (b *bench) catchUp(ctx context.Context, network *rig.Network, service *rig.
 			break
 		}
 	}
-	b.catchesUp = b.Table("New blocks of all chains but one, which catches up", []string{"chains"},
+	table := b.Table("New blocks of all chains but one, which catches up", []string{"chains"},
 		rig.Column{Title: "indexed p50 ms"}, rig.Column{Title: "worst ms"}, rig.Column{Title: "blocks of each"})
 	times := rig.Summarize(all)
-	return b.catchesUp.Add([]string{strconv.Itoa(len(network.EVM))}, rig.Milliseconds(times.P50), rig.Milliseconds(times.Worst), float64(len(all)))
+	return table.Add([]string{strconv.Itoa(len(network.EVM))}, rig.Milliseconds(times.P50), rig.Milliseconds(times.Worst), float64(len(all)))
 }
