@@ -1,225 +1,294 @@
-// Command evm measures how fast the service records an EVM chain and how fast it
-// answers from what it recorded: a made-up chain, whose Ethereum API a simulated node
-// serves over HTTP, goes through the service's own source and pipeline into its own
-// store, once with receipts and logs alone and once with the calls inside transactions,
-// too. Then the operations of the Data API are asked for, through HTTP. Node, recording
-// and reading have a process each, so that processor time can be told apart; time on
-// the clock is that of everything together on this machine.
+// Command evm measures how fast the service indexes EVM chains and how fast it answers from
+// the index. A simulated node serves made-up chains with receipts, logs and call traces; the
+// service is built and run as users run it.
 //
 //	go -C bench run ./evm -txs 1000000
-//
-// With -chains the service itself, as it is built, records many chains at a time.
-//
 //	go -C bench run ./evm -chains 100 -txs 2000
 package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
+	"syscall"
 	"time"
 
-	"github.com/ava-labs/avalanchego/ids"
-
 	"quorate/bench/rig"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/evmchain"
 )
 
-// task is what one of our processes is told to do, in its environment.
-type task struct {
-	// Role is one of the roles below.
-	Role string
-	Seed uint64
-	// Txs are those of a chain, and Chains how many there are for roleMany.
-	Txs, Chains int
-	Dir         string
-	// Node is where the chain is, for all but the node.
-	Node nodeReady
-	// Connections are how many read at a time.
-	Connections int
-	// ReadTime is how long an operation is asked for, after a fifth of that to warm up.
-	ReadTime time.Duration
-	// Profile is where the process writes what it spends processor time on: a file, or
-	// for roleRead a folder.
-	Profile string
-}
-
-const (
-	roleNode   = "node"   // is the simulated node
-	roleLogs   = "logs"   // records without traces
-	roleTraces = "traces" // records with traces
-	roleRead   = "read"   // asks for what was recorded
-	roleMany   = "many"   // is a simulated network of many chains
-	taskEnv    = "QUORATE_BENCH_EVM"
-)
-
-// nodeReady is what the simulated node tells when its chain is made.
-type nodeReady struct {
-	URL          string
-	ChainID      uint64
-	BlockchainID ids.ID
-	Tip          uint64
-	Txs          int
-}
-
-// recorded is what a process tells that recorded.
-type recorded struct {
-	Took, CPU time.Duration
-	Bytes     int64
+// options are the flags.
+type options struct {
+	transactions, chains int
+	memory               string
+	idle, readTime       time.Duration
 }
 
 func main() {
-	log.SetFlags(0)
-	if text := os.Getenv(taskEnv); text != "" {
-		if err := work(text); err != nil {
-			log.Fatal(err)
+	var o options
+	flag.IntVar(&o.transactions, "txs", 1_000_000, "`number` of transactions of each chain; each takes about 5 kB of temporary files")
+	flag.IntVar(&o.chains, "chains", 1, "`number` of chains; one chain with as many transactions as all is measured before")
+	flag.StringVar(&o.memory, "memory", "1GiB", "the service's memory limit")
+	flag.DurationVar(&o.idle, "idle", 0, "`time` for which nothing happens, to measure what that costs, after as long a rest; 0 for none")
+	flag.DurationVar(&o.readTime, "read", time.Second, "`time` for which each kind of page is requested, in each way")
+	rig.Main(func(ctx context.Context, r *rig.Run) error {
+		if o.chains < 1 || o.transactions < 1 {
+			return fmt.Errorf("-chains %d -txs %d: both must be 1 or more", o.chains, o.transactions)
 		}
-		return
-	}
-	var t task
-	flag.IntVar(&t.Txs, "txs", 1_000_000, "`number` of transactions")
-	flag.IntVar(&t.Chains, "chains", 0, "have the whole service record this `number` of chains at a time, each with -txs transactions, after one chain with as many as all, and measure that; nothing else is measured")
-	memory := flag.String("memory", "1GiB", "memory_limit of the service, with -chains, as a `size`")
-	binary := flag.String("service", "", "`file` of the service, with -chains, built before; default: it is built")
-	idle := flag.Duration("idle", 40*time.Second, "`time` for which nothing happens, with -chains, of which it is measured what that costs, after as long")
-	flag.Uint64Var(&t.Seed, "seed", 1, "`number` from which the chain follows")
-	flag.IntVar(&t.Connections, "connections", 16, "`number` of connections that ask at a time")
-	flag.DurationVar(&t.ReadTime, "read", time.Second, "`time` for which each operation is asked for, in each way")
-	flag.StringVar(&t.Dir, "dir", "", "`folder` for blocks and stores, about 5 kB for a transaction; default: a temporary one")
-	flag.StringVar(&t.Profile, "cpuprofile", "", "write a CPU profile of the process that records with traces to this `file`")
-	profiles := flag.String("readprofiles", "", "write a CPU profile of each HTTP operation, asked for without a connection, to this `folder`")
-	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
-	flag.Parse()
-	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
-		if t.Chains > 0 {
-			return runChains(ctx, t, *binary, *memory, *idle, told)
-		}
-		return run(ctx, t, *profiles, told)
-	}); err != nil {
-		log.Fatal(err)
-	}
+		return run(ctx, r, o)
+	})
 }
 
-func work(text string) error {
-	var t task
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
-		return err
-	}
-	switch t.Role {
-	case roleNode:
-		return runNode(t)
-	case roleMany:
-		return runMany(t)
-	case roleLogs, roleTraces:
-		return runRecord(t)
-	case roleRead:
-		return runRead(t)
-	}
-	return fmt.Errorf("no role %q", t.Role)
+// bench is what the steps share.
+type bench struct {
+	options
+	*rig.Run
 }
 
-func run(ctx context.Context, t task, profiles string, figures *rig.Log) (err error) {
-	root, err := os.MkdirTemp(t.Dir, "quorate-evm-")
-	if err != nil {
-		return err
+func run(ctx context.Context, r *rig.Run, o options) error {
+	b := &bench{options: o, Run: r}
+	if o.chains > 1 {
+		if err := b.measure(ctx, 1, o.chains*o.transactions); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rig.Load(), t.Seed, t.Txs)
-	begun := time.Now()
-	t.Role, t.Dir = roleNode, root
-	node, err := rig.Start(ctx, taskEnv, t)
-	if err != nil {
-		return err
-	}
-	defer node.Stop()
-	if err := node.Read(&t.Node); err != nil {
-		return fmt.Errorf("making the chain: %w", err)
-	}
-	fmt.Printf("chain made in %.0f s: %d blocks, %d transactions\n\n", time.Since(begun).Seconds(), t.Node.Tip+1, t.Node.Txs)
+	return b.measure(ctx, o.chains, o.transactions)
+}
 
-	fmt.Println("| recorded | transactions/s | CPU us/transaction | of the node | MB per million transactions |")
-	fmt.Println("|---|---|---|---|---|")
-	profile := t.Profile
-	for _, line := range []struct{ name, role string }{
-		{"blocks, receipts and logs", roleLogs}, {"the same and traces", roleTraces},
-	} {
-		t.Role, t.Dir, t.Profile = line.role, filepath.Join(root, line.role), ""
-		if line.role == roleTraces {
-			t.Profile = profile
-		}
-		before, err := node.Spent()
-		if err != nil {
-			return err
-		}
-		var r recorded
-		if err := rig.Once(ctx, taskEnv, t, &r); err != nil {
-			return fmt.Errorf("recording %s: %w", line.name, err)
-		}
-		after, err := node.Spent()
-		if err != nil {
-			return err
-		}
-		txs := float64(t.Node.Txs)
-		fmt.Printf("| %s | %.0f | %.1f | %.1f | %.0f |\n", line.name, txs/r.Took.Seconds(), float64(r.CPU.Microseconds())/txs,
-			float64((after-before).Microseconds())/txs, float64(r.Bytes)/txs)
-		if err := figures.Add(map[string]string{"recorded": line.name, "transactions": strconv.Itoa(t.Txs)}, map[string]float64{
-			"per_second": txs / r.Took.Seconds(), "cpu_us": float64(r.CPU.Microseconds()) / txs, "mb_per_million": float64(r.Bytes) / txs,
-		}); err != nil {
-			return err
-		}
-	}
-	t.Role, t.Dir, t.Profile = roleRead, filepath.Join(root, roleTraces), profiles
-	c, err := rig.Start(ctx, taskEnv, t)
+// measure measures a number of chains.
+func (b *bench) measure(ctx context.Context, chains, transactions int) error {
+	name := fmt.Sprintf("%d-chains", chains)
+	dir, err := b.Folder(name)
 	if err != nil {
 		return err
 	}
-	defer c.Stop()
-	var all []reading
-	for {
-		var r reading
-		if err := c.Read(&r); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return fmt.Errorf("reading: %w", err)
-		}
-		all = append(all, r)
-		if err := figures.Add(map[string]string{"read": r.Name, "transactions": strconv.Itoa(t.Txs)}, map[string]float64{
-			"per_second": r.Often.Rate, "p50_ms": rig.Milliseconds(r.Often.P50), "p99_ms": rig.Milliseconds(r.Often.P99),
-			"cpu_us": float64(r.Often.CPU.Nanoseconds()) / 1e3, "paced_p50_ms": rig.Milliseconds(r.Paced.P50), "paced_p99_ms": rig.Milliseconds(r.Paced.P99),
-		}); err != nil {
+	o := simnet.Options{Seed: b.Seed, Validators: 1}
+	for range chains {
+		o.EVM = append(o.EVM, simnet.EVM{Options: evmchain.Options{L1: true, Txs: transactions}, Dir: dir})
+	}
+	network, err := rig.StartNetwork(ctx, "", o)
+	if err != nil {
+		return err
+	}
+	defer network.Stop()
+	service, err := b.NewService(ctx, filepath.Join(name, "service"), "memory_limit: "+b.memory+"\n"+network.Settings())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = service.Stop(syscall.SIGTERM) }()
+	if err := b.index(ctx, network, service); err != nil {
+		return err
+	}
+	if chains == 1 {
+		if err := b.read(ctx, network, service); err != nil {
 			return err
 		}
 	}
-	tell(all, t.Connections)
-	fmt.Printf("\nall in %.0f s, load at the end %s\n", time.Since(begun).Seconds(), rig.Load())
+	if b.idle > 0 {
+		if err := b.rest(ctx, network, service); err != nil {
+			return err
+		}
+	}
+	if chains > 1 {
+		return b.catchUp(ctx, network, service)
+	}
 	return nil
 }
 
-// tell prints how long operations took.
-func tell(all []reading, connections int) {
-	fmt.Printf("\n| operation, %d connections | requests/s | p50 ms | p99 ms | CPU us | rounds of GC/1000 | cache misses | at %.0f requests/s: p50 ms | p99 ms | worst ms |\n|---|---|---|---|---|---|---|---|---|---|\n",
-		connections, 1/pace.Seconds())
-	for _, r := range all {
-		o := r.Often
-		fmt.Printf("| %s | %.0f | %.2f | %.2f | %d | %.1f | %.2f | %.2f | %.2f | %.1f |\n", r.Name, o.Rate, rig.Milliseconds(o.P50), rig.Milliseconds(o.P99),
-			o.CPU.Microseconds(), 1000*o.Rounds, o.Misses, rig.Milliseconds(r.Paced.P50), rig.Milliseconds(r.Paced.P99), rig.Milliseconds(r.Paced.Worst))
+// index has the service index all chains while pages of transactions are requested.
+func (b *bench) index(ctx context.Context, network *rig.Network, service *rig.Service) error {
+	if err := service.Start(); err != nil {
+		return err
 	}
-	fmt.Println("\nThe floor is a handler that has the same answers at hand. Alone is the service's work without a connection; the first time\nit is asked for something, one request after the other, it may have to ask the node.")
-	fmt.Println("\n| operation | CPU us | of the floor | ratio | p99 ms | of the floor | alone: p50 us | CPU us | allocations | kB | the first time: p50 ms | p99 ms |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
-	for _, r := range all {
-		if r.Floor == nil || r.Alone == nil {
-			continue
+	left, err := service.Indexing(ctx, network)
+	if err != nil {
+		return err
+	}
+	cpu, node, begun := service.CPU(), rig.CPUTime(network.PID()), time.Now()
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	type result struct {
+		*rig.Outcome
+
+		err error
+	}
+	read := make(chan result, 1)
+	go func() { // until stop
+		outcome, err := (rig.Load{Clients: 16, Every: 20 * time.Millisecond, Tolerate: true}).Run(reading, func(_, n int) rig.Request {
+			chain := network.EVM[n%len(network.EVM)]
+			return rig.Request{Address: service.Public, Path: fmt.Sprintf("/v1/chains/%d/transactions?pageSize=25", chain.ChainID)}
+		})
+		read <- result{outcome, err}
+	}()
+	var first time.Duration
+	if err := service.Indexed(ctx, network.Heights, func(string) {
+		if first == 0 {
+			first = time.Since(begun)
 		}
-		fmt.Printf("| %s | %d | %d | %.1f | %.2f | %.2f | %.0f | %d | %.0f | %.1f | %.2f | %.2f |\n", r.Name, r.Often.CPU.Microseconds(), r.Floor.CPU.Microseconds(),
-			float64(r.Often.CPU)/float64(r.Floor.CPU), rig.Milliseconds(r.Often.P99), rig.Milliseconds(r.Floor.P99),
-			1000*rig.Milliseconds(r.Alone.P50), r.Alone.CPU.Microseconds(), r.Alone.Allocs, r.Alone.Bytes/1000, rig.Milliseconds(r.First.P50), rig.Milliseconds(r.First.P99))
+	}); err != nil {
+		return err
 	}
+	last := time.Since(begun)
+	cpu = service.CPU() - cpu
+	node = rig.CPUTime(network.PID()) - node
+	stop()
+	pages := <-read
+	if pages.err != nil {
+		return fmt.Errorf("requesting pages while indexing: %w", pages.err)
+	}
+	_, most := rig.Memory(service.PID())
+	if err := service.Rest(ctx); err != nil {
+		return err
+	}
+	size, err := rig.Size(service.DataDir())
+	if err != nil {
+		return err
+	}
+	table := b.Table("Indexing EVM chains", []string{"chains", "transactions"},
+		rig.Column{Title: "transactions/s"}, rig.Column{Title: "CPU us/transaction", Decimals: 1}, rig.Column{Title: "of the node", Decimals: 1},
+		rig.Column{Title: "MB per million"}, rig.Column{Title: "first caught up s", Decimals: 1}, rig.Column{Title: "last caught up s", Decimals: 1},
+		rig.Column{Title: "most resident MB"}, rig.Column{Title: "pages meanwhile p50 ms", Decimals: 2}, rig.Column{Title: "pages meanwhile p99 ms", Decimals: 2})
+	all := float64(network.AllTransactions())
+	measured := left * all
+	return table.Add([]string{strconv.Itoa(len(network.EVM)), strconv.Itoa(int(all))}, measured/last.Seconds(), rig.Microseconds(cpu)/measured, rig.Microseconds(node)/measured,
+		float64(size)/all, first.Seconds(), last.Seconds(), most/1e6, rig.Milliseconds(pages.P50), rig.Milliseconds(pages.P99))
+}
+
+// sampled is the number of pages of transactions whose addresses are used in requests.
+const sampled = 20
+
+// read requests pages of the first chain while nothing else happens.
+func (b *bench) read(ctx context.Context, network *rig.Network, service *rig.Service) error {
+	base := fmt.Sprintf("/v1/chains/%d", network.EVM[0].ChainID)
+	var wallets, deployers, deployed, collections []string
+	next := ""
+	for range sampled {
+		var page struct {
+			NextPageToken string
+			Transactions  []struct {
+				TxStatus string
+				From, To struct{ Address string }
+				Method   struct{ CallType, MethodHash string }
+			}
+		}
+		if err := service.GetJSON(ctx, base+"/transactions?pageSize=100&pageToken="+next, &page); err != nil {
+			return err
+		}
+		for _, transaction := range page.Transactions {
+			wallets = append(wallets, transaction.From.Address)
+			switch {
+			case transaction.TxStatus != "1": // failed
+			case transaction.Method.CallType == "CONTRACT_CREATION":
+				deployers, deployed = append(deployers, transaction.From.Address), append(deployed, transaction.To.Address)
+			case transaction.Method.MethodHash == "0x42842e0e": // safeTransferFrom of ERC-721
+				collections = append(collections, transaction.To.Address)
+			}
+		}
+		if next = page.NextPageToken; next == "" {
+			break
+		}
+	}
+	pages := rig.Pages{}
+	for _, kind := range []struct {
+		name, path string
+		addresses  []string
+	}{
+		{"latest transactions", "/transactions?pageSize=100", []string{""}},
+		{"internal transactions", "/addresses/%s/transactions:listInternals?pageSize=100", wallets},
+		{"ERC-1155 transfers", "/addresses/%s/transactions:listErc1155?pageSize=100", wallets},
+		{"ERC-1155 balances", "/addresses/%s/balances:listErc1155?pageSize=100", wallets},
+		{"deployment transaction", "/contracts/%s/transactions:getDeployment?", deployed},
+		{"deployments", "/contracts/%s/deployments?pageSize=100", deployers},
+		{"tokens of a collection", "/nfts/collections/%s/tokens?pageSize=100", collections},
+	} {
+		if len(kind.addresses) == 0 {
+			return fmt.Errorf("%s: the latest transactions name no address for it; use more with -txs", kind.name)
+		}
+		one := rig.PageKind{Name: kind.name}
+		for i := range min(len(kind.addresses), rig.PathsPerKind) {
+			path := kind.path
+			if kind.addresses[i] != "" {
+				path = fmt.Sprintf(path, kind.addresses[i])
+			}
+			if err := one.Add(ctx, service, base+path); err != nil {
+				return err
+			}
+		}
+		pages = append(pages, one)
+	}
+	table := b.PagesTable("Pages of an EVM chain", "transactions")
+	return pages.Measure(ctx, table, service, 16, b.readTime, strconv.Itoa(network.AllTransactions()))
+}
+
+// rest measures the service while nothing happens.
+func (b *bench) rest(ctx context.Context, network *rig.Network, service *rig.Service) error {
+	if !rig.Pause(ctx, b.idle) { // until it polls nodes as rarely as it ever does
+		return ctx.Err()
+	}
+	before, err := network.Counts()
+	if err != nil {
+		return err
+	}
+	begun, cpu := time.Now(), service.CPU()
+	if !rig.Pause(ctx, b.idle) {
+		return ctx.Err()
+	}
+	cpu = service.CPU() - cpu
+	after, err := network.Counts()
+	if err != nil {
+		return err
+	}
+	seconds := time.Since(begun).Seconds()
+	metrics, err := service.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	table := b.Table("Idle EVM chains", []string{"chains"},
+		rig.Column{Title: "CPU ms/s", Decimals: 1}, rig.Column{Title: "requests/s to nodes", Decimals: 1},
+		rig.Column{Title: "goroutines"}, rig.Column{Title: "files"}, rig.Column{Title: "resident MB"})
+	return table.Add([]string{strconv.Itoa(len(network.EVM))}, rig.Milliseconds(cpu)/seconds, float64(after.Calls-before.Calls)/seconds,
+		metrics["go_goroutines"], metrics["process_open_fds"], metrics["process_resident_memory_bytes"]/1e6)
+}
+
+// catchUp has the first chain grow by ten times its transactions at once, and the others by
+// a block or two again and again until it has caught up. It measures how long the service
+// takes to index all of these.
+func (b *bench) catchUp(ctx context.Context, network *rig.Network, service *rig.Service) error {
+	long := network.EVM[0].Name()
+	if err := network.Grow(map[int]int{0: 10 * b.transactions}); err != nil {
+		return err
+	}
+	others := make(map[int]int)
+	for i := 1; i < len(network.EVM); i++ {
+		others[i] = 1
+	}
+	var all []time.Duration
+	for {
+		if err := network.Grow(others); err != nil {
+			return err
+		}
+		heights := make(map[string]uint64)
+		for _, chain := range network.EVM[1:] {
+			heights[chain.Name()] = network.Heights[chain.Name()]
+		}
+		begun := time.Now()
+		if err := service.Indexed(ctx, heights, nil); err != nil {
+			return err
+		}
+		all = append(all, time.Since(begun))
+		status, err := service.Index(ctx)
+		if err != nil {
+			return err
+		}
+		if status[long].Next > network.Heights[long] {
+			break
+		}
+	}
+	table := b.Table("New blocks of all chains but one, which catches up", []string{"chains"},
+		rig.Column{Title: "indexed p50 ms"}, rig.Column{Title: "worst ms"}, rig.Column{Title: "blocks of each"})
+	times := rig.Summarize(all)
+	return table.Add([]string{strconv.Itoa(len(network.EVM))}, rig.Milliseconds(times.P50), rig.Milliseconds(times.Worst), float64(len(all)))
 }

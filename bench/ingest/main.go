@@ -1,215 +1,330 @@
-// Command ingest measures how fast the service records chains and how fast it reads
-// what it recorded: a made-up history of the P-, the X- and the C-Chain, served by a
-// simulated node, goes through the service's own pipelines into its own store.
-// The node and each of the stores have a process of their own, so that processor time
-// can be told apart; time on the clock is that of everything together on this machine.
+// Command ingest measures how fast the service indexes the P-, X- and C-Chain and how fast
+// it answers from the index. A simulated node serves a made-up history; the service is built
+// and run as users run it, with its store in Pebble files and, with -store postgres, on a
+// PostgreSQL server. Beside that stands the rate at which the engine alone writes the same
+// rows.
 //
-//	go -C bench run ./ingest
+//	go -C bench run ./ingest -txs 1000000
+//	go -C bench run ./ingest -txs 50000 -store postgres -turns 3
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"log"
-	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
+	"strconv"
+	"syscall"
 	"time"
 
 	"quorate/bench/rig"
+	"quorate/internal/simnet"
+	"quorate/internal/store"
+	"quorate/internal/store/storetest/pgserver"
 )
 
-// task is what one of our processes is told to do, in its environment.
-type task struct {
-	// Role is one of the roles below.
-	Role string
-	Past pastOptions
-	URL  string
-	Dir  string
-	// Store is the URL of a PostgreSQL server that has the rows; empty: Dir has them.
-	// Standby is that of one that follows it and is read from.
-	Store, Standby string
-	// TxsOf is how many transactions the chains have.
-	TxsOf [3]int
-	// Probe has the store read while it records.
-	Probe bool
-	// Profile is where the process writes what it spends processor time on.
-	Profile string
+// options are the flags.
+type options struct {
+	transactions, turns int
+	store               string
+	readTime            time.Duration
 }
 
-// pastOptions are what all processes must agree on about the history.
-type pastOptions struct {
-	Seed      uint64
-	Txs, Busy int
+func main() {
+	var o options
+	flag.IntVar(&o.transactions, "txs", 1_000_000, "`number` of transactions; each takes about 7 kB of temporary files")
+	flag.StringVar(&o.store, "store", "pebble", "pebble, or postgres for both engines")
+	flag.IntVar(&o.turns, "turns", 1, "`number` of times that each engine indexes, in turns")
+	flag.DurationVar(&o.readTime, "read", time.Second, "`time` for which each kind of page is requested, in each way")
+	rig.Main(func(ctx context.Context, r *rig.Run) error {
+		if o.store != "pebble" && o.store != "postgres" {
+			return fmt.Errorf("-store: got %q, want pebble or postgres", o.store)
+		}
+		if o.turns < 1 {
+			return fmt.Errorf("-turns: got %d, want 1 or more", o.turns)
+		}
+		return run(ctx, r, o)
+	})
+}
+
+// bench is what the steps share.
+type bench struct {
+	options
+	*rig.Run
+
+	network *rig.Network
+
+	indexing, raw *rig.Table
+	rates         map[string][]float64 // transactions per second by engine
+	// services are the last ones of each engine, which have the whole index.
+	pebble, postgres *rig.Service
+	server           *pgserver.Server // nil without one
+}
+
+func run(ctx context.Context, r *rig.Run, o options) (err error) {
+	b := &bench{options: o, Run: r, rates: make(map[string][]float64)}
+	blocks, err := r.Folder("blocks")
+	if err != nil {
+		return err
+	}
+	if b.network, err = rig.StartNetwork(ctx, "", simnet.Options{
+		Seed: r.Seed, Validators: 1, History: &simnet.History{Options: rig.HistoryOptions(r.Seed, o.transactions), Dir: blocks},
+	}); err != nil {
+		return err
+	}
+	defer b.network.Stop()
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.index(ctx); err != nil {
+		return err
+	}
+	if err := b.read(ctx); err != nil {
+		return err
+	}
+	return b.writeRaw(ctx)
+}
+
+func (b *bench) close() error {
+	var all error
+	for _, service := range []*rig.Service{b.pebble, b.postgres} {
+		if service != nil {
+			all = errors.Join(all, service.Stop(syscall.SIGTERM))
+		}
+	}
+	if b.server != nil {
+		all = errors.Join(all, b.server.Close())
+	}
+	return all
 }
 
 const (
-	roleNode   = "node"   // is the simulated node
-	roleBlocks = "blocks" // records P-Chain blocks without the ledger
-	roleLedger = "ledger" // records all chains, with outputs
-	roleRead   = "read"   // reads what was recorded
-	taskEnv    = "QUORATE_BENCH_INGEST"
+	onPebble   = "Pebble"
+	onPostgres = "PostgreSQL"
+	onStandby  = "PostgreSQL, a hot standby"
 )
 
-func main() {
-	log.SetFlags(0)
-	if text := os.Getenv(taskEnv); text != "" {
-		if err := work(text); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
-	var past pastOptions
-	flag.IntVar(&past.Txs, "txs", 1_000_000, "`number` of transactions")
-	flag.IntVar(&past.Busy, "busy", -1, "how often the balance of one address changes; -1: as often as there are transactions")
-	flag.Uint64Var(&past.Seed, "seed", 1, "`number` from which the history follows")
-	dir := flag.String("dir", "", "`folder` for blocks and stores, about 7 kB for a transaction; default: a temporary one")
-	engine := flag.String("store", "", "postgres: record into a PostgreSQL `server` as well, which is started for it, and read from it and from one that follows it")
-	turns := flag.Int("turns", 1, "how often both engines record with -store postgres, in turns; medians are compared")
-	kills := flag.Int("kills", 1, "how often the process that records and reads is killed, and started again: in the middle, or at random moments")
-	profile := flag.String("cpuprofile", "", "write a CPU profile of the ledger's process to this `file`")
-	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
-	flag.Parse()
-	if past.Busy < 0 {
-		past.Busy = past.Txs
-	}
-	if *engine != "" && *engine != "postgres" {
-		log.Fatalf("-store: %q is not postgres", *engine)
-	}
-	if *kills < 1 {
-		log.Fatalf("-kills: %d is less than 1", *kills)
-	}
-	if *turns < 1 {
-		log.Fatalf("-turns: %d is less than 1", *turns)
-	}
-	o := settings{dir: *dir, profile: *profile, turns: *turns, kills: *kills, postgres: *engine != ""}
-	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error { return run(ctx, past, o, told) }); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func work(text string) error {
-	var t task
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
-		return err
-	}
-	if t.Role != roleNode { // as the service by default
-		debug.SetMemoryLimit(1<<30 - 1<<27)
-		debug.SetGCPercent(400)
-	}
-	switch t.Role {
-	case roleNode:
-		return runNode(t)
-	case roleBlocks, roleLedger:
-		return runRecord(t)
-	case roleRead:
-		return runRead(t)
-	}
-	return fmt.Errorf("no role %q", t.Role)
-}
-
-// settings are what is asked for beside the history.
-type settings struct {
-	dir, profile string
-	turns, kills int
-	postgres     bool
-}
-
-func run(ctx context.Context, past pastOptions, o settings, figures *rig.Log) (err error) {
-	root, err := os.MkdirTemp(o.dir, "quorate-ingest-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rig.Load(), past.Seed, past.Txs)
-	begun := time.Now()
-	node, err := rig.Start(ctx, taskEnv, task{Role: roleNode, Past: past, Dir: root})
-	if err != nil {
-		return err
-	}
-	defer node.Stop()
-	var what nodeReady
-	if err := node.Read(&what); err != nil {
-		return fmt.Errorf("making the history: %w", err)
-	}
-	fmt.Printf("history made in %.0f s: %d P, %d X and %d C blocks, %d transactions; the busy address' balance changes %d times\n\n",
-		time.Since(begun).Seconds(), what.Heights[0], what.Heights[1], what.Heights[2], what.all(), what.Busy)
-
-	b := bench{past: past, node: node, what: what, root: root, log: figures}
-	fmt.Println("| recorded | blocks/s | transactions/s | CPU us/transaction | of the node | MB per million transactions | written: rows, and rows again |")
-	fmt.Println("|---|---|---|---|---|---|---|")
-	if _, err := b.record(ctx, "P-Chain blocks and L1s, Pebble", task{Role: roleBlocks}); err != nil {
-		return err
-	}
-	files, err := b.record(ctx, "all chains and outputs, Pebble", task{Role: roleLedger, Dir: filepath.Join(root, "ledger"), Profile: o.profile})
-	if err != nil {
-		return err
-	}
-	var other *postgres
-	if o.postgres {
-		if other, err = b.postgres(ctx, files, o.turns); err != nil {
+// index has the service index the chains on each engine.
+func (b *bench) index(ctx context.Context) (err error) {
+	b.indexing = b.Table("Indexing the P-, X- and C-Chain", []string{"store", "transactions"},
+		rig.Column{Title: "blocks/s"}, rig.Column{Title: "transactions/s"}, rig.Column{Title: "CPU us/transaction", Decimals: 1},
+		rig.Column{Title: "of the PostgreSQL server", Decimals: 1}, rig.Column{Title: "of the node", Decimals: 1},
+		rig.Column{Title: "MB per million", Decimals: 0}, rig.Column{Title: "resident MB"})
+	for turn := range b.turns {
+		if err := b.close(); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, other.close()) }()
-	}
-	asleep := watch(ctx)
-	probed, restarted, err := b.kills(ctx, o.kills)
-	late := asleep()
-	if err != nil {
-		return err
-	}
-	fmt.Println("\n| read | p50 ms | p99 ms | worst ms | reads | processor p50 / p99 ms | blocks from disk | exchanges with the server |\n|---|---|---|---|---|---|---|---|")
-	var idle readings
-	if err := b.once(ctx, task{Role: roleRead, Dir: filepath.Join(root, "ledger")}, &idle); err != nil {
-		return err
-	}
-	if other != nil {
-		if err := other.read(ctx); err != nil {
+		b.postgres, b.server = nil, nil
+		if b.pebble, err = b.indexOn(ctx, onPebble, fmt.Sprintf("pebble-%d", turn), ""); err != nil {
+			return err
+		}
+		if b.store != "postgres" {
+			continue
+		}
+		if b.server, err = rig.StartPostgres(); err != nil {
+			return err
+		}
+		if b.postgres, err = b.indexOn(ctx, onPostgres, fmt.Sprintf("postgres-%d", turn), fmt.Sprintf("store: %q\n", b.server.URL())); err != nil {
 			return err
 		}
 	}
-	for _, so := range []struct {
-		name string
-		readings
-	}{
-		{"Pebble, idle", idle}, {"Pebble, recording", probed},
-		{"meanwhile", readings{{What: "a process that only sleeps, late by", Summary: late}}},
-	} {
-		so.print(so.name)
-		if err := so.tell(figures, so.name, past.Txs); err != nil {
-			return err
-		}
-	}
-	restarted.print()
-	fmt.Printf("load at the end %s\n", rig.Load())
 	return nil
 }
 
-// watch measures by how much this process, which has nothing to do, wakes up late:
-// what of the others' waiting is the machine's. It ends when the result is asked for.
-func watch(ctx context.Context) (late func() rig.Summary) {
-	ctx, stop := context.WithCancel(ctx)
-	result := make(chan rig.Summary, 1)
-	go func() {
-		var all []time.Duration
-		for {
-			due := time.Now().Add(probePause)
-			select {
-			case <-ctx.Done():
-				result <- rig.Summarize(all)
-				return
-			case <-time.After(probePause):
-				all = append(all, time.Since(due))
+// indexOn starts a service and waits until it has indexed all chains.
+func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*rig.Service, error) {
+	service, err := b.NewService(ctx, name, settings+b.network.Settings("record: primary"))
+	if err != nil {
+		return nil, err
+	}
+	if err := service.Start(); err != nil {
+		return nil, err
+	}
+	stop := func(err error) (*rig.Service, error) { return nil, errors.Join(err, service.Stop(syscall.SIGKILL)) }
+	left, err := service.Indexing(ctx, b.network)
+	if err != nil {
+		return stop(err)
+	}
+	serverCPU := func() time.Duration {
+		if engine == onPebble {
+			return 0
+		}
+		return rig.CPUTime(b.server.PID())
+	}
+	begun, cpu, server, node := time.Now(), service.CPU(), serverCPU(), rig.CPUTime(b.network.PID())
+	if err := service.Indexed(ctx, b.network.Heights, nil); err != nil {
+		return stop(err)
+	}
+	took := time.Since(begun)
+	cpu, server, node = service.CPU()-cpu, serverCPU()-server, rig.CPUTime(b.network.PID())-node
+	_, resident := rig.Memory(service.PID())
+	if err := service.Rest(ctx); err != nil {
+		return stop(err)
+	}
+	data := service.DataDir()
+	if engine != onPebble {
+		data = filepath.Join(b.server.Dir(), "base")
+	}
+	size, err := rig.Size(data)
+	if err != nil {
+		return stop(err)
+	}
+	all := float64(b.network.AllTransactions())
+	measured, blocks := left*all, left*float64(b.network.AllBlocks())
+	b.rates[engine] = append(b.rates[engine], measured/took.Seconds())
+	if err := b.indexing.Add([]string{engine, strconv.Itoa(b.transactions)}, blocks/took.Seconds(), measured/took.Seconds(),
+		rig.Microseconds(cpu)/measured, rig.Microseconds(server)/measured, rig.Microseconds(node)/measured, float64(size)/all, resident/1e6); err != nil {
+		return stop(err)
+	}
+	return service, nil
+}
+
+// clients is the number of connections that request pages.
+const clients = 16
+
+// read requests pages while nothing else happens.
+func (b *bench) read(ctx context.Context) (err error) {
+	table := b.PagesTable("Pages of the P- and X-Chain", "store", "transactions")
+	transactions := strconv.Itoa(b.transactions)
+	pages, err := rig.PrimaryPages(ctx, b.pebble, b.Seed, b.transactions)
+	if err != nil {
+		return err
+	}
+	if err := pages.Measure(ctx, table, b.pebble, clients, b.readTime, onPebble, transactions); err != nil {
+		return err
+	}
+	if b.postgres == nil {
+		return nil
+	}
+	if err := b.server.Settle(ctx); err != nil { // ends what indexing left to write
+		return err
+	}
+	defer func() { err = errors.Join(err, b.roundTrips(ctx)) }() // after the table of pages
+	if pages, err = rig.PrimaryPages(ctx, b.postgres, b.Seed, b.transactions); err != nil {
+		return err
+	}
+	if err := pages.Measure(ctx, table, b.postgres, clients, b.readTime, onPostgres, transactions); err != nil {
+		return err
+	}
+	standby, err := b.server.Standby()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = standby.Close() }()
+	if err := b.postgres.Stop(syscall.SIGTERM); err != nil {
+		return err
+	}
+	b.postgres.Add(fmt.Sprintf("store_read: [%q]", standby.URL()))
+	if err := b.postgres.Start(); err != nil {
+		return err
+	}
+	if err := b.postgres.Indexed(ctx, b.network.Heights, nil); err != nil {
+		return err
+	}
+	if err := b.postgres.ReadsStandby(ctx); err != nil {
+		return err
+	}
+	if err := pages.Measure(ctx, table, b.postgres, clients, b.readTime, onStandby, transactions); err != nil {
+		return err
+	}
+	return b.postgres.Stop(syscall.SIGTERM) // before its standby
+}
+
+// roundTrips measures the least that one exchange with the PostgreSQL server takes. A page
+// takes one to three.
+func (b *bench) roundTrips(ctx context.Context) error {
+	rows, err := store.OpenPostgres(ctx, store.PostgresOptions{URL: b.server.URL()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	var all []time.Duration
+	for range 1000 {
+		begun := time.Now()
+		if err := rows.Ping(ctx); err != nil {
+			return err
+		}
+		all = append(all, time.Since(begun))
+	}
+	table := b.Table("An exchange with the PostgreSQL server about nothing", []string{"exchanges"},
+		rig.Column{Title: "p50 ms", Decimals: 2}, rig.Column{Title: "p99 ms", Decimals: 2})
+	times := rig.Summarize(all)
+	return table.Add([]string{strconv.Itoa(len(all))}, rig.Milliseconds(times.P50), rig.Milliseconds(times.P99))
+}
+
+// writeRaw has each engine write the rows of the index once more, in the order of their
+// keys and without the service: the least that indexing takes of the engine.
+func (b *bench) writeRaw(ctx context.Context) error {
+	if err := b.pebble.Stop(syscall.SIGTERM); err != nil {
+		return err
+	}
+	from, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: filepath.Join(b.pebble.DataDir(), "store")})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	b.raw = b.Table("The same rows written by the engine alone", []string{"store", "transactions"},
+		rig.Column{Title: "rows/s"}, rig.Column{Title: "rows/transaction", Decimals: 1}, rig.Column{Title: "transactions/s"},
+		rig.Column{Title: "indexing, % of that"}, rig.Column{Title: "indexing, % of Pebble"})
+	to, err := store.OpenPebble(ctx, store.PebbleOptions{Dir: filepath.Join(b.Dir, "raw")})
+	if err != nil {
+		return err
+	}
+	if err := b.copyRows(ctx, onPebble, from, to); err != nil || b.server == nil {
+		return err
+	}
+	server, err := rig.StartPostgres()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = server.Close() }()
+	other, err := store.OpenPostgres(ctx, store.PostgresOptions{URL: server.URL()})
+	if err != nil {
+		return err
+	}
+	return b.copyRows(ctx, onPostgres, from, other)
+}
+
+// rawBatch is the number of rows in a batch of copyRows.
+const rawBatch = 20_000
+
+// copyRows copies all rows, closes the destination, and adds a row with the rate of its
+// commits.
+func (b *bench) copyRows(ctx context.Context, engine string, from store.Reader, to store.Store) (err error) {
+	defer func() { err = errors.Join(err, to.Close()) }()
+	var took time.Duration
+	rows, waiting := 0, 0
+	batch := new(store.Batch)
+	commit := func() error {
+		begun := time.Now()
+		if err := to.Commit(ctx, batch); err != nil {
+			return err
+		}
+		took += time.Since(begun)
+		batch, waiting = new(store.Batch), 0
+		return nil
+	}
+	for _, family := range store.Families() {
+		if family == store.FamilyMeta { // the store's own
+			continue
+		}
+		for row, err := range store.Rows(ctx, from, family) {
+			if err != nil {
+				return err
+			}
+			batch.Put(family, row.PK, row.V)
+			rows++
+			if waiting++; waiting == rawBatch {
+				if err := commit(); err != nil {
+					return err
+				}
 			}
 		}
-	}()
-	return func() rig.Summary {
-		stop()
-		return <-result
 	}
+	if err := commit(); err != nil {
+		return err
+	}
+	all := float64(b.network.AllTransactions())
+	rate := rig.Quantile(b.rates[engine], 0.5)
+	return b.raw.Add([]string{engine, strconv.Itoa(b.transactions)}, float64(rows)/took.Seconds(), float64(rows)/all, all/took.Seconds(),
+		100*rate/(all/took.Seconds()), 100*rate/rig.Quantile(b.rates[onPebble], 0.5))
 }

@@ -1,238 +1,212 @@
 // Command replicas measures what several replicas of the service carry on one PostgreSQL
-// server: one that records has recorded a made-up history, and one, two and three that
-// answer the Data API are asked for pages of it, which they read from the server, or from
-// one that follows it. Each is a process of its own, as in earnest, and so are the servers
-// and the simulated node, so that processor time can be told apart. All of them share this
-// machine: where it is what saturates, what more machines would carry is worked out from
-// the processor time of a request, and labelled so.
+// server. One replica indexes a made-up history; one, two and more that answer the Data API
+// then receive requests for pages of it, which they read from the server or from a hot
+// standby. All processes share this machine: where its processors are the limit, the
+// processor time of a request says what more machines would carry.
 //
 //	go -C bench run ./replicas
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strconv"
+	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"quorate/bench/rig"
+	"quorate/internal/cputime"
+	"quorate/internal/simnet"
+	"quorate/internal/store/storetest/pgserver"
 )
 
-// taskEnv makes a process the simulated node.
-const taskEnv = "QUORATE_BENCH_REPLICAS"
-
-// options are what is measured.
+// options are the flags.
 type options struct {
-	Seed        uint64
-	Txs         int
-	most        int // replicas
-	connections int
-	turns       int
-	turn        time.Duration
-	dir         string
+	transactions, most, clients, turns int
+	turn                               time.Duration
 }
 
 func main() {
-	log.SetFlags(0)
-	if text := os.Getenv(taskEnv); text != "" {
-		if err := runNode(text); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
 	var o options
-	flag.IntVar(&o.Txs, "txs", 50_000, "`number` of transactions")
-	flag.Uint64Var(&o.Seed, "seed", 1, "`number` from which the history follows")
-	flag.IntVar(&o.most, "replicas", 3, "the greatest `number` of replicas")
-	flag.IntVar(&o.connections, "connections", 16, "`number` of connections that ask at a time, over all replicas")
-	flag.IntVar(&o.turns, "turns", 5, "how `often` each number of replicas is asked, in turns with the others")
+	flag.IntVar(&o.transactions, "txs", 50_000, "`number` of transactions")
+	flag.IntVar(&o.most, "replicas", 3, "greatest `number` of replicas")
+	flag.IntVar(&o.clients, "connections", 16, "`number` of connections, over all replicas")
+	flag.IntVar(&o.turns, "turns", 5, "`number` of turns of each number of replicas")
 	flag.DurationVar(&o.turn, "for", 3*time.Second, "`time` of a turn")
-	flag.StringVar(&o.dir, "dir", "", "`folder` for blocks, logs and data; default: a temporary one")
-	figures := flag.String("json", "", "write what was measured to this `file`, too, as lines of JSON")
-	flag.Parse()
-	if o.most < 1 || o.connections < o.most || o.turns < 1 || o.turn < 100*time.Millisecond {
-		log.Fatal("there has to be a replica at least, a connection for each, and a turn of 100ms")
-	}
-	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
-		return run(ctx, o, told)
-	}); err != nil {
-		log.Fatal(err)
-	}
+	rig.Main(func(ctx context.Context, r *rig.Run) error {
+		if o.most < 1 || o.clients < o.most || o.turns < 1 {
+			return errors.New("-replicas and -turns must be 1 or more, and -connections not less than -replicas")
+		}
+		return run(ctx, r, o)
+	})
 }
 
-func run(ctx context.Context, o options, figures *rig.Log) (err error) {
-	root, err := os.MkdirTemp(o.dir, "quorate-replicas-")
+// bench is what the steps share.
+type bench struct {
+	options
+	*rig.Run
+
+	network         *rig.Network
+	server, standby *pgserver.Server
+	services        []*rig.Service // all that run
+}
+
+// line is a number of replicas that read from the same place, and what was measured of it.
+type line struct {
+	rig.Outcome
+
+	from                           string
+	replicas                       []*rig.Service
+	service, server, standby, load time.Duration // processor time
+}
+
+func run(ctx context.Context, r *rig.Run, o options) (err error) {
+	b := &bench{options: o, Run: r}
+	blocks, err := r.Folder("blocks")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	fmt.Printf("%s/%s, %d processors, %s, load %s; seed %d, %d transactions, %d connections\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rig.Load(), o.Seed, o.Txs, o.connections)
-	binary, err := rig.Build(ctx, root)
-	if err != nil {
+	if b.network, err = rig.StartNetwork(ctx, "", simnet.Options{
+		Seed: r.Seed, Validators: 4, History: &simnet.History{Options: rig.HistoryOptions(r.Seed, o.transactions), Dir: blocks},
+	}); err != nil {
 		return err
 	}
-	child, err := rig.Start(ctx, taskEnv, nodeTask{Seed: o.Seed, Txs: o.Txs, Dir: root})
-	if err != nil {
+	defer b.network.Stop()
+	if b.server, err = rig.StartPostgres(); err != nil {
 		return err
 	}
-	defer child.Stop()
-	var n nodeReady
-	if err := child.Read(&n); err != nil {
-		return fmt.Errorf("making the history: %w", err)
-	}
-	server, err := rig.StartPostgres()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	b := &bench{options: o, node: n, root: root, binary: binary, server: server, log: figures}
+	defer func() { err = errors.Join(err, b.server.Close()) }()
 	defer b.stop()
-	begun := time.Now()
-	recorder, err := b.start("ingest", "--role", "ingest")
-	if err != nil {
+	if _, err := b.start(ctx, "ingest", ""); err != nil {
 		return err
 	}
-	if err := recorder.recorded(ctx, n.Heights); err != nil {
-		return err
-	}
-	size, err := rig.Size(filepath.Join(server.Dir(), "base"))
-	if err != nil {
-		return err
-	}
-	fmt.Printf("recorded by a replica of the role ingest in %.0f s, with %.0f s of its processor time and %.0f s of the server's; %.0f MB\n",
-		time.Since(begun).Seconds(), recorder.spent().Seconds(), rig.CPUTime(server.PID()).Seconds(), float64(size)/1e6)
-	if b.standby, err = server.Standby(); err != nil {
+	if b.standby, err = b.server.Standby(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.standby.Close()) }()
-	if err := b.server.Settle(ctx); err != nil { // what recording left to write
+	defer b.stop()                               // before the standby
+	if err := b.server.Settle(ctx); err != nil { // ends what indexing left to write
 		return err
 	}
-	for i := range o.most {
-		if err := b.add(ctx, i, fromServer); err != nil {
-			return err
-		}
-		if err := b.add(ctx, i, fromStandby, "--store-read", b.standby.URL()); err != nil {
-			return err
+	var lines []*line
+	for _, from := range []struct{ name, settings string }{
+		{"the server", ""}, {"a standby", fmt.Sprintf("store_read: [%q]\n", b.standby.URL())},
+	} {
+		var replicas []*rig.Service
+		for n := range o.most {
+			replica, err := b.start(ctx, "api", from.settings)
+			if err != nil {
+				return err
+			}
+			if from.settings != "" {
+				if err := replica.ReadsStandby(ctx); err != nil {
+					return err
+				}
+			}
+			replicas = append(replicas, replica)
+			lines = append(lines, &line{from: from.name, replicas: replicas[:n+1]})
 		}
 	}
-	lines, err := b.measure(ctx)
+	pages, err := rig.PrimaryPages(ctx, lines[0].replicas[0], r.Seed, o.transactions)
 	if err != nil {
 		return err
 	}
-	if err := b.tell(lines); err != nil {
+	for turn := range o.turns + 1 {
+		for _, l := range lines {
+			if turn == 0 { // warms up
+				l = &line{replicas: l.replicas}
+			}
+			if err := b.take(ctx, l, pages); err != nil {
+				return err
+			}
+		}
+	}
+	return b.report(lines, pages)
+}
+
+// start starts a replica and waits until its index is complete.
+func (b *bench) start(ctx context.Context, role, settings string) (*rig.Service, error) {
+	name := fmt.Sprintf("%d-%s", len(b.services), role)
+	replica, err := b.StartService(ctx, name, fmt.Sprintf("role: %s\nstore: %q\n%s%s", role, b.server.URL(), settings, b.network.Settings("record: primary")))
+	if err != nil {
+		return nil, err
+	}
+	b.services = append(b.services, replica)
+	return replica, replica.Indexed(ctx, b.network.Heights, nil)
+}
+
+// stop stops all replicas at once.
+func (b *bench) stop() {
+	var stopping errgroup.Group
+	for _, replica := range b.services {
+		stopping.Go(func() error { return replica.Stop(syscall.SIGTERM) })
+	}
+	if err := stopping.Wait(); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// take adds one turn.
+func (b *bench) take(ctx context.Context, l *line, pages rig.Pages) error {
+	spent := func() (service time.Duration) {
+		for _, replica := range l.replicas {
+			service += replica.CPU()
+		}
+		return service
+	}
+	service, server, standby, load := spent(), rig.CPUTime(b.server.PID()), rig.CPUTime(b.standby.PID()), cputime.Used()
+	outcome, err := (rig.Load{Clients: b.clients, For: b.turn}).Run(ctx, func(client, n int) rig.Request {
+		return pages.Mixed(l.replicas[client%len(l.replicas)].Public, n)
+	})
+	if err != nil {
 		return err
 	}
-	fmt.Printf("\nload at the end %s\n", rig.Load())
+	l.Add(outcome)
+	l.service += spent() - service
+	l.server += rig.CPUTime(b.server.PID()) - server
+	l.standby += rig.CPUTime(b.standby.PID()) - standby
+	l.load += cputime.Used() - load
 	return nil
 }
 
-// tell prints what was measured, and what follows from it.
-func (b *bench) tell(lines []*line) error {
-	fmt.Println("\n| replicas | pages read from | requests/s | p50 ms | p99 ms | CPU us/request: service | server | standby | of the machine's processors: service | servers | load | rest, and idle | requests/CPU second |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+func (b *bench) report(lines []*line, pages rig.Pages) error {
+	transactions := strconv.Itoa(b.transactions)
+	table := b.Table("Replicas on one PostgreSQL server", []string{"replicas", "pages read from", "transactions"},
+		rig.Column{Title: "requests/s"}, rig.Column{Title: "p50 ms", Decimals: 2}, rig.Column{Title: "p99 ms", Decimals: 2},
+		rig.Column{Title: "CPU us/request: service"}, rig.Column{Title: "server"}, rig.Column{Title: "standby"}, rig.Column{Title: "load"},
+		rig.Column{Title: "requests/CPU second"})
 	for _, l := range lines {
-		fmt.Printf("| %d | %s | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.0f %% | %.0f %% | %.0f %% | %.0f %% | %.0f |\n",
-			l.replicas, l.from, l.rate(), rig.Milliseconds(rig.Quantile(l.took, 0.5)), rig.Milliseconds(rig.Quantile(l.took, 0.99)),
-			l.each(l.service), l.each(l.server), l.each(l.standby),
-			l.share(l.service), l.share(l.server+l.standby), l.share(l.load), 100-l.share(l.service+l.server+l.standby+l.load), l.perCPU())
-		if err := b.log.Add(map[string]string{
-			"replicas": strconv.Itoa(l.replicas), "reads": l.from, "connections": strconv.Itoa(b.connections), "transactions": strconv.Itoa(b.Txs),
-		}, map[string]float64{
-			"requests_per_second": l.rate(), "p50_ms": rig.Milliseconds(rig.Quantile(l.took, 0.5)), "p99_ms": rig.Milliseconds(rig.Quantile(l.took, 0.99)),
-			"cpu_us": l.each(l.service), "server_cpu_us": l.each(l.server), "standby_cpu_us": l.each(l.standby),
-			"requests_per_cpu_second": l.perCPU(), "service_percent": l.share(l.service), "servers_percent": l.share(l.server + l.standby), "load_percent": l.share(l.load),
-		}); err != nil {
+		each := func(d time.Duration) float64 { return rig.Microseconds(d) / float64(len(l.Times)) }
+		if err := table.Add([]string{strconv.Itoa(len(l.replicas)), l.from, transactions}, l.Rate(), rig.Milliseconds(l.P50), rig.Milliseconds(l.P99),
+			each(l.service), each(l.server), each(l.standby), each(l.load),
+			float64(len(l.Times))/(l.service+l.server+l.standby).Seconds()); err != nil {
 			return err
 		}
 	}
-	fmt.Println("\n| page, of one replica that reads from the server | p50 ms | p99 ms |\n|---|---|---|")
-	for i, kind := range kinds {
-		of := lines[0].byKind[i]
-		fmt.Printf("| %s | %.2f | %.2f |\n", kind.name, rig.Milliseconds(rig.Quantile(of, 0.5)), rig.Milliseconds(rig.Quantile(of, 0.99)))
-		if err := b.log.Add(map[string]string{"page": kind.name, "reads": lines[0].from, "transactions": strconv.Itoa(b.Txs)}, map[string]float64{
-			"p50_ms": rig.Milliseconds(rig.Quantile(of, 0.5)), "p99_ms": rig.Milliseconds(rig.Quantile(of, 0.99)),
-		}); err != nil {
+	byKind := b.Table("Pages of one replica on PostgreSQL, all kinds at once", []string{"page", "transactions"},
+		rig.Column{Title: "p50 ms", Decimals: 2}, rig.Column{Title: "p99 ms", Decimals: 2})
+	for kind := range pages {
+		times := rig.Summarize(lines[0].ByKind[kind])
+		if err := byKind.Add([]string{pages[kind].Name, transactions}, rig.Milliseconds(times.P50), rig.Milliseconds(times.P99)); err != nil {
 			return err
 		}
 	}
+	fmt.Println("\nWorked out from the processor time of one replica's requests, not measured: what machines of two processors each carry")
+	estimate := b.Table("Replicas and servers on machines of their own, estimated", []string{"pages read from"},
+		rig.Column{Title: "requests/s of a replica"}, rig.Column{Title: "requests/s that a server or standby supports"})
 	for _, l := range lines {
-		if l.replicas == b.most {
-			l.judge()
+		if len(l.replicas) != 1 {
+			continue
 		}
-	}
-	for _, l := range lines {
-		if l.replicas == 1 {
-			l.project()
+		const processors = 2
+		carries := func(d time.Duration) float64 { return processors * float64(len(l.Times)) / d.Seconds() }
+		if err := estimate.Add([]string{l.from}, carries(l.service), carries(l.server+l.standby)); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// judge says what saturates.
-func (l *line) judge() {
-	used := l.share(l.service + l.server + l.standby + l.load)
-	verdict := "it was not what saturates, or busy with something else"
-	if used > 85 {
-		verdict = "it is what saturates, and more replicas on it carry no more"
-	}
-	fmt.Printf("\n%d replicas, pages read from %s: service, servers and load take %.0f %% of this machine: %s.\n", l.replicas, l.from, used, verdict)
-}
-
-// projected is how many processors a machine has for which rates are worked out, with
-// nothing else on it.
-const projected = 2
-
-// project works out what replicas and servers on machines of their own would carry, were
-// a request to cost there what it does here with one replica.
-func (l *line) project() {
-	from, cost := "servers", l.each(l.server)
-	if l.from == fromStandby {
-		from, cost = "standbys", l.each(l.standby)
-	}
-	const second = projected * 1e6 // microseconds of processor time
-	replica, server := second/l.each(l.service), second/cost
-	fmt.Printf("\nWorked out, not measured, of pages read from %s, on machines of %d processors with nothing else on them: a replica carries\n", l.from, projected)
-	fmt.Printf("%d s / %.0f us = %.0f requests/s, what it reads from %d s / %.0f us = %.0f; n replicas and m %s min(n * %.0f, m * %.0f):\n\n",
-		projected, l.each(l.service), replica, projected, cost, server, from, replica, server)
-	most := 1
-	if l.from == fromStandby {
-		most = 3
-	}
-	for m := range most {
-		fmt.Printf("| %d %s |", m+1, from)
-		for _, n := range []float64{1, 2, 3, 5, 10} {
-			fmt.Printf(" %.0f replicas: %.0f |", n, min(n*replica, float64(m+1)*server))
-		}
-		fmt.Println()
-	}
-}
-
-// nodeTask is what the simulated node is told.
-type nodeTask struct {
-	Seed uint64
-	Txs  int
-	Dir  string
-}
-
-// nodeReady is what it tells when its history is made.
-type nodeReady struct {
-	URL     string
-	Heights map[string]uint64
-}
-
-func runNode(text string) error {
-	var t nodeTask
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
-		return err
-	}
-	return serveNode(t)
 }

@@ -1,11 +1,10 @@
-// Command report runs the benchmarks and writes what they measured as one page with
-// plots, as JSON, and as tables into docs/benchmarks.md. Each benchmark is a process of its own
-// and tells its figures with -json; one that fails is in the report as failed, and the
-// exit code is 1 then.
+// Command report runs the benchmarks in a short or a long form and writes what they measured
+// into docs/benchmarks.md, with plots and the figures as JSON in docs/report. Each benchmark
+// is a process of its own. If one fails, the report says so and the exit code is 1.
 //
 //	go -C bench run ./report          about nine minutes on two quiet processors
 //	go -C bench run ./report -long    about two hours, medians of three runs
-//	go -C bench run ./report -again   writes all of it anew from the JSON, without measuring
+//	go -C bench run ./report -again   writes page and plots from the figures, without measuring
 package main
 
 import (
@@ -19,7 +18,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,145 +28,118 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	long := flag.Bool("long", false, "larger networks and chains, more messages, each benchmark three times")
-	out := flag.String("out", committed, "`folder` for index.html, the plots and figures.json; only with the default one docs/benchmarks.md gets the figures, too")
-	seed := flag.Uint64("seed", 1, "`number` from which networks and chains follow")
-	again := flag.Bool("again", false, "write the report anew from the figures in its folder")
+	long := flag.Bool("long", false, "larger networks and chains, more messages, each benchmark three times, and a real node")
+	docs := flag.String("docs", filepath.Join("..", "docs"), "`folder` of benchmarks.md and of the folder report")
+	seed := flag.Uint64("seed", 1, "`number` that determines networks and chains")
+	again := flag.Bool("again", false, "write page and plots from the figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	var failed int
-	var err error
-	if *again {
-		err = renew(*out)
-	} else {
-		failed, err = run(ctx, *out, *long, *seed)
-	}
+	err := run(ctx, *docs, *long, *again, *seed)
 	stop()
 	if err != nil {
 		log.Fatal(err)
 	}
-	if failed > 0 {
-		log.Fatalf("%d benchmarks failed; the report says which, and why", failed)
-	}
 }
 
-// committed is the folder of the report that docs/benchmarks.md shows.
-var committed = filepath.Join("..", "docs", "report")
+func run(ctx context.Context, docs string, long, again bool, seed uint64) error {
+	if again {
+		r, err := load(docs)
+		if err != nil {
+			return err
+		}
+		return r.write(docs)
+	}
+	r, err := measure(ctx, plan(long, seed), long, seed)
+	if err != nil {
+		return err
+	}
+	if err := r.save(docs); err != nil {
+		return err
+	}
+	fmt.Printf("%s is written, after %s\n", filepath.Join(docs, page), r.Took)
+	var failed error
+	for _, one := range r.Results {
+		if one.Failure != "" {
+			failed = errors.Join(failed, fmt.Errorf("%s failed: %s", one, one.Failure))
+		}
+	}
+	return failed
+}
 
-// head is what figures depend on besides what is measured.
-type head struct {
+// report is what the benchmarks measured.
+type report struct {
 	rig.Machine
 
 	Form      string        `json:"form"`
 	Seed      uint64        `json:"seed"`
 	LoadAfter string        `json:"load_after"`
 	Took      time.Duration `json:"took_ns"`
+	Results   []result      `json:"results"`
 }
 
-// report is all that was measured.
-type report struct {
-	Head    head     `json:"head"`
-	Results []result `json:"results"`
-}
-
-// result is what came of a step.
+// result is what one step measured.
 type result struct {
 	step
 
-	Figures []rig.Figures `json:"figures"`
-	Failure string        `json:"failure,omitempty"` // empty if it did not fail
+	Tables  []*rig.Table `json:"tables"`
+	Failure string       `json:"failure,omitempty"`
 }
 
-// run measures all there is and writes the report, that of failures included.
-func run(ctx context.Context, out string, long bool, seed uint64) (failed int, err error) {
+// measure runs all steps, also after one has failed.
+func measure(ctx context.Context, steps []step, long bool, seed uint64) (r *report, err error) {
 	dir, err := os.MkdirTemp("", "quorate-report-")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	h := head{Form: "short", Seed: seed}
+	r = &report{Form: "short", Seed: seed}
 	if long {
-		h.Form = "long, medians of three runs"
+		r.Form = "long, medians of three runs"
 	}
-	if h.Machine, err = rig.ThisMachine(ctx); err != nil {
-		return 0, err
+	if r.Machine, err = rig.ThisMachine(ctx); err != nil {
+		return nil, err
 	}
 	fmt.Println("building the benchmarks")
-	steps := plan(long, seed)
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
-	for _, s := range steps {
-		if one := "./" + s.Name; !s.nodes() && !slices.Contains(args, one) {
-			args = append(args, one)
-		}
+	if text, err := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), "./...").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the benchmarks: %w\n%s", err, text)
 	}
-	build := exec.CommandContext(ctx, "go", args...)
-	if text, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("building the benchmarks, in the folder bench: %w\n%s", err, text)
-	}
-	var all []result
 	begun := time.Now()
-	var done time.Duration // of what was expected
 	for i, s := range steps {
-		fmt.Printf("[%d of %d, about %s to go] %s\n", i+1, len(steps), remaining(steps[i:], done, time.Since(begun)).Round(time.Second), s)
-		r := s.run(ctx, dir)
-		if r.Failure != "" {
-			failed++
-			fmt.Printf("failed: %s\n", r.Failure)
+		fmt.Printf("[%d of %d, after %s] %s\n", i+1, len(steps), time.Since(begun).Round(time.Second), s)
+		one := s.run(ctx, dir)
+		if one.Failure != "" {
+			fmt.Printf("failed: %s\n", one.Failure)
 		}
-		all = append(all, r)
-		done += s.about
+		r.Results = append(r.Results, one)
 	}
-	h.Took, h.LoadAfter = time.Since(begun).Round(time.Second), rig.Load()
-	if err := (&report{h, all}).save(out); err != nil {
-		return failed, err
-	}
-	fmt.Printf("%s is written, after %s\n", filepath.Join(out, page), h.Took)
-	return failed, nil
+	r.Took, r.LoadAfter = time.Since(begun).Round(time.Second), rig.LoadAverage()
+	return r, nil
 }
 
-// remaining is how long steps take if they are as much slower than on a quiet machine
-// as those before, which were expected to take done and took elapsed.
-func remaining(steps []step, done, elapsed time.Duration) (sum time.Duration) {
-	for _, s := range steps {
-		sum += s.about
-	}
-	if done > 0 {
-		sum = time.Duration(float64(sum) * elapsed.Seconds() / done.Seconds())
-	}
-	return sum
-}
-
-// step is a run of a benchmark.
+// step is one run of a benchmark.
 type step struct {
-	Name  string        `json:"name"` // of a folder in bench, or realNodes
-	Flags []string      `json:"flags"`
-	about time.Duration // that it takes on two quiet processors
+	Name  string   `json:"name"` // a folder of this module, or realNode
+	Flags []string `json:"flags"`
 }
 
-// realNodes is the name of a step that is Go's benchmarks in the folder e2e.
-const realNodes = "e2e"
+// realNode is the name of the step that runs Go benchmarks in the folder e2e.
+const realNode = "e2e"
 
-func (s step) nodes() bool { return s.Name == realNodes }
-
-// String is the command, as one would enter it.
+// String returns the command.
 func (s step) String() string {
 	command := "go -C bench run ./" + s.Name
-	if s.nodes() {
-		command = "cd e2e && go test"
+	if s.Name == realNode {
+		command = "go -C e2e test"
 	}
 	return strings.Join(append([]string{command}, s.Flags...), " ")
 }
 
-// patience is how many times longer than expected a benchmark may take.
-const patience = 10
+// limit bounds the time of a step.
+const limit = 30 * time.Minute
 
 func (s step) run(ctx context.Context, dir string) result {
 	r := result{step: s}
-	if ctx.Err() != nil { // there is a report of what was measured before
-		r.Failure = "not run: interrupted"
-		return r
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience*s.about)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	figures := filepath.Join(dir, "figures.json")
 	if err := os.Remove(figures); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -176,42 +147,39 @@ func (s step) run(ctx context.Context, dir string) result {
 		return r
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, s.Name), append([]string{"-json", figures}, s.Flags...)...)
-	var told, said bytes.Buffer
-	if s.nodes() {
-		cmd = exec.CommandContext(ctx, "go", append([]string{"test"}, s.Flags...)...)
-		cmd.Dir, cmd.Stdout = filepath.Join("..", realNodes), &told
+	var printed, failed bytes.Buffer
+	if s.Name == realNode {
+		cmd = exec.CommandContext(ctx, "go", append([]string{"-C", filepath.Join("..", realNode), "test"}, s.Flags...)...)
+		cmd.Stdout = &printed
 	}
-	cmd.Stderr = &said
+	cmd.Stderr = &failed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	err := cmd.Run()
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("given up after %s", patience*s.about)
 	case ctx.Err() != nil:
-		err = errors.New("interrupted")
-	}
-	switch {
+		err = fmt.Errorf("stopped: %w", ctx.Err())
 	case err != nil:
-	case s.nodes():
-		r.Figures, err = ofGoBenchmarks(told.String())
+	case s.Name == realNode:
+		r.Tables, err = goBenchmarks(printed.String())
 	default:
-		r.Figures, err = rig.ReadFigures(figures)
+		r.Tables, err = rig.ReadTables(figures)
 	}
-	if err == nil && len(r.Figures) == 0 {
+	if err == nil && len(r.Tables) == 0 {
 		err = errors.New("it measured nothing")
 	}
 	if err != nil {
-		said := strings.TrimSpace(said.String())
-		r.Failure = strings.TrimSpace(err.Error() + "\n" + said[max(0, len(said)-2000):])
+		text := strings.TrimSpace(failed.String())
+		r.Failure = strings.TrimSpace(err.Error() + "\n" + text[max(0, len(text)-2000):])
 	}
 	return r
 }
 
-// ofGoBenchmarks reads lines of Go's benchmarks: a name, how often it was done, and
-// values, each before its unit.
-func ofGoBenchmarks(text string) (all []rig.Figures, err error) {
+// goBenchmarks reads the output of go test -bench: lines with a name, a count, and values
+// that each stand before their unit.
+func goBenchmarks(text string) ([]*rig.Table, error) {
+	table := &rig.Table{Title: "Node APIs beside a real node", Labels: []string{"call"}}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
@@ -221,59 +189,58 @@ func ofGoBenchmarks(text string) (all []rig.Figures, err error) {
 		if i := strings.LastIndexByte(name, '-'); i > 0 { // the number of processors
 			name = name[:i]
 		}
-		one := rig.Figures{Of: map[string]string{"call": name}, Values: make(map[string]float64)}
+		row := rig.Row{Labels: []string{name}}
+		table.Columns = nil
 		for i := 2; i+1 < len(fields); i += 2 {
-			if one.Values[fields[i+1]], err = strconv.ParseFloat(fields[i], 64); err != nil {
+			value, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", fields[0], err)
 			}
+			row.Values = append(row.Values, value)
+			table.Columns = append(table.Columns, rig.Column{Title: fields[i+1], Decimals: 2})
 		}
-		all = append(all, one)
+		table.Rows = append(table.Rows, row)
 	}
-	return all, nil
+	if len(table.Rows) == 0 {
+		return nil, nil
+	}
+	return []*rig.Table{table}, nil
 }
 
-// plan is what is run.
+// plan returns the steps of a form.
 func plan(long bool, seed uint64) (steps []step) {
 	seeded := fmt.Sprintf("-seed=%d", seed)
-	add := func(about time.Duration, name string, flags ...string) {
-		steps = append(steps, step{name, flags, about})
+	add := func(name string, flags ...string) {
+		steps = append(steps, step{name, append([]string{seeded}, flags...)})
 	}
 	if !long {
-		add(20*time.Second, "blsbatch", "-runs=3")
+		add("blsbatch", "-runs=3")
 		for _, faults := range []string{"-faults=0", "-faults=0.2"} {
-			add(35*time.Second, "latency", "-validators=5,100,500,1000", "-c=1", "-rounds=30", "-warmup=15", faults, seeded)
+			add("latency", "-validators=5,100,500,1000", "-c=1", "-rounds=30", "-warmup=15", faults)
 		}
-		add(30*time.Second, "service", "-n=30000", "warm")
-		add(30*time.Second, "ingest", "-txs=5000", seeded)
-		add(65*time.Second, "ingest", "-txs=20000", "-store=postgres", seeded)
-		add(80*time.Second, "ingest", "-txs=100000", seeded)
-		add(45*time.Second, "replicas", "-txs=10000", "-turns=2", "-for=1500ms", seeded)
-		add(35*time.Second, "evm", "-txs=5000", "-read=400ms", seeded)
-		add(40*time.Second, "evm", "-txs=20000", "-read=400ms", seeded)
-		add(50*time.Second, "evm", "-txs=100000", "-read=400ms", seeded)
+		add("service", "-n=30000", "warm")
+		add("ingest", "-txs=5000", "-read=200ms")
+		add("ingest", "-txs=20000", "-read=200ms", "-store=postgres")
+		add("ingest", "-txs=100000", "-read=200ms")
+		add("replicas", "-txs=10000", "-turns=2", "-for=1500ms")
+		for _, transactions := range []string{"-txs=5000", "-txs=20000", "-txs=100000"} {
+			add("evm", transactions, "-read=400ms")
+		}
 		return steps
 	}
 	for range 3 {
-		add(20*time.Second, "blsbatch")
+		add("blsbatch")
 		for _, faults := range []string{"-faults=0", "-faults=0.1", "-faults=0.2"} {
-			add(2*time.Minute, "latency", "-validators=5,50,100,300,500,1000", "-c=1", "-rounds=80", "-warmup=40", faults, seeded)
+			add("latency", "-validators=5,50,100,300,500,1000", "-c=1", "-rounds=80", "-warmup=40", faults)
 		}
-		add(time.Minute, "service", "-n=200000", "warm")
-		for _, size := range []struct {
-			txs         string
-			ingest, evm time.Duration
-		}{
-			{"-txs=20000", 40 * time.Second, 75 * time.Second},
-			{"-txs=100000", 80 * time.Second, 85 * time.Second},
-			{"-txs=500000", 5 * time.Minute, 2 * time.Minute},
-			{"-txs=1000000", 10 * time.Minute, 3 * time.Minute},
-		} {
-			add(size.ingest, "ingest", size.txs, seeded)
-			add(size.evm, "evm", size.txs, seeded)
+		add("service", "warm")
+		for _, transactions := range []string{"-txs=20000", "-txs=100000", "-txs=500000", "-txs=1000000"} {
+			add("ingest", transactions)
+			add("evm", transactions)
 		}
-		add(3*time.Minute, "ingest", "-txs=50000", "-store=postgres", seeded)
-		add(3*time.Minute, "replicas", seeded)
-		add(4*time.Minute, realNodes, "-run", "xxx", "-bench", "NodeAPI", "-benchtime", "1x")
+		add("ingest", "-txs=50000", "-store=postgres")
+		add("replicas")
+		steps = append(steps, step{realNode, []string{"-run", "xxx", "-bench", "NodeAPI", "-benchtime", "1x"}})
 	}
 	return steps
 }

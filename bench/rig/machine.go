@@ -1,12 +1,11 @@
 package rig
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -14,74 +13,68 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// Machine is what figures depend on besides what is measured.
+// Machine describes where and when something was measured.
 type Machine struct {
 	Date time.Time `json:"date"`
-	// System is the operating system, CPU the processor's model, and Processors how many
-	// of them there are.
+	// System is the operating system, CPU the model of the processors.
 	System     string `json:"system"`
 	CPU        string `json:"cpu"`
 	Processors int    `json:"processors"`
-	// Go and Library are versions, that of avalanchego the latter; Commit is the checkout's,
-	// with a word if there are changes.
+	// Go and Library are the versions of Go and of avalanchego.
 	Go      string `json:"go"`
 	Library string `json:"avalanchego"`
-	Commit  string `json:"commit"`
-	// Postgres is the version of the PostgreSQL server; empty if there is none.
+	// Commit ends with "with changes" if files differ from it.
+	Commit string `json:"commit"`
+	// Postgres is the version of the PostgreSQL server, empty if none is installed.
 	Postgres string `json:"postgresql,omitempty"`
-	// Load is the load average when it was asked.
+	// Load is the load average at the start.
 	Load string `json:"load"`
 }
 
-// ThisMachine is this one, now. The current folder has to be in the module.
+// ThisMachine describes this machine now. The current folder must be in the module.
 func ThisMachine(ctx context.Context) (Machine, error) {
 	m := Machine{
-		Date: time.Now().UTC().Truncate(time.Second), System: runtime.GOOS + "/" + runtime.GOARCH, CPU: processor(),
-		Processors: runtime.NumCPU(), Go: runtime.Version(), Load: Load(), Commit: "unknown",
+		Date: time.Now().UTC().Truncate(time.Second), System: runtime.GOOS + "/" + runtime.GOARCH, CPU: "unknown",
+		Processors: runtime.NumCPU(), Go: runtime.Version(), Load: LoadAverage(), Commit: "unknown",
 	}
-	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.System += ", Linux " + strings.TrimSpace(string(b))
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.System += ", Linux " + strings.TrimSpace(string(release))
 	}
-	version, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/ava-labs/avalanchego").Output()
-	if err != nil {
-		return m, fmt.Errorf("asking for the version of avalanchego: %w", err)
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if found := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindSubmatch(info); found != nil {
+			m.CPU = strings.TrimSpace(string(found[1]))
+		}
 	}
-	m.Library = strings.TrimSpace(string(version))
-	m.Postgres, _ = pgserver.Version(ctx) // which only some benchmarks need
-	commit, err := git(ctx, "rev-parse", "--short=12", "HEAD")
+	var err error
+	if m.Library, err = output(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/ava-labs/avalanchego"); err != nil {
+		return m, err
+	}
+	m.Postgres, _ = pgserver.Version(ctx) // only some benchmarks need it
+	commit, err := output(ctx, "git", "rev-parse", "--short=12", "HEAD")
 	if err != nil {
 		return m, ctx.Err() // not a checkout
 	}
-	changes, err := git(ctx, "status", "--porcelain", "--untracked-files=no")
-	if err != nil {
-		return m, err
-	}
+	changes, err := output(ctx, "git", "status", "--porcelain", "--untracked-files=no")
 	if m.Commit = commit; changes != "" {
 		m.Commit += ", with changes"
 	}
-	return m, nil
+	return m, err
 }
 
-func git(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", args...).Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], err, exit.Stderr)
+func output(ctx context.Context, program string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, program, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)
 	}
-	return strings.TrimSpace(string(out)), err
+	return strings.TrimSpace(string(out)), nil
 }
 
-// processor is its model, as Linux knows it.
-func processor() string {
-	f, err := os.Open("/proc/cpuinfo")
+// LoadAverage returns the machine's load average over a minute.
+func LoadAverage() string {
+	content, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "unknown"
 	}
-	defer func() { _ = f.Close() }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
+	minute, _, _ := strings.Cut(string(content), " ")
+	return minute
 }

@@ -24,8 +24,8 @@ type Process struct {
 	log string
 }
 
-// Run starts a program whose output is appended to the file log.
-func Run(log, program string, args ...string) (*Process, error) {
+// StartProcess starts a program whose output is appended to the file log.
+func StartProcess(log, program string, args ...string) (*Process, error) {
 	output, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err

@@ -1,316 +1,229 @@
-// Command service measures the whole service through HTTP: the program is built
-// and run as a user runs it, the simulated validators and the load generator are
-// this process, on the same machine.
+// Command service measures signing through HTTP: the program is built and run as users run
+// it, beside simulated validators and the load on the same machine.
 //
-//	go -C bench run ./service warm         repeats of one message over 64 connections
-//	go -C bench run ./service duplicates   1,000 identical requests at once
-//	go -C bench run ./service flood        a million messages, each another
+//	go -C bench run ./service warm     one signed message again and again
+//	go -C bench run ./service flood    a million different messages: memory
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"log"
-	"net"
-	"net/http"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"quorate/bench/rig"
 	"quorate/internal/cputime"
 	"quorate/internal/simnet"
 )
 
-func main() {
-	log.SetFlags(0)
-	if text := os.Getenv(asFloor); text != "" {
-		if err := runFloor(text); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
-	validators := flag.Int("validators", 0, "`number` of validators (default: 100, of flood 3)")
-	connections := flag.Int("c", 64, "`number` of connections")
-	requests := flag.Int("n", 0, "`number` of requests (default: 200000 for warm, 1000 for duplicates, 1000000 for flood)")
-	pin := flag.Bool("pin", false, "run the service on processor 0 alone; run this program on another with taskset -c 1")
-	memory := flag.String("memory-limit", "512MiB", "the service's memory limit")
-	figures := flag.String("json", "", "write what warm measured to this `file`, too, as lines of JSON")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go -C bench run ./service [flags] warm|duplicates|flood")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	if *validators == 0 {
-		*validators = 100
-		if flag.Arg(0) == "flood" {
-			*validators = 3
-		}
-	}
-	b := bench{pin: *pin, validators: *validators, connections: *connections, requests: *requests, memory: *memory}
-	measures := map[string]func(context.Context) error{"warm": b.warm, "duplicates": b.duplicates, "flood": b.flood}
-	measure, ok := measures[flag.Arg(0)]
-	if !ok || flag.NArg() != 1 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	fmt.Printf("%s/%s, %d processors for service, validators and load, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-	if err := rig.Measure(*figures, func(ctx context.Context, told *rig.Log) error {
-		b.log = told
-		return measure(ctx)
-	}); err != nil {
-		log.Fatal(err)
-	}
-}
-
-type bench struct {
-	pin                               bool
+// options are the flags.
+type options struct {
 	validators, connections, requests int
 	memory                            string
-	log                               *rig.Log
+	pin                               bool
 }
 
-func (b *bench) orDefault(n int) int {
-	if b.requests > 0 {
-		return b.requests
-	}
-	return n
+func main() {
+	var o options
+	flag.IntVar(&o.validators, "validators", 0, "`number` of validators; default: 100, of flood 1")
+	flag.IntVar(&o.connections, "c", 64, "`number` of connections")
+	flag.IntVar(&o.requests, "n", 0, "`number` of requests; default: 200000 for warm, 1000000 for flood")
+	flag.BoolVar(&o.pin, "pin", false, "run the service on processor 0 alone; run this program on another one with taskset -c 1")
+	flag.StringVar(&o.memory, "memory-limit", "512MiB", "the service's memory limit")
+	rig.Main(func(ctx context.Context, r *rig.Run) error {
+		switch {
+		case flag.NArg() == 1 && flag.Arg(0) == "warm":
+			return o.defaults(100, 200_000).warm(ctx, r)
+		case flag.NArg() == 1 && flag.Arg(0) == "flood":
+			return o.defaults(1, 1_000_000).flood(ctx, r)
+		}
+		return fmt.Errorf("arguments %q: give flags and then either warm or flood", flag.Args())
+	})
 }
 
-// process is the service.
-type process struct {
-	base   string
-	pid    int
-	client *http.Client
-	end    func()
-	// tolerant counts messages that are not signed rather than to end with them.
-	tolerant bool
-	failed   atomic.Int64
+func (o options) defaults(validators, requests int) *options {
+	if o.validators == 0 {
+		o.validators = validators
+	}
+	if o.requests == 0 {
+		o.requests = requests
+	}
+	return &o
 }
 
-// start builds and runs the service and waits until it is ready.
-func (b *bench) start(ctx context.Context, networks map[string]*simnet.Network) (*process, error) {
-	dir, err := os.MkdirTemp("", "quorate-bench-")
+func (o *options) processor() string {
+	if o.pin {
+		return "0"
+	}
+	return ""
+}
+
+// start starts validators that answer at once, and the service.
+func (o *options) start(ctx context.Context, r *rig.Run) (*rig.Network, *rig.Service, error) {
+	network, err := rig.StartNetwork(ctx, "", simnet.Options{Seed: r.Seed, Validators: o.validators})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	binary, err := rig.Build(ctx, dir)
+	service, err := r.NewService(ctx, "service", "memory_limit: "+o.memory+"\n"+network.Settings())
+	if err == nil {
+		service.Processor = o.processor()
+		err = service.Start()
+	}
+	if err == nil {
+		err = service.Ready(ctx)
+	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		network.Stop()
+		return nil, nil, err
 	}
-	public, private, err := rig.Addresses()
+	return network, service, nil
+}
+
+// turns is how often the service and the floor take turns, so that other work on the
+// machine affects both.
+const turns = 5
+
+// subject is a server that answers the same request again and again.
+type subject struct {
+	name, address     string
+	pid               int
+	full, half, alone rig.Outcome
+	server, client    time.Duration // processor time of full
+}
+
+// warm measures requests for a message that is signed already, and the same requests to a
+// bare handler that answers with the same bytes.
+func (o *options) warm(ctx context.Context, r *rig.Run) error {
+	network, service, err := o.start(ctx, r)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return err
 	}
-	args := []string{binary, "serve", "--listen", public, "--private-listen", private, "--data-dir", filepath.Join(dir, "data"), "--memory-limit", b.memory, "--allow-private-ips", "--log-level", "error"}
-	for name, n := range networks {
-		args = append(args, "--network", name+"="+n.NodeURL())
-	}
-	if b.pin {
-		args = append([]string{"taskset", "-c", "0"}, args...)
-	}
-	run, err := rig.Run(filepath.Join(dir, "quorate.log"), args[0], args[1:]...)
+	defer network.Stop()
+	defer func() { _ = service.Stop(syscall.SIGTERM) }()
+	message, err := network.Unsigned("again and again")
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return err
 	}
-	p := &process{base: "http://" + public, pid: run.PID(), client: &http.Client{Transport: &http.Transport{}}, end: func() {
-		_ = run.Stop(syscall.SIGINT)
-		_ = os.RemoveAll(dir)
-	}}
-	for until := time.Now().Add(time.Minute); ; {
-		response, err := p.client.Get("http://" + private + "/readyz")
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return p, nil
+	request := rig.Sign("", message.Bytes())
+	response, err := service.Post(ctx, request.Path, request.Body)
+	if err != nil {
+		return err
+	}
+	floor, err := rig.StartFloor(ctx, o.processor(), response)
+	if err != nil {
+		return err
+	}
+	defer floor.Stop()
+	if !rig.Pause(ctx, time.Second) { // until the validators have received all requests
+		return ctx.Err()
+	}
+	before, err := network.Counts()
+	if err != nil {
+		return err
+	}
+	subjects := []*subject{
+		{name: "service", address: service.Public, pid: service.PID()},
+		{name: "floor (bare net/http handler)", address: floor.Address, pid: floor.PID()},
+	}
+	for turn := range turns + 1 {
+		for _, s := range subjects {
+			into := s
+			if turn == 0 { // warms up
+				into = &subject{address: s.address, pid: s.pid}
 			}
-		}
-		if ctx.Err() != nil || time.Now().After(until) {
-			err := fmt.Errorf("the service does not become ready:\n%s", run.LogTail())
-			p.stop()
-			return nil, err
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func (p *process) stop() {
-	p.client.CloseIdleConnections()
-	p.end()
-}
-
-// residentMB is the resident memory of a process.
-func residentMB(pid int) int {
-	now, _ := rig.Memory(pid)
-	return int(now) >> 20
-}
-
-func bodyOf(n *simnet.Network, text string) []byte {
-	return fmt.Appendf(nil, `{"message":"%x"}`, n.Message([]byte(text)).Bytes())
-}
-
-// load sends count requests over the given number of connections, each of which
-// has one under way at a time, as fast as they are answered.
-func (p *process) load(ctx context.Context, network string, connections, count int, body func(i int) []byte, done func(i int)) (times []time.Duration, err error) {
-	times = make([]time.Duration, count)
-	var next atomic.Int64
-	workers, ctx := errgroup.WithContext(ctx)
-	for range connections {
-		workers.Go(func() error {
-			c, err := p.dial(network)
-			if err != nil {
+			request.Address = s.address
+			if err := into.take(ctx, request, o.connections, max(o.requests/turns, 20)); err != nil {
 				return err
 			}
-			defer func() { _ = c.Close() }()
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= count {
-					return nil
-				}
-				start := time.Now()
-				err := c.sign(body(i))
-				if errors.Is(err, errNotSigned) && p.tolerant {
-					p.failed.Add(1)
-				} else if err != nil {
-					return err
-				}
-				times[i] = time.Since(start)
-				if done != nil {
-					done(i + 1)
-				}
-			}
-			return ctx.Err()
-		})
-	}
-	return times, workers.Wait()
-}
-
-// connection is an HTTP client that costs next to nothing, so that what is
-// measured is the service rather than the load generator.
-type connection struct {
-	net.Conn
-	in            *bufio.Reader
-	host, network string
-}
-
-func (p *process) dial(network string) (*connection, error) {
-	host := strings.TrimPrefix(p.base, "http://")
-	conn, err := net.Dial("tcp", host)
-	if err != nil {
-		return nil, err
-	}
-	return &connection{Conn: conn, in: bufio.NewReader(conn), host: host, network: network}, nil
-}
-
-// errNotSigned is a complete answer that is no signed message.
-var errNotSigned = errors.New("not signed")
-
-func (c *connection) sign(body []byte) error {
-	if _, err := c.Write(append(requestHead(c.host, c.network, len(body)), body...)); err != nil {
-		return err
-	}
-	length, ok := 0, false
-	for n := 0; ; n++ {
-		line, err := c.in.ReadSlice('\n')
-		if err != nil {
-			return fmt.Errorf("reading the answer: %w", err)
-		}
-		if n == 0 {
-			ok = bytes.HasPrefix(line, []byte("HTTP/1.1 200 "))
-		}
-		if value, found := bytes.CutPrefix(line, []byte("Content-Length: ")); found {
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return fmt.Errorf("reading the answer: %w", err)
-			}
-		}
-		if len(line) == 2 {
-			break
 		}
 	}
-	answer, err := c.in.Peek(min(length, c.in.Size()))
-	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	if !ok || !bytes.HasPrefix(answer, []byte(`{"signedMessage":"`)) {
-		err = fmt.Errorf("%w: %s", errNotSigned, answer)
-		_, _ = c.in.Discard(length)
-		return err
-	}
-	_, err = c.in.Discard(length)
-	return err
-}
-
-// duplicates counts what 1,000 identical requests at once ask of validators.
-func (b *bench) duplicates(ctx context.Context) error {
-	n, err := simnet.Start(simnet.Options{Seed: 1, Validators: b.validators, Latency: simnet.Latency{Median: 40 * time.Millisecond, P99: 400 * time.Millisecond}})
+	after, err := network.Counts()
 	if err != nil {
 		return err
 	}
-	defer n.Close()
-	p, err := b.start(ctx, map[string]*simnet.Network{"fuji": n})
-	if err != nil {
-		return err
+	table := r.Table("A signed message again", []string{"server", "connections"},
+		rig.Column{Title: "requests/s"}, rig.Column{Title: "CPU us/request", Decimals: 1}, rig.Column{Title: "of the load", Decimals: 1},
+		rig.Column{Title: "p50 ms", Decimals: 2}, rig.Column{Title: "p99 ms", Decimals: 2},
+		rig.Column{Title: "half the rate: p50 ms", Decimals: 2}, rig.Column{Title: "half the rate: p99 ms", Decimals: 2},
+		rig.Column{Title: "one connection: p50 ms", Decimals: 2}, rig.Column{Title: "one connection: p99 ms", Decimals: 2})
+	for _, s := range subjects {
+		each := func(d time.Duration) float64 { return rig.Microseconds(d) / float64(len(s.full.Times)) }
+		if err := table.Add([]string{s.name, strconv.Itoa(o.connections)}, s.full.Rate(), each(s.server), each(s.client),
+			rig.Milliseconds(s.full.P50), rig.Milliseconds(s.full.P99), rig.Milliseconds(s.half.P50), rig.Milliseconds(s.half.P99),
+			rig.Milliseconds(s.alone.P50), rig.Milliseconds(s.alone.P99)); err != nil {
+			return err
+		}
 	}
-	defer p.stop()
-	count := b.orDefault(1000)
-	body := bodyOf(n, "all at once")
-	times, err := p.load(ctx, "fuji", count, count, func(int) []byte { return body }, nil)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%d validators, %d identical requests on as many connections: %s\n", b.validators, count, rig.Summarize(times))
-	fmt.Printf("%d requests to validators, %d of them repeated: at most one fan-out\n", n.Requests(), n.Repeated())
-	if n.Requests() > uint64(b.validators) || n.Repeated() > 0 {
-		return errors.New("that is more than one fan-out")
-	}
+	fmt.Printf("\nmeanwhile %d validators received %d requests\n", o.validators, after.Signatures-before.Signatures)
 	return nil
 }
 
-// flood sends messages of which none is like another, and watches the memory. With
-// one validator most of the work is what each message takes at least: a signature
-// to make, and the finished message to verify.
-func (b *bench) flood(ctx context.Context) error {
-	n, err := simnet.Start(simnet.Options{Seed: 1, Validators: b.validators})
+// take makes requests as fast as they are answered, half as many a second, and over one
+// connection.
+func (s *subject) take(ctx context.Context, request rig.Request, connections, count int) error {
+	same := func(int, int) rig.Request { return request }
+	server, client := rig.CPUTime(s.pid), cputime.Used()
+	full, err := (rig.Load{Clients: connections, Requests: count}).Run(ctx, same)
 	if err != nil {
 		return err
 	}
-	defer n.Close()
-	p, err := b.start(ctx, map[string]*simnet.Network{"fuji": n})
+	s.server += rig.CPUTime(s.pid) - server
+	s.client += cputime.Used() - client
+	half, err := (rig.Load{Clients: connections, Requests: count / 2, Every: 2 * full.Clock / time.Duration(count)}).Run(ctx, same)
 	if err != nil {
 		return err
 	}
-	defer p.stop()
-	p.tolerant = true
-	count := b.orDefault(1_000_000)
-	fmt.Printf("%d messages, %d validators, memory limit %s\n", count, b.validators, b.memory)
-	start, server, own := time.Now(), rig.CPUTime(p.pid), cputime.Used()
-	var greatest atomic.Int64
-	step := max(count/20, 1)
-	_, err = p.load(ctx, "fuji", b.connections, count, func(i int) []byte { return bodyOf(n, strconv.Itoa(i)) }, func(i int) {
-		if i%1000 == 0 {
-			resident := int64(residentMB(p.pid))
-			greatest.Store(max(greatest.Load(), resident))
+	alone, err := (rig.Load{Clients: 1, Requests: count / 20}).Run(ctx, same)
+	if err != nil {
+		return err
+	}
+	s.full.Add(full)
+	s.half.Add(half)
+	s.alone.Add(alone)
+	return nil
+}
+
+// flood has different messages signed and reports the memory. With one validator most of
+// the work is what each message takes at least: a signature to make, and a signed message
+// to verify.
+func (o *options) flood(ctx context.Context, r *rig.Run) error {
+	network, service, err := o.start(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer network.Stop()
+	defer func() { _ = service.Stop(syscall.SIGTERM) }()
+	fmt.Printf("%d validators, %d connections, memory limit %s\n", o.validators, o.connections, o.memory)
+	table := r.Table("Different messages", []string{"messages"},
+		rig.Column{Title: "messages/s"}, rig.Column{Title: "CPU ms/message", Decimals: 2}, rig.Column{Title: "of the validators", Decimals: 2},
+		rig.Column{Title: "not signed"}, rig.Column{Title: "resident MB"}, rig.Column{Title: "most MB"})
+	const parts = 20
+	first := 0 // number of the part's first message
+	for part := range parts {
+		cpu, validators := service.CPU(), rig.CPUTime(network.PID())
+		count := o.requests*(part+1)/parts - first
+		if count == 0 {
+			continue
 		}
-		if i%step == 0 {
-			fmt.Printf("%8d messages  %6.0f messages/s  %4d MB resident\n", i, float64(i)/time.Since(start).Seconds(), residentMB(p.pid))
+		one, err := (rig.Load{Clients: o.connections, Requests: count, Tolerate: true}).Run(ctx, func(_, i int) rig.Request {
+			message, err := network.Unsigned(strconv.Itoa(first + i))
+			if err != nil { // the content is short and the chain known
+				panic(err)
+			}
+			return rig.Sign(service.Public, message.Bytes())
+		})
+		if err != nil {
+			return err
 		}
-	})
-	if err != nil {
-		return err
+		first += count
+		each := func(d time.Duration) float64 { return rig.Milliseconds(d) / float64(count) }
+		now, most := rig.Memory(service.PID())
+		if err := table.Add([]string{strconv.Itoa(first)}, one.Rate(), each(service.CPU()-cpu), each(rig.CPUTime(network.PID())-validators),
+			float64(one.Failed), now/1e6, most/1e6); err != nil {
+			return err
+		}
 	}
-	each := func(d time.Duration) float64 { return d.Seconds() * 1e3 / float64(count) }
-	fmt.Printf("CPU per message %.2f ms, of validators and load generator %.2f ms\n", each(rig.CPUTime(p.pid)-server), each(cputime.Used()-own))
-	fmt.Printf("greatest %d MB, at the end %d MB; %d messages not signed\n", greatest.Load(), residentMB(p.pid), p.failed.Load())
 	return nil
 }

@@ -21,18 +21,19 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/bench/rig"
 	"quorate/internal/simnet/history"
 	canonical "quorate/validators"
 )
 
-// operation is something that is asked for again and again, by so many at a time.
+// operation is a kind of request that a number of clients make again and again.
 type operation struct {
 	name    string
-	callers int
+	clients int
 	ask     func(ctx context.Context, rng *rand.Rand) error
 }
 
-// load keeps the service busy until ctx ends.
+// load makes requests until ctx ends.
 func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 	var signed atomic.Uint64
 	for _, o := range []operation{
@@ -48,14 +49,14 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 		{"index.getContainerByIndex", 1, s.rpcContainer},
 		{"eth_blockNumber", 1, s.rpcNumber},
 	} {
-		for i := range o.callers {
+		for i := range o.clients {
 			running.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(i), uint64(len(o.name))))
-				for pause(ctx, rest) {
+				for rig.Pause(ctx, rest) {
 					before := *s.trouble.Load()
 					err := o.ask(ctx, rng)
 					if ctx.Err() != nil {
-						return // what is cut off at the end is nobody's failure
+						return // the end cut it off
 					}
 					s.tally.add(o.name, cmp.Or(before, *s.trouble.Load()), err)
 				}
@@ -64,20 +65,20 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// refused is an answer that is none.
-type refused struct {
+// errorResponse is a response with an error.
+type errorResponse struct {
 	status int
-	code   string // or what it says, where there is none
+	code   string // or the message, if there is no code
 }
 
-func (r *refused) Error() string { return fmt.Sprintf("%d %s", r.status, r.code) }
+func (r *errorResponse) Error() string { return fmt.Sprintf("%d %s", r.status, r.code) }
 
-// digits are what makes a text one of many.
+// digits differ between messages of the same kind.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// kindOf has few values.
+// kindOf returns the kind of a failure, one of a few.
 func kindOf(err error) string {
-	var no *refused
+	var no *errorResponse
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &no):
@@ -85,20 +86,20 @@ func kindOf(err error) string {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer in time"
 	default:
-		return "no connection, or it broke off"
+		return "no connection or connection lost"
 	}
 }
 
-// ask reads an answer into v, and returns its header.
+// ask makes a request, decodes the response into v and returns its header.
 func (s *soak) ask(ctx context.Context, method, path string, body []byte, v any) (http.Header, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.service.public+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.service.Public+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := s.service.client.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +110,8 @@ func (s *soak) ask(ctx context.Context, method, path string, body []byte, v any)
 	}
 	if response.StatusCode != http.StatusOK {
 		var why struct{ Code, Message string }
-		_ = json.Unmarshal(content, &why) // a status is enough
-		return nil, &refused{response.StatusCode, cmp.Or(why.Code, fmt.Sprintf("%.60s", why.Message))}
+		_ = json.Unmarshal(content, &why) // the status is enough
+		return nil, &errorResponse{response.StatusCode, cmp.Or(why.Code, fmt.Sprintf("%.60s", why.Message))}
 	}
 	if err := json.Unmarshal(content, v); err != nil {
 		return nil, wrong("%s: %v: %.300s", path, err, content)
@@ -118,7 +119,8 @@ func (s *soak) ask(ctx context.Context, method, path string, body []byte, v any)
 	return response.Header, nil
 }
 
-// sign has the message of a number signed, and verifies it against the true validators.
+// sign requests a signature on the message with a number and verifies it against the true
+// validators.
 func (s *soak) sign(ctx context.Context, number uint64) error {
 	message := s.net.Message(strconv.AppendUint([]byte("soak "), number, 10))
 	var answer struct{ SignedMessage string }
@@ -145,7 +147,7 @@ func (s *soak) sign(ctx context.Context, number uint64) error {
 	return nil
 }
 
-// rpc asks as one asks a node.
+// rpc makes a JSON-RPC call of the node APIs.
 func (s *soak) rpc(ctx context.Context, path, method string, params, result any) error {
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *soak) rpc(ctx context.Context, path, method string, params, result any)
 		return err
 	}
 	if answer.Error != nil {
-		return &refused{http.StatusOK, fmt.Sprintf("%.60s", answer.Error.Message)}
+		return &errorResponse{http.StatusOK, fmt.Sprintf("%.60s", answer.Error.Message)}
 	}
 	if err := json.Unmarshal(answer.Result, result); err != nil {
 		return wrong("%s: %v: %.300s", method, err, answer.Result)
@@ -167,37 +169,36 @@ func (s *soak) rpc(ctx context.Context, path, method string, params, result any)
 	return nil
 }
 
-// rpcHeight must be a height that the chain has, and not less than before. One asks at
-// a time.
+// rpcHeight checks that the height exists and is not less than before. One client calls it.
 func (s *soak) rpcHeight(ctx context.Context, _ *rand.Rand) error {
 	var answer struct{ Height string }
 	if err := s.rpc(ctx, "/ext/bc/P", "platform.getHeight", struct{}{}, &answer); err != nil {
 		return err
 	}
 	height, err := strconv.ParseUint(answer.Height, 10, 64)
-	if before := s.past.answered.Load(); err != nil || height > s.past.height() || height < before {
-		return wrong("height %q, it was %d before and there are %d", answer.Height, before, s.past.height())
+	if before := s.primary.answered.Load(); err != nil || height > s.primary.height() || height < before {
+		return wrong("height %q, it was %d before and there are %d", answer.Height, before, s.primary.height())
 	}
-	s.past.answered.Store(height)
+	s.primary.answered.Store(height)
 	return nil
 }
 
-// alike asks the service and the node for the same.
+// alike makes the same call to the service and to the node.
 func alike[A any](ctx context.Context, s *soak, path, method string, params any) (got, want A, err error) {
 	if err = s.rpc(ctx, path, method, params, &got); err != nil {
 		return got, want, err
 	}
-	text, err := s.past.call(path, method, params)
+	text, err := s.primary.call(path, method, params)
 	if err != nil {
 		return got, want, err
 	}
 	return got, want, json.Unmarshal(text, &want)
 }
 
-// rpcBlock must be what the node has at that height.
+// rpcBlock compares a block with the node's.
 func (s *soak) rpcBlock(path, method string, c history.Chain) func(context.Context, *rand.Rand) error {
 	return func(ctx context.Context, rng *rand.Rand) error {
-		height := rng.Uint64N(s.past.node.Height(c)-20) + 1 // what is newest may not be recorded
+		height := rng.Uint64N(s.primary.node.Height(c)-20) + 1 // the newest may not be indexed yet
 		got, want, err := alike[struct{ Block string }](ctx, s, path, method, map[string]any{"height": height, "encoding": "hex"})
 		if err != nil {
 			return err
@@ -209,9 +210,9 @@ func (s *soak) rpcBlock(path, method string, c history.Chain) func(context.Conte
 	}
 }
 
-// rpcContainer must be what the node has; the times are the service's own.
+// rpcContainer compares a container with the node's, but not its time.
 func (s *soak) rpcContainer(ctx context.Context, rng *rand.Rand) error {
-	index := rng.Uint64N(s.past.height() - 20)
+	index := rng.Uint64N(s.primary.height() - 20)
 	params := map[string]any{"index": strconv.FormatUint(index, 10), "encoding": "hex"}
 	got, want, err := alike[struct{ ID, Bytes string }](ctx, s, "/ext/index/P/block", "index.getContainerByIndex", params)
 	if err != nil {
@@ -223,27 +224,27 @@ func (s *soak) rpcContainer(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// rpcNumber is what the node has, through the service.
+// rpcNumber compares a forwarded call with the truth.
 func (s *soak) rpcNumber(ctx context.Context, _ *rand.Rand) error {
 	var text string
-	before := s.past.node.Height(history.C)
+	before := s.primary.node.Height(history.C)
 	err := s.rpc(ctx, "/ext/bc/C/rpc", "eth_blockNumber", []any{}, &text)
 	var untrue *wrongError
 	switch {
-	case errors.As(err, &untrue): // the node's garbage is passed on as it is
-		return &refused{http.StatusOK, "garbage"}
+	case errors.As(err, &untrue): // the service forwards the node's garbage
+		return &errorResponse{http.StatusOK, "garbage"}
 	case err != nil:
 		return err
 	}
 	number, err := strconv.ParseUint(text, 0, 64)
-	if after := s.past.node.Height(history.C); err != nil || number < before || number > after {
+	if after := s.primary.node.Height(history.C); err != nil || number < before || number > after {
 		return wrong("block %q, it was %d and is %d", text, before, after)
 	}
 	return nil
 }
 
-// recorded waits until all that is asked for is answered.
-func (s *soak) recorded(ctx context.Context) error {
+// indexed waits until the chains are indexed: until pages of them are right.
+func (s *soak) indexed(ctx context.Context) error {
 	var err error
 	for until := time.Now().Add(10 * time.Minute); time.Now().Before(until); {
 		rng := rand.New(rand.NewPCG(0, 0))
@@ -254,9 +255,9 @@ func (s *soak) recorded(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, 500*time.Millisecond) {
+		if !rig.Pause(ctx, 500*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("the chains are not recorded within ten minutes: %w", err)
+	return fmt.Errorf("the chains are not indexed within ten minutes: %w", err)
 }

@@ -1,9 +1,8 @@
-// Command soak keeps the service busy in all it does while what it depends on fails: it
-// is built and run as a user runs it, beside a simulated network whose chains grow, part
-// of whose validators are faulty, and which are restarted, as are the node and the
-// service itself. Whatever it answers is compared with what is true. It ends by itself
-// with a table; the exit code is 1 if an answer was wrong, the service ended by itself,
-// or something grew without bound.
+// Command soak loads all parts of the service while what it depends on fails. The service is
+// built and run as users run it, beside a simulated network whose chains grow and part of
+// whose validators are faulty. Validators, the node, the store and the service itself fail
+// and recover. Each response is compared with the expected one. The exit code is 1 if a
+// response was wrong, the service ended by itself, or something grew without bound.
 //
 //	go -C bench run ./soak -for 30m
 package main
@@ -13,9 +12,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"os/signal"
+	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,102 +28,120 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
-	long := flag.Duration("for", 30*time.Minute, "how `long`, after the chains are recorded; a minute at least")
-	seed := flag.Uint64("seed", 1, "`number` from which network and chains follow")
-	out := flag.String("out", "", "Markdown `file` for the tables, which gets plots and the same as JSON beside it; default: none")
-	again := flag.Bool("again", false, "write the file anew from the JSON beside it, without a run")
-	flag.Parse()
-	if *again {
-		if err := renew(*out); err != nil {
-			log.Fatal(err)
+	long := flag.Duration("for", 30*time.Minute, "`time` after the chains are indexed; a minute or more")
+	out := flag.String("out", "", "Markdown `file` to write, with plots and the figures as JSON beside it; default: none")
+	again := flag.Bool("again", false, "write file and plots from the JSON, without a run")
+	rig.Main(func(ctx context.Context, r *rig.Run) error {
+		if *again {
+			return renew(*out)
 		}
-		return
-	}
-	if *long < time.Minute {
-		log.Fatalf("-for %s is less than a minute", *long)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *long, *seed, *out)
-	stop()
-	if err != nil {
-		log.Fatal(err)
-	}
+		if *long < time.Minute {
+			return fmt.Errorf("-for %s is less than a minute", *long)
+		}
+		return run(ctx, r, *long, *out)
+	})
 }
 
 // soak is what the parts share.
 type soak struct {
 	net     *simnet.Network
-	past    *past
+	primary *primary
 	evm     *evmchain.Node
-	service *service
+	service *rig.Service
+	client  *http.Client
 	tally   tally
 	server  *pgserver.Server
 	done    []trouble // by disturb
-	// trouble is what is being done to the service; empty in between.
-	trouble atomic.Pointer[string]
-	began   time.Time
+	// trouble is what disturbs the service now, empty in between; store is the kind of store
+	// that it uses.
+	trouble, store atomic.Pointer[string]
+	began          time.Time
+	mishaps        []error // by disturb: what should not have happened
 }
+
+// Kinds of stores.
+const (
+	storeFiles    = "files"
+	storePostgres = "PostgreSQL"
+)
 
 const (
 	validators   = 40
-	transactions = 3000 // of each past
+	transactions = 3000 // of each chain's history
 	growth       = 500 * time.Millisecond
-	// rest is how long each of those who ask waits after an answer.
+	// rest is the time that each client waits after a response.
 	rest = 20 * time.Millisecond
 	// memoryLimit is the service's, in MiB.
 	memoryLimit = 384
 )
 
-func run(ctx context.Context, long time.Duration, seed uint64, file string) (err error) {
+func run(ctx context.Context, r *rig.Run, long time.Duration, file string) (err error) {
 	machine, err := rig.ThisMachine(ctx)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "quorate-soak-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// A fifth is faulty, so that three more that are away leave a quorum of 67 %.
-	net, err := simnet.Start(simnet.Options{
-		Seed: seed, Validators: validators,
+	s := &soak{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}}
+	defer s.client.CloseIdleConnections()
+	s.calm()
+	// With a fifth faulty, three more that are away leave a quorum of 67%.
+	if s.net, err = simnet.Start(simnet.Options{
+		Seed: r.Seed, Validators: validators,
 		Latency: simnet.Latency{Median: 20 * time.Millisecond, P99: 200 * time.Millisecond, Persistent: 0.5},
 		Faults:  simnet.Faults{Refusing: 0.05, Silent: 0.05, WrongSignature: 0.05, Malformed: 0.05},
-		History: &simnet.History{Options: history.Options{Txs: transactions, Record: true}, Dir: dir},
-		EVM:     []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: transactions, Record: true}, Dir: dir, Pace: 2 * growth}},
-	})
-	if err != nil {
+		History: &simnet.History{Options: history.Options{Txs: transactions, Record: true}, Dir: r.Dir},
+		EVM:     []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: transactions, Record: true}, Dir: r.Dir, Pace: 2 * growth}},
+	}); err != nil {
 		return err
 	}
-	defer net.Close()
-	s := &soak{net: net, past: &past{node: net.History()}, evm: net.EVM()[0]}
-	s.calm()
+	defer s.net.Close()
+	s.primary, s.evm = &primary{node: s.net.History()}, s.net.EVM()[0]
 	if s.server, err = pgserver.Start("shared_buffers=128MB"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.server.Close()) }()
-	fmt.Println("building the service")
-	if s.service, err = newService(ctx, dir, net); err != nil {
+	settings := fmt.Sprintf("memory_limit: %dMiB\nnetworks:\n  %s:\n    nodes: [%s]\n    allow_private_ips: true\n    evm:\n      - rpc: %s/ext/bc/%s/rpc\n",
+		memoryLimit, rig.NetworkName, s.net.NodeURL(), s.net.NodeURL(), s.evm.Generator().BlockchainID())
+	if s.service, err = r.StartService(ctx, "service", settings); err != nil {
 		return err
 	}
-	defer s.service.close()
-	if err := s.service.start(ctx); err != nil {
+	defer func() { _ = s.service.Stop(syscall.SIGKILL) }()
+	s.uses(storeFiles)
+	fmt.Println("waiting until the chains are indexed")
+	if err := s.indexed(ctx); err != nil {
 		return err
 	}
-	fmt.Println("waiting until the chains are recorded")
-	if err := s.recorded(ctx); err != nil {
+	o := &outcome{
+		Machine: machine, Seed: r.Seed, Long: long.String(), Validators: validators, Transactions: transactions, LimitMB: memoryLimit,
+	}
+	if err := s.measure(ctx, o, long); err != nil {
 		return err
 	}
+	if err := o.print(r); err != nil {
+		return err
+	}
+	if file != "" {
+		if err := o.write(file); err != nil {
+			return err
+		}
+		fmt.Printf("\n%s is written\n", file)
+	}
+	if len(o.Bad) > 0 {
+		return fmt.Errorf("the soak failed:\n%s", strings.Join(o.Bad, "\n"))
+	}
+	fmt.Println("\nall responses were right, and nothing grew without bound")
+	return nil
+}
+
+// measure loads and disturbs the service and fills in the outcome.
+func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) error {
 	s.began = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	var running sync.WaitGroup
 	var stuck error
-	running.Go(func() { stuck = s.past.grow(ctx) })
+	running.Go(func() { stuck = s.primary.grow(ctx) })
 	s.load(ctx, &running)
-	samples := make(chan []sample, 1)
-	running.Go(func() { samples <- s.watch(ctx, long) })
+	running.Go(func() { o.Samples = s.watch(ctx, long) })
 	running.Go(func() { s.disturb(ctx, long) })
 	running.Wait()
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -133,43 +150,56 @@ func run(ctx context.Context, long time.Duration, seed uint64, file string) (err
 	if stuck != nil {
 		return fmt.Errorf("making the chains grow: %w", stuck)
 	}
-	o := outcome{
-		Machine: machine, Seed: seed, Long: long.String(), Validators: validators, Transactions: transactions,
-		LimitMB: memoryLimit, Done: s.done, Samples: <-samples,
-	}
 	var bad []error
 	o.Operations, o.Failures, bad = s.tally.counted()
-	bad = append(append(bad, grown(o.Samples)...), s.service.mishaps()...)
+	o.Done = s.done
+	bad = slices.Concat(bad, grown(o.Samples), s.mishaps)
+	if err := s.service.Ended(); err != nil {
+		bad = append(bad, err)
+	}
 	for _, err := range bad {
 		o.Bad = append(o.Bad, err.Error())
 	}
-	o.print(os.Stdout)
-	if file != "" {
-		if err := o.write(file); err != nil {
-			return err
-		}
-		fmt.Printf("\n%s is written\n", file)
-	}
-	if len(bad) > 0 {
-		return fmt.Errorf("not well:\n%w", errors.Join(bad...))
-	}
-	fmt.Println("\nall answers were right, and nothing grew without bound")
 	return nil
 }
 
-// calm ends a trouble.
+// uses notes the kind of store.
+func (s *soak) uses(store string) { s.store.Store(&store) }
+
+// start starts the service again.
+func (s *soak) start(ctx context.Context) error {
+	if err := s.service.Start(); err != nil {
+		return err
+	}
+	return s.service.Ready(ctx)
+}
+
+// move stops the service, copies its store to the PostgreSQL server and starts it there.
+func (s *soak) move(ctx context.Context) error {
+	if err := s.service.Stop(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if out, err := s.service.Command(ctx, "store", "copy", "--from", s.service.DataDir(), "--to", s.server.URL()).CombinedOutput(); err != nil {
+		return fmt.Errorf("copying the store: %w\n%s", err, out)
+	}
+	s.service.Add(fmt.Sprintf("store: %q", s.server.URL()))
+	s.uses(storePostgres)
+	return s.start(ctx)
+}
+
+// calm ends a disturbance.
 func (s *soak) calm() { s.trouble.Store(new(string)) }
 
-// trouble is what was done to the service, from when to when.
+// trouble is a disturbance of the service and when it lasted.
 type trouble struct {
 	What  string  `json:"what"`
 	From  float64 `json:"from_seconds"`
 	Until float64 `json:"until_seconds"`
 }
 
-// disturb does harm, one after the other, each for a short while; what comes last, and
-// what comes before the store is moved, leaves the service itself alone, so that its
-// growth can be judged. Times are shares of the whole.
+// disturb causes one fault after the other, each for a short while. The last faults, and
+// those before the store is moved, leave the service's process alone, so that its growth can
+// be judged. Times are shares of the whole.
 func (s *soak) disturb(ctx context.Context, long time.Duration) {
 	node := func(f simnet.APIFault) func(bool) error {
 		return func(begin bool) error {
@@ -184,19 +214,16 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 	restart := func(how syscall.Signal) func(bool) error {
 		return func(begin bool) error {
 			if begin {
-				return errors.Join(s.service.stop(how), s.service.start(ctx))
+				return errors.Join(s.service.Stop(how), s.start(ctx))
 			}
 			return nil
 		}
 	}
 	move := func(begin bool) error {
-		if !begin {
-			return nil
+		if begin {
+			return s.move(ctx)
 		}
-		if err := s.service.stop(syscall.SIGTERM); err != nil {
-			return err
-		}
-		return errors.Join(s.service.move(ctx, s.server.URL()), s.service.start(ctx))
+		return nil
 	}
 	server := func(end func()) func(bool) error {
 		return func(begin bool) error {
@@ -225,27 +252,27 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 		{0.73, "three validators are away", s.validatorsAway},
 		{0.78, "the node answers 503", node(simnet.APIFault{Status: 503})},
 	} {
-		if !pause(ctx, time.Until(s.began.Add(time.Duration(one.at*float64(long))))) {
+		if !rig.Pause(ctx, time.Until(s.began.Add(time.Duration(one.at*float64(long))))) {
 			return
 		}
 		fmt.Printf("%s: %s\n", time.Since(s.began).Round(time.Second), one.what)
 		s.trouble.Store(&one.what)
 		from := time.Since(s.began)
 		if err := one.do(true); err != nil && ctx.Err() == nil {
-			s.service.mishap(fmt.Errorf("%s: %w", one.what, err))
+			s.mishaps = append(s.mishaps, fmt.Errorf("%s: %w", one.what, err))
 		}
-		pause(ctx, long/30)
+		rig.Pause(ctx, long/30)
 		if err := one.do(false); err != nil {
-			s.service.mishap(fmt.Errorf("%s: %w", one.what, err))
+			s.mishaps = append(s.mishaps, fmt.Errorf("%s: %w", one.what, err))
 		}
-		// What it has done to requests that wait is over soon after.
-		pause(ctx, min(5*time.Second, long/60))
+		// Requests that waited meanwhile fail soon after.
+		rig.Pause(ctx, min(5*time.Second, long/60))
 		s.done = append(s.done, trouble{one.what, from.Seconds(), time.Since(s.began).Seconds()})
 		s.calm()
 	}
 }
 
-// validatorsAway stops honest validators, or starts them again.
+// validatorsAway stops three honest validators, or starts them again.
 func (s *soak) validatorsAway(begin bool) error {
 	n := 0
 	for _, v := range s.net.Validators() {
@@ -260,19 +287,4 @@ func (s *soak) validatorsAway(begin bool) error {
 		}
 	}
 	return nil
-}
-
-// pause returns false if ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -2,45 +2,40 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image/color"
-	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"text/template"
 	"time"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 
 	"quorate/bench/rig"
 )
 
-// outcome is what a run found.
+// outcome is the result of a run.
 type outcome struct {
 	Machine      rig.Machine `json:"machine"`
 	Seed         uint64      `json:"seed"`
 	Long         string      `json:"for"`
 	Validators   int         `json:"validators"`
-	Transactions int         `json:"transactions"` // of each past
+	Transactions int         `json:"transactions"` // of each chain's history
 	LimitMB      int         `json:"memory_limit_mb"`
 	Done         []trouble   `json:"done"`
 	Operations   []counts    `json:"operations"`
 	Failures     []failure   `json:"failures"`
 	Samples      []sample    `json:"samples"`
-	// Bad is what must not be: wrong answers, growth, and a service that ends by itself.
+	// Bad lists what fails the run: wrong responses, growth, a service that ended by itself.
 	Bad []string `json:"bad"`
 }
 
-// All adds up the operations.
+// All returns the sum over the operations.
 func (o *outcome) All() (sum counts) {
 	for _, c := range o.Operations {
 		sum.Requests += c.Requests
@@ -50,7 +45,7 @@ func (o *outcome) All() (sum counts) {
 	return sum
 }
 
-// Some are about twenty of the samples, the last one among them.
+// Some returns about twenty of the samples, among them the last.
 func (o *outcome) Some() (some []sample) {
 	for i, one := range o.Samples {
 		if i%max(len(o.Samples)/20, 1) == 0 || i == len(o.Samples)-1 {
@@ -60,30 +55,35 @@ func (o *outcome) Some() (some []sample) {
 	return some
 }
 
-// print writes the tables as plain text.
-func (o *outcome) print(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\noperation\trequests\tfailed\twrong")
-	for _, c := range append(o.Operations, counts{"all", o.All().Requests, o.All().Failed, o.All().Wrong}) {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", c.Operation, c.Requests, c.Failed, c.Wrong)
+// print prints the tables.
+func (o *outcome) print(r *rig.Run) error {
+	operations := r.Table("Operations", []string{"operation"}, rig.Column{Title: "requests"}, rig.Column{Title: "failed"}, rig.Column{Title: "wrong"})
+	for _, c := range append(o.Operations, o.All()) {
+		if err := operations.Add([]string{cmp.Or(c.Operation, "all")}, float64(c.Requests), float64(c.Failed), float64(c.Wrong)); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(w, "\nfailed while\toperation and kind\ttimes")
+	failures := r.Table("Failed requests", []string{"fault", "operation and kind"}, rig.Column{Title: "count"})
 	for _, f := range o.Failures {
-		fmt.Fprintf(w, "%s\t%s\t%d\n", f.While, f.Kind, f.Times)
+		if err := failures.Add([]string{f.While, f.Kind}, float64(f.Times)); err != nil {
+			return err
+		}
 	}
-	_ = w.Flush()
-	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nafter\tprocess\tstore\tresident MB\tfiles\tgoroutines\tP-Chain recorded\tthere\t")
+	resources := r.Table("Resources", []string{"after", "process", "store"}, rig.Column{Title: "resident MB"}, rig.Column{Title: "files"},
+		rig.Column{Title: "goroutines"}, rig.Column{Title: "P-Chain indexed"}, rig.Column{Title: "tip"})
 	for _, one := range o.Some() {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t\n", one.after(), one.PID, one.Store, one.ResidentMB, one.Files, one.Goroutines, one.Recorded, one.Tip)
+		if err := resources.Add([]string{one.after().String(), strconv.Itoa(one.PID), one.Store}, float64(one.ResidentMB), float64(one.Files),
+			float64(one.Goroutines), float64(one.Indexed), float64(one.Tip)); err != nil {
+			return err
+		}
 	}
-	_ = w.Flush()
+	return nil
 }
 
 //go:embed soak.md
 var documentText string
 
-// document is the outcome as Markdown; plots are the names of their files.
+// document returns the outcome as Markdown with the plots of the given files.
 func (o *outcome) document(plots []string) ([]byte, error) {
 	t, err := template.New("soak").Funcs(template.FuncMap{
 		"after": func(seconds float64) string { return (time.Duration(seconds) * time.Second).String() },
@@ -102,19 +102,19 @@ func (o *outcome) document(plots []string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// write makes the Markdown file, and beside it the outcome as JSON, and plots.
+// write writes the Markdown file and, beside it, plots and the outcome as JSON.
 func (o *outcome) write(file string) error {
 	text, err := json.MarshalIndent(o, "", " ")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(beside(file, ".json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // it is to be read by everybody
+	if err := os.WriteFile(beside(file, ".json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // everybody may read it
 		return err
 	}
 	return o.render(file)
 }
 
-// renew makes the Markdown file and the plots from the JSON beside it.
+// renew writes the Markdown file and the plots from the JSON beside it.
 func renew(file string) error {
 	o, err := read(beside(file, ".json"))
 	if err != nil {
@@ -135,10 +135,10 @@ func read(file string) (*outcome, error) {
 	return o, nil
 }
 
-// beside is the name of another file of a document's.
+// beside returns the name of another file of a document.
 func beside(file, end string) string { return strings.TrimSuffix(file, filepath.Ext(file)) + end }
 
-// curves are what is drawn.
+// curves are the plots.
 var curves = []struct {
 	end, title, unit string
 	of               func(sample) int
@@ -159,7 +159,7 @@ func (o *outcome) render(file string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(beside(file, c.end), drawn, 0o644); err != nil { //nolint:gosec // it is to be read by everybody
+		if err := os.WriteFile(beside(file, c.end), drawn, 0o644); err != nil { //nolint:gosec // everybody may read it
 			return err
 		}
 		plots = append(plots, filepath.Base(beside(file, c.end)))
@@ -168,74 +168,32 @@ func (o *outcome) render(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, text, 0o644) //nolint:gosec // it is to be read by everybody
+	return os.WriteFile(file, text, 0o644) //nolint:gosec // everybody may read it
 }
 
-// plot draws what samples have over time, a line for each life of the service, and in
-// grey the times in which something was done to it.
+// plot draws what samples have over time, with a line for each process of the service, and
+// the times of faults in grey.
 func (o *outcome) plot(title, unit string, of func(sample) int, limit int) ([]byte, error) {
 	if len(o.Samples) == 0 {
-		return nil, errors.New("nothing to draw: no samples")
+		return nil, errors.New("there are no samples to draw")
 	}
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, "minutes", unit
-	p.Legend.Top, p.Legend.Left, p.Title.Padding = true, true, vg.Points(4)
-	highest := float64(limit)
-	for _, one := range o.Samples {
-		highest = max(highest, float64(of(one)))
-	}
-	p.Y.Min, p.Y.Max = 0, 1.4*max(highest, 1) // room for the legend
+	p := rig.Plot{Title: title, X: "minutes", Y: unit}
 	for _, one := range o.Done {
-		shade, err := plotter.NewPolygon(plotter.XYs{{X: one.From / 60}, {X: one.Until / 60}, {X: one.Until / 60, Y: p.Y.Max}, {X: one.From / 60, Y: p.Y.Max}})
-		if err != nil {
-			return nil, fmt.Errorf("plot %q: %w", title, err)
-		}
-		shade.Color, shade.LineStyle.Width = color.Gray{Y: 225}, 0
-		p.Add(shade)
+		p.Shaded = append(p.Shaded, [2]float64{one.From / 60, one.Until / 60})
 	}
-	p.Add(plotter.NewGrid())
-	var lives [][]sample
+	colors := map[string]int{storeFiles: 0, storePostgres: 2}
+	pid := 0
 	for _, one := range o.Samples {
-		if last := len(lives) - 1; last >= 0 && lives[last][0].PID == one.PID {
-			lives[last] = append(lives[last], one)
-		} else {
-			lives = append(lives, []sample{one})
+		if one.PID != pid {
+			pid = one.PID
+			p.Lines = append(p.Lines, rig.Line{Name: "store: " + one.Store, Color: colors[one.Store]})
 		}
-	}
-	colours := map[string]color.Color{"files": color.RGBA{R: 200, G: 80, B: 20, A: 255}, "PostgreSQL": color.RGBA{R: 20, G: 90, B: 190, A: 255}}
-	named := make(map[string]bool)
-	for _, life := range lives {
-		var xys plotter.XYs
-		for _, one := range life {
-			xys = append(xys, plotter.XY{X: one.Seconds / 60, Y: float64(of(one))})
-		}
-		line, err := plotter.NewLine(xys)
-		if err != nil {
-			return nil, fmt.Errorf("plot %q: %w", title, err)
-		}
-		store := life[0].Store
-		line.Color, line.Width = colours[store], vg.Points(1.5)
-		p.Add(line)
-		if !named[store] {
-			named[store] = true
-			p.Legend.Add("store: "+store, line)
-		}
+		line := &p.Lines[len(p.Lines)-1]
+		line.Points = append(line.Points, plotter.XY{X: one.Seconds / 60, Y: float64(of(one))})
 	}
 	if limit > 0 {
-		line, err := plotter.NewLine(plotter.XYs{{X: 0, Y: float64(limit)}, {X: p.X.Max, Y: float64(limit)}})
-		if err != nil {
-			return nil, fmt.Errorf("plot %q: %w", title, err)
-		}
-		line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-		p.Add(line)
-		p.Legend.Add("memory_limit", line)
+		end := o.Samples[len(o.Samples)-1].Seconds / 60
+		p.Lines = append(p.Lines, rig.Line{Name: "memory_limit", Color: 4, Dashed: true, Points: plotter.XYs{{Y: float64(limit)}, {X: end, Y: float64(limit)}}})
 	}
-	p.X.Min = 0
-	canvas := vgimg.NewWith(vgimg.UseWH(18*vg.Centimeter, 6*vg.Centimeter), vgimg.UseDPI(120))
-	p.Draw(draw.New(canvas))
-	var b bytes.Buffer
-	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(&b); err != nil {
-		return nil, fmt.Errorf("plot %q: %w", title, err)
-	}
-	return b.Bytes(), nil
+	return p.PNG()
 }

@@ -63,19 +63,19 @@ func TestCompare(t *testing.T) {
 func TestTally(t *testing.T) {
 	var counted tally
 	counted.add("sign", "", nil)
-	counted.add("sign", "the node is away", &refused{503, "NODE_UNAVAILABLE"})
+	counted.add("sign", "the node is away", &errorResponse{503, "NODE_UNAVAILABLE"})
 	counted.add("sign", "", io.ErrUnexpectedEOF)
 	counted.add("utxos", "", nil)
 	counted.add("utxos", "", wrong("one is missing"))
-	counted.add("balances", "", &refused{500, ""})
+	counted.add("balances", "", &errorResponse{500, ""})
 	all, failures, bad := counted.counted()
 	require.Len(t, bad, 2)
 	require.ErrorContains(t, bad[0], "utxos: one is missing")
 	require.ErrorContains(t, bad[1], "balances: none of 1 requests was answered")
 	require.Equal(t, []counts{{"balances", 1, 1, 0}, {"sign", 3, 2, 0}, {"utxos", 2, 0, 1}}, all)
 	require.Equal(t, []failure{
-		{"nothing is done to it", "balances: 500 ", 1},
-		{"nothing is done to it", "sign: no connection, or it broke off", 1},
+		{"no fault", "balances: 500 ", 1},
+		{"no fault", "sign: no connection or connection lost", 1},
 		{"the node is away", "sign: 503 NODE_UNAVAILABLE", 1},
 	}, failures)
 }
@@ -95,7 +95,7 @@ func TestGrowth(t *testing.T) {
 	}
 	require.Empty(t, grown(slices.Concat(growing, steady("files", 2, 30), steady("PostgreSQL", 3, 30))))
 	require.ErrorContains(t, errors.Join(grown(slices.Concat(steady("files", 1, 30), steady("files", 2, 5)))...), "too few")
-	require.ErrorContains(t, errors.Join(grown(nil)...), "not a single look")
+	require.ErrorContains(t, errors.Join(grown(nil)...), "no sample of the service")
 	err := errors.Join(grown(slices.Concat(growing, steady("PostgreSQL", 2, 30)))...)
 	require.ErrorContains(t, err, "open files grew from")
 	require.ErrorContains(t, err, "goroutines grew from")

@@ -10,22 +10,22 @@ import (
 	"sync"
 )
 
-// wrongError is an answer that is not true.
+// wrongError is a response that differs from the truth.
 type wrongError struct{ text string }
 
 func (w *wrongError) Error() string { return w.text }
 
 func wrong(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
 
-// tally counts what came of requests. Safe for concurrent use.
+// tally counts responses. It is safe for concurrent use.
 type tally struct {
 	mu       sync.Mutex
 	counts   map[string]*counts // guarded by mu, by operation
-	failures map[string]int     // guarded by mu, by trouble and kind
+	failures map[string]int     // guarded by mu, by fault and kind
 	wrong    []error            // guarded by mu: the first ones
 }
 
-// counts are those of an operation.
+// counts are the counts of an operation.
 type counts struct {
 	Operation string `json:"operation"`
 	Requests  int    `json:"requests"`
@@ -33,20 +33,20 @@ type counts struct {
 	Wrong     int    `json:"wrong"`
 }
 
-// failure is a kind of failures of an operation, while something was done to the service.
+// failure is a kind of failure of an operation during a fault.
 type failure struct {
 	While string `json:"while"`
 	Kind  string `json:"kind"`
 	Times int    `json:"times"`
 }
 
-// wrongKept is how many wrong answers are told.
+// wrongKept is the number of wrong responses that are reported.
 const wrongKept = 20
 
-// failuresKept is how many kinds of failures are told apart.
+// failuresKept is the number of kinds of failures that are distinguished.
 const failuresKept = 300
 
-// add counts an answer; an err that is no wrongError is a failure.
+// add counts a response. An error other than a wrongError is a failure.
 func (t *tally) add(operation, trouble string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,11 +72,11 @@ func (t *tally) add(operation, trouble string, err error) {
 		if len(t.failures) >= failuresKept {
 			kind = "others"
 		}
-		t.failures[cmp.Or(trouble, "nothing is done to it")+"\t"+kind]++
+		t.failures[cmp.Or(trouble, "no fault")+"\t"+kind]++
 	}
 }
 
-// counted is all of it in a fixed order, and what was wrong.
+// counted returns all counts in a fixed order, and the errors that fail the run.
 func (t *tally) counted() (all []counts, failures []failure, bad []error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,96 +1,66 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"quorate/bench/rig"
 )
 
-// sample is what a life of the service occupies at a time.
+// sample is what a process of the service occupies at some time.
 type sample struct {
-	Seconds    float64 `json:"seconds"` // since the beginning
+	Seconds    float64 `json:"seconds"` // since the start
 	PID        int     `json:"pid"`
 	Store      string  `json:"store"`
 	ResidentMB int     `json:"resident_mb"`
 	Files      int     `json:"files"`
 	Goroutines int     `json:"goroutines"`
-	// Recorded and Tip are heights of the P-Chain.
-	Recorded uint64 `json:"recorded"`
-	Tip      uint64 `json:"tip"`
+	// Indexed and Tip are heights of the P-Chain.
+	Indexed uint64 `json:"recorded"`
+	Tip     uint64 `json:"tip"`
 }
 
 func (s sample) after() time.Duration { return time.Duration(s.Seconds) * time.Second }
 
-// watch takes samples until ctx ends, some hundred in all.
+// watch takes about a hundred samples until ctx ends.
 func (s *soak) watch(ctx context.Context, long time.Duration) (all []sample) {
 	for i := 1; ; i++ {
-		if !pause(ctx, time.Until(s.began.Add(time.Duration(i)*long/120))) {
+		if !rig.Pause(ctx, time.Until(s.began.Add(time.Duration(i)*long/120))) {
 			return all
 		}
-		if one, err := s.sample(ctx); err == nil { // else it is not there, which others see
+		if one, err := s.sample(ctx); err == nil { // without an answer the service is down, which requests show
 			all = append(all, one)
 		}
 	}
 }
 
 func (s *soak) sample(ctx context.Context) (one sample, err error) {
-	one.Seconds, one.PID, one.Store, one.Tip = time.Since(s.began).Seconds(), s.service.pid(), s.service.store(), s.past.height()
-	if one.PID == 0 {
-		return one, errors.New("not running")
-	}
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", one.PID))
+	one = sample{Seconds: time.Since(s.began).Seconds(), PID: s.service.PID(), Store: *s.store.Load(), Indexed: s.primary.indexed.Load(), Tip: s.primary.height()}
+	metrics, err := s.service.Metrics(ctx)
 	if err != nil {
 		return one, err
 	}
-	pages, err := strconv.Atoi(strings.Fields(string(content))[1])
-	if err != nil {
-		return one, err
+	one.ResidentMB = int(metrics["process_resident_memory_bytes"]) >> 20
+	one.Files, one.Goroutines = int(metrics["process_open_fds"]), int(metrics["go_goroutines"])
+	if one.PID == 0 || one.ResidentMB == 0 || one.Files == 0 || one.Goroutines == 0 {
+		return one, errors.New("the service does not report what it uses")
 	}
-	one.ResidentMB = pages * os.Getpagesize() >> 20
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", one.PID))
-	if err != nil {
-		return one, err
-	}
-	one.Files = len(files)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.service.private+"/metrics", nil)
-	if err != nil {
-		return one, err
-	}
-	response, err := s.service.client.Do(request)
-	if err != nil {
-		return one, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "go_goroutines "); ok {
-			if one.Goroutines, err = strconv.Atoi(value); err != nil {
-				return one, err
-			}
-		}
-	}
-	if one.Goroutines == 0 {
-		return one, errors.New("no count of goroutines")
-	}
-	one.Recorded = s.past.seen()
 	return one, nil
 }
 
-// grown is what grew without bound: memory above its limit, or files and goroutines that
-// are more in the last third of the service's last life on a store than in the one before.
+// grown returns an error for each resource that grew without bound: memory above its limit,
+// or more files or goroutines in the last third of the last process on a store than in the
+// third before.
 func grown(all []sample) (bad []error) {
 	if len(all) == 0 {
-		return []error{errors.New("not a single look at the service succeeded")}
+		return []error{errors.New("no sample of the service succeeded")}
 	}
-	const allowed = memoryLimit * 5 / 4 // what is not Go's comes on top
+	const allowed = memoryLimit * 5 / 4 // the limit is for memory that Go manages
 	if most := slices.MaxFunc(all, func(a, b sample) int { return cmp.Compare(a.ResidentMB, b.ResidentMB) }); most.ResidentMB > allowed {
 		bad = append(bad, fmt.Errorf("%d MB resident after %s, of a limit of %d", most.ResidentMB, most.after(), memoryLimit))
 	}
@@ -99,12 +69,12 @@ func grown(all []sample) (bad []error) {
 		last[one.Store] = one.PID
 	}
 	for _, store := range slices.Sorted(maps.Keys(last)) {
-		life := slices.DeleteFunc(slices.Clone(all), func(one sample) bool { return one.PID != last[store] || one.Store != store })
-		if len(life) < 9 {
-			bad = append(bad, fmt.Errorf("%d looks at the last process with the store %s are too few to tell whether anything grows", len(life), store))
+		process := slices.DeleteFunc(slices.Clone(all), func(one sample) bool { return one.PID != last[store] || one.Store != store })
+		if len(process) < 9 {
+			bad = append(bad, fmt.Errorf("%d samples of the last process with the store %s are too few to tell whether anything grows", len(process), store))
 			continue
 		}
-		third := len(life) / 3
+		third := len(process) / 3
 		for _, what := range []struct {
 			name string
 			of   func(sample) int
@@ -112,7 +82,7 @@ func grown(all []sample) (bad []error) {
 			{"open files", func(one sample) int { return one.Files }},
 			{"goroutines", func(one sample) int { return one.Goroutines }},
 		} {
-			before, after := middle(life[third:2*third], what.of), middle(life[2*third:], what.of)
+			before, after := middle(process[third:2*third], what.of), middle(process[2*third:], what.of)
 			if after > before*5/4+25 {
 				bad = append(bad, fmt.Errorf("%s grew from %d to %d, with the store %s", what.name, before, after, store))
 			}
@@ -121,12 +91,11 @@ func grown(all []sample) (bad []error) {
 	return bad
 }
 
-// middle is the median.
+// middle returns the median.
 func middle(all []sample, of func(sample) int) int {
 	values := make([]int, len(all))
 	for i, one := range all {
 		values[i] = of(one)
 	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return rig.Quantile(values, 0.5)
 }

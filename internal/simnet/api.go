@@ -50,6 +50,7 @@ func (n *Network) serveAPI() error {
 var errNotFound = errors.New("404 page not found")
 
 func (n *Network) serveRPC(w http.ResponseWriter, r *http.Request) {
+	n.calls.Add(1)
 	if f := n.apiFault.Load(); f != nil {
 		n.wait(r.Context(), f.Delay)
 		if f.Status != 0 {

@@ -50,6 +50,7 @@ type Network struct {
 	running    sync.WaitGroup
 	requests   atomic.Uint64
 	repeated   atomic.Uint64
+	calls      atomic.Uint64
 
 	past   *history.Node // nil without a history
 	xChain ids.ID        // with a history
@@ -325,6 +326,9 @@ func (n *Network) Requests() uint64 { return n.requests.Load() }
 
 // Repeated counts repeated requests; see Requests.
 func (n *Network) Repeated() uint64 { return n.repeated.Load() }
+
+// Calls counts HTTP requests to the node API; a batch counts once.
+func (n *Network) Calls() uint64 { return n.calls.Load() }
 
 // signing is the signatures of all validators on one message, made on first use.
 type signing struct {

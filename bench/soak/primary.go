@@ -13,22 +13,23 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/bench/rig"
 	"quorate/internal/simnet/history"
 )
 
-// past is what is true of the P- and the X-Chain, while they grow.
-type past struct {
+// primary is the truth about the P-, X- and C-Chain while they grow.
+type primary struct {
 	node *history.Node
-	// mu is held to grow, and to read the truth.
+	// mu is held while the chains grow and while the truth is read.
 	mu sync.Mutex
-	// recorded is the greatest height of the P-Chain that the Data API said it has,
-	// answered what platform.getHeight said.
-	recorded, answered atomic.Uint64
+	// indexed and answered are the greatest P-Chain heights so far in responses of the Data API
+	// and of platform.getHeight.
+	indexed, answered atomic.Uint64
 }
 
-// grow has the chains go on until ctx ends.
-func (p *past) grow(ctx context.Context) error {
-	for pause(ctx, growth) {
+// grow adds blocks until ctx ends.
+func (p *primary) grow(ctx context.Context) error {
+	for rig.Pause(ctx, growth) {
 		p.mu.Lock()
 		err := p.node.Step(ctx, time.Now())
 		p.mu.Unlock()
@@ -39,12 +40,10 @@ func (p *past) grow(ctx context.Context) error {
 	return nil
 }
 
-func (p *past) height() uint64 { return p.node.Height(history.P) }
+func (p *primary) height() uint64 { return p.node.Height(history.P) }
 
-func (p *past) seen() uint64 { return p.recorded.Load() }
-
-// output is one that was made on a chain to stay there: whether it is spent depends on
-// that chain alone.
+// output is an output that was created on the chain where it is spent: that chain alone
+// decides whether it is spent.
 type output struct {
 	id, txID, assetID ids.ID
 	index             uint32
@@ -54,8 +53,8 @@ type output struct {
 	height, spent     uint64 // MaxUint64 while it is unspent
 }
 
-// outputs are those that an address can spend by itself, as of now.
-func (p *past) outputs(c history.Chain, address ids.ShortID) (all []output) {
+// outputs returns the outputs so far that an address can spend alone.
+func (p *primary) outputs(c history.Chain, address ids.ShortID) (all []output) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for o := range p.node.Generator().Truth().Outputs() {
@@ -74,8 +73,8 @@ func (p *past) outputs(c history.Chain, address ids.ShortID) (all []output) {
 	return all
 }
 
-// call is what the node answers.
-func (p *past) call(path, method string, params any) (json.RawMessage, error) {
+// call returns the simulated node's response.
+func (p *primary) call(path, method string, params any) (json.RawMessage, error) {
 	text, err := json.Marshal(params)
 	if err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// owner draws a chain and an address: few are asked for often.
+// owner draws a chain and an address, a few of them often.
 func (s *soak) owner(rng *rand.Rand) (c history.Chain, owner ids.ShortID, path string, err error) {
-	all := s.past.node.Addresses()
+	all := s.primary.node.Addresses()
 	owner = all[min(int(rng.ExpFloat64()*float64(len(all))/8), len(all)-1)]
 	c = [...]history.Chain{history.P, history.X}[rng.IntN(2)]
 	text, err := address.FormatBech32(constants.GetHRP(s.net.NetworkID()), owner[:])
@@ -34,8 +34,8 @@ type utxo struct {
 	BlockTimestamp                                                                    int64
 }
 
-// utxos asks for the newest unspent outputs of an address, which must be true of some
-// height between the one that the answer names and the chain's own afterwards.
+// utxos requests the newest unspent outputs of an address. They must be those at a height
+// between the one that the response names and the chain's height afterwards.
 func (s *soak) utxos(ctx context.Context, rng *rand.Rand) error {
 	const size = 100
 	c, owner, path, err := s.owner(rng)
@@ -54,16 +54,16 @@ func (s *soak) utxos(ctx context.Context, rng *rand.Rand) error {
 	if err != nil {
 		return wrong("Indexed-Height: %v", err)
 	}
-	to := s.past.node.Height(c)
+	to := s.primary.node.Height(c)
 	if from > to {
 		return wrong("Indexed-Height %d, the chain has %d", from, to)
 	}
 	if c == history.P {
-		for seen := s.past.recorded.Load(); seen < from && !s.past.recorded.CompareAndSwap(seen, from); seen = s.past.recorded.Load() {
+		for seen := s.primary.indexed.Load(); seen < from && !s.primary.indexed.CompareAndSwap(seen, from); seen = s.primary.indexed.Load() {
 		}
 	}
-	truth := s.past.outputs(c, owner)
-	// Those between chains depend on the record of both; they are not compared.
+	truth := s.primary.outputs(c, owner)
+	// Outputs between chains depend on the index of both; they are not compared.
 	got := slices.DeleteFunc(page.UTXOs, func(u utxo) bool { return u.CreatedOnChainID != u.ConsumedOnChainID })
 	if page.NextPageToken != "" && len(page.UTXOs) != size {
 		return wrong("a page of %d with another after it", len(page.UTXOs))
@@ -77,8 +77,8 @@ func (s *soak) utxos(ctx context.Context, rng *rand.Rand) error {
 	return wrong("%s: at no height from %d to %d: %v", fmt.Sprintf(path, "utxos"), from, to, why)
 }
 
-// compare says what is not true of unspent outputs at a height. If there are more, those
-// are the newest ones.
+// compare returns how unspent outputs differ from the truth at a height. If there are more,
+// these must be the newest.
 func compare(got []utxo, truth []output, height uint64, more bool) error {
 	want := make(map[string]*output)
 	for i := range truth {
@@ -108,27 +108,27 @@ func compare(got []utxo, truth []output, height uint64, more bool) error {
 	return nil
 }
 
-// balances asks for a balance at a past second, which no block changes any more.
+// balances requests a balance at a past second, which no further block changes.
 func (s *soak) balances(ctx context.Context, rng *rand.Rand) error {
 	c, owner, path, err := s.owner(rng)
 	if err != nil {
 		return err
 	}
-	truth := s.past.outputs(c, owner)
+	truth := s.primary.outputs(c, owner)
 	if len(truth) == 0 {
 		return nil
 	}
-	// What is younger may not be recorded.
+	// The last minute may not be indexed yet.
 	span := time.Since(truth[0].time) - time.Minute
 	at := truth[0].time.Add(time.Duration(rng.Float64() * float64(span))).Unix()
 	var want uint64
-	avax := s.past.node.Generator().AVAXAssetID()
+	avax := s.primary.node.Generator().AVAXAssetID()
 	for _, o := range truth {
 		if !o.transfer || o.assetID != avax {
 			continue
 		}
 		if o.time.Unix() == at || o.spentTime.Unix() == at {
-			return nil // the end or the beginning of that second: it is another one's turn
+			return nil // the response may hold before or after the block; try another second
 		}
 		if o.time.Unix() < at && (o.spentTime.IsZero() || o.spentTime.Unix() > at) {
 			want += o.amount
@@ -162,10 +162,10 @@ func (s *soak) balances(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// settled is how many of the newest blocks of the EVM chain are not asked for.
+// settled is the number of newest EVM blocks that are not requested.
 const settled = 100
 
-// tokens asks for ERC-1155 balances after a past block.
+// tokens requests ERC-1155 balances after a past block.
 func (s *soak) tokens(ctx context.Context, rng *rand.Rand) error {
 	truth := s.evm.Generator().Truth()
 	transfers := truth.Transfers()
@@ -198,7 +198,7 @@ func (s *soak) tokens(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// latest asks for the newest transactions of the EVM chain.
+// latest requests the newest transactions of the EVM chain.
 func (s *soak) latest(ctx context.Context, _ *rand.Rand) error {
 	var page struct {
 		Transactions []struct{ BlockNumber, BlockHash, TxHash string }
@@ -210,7 +210,7 @@ func (s *soak) latest(ctx context.Context, _ *rand.Rand) error {
 	if len(page.Transactions) != 100 {
 		return wrong("got %d transactions, want 100", len(page.Transactions))
 	}
-	// They are all of a run of blocks, from some block down.
+	// They must be all transactions of consecutive blocks, from some block down.
 	var want []string
 	first, err := strconv.ParseUint(page.Transactions[0].BlockNumber, 10, 64)
 	if err != nil || first >= uint64(len(blocks)) {

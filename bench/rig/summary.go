@@ -7,28 +7,25 @@ import (
 	"time"
 )
 
-// Summary are quantiles of the durations of N operations.
+// Summary holds quantiles of durations.
 type Summary struct {
 	P50, P90, P99, Worst time.Duration
-	N                    int
 }
 
-// Summarize returns the quantiles of all.
+// Summarize returns the quantiles of durations.
 func Summarize(all []time.Duration) Summary {
 	sorted := slices.Sorted(slices.Values(all))
-	return Summary{
-		P50: at(sorted, 0.5), P90: at(sorted, 0.9), P99: at(sorted, 0.99), Worst: at(sorted, 1), N: len(all),
-	}
+	return Summary{P50: at(sorted, 0.5), P90: at(sorted, 0.9), P99: at(sorted, 0.99), Worst: at(sorted, 1)}
 }
 
-// String shows s with a resolution of 10 us.
+// String returns s with a resolution of 10 µs.
 func (s Summary) String() string {
 	const resolution = 10 * time.Microsecond
-	return fmt.Sprintf("p50 %s, p90 %s, p99 %s, greatest %s",
+	return fmt.Sprintf("p50 %s, p90 %s, p99 %s, worst %s",
 		s.P50.Round(resolution), s.P90.Round(resolution), s.P99.Round(resolution), s.Worst.Round(resolution))
 }
 
-// Quantile returns the q-quantile of values, and the zero value if there are none.
+// Quantile returns the q-quantile of values, or zero if there are none.
 func Quantile[T cmp.Ordered](values []T, q float64) T {
 	return at(slices.Sorted(slices.Values(values)), q)
 }

@@ -1,0 +1,102 @@
+package rig
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// childEnv holds the task of a child process, as JSON.
+const childEnv = "QUORATE_BENCH_CHILD"
+
+// child is this program once more, with a task of its own, so that its processor time can
+// be told apart. It talks JSON on its standard input and output and dies with this process.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+// childTask is what a child process does: one of the fields is set.
+type childTask struct {
+	Network *networkTask
+	Floor   *floorTask
+}
+
+func serveChild(text string) error {
+	var task childTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return fmt.Errorf("task of a child process: %w", err)
+	}
+	if task.Floor != nil {
+		return task.Floor.serve()
+	}
+	return task.Network.serve()
+}
+
+// startChild starts a child process and reads its first message into ready. The child runs
+// on one processor if its number is given.
+func startChild(ctx context.Context, processor string, task childTask, ready any) (*child, error) {
+	text, err := json.Marshal(task)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	command := pinned(processor, self)
+	c := &child{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	c.cmd.Stderr = os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", strings.Join(command, " "), err)
+	}
+	c.out = json.NewDecoder(bufio.NewReader(out))
+	if err := c.out.Decode(ready); err != nil {
+		c.Stop()
+		return nil, fmt.Errorf("a child process did not start: %w", err)
+	}
+	return c, nil
+}
+
+// pinned returns the command that runs a program on one processor, or on all if processor
+// is empty. It needs taskset (util-linux).
+func pinned(processor, program string, args ...string) []string {
+	command := append([]string{program}, args...)
+	if processor != "" {
+		command = append([]string{"taskset", "-c", processor}, command...)
+	}
+	return command
+}
+
+// ask sends an order and reads the reply.
+func (c *child) ask(order, reply any) error {
+	if err := json.NewEncoder(c.in).Encode(order); err != nil {
+		return err
+	}
+	return c.out.Decode(reply)
+}
+
+// PID returns the process ID.
+func (c *child) PID() int { return c.cmd.Process.Pid }
+
+// Stop ends the process and waits for it.
+func (c *child) Stop() {
+	_ = c.in.Close()
+	_ = c.cmd.Wait()
+}

@@ -1,0 +1,105 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLoad makes as many requests as it should, reads responses of both forms to their end
+// over connections that stay open, and counts failures.
+func TestLoad(t *testing.T) {
+	var requests, posted atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		switch r.URL.Path {
+		case "/chunked":
+			for range 3 {
+				_, _ = io.WriteString(w, strings.Repeat("x", 5000))
+				w.(http.Flusher).Flush()
+			}
+		case "/post":
+			body, _ := io.ReadAll(r.Body)
+			posted.Add(int64(len(body)))
+		case "/refused":
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+		default:
+			_, _ = io.WriteString(w, "short")
+		}
+	}))
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	paths := []string{"/", "/chunked", "/post", "/refused"}
+	request := func(kinds int) func(client, number int) Request {
+		return func(_, number int) Request {
+			r := Request{Address: address, Path: paths[number%kinds], Kind: number % kinds}
+			if r.Path == "/post" {
+				r.Body = []byte("12345")
+			}
+			return r
+		}
+	}
+	outcome, err := (Load{Clients: 3, Requests: 40, Tolerate: true}).Run(t.Context(), request(4))
+	require.NoError(t, err)
+	require.EqualValues(t, 40, requests.Load())
+	require.EqualValues(t, 50, posted.Load())
+	require.Equal(t, 10, outcome.Failed)
+	require.Len(t, outcome.Times, 30)
+	require.Len(t, outcome.ByKind[1], 10)
+	require.Empty(t, outcome.ByKind[3])
+
+	_, err = (Load{Clients: 1, Requests: 4}).Run(t.Context(), request(4))
+	require.ErrorContains(t, err, "/refused: HTTP/1.1 503 Service Unavailable: not now")
+
+	paced, err := (Load{Clients: 2, For: 50 * time.Millisecond, Every: 5 * time.Millisecond}).Run(t.Context(), request(1))
+	require.NoError(t, err)
+	require.Len(t, paced.Times, 10)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	endless, err := (Load{Clients: 1, Took: func(number int, _ time.Duration) {
+		if number == 5 {
+			cancel()
+		}
+	}}).Run(ctx, request(1))
+	require.NoError(t, err)
+	require.Len(t, endless.Times, 6)
+}
+
+// TestQuantiles of a hundred durations, of one and of none.
+func TestQuantiles(t *testing.T) {
+	var all []time.Duration
+	for i := range 100 {
+		all = append(all, time.Duration(100-i))
+	}
+	require.Equal(t, Summary{P50: 51, P90: 91, P99: 100, Worst: 100}, Summarize(all))
+	require.Equal(t, Summary{P50: 7, P90: 7, P99: 7, Worst: 7}, Summarize([]time.Duration{7}))
+	require.Zero(t, Summarize(nil))
+}
+
+// TestOutput reads the tables that it has written.
+func TestOutput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "figures.json")
+	output, err := openOutput(file)
+	require.NoError(t, err)
+	first := output.Table("First", []string{"name"}, Column{Title: "ms", Decimals: 1})
+	second := output.Table("Second", []string{"name"}, Column{Title: "MB"})
+	require.NoError(t, first.Add([]string{"a|b"}, 1.25))
+	require.NoError(t, second.Add([]string{"c"}, 2))
+	require.NoError(t, first.Add([]string{"d"}, 3))
+	require.ErrorContains(t, first.Add([]string{"e"}), `table "First" has 1 labels and 1 numbers, a row has 1 and 0`)
+	require.NoError(t, output.close())
+	tables, err := ReadTables(file)
+	require.NoError(t, err)
+	require.Len(t, tables, 2)
+	require.Equal(t, []Row{{[]string{"a|b"}, []float64{1.25}}, {[]string{"d"}, []float64{3}}}, tables[0].Rows)
+	require.Equal(t, "| name | ms |\n|---|---|\n| a\\|b | 1.2 |\n", fmt.Sprint(tables[0].Head(), tables[0].Line(tables[0].Rows[0])))
+}
