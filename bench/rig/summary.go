@@ -2,27 +2,19 @@ package rig
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
 
 // Summary holds quantiles of durations.
 type Summary struct {
-	P50, P90, P99, Worst time.Duration
+	P50, P99, Worst time.Duration
 }
 
 // Summarize returns the quantiles of durations.
 func Summarize(all []time.Duration) Summary {
 	sorted := slices.Sorted(slices.Values(all))
-	return Summary{P50: at(sorted, 0.5), P90: at(sorted, 0.9), P99: at(sorted, 0.99), Worst: at(sorted, 1)}
-}
-
-// String returns s with a resolution of 10 µs.
-func (s Summary) String() string {
-	const resolution = 10 * time.Microsecond
-	return fmt.Sprintf("p50 %s, p90 %s, p99 %s, worst %s",
-		s.P50.Round(resolution), s.P90.Round(resolution), s.P99.Round(resolution), s.Worst.Round(resolution))
+	return Summary{P50: at(sorted, 0.5), P99: at(sorted, 0.99), Worst: at(sorted, 1)}
 }
 
 // Quantile returns the q-quantile of values, or zero if there are none.

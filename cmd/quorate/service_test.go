@@ -88,8 +88,7 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 	s.stop(t)
 }
 
-// The loss of a network, node and validators alike, is not felt on the other;
-// bench/service isolation measures how little.
+// The loss of a network, node and validators alike, is not felt on the other.
 func TestLossOfOneNetworkLeavesTheOther(t *testing.T) {
 	one, err := simnet.Start(simnet.Options{Seed: 9, NetworkID: 50001})
 	require.NoError(t, err)

@@ -52,10 +52,7 @@ func literals(t *testing.T, path string) []string {
 
 // TestStatementsStandInOneFile looks for statements everywhere else.
 func TestStatementsStandInOneFile(t *testing.T) {
-	exempt := map[string]bool{
-		"store/" + sqlFile:       true,
-		"bench/ingest/sqlite.go": true, // another engine's, to compare with
-	}
+	exempt := map[string]bool{"store/" + sqlFile: true}
 	looked := 0
 	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
