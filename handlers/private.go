@@ -192,6 +192,8 @@ type readiness struct {
 	Stalled  map[string]string `json:"stalled,omitempty"`
 	Waiting  map[string]string `json:"waiting,omitempty"`
 	Retrying map[string]string `json:"retrying,omitempty"`
+	// Notes are remarks about chains, for example that their Warp messages are not followed.
+	Notes map[string]string `json:"notes,omitempty"`
 	// Lag is the number of accepted blocks that are not indexed yet, by chain, if the last block is known.
 	Lag map[string]uint64 `json:"lag,omitempty"`
 }
@@ -231,6 +233,17 @@ func reasons(chains map[string]index.Status, in index.State) map[string]string {
 				all = make(map[string]string)
 			}
 			all[chain] = status.Err.Error()
+		}
+	}
+	return all
+}
+
+// notes returns the notes of a network's chains.
+func notes(chains map[string]index.Status) map[string]string {
+	all := make(map[string]string)
+	for chain, status := range chains {
+		if status.Note != "" {
+			all[chain] = status.Note
 		}
 	}
 	return all
@@ -279,7 +292,7 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 		}
 		state.Stopped, state.Stalled = reasons(chains[name], index.Stopped), reasons(chains[name], index.Stalled)
 		state.Waiting, state.Retrying = reasons(chains[name], index.Waiting), reasons(chains[name], index.Retrying)
-		state.Lag = lags(chains[name])
+		state.Notes, state.Lag = notes(chains[name]), lags(chains[name])
 		states[name] = state
 	}
 	return c.JSON(status, struct {

@@ -126,6 +126,9 @@ func settled(status handlers.IndexStatus) (bool, error) {
 		if chain.State == index.Stopped {
 			return true, &exitError{code: exitNegative, err: fmt.Errorf("the index of %s has stopped: %s", name, chain.Error), hint: "The service's log has the rest. Signing does not depend on it."}
 		}
+		if chain.State == index.NotIndexed {
+			continue
+		}
 		done = done && chain.State == index.Following && chain.Lag == 0
 	}
 	return done, nil
@@ -168,7 +171,10 @@ func (w *watch) lines(status handlers.IndexStatus) {
 
 // describe returns a chain's state as a line of text.
 func describe(c handlers.ChainStatus) string {
-	text := fmt.Sprintf("%s, %d blocks indexed", c.State, c.Next-c.From)
+	text := string(c.State)
+	if c.State != index.NotIndexed {
+		text += fmt.Sprintf(", %d blocks indexed", c.Next-c.From)
+	}
 	if c.From > 0 {
 		text += fmt.Sprintf(" from height %d on", c.From)
 	}

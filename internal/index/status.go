@@ -30,6 +30,8 @@ const (
 	Stalled State = "stalled"
 	// Stopped means that the pipeline ended with an error. It does not go on by itself.
 	Stopped State = "stopped"
+	// NotIndexed is the state of a chain without a pipeline, whose Status has only a Note.
+	NotIndexed State = "not indexed"
 )
 
 // NearTip is the lag, in blocks, up to which an index is Following.

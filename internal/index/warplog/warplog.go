@@ -37,6 +37,8 @@ type Options struct {
 	OnMessage func(node.SentMessage)
 	// Log receives a line when the source fails or recovers; nil discards them.
 	Log *slog.Logger
+	// OnStatus is called with each new Status; nil ignores them. It must not block.
+	OnStatus func(Status)
 }
 
 const (
@@ -65,7 +67,7 @@ func Follow(ctx context.Context, o Options) error {
 	pause, heard := o.Poll, time.Now()
 	for {
 		before := f.next
-		err := f.advance(ctx)
+		err := f.attempt(ctx)
 		if f.next != before {
 			heard = time.Now()
 		}
@@ -104,6 +106,8 @@ func levelOf(err error) slog.Level {
 
 type follower struct {
 	Options
+	account
+
 	started bool   // blocks have been read
 	next    uint64 // first unread block
 	size    uint64 // size of a range; less than maxRange after a refusal

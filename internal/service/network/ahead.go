@@ -41,6 +41,7 @@ func newAheadWork(n *Network, o Options, metrics prometheus.Registerer, recorded
 
 // run follows the chains and signs until ctx ends.
 func (w *aheadWork) run(ctx context.Context) error {
+	defer w.network.followed.clear()
 	var g errgroup.Group
 	g.Go(func() error {
 		w.queue.Run(ctx)
@@ -55,7 +56,7 @@ func (w *aheadWork) run(ctx context.Context) error {
 	for _, chain := range w.network.evmChains {
 		g.Go(func() error {
 			// Follow returns only when ctx ends, which is no failure.
-			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, QuietPoll: quietPoll(len(w.network.evmChains)), OnMessage: w.sent, Log: w.log})
+			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, QuietPoll: quietPoll(len(w.network.evmChains)), OnMessage: w.sent, Log: w.log, OnStatus: func(s warplog.Status) { w.network.followed.set(chain.name, s) }})
 			return nil
 		})
 	}

@@ -562,6 +562,18 @@ func (r *evmIndexes) addStatus(all map[string]index.Status) {
 	}
 }
 
+// indexedAs returns the name of a chain in the status, by its configured name.
+func (r *evmIndexes) indexedAs(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		if e.source == name {
+			return e.name
+		}
+	}
+	return name
+}
+
 // chainsServed returns the chains that can be read, and whether more will follow.
 func (r *evmIndexes) chainsServed() (served []handler.Chain, starting bool) {
 	r.mu.Lock()

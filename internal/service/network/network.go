@@ -61,6 +61,7 @@ type Network struct {
 	// evmChains are the network's EVM chains. evm indexes them; nil if they are not indexed.
 	evmChains []evmChain
 	evm       *evmIndexes
+	followed  *followed
 	// Messages derives the messages that follow from P-Chain transactions.
 	Messages *l1message.Deriver
 	// role is the role of this process in the network. leases are nil if no other process shares the store. Otherwise
@@ -196,6 +197,11 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	n.Messages = l1message.New(derive)
 	if o.Store != nil && o.Fetcher != nil && o.Config.RecordsEVM() {
 		n.evm = newEVMIndexes(n, o, metrics)
+	}
+	n.followed = newFollowed()
+	if err := metrics.Register(n.followed); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("network %s: registering metrics: %w", o.Name, err)
 	}
 	if n.ahead, err = newAheadWork(n, o, metrics, recorded); err != nil {
 		n.Close()
@@ -360,9 +366,12 @@ func (n *Network) Close() {
 // Status returns how far each chain is indexed, by name. The network must have a store.
 func (n *Network) Status() map[string]index.Status {
 	all := n.Chains.Status()
+	indexed := func(name string) string { return name }
 	if n.evm != nil {
 		n.evm.addStatus(all)
+		indexed = n.evm.indexedAs
 	}
+	n.followed.addTo(all, indexed)
 	return all
 }
 
