@@ -102,19 +102,6 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 	if wrapped {
 		b = around.Block
 	}
-	parsed := quickBlock(b)
-	if parsed == nil {
-		var err error
-		if parsed, err = d.slowBlock(b); err != nil {
-			return nil, err
-		}
-	}
-	parsed.EnvelopeID = around.ID
-	return parsed, nil
-}
-
-// slowBlock reads a block with the library's codec, which has the last word.
-func (d *Decoder) slowBlock(b []byte) (*Block, error) {
 	inner, err := d.parser.ParseBlock(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
@@ -127,7 +114,7 @@ func (d *Decoder) slowBlock(b []byte) (*Block, error) {
 	}
 	return &Block{
 		Height: inner.Height(), Place: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
-		Txs: inner.Txs(), Bytes: b,
+		Txs: inner.Txs(), Bytes: b, EnvelopeID: around.ID,
 	}, nil
 }
 
@@ -204,9 +191,6 @@ func (d *Decoder) isGenesis(id ids.ID) bool {
 }
 
 func (d *Decoder) parseTx(b []byte) (*txs.Tx, error) {
-	if tx := quickTx(b); tx != nil {
-		return tx, nil
-	}
 	tx, err := d.parser.ParseTx(b)
 	if err != nil {
 		return nil, err
