@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -424,21 +423,6 @@ func (f *fake) chain() api.Chain {
 		Progress: func() reply.Progress { return f.progress },
 		Index:    f, Contracts: f, URIs: f, Node: f, Metadata: f,
 	}
-}
-
-// prices are of one token at all times but the past, when it was half of that.
-type prices struct{ err error }
-
-func (p prices) Price(_ context.Context, chainID uint64, token *common.Address, currency string, at time.Time) (*big.Rat, error) {
-	switch {
-	case p.err != nil:
-		return nil, p.err
-	case chainID != 43113 || token != nil && *token != coin || currency == "nzd":
-		return nil, nil
-	case at.Before(time.Unix(now, 0)):
-		return big.NewRat(43, 4), nil
-	}
-	return big.NewRat(43, 2), nil
 }
 
 func surface(t testing.TB, mode compat.Mode, o api.Options, chains ...api.Chain) *echo.Echo {
