@@ -85,6 +85,7 @@ func (o PebbleOptions) check() error {
 // Pebble is the embedded Store: a log-structured merge tree in a directory that
 // one process uses at a time.
 type Pebble struct {
+	pebbleReader
 	db   *pebble.DB
 	lock *pebble.Lock
 	dir  string
@@ -102,8 +103,6 @@ type Pebble struct {
 	views   map[*pebbleView]struct{} // guarded by viewsMu
 
 	commits, rows atomic.Uint64
-
-	scratches sync.Pool // of *scratch
 
 	idle    sync.WaitGroup // compactWhenIdle, from OpenPebble to Close
 	endIdle context.CancelFunc
@@ -141,6 +140,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		return nil, openError(options.Dir, err)
 	}
 	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
+	s.pebbleReader = pebbleReader{s, s}
 	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
@@ -312,7 +312,8 @@ func (s *Pebble) View(ctx context.Context) (View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a view: %w", s.wrap(err))
 	}
-	v := &pebbleView{store: s, state: state}
+	v := &pebbleView{state: state}
+	v.pebbleReader = pebbleReader{s, v}
 	s.viewsMu.Lock()
 	s.views[v] = struct{}{}
 	s.viewsMu.Unlock()

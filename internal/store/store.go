@@ -84,8 +84,8 @@ const (
 //
 // Every method may be called from any number of goroutines, blocks for as long
 // as the engine reads, sees one consistent state per call, and returns slices
-// that belong to the caller. Who keeps a row of Scan or Floor may keep some 64 KiB of
-// others with it. Arguments are not kept. Errors are ErrClosed, ErrInvalid, ErrCorrupt,
+// that belong to the caller. A row of Scan or Floor may share 4 KiB of memory with
+// others. Arguments are not kept. Errors are ErrClosed, ErrInvalid, ErrCorrupt,
 // the context's, or the engine's own, wrapped.
 type Reader interface {
 	// Get returns the values of keys, in their order. A missing row is nil, an
@@ -206,6 +206,25 @@ func copied(k, v []byte) Row {
 	n := copy(buf, k)
 	copy(buf[n:], v)
 	return Row{K: buf[:n:n], V: buf[n:]}
+}
+
+// slab holds the rows of one read, so that small rows need no allocation each.
+type slab []byte
+
+const slabSize = 4 << 10
+
+// row returns a copy of a row.
+func (s *slab) row(k, v []byte) Row {
+	n := len(k) + len(v)
+	if *s == nil || n > cap(*s)-len(*s) {
+		if n > slabSize/4 {
+			return copied(k, v)
+		}
+		*s = make([]byte, 0, slabSize)
+	}
+	at, middle := len(*s), len(*s)+len(k)
+	*s = append(append(*s, k...), v...)
+	return Row{K: (*s)[at:middle:middle], V: (*s)[middle : at+n : at+n]}
 }
 
 // empty says whether no key can lie in lo <= k < hi.
