@@ -156,7 +156,7 @@ func (a *API) showTransfers(ctx context.Context, d *directory, found []evm.Token
 }
 
 // shownMessage returns a Teleporter message in its documented form and in that of the generated clients.
-func shownMessage(m *evm.InterchainMessage) (documented, clients *messageInfo) {
+func shownMessage(m *chain.Message) (documented, clients *messageInfo) {
 	other := ""
 	if m.BlockchainID != ids.Empty { // a message may have no destination
 		other = m.BlockchainID.String()
@@ -201,7 +201,7 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // listTokens is GET /v1/chains/{chainId}/nfts/collections/{address}/tokens.
@@ -245,11 +245,11 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 	if standard == chain.ERC1155 {
 		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[i]) })
 		answer.next = next
-		return a.replies.JSON(c, answer)
+		return reply.JSON(c, answer)
 	}
 	answer := pageOf("tokens", len(tokens), func(i int, x *erc721Token) {
 		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[i])
 	})
 	answer.next = next
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }

@@ -65,7 +65,6 @@ type API struct {
 
 	plain    *otter.Cache[common.Address, *addressParty] // addresses without further fields
 	balances *otter.Cache[balanceOf, uint256.Int]
-	replies  reply.Writer
 }
 
 // New returns an API.

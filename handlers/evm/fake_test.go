@@ -188,7 +188,7 @@ func newFake() *fake {
 	plain := f.transactions[4]
 	plain.Hash, plain.Block, plain.Type = hash(1), blockOf(900), 0
 	plain.Block.BaseFee, plain.MaxFee, plain.MaxPriorityFee, plain.Input = nil, nil, nil, []byte{0x60}
-	f.details[till] = &evm.DeploymentDetails{Transaction: plain, Traced: true, Message: &evm.InterchainMessage{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
+	f.details[till] = &evm.DeploymentDetails{Transaction: plain, Traced: true, Message: &chain.Message{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
 	f.details[coin] = &evm.DeploymentDetails{Transaction: plain}
 	for n := range 23 {
 		f.tokens[cards] = append(f.tokens[cards], evm.Token{Contract: cards, TokenID: *uint256.NewInt(uint64(n * n)), Owner: &alice})
@@ -204,7 +204,7 @@ func newFake() *fake {
 
 // deployed is a deployment that does everything.
 func (f *fake) deployed(tx evm.Transaction) *evm.DeploymentDetails {
-	d := &evm.DeploymentDetails{Transaction: tx, Traced: true, Message: &evm.InterchainMessage{ID: hash(77), BlockchainID: l1ID}}
+	d := &evm.DeploymentDetails{Transaction: tx, Traced: true, Message: &chain.Message{ID: hash(77), BlockchainID: l1ID}}
 	for n, t := range []chain.Transfer{
 		{Standard: chain.ERC20, Contract: coin, Amount: *uint256.NewInt(5)},
 		{Standard: chain.ERC20, Contract: till, Amount: *uint256.NewInt(6)},  // no token

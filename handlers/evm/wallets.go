@@ -15,6 +15,7 @@ import (
 
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
+	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
 )
@@ -113,7 +114,7 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }
 
 type erc1155Transfer struct {
@@ -176,7 +177,7 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }
 
 type nativeBalance struct {
@@ -338,5 +339,5 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if found.Next != nil {
 		answer.next = p.Token(a.joinBalances(list, native, found.Next))
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }

@@ -82,7 +82,7 @@ func TestPebbleLossOfPower(t *testing.T) {
 					return
 				default:
 				}
-				e := BoundedEntry{PK: PK{P: fmt.Appendf(nil, "%d", i%50)}, V: make([]byte, i%1500)}
+				e := Entry{PK: PK{P: fmt.Appendf(nil, "%d", i%50)}, V: make([]byte, i%1500)}
 				if err := cache.Put(t.Context(), e); err != nil {
 					t.Errorf("putting: got %v, want nil", err)
 					return
