@@ -115,13 +115,13 @@ func (b *Bounded) Put(ctx context.Context, entries ...Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		if size := e.size(); size > b.maxBytes {
-			return fmt.Errorf("%s: %w: row of %d bytes, the family is bounded to %d", b.family, ErrInvalid, size, b.maxBytes)
+			return fmt.Errorf("%s: %w: row of %d bytes exceeds the family's limit of %d", b.family, ErrInvalid, size, b.maxBytes)
 		}
 		if err := e.check(); err != nil {
 			return fmt.Errorf("%s: %w", b.family, err)
 		}
 		if len(e.V) > MaxValue-numberSize {
-			return fmt.Errorf("%s: %w: value of %d bytes, at most %d are possible", b.family, ErrInvalid, len(e.V), MaxValue-numberSize)
+			return fmt.Errorf("%s: %w: value of %d bytes exceeds the limit of %d", b.family, ErrInvalid, len(e.V), MaxValue-numberSize)
 		}
 	}
 	b.mu.Lock()
@@ -279,7 +279,7 @@ func (b *Bounded) evict(ctx context.Context, atMost int, replaced map[uint64]str
 			return err
 		}
 		if len(rows) == 0 {
-			return b.disagree(ctx, fmt.Errorf("%d bytes in no rows", state.bytes))
+			return b.disagree(ctx, fmt.Errorf("%d bytes are counted but there are no rows", state.bytes))
 		}
 		for _, row := range rows {
 			if state.bytes <= b.maxBytes || atMost == 0 {
@@ -355,7 +355,7 @@ func parseOrder(row Row) (number uint64, pk PK, size uint64, err error) {
 
 func (s *boundedState) remove(size uint64) error {
 	if s.rows == 0 || s.bytes < size {
-		return fmt.Errorf("%d bytes are to leave %d", size, s.bytes)
+		return fmt.Errorf("cannot subtract %d bytes from %d", size, s.bytes)
 	}
 	s.rows--
 	s.bytes -= size
