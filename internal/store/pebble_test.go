@@ -141,7 +141,7 @@ func TestPebbleOtherFormat(t *testing.T) {
 			_, err = OpenPebble(t.Context(), options)
 			require.ErrorIs(t, err, ErrFormat)
 			require.ErrorContains(t, err, options.Dir)
-			require.ErrorContains(t, err, "another place for its data")
+			require.ErrorContains(t, err, "another data directory")
 			// The lock is free again.
 			_, err = OpenPebble(t.Context(), options)
 			require.ErrorIs(t, err, ErrFormat)
