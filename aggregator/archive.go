@@ -43,7 +43,7 @@ type Archive struct {
 // archived is a row on its way to a family.
 type archived struct {
 	family *store.Bounded
-	entry  store.BoundedEntry
+	entry  store.Entry
 }
 
 // ArchiveOptions bound an Archive; zero values mean 256 MiB for messages and
@@ -108,7 +108,7 @@ func (a *Archive) Collectors() []prometheus.Collector {
 }
 
 // put queues rows, or drops them if too much waits already.
-func (a *Archive) put(family *store.Bounded, entries ...store.BoundedEntry) {
+func (a *Archive) put(family *store.Bounded, entries ...store.Entry) {
 	size := 0
 	for i := range entries {
 		size += len(entries[i].P) + len(entries[i].K) + len(entries[i].V) + store.BoundedRowBytes
@@ -140,7 +140,7 @@ func (a *Archive) write() {
 		a.bytes = 0
 		a.mu.Unlock()
 		for _, family := range []*store.Bounded{a.messages, a.signatures} {
-			var entries []store.BoundedEntry
+			var entries []store.Entry
 			for _, w := range batch {
 				if w.family == family {
 					entries = append(entries, w.entry)
@@ -181,7 +181,7 @@ func (a *Archive) putMessage(id finishedID, r *Result) {
 	v := make([]byte, 0, 1+bls.SignatureLen+len(signature.Signers))
 	v = append(v, archiveVersion)
 	v = append(v, signature.Signature[:]...)
-	a.put(a.messages, store.BoundedEntry{PK: messageKey(id), V: append(v, signature.Signers...)})
+	a.put(a.messages, store.Entry{PK: messageKey(id), V: append(v, signature.Signers...)})
 }
 
 // errArchived: a row of the archive is not what was written.
@@ -247,7 +247,7 @@ func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures
 		v = append(v, signatures[i][:]...)
 	}
 	k := sha256.Sum256(v)
-	a.put(a.signatures, store.BoundedEntry{PK: store.PK{P: message[:], K: k[:archivedHash]}, V: v})
+	a.put(a.signatures, store.Entry{PK: store.PK{P: message[:], K: k[:archivedHash]}, V: v})
 }
 
 // maxArchivedPieces bounds how many rows of one message are read: what exceeds

@@ -96,7 +96,7 @@ func TestServeOnPostgres(t *testing.T) {
 	require.Contains(t, out, "someone")
 	code, _, errOut = quorate(t, "", "store", "copy", "--from", place, "--to", dir)
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errOut, "has to be empty")
+	require.Contains(t, errOut, "must be empty")
 	code, inFolder, errOut := quorate(t, "", "store", "export", "vertex", "--data-dir", dir)
 	require.Zero(t, code, errOut)
 	code, onServer, errOut := quorate(t, "", "store", "export", "vertex", "--store", place)
@@ -130,10 +130,10 @@ func TestPostgresMistakesAreNamed(t *testing.T) {
 		url  string
 		want []string
 	}{
-		"wrong password": {as(func(u *url.URL) { u.User = url.UserPassword("quorate", "secret") }), []string{"password authentication failed", "are user and password right"}},
-		"no database":    {as(func(u *url.URL) { u.Path = "/secretless" }), []string{`database "secretless" does not exist`, "make it with createdb"}},
+		"wrong password": {as(func(u *url.URL) { u.User = url.UserPassword("quorate", "secret") }), []string{"password authentication failed", "check user and password"}},
+		"no database":    {as(func(u *url.URL) { u.Path = "/secretless" }), []string{`database "secretless" does not exist`, "create the database with createdb"}},
 		"no server":      {as(func(u *url.URL) { u.Host = freeAddress(t) }), []string{"connection refused", "is the server running"}},
-		"no rights":      {as(func(u *url.URL) { u.User = url.UserPassword("poor", "secret") }), []string{"permission denied for schema public", "rights to make tables"}},
+		"no rights":      {as(func(u *url.URL) { u.User = url.UserPassword("poor", "secret") }), []string{"permission denied for schema public", "grant the user CREATE"}},
 		"no URL":         {"host=x password=secret", []string{"--store", "postgres://"}},
 	} {
 		code, out, errOut := quorate(t, "", "store", "inspect", "--store", test.url)

@@ -6,11 +6,11 @@ import (
 	"fmt"
 
 	"github.com/ava-labs/libevm/common"
+	"github.com/maypok86/otter/v2"
 
 	"quorate/handlers/evm/tokenlist"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
-	"quorate/internal/index/evm/memo"
 )
 
 // directory holds what is known of the addresses in an answer.
@@ -19,7 +19,7 @@ type directory struct {
 	lists     *tokenlist.Lists
 	contracts map[common.Address]*evm.Contract
 	parties   map[common.Address]*addressParty // addresses with more fields than the address
-	plain     *memo.Table[common.Address, *addressParty]
+	plain     *otter.Cache[common.Address, *addressParty]
 	unlisted  tokenlist.Token // empty
 }
 
@@ -35,10 +35,10 @@ func (d *directory) spelt(at common.Address) string { return d.alone(at).Address
 
 // alone returns a party with only an address. The result is shared.
 func (d *directory) alone(at common.Address) *addressParty {
-	p, ok := d.plain.Get(at)
+	p, ok := d.plain.GetIfPresent(at)
 	if !ok {
 		p = &addressParty{Address: at.Hex()}
-		d.plain.Put(at, p)
+		d.plain.Set(at, p)
 	}
 	return p
 }

@@ -2,7 +2,6 @@ package evm
 
 import (
 	"context"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -26,9 +25,7 @@ type networkToken struct {
 }
 
 type networkTokenDetails struct {
-	NetworkToken    networkToken `json:"networkToken"`
-	CurrentPrice    *price       `json:"currentPrice,omitempty"`
-	HistoricalPrice *price       `json:"historicalPrice,omitempty"`
+	NetworkToken networkToken `json:"networkToken"`
 }
 
 type erc20Transfer struct {
@@ -55,8 +52,21 @@ type messageInfo struct {
 	DestinationChainID  string `json:"destinationChainId,omitempty"`
 }
 
-// historical is the age from which a transaction has the price of its own time.
-const historical = 24 * time.Hour
+// currencies lists the API's currencies; the first is the default. Answers have no prices, since a node knows none.
+var currencies = []string{"usd", "eur", "aud", "cad", "chf", "clp", "cny", "czk", "dkk", "gbp", "hkd", "huf", "jpy", "nzd"}
+
+// deploymentAnswer is the answer of getDeployment.
+type deploymentAnswer struct {
+	Token      networkTokenDetails   `json:"networkTokenDetails"`
+	Native     fullTransaction       `json:"nativeTransaction"`
+	ERC20      []erc20Transfer       `json:"erc20Transfers"`
+	ERC721     []erc721Transfer      `json:"erc721Transfers"`
+	ERC1155    []erc1155Transfer     `json:"erc1155Transfers"`
+	Missing    []uint64              `json:"tracesMissing,omitempty"` // the first and the last block
+	Internals  []internalTransaction `json:"internalTransactions"`
+	Message    *messageInfo          `json:"interchainMessageInfo,omitempty"`
+	Teleporter *messageInfo          `json:"teleporterMessageInfo,omitempty"`
+}
 
 // getDeployment is GET /v1/chains/{chainId}/contracts/{address}/transactions:getDeployment.
 func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) error {
@@ -65,12 +75,11 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 		return err
 	}
 	q := query.Parse(c.Request().URL.RawQuery)
-	currency := q.OneOf("currency", currencies...)
+	q.OneOf("currency", currencies...)
 	if err := q.Err(); err != nil {
 		return err
 	}
-	progress, err := current(c, of, nil)
-	if err != nil {
+	if _, err := current(c, of, nil); err != nil {
 		return err
 	}
 	found, err := of.Index.Deployment(ctx, at)
@@ -90,10 +99,32 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 	if err != nil {
 		return err
 	}
+	answer := deploymentAnswer{
+		Token:     networkTokenDetails{networkToken(of.NativeToken)},
+		Native:    a.fullTransaction(d, tx),
+		Internals: make([]internalTransaction, len(found.Internals)),
+	}
+	if err := a.showTransfers(ctx, d, found.Transfers, &answer); err != nil {
+		return err
+	}
+	for i := range found.Internals {
+		answer.Internals[i] = d.internal(&found.Internals[i].Frame)
+	}
+	if !found.Traced {
+		answer.Missing = []uint64{tx.Block.Number, tx.Block.Number}
+	}
+	if found.Message != nil {
+		answer.Message, answer.Teleporter = shownMessage(found.Message)
+	}
+	return reply.JSON(c, answer)
+}
+
+// showTransfers sets the transfers of a transaction in its answer.
+func (a *API) showTransfers(ctx context.Context, d *directory, found []evm.TokenTransfer, answer *deploymentAnswer) error {
 	var transfers []*chain.Transfer
 	var tokens []nft
-	for i := range found.Transfers {
-		t := &found.Transfers[i].Transfer
+	for i := range found {
+		t := &found[i].Transfer
 		// A log may look like a transfer but come from a contract without tokens.
 		if d.standard(t.Contract) != t.Standard {
 			continue
@@ -103,48 +134,16 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 			tokens = append(tokens, moved(t))
 		}
 	}
-	details, err := a.details(ctx, of, tokens)
+	details, err := a.details(ctx, d.chain, tokens)
 	if err != nil {
 		return err
 	}
-
-	native := of.NativeToken
-	answer := struct {
-		Token      networkTokenDetails   `json:"networkTokenDetails"`
-		Native     fullTransaction       `json:"nativeTransaction"`
-		ERC20      []erc20Transfer       `json:"erc20Transfers"`
-		ERC721     []erc721Transfer      `json:"erc721Transfers"`
-		ERC1155    []erc1155Transfer     `json:"erc1155Transfers"`
-		Missing    []uint64              `json:"tracesMissing,omitempty"` // the first and the last block
-		Internals  []internalTransaction `json:"internalTransactions"`
-		Message    *messageInfo          `json:"interchainMessageInfo,omitempty"`
-		Teleporter *messageInfo          `json:"teleporterMessageInfo,omitempty"`
-	}{
-		Token: networkTokenDetails{
-			NetworkToken: networkToken(native),
-			CurrentPrice: shownPrice(ctx, currency, a.rate(ctx, of, nil, currency, progress.Time)),
-		},
-		Native: a.fullTransaction(d, tx),
-		ERC20:  []erc20Transfer{}, ERC721: []erc721Transfer{}, ERC1155: []erc1155Transfer{},
-		Internals: make([]internalTransaction, len(found.Internals)),
-	}
-	if !found.Traced {
-		answer.Missing = []uint64{tx.Block.Number, tx.Block.Number}
-	}
-	if sent := time.Unix(int64(tx.Block.Time), 0); progress.Time.Sub(sent) > historical {
-		answer.Token.HistoricalPrice = shownPrice(ctx, currency, a.rate(ctx, of, nil, currency, sent))
-	}
-	coins := make(map[common.Address]erc20Token)
+	answer.ERC20, answer.ERC721, answer.ERC1155 = []erc20Transfer{}, []erc721Transfer{}, []erc1155Transfer{}
 	for _, t := range transfers {
 		from, to := d.party(t.From), d.party(t.To)
 		switch t.Standard {
 		case chain.ERC20:
-			coin, known := coins[t.Contract]
-			if !known {
-				coin = d.erc20(t.Contract, shownPrice(ctx, currency, a.rate(ctx, of, &t.Contract, currency, progress.Time)))
-				coins[t.Contract] = coin
-			}
-			answer.ERC20 = append(answer.ERC20, erc20Transfer{from, to, t.LogIndex, t.Amount.Dec(), coin})
+			answer.ERC20 = append(answer.ERC20, erc20Transfer{from, to, t.LogIndex, t.Amount.Dec(), d.erc20(t.Contract)})
 		case chain.ERC721:
 			answer.ERC721 = append(answer.ERC721, erc721Transfer{from, to, t.LogIndex, d.erc721(moved(t), nil, details[0])})
 			details = details[1:]
@@ -153,23 +152,22 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 			details = details[1:]
 		}
 	}
-	for i := range found.Internals {
-		answer.Internals[i] = d.internal(&found.Internals[i].Frame)
+	return nil
+}
+
+// shownMessage returns a Teleporter message in its documented form and in that of the generated clients.
+func shownMessage(m *chain.Message) (documented, clients *messageInfo) {
+	other := ""
+	if m.BlockchainID != ids.Empty { // a message may have no destination
+		other = m.BlockchainID.String()
 	}
-	if m := found.Message; m != nil {
-		other := ""
-		if m.BlockchainID != ids.Empty { // a message may have no destination
-			other = m.BlockchainID.String()
-		}
-		info := messageInfo{Direction: "SOURCE_TRANSACTION", DestinationChainID: other}
-		if m.Delivered {
-			info = messageInfo{Direction: "DESTINATION_TRANSACTION", SourceChainID: other}
-		}
-		documented, clients := info, info
-		documented.InterchainMessageID, clients.TeleporterMessageID = m.ID.Hex(), m.ID.Hex()
-		answer.Message, answer.Teleporter = &documented, &clients
+	info := messageInfo{Direction: "SOURCE_TRANSACTION", DestinationChainID: other}
+	if m.Delivered {
+		info = messageInfo{Direction: "DESTINATION_TRANSACTION", SourceChainID: other}
 	}
-	return reply.JSON(c, answer)
+	forDocuments, forClients := info, info
+	forDocuments.InterchainMessageID, forClients.TeleporterMessageID = m.ID.Hex(), m.ID.Hex()
+	return &forDocuments, &forClients
 }
 
 // listDeployments is GET /v1/chains/{chainId}/contracts/{address}/deployments.
@@ -203,7 +201,7 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // listTokens is GET /v1/chains/{chainId}/nfts/collections/{address}/tokens.
@@ -247,11 +245,11 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 	if standard == chain.ERC1155 {
 		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[i]) })
 		answer.next = next
-		return a.replies.JSON(c, answer)
+		return reply.JSON(c, answer)
 	}
 	answer := pageOf("tokens", len(tokens), func(i int, x *erc721Token) {
 		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[i])
 	})
 	answer.next = next
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }

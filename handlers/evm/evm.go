@@ -24,6 +24,7 @@ import (
 
 	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
+	"github.com/maypok86/otter/v2"
 
 	"github.com/ava-labs/libevm/common"
 
@@ -34,7 +35,6 @@ import (
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/internal/index/evm"
-	"quorate/internal/index/evm/memo"
 	"quorate/internal/node"
 )
 
@@ -46,8 +46,6 @@ type Options struct {
 	Methods *methods.Table
 	// Lists adds token details; may be nil.
 	Lists *tokenlist.Lists
-	// Prices returns the prices of tokens; if nil, no answer has a price.
-	Prices Prices
 	// Key authenticates page tokens and seals balances in them; see package page.
 	Key []byte
 	// Log may be nil.
@@ -61,14 +59,12 @@ type API struct {
 	chains  *Chains
 	methods *methods.Table
 	lists   *tokenlist.Lists
-	prices  Prices
 	key     []byte
 	log     *slog.Logger
 	timeout time.Duration
 
-	plain    *memo.Table[common.Address, *addressParty] // addresses without further fields
-	balances *memo.Table[balanceOf, uint256.Int]
-	replies  reply.Writer
+	plain    *otter.Cache[common.Address, *addressParty] // addresses without further fields
+	balances *otter.Cache[balanceOf, uint256.Int]
 }
 
 // New returns an API.
@@ -77,13 +73,12 @@ func New(o Options) *API {
 		chains:  o.Chains,
 		methods: o.Methods,
 		lists:   o.Lists,
-		prices:  o.Prices,
 		key:     paging.KeyOr(o.Key),
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
 
-		plain:    memo.New[common.Address, *addressParty](plainRoom),
-		balances: memo.New[balanceOf, uint256.Int](balanceRoom),
+		plain:    otter.Must(&otter.Options[common.Address, *addressParty]{MaximumSize: plainRoom}),
+		balances: otter.Must(&otter.Options[balanceOf, uint256.Int]{MaximumSize: balanceRoom}),
 	}
 	if a.methods == nil {
 		a.methods = methods.New()

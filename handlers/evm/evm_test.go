@@ -380,14 +380,6 @@ func TestWithoutMetadata(t *testing.T) {
 	require.Contains(t, body, `"tokenUri":"ipfs://items/{id}","metadata":{"indexStatus":"UNINDEXED"}`)
 }
 
-func TestPriceFails(t *testing.T) {
-	want := apitest.Get(surface(t, compat.Auto, api.Options{}, newFake().chain()), deployment).Body.String()
-	h := surface(t, compat.Auto, api.Options{Prices: prices{err: errors.New("no")}}, newFake().chain())
-	require.Equal(t, want, apitest.Get(h, deployment).Body.String(), "an answer without prices")
-	unpriced := surface(t, compat.Auto, api.Options{Prices: prices{}}, newFake().chain())
-	require.Equal(t, want, apitest.Get(unpriced, deployment+"?currency=nzd").Body.String())
-}
-
 func TestCatchingUp(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -189,7 +188,7 @@ func newFake() *fake {
 	plain := f.transactions[4]
 	plain.Hash, plain.Block, plain.Type = hash(1), blockOf(900), 0
 	plain.Block.BaseFee, plain.MaxFee, plain.MaxPriorityFee, plain.Input = nil, nil, nil, []byte{0x60}
-	f.details[till] = &evm.DeploymentDetails{Transaction: plain, Traced: true, Message: &evm.InterchainMessage{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
+	f.details[till] = &evm.DeploymentDetails{Transaction: plain, Traced: true, Message: &chain.Message{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
 	f.details[coin] = &evm.DeploymentDetails{Transaction: plain}
 	for n := range 23 {
 		f.tokens[cards] = append(f.tokens[cards], evm.Token{Contract: cards, TokenID: *uint256.NewInt(uint64(n * n)), Owner: &alice})
@@ -205,7 +204,7 @@ func newFake() *fake {
 
 // deployed is a deployment that does everything.
 func (f *fake) deployed(tx evm.Transaction) *evm.DeploymentDetails {
-	d := &evm.DeploymentDetails{Transaction: tx, Traced: true, Message: &evm.InterchainMessage{ID: hash(77), BlockchainID: l1ID}}
+	d := &evm.DeploymentDetails{Transaction: tx, Traced: true, Message: &chain.Message{ID: hash(77), BlockchainID: l1ID}}
 	for n, t := range []chain.Transfer{
 		{Standard: chain.ERC20, Contract: coin, Amount: *uint256.NewInt(5)},
 		{Standard: chain.ERC20, Contract: till, Amount: *uint256.NewInt(6)},  // no token
@@ -424,21 +423,6 @@ func (f *fake) chain() api.Chain {
 		Progress: func() reply.Progress { return f.progress },
 		Index:    f, Contracts: f, URIs: f, Node: f, Metadata: f,
 	}
-}
-
-// prices are of one token at all times but the past, when it was half of that.
-type prices struct{ err error }
-
-func (p prices) Price(_ context.Context, chainID uint64, token *common.Address, currency string, at time.Time) (*big.Rat, error) {
-	switch {
-	case p.err != nil:
-		return nil, p.err
-	case chainID != 43113 || token != nil && *token != coin || currency == "nzd":
-		return nil, nil
-	case at.Before(time.Unix(now, 0)):
-		return big.NewRat(43, 4), nil
-	}
-	return big.NewRat(43, 2), nil
 }
 
 func surface(t testing.TB, mode compat.Mode, o api.Options, chains ...api.Chain) *echo.Echo {

@@ -51,7 +51,6 @@ type erc20Token struct {
 	Decimals uint8  `json:"decimals"`
 	LogoURI  string `json:"logoUri,omitempty"`
 	ERCType  string `json:"ercType"`
-	Price    *price `json:"price,omitempty"`
 }
 
 type erc721Token struct {
@@ -256,9 +255,9 @@ func shownMetadata(ctx context.Context, standard chain.Standard, m *metadata.Met
 	return shown
 }
 
-func (d *directory) erc20(at common.Address, price *price) erc20Token {
+func (d *directory) erc20(at common.Address) erc20Token {
 	c := d.contracts[at]
-	return erc20Token{Address: d.spelt(at), Name: c.Name, Symbol: c.Symbol, Decimals: *c.Decimals, LogoURI: d.listed(at).LogoURI, ERCType: typeERC20, Price: price}
+	return erc20Token{Address: d.spelt(at), Name: c.Name, Symbol: c.Symbol, Decimals: *c.Decimals, LogoURI: d.listed(at).LogoURI, ERCType: typeERC20}
 }
 
 // erc721 returns a token in the API's format; owner may be nil.

@@ -43,16 +43,6 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestShapesWithPrices has a source of prices, and the clients' form.
-func TestShapesWithPrices(t *testing.T) {
-	for name, mode := range map[string]compat.Mode{"documented": compat.Off, "clients": compat.On} {
-		h := surface(t, mode, api.Options{Prices: prices{}}, newFake().chain())
-		apitest.RequireGolden(t, "prices_balances_"+name, apitest.Get(h, balances+"&pageSize=1").Body.Bytes())
-		apitest.RequireGolden(t, "prices_deployment_"+name, apitest.Get(h, deployment+"?currency=eur").Body.Bytes())
-		apitest.RequireGolden(t, "prices_historical_"+name, apitest.Get(h, golden["deployment_plain"]).Body.Bytes())
-	}
-}
-
 // TestClientsForm compares the two forms: they are the same but for one word.
 func TestClientsForm(t *testing.T) {
 	const sdk = "speakeasy-sdk/typescript 0.3.13 2.792.2 1.0.0 @avalanche-sdk/chainkit"

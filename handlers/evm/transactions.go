@@ -13,6 +13,7 @@ import (
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
+	"quorate/handlers/reply"
 	"quorate/internal/index/evm"
 )
 
@@ -97,7 +98,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }
 
 // transaction sets all fields of x. It assigns them one by one to avoid a copy of a large struct.

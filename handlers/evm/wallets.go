@@ -15,6 +15,7 @@ import (
 
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
+	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
 )
@@ -113,7 +114,7 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }
 
 type erc1155Transfer struct {
@@ -176,18 +177,16 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }
 
 type nativeBalance struct {
-	Name         string `json:"name"`
-	Symbol       string `json:"symbol"`
-	Decimals     uint8  `json:"decimals"`
-	LogoURI      string `json:"logoUri,omitempty"`
-	ChainID      string `json:"chainId"`
-	Price        *price `json:"price,omitempty"`
-	Balance      string `json:"balance"`
-	BalanceValue *price `json:"balanceValue,omitempty"`
+	Name     string `json:"name"`
+	Symbol   string `json:"symbol"`
+	Decimals uint8  `json:"decimals"`
+	LogoURI  string `json:"logoUri,omitempty"`
+	ChainID  string `json:"chainId"`
+	Balance  string `json:"balance"`
 }
 
 type erc1155Balance struct {
@@ -208,14 +207,14 @@ const balanceRoom = 1 << 13
 // nativeBalance returns the native balance of a wallet after a block, from the cache or the chain's node.
 func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Address, after *evm.BlockRef) (*uint256.Int, error) {
 	key := balanceOf{wallet, after.Hash}
-	if balance, ok := a.balances.Get(key); ok {
+	if balance, ok := a.balances.GetIfPresent(key); ok {
 		return &balance, nil
 	}
 	balance, err := of.Node.NativeBalance(ctx, wallet, after.Number)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, after.Number, err)
 	}
-	a.balances.Put(key, *balance)
+	a.balances.Set(key, *balance)
 	return balance, nil
 }
 
@@ -326,11 +325,9 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 		return err
 	}
 	t, shown := of.NativeToken, a.newDirectory(of)
-	rate := a.rate(ctx, of, nil, currencies[0], progress.Time)
 	answer := &balancePage{
 		native: nativeBalance{
 			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(of.ChainID), Balance: native.Dec(),
-			Price: shownPrice(ctx, currencies[0], rate), BalanceValue: shownPrice(ctx, currencies[0], worth(native, t.Decimals, rate)),
 		},
 	}
 	answer.items = items[erc1155Balance, *erc1155Balance]{len(tokens), func(i int, x *erc1155Balance) {
@@ -342,5 +339,5 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if found.Next != nil {
 		answer.next = p.Token(a.joinBalances(list, native, found.Next))
 	}
-	return a.replies.JSON(c, answer)
+	return reply.JSON(c, answer)
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -161,36 +160,17 @@ type Appender interface {
 	AppendJSON(b []byte) []byte
 }
 
-// Writer sends answers that encode themselves, in reused buffers. The zero value is ready to use. It is safe for
-// concurrent use.
-type Writer struct{ buffers sync.Pool } // of *[]byte
-
-// maxKept is the capacity above which a buffer is not reused, in bytes: about four times a page of a hundred items.
-const maxKept = 256 << 10
-
-// JSON sends an answer.
-func (w *Writer) JSON(c echo.Context, body Appender) error {
-	kept, _ := w.buffers.Get().(*[]byte)
-	if kept == nil {
-		kept = new([]byte)
-	}
-	content := body.AppendJSON((*kept)[:0])
-	err := send(c, content)
-	if err == nil && cap(content) <= maxKept { // after a failure it may still be in use
-		*kept = content
-		w.buffers.Put(kept)
-	}
-	return err
-}
-
 // send sets the content length, since net/http otherwise sends chunks.
 func send(c echo.Context, content []byte) error {
 	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
 }
 
-// JSON sends an answer.
+// JSON sends an answer, by its own encoding if it is an Appender.
 func JSON(c echo.Context, body any) error {
+	if own, ok := body.(Appender); ok {
+		return send(c, own.AppendJSON(nil))
+	}
 	content, err := json.Marshal(body)
 	if err != nil {
 		return apierr.Internal(err)

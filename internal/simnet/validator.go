@@ -35,9 +35,9 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
 
-// Validator is one endpoint of the network. Safe for concurrent use.
+// Validator is one endpoint of the network. It is safe for concurrent use.
 type Validator struct {
-	// Index is its place in the order the validators were made.
+	// Index is its position among the network's validators.
 	Index  int
 	NodeID ids.NodeID
 
@@ -51,7 +51,7 @@ type Validator struct {
 	hook      Hook                  // guarded by mu
 	code      int32                 // guarded by mu; of refusals
 	text      string                // guarded by mu; of refusals
-	malformed int                   // guarded by mu; kinds shown so far
+	malformed int                   // guarded by mu; number of malformed answers so far
 	addr      netip.AddrPort        // guarded by mu; kept when stopped
 	listener  net.Listener          // guarded by mu; nil when stopped
 	conns     map[net.Conn]struct{} // guarded by mu
@@ -82,18 +82,18 @@ func newValidator(n *Network, i int, behaviour Behaviour) (*Validator, error) {
 	}, nil
 }
 
-// Requests counts the signature requests it got.
+// Requests returns the number of signature requests that v received.
 func (v *Validator) Requests() uint64 { return v.requests.Load() }
 
-// Behaviour is how it treats requests now.
+// Behaviour returns how v handles requests.
 func (v *Validator) Behaviour() Behaviour {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.behaviour
 }
 
-// SetBehaviour changes how it treats requests; Offline also stops it, anything
-// else starts it if it was offline.
+// SetBehaviour changes how v handles requests. Offline stops v; any other behaviour starts
+// it if it was stopped.
 func (v *Validator) SetBehaviour(b Behaviour) error {
 	v.mu.Lock()
 	v.behaviour = b
@@ -105,28 +105,28 @@ func (v *Validator) SetBehaviour(b Behaviour) error {
 	return v.Start()
 }
 
-// SetRefusal changes the error that Refusing answers with.
+// SetRefusal sets the error with which a Refusing validator answers.
 func (v *Validator) SetRefusal(code int32, text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.code, v.text = code, text
 }
 
-// SetHook puts h in place of the behaviour; nil takes it away.
+// SetHook replaces the behaviour by h; nil restores it.
 func (v *Validator) SetHook(h Hook) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.hook = h
 }
 
-// Addr is where it listens.
+// Addr returns the address of v's listener.
 func (v *Validator) Addr() netip.AddrPort {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.addr
 }
 
-// Start opens its port, the same one each time.
+// Start opens v's listener, each time on the same port.
 func (v *Validator) Start() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -144,7 +144,7 @@ func (v *Validator) Start() error {
 	return nil
 }
 
-// Stop closes its port and all its connections.
+// Stop closes v's listener and all its connections.
 func (v *Validator) Stop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -191,8 +191,8 @@ func (v *Validator) accept(l net.Listener) {
 type session struct {
 	v    *Validator
 	conn *tls.Conn
-	ctx  context.Context //nolint:containedctx // the connection's own life
-	mu   sync.Mutex      // writes whole messages
+	ctx  context.Context //nolint:containedctx // ends with the connection
+	mu   sync.Mutex      // held while a message is written
 }
 
 const maxMessage = constants.DefaultMaxMessageSize
@@ -205,7 +205,7 @@ func (v *Validator) serve(ctx context.Context, raw net.Conn, config *tls.Config)
 	}
 	_ = raw.SetDeadline(time.Time{})
 	s := &session{v: v, conn: conn, ctx: ctx}
-	if err := s.greet(); err != nil {
+	if err := s.sendHandshake(); err != nil {
 		return
 	}
 	var header [4]byte
@@ -236,7 +236,7 @@ func (s *session) send(msg *message.OutboundMessage, err error) error {
 	return s.sendDripping(0, msg, err)
 }
 
-// sendDripping is send with a pause before each byte.
+// sendDripping sends a message with a pause before each byte.
 func (s *session) sendDripping(pause time.Duration, msg *message.OutboundMessage, err error) error {
 	if err != nil {
 		return err
@@ -261,8 +261,8 @@ func (s *session) sendDripping(pause time.Duration, msg *message.OutboundMessage
 	return nil
 }
 
-// greet sends the handshake, as every peer does first.
-func (s *session) greet() error {
+// sendHandshake sends the handshake, which is every peer's first message.
+func (s *session) sendHandshake() error {
 	v := s.v
 	signed, err := v.signedIP()
 	if err != nil {
@@ -293,10 +293,10 @@ func (v *Validator) signedIP() (*peer.SignedIP, error) {
 	return peer.NewIPSigner(utils.NewAtomic(v.Addr()), v.identity.tls.PrivateKey.(crypto.Signer), v.signer).GetSignedIP()
 }
 
-// peerListSize is how many addresses a peer list carries.
+// peerListSize is the maximum number of addresses in a peer list.
 const peerListSize = 100
 
-// peerList names other validators that are up; turn picks which.
+// peerList returns addresses of running validators, beginning with the turn-th one.
 func (n *Network) peerList(turn int) []*ips.ClaimedIPPort {
 	var list []*ips.ClaimedIPPort
 	for i := range n.validators {
@@ -323,27 +323,27 @@ func (s *session) handle(msg *message.InboundMessage, arrived time.Time) error {
 		if m.NetworkId != n.options.NetworkID {
 			return errors.New("wrong network")
 		}
-		// The first list is empty, as it is between peers that know each other:
-		// signing a hundred addresses for each of a thousand connections would
-		// cost more than all rounds of a test.
+		// The first list is empty, like between peers that know each other. Signing a
+		// hundred addresses for each of a thousand connections would cost more than all
+		// rounds of a test.
 		return s.send(n.messages.PeerList(nil, true))
 	case *p2ppb.GetPeerList:
 		return s.send(n.messages.PeerList(n.peerList(int(time.Now().UnixNano()%int64(len(n.validators)))), true))
 	case *p2ppb.Ping:
 		return s.send(n.messages.Pong())
 	case *p2ppb.AppRequest:
-		s.asked(m, arrived)
+		s.onAppRequest(m, arrived)
 	case *p2ppb.GetAncestors:
-		return s.askedForAncestors(m)
+		return s.onGetAncestors(m)
 	}
 	return nil
 }
 
-// askedForAncestors sends vertices of the X-Chain. Nodes serve them after linearisation,
-// too, to anybody who asks for the DAG engine; a request for what they do not have they
-// drop (avalanchego, snow/networking/handler and snow/engine/avalanche/getter). Blocks
-// are not served.
-func (s *session) askedForAncestors(m *p2ppb.GetAncestors) error {
+// onGetAncestors sends vertices of the X-Chain. Nodes serve them to every peer that requests
+// the DAG engine, also after linearisation, and drop requests for vertices that they do not
+// have (avalanchego, snow/networking/handler and snow/engine/avalanche/getter). A Validator
+// serves no blocks.
+func (s *session) onGetAncestors(m *p2ppb.GetAncestors) error {
 	v := s.v
 	chainID, err := ids.ToID(m.ChainId)
 	if err != nil {
@@ -369,9 +369,9 @@ func (s *session) askedForAncestors(m *p2ppb.GetAncestors) error {
 	return s.send(v.network.messages.Ancestors(chainID, m.RequestId, found))
 }
 
-// asked deals with an application request; only signatures are served. What that
-// takes is part of the answer time, not on top of it.
-func (s *session) asked(m *p2ppb.AppRequest, arrived time.Time) {
+// onAppRequest answers signature requests. The time for signing counts towards the simulated
+// answer time.
+func (s *session) onAppRequest(m *p2ppb.AppRequest, arrived time.Time) {
 	v := s.v
 	chainID, err := ids.ToID(m.ChainId)
 	if err != nil {
@@ -379,11 +379,11 @@ func (s *session) asked(m *p2ppb.AppRequest, arrived time.Time) {
 	}
 	handler, n := binary.Uvarint(m.AppBytes)
 	if n <= 0 || handler != acp118.HandlerID {
-		v.network.log.Debug("a request for another handler", "handler", handler)
+		v.network.log.Debug("request for an unknown handler", "handler", handler)
 		_ = s.send(v.network.messages.AppError(chainID, m.RequestId, p2p.ErrUnregisteredHandler.Code, p2p.ErrUnregisteredHandler.Message))
 		return
 	}
-	// A node of an EVM chain takes even IDs for another protocol and drops them.
+	// A node of an EVM chain drops even request IDs, which belong to another protocol.
 	if _, known := v.network.chains[chainID]; !known && chainID != constants.PlatformChainID || m.RequestId%2 == 0 {
 		return
 	}
@@ -429,7 +429,7 @@ func (s *session) asked(m *p2ppb.AppRequest, arrived time.Time) {
 	})
 }
 
-// count notes a request for the statistics.
+// count adds a request to the statistics.
 func (v *Validator) count(id ids.ID) {
 	v.requests.Add(1)
 	v.network.requests.Add(1)
@@ -445,7 +445,7 @@ func (v *Validator) count(id ids.ID) {
 	v.asked[id] = struct{}{}
 }
 
-// answer decides what to answer.
+// answer returns the answer to a request.
 func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte) Answer {
 	v.mu.Lock()
 	behaviour, hook, code, text := v.behaviour, v.hook, v.code, v.text
@@ -473,7 +473,7 @@ func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte) Answ
 	return honest()
 }
 
-// garbage is the kind-th sort of answer that is no signature.
+// garbage returns a malformed answer; kind selects which.
 func garbage(kind int, valid []byte) []byte {
 	infinity := make([]byte, bls.SignatureLen)
 	infinity[0] = 0xc0

@@ -155,12 +155,12 @@ func (b *Batch) check() error {
 			return fmt.Errorf("%s: %w", op.family, err)
 		}
 		if len(op.v) > MaxValue {
-			return fmt.Errorf("%s: %w: value of %d bytes, at most %d are possible", op.family, ErrInvalid, len(op.v), MaxValue)
+			return fmt.Errorf("%s: %w: value of %d bytes exceeds the limit of %d", op.family, ErrInvalid, len(op.v), MaxValue)
 		}
 	}
 	for i, m := range b.moves {
 		if m.name == "" || len(m.name) > MaxKey {
-			return fmt.Errorf("%w: a cursor's name has 1 to %d bytes, got %d", ErrInvalid, MaxKey, len(m.name))
+			return fmt.Errorf("%w: a cursor's name must have 1 to %d bytes, got %d", ErrInvalid, MaxKey, len(m.name))
 		}
 		for _, earlier := range b.moves[:i] {
 			if earlier.name == m.name {
@@ -202,7 +202,7 @@ func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Entry, err
 				return
 			}
 			if at != m.from {
-				yield(Entry{}, fmt.Errorf("%w: %q is at %s, not at %s", ErrFenced, m.name, at, m.from))
+				yield(Entry{}, fmt.Errorf("%w: cursor %q is at %s, want %s", ErrFenced, m.name, at, m.from))
 				return
 			}
 			if !yield(Entry{PK: pk, V: m.to.bytes()}, nil) {
@@ -241,7 +241,7 @@ func ParseCursor(name string, v []byte) (Cursor, error) {
 	case cursorSize:
 		return Cursor{Next: binary.BigEndian.Uint64(v), Epoch: binary.BigEndian.Uint64(v[8:])}, nil
 	}
-	return Cursor{}, fmt.Errorf("%w: cursor %q has %d bytes, not %d", ErrCorrupt, name, len(v), cursorSize)
+	return Cursor{}, fmt.Errorf("%w: cursor %q has %d bytes, want %d", ErrCorrupt, name, len(v), cursorSize)
 }
 
 // ReadCursor returns the named cursor, the zero Cursor if it was never moved.

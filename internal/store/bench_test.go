@@ -98,7 +98,7 @@ func BenchmarkBounded(b *testing.B) {
 		value, n := make([]byte, 5000), 0
 		key := func(n int) store.PK { return store.PK{P: fmt.Appendf(nil, "%064d", n)} }
 		put := func() {
-			if err := cache.Put(b.Context(), store.BoundedEntry{PK: key(n), V: value}); err != nil {
+			if err := cache.Put(b.Context(), store.Entry{PK: key(n), V: value}); err != nil {
 				b.Fatal(err)
 			}
 			n++

@@ -50,12 +50,6 @@ type boundedState struct {
 	oldest uint64
 }
 
-// BoundedEntry is what Put takes: a row, and how to find it again.
-type BoundedEntry struct {
-	PK
-	V []byte
-}
-
 // NewBounded takes charge of a family, whose rows may be there from earlier. If
 // they exceed maxBytes, which then was greater, the oldest ones are evicted.
 func NewBounded(ctx context.Context, s Store, family Family, maxBytes uint64) (*Bounded, error) {
@@ -117,17 +111,17 @@ func (b *Bounded) Scan(ctx context.Context, p, lo, hi []byte, dir Direction, lim
 // together, else one part after the other. An entry that is greater than the
 // family may grow is ErrInvalid, and then nothing is written. Put blocks while
 // others put, not for the disk; entries are not kept.
-func (b *Bounded) Put(ctx context.Context, entries ...BoundedEntry) error {
+func (b *Bounded) Put(ctx context.Context, entries ...Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		if size := e.size(); size > b.maxBytes {
-			return fmt.Errorf("%s: %w: row of %d bytes, the family is bounded to %d", b.family, ErrInvalid, size, b.maxBytes)
+			return fmt.Errorf("%s: %w: row of %d bytes exceeds the family's limit of %d", b.family, ErrInvalid, size, b.maxBytes)
 		}
 		if err := e.check(); err != nil {
 			return fmt.Errorf("%s: %w", b.family, err)
 		}
 		if len(e.V) > MaxValue-numberSize {
-			return fmt.Errorf("%s: %w: value of %d bytes, at most %d are possible", b.family, ErrInvalid, len(e.V), MaxValue-numberSize)
+			return fmt.Errorf("%s: %w: value of %d bytes exceeds the limit of %d", b.family, ErrInvalid, len(e.V), MaxValue-numberSize)
 		}
 	}
 	b.mu.Lock()
@@ -165,7 +159,7 @@ const (
 
 // commit writes entries, which fit together, and evicts what must go, repeating
 // after another writer came between. With mu held.
-func (b *Bounded) commit(ctx context.Context, entries []BoundedEntry) error {
+func (b *Bounded) commit(ctx context.Context, entries []Entry) error {
 	for {
 		if !b.known {
 			if err := b.load(ctx); err != nil {
@@ -215,7 +209,7 @@ func (b *Bounded) load(ctx context.Context) error {
 var errBoundedMoved = errors.New("rows and account disagree")
 
 // prepare makes the batch and the account after it.
-func (b *Bounded) prepare(ctx context.Context, entries []BoundedEntry) (*Batch, uint64, boundedState, error) {
+func (b *Bounded) prepare(ctx context.Context, entries []Entry) (*Batch, uint64, boundedState, error) {
 	batch, number, state := &Batch{NoSync: true}, b.number, b.state
 	entries = lastOfEach(entries)
 	replaced, err := b.replace(ctx, entries, batch, &state)
@@ -246,7 +240,7 @@ func (b *Bounded) prepare(ctx context.Context, entries []BoundedEntry) (*Batch, 
 
 // replace takes the rows that entries replace out of the account, and returns
 // their numbers.
-func (b *Bounded) replace(ctx context.Context, entries []BoundedEntry, batch *Batch, state *boundedState) (map[uint64]struct{}, error) {
+func (b *Bounded) replace(ctx context.Context, entries []Entry, batch *Batch, state *boundedState) (map[uint64]struct{}, error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
@@ -269,7 +263,7 @@ func (b *Bounded) replace(ctx context.Context, entries []BoundedEntry, batch *Ba
 		}
 		replaced[number] = struct{}{}
 		batch.Delete(FamilyOrder, b.orderKey(number))
-		if err := state.remove(BoundedEntry{PK: keys[i], V: old}.size()); err != nil {
+		if err := state.remove(Entry{PK: keys[i], V: old}.size()); err != nil {
 			return nil, b.disagree(ctx, err)
 		}
 	}
@@ -285,7 +279,7 @@ func (b *Bounded) evict(ctx context.Context, atMost int, replaced map[uint64]str
 			return err
 		}
 		if len(rows) == 0 {
-			return b.disagree(ctx, fmt.Errorf("%d bytes in no rows", state.bytes))
+			return b.disagree(ctx, fmt.Errorf("%d bytes are counted but there are no rows", state.bytes))
 		}
 		for _, row := range rows {
 			if state.bytes <= b.maxBytes || atMost == 0 {
@@ -336,12 +330,12 @@ func (b *Bounded) orderKey(number uint64) PK {
 }
 
 // size is what an entry counts for.
-func (e BoundedEntry) size() uint64 {
+func (e Entry) size() uint64 {
 	return uint64(2*(len(e.P)+len(e.K)) + len(e.V) + BoundedRowBytes)
 }
 
 // orderValue is size, length of p, p, and k.
-func (e BoundedEntry) orderValue() []byte {
+func (e Entry) orderValue() []byte {
 	v := binary.AppendUvarint(nil, e.size())
 	v = binary.AppendUvarint(v, uint64(len(e.P)))
 	return append(append(v, e.P...), e.K...)
@@ -361,7 +355,7 @@ func parseOrder(row Row) (number uint64, pk PK, size uint64, err error) {
 
 func (s *boundedState) remove(size uint64) error {
 	if s.rows == 0 || s.bytes < size {
-		return fmt.Errorf("%d bytes are to leave %d", size, s.bytes)
+		return fmt.Errorf("cannot subtract %d bytes from %d", size, s.bytes)
 	}
 	s.rows--
 	s.bytes -= size
@@ -388,12 +382,12 @@ func parseBoundedState(v []byte) (s boundedState, err error) {
 }
 
 // lastOfEach drops entries that a later one of the same key replaces.
-func lastOfEach(entries []BoundedEntry) []BoundedEntry {
+func lastOfEach(entries []Entry) []Entry {
 	if len(entries) < 2 {
 		return entries
 	}
 	seen := make(map[string]struct{}, len(entries))
-	kept := make([]BoundedEntry, 0, len(entries))
+	kept := make([]Entry, 0, len(entries))
 	for i := len(entries) - 1; i >= 0; i-- {
 		key := string(encodeKey(1, entries[i].P, entries[i].K))
 		if _, ok := seen[key]; ok {
@@ -435,7 +429,7 @@ func (b *Bounded) Verify(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e := BoundedEntry{PK: record.PK, V: v}
+		e := Entry{PK: record.PK, V: v}
 		order, err := view.Get(ctx, FamilyOrder, []PK{b.orderKey(number)})
 		if err != nil {
 			return err

@@ -128,7 +128,7 @@ func (c *copier) requireEmpty(ctx context.Context) error {
 		}
 		for _, row := range rows {
 			if family != FamilyMeta || row.compare(formatKey) != 0 {
-				return fmt.Errorf("%w: family %s of the destination has rows, and it has to be empty: name another database, schema or folder", ErrContent, family)
+				return fmt.Errorf("%w: the destination must be empty but its family %s has rows: name another database, schema or folder", ErrContent, family)
 			}
 		}
 	}
@@ -139,15 +139,15 @@ func (c *copier) requireEmpty(ctx context.Context) error {
 func (c *copier) resume(note []byte) error {
 	rest, ok := bytes.CutPrefix(note, c.fingerprint[:])
 	if !ok {
-		return fmt.Errorf("%w: the destination has a part of a copy of another source, or of this one before it was changed: empty it and begin anew, while nothing writes to the source", ErrContent)
+		return fmt.Errorf("%w: the destination holds part of a copy of another source, or of this source before it changed: empty the destination and start again while nothing writes to the source", ErrContent)
 	}
 	if len(rest) < 1 {
-		return fmt.Errorf("%w: note of a copy", ErrCorrupt)
+		return fmt.Errorf("%w: state of a copy", ErrCorrupt)
 	}
 	c.family, rest = Family(rest[0]), rest[1:]
 	n, m := binary.Uvarint(rest)
 	if m <= 0 || n > uint64(len(rest)-m) {
-		return fmt.Errorf("%w: note of a copy", ErrCorrupt)
+		return fmt.Errorf("%w: state of a copy", ErrCorrupt)
 	}
 	c.at = PK{P: rest[m : m+int(n)], K: rest[m+int(n):]}
 	return nil
@@ -326,10 +326,10 @@ func (c *copier) end(ctx context.Context) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("comparing: %w", err)
+		return fmt.Errorf("comparing source and destination: %w", err)
 	}
 	if sums[0] != sums[1] {
-		return fmt.Errorf("%w: source and destination differ after the copy; does something write to one of them? Empty the destination and begin anew", ErrContent)
+		return fmt.Errorf("%w: source and destination differ after the copy: stop all processes that write to either, empty the destination and start again", ErrContent)
 	}
 	at, err := ReadCursor(ctx, c.to, copyCursor)
 	if err != nil {

@@ -137,7 +137,7 @@ func TestCopyRefuses(t *testing.T) {
 	b.Move("c", store.Cursor{Next: 2}, store.Cursor{Next: 3})
 	require.NoError(t, from.Commit(t.Context(), &b))
 	require.ErrorIs(t, store.Copy(t.Context(), from, to, nil), store.ErrContent)
-	require.ErrorContains(t, store.Copy(t.Context(), from, to, nil), "begin anew")
+	require.ErrorContains(t, store.Copy(t.Context(), from, to, nil), "start again")
 	// Something else writes to the destination meanwhile.
 	to = store.NewMemory()
 	once := false

@@ -75,7 +75,7 @@ func write(dir string) error {
 	go func() {
 		rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
 		for {
-			e := store.BoundedEntry{PK: store.PK{P: fmt.Appendf(nil, "m%d", rng.IntN(300))}, V: make([]byte, rng.IntN(8000))}
+			e := store.Entry{PK: store.PK{P: fmt.Appendf(nil, "m%d", rng.IntN(300))}, V: make([]byte, rng.IntN(8000))}
 			if err := cache.Put(ctx, e); err != nil {
 				failed <- err
 				return

@@ -38,7 +38,7 @@ func ExampleBounded() {
 
 	cache, _ := store.NewBounded(ctx, s, store.FamilySignature, 1<<20)
 	key := store.PK{P: []byte("message"), K: []byte("public key")}
-	_ = cache.Put(ctx, store.BoundedEntry{PK: key, V: []byte("signature")})
+	_ = cache.Put(ctx, store.Entry{PK: key, V: []byte("signature")})
 	values, _ := cache.Get(ctx, key)
 	fmt.Printf("%s\n", values[0])
 	// Output: signature

@@ -30,7 +30,7 @@ func checkFormat(ctx context.Context, s Store, copies bool) error {
 		if marked, err := readFormat(ctx, s, copies); marked || err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: it has rows of family %s but no format: %s", ErrFormat, family, formatWayOut)
+		return fmt.Errorf("%w: the store has rows of family %s but no format: %s", ErrFormat, family, formatWayOut)
 	}
 	var b Batch
 	b.Put(FamilyMeta, formatKey, []byte(strconv.Itoa(Format)))
@@ -54,11 +54,11 @@ func readFormat(ctx context.Context, s Store, copies bool) (marked bool, err err
 	case string(v) == want, string(v) == unfinished && copies:
 		return true, nil
 	case string(v) == unfinished:
-		return true, fmt.Errorf("%w: a copy into it has not come to its end: run quorate store copy again", ErrFormat)
+		return true, fmt.Errorf("%w: a copy into the store is not finished: run quorate store copy again", ErrFormat)
 	default:
-		return true, fmt.Errorf("%w: it is of format %q, this version knows %s: %s", ErrFormat, v, want, formatWayOut)
+		return true, fmt.Errorf("%w: the store has format %q, this version supports %s: %s", ErrFormat, v, want, formatWayOut)
 	}
 }
 
-const formatWayOut = "run the version that wrote it, or give this one another place for its data; " +
-	"a fresh store fills itself from the network"
+const formatWayOut = "run the version that wrote it, or choose another data directory or database; " +
+	"a fresh store is indexed from the network"

@@ -75,7 +75,7 @@ func (o PebbleOptions) check() error {
 	case o.CacheBytes < 0:
 		return fmt.Errorf("%w: cache of %d bytes", ErrInvalid, o.CacheBytes)
 	case o.MemTableBytes < 1<<20 || o.MemTableBytes > 1<<30:
-		return fmt.Errorf("%w: write buffer of %d bytes, it has 1 MiB to 1 GiB", ErrInvalid, o.MemTableBytes)
+		return fmt.Errorf("%w: write buffer of %d bytes, want 1 MiB to 1 GiB", ErrInvalid, o.MemTableBytes)
 	case o.MaxOpenFiles < 0 || o.Compactions < 0:
 		return fmt.Errorf("%w: %d open files, %d compactions", ErrInvalid, o.MaxOpenFiles, o.Compactions)
 	}
@@ -85,6 +85,7 @@ func (o PebbleOptions) check() error {
 // Pebble is the embedded Store: a log-structured merge tree in a directory that
 // one process uses at a time.
 type Pebble struct {
+	pebbleReader
 	db   *pebble.DB
 	lock *pebble.Lock
 	dir  string
@@ -103,8 +104,6 @@ type Pebble struct {
 
 	commits, rows atomic.Uint64
 
-	scratches sync.Pool // of *scratch
-
 	idle    sync.WaitGroup // compactWhenIdle, from OpenPebble to Close
 	endIdle context.CancelFunc
 }
@@ -120,14 +119,14 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	if err := options.fs.MkdirAll(options.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the store's directory: %w", err)
+		return nil, fmt.Errorf("creating the store's directory: %w", err)
 	}
 	lock, err := pebble.LockDirectory(options.Dir, options.fs)
 	if err != nil {
 		if path := (*fs.PathError)(nil); errors.As(err, &path) {
 			return nil, fmt.Errorf("locking the store in %s: %w", options.Dir, err)
 		}
-		return nil, fmt.Errorf("%w: %s is held by another process or store: stop that one, or give this one another data directory (%w)",
+		return nil, fmt.Errorf("%w: another process uses %s: stop it, or choose another data directory (%w)",
 			ErrInUse, options.Dir, err)
 	}
 	found, err := pebble.Peek(options.Dir, options.fs)
@@ -141,6 +140,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		return nil, openError(options.Dir, err)
 	}
 	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
+	s.pebbleReader = pebbleReader{s, s}
 	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
@@ -150,7 +150,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		// say how far they were durable: without it damage in them passes for their end.
 		if err := db.Flush(); err != nil {
 			_ = s.Close()
-			return nil, fmt.Errorf("beginning the log of the store in %s: %w", options.Dir, err)
+			return nil, fmt.Errorf("starting the log of the store in %s: %w", options.Dir, err)
 		}
 	}
 	idle, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -193,8 +193,7 @@ func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
 
 func openError(dir string, err error) error {
 	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("opening %s: %w: move the directory away to start with a fresh one, "+
-			"which fills itself from the network (%w)", dir, ErrCorrupt, err)
+		return fmt.Errorf("opening %s: %w: move the directory away and restart; the index is rebuilt from the network (%w)", dir, ErrCorrupt, err)
 	}
 	return fmt.Errorf("opening the store in %s: %w", dir, err)
 }
@@ -310,9 +309,10 @@ func (s *Pebble) View(ctx context.Context) (View, error) {
 	defer leave()
 	state, err := s.db.NewIter(nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a view: %w", s.wrap(err))
+		return nil, fmt.Errorf("opening a view: %w", s.wrap(err))
 	}
-	v := &pebbleView{store: s, state: state}
+	v := &pebbleView{state: state}
+	v.pebbleReader = pebbleReader{s, v}
 	s.viewsMu.Lock()
 	s.views[v] = struct{}{}
 	s.viewsMu.Unlock()
@@ -371,7 +371,7 @@ func (s *Pebble) Close() error {
 // wrap says of an error of the engine what this package's callers ask.
 func (s *Pebble) wrap(err error) error {
 	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("%w: stop, and move %s away to start with a fresh one, which fills itself from the network (%w)",
+		return fmt.Errorf("%w: stop the service, move %s away and restart; the index is rebuilt from the network (%w)",
 			ErrCorrupt, s.dir, err)
 	}
 	return err

@@ -82,7 +82,7 @@ func TestPebbleLossOfPower(t *testing.T) {
 					return
 				default:
 				}
-				e := BoundedEntry{PK: PK{P: fmt.Appendf(nil, "%d", i%50)}, V: make([]byte, i%1500)}
+				e := Entry{PK: PK{P: fmt.Appendf(nil, "%d", i%50)}, V: make([]byte, i%1500)}
 				if err := cache.Put(t.Context(), e); err != nil {
 					t.Errorf("putting: got %v, want nil", err)
 					return
@@ -141,7 +141,7 @@ func TestPebbleOtherFormat(t *testing.T) {
 			_, err = OpenPebble(t.Context(), options)
 			require.ErrorIs(t, err, ErrFormat)
 			require.ErrorContains(t, err, options.Dir)
-			require.ErrorContains(t, err, "another place for its data")
+			require.ErrorContains(t, err, "another data directory")
 			// The lock is free again.
 			_, err = OpenPebble(t.Context(), options)
 			require.ErrorIs(t, err, ErrFormat)

@@ -74,11 +74,11 @@ func parsePostgres(text string) (*pgxpool.Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		// Errors of the library would quote secrets.
-		return nil, fmt.Errorf("%w: it is no URL such as postgres://user:password@host:5432/database; special characters of a password are written as in %%40 for @", ErrInvalid)
+		return nil, fmt.Errorf("%w: not a URL like postgres://user:password@host:5432/database; escape special characters of the password, for example @ as %%40", ErrInvalid)
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the parameters of %s are not those of a PostgreSQL server", ErrInvalid, u.Redacted())
+		return nil, fmt.Errorf("%w: %s has invalid parameters for a PostgreSQL server", ErrInvalid, u.Redacted())
 	}
 	switch mode := config.ConnConfig.DefaultQueryExecMode; mode {
 	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
@@ -145,7 +145,7 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	if options.Connections < 4 || options.Connections > 1000 || options.ViewAge < 0 {
-		return nil, fmt.Errorf("opening the store: %w: %d connections, of which 4 to 1000 are possible, views of %s",
+		return nil, fmt.Errorf("opening the store: %w: %d connections, want 4 to 1000; views of %s",
 			ErrInvalid, options.Connections, options.ViewAge)
 	}
 	given := config.ConnConfig.RuntimeParams
@@ -189,7 +189,7 @@ func (s *Postgres) meet(ctx context.Context) error {
 	defer conn.Release()
 	version := conn.Conn().PgConn().ParameterStatus("server_version")
 	if n, err := strconv.Atoi(leadingDigits(version)); err != nil || n < oldestPostgres {
-		return fmt.Errorf("%w: the server is of version %q, and has to be of %d or later; 15 and later are tested", ErrInvalid, version, oldestPostgres)
+		return fmt.Errorf("%w: the server has version %q, want %d or later; 15 and later are tested", ErrInvalid, version, oldestPostgres)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (s *Postgres) prepare(ctx context.Context) error {
 	}
 	defer conn.Release()
 	if standby(conn.Conn()) {
-		return fmt.Errorf("%w: the server is a standby, to be read only: name the primary server", ErrInvalid)
+		return fmt.Errorf("%w: the server is a read-only standby: name the primary server", ErrInvalid)
 	}
 	missing := errors.New("not looked at yet")
 	for attempt := range tableAttempts {
@@ -242,7 +242,7 @@ func (s *Postgres) prepare(ctx context.Context) error {
 				return err
 			}
 		default:
-			return fmt.Errorf("making tables: %w", s.wrap(ctx, err))
+			return fmt.Errorf("creating tables: %w", s.wrap(ctx, err))
 		}
 	}
 	return s.wrap(ctx, missing)
@@ -345,11 +345,11 @@ func (s *Postgres) wrap(ctx context.Context, err error) error {
 	case ctx.Err() != nil && (c == "" || c == "57014"): // query_canceled
 		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	case c == "28P01" || c == "28000":
-		return fmt.Errorf("%w: are user and password right, and may they connect from here?", err)
+		return fmt.Errorf("%w: check user and password, and whether the server lets them connect from here", err)
 	case c == "3D000":
-		return fmt.Errorf("%w: make it with createdb, or name another one", err)
+		return fmt.Errorf("%w: create the database with createdb, or name another one", err)
 	case c == "42501":
-		return fmt.Errorf("%w: the user needs the rights to make tables in the schema (CREATE), and to select, insert, update and delete rows in those that begin with %q", err, tableOf(FamilyMeta)[:len("quorate_")])
+		return fmt.Errorf("%w: grant the user CREATE on the schema, and SELECT, INSERT, UPDATE and DELETE on the tables whose names begin with %q", err, tableOf(FamilyMeta)[:len("quorate_")])
 	case c == "XX001" || c == "XX002":
 		return fmt.Errorf("%w: the server on %s says: %w", ErrCorrupt, s.at, err)
 	case lost(err), c == "40001", c == "40P01": // blocked too long by others, or a standby's conflict

@@ -60,7 +60,7 @@ func (s *Postgres) persist(ctx context.Context, b *Batch) error {
 			return nil
 		case errors.Is(err, ErrFenced) && unsure != nil:
 			// An earlier attempt may have moved the cursor: the caller must check.
-			return fmt.Errorf("%w: whether a batch was written is not known: %w", ErrUnavailable, unsure)
+			return fmt.Errorf("%w: unknown whether a batch was written: %w", ErrUnavailable, unsure)
 		case errors.As(err, &copied):
 			there[copied.family] = true
 			s.replaced.Add(1)
@@ -154,13 +154,13 @@ func (s *Postgres) fenced(ctx context.Context, conn *pgxpool.Conn, m move) error
 		return each(rows, row)
 	}, FamilyCursor, []PK{{P: []byte(m.name)}})
 	if err != nil {
-		return fmt.Errorf("%w: %q is not at %s", ErrFenced, m.name, m.from)
+		return fmt.Errorf("%w: cursor %q is not at %s", ErrFenced, m.name, m.from)
 	}
 	at, err := ParseCursor(m.name, values[0])
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %q is at %s, not at %s", ErrFenced, m.name, at, m.from)
+	return fmt.Errorf("%w: cursor %q is at %s, want %s", ErrFenced, m.name, at, m.from)
 }
 
 // writer sends a batch in pieces.
@@ -397,7 +397,7 @@ func register(_ context.Context, c *pgx.Conn) error {
 	types := c.TypeMap()
 	arrays, ok := types.TypeForOID(pgtype.ByteaArrayOID)
 	if !ok {
-		return errors.New("the library does not know bytea[]")
+		return errors.New("pgx does not support bytea[]")
 	}
 	types.RegisterType(&pgtype.Type{Name: arrays.Name, OID: arrays.OID, Codec: byteasCodec{arrays.Codec}})
 	return nil

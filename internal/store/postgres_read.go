@@ -253,7 +253,7 @@ type postgresView struct {
 }
 
 // errViewAge is the reason why a view was closed automatically.
-var errViewAge = errors.New("it was open for too long")
+var errViewAge = errors.New("the view was open for too long")
 
 // View implements Store. It waits while the maximum number of views is open.
 func (s *Postgres) View(ctx context.Context) (View, error) {

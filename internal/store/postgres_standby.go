@@ -91,7 +91,7 @@ type StandbyStats struct {
 func OpenStandbys(ctx context.Context, s *Postgres, o StandbyOptions) (*Standbys, error) {
 	o.MaxLag, o.Every = cmp.Or(o.MaxLag, defaultMaxLag), cmp.Or(o.Every, standbyEvery)
 	if o.MaxLag < leastMaxLag || o.Every <= 0 {
-		return nil, fmt.Errorf("%w: servers can be %s behind at most, which is to be %s or more", ErrInvalid, o.MaxLag, leastMaxLag)
+		return nil, fmt.Errorf("%w: maximum lag of standbys is %s, want at least %s", ErrInvalid, o.MaxLag, leastMaxLag)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

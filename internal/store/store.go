@@ -15,25 +15,25 @@ import (
 )
 
 var (
-	// ErrFenced says that a cursor of a batch was not where its writer believed
-	// it to be: another writer took over. Nothing of the batch was written; read
-	// the cursor again, or stop.
+	// ErrFenced means that a cursor of a batch was not where its writer expected it:
+	// another writer took over. Nothing of the batch was written. Read the cursor
+	// again, or stop.
 	ErrFenced = errors.New("cursor was moved by another writer")
-	// ErrClosed answers every use of a store or view after its Close.
+	// ErrClosed means that the store or view was closed before the call.
 	ErrClosed = errors.New("store is closed")
-	// ErrCorrupt says that the engine or a row failed a check. What can be had
-	// from the network again is best fetched into a fresh store.
+	// ErrCorrupt means that the engine or a row failed a check. Index the network
+	// again in a fresh store.
 	ErrCorrupt = errors.New("store is damaged")
-	// ErrFormat says that the store was written by an incompatible version.
+	// ErrFormat means that the store was written by an incompatible version.
 	ErrFormat = errors.New("store has another format")
-	// ErrInUse says that another process holds the store.
+	// ErrInUse means that another process uses the store.
 	ErrInUse = errors.New("store is in use")
-	// ErrUnavailable says that the server which keeps the rows does not answer, or
-	// went away; trying again later may help. Of a Commit it is not known then whether
-	// anything was written: commit it again, as its cursors tell.
+	// ErrUnavailable means that the server does not answer or went away; trying again
+	// later may help. After a Commit it is unknown whether anything was written: commit
+	// the batch again if its cursors have not moved.
 	ErrUnavailable = errors.New("the store's server does not answer")
-	// ErrInvalid says that an argument breaks a limit of this package; trying
-	// again is of no use.
+	// ErrInvalid means that an argument exceeds a limit of this package. Trying again
+	// does not help.
 	ErrInvalid = errors.New("invalid use of the store")
 )
 
@@ -84,8 +84,8 @@ const (
 //
 // Every method may be called from any number of goroutines, blocks for as long
 // as the engine reads, sees one consistent state per call, and returns slices
-// that belong to the caller. Who keeps a row of Scan or Floor may keep some 64 KiB of
-// others with it. Arguments are not kept. Errors are ErrClosed, ErrInvalid, ErrCorrupt,
+// that belong to the caller. A row of Scan or Floor may share 4 KiB of memory with
+// others. Arguments are not kept. Errors are ErrClosed, ErrInvalid, ErrCorrupt,
 // the context's, or the engine's own, wrapped.
 type Reader interface {
 	// Get returns the values of keys, in their order. A missing row is nil, an
@@ -190,7 +190,7 @@ func (a PK) clone() PK {
 
 func (a PK) check() error {
 	if n := len(a.P) + len(a.K); n > MaxKey {
-		return fmt.Errorf("%w: key of %d bytes, at most %d are possible", ErrInvalid, n, MaxKey)
+		return fmt.Errorf("%w: key of %d bytes exceeds the limit of %d", ErrInvalid, n, MaxKey)
 	}
 	return nil
 }
@@ -206,6 +206,25 @@ func copied(k, v []byte) Row {
 	n := copy(buf, k)
 	copy(buf[n:], v)
 	return Row{K: buf[:n:n], V: buf[n:]}
+}
+
+// slab holds the rows of one read, so that small rows need no allocation each.
+type slab []byte
+
+const slabSize = 4 << 10
+
+// row returns a copy of a row.
+func (s *slab) row(k, v []byte) Row {
+	n := len(k) + len(v)
+	if *s == nil || n > cap(*s)-len(*s) {
+		if n > slabSize/4 {
+			return copied(k, v)
+		}
+		*s = make([]byte, 0, slabSize)
+	}
+	at, middle := len(*s), len(*s)+len(k)
+	*s = append(append(*s, k...), v...)
+	return Row{K: (*s)[at:middle:middle], V: (*s)[middle : at+n : at+n]}
 }
 
 // empty says whether no key can lie in lo <= k < hi.

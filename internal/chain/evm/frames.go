@@ -29,7 +29,7 @@ func (d *decoder) readTrace(s *jsonScanner, tx *Transaction) {
 		case "txHash":
 			d.same(s, "transaction", s.hash(), tx.Hash)
 		case "error":
-			s.optional(func() { s.fail("transaction %s has no trace: %q", tx.Hash, clipped(s.text())) })
+			s.optional(func() { s.fail("transaction %s has no trace: %.40q", tx.Hash, s.text()) })
 		case "result":
 			if result {
 				s.fail("two traces of one transaction")

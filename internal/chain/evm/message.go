@@ -13,7 +13,7 @@ var Teleporter = common.HexToAddress("0x253b2784c75e510dD0fF1da844684a1aC0aa5fcf
 type Message struct {
 	ID common.Hash
 	// Delivered is true for a message received from another chain, false for a message sent to it. BlockchainID is the
-	// other chain.
+	// other chain. It is empty for a Warp message that was not sent through Teleporter and so names no destination.
 	Delivered    bool
 	BlockchainID ids.ID
 }

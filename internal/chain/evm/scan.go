@@ -176,16 +176,13 @@ func (s *jsonScanner) skipAt(depth int) {
 func (s *jsonScanner) digits() []byte {
 	text := s.text()
 	if s.err == nil && (len(text) < 2 || text[0] != '0' || text[1] != 'x') {
-		s.fail("%q is not of the form 0x...", clipped(text))
+		s.fail("%.40q is not of the form 0x...", text)
 	}
 	if s.err != nil {
 		return nil
 	}
 	return text[2:]
 }
-
-// clipped shortens remote text for an error.
-func clipped(text []byte) []byte { return text[:min(len(text), 40)] }
 
 // number reads a hex quantity of at most 64 bits.
 func (s *jsonScanner) number() (n uint64) {

@@ -87,15 +87,8 @@ func ParseBlock(b []byte) (*Block, error) {
 	return parsed, nil
 }
 
+// parseInner parses a block without its envelope.
 func parseInner(b []byte) (*Block, error) {
-	if parsed := quickBlock(b); parsed != nil {
-		return parsed, nil
-	}
-	return slowBlock(b)
-}
-
-// slowBlock parses a block with the library's codec. Its result is authoritative.
-func slowBlock(b []byte) (*Block, error) {
 	inner, err := block.Parse(block.Codec, b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)

@@ -120,7 +120,7 @@ func TestSignedEnvelope(t *testing.T) {
 	}
 	require.Nil(t, blocks[0].Envelope)
 	require.Equal(t, first.ID, blocks[1].ID)
-	require.NotEqual(t, ids.EmptyNodeID, blocks[1].Envelope.Proposer())
+	require.NotEqual(t, ids.EmptyNodeID, blocks[1].Envelope.Proposer)
 	for i, b := range blocks[1:] {
 		require.Equal(t, blocks[i].ID, b.ParentID)
 		if blocks[i].Envelope != nil {

@@ -43,9 +43,3 @@ func (f L1Fees) Stop(id ids.ID, remove bool) (uint64, error) {
 	return balance, err
 }
 func (f L1Fees) Active() uint64 { return f.active }
-
-// QuickBlock and SlowBlock are the two parsers of blocks without envelopes.
-var (
-	QuickBlock = quickBlock
-	SlowBlock  = slowBlock
-)

@@ -14,8 +14,8 @@ import (
 	"quorate/internal/chain/ledger"
 )
 
-// reader puts one transaction into the ledger's terms. It is a visitor so that it
-// does not compile without an answer for each kind of transaction.
+// reader converts one transaction to the ledger's form. It is a visitor so that a
+// transaction type without a conversion does not compile.
 type reader struct {
 	chainID ids.ID
 	codec   codec.Manager
@@ -24,8 +24,7 @@ type reader struct {
 
 var _ txs.Visitor = (*reader)(nil)
 
-// Read puts a transaction of the X-Chain into the ledger's terms; c is what its
-// outputs are encoded with.
+// Read converts a transaction of the X-Chain to the ledger's form. It encodes outputs with c.
 func Read(tx *txs.Tx, chainID ids.ID, c codec.Manager) (*ledger.Tx, error) {
 	r := reader{chainID: chainID, codec: c, tx: ledger.Tx{ID: tx.ID()}}
 	if err := tx.Unsigned.Visit(&r); err != nil {
@@ -62,7 +61,7 @@ func (r *reader) transfer(role ledger.Role, destinationID ids.ID, outs []*avax.T
 	return nil
 }
 
-// make adds an output; they are numbered in the order in which they are added.
+// make adds an output. Outputs are numbered in the order of these calls.
 func (r *reader) make(role ledger.Role, destinationID, assetID ids.ID, out verify.State) error {
 	made, err := ledger.OutputOf(r.codec, &avax.UTXO{
 		UTXOID: avax.UTXOID{TxID: r.tx.ID, OutputIndex: uint32(len(r.tx.Made))},
@@ -104,7 +103,7 @@ func (r *reader) OperationTx(tx *txs.OperationTx) error {
 			})
 		}
 		if op.Op == nil {
-			return errors.New("an operation without content")
+			return errors.New("operation without content")
 		}
 		for i, out := range op.Op.Outs() {
 			if err := r.make(ledger.Ordinary, r.chainID, op.AssetID(), out); err != nil {

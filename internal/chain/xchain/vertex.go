@@ -8,25 +8,24 @@ import (
 	"github.com/ava-labs/avalanchego/utils/hashing"
 )
 
-// Vertex is what the X-Chain accepted before it had blocks: some transactions, and
-// the vertices that it builds on. A transaction may be in several vertices. Vertices
-// have no time.
+// Vertex is what the X-Chain accepted before Cortina: transactions and references to parent
+// vertices. Several vertices may contain the same transaction. Vertices have no time.
 type Vertex struct {
 	ID, ChainID ids.ID
 	ParentIDs   []ids.ID
-	// Height is one more than the largest of the parents'; several vertices have
-	// the same.
+	// Height is one more than the greatest height of the parents. Several vertices may have
+	// the same height.
 	Height uint64
-	// TxIDs are those of Txs, the transactions' bytes.
+	// TxIDs are the IDs of Txs, which are the transactions' bytes.
 	TxIDs []ids.ID
 	Txs   [][]byte
-	// Size is the vertex's, in bytes.
+	// Size is the size of the vertex in bytes.
 	Size int
-	// Stop says that this is the vertex that ended all others.
+	// Stop means that this is the stop vertex, the last one.
 	Stop bool
 }
 
-// ParseVertex reads a vertex. The result refers to b. Errors are ErrVertex.
+// ParseVertex parses a vertex. The result refers to b. Errors wrap ErrVertex.
 func ParseVertex(b []byte) (*Vertex, error) {
 	v, err := vertex.Parse(b)
 	if err == nil {
@@ -45,8 +44,8 @@ func ParseVertex(b []byte) (*Vertex, error) {
 	return parsed, nil
 }
 
-// AlwaysLinear reports whether the chain that begins with a block had no vertices: the
-// block then follows a vertex without parents, which nodes make up to begin with
+// AlwaysLinear reports whether the chain that begins with a block had no vertices. The
+// block then follows a stop vertex without parents, which nodes create themselves
 // (avalanchego snow/engine/avalanche/bootstrap).
 func (d *Decoder) AlwaysLinear(first *Block) (bool, error) {
 	if first.ParentID == ids.Empty {
@@ -54,7 +53,7 @@ func (d *Decoder) AlwaysLinear(first *Block) (bool, error) {
 	}
 	stop, err := vertex.BuildStopVertex(d.chainID, 0, nil)
 	if err != nil {
-		return false, fmt.Errorf("making a vertex: %w", err)
+		return false, fmt.Errorf("building a stop vertex: %w", err)
 	}
 	return first.ParentID == stop.ID(), nil
 }

@@ -1,6 +1,6 @@
-// Package xchain reads what the X-Chain accepted: blocks, and from before it was
-// linearised (ACP: Cortina) vertices and transactions. It needs no node, because
-// the X-Chain makes no outputs that its transactions do not have.
+// Package xchain decodes the X-Chain: its blocks, and the vertices and transactions that
+// it accepted before Cortina, when it had no blocks. It needs no node, because all outputs
+// of the X-Chain are in its transactions.
 package xchain
 
 import (
@@ -24,46 +24,45 @@ import (
 )
 
 var (
-	// ErrBlock says that bytes are no X-Chain block that this version can read.
+	// ErrBlock means that bytes are not an X-Chain block that this version can read.
 	ErrBlock = errors.New("not a readable X-Chain block")
-	// ErrTransaction says that bytes are no X-Chain transaction, or one that this
-	// version cannot explain.
+	// ErrTransaction means that bytes are not an X-Chain transaction that this version can
+	// read.
 	ErrTransaction = errors.New("not a readable X-Chain transaction")
-	// ErrVertex says that bytes are no vertex of the X-Chain.
+	// ErrVertex means that bytes are not a vertex of the X-Chain.
 	ErrVertex = errors.New("not a readable X-Chain vertex")
 )
 
-// Block is an accepted X-Chain block (avalanchego vms/avm/block), or what takes the
-// place of one for the time before there were any.
+// Block is an accepted X-Chain block (avalanchego vms/avm/block). For the time before
+// Cortina, it is the genesis or one transaction.
 type Block struct {
 	Height uint64
-	// Place is where it comes in the order of all that the chain accepted. On chains
-	// that always had blocks it is the Height. On others the genesis comes first, then
-	// one by one the transactions that were accepted without a block, and then the
-	// block at height 0: at Before, which is 0 if there was nothing before.
+	// Place is the position in the order of everything that the chain accepted. On chains
+	// that always had blocks it is the Height. On others the genesis is first, followed by
+	// the pre-Cortina transactions, and then by the block at height 0. Before is the Place
+	// of the block at height 0; it is 0 if nothing precedes it.
 	Place, Before uint64
-	// Cortina is the time of the block at height 0 if something came before it.
+	// Cortina is the time of the block at height 0 if something precedes it.
 	Cortina time.Time
-	// Early says that this is no block but the genesis, at Place 0, or one
-	// transaction. Its Height is 0, because that block begins with what came of it, and
-	// its Time is that of the first block, which is an upper bound: see PreCortina.
+	// Early means that this is not a block: it is the genesis, at Place 0, or a pre-Cortina
+	// transaction. Its Height is 0. Its Time is that of the block at height 0, which is an
+	// upper bound; see PreCortina.
 	Early bool
-	// ID and ParentID are those of the X-Chain's own blocks, not those of proposer
-	// envelopes. The parent of the block at height 0 is the vertex that ended the
-	// time before there were blocks, on all networks.
+	// ID and ParentID identify the X-Chain's own blocks, not proposer envelopes. The parent
+	// of the block at height 0 is the stop vertex.
 	ID, ParentID ids.ID
-	// Time is the chain's from this block on, to the second.
+	// Time is the chain's time from this block on, with a resolution of one second.
 	Time time.Time
-	// Txs come without their credentials, which only their Bytes have.
+	// Txs have no credentials; only their Bytes include them.
 	Txs []*txs.Tx
 	// Bytes are the block without its envelope.
 	Bytes []byte
-	// EnvelopeID is that of the envelope that consensus accepted, which the index
-	// API uses; empty if the block came without one.
+	// EnvelopeID identifies the accepted proposer envelope, as in the index API. It is empty
+	// if the block came without an envelope.
 	EnvelopeID ids.ID
 }
 
-// Decoder reads the X-Chain of one network. It may be used from several goroutines.
+// Decoder decodes the X-Chain of one network. It is safe for concurrent use.
 type Decoder struct {
 	chainID ids.ID
 	genesis *ledger.Block
@@ -71,12 +70,11 @@ type Decoder struct {
 	codec   codec.Manager
 }
 
-// NewDecoder makes a decoder for the X-Chain whose blockchain ID is given. genesis
-// has what the chain began with, and is reported in place of the block at height 0,
-// which is empty.
+// NewDecoder returns a decoder for the X-Chain with a blockchain ID. Genesis contains the
+// chain's first outputs; Ledger returns it for Place 0, where the chain's block is empty.
 func NewDecoder(chainID ids.ID, genesis *ledger.Block) (*Decoder, error) {
 	if chainID == ids.Empty || genesis == nil || genesis.Height != 0 {
-		return nil, errors.New("reading the X-Chain needs its ID and its genesis")
+		return nil, errors.New("a decoder of the X-Chain needs its blockchain ID and its genesis")
 	}
 	parser, err := NewParser()
 	if err != nil {
@@ -85,57 +83,44 @@ func NewDecoder(chainID ids.ID, genesis *ledger.Block) (*Decoder, error) {
 	return &Decoder{chainID: chainID, genesis: genesis, parser: parser, codec: parser.GenesisCodec()}, nil
 }
 
-// NewParser is avalanchego's own, with the feature extensions that the X-Chain has
-// on all networks, in their order.
+// NewParser returns avalanchego's parser with the feature extensions of the X-Chain, which
+// are the same on all networks.
 func NewParser() (block.Parser, error) {
 	parser, err := block.NewParser([]fxs.Fx{&secp256k1fx.Fx{}, &nftfx.Fx{}, &propertyfx.Fx{}})
 	if err != nil {
-		return nil, fmt.Errorf("preparing to read the X-Chain: %w", err)
+		return nil, fmt.Errorf("creating the X-Chain's parser: %w", err)
 	}
 	return parser, nil
 }
 
-// ParseBlock reads a block, in its proposer envelope or without. The result refers
-// to b. Errors are ErrBlock.
+// ParseBlock parses a block with or without its proposer envelope. The result refers to b.
+// Errors wrap ErrBlock.
 func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 	around, wrapped := envelope.Open(b)
 	if wrapped {
 		b = around.Block
 	}
-	parsed := quickBlock(b)
-	if parsed == nil {
-		var err error
-		if parsed, err = d.slowBlock(b); err != nil {
-			return nil, err
-		}
-	}
-	parsed.EnvelopeID = around.ID
-	return parsed, nil
-}
-
-// slowBlock reads a block with the library's codec, which has the last word.
-func (d *Decoder) slowBlock(b []byte) (*Block, error) {
 	inner, err := d.parser.ParseBlock(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	if inner.Timestamp().Unix() < 0 {
-		return nil, fmt.Errorf("%w: its time is beyond %d", ErrBlock, int64(math.MaxInt64))
+		return nil, fmt.Errorf("%w: its time exceeds %d seconds", ErrBlock, int64(math.MaxInt64))
 	}
 	for _, tx := range inner.Txs() {
 		tx.Creds = nil
 	}
 	return &Block{
 		Height: inner.Height(), Place: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
-		Txs: inner.Txs(), Bytes: b,
+		Txs: inner.Txs(), Bytes: b, EnvelopeID: around.ID,
 	}, nil
 }
 
-// Ledger says what a block does to outputs. Errors are ErrTransaction.
+// Ledger returns what a block creates and consumes. Errors wrap ErrTransaction.
 func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	out := &ledger.Block{ChainID: d.chainID, Height: b.Place, Before: b.Before, ID: b.ID, Time: b.Time, Cortina: b.Cortina}
 	if b.Height == 0 && !b.Early && len(b.Txs) != 0 {
-		return nil, fmt.Errorf("%w: the block at height 0 has some", ErrTransaction)
+		return nil, fmt.Errorf("%w: the block at height 0 has transactions", ErrTransaction)
 	}
 	if b.Place == 0 {
 		out.Time, out.Txs = d.genesis.Time, d.genesis.Txs
@@ -154,24 +139,24 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	return out, nil
 }
 
-// PreCortina is what came before the X-Chain's block at height 0.
+// PreCortina describes what precedes the X-Chain's block at height 0.
 type PreCortina struct {
-	// Txs is how many transactions were accepted.
+	// Txs is the number of transactions.
 	Txs uint64
-	// First and Time are the ID and time of the block at height 0. Time is an upper
-	// bound of the transactions' times, which nothing on the chain tells.
+	// First and Time are the ID and the time of the block at height 0. The transactions'
+	// own times are not on the chain; Time is their upper bound.
 	First ids.ID
 	Time  time.Time
 }
 
-// Genesis takes the place of a block for what the chain began with.
+// Genesis returns the Block that stands for the genesis.
 func (p PreCortina) Genesis() *Block {
 	return &Block{Before: p.Txs + 1, Early: true, ID: p.First, Time: p.Time, Cortina: p.Time}
 }
 
-// ParseTx reads a transaction from before the X-Chain had blocks, as a block of its
-// own whose ID is the transaction's: index is its place among them, from 0. The block's
-// time is that of the block at height 0. Errors are ErrTransaction.
+// ParseTx parses a pre-Cortina transaction into a Block of its own, which has the
+// transaction's ID. Index is its position among these transactions, from 0. Errors wrap
+// ErrTransaction.
 func (d *Decoder) ParseTx(b []byte, index uint64, before PreCortina) (*Block, error) {
 	tx, err := d.parseTx(b)
 	if err != nil {
@@ -182,8 +167,8 @@ func (d *Decoder) ParseTx(b []byte, index uint64, before PreCortina) (*Block, er
 	}, nil
 }
 
-// Dependencies returns the X-Chain transactions, other than those of the genesis,
-// whose outputs a transaction consumes, each once. Errors are ErrTransaction.
+// Dependencies returns the X-Chain transactions whose outputs a transaction consumes, each
+// once and without those of the genesis. Errors wrap ErrTransaction.
 func (d *Decoder) Dependencies(b []byte) ([]ids.ID, error) {
 	tx, err := d.parseTx(b)
 	if err != nil {
@@ -204,9 +189,6 @@ func (d *Decoder) isGenesis(id ids.ID) bool {
 }
 
 func (d *Decoder) parseTx(b []byte) (*txs.Tx, error) {
-	if tx := quickTx(b); tx != nil {
-		return tx, nil
-	}
 	tx, err := d.parser.ParseTx(b)
 	if err != nil {
 		return nil, err

@@ -296,7 +296,7 @@ const (
 	messageDelivered
 )
 
-func appendMessage(b []byte, m *InterchainMessage) []byte {
+func appendMessage(b []byte, m *evm.Message) []byte {
 	if m == nil {
 		return append(b, noMessage)
 	}
@@ -307,13 +307,13 @@ func appendMessage(b []byte, m *InterchainMessage) []byte {
 	return append(append(append(b, kind), m.ID[:]...), m.BlockchainID[:]...)
 }
 
-func (r *reader) message() *InterchainMessage {
+func (r *reader) message() *evm.Message {
 	kind := r.Byte()
 	switch kind {
 	case noMessage:
 		return nil
 	case messageSent, messageDelivered:
-		return &InterchainMessage{ID: r.hash(), Delivered: kind == messageDelivered, BlockchainID: ids.ID(r.hash())}
+		return &evm.Message{ID: r.hash(), Delivered: kind == messageDelivered, BlockchainID: ids.ID(r.hash())}
 	}
 	r.Fail(fmt.Errorf("message of kind %d", kind))
 	return nil

@@ -5,7 +5,6 @@ package evm
 import (
 	"github.com/holiman/uint256"
 
-	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/internal/chain/evm"
@@ -65,17 +64,7 @@ type DeploymentDetails struct {
 	Internals []Internal
 	Traced    bool
 	// Message is the interchain message that the transaction sent or delivered, or nil.
-	Message *InterchainMessage
-}
-
-// InterchainMessage is a message of the Teleporter contract that a transaction sent or delivered.
-type InterchainMessage struct {
-	ID common.Hash
-	// Delivered is true for a message from another chain, and false for a message to another chain. BlockchainID is
-	// that other chain. It is empty for a Warp message that was not sent through Teleporter and so names no
-	// destination.
-	Delivered    bool
-	BlockchainID ids.ID
+	Message *evm.Message
 }
 
 // Contract holds what calls to a contract returned.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
+	"github.com/maypok86/otter/v2"
 
 	"quorate/internal/chain/evm"
-	"quorate/internal/index/evm/memo"
 	"quorate/internal/store"
 )
 
@@ -40,7 +40,7 @@ type Index struct {
 	chainID   ids.ID
 	chain     chainKey
 	contracts Contracts
-	known     *memo.Table[common.Address, knowledge]
+	known     *otter.Cache[common.Address, knowledge]
 }
 
 // New returns an Index of a chain, whose index may be empty.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/ava-labs/libevm/common"
+	"github.com/maypok86/otter/v2"
 
-	"quorate/internal/index/evm/memo"
 	"quorate/internal/store"
 )
 
@@ -21,8 +21,8 @@ type knowledge struct {
 // knownRoom is the number of cached addresses, about 100 bytes each.
 const knownRoom = 1 << 15
 
-func newKnown(room int) *memo.Table[common.Address, knowledge] {
-	return memo.New[common.Address, knowledge](room)
+func newKnown(room int) *otter.Cache[common.Address, knowledge] {
+	return otter.Must(&otter.Options[common.Address, knowledge]{MaximumSize: max(room, 1)})
 }
 
 // Known reports for each address whether it is known as a contract: a transaction created it, or it emitted token
@@ -36,7 +36,7 @@ func (r *Index) Known(ctx context.Context, addresses []common.Address) ([]bool, 
 	known := make([]bool, len(addresses))
 	var asked []int
 	for i := range addresses {
-		k, ok := r.known.Get(addresses[i])
+		k, ok := r.known.GetIfPresent(addresses[i])
 		known[i] = ok && k.contract
 		if !ok || !k.contract && k.after != s.head.tip.Hash {
 			asked = append(asked, i)
@@ -61,7 +61,7 @@ func (r *Index) Known(ctx context.Context, addresses []common.Address) ([]bool, 
 		known[n] = values[once[addresses[n]]] != nil
 	}
 	for address, i := range once {
-		r.known.Put(address, knowledge{contract: values[i] != nil, after: s.head.tip.Hash})
+		r.known.Set(address, knowledge{contract: values[i] != nil, after: s.head.tip.Hash})
 	}
 	return known, nil
 }

@@ -16,15 +16,14 @@ var (
 
 // messageOf returns the interchain message in the logs of a transaction: the first Teleporter message, else the first
 // Warp message, whose destination is unknown, or nil.
-func messageOf(logs []evm.Log) *InterchainMessage {
+func messageOf(logs []evm.Log) *evm.Message {
 	if messages := evm.Messages(logs); len(messages) > 0 {
-		m := messages[0]
-		return &InterchainMessage{ID: m.ID, Delivered: m.Delivered, BlockchainID: m.BlockchainID}
+		return &messages[0]
 	}
 	for i := range logs {
 		l := &logs[i]
 		if l.Address == warpPrecompile && len(l.Topics) == 3 && l.Topics[0] == sendWarpTopic {
-			return &InterchainMessage{ID: l.Topics[2]}
+			return &evm.Message{ID: l.Topics[2]}
 		}
 	}
 	return nil

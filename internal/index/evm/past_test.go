@@ -20,7 +20,7 @@ type past struct {
 	blocks    []*chain.Block
 	transfers []evm.TokenTransfer
 	// messages are those of transactions, by their hash.
-	messages  map[common.Hash]*evm.InterchainMessage
+	messages  map[common.Hash]*chain.Message
 	wallets   []common.Address
 	contracts []common.Address
 	created   []common.Address
@@ -50,7 +50,7 @@ func address(n byte) common.Address { return common.Address{n, 19: n} }
 
 func newPast(seed uint64, o pastOptions) *past {
 	p := &past{
-		rng: rand.New(rand.NewPCG(seed, 7)), messages: make(map[common.Hash]*evm.InterchainMessage),
+		rng: rand.New(rand.NewPCG(seed, 7)), messages: make(map[common.Hash]*chain.Message),
 		wallets:   []common.Address{{}, address(1), address(2), address(3), lastMulti},
 		contracts: []common.Address{multi, otherMulti, lastMulti, nft, coin, impostor, nobody},
 	}
@@ -243,7 +243,7 @@ func (p *past) logs(b *chain.Block, tx *chain.Transaction) {
 	case 10:
 		l.Address = chain.Teleporter
 		l.Topics = []common.Hash{topicSent, p.hash(), p.hash()}
-		m := &evm.InterchainMessage{ID: l.Topics[1], BlockchainID: [32]byte(l.Topics[2])}
+		m := &chain.Message{ID: l.Topics[1], BlockchainID: [32]byte(l.Topics[2])}
 		if p.rng.IntN(2) == 0 {
 			l.Topics = append([]common.Hash{topicReceived}, append(l.Topics[1:], topicOf(from))...)
 			m.Delivered = true
@@ -255,7 +255,7 @@ func (p *past) logs(b *chain.Block, tx *chain.Transaction) {
 		l.Address = warp
 		l.Topics = []common.Hash{topicWarp, topicOf(from), p.hash()}
 		if p.messages[tx.Hash] == nil {
-			p.messages[tx.Hash] = &evm.InterchainMessage{ID: l.Topics[2]}
+			p.messages[tx.Hash] = &chain.Message{ID: l.Topics[2]}
 		}
 	}
 	tx.Logs = append(tx.Logs, l)

@@ -48,7 +48,9 @@ type Index struct {
 }
 
 // New returns a reader of a network's ledger, which may be empty.
-func New(v store.Viewer, networkID uint32) *Index { return &Index{viewer: v, networkID: networkID} }
+func New(v store.Viewer, networkID uint32) *Index {
+	return &Index{viewer: v, networkID: networkID, cache: newAccountCache()}
+}
 
 // snapshot is a consistent view of a ledger.
 type snapshot struct {

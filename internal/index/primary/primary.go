@@ -65,13 +65,8 @@ func CChain(decoder *cchain.Decoder, projections ...Projection) index.Projection
 	}}
 }
 
-// PChain returns a projection that converts P-Chain blocks for projections. Decoding a block depends on earlier blocks, so the
-// decoder's state is stored with the rows.
-func PChain(networkID uint32, decoder *pchain.Decoder, projections ...Projection) index.Projection[*pchain.Block] {
-	return pChain(networkID, decoder, nil, projections...)
-}
-
-// pChain is PChain for a decoder that requests rewards through asked, if asked is not nil.
+// pChain returns a projection that converts P-Chain blocks for projections. Decoding a block depends on earlier blocks,
+// so the decoder's state is stored with the rows. The decoder requests rewards through asked, if asked is not nil.
 func pChain(networkID uint32, decoder *pchain.Decoder, asked *rewards, projections ...Projection) index.Projection[*pchain.Block] {
 	p := &platform{partition: binary.BigEndian.AppendUint32(nil, networkID), decoder: decoder, rewards: asked}
 	return &converter[*pchain.Block]{projections: projections, read: p.read}

@@ -25,6 +25,7 @@ import (
 
 	"quorate/internal/chain/xchain"
 	"quorate/internal/index"
+	"quorate/internal/retry"
 	"quorate/internal/store"
 )
 
@@ -118,29 +119,26 @@ const (
 // has fetched stays if it is ended, however that happens. An error says that the store
 // failed or belongs to another process, or that the vertices cannot be read.
 func (r *Index) Run(ctx context.Context) error {
-	const shortest, longest = time.Second, time.Minute
-	for pause := shortest; ; pause = min(2*pause, longest) {
+	err := retry.Pauses{First: time.Second, Longest: time.Minute}.Do(ctx, func() error {
 		err := r.run(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was asked to end
 		case err == nil:
 			r.trouble.Store(nil)
 			return nil
+		case ctx.Err() == nil:
+			r.troubled("%v", err)
 		}
-		r.troubled("%v", err)
-		switch {
-		case errors.Is(err, xchain.ErrVertex), errors.Is(err, xchain.ErrTransaction), errors.Is(err, store.ErrFenced),
-			errors.Is(err, store.ErrClosed):
-			return fmt.Errorf("indexing vertices: %w", err)
+		if errors.Is(err, xchain.ErrVertex) || errors.Is(err, xchain.ErrTransaction) || errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrClosed) {
+			return retry.Final(fmt.Errorf("indexing vertices: %w", err))
 		}
-		r.log.Info("vertices of the X-Chain cannot be indexed at the moment", slog.Duration("retryIn", pause), slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
+		return err
+	}, func(err error, pause time.Duration) {
+		r.log.Info("X-Chain vertices cannot be indexed at the moment", slog.Duration("retryIn", pause), slog.Any("error", err))
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // Run was asked to end
 	}
+	return err
 }
 
 func (r *Index) run(ctx context.Context) error {

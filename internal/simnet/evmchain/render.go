@@ -1,114 +1,100 @@
 package evmchain
 
 import (
-	"encoding/hex"
-	"strconv"
+	"encoding/json"
+	"math/big"
 	"time"
 
 	"github.com/holiman/uint256"
 
 	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/common/hexutil"
+	"github.com/ava-labs/libevm/core/types"
 	"github.com/ava-labs/libevm/crypto"
+	"github.com/ava-labs/libevm/rlp"
 
 	"quorate/internal/chain/evm"
 )
 
-// Signing with the nonce 1 makes the x of secp256k1's generator the signature's r, and
-// its s the sum of the hash and r times the key. It is a signature as good as any
-// other to whoever checks it, costs an addition, and gives the key away.
+// With the nonce 1, a signature's r is the x coordinate of secp256k1's generator, and s is the sum of the hash and r
+// times the key. Such a signature is valid and costs one addition, but reveals the key.
 var (
 	generatorX = *uint256.MustFromHex("0x79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
 	curveOrder = *uint256.MustFromHex("0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141")
 	halfOrder  = *new(uint256.Int).Rsh(&curveOrder, 1)
 )
 
-// signed is the s of a signature and which of two points it is of.
-func signed(key *uint256.Int, hash common.Hash) (s uint256.Int, parity uint64) {
-	s.SetBytes(hash[:])
-	s.AddMod(&s, key, &curveOrder)
+// sign returns a signature of hash in the form r, s, parity.
+func sign(key *uint256.Int, hash common.Hash) []byte {
+	s := new(uint256.Int).SetBytes(hash[:])
+	s.AddMod(s, key, &curveOrder)
+	parity := byte(0)
 	if s.Gt(&halfOrder) {
-		s.Sub(&curveOrder, &s)
+		s.Sub(&curveOrder, s)
 		parity = 1
 	}
-	return s, parity
+	r, b := generatorX.Bytes32(), s.Bytes32()
+	return append(append(r[:], b[:]...), parity)
 }
 
-// What stands in every header (avalanchego graft/coreth and graft/subnet-evm).
+// Values that are equal in all headers (avalanchego graft/coreth and graft/subnet-evm).
 var (
-	noUncles    = crypto.Keccak256Hash([]byte{0xc0})
 	noExtraData = crypto.Keccak256Hash([]byte{0x80})
 	coinbase    = common.HexToAddress("0x0100000000000000000000000000000000000000")
+	extra       = []byte("quorate")
 )
 
 const (
-	blockGasLimit = 1 << 40 // so that blocks can be of any size
+	blockGasLimit = 1 << 40 // allows blocks of any size
 	// initialDelayExcess is ACP-226's, for two seconds.
 	initialDelayExcess = 7_970_124
 )
 
-// rendering is the block that is being made.
+// rendering is the block that is being generated.
 type rendering struct {
 	baseFee  uint256.Int
-	text     []byte // transactions so far
-	receipts []byte
-	traces   []byte
-	// patches are where the hash of the block belongs, which nobody knows yet.
-	inText, inReceipts []int
-	bloom              [256]byte
-	gasUsed            uint64
-	logs               int
-	hashes             []common.Hash
-	encoded            [][]byte
-	encodedReceipts    [][]byte
-	size               int // of the encoded transactions in the block
-	decoded            []evm.Transaction
+	gasUsed  uint64
+	logs     uint
+	txs      types.Transactions
+	receipts types.Receipts
 
-	keccak crypto.KeccakState
-	tx     transaction
-	buf    []byte
+	shown         []*shownTransaction
+	shownReceipts []*shownReceipt
+	traces        []shownTrace
+	decoded       []evm.Transaction
+
+	tx transaction
 }
 
-// transaction is the one that is being made.
+// transaction has the type and the prices of the transaction that is being generated.
 type transaction struct {
 	kind            uint8
 	price, fee, tip uint256.Int
-	access          []byte // its access list, encoded
-	accessText      string
+	access          types.AccessList
 }
 
 // begin begins a block.
 func (r *rendering) begin(g *Generator) *Block {
-	if r.keccak == nil {
-		r.keccak = crypto.NewKeccakState()
-	}
-	*r = rendering{
-		keccak: r.keccak, buf: r.buf[:0], inText: r.inText[:0], inReceipts: r.inReceipts[:0],
-		text: r.text[:0], receipts: make([]byte, 0, len(r.receipts)), traces: make([]byte, 0, len(r.traces)),
-		encoded: r.encoded[:0], encodedReceipts: r.encodedReceipts[:0],
-	}
+	*r = rendering{shown: []*shownTransaction{}, shownReceipts: []*shownReceipt{}, traces: []shownTrace{}}
 	r.baseFee = *uint256.NewInt(1)
 	if g.chance(0.9) {
 		r.baseFee.SetUint64(g.rng.Uint64N(24e9) + 1)
 	}
-	r.traces = append(r.traces, '[')
-	r.receipts = append(r.receipts, '[')
 	return &Block{Number: g.number}
 }
 
-// transaction draws what a transaction pays for gas.
+// transaction draws the type and the gas price of a transaction.
 func (r *rendering) transaction(g *Generator, p *plan) *transaction {
 	t := &r.tx
-	*t = transaction{kind: 2, access: []byte{0xc0}, accessText: "[]"}
+	*t = transaction{kind: types.DynamicFeeTxType, access: types.AccessList{}}
 	t.tip.SetUint64(g.rng.Uint64N(2e9))
 	switch n := g.rng.Float64(); {
 	case n < 0.3:
-		t.kind = 0
+		t.kind = types.LegacyTxType
 	case n < 0.4:
-		t.kind = 1
+		t.kind = types.AccessListTxType
 		if p.to != nil && g.chance(0.5) {
-			key := g.hash()
-			t.access = appendList(nil, appendList(nil, append(appendItem(nil, p.to.address[:]), appendList(nil, appendItem(nil, key[:]))...)))
-			t.accessText = `[{"address":"` + hexOf(p.to.address[:]) + `","storageKeys":["` + hexOf(key[:]) + `"]}]`
+			t.access = types.AccessList{{Address: p.to.address, StorageKeys: []common.Hash{g.hash()}}}
 		}
 	}
 	t.fee.SetUint64(g.rng.Uint64N(10e9))
@@ -117,7 +103,7 @@ func (r *rendering) transaction(g *Generator, p *plan) *transaction {
 		t.tip = t.fee
 	}
 	t.price = t.fee
-	if t.kind == 2 {
+	if t.kind == types.DynamicFeeTxType {
 		if sum := new(uint256.Int).Add(&r.baseFee, &t.tip); sum.Lt(&t.fee) {
 			t.price = *sum
 		}
@@ -125,75 +111,64 @@ func (r *rendering) transaction(g *Generator, p *plan) *transaction {
 	return t
 }
 
-// encode encodes a transaction, with what follows its access list or data.
-func (t *transaction) encode(buf []byte, g *Generator, p *plan, nonce uint64, ending func([]byte) []byte) []byte {
-	c := buf
-	if t.kind > 0 {
-		c = appendNumber(c, g.o.ChainID)
+// recipient returns nil for a creation.
+func (p *plan) recipient() *common.Address {
+	if p.to == nil {
+		return nil
 	}
-	c = appendNumber(c, nonce)
-	if t.kind == 2 {
-		c = appendItem(c, t.tip.Bytes())
-	}
-	c = appendItem(c, t.fee.Bytes())
-	c = appendNumber(c, p.limit)
-	if p.to != nil {
-		c = appendItem(c, p.to.address[:])
-	} else {
-		c = append(c, 0x80)
-	}
-	c = appendItem(c, p.value.Bytes())
-	c = appendItem(c, p.input)
-	if t.kind > 0 {
-		c = append(c, t.access...)
-	}
-	c = ending(c)
-	g.out.buf = c
-	var out []byte
-	if t.kind > 0 {
-		out = append(make([]byte, 0, len(c)+8), t.kind)
-	}
-	return appendList(out, c)
+	return &p.to.address
 }
 
-// finish puts an executed transaction into the block.
+// signed returns the transaction of a plan with its signature.
+func (t *transaction) signed(g *Generator, p *plan, nonce uint64) *types.Transaction {
+	chainID, value := new(big.Int).SetUint64(g.o.ChainID), p.value.ToBig()
+	var content types.TxData
+	switch t.kind {
+	case types.LegacyTxType:
+		content = &types.LegacyTx{Nonce: nonce, GasPrice: t.fee.ToBig(), Gas: p.limit, To: p.recipient(), Value: value, Data: p.input}
+	case types.AccessListTxType:
+		content = &types.AccessListTx{
+			ChainID: chainID, Nonce: nonce, GasPrice: t.fee.ToBig(), Gas: p.limit, To: p.recipient(), Value: value, Data: p.input, AccessList: t.access,
+		}
+	default:
+		content = &types.DynamicFeeTx{
+			ChainID: chainID, Nonce: nonce, GasTipCap: t.tip.ToBig(), GasFeeCap: t.fee.ToBig(), Gas: p.limit, To: p.recipient(), Value: value,
+			Data: p.input, AccessList: t.access,
+		}
+	}
+	signer := types.LatestSignerForChainID(chainID)
+	unsigned := types.NewTx(content)
+	tx, err := unsigned.WithSignature(signer, sign(p.from.key, signer.Hash(unsigned)))
+	if err != nil {
+		panic("evmchain: signing a transaction: " + err.Error()) // a mistake in this package
+	}
+	return tx
+}
+
+// finish adds an executed transaction to the block.
 func (t *transaction) finish(g *Generator, p *plan, nonce uint64) {
 	r, x := &g.out, &g.x
-	unsigned := t.encode(r.buf[:0], g, p, nonce, func(c []byte) []byte {
-		if t.kind > 0 {
-			return c
-		}
-		return append(appendNumber(c, g.o.ChainID), 0x80, 0x80)
-	})
-	s, parity := signed(p.from.key, crypto.HashData(r.keccak, unsigned))
-	v := parity
-	if t.kind == 0 {
-		v += g.o.ChainID*2 + 35
-	}
-	whole := t.encode(r.buf[:0], g, p, nonce, func(c []byte) []byte {
-		return appendItem(appendItem(appendNumber(c, v), generatorX.Bytes()), s.Bytes())
-	})
-	hash := crypto.HashData(r.keccak, whole)
-	index := len(r.hashes)
-	r.hashes = append(r.hashes, hash)
-	r.encoded = append(r.encoded, whole)
-	r.size += len(whole)
-	if t.kind > 0 {
-		r.size += len(appendHead(nil, 0x80, len(whole)))
-	}
+	tx := t.signed(g, p, nonce)
+	index := len(r.txs)
 	own := &x.frames[0]
 	r.gasUsed += own.used
-
-	r.renderTransaction(g, p, hash, index, nonce, v, parity, &s)
-	r.renderReceipt(g, p, hash, index, own)
-	if index > 0 {
-		r.traces = append(r.traces, ',')
+	r.txs = append(r.txs, tx)
+	r.shown = append(r.shown, r.showTransaction(g, p, tx, index))
+	receipt := &types.Receipt{Type: t.kind, CumulativeGasUsed: r.gasUsed, Logs: make([]*types.Log, len(x.logs))}
+	if own.failure == "" {
+		receipt.Status = types.ReceiptStatusSuccessful
 	}
-	r.traces = append(r.traces, `{"txHash":"`...)
-	r.traces = appendHex(r.traces, hash[:])
-	r.traces = append(r.traces, `","result":`...)
-	r.renderFrame(x.frames, 0)
-	r.traces = append(r.traces, '}')
+	for i, l := range x.logs {
+		receipt.Logs[i] = &types.Log{
+			Address: l.address, Topics: append([]common.Hash{}, l.topics...), Data: l.data,
+			BlockNumber: g.number, TxHash: tx.Hash(), TxIndex: uint(index), Index: r.logs,
+		}
+		r.logs++
+	}
+	receipt.Bloom = types.CreateBloom(types.Receipts{receipt})
+	r.receipts = append(r.receipts, receipt)
+	r.shownReceipts = append(r.shownReceipts, r.showReceipt(g, p, tx, receipt, own))
+	r.traces = append(r.traces, shownTrace{tx.Hash(), showFrame(x.frames, 0)})
 
 	for _, c := range x.made {
 		if c.failed {
@@ -207,185 +182,106 @@ func (t *transaction) finish(g *Generator, p *plan, nonce uint64) {
 		g.all = append(g.all, c)
 	}
 	if g.truth != nil {
-		d := g.decode(t, p, hash, nonce, r.logs-len(x.logs))
+		d := g.decode(t, p, tx.Hash(), nonce, int(r.logs)-len(x.logs))
 		r.decoded = append(r.decoded, d)
 		g.truth.note(g, &d, index)
 	}
 }
 
-func (r *rendering) renderTransaction(g *Generator, p *plan, hash common.Hash, index int, nonce, v, parity uint64, s *uint256.Int) {
-	t, b := &r.tx, r.text
-	if index > 0 {
-		b = append(b, ',')
-	}
-	b = append(b, `{"blockHash":"`...)
-	r.inText = append(r.inText, len(b))
-	b = append(b, blank...)
-	b = append(b, `","blockNumber":"`...)
-	b = appendQuantity(b, g.number)
-	b = append(b, `","from":"`...)
-	b = appendHex(b, p.from.address[:])
-	b = append(b, `","gas":"`...)
-	b = appendQuantity(b, p.limit)
-	b = append(b, `","gasPrice":"`...)
-	b = appendBig(b, &t.price)
-	if t.kind == 2 {
-		b = append(b, `","maxFeePerGas":"`...)
-		b = appendBig(b, &t.fee)
-		b = append(b, `","maxPriorityFeePerGas":"`...)
-		b = appendBig(b, &t.tip)
-	}
-	b = append(b, `","hash":"`...)
-	b = appendHex(b, hash[:])
-	b = append(b, `","input":"`...)
-	b = appendHex(b, p.input)
-	b = append(b, `","nonce":"`...)
-	b = appendQuantity(b, nonce)
-	b = append(b, `","to":`...)
-	b = appendRecipient(b, p)
-	b = append(b, `,"transactionIndex":"`...)
-	b = appendQuantity(b, uint64(index))
-	b = append(b, `","value":"`...)
-	b = appendBig(b, &p.value)
-	b = append(b, `","type":"`...)
-	b = appendQuantity(b, uint64(t.kind))
-	if t.kind > 0 {
-		b = append(b, `","accessList":`...)
-		b = append(b, t.accessText...)
-		b = append(b, `,"chainId":"`...)
-	} else {
-		b = append(b, `","chainId":"`...)
-	}
-	b = appendQuantity(b, g.o.ChainID)
-	b = append(b, `","v":"`...)
-	b = appendQuantity(b, v)
-	b = append(b, `","r":"`...)
-	b = appendBig(b, &generatorX)
-	b = append(b, `","s":"`...)
-	b = appendBig(b, s)
-	if t.kind > 0 {
-		b = append(b, `","yParity":"`...)
-		b = appendQuantity(b, parity)
-	}
-	b = append(b, `"}`...)
-	r.text = b
+// shownTransaction is a transaction of eth_getBlockByNumber.
+type shownTransaction struct {
+	BlockHash            common.Hash       `json:"blockHash"`
+	BlockNumber          hexutil.Uint64    `json:"blockNumber"`
+	From                 common.Address    `json:"from"`
+	Gas                  hexutil.Uint64    `json:"gas"`
+	GasPrice             *hexutil.U256     `json:"gasPrice"`
+	MaxFeePerGas         *hexutil.Big      `json:"maxFeePerGas,omitempty"`
+	MaxPriorityFeePerGas *hexutil.Big      `json:"maxPriorityFeePerGas,omitempty"`
+	Hash                 common.Hash       `json:"hash"`
+	Input                hexutil.Bytes     `json:"input"`
+	Nonce                hexutil.Uint64    `json:"nonce"`
+	To                   *common.Address   `json:"to"`
+	TransactionIndex     hexutil.Uint64    `json:"transactionIndex"`
+	Value                *hexutil.Big      `json:"value"`
+	Type                 hexutil.Uint64    `json:"type"`
+	AccessList           *types.AccessList `json:"accessList,omitempty"`
+	ChainID              hexutil.Uint64    `json:"chainId"`
+	V                    *hexutil.Big      `json:"v"`
+	R                    *hexutil.Big      `json:"r"`
+	S                    *hexutil.Big      `json:"s"`
+	YParity              *hexutil.Big      `json:"yParity,omitempty"`
 }
 
-func appendRecipient(b []byte, p *plan) []byte {
+func (r *rendering) showTransaction(g *Generator, p *plan, tx *types.Transaction, index int) *shownTransaction {
+	v, x, s := tx.RawSignatureValues()
+	price := r.tx.price
+	shown := &shownTransaction{
+		BlockNumber: hexutil.Uint64(g.number), From: p.from.address, Gas: hexutil.Uint64(tx.Gas()), GasPrice: (*hexutil.U256)(&price),
+		Hash: tx.Hash(), Input: tx.Data(), Nonce: hexutil.Uint64(tx.Nonce()), To: tx.To(), TransactionIndex: hexutil.Uint64(index),
+		Value: (*hexutil.Big)(tx.Value()), Type: hexutil.Uint64(tx.Type()), ChainID: hexutil.Uint64(g.o.ChainID),
+		V: (*hexutil.Big)(v), R: (*hexutil.Big)(x), S: (*hexutil.Big)(s),
+	}
+	if tx.Type() != types.LegacyTxType {
+		access := tx.AccessList()
+		shown.AccessList, shown.YParity = &access, (*hexutil.Big)(v)
+	}
+	if tx.Type() == types.DynamicFeeTxType {
+		shown.MaxFeePerGas, shown.MaxPriorityFeePerGas = (*hexutil.Big)(tx.GasFeeCap()), (*hexutil.Big)(tx.GasTipCap())
+	}
+	return shown
+}
+
+// shownReceipt is a receipt of eth_getBlockReceipts.
+type shownReceipt struct {
+	BlockHash         common.Hash     `json:"blockHash"`
+	BlockNumber       hexutil.Uint64  `json:"blockNumber"`
+	ContractAddress   *common.Address `json:"contractAddress"`
+	CumulativeGasUsed hexutil.Uint64  `json:"cumulativeGasUsed"`
+	EffectiveGasPrice *hexutil.U256   `json:"effectiveGasPrice"`
+	From              common.Address  `json:"from"`
+	GasUsed           hexutil.Uint64  `json:"gasUsed"`
+	Logs              []*types.Log    `json:"logs"`
+	LogsBloom         types.Bloom     `json:"logsBloom"`
+	Status            hexutil.Uint64  `json:"status"`
+	To                *common.Address `json:"to"`
+	TransactionHash   common.Hash     `json:"transactionHash"`
+	TransactionIndex  hexutil.Uint64  `json:"transactionIndex"`
+	Type              hexutil.Uint64  `json:"type"`
+}
+
+func (r *rendering) showReceipt(g *Generator, p *plan, tx *types.Transaction, receipt *types.Receipt, own *frame) *shownReceipt {
+	price := r.tx.price
+	shown := &shownReceipt{
+		BlockNumber: hexutil.Uint64(g.number), CumulativeGasUsed: hexutil.Uint64(r.gasUsed), EffectiveGasPrice: (*hexutil.U256)(&price),
+		From: p.from.address, GasUsed: hexutil.Uint64(own.used), Logs: receipt.Logs, LogsBloom: receipt.Bloom,
+		Status: hexutil.Uint64(receipt.Status), To: tx.To(), TransactionHash: tx.Hash(), TransactionIndex: hexutil.Uint64(len(r.receipts) - 1),
+		Type: hexutil.Uint64(tx.Type()),
+	}
 	if p.to == nil {
-		return append(b, `null`...)
+		shown.ContractAddress = &own.to.address
 	}
-	b = append(b, '"')
-	return append(appendHex(b, p.to.address[:]), '"')
+	return shown
 }
 
-func (r *rendering) renderReceipt(g *Generator, p *plan, hash common.Hash, index int, own *frame) {
-	b := r.receipts
-	if index > 0 {
-		b = append(b, ',')
-	}
-	x := &g.x
-	var bloom [256]byte
-	logs := appendHead(nil, 0, 0)[:0] // encoded
-	b = append(b, `{"blockHash":"`...)
-	r.inReceipts = append(r.inReceipts, len(b))
-	b = append(b, blank...)
-	b = append(b, `","blockNumber":"`...)
-	b = appendQuantity(b, g.number)
-	b = append(b, `","contractAddress":`...)
-	if p.to == nil {
-		b = append(b, '"')
-		b = appendHex(b, own.to.address[:])
-		b = append(b, `",`...)
-	} else {
-		b = append(b, `null,`...)
-	}
-	b = append(b, `"cumulativeGasUsed":"`...)
-	b = appendQuantity(b, r.gasUsed)
-	b = append(b, `","effectiveGasPrice":"`...)
-	b = appendBig(b, &r.tx.price)
-	b = append(b, `","from":"`...)
-	b = appendHex(b, p.from.address[:])
-	b = append(b, `","gasUsed":"`...)
-	b = appendQuantity(b, own.used)
-	b = append(b, `","logs":[`...)
-	for i := range x.logs {
-		l := &x.logs[i]
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"address":"`...)
-		b = appendHex(b, l.address[:])
-		b = append(b, `","topics":[`...)
-		r.mark(&bloom, l.address[:])
-		topics := make([]byte, 0, 33*4)
-		for j := range l.topics {
-			if j > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, '"')
-			b = appendHex(b, l.topics[j][:])
-			b = append(b, '"')
-			r.mark(&bloom, l.topics[j][:])
-			topics = appendItem(topics, l.topics[j][:])
-		}
-		b = append(b, `],"data":"`...)
-		b = appendHex(b, l.data)
-		b = append(b, `","blockNumber":"`...)
-		b = appendQuantity(b, g.number)
-		b = append(b, `","transactionHash":"`...)
-		b = appendHex(b, hash[:])
-		b = append(b, `","transactionIndex":"`...)
-		b = appendQuantity(b, uint64(index))
-		b = append(b, `","blockHash":"`...)
-		r.inReceipts = append(r.inReceipts, len(b))
-		b = append(b, blank...)
-		b = append(b, `","logIndex":"`...)
-		b = appendQuantity(b, uint64(r.logs))
-		b = append(b, `","removed":false}`...)
-		r.logs++
-		content := appendItem(make([]byte, 0, 64+len(topics)+len(l.data)), l.address[:])
-		content = appendItem(appendList(content, topics), l.data)
-		logs = appendList(logs, content)
-	}
-	b = append(b, `],"logsBloom":"`...)
-	b = appendHex(b, bloom[:])
-	b = append(b, `","status":"`...)
-	status := uint64(1)
-	if own.failure != "" {
-		status = 0
-	}
-	b = appendQuantity(b, status)
-	b = append(b, `","to":`...)
-	b = appendRecipient(b, p)
-	b = append(b, `,"transactionHash":"`...)
-	b = appendHex(b, hash[:])
-	b = append(b, `","transactionIndex":"`...)
-	b = appendQuantity(b, uint64(index))
-	b = append(b, `","type":"`...)
-	b = appendQuantity(b, uint64(r.tx.kind))
-	b = append(b, `"}`...)
-	r.receipts = b
-
-	for i := range bloom {
-		r.bloom[i] |= bloom[i]
-	}
-	content := appendNumber(appendNumber(make([]byte, 0, 300+len(logs)), status), r.gasUsed)
-	content = appendList(appendItem(content, bloom[:]), logs)
-	var whole []byte
-	if r.tx.kind > 0 {
-		whole = append(make([]byte, 0, len(content)+8), r.tx.kind)
-	}
-	r.encodedReceipts = append(r.encodedReceipts, appendList(whole, content))
+// shownTrace is a transaction's call trace of debug_traceBlockByNumber.
+type shownTrace struct {
+	TxHash common.Hash `json:"txHash"`
+	Result *shownFrame `json:"result"`
 }
 
-// mark puts something into a bloom filter.
-func (r *rendering) mark(bloom *[256]byte, what []byte) {
-	h := crypto.HashData(r.keccak, what)
-	for i := 0; i < 6; i += 2 {
-		bit := (uint(h[i])<<8 | uint(h[i+1])) & 2047
-		bloom[255-bit/8] |= 1 << (bit % 8)
-	}
+// shownFrame is a frame of callTracer.
+type shownFrame struct {
+	From         common.Address  `json:"from"`
+	Gas          hexutil.Uint64  `json:"gas"`
+	GasUsed      hexutil.Uint64  `json:"gasUsed"`
+	To           *common.Address `json:"to,omitempty"`
+	Input        hexutil.Bytes   `json:"input"`
+	Output       hexutil.Bytes   `json:"output,omitempty"`
+	Error        string          `json:"error,omitempty"`
+	RevertReason string          `json:"revertReason,omitempty"`
+	Calls        []*shownFrame   `json:"calls,omitempty"`
+	Value        *hexutil.U256   `json:"value,omitempty"`
+	Type         string          `json:"type"`
 }
 
 var frameNames = [...]string{
@@ -395,205 +291,118 @@ var frameNames = [...]string{
 
 func creates(op evm.FrameType) bool { return op == evm.FrameCreate || op == evm.FrameCreate2 }
 
-func (r *rendering) renderFrame(frames []frame, at int) {
+// showFrame returns a frame with the frames inside it.
+func showFrame(frames []frame, at int) *shownFrame {
 	f := &frames[at]
-	b := r.traces
-	b = append(b, `{"from":"`...)
-	b = appendHex(b, f.from.address[:])
-	b = append(b, `","gas":"`...)
-	b = appendQuantity(b, f.gas)
-	b = append(b, `","gasUsed":"`...)
-	b = appendQuantity(b, f.used)
+	shown := &shownFrame{
+		From: f.from.address, Gas: hexutil.Uint64(f.gas), GasUsed: hexutil.Uint64(f.used), Input: f.input, Output: f.output,
+		Error: f.failure, RevertReason: f.reason, Type: frameNames[f.op],
+	}
 	if f.failure == "" || !creates(f.op) {
-		b = append(b, `","to":"`...)
-		b = appendHex(b, f.to.address[:])
-	}
-	b = append(b, `","input":"`...)
-	b = appendHex(b, f.input)
-	if len(f.output) > 0 {
-		b = append(b, `","output":"`...)
-		b = appendHex(b, f.output)
-	}
-	if f.failure != "" {
-		b = append(b, `","error":"`...)
-		b = append(b, f.failure...)
-	}
-	if f.reason != "" {
-		b = append(b, `","revertReason":"`...)
-		b = append(b, f.reason...)
-	}
-	b = append(b, '"')
-	if f.last > at {
-		b = append(b, `,"calls":[`...)
-		r.traces = b
-		for i := at + 1; i <= f.last; i = frames[i].last + 1 {
-			if i > at+1 {
-				r.traces = append(r.traces, ',')
-			}
-			r.renderFrame(frames, i)
-		}
-		b = r.traces
-		b = append(b, ']')
+		shown.To = &f.to.address
 	}
 	if f.op != evm.FrameStaticCall {
-		b = append(b, `,"value":"`...)
-		b = appendBig(b, &f.value)
-		b = append(b, '"')
+		value := f.value
+		shown.Value = (*hexutil.U256)(&value)
 	}
-	b = append(b, `,"type":"`...)
-	b = append(b, frameNames[f.op]...)
-	b = append(b, `"}`...)
-	r.traces = b
+	for i := at + 1; i <= f.last; i = frames[i].last + 1 {
+		shown.Calls = append(shown.Calls, showFrame(frames, i))
+	}
+	return shown
 }
 
-// granite says whether headers have milliseconds: not those of the first eighth.
+// granite reports whether headers have milliseconds. Those of the first eighth do not.
 func (g *Generator) granite() bool { return g.txs >= g.o.Txs/8 }
 
 // end ends a block.
 func (r *rendering) end(g *Generator, b *Block) {
 	milliseconds := uint64(g.clock)
 	b.Time = time.UnixMilli(int64(milliseconds)).UTC()
-	root := g.hash()
-	transactions, receipts := rootOf(r.encoded), rootOf(r.encodedReceipts)
-	granite := g.granite()
-	extra := []byte("quorate")
+	root, transactions, receipts, bloom := g.hash(), rootOf(encodings(r.txs)), rootOf(encodings(r.receipts)), types.CreateBloom(r.receipts)
+	header := []any{
+		g.parent, types.EmptyUncleHash, coinbase, root, transactions, receipts, bloom, uint64(1), g.number, uint64(blockGasLimit), r.gasUsed,
+		milliseconds / 1000, extra, common.Hash{}, types.BlockNonce{},
+	}
+	if !g.o.L1 {
+		header = append(header, noExtraData, &r.baseFee, uint64(0)) // with the gas of the extra data
+	} else {
+		header = append(header, &r.baseFee)
+	}
+	// Block gas cost, blob gas used and its excess, parent beacon block.
+	header = append(header, uint64(0), uint64(0), uint64(0), common.Hash{})
+	if g.granite() {
+		header = append(header, milliseconds, uint64(initialDelayExcess))
+	}
+	encoded := encode(header...)
+	b.Hash = crypto.Keccak256Hash(encoded)
+	whole := []any{rlp.RawValue(encoded), r.txs, []common.Hash{}}
+	if !g.o.L1 {
+		whole = append(whole, uint32(0), []byte{}) // version and extra data
+	}
 
-	h := appendItem(make([]byte, 0, 800), g.parent[:])
-	h = appendItem(h, noUncles[:])
-	h = appendItem(h, coinbase[:])
-	h = appendItem(h, root[:])
-	h = appendItem(h, transactions[:])
-	h = appendItem(h, receipts[:])
-	h = appendItem(h, r.bloom[:])
-	h = appendNumber(h, 1)
-	h = appendNumber(h, g.number)
-	h = appendNumber(h, blockGasLimit)
-	h = appendNumber(h, r.gasUsed)
-	h = appendNumber(h, milliseconds/1000)
-	h = appendItem(h, extra)
-	h = appendItem(h, make([]byte, 32)) // mix digest
-	h = appendItem(h, make([]byte, 8))  // nonce
+	shown := map[string]any{
+		"baseFeePerGas": (*hexutil.U256)(&r.baseFee), "blobGasUsed": "0x0", "blockGasCost": "0x0", "difficulty": "0x1", "excessBlobGas": "0x0",
+		"extraData": hexutil.Bytes(extra), "gasLimit": hexutil.Uint64(blockGasLimit), "gasUsed": hexutil.Uint64(r.gasUsed), "hash": b.Hash,
+		"logsBloom": bloom, "miner": coinbase, "mixHash": common.Hash{}, "nonce": types.BlockNonce{}, "number": hexutil.Uint64(g.number),
+		"parentBeaconBlockRoot": common.Hash{}, "parentHash": g.parent, "receiptsRoot": receipts, "sha3Uncles": types.EmptyUncleHash,
+		"size": hexutil.Uint64(len(encode(whole...))), "stateRoot": root, "timestamp": hexutil.Uint64(milliseconds / 1000),
+		"totalDifficulty": hexutil.Uint64(g.number), "transactionsRoot": transactions,
+	}
 	if !g.o.L1 {
-		h = appendItem(h, noExtraData[:])
+		shown["blockExtraData"], shown["extDataGasUsed"], shown["extDataHash"] = "0x", "0x0", noExtraData
 	}
-	h = appendItem(h, r.baseFee.Bytes())
-	if !g.o.L1 {
-		h = appendNumber(h, 0) // gas of the extra data
+	if g.granite() {
+		shown["minDelayExcess"], shown["timestampMilliseconds"] = hexutil.Uint64(initialDelayExcess), hexutil.Uint64(milliseconds)
 	}
-	h = append(h, 0x80)                 // block gas cost
-	h = append(h, 0x80, 0x80)           // blob gas used, and in excess
-	h = appendItem(h, make([]byte, 32)) // parent beacon block
-	if granite {
-		h = appendNumber(appendNumber(h, milliseconds), initialDelayExcess)
+	for i, tx := range r.txs {
+		b.Txs = append(b.Txs, tx.Hash())
+		r.shown[i].BlockHash, r.shownReceipts[i].BlockHash = b.Hash, b.Hash
+		for _, l := range r.receipts[i].Logs {
+			l.BlockHash = b.Hash
+		}
 	}
-	header := appendList(nil, h)
-	b.Hash = crypto.HashData(r.keccak, header)
-	for _, at := range r.inText {
-		hex.Encode(r.text[at+2:], b.Hash[:])
+	fields := marshal(shown)
+	b.Text = append(fields[:len(fields)-1], afterHeader+`,"transactions":`...)
+	b.Text = append(append(b.Text, marshal(r.shown)...), '}')
+	b.Receipts, b.Traces = marshal(r.shownReceipts), marshal(r.traces)
+	if g.truth == nil {
+		return
 	}
-	for _, at := range r.inReceipts {
-		hex.Encode(r.receipts[at+2:], b.Hash[:])
+	b.Decoded = &evm.Block{
+		Number: b.Number, Hash: b.Hash, ParentHash: g.parent, Time: milliseconds / 1000,
+		BaseFee: r.baseFee.Clone(), Transactions: r.decoded, Traced: true,
 	}
-	size := len(header) + len(appendHead(nil, 0xc0, r.size)) + r.size + 1
-	if !g.o.L1 {
-		size += 2 // version and extra data
+	if g.granite() {
+		excess := uint64(initialDelayExcess)
+		b.Decoded.Milliseconds, b.Decoded.MinDelayExcess = milliseconds, &excess
 	}
-	size += len(appendHead(nil, 0xc0, size))
+	g.truth.block(b.Decoded)
+}
 
-	t := make([]byte, 0, len(r.text)+2000)
-	t = append(t, `{"baseFeePerGas":"`...)
-	t = appendBig(t, &r.baseFee)
-	t = append(t, `","blobGasUsed":"0x0","blockGasCost":"0x0","difficulty":"0x1","excessBlobGas":"0x0","extraData":"`...)
-	t = appendHex(t, extra)
-	if !g.o.L1 {
-		t = append(t, `","blockExtraData":"0x","extDataGasUsed":"0x0","extDataHash":"`...)
-		t = appendHex(t, noExtraData[:])
-	}
-	t = append(t, `","gasLimit":"`...)
-	t = appendQuantity(t, blockGasLimit)
-	t = append(t, `","gasUsed":"`...)
-	t = appendQuantity(t, r.gasUsed)
-	t = append(t, `","hash":"`...)
-	t = appendHex(t, b.Hash[:])
-	t = append(t, `","logsBloom":"`...)
-	t = appendHex(t, r.bloom[:])
-	if granite {
-		t = append(t, `","minDelayExcess":"`...)
-		t = appendQuantity(t, initialDelayExcess)
-		t = append(t, `","timestampMilliseconds":"`...)
-		t = appendQuantity(t, milliseconds)
-	}
-	t = append(t, `","miner":"`...)
-	t = appendHex(t, coinbase[:])
-	t = append(t, `","mixHash":"`+zeroHash+`","nonce":"0x0000000000000000","number":"`...)
-	t = appendQuantity(t, g.number)
-	t = append(t, `","parentBeaconBlockRoot":"`+zeroHash+`","parentHash":"`...)
-	t = appendHex(t, g.parent[:])
-	t = append(t, `","receiptsRoot":"`...)
-	t = appendHex(t, receipts[:])
-	t = append(t, `","sha3Uncles":"`...)
-	t = appendHex(t, noUncles[:])
-	t = append(t, `","size":"`...)
-	t = appendQuantity(t, uint64(size))
-	t = append(t, `","stateRoot":"`...)
-	t = appendHex(t, root[:])
-	t = append(t, `","timestamp":"`...)
-	t = appendQuantity(t, milliseconds/1000)
-	t = append(t, `","totalDifficulty":"`...)
-	t = appendQuantity(t, g.number)
-	t = append(t, `","transactionsRoot":"`...)
-	t = appendHex(t, transactions[:])
-	t = append(t, `"`+afterHeader+listOfTransactions...)
-	t = append(t, r.text...)
-	t = append(t, `]}`...)
-	b.Text = t
-	r.receipts, r.traces = append(r.receipts, ']'), append(r.traces, ']')
-	b.Receipts, b.Traces = r.receipts, r.traces
-	b.Txs = r.hashes
-	if g.truth != nil {
-		b.Decoded = &evm.Block{
-			Number: b.Number, Hash: b.Hash, ParentHash: g.parent, Time: milliseconds / 1000,
-			BaseFee: r.baseFee.Clone(), Transactions: r.decoded, Traced: true,
+// encodings returns the encodings of which the trie of items consists.
+func encodings[T interface{ MarshalBinary() ([]byte, error) }](items []T) [][]byte {
+	all := make([][]byte, len(items))
+	for i, item := range items {
+		var err error
+		if all[i], err = item.MarshalBinary(); err != nil {
+			panic("evmchain: encoding a transaction or receipt: " + err.Error()) // a mistake in this package
 		}
-		if granite {
-			excess := uint64(initialDelayExcess)
-			b.Decoded.Milliseconds, b.Decoded.MinDelayExcess = milliseconds, &excess
-		}
-		g.truth.block(b.Decoded)
 	}
+	return all
+}
+
+// marshal returns v in JSON.
+func marshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("evmchain: encoding JSON: " + err.Error()) // a mistake in this package
+	}
+	return b
 }
 
 const (
-	zeroHash = "0x0000000000000000000000000000000000000000000000000000000000000000"
-	blank    = zeroHash
-	// listOfTransactions is what in a block's text is before its transactions.
+	// listOfTransactions precedes the transactions in the text of a block.
 	listOfTransactions = `,"transactions":[`
-	// afterHeader is what is behind the members of the header.
+	// afterHeader follows the header's fields.
 	afterHeader = `,"uncles":[]`
 )
-
-const hexDigits = "0123456789abcdef"
-
-func appendHex(to, b []byte) []byte {
-	to = append(to, "0x"...)
-	return hex.AppendEncode(to, b)
-}
-
-func hexOf(b []byte) string { return string(appendHex(nil, b)) }
-
-func appendQuantity(to []byte, n uint64) []byte {
-	return strconv.AppendUint(append(to, "0x"...), n, 16)
-}
-
-func appendBig(to []byte, n *uint256.Int) []byte {
-	if n.IsUint64() {
-		return appendQuantity(to, n.Uint64())
-	}
-	b := n.Bytes()
-	to = append(to, "0x"...)
-	if b[0] < 16 {
-		to = append(to, hexDigits[b[0]])
-		b = b[1:]
-	}
-	return hex.AppendEncode(to, b)
-}

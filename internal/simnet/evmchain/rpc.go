@@ -164,9 +164,9 @@ func (n *Node) tip(f *Faults) uint64 {
 func (n *Node) appendResult(to []byte, r *request, f *Faults) ([]byte, error) {
 	switch r.Method {
 	case "eth_blockNumber":
-		return append(appendQuantity(append(to, '"'), n.tip(f)), '"'), nil
+		return strconv.AppendQuote(to, hexutil.EncodeUint64(n.tip(f))), nil
 	case "eth_chainId":
-		return append(appendQuantity(append(to, '"'), n.generator.o.ChainID), '"'), nil
+		return strconv.AppendQuote(to, hexutil.EncodeUint64(n.generator.o.ChainID)), nil
 	case "net_version":
 		return strconv.AppendQuote(to, strconv.FormatUint(n.generator.o.ChainID, 10)), nil
 	case "web3_clientVersion":
@@ -379,7 +379,7 @@ func (n *Node) appendItemOf(to []byte, r *request, f *Faults, what part, member 
 	} else if err := json.Unmarshal(b, &items); err != nil {
 		return to, fmt.Errorf("reading block %d: %w", number, err)
 	}
-	wanted := []byte(member + hexOf(h[:]))
+	wanted := []byte(member + h.Hex())
 	for _, item := range items {
 		if bytes.Contains(item, wanted) {
 			return append(to, item...), nil
@@ -563,9 +563,9 @@ func (n *Node) appendState(to []byte, r *request, f *Faults) ([]byte, error) {
 	}
 	if r.Method == "eth_getBalance" {
 		balance := n.generator.nativeAt(address, uint32(number))
-		return append(appendBig(append(to, '"'), &balance), '"'), nil
+		return strconv.AppendQuote(to, balance.Hex()), nil
 	}
-	return append(appendHex(append(to, '"'), n.generator.codeAt(address, uint32(number))), '"'), nil
+	return strconv.AppendQuote(to, hexutil.Encode(n.generator.codeAt(address, uint32(number)))), nil
 }
 
 func (n *Node) appendCall(to []byte, r *request, f *Faults) ([]byte, error) {
@@ -592,13 +592,13 @@ func (n *Node) appendCall(to []byte, r *request, f *Faults) ([]byte, error) {
 	}
 	output, ok := n.generator.call(*args.To, input, uint32(number))
 	if !ok {
-		e := &rpcError{code: 3, message: reverted, data: hexOf(output)}
+		e := &rpcError{code: 3, message: reverted, data: hexutil.Encode(output)}
 		if reason := reasonOf(output); reason != "" {
 			e.message += ": " + reason
 		}
 		return to, e
 	}
-	return append(appendHex(append(to, '"'), output), '"'), nil
+	return strconv.AppendQuote(to, hexutil.Encode(output)), nil
 }
 
 // contractAt is what has code at an address at the end of a block, nil if nothing. It

@@ -197,7 +197,7 @@ func TestNodeFindsLogs(t *testing.T) {
 		{`{"fromBlock":"0x0","address":"` + token.Hex() + `"}`, func(l *types.Log) bool { return l.Address == token }},
 		{`{"fromBlock":"earliest","address":["` + token.Hex() + `","` + Warp.Hex() + `"]}`, func(l *types.Log) bool { return l.Address == token || l.Address == Warp }},
 		{`{"fromBlock":"0x0","topics":["` + transfer + `"]}`, func(l *types.Log) bool { return len(l.Topics) > 0 && l.Topics[0] == transferTopic }},
-		{`{"fromBlock":"0x0","topics":[["` + transfer + `","` + singleTopic.Hex() + `"],null,"` + zeroHash + `"]}`, func(l *types.Log) bool {
+		{`{"fromBlock":"0x0","topics":[["` + transfer + `","` + singleTopic.Hex() + `"],null,"` + (common.Hash{}).Hex() + `"]}`, func(l *types.Log) bool {
 			return len(l.Topics) > 2 && (l.Topics[0] == transferTopic || l.Topics[0] == singleTopic) && l.Topics[2] == common.Hash{}
 		}},
 		{`{"fromBlock":"0x0","topics":[null,null,null,null]}`, func(l *types.Log) bool { return len(l.Topics) > 3 }},

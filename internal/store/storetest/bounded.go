@@ -13,8 +13,8 @@ import (
 )
 
 // entry returns an entry of typical size and its counted size.
-func entry(key string, n int) (e store.BoundedEntry, count uint64) {
-	e = store.BoundedEntry{PK: pk(key, "k"), V: bytes.Repeat([]byte{byte(n)}, n)}
+func entry(key string, n int) (e store.Entry, count uint64) {
+	e = store.Entry{PK: pk(key, "k"), V: bytes.Repeat([]byte{byte(n)}, n)}
 	return e, uint64(2*(len(key)+1) + n + store.BoundedRowBytes)
 }
 
@@ -86,7 +86,7 @@ func testBounded(t *testing.T, engine Engine) {
 	require.Equal(t, want, held(), "rows after opening again")
 
 	// Put more than fits: the last entries stay.
-	var many []store.BoundedEntry
+	var many []store.Entry
 	for i := range 100 {
 		e, _ := entry(fmt.Sprintf("n%02d", i), 128)
 		many = append(many, e)
@@ -133,7 +133,7 @@ func testBoundedReplace(t *testing.T, engine Engine) {
 func testBoundedLowered(t *testing.T, engine Engine) {
 	s := fresh(t, engine)
 	b := bounded(t, s, 1<<20)
-	var many []store.BoundedEntry
+	var many []store.Entry
 	for i := range 3000 {
 		e, _ := entry(fmt.Sprintf("%04d", i), 10)
 		many = append(many, e)
@@ -167,7 +167,7 @@ func testBoundedHistory(t *testing.T, engine Engine) {
 	maxBytes := uint64(4000)
 	b := bounded(t, s, maxBytes)
 	for step := range 400 {
-		var entries []store.BoundedEntry
+		var entries []store.Entry
 		seen := map[string]bool{}
 		for range 1 + rng.IntN(4) {
 			key := fmt.Sprint(rng.IntN(30))
