@@ -3,12 +3,14 @@ package aggregator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/bls"
@@ -229,6 +231,11 @@ func (f *runner) fail(a action) {
 	failed := failure(a.code, f.round.account(a.waiter.need))
 	if a.code == CodeNotSeen {
 		f.agg.unseen.put(f.key, a.waiter.need, failed)
+	}
+	account := failed.Account
+	if a.code == CodeQuorumNotReached && account.SigningSubnetID != constants.PrimaryNetworkID && account.SilentWeight > account.TotalWeight-account.TargetWeight {
+		// Nodes of such a subnet drop requests without an answer.
+		failed.Message += fmt.Sprintf("; if the nodes of subnet %s are validatorOnly, give them this service's node ID (allowedNodes)", account.SigningSubnetID)
 	}
 	f.answer(a.waiter, outcome{err: failed})
 }

@@ -33,7 +33,10 @@ const (
 var (
 	errUnwanted  = errors.New("node validates nothing")
 	errNoAddress = errors.New("no address that may be dialled")
-	errOtherNode = errors.New("another node answers at this address")
+	// errPrivateAddress is an errNoAddress.
+	errPrivateAddress = fmt.Errorf("%w: private addresses are not allowed", errNoAddress)
+	errUnreachable    = errors.New("no connection")
+	errOtherNode      = errors.New("another node answers at this address")
 )
 
 // want keeps the node of a place connected, if it is wanted and no goroutine does so
@@ -82,7 +85,10 @@ func (n *Network) keep(ctx context.Context, p *place) {
 		if ctx.Err() != nil {
 			return
 		}
+		failure := failureOf(err)
+		n.places.fail(p, failure)
 		if err != nil {
+			n.metrics.failures.WithLabelValues(string(failure.Obstacle)).Inc()
 			n.log.Debug("cannot reach node", slog.Any("nodeID", p.nodeID), slog.Any("error", err))
 		}
 		if lasted >= steady {
@@ -154,7 +160,7 @@ func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, 
 	}
 	if finished := s.run(ctx); !finished {
 		n.places.tried(p, false)
-		return 0, fmt.Errorf("%s did not finish the handshake", addr)
+		return 0, fmt.Errorf("%s did not finish the handshake: %w", addr, s.failure)
 	}
 	n.places.tried(p, true)
 	return time.Since(s.peer.Load().Since), nil
@@ -165,7 +171,7 @@ func (n *Network) dial(ctx context.Context, nodeID ids.NodeID, addr netip.AddrPo
 	dialer := net.Dialer{Timeout: dialTimeout}
 	raw, err := dialer.DialContext(ctx, "tcp", addr.String())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
 	}
 	w := newWire(raw, &n.backlog)
 	s, err := n.upgrade(ctx, w, nodeID, addr)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -75,11 +76,11 @@ func (n *Network) greeting() ([]byte, error) {
 // handleHandshake. cert is the certificate of the TLS handshake.
 func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, error) {
 	if m.GetNetworkId() != n.config.NetworkID {
-		return nil, fmt.Errorf("%w: network %d, not %d", errHello, m.GetNetworkId(), n.config.NetworkID)
+		return nil, &handshakeError{Failure{ObstacleNetwork, strconv.FormatUint(uint64(m.GetNetworkId()), 10)}, fmt.Sprintf("network %d, not %d", m.GetNetworkId(), n.config.NetworkID)}
 	}
 	now := time.Now()
 	if skew := clockSkew(m.GetMyTime(), uint64(now.Unix())); skew > uint64(maxClockSkew/time.Second) {
-		return nil, fmt.Errorf("%w: its clock is off by %d s", errHello, skew)
+		return nil, &handshakeError{Failure{ObstacleClock, fmt.Sprintf("%d s", skew)}, fmt.Sprintf("its clock is off by %d s", skew)}
 	}
 	h := &hello{
 		version: &version.Application{
@@ -91,7 +92,7 @@ func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, er
 		upgradeTime: m.GetUpgradeTime(),
 	}
 	if !n.compatible.Compatible(h.version) {
-		return nil, fmt.Errorf("%w: %w: %s", errHello, errIncompatible, h.version.Semantic())
+		return nil, &handshakeError{Failure{ObstacleVersion, h.version.Semantic()}, fmt.Sprintf("%v: %s", errIncompatible, h.version.Semantic())}
 	}
 	if err := h.interests(m); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ type metrics struct {
 	unsent        prometheus.Counter
 	dials         prometheus.Counter
 	dialFailures  prometheus.Counter
+	failures      *prometheus.CounterVec
 	bytesSent     prometheus.Counter
 	bytesReceived prometheus.Counter
 	pings         prometheus.Histogram
@@ -57,6 +58,10 @@ func newMetrics(registerer prometheus.Registerer, n *Network) (*metrics, error) 
 			Name: "ping_seconds", Help: "round trips of pings", Buckets: prometheus.ExponentialBuckets(.001, 2, 14),
 		}),
 	}
+	m.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "connect_failures_total", Help: "attempts to connect to a node that failed, handshakes included, by reason",
+	}, []string{"reason"})
+	register(m.failures)
 	register(m.pings)
 	gauge("peers", "nodes that are connected, their handshake finished", func() float64 { return float64(n.ConnectedCount()) })
 	gauge("backlog_bytes", "bytes that wait for nodes to read", func() float64 { return float64(n.backlog.Load()) })

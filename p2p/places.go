@@ -49,6 +49,7 @@ type place struct {
 	seed    netip.AddrPort  // latest address from the seeds; may be invalid
 	failed  uint            // failed attempts since the last success
 	kept    bool            // a goroutine keeps the node connected
+	failure Failure         // of the latest attempt
 }
 
 // places holds the candidate addresses of all nodes. It is safe for concurrent use.
@@ -112,7 +113,7 @@ func (ps *places) note(nodeID ids.NodeID, change func(*place) bool) *place {
 		if len(ps.byNode) >= maxPlaces && !ps.makeRoom() {
 			return nil
 		}
-		p = &place{nodeID: nodeID, news: make(chan struct{}, 1)}
+		p = &place{nodeID: nodeID, news: make(chan struct{}, 1), failure: Failure{Obstacle: ObstacleUntried}}
 		ps.byNode[nodeID] = p
 	}
 	if change(p) {
@@ -177,6 +178,9 @@ next:
 		count++
 	}
 	if count == 0 {
+		if dialable(p.claim.AddrPort) || dialable(p.met) || dialable(p.seed) {
+			return netip.AddrPort{}, errPrivateAddress
+		}
 		return netip.AddrPort{}, errNoAddress
 	}
 	return candidates[p.failed%count], nil
@@ -195,6 +199,25 @@ func (ps *places) tried(p *place, found bool) {
 	} else {
 		p.failed++
 	}
+}
+
+// fail notes the failure of the latest attempt.
+func (ps *places) fail(p *place, failure Failure) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p.failure = failure
+}
+
+// failure returns the failure of the latest attempt to connect to nodeID; false if no
+// address of it is known.
+func (ps *places) failure(nodeID ids.NodeID) (Failure, bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byNode[nodeID]
+	if p == nil {
+		return Failure{}, false
+	}
+	return p.failure, true
 }
 
 // keep marks p as kept, or returns false if it is already.

@@ -49,6 +49,11 @@ type remote struct {
 	// beforeRead is called before each message is read, once pause is set.
 	beforeRead func()
 	pause      atomic.Bool
+	// skew is added to the clock, major to the major version of its handshakes. closes makes
+	// it close connections before its handshake.
+	skew   time.Duration
+	major  int
+	closes bool
 	// got is told of every message that is not part of the handshake.
 	got func(*message.InboundMessage)
 
@@ -186,9 +191,13 @@ func (c *remoteConn) serve() {
 		panic(err)
 	}
 	v := version.Current
+	if c.r.closes {
+		_ = c.Conn.(*tls.Conn).Handshake()
+		return
+	}
 	c.send(c.r.codec.Handshake(
-		testNetworkID, uint64(time.Now().Unix()), c.r.signed.AddrPort,
-		v.Name, uint32(v.Major), uint32(v.Minor), uint32(v.Patch), 0,
+		testNetworkID, uint64(time.Now().Add(c.r.skew).Unix()), c.r.signed.AddrPort,
+		v.Name, uint32(v.Major+c.r.major), uint32(v.Minor), uint32(v.Patch), 0,
 		c.r.signed.Timestamp, c.r.signed.TLSSignature, c.r.signed.BLSSignatureBytes,
 		nil, nil, nil, filter.Marshal(), nil, false,
 	))

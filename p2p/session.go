@@ -71,6 +71,8 @@ type session struct {
 	allow  *rate.Limiter       // bytes that the node may send
 	debt   int                 // bytes that the last message had more than it seemed
 	hello  *hello              // what its handshake said; nil before; unchanged once peer is set
+	// failure is why the session ended. Set when run returns.
+	failure error
 
 	// peer is what is known of the node; nil before the handshake is finished.
 	peer   atomic.Pointer[Peer]
@@ -119,6 +121,7 @@ func (n *Network) newSession(conn io.ReadWriter, w *wire, cert *staking.Certific
 // ends with ctx.
 func (s *session) run(ctx context.Context) bool {
 	if !s.n.enter(s) {
+		s.failure = context.Canceled
 		s.end(nil)
 		s.wire.wait()
 		return false
@@ -133,6 +136,7 @@ func (s *session) run(ctx context.Context) bool {
 	if cause := s.cause.Load(); cause != nil {
 		err = *cause
 	}
+	s.failure = err
 	s.n.log.Debug("connection ended", slog.Any("nodeID", s.nodeID), slog.Any("addr", s.addr), slog.Any("error", err))
 	return s.peer.Load() != nil
 }

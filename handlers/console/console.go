@@ -67,6 +67,7 @@ type Network struct {
 	Name      string
 	NetworkID uint32
 	Ready     bool
+	Reason    string // if it is not ready
 	// Height is the proposed P-Chain height, if HeightKnown.
 	Height      uint64
 	HeightKnown bool

@@ -21,6 +21,7 @@ type networkView struct {
 	Name       string       `json:"name"`
 	NetworkID  uint32       `json:"networkId"`
 	Ready      bool         `json:"ready"`
+	Reason     string       `json:"reason,omitempty"` // if it is not ready
 	Height     *uint64      `json:"pChainHeight"`
 	Peers      int          `json:"peers"`
 	Subnets    []subnetView `json:"subnets"`
@@ -53,7 +54,7 @@ type chainView struct {
 func (c *Console) readStatus() (any, error) {
 	v := statusView{Networks: []networkView{}, Chains: []chainView{}, Example: c.options.Example != nil}
 	for _, n := range c.options.Networks() {
-		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets}
+		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Reason: n.Reason, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets}
 		if n.HeightKnown {
 			w.Height = &n.Height
 		}

@@ -8,7 +8,11 @@ func (n *networks) status() []console.Network {
 	for _, name := range n.names {
 		v := console.Network{Name: name}
 		if o := n.entries[name].open(); o != nil {
-			v.NetworkID, v.Ready, v.Peers = o.ID, o.Ready() == nil, o.Peers.ConnectedCount()
+			v.NetworkID, v.Peers = o.ID, o.Peers.ConnectedCount()
+			err := o.Ready()
+			if v.Ready = err == nil; err != nil {
+				v.Reason = err.Error()
+			}
 			v.Height, v.HeightKnown = o.Resolver.ProposedHeight()
 			v.Subnets, v.AllSubnets = o.Coverage.Subnets()
 		}

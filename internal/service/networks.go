@@ -341,11 +341,11 @@ func (e *entry) subnetReady(subnet ids.ID) error {
 	if err := s.ready(e.name); err != nil {
 		return err
 	}
-	share, ok := s.network.Coverage.Share(subnet)
+	err, ok := s.network.SubnetReady(subnet)
 	if !ok {
 		return fmt.Errorf("subnet %s: %w", subnet, signing.ErrNoSubnet)
 	}
-	return network.Enough(share, "subnet")
+	return err
 }
 
 // signer implements signing.Signer for an open network.

@@ -17,6 +17,7 @@ export function networks(main, live) {
       h("div", { class: "row" },
         h("h2", {}, n.name),
         h("span", { class: "badge", "data-state": n.ready ? "good" : "bad" }, n.ready ? "Ready to sign" : "Not ready")),
+      n.reason ? h("p", { class: "muted" }, n.reason) : null,
       h("dl", { class: "figures" },
         figure("Network ID", n.networkId || "not known"),
         figure("P-Chain height", n.pChainHeight === null ? "not known" : number(n.pChainHeight)),

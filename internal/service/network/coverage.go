@@ -86,16 +86,6 @@ func (c *Coverage) Of(s *validators.Set) float64 {
 	return float64(weight) / float64(max(s.TotalWeight, 1))
 }
 
-// Share returns Of for the newest set of a subnet, and false if it has no validators.
-func (c *Coverage) Share(subnet ids.ID) (float64, bool) {
-	for _, s := range *c.sets.Load() {
-		if s.SubnetID == subnet {
-			return c.Of(s), true
-		}
-	}
-	return 0, false
-}
-
 // Describe implements prometheus.Collector.
 func (c *Coverage) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.ratio

@@ -331,6 +331,10 @@ func (n *Network) connect(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Peers.Run(ctx) })
 	g.Go(func() error { return n.Resolver.Run(ctx) })
+	g.Go(func() error {
+		warn(ctx, n.Ready, n.log)
+		return nil
+	})
 	return g.Wait()
 }
 
@@ -404,13 +408,13 @@ func (n *Network) Ready() error {
 	if err != nil {
 		return errors.New("the node does not tell the validators")
 	}
-	return Enough(n.Coverage.Of(set), "primary network")
+	return n.ready(set, "primary network")
 }
 
 // Enough returns an error if the connected share of the weight, 0 to 1, is too small to sign messages.
 func Enough(share float64, of string) error {
 	if 100*share < aggregator.DefaultQuorumPercentage {
-		return fmt.Errorf("connected to %.1f %% of the %s's weight, %d %% are needed", 100*share, of, aggregator.DefaultQuorumPercentage)
+		return fmt.Errorf("connected to %.1f%% of the %s's weight, %d%% are needed", 100*share, of, aggregator.DefaultQuorumPercentage)
 	}
 	return nil
 }

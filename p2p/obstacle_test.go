@@ -1,0 +1,51 @@
+package p2p
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	snowvalidators "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/utils/constants"
+)
+
+// Why a validator is not connected can be asked, without a look at debug logs.
+func TestFailuresHaveReasons(t *testing.T) {
+	behind := newRemote(t, func(r *remote) { r.skew = -75 * time.Second })
+	newer := newRemote(t, func(r *remote) { r.major = 1 })
+	closes := newRemote(t, func(r *remote) { r.closes = true })
+	gone := newRemote(t)
+	gone.stop()
+	other := Address{NodeID: ids.NodeID{1}, Addr: behind.addr()}
+	unknown := ids.NodeID{2}
+	want := map[ids.NodeID]Obstacle{
+		behind.id: ObstacleClock, newer.id: ObstacleVersion, closes.id: ObstacleClosed, gone.id: ObstacleUnreachable,
+		other.NodeID: ObstacleOtherNode, unknown: ObstacleNoAddress,
+	}
+	n, _ := start(t, Config{Seeds: func(context.Context) ([]Address, error) {
+		return []Address{behind.address(), newer.address(), closes.address(), gone.address(), other}, nil
+	}})
+	var all []ids.NodeID
+	for nodeID := range want {
+		all = append(all, nodeID)
+	}
+	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, all...)})
+	for nodeID, obstacle := range want {
+		require.Eventually(t, func() bool { return n.Failure(nodeID).Obstacle == obstacle }, patience, time.Millisecond, "%s: got %v, want %s", nodeID, n.Failure(nodeID), obstacle)
+	}
+	require.Contains(t, []string{"75 s", "76 s", "74 s"}, n.Failure(behind.id).Detail)
+	require.Equal(t, "v2.15.0", n.Failure(newer.id).Detail)
+}
+
+func TestPrivateAddressIsAnObstacle(t *testing.T) {
+	n, err := New(Config{NetworkID: testNetworkID})
+	require.NoError(t, err)
+	for addr, want := range map[string]Obstacle{"10.0.0.1:9651": ObstaclePrivateAddress, "0.0.0.0:0": ObstacleNoAddress} {
+		_, err := n.attempt(t.Context(), n.places.seeded(Address{NodeID: ids.NodeID{byte(len(addr))}, Addr: netip.MustParseAddrPort(addr)}))
+		require.Equal(t, want, failureOf(err).Obstacle, addr)
+	}
+}
