@@ -162,7 +162,7 @@ func newEcho(log *slog.Logger, registerer prometheus.Registerer, further ...echo
 		return apierr.DataAPI
 	})
 	e.Pre(middleware.Colons())
-	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log, forNode)}
+	all := []echo.MiddlewareFunc{middleware.RequestID(), middleware.AccessLog(log, quiet)}
 	if registerer != nil {
 		all = append(all, middleware.Metrics(e, registerer))
 	}

@@ -594,6 +594,54 @@ func TestAccessLog(t *testing.T) {
 	require.Contains(t, line["message"], "message could not be decoded")
 }
 
+// Each line about signing says which message it is about, whose validators sign, what came of
+// it and how long that took. Probes are not worth a line.
+func TestSigningLog(t *testing.T) {
+	var log bytes.Buffer
+	subnet := ids.ID{9}
+	s := &fakeSigner{sign: func(context.Context, aggregator.Request) (*aggregator.Result, error) {
+		return nil, &aggregator.Error{Code: aggregator.CodeRefused, Message: "refused", Account: &aggregator.Account{SigningSubnetID: subnet}}
+	}}
+	h := newPublic(t, s, func(o *Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	m := message(t, 5)
+	text := `{"message":"` + hexOf(m.Bytes()) + `"}`
+	check := func(result string) {
+		t.Helper()
+		for line := range strings.Lines(log.String()) {
+			var got map[string]any
+			require.NoError(t, json.Unmarshal([]byte(line), &got))
+			if got["path"] == fujiPath+":batch" {
+				continue // its parts have lines of their own
+			}
+			require.Equal(t, m.ID().String(), got["message_id"], line)
+			require.Equal(t, subnet.String(), got["subnet"], line)
+			require.Equal(t, result, got["result"], line)
+			waited, err := time.ParseDuration(got["waited"].(string))
+			require.NoError(t, err)
+			require.Positive(t, waited)
+		}
+		require.NotEmpty(t, log.String())
+		log.Reset()
+	}
+	post(h, fujiPath, text)
+	check("REFUSED")
+	post(h, peerPath, text)
+	check("REFUSED")
+	post(h, fujiPath, text, "Accept", "text/event-stream")
+	check("REFUSED")
+	post(h, fujiPath+":batch", `{"requests":[`+text+`]}`)
+	require.Contains(t, log.String(), "REFUSED")
+	check("REFUSED")
+	s.sign = func(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
+		signed, err := warp.NewMessage(req.Message, &warp.BitSetSignature{})
+		return &aggregator.Result{Message: signed, SigningSubnetID: subnet}, err
+	}
+	post(h, fujiPath, text)
+	check("signed")
+	do(h, "GET", "/health", "")
+	require.Empty(t, log.String())
+}
+
 func TestMetrics(t *testing.T) {
 	r := prometheus.NewRegistry()
 	h := newPublic(t, &fakeSigner{}, func(o *Options) { o.Metrics = r })

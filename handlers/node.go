@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -23,6 +24,17 @@ const NodeBodyLimit = 5 << 20
 // browsers and its own errors. Like a node, the service does not log each of these requests.
 func forNode(c echo.Context) bool {
 	return slices.Contains(nodePaths, c.Path())
+}
+
+// quiet reports whether a successful request is logged at debug level: calls of the node
+// API, and probes of balancers and monitors.
+func quiet(c echo.Context) bool {
+	switch path := c.Path(); path {
+	case "/health", "/healthz", "/metrics":
+		return true
+	default:
+		return strings.HasPrefix(path, "/readyz") || forNode(c)
+	}
 }
 
 // routeNode routes the paths of the node API to h, unless h is nil. The context of its

@@ -3,6 +3,7 @@ package apierr
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -56,17 +57,32 @@ func Of(c echo.Context) *Error {
 
 const insideKey = "apierr.inside"
 
+const detailsKey = "apierr.details"
+
+// Describe adds attributes to the log line of the request. Only the goroutine that serves the request may call it.
+func Describe(c echo.Context, attrs ...slog.Attr) {
+	c.Set(detailsKey, append(Details(c), attrs...))
+}
+
+// Details returns the attributes of the calls to Describe.
+func Details(c echo.Context) []slog.Attr {
+	attrs, _ := c.Get(detailsKey).([]slog.Attr)
+	return attrs
+}
+
 // Failure is an error in a part of a successful answer.
 type Failure struct {
 	// Part identifies the part.
 	Part string
+	// Attrs are more attributes for the log.
+	Attrs []slog.Attr
 	*Error
 }
 
 // Note records a failure in a part of an answer for the log. The client gets the body of the error without its cause.
 // Only the goroutine that serves the request may call it.
-func Note(c echo.Context, part string, e *Error) {
-	c.Set(insideKey, append(Inside(c), Failure{part, e}))
+func Note(c echo.Context, part string, e *Error, attrs ...slog.Attr) {
+	c.Set(insideKey, append(Inside(c), Failure{Part: part, Attrs: attrs, Error: e}))
 }
 
 // Inside returns the failures in parts of the answer, in the order of the calls to Note.

@@ -46,6 +46,7 @@ func AccessLog(log *slog.Logger, quiet func(echo.Context) bool) echo.MiddlewareF
 			if key := access.KeyName(c); key != "" {
 				attrs = append(attrs, slog.String("key", key))
 			}
+			attrs = append(attrs, apierr.Details(c)...)
 			if e != nil {
 				if e.Code != "" {
 					attrs = append(attrs, slog.String("code", e.Code))
@@ -83,6 +84,7 @@ func logInside(log *slog.Logger, c echo.Context) {
 			slog.String("request_id", requestID(c)), slog.String("part", f.Part), slog.Int("status", f.Status),
 			slog.String("code", f.Code), slog.String("message", f.Message),
 		}
+		attrs = append(attrs, f.Attrs...)
 		if f.Err != nil {
 			attrs = append(attrs, slog.String("cause", f.Err.Error()))
 		}

@@ -5,14 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
-
+	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/handlers/jsonbody"
 )
@@ -48,18 +49,20 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	}
 	client := c.Request().Context()
 	results, panics := make([]any, len(requests)), make([]error, len(requests))
-	failures := make([]*apierr.Error, len(requests))
+	failures, details := make([]*apierr.Error, len(requests)), make([][]slog.Attr, len(requests))
 	var work errgroup.Group
 	for i, request := range requests {
 		work.Go(func() error {
-			var signed *warp.Message
+			var signed *aggregator.Result
+			var req aggregator.Request
 			var err error
-			panics[i] = contain(func() { signed, err = a.signOne(client, name, network, request) })
+			start := time.Now()
+			panics[i] = contain(func() { signed, req, err = a.signOne(client, name, network, request) })
 			if panics[i] != nil {
 				return nil //nolint:nilerr // returned below, when all are done
 			}
 			if err == nil {
-				results[i] = signedReply{hexOf(signed)}
+				results[i] = signedReply{hexOf(signed.Message)}
 				return nil
 			}
 			var known *apierr.Error
@@ -71,6 +74,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 				at.Message = fmt.Sprintf("requests[%d]: %s", i, at.Message)
 			}
 			results[i], failures[i] = apierr.Body(&at), &at
+			details[i] = describe(req.Message, req.SigningSubnetID, nil, known, start)
 			return nil
 		})
 	}
@@ -85,7 +89,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	}
 	for i, e := range failures {
 		if e != nil {
-			apierr.Note(c, fmt.Sprintf("requests[%d]", i), e)
+			apierr.Note(c, fmt.Sprintf("requests[%d]", i), e, details[i]...)
 		}
 	}
 	return reply(c, http.StatusOK, struct {
@@ -105,13 +109,14 @@ func contain(f func()) (panicked error) {
 	return nil
 }
 
-func (a *API) signOne(client context.Context, name string, n Network, body []byte) (*warp.Message, error) {
+func (a *API) signOne(client context.Context, name string, n Network, body []byte) (*aggregator.Result, aggregator.Request, error) {
 	req, err := decode(body, dataForm)
+	if err == nil {
+		err = n.owns(name, req)
+	}
 	if err != nil {
-		return nil, err
+		return nil, req, err
 	}
-	if err := n.owns(name, req); err != nil {
-		return nil, err
-	}
-	return a.sign(client, n, req, dataForm)
+	signed, err := a.sign(client, n, req, dataForm)
+	return signed, req, err
 }

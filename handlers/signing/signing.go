@@ -153,11 +153,13 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 
 // answer sends the signed message.
 func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedRequest, f form) error {
+	start := time.Now()
 	signed, err := a.sign(c.Request().Context(), n, known.req, f)
+	apierr.Describe(c, describe(known.req.Message, known.req.SigningSubnetID, signed, err, start)...)
 	if err != nil {
 		return later(c, err)
 	}
-	content, err := a.cache.reply(key, known, signed)
+	content, err := a.cache.reply(key, known, signed.Message)
 	if err != nil {
 		return apierr.Internal(err)
 	}
@@ -225,14 +227,14 @@ func (a *API) servedIDs() string {
 }
 
 // sign returns the signed message. client is the context of the client's request.
-func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*warp.Message, error) {
+func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*aggregator.Result, error) {
 	ctx, cancel := context.WithTimeout(client, max(a.timeout, req.Wait))
 	defer cancel()
 	result, err := n.Signer.Sign(ctx, req)
 	if err != nil {
 		return nil, failure(client, err, f)
 	}
-	return result.Message, nil
+	return result, nil
 }
 
 // hexOf returns a signed message in hex without a prefix.

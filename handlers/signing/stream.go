@@ -82,13 +82,14 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 				_ = send(response, "error", apierr.Body(apierr.Internal(o.panicked)))
 				panic(o.panicked)
 			}
+			apierr.Describe(c, describe(req.Message, req.SigningSubnetID, o.result, o.err, start)...)
 			if o.err == nil {
 				_ = send(response, "result", signedReply{hexOf(o.result.Message)})
 				return nil
 			}
 			var known *apierr.Error
 			if errors.As(failure(c.Request().Context(), o.err, dataForm), &known) {
-				apierr.Note(c, "error event", known)
+				apierr.Note(c, "error event", known, apierr.Details(c)...)
 				_ = send(response, "error", apierr.Body(known))
 			}
 			return nil

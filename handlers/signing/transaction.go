@@ -11,6 +11,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/handlers/apierr"
 )
 
 const txHashParameter = "txHash"
@@ -29,7 +30,9 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
 	defer cancel()
+	start := time.Now()
 	result, err := network.Signer.SignTransaction(ctx, txID)
+	apierr.Describe(c, describe(nil, nil, result, err, start)...)
 	if err != nil {
 		return later(c, failure(c.Request().Context(), err, dataForm))
 	}
