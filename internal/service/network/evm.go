@@ -45,11 +45,8 @@ type evmChain struct {
 // cChain reports whether the chain is the C-Chain of the network.
 func (c evmChain) cChain() bool { return !c.own }
 
-// quietPoll returns the maximum time between two polls of an idle EVM chain if there are this many chains. Together
-// the chains poll at least 25 times a second, and each at least every 2 s.
-func quietPoll(chains int) time.Duration {
-	return min(time.Duration(chains)*40*time.Millisecond, 2*time.Second)
-}
+// quietPoll is the maximum time between two polls of an idle chain. EVM chains may also announce blocks by WebSocket.
+const quietPoll = 2 * time.Second
 
 // newEVMChains returns the C-Chain and the configured chains.
 func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
@@ -350,7 +347,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			WindowBytes: 32 << 20,
 			Room:        r.room,
 			// An idle node is polled less often; it may announce blocks by WebSocket.
-			QuietPoll: quietPoll(len(r.chains)),
+			QuietPoll: quietPoll,
 			Log:       r.log,
 		})
 		if err != nil {
