@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -248,13 +247,6 @@ func (p *Proxy) Total() (sum int) {
 		sum += calls
 	}
 	return sum
-}
-
-// Counts returns the number of calls so far, by method.
-func (p *Proxy) Counts() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.calls)
 }
 
 // request is one call as it is on the wire.

@@ -51,15 +51,19 @@ const quietPoll = 2 * time.Second
 // newEVMChains returns the C-Chain and the configured chains.
 func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 	chains := []evmChain{{client: client, path: node.CChainRPC, name: "evm C"}}
+	names := make(map[string]int) // how many chains have it
 	for _, c := range o.Config.EVM {
-		client, err := node.New(node.Options{Endpoints: []string{c.RPC}, Log: o.Log})
+		client, err := node.New(node.Options{Endpoints: c.RPC.URLs(), Headers: c.RPC.Headers(), Rate: o.rate, Wrap: o.Wrap, Log: o.Log})
 		if err != nil {
 			closeEVMChains(chains)
 			return nil, err
 		}
 		name := "evm"
-		if u, err := url.Parse(c.RPC); err == nil {
-			name += " " + u.Host + u.Path // without credentials and query, which may be secret
+		if u, err := url.Parse(c.RPC[0].URL); err == nil {
+			name += " " + u.Host // the rest of the URL may be secret
+		}
+		if names[name]++; names[name] > 1 {
+			name += fmt.Sprintf(" #%d", names[name])
 		}
 		proposer, err := newProposer(c.RPC, o.Log)
 		if err != nil {
