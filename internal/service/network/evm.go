@@ -53,7 +53,8 @@ func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 	chains := []evmChain{{client: client, path: node.CChainRPC, name: "evm C"}}
 	names := make(map[string]int) // how many chains have it
 	for _, c := range o.Config.EVM {
-		client, err := node.New(node.Options{Endpoints: c.RPC.URLs(), Headers: c.RPC.Headers(), Rate: o.rate, Wrap: o.Wrap, Log: o.Log})
+		nodes := node.Options{Endpoints: c.RPC.URLs(), Headers: c.RPC.Headers(), Rate: o.rate, Wrap: o.Wrap, Log: o.Log}
+		client, err := node.New(nodes)
 		if err != nil {
 			closeEVMChains(chains)
 			return nil, err
@@ -65,7 +66,7 @@ func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 		if names[name]++; names[name] > 1 {
 			name += fmt.Sprintf(" #%d", names[name])
 		}
-		proposer, err := newProposer(c.RPC, o.Log)
+		proposer, err := newProposer(nodes)
 		if err != nil {
 			client.Close()
 			closeEVMChains(chains)
