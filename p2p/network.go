@@ -47,6 +47,9 @@ type Config struct {
 	Seeds func(ctx context.Context) ([]Address, error)
 	// Bootstrappers adds avalanchego's bootstrap nodes of mainnet and fuji.
 	Bootstrappers bool
+	// Manual are nodes to connect to whether they are validators or not. Their addresses
+	// take precedence over those from Seeds.
+	Manual []Address
 	// MaxReconnectDelay bounds the growing pause between attempts to reach one node; 0
 	// means 10 s.
 	MaxReconnectDelay time.Duration
@@ -103,7 +106,7 @@ type Network struct {
 	signer        *peer.IPSigner
 	proof         *signer.ProofOfPossession
 	compatible    *version.Compatibility
-	bootstrappers set.Set[ids.NodeID] // the library's, wanted whether validators or not
+	bootstrappers set.Set[ids.NodeID] // the library's and manual nodes, wanted whether validators or not
 	decoder       *decoder
 	buffers       sync.Pool // of *[smallMessage]byte
 	frames        frames
@@ -164,6 +167,9 @@ func New(config Config) (*Network, error) {
 		for _, b := range genesis.GetBootstrappers(config.NetworkID) {
 			n.bootstrappers.Add(b.ID)
 		}
+	}
+	for _, a := range config.Manual {
+		n.bootstrappers.Add(a.NodeID)
 	}
 	blsKey, err := loadSigner(config.Dir)
 	if err != nil {

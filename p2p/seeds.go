@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/genesis"
@@ -47,35 +48,45 @@ func (n *Network) followSeeds(ctx context.Context) {
 	}
 }
 
-// trackSeeds requests the seeds once and returns their number.
+// trackSeeds adds the configured nodes, requests the seeds once, adds them, and returns their
+// number.
 func (n *Network) trackSeeds(ctx context.Context) int {
-	seeds := n.genesisSeeds()
-	if n.config.Seeds != nil {
-		asking, cancel := context.WithTimeout(ctx, seedTimeout)
-		more, err := n.config.Seeds(asking)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			n.log.Warn("cannot get addresses of nodes to start from; retrying", "error", err, "connected", n.ConnectedCount())
-		}
-		seeds = append(more, seeds...)
+	fixed := n.fixedSeeds()
+	n.track(fixed)
+	if n.config.Seeds == nil {
+		return len(fixed)
 	}
-	seeds = seeds[:min(len(seeds), maxSeeds)]
-	for _, a := range seeds {
-		if a.NodeID == n.nodeID || !dialable(a.Addr) {
-			continue
-		}
-		n.want(n.places.seeded(a))
+	asking, cancel := context.WithTimeout(ctx, seedTimeout)
+	seeds, err := n.config.Seeds(asking)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		n.log.Warn("cannot get addresses of nodes to start from; retrying", "error", err, "connected", n.ConnectedCount())
 	}
-	return len(seeds)
+	seeds = slices.DeleteFunc(seeds[:min(len(seeds), maxSeeds)], func(a Address) bool {
+		return slices.ContainsFunc(fixed, func(f Address) bool { return f.NodeID == a.NodeID })
+	})
+	n.track(seeds)
+	return len(fixed) + len(seeds)
 }
 
-func (n *Network) genesisSeeds() []Address {
-	if !n.config.Bootstrappers {
-		return nil
+// track adds addresses and connects to the nodes that are wanted.
+func (n *Network) track(addresses []Address) {
+	for _, a := range addresses {
+		if a.NodeID != n.nodeID && dialable(a.Addr) {
+			n.want(n.places.seeded(a))
+		}
 	}
-	var list []Address
-	for _, b := range genesis.GetBootstrappers(n.config.NetworkID) {
-		list = append(list, Address{NodeID: b.ID, Addr: b.IP})
+}
+
+// fixedSeeds returns the configured nodes and the library's bootstrappers.
+func (n *Network) fixedSeeds() []Address {
+	list := slices.Clone(n.config.Manual)
+	if n.config.Bootstrappers {
+		for _, b := range genesis.GetBootstrappers(n.config.NetworkID) {
+			if !slices.ContainsFunc(n.config.Manual, func(a Address) bool { return a.NodeID == b.ID }) {
+				list = append(list, Address{NodeID: b.ID, Addr: b.IP})
+			}
+		}
 	}
 	return list
 }

@@ -1,6 +1,8 @@
 package p2p
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -46,9 +48,20 @@ func TestBootstrappersAreWanted(t *testing.T) {
 		n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, ids.NodeID{1})})
 		other, err := New(Config{NetworkID: constants.FujiID, Bootstrappers: true})
 		require.NoError(t, err)
-		seeds := other.genesisSeeds()
+		seeds := other.fixedSeeds()
 		require.NotEmpty(t, seeds)
 		require.Equal(t, wanted, n.wants(seeds[0].NodeID))
 		require.False(t, n.wants(ids.NodeID{2}))
 	}
+}
+
+// Manual nodes are dialled although the seeds fail and they validate nothing.
+func TestManualNodesAreDialled(t *testing.T) {
+	manual := newRemote(t)
+	n, _ := start(t, Config{
+		Manual: []Address{manual.address()},
+		Seeds:  func(context.Context) ([]Address, error) { return nil, errors.New("no node answers") },
+	})
+	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, ids.NodeID{1})})
+	awaitConnected(t, n, manual)
 }

@@ -20,6 +20,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 	const slowest = 5 * time.Second
 	f := newFollower(r)
 	pause, failing := r.poll, false
+	changed, last := time.Now(), uint64(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -41,11 +42,21 @@ func (r *Resolver) Run(ctx context.Context) error {
 			if failing {
 				r.log.Info("following the P-Chain's validator sets again")
 			}
-			failing, pause = false, r.poll
+			if last != f.height { // which only this goroutine sets
+				changed, last = time.Now(), f.height
+			}
+			failing, pause = false, min(max(time.Since(changed)/quietPart, r.poll), max(quietPoll, r.poll))
 		}
 		timer.Reset(pause)
 	}
 }
+
+// While the proposed height does not change, the time between two requests for it grows to a
+// part of the time since its last change, up to quietPoll.
+const (
+	quietPart = 8
+	quietPoll = 2 * time.Second
+)
 
 // follower is the state of the goroutine in Run.
 type follower struct {

@@ -45,7 +45,7 @@ type PChain interface {
 // Options of a Resolver.
 type Options struct {
 	// PollInterval is the time between two requests for the proposed height; 0 means 500
-	// ms.
+	// ms. While the height does not change, it grows to 2 s.
 	PollInterval time.Duration
 	// OnSets, if not nil, receives all sets of each new proposed height from Run, one call
 	// at a time.
@@ -224,7 +224,7 @@ func (r *Resolver) at(ctx context.Context, id setID) (*Set, error) {
 func (r *Resolver) ProposedHeight() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.height, time.Since(r.seenAt) < 4*r.poll+time.Second
+	return r.height, time.Since(r.seenAt) < 4*r.poll+quietPoll
 }
 
 // outage is how long the last proposed height stays in use while no node reports one. Sets

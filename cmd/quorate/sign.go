@@ -318,7 +318,7 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Netwo
 	}
 	o := network.Options{
 		Name:    "node",
-		Config:  config.Network{Nodes: []string{f.node}, AllowPrivateIPs: f.allowPrivateIPs},
+		Config:  config.Network{Nodes: []config.Endpoint{{URL: f.node}}, AllowPrivateIPs: f.allowPrivateIPs},
 		Role:    config.RoleSign,
 		Dir:     f.dataDir,
 		Log:     logs.NewLogger(f.logLevel, cmd.ErrOrStderr()),

@@ -21,10 +21,10 @@ import (
 	"time"
 )
 
-// Call is one JSON-RPC call.
+// Call is one JSON-RPC call, or another HTTP request.
 type Call struct {
 	Path   string // of the HTTP request
-	Method string
+	Method string // of JSON-RPC, else of HTTP
 	Params json.RawMessage
 }
 
@@ -102,6 +102,43 @@ func Height(method string, height uint64) Rule {
 
 // Delay lets time pass before the node is asked.
 func Delay(method string, d time.Duration) Rule { return Rule{Method: method, Delay: d} }
+
+// Range passes on calls of eth_getLogs for at most n blocks, and refuses all others.
+func Range(n uint64) Rule {
+	return Rule{Method: "eth_getLogs", Answer: func(c Call) *Answer {
+		var params []struct{ FromBlock, ToBlock string }
+		if json.Unmarshal(c.Params, &params) == nil && len(params) == 1 {
+			from, fromErr := strconv.ParseUint(params[0].FromBlock, 0, 64)
+			to, toErr := strconv.ParseUint(params[0].ToBlock, 0, 64)
+			if fromErr == nil && toErr == nil && to-from < n {
+				return nil
+			}
+		}
+		return &Answer{Error: &Error{-32600, fmt.Sprintf("block range is limited to %d blocks", n)}}
+	}}
+}
+
+// Public returns the rules of a public provider: no WebSockets, no index, admin, health or
+// debug APIs, only what wallets and dApps need of the info and P-Chain APIs, logs of at most 10
+// blocks, and 20 calls a second.
+func Public() []Rule {
+	below := func(prefix string) Rule {
+		r := Status("*", http.StatusNotFound)
+		r.When = func(c Call) bool { return strings.HasPrefix(c.Path, prefix) }
+		return r
+	}
+	rules := []Rule{Status(http.MethodGet, http.StatusForbidden), Limit("*", 20), below("/ext/index"), below("/ext/admin"), below("/ext/health")}
+	for _, method := range []string{"debug_*", "txpool_*", "admin_*"} {
+		rules = append(rules, Missing(method))
+	}
+	for _, method := range []string{
+		"platform.getAllValidatorsAt", "platform.getRewardUTXOs", "info.getNodeID", "info.getNodeIP", "info.uptime",
+		"index.*", "admin.*", "health.*",
+	} {
+		rules = append(rules, Status(method, http.StatusForbidden))
+	}
+	return append(rules, Range(10))
+}
 
 // Limit passes perSecond calls on in each second of the clock, and answers the others with
 // status 429.
@@ -202,6 +239,16 @@ func (p *Proxy) Calls(method string) int {
 	return p.calls[method]
 }
 
+// Total returns the number of all calls so far.
+func (p *Proxy) Total() (sum int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, calls := range p.calls {
+		sum += calls
+	}
+	return sum
+}
+
 // request is one call as it is on the wire.
 type request struct {
 	Version json.RawMessage `json:"jsonrpc,omitempty"`
@@ -217,9 +264,14 @@ type response struct {
 	Error   *Error          `json:"error,omitempty"`
 }
 
-// ServeHTTP answers calls of JSON-RPC, alone and in batches, and passes all else on.
+// ServeHTTP answers calls of JSON-RPC, alone and in batches, and passes all else on. Another
+// request than POST, such as a WebSocket's, is a call of the method GET.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
+		if answer, _ := p.decide(r.Context(), Call{Path: r.URL.Path, Method: r.Method}); answer != nil {
+			write(w, nil, answer)
+			return
+		}
 		p.through.ServeHTTP(w, r)
 		return
 	}

@@ -204,6 +204,9 @@ func (r *request) forward() (*node.Forwarded, error) {
 		if errors.Is(err, node.ErrUnsure) {
 			return nil, errors.New(Unsure)
 		}
+		if refused := (*node.RPCError)(nil); errors.As(err, &refused) {
+			return nil, fmt.Errorf("the upstream node does not offer %s", c.Method)
+		}
 		return nil, fmt.Errorf("the upstream node does not answer %s", c.Method)
 	}
 	return answer, nil

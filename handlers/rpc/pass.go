@@ -117,6 +117,8 @@ func (e Ethereum) excuse(err error) string {
 		return ErrBusy.Error()
 	case errors.Is(err, node.ErrUnsure):
 		return Unsure
+	case errors.As(err, new(*node.RPCError)):
+		return "the upstream node does not offer this call"
 	}
 	return "the upstream node does not answer"
 }

@@ -19,7 +19,6 @@ import (
 	"quorate/handlers/access"
 	"quorate/handlers/compat"
 	"quorate/internal/index/primary"
-	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
@@ -190,17 +189,23 @@ func (n Network) check(name string, wrong func(format string, args ...any)) {
 		wrong("networks.%s.keep_containers: %q is none of %s, %s, %s", name, n.KeepContainers, primary.KeepAll, primary.KeepNeeded, primary.KeepNone)
 	}
 	for _, chain := range n.EVM {
-		if _, err := node.ParseEndpoint(chain.RPC); err != nil {
+		if err := chain.RPC.check(); err != nil {
 			wrong("networks.%s.evm.rpc: %w", name, err)
 		}
 		if t := chain.NativeToken; t != nil && (t.Name == "" || t.Symbol == "") {
 			wrong("networks.%s.evm.native_token: it needs a name and a symbol", name)
 		}
 	}
-	for _, url := range n.Nodes {
-		if _, err := node.ParseEndpoint(url); err != nil {
+	for _, e := range n.Nodes {
+		if err := e.check(); err != nil {
 			wrong("networks.%s.nodes: %w", name, err)
 		}
+	}
+	if n.RequestsPerSecond < 0 {
+		wrong("networks.%s.requests_per_second: %d is less than 0", name, n.RequestsPerSecond)
+	}
+	if _, err := n.Peers(); err != nil {
+		wrong("networks.%s.manual_peers: %w", name, err)
 	}
 }
 

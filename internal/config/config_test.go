@@ -31,7 +31,7 @@ func TestLaterSourcesOverruleEarlierOnes(t *testing.T) {
 	c, err := readWith(t, file, nil)
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:1", c.Listen)
-	require.Equal(t, Network{Nodes: []string{"http://file"}, AllowPrivateIPs: true}, c.Networks["fuji"])
+	require.Equal(t, Network{Nodes: []Endpoint{{URL: "http://file"}}, AllowPrivateIPs: true}, c.Networks["fuji"])
 	require.Equal(t, Default().ClientCompat, c.ClientCompat)
 
 	environ := []string{"QUORATE_PRIVATE_LISTEN=127.0.0.1:3", "QUORATE_DATA_DIR=env", "QUORATE_NETWORKS=fuji=http://env;mainnet=http://a,http://b", "HOME=/"}
@@ -40,8 +40,8 @@ func TestLaterSourcesOverruleEarlierOnes(t *testing.T) {
 	require.Equal(t, "127.0.0.1:1", c.Listen)
 	require.Equal(t, "127.0.0.1:3", c.PrivateListen)
 	require.Equal(t, "flag", c.DataDir)
-	require.Equal(t, []string{"http://env"}, c.Networks["fuji"].Nodes)
-	require.Equal(t, []string{"http://flag"}, c.Networks["mainnet"].Nodes)
+	require.Equal(t, endpointsOf([]string{"http://env"}), Endpoints(c.Networks["fuji"].Nodes))
+	require.Equal(t, endpointsOf([]string{"http://flag"}), Endpoints(c.Networks["mainnet"].Nodes))
 	require.False(t, c.Networks["local"].AllowPrivateIPs)
 
 	c, err = readWith(t, "", nil, "--allow-private-ips", "--network", "local=http://l")

@@ -87,7 +87,8 @@ func flattenInto(flat map[string]string, key string, v reflect.Value) {
 			flattenInto(flat, key+"."+k.String(), v.MapIndex(k))
 		}
 	case reflect.Slice:
-		if v.Len() > 0 && v.Index(0).Kind() == reflect.Struct {
+		_, plain := reflect.Zero(v.Type().Elem()).Interface().(fmt.Stringer)
+		if v.Len() > 0 && v.Index(0).Kind() == reflect.Struct && !plain {
 			for i := range v.Len() {
 				flattenInto(flat, fmt.Sprintf("%s[%d]", key, i), v.Index(i))
 			}

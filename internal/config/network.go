@@ -13,8 +13,13 @@ import (
 
 // Network is a network that is served under the name of its key.
 type Network struct {
-	// Nodes are base URLs of upstream nodes, best first.
-	Nodes []string `yaml:"nodes"`
+	// Nodes are upstream nodes with their base URLs, best first.
+	Nodes []Endpoint `yaml:"nodes"`
+	// RequestsPerSecond bounds the calls to all upstream nodes of the network together;
+	// 0 means no bound.
+	RequestsPerSecond int `yaml:"requests_per_second"`
+	// ManualPeers are nodes to connect to besides those that upstream nodes report.
+	ManualPeers []ManualPeer `yaml:"manual_peers"`
 	// AllowPrivateIPs connects to validators at addresses that are not public.
 	AllowPrivateIPs bool `yaml:"allow_private_ips"`
 	// AheadRounds is how many messages are signed at a time before anyone asks;
@@ -65,8 +70,8 @@ const (
 
 // EVM is an EVM chain.
 type EVM struct {
-	// RPC is the URL of its Ethereum API.
-	RPC string `yaml:"rpc"`
+	// RPC are the nodes with the URLs of its Ethereum API, best first.
+	RPC Endpoints `yaml:"rpc"`
 	// NativeToken is what pays for gas there; without it answers call it so.
 	NativeToken *Token `yaml:"native_token"`
 }

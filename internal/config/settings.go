@@ -75,6 +75,15 @@ func settings() []setting {
 			return nil
 		}},
 		{"network", "QUORATE_NETWORKS", "name=url[,url]", "network to serve and the nodes to ask, repeatable (in the environment, separated by semicolons)", (*Config).addNetworks},
+		{"node-header", "QUORATE_NODE_HEADERS", "host=name: value", "header for calls to the upstream nodes at a host, repeatable (in the environment, separated by semicolons)", (*Config).addHeaders},
+		{"requests-per-second", "QUORATE_REQUESTS_PER_SECOND", "number", "most calls to a network's upstream nodes in a second, for all networks; 0 for no bound", func(c *Config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return fmt.Errorf("%q is no number", v)
+			}
+			c.forAll(func(network *Network) { network.RequestsPerSecond = n })
+			return nil
+		}},
 		{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "", "connect to validators at private addresses, for all networks", func(c *Config, v string) error {
 			allow, err := strconv.ParseBool(v)
 			if err != nil {
@@ -115,7 +124,7 @@ func (c *Config) addNetworks(text string) error {
 			return fmt.Errorf("%q is not of the form name=url[,url], such as fuji=http://127.0.0.1:9650", part)
 		}
 		n := c.Networks[name]
-		n.Nodes = strings.Split(urls, ",")
+		n.Nodes = endpointsOf(strings.Split(urls, ","))
 		c.Networks[name] = n
 	}
 	return nil
@@ -130,7 +139,7 @@ func AddFlags(flags *pflag.FlagSet) {
 			usage = fmt.Sprintf("%s (`%s`)", usage, s.value)
 		}
 		switch s.flag {
-		case "network":
+		case "network", "node-header":
 			flags.StringArray(s.flag, nil, usage)
 		case "allow-private-ips", "admin":
 			flags.Bool(s.flag, false, usage)

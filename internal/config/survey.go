@@ -194,7 +194,7 @@ func (s *Survey) readFile(path string) {
 		err = nil
 	}
 	if err != nil {
-		names := strings.NewReplacer(" in type config.Config", "", " in type config.Network", " of a network", " in type config.NodeAPI", " of node_api", " in type config.EVM", " of an EVM chain", " in type config.Metadata", " of metadata", " in type config.Surface", "", " in type config.Limits", " of limits", " in type config.TLS", " of tls", " in type config.Tracing", " of tracing", " in type config.RateClass", " of a rate class", " in type config.Token", " of a native token", "field ", "unknown key ", "not found", "is not known")
+		names := strings.NewReplacer(" in type config.Config", "", " in type config.Network", " of a network", " in type config.NodeAPI", " of node_api", " in type config.EVM", " of an EVM chain", " in type config.ManualPeer", " of a manual peer", " in type config.Metadata", " of metadata", " in type config.Surface", "", " in type config.Limits", " of limits", " in type config.TLS", " of tls", " in type config.Tracing", " of tracing", " in type config.RateClass", " of a rate class", " in type config.Token", " of a native token", "field ", "unknown key ", "not found", "is not known")
 		texts := []string{err.Error()}
 		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
 			texts = mistakes.Errors // the rest has been decoded

@@ -46,9 +46,17 @@ func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Dura
 	}
 	var answers []outcome
 	err = c.try(ctx, method, func(e *endpoint) error {
-		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: timeout, keeps: true, read: func(status int, content []byte) error {
+		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, calls: len(calls), timeout: timeout, keeps: true, read: func(status int, content []byte) error {
 			var err error
-			if answers, err = readBatch(status, content, path, calls); err == nil && check != nil {
+			if answers, err = readBatch(status, content, path, calls); err != nil {
+				return err
+			}
+			for _, a := range answers {
+				if a.refused != nil {
+					a.refused.Message = e.secrets.hide(a.refused.Message)
+				}
+			}
+			if check != nil {
 				err = check(answers)
 			}
 			return err

@@ -186,8 +186,25 @@ func (c *Client) ProposedHeight(ctx context.Context) (uint64, error) {
 
 // ValidatorsAt returns the validator set of a subnet at a P-Chain height, one entry for
 // each node ID. The set is also empty if there is no such subnet. Height 2^64-1 stands for
-// the currently proposed height.
+// the currently proposed height. From nodes without that method it gets the set with
+// AllValidatorsAt, one entry for each key.
 func (c *Client) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint64) (ValidatorSet, error) {
+	set, err := c.validatorsAt(ctx, subnetID, height)
+	var refusal *RPCError
+	if !errors.As(err, &refusal) || !refusal.NotOffered() {
+		return set, err
+	}
+	all, otherErr := c.AllValidatorsAt(ctx, height)
+	if otherErr != nil {
+		if refusal = nil; errors.As(otherErr, &refusal) && refusal.NotOffered() {
+			return ValidatorSet{}, err
+		}
+		return ValidatorSet{}, otherErr
+	}
+	return all[subnetID], nil
+}
+
+func (c *Client) validatorsAt(ctx context.Context, subnetID ids.ID, height uint64) (ValidatorSet, error) {
 	var reply map[ids.NodeID]struct {
 		PublicKey *string        `json:"publicKey"`
 		Weight    avajson.Uint64 `json:"weight"`

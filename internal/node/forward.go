@@ -34,9 +34,23 @@ var ErrUnsure = errors.New("the transaction may have been issued: the node that 
 // fails. If hedged, it also asks the next one if a response takes long; this suits
 // read-only calls. A call that issues a transaction goes to one node only, unless that node
 // cannot be reached or refuses all calls: a second node would reject a transaction that the
-// first one accepted. The response counts against ctx's Budget. Errors: ErrUnavailable,
-// ErrUnsure, ErrMalformed if a response is too long, ErrNoRoom, or ctx's own.
+// first one accepted. While all nodes are overloaded, it repeats the call until ctx's
+// deadline. The response counts against ctx's Budget. Errors: ErrUnavailable, an *RPCError
+// that is NotOffered if the nodes do not allow the call, ErrUnsure, ErrMalformed if a
+// response is too long, ErrNoRoom, or ctx's own.
 func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged bool) (*Forwarded, error) {
+	var answer *Forwarded
+	err := c.repeat(ctx, func() (final bool, err error) {
+		answer, err = c.forwardOnce(ctx, path, body, hedged)
+		var busy *busyError
+		return !errors.Is(err, ErrUnavailable) || !errors.As(err, &busy), err
+	})
+	return answer, err
+}
+
+// forwardOnce is Forward with one attempt at each node. An ErrUnavailable wraps a busyError
+// if another attempt may succeed.
+func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedged bool) (*Forwarded, error) {
 	type result struct {
 		endpoint int
 		answer   *Forwarded
@@ -58,7 +72,7 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 		}()
 	}
 	ask()
-	var failures []string
+	var failures []error
 	hedge := time.NewTimer(hedgeAfter)
 	defer hedge.Stop()
 	for {
@@ -84,14 +98,28 @@ func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged b
 			if once && r.taken {
 				return nil, fmt.Errorf("forwarding to %s: %w: %w", path, ErrUnsure, r.err)
 			}
-			if failures = append(failures, r.err.Error()); len(failures) == len(order) {
-				return nil, fmt.Errorf("forwarding to %s: %w: %s", path, ErrUnavailable, strings.Join(failures, "; "))
+			if failures = append(failures, r.err); len(failures) == len(order) {
+				return nil, fmt.Errorf("forwarding to %s: %w", path, unforwarded(failures))
 			}
 			if asked == len(failures) {
 				ask()
 			}
 		}
 	}
+}
+
+// unforwarded returns the error of a call that no endpoint answered.
+func unforwarded(failures []error) error {
+	refusals := 0
+	for _, err := range failures {
+		if errors.As(err, new(*RPCError)) {
+			refusals++
+		}
+	}
+	if refusals == len(failures) {
+		return failures[0]
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
 }
 
 // errBusy reports that an endpoint has as many calls in flight as it may.
@@ -146,8 +174,8 @@ func (c *Client) Load() Load {
 	return l
 }
 
-// issues reports whether body, a call or a batch, issues a transaction.
-func issues(body []byte) bool {
+// methodsOf returns the methods of body, a call or a batch; nil if it is neither.
+func methodsOf(body []byte) []string {
 	type call struct {
 		Method string `json:"method"`
 	}
@@ -158,22 +186,39 @@ func issues(body []byte) bool {
 	} else {
 		err = json.Unmarshal(body, &calls[0])
 	}
-	return err == nil && slices.ContainsFunc(calls, func(c call) bool {
-		_, method, _ := strings.Cut(c.Method, ".")
-		return strings.HasPrefix(method, "issue") || strings.HasPrefix(c.Method, "eth_send")
-	})
+	if err != nil {
+		return nil
+	}
+	methods := make([]string, len(calls))
+	for i, c := range calls {
+		methods[i] = c.Method
+	}
+	return methods
 }
 
-// refusedCallError is the error for a node or proxy that did not accept a call.
-type refusedCallError struct{ error }
+// issues reports whether body, a call or a batch, issues a transaction.
+func issues(body []byte) bool {
+	return slices.ContainsFunc(methodsOf(body), func(name string) bool {
+		_, method, _ := strings.Cut(name, ".")
+		return strings.HasPrefix(method, "issue") || strings.HasPrefix(name, "eth_send")
+	})
+}
 
 // forward asks one endpoint and notes whether it works. If it fails, taken reports whether
 // the node may have received the call.
 func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []byte) (answer *Forwarded, taken bool, err error) {
-	if err := c.enter(ctx, e); err != nil {
+	if err = e.mayAsk(); err == nil {
+		err = c.enter(ctx, e)
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", e.name, err)
 	}
 	defer func() { <-e.calls }()
+	if c.rate != nil {
+		if err := c.await(ctx, len(methodsOf(body))); err != nil {
+			return nil, false, fmt.Errorf("%s: %w", e.name, err)
+		}
+	}
 	// A call that waits for a connection has not been sent. A transport without trace
 	// events leaves this unknown.
 	var wanted, connected atomic.Bool
@@ -183,8 +228,18 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 	})
 	answer, err = c.raw(traced, e, path, body)
 	if err != nil {
-		var refused refusedCallError
-		taken = !(wanted.Load() && !connected.Load() || errors.As(err, &refused))
+		var busy *busyError
+		var refusal *RPCError
+		switch {
+		case errors.As(err, &refusal):
+			e.works(c.log)
+			refusal.Message = e.secrets.hide(refusal.Message)
+			return nil, false, refusal
+		case errors.As(err, &busy):
+			taken = !busy.refused
+		default:
+			taken = !wanted.Load() || connected.Load()
+		}
 		return nil, taken, c.settle(ctx, e, path, c.timeout, err)
 	}
 	e.works(c.log)
@@ -204,12 +259,9 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 	if err != nil {
 		return nil, fmt.Errorf("reading the response: %w", err)
 	}
-	// A proxy in front of a node sends these statuses if the node is down or overloaded.
-	switch answer.StatusCode {
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		return nil, refusedCallError{errors.New("HTTP status " + answer.Status)}
-	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		return nil, errors.New("HTTP status " + answer.Status)
+	// Clients get the other statuses as they are.
+	if code := answer.StatusCode; busyStatus(code) || notOfferedStatus(code) || code >= 300 && code < 400 {
+		return nil, e.checkStatus(path, answer, content)
 	}
 	// Clients get only JSON. The response to a notification is empty.
 	if answer.StatusCode == http.StatusOK && len(content) > 0 && !json.Valid(content) {
@@ -221,5 +273,5 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 			header[name] = values
 		}
 	}
-	return &Forwarded{Status: answer.StatusCode, Header: header, Body: content}, nil
+	return &Forwarded{Status: answer.StatusCode, Header: header, Body: e.secrets.hideInBody(content)}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 
@@ -120,11 +119,7 @@ func (c *Client) connect(ctx context.Context, e *endpoint, path string) (*websoc
 
 // dial opens a WebSocket. ctx bounds only the handshake.
 func (c *Client) dial(ctx context.Context, e *endpoint, path string) (*websocket.Conn, error) {
-	headers := make(http.Header)
-	for k, v := range c.headers {
-		headers.Set(k, v)
-	}
-	connection, response, err := websocket.Dial(ctx, webSocketURL(e.base, path), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: headers}) //nolint:bodyclose // Dial sees to it
+	connection, response, err := websocket.Dial(ctx, webSocketURL(e.base, path), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: e.headers.Clone()}) //nolint:bodyclose // Dial sees to it
 	switch {
 	case err == nil:
 		return connection, nil

@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ava-labs/avalanchego/ids"
+	"golang.org/x/time/rate"
 )
 
 var (
@@ -59,7 +59,7 @@ const methodNotFound = -32601
 // finding an object.
 func (e *RPCError) NotOffered() bool {
 	// avalanchego has no code for this (gorilla/rpc, v2/map.go).
-	return e.Code == http.StatusNotFound || e.Code == methodNotFound || strings.HasPrefix(e.Message, "rpc: can't find ")
+	return e.Code == http.StatusNotFound || e.Code == methodNotFound || notOfferedStatus(e.Code) || strings.HasPrefix(e.Message, "rpc: can't find ")
 }
 
 // Options of a Client. Endpoints is required.
@@ -67,14 +67,18 @@ type Options struct {
 	// Endpoints are base URLs, best first, for example http://127.0.0.1:9650. The query of
 	// a URL goes with every call and never into logs.
 	Endpoints []string
+	// Headers are sent with every call to the endpoint of the same index, and never
+	// elsewhere or into logs. There may be fewer than endpoints.
+	Headers []http.Header
+	// Rate, unless nil, limits the calls to all endpoints together. Each call of a batch
+	// counts. Clients may share one.
+	Rate *rate.Limiter
 	// Timeout bounds one attempt at one endpoint, including reading the response; 0 means 5
 	// s.
 	Timeout time.Duration
 	// ForwardLimit is the number of calls forwarded to one endpoint at a time; 0 means 256.
 	// Up to eight times as many wait for a turn.
 	ForwardLimit int
-	// Headers are sent with every call.
-	Headers map[string]string
 	// HTTP makes the calls; nil means a client that New creates. Its CheckRedirect is not
 	// used: the Client never follows redirects.
 	HTTP *http.Client
@@ -100,8 +104,8 @@ const (
 type Client struct {
 	endpoints []*endpoint
 	timeout   time.Duration
-	limit     int64 // largest response
-	headers   map[string]string
+	limit     int64         // largest response
+	rate      *rate.Limiter // nil means no limit
 	log       *slog.Logger
 	http      *http.Client
 	buffers   sync.Pool     // of *bytes.Buffer, for responses
@@ -110,14 +114,22 @@ type Client struct {
 }
 
 type endpoint struct {
-	base *url.URL
-	name string // base without parts that may be secret
+	base    *url.URL
+	name    string // base without parts that may be secret
+	headers http.Header
+	secrets secrets
 
 	calls   chan struct{} // calls being forwarded
 	waiting atomic.Int64  // calls waiting for a turn
 
 	mu       sync.Mutex
 	failedAt time.Time // guarded by mu; zero while it works
+	failures int       // guarded by mu; calls that failed since the last one that worked
+	told     bool      // guarded by mu; whether the log has this failure
+	toldAt   time.Time // guarded by mu; when a failure was logged last
+	// heldUntil is when the endpoint may be asked again, as it said (Retry-After).
+	heldUntil time.Time          // guarded by mu
+	absent    map[string]absence // by path and method; guarded by mu
 
 	far progress
 }
@@ -127,7 +139,7 @@ func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("no node is configured; name at least one, for example http://127.0.0.1:9650")
 	}
-	c := &Client{timeout: o.Timeout, limit: maxResponse, headers: maps.Clone(o.Headers), log: o.Log}
+	c := &Client{timeout: o.Timeout, limit: maxResponse, rate: o.Rate, log: o.Log}
 	c.buffers.New = func() any { return new(bytes.Buffer) }
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
@@ -138,12 +150,17 @@ func New(o Options) (*Client, error) {
 	if o.ForwardLimit <= 0 {
 		o.ForwardLimit = defaultForwardLimit
 	}
-	for _, text := range o.Endpoints {
+	for i, text := range o.Endpoints {
 		base, err := ParseEndpoint(text)
 		if err != nil {
 			return nil, err
 		}
-		c.endpoints = append(c.endpoints, &endpoint{base: base, name: base.Scheme + "://" + base.Host + MaskPath(base.Path), calls: make(chan struct{}, o.ForwardLimit)})
+		e := &endpoint{base: base, name: base.Scheme + "://" + base.Host + MaskPath(base.Path), calls: make(chan struct{}, o.ForwardLimit)}
+		if i < len(o.Headers) {
+			e.headers = o.Headers[i].Clone()
+		}
+		e.secrets = secretsOf(base, e.headers)
+		c.endpoints = append(c.endpoints, e)
 	}
 	if o.HTTP != nil {
 		own := *o.HTTP
@@ -182,19 +199,6 @@ func ParseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// MaskPath returns the path of a URL for logs. It masks parts that are long enough for a
-// token and are not a blockchain ID.
-func MaskPath(path string) string {
-	const shortest = 16
-	parts := strings.Split(path, "/")
-	for i, part := range parts {
-		if _, err := ids.FromString(part); err != nil && len(part) >= shortest {
-			parts[i] = "***"
-		}
-	}
-	return strings.Join(parts, "/")
-}
-
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -214,28 +218,41 @@ type response struct {
 }
 
 // Call calls a method at path, for example /ext/info, and decodes its result into reply. It
-// tries all endpoints: first the one that answered latest, last those that failed within
-// the last seconds. Errors: *RPCError, ErrMalformed, ErrUnavailable, or ctx's own.
+// tries all endpoints that offer the method: first the one that answered latest, last those
+// that failed within the last seconds. While all are overloaded, it repeats the call until
+// ctx's deadline. Errors: *RPCError, ErrMalformed, ErrUnavailable, or ctx's own.
 func (c *Client) Call(ctx context.Context, path, method string, args, reply any) error {
 	return c.try(ctx, method, func(e *endpoint) error { return c.ask(ctx, e, path, method, args, reply) })
 }
 
 // try asks endpoints until one answers. A refusal is an answer.
 func (c *Client) try(ctx context.Context, method string, ask func(*endpoint) error) error {
+	return c.repeat(ctx, func() (final bool, err error) { return c.round(ctx, method, ask) })
+}
+
+// round asks each endpoint once. It is not final if another round may have a result.
+func (c *Client) round(ctx context.Context, method string, ask func(*endpoint) error) (final bool, err error) {
 	var failures []error
+	var busy *busyError
+	var refused *RPCError
+	final, stay := true, false
 	for _, i := range c.order() {
 		err := ask(c.endpoints[i])
-		var refused *RPCError
 		if err == nil || errors.As(err, &refused) && !refused.NotOffered() {
-			c.last.Store(int64(i))
-			return err
+			// An endpoint that lacks one method remains the first one for the others.
+			if !stay {
+				c.last.Store(int64(i))
+			}
+			return true, err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", method, ctx.Err())
+			return true, fmt.Errorf("%s: %w", method, ctx.Err())
 		}
+		stay = stay || errors.As(err, &refused)
+		final = final && !errors.As(err, &busy)
 		failures = append(failures, err)
 	}
-	return conclude(method, failures)
+	return final, conclude(method, failures)
 }
 
 // malformedError makes ErrMalformed the result of a call if no endpoint does better.
@@ -283,7 +300,7 @@ func (c *Client) order() []int {
 	order := make([]int, 0, len(c.endpoints))
 	var cooling []int
 	add := func(i int) {
-		if c.endpoints[i].cooling() {
+		if e := c.endpoints[i]; e.cooling() || e.held() > 0 {
 			cooling = append(cooling, i)
 		} else {
 			order = append(order, i)
@@ -305,20 +322,37 @@ func (e *endpoint) cooling() bool {
 	return !e.failedAt.IsZero() && time.Since(e.failedAt) < coolDown
 }
 
+const (
+	// sporadic is the number of failures in a row that are repeated without a log line if
+	// the endpoint is only overloaded.
+	sporadic = 3
+	// tellAgain is the least time between two log lines about failures of an endpoint.
+	tellAgain = time.Minute
+)
+
+// failed notes that the endpoint did not answer. It logs the first failure, but not that of
+// an endpoint that is overloaded for a moment, nor each one if they come and go.
 func (e *endpoint) failed(log *slog.Logger, err error) {
+	var busy *busyError
+	now := time.Now()
 	e.mu.Lock()
-	first := e.failedAt.IsZero()
-	e.failedAt = time.Now()
+	e.failedAt = now
+	e.failures++
+	tell := !e.told && (e.failures > sporadic || !errors.As(err, &busy)) && (e.toldAt.IsZero() || now.Sub(e.toldAt) >= tellAgain)
+	if tell {
+		e.told, e.toldAt = true, now
+	}
 	e.mu.Unlock()
-	if first {
+	if tell {
 		log.Warn("upstream node fails", slog.String("node", e.name), slog.Any("error", err))
 	}
 }
 
+// works notes that the endpoint answered. It logs the end of a failure that was logged.
 func (e *endpoint) works(log *slog.Logger) {
 	e.mu.Lock()
-	back := !e.failedAt.IsZero()
-	e.failedAt = time.Time{}
+	back := e.told
+	e.failedAt, e.failures, e.told = time.Time{}, 0, false
 	e.mu.Unlock()
 	if back {
 		log.Info("upstream node works again", slog.String("node", e.name))
@@ -343,6 +377,7 @@ type exchange struct {
 	// method is for error texts.
 	method  string
 	body    []byte
+	calls   int // in body if it is a batch, else 0
 	timeout time.Duration
 	// read parses a response with status 200, 400 or 404. Unless keeps is set, it must not
 	// retain content.
@@ -350,14 +385,52 @@ type exchange struct {
 	keeps bool
 }
 
+// exchange makes a request, unless the endpoint is known not to offer it or asked to be left
+// alone.
 func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
-	err := c.attempt(ctx, e, x)
+	call := x.path + " " + x.method
+	if x.calls > 0 {
+		call += " in a batch"
+	}
+	if refusal := e.lacks(call); refusal != nil {
+		return refusal
+	}
+	err := e.mayAsk()
+	if err == nil {
+		err = c.await(ctx, x.calls)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.name, err)
+	}
+	err = c.attempt(ctx, e, x)
 	var refused *RPCError
-	if err == nil || errors.As(err, &refused) {
+	if errors.As(err, &refused) {
+		refused.Message = e.secrets.hide(refused.Message)
+		if busyStatus(refused.Code) { // as some providers say it with status 200
+			err, refused = &busyError{refused.Error(), true}, nil
+		}
+	}
+	if err == nil || refused != nil {
 		e.works(c.log)
+		e.noteOffer(c.log, call, err)
 		return err
 	}
 	return c.settle(ctx, e, x.method, x.timeout, err)
+}
+
+// await waits until the rate allows a number of calls, 0 means 1. A batch of more than the
+// rate counts as the calls of one second.
+func (c *Client) await(ctx context.Context, calls int) error {
+	if c.rate == nil {
+		return nil
+	}
+	if err := c.rate.WaitN(ctx, min(max(calls, 1), c.rate.Burst())); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &busyError{fmt.Sprintf("not asked: the configured rate of %g requests a second leaves none before the deadline", c.rate.Limit()), true}
+	}
+	return nil
 }
 
 // settle notes that an endpoint did not answer what, and returns the reason.
@@ -368,7 +441,7 @@ func (c *Client) settle(ctx context.Context, e *endpoint, what string, timeout t
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	default:
-		err = c.withoutURL(err, timeout)
+		err = e.secrets.hideIn(c.withoutURL(err, timeout))
 		e.failed(c.log, err)
 	}
 	return fmt.Errorf("%s: %w", e.name, err)
@@ -420,11 +493,10 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 	if int64(len(content)) > c.limit {
 		return malformedError{fmt.Errorf("%w: more than %d bytes", errOversized, c.limit)}
 	}
-	switch answer.StatusCode {
-	case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:
-		return x.read(answer.StatusCode, content)
+	if err := e.checkStatus(x.method, answer, content); err != nil {
+		return err
 	}
-	return fmt.Errorf("HTTP status %s", answer.Status)
+	return x.read(answer.StatusCode, content)
 }
 
 // post sends body, which is JSON, to path of an endpoint.
@@ -436,9 +508,7 @@ func (c *Client) post(ctx context.Context, e *endpoint, path string, body []byte
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	for k, v := range c.headers {
-		r.Header.Set(k, v)
-	}
+	maps.Copy(r.Header, e.headers)
 	return c.http.Do(r)
 }
 
@@ -464,9 +534,9 @@ func readAnswer(status int, content []byte, path, method string, reply any) erro
 		// avalanchego answers 404 if it does not run the blockchain or API.
 		return &RPCError{Method: method, Code: http.StatusNotFound, Message: "no such API at " + path}
 	case status != http.StatusOK:
-		return fmt.Errorf("HTTP status %d", status)
+		return fmt.Errorf("HTTP status %d: %s", status, excerpt(content))
 	case err != nil:
-		return malformedError{err}
+		return malformedError{fmt.Errorf("%w: %s", err, excerpt(content))}
 	case string(decoded.Result) == "null" && mayBeNull(reply):
 		return nil
 	case len(decoded.Result) == 0 || string(decoded.Result) == "null":

@@ -150,7 +150,7 @@ func TestPathAndQueryOfTheEndpointAreKept(t *testing.T) {
 		_, _ = w.Write([]byte(height7))
 	}))
 	defer server.Close()
-	c, err := New(Options{Endpoints: []string{server.URL + "/base/?token=t"}, Headers: map[string]string{"X-Key": "k"}})
+	c, err := New(Options{Endpoints: []string{server.URL + "/base/?token=t"}, Headers: []http.Header{{"X-Key": {"k"}}}})
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Height(t.Context())

@@ -248,9 +248,17 @@ type chainOf[B any] struct {
 	committed func(uint64)
 }
 
+// quietPoll is the maximum time between two polls of an idle chain.
+const quietPoll = 2 * time.Second
+
 func add[B any](n *Network, o Options, of chainOf[B], projections ...index.Projection[B]) error {
 	chain := of.name
+	poll := time.Duration(0) // the default
+	if o.Genesis == nil {
+		poll = quietPoll // nothing but signing ahead waits for these blocks
+	}
 	p, err := index.New(index.Options[B]{
+		Poll: poll, QuietPoll: quietPoll,
 		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Projections: projections, Start: of.start, Keep: o.Keep != KeepNone && !o.Beside, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {

@@ -31,6 +31,9 @@ type balanced struct {
 	rng      *rand.Rand // guarded by mu
 	executed []uint64   // by node; guarded by mu
 	logs     []string   // by block, empty for a block without messages
+	most     uint64     // blocks that logs may be asked for at once
+	flaky    int        // one request of so many fails
+	split    bool       // whether the calls of a batch go to different nodes
 }
 
 // grow lets each node execute some more blocks, or none.
@@ -49,7 +52,7 @@ func (b *balanced) grow() (done bool) {
 func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rng.IntN(10) == 0 {
+	if b.rng.IntN(b.flaky) == 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
@@ -68,6 +71,9 @@ func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var answers []string
 	for _, c := range calls {
+		if b.split {
+			executed = b.executed[b.rng.IntN(len(b.executed))]
+		}
 		answers = append(answers, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, c.ID, b.answer(c, executed)))
 	}
 	if raw[0] == '[' {
@@ -105,7 +111,7 @@ func (b *balanced) answer(c call, executed uint64) string {
 		var filter struct{ FromBlock, ToBlock string }
 		_ = json.Unmarshal(c.Params[0], &filter)
 		from, to := number(filter.FromBlock), number(filter.ToBlock)
-		if to-from > 40 {
+		if to-from >= b.most {
 			return `"error":{"code":-32000,"message":"requested too many blocks"}`
 		}
 		var found []string
@@ -138,7 +144,7 @@ func TestNoMessageIsLost(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			b := &balanced{rng: rng, executed: make([]uint64, 1+rng.IntN(3))}
+			b := &balanced{rng: rng, executed: make([]uint64, 1+rng.IntN(3)), most: 41, flaky: 10}
 			var want []uint64
 			for block := range uint64(400) {
 				log := ""

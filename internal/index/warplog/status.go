@@ -107,7 +107,7 @@ func (f *follower) skipPruned(ctx context.Context, cause error) error {
 	}
 	f.status.Lost, f.status.LostFrom, f.status.LostThrough = f.status.Lost+first-f.next, f.next, first-1
 	f.Log.Warn("no node has some blocks of an EVM chain any more; the Warp messages sent in them are not signed ahead",
-		slog.String("path", f.Path), slog.Uint64("from", f.next), slog.Uint64("through", first-1))
+		slog.String("chain", f.Chain), slog.Uint64("from", f.next), slog.Uint64("through", first-1))
 	f.next, f.pruned = first, 0
 	return nil
 }

@@ -3,6 +3,7 @@
 package warplog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -24,18 +25,23 @@ type Source interface {
 // Options configures Follow. Source, Path and OnMessage are required.
 type Options struct {
 	Source Source
-	// Path is the path of the chain's Ethereum API on the nodes.
-	Path string
+	// Path is the path of the chain's Ethereum API on the nodes, Chain its name in logs.
+	Path, Chain string
 	// Lookback is the number of blocks before the tip that Follow reads at the start; 0 means 1,024.
 	Lookback uint64
-	// Poll is the interval between requests for the chain's height; 0 means 250 ms.
+	// Poll is the interval between requests for the chain's height; 0 means 500 ms.
 	Poll time.Duration
-	// QuietPoll is the maximum interval while there are no new blocks. The interval grows to a sixteenth of the time
-	// since the last block. Default Poll.
+	// QuietPoll is the maximum interval while there are no new blocks. The interval grows to a quarter of the time since
+	// the last block. Default Poll.
 	QuietPoll time.Duration
-	// OnMessage is called once for each message, in order. It must not block.
+	// Wake, unless nil, ends a pause when there may be a new block.
+	Wake <-chan struct{}
+	// OnMessage is called once for each message: in order, except for messages that a node left out of its first reply.
+	// It must not block.
 	OnMessage func(node.SentMessage)
-	// Log receives a line when the source fails or recovers; nil discards them.
+	// Metrics may be nil.
+	Metrics *Metrics
+	// Log receives a line when the source fails for a while and when it recovers; nil discards them.
 	Log *slog.Logger
 	// OnStatus is called with each new Status; nil ignores them. It must not block.
 	OnStatus func(Status)
@@ -44,27 +50,37 @@ type Options struct {
 const (
 	// maxRange is the number of blocks per call; nodes refuse many more.
 	maxRange = 1024
+	// sizeLife is how long a refused size of a range is remembered.
+	sizeLife = time.Hour
 	// maxPause is the longest pause between attempts while the source fails.
 	maxPause = 15 * time.Second
 	// quietPart divides the time since the last block to give the poll interval.
-	quietPart = 16
+	quietPart = 4
+	// overlap is the number of blocks before the first unread one that are read again with it, and rereadAfter the time
+	// after which the last blocks are read again if none follow. A load balancer may ask different nodes for the height
+	// and for the logs, and a node that has not executed a block answers that the block has no logs.
+	overlap     = 8
+	rereadAfter = 3 * time.Second
+	// tellAfter is how long the source must fail before the log says so.
+	tellAfter = 10 * time.Second
 )
 
 // Follow reports messages until ctx ends and returns its error. While the source fails, Follow retries with growing
 // pauses and skips no block.
 func Follow(ctx context.Context, o Options) error {
-	if o.Lookback == 0 {
-		o.Lookback = 1024
-	}
-	if o.Poll <= 0 {
-		o.Poll = 250 * time.Millisecond
-	}
+	o.Lookback = cmp.Or(o.Lookback, 1024)
+	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Metrics == nil {
+		o.Metrics = newMetrics("")
+	}
 	o.QuietPoll = max(o.QuietPoll, o.Poll)
-	f := follower{Options: o, size: maxRange, lookback: o.Lookback}
+	f := follower{Options: o, lookback: o.Lookback, size: maxRange, seen: make(map[position]struct{})}
 	pause, heard := o.Poll, time.Now()
+	var failing time.Time // since when; zero while the source works
+	told := false
 	for {
 		before := f.next
 		err := f.attempt(ctx)
@@ -76,22 +92,35 @@ func Follow(ctx context.Context, o Options) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			if pause == o.Poll {
-				o.Log.Log(ctx, levelOf(err), "the Warp messages of an EVM chain cannot be followed at the moment", slog.String("path", o.Path), slog.Any("error", err))
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			if !told && time.Since(failing) >= tellAfter {
+				told = true
+				o.Log.Log(ctx, levelOf(err), "the Warp messages of an EVM chain cannot be followed at the moment", slog.String("chain", o.Chain), slog.Any("error", err))
 			}
 			pause = min(2*pause, maxPause)
 			wait = pause
-		case pause != o.Poll:
-			o.Log.Info("the Warp messages of an EVM chain are followed again", slog.String("path", o.Path))
-			pause, wait = o.Poll, o.Poll
 		default:
+			if told {
+				o.Log.Info("the Warp messages of an EVM chain are followed again", slog.String("chain", o.Chain))
+			}
+			pause, failing, told = o.Poll, time.Time{}, false
 			wait = min(max(time.Since(heard)/quietPart, o.Poll), o.QuietPoll)
+			if f.started && !f.reread.IsZero() {
+				wait = min(wait, max(time.Until(f.reread), 0))
+			}
 		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return ctx.Err()
-		case <-time.After(wait):
+		case <-o.Wake:
+			heard = time.Now() // a block is accepted before it is executed
+		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 
@@ -104,16 +133,27 @@ func levelOf(err error) slog.Level {
 	return slog.LevelWarn
 }
 
+// position identifies a message.
+type position struct{ block, index uint64 }
+
 type follower struct {
 	Options
 	account
 
 	started bool   // blocks have been read
+	first   uint64 // first block that was read and may be read again
 	next    uint64 // first unread block
-	size    uint64 // size of a range; less than maxRange after a refusal
 	// lookback is the number of blocks before the tip to read at the start. It is less than Lookback if no node has
 	// them.
 	lookback uint64
+	// seen are the messages of the blocks that are read again, reread is when the last blocks are; zero if they were.
+	seen   map[position]struct{}
+	reread time.Time
+
+	// size is the size of the next range, accepted the largest size that was accepted, and refused the smallest that was
+	// refused, at refusedAt; 0 if none was.
+	size, accepted, refused uint64
+	refusedAt               time.Time
 }
 
 // advance reads up to the tip.
@@ -125,27 +165,130 @@ func (f *follower) advance(ctx context.Context) error {
 	if !f.started {
 		// Until a block was read, the height is an unverified report of one node.
 		f.next = height - min(height, f.lookback)
+		f.first = f.next
 	}
 	for f.next <= height {
-		through := min(height, f.next+f.size-1)
-		sent, last, err := f.Source.SentMessages(ctx, f.Path, f.next, through)
-		switch {
-		case errors.Is(err, node.ErrBeyondTip):
+		f.Metrics.lag.Set(float64(height + 1 - f.next))
+		from := f.next
+		if height-from < f.size { // the last range
+			from -= min(overlap, f.size/2, from-f.first)
+		}
+		last, err := f.read(ctx, from, height)
+		if errors.Is(err, node.ErrBeyondTip) {
 			return nil // the node lags behind; retry later
-		case errors.Is(err, node.ErrPruned) && !f.started && f.lookback > 0:
-			f.lookback /= 2 // the node lacks the earlier blocks
-			return err
-		case err != nil:
-			// Nodes and proxies limit the size of a range.
-			f.size = max(f.size/2, 1)
+		}
+		if f.started && from < f.next && errors.Is(err, node.ErrPruned) {
+			f.first = f.next // the earlier blocks cannot be read again
+			continue
+		}
+		if err != nil {
 			return err
 		}
-		f.started = true
-		f.size = min(2*f.size, maxRange)
-		for _, m := range sent {
-			f.OnMessage(m)
+		if last < f.next {
+			return nil // the same
 		}
 		f.next = last + 1
+		f.reread = time.Now().Add(rereadAfter)
+	}
+	f.Metrics.lag.Set(0)
+	if !f.reread.IsZero() && !time.Now().Before(f.reread) {
+		if _, err := f.read(ctx, f.next-min(overlap, f.size, f.next-f.first), f.next-1); err != nil {
+			if errors.Is(err, node.ErrBeyondTip) {
+				return nil
+			}
+			if !errors.Is(err, node.ErrPruned) {
+				return err
+			}
+			f.first = f.next
+		}
+		f.reread = time.Time{}
 	}
 	return nil
+}
+
+// read reports the messages of as many blocks as one call may ask for, from a block on through another one at most, and
+// returns the last of them. It finds out the size of a range that the nodes accept.
+func (f *follower) read(ctx context.Context, from, through uint64) (last uint64, err error) {
+	if f.refused > 0 && time.Since(f.refusedAt) > sizeLife {
+		f.refused = 0
+	}
+	for refused := uint64(0); ; {
+		size := min(f.size, through-from+1)
+		sent, last, err := f.Source.SentMessages(ctx, f.Path, from, from+size-1)
+		switch {
+		case err == nil:
+			f.accept(size, refused)
+			f.started = true
+			f.report(sent)
+			return last, nil
+		case errors.Is(err, node.ErrPruned) && !f.started && f.lookback > 0:
+			f.Metrics.skipped.Add(float64(f.lookback - f.lookback/2)) // the node lacks the earlier blocks
+			f.lookback /= 2
+			return 0, err
+		case ctx.Err() != nil, errors.Is(err, node.ErrBeyondTip), errors.Is(err, node.ErrPruned):
+			return 0, err
+		case size > 1 && mayBeTooLarge(err):
+			refused = size
+			if f.size = size / 2; f.accepted < size {
+				f.size = max(f.size, f.accepted)
+			}
+		case refused > 0 && size == 1: // the size does not matter
+			f.size, f.accepted, f.refused = maxRange, 0, 0
+			return 0, err
+		default:
+			f.size = max(size/2, 1) // it may have taken too long
+			return 0, err
+		}
+	}
+}
+
+// mayBeTooLarge reports whether a node refused a range, or its response, as too large. There is no code for it.
+func mayBeTooLarge(err error) bool {
+	var refusal *node.RPCError
+	if errors.As(err, &refusal) {
+		return !refusal.NotOffered()
+	}
+	return errors.Is(err, node.ErrMalformed)
+}
+
+// accept notes that a range was accepted, after a larger one was refused unless refused is 0, and sets the size of the
+// next one. It approaches the limit of the nodes by halves, and keeps to it then.
+func (f *follower) accept(size, refused uint64) {
+	if refused > 0 {
+		if refused <= f.accepted {
+			f.accepted = 0 // another node accepts less
+		}
+		f.refused, f.refusedAt = refused, time.Now()
+	}
+	full := size >= f.size
+	f.accepted = max(f.accepted, size)
+	switch {
+	case f.refused == 0:
+		f.size = min(2*f.size, maxRange)
+	case f.refused <= f.accepted: // the limit was raised
+		f.refused, f.size = 0, f.accepted
+	case full:
+		f.size = max(f.accepted, (f.accepted+f.refused)/2)
+	}
+}
+
+// report passes on the messages that are new.
+func (f *follower) report(sent []node.SentMessage) {
+	for _, m := range sent {
+		at := position{m.Block, m.Index}
+		if _, ok := f.seen[at]; ok {
+			continue
+		}
+		f.seen[at] = struct{}{}
+		if m.Block < f.next {
+			f.Metrics.late.Inc()
+			f.Log.Debug("a node left a Warp message out of its first reply", slog.String("chain", f.Chain), slog.Uint64("block", m.Block))
+		}
+		f.OnMessage(m)
+	}
+	for at := range f.seen {
+		if at.block+2*overlap < f.next {
+			delete(f.seen, at)
+		}
+	}
 }

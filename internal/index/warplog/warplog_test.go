@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"quorate/internal/node"
@@ -15,14 +16,17 @@ import (
 
 // fakeChain has one message in each block.
 type fakeChain struct {
-	mu     sync.Mutex
-	height uint64      // guarded by mu
-	fails  bool        // guarded by mu
-	calls  int         // guarded by mu
-	ranges [][2]uint64 // guarded by mu
-	most   uint64      // blocks in a range; 0 means any number
-	behind uint64      // how many blocks the node that has the logs lacks; guarded by mu
-	first  uint64      // the first block after genesis
+	mu      sync.Mutex
+	height  uint64         // guarded by mu
+	fails   bool           // guarded by mu
+	calls   int            // guarded by mu
+	ranges  [][2]uint64    // guarded by mu
+	most    uint64         // blocks in a range; 0 means any number
+	refused int            // ranges; guarded by mu
+	empty   int            // how often a block has no messages when it is read; guarded by mu
+	reads   map[uint64]int // of blocks; guarded by mu
+	behind  uint64         // how many blocks the node that has the logs lacks; guarded by mu
+	first   uint64         // the first block after genesis
 }
 
 func (c *fakeChain) set(height uint64, fails bool) {
@@ -60,12 +64,18 @@ func (c *fakeChain) SentMessages(_ context.Context, _ string, from, through uint
 	case from > 0 && from < c.first:
 		return nil, 0, node.ErrPruned
 	case c.most > 0 && through-from >= c.most:
-		return nil, 0, errors.New("block range too wide")
+		c.refused++
+		return nil, 0, &node.RPCError{Method: "eth_getLogs", Code: -32600, Message: "block range too wide"}
 	}
 	last = min(through, executed)
 	c.ranges = append(c.ranges, [2]uint64{from, last})
 	for b := from; b <= last; b++ {
-		sent = append(sent, node.SentMessage{Block: b})
+		if c.reads == nil {
+			c.reads = make(map[uint64]int)
+		}
+		if c.reads[b]++; c.reads[b] > c.empty {
+			sent = append(sent, node.SentMessage{Block: b})
+		}
 	}
 	return sent, last, nil
 }
@@ -124,10 +134,10 @@ func TestFollowsWithoutGapsOrRepeats(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.Len(t, got, 3001)
-		require.Equal(t, [][2]uint64{{2000, 3023}, {3024, 4047}, {4048, 5000}}, c.ranges)
+		require.Equal(t, [][2]uint64{{2000, 3023}, {3024, 4047}, {4040, 5000}}, c.ranges)
 
 		c.set(5002, false)
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(600 * time.Millisecond)
 		synctest.Wait()
 		require.Len(t, got, 3003)
 
@@ -171,17 +181,85 @@ func TestYoungChainIsReadFromItsBeginning(t *testing.T) {
 	})
 }
 
-func TestRangesBecomeAsSmallAsTheNodeWantsThem(t *testing.T) {
+// The size that the nodes accept is found soon and kept to.
+func TestAcceptedRangeIsRemembered(t *testing.T) {
+	for _, most := range []uint64{1, 2, 10, 100, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &fakeChain{height: 5000, most: most}
+			metrics := newMetrics("x")
+			var got []uint64
+			go func() {
+				_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 4000, Metrics: metrics, OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+			}()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Len(t, got, 4001, "at once: a refusal of a range is no failure of the node")
+			refused := c.refused
+			require.LessOrEqual(t, refused, 2*10)
+			for range 1700 { // of an hour, with a block every 2 s
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.LessOrEqual(t, testutil.ToFloat64(metrics.lag), 2.0)
+				c.set(c.height+1, false)
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			require.Len(t, got, 5701)
+			require.Equal(t, refused, c.refused)
+			for i, b := range got {
+				require.Equal(t, uint64(1000+i), b)
+			}
+		})
+	}
+}
+
+// A node answers without the logs of a block that it has not executed, while another one
+// told the height. The last blocks are read again.
+func TestMessagesLeftOutAreReadLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		c := &fakeChain{height: 5000, empty: 1}
+		metrics := newMetrics("x")
+		seen := make(map[uint64]int)
+		go func() {
+			_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 4, Metrics: metrics, OnMessage: func(m node.SentMessage) { seen[m.Block]++ }})
+		}()
+		synctest.Wait()
+		require.Empty(t, seen)
+		time.Sleep(rereadAfter)
+		synctest.Wait()
+		require.Len(t, seen, 5, "although no block follows")
+		for range 100 {
+			c.set(c.height+1, false)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(rereadAfter)
+		synctest.Wait()
+		require.Len(t, seen, 105)
+		for block, n := range seen {
+			require.Equal(t, 1, n, block)
+		}
+		require.Equal(t, 105.0, testutil.ToFloat64(metrics.late))
+		require.Zero(t, testutil.ToFloat64(metrics.skipped))
+	})
+}
+
+// A quiet chain is asked seldom, and at once when there may be a block.
+func TestQuietChainIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeChain{height: 5000}
+		wake := make(chan struct{}, 1)
 		var got []uint64
 		go func() {
-			_ = Follow(ctx, Options{Source: &fakeChain{height: 500, most: 100}, Path: "/x", OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
+			_ = Follow(t.Context(), Options{Source: c, Path: "/x", QuietPoll: 2 * time.Second, Wake: wake, OnMessage: func(m node.SentMessage) { got = append(got, m.Block) }})
 		}()
-		time.Sleep(10 * time.Minute)
+		time.Sleep(time.Minute)
+		before := c.count()
+		time.Sleep(time.Minute)
+		require.InDelta(t, 30, c.count()-before, 1)
+		c.set(5001, false)
+		wake <- struct{}{}
 		synctest.Wait()
-		require.Len(t, got, 501)
+		require.Equal(t, uint64(5001), got[len(got)-1])
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 type aheadWork struct {
 	queue     *ahead.Ahead
 	network   *Network
+	metrics   []*warplog.Metrics // of the network's EVM chains
 	recorded  <-chan struct{}
 	networkID uint32
 	log       *slog.Logger
@@ -36,7 +37,15 @@ func newAheadWork(n *Network, o Options, metrics prometheus.Registerer, recorded
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	return &aheadWork{queue: queue, network: n, recorded: recorded, networkID: n.ID, log: o.Log}, nil
+	w := &aheadWork{queue: queue, network: n, recorded: recorded, networkID: n.ID, log: o.Log}
+	for _, chain := range n.evmChains {
+		m, err := warplog.NewMetrics(metrics, chain.name)
+		if err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
+		w.metrics = append(w.metrics, m)
+	}
+	return w, nil
 }
 
 // run follows the chains and signs until ctx ends.
@@ -53,10 +62,24 @@ func (w *aheadWork) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	for _, chain := range w.network.evmChains {
+	for i, chain := range w.network.evmChains {
+		wake := make(chan struct{}, 1)
+		g.Go(func() error {
+			chain.client.EVM(chain.path).Heads(ctx, func() {
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			})
+			return nil
+		})
 		g.Go(func() error {
 			// Follow returns only when ctx ends, which is no failure.
-			_ = warplog.Follow(ctx, warplog.Options{Source: chain.client, Path: chain.path, QuietPoll: quietPoll(len(w.network.evmChains)), OnMessage: w.sent, Log: w.log, OnStatus: func(s warplog.Status) { w.network.followed.set(chain.name, s) }})
+			_ = warplog.Follow(ctx, warplog.Options{
+				Source: chain.client, Path: chain.path, Chain: chain.name, QuietPoll: quietPoll, Wake: wake,
+				OnMessage: w.sent, Metrics: w.metrics[i], Log: w.log,
+				OnStatus: func(s warplog.Status) { w.network.followed.set(chain.name, s) },
+			})
 			return nil
 		})
 	}

@@ -45,26 +45,28 @@ type evmChain struct {
 // cChain reports whether the chain is the C-Chain of the network.
 func (c evmChain) cChain() bool { return !c.own }
 
-// quietPoll returns the maximum time between two polls of an idle EVM chain if there are this many chains. Together
-// the chains poll at least 25 times a second, and each at least every 2 s.
-func quietPoll(chains int) time.Duration {
-	return min(time.Duration(chains)*40*time.Millisecond, 2*time.Second)
-}
+// quietPoll is the maximum time between two polls of an idle chain. EVM chains may also announce blocks by WebSocket.
+const quietPoll = 2 * time.Second
 
 // newEVMChains returns the C-Chain and the configured chains.
 func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 	chains := []evmChain{{client: client, path: node.CChainRPC, name: "evm C"}}
+	names := make(map[string]int) // how many chains have it
 	for _, c := range o.Config.EVM {
-		client, err := node.New(node.Options{Endpoints: []string{c.RPC}, Log: o.Log})
+		nodes := node.Options{Endpoints: c.RPC.URLs(), Headers: c.RPC.Headers(), Rate: o.rate, Wrap: o.Wrap, Log: o.Log}
+		client, err := node.New(nodes)
 		if err != nil {
 			closeEVMChains(chains)
 			return nil, err
 		}
 		name := "evm"
-		if u, err := url.Parse(c.RPC); err == nil {
-			name += " " + u.Host + u.Path // without credentials and query, which may be secret
+		if u, err := url.Parse(c.RPC[0].URL); err == nil {
+			name += " " + u.Host // the rest of the URL may be secret
 		}
-		proposer, err := newProposer(c.RPC, o.Log)
+		if names[name]++; names[name] > 1 {
+			name += fmt.Sprintf(" #%d", names[name])
+		}
+		proposer, err := newProposer(nodes)
 		if err != nil {
 			client.Close()
 			closeEVMChains(chains)
@@ -350,7 +352,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			WindowBytes: 32 << 20,
 			Room:        r.room,
 			// An idle node is polled less often; it may announce blocks by WebSocket.
-			QuietPoll: quietPoll(len(r.chains)),
+			QuietPoll: quietPoll,
 			Log:       r.log,
 		})
 		if err != nil {

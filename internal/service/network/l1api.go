@@ -1,7 +1,6 @@
 package network
 
 import (
-	"log/slog"
 	"net/url"
 	"strings"
 
@@ -30,17 +29,27 @@ func (n *Network) L1s() []L1API {
 	return all
 }
 
-// newProposer returns a client of the proposervm API beside an Ethereum API, nil if there is none. On a node, the
+// newProposer returns a client of the proposervm API beside the Ethereum APIs of o, nil if there is none. On a node, the
 // paths are /ext/bc/ID/rpc and /ext/bc/ID/proposervm.
-func newProposer(rpc string, log *slog.Logger) (*node.Client, error) {
-	u, err := url.Parse(rpc)
-	if err != nil {
-		return nil, err
+func newProposer(o node.Options) (*node.Client, error) {
+	headers := o.Headers
+	var endpoints []string
+	o.Headers = nil
+	for i, rpc := range o.Endpoints {
+		u, err := url.Parse(rpc)
+		if err != nil {
+			return nil, err
+		}
+		base, ok := strings.CutSuffix(strings.TrimSuffix(u.Path, "/"), "/rpc")
+		if !ok || !strings.Contains(base, "/ext/bc/") {
+			continue
+		}
+		u.Path = base + "/proposervm"
+		endpoints, o.Headers = append(endpoints, u.String()), append(o.Headers, headers[i])
 	}
-	base, ok := strings.CutSuffix(strings.TrimSuffix(u.Path, "/"), "/rpc")
-	if !ok || !strings.Contains(base, "/ext/bc/") {
+	if len(endpoints) == 0 {
 		return nil, nil
 	}
-	u.Path = base + "/proposervm"
-	return node.New(node.Options{Endpoints: []string{u.String()}, Log: log})
+	o.Endpoints = endpoints
+	return node.New(o)
 }

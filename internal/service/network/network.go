@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/ava-labs/avalanchego/ids"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
@@ -99,6 +100,8 @@ type Options struct {
 	// Leases are nil if no other process shares the store.
 	Leases *lease.Leases
 	Role   config.Role
+	// rate limits the calls to upstream nodes; nil means no limit.
+	rate *rate.Limiter
 	// beside marks an indexer that rebuilds the index.
 	beside    bool
 	beginning Beginning
@@ -118,7 +121,8 @@ type Options struct {
 
 // NewClient returns a client of the network's configured nodes. The caller closes it, unless it is passed to New.
 func NewClient(o Options) (*node.Client, error) {
-	return node.New(node.Options{Endpoints: o.Config.Nodes, ForwardLimit: o.CallsInFlight, Wrap: o.Wrap, Log: o.Log})
+	nodes := config.Endpoints(o.Config.Nodes)
+	return node.New(node.Options{Endpoints: nodes.URLs(), Headers: nodes.Headers(), Rate: o.rate, ForwardLimit: o.CallsInFlight, Wrap: o.Wrap, Log: o.Log})
 }
 
 // New returns the network with an ID. It takes ownership of client.
@@ -136,13 +140,18 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		}
 	}
 	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.Name}, o.Metrics)
-	var err error
+	manual, err := o.Config.Peers()
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("network %s: manual_peers: %w", o.Name, err)
+	}
 	n.Peers, err = p2p.New(p2p.Config{
 		NetworkID:       id,
 		Dir:             o.Dir,
 		AllowPrivateIPs: o.Config.AllowPrivateIPs,
 		Seeds:           n.seeds,
 		Bootstrappers:   true,
+		Manual:          manual,
 		Log:             o.Log,
 		Metrics:         metrics,
 	})
@@ -470,6 +479,9 @@ var ErrNoHeight = errors.New("the node does not tell the current P-Chain height"
 
 // Open returns a network once its node has reported the network ID. It waits until ctx ends. claim may refuse the ID.
 func Open(ctx context.Context, o Options, claim func(name string, id uint32) error) (*Network, error) {
+	if n := o.Config.RequestsPerSecond; n > 0 {
+		o.rate = rate.NewLimiter(rate.Limit(n), n)
+	}
 	client, err := NewClient(o)
 	if err != nil {
 		return nil, err

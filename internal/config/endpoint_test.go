@@ -1,0 +1,74 @@
+package config
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const nodesFile = `networks:
+  fuji:
+    nodes:
+      - http://127.0.0.1:9650
+      - url: https://api.example/secretpath
+        headers: {Authorization: Bearer secret1, x-api-key: secret2}
+    requests_per_second: 15
+    manual_peers: [{node_id: NodeID-7Xhw2mDxuDS44j42TCB6U5579esbSt3Lg, address: "203.0.113.7:9651"}]
+    evm:
+      - rpc: https://one.example/rpc
+      - rpc: [https://two.example/rpc, {url: "https://three.example/rpc", headers: {x-api-key: secret3}}]
+`
+
+func TestProviderSettings(t *testing.T) {
+	environ := []string{"QUORATE_NODE_HEADERS=one.example=x-api-key: secret4;api.example=X-Extra: secret5", "QUORATE_REQUESTS_PER_SECOND=12"}
+	c, err := readWith(t, nodesFile, environ, "--node-header", "127.0.0.1:9650=Authorization: Basic secret6")
+	require.NoError(t, err)
+	n := c.Networks["fuji"]
+	require.Equal(t, []Endpoint{
+		{URL: "http://127.0.0.1:9650", Headers: map[string]Secret{"Authorization": "Basic secret6"}},
+		{URL: "https://api.example/secretpath", Headers: map[string]Secret{"Authorization": "Bearer secret1", "x-api-key": "secret2", "X-Extra": "secret5"}},
+	}, n.Nodes)
+	require.Equal(t, "Bearer secret1", Endpoints(n.Nodes).Headers()[1].Get("authorization"))
+	require.Equal(t, Endpoints{{URL: "https://one.example/rpc", Headers: map[string]Secret{"x-api-key": "secret4"}}}, n.EVM[0].RPC)
+	require.Equal(t, []string{"https://two.example/rpc", "https://three.example/rpc"}, n.EVM[1].RPC.URLs())
+	require.Equal(t, Secret("secret3"), n.EVM[1].RPC[1].Headers["x-api-key"])
+	require.Equal(t, 12, n.RequestsPerSecond)
+	peers, err := n.Peers()
+	require.NoError(t, err)
+	require.Equal(t, "203.0.113.7:9651", peers[0].Addr.String())
+
+	shown := fmt.Sprint(Shown(c))
+	require.NotContains(t, shown, "secret")
+	require.NotContains(t, fmt.Sprintf("%v %+v", c, c), "secret1")
+	require.Contains(t, shown, "networks.fuji.nodes:[http://127.0.0.1:9650 with Authorization, https://api.example/*** with Authorization, X-Extra, x-api-key]")
+}
+
+func TestMistakesInProviderSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		file string
+		args []string
+		want string
+	}{
+		"unknown key of a node":       {file: "networks: {fuji: {nodes: [{url: 'http://x', header: {a: secret}}]}}\n", want: "header is not known of a node"},
+		"header name":                 {file: "networks: {fuji: {nodes: [{url: 'http://x', headers: {'a b': secret}}]}}\n", want: `"a b" is not the name of a header`},
+		"header value":                {file: "networks: {fuji: {nodes: [{url: 'http://x', headers: {a: \"secret\\nb\"}}]}}\n", want: "header a is empty or has more than one line"},
+		"header of an unknown host":   {args: []string{"--network", "fuji=http://x", "--node-header", "y=a: secret"}, want: `no node is at host "y"`},
+		"header without a host":       {args: []string{"--network", "fuji=http://x", "--node-header", "Authorization: secret"}, want: "host=name: value"},
+		"negative rate":               {args: []string{"--network", "fuji=http://x", "--requests-per-second", "-1"}, want: "networks.fuji.requests_per_second"},
+		"peer without an ID":          {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{address: '203.0.113.7:9651'}]}}\n", want: "networks.fuji.manual_peers"},
+		"peer without a port":         {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{node_id: NodeID-7Xhw2mDxuDS44j42TCB6U5579esbSt3Lg, address: 203.0.113.7}]}}\n", want: "203.0.113.7:9651"},
+		"peer at a private address":   {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{node_id: NodeID-7Xhw2mDxuDS44j42TCB6U5579esbSt3Lg, address: '10.0.0.1:9651'}]}}\n", want: "allow_private_ips"},
+		"unknown key of a peer":       {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{id: x}]}}\n", want: "id is not known of a manual peer"},
+		"chain without a node":        {file: "networks: {fuji: {nodes: ['http://x'], evm: [{rpc: []}]}}\n", want: "networks.fuji.evm.rpc"},
+		"chain with a bad second URL": {file: "networks: {fuji: {nodes: ['http://x'], evm: [{rpc: ['http://x', 'secret']}]}}\n", want: "networks.fuji.evm.rpc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := readWith(t, test.file, nil, test.args...)
+			require.ErrorContains(t, err, test.want)
+			if name != "chain with a bad second URL" { // whose text may be anything
+				require.NotContains(t, err.Error(), "secret")
+			}
+		})
+	}
+}
