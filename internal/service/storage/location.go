@@ -32,6 +32,14 @@ func LocationOf(c config.Config) Location {
 	return Location{URL: c.Store, Dir: filepath.Join(c.DataDir, config.StoreFolder), Memory: int64(c.MemoryLimit)}
 }
 
+// String names the store for the operator, without secrets.
+func (p Location) String() string {
+	if p.URL != "" {
+		return "the database of --store"
+	}
+	return p.Dir
+}
+
 // Keys returns the key file that belongs to an embedded store.
 func (p Location) Keys() access.KeyFile {
 	return (&config.Config{DataDir: filepath.Dir(p.Dir)}).KeyFile()

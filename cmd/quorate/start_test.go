@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/history"
+)
+
+// provider stands between the service and a node. While refuse is set and returns a body or a status for a call, it
+// answers that instead of the node.
+type provider struct {
+	*httptest.Server
+	refuse atomic.Pointer[func(method, params string) (status int, body string)]
+}
+
+func startProvider(t *testing.T, to string) *provider {
+	t.Helper()
+	node, err := url.Parse(to)
+	require.NoError(t, err)
+	p := &provider{}
+	pass := httputil.NewSingleHostReverseProxy(node)
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		var call struct {
+			Method string
+			Params json.RawMessage
+		}
+		_ = json.Unmarshal(body, &call) // a batch has no method
+		if refuse := p.refuse.Load(); refuse != nil {
+			if status, answer := (*refuse)(call.Method, string(call.Params)); status != 0 {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, answer)
+				return
+			}
+		}
+		r.Body, r.Host = io.NopCloser(bytes.NewReader(body)), node.Host
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// refuses makes the provider answer calls for which f returns a status.
+func (p *provider) refuses(f func(method, params string) (status int, body string)) {
+	p.refuse.Store(&f)
+}
+
+// works makes the provider pass all calls on.
+func (p *provider) works() { p.refuse.Store(nil) }
+
+const rateLimited = `{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"rate limit exceeded"}}`
+
+// isGenesis reports whether a call asks for the first block.
+func isGenesis(method, params string) bool {
+	return method == "platform.getBlockByHeight" && strings.Contains(params, `"height":"0"`)
+}
+
+// serveURL runs serve with one network, fuji, and waits until it answers at its private address.
+func serveURL(t *testing.T, dataDir, nodeURL string, more ...string) *instance {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	listen, private := freeAddress(t), freeAddress(t)
+	s := &instance{base: "http://" + listen, private: "http://" + private, end: cancel, done: make(chan int, 1), log: &lines{}}
+	args := append([]string{"serve", "--listen", listen, "--private-listen", private, "--data-dir", dataDir, "--allow-private-ips", "--network", "fuji=" + nodeURL}, more...)
+	go func() { s.done <- run(ctx, args, strings.NewReader(""), &lines{}, s.log) }()
+	require.Eventually(t, func() bool {
+		response, err := http.Get(s.private + "/healthz")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, time.Minute, 20*time.Millisecond, "%s", s.log)
+	return s
+}
+
+// awaitReady waits until the service can sign.
+func (s *instance) awaitReady(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		response, _ := ask(t, "GET", s.private+"/readyz", "")
+		return response.StatusCode == http.StatusOK
+	}, time.Minute, 20*time.Millisecond, "%s", s.log)
+}
+
+// awaitReadiness waits until /readyz contains text.
+func (s *instance) awaitReadiness(t *testing.T, text string) {
+	t.Helper()
+	body := ""
+	defer func() {
+		if t.Failed() {
+			t.Logf("last answer of /readyz: %s", body)
+		}
+	}()
+	require.Eventually(t, func() bool {
+		_, body = ask(t, "GET", s.private+"/readyz", "")
+		return strings.Contains(body, text)
+	}, time.Minute, 20*time.Millisecond, "%s", text)
+}
+
+// The node refuses the genesis block. The service signs at once, says why the index waits, and indexes once the node
+// gives the block.
+func TestSigningDoesNotWaitForGenesis(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 61, Validators: 4, History: &simnet.History{
+		Options: history.Options{Txs: 200, EarlyTxs: 20, Record: true}, Dir: t.TempDir(),
+	}})
+	for name, test := range map[string]struct {
+		status     int
+		body, want string
+	}{
+		"rate limit":         {http.StatusOK, rateLimited, "rate limit exceeded"},
+		"method not offered": {http.StatusOK, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the method does not exist"}}`, "set networks.fuji.genesis_file, or use a node that does"},
+		"forbidden":          {http.StatusForbidden, "no access", "403"},
+		"unavailable":        {http.StatusServiceUnavailable, "later", "503"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProvider(t, n.NodeURL())
+			p.refuses(func(method, params string) (int, string) {
+				if isGenesis(method, params) {
+					return test.status, test.body
+				}
+				return 0, ""
+			})
+			s := serveURL(t, t.TempDir(), p.URL, "--record", "primary")
+			s.awaitReady(t)
+			s.sign(t, "fuji", n, name)
+			s.awaitReadiness(t, test.want)
+			var ready struct {
+				Networks map[string]struct{ Waiting, Retrying map[string]string }
+			}
+			require.Equal(t, http.StatusOK, getJSON(t, s.private+"/readyz", &ready))
+			waiting := ready.Networks["fuji"].Waiting["X"] + ready.Networks["fuji"].Retrying["X"]
+			require.Contains(t, waiting, test.want)
+			status, body := s.ask(t, "/v1/networks/fuji/subnets")
+			require.Equal(t, http.StatusServiceUnavailable, status)
+			require.Contains(t, body, "genesis_file")
+
+			p.works()
+			require.Eventually(t, func() bool {
+				status, body = s.ask(t, "/v1/networks/fuji/subnets")
+				return status == http.StatusOK
+			}, 3*time.Minute, 100*time.Millisecond, "%s", s.log)
+			awaitStatus(t, s, "fuji X: following")
+			s.stop(t)
+		})
+	}
+}
+
+// The provider answers with a status that is not a node's. /readyz says which, and the service starts once it answers.
+func TestReasonOfNodeThatDoesNotAnswer(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 62, Validators: 4})
+	for _, status := range []int{http.StatusForbidden, http.StatusServiceUnavailable} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			p := startProvider(t, n.NodeURL())
+			p.refuses(func(string, string) (int, string) { return status, "" })
+			s := serveURL(t, t.TempDir(), p.URL)
+			s.awaitReadiness(t, strconv.Itoa(status))
+			_, body := ask(t, "GET", s.private+"/readyz", "")
+			require.Contains(t, body, "networks.fuji.nodes")
+			p.works()
+			s.awaitReady(t)
+			s.stop(t)
+		})
+	}
+}
+
+// The node refuses to tell its chains, which the node API needs and signing does not.
+func TestSigningDoesNotWaitForChains(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 63, Validators: 4})
+	p := startProvider(t, n.NodeURL())
+	p.refuses(func(method, _ string) (int, string) {
+		if method == "info.getBlockchainID" {
+			return http.StatusTooManyRequests, "slow down"
+		}
+		return 0, ""
+	})
+	s := serveURL(t, t.TempDir(), p.URL, "--record", "l1")
+	defer s.stop(t)
+	s.awaitReady(t)
+	s.sign(t, "fuji", n, "first")
+	response, body := ask(t, "POST", s.base+"/ext/info", `{"jsonrpc":"2.0","id":1,"method":"info.getNetworkID"}`)
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	require.Contains(t, body, "has not reported its chains")
+	_, body = ask(t, "GET", s.private+"/ext/health", "")
+	require.Contains(t, body, "429")
+	p.works()
+	require.Eventually(t, func() bool {
+		response, _ = ask(t, "POST", s.base+"/ext/info", `{"jsonrpc":"2.0","id":1,"method":"info.getNetworkID"}`, "Content-Type", "application/json")
+		return response.StatusCode == http.StatusOK
+	}, 2*time.Minute, 50*time.Millisecond, "%s", s.log)
+}
