@@ -275,7 +275,7 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	require.NoError(t, err)
 	memory := store.NewMemory()
 	chains, err := primary.New(primary.Options{
-		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: g, Keep: config.Network{}.Keep(),
+		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: g, Keep: config.Network{Record: config.RecordPrimary}.Keep(),
 		Projections: []index.Projection[*pchain.Block]{l1.NewProjection(n.NetworkID())},
 	})
 	require.NoError(t, err)

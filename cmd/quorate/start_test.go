@@ -207,3 +207,31 @@ func TestSigningDoesNotWaitForChains(t *testing.T) {
 		return response.StatusCode == http.StatusOK
 	}, 2*time.Minute, 50*time.Millisecond, "%s", s.log)
 }
+
+// Without a setting only what signing needs is indexed. The Data API says which setting is missing, and the log what
+// more would cost.
+func TestIndexOfSigningIsDefault(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 64, Validators: 4, History: &simnet.History{
+		Options: history.Options{Txs: 100, EarlyTxs: 10, Record: true}, Dir: t.TempDir(),
+	}})
+	dir := t.TempDir()
+	s := serveURL(t, dir, n.NodeURL())
+	s.awaitReady(t)
+	awaitStatus(t, s, "fuji P: following")
+	_, out, _ := quorate(t, "", "index", "status", "--server", s.private)
+	require.NotContains(t, out, "fuji X")
+	status, body := s.ask(t, "/v1/networks/fuji/subnets")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, body, "set networks.fuji.record to primary or all")
+	status, body = s.ask(t, "/v1/chains/43113/transactions")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, body, "record to all")
+	require.NotContains(t, s.log.String(), "estimate")
+	s.stop(t)
+
+	s = serveURL(t, dir, n.NodeURL(), "--record", "primary")
+	s.awaitReady(t)
+	awaitStatus(t, s, "fuji X: following")
+	require.Contains(t, s.log.String(), `"estimate":"about 1.7 GB`)
+	s.stop(t)
+}
