@@ -25,15 +25,15 @@ import (
 // answers that instead of the node.
 type provider struct {
 	*httptest.Server
+	node   atomic.Pointer[url.URL]
 	refuse atomic.Pointer[func(method, params string) (status int, body string)]
 }
 
 func startProvider(t *testing.T, to string) *provider {
 	t.Helper()
-	node, err := url.Parse(to)
-	require.NoError(t, err)
 	p := &provider{}
-	pass := httputil.NewSingleHostReverseProxy(node)
+	p.leadsTo(t, to)
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(p.node.Load()) }}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -51,11 +51,19 @@ func startProvider(t *testing.T, to string) *provider {
 				return
 			}
 		}
-		r.Body, r.Host = io.NopCloser(bytes.NewReader(body)), node.Host
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		pass.ServeHTTP(w, r)
 	}))
 	t.Cleanup(p.Close)
 	return p
+}
+
+// leadsTo makes the provider pass calls on to another node.
+func (p *provider) leadsTo(t *testing.T, to string) {
+	t.Helper()
+	node, err := url.Parse(to)
+	require.NoError(t, err)
+	p.node.Store(node)
 }
 
 // refuses makes the provider answer calls for which f returns a status.
@@ -233,5 +241,46 @@ func TestIndexOfSigningIsDefault(t *testing.T) {
 	s.awaitReady(t)
 	awaitStatus(t, s, "fuji X: following")
 	require.Contains(t, s.log.String(), `"estimate":"about 1.7 GB`)
+	s.stop(t)
+}
+
+// A local network that is created again has the same network ID. Neither the data of the one before nor its signed
+// messages are served, and nothing is signed for it.
+func TestAnotherNetworkWithTheSameID(t *testing.T) {
+	start := func(seed uint64) *simnet.Network {
+		return startSimnet(t, simnet.Options{Seed: seed, Validators: 4, History: &simnet.History{
+			Options: history.Options{Txs: 100, EarlyTxs: 10, Record: true}, Dir: t.TempDir(),
+		}})
+	}
+	first, second := start(65), start(66)
+	require.Equal(t, first.NetworkID(), second.NetworkID())
+	p := startProvider(t, first.NodeURL())
+	dir := t.TempDir()
+	s := serveURL(t, dir, p.URL)
+	s.awaitReady(t)
+	s.sign(t, "fuji", first, "of the first network")
+	s.stop(t)
+
+	// Stored in an earlier run, found at the start.
+	code, _, errOut := quorate(t, "", "serve", "--listen", freeAddress(t), "--private-listen", freeAddress(t), "--data-dir", dir, "--allow-private-ips", "--network", "fuji="+second.NodeURL())
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut, "the node is on another network than the one that is stored, with the same ID")
+	require.Contains(t, errOut, "start afresh: stop quorate and move "+dir)
+
+	// The node of the first network is replaced while the service runs.
+	s = serveURL(t, dir, p.URL)
+	s.awaitReady(t)
+	p.leadsTo(t, second.NodeURL())
+	select {
+	case code := <-s.done:
+		require.Equal(t, exitFailed, code)
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("the service goes on: %s", s.log)
+	}
+	require.Contains(t, s.log.String(), "the node is on another network than the one that is stored")
+
+	// The first network again.
+	s = serveURL(t, dir, first.NodeURL())
+	s.awaitReady(t)
 	s.stop(t)
 }

@@ -28,7 +28,7 @@ type OtherNetworkError struct {
 func (e *OtherNetworkError) Error() string { return e.Found + "; " + e.Do }
 
 // identityPeriod is the time between two checks of the identity.
-const identityPeriod = time.Minute
+const identityPeriod = 20 * time.Second
 
 // identity tells a network from another one with the same network ID, for example a local network that was created
 // again. It stores the IDs of some P-Chain blocks, and compares them with those of the node.
