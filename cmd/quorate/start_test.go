@@ -284,3 +284,31 @@ func TestAnotherNetworkWithTheSameID(t *testing.T) {
 	s.awaitReady(t)
 	s.stop(t)
 }
+
+// A node that restarts takes the service out of no balancer while signing works. The service starts without its node
+// and signs once the node answers.
+func TestServiceOutlivesItsNode(t *testing.T) {
+	n := startSimnet(t, simnet.Options{Seed: 67, Validators: 4})
+	p := startProvider(t, n.NodeURL())
+	dir := t.TempDir()
+	s := serveURL(t, dir, p.URL)
+	s.awaitReady(t)
+	kept := s.sign(t, "fuji", n, "kept")
+	p.refuses(func(string, string) (int, string) { return http.StatusBadGateway, "restarting" })
+	s.awaitReadiness(t, `"ready":true,"degraded":"the node does not tell the current P-Chain height; signing goes on`)
+	response, _ := ask(t, "GET", s.private+"/readyz", "")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	s.sign(t, "fuji", n, "while the node restarts")
+	require.Equal(t, kept, s.sign(t, "fuji", n, "kept"))
+	s.stop(t)
+
+	// The network ID of the earlier run opens the network.
+	s = serveURL(t, dir, p.URL)
+	defer s.stop(t)
+	s.awaitReadiness(t, "the node does not tell the current P-Chain height")
+	response, _ = ask(t, "GET", s.private+"/readyz", "")
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode, "nothing can be signed")
+	p.works()
+	s.awaitReady(t)
+	require.Equal(t, kept, s.sign(t, "fuji", n, "kept"))
+}

@@ -313,7 +313,7 @@ func (n *networks) forData() lookup.Directory[data.Network] {
 func (n *networks) operators() map[string]handlers.Network {
 	all := make(map[string]handlers.Network, len(n.entries))
 	for name, e := range n.entries {
-		all[name] = handlers.Network{Ready: e.ready, SubnetReady: e.subnetReady}
+		all[name] = handlers.Network{Ready: e.ready, Degraded: e.degraded, SubnetReady: e.subnetReady}
 	}
 	return all
 }
@@ -408,6 +408,14 @@ func (s *entryState) apiReady(name string) error {
 		return s.failed
 	}
 	return s.awaited(name)
+}
+
+// degraded returns what fails in a network that is ready.
+func (e *entry) degraded() error {
+	if opened := e.open(); opened != nil {
+		return opened.Degraded()
+	}
+	return nil
 }
 
 // subnetReady is ready for the validators of one subnet.

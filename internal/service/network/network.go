@@ -4,7 +4,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -391,7 +390,7 @@ func (n *Network) Ready() error {
 	if !n.role.Signs() {
 		return nil
 	}
-	height, ok := n.Resolver.ProposedHeight()
+	height, ok := n.Resolver.LastHeight()
 	if !ok {
 		return ErrNoHeight
 	}
@@ -399,9 +398,24 @@ func (n *Network) Ready() error {
 	defer cancel()
 	set, err := n.Resolver.Set(ctx, constants.PrimaryNetworkID, height)
 	if err != nil {
-		return errors.New("the node does not tell the validators")
+		return fmt.Errorf("the validators at P-Chain height %d are not known: %w", height, err)
 	}
 	return n.ready(set, "primary network")
+}
+
+// Degraded returns what fails although requests can be expected to succeed; nil if nothing does.
+func (n *Network) Degraded() error {
+	if !n.role.Signs() {
+		return nil
+	}
+	if _, ok := n.Resolver.ProposedHeight(); ok {
+		return nil
+	}
+	height, ok := n.Resolver.LastHeight()
+	if !ok {
+		return nil // not ready
+	}
+	return fmt.Errorf("%w; signing goes on for a minute with the validators of height %d", ErrNoHeight, height)
 }
 
 // Enough returns an error if the connected share of the weight, 0 to 1, is too small to sign messages.
