@@ -104,7 +104,7 @@ func (s *service) attempt() bool {
 	defer func() { _ = log.Close() }()
 	args := []string{
 		"serve", "--listen", listen, "--private-listen", private,
-		"--data-dir", s.dataDir, "--network", "local=" + s.node, "--allow-private-ips", "--log-level", "info", "--request-timeout", "8s",
+		"--data-dir", s.dataDir, "--network", "local=" + s.node, "--allow-private-ips", "--log-level", "info", "--request-timeout", "8s", "--record", "all",
 	}
 	s.process = exec.Command(s.program, append(args, s.flags...)...)
 	s.process.Stdout, s.process.Stderr = log, log

@@ -186,6 +186,8 @@ type readiness struct {
 	Ready bool `json:"ready"`
 	// Reason states what is missing.
 	Reason string `json:"reason,omitempty"`
+	// Degraded states what fails although requests succeed.
+	Degraded string `json:"degraded,omitempty"`
 	// Stopped, Stalled, Waiting and Retrying hold the chains whose index is in that state, with the reason. Signing
 	// does not depend on the index, so they do not affect readiness.
 	Stopped  map[string]string `json:"stopped,omitempty"`
@@ -289,6 +291,10 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 		if err := check(n); err != nil {
 			state = readiness{Reason: err.Error()}
 			status, all = http.StatusServiceUnavailable, false
+		} else if n.Degraded != nil {
+			if err := n.Degraded(); err != nil {
+				state.Degraded = err.Error()
+			}
 		}
 		state.Stopped, state.Stalled = reasons(chains[name], index.Stopped), reasons(chains[name], index.Stalled)
 		state.Waiting, state.Retrying = reasons(chains[name], index.Waiting), reasons(chains[name], index.Retrying)
@@ -312,19 +318,20 @@ func check(n Network) error {
 }
 
 // peerHealth is GET /health of the stand-alone aggregator, for tools that wait for it: 200 with status up, or 503 with
-// status down. It is up if all networks are ready. It hides the reasons, which are for operators.
+// status down. It is up if a network is ready, since a balancer must not take the others out of service, too. It hides
+// the reasons, which are for operators.
 func peerHealth(all networks.Directory[Network]) echo.HandlerFunc {
 	type state struct {
 		Status  string           `json:"status"`
 		Details map[string]state `json:"details,omitempty"`
 	}
 	return func(c echo.Context) error {
-		status, whole := http.StatusOK, state{Status: "up", Details: make(map[string]state, len(all.Names()))}
+		status, whole := http.StatusServiceUnavailable, state{Status: "down", Details: make(map[string]state, len(all.Names()))}
 		for _, name := range all.Names() {
-			one := state{Status: "up"}
-			if n, err := all.Get(name); err != nil || check(n) != nil {
-				one.Status = "down"
-				status, whole.Status = http.StatusServiceUnavailable, "down"
+			one := state{Status: "down"}
+			if n, err := all.Get(name); err == nil && check(n) == nil {
+				one.Status = "up"
+				status, whole.Status = http.StatusOK, "up"
 			}
 			whole.Details[name] = one
 		}

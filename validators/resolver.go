@@ -238,6 +238,10 @@ func (r *Resolver) noteProposed(height uint64) {
 	r.reported, r.reportedAt = max(r.reported, height), time.Now()
 }
 
+// LastHeight returns the highest reported proposed height. Its sets stay in use for a while
+// if no node reports one; then LastHeight returns false.
+func (r *Resolver) LastHeight() (uint64, bool) { return r.lastProposed() }
+
 // lastProposed returns the highest reported proposed height, and false if the last report
 // is too old.
 func (r *Resolver) lastProposed() (uint64, bool) {

@@ -74,7 +74,7 @@ func (b *bench) measure(ctx context.Context, chains, transactions int) error {
 		return err
 	}
 	defer network.Stop()
-	service, err := b.NewService(ctx, filepath.Join(name, "service"), "memory_limit: "+b.memory+"\n"+network.Settings())
+	service, err := b.NewService(ctx, filepath.Join(name, "service"), "memory_limit: "+b.memory+"\n"+network.Settings("record: all"))
 	if err != nil {
 		return err
 	}

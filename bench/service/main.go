@@ -66,7 +66,7 @@ func (o *options) start(ctx context.Context, r *rig.Run) (*rig.Network, *rig.Ser
 	if err != nil {
 		return nil, nil, err
 	}
-	service, err := r.NewService(ctx, "service", "memory_limit: "+o.memory+"\n"+network.Settings())
+	service, err := r.NewService(ctx, "service", "memory_limit: "+o.memory+"\n"+network.Settings("record: all"))
 	if err == nil {
 		service.Processor = o.processor()
 		err = service.Start()

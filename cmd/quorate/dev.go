@@ -100,7 +100,7 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 		return fmt.Errorf("creating a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
-	fuji := config.Network{Nodes: []config.Endpoint{{URL: sim.NodeURL()}}, AllowPrivateIPs: true}
+	fuji := config.Network{Nodes: []config.Endpoint{{URL: sim.NodeURL()}}, AllowPrivateIPs: true, Record: config.RecordAll}
 	for _, chain := range sim.EVM() {
 		fuji.EVM = append(fuji.EVM, config.EVM{RPC: config.Endpoints{{URL: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())}}})
 	}

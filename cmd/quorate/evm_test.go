@@ -272,7 +272,7 @@ func TestEVMChainsOfOneID(t *testing.T) {
 	for _, c := range n.EVM() {
 		require.Contains(t, out, c.Generator().BlockchainID().String())
 	}
-	require.Eventually(t, func() bool { return getJSON(t, s.base+"/v1/chains/1/transactions", nil) == http.StatusNotFound }, 5*time.Minute, 20*time.Millisecond)
+	s.awaitReadiness(t, `"stopped":{"evm`)
 	var some any
 	require.Equal(t, http.StatusOK, getJSON(t, s.base+"/v1/chains/7001/transactions", &some))
 }

@@ -19,7 +19,7 @@ func TestIndexStatusAndStore(t *testing.T) {
 	require.NoError(t, err)
 	defer n.Close()
 	dir := t.TempDir()
-	s := startService(t, dir, map[string]*simnet.Network{"fuji": n})
+	s := startService(t, dir, map[string]*simnet.Network{"fuji": n}, "--record", "l1")
 	s.sign(t, "fuji", n, "kept")
 
 	code, out, errOut := quorate(t, "", "index", "status", "--server", s.private, "--follow")

@@ -257,7 +257,8 @@ func TestServeTwoNetworks(t *testing.T) {
 			return false
 		}
 		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		body, err := io.ReadAll(response.Body)
+		return err == nil && response.StatusCode == http.StatusOK && !strings.Contains(string(body), "down")
 	}, 5*time.Minute, 20*time.Millisecond, "%s", &errOut)
 	for name, n := range map[string]*simnet.Network{"one": a, "two": b} {
 		code, _, errOut := quorate(t, "", "sign", "--server", "http://"+listen, "--network", name, fmt.Sprintf("%x", n.Message([]byte(name)).Bytes()))

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -27,6 +26,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"quorate/internal/chain/genesis"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/config"
 	"quorate/internal/index"
@@ -34,7 +34,6 @@ import (
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/node"
-	"quorate/internal/service/network"
 	"quorate/internal/simnet"
 	"quorate/internal/simnet/history"
 	"quorate/internal/store"
@@ -268,11 +267,15 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	client, err := node.New(node.Options{Endpoints: []string{n.NodeURL()}})
 	require.NoError(t, err)
 	defer client.Close()
-	begins, err := network.AwaitGenesis(t.Context(), client, n.NetworkID(), "", slog.New(slog.DiscardHandler))
+	first, err := client.BlockByHeight(t.Context(), 0)
+	require.NoError(t, err)
+	block, err := pchain.ParseBlock(first)
+	require.NoError(t, err)
+	g, err := genesis.Of(n.NetworkID(), block.ID)
 	require.NoError(t, err)
 	memory := store.NewMemory()
 	chains, err := primary.New(primary.Options{
-		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: begins.Genesis, Keep: config.Network{}.Keep(),
+		NetworkID: n.NetworkID(), Node: client, Peers: history.Peer{Node: n.History()}, Store: memory, Genesis: g, Keep: config.Network{Record: config.RecordPrimary}.Keep(),
 		Projections: []index.Projection[*pchain.Block]{l1.NewProjection(n.NetworkID())},
 	})
 	require.NoError(t, err)

@@ -22,12 +22,13 @@ type instance struct {
 	log           *lines
 }
 
-// startService runs serve until its networks, given by name, are ready.
+// startService runs serve, which indexes everything unless more says otherwise, until its
+// networks, given by name, are ready.
 func startService(t *testing.T, dataDir string, networks map[string]*simnet.Network, more ...string) *instance {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	listen, private := freeAddress(t), freeAddress(t)
-	args := []string{"serve", "--listen", listen, "--private-listen", private, "--data-dir", dataDir, "--allow-private-ips", "--log-level", "debug"}
+	args := []string{"serve", "--listen", listen, "--private-listen", private, "--data-dir", dataDir, "--allow-private-ips", "--log-level", "debug", "--record", "all"}
 	args = append(args, more...)
 	for name, n := range networks {
 		args = append(args, "--network", name+"="+n.NodeURL())

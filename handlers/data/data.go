@@ -115,7 +115,7 @@ func (a *API) Route(e *echo.Echo) {
 			}
 			ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
 			defer cancel()
-			return explain(c.Request().Context(), operation(ctx, c, n))
+			return n.explain(c.Request().Context(), operation(ctx, c, n))
 		})
 	}
 }
@@ -124,7 +124,7 @@ func (a *API) Route(e *echo.Echo) {
 var ErrCatchingUp = errors.New("the record is still being caught up")
 
 // explain converts err to the error for the client. request is the context of the client's request.
-func explain(request context.Context, err error) error {
+func (n *network) explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		switch {
 		case errors.Is(err, ledger.ErrPosition):
@@ -132,6 +132,11 @@ func explain(request context.Context, err error) error {
 		case errors.Is(err, ledger.ErrTooMany):
 			return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}
 		case errors.Is(err, ErrCatchingUp), errors.Is(err, ledger.ErrBehind), errors.Is(err, ledger.ErrUnknownChain):
+			for _, chain := range n.chains {
+				if halted := n.Progress(chain.id).Halted("the " + chain.name); halted != nil {
+					return halted
+				}
+			}
 			return reply.CatchingUp(err, "the index of this chain is still catching up; try again later")
 		default:
 			return apierr.Internal(err)

@@ -137,7 +137,7 @@ func (c *Chains) unknown(name string) error {
 		served = append(served, n.served...)
 	}
 	if len(served) == 0 {
-		return apierr.NotFound("chainId: this instance indexes no EVM chain")
+		return apierr.NotFound("chainId: this instance indexes no EVM chain; its operator can set networks.NAME.record to all")
 	}
 	slices.Sort(served)
 	served = slices.Compact(served)

@@ -184,7 +184,7 @@ func TestNotFound(t *testing.T) {
 	for _, none := range []common.Address{bob, coin, till, odd, gone, {}} {
 		requireError(t, apitest.Get(h, base+"/nfts/collections/"+none.Hex()+"/tokens"), http.StatusNotFound, "address: there is no collection")
 	}
-	requireError(t, apitest.Get(surface(t, compat.Auto, api.Options{}), latest), http.StatusNotFound, "chainId: this instance indexes no EVM chain")
+	requireError(t, apitest.Get(surface(t, compat.Auto, api.Options{}), latest), http.StatusNotFound, "chainId: this instance indexes no EVM chain; its operator can set networks.NAME.record to all")
 	starting := api.Options{Chains: must(api.NewChains([]api.Chain{f.chain()}, true))}
 	requireError(t, apitest.Get(surface(t, compat.Auto, starting), "/v1/chains/1/transactions"), http.StatusServiceUnavailable, "chainId: ", "starting")
 	require.Equal(t, http.StatusOK, apitest.Get(surface(t, compat.Auto, starting), latest).Code)

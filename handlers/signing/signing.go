@@ -44,6 +44,8 @@ type Network struct {
 	// Ready returns nil if requests can be expected to succeed, else the reason. If Ready is nil, the network is
 	// always ready. Each health request calls it, so it must not block.
 	Ready func() error
+	// Degraded returns what fails although requests can be expected to succeed; nil if nothing does. It may be nil.
+	Degraded func() error
 	// Unavailable is the error that clients get until the network is open; nil afterwards. It has a cause if opening
 	// failed for good. Until then NetworkID is the one that the network's name implies, or 0.
 	Unavailable *apierr.Error

@@ -25,10 +25,11 @@ type Network struct {
 	// AheadRounds is how many messages are signed at a time before anyone asks;
 	// 0 turns that off.
 	AheadRounds *int `yaml:"ahead_rounds"`
-	// Record is all, primary for all but EVM chains, or l1 for what signing needs alone.
+	// Record selects what is indexed: l1 (what signing needs; the default), primary (all but
+	// EVM chains) or all.
 	Record string `yaml:"record"`
-	// IndexFrom is the height from which the P-Chain is recorded with Record l1, if
-	// nothing of it is yet.
+	// IndexFrom is the first P-Chain height that is indexed with Record l1, unless an index
+	// exists.
 	IndexFrom uint64 `yaml:"index_from"`
 	// KeepContainers is what is kept of blocks as nodes gave them: all, needed or none;
 	// empty stands for needed where there is a ledger, else none. See primary.Keep.
@@ -46,8 +47,8 @@ type Network struct {
 	HealthSubnets []string `yaml:"health_subnets"`
 }
 
-// RecordsLedger reports whether outputs, balances and stakes are recorded.
-func (n Network) RecordsLedger() bool { return n.Record != RecordL1 }
+// RecordsLedger reports whether outputs, balances and stakes are indexed.
+func (n Network) RecordsLedger() bool { return n.Record == RecordAll || n.Record == RecordPrimary }
 
 // Keep is KeepContainers or its default. What signing needs alone is small, and soon
 // fetched again.
@@ -58,10 +59,10 @@ func (n Network) Keep() primary.Keep {
 	return cmp.Or(n.KeepContainers, primary.KeepNeeded)
 }
 
-// RecordsEVM reports whether EVM chains are recorded.
-func (n Network) RecordsEVM() bool { return n.Record == RecordAll || n.Record == "" }
+// RecordsEVM reports whether EVM chains are indexed.
+func (n Network) RecordsEVM() bool { return n.Record == RecordAll }
 
-// What of a network is recorded.
+// The values of Network.Record. Empty means RecordL1.
 const (
 	RecordAll     = "all"
 	RecordPrimary = "primary"

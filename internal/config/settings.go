@@ -92,7 +92,7 @@ func settings() []setting {
 			c.forAll(func(n *Network) { n.AllowPrivateIPs = allow })
 			return nil
 		}},
-		{"record", "QUORATE_RECORD", "what", "what to record of the chains, for all networks: all, primary for all but EVM chains, or l1 for what signing needs", func(c *Config, v string) error {
+		{"record", "QUORATE_RECORD", "what", "what to index of the chains, for all networks: l1 for what signing needs (the default), primary for all but EVM chains, or all", func(c *Config, v string) error {
 			c.forAll(func(n *Network) { n.Record = v })
 			return nil
 		}},

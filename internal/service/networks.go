@@ -109,11 +109,11 @@ func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCau
 }
 
 // run opens a network and runs it. It asks the node until ctx ends, and runs until life ends. It returns nil if ctx or
-// life ended it.
+// life ended it. The network signs as soon as it is open; its node API follows.
 func (n *networks) run(ctx, life context.Context, name string, s *surface) error {
 	p := n.process
 	dir, log := filepath.Join(p.config.DataDir, name), p.loggers.Named(name).With(slog.String("network", name))
-	opened, err := network.Open(ctx, n.options(name, dir, log, s), n.claim)
+	opened, err := network.Open(ctx, n.options(name, dir, log, s), n.claim, func(err error) { n.waits(name, err) })
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while waiting for the node
@@ -121,33 +121,62 @@ func (n *networks) run(ctx, life context.Context, name string, s *surface) error
 		return err
 	}
 	defer opened.Close()
-	api, err := nodeapi.New(ctx, opened, nodeapi.Options{
-		Config:  p.config.NodeAPI,
-		Network: p.config.Networks[name],
-		Dir:     dir,
-		Store:   p.kept.Store,
-		Loggers: p.loggers, Profiles: s.profiles, Settings: config.Shown(p.config),
-		Origins: slices.Concat([]string{}, p.config.CORSOrigins),
-		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": name}, p.registry),
-		Log:     log,
-	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
 	log.Info("network open", slog.Uint64("networkID", uint64(opened.ID)), slog.String("ourNodeID", opened.Peers.NodeID().String()))
-	if err := n.open(opened, api, s.tracer()); err != nil {
+	if estimate := cost(opened.ID, p.config.Networks[name]); estimate != "" && p.config.Role.Records() {
+		log.Info("indexing more than signing needs; set record to l1 to avoid it", slog.String("record", p.config.Networks[name].Record), slog.String("estimate", estimate))
+	}
+	if err := n.open(opened, s.tracer()); err != nil {
 		return err
 	}
 	g, life := errgroup.WithContext(life)
 	g.Go(func() error { return opened.Run(life) })
-	g.Go(func() error {
-		api.Run(life)
-		return nil
-	})
+	g.Go(func() error { return n.runNodeAPI(ctx, life, opened, dir, log, s) })
 	return g.Wait()
+}
+
+// runNodeAPI serves the node API of a network until life ends, anew whenever the network's index is replaced. It waits
+// for the node until ctx ends.
+func (n *networks) runNodeAPI(ctx, life context.Context, opened *network.Network, dir string, log *slog.Logger, s *surface) error {
+	p := n.process
+	for life.Err() == nil {
+		current, end := context.WithCancel(life)
+		stop := context.AfterFunc(ctx, end) // only while the node is asked
+		replaced := opened.Replaced()
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			select {
+			case <-replaced:
+				end()
+			case <-current.Done():
+			}
+		})
+		api, err := nodeapi.New(current, opened, nodeapi.Options{
+			Config:  p.config.NodeAPI,
+			Network: p.config.Networks[opened.Name],
+			Dir:     dir,
+			Store:   p.kept.Store,
+			Loggers: p.loggers, Profiles: s.profiles, Settings: config.Shown(p.config),
+			Origins: slices.Concat([]string{}, p.config.CORSOrigins),
+			Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"network": opened.Name}, p.registry),
+			Log:     log,
+		}, func(err error) { n.waits(opened.Name, err) })
+		stop()
+		if err == nil {
+			n.serve(opened.Name, api)
+			api.Run(current)
+			api.Close()
+		}
+		interrupted := current.Err() != nil
+		end()
+		watching.Wait()
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil // stopped while waiting for the node
+		case err != nil && !interrupted:
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *networks) options(name, dir string, log *slog.Logger, s *surface) network.Options {
@@ -161,6 +190,7 @@ func (n *networks) options(name, dir string, log *slog.Logger, s *surface) netwo
 		Log:           log,
 		Metrics:       p.registry,
 		Store:         p.kept.Store,
+		StorePlace:    p.kept.Place,
 		Slots:         p.kept.Slots,
 		EVMSlots:      p.kept.EVM,
 		Views:         p.kept.Views(),
@@ -197,34 +227,58 @@ func (n *networks) claim(name string, id uint32) error {
 	return nil
 }
 
+// change changes the state of a network.
+func (n *networks) change(name string, f func(*entryState)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := *n.entries[name].state.Load()
+	f(&s)
+	n.entries[name].state.Store(&s)
+}
+
+// waits stores why the node of a network has not reported what is needed next.
+func (n *networks) waits(name string, why error) {
+	n.change(name, func(s *entryState) { s.waiting = why })
+}
+
+// serve makes the node API of an open network available to requests.
+func (n *networks) serve(name string, api *nodeapi.API) {
+	n.change(name, func(s *entryState) { s.api, s.waiting = api, nil })
+}
+
 // open makes a network available to requests. tracer may be nil.
-func (n *networks) open(opened *network.Network, api *nodeapi.API, tracer trace.Tracer) error {
+func (n *networks) open(opened *network.Network, tracer trace.Tracer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e := n.entries[opened.Name]
-	s := &entryState{network: opened, api: api}
+	s := &entryState{network: opened}
 	s.signing = handlers.Network{NetworkID: opened.ID, Signer: signer{opened.Signer, opened.Messages}, Ready: e.ready, SubnetReady: e.subnetReady}
 	if tracer != nil {
 		s.signing.Signer = tracing.NewSigner(s.signing.Signer, opened.Name, tracer)
 	}
-	if d, ok := opened.Data(); ok {
-		s.data = &d
-	}
-	served, starting := opened.EVM()
-	e.state.Store(s)
-	return n.evm.Set(opened.Name, served, starting)
+	return n.update(e, s)
 }
 
-// refresh makes further EVM chains of a network available to requests.
+// refresh makes available to requests what of a network has become readable since it opened.
 func (n *networks) refresh(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	opened := n.entries[name].open()
-	if opened == nil {
-		return nil // open adds the chains
+	e := n.entries[name]
+	s := *e.state.Load()
+	if s.network == nil {
+		return nil // open does it
 	}
-	served, starting := opened.EVM()
-	return n.evm.Set(name, served, starting)
+	return n.update(e, &s)
+}
+
+// update sets the state of an open network, with what can be read of it. Requires mu.
+func (n *networks) update(e *entry, s *entryState) error {
+	if d, ok := s.network.Data(); ok {
+		s.data = &d
+	}
+	served, starting := s.network.EVM()
+	e.state.Store(s)
+	return n.evm.Set(e.name, served, starting)
 }
 
 // fail takes a network out of service for good.
@@ -259,7 +313,7 @@ func (n *networks) forData() lookup.Directory[data.Network] {
 func (n *networks) operators() map[string]handlers.Network {
 	all := make(map[string]handlers.Network, len(n.entries))
 	for name, e := range n.entries {
-		all[name] = handlers.Network{Ready: e.ready, SubnetReady: e.subnetReady}
+		all[name] = handlers.Network{Ready: e.ready, Degraded: e.degraded, SubnetReady: e.subnetReady}
 	}
 	return all
 }
@@ -268,7 +322,7 @@ func (n *networks) operators() map[string]handlers.Network {
 func (n *networks) indexed() map[string]map[string]index.Status {
 	all := make(map[string]map[string]index.Status)
 	for name, e := range n.entries {
-		if opened := e.open(); opened != nil && opened.Chains != nil {
+		if opened := e.open(); opened != nil && opened.Chains() != nil {
 			all[name] = opened.Status()
 		}
 	}
@@ -282,10 +336,10 @@ func (n *networks) verify(ctx context.Context, name string, o primary.VerifyOpti
 		return handlers.ErrNotIndexed
 	}
 	opened := e.open()
-	if opened == nil || opened.Chains == nil {
+	if opened == nil || opened.Chains() == nil {
 		return handlers.ErrNotIndexed
 	}
-	_, err := opened.Chains.Verify(ctx, o, tell)
+	_, err := opened.Chains().Verify(ctx, o, tell)
 	return err
 }
 
@@ -299,8 +353,9 @@ type entry struct {
 // or failed for good.
 type entryState struct {
 	network *network.Network
-	api     *nodeapi.API  // with network
+	api     *nodeapi.API  // with network; nil until the node has reported its chains
 	data    *data.Network // with network; nil without an index
+	waiting error         // why the node has not reported what is needed next; nil before the first reason
 	failed  error
 	// signing is the network as handlers see it, in each state.
 	signing handlers.Network
@@ -332,7 +387,35 @@ func (s *entryState) ready(name string) error {
 	case s.failed != nil:
 		return s.failed
 	}
-	return errors.New("the node has not answered yet; is it up, and is networks." + name + ".nodes right?")
+	return s.awaited(name)
+}
+
+// awaited returns what the network waits for.
+func (s *entryState) awaited(name string) error {
+	remedy := "is it up, and is networks." + name + ".nodes right?"
+	if s.waiting == nil {
+		return errors.New("the node has not answered yet; " + remedy)
+	}
+	return fmt.Errorf("the node does not serve as it must; %s (%w)", remedy, s.waiting)
+}
+
+// apiReady returns why there is no node API yet, for operators. It is nil if there is one.
+func (s *entryState) apiReady(name string) error {
+	switch {
+	case s.api != nil:
+		return nil
+	case s.failed != nil:
+		return s.failed
+	}
+	return s.awaited(name)
+}
+
+// degraded returns what fails in a network that is ready.
+func (e *entry) degraded() error {
+	if opened := e.open(); opened != nil {
+		return opened.Degraded()
+	}
+	return nil
 }
 
 // subnetReady is ready for the validators of one subnet.

@@ -64,7 +64,7 @@ func TestNetworkOpensBehindTheRouter(t *testing.T) {
 	require.NoError(t, n.claim("fuji", 54321))
 	shut("try again in a moment")
 
-	require.NoError(t, n.open(&network.Network{Name: "fuji", ID: 54321}, nil, nil))
+	require.NoError(t, n.open(&network.Network{Name: "fuji", ID: 54321}, nil))
 	ask(own, body(5), http.StatusBadRequest, "the path's network fuji has ID 54321")
 	ask(peer, body(5), http.StatusBadRequest, "this instance serves fuji (ID 54321)")
 	ask(data, "", http.StatusNotFound, "not indexed here")

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"net/http"
 	"path"
 	"strings"
@@ -40,10 +41,14 @@ func (s nodeSurface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	state := e.state.Load()
 	if state.api == nil {
 		if s.operator && strings.HasPrefix(strings.TrimPrefix(clean, prefix), "/ext/health") {
-			health.Failing("network", e.ready).ServeHTTP(w, r)
+			health.Failing("network", func() error { return state.apiReady(e.name) }).ServeHTTP(w, r)
 			return
 		}
-		http.Error(w, state.signing.Unavailable.Message, http.StatusServiceUnavailable)
+		message := fmt.Sprintf("the node of the network %s has not reported its chains yet; try again in a moment", e.name)
+		if state.signing.Unavailable != nil {
+			message = state.signing.Unavailable.Message
+		}
+		http.Error(w, message, http.StatusServiceUnavailable)
 		return
 	}
 	surface := state.api.Public

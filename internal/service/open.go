@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -35,7 +36,7 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
-			p.close()
+			_ = p.close() // the first error says why
 		}
 	}()
 	if p.public, err = listen("listen", p.config.Listen); err != nil {
@@ -44,7 +45,7 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 	if p.private, err = listen("private-listen", p.config.PrivateListen); err != nil {
 		return p, err
 	}
-	if p.kept, err = storage.Open(ctx, p.config, p.log, p.registry); err != nil {
+	if err = p.openStorage(ctx); err != nil {
 		return p, err
 	}
 	limit := int64(p.config.MemoryLimit)
@@ -56,22 +57,64 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 	return p, nil
 }
 
+// openStorage opens the store. It returns soon after ctx ends, even if the disk or the server does not answer.
+func (p *process) openStorage(ctx context.Context) error {
+	opened := make(chan error, 1)
+	var kept *storage.State
+	go func() { // ends with storage.Open, at the latest with the process
+		var err error
+		kept, err = storage.Open(ctx, p.config, p.log, p.registry)
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		p.kept = kept
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-opened:
+		p.kept = kept
+		return err
+	case <-time.After(interruption):
+		return hint.Failure(fmt.Errorf("interrupted while opening the store in %s, which does not answer", storage.LocationOf(p.config)), "Does its disk or its server answer?")
+	}
+}
+
+const (
+	// interruption is the time that the store has to be opened once the process is to end.
+	interruption = 5 * time.Second
+	// closing is the time that the store has to write what is pending and close.
+	closing = 20 * time.Second
+)
+
 // close closes what open opened.
-func (p *process) close() {
+func (p *process) close() error {
+	var err error
 	if p.kept != nil {
-		p.kept.Close()
+		closed := make(chan struct{})
+		go func() { // ends with Close, at the latest with the process
+			p.kept.Close()
+			close(closed)
+		}()
+		select {
+		case <-closed:
+		case <-time.After(closing):
+			err = hint.Failure(fmt.Errorf("the store in %s does not close within %s; what it has acknowledged is safe", p.kept.Place, closing), "Does its disk or its server answer?")
+		}
 	}
 	for _, l := range []net.Listener{p.private, p.public} {
 		if l != nil {
 			_ = l.Close() // the server may have closed it
 		}
 	}
+	return err
 }
 
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, hint.Failure(fmt.Errorf("listening: %w", err), fmt.Sprintf("Is another program using it? Choose another address with --%s.", flag))
+		return nil, hint.Failure(fmt.Errorf("listening: %w", err), hint.OpenFiles(err, fmt.Sprintf("Is another program using it? Choose another address with --%s.", flag)))
 	}
 	return l, nil
 }

@@ -39,12 +39,16 @@ type Options struct {
 
 // Run serves until ctx ends or the last network fails. A hint.Error says what the operator
 // can do.
-func Run(ctx context.Context, o Options) error {
+func Run(ctx context.Context, o Options) (err error) {
 	p, err := open(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer func() {
+		if late := p.close(); err == nil {
+			err = late
+		}
+	}()
 	all, err := newNetworks(p)
 	if err != nil {
 		return err

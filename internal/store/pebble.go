@@ -110,9 +110,10 @@ type Pebble struct {
 
 var _ Store = (*Pebble)(nil)
 
-// OpenPebble opens or makes the store in a directory. After a kill it first
-// replays its log. Errors are ErrInUse, ErrFormat, ErrCorrupt, ErrInvalid, or
-// the file system's, and say what to do.
+// OpenPebble opens or makes the store in a directory. After a kill it first replays its
+// log. It returns at the first write that fails, and when ctx ends. Errors are ErrInUse,
+// ErrFormat, ErrCorrupt, ErrInvalid, or the file system's, and say what to do. After an
+// error of the file system the directory may stay locked until the process ends.
 func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
@@ -134,9 +135,17 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
-	db, err := pebble.Open(options.Dir, options.pebble(lock))
+	opening := newOpening()
+	db, err := opening.run(ctx, func() (*pebble.DB, error) {
+		db, err := options.open(lock, opening, found.Exists)
+		if err != nil {
+			_ = lock.Close()
+		}
+		return db, err
+	}, func(late *pebble.DB) {
+		_ = errors.Join(late.Close(), lock.Close()) // nothing waits for it any more
+	})
 	if err != nil {
-		_ = lock.Close()
 		return nil, openError(options.Dir, err)
 	}
 	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
@@ -145,22 +154,28 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 		_ = s.Close()
 		return nil, fmt.Errorf("opening the store in %s: %w", options.Dir, err)
 	}
-	if !found.Exists {
-		// The first log is begun before the format that is asked for holds, in which logs
-		// say how far they were durable: without it damage in them passes for their end.
-		if err := db.Flush(); err != nil {
-			_ = s.Close()
-			return nil, fmt.Errorf("starting the log of the store in %s: %w", options.Dir, err)
-		}
-	}
 	idle, end := context.WithCancel(context.WithoutCancel(ctx))
 	s.endIdle = end
 	s.idle.Go(func() { s.compactWhenIdle(idle, options.Log) })
 	return s, nil
 }
 
-func (o PebbleOptions) pebble(lock *pebble.Lock) *pebble.Options {
-	events := pebbleEvents(o.Log)
+// open opens the engine.
+func (o PebbleOptions) open(lock *pebble.Lock, opening *opening, exists bool) (*pebble.DB, error) {
+	db, err := pebble.Open(o.Dir, o.pebble(lock, opening))
+	if err != nil || exists {
+		return db, err
+	}
+	// The first log is begun in an older format, in which damage passes for the end of the log. The flush begins
+	// another one.
+	if err := db.Flush(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the log: %w", err), db.Close())
+	}
+	return db, nil
+}
+
+func (o PebbleOptions) pebble(lock *pebble.Lock, opening *opening) *pebble.Options {
+	events := pebbleEvents(o.Log, opening)
 	p := &pebble.Options{
 		FS:       o.fs,
 		Lock:     lock,

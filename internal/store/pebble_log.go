@@ -23,17 +23,21 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 // no longer be written, with locks held. A panic could be recovered by an HTTP
 // handler and leave every later commit hanging.
 func (l pebbleLog) Fatalf(format string, args ...any) {
-	l.log.Error("embedded store cannot go on, ending the process; is the disk full or gone?",
+	l.log.Error("embedded store cannot go on, ending the process; is the disk full or gone, or the limit of open files (ulimit -n) too low?",
 		"error", fmt.Sprintf(format, args...))
 	os.Exit(1)
 }
 
 // pebbleEvents picks the events an operator should see. Damage is not fatal
 // here: reads report it as ErrCorrupt, and the rest goes on being served.
-func pebbleEvents(log *slog.Logger) pebble.EventListener {
+func pebbleEvents(log *slog.Logger, opening *opening) pebble.EventListener {
+	var lines seldom
 	return pebble.EventListener{
 		BackgroundError: func(err error) {
-			log.Error("embedded store failed in the background", "error", err)
+			opening.failure(err)
+			if lines.pass() {
+				log.Error("embedded store failed in the background; it tries again", "error", err)
+			}
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			log.Error("embedded store is damaged", "path", info.Path, "error", info.Details)

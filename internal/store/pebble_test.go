@@ -301,7 +301,7 @@ func TestPebbleSeparatedValues(t *testing.T) {
 			require.Equal(t, [][]byte{value(0), value(n*rows - 1)}, one)
 		}
 	}
-	options := small(dir).withDefaults().pebble(nil)
+	options := small(dir).withDefaults().pebble(nil, newOpening())
 	options.Experimental.SpanPolicyFunc = func(from []byte) (policy pebble.SpanPolicy, until []byte, err error) {
 		first, end := []byte{byte(FamilyContainer)}, []byte{byte(FamilyContainer) + 1}
 		switch {

@@ -21,34 +21,36 @@ import (
 // Data returns the network's indexed data for the Data API, or what is missing for it. It returns false if the service
 // has no store.
 func (n *Network) Data() (data.Network, bool) {
-	g := n.Genesis
-	switch {
-	case n.Chains == nil:
+	i := n.indexed.Load()
+	if i == nil {
 		return data.Network{}, false
+	}
+	chains, g := i.chains, i.origin.genesis
+	switch {
 	case !n.ledger:
-		return data.Network{Needs: fmt.Sprintf("the service is to record L1 transactions only; set networks.%s.record to %s", n.Name, config.RecordAll)}, true
+		return data.Network{Needs: fmt.Sprintf("only what signing needs is indexed; set networks.%s.record to %s or %s", n.Name, config.RecordPrimary, config.RecordAll)}, true
 	case g == nil:
-		return data.Network{Needs: fmt.Sprintf("what the network began with is not known; give the file that its nodes were started with as networks.%s.genesis_file", n.Name)}, true
+		return data.Network{Needs: fmt.Sprintf("the network's genesis is not known yet; if this lasts, set networks.%s.genesis_file to the file that its nodes were started with", n.Name)}, true
 	}
 	d := data.Network{NetworkID: n.ID, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID}
-	record := n.Chains.Ledger
-	d.Subnets = n.Chains.Subnets
+	record := chains.Ledger
+	d.Subnets = chains.Subnets
 	if n.views != nil {
 		record, d.Subnets = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID)
 	}
 	d.Ledger = record
 	d.Cortina = func(ctx context.Context) (time.Time, error) {
-		begin, err := n.Chains.XChainBegin(ctx)
+		begin, err := chains.XChainBegin(ctx)
 		return begin.Time, err
 	}
-	d.Vertices = vertexReader{n.Chains.Vertices}
+	d.Vertices = vertexReader{chains.Vertices}
 	d.Rewards = n.stakes
 	if n.times != nil {
 		d.Times = n.times
 	}
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
 	d.Progress = func(chainID ids.ID) data.Progress {
-		status := n.Chains.LedgerStatus(names[chainID])
+		status := chains.LedgerStatus(names[chainID])
 		p := reply.ProgressOf(status)
 		// The time of the last block is a row. Without the row nothing is indexed yet.
 		height, now, err := record.Tip(context.Background(), chainID)

@@ -103,7 +103,7 @@ func closeEVMChains(chains []evmChain) {
 // evmIndexes indexes the EVM chains of a network, each once its node has reported its IDs.
 type evmIndexes struct {
 	networkID uint32
-	cChainID  ids.ID
+	cChainID  ids.ID // empty if the genesis is unknown
 	chains    []evmChain
 	store     store.Store
 	slots     *index.Slots  // of the EVM indexes; nil if they are not rebuilt
@@ -192,13 +192,12 @@ func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmInd
 	if o.BlockBytes > 0 {
 		r.room = index.NewRoom(o.BlockBytes)
 	}
-	if n.Genesis != nil {
-		r.cChainID = n.Genesis.CChainID
+	if g := n.Genesis(); g != nil {
+		r.cChainID = g.CChainID
 	}
 	for _, c := range n.evmChains {
-		// If the genesis of a network is unknown, only its P-Chain is indexed. The C-Chain of a synthetic network has
-		// no receipts.
-		if c.cChain() && (n.Genesis == nil || o.Synthetic) {
+		// The C-Chain of a synthetic network has no receipts.
+		if c.cChain() && o.Synthetic {
 			continue
 		}
 		r.chains = append(r.chains, c)
@@ -299,7 +298,7 @@ func (r *evmIndexes) identify(ctx context.Context, c evmChain) (*evmIndex, error
 		return nil, err
 	}
 	blockchainID := r.cChainID
-	if !c.cChain() {
+	if !c.cChain() || blockchainID == ids.Empty {
 		blockchainID, err = api.BlockchainID(ctx)
 	}
 	if err == nil && blockchainID == ids.Empty {

@@ -4,10 +4,10 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +23,6 @@ import (
 	"quorate/handlers/data/times"
 	handler "quorate/handlers/evm"
 	"quorate/handlers/networks"
-	"quorate/internal/chain/genesis"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/config"
 	"quorate/internal/index"
@@ -31,6 +30,7 @@ import (
 	"quorate/internal/index/l1"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
+	"quorate/internal/index/vertices"
 	"quorate/internal/node"
 	"quorate/internal/node/stakes"
 	"quorate/internal/service/replica"
@@ -40,7 +40,8 @@ import (
 	"quorate/validators"
 )
 
-// Network holds the parts of one network. Its fields do not change after New. It is safe for concurrent use.
+// Network holds the parts of one network. Its fields do not change after New, except what indexed holds. It is safe for
+// concurrent use.
 type Network struct {
 	// Name is the configured name, ID the network ID.
 	Name     string
@@ -50,15 +51,15 @@ type Network struct {
 	Resolver *validators.Resolver
 	Signer   *aggregator.Aggregator
 	Coverage *Coverage
-	// Chains indexes the primary network's chains, and record is the index of L1s; nil without a store.
-	Chains  *primary.Network
-	views   ledger.Viewer    // what the Data API reads from; nil means the store
-	Genesis *genesis.Genesis // nil if it is unknown or not needed
-	ledger  bool             // whether outputs, balances and stakes are indexed
-	stakes  *stakes.Cache    // nil without a store
-	times   *times.File      // nil unless configured
+	// indexed is the index of the primary network's chains, which another one replaces once the genesis is known, and
+	// record the index of L1s; nil without a store.
+	indexed atomic.Pointer[chainIndex]
 	record  *l1.Index
-	ahead   *aheadWork // nil if no messages are signed ahead
+	views   ledger.Viewer // what the Data API reads from; nil means the store
+	ledger  bool          // whether outputs, balances and stakes are configured to be indexed
+	stakes  *stakes.Cache // nil without a store
+	times   *times.File   // nil unless configured
+	ahead   *aheadWork    // nil if no messages are signed ahead
 	// evmChains are the network's EVM chains. evm indexes them; nil if they are not indexed.
 	evmChains []evmChain
 	evm       *evmIndexes
@@ -71,11 +72,16 @@ type Network struct {
 	role       config.Role
 	store      store.Store
 	leases     *lease.Leases
-	newIndexer func() (*primary.Network, error)
-	newBeside  func(s store.Store) (*primary.Network, error)
-	slots      *index.Slots // nil without a store
-	allSlots   []*index.Slots
-	log        *slog.Logger
+	newIndexer func(*chainIndex) (*primary.Network, error)
+	// newIndex builds indexed. changed is called when indexed or the EVM chains that can be read change; may be nil.
+	newIndex  func(origin) (*chainIndex, error)
+	changed   func() error
+	file      string    // of the genesis; empty unless configured
+	identity  *identity // nil without a store
+	newBeside func(s store.Store) (*primary.Network, error)
+	slots     *index.Slots // nil without a store
+	allSlots  []*index.Slots
+	log       *slog.Logger
 }
 
 // Options configures a Network. Name, Config, Log and Metrics are required.
@@ -103,14 +109,17 @@ type Options struct {
 	// rate limits the calls to upstream nodes; nil means no limit.
 	rate *rate.Limiter
 	// beside marks an indexer that rebuilds the index.
-	beside    bool
-	beginning Beginning
+	beside bool
+	// origin is what Open found out about the beginning of the network.
+	origin origin
 	// Synthetic marks a network that is not the public one of its name.
 	Synthetic bool
+	// StorePlace names Store for the operator.
+	StorePlace string
 	// CallsInFlight is the maximum number of concurrent calls to one upstream node, 0 for the default.
 	CallsInFlight int
-	// Fetcher fetches the metadata of tokens. Changed is called when more EVM chains can be read. Both are required
-	// for indexing EVM chains.
+	// Fetcher fetches the metadata of tokens. Changed is called when more can be read. Both are required for indexing
+	// EVM chains.
 	Fetcher *metadata.Fetcher
 	Changed func() error
 	// Wrap wraps the transport for calls to upstream nodes; may be nil.
@@ -131,8 +140,8 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		o.Log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &Network{
-		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, Genesis: o.beginning.Genesis, ledger: o.Config.RecordsLedger(),
-		role: o.Role, store: o.Store, leases: o.Leases, slots: o.Slots,
+		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, ledger: o.Config.RecordsLedger(),
+		role: o.Role, store: o.Store, leases: o.Leases, slots: o.Slots, changed: o.Changed, file: o.Config.GenesisFile,
 	}
 	for _, slots := range []*index.Slots{o.Slots, o.EVMSlots} {
 		if slots != nil {
@@ -186,17 +195,21 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	derive := l1message.Options{NetworkID: id, Node: client, Chains: n.Resolver, Signer: n.Signer, Log: o.Log}
 	var recorded chan struct{}
 	if o.Store != nil {
+		n.identity = &identity{o.Name, id, o.Store, client, o.StorePlace}
 		recorded = make(chan struct{}, 1)
 		n.record = l1.New(o.Store, id)
 		derive.Record = n.record
-		n.newIndexer = func() (*primary.Network, error) { return newIndexer(n, o, nil, recorded) }
+		n.newIndexer = func(of *chainIndex) (*primary.Network, error) { return newIndexer(n, o, of.origin, nil, recorded) }
+		n.newIndex = func(from origin) (*chainIndex, error) { return newChainIndex(n, o, from, metrics, recorded) }
 		n.newBeside = func(s store.Store) (*primary.Network, error) {
 			beside := o
 			beside.Store, beside.beside = s, true
-			return newIndexer(n, beside, nil, nil)
+			return newIndexer(n, beside, n.indexed.Load().origin, nil, nil)
 		}
-		if n.Chains, err = newIndexer(n, o, metrics, recorded); err == nil {
-			n.stakes, err = stakes.New(client, func() uint64 { return n.Chains.Status()[index.PChain].Next })
+		first, err := n.newIndex(o.origin)
+		if err == nil {
+			n.indexed.Store(first)
+			n.stakes, err = stakes.New(client, func() uint64 { return n.Chains().Status()[index.PChain].Next })
 		}
 		if err != nil {
 			n.Close()
@@ -221,15 +234,15 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 
 // newIndexer returns an indexer of the chains, or a follower of another process's index. recorded gets a token when
 // more P-Chain blocks are indexed.
-func newIndexer(n *Network, o Options, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
+func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
 	return primary.New(primary.Options{
 		NetworkID:     n.ID,
 		Node:          n.Node,
 		Peers:         n.Peers,
 		Store:         o.Store,
-		Genesis:       o.beginning.Genesis,
-		ValidatorFees: o.beginning.ValidatorFees,
-		Upgrades:      o.beginning.Upgrades,
+		Genesis:       from.genesis,
+		ValidatorFees: from.fees,
+		Upgrades:      from.upgrades,
 		Keep:          o.Config.Keep(),
 		Beside:        o.beside,
 		Shared:        o.Leases != nil && !o.beside,
@@ -267,26 +280,6 @@ func (n *Network) BesideEVM(s store.Store) (parts []index.Part, missing []string
 	return n.evm.beside(s)
 }
 
-// awaitID asks the node for its network ID, with increasing delays, until it answers or ctx ends.
-func awaitID(ctx context.Context, client *node.Client, log *slog.Logger) (uint32, error) {
-	const longest = 5 * time.Second
-	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
-		id, err := client.NetworkID(ctx)
-		if err == nil {
-			return id, nil
-		}
-		if ctx.Err() != nil {
-			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
-		}
-		log.Warn("the node has not reported its network ID; asking again", slog.Duration("in", pause), slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("asking the node for its network: %w", context.Cause(ctx))
-		case <-time.After(pause):
-		}
-	}
-}
-
 // seeds returns the peer addresses that the node knows.
 func (n *Network) seeds(ctx context.Context) ([]p2p.Address, error) {
 	peers, err := n.Node.Peers(ctx)
@@ -313,11 +306,10 @@ func (n *Network) Run(ctx context.Context) error {
 	switch {
 	case n.role.Connects():
 		g.Go(func() error { return n.connect(ctx) })
-	case n.Chains != nil && n.Chains.Vertices != nil && n.role.Records():
-		g.Go(func() error { return n.connectForVertices(ctx) })
 	}
-	if n.Chains != nil {
-		g.Go(func() error { return n.recordChains(ctx) })
+	if n.indexed.Load() != nil {
+		g.Go(func() error { return n.indexChains(ctx) })
+		g.Go(func() error { return n.identity.watch(ctx, n.log) })
 	}
 	if n.ahead != nil && n.role.Signs() {
 		// Other processes find the signatures in the store.
@@ -349,8 +341,8 @@ func (n *Network) connect(ctx context.Context) error {
 
 // connectForVertices connects, if the role does not connect anyway, while the X-Chain's
 // pre-Cortina vertices are missing.
-func (n *Network) connectForVertices(ctx context.Context) error {
-	needed, err := n.Chains.Vertices.Await(ctx)
+func (n *Network) connectForVertices(ctx context.Context, missing *vertices.Index) error {
+	needed, err := missing.Await(ctx)
 	if err != nil || !needed {
 		return nil // an error says that ctx has ended
 	}
@@ -360,7 +352,7 @@ func (n *Network) connectForVertices(ctx context.Context) error {
 	g.Go(func() error { return n.connect(connected) })
 	g.Go(func() error {
 		defer cancel()
-		_ = n.Chains.Vertices.Complete(connected) // ends with connected
+		_ = missing.Complete(connected) // ends with connected
 		return nil
 	})
 	return g.Wait()
@@ -378,7 +370,7 @@ func (n *Network) Close() {
 
 // Status returns how far each chain is indexed, by name. The network must have a store.
 func (n *Network) Status() map[string]index.Status {
-	all := n.Chains.Status()
+	all := n.indexed.Load().status()
 	indexed := func(name string) string { return name }
 	if n.evm != nil {
 		n.evm.addStatus(all)
@@ -407,7 +399,7 @@ func (n *Network) Ready() error {
 	if !n.role.Signs() {
 		return nil
 	}
-	height, ok := n.Resolver.ProposedHeight()
+	height, ok := n.Resolver.LastHeight()
 	if !ok {
 		return ErrNoHeight
 	}
@@ -415,9 +407,24 @@ func (n *Network) Ready() error {
 	defer cancel()
 	set, err := n.Resolver.Set(ctx, constants.PrimaryNetworkID, height)
 	if err != nil {
-		return errors.New("the node does not tell the validators")
+		return fmt.Errorf("the validators at P-Chain height %d are not known: %w", height, err)
 	}
 	return n.ready(set, "primary network")
+}
+
+// Degraded returns what fails although requests can be expected to succeed; nil if nothing does.
+func (n *Network) Degraded() error {
+	if !n.role.Signs() {
+		return nil
+	}
+	if _, ok := n.Resolver.ProposedHeight(); ok {
+		return nil
+	}
+	height, ok := n.Resolver.LastHeight()
+	if !ok {
+		return nil // not ready
+	}
+	return fmt.Errorf("%w; signing goes on for a minute with the validators of height %d", ErrNoHeight, height)
 }
 
 // Enough returns an error if the connected share of the weight, 0 to 1, is too small to sign messages.
@@ -426,76 +433,4 @@ func Enough(share float64, of string) error {
 		return fmt.Errorf("connected to %.1f%% of the %s's weight, %d%% are needed", 100*share, of, aggregator.DefaultQuorumPercentage)
 	}
 	return nil
-}
-
-// recordChains indexes the primary network's chains until ctx ends, in this process or in another one that shares the
-// store.
-func (n *Network) recordChains(ctx context.Context) error {
-	if n.leases == nil {
-		err := n.Chains.Run(ctx)
-		for errors.Is(err, store.ErrFenced) && n.slots != nil && ctx.Err() == nil {
-			// After a switch to a rebuilt index, the state in memory belongs to the old one.
-			var next *primary.Network
-			if err = n.slots.Refresh(ctx); err == nil {
-				next, err = n.newIndexer()
-			}
-			if err == nil {
-				n.Chains.IndexedBy(next)
-				err = next.Run(ctx)
-			}
-		}
-		if err != nil {
-			n.log.Error("the chains are not recorded any more", slog.Any("error", err))
-		}
-		return nil // signing works without the index
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return n.Chains.Watch(ctx) })
-	g.Go(func() error { return replica.Guard(ctx, n.store, n.allSlots...) })
-	if n.role.Records() {
-		g.Go(func() error {
-			return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {
-				if n.slots != nil {
-					if err := n.slots.Refresh(ctx); err != nil {
-						return err
-					}
-				}
-				// Build a new one, because the state in memory of the last one may be outdated.
-				indexer, err := n.newIndexer()
-				if err != nil {
-					return err
-				}
-				n.Chains.IndexedBy(indexer)
-				defer n.Chains.IndexedBy(nil)
-				return indexer.Run(ctx)
-			})
-		})
-	}
-	return g.Wait()
-}
-
-// ErrNoHeight reports that no upstream node has reported the P-Chain height.
-var ErrNoHeight = errors.New("the node does not tell the current P-Chain height")
-
-// Open returns a network once its node has reported the network ID. It waits until ctx ends. claim may refuse the ID.
-func Open(ctx context.Context, o Options, claim func(name string, id uint32) error) (*Network, error) {
-	if n := o.Config.RequestsPerSecond; n > 0 {
-		o.rate = rate.NewLimiter(rate.Limit(n), n)
-	}
-	client, err := NewClient(o)
-	if err != nil {
-		return nil, err
-	}
-	id, err := awaitID(ctx, client, o.Log)
-	if err == nil {
-		err = claim(o.Name, id)
-	}
-	if err == nil && o.Store != nil && o.Config.RecordsLedger() {
-		o.beginning, err = AwaitGenesis(ctx, client, id, o.Config.GenesisFile, o.Log)
-	}
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	return New(client, id, o)
 }

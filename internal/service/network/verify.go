@@ -19,12 +19,13 @@ func Verify(ctx context.Context, options Options, o primary.VerifyOptions, tell 
 	if n.ID, err = client.NetworkID(ctx); err != nil {
 		return err
 	}
+	var from origin
 	if options.Config.RecordsLedger() {
-		if options.beginning, err = findGenesis(ctx, client, n.ID, options.Config.GenesisFile, options.Log); err != nil {
-			return err
+		if from = findOrigin(ctx, client, n.ID, options.Name, options.Config.GenesisFile, options.Log); from.missing != nil {
+			return from.missing
 		}
 	}
-	chains, err := newIndexer(n, options, nil, nil)
+	chains, err := newIndexer(n, options, from, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ const (
 func addChains(a *API) error {
 	var onPlatform rpc.Endpoint
 	onAsset := rpc.Endpoint{Rename: map[string]string{"xvm": "avm"}}
-	if chains := a.network.Chains; chains != nil && chains.Ledger != nil && chains.Kept() {
+	if chains := a.network.Chains(); chains != nil && chains.Ledger != nil && chains.Kept() {
 		var err error
 		if onPlatform, onAsset, err = a.recorded(onPlatform, onAsset); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (a *API) addProposer(id ids.ID, path string) error {
 
 // recorded adds the services that answer from the index.
 func (a *API) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.Endpoint, error) {
-	chains, g := a.network.Chains, a.network.Genesis
+	chains, g := a.network.Chains(), a.network.Genesis()
 	ready := make(map[ids.ID]func() bool)
 	options := make(map[string]chain.Options)
 	for name, id := range map[string]ids.ID{index.PChain: constants.PlatformChainID, index.XChain: g.XChainID, index.CChain: g.CChainID} {

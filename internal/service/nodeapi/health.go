@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -23,7 +24,7 @@ import (
 // addHealth reports the health of the network's parts to the operator.
 func addHealth(a *API) error {
 	checks := &checks{api: a}
-	reporter, err := health.New(health.Options{Interval: a.config.HealthInterval, Metrics: a.metrics, Checks: checks.all()})
+	reporter, err := health.New(health.Options{Interval: a.config.HealthInterval, Metrics: prometheus.WrapRegistererWithPrefix("quorate_health_", a.registered), Checks: checks.all()})
 	if err != nil {
 		return err
 	}

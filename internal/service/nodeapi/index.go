@@ -15,6 +15,7 @@ import (
 
 // addIndexes answers for the index of accepted containers.
 func addIndexes(a *API) error {
+	chains := a.network.Chains()
 	for _, one := range []struct {
 		path, chain, kept string
 		// heights returns the first height of the index and the one after the last. The latter is at least until,
@@ -24,30 +25,30 @@ func addIndexes(a *API) error {
 		{"C/block", index.CChain, index.CChain, afterGenesis},
 		{"P/block", index.PChain, index.PChain, afterGenesis},
 		{"X/block", index.XChain, index.XChain, func(ctx context.Context, until uint64) (uint64, uint64, error) {
-			before, err := a.network.Chains.XChainBefore(ctx)
+			before, err := chains.XChainBefore(ctx)
 			return before + 1, until, err
 		}},
 		{"X/tx", index.XChain, index.XChain, func(ctx context.Context, until uint64) (uint64, uint64, error) {
-			before, err := a.network.Chains.XChainBefore(ctx)
+			before, err := chains.XChainBefore(ctx)
 			return 1, min(before, until), err
 		}},
 		{"X/vtx", index.XChain, container.Vertices, func(ctx context.Context, _ uint64) (uint64, uint64, error) {
-			n, err := a.network.Chains.XChainVertices(ctx)
+			n, err := chains.XChainVertices(ctx)
 			return 0, n, err
 		}},
 	} {
 		path := "/ext/index/" + one.path
 		e := rpc.Endpoint{}
-		if n := a.network; n.Chains != nil && n.Chains.Kept() {
+		if chains != nil && chains.Kept() {
 			// Vertices belong to the X-Chain.
-			e.Ready = chain.Ready(func() index.Status { return n.Chains.ChainStatus(one.chain) })
+			e.Ready = chain.Ready(func() index.Status { return chains.ChainStatus(one.chain) })
 			s := rpcindex.New(rpcindex.Options{
-				Reader: a.store, Log: a.log, Chain: container.Chain{NetworkID: n.ID, Name: one.kept},
+				Reader: a.store, Log: a.log, Chain: container.Chain{NetworkID: a.network.ID, Name: one.kept},
 				Heights: func(ctx context.Context) (uint64, uint64, error) {
 					var from, until uint64
 					if one.kept != container.Vertices {
 						var err error
-						if from, until, err = index.ContainersUntil(ctx, a.store, n.ID, one.kept); err != nil {
+						if from, until, err = index.ContainersUntil(ctx, a.store, a.network.ID, one.kept); err != nil {
 							return 0, 0, err
 						}
 					}

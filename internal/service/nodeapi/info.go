@@ -66,10 +66,10 @@ func (a *API) status(id ids.ID) (status index.Status, ok bool) {
 	case a.cChainID:
 		name = index.CChain
 	}
-	if a.network.Chains == nil {
+	if a.network.Chains() == nil {
 		return status, false
 	}
-	status, ok = a.network.Chains.Status()[name]
+	status, ok = a.network.Chains().Status()[name]
 	return status, ok
 }
 

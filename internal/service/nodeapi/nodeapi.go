@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"quorate/handlers/rpc/admin"
 	"quorate/internal/config"
 	"quorate/internal/node"
+	"quorate/internal/retry"
 	"quorate/internal/service/logs"
 	"quorate/internal/service/network"
 	"quorate/internal/store"
@@ -40,11 +42,13 @@ type API struct {
 	subnets []ids.ID
 	config  config.NodeAPI
 	// dir is the network's part of the data directory; store may be nil.
-	dir      string
-	store    store.Store
-	metrics  prometheus.Registerer
-	loggers  *logs.Loggers
-	profiles *admin.Profiles
+	dir     string
+	store   store.Store
+	metrics prometheus.Registerer
+	// registered are the API's own metrics in metrics.
+	registered *prometheus.Registry
+	loggers    *logs.Loggers
+	profiles   *admin.Profiles
 	// settings are the settings that the service was started with, without secrets.
 	settings map[string]string
 	log      *slog.Logger
@@ -78,12 +82,13 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// New returns the API. It asks the network's nodes for its chains until they answer or ctx ends. The API answers at
-// once, and is kept up to date by Run.
-func New(ctx context.Context, n *network.Network, o Options) (*API, error) {
+// New returns the API for the network's present index. It asks the network's nodes for its chains until they answer or
+// ctx ends, and calls waiting with each reason why they have not. The API answers at once, and is kept up to date by
+// Run. The caller closes it.
+func New(ctx context.Context, n *network.Network, o Options, waiting func(error)) (*API, error) {
 	a := &API{
 		network: n, aliases: ids.NewAliaser(), config: o.Config, dir: o.Dir, store: o.Store, loggers: o.Loggers, profiles: o.Profiles, settings: o.Settings, log: o.Log,
-		metrics: prometheus.WrapRegistererWithPrefix("quorate_health_", o.Metrics),
+		metrics: o.Metrics, registered: prometheus.NewRegistry(),
 	}
 	surface := rpc.Options{NodeID: n.Peers.NodeID(), AllowedHosts: o.Config.AllowedHosts, AllowedOrigins: o.Origins, Log: o.Log}
 	a.Public = rpc.New(surface)
@@ -93,7 +98,7 @@ func New(ctx context.Context, n *network.Network, o Options) (*API, error) {
 	if a.subnets, err = o.Network.HealthSubnetIDs(); err != nil {
 		return nil, err
 	}
-	if a.xChainID, a.cChainID, err = findChains(ctx, n, o.Log); err != nil {
+	if a.xChainID, a.cChainID, err = findChains(ctx, n, o.Log, waiting); err != nil {
 		return nil, err
 	}
 	for id, names := range map[ids.ID][]string{
@@ -113,8 +118,14 @@ func New(ctx context.Context, n *network.Network, o Options) (*API, error) {
 			return nil, fmt.Errorf("the node API of network %s: %w", n.Name, err)
 		}
 	}
+	if err := a.metrics.Register(a.registered); err != nil {
+		return nil, fmt.Errorf("the node API of network %s: registering metrics: %w", n.Name, err)
+	}
 	return a, nil
 }
+
+// Close removes the API's metrics. Another one may then be created for the network.
+func (a *API) Close() { a.metrics.Unregister(a.registered) }
 
 // name adds the aliases of a primary network's chain, and of its paths.
 func (a *API) name(id ids.ID, names []string) error {
@@ -171,34 +182,32 @@ func (a *API) Run(ctx context.Context) {
 }
 
 // findChains returns the IDs of the X-Chain and the C-Chain, empty if the network has none.
-func findChains(ctx context.Context, n *network.Network, log *slog.Logger) (x, c ids.ID, err error) {
-	if n.Genesis != nil {
-		return n.Genesis.XChainID, n.Genesis.CChainID, nil
+func findChains(ctx context.Context, n *network.Network, log *slog.Logger, waiting func(error)) (x, c ids.ID, err error) {
+	if g := n.Genesis(); g != nil {
+		return g.XChainID, g.CChainID, nil
 	}
-	if x, err = askForChain(ctx, n.Node, "X", log); err == nil {
-		c, err = askForChain(ctx, n.Node, "C", log)
+	err = retry.Pauses{First: time.Second, Longest: 30 * time.Second}.Do(ctx, func() error {
+		if x, err = askForChain(ctx, n.Node, "X"); err == nil {
+			c, err = askForChain(ctx, n.Node, "C")
+		}
+		return err
+	}, func(err error, pause time.Duration) {
+		waiting(err)
+		log.Warn("the node has not reported its chains, so its APIs are not served yet; asking again", slog.Duration("in", pause), slog.Any("error", err))
+	})
+	if err != nil {
+		err = fmt.Errorf("asking the node for its chains: %w", err)
 	}
 	return x, c, err
 }
 
-// askForChain asks upstream nodes for the chain with an alias until one answers or ctx ends.
-func askForChain(ctx context.Context, client *node.Client, name string, log *slog.Logger) (ids.ID, error) {
-	const pause = time.Second
-	for {
-		id, err := client.BlockchainID(ctx, name)
-		var refused *node.RPCError
-		switch {
-		case err == nil:
-			return id, nil
-		case errors.As(err, &refused):
-			return ids.Empty, nil
-		case ctx.Err() != nil:
-			return ids.Empty, fmt.Errorf("asking the node for its chains: %w", context.Cause(ctx))
-		}
-		log.Warn("the node does not tell its chains; asking again", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+// askForChain asks upstream nodes for the ID of the chain with an alias. It is empty if there is none, or if the nodes
+// do not offer the call.
+func askForChain(ctx context.Context, client *node.Client, name string) (ids.ID, error) {
+	id, err := client.BlockchainID(ctx, name)
+	var refused *node.RPCError
+	if errors.As(err, &refused) && (refused.NotOffered() || strings.Contains(refused.Message, ids.ErrNoIDWithAlias.Error())) {
+		return ids.Empty, nil
 	}
+	return id, err
 }

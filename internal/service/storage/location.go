@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"quorate/handlers/access"
@@ -32,6 +33,14 @@ func LocationOf(c config.Config) Location {
 	return Location{URL: c.Store, Dir: filepath.Join(c.DataDir, config.StoreFolder), Memory: int64(c.MemoryLimit)}
 }
 
+// String names the store for the operator, without secrets.
+func (p Location) String() string {
+	if p.URL != "" {
+		return "the database of --store"
+	}
+	return p.Dir
+}
+
 // Keys returns the key file that belongs to an embedded store.
 func (p Location) Keys() access.KeyFile {
 	return (&config.Config{DataDir: filepath.Dir(p.Dir)}).KeyFile()
@@ -54,6 +63,8 @@ func Failure(err error, place Location, inUse string) error {
 		again = "Everything in it can be made again from the network: name another database, or another schema with ?search_path=."
 	}
 	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		remedy = fmt.Sprintf("Free space on the disk of %s, or choose another folder with --data-dir, then start again.", place)
 	case errors.Is(err, store.ErrInUse):
 		remedy = inUse
 	case errors.Is(err, index.ErrNewer):
@@ -61,7 +72,7 @@ func Failure(err error, place Location, inUse string) error {
 	case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
 		remedy = again
 	}
-	return hint.Failure(config.Redacted(err), remedy)
+	return hint.Failure(config.Redacted(err), hint.OpenFiles(err, remedy))
 }
 
 // Check returns an error if the place is invalid. It does not access the store.

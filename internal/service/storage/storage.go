@@ -29,6 +29,8 @@ type State struct {
 	// the primary chains, EVM those of the EVM chains.
 	Store      store.Store
 	Slots, EVM *index.Slots
+	// Place names Store for the operator, without secrets.
+	Place string
 	// Archive holds the signed messages.
 	Archive *aggregator.Archive
 	// Leases are shared with the other processes on the store; nil for an embedded store.
@@ -64,7 +66,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	if err != nil {
 		return nil, Failure(err, place, "Is another quorate running? Stop it, or give this one a folder of its own with --data-dir.")
 	}
-	k := &State{log: log}
+	k := &State{Place: place.String(), log: log}
 	if k.Slots, err = index.OpenSlots(ctx, s, index.PrimarySlots, primary.Forms()...); err == nil {
 		k.EVM, err = index.OpenSlots(ctx, s, index.EVMSlots, evm.Form())
 	}

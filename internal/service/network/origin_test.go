@@ -24,8 +24,8 @@ import (
 	"quorate/internal/simnet"
 )
 
-// TestBeginningOfAnOwnNetwork takes the times of upgrades from the node of a network that is not public.
-func TestBeginningOfAnOwnNetwork(t *testing.T) {
+// TestOriginOfAnOwnNetwork takes the times of upgrades from the node of a network that is not public.
+func TestOriginOfAnOwnNetwork(t *testing.T) {
 	const ownID = 54321
 	n, err := simnet.Start(simnet.Options{Seed: 5, Validators: 2, NetworkID: ownID, History: &simnet.History{Dir: t.TempDir()}})
 	require.NoError(t, err)
@@ -58,10 +58,10 @@ func TestBeginningOfAnOwnNetwork(t *testing.T) {
 		client, err := node.New(node.Options{Endpoints: []string{server.URL}})
 		require.NoError(t, err)
 		defer client.Close()
-		got, err := AwaitGenesis(t.Context(), client, test.id, genesisFile(t, test.id), slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		require.NotNil(t, got.Genesis)
-		require.Equal(t, test.want, got.Upgrades, "network %d: %s", test.id, test.answer)
+		got := findOrigin(t.Context(), client, test.id, "own", genesisFile(t, test.id), slog.New(slog.DiscardHandler))
+		require.NoError(t, got.missing)
+		require.NotNil(t, got.genesis)
+		require.Equal(t, test.want, got.upgrades, "network %d: %s", test.id, test.answer)
 	}
 }
 

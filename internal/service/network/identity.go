@@ -1,0 +1,184 @@
+package network
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/chain/pchain"
+	"quorate/internal/node"
+	"quorate/internal/store"
+)
+
+// OtherNetworkError reports that the node is on another network than the one that the store has data of.
+type OtherNetworkError struct {
+	// Found says what differs, Do what the operator can do.
+	Found, Do string
+}
+
+// Error implements error.
+func (e *OtherNetworkError) Error() string { return e.Found + "; " + e.Do }
+
+// identityPeriod is the time between two checks of the identity.
+const identityPeriod = 20 * time.Second
+
+// identity tells a network from another one with the same network ID, for example a local network that was created
+// again. It stores the IDs of some P-Chain blocks, and compares them with those of the node.
+type identity struct {
+	name  string
+	id    uint32
+	store store.Store
+	node  *node.Client
+	place string // of the store, for the operator
+}
+
+// watch checks the identity until ctx ends. It returns an *OtherNetworkError once the node is on another network.
+func (i *identity) watch(ctx context.Context, log *slog.Logger) error {
+	ticker := time.NewTicker(identityPeriod)
+	defer ticker.Stop()
+	for {
+		err := i.check(ctx)
+		var other *OtherNetworkError
+		switch {
+		case errors.As(err, &other):
+			return err
+		case err != nil && ctx.Err() == nil:
+			log.Warn("whether the node is still on the same network cannot be checked", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// check returns an *OtherNetworkError if the node is on another network. A node that does not answer, or that lacks
+// the blocks, is no such sign. Other errors are the store's.
+func (i *identity) check(ctx context.Context) error {
+	id, err := i.node.NetworkID(ctx)
+	if err != nil {
+		return nil
+	}
+	if id != i.id {
+		return i.other(fmt.Sprintf("the node is on the network with ID %d, and not on %d as before", id, i.id), "restart quorate if this is intended")
+	}
+	blocks, err := i.blocks(ctx)
+	if err != nil {
+		return err
+	}
+	newest, same := uint64(0), false
+	for _, height := range slices.Backward(slices.Sorted(maps.Keys(blocks))) {
+		newest = max(newest, height)
+		found, ok := i.block(ctx, height)
+		if !ok {
+			continue
+		}
+		if found != blocks[height] {
+			return i.other(fmt.Sprintf("the node is on another network than the one that is stored, with the same ID %d: its P-Chain block %d is %s, stored is %s", i.id, height, found, blocks[height]),
+				fmt.Sprintf("set networks.%s.nodes to nodes of the stored network, or start afresh: stop quorate and move %s away", i.name, i.place))
+		}
+		same = true
+		break // all earlier blocks are the same
+	}
+	if len(blocks) > 0 && !same {
+		return nil
+	}
+	return i.extend(ctx, blocks, newest)
+}
+
+func (i *identity) other(found, do string) error { return &OtherNetworkError{found, do} }
+
+// extend stores the first two blocks, and the last one instead of the one before.
+func (i *identity) extend(ctx context.Context, blocks map[uint64]ids.ID, newest uint64) error {
+	tip, err := i.node.Height(ctx)
+	if err != nil {
+		return nil
+	}
+	next := make(map[uint64]ids.ID)
+	for _, height := range []uint64{0, 1, max(tip, newest)} {
+		if id, ok := blocks[height]; ok {
+			next[height] = id
+		} else if id, ok := i.block(ctx, height); ok {
+			next[height] = id
+		}
+	}
+	if len(next) == 0 || maps.Equal(next, blocks) {
+		return nil
+	}
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	var b store.Batch
+	b.Put(store.FamilyMeta, i.row(), value)
+	if err := i.store.Commit(ctx, &b); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("storing the blocks of network %s: %w", i.name, err)
+	}
+	return nil
+}
+
+// block returns the ID of a P-Chain block, and false if the node does not report it.
+func (i *identity) block(ctx context.Context, height uint64) (ids.ID, bool) {
+	content, err := i.node.BlockByHeight(ctx, height)
+	if err != nil {
+		return ids.Empty, false
+	}
+	b, err := pchain.ParseBlock(content)
+	if err != nil {
+		return ids.Empty, false
+	}
+	return b.ID, true
+}
+
+// blocks returns the stored IDs of blocks by height.
+func (i *identity) blocks(ctx context.Context) (map[uint64]ids.ID, error) {
+	values, err := i.store.Get(ctx, store.FamilyMeta, []store.PK{i.row()})
+	if err != nil {
+		return nil, fmt.Errorf("reading the blocks of network %s: %w", i.name, err)
+	}
+	if values[0] == nil {
+		return nil, nil
+	}
+	var blocks map[uint64]ids.ID
+	if err := json.Unmarshal(values[0], &blocks); err != nil {
+		return nil, fmt.Errorf("reading the blocks of network %s: %w", i.name, err)
+	}
+	return blocks, nil
+}
+
+func (i *identity) row() store.PK { return store.PK{P: fmt.Appendf(nil, "network/%d/blocks", i.id)} }
+
+// storedID returns the network ID that the network with a name had, and false if there was none.
+func storedID(ctx context.Context, s store.Store, name string) (uint32, bool, error) {
+	values, err := s.Get(ctx, store.FamilyMeta, []store.PK{idRow(name)})
+	if err != nil {
+		return 0, false, fmt.Errorf("reading the ID of network %s: %w", name, err)
+	}
+	if len(values[0]) != 4 {
+		return 0, false, nil
+	}
+	return binary.BigEndian.Uint32(values[0]), true, nil
+}
+
+func storeID(ctx context.Context, s store.Store, name string, id uint32) error {
+	if stored, ok, err := storedID(ctx, s, name); err != nil || ok && stored == id {
+		return err
+	}
+	var b store.Batch
+	b.Put(store.FamilyMeta, idRow(name), binary.BigEndian.AppendUint32(nil, id))
+	if err := s.Commit(ctx, &b); err != nil {
+		return fmt.Errorf("storing the ID of network %s: %w", name, err)
+	}
+	return nil
+}
+
+func idRow(name string) store.PK { return store.PK{P: []byte("network/" + name + "/id")} }
