@@ -508,7 +508,7 @@ func TestMessageNotSeen(t *testing.T) {
 	require.Equal(t, "2", w.Header().Get("Retry-After"))
 	require.Contains(t, w.Body.String(), "wait-seconds waits")
 	post(h, fujiPath, `{`+text+`,"waitSeconds":40}`)
-	r := httptest.NewRequest("POST", fujiPath, strings.NewReader(`{`+text+`}`))
+	r := httptest.NewRequest(http.MethodPost, fujiPath, strings.NewReader(`{`+text+`}`))
 	r.Header.Set("Accept", "text/event-stream")
 	events := httptest.NewRecorder()
 	h.ServeHTTP(events, r)

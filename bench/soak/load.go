@@ -65,20 +65,20 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// errorResponse is a response with an error.
-type errorResponse struct {
+// responseError is a response that reports a failure.
+type responseError struct {
 	status int
 	code   string // or the message, if there is no code
 }
 
-func (r *errorResponse) Error() string { return fmt.Sprintf("%d %s", r.status, r.code) }
+func (r *responseError) Error() string { return fmt.Sprintf("%d %s", r.status, r.code) }
 
 // digits differ between messages of the same kind.
 var digits = regexp.MustCompile(`[0-9]+`)
 
 // kindOf returns the kind of a failure, one of a few.
 func kindOf(err error) string {
-	var no *errorResponse
+	var no *responseError
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &no):
@@ -111,7 +111,7 @@ func (s *soak) ask(ctx context.Context, method, path string, body []byte, v any)
 	if response.StatusCode != http.StatusOK {
 		var why struct{ Code, Message string }
 		_ = json.Unmarshal(content, &why) // the status is enough
-		return nil, &errorResponse{response.StatusCode, cmp.Or(why.Code, fmt.Sprintf("%.60s", why.Message))}
+		return nil, &responseError{response.StatusCode, cmp.Or(why.Code, fmt.Sprintf("%.60s", why.Message))}
 	}
 	if err := json.Unmarshal(content, v); err != nil {
 		return nil, wrong("%s: %v: %.300s", path, err, content)
@@ -161,7 +161,7 @@ func (s *soak) rpc(ctx context.Context, path, method string, params, result any)
 		return err
 	}
 	if answer.Error != nil {
-		return &errorResponse{http.StatusOK, fmt.Sprintf("%.60s", answer.Error.Message)}
+		return &responseError{http.StatusOK, fmt.Sprintf("%.60s", answer.Error.Message)}
 	}
 	if err := json.Unmarshal(answer.Result, result); err != nil {
 		return wrong("%s: %v: %.300s", method, err, answer.Result)
@@ -232,7 +232,7 @@ func (s *soak) rpcNumber(ctx context.Context, _ *rand.Rand) error {
 	var untrue *wrongError
 	switch {
 	case errors.As(err, &untrue): // the service forwards the node's garbage
-		return &errorResponse{http.StatusOK, "garbage"}
+		return &responseError{http.StatusOK, "garbage"}
 	case err != nil:
 		return err
 	}

@@ -63,11 +63,11 @@ func TestCompare(t *testing.T) {
 func TestTally(t *testing.T) {
 	var counted tally
 	counted.add("sign", "", nil)
-	counted.add("sign", "the node is away", &errorResponse{503, "NODE_UNAVAILABLE"})
+	counted.add("sign", "the node is away", &responseError{503, "NODE_UNAVAILABLE"})
 	counted.add("sign", "", io.ErrUnexpectedEOF)
 	counted.add("utxos", "", nil)
 	counted.add("utxos", "", wrong("one is missing"))
-	counted.add("balances", "", &errorResponse{500, ""})
+	counted.add("balances", "", &responseError{500, ""})
 	all, failures, bad := counted.counted()
 	require.Len(t, bad, 2)
 	require.ErrorContains(t, bad[0], "utxos: one is missing")

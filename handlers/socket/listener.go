@@ -161,10 +161,13 @@ func (l *Listener) enter(c *conn) (victim *conn, ok bool) {
 	if o == nil {
 		o = &origin{from: from, counted: counted}
 	}
-	full, bound := (*origin)(nil), boundAddress
+	var (
+		full  *origin
+		bound string
+	)
 	switch {
 	case counted && o.open >= l.o.PerAddress:
-		full = o
+		full, bound = o, boundAddress
 	case l.o.Connections > 0 && l.open >= l.o.Connections:
 		full, bound = l.mostIdle(), boundAll
 	default:

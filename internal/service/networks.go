@@ -171,7 +171,7 @@ func (n *networks) runNodeAPI(ctx, life context.Context, opened *network.Network
 		watching.Wait()
 		switch {
 		case ctx.Err() != nil && err != nil:
-			return nil // stopped while waiting for the node
+			return nil //nolint:nilerr // stopped while waiting for the node
 		case err != nil && !interrupted:
 			return err
 		}

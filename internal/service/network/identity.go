@@ -101,7 +101,7 @@ func (i *identity) other(found, do string) error { return &OtherNetworkError{fou
 func (i *identity) extend(ctx context.Context, blocks map[uint64]ids.ID, newest uint64) error {
 	tip, err := i.node.Height(ctx)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // Later calls store the blocks.
 	}
 	next := make(map[uint64]ids.ID)
 	for _, height := range []uint64{0, 1, max(tip, newest)} {

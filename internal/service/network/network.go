@@ -303,8 +303,7 @@ func (n *Network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 // Run runs the network until ctx ends.
 func (n *Network) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	switch {
-	case n.role.Connects():
+	if n.role.Connects() {
 		g.Go(func() error { return n.connect(ctx) })
 	}
 	if n.indexed.Load() != nil {

@@ -3,6 +3,7 @@ package evmchain
 import (
 	"encoding/json"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/holiman/uint256"
@@ -362,8 +363,7 @@ func (r *rendering) end(g *Generator, b *Block) {
 		}
 	}
 	fields := marshal(shown)
-	b.Text = append(fields[:len(fields)-1], afterHeader+`,"transactions":`...)
-	b.Text = append(append(b.Text, marshal(r.shown)...), '}')
+	b.Text = slices.Concat(fields[:len(fields)-1], []byte(afterHeader+`,"transactions":`), marshal(r.shown), []byte{'}'})
 	b.Receipts, b.Traces = marshal(r.shownReceipts), marshal(r.traces)
 	if g.truth == nil {
 		return
