@@ -174,8 +174,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				cancel()
 				require.NoError(t, <-served)
 			}()
+			begun := time.Now() // the server's time begins when it accepts the connection
 			conn, r := dial(t, ln.Addr().String())
-			begun := time.Now()
 			_, err = io.WriteString(conn, test.sent)
 			require.NoError(t, err)
 			if name == "a byte now and then" {

@@ -288,7 +288,7 @@ func TestEVMChainThatIsAway(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "networks:\n  fuji:\n    evm:\n      - rpc: %s/ext/bc/none/rpc?token=secret\n", away.URL), 0o600))
 	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n}, "--config", file)
 	defer s.stop(t)
-	awaitStatus(t, s, "fuji evm "+strings.TrimPrefix(away.URL, "http://")+"/ext/bc/none/rpc: retrying")
+	awaitStatus(t, s, "fuji evm "+strings.TrimPrefix(away.URL, "http://")+": retrying")
 	_, out, _ := quorate(t, "", "index", "status", "--server", s.private)
 	require.NotContains(t, out, "secret")
 	require.Equal(t, http.StatusServiceUnavailable, getJSON(t, s.base+"/v1/chains/99001/transactions", nil))

@@ -207,8 +207,10 @@ func TestSigningDoesNotWaitForChains(t *testing.T) {
 	response, body := ask(t, "POST", s.base+"/ext/info", `{"jsonrpc":"2.0","id":1,"method":"info.getNetworkID"}`)
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.Contains(t, body, "has not reported its chains")
-	_, body = ask(t, "GET", s.private+"/ext/health", "")
-	require.Contains(t, body, "429")
+	require.Eventually(t, func() bool {
+		_, body = ask(t, "GET", s.private+"/ext/health", "")
+		return strings.Contains(body, "429")
+	}, time.Minute, 20*time.Millisecond, "%s", s.log)
 	p.works()
 	require.Eventually(t, func() bool {
 		response, _ = ask(t, "POST", s.base+"/ext/info", `{"jsonrpc":"2.0","id":1,"method":"info.getNetworkID"}`, "Content-Type", "application/json")

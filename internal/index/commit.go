@@ -403,6 +403,7 @@ func (c *committer[B]) commit(ctx context.Context) error {
 		}
 		f.to, l.cursor = append(f.to, to), to
 	}
+	c.putCaughtUp(f.batch)
 	f.reached = c.reached()
 	c.flight, c.batch, c.spare = f, c.spare, nil
 	c.blocks, c.size = 0, 0

@@ -43,6 +43,9 @@ type Options[B any] struct {
 	// QuietPoll is the maximum poll interval while the chain is quiet. The interval grows to a sixteenth of the time
 	// since the node's height last rose or Wake was called. Default Poll.
 	QuietPoll time.Duration
+	// StoreCaughtUp stores that the index has caught up. After a restart such an index counts as caught up while the
+	// node does not answer. Set it for the index that serves, not for one that is rebuilt beside it.
+	StoreCaughtUp bool
 	// Committed is called after each commit with the first height that some projection lacks. It blocks the pipeline: it
 	// must only wake readers.
 	Committed func(next uint64)
@@ -224,6 +227,9 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.readCaughtUp(ctx); err != nil {
+		return err
+	}
 	c := newCommitter(p, lanes)
 	next := c.next // only the committer uses it from here on
 	source, kept, err := p.source(ctx, next)
@@ -288,7 +294,7 @@ func (r *running[B]) poll(ctx context.Context) error {
 		var height uint64
 		a, ok := r.source.(*again[B])
 		local := ok && a.local()
-		if err := r.retry(ctx, "asking for the height", func() (err error) {
+		if err := r.retry(ctx, askingHeight, func() (err error) {
 			height, err = r.source.Tip(ctx)
 			return err
 		}); err != nil {

@@ -112,6 +112,9 @@ type status struct {
 	lanes   map[string]reach  // by projection; guarded by mu
 	caught  map[string]bool   // projections that have been near the tip; guarded by mu
 	lower   lower             // guarded by mu
+	// before is the height that the store says was indexed when the index was last known to have caught up, 0 if it
+	// had not. Guarded by mu.
+	before uint64
 	// atTip is set once the pipeline has had nothing left to index in this run. Guarded by mu.
 	atTip bool
 
@@ -205,6 +208,7 @@ func (s *status) explain(now *Status) {
 		}
 		missing, now.Err, now.Failing, now.FailingSince = lacks, t.err, what.doing, t.since
 	}
+	now.CaughtUp = now.CaughtUp || s.unreachable(now)
 	// A short chain is near its tip from the beginning, even if the next block never arrives.
 	now.CaughtUp = now.CaughtUp && (!missing || s.atTip)
 	switch {
@@ -221,7 +225,7 @@ func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.trouble, s.current = true, make(map[task]*trouble), Status{}
-	s.lanes, s.caught, s.lower, s.atTip = nil, make(map[string]bool), lower{}, false
+	s.lanes, s.caught, s.lower, s.atTip, s.before = nil, make(map[string]bool), lower{}, false, 0
 }
 
 func (s *status) position(from, next, kept uint64, lanes map[string]reach) {

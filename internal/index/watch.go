@@ -30,6 +30,9 @@ func (p *Pipeline[B]) watch(ctx context.Context) error {
 	ticker := time.NewTicker(p.options.Poll)
 	defer ticker.Stop()
 	defer p.reported.Store(nil)
+	if err := p.readCaughtUp(ctx); err != nil {
+		return err
+	}
 	var read time.Time // when the report was read
 	for last, known := uint64(0), false; ; {
 		var now stand

@@ -259,7 +259,7 @@ func add[B any](n *Network, o Options, of chainOf[B], projections ...index.Proje
 	}
 	p, err := index.New(index.Options[B]{
 		Poll: poll, QuietPoll: quietPoll,
-		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Projections: projections, Start: of.start, Keep: o.Keep != KeepNone && !o.Beside, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
+		NetworkID: o.NetworkID, Chain: chain, Source: of.source, Store: o.Store, Projections: projections, Start: of.start, Keep: o.Keep != KeepNone && !o.Beside, StoreCaughtUp: !o.Beside, WindowBytes: o.WindowBytes, Committed: of.committed, Now: o.Now, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("indexing the %s-Chain: %w", chain, err)

@@ -43,7 +43,7 @@ func (l *lister) RewardUTXOs(_ context.Context, txID ids.ID, height uint64) ([][
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.atOnce--
-	return l.outputs, l.err
+	return slices.Clone(l.outputs), l.err // the caller sorts them
 }
 
 func newRewards(l *lister) *rewards {

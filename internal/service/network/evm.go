@@ -25,6 +25,7 @@ import (
 	"quorate/internal/index/evm/contracts"
 	"quorate/internal/index/evm/metadata"
 	"quorate/internal/node"
+	"quorate/internal/retry"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
 	"quorate/internal/store/lease"
@@ -36,7 +37,8 @@ type evmChain struct {
 	// proposer is a client of the chain's proposervm, see L1API.
 	proposer *node.Client
 	path     string
-	own      bool // the client serves only this chain
+	own      bool     // the client serves only this chain
+	urls     []string // of the chain's own nodes
 	// name identifies the chain until its node has reported its IDs.
 	name  string
 	token handler.NativeToken
@@ -72,7 +74,7 @@ func newEVMChains(client *node.Client, o Options) ([]evmChain, error) {
 			closeEVMChains(chains)
 			return nil, err
 		}
-		chains = append(chains, evmChain{client: client, proposer: proposer, own: true, name: name, token: nativeToken(c.NativeToken)})
+		chains = append(chains, evmChain{client: client, proposer: proposer, own: true, urls: c.RPC.URLs(), name: name, token: nativeToken(c.NativeToken)})
 	}
 	return chains, nil
 }
@@ -122,7 +124,11 @@ type evmIndexes struct {
 	waiting map[string]error  // by name: the error that keeps a chain from opening; guarded by mu
 	refused map[string]error  // by name: the reason for which a chain is not indexed; guarded by mu
 	taken   map[ids.ID]string // guarded by mu
+	absent  map[string]bool   // by name: waiting chains of which nothing is stored; guarded by mu
 }
+
+// errOtherChain reports that a node serves another chain than it did when the chain was indexed.
+var errOtherChain = errors.New("the node serves another chain than before")
 
 // errChainID reports that two chains of a network cannot be told apart.
 var errChainID = errors.New("two chains of one network have the same EVM chain ID")
@@ -184,7 +190,7 @@ func (x *evmIndexer) run(ctx context.Context, filling func(*evm.Filler), log *sl
 func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
 	r := &evmIndexes{
 		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
-		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string),
+		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string), absent: make(map[string]bool),
 	}
 	if o.Views != nil {
 		r.views = o.Views
@@ -239,42 +245,60 @@ func (r *evmIndexes) run(ctx context.Context) {
 	running.Wait()
 }
 
-// record waits for the chain's node, with increasing delays, and indexes the chain.
+// record indexes the chain once its node has reported its IDs. Until then, it serves what is stored of the chain.
 func (r *evmIndexes) record(ctx context.Context, c evmChain) {
-	const longest = 10 * time.Second
-	for pause := 250 * time.Millisecond; ; pause = min(2*pause, longest) {
-		e, err := r.identify(ctx, c)
-		if ctx.Err() != nil {
-			return
+	var early *evmIndex // serves without the node
+	following, tried := func() {}, false
+	err := retry.Pauses{First: 250 * time.Millisecond, Longest: 10 * time.Second}.Do(ctx, func() error {
+		reported, err := r.identify(ctx, c)
+		switch {
+		case err != nil:
+			return err
+		case early != nil && early.identity() != reported:
+			return retry.Final(fmt.Errorf("%w: %s is EVM chain %d (blockchain %s), stored is EVM chain %d (blockchain %s); set its rpc to the stored chain, or remove it from the configuration",
+				errOtherChain, c.name, reported.ChainID, reported.BlockchainID, early.served.ChainID, early.served.BlockchainID))
+		case early != nil:
+			return nil
 		}
-		if err == nil && e == nil {
-			return
-		}
+		early, err = r.enter(c, reported)
 		if errors.Is(err, errChainID) {
-			r.refuse(c, err)
-			return
+			return retry.Final(err)
 		}
-		if err == nil {
-			defer e.book.Close()
-			if err = r.changed(); err == nil {
-				r.work(ctx, e)
-				return
-			}
-			r.log.Error("an EVM chain cannot be served", slog.String("chain", e.name), slog.Any("error", err))
-			return
+		return err
+	}, func(err error, _ time.Duration) {
+		r.wait(c, err)
+		if !tried && ctx.Err() == nil {
+			tried = true
+			early, following = r.serveStored(ctx, c, err)
 		}
-		r.mu.Lock()
-		first := r.waiting[c.name] == nil
-		r.waiting[c.name] = err
-		r.mu.Unlock()
-		if first {
-			r.log.Warn("an EVM chain is not recorded yet", slog.String("chain", c.name), slog.Any("error", err))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+	})
+	following()
+	if early != nil {
+		defer early.book.Close()
+	}
+	switch {
+	case ctx.Err() != nil || err == nil && early == nil:
+		return
+	case err != nil:
+		r.refuse(c, err)
+		return
+	}
+	r.confirm(ctx, c, early)
+	if err := r.changed(); err != nil {
+		r.log.Error("an EVM chain cannot be served", slog.String("chain", early.name), slog.Any("error", err))
+		return
+	}
+	r.work(ctx, early)
+}
+
+// wait notes why a chain's node has not reported its IDs.
+func (r *evmIndexes) wait(c evmChain, err error) {
+	r.mu.Lock()
+	first := r.waiting[c.name] == nil
+	r.waiting[c.name] = err
+	r.mu.Unlock()
+	if first {
+		r.log.Warn("an EVM chain is not indexed yet", slog.String("chain", c.name), slog.Any("error", err))
 	}
 }
 
@@ -283,49 +307,51 @@ func (r *evmIndexes) refuse(c evmChain, err error) {
 	r.mu.Lock()
 	delete(r.waiting, c.name)
 	r.refused[c.name] = err
+	r.open = slices.DeleteFunc(r.open, func(e *evmIndex) bool { return e.source == c.name })
 	r.mu.Unlock()
-	r.log.Error("an EVM chain is not recorded", slog.String("chain", c.name), slog.Any("error", err))
+	r.log.Error("an EVM chain is not indexed", slog.String("chain", c.name), slog.Any("error", err))
 	if err := r.changed(); err != nil { // the chain is no longer awaited
 		r.log.Error("the surface cannot be renewed", slog.Any("error", err))
 	}
 }
 
-// identify asks a chain for its IDs and builds its index. It returns nil if the chain is indexed already.
-func (r *evmIndexes) identify(ctx context.Context, c evmChain) (*evmIndex, error) {
+// identify asks a chain's node for its IDs.
+func (r *evmIndexes) identify(ctx context.Context, c evmChain) (evmIdentity, error) {
 	api := c.client.EVM(c.path)
 	chainID, err := api.ChainID(ctx)
 	if err != nil {
-		return nil, err
+		return evmIdentity{}, err
 	}
 	blockchainID := r.cChainID
 	if !c.cChain() || blockchainID == ids.Empty {
 		blockchainID, err = api.BlockchainID(ctx)
 	}
 	if err == nil && blockchainID == ids.Empty {
-		err = errors.New("the chain does not tell its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc")
+		err = errors.New("the chain does not report its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc")
 	}
-	if err != nil {
-		return nil, err
-	}
+	return evmIdentity{chainID, blockchainID}, err
+}
+
+// enter builds the index of a chain and adds it to those that can be read. It returns nil if the chain is indexed already.
+func (r *evmIndexes) enter(c evmChain, id evmIdentity) (*evmIndex, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if other, taken := r.taken[blockchainID]; taken {
+	if other, taken := r.taken[id.BlockchainID]; taken {
 		delete(r.waiting, c.name)
-		r.log.Warn("an EVM chain is configured twice; it is recorded once", slog.String("chain", c.name), slog.String("recorded", other))
+		r.log.Warn("an EVM chain is configured twice; it is indexed once", slog.String("chain", c.name), slog.String("indexed", other))
 		return nil, nil
 	}
 	for _, other := range r.open {
-		if other.served.ChainID == chainID {
-			return nil, fmt.Errorf("%w, %d: %s (blockchain %s), which is recorded, and %s (blockchain %s), which is not; configure one of them",
-				errChainID, chainID, other.source, other.served.BlockchainID, c.name, blockchainID)
+		if other.served.ChainID == id.ChainID {
+			return nil, fmt.Errorf("%w, %d: %s (blockchain %s), which is indexed, and %s (blockchain %s), which is not; configure one of them",
+				errChainID, id.ChainID, other.source, other.served.BlockchainID, c.name, id.BlockchainID)
 		}
 	}
-	e, err := r.assemble(c, api, chainID, blockchainID)
+	e, err := r.assemble(c, c.client.EVM(c.path), id.ChainID, id.BlockchainID)
 	if err != nil {
 		return nil, err
 	}
-	delete(r.waiting, c.name)
-	r.taken[blockchainID] = e.name
+	r.taken[id.BlockchainID] = e.name
 	r.open = append(r.open, e)
 	return e, nil
 }
@@ -351,8 +377,9 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			WindowBytes: 32 << 20,
 			Room:        r.room,
 			// An idle node is polled less often; it may announce blocks by WebSocket.
-			QuietPoll: quietPoll,
-			Log:       r.log,
+			QuietPoll:     quietPoll,
+			StoreCaughtUp: s == r.store,
+			Log:           r.log,
 		})
 		if err != nil {
 			return nil, err
@@ -459,11 +486,15 @@ type evmPart struct {
 	log             *slog.Logger
 }
 
-// beside returns indexers of all chains for another store, and the chains that are not known yet, with the reasons.
+// beside returns indexers of all chains for another store, and the chains in this one that their nodes have not
+// confirmed yet, with the reasons.
 func (r *evmIndexes) beside(s store.Store) (parts []index.Part, missing []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, reason := range r.waiting {
+		if r.absent[name] {
+			continue
+		}
 		if reason == nil {
 			reason = errors.New("its node has not answered yet")
 		}
@@ -471,6 +502,9 @@ func (r *evmIndexes) beside(s store.Store) (parts []index.Part, missing []string
 	}
 	slices.Sort(missing)
 	for _, e := range r.open {
+		if _, waits := r.waiting[e.source]; waits {
+			continue
+		}
 		indexer, err := e.newIndexer(s)
 		if err != nil {
 			return nil, nil, err
@@ -552,6 +586,9 @@ func (r *evmIndexes) addStatus(all map[string]index.Status) {
 		all[e.name] = e.status()
 	}
 	for name, err := range r.waiting {
+		if r.isOpen(name) {
+			continue // its status has the reason
+		}
 		state := index.Idle
 		if err != nil {
 			state = index.Retrying
@@ -582,7 +619,15 @@ func (r *evmIndexes) chainsServed() (served []handler.Chain, starting bool) {
 	for _, e := range r.open {
 		served = append(served, e.served)
 	}
-	return served, len(r.waiting) > 0
+	for name := range r.waiting {
+		starting = starting || !r.isOpen(name)
+	}
+	return served, starting
+}
+
+// isOpen reports whether a chain can be read, by its configured name. Requires mu.
+func (r *evmIndexes) isOpen(name string) bool {
+	return slices.ContainsFunc(r.open, func(e *evmIndex) bool { return e.source == name })
 }
 
 // follows reports whether a blockchain is indexed.
