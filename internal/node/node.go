@@ -124,7 +124,7 @@ type endpoint struct {
 
 	mu       sync.Mutex
 	failedAt time.Time // guarded by mu; zero while it works
-	failures int       // guarded by mu; calls that failed since the last one that worked
+	failing  time.Time // guarded by mu; when the first call after the last one that worked failed; zero while it works
 	told     bool      // guarded by mu; whether the log has this failure
 	toldAt   time.Time // guarded by mu; when a failure was logged last
 	// heldUntil is when the endpoint may be asked again, as it said (Retry-After).
@@ -323,9 +323,8 @@ func (e *endpoint) cooling() bool {
 }
 
 const (
-	// sporadic is the number of failures in a row that are repeated without a log line if
-	// the endpoint is only overloaded.
-	sporadic = 3
+	// sporadic is how long an endpoint may be overloaded, for all calls, without a log line.
+	sporadic = time.Second
 	// tellAgain is the least time between two log lines about failures of an endpoint.
 	tellAgain = time.Minute
 )
@@ -337,8 +336,10 @@ func (e *endpoint) failed(log *slog.Logger, err error) {
 	now := time.Now()
 	e.mu.Lock()
 	e.failedAt = now
-	e.failures++
-	tell := !e.told && (e.failures > sporadic || !errors.As(err, &busy)) && (e.toldAt.IsZero() || now.Sub(e.toldAt) >= tellAgain)
+	if e.failing.IsZero() {
+		e.failing = now
+	}
+	tell := !e.told && (now.Sub(e.failing) >= sporadic || !errors.As(err, &busy)) && (e.toldAt.IsZero() || now.Sub(e.toldAt) >= tellAgain)
 	if tell {
 		e.told, e.toldAt = true, now
 	}
@@ -352,7 +353,7 @@ func (e *endpoint) failed(log *slog.Logger, err error) {
 func (e *endpoint) works(log *slog.Logger) {
 	e.mu.Lock()
 	back := e.told
-	e.failedAt, e.failures, e.told = time.Time{}, 0, false
+	e.failedAt, e.failing, e.told = time.Time{}, time.Time{}, false
 	e.mu.Unlock()
 	if back {
 		log.Info("upstream node works again", slog.String("node", e.name))

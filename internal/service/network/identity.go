@@ -75,9 +75,10 @@ func (i *identity) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	newest, same := uint64(0), false
+	// If the node is replaced meanwhile, the comparison comes after it: blocks of the new one are not stored.
+	next := i.next(ctx, blocks)
+	same := len(blocks) == 0
 	for _, height := range slices.Backward(slices.Sorted(maps.Keys(blocks))) {
-		newest = max(newest, height)
 		found, ok := i.block(ctx, height)
 		if !ok {
 			continue
@@ -89,29 +90,7 @@ func (i *identity) check(ctx context.Context) error {
 		same = true
 		break // all earlier blocks are the same
 	}
-	if len(blocks) > 0 && !same {
-		return nil
-	}
-	return i.extend(ctx, blocks, newest)
-}
-
-func (i *identity) other(found, do string) error { return &OtherNetworkError{found, do} }
-
-// extend stores the first two blocks, and the last one instead of the one before.
-func (i *identity) extend(ctx context.Context, blocks map[uint64]ids.ID, newest uint64) error {
-	tip, err := i.node.Height(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // Later calls store the blocks.
-	}
-	next := make(map[uint64]ids.ID)
-	for _, height := range []uint64{0, 1, max(tip, newest)} {
-		if id, ok := blocks[height]; ok {
-			next[height] = id
-		} else if id, ok := i.block(ctx, height); ok {
-			next[height] = id
-		}
-	}
-	if len(next) == 0 || maps.Equal(next, blocks) {
+	if !same || len(next) == 0 || maps.Equal(next, blocks) {
 		return nil
 	}
 	value, err := json.Marshal(next)
@@ -124,6 +103,29 @@ func (i *identity) extend(ctx context.Context, blocks map[uint64]ids.ID, newest 
 		return fmt.Errorf("storing the blocks of network %s: %w", i.name, err)
 	}
 	return nil
+}
+
+func (i *identity) other(found, do string) error { return &OtherNetworkError{found, do} }
+
+// next returns the first two blocks and the last one, of which some may be stored. It returns nil if the node does not
+// answer.
+func (i *identity) next(ctx context.Context, stored map[uint64]ids.ID) map[uint64]ids.ID {
+	tip, err := i.node.Height(ctx)
+	if err != nil {
+		return nil
+	}
+	for height := range stored {
+		tip = max(tip, height)
+	}
+	next := make(map[uint64]ids.ID)
+	for _, height := range []uint64{0, 1, tip} {
+		if id, ok := stored[height]; ok {
+			next[height] = id
+		} else if id, ok := i.block(ctx, height); ok {
+			next[height] = id
+		}
+	}
+	return next
 }
 
 // block returns the ID of a P-Chain block, and false if the node does not report it.
