@@ -137,5 +137,13 @@ func newLogHandler(l slog.Level, w io.Writer) slog.Handler {
 	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})
 	}
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: durationText})
+}
+
+// durationText writes durations as text. In JSON they would be bare nanoseconds.
+func durationText(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
