@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -20,35 +19,30 @@ const unreachableAfter = 10 * time.Second
 // Requires mu.
 func (s *status) unreachable(now *Status) bool {
 	asking := s.trouble[task{doing: askingHeight}]
-	return !now.TipKnown && s.before > 0 && now.Next >= max(s.before, now.Kept) && asking != nil && time.Since(asking.since) >= unreachableAfter
+	indexed := now.Next > max(now.From, 1) && now.Next >= now.Kept
+	return s.before && indexed && !now.TipKnown && asking != nil && time.Since(asking.since) >= unreachableAfter
 }
 
-// caughtUpKey is the key of a row with the first height that was not indexed when the index caught up. It does not exist
-// while the index is known to be behind.
+// caughtUpKey is the key of a row that exists while the index has caught up, as far as its commits know.
 func (p *Pipeline[B]) caughtUpKey() store.PK {
 	return store.PK{P: fmt.Appendf(nil, "caughtup/%d/%s", p.options.NetworkID, p.options.Chain)}
 }
 
 // readCaughtUp reads whether the index had caught up before this pipeline began.
 func (p *Pipeline[B]) readCaughtUp(ctx context.Context) error {
-	var before uint64
-	err := p.withStore(ctx, "opening the index", func() error {
+	return p.withStore(ctx, "opening the index", func() error {
 		values, err := p.options.Store.Get(ctx, store.FamilyMeta, []store.PK{p.caughtUpKey()})
 		if err != nil {
 			return fmt.Errorf("reading whether the index had caught up: %w", err)
 		}
-		if before = 0; len(values[0]) == 8 {
-			before = binary.BigEndian.Uint64(values[0])
-		}
+		p.status.mu.Lock()
+		defer p.status.mu.Unlock()
+		p.status.before = values[0] != nil
 		return nil
 	})
-	p.status.mu.Lock()
-	defer p.status.mu.Unlock()
-	p.status.before = before
-	return err
 }
 
-// putCaughtUp adds to batch whether the index is near the node's height after it, if that has changed.
+// putCaughtUp adds to batch whether the index has caught up with it, if that has changed.
 func (c *committer[B]) putCaughtUp(batch *store.Batch) {
 	if !c.options.StoreCaughtUp {
 		return
@@ -58,12 +52,13 @@ func (c *committer[B]) putCaughtUp(batch *store.Batch) {
 	defer s.mu.Unlock()
 	after := s.current
 	after.Next = c.next
-	switch near := after.near(); {
-	case near && s.before == 0:
-		s.before = c.next
-		batch.Put(store.FamilyMeta, c.caughtUpKey(), binary.BigEndian.AppendUint64(nil, c.next))
-	case !near && s.before > 0:
-		s.before = 0
+	near := after.near()
+	switch {
+	case near == s.before:
+	case near:
+		batch.Put(store.FamilyMeta, c.caughtUpKey(), []byte{1})
+	default:
 		batch.Delete(store.FamilyMeta, c.caughtUpKey())
 	}
+	s.before = near
 }

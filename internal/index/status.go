@@ -112,9 +112,8 @@ type status struct {
 	lanes   map[string]reach  // by projection; guarded by mu
 	caught  map[string]bool   // projections that have been near the tip; guarded by mu
 	lower   lower             // guarded by mu
-	// before is the height that the store says was indexed when the index was last known to have caught up, 0 if it
-	// had not. Guarded by mu.
-	before uint64
+	// before is set if the store says that the index had caught up. Guarded by mu.
+	before bool
 	// atTip is set once the pipeline has had nothing left to index in this run. Guarded by mu.
 	atTip bool
 
@@ -225,7 +224,7 @@ func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.trouble, s.current = true, make(map[task]*trouble), Status{}
-	s.lanes, s.caught, s.lower, s.atTip, s.before = nil, make(map[string]bool), lower{}, false, 0
+	s.lanes, s.caught, s.lower, s.atTip, s.before = nil, make(map[string]bool), lower{}, false, false
 }
 
 func (s *status) position(from, next, kept uint64, lanes map[string]reach) {

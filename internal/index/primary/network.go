@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -146,57 +147,62 @@ func New(o Options) (*Network, error) {
 	if o.Shared {
 		n.shared = o.Store
 	}
-	projections := o.Projections
+	if err := n.addPChain(o); err != nil || o.Genesis == nil {
+		return n, err
+	}
+	if err := n.addXChain(o); err != nil {
+		return nil, err
+	}
+	return n, n.addCChain(o)
+}
+
+// addPChain adds the P-Chain: L1 transactions, and with a genesis the ledger.
+func (n *Network) addPChain(o Options) error {
 	committed := func(uint64) {
 		if o.Recorded != nil {
 			o.Recorded()
 		}
 	}
-	start := o.Start
-	var asked *rewards
-	if o.Genesis != nil {
-		start = 0
-		n.matcher = ledger.NewMatcher(o.Store, o.NetworkID, o.Log)
-		n.Ledger = ledger.New(o.Store, o.NetworkID)
-		n.Subnets = subnets.New(o.Store, o.NetworkID)
-		n.cursors = append(n.cursors, vertexCursor(o.NetworkID))
-		recorded := committed
-		committed = func(next uint64) {
-			n.matcher.Wake()
-			recorded(next)
-		}
-		asked = &rewards{node: o.Node, reader: o.Store, networkID: o.NetworkID, keep: o.Keep != KeepNone, log: o.Log}
-		decoder, err := pchain.NewDecoder(pchain.DecoderOptions{
-			NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: asked, ValidatorFees: o.ValidatorFees, Upgrades: o.Upgrades,
-			Validators: o.Genesis.Validators, Supply: o.Genesis.Supply, Disagree: asked.differ,
-		})
-		if err == nil && o.Metrics != nil {
-			err = asked.register(o.Metrics)
-		}
-		if err != nil {
-			return nil, err
-		}
-		n.kept = o.Keep != KeepNone
-		indexer := pChain(o.NetworkID, decoder, asked, ledger.NewProjection(o.NetworkID, constants.PlatformChainID), subnets.NewProjection(o.NetworkID))
-		n.ledgers[index.PChain] = indexer.Name()
-		projections = append(projections[:len(projections):len(projections)], indexer)
-		if n.kept {
-			projections = append(projections, lookup.PChain(o.NetworkID))
-		}
+	from := index.NewPChainSource(o.Node, o.Log)
+	p := chainOf[*pchain.Block]{name: index.PChain, source: from, verified: from, height: from.Tip, start: o.Start, committed: committed}
+	if o.Genesis == nil {
+		return add(n, o, p, o.Projections...)
 	}
-	p := index.NewPChainSource(o.Node, o.Log)
-	var source index.ContainerSource[*pchain.Block] = p
-	if asked != nil {
-		source = rewardSource{p, asked}
+	n.matcher = ledger.NewMatcher(o.Store, o.NetworkID, o.Log)
+	n.Ledger = ledger.New(o.Store, o.NetworkID)
+	n.Subnets = subnets.New(o.Store, o.NetworkID)
+	n.cursors = append(n.cursors, vertexCursor(o.NetworkID))
+	n.kept = o.Keep != KeepNone
+	asked := &rewards{node: o.Node, reader: o.Store, networkID: o.NetworkID, keep: n.kept, log: o.Log}
+	decoder, err := pchain.NewDecoder(pchain.DecoderOptions{
+		NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: asked, ValidatorFees: o.ValidatorFees, Upgrades: o.Upgrades,
+		Validators: o.Genesis.Validators, Supply: o.Genesis.Supply, Disagree: asked.differ,
+	})
+	if err == nil && o.Metrics != nil {
+		err = asked.register(o.Metrics)
 	}
-	err := add(n, o, chainOf[*pchain.Block]{name: index.PChain, source: source, verified: p, height: p.Tip, start: start, committed: committed}, projections...)
-	if err != nil || o.Genesis == nil {
-		return n, err
+	if err != nil {
+		return err
 	}
-	woken := func(uint64) { n.matcher.Wake() }
+	p.source, p.start = rewardSource{from, asked}, 0
+	p.committed = func(next uint64) {
+		n.matcher.Wake()
+		committed(next)
+	}
+	indexer := pChain(o.NetworkID, decoder, asked, ledger.NewProjection(o.NetworkID, constants.PlatformChainID), subnets.NewProjection(o.NetworkID))
+	n.ledgers[index.PChain] = indexer.Name()
+	projections := append(slices.Clone(o.Projections), indexer)
+	if n.kept {
+		projections = append(projections, lookup.PChain(o.NetworkID))
+	}
+	return add(n, o, p, projections...)
+}
+
+// addXChain adds the X-Chain and its vertices from before Cortina.
+func (n *Network) addXChain(o Options) error {
 	x, err := xchain.NewDecoder(o.Genesis.XChainID, o.Genesis.X)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.origin = index.NewXChainOrigin(o.Node, x, o.Store, o.NetworkID)
 	n.Vertices = vertices.New(vertices.Options{
@@ -205,28 +211,33 @@ func New(o Options) (*Network, error) {
 	})
 	n.xChain = index.NewXChainSource(o.Node, x, n.origin, n.Vertices, o.Log)
 	verified := index.NewXChainSource(o.Node, x, n.origin.Reading(), n.Vertices, o.Log)
-	xLedger := XChain(x, ledger.NewProjection(o.NetworkID, o.Genesis.XChainID))
-	n.ledgers[index.XChain] = xLedger.Name()
-	xProjections := []index.Projection[*xchain.Block]{xLedger}
+	indexer := XChain(x, ledger.NewProjection(o.NetworkID, o.Genesis.XChainID))
+	n.ledgers[index.XChain] = indexer.Name()
+	projections := []index.Projection[*xchain.Block]{indexer}
 	if n.kept {
-		xProjections = append(xProjections, lookup.XChain(o.NetworkID))
+		projections = append(projections, lookup.XChain(o.NetworkID))
 	}
-	if err := add(n, o, chainOf[*xchain.Block]{
+	return add(n, o, chainOf[*xchain.Block]{
 		name: index.XChain, source: xSource{n.xChain, n.Vertices}, verified: verified,
 		height:    verified.Height, // the tip also counts what precedes the blocks
-		committed: woken,
-	}, xProjections...); err != nil {
-		return nil, err
-	}
+		committed: n.wakeMatcher,
+	}, projections...)
+}
+
+// addCChain adds the atomic transactions of the C-Chain.
+func (n *Network) addCChain(o Options) error {
 	c, err := cchain.NewDecoder(o.NetworkID, o.Genesis.CChainID, o.Upgrades)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	onC := index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log)
-	cLedger := CChain(c, ledger.NewProjection(o.NetworkID, o.Genesis.CChainID))
-	n.ledgers[index.CChain] = cLedger.Name()
-	return n, add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: onC, verified: onC, height: onC.Tip, committed: woken}, cLedger)
+	source := index.NewCChainSource(o.Node, o.Keep == KeepAll, o.Log)
+	indexer := CChain(c, ledger.NewProjection(o.NetworkID, o.Genesis.CChainID))
+	n.ledgers[index.CChain] = indexer.Name()
+	return add(n, o, chainOf[*cchain.Block]{name: index.CChain, source: source, verified: source, height: source.Tip, committed: n.wakeMatcher}, indexer)
 }
+
+// wakeMatcher matches exports and imports after a commit.
+func (n *Network) wakeMatcher(uint64) { n.matcher.Wake() }
 
 // xSource is the X-Chain's source with a note about its vertices.
 type xSource struct {

@@ -133,28 +133,11 @@ func (l *line[B]) recordedBy(other pipeline) {
 // verify verifies the blocks of a chain.
 func (l *line[B]) verify(v *verifier) error {
 	name := l.chain.Name
-	// Each projection ends with a block that must be in the chain. The index may grow meanwhile.
-	ends := make(map[uint64]map[ids.ID]string)
-	first, next := uint64(0), uint64(0)
-	known := false
-	for _, projection := range append(slices.Clone(l.projections), index.Containers) {
-		from, until, last, err := index.Indexed(v.ctx, l.store, l.chain.NetworkID, name, projection)
-		if err != nil {
-			return err
-		}
-		if until <= from {
-			continue
-		}
-		if ends[until-1] == nil {
-			ends[until-1] = make(map[ids.ID]string)
-		}
-		ends[until-1][last] = projection
-		if !known || from < first {
-			first = from
-		}
-		known, next = true, max(next, until)
+	c := &chainCheck[B]{line: l, verifier: v}
+	if err := c.readEnds(); err != nil {
+		return err
 	}
-	if !known {
+	if len(c.ends) == 0 {
 		v.unchecked("%s-Chain: nothing is indexed yet", name)
 		return nil
 	}
@@ -162,20 +145,17 @@ func (l *line[B]) verify(v *verifier) error {
 	if err != nil {
 		return err
 	}
-	found := uint64(0) // height below which blocks are indexed by ID
 	if l.lookup != nil {
-		if _, found, _, err = index.Indexed(v.ctx, l.store, l.chain.NetworkID, name, l.lookup.Name()); err != nil {
+		if _, c.found, _, err = index.Indexed(v.ctx, l.store, l.chain.NetworkID, name, l.lookup.Name()); err != nil {
 			return err
 		}
 	}
-	var parent ids.ID
 	fetched, bad := uint64(0), v.verdict.Wrong
-	what := name + "-Chain blocks"
-	for at := first; at < next; {
+	for at := c.first; at < c.next; {
 		var blocks []index.Block[B]
 		fromNode := at < keptFrom || at >= kept
 		if fromNode {
-			blocks, err = l.source.Fetch(v.ctx, at, int(min(next-at, 1024)))
+			blocks, err = l.source.Fetch(v.ctx, at, int(min(c.next-at, 1024)))
 			fetched += uint64(len(blocks))
 		} else {
 			blocks, err = l.kept(v, at, kept)
@@ -183,43 +163,22 @@ func (l *line[B]) verify(v *verifier) error {
 		if err != nil && v.ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
 			if !fromNode {
 				v.wrong("%s-Chain block %d: cannot read the stored block: %v", name, at, err)
-				at, parent = at+1, ids.Empty // the next block has no parent to compare with
+				at, c.parent = at+1, ids.Empty // the next block has no parent to compare with
 				continue
 			}
-			v.unchecked("%s-Chain blocks %d to %d: not stored, and the node did not return them: %v", name, at, next-1, err)
+			v.unchecked("%s-Chain blocks %d to %d: not stored, and the node did not return them: %v", name, at, c.next-1, err)
 			break
 		}
 		if err != nil {
 			return err
 		}
 		for i := range blocks {
-			b := &blocks[i]
-			if b.Height != at {
-				v.wrong("%s-Chain block %d: got block %d instead", name, at, b.Height)
+			if err := c.block(&blocks[i], at, !fromNode); err != nil {
+				return err
 			}
-			if parent != ids.Empty && b.ParentID != parent {
-				v.wrong("%s-Chain block %d: parent is %s, but block %d is %s", name, at, b.ParentID, at-1, parent)
-			}
-			if at == 0 && l.genesisID != ids.Empty && b.ID != l.genesisID {
-				v.wrong("%s-Chain block 0 is %s, but the genesis is %s", name, b.ID, l.genesisID)
-			}
-			if !fromNode && at < found {
-				if err := l.lookup.Check(v.ctx, l.store, b.Content, func(what string) { v.wrong("%s-Chain: %s", name, what) }); err != nil {
-					if v.ctx.Err() != nil || !errors.Is(err, store.ErrCorrupt) {
-						return err
-					}
-					v.wrong("%s-Chain block %d: cannot read its position: %v", name, at, err)
-				}
-			}
-			for id, projection := range ends[at] {
-				if id != b.ID {
-					v.wrong("%s-Chain block %d is %s, but index %q ends with %s", name, at, b.ID, projection, id)
-				}
-			}
-			parent = b.ID
 			at++
 		}
-		v.progress(what, at-first, next-first)
+		v.progress(name+"-Chain blocks", at-c.first, c.next-c.first)
 	}
 	if kept > keptFrom {
 		if err := l.likeNode(v, kept-1); err != nil {
@@ -227,7 +186,71 @@ func (l *line[B]) verify(v *verifier) error {
 		}
 	}
 	v.summary("%s-Chain: blocks %d to %d form a chain; %d of them were read from the node, the others from the store: %s",
-		name, first, next-1, fetched, outcome(v.verdict.Wrong-bad))
+		name, c.first, c.next-1, fetched, outcome(v.verdict.Wrong-bad))
+	return nil
+}
+
+// chainCheck verifies the blocks of a chain in order.
+type chainCheck[B any] struct {
+	*line[B]
+	*verifier
+	// ends holds the block with which each projection ends, by height, and the name of the projection. That block must be
+	// in the chain. The index may grow meanwhile.
+	ends map[uint64]map[ids.ID]string
+	// first is the first height that a projection indexes, next the first that none does.
+	first, next uint64
+	found       uint64 // height below which blocks are indexed by ID
+	parent      ids.ID // of the next block; empty if it is unknown
+}
+
+func (c *chainCheck[B]) readEnds() error {
+	c.ends = make(map[uint64]map[ids.ID]string)
+	for _, projection := range append(slices.Clone(c.projections), index.Containers) {
+		from, until, last, err := index.Indexed(c.ctx, c.store, c.chain.NetworkID, c.chain.Name, projection)
+		if err != nil {
+			return err
+		}
+		if until <= from {
+			continue
+		}
+		if len(c.ends) == 0 || from < c.first {
+			c.first = from
+		}
+		c.next = max(c.next, until)
+		if c.ends[until-1] == nil {
+			c.ends[until-1] = make(map[ids.ID]string)
+		}
+		c.ends[until-1][last] = projection
+	}
+	return nil
+}
+
+// block verifies the block that is at a height.
+func (c *chainCheck[B]) block(b *index.Block[B], at uint64, stored bool) error {
+	name := c.chain.Name
+	if b.Height != at {
+		c.wrong("%s-Chain block %d: got block %d instead", name, at, b.Height)
+	}
+	if c.parent != ids.Empty && b.ParentID != c.parent {
+		c.wrong("%s-Chain block %d: parent is %s, but block %d is %s", name, at, b.ParentID, at-1, c.parent)
+	}
+	if at == 0 && c.genesisID != ids.Empty && b.ID != c.genesisID {
+		c.wrong("%s-Chain block 0 is %s, but the genesis is %s", name, b.ID, c.genesisID)
+	}
+	if stored && at < c.found {
+		if err := c.lookup.Check(c.ctx, c.store, b.Content, func(what string) { c.wrong("%s-Chain: %s", name, what) }); err != nil {
+			if c.ctx.Err() != nil || !errors.Is(err, store.ErrCorrupt) {
+				return err
+			}
+			c.wrong("%s-Chain block %d: cannot read its position: %v", name, at, err)
+		}
+	}
+	for id, projection := range c.ends[at] {
+		if id != b.ID {
+			c.wrong("%s-Chain block %d is %s, but index %q ends with %s", name, at, b.ID, projection, id)
+		}
+	}
+	c.parent = b.ID
 	return nil
 }
 

@@ -148,14 +148,21 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 			n.allSlots = append(n.allSlots, slots)
 		}
 	}
-	metrics := prometheus.WrapRegistererWith(prometheus.Labels{"network": o.Name}, o.Metrics)
+	if err := n.build(o, prometheus.WrapRegistererWith(prometheus.Labels{"network": o.Name}, o.Metrics)); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	}
+	return n, nil
+}
+
+// build makes the parts of the network: those that sign, then what is indexed.
+func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	manual, err := o.Config.Peers()
 	if err != nil {
-		client.Close()
-		return nil, fmt.Errorf("network %s: manual_peers: %w", o.Name, err)
+		return fmt.Errorf("manual_peers: %w", err)
 	}
 	n.Peers, err = p2p.New(p2p.Config{
-		NetworkID:       id,
+		NetworkID:       n.ID,
 		Dir:             o.Dir,
 		AllowPrivateIPs: o.Config.AllowPrivateIPs,
 		Seeds:           n.seeds,
@@ -165,71 +172,69 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		Metrics:         metrics,
 	})
 	if err != nil {
-		client.Close()
-		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+		return err
 	}
-	if file := o.Config.XChainTimes; file != "" {
-		if n.times, err = times.Open(file); err != nil {
-			o.Log.Error("x_chain_times cannot be used: times of the X-Chain before Cortina are upper bounds", slog.Any("error", err))
+	n.Resolver = validators.NewResolver(n.Node, validators.Options{Log: o.Log, OnSets: n.follow})
+	n.Coverage = NewCoverage(n.Peers.Connected)
+	n.followed = newFollowed()
+	for _, c := range []prometheus.Collector{n.Coverage, n.followed} {
+		if err := metrics.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	n.Resolver = validators.NewResolver(client, validators.Options{Log: o.Log, OnSets: n.follow})
-	n.Coverage = NewCoverage(n.Peers.Connected)
-	if err := metrics.Register(n.Coverage); err != nil {
-		client.Close()
-		return nil, fmt.Errorf("network %s: registering metrics: %w", o.Name, err)
-	}
-	if n.evmChains, err = newEVMChains(client, o); err != nil {
-		client.Close()
-		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+	if n.evmChains, err = newEVMChains(n.Node, o); err != nil {
+		return err
 	}
 	n.Signer, err = aggregator.New(aggregator.Options{
 		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics, Find: newSentMessages(n.evmChains).find,
 		Archive: o.Archive, Observer: o.Observer, SignatureCacheBytes: o.SignatureBytes, MessageCacheBytes: o.MessageBytes,
 	})
 	if err != nil {
-		closeEVMChains(n.evmChains)
-		client.Close()
-		return nil, fmt.Errorf("network %s: %w", o.Name, err)
+		return err
 	}
-	derive := l1message.Options{NetworkID: id, Node: client, Chains: n.Resolver, Signer: n.Signer, Log: o.Log}
+	derive := l1message.Options{NetworkID: n.ID, Node: n.Node, Chains: n.Resolver, Signer: n.Signer, Log: o.Log}
 	var recorded chan struct{}
 	if o.Store != nil {
-		n.identity = &identity{o.Name, id, o.Store, client, o.StorePlace}
 		recorded = make(chan struct{}, 1)
-		n.record = l1.New(o.Store, id)
+		if err := n.buildIndex(o, metrics, recorded); err != nil {
+			return err
+		}
 		derive.Record = n.record
-		n.newIndexer = func(of *chainIndex) (*primary.Network, error) { return newIndexer(n, o, of.origin, nil, recorded) }
-		n.newIndex = func(from origin) (*chainIndex, error) { return newChainIndex(n, o, from, metrics, recorded) }
-		n.newBeside = func(s store.Store) (*primary.Network, error) {
-			beside := o
-			beside.Store, beside.beside = s, true
-			return newIndexer(n, beside, n.indexed.Load().origin, nil, nil)
-		}
-		first, err := n.newIndex(o.origin)
-		if err == nil {
-			n.indexed.Store(first)
-			n.stakes, err = stakes.New(client, func() uint64 { return n.Chains().Status()[index.PChain].Next })
-		}
-		if err != nil {
-			n.Close()
-			return nil, fmt.Errorf("network %s: %w", o.Name, err)
-		}
 	}
 	n.Messages = l1message.New(derive)
-	if o.Store != nil && o.Fetcher != nil && o.Config.RecordsEVM() {
+	n.ahead, err = newAheadWork(n, o, metrics, recorded)
+	return err
+}
+
+// buildIndex makes what indexes the network's chains. recorded receives when L1 transactions are indexed.
+func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded chan struct{}) error {
+	if file := o.Config.XChainTimes; file != "" {
+		var err error
+		if n.times, err = times.Open(file); err != nil {
+			o.Log.Error("x_chain_times cannot be used: times of the X-Chain before Cortina are upper bounds", slog.Any("error", err))
+		}
+	}
+	n.identity = &identity{o.Name, n.ID, o.Store, n.Node, o.StorePlace}
+	n.record = l1.New(o.Store, n.ID)
+	n.newIndexer = func(of *chainIndex) (*primary.Network, error) { return newIndexer(n, o, of.origin, nil, recorded) }
+	n.newIndex = func(from origin) (*chainIndex, error) { return newChainIndex(n, o, from, metrics, recorded) }
+	n.newBeside = func(s store.Store) (*primary.Network, error) {
+		beside := o
+		beside.Store, beside.beside = s, true
+		return newIndexer(n, beside, n.indexed.Load().origin, nil, nil)
+	}
+	first, err := n.newIndex(o.origin)
+	if err != nil {
+		return err
+	}
+	n.indexed.Store(first)
+	if n.stakes, err = stakes.New(n.Node, func() uint64 { return n.Chains().Status()[index.PChain].Next }); err != nil {
+		return err
+	}
+	if o.Fetcher != nil && o.Config.RecordsEVM() {
 		n.evm = newEVMIndexes(n, o, metrics)
 	}
-	n.followed = newFollowed()
-	if err := metrics.Register(n.followed); err != nil {
-		n.Close()
-		return nil, fmt.Errorf("network %s: registering metrics: %w", o.Name, err)
-	}
-	if n.ahead, err = newAheadWork(n, o, metrics, recorded); err != nil {
-		n.Close()
-		return nil, fmt.Errorf("network %s: %w", o.Name, err)
-	}
-	return n, nil
+	return nil
 }
 
 // newIndexer returns an indexer of the chains, or a follower of another process's index. recorded gets a token when
@@ -363,7 +368,9 @@ func (n *Network) Close() {
 	if n.times != nil {
 		_ = n.times.Close() // it is only read
 	}
-	n.Signer.Close()
+	if n.Signer != nil {
+		n.Signer.Close()
+	}
 	n.Node.Close()
 }
 
