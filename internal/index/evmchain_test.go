@@ -400,6 +400,35 @@ func TestEVMTracesLost(t *testing.T) {
 	}
 }
 
+// TestEVMStatesPruned has a node that keeps the states of its last blocks only, as nodes do since
+// Helicon. It traced before, near its tip, and the index waits for no trace that cannot come.
+func TestEVMStatesPruned(t *testing.T) {
+	const states = 128
+	n := newEVMNode(t, 400)
+	n.tip = 20
+	s := store.NewMemory()
+	p := evmPipeline(t, evmSource(t, n), s)
+	runEVM(t, p, func(status index.Status) bool {
+		if status.Next == 21 {
+			n.set(func() {
+				n.tip, n.refuses = 399, make(map[uint64]string)
+				for number := n.tip - states; number > 20; number-- {
+					n.refuses[number] = "missing trie node 6d5f (path ) <nil>"
+				}
+			})
+		}
+		if status.Err != nil {
+			t.Errorf("got %v, want no wait", status.Err)
+		}
+		return status.Next == 400
+	})
+	for i, row := range evmRows(t, s) {
+		if refused := i > 20 && i <= 399-states; refused || i < 21 || i > 399-states/2 {
+			require.Equal(t, !refused || i%4 == 0, row.V[32] == 1, "block %d", i)
+		}
+	}
+}
+
 // TestEVMTracesRefused has a node that cannot trace single blocks, for every reason that
 // nodes have: each comes without traces after a bounded number of attempts.
 func TestEVMTracesRefused(t *testing.T) {

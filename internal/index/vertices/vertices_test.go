@@ -198,7 +198,7 @@ func newRecord(d *dag, p Peers, s store.Store) *Index {
 			}
 			return index.XChainBegin{StopVertexID: d.stop, BlockID: ids.ID{'b'}, Time: cortina}, nil
 		},
-		Now: func() time.Time { return cortina },
+		Now: func() time.Time { return cortina.Add(3 * 365 * 24 * time.Hour) },
 	})
 }
 
@@ -254,6 +254,13 @@ func check(t *testing.T, d *dag, r *Index) {
 		}
 	}
 	checkTxs(t, d, r, vertices)
+	chain := r.chain()
+	for i, v := range vertices {
+		c, err := chain.Get(t.Context(), r.o.Store, uint64(i))
+		require.NoError(t, err)
+		require.Equal(t, v.ID, c.ID)
+		require.Equal(t, cortina.Unix(), c.Time.Unix(), "vertex %d has the time of the first block, however late it is indexed", i)
+	}
 	for row, err := range store.Rows(t.Context(), r.o.Store, store.FamilyVertexFetched) {
 		require.NoError(t, err)
 		t.Fatalf("what was fetched is still there: %x/%x", row.P, row.K)
