@@ -175,4 +175,15 @@ func TestSettledReceiptsRoot(t *testing.T) {
 	got, err := Decode(Answers{Block: encode(t, block), Receipts: b.receipts, Confirmed: &b.Hash})
 	require.NoError(t, err)
 	require.False(t, got.Unchecked)
+
+	// Only the transactions root tells that a transaction was left out together with its receipt.
+	var receipts []json.RawMessage
+	require.NoError(t, json.Unmarshal(b.receipts, &receipts))
+	require.Len(t, receipts, len(b.transactions))
+	require.NotEmpty(t, receipts)
+	last := len(receipts) - 1
+	block["transactions"] = b.transactions[:last]
+	_, err = Decode(Answers{Block: encode(t, block), Receipts: encode(t, receipts[:last]), Confirmed: &b.Hash})
+	require.ErrorIs(t, err, ErrInconsistent)
+	require.ErrorContains(t, err, "the root of the transactions")
 }
