@@ -18,6 +18,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
 	"quorate/internal/chain/pchain"
+	"quorate/internal/chain/pchain/pchaintest"
 	"quorate/internal/index"
 	"quorate/internal/node"
 	"quorate/internal/store"
@@ -78,6 +79,7 @@ func TestRewardsAreAskedForAhead(t *testing.T) {
 		r.askAhead(t.Context(), blocks)
 		require.Equal(t, 400/rewardsAtOnce*l.takes, time.Since(begun))
 		require.Equal(t, rewardsAtOnce, l.most)
+		require.LessOrEqual(t, time.Since(begun), 400*l.takes/4, "in parallel")
 		for i, id := range rewarded {
 			require.Equal(t, uint64(2*i+1), l.asked[id])
 		}
@@ -104,6 +106,52 @@ func TestRewardsAreAskedForAhead(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, l.asked, 1, "requested again")
 	})
+}
+
+// blockNode is a node with a P-Chain.
+type blockNode struct{ *pchaintest.Chain }
+
+func (n blockNode) Height(context.Context) (uint64, error) { return n.Next() - 1, nil }
+
+func (n blockNode) BlockByHeight(_ context.Context, height uint64) ([]byte, error) {
+	return n.Blocks[height].Bare, nil
+}
+
+func (n blockNode) BlockRange(_ context.Context, start uint64, size int) (all []node.Container, err error) {
+	for _, b := range n.Blocks[start+1 : min(start+1+uint64(size), n.Next())] { // without the genesis block
+		all = append(all, node.Container{Bytes: b.Enveloped})
+	}
+	return all, nil
+}
+
+// TestFetchedBlocksHaveTheirRewards fetches blocks as the pipeline does: when the committer comes to their decisions, it
+// has the rewards without another request.
+func TestFetchedBlocksHaveTheirRewards(t *testing.T) {
+	chain := pchaintest.New(5)
+	var rewarded []ids.ID
+	for i := range byte(30) {
+		id := ids.ID{1, i}
+		rewarded = append(rewarded, id)
+		chain.Proposal(chain.Reward(id), i%3 > 0)
+		chain.Standard(chain.Transfer(uint64(i)))
+	}
+	l := &lister{asked: make(map[ids.ID]uint64), outputs: [][]byte{{0, 1}}}
+	source := rewardSource{index.NewPChainSource(blockNode{chain}, nil), newRewards(l)}
+	for next := uint64(1); next < chain.Next(); {
+		blocks, err := source.Fetch(t.Context(), next, int(chain.Next()-next))
+		require.NoError(t, err)
+		require.NotEmpty(t, blocks)
+		next += uint64(len(blocks))
+	}
+	for i, id := range rewarded {
+		require.Equal(t, uint64(3*i+2), l.asked[id], "the height of its decision")
+	}
+	clear(l.asked)
+	for _, id := range rewarded {
+		_, err := source.rewards.RewardUTXOs(t.Context(), id, 9)
+		require.NoError(t, err)
+	}
+	require.Empty(t, l.asked)
 }
 
 // TestRewardsThatCannotBeHadAhead leaves failed requests and undecided proposals to the committer.
