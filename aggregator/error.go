@@ -21,7 +21,8 @@ const (
 	// CodeUnknownBlockchain: no subnet validates the message's source blockchain, or
 	// the node does not run the verifying one. The message says which.
 	CodeUnknownBlockchain Code = "UNKNOWN_SOURCE_BLOCKCHAIN"
-	// CodeHeightUnavailable: the P-Chain height is above the tip or was pruned.
+	// CodeHeightUnavailable: the P-Chain height is above the tip, was pruned, or lies further
+	// back than the service looks.
 	CodeHeightUnavailable Code = "P_CHAIN_HEIGHT_UNAVAILABLE"
 	// CodeNoValidators: no validator of the set has a BLS key.
 	CodeNoValidators Code = "NO_VALIDATORS"
@@ -36,6 +37,8 @@ const (
 	CodeQuorumNotReached Code = "QUORUM_NOT_REACHED"
 	// CodeNodeUnavailable: no upstream node answers.
 	CodeNodeUnavailable Code = "NODE_UNAVAILABLE"
+	// CodeNodeBusy: as many calls to the upstream nodes as clients may cause are in progress.
+	CodeNodeBusy Code = "NODE_BUSY"
 	// CodeNodeFaulty: the upstream node answered with something unusable.
 	CodeNodeFaulty Code = "NODE_FAULTY"
 	// CodeShutdown: the service is stopping.
@@ -74,6 +77,8 @@ func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) 
 		return &Error{Code: CodeUnknownSubnet, Message: fmt.Sprintf("signingSubnetId: the network has no subnet %s", subnetID), Err: err}
 	case errors.Is(err, validators.ErrHeightUnavailable) && height == 0:
 		return &Error{Code: CodeNodeUnavailable, Message: "the upstream node does not have the validators of the current P-Chain height; try again in a moment, or check the node", Err: err}
+	case errors.Is(err, validators.ErrHeightTooOld):
+		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: P-Chain height %d lies further back than max_height_age of this service allows; leave it out or use 0 for the current one", height), Err: err}
 	case errors.Is(err, validators.ErrHeightUnavailable):
 		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set can be had for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
 	}
@@ -85,6 +90,9 @@ func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) 
 func NodeFailure(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("asking the node: %w", context.Canceled)
+	}
+	if errors.Is(err, node.ErrBusy) {
+		return &Error{Code: CodeNodeBusy, RetryAfter: time.Second, Message: "clients have as many calls to the upstream node in progress as they may; try again in a moment", Err: err}
 	}
 	var rpc *node.RPCError
 	if errors.As(err, &rpc) || errors.Is(err, node.ErrMalformed) {

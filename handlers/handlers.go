@@ -123,11 +123,12 @@ func New(o Options) (*echo.Echo, error) {
 		e.IPExtractor = o.ClientIP
 	}
 	routeNode(e, o.Node, o.Access, o.Answers, cmp.Or(o.BodyTimeout, 10*time.Second))
-	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
-	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch)
-	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)
-	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
-	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
+	identify := identifyClients(o.Access)
+	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures, identify)
+	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch, identify)
+	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures, identify)
+	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage, identify)
+	e.POST(signing.PeerPath, api.PeerAggregateSignatures, identify)
 	records.Route(e)
 	evm.New(o.EVM).Route(e)
 	series.Route(e)

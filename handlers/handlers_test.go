@@ -452,6 +452,7 @@ func TestFailures(t *testing.T) {
 		{"not seen", fail(aggregator.CodeNotSeen, "no validator has seen the message", account), 404, 404, "no validator has seen", "MESSAGE_NOT_SEEN", true},
 		{"quorum not reached", fail(aggregator.CodeQuorumNotReached, "40 % signed, 67 % needed", account), 500, 500, "40 % signed, 67 % needed", "QUORUM_NOT_REACHED", true},
 		{"node unavailable", fail(aggregator.CodeNodeUnavailable, "no node answers", nil), 503, 500, "no node answers", "NODE_UNAVAILABLE", false},
+		{"node busy", fail(aggregator.CodeNodeBusy, "too many calls in progress", nil), 503, 500, "too many calls in progress", "NODE_BUSY", false},
 		{"node faulty", fail(aggregator.CodeNodeFaulty, "unusable answer", nil), 502, 500, "unusable answer", "NODE_FAULTY", false},
 		{"shutdown", fail(aggregator.CodeShutdown, "shutting down", nil), 503, 500, "shutting down", "SHUTTING_DOWN", false},
 		{"internal", fail(aggregator.CodeInternal, "aggregate of 3 does not verify", nil), 500, 500, "something went wrong inside the service", "INTERNAL", false},

@@ -47,10 +47,21 @@ func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.
 	for _, path := range nodePaths {
 		e.Any(path, func(c echo.Context) error {
 			ctx, client := guard.Accompany(c)
-			ctx, done := answers.Begin(ctx, client.ID)
+			ctx, done := answers.Begin(node.WithClient(ctx, client.ID), client.ID)
 			defer done()
 			h.ServeHTTP(c.Response(), c.Request().WithContext(ctx))
 			return nil
 		}, body)
+	}
+}
+
+// identifyClients gives the context of each request its client, among whom the calls to upstream nodes are divided.
+func identifyClients(guard *access.Guard) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			ctx, client := guard.Accompany(c)
+			c.SetRequest(c.Request().WithContext(node.WithClient(ctx, client.ID)))
+			return next(c)
+		}
 	}
 }

@@ -7,21 +7,29 @@ import (
 	"sync"
 	"time"
 
+	"github.com/maypok86/otter/v2"
+
 	"quorate/internal/node"
 )
 
 // cache caches the answers of a slow query and runs one query for a key at a time. A caller
 // that leaves does not cancel the query for others; the query ends when the last caller has
-// left. A cache holds at most cacheSize answers. It is safe for concurrent use.
+// left. It is safe for concurrent use.
 type cache[K comparable, V any] struct {
 	ask func(context.Context, K) (V, error)
 	// keep returns how long an answer is cached, errors included; 0 means not at all.
 	keep    func(V, error) time.Duration
 	timeout time.Duration
+	// enter waits until a query may be made for the client of ctx, and returns the context
+	// to make it with. Nil means that queries are the service's own.
+	enter func(ctx context.Context) (admitted context.Context, leave func(), err error)
 
-	mu      sync.Mutex
-	answers map[K]cachedAnswer[V] // guarded by mu
-	asking  map[K]*query[V]       // guarded by mu
+	// answers and refusals hold at most cacheSize each, so that a flood of unknown keys does
+	// not displace answers.
+	answers, refusals *otter.Cache[K, cachedAnswer[V]]
+
+	mu     sync.Mutex
+	asking map[K]*query[V] // guarded by mu
 }
 
 const cacheSize = 4096
@@ -40,25 +48,77 @@ type query[V any] struct {
 }
 
 func newCache[K comparable, V any](timeout time.Duration, keep func(V, error) time.Duration, ask func(context.Context, K) (V, error)) *cache[K, V] {
-	return &cache[K, V]{ask: ask, keep: keep, timeout: timeout, answers: make(map[K]cachedAnswer[V]), asking: make(map[K]*query[V])}
+	newMap := func() *otter.Cache[K, cachedAnswer[V]] {
+		return otter.Must(&otter.Options[K, cachedAnswer[V]]{MaximumSize: cacheSize})
+	}
+	return &cache[K, V]{ask: ask, keep: keep, timeout: timeout, answers: newMap(), refusals: newMap(), asking: make(map[K]*query[V])}
 }
 
 // get returns the cached answer, or waits for a new one until ctx ends.
 func (m *cache[K, V]) get(ctx context.Context, key K) (V, error) {
-	m.mu.Lock()
-	if a, ok := m.answers[key]; ok && time.Now().Before(a.until) {
-		m.mu.Unlock()
+	if a, ok := m.cached(key); ok {
 		return a.value, a.err
 	}
+	if q := m.join(key); q != nil {
+		return m.await(ctx, key, q)
+	}
+	// The caller waits for its own turn. Otherwise another client's queue would delay it.
+	querying, leave := node.WithoutClient(ctx), func() {}
+	if m.enter != nil {
+		var err error
+		if querying, leave, err = m.enter(ctx); err != nil {
+			var zero V
+			return zero, err
+		}
+	}
+	if a, ok := m.cached(key); ok { // asked meanwhile
+		leave()
+		return a.value, a.err
+	}
+	return m.await(ctx, key, m.start(querying, key, leave))
+}
+
+// cached returns the cached answer to key, which may be a refusal.
+func (m *cache[K, V]) cached(key K) (cachedAnswer[V], bool) {
+	for _, known := range []*otter.Cache[K, cachedAnswer[V]]{m.answers, m.refusals} {
+		if a, ok := known.GetIfPresent(key); ok && time.Now().Before(a.until) {
+			return a, true
+		}
+	}
+	return cachedAnswer[V]{}, false
+}
+
+// join adds a waiter to the running query for key, and returns nil if there is none.
+func (m *cache[K, V]) join(key K) *query[V] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.asking[key]
+	if q != nil {
+		q.waiters++
+	}
+	return q
+}
+
+// start joins the running query for key, or starts one. It calls leave when that query, or
+// the need for one, has ended.
+func (m *cache[K, V]) start(ctx context.Context, key K, leave func()) *query[V] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	q, ok := m.asking[key]
 	if !ok {
 		asking, stop := context.WithTimeout(context.WithoutCancel(ctx), m.timeout)
 		q = &query[V]{done: make(chan struct{}), stop: stop}
 		m.asking[key] = q
-		go m.run(asking, key, q) // ends with its context
+		go m.run(asking, key, q, leave) // ends with its context
+	} else {
+		leave()
 	}
 	q.waiters++
-	m.mu.Unlock()
+	return q
+}
+
+// await returns q's answer. The caller is one of q's waiters.
+func (m *cache[K, V]) await(ctx context.Context, key K, q *query[V]) (V, error) {
 	select {
 	case <-q.done:
 		return q.answer.value, q.answer.err
@@ -82,7 +142,8 @@ func (m *cache[K, V]) leave(key K, q *query[V]) {
 	}
 }
 
-func (m *cache[K, V]) run(ctx context.Context, key K, q *query[V]) {
+func (m *cache[K, V]) run(ctx context.Context, key K, q *query[V], leave func()) {
+	defer leave()
 	defer q.stop()
 	value, err := m.ask(ctx, key)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -95,37 +156,23 @@ func (m *cache[K, V]) run(ctx context.Context, key K, q *query[V]) {
 	defer m.mu.Unlock()
 	if m.asking[key] == q {
 		delete(m.asking, key)
-		if keep > 0 {
-			m.remember(key, q.answer)
-		} else {
-			delete(m.answers, key)
-		}
+		m.store(key, q.answer, keep)
 	}
 	close(q.done)
 }
 
-// remember makes room by dropping what is too old, then a refusal, then anything.
-// m.mu is held.
-func (m *cache[K, V]) remember(key K, a cachedAnswer[V]) {
-	if _, ok := m.answers[key]; !ok && len(m.answers) >= cacheSize {
-		now := time.Now()
-		var refusal, other *K
-		for k, old := range m.answers {
-			switch {
-			case !now.Before(old.until):
-				delete(m.answers, k)
-			case old.err != nil:
-				refusal = &k
-			default:
-				other = &k
-			}
-		}
-		if len(m.answers) >= cacheSize {
-			if refusal != nil {
-				other = refusal
-			}
-			delete(m.answers, *other)
-		}
+// store replaces what is cached for key.
+func (m *cache[K, V]) store(key K, a cachedAnswer[V], keep time.Duration) {
+	m.answers.Invalidate(key)
+	m.refusals.Invalidate(key)
+	switch {
+	case keep <= 0:
+	case a.err != nil:
+		m.refusals.Set(key, a)
+	default:
+		m.answers.Set(key, a)
 	}
-	m.answers[key] = a
 }
+
+// forgetRefusals drops all cached errors.
+func (m *cache[K, V]) forgetRefusals() { m.refusals.InvalidateAll() }

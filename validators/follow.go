@@ -106,6 +106,7 @@ func (f *follower) follow(ctx context.Context) error {
 	f.mu.Lock()
 	f.height, f.seenAt, f.latest = height, time.Now(), sets
 	f.mu.Unlock()
+	f.forgetRefusals()
 	if f.onSet != nil {
 		f.onSet(height, sets)
 	}

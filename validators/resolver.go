@@ -28,6 +28,8 @@ var (
 	// ErrHeightUnavailable reports that the P-Chain height is above the tip, or that the
 	// node no longer has it.
 	ErrHeightUnavailable = errors.New("P-Chain height is not available")
+	// ErrHeightTooOld reports that the P-Chain height lies further back than MaxHeightAge.
+	ErrHeightTooOld = errors.New("P-Chain height is too old")
 )
 
 // PChain is the part of an upstream node's API that a Resolver uses; see package node.
@@ -53,6 +55,13 @@ type Options struct {
 	// MaxValidators bounds the cache of sets by the validators in them, about 200 bytes
 	// each; 0 means 2^19.
 	MaxValidators uint64
+	// MaxHeightAge is how many blocks a height that Set is called with may lie below the
+	// newest proposed height; 0 means any number. The upstream node computes such a set from
+	// all changes since then. It does not bound the heights of epochs, which a blockchain chooses.
+	MaxHeightAge uint64
+	// Enter waits until queries of a total cost may be made for the client of ctx; see
+	// node.Client.Enter. Nil means that no query waits.
+	Enter func(ctx context.Context, cost int64) (admitted context.Context, leave func(), err error)
 	// Log receives log lines; nil means no log.
 	Log *slog.Logger
 }
@@ -73,6 +82,14 @@ const (
 	// forever is for results that never change.
 	brief   = 2 * time.Second
 	forever = 10 * 365 * 24 * time.Hour
+	// nearTip is how far a height may lie above the cached tip without being refused at once:
+	// more blocks than are accepted while the tip is cached.
+	nearTip = 64
+	// setCalls and otherCalls are the costs of a query for a set of another height and of any
+	// other query; see Options.Enter. For a set the node applies all changes since the height,
+	// and for an empty one the subnet is requested too.
+	setCalls   = 4
+	otherCalls = 1
 )
 
 // Resolver resolves validator sets through a node. It is safe for concurrent use.
@@ -84,10 +101,13 @@ type Resolver struct {
 	keys  keyring
 	sets  *otter.Cache[setID, *Set]
 
+	maxAge uint64 // see Options.MaxHeightAge
+
 	fetches  *cache[setID, *Set]
 	proposed *cache[struct{}, uint64]
+	tip      *cache[struct{}, uint64]
 	subnetOf *cache[ids.ID, ids.ID]
-	isL1     *cache[ids.ID, bool]
+	subnets  *cache[ids.ID, platformvm.GetSubnetResponse]
 	current  *cache[ids.ID, []node.CurrentValidator]
 	epochs   *cache[ids.ID, uint64]
 
@@ -107,7 +127,7 @@ type setID struct {
 
 // NewResolver returns a Resolver. Run fills its caches ahead of requests.
 func NewResolver(chain PChain, o Options) *Resolver {
-	r := &Resolver{chain: chain, poll: o.PollInterval, log: o.Log, onSet: o.OnSets}
+	r := &Resolver{chain: chain, poll: o.PollInterval, log: o.Log, onSet: o.OnSets, maxAge: o.MaxHeightAge}
 	if r.poll == 0 {
 		r.poll = defaultPoll
 	}
@@ -122,38 +142,57 @@ func NewResolver(chain PChain, o Options) *Resolver {
 		MaximumWeight: most,
 		Weigher:       func(_ setID, s *Set) uint32 { return uint32(len(s.Validators)) + setCost },
 	})
+	r.newCaches(chain, o.Enter)
+	return r
+}
+
+// newCaches sets the caches of the chain's answers. Queries that clients cause with a key of
+// their choice wait for enter.
+func (r *Resolver) newCaches(chain PChain, enter func(context.Context, int64) (context.Context, func(), error)) {
+	entering := func(cost int64) func(context.Context) (context.Context, func(), error) {
+		if enter == nil {
+			return nil
+		}
+		return func(ctx context.Context) (context.Context, func(), error) { return enter(ctx, cost) }
+	}
+	height := func(_ uint64, err error) time.Duration {
+		if err != nil {
+			return 0
+		}
+		return r.poll
+	}
 	r.fetches = newCache(fetchTimeout, func(_ *Set, err error) time.Duration {
 		if errors.Is(err, ErrUnknownSubnet) {
 			return brief
 		}
 		return 0 // r.sets caches them
 	}, r.fetch)
-	r.proposed = newCache(fetchTimeout, func(_ uint64, err error) time.Duration {
-		if err != nil {
-			return 0
-		}
-		return r.poll
-	}, func(ctx context.Context, _ struct{}) (uint64, error) { return chain.ProposedHeight(ctx) })
+	r.fetches.enter = entering(setCalls)
+	r.proposed = newCache(fetchTimeout, height, func(ctx context.Context, _ struct{}) (uint64, error) { return chain.ProposedHeight(ctx) })
+	r.tip = newCache(fetchTimeout, height, func(ctx context.Context, _ struct{}) (uint64, error) { return chain.Height(ctx) })
 	r.subnetOf = newCache(fetchTimeout, func(_ ids.ID, err error) time.Duration {
 		if err == nil {
 			return forever
 		}
 		return refusalLife(err)
 	}, r.askSubnetOf)
-	r.isL1 = newCache(fetchTimeout, func(l1 bool, err error) time.Duration {
-		if l1 && err == nil {
+	r.subnetOf.enter = entering(otherCalls)
+	r.subnets = newCache(fetchTimeout, func(subnet platformvm.GetSubnetResponse, err error) time.Duration {
+		if err == nil && subnet.ConversionID != ids.Empty {
 			return forever
 		}
-		return refusalLife(err) // a subnet may be converted at any time
-	}, r.askL1)
+		return refusalLife(err) // a subnet may be created or converted at any time
+	}, chain.Subnet)
+	r.subnets.enter = entering(otherCalls)
 	r.current = newCache(fetchTimeout, func(_ []node.CurrentValidator, err error) time.Duration { return refusalLife(err) }, chain.CurrentValidators)
+	r.current.enter = entering(otherCalls)
 	r.epochs = newCache(fetchTimeout, func(_ uint64, err error) time.Duration {
 		if err != nil {
 			return refusalLife(err)
 		}
 		return r.poll
 	}, r.askEpoch)
-	return r
+	r.epochs.enter = entering(otherCalls)
 }
 
 // refusalLife returns how long a result that may change is cached. A failure to reach the
@@ -175,22 +214,50 @@ func refused(err error) bool {
 
 // Set returns the canonical validator set of a subnet at a P-Chain height. Height 0 means
 // the proposed height, or the last reported one if no node has answered for less than a
-// minute. Errors are ErrUnknownSubnet, ErrHeightUnavailable and the node's.
+// minute. Errors are ErrUnknownSubnet, ErrHeightUnavailable, ErrHeightTooOld, those of
+// Options.Enter, and the node's.
 func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Set, error) {
+	id := setID{subnetID, height}
 	if height == 0 {
-		warm, ok := r.ProposedHeight()
-		if !ok {
-			reported, err := r.proposed.get(ctx, struct{}{})
-			if err == nil {
-				warm = reported
-				r.noteProposed(reported)
-			} else if warm, ok = r.lastProposed(); !ok || ctx.Err() != nil {
-				return nil, fmt.Errorf("requesting the proposed height: %w", err)
-			}
+		proposed, err := r.proposedHeight(ctx)
+		if err != nil {
+			return nil, err
 		}
-		height = warm
+		id.height = proposed
+	} else if _, ok := r.cached(id); !ok {
+		if err := r.checkAge(ctx, height); err != nil {
+			return nil, err
+		}
 	}
-	return r.concrete(ctx, setID{subnetID, height})
+	return r.concrete(ctx, id)
+}
+
+// checkAge returns ErrHeightTooOld if a height lies too far back.
+func (r *Resolver) checkAge(ctx context.Context, height uint64) error {
+	if r.maxAge == 0 {
+		return nil
+	}
+	proposed, err := r.proposedHeight(ctx)
+	if err == nil && proposed > height && proposed-height > r.maxAge {
+		err = fmt.Errorf("%w: %d is %d blocks below the proposed height %d, at most %d are allowed", ErrHeightTooOld, height, proposed-height, proposed, r.maxAge)
+	}
+	return err
+}
+
+// proposedHeight returns the proposed height, or the last reported one.
+func (r *Resolver) proposedHeight(ctx context.Context) (uint64, error) {
+	if warm, ok := r.ProposedHeight(); ok {
+		return warm, nil
+	}
+	reported, err := r.proposed.get(ctx, struct{}{})
+	if err == nil {
+		r.noteProposed(reported)
+		return reported, nil
+	}
+	if last, ok := r.lastProposed(); ok && ctx.Err() == nil {
+		return last, nil
+	}
+	return 0, fmt.Errorf("requesting the proposed height: %w", err)
 }
 
 // concrete returns the set at a height; 0 is the genesis.
@@ -206,17 +273,21 @@ func (r *Resolver) concrete(ctx context.Context, id setID) (*Set, error) {
 }
 
 func (r *Resolver) at(ctx context.Context, id setID) (*Set, error) {
+	if s, ok := r.cached(id); ok {
+		return s, nil
+	}
+	return r.fetches.get(ctx, id)
+}
+
+func (r *Resolver) cached(id setID) (*Set, bool) {
 	r.mu.Lock()
 	height, latest := r.height, r.latest
 	r.mu.Unlock()
 	// latest also has the newest sets because a full cache may reject them.
 	if s, ok := latest[id.subnet]; ok && id.height == height {
-		return s, nil
+		return s, true
 	}
-	if s, ok := r.sets.GetIfPresent(id); ok {
-		return s, nil
-	}
-	return r.fetches.get(ctx, id)
+	return r.sets.GetIfPresent(id)
 }
 
 // ProposedHeight returns the newest proposed height whose sets are cached. It returns false
@@ -234,8 +305,20 @@ const outage = time.Minute
 // noteProposed records a reported proposed height.
 func (r *Resolver) noteProposed(height uint64) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	newer := height > r.reported
 	r.reported, r.reportedAt = max(r.reported, height), time.Now()
+	r.mu.Unlock()
+	if newer {
+		r.forgetRefusals()
+	}
+}
+
+// forgetRefusals drops what the node was said not to know: blocks were accepted since.
+func (r *Resolver) forgetRefusals() {
+	r.fetches.forgetRefusals()
+	r.subnetOf.forgetRefusals()
+	r.subnets.forgetRefusals()
+	r.epochs.forgetRefusals()
 }
 
 // LastHeight returns the highest reported proposed height. Its sets stay in use for a while
@@ -259,6 +342,15 @@ func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 	if id.height == platformapi.ProposedHeight {
 		// The node would return the currently proposed set.
 		return nil, r.unavailable(ctx, id, nil)
+	}
+	if proposed, ok := r.lastProposed(); ok && id.height > proposed+nearTip {
+		tip, err := r.tip.get(ctx, struct{}{})
+		if err != nil {
+			return nil, fmt.Errorf("requesting the P-Chain's height: %w", err)
+		}
+		if id.height > tip+nearTip {
+			return nil, aboveTip(id.height, tip)
+		}
 	}
 	raw, err := r.chain.ValidatorsAt(ctx, id.subnet, id.height)
 	if refused(err) {
@@ -292,7 +384,7 @@ func (r *Resolver) unavailable(ctx context.Context, id setID, err error) error {
 		return fmt.Errorf("no set at height %d; requesting the P-Chain's height: %w", id.height, tipErr)
 	}
 	if id.height > tip {
-		return fmt.Errorf("%w: %d is above the tip, %d", ErrHeightUnavailable, id.height, tip)
+		return aboveTip(id.height, tip)
 	}
 	if exists, existsErr := r.exists(ctx, id.subnet); existsErr == nil && !exists {
 		return fmt.Errorf("%w %s", ErrUnknownSubnet, id.subnet)
@@ -300,11 +392,15 @@ func (r *Resolver) unavailable(ctx context.Context, id setID, err error) error {
 	return fmt.Errorf("%w: the node no longer has %d, the tip is %d: %w", ErrHeightUnavailable, id.height, tip, err)
 }
 
+func aboveTip(height, tip uint64) error {
+	return fmt.Errorf("%w: %d is above the tip, %d", ErrHeightUnavailable, height, tip)
+}
+
 func (r *Resolver) exists(ctx context.Context, subnetID ids.ID) (bool, error) {
 	if subnetID == constants.PrimaryNetworkID {
 		return true, nil
 	}
-	_, err := r.chain.Subnet(ctx, subnetID)
+	_, err := r.subnets.get(ctx, subnetID)
 	if refused(err) {
 		return false, nil
 	}
@@ -371,9 +467,12 @@ func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{},
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return nil, nil
 	}
-	l1, err := r.isL1.get(ctx, set.SubnetID)
-	if err != nil || !l1 {
-		return nil, err
+	subnet, err := r.subnets.get(ctx, set.SubnetID)
+	if err != nil {
+		return nil, fmt.Errorf("requesting subnet %s: %w", set.SubnetID, err)
+	}
+	if subnet.ConversionID == ids.Empty {
+		return nil, nil
 	}
 	current, err := r.current.get(ctx, set.SubnetID)
 	if err != nil {
@@ -393,12 +492,4 @@ func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{},
 		}
 	}
 	return under, nil
-}
-
-func (r *Resolver) askL1(ctx context.Context, subnetID ids.ID) (bool, error) {
-	subnet, err := r.chain.Subnet(ctx, subnetID)
-	if err != nil {
-		return false, fmt.Errorf("requesting subnet %s: %w", subnetID, err)
-	}
-	return subnet.ConversionID != ids.Empty, nil
 }

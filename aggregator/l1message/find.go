@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -41,6 +42,9 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 			return &transaction{id: txID, event: recorded.Event}, nil
 		}
 	}
+	if until, ok := d.unknown.GetIfPresent(txID); ok && time.Now().Before(until) {
+		return nil, unknown(txID)
+	}
 	answer, err := d.node.TxStatus(ctx, txID)
 	if err != nil {
 		return nil, aggregator.NodeFailure(ctx, err)
@@ -60,6 +64,7 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 	if exists {
 		return nil, onXChain(txID)
 	}
+	d.unknown.Set(txID, time.Now().Add(unknownLife))
 	return nil, unknown(txID)
 }
 

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
+	"github.com/maypok86/otter/v2"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -89,7 +91,16 @@ type Deriver struct {
 
 	searchBlocks uint64
 	searching    chan struct{} // holds an element during a search
+
+	unknown *otter.Cache[ids.ID, time.Time] // transactions that the node did not know, and until when that holds
 }
+
+const (
+	// unknownLife is how long the node is not asked again for a transaction that it did not know. The next block may
+	// contain it.
+	unknownLife = time.Second
+	maxUnknown  = 4096
+)
 
 // New returns a Deriver. It sends no requests.
 func New(o Options) *Deriver {
@@ -102,6 +113,7 @@ func New(o Options) *Deriver {
 		log:          o.Log,
 		searchBlocks: o.SearchBlocks,
 		searching:    make(chan struct{}, 1),
+		unknown:      otter.Must(&otter.Options[ids.ID, time.Time]{MaximumSize: maxUnknown}),
 	}
 	if d.searchBlocks == 0 {
 		d.searchBlocks = DefaultSearchBlocks

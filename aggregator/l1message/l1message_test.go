@@ -685,3 +685,22 @@ func (b *bytesOnly) L1Validator(context.Context, ids.ID) (*node.L1Validator, err
 }
 func (b *bytesOnly) Height(context.Context) (uint64, error)                { return 0, nil }
 func (b *bytesOnly) BlockByHeight(context.Context, uint64) ([]byte, error) { return *b, nil }
+
+// The node is asked once a second for a transaction that it does not know. One that is accepted meanwhile is found soon.
+func TestUnknownTransactionIsCachedBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		d := w.deriver(false)
+		txID := ids.GenerateTestID()
+		for range 100 {
+			requireRefused(t, d, txID, CodeUnknownTransaction)
+		}
+		require.Equal(t, 1, w.calls["TxStatus"])
+		require.Equal(t, 1, w.calls["HasXChainTx"])
+		w.statuses[txID] = node.TxStatus{Status: status.Processing}
+		time.Sleep(unknownLife)
+		requireRefused(t, d, txID, CodeProcessing)
+		w.statuses[txID] = node.TxStatus{Status: status.Dropped}
+		requireRefused(t, d, txID, CodeDropped)
+	})
+}

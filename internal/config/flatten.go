@@ -108,7 +108,8 @@ func flattenInto(flat map[string]string, key string, v reflect.Value) {
 func complete(c Config) Config {
 	c.Networks = maps.Clone(c.Networks)
 	c.forAll(func(n *Network) {
-		rounds := n.Ahead()
+		rounds, age := n.Ahead(), n.HeightAge()
+		n.MaxHeightAge = &age
 		n.AheadRounds, n.KeepContainers, n.Record = &rounds, n.Keep(), cmp.Or(n.Record, RecordAll)
 	})
 	return c

@@ -18,6 +18,9 @@ type Network struct {
 	// RequestsPerSecond bounds the calls to all upstream nodes of the network together;
 	// 0 means no bound.
 	RequestsPerSecond int `yaml:"requests_per_second"`
+	// MaxHeightAge is how many blocks a P-Chain height that a client names may lie below the
+	// current one; 0 means any number. Nil means the default; see HeightAge.
+	MaxHeightAge *uint64 `yaml:"max_height_age"`
 	// ManualPeers are nodes to connect to besides those that upstream nodes report.
 	ManualPeers []ManualPeer `yaml:"manual_peers"`
 	// AllowPrivateIPs connects to validators at addresses that are not public.
@@ -100,6 +103,17 @@ func (n Network) Ahead() int {
 		return 2
 	}
 	return *n.AheadRounds
+}
+
+// HeightAge returns MaxHeightAge or its default. An upstream node computes an old validator
+// set from all changes since then. A relayer names the height of the current epoch of the
+// blockchain that verifies (ACP-181), which stays as it is while that blockchain produces no
+// block. The default is about six weeks of blocks of mainnet.
+func (n Network) HeightAge() uint64 {
+	if n.MaxHeightAge == nil {
+		return 500_000
+	}
+	return *n.MaxHeightAge
 }
 
 // HealthSubnetIDs are HealthSubnets' IDs.

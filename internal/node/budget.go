@@ -18,8 +18,8 @@ var ErrNoRoom = errors.New("responses in progress use all memory allowed for the
 // client may hold up to three times as many bytes as are free afterwards. One client alone
 // gets three quarters, two greedy clients get three sevenths each, and some bytes are
 // always left for the next client. (These are the dynamic thresholds of shared-memory
-// switches, Choudhury and Hahne 1998.) A nil Budget has no bound. A Budget is safe for
-// concurrent use.
+// switches, Choudhury and Hahne 1998.) A nil Budget has no bound. A Client divides calls in
+// the same way: there, a "byte" is a call. A Budget is safe for concurrent use.
 type Budget struct {
 	size    int64
 	timeout time.Duration

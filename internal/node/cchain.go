@@ -49,7 +49,7 @@ func (c *Client) CChainBlock(ctx context.Context, height uint64) (CChainBlock, e
 		Number, Hash, ParentHash, Timestamp, BlockExtraData string
 	}
 	var raw nullable
-	if err := c.try(ctx, method, func(e *endpoint) error {
+	if err := c.try(ctx, method, func(ctx context.Context, e *endpoint) error {
 		raw = nullable{}
 		err := c.ask(ctx, e, CChainRPC, method, []any{"0x" + strconv.FormatUint(height, 16), false}, &raw)
 		if err != nil || raw.RawMessage != nil {

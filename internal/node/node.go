@@ -105,6 +105,7 @@ type Client struct {
 	endpoints []*endpoint
 	timeout   time.Duration
 	limit     int64         // largest response
+	gate      *Budget       // of the calls for clients, except forwarded ones
 	rate      *rate.Limiter // nil means no limit
 	log       *slog.Logger
 	http      *http.Client
@@ -139,7 +140,7 @@ func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("no node is configured; name at least one, for example http://127.0.0.1:9650")
 	}
-	c := &Client{timeout: o.Timeout, limit: maxResponse, rate: o.Rate, log: o.Log}
+	c := &Client{timeout: o.Timeout, limit: maxResponse, gate: NewBudget(gateSize, gateWait), rate: o.Rate, log: o.Log}
 	c.buffers.New = func() any { return new(bytes.Buffer) }
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
@@ -220,24 +221,30 @@ type response struct {
 // Call calls a method at path, for example /ext/info, and decodes its result into reply. It
 // tries all endpoints that offer the method: first the one that answered latest, last those
 // that failed within the last seconds. While all are overloaded, it repeats the call until
-// ctx's deadline. Errors: *RPCError, ErrMalformed, ErrUnavailable, or ctx's own.
+// ctx's deadline. A call for a client enters the gate first. Errors: *RPCError, ErrMalformed, ErrUnavailable, ErrBusy,
+// or ctx's own.
 func (c *Client) Call(ctx context.Context, path, method string, args, reply any) error {
-	return c.try(ctx, method, func(e *endpoint) error { return c.ask(ctx, e, path, method, args, reply) })
+	return c.try(ctx, method, func(ctx context.Context, e *endpoint) error { return c.ask(ctx, e, path, method, args, reply) })
 }
 
-// try asks endpoints until one answers. A refusal is an answer.
-func (c *Client) try(ctx context.Context, method string, ask func(*endpoint) error) error {
+// try asks endpoints until one answers. A refusal is an answer. ask must use the context that it gets.
+func (c *Client) try(ctx context.Context, method string, ask func(context.Context, *endpoint) error) error {
+	ctx, leave, err := c.Enter(ctx, 1)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	defer leave()
 	return c.repeat(ctx, func() (final bool, err error) { return c.round(ctx, method, ask) })
 }
 
 // round asks each endpoint once. It is not final if another round may have a result.
-func (c *Client) round(ctx context.Context, method string, ask func(*endpoint) error) (final bool, err error) {
+func (c *Client) round(ctx context.Context, method string, ask func(context.Context, *endpoint) error) (final bool, err error) {
 	var failures []error
 	var busy *busyError
 	var refused *RPCError
 	final, stay := true, false
 	for _, i := range c.order() {
-		err := ask(c.endpoints[i])
+		err := ask(ctx, c.endpoints[i])
 		if err == nil || errors.As(err, &refused) && !refused.NotOffered() {
 			// An endpoint that lacks one method remains the first one for the others.
 			if !stay {

@@ -174,7 +174,9 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	if err != nil {
 		return err
 	}
-	n.Resolver = validators.NewResolver(n.Node, validators.Options{Log: o.Log, OnSets: n.follow})
+	n.Resolver = validators.NewResolver(n.Node, validators.Options{
+		Log: o.Log, OnSets: n.follow, MaxHeightAge: o.Config.HeightAge(), Enter: n.Node.Enter,
+	})
 	n.Coverage = NewCoverage(n.Peers.Connected)
 	n.followed = newFollowed()
 	for _, c := range []prometheus.Collector{n.Coverage, n.followed} {
