@@ -33,7 +33,8 @@ var ErrBusy = errors.New("the service has as many answers under way as it has ro
 
 // Upstream forwards calls to the upstream nodes.
 type Upstream interface {
-	// Forward posts body to path of an upstream node. If hedged is set and the node is slow, it also posts to others.
+	// Forward posts body to path of an upstream node. If hedged is set, the node is slow and the call only reads, it
+	// also posts to others.
 	Forward(ctx context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error)
 }
 
@@ -191,13 +192,12 @@ func (r *request) forward() (*node.Forwarded, error) {
 	if err != nil {
 		return nil, err
 	}
-	hedged := !strings.HasPrefix(method, "issue")
-	answer, err := r.endpoint.Upstream.Forward(r.ctx, r.endpoint.Path, body, hedged)
+	answer, err := r.endpoint.Upstream.Forward(r.ctx, r.endpoint.Path, body, true)
 	if told := RefusalError(""); errors.As(err, &told) {
 		return nil, told
 	}
-	if errors.Is(err, node.ErrNoRoom) {
-		return nil, ErrBusy
+	if text, ok := limited(err); ok {
+		return nil, errors.New(text)
 	}
 	if err != nil {
 		r.endpoint.Log.Warn("a call could not be forwarded", slog.String("method", c.Method), slog.Any("error", err))
@@ -210,6 +210,22 @@ func (r *request) forward() (*node.Forwarded, error) {
 		return nil, fmt.Errorf("the upstream node does not answer %s", c.Method)
 	}
 	return answer, nil
+}
+
+// limited returns the text that clients get for an error that their own calls cause: too many at a time, or one that
+// takes too long.
+func limited(err error) (text string, ok bool) {
+	switch {
+	case errors.Is(err, node.ErrUnsure):
+		return "", false
+	case errors.Is(err, node.ErrNoRoom):
+		return ErrBusy.Error(), true
+	case errors.Is(err, node.ErrBusy):
+		return "too many calls to the upstream node are in progress; try again in a moment", true
+	case errors.Is(err, node.ErrSlow):
+		return "the call takes longer than this service waits for it; ask for less", true
+	}
+	return "", false
 }
 
 func relay(w http.ResponseWriter, answer *node.Forwarded) {

@@ -102,7 +102,11 @@ func (e Ethereum) Calls() http.Handler {
 		}
 		answer, err := e.Node.Forward(ctx, e.Path, calls.body, false)
 		if err != nil {
-			sayJSON(w, calls.fail(codeServer, e.excuse(err)))
+			code := codeServer
+			if errors.Is(err, node.ErrBusy) {
+				code = codeExhausted
+			}
+			sayJSON(w, calls.fail(code, e.excuse(err)))
 			return
 		}
 		relay(w, answer)
@@ -111,10 +115,11 @@ func (e Ethereum) Calls() http.Handler {
 
 // excuse returns the text that clients get for err.
 func (e Ethereum) excuse(err error) string {
+	if text, ok := limited(err); ok {
+		return text
+	}
 	e.Log.Warn("a call could not be forwarded", slog.String("path", e.Path), slog.Any("error", err))
 	switch {
-	case errors.Is(err, node.ErrNoRoom):
-		return ErrBusy.Error()
 	case errors.Is(err, node.ErrUnsure):
 		return Unsure
 	case errors.As(err, new(*node.RPCError)):

@@ -25,19 +25,24 @@ type Forwarded struct {
 // hedgeAfter is how long a node may take before the next one is asked in parallel.
 const hedgeAfter = 300 * time.Millisecond
 
+// ErrSlow reports that a node did not answer a call in time while it answered others: the call
+// takes long, and another node would take as long.
+var ErrSlow = errors.New("the call takes longer than the service waits")
+
 // ErrUnsure reports that a node received a transaction and did not answer. The node may
 // have issued it.
 var ErrUnsure = errors.New("the transaction may have been issued: the node that received it did not answer")
 
 // Forward posts body, which is JSON, to path of a node and returns the response, whatever
 // its content. It asks the endpoint that answered latest first, and the next one if that
-// fails. If hedged, it also asks the next one if a response takes long; this suits
-// read-only calls. A call that issues a transaction goes to one node only, unless that node
-// cannot be reached or refuses all calls: a second node would reject a transaction that the
-// first one accepted. While all nodes are overloaded, it repeats the call until ctx's
-// deadline. The response counts against ctx's Budget. Errors: ErrUnavailable, an *RPCError
-// that is NotOffered if the nodes do not allow the call, ErrUnsure, ErrMalformed if a
-// response is too long, ErrNoRoom, or ctx's own.
+// fails. If hedged, it also asks the next one if a response takes long. A call that may do
+// more than read goes to one node only, unless that node cannot be reached or refuses all
+// calls: a second node would reject a transaction that the first one accepted. While all
+// nodes are overloaded, it repeats the call until ctx's deadline. The calls that one endpoint
+// handles at a time are divided among clients, and the response counts against ctx's Budget.
+// Errors: ErrUnavailable, an *RPCError that is NotOffered if the nodes do not allow the call,
+// ErrUnsure, ErrSlow, ErrBusy, ErrMalformed if a response is too long, ErrNoRoom, or ctx's
+// own.
 func (c *Client) Forward(ctx context.Context, path string, body []byte, hedged bool) (*Forwarded, error) {
 	var answer *Forwarded
 	err := c.repeat(ctx, func() (final bool, err error) {
@@ -57,7 +62,8 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 		taken    bool
 		err      error
 	}
-	once := !hedged && issues(body)
+	once := !repeatable(body) // by two nodes
+	hedged = hedged && !once
 	attempts, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order := c.order()
@@ -73,6 +79,7 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 	}
 	ask()
 	var failures []error
+	stay := false // whether the preferred endpoint remains so for other calls
 	hedge := time.NewTimer(hedgeAfter)
 	defer hedge.Stop()
 	for {
@@ -86,7 +93,9 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 			hedge.Reset(hedgeAfter)
 		case r := <-results:
 			if r.err == nil {
-				c.last.Store(int64(r.endpoint))
+				if !stay && asked == len(failures)+1 { // otherwise an earlier endpoint is slow with this call alone
+					c.last.Store(int64(r.endpoint))
+				}
 				return r.answer, nil
 			}
 			if ctx.Err() != nil {
@@ -96,12 +105,21 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another node's response is as long
 			}
 			if once && r.taken {
-				return nil, fmt.Errorf("forwarding to %s: %w: %w", path, ErrUnsure, r.err)
+				if issues(body) {
+					r.err = fmt.Errorf("%w: %w", ErrUnsure, r.err)
+				}
+				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err)
 			}
-			if failures = append(failures, r.err); len(failures) == len(order) {
+			failures = append(failures, r.err)
+			stay = stay || errors.Is(r.err, ErrBusy) || errors.As(r.err, new(*RPCError))
+			if errors.Is(r.err, ErrSlow) {
+				order = order[:asked]
+			}
+			switch {
+			case asked > len(failures):
+			case asked == len(order):
 				return nil, fmt.Errorf("forwarding to %s: %w", path, unforwarded(failures))
-			}
-			if asked == len(failures) {
+			default:
 				ask()
 			}
 		}
@@ -112,6 +130,9 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 func unforwarded(failures []error) error {
 	refusals := 0
 	for _, err := range failures {
+		if errors.Is(err, ErrSlow) {
+			return err
+		}
 		if errors.As(err, new(*RPCError)) {
 			refusals++
 		}
@@ -121,35 +142,6 @@ func unforwarded(failures []error) error {
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
 }
-
-// errBusy reports that an endpoint has as many calls in flight as it may.
-var errBusy = errors.New("too many calls in flight")
-
-// enter waits for a turn at e, up to the timeout of a call.
-func (c *Client) enter(ctx context.Context, e *endpoint) error {
-	select {
-	case e.calls <- struct{}{}:
-		return nil
-	default:
-	}
-	defer e.waiting.Add(-1)
-	if e.waiting.Add(1) > int64(waitingPerCall*cap(e.calls)) {
-		return errBusy
-	}
-	timer := time.NewTimer(c.timeout)
-	defer timer.Stop()
-	select {
-	case e.calls <- struct{}{}:
-		return nil
-	case <-timer.C:
-		return errBusy
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// waitingPerCall is how many calls may wait for each call in flight.
-const waitingPerCall = 8
 
 // Load is the load of a client's endpoints.
 type Load struct {
@@ -169,7 +161,7 @@ func (c *Client) Load() Load {
 			l.Failing++
 		}
 		e.mu.Unlock()
-		l.InFlight += len(e.calls)
+		l.InFlight += int(e.calls.Usage().Bytes)
 	}
 	return l
 }
@@ -204,16 +196,44 @@ func issues(body []byte) bool {
 	})
 }
 
+// repeatable reports whether body, a call or a batch, only reads, so that a second node may
+// get it too. What is not a call is repeatable: nodes refuse it.
+func repeatable(body []byte) bool {
+	return !slices.ContainsFunc(methodsOf(body), func(name string) bool { return !reads(name) })
+}
+
+// readPrefixes are the beginnings of methods that only read, without their service or
+// namespace (avalanchego, libevm).
+var readPrefixes = []string{
+	"acps", "accounts", "baseFee", "blockNumber", "call", "chainId", "clientVersion", "content", "createAccessList",
+	"estimate", "fee", "gasPrice", "get", "health", "inspect", "isAccepted", "isBootstrapped", "listening", "maxPriorityFeePerGas", "modules",
+	"peers", "sampleValidators", "sha3", "simulate", "status", "suggest", "syncing", "trace", "upgrades", "uptime",
+	"validatedBy", "validates", "version",
+}
+
+// reads reports whether a method is known to change nothing at the node.
+func reads(name string) bool {
+	i := strings.IndexAny(name, "._")
+	method := name[i+1:]
+	if i < 0 || strings.HasSuffix(method, "FilterChanges") { // which takes them from the node's filter
+		return i < 0
+	}
+	return slices.ContainsFunc(readPrefixes, func(prefix string) bool { return strings.HasPrefix(method, prefix) })
+}
+
 // forward asks one endpoint and notes whether it works. If it fails, taken reports whether
 // the node may have received the call.
 func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []byte) (answer *Forwarded, taken bool, err error) {
+	id := clientOf(ctx)
 	if err = e.mayAsk(); err == nil {
-		err = c.enter(ctx, e)
+		if err = e.calls.acquire(ctx, id, 1); errors.Is(err, ErrNoRoom) {
+			err = ErrBusy
+		}
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", e.name, err)
 	}
-	defer func() { <-e.calls }()
+	defer e.calls.release(id, 1)
 	if c.rate != nil {
 		if err := c.await(ctx, len(methodsOf(body))); err != nil {
 			return nil, false, fmt.Errorf("%s: %w", e.name, err)
@@ -226,6 +246,7 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 		GetConn: func(string) { wanted.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
+	began := time.Now()
 	answer, err = c.raw(traced, e, path, body)
 	if err != nil {
 		var busy *busyError
@@ -240,7 +261,11 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 		default:
 			taken = !wanted.Load() || connected.Load()
 		}
-		return nil, taken, c.settle(ctx, e, path, c.timeout, err)
+		slow := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && e.workedSince(began)
+		if err = c.settle(ctx, e, path, c.timeout, began, err); slow {
+			err = fmt.Errorf("%w: %w", ErrSlow, err)
+		}
+		return nil, taken, err
 	}
 	e.works(c.log)
 	return answer, true, nil

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,55 +75,170 @@ func TestForward(t *testing.T) {
 	})
 }
 
-// At most ForwardLimit calls reach a node at a time. A bounded number of others wait, for a
-// bounded time.
+// At most ForwardLimit calls reach a node at a time. One client leaves room for others, and its calls wait for a bounded
+// time.
 func TestForwardLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const limit = 2
+		const limit, alone = 8, 6
 		release := make(chan struct{})
 		c, err := New(Options{
 			Endpoints: []string{"http://a"}, ForwardLimit: limit,
-			HTTP: &http.Client{Transport: hosts{"a": func(*http.Request) (*http.Response, error) {
-				<-release
-				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`"a"`)), Header: http.Header{}}, nil
+			HTTP: &http.Client{Transport: hosts{"a": func(r *http.Request) (*http.Response, error) {
+				select {
+				case <-release:
+				case <-r.Context().Done():
+					return nil, r.Context().Err()
+				}
+				return answer(200, `"a"`)(r)
 			}}},
 		})
 		require.NoError(t, err)
-		const refused = 5
-		var mu sync.Mutex
-		var done, failed int
 		var calls sync.WaitGroup
-		for range limit + waitingPerCall*limit + refused {
+		var done, busy atomic.Int64
+		forward := func(ctx context.Context) {
 			calls.Go(func() {
-				_, err := c.Forward(context.Background(), "/", nil, false)
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					assert.ErrorIs(t, err, ErrUnavailable)
-					assert.ErrorContains(t, err, errBusy.Error())
-					failed++
-				} else {
-					done++
+				switch _, err := c.Forward(ctx, "/", nil, false); {
+				case err == nil:
+					done.Add(1)
+				case errors.Is(err, ErrBusy):
+					busy.Add(1)
+				default:
+					t.Errorf("got %v", err)
 				}
 			})
 		}
+		greedy, honest := WithClient(context.Background(), named("greedy")), WithClient(context.Background(), named("honest"))
+		for range 100 {
+			forward(greedy)
+		}
 		synctest.Wait()
-		require.Equal(t, refused, failed, "at once")
-		require.Equal(t, Load{Endpoints: 1, InFlight: limit}, c.Load())
-		for range limit {
+		require.Equal(t, alone, c.Load().InFlight)
+		forward(honest)
+		synctest.Wait()
+		require.Equal(t, alone+1, c.Load().InFlight, "another client's call does not wait")
+		time.Sleep(defaultTimeout / 2)
+		for range alone + 1 {
 			release <- struct{}{}
 		}
 		synctest.Wait()
-		require.Equal(t, limit, done)
-		require.Equal(t, limit, c.Load().InFlight, "those that waited")
-		time.Sleep(defaultTimeout)
+		require.EqualValues(t, alone+1, done.Load())
+		require.Equal(t, alone, c.Load().InFlight, "those that waited")
+		time.Sleep(defaultTimeout / 2)
 		synctest.Wait()
-		require.Equal(t, refused+waitingPerCall*limit-limit, failed, "those that waited for too long")
+		require.EqualValues(t, 100-2*alone, busy.Load(), "those that waited for too long")
 		require.Zero(t, c.Load().Failing, "a busy node is not a broken one")
 		close(release)
 		calls.Wait()
-		require.Equal(t, 2*limit, done)
+		require.EqualValues(t, 2*alone+1, done.Load())
 		require.Zero(t, c.Load().InFlight)
+	})
+}
+
+// slowHosts answer at once, except calls with the word slow.
+func slowHosts(t *testing.T, names ...string) (*Client, func() string) {
+	var mu sync.Mutex
+	var asked []string
+	all := make(hosts)
+	for _, name := range names {
+		all[name] = answer(200, `{"result":{"height":"7"}}`)
+	}
+	slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), "slow") {
+			mu.Lock()
+			asked = append(asked, r.URL.Host)
+			mu.Unlock()
+			return hang(r)
+		}
+		return all.RoundTrip(r)
+	})
+	var endpoints []string
+	for _, name := range names {
+		endpoints = append(endpoints, "http://"+name)
+	}
+	c, err := New(Options{Endpoints: endpoints, HTTP: &http.Client{Transport: slow}})
+	require.NoError(t, err)
+	return c, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(asked, "")
+	}
+}
+
+// A call that takes too long, or whose client goes away, does not make a node that answers others count as failed, and
+// is not run on a second node. A node that answers nothing has failed.
+func TestAttackSlowCalls(t *testing.T) {
+	const slow = `{"method":"debug_traceCall","params":["slow"]}`
+	for name, test := range map[string]struct {
+		others, cancelled bool
+		want              error
+		asked             string
+		failing           int
+	}{
+		"others are answered":             {others: true, want: ErrSlow, asked: "a"},
+		"its client has gone":             {others: true, cancelled: true, want: context.Canceled, asked: "a"},
+		"its client has gone, no others":  {cancelled: true, want: context.Canceled, asked: "a"},
+		"the node answers nothing at all": {want: ErrUnavailable, asked: "ab", failing: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, asked := slowHosts(t, "a", "b")
+				ctx, cancel := context.WithCancel(WithClient(t.Context(), named("slow")))
+				defer cancel()
+				if test.cancelled {
+					time.AfterFunc(defaultTimeout/2, cancel)
+				}
+				if test.others {
+					time.AfterFunc(time.Second, func() { _, _ = c.Height(t.Context()) })
+				}
+				_, err := c.Forward(ctx, CChainRPC, []byte(slow), false)
+				require.ErrorIs(t, err, test.want)
+				require.Equal(t, test.asked, asked())
+				require.Equal(t, test.failing, c.Load().Failing)
+				require.Equal(t, []int{0, 1}, c.order())
+			})
+		})
+	}
+	// The same for calls of the service that a client causes.
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := slowHosts(t, "a")
+		time.AfterFunc(time.Second, func() { _, _ = c.Height(t.Context()) })
+		require.ErrorIs(t, c.Call(t.Context(), platformPath, "slow", none{}, nil), ErrUnavailable)
+		require.Zero(t, c.Load().Failing)
+	})
+}
+
+// A slow call that another node answers first leaves the preferred node to others.
+func TestHedgedCallMovesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newForwarder(t, hosts{"a": hang, "b": answer(200, `"b"`), "c": answer(200, `"c"`)})
+		_, err := n.Forward(t.Context(), "/ext/bc/P", []byte(`{"method":"platform.getUTXOs"}`), true)
+		require.NoError(t, err)
+		require.Equal(t, []int{0, 1, 2}, n.order())
+	})
+}
+
+// Only calls that are known to read are run on a second node.
+func TestReads(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"method":"platform.getHeight"}`: true, `{"method":"platform.validatedBy"}`: true, `{"method":"info.isBootstrapped"}`: true,
+		`{"method":"info.peers"}`: true, `{"method":"eth_call"}`: true, `{"method":"eth_getLogs"}`: true, `{"method":"net_version"}`: true,
+		`{"method":"debug_traceTransaction"}`: true, `{"method":"eth_estimateGas"}`: true, `{"method":"eth_createAccessList"}`: true,
+		`[{"method":"eth_call"},{"method":"eth_chainId"}]`: true, `issueTx`: true, `{}`: true, ``: true,
+		`{"method":"platform.issueTx"}`: false, `{"method":"eth_sendRawTransaction"}`: false, `{"method":"eth_newFilter"}`: false,
+		`{"method":"eth_getFilterChanges"}`: false, `{"method":"eth_uninstallFilter"}`: false, `{"method":"avax.import"}`: false,
+		`{"method":"personal_sign"}`: false, `{"method":"debug_setHead"}`: false, `{"method":"admin.stacktrace"}`: false,
+		`[{"method":"eth_call"},{"method":"personal_sendTransaction"}]`: false, `{"method":"wallet.issueTx"}`: false,
+	} {
+		require.Equal(t, want, repeatable([]byte(body)), body)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, hosts{"a": hang, "b": answer(200, `"b"`), "c": answer(200, `"c"`)})
+		require.Equal(t, "a", n.askedFor(func() {
+			_, err := n.Forward(t.Context(), "/ext/bc/C/rpc", []byte(`{"method":"eth_getFilterChanges"}`), true)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, ErrUnsure, "it issues nothing")
+		}))
 	})
 }
 

@@ -9,14 +9,15 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/time/rate"
 
 	"github.com/ava-labs/avalanchego/ids"
 )
@@ -371,7 +372,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 func TestRateIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{answer: func(string, string) reply { return ok(`{"height":"7"}`) }}
-		limit := rate.NewLimiter(10, 10)
+		limit := NewRate(10)
 		one, two := p.client(t, Options{Endpoints: []string{"http://a"}, Rate: limit}), p.client(t, Options{Endpoints: []string{"http://b"}, Rate: limit})
 		began := time.Now()
 		for range 50 {
@@ -388,6 +389,35 @@ func TestRateIsShared(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "10 requests a second")
 		require.Empty(t, p.log.String())
+	})
+}
+
+// Calls for clients that use up their part of the rate do not delay the service's own.
+func TestClientsDoNotUseUpTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &provider{answer: func(string, string) reply { return ok(`{"height":"7"}`) }}
+		c := p.client(t, Options{Endpoints: []string{"http://a"}, Rate: NewRate(10)})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		var answered atomic.Int64
+		for i := range 300 {
+			all.Go(func() {
+				client := WithClient(ctx, named(strconv.Itoa(i)))
+				if _, err := c.Forward(client, platformPath, []byte(`{"method":"platform.getHeight"}`), false); err == nil {
+					answered.Add(1)
+				}
+			})
+		}
+		for range 10 {
+			time.Sleep(time.Second)
+			began := time.Now()
+			_, err := c.Height(t.Context())
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(began), 200*time.Millisecond)
+		}
+		all.Wait()
+		require.InDelta(t, 20*7.5, answered.Load(), 15)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"github.com/ava-labs/avalanchego/ids"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
@@ -107,7 +106,7 @@ type Options struct {
 	Leases *lease.Leases
 	Role   config.Role
 	// rate limits the calls to upstream nodes; nil means no limit.
-	rate *rate.Limiter
+	rate *node.Rate
 	// beside marks an indexer that rebuilds the index.
 	beside bool
 	// origin is what Open found out about the beginning of the network.

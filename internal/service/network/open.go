@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"quorate/internal/node"
 	"quorate/internal/retry"
 )
@@ -24,7 +22,7 @@ const firstLook = 2 * time.Second
 // why the node has not reported the ID.
 func Open(ctx context.Context, o Options, claim func(name string, id uint32) error, waiting func(error)) (*Network, error) {
 	if n := o.Config.RequestsPerSecond; n > 0 {
-		o.rate = rate.NewLimiter(rate.Limit(n), n)
+		o.rate = node.NewRate(n)
 	}
 	client, err := NewClient(o)
 	if err != nil {

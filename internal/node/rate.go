@@ -1,0 +1,39 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/time/rate"
+)
+
+// Rate limits the calls of Clients that share it. Those made for clients (see WithClient) get at most three quarters of
+// it, so that they do not delay the service's own.
+type Rate struct{ all, clients *rate.Limiter }
+
+// NewRate returns a Rate of a number of calls a second, of which as many may be made at once.
+func NewRate(perSecond int) *Rate {
+	part := float64(perSecond) * share / (share + 1)
+	return &Rate{all: rate.NewLimiter(rate.Limit(perSecond), perSecond), clients: rate.NewLimiter(rate.Limit(part), max(1, int(part)))}
+}
+
+// await waits until the rate allows a number of calls, 0 means 1. A batch of more than the rate counts as the calls of
+// one second.
+func (c *Client) await(ctx context.Context, calls int) error {
+	if c.rate == nil {
+		return nil
+	}
+	limiters := []*rate.Limiter{c.rate.all}
+	if _, ok := requesterOf(ctx); ok {
+		limiters = []*rate.Limiter{c.rate.clients, c.rate.all}
+	}
+	for _, limiter := range limiters {
+		if err := limiter.WaitN(ctx, min(max(calls, 1), limiter.Burst())); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return &busyError{fmt.Sprintf("not asked: the configured rate of %g requests a second leaves none before the deadline", limiter.Limit()), true}
+		}
+	}
+	return nil
+}
