@@ -124,3 +124,6 @@ func Milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
 // Microseconds returns d in microseconds.
 func Microseconds(d time.Duration) float64 { return d.Seconds() * 1e6 }
+
+// Use has the run use a program of the service that is already built.
+func (r *Run) Use(program string) { r.program = program }
