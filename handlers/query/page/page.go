@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -80,6 +81,9 @@ func (l List) Position(token string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	if strings.ContainsAny(token, "\r\n") { // which the decoder ignores
+		return nil, fmt.Errorf("%w: it has line breaks", ErrToken)
 	}
 	if len(b) < 1+digestSize+macSize {
 		return nil, fmt.Errorf("%w: it is too short", ErrToken)

@@ -44,7 +44,7 @@ func TestToken(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"empty": "", "short": "AQ", "text": "page 2", "long": strings.Repeat("A", 10_000), "cut": token[:len(token)-1],
-		"padded": token + "==", "offset": base64.RawURLEncoding.EncodeToString([]byte(`{"offset":10}`)),
+		"padded": token + "==", "with a line break": token[:1] + "\n" + token[1:], "offset": base64.RawURLEncoding.EncodeToString([]byte(`{"offset":10}`)),
 	} {
 		_, err := list.Position(text)
 		require.ErrorIs(t, err, page.ErrToken, name)
