@@ -22,7 +22,6 @@ type slowNode struct {
 	lock            sync.Mutex // of the P-Chain
 	calls, now      atomic.Int64
 	most            atomic.Int64
-	slowCalls       atomic.Int64
 	httpConnections *http.Client
 }
 
