@@ -14,7 +14,7 @@ func TestAttacks(t *testing.T) {
 	r := &rig.Run{Output: new(rig.Output), Dir: t.TempDir(), Seed: 1}
 	for name, a := range attacks() {
 		t.Run(name, func(t *testing.T) {
-			target, err := newTarget(t.Context(), r, a, 600)
+			target, err := newTarget(t.Context(), r, name, a, 600)
 			require.NoError(t, err)
 			defer target.close()
 			m, err := target.during(t.Context(), time.Second, a, a.run)

@@ -64,7 +64,7 @@ func (o options) measure(ctx context.Context, r *rig.Run, name string, a attack)
 	if o.binary != "" {
 		r.Use(o.binary)
 	}
-	t, err := newTarget(ctx, r, a, 6000)
+	t, err := newTarget(ctx, r, name, a, 6000)
 	if err != nil {
 		return err
 	}

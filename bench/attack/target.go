@@ -70,9 +70,9 @@ const (
 	patience = 15 * time.Second
 )
 
-// newTarget starts the network with a history of a number of transactions, and the service.
-func newTarget(ctx context.Context, r *rig.Run, a attack, transactions int) (t *target, err error) {
-	t = &target{clients: make(map[string]*http.Client)}
+// newTarget starts, in a folder of the given name, the network with a history of a number of transactions, and the service.
+func newTarget(ctx context.Context, r *rig.Run, name string, a attack, transactions int) (_ *target, err error) {
+	t := &target{clients: make(map[string]*http.Client)}
 	defer func() {
 		if err != nil {
 			t.close()
@@ -101,7 +101,7 @@ func newTarget(ctx context.Context, r *rig.Run, a attack, transactions int) (t *
 	}
 	settings := fmt.Sprintf("networks:\n  %s:\n    nodes: [%s]\n    allow_private_ips: true\n    record: %s\n    ahead_rounds: 0\n",
 		rig.NetworkName, strings.Join(urls, ", "), cmp.Or(a.record, "l1"))
-	if t.service, err = r.StartService(ctx, "service", settings); err != nil {
+	if t.service, err = r.StartService(ctx, name, settings); err != nil {
 		return nil, err
 	}
 	// The first answer to the honest client shows that everything is ready.
