@@ -72,6 +72,9 @@ type Options struct {
 	// Archive keeps finished messages and verified signatures over restarts; nil
 	// means that they are only kept in memory.
 	Archive *Archive
+	// Strikes stores the validators that sent invalid signatures; nil means that a restart
+	// forgets them.
+	Strikes StrikeStore
 	// Observer receives the state of rounds; may be nil.
 	Observer Observer
 	// Find searches for a message on its chain: it reports whether the message was sent. The
@@ -157,6 +160,9 @@ func New(o Options) (*Aggregator, error) {
 		jobs: make(chan verifyJob, maxVerifyJobs), history: a.history, verified: verified, archive: o.Archive, idle: a.idleNow,
 	}
 	a.running.Go(func() { a.verifier.run(a.life) })
+	if o.Strikes != nil {
+		a.running.Go(func() { a.keepStrikes(o.Strikes) })
+	}
 	return a, nil
 }
 
@@ -430,9 +436,17 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, al
 	r := newRound(set, msg.SourceChainID, a.limits, plan, a.transport.Connected)
 	now := time.Now()
 	a.history.mu.Lock()
-	for i := range r.members {
+	for i, v := range set.Validators {
 		m := &r.members[i]
-		m.expect, m.trusted = a.history.expect(r.nodeID(i), now)
+		m.expect, m.struck = a.history.expect(signer{r.nodeID(i), keyOf(v)}, now)
+		for n := m.node + 1; m.struck && n < len(v.NodeIDs); n++ { // prefer another node of the key
+			if !a.transport.Connected(v.NodeIDs[n]) {
+				continue
+			}
+			if e, struck := a.history.expect(signer{v.NodeIDs[n], keyOf(v)}, now); !struck {
+				m.node, m.expect, m.struck = n, e, false
+			}
+		}
 	}
 	a.history.mu.Unlock()
 	id := msg.ID()

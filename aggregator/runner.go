@@ -145,16 +145,21 @@ func (f *runner) verify(members []int) {
 	started := time.Now()
 	bad := verifyMembers(f.message, f.round, members)
 	f.round.markVerified(members, bad)
-	f.agg.metrics.verifications.Observe(time.Since(started).Seconds())
-	for _, i := range bad {
-		f.agg.metrics.invalid.Inc()
-		f.agg.history.judged(f.round.author(i), false, time.Now())
-		f.agg.log.Warn("invalid signature", slog.String("nodeID", f.round.author(i).String()), slog.String("messageID", f.message.ID().String()))
+	now := time.Now()
+	f.agg.metrics.verifications.Observe(now.Sub(started).Seconds())
+	for _, i := range members {
+		_, invalid := slices.BinarySearch(bad, i)
+		author := f.round.author(i)
+		f.agg.history.judged(author, !invalid, now)
+		if invalid {
+			f.agg.metrics.invalid.Inc()
+			f.agg.log.Warn("invalid signature", slog.String("nodeID", author.node.String()), slog.String("messageID", f.message.ID().String()))
+		}
 	}
 }
 
-// finish builds the message for a waiter. If the message is invalid, finish verifies each
-// signature and removes the invalid ones; the round then goes on.
+// finish builds the message for a waiter. If the message is invalid, finish verifies those of its
+// signatures that were not verified and removes the invalid ones; the round then goes on.
 func (f *runner) finish(a action) {
 	result, ok := f.built[a.target]
 	if !ok {
@@ -167,10 +172,10 @@ func (f *runner) finish(a action) {
 		if len(f.built) == 0 {
 			f.agg.metrics.stages.WithLabelValues("quorum").Observe(started.Sub(f.start).Seconds())
 		}
-		signed, err := assemble(f.message, f.round.set, members, signatures, a.target)
+		message, err := assemble(f.message, f.round.set, members, signatures, a.target)
 		f.agg.metrics.stages.WithLabelValues("verify").Observe(time.Since(started).Seconds())
 		if err != nil {
-			unverified := f.round.pendingMembers(nil)
+			unverified := slices.DeleteFunc(members, func(i int) bool { return f.round.members[i].state == signed })
 			if len(unverified) == 0 {
 				f.agg.log.Error("verified signatures do not make a valid message", slog.Any("error", err))
 				f.answer(a.waiter, outcome{err: &Error{Code: CodeInternal, Message: "the signatures at hand do not make a valid message", Err: err}})
@@ -181,10 +186,9 @@ func (f *runner) finish(a action) {
 		}
 		for _, i := range members {
 			f.round.members[i].included = true
-			f.agg.history.presumed(f.round.author(i), time.Now())
 		}
 		result = &Result{
-			Message:         signed,
+			Message:         message,
 			SigningSubnetID: f.round.set.SubnetID,
 			PChainHeight:    f.round.set.Height,
 			Signers:         len(members),
@@ -219,8 +223,12 @@ func (f *runner) file(c *waiter, result *Result) {
 // missing. Otherwise it returns false.
 func (f *runner) serveLate(c *waiter) bool {
 	for slices.Contains(f.round.waiters, c) {
-		if f.round.verified+f.round.pending < c.need {
-			return false
+		if f.round.have() < c.need {
+			if !f.round.decisive(c) {
+				return false
+			}
+			f.verify(f.round.untestedMembers())
+			continue
 		}
 		f.finish(action{kind: actFinish, waiter: c, target: c.need})
 	}

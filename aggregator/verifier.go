@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/ava-labs/avalanchego/ids"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -29,7 +28,7 @@ type verifyJob struct {
 	message    *warp.UnsignedMessage
 	set        *validators.Set
 	members    []int
-	authors    []ids.NodeID // that sent the signatures
+	authors    []signer // of the signatures
 	signatures []*bls.Signature
 	verified   bool // they were verified in the round already
 }
@@ -138,15 +137,18 @@ func (v *verifier) store(piece verifyJob) {
 	var keys []*snow.Warp
 	var good [][ava.SignatureLen]byte
 	for n, i := range piece.members {
-		signer := piece.set.Validators[i]
-		if len(bad) > 0 && bad[0] == n {
+		member := piece.set.Validators[i]
+		invalid := len(bad) > 0 && bad[0] == n
+		if !piece.verified {
+			v.history.judged(piece.authors[n], !invalid, time.Now())
+		}
+		if invalid {
 			bad = bad[1:]
-			v.history.judged(piece.authors[n], false, time.Now())
 			continue
 		}
 		signature := [ava.SignatureLen]byte(piece.signatures[n].Compress())
-		v.verified.put(id, keyOf(signer), signature)
-		keys, good = append(keys, signer), append(good, signature)
+		v.verified.put(id, keyOf(member), signature)
+		keys, good = append(keys, member), append(good, signature)
 	}
 	if v.archive != nil && len(good) > 0 {
 		v.archive.putSignatures(id, keys, good)

@@ -185,10 +185,14 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	if n.evmChains, err = newEVMChains(n.Node, o); err != nil {
 		return err
 	}
-	n.Signer, err = aggregator.New(aggregator.Options{
+	signing := aggregator.Options{
 		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics, Find: newSentMessages(n.evmChains).find,
 		Archive: o.Archive, Observer: o.Observer, SignatureCacheBytes: o.SignatureBytes, MessageCacheBytes: o.MessageBytes,
-	})
+	}
+	if o.Store != nil && o.Role.Signs() {
+		signing.Strikes = strikes{o.Store, n.ID}
+	}
+	n.Signer, err = aggregator.New(signing)
 	if err != nil {
 		return err
 	}
