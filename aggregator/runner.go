@@ -22,6 +22,7 @@ import (
 type runner struct {
 	agg          *Aggregator
 	key          roundKey
+	client       string // that started it; may be empty
 	message      *warp.UnsignedMessage
 	request      []byte
 	start        time.Time
@@ -47,8 +48,8 @@ type delivery struct {
 
 func (f *runner) now() time.Duration { return time.Since(f.start) }
 
-// run runs the round until no waiter is left, or until ctx ends because the aggregator
-// is closed.
+// run runs the round until no waiter is left, or until ctx ends because the aggregator is
+// closed. The caller ends ctx after the round.
 func (f *runner) run(ctx context.Context) {
 	defer f.ended.Store(true)
 	stop := f.agg.transport.OnConnect(func(nodeID ids.NodeID) {
@@ -84,7 +85,7 @@ func (f *runner) run(ctx context.Context) {
 		a := f.round.next(f.now())
 		switch a.kind {
 		case actAsk:
-			f.ask(ctx, a.members)
+			f.ask(a.members)
 		case actVerify:
 			f.verify(a.members)
 		case actFinish:
@@ -92,7 +93,7 @@ func (f *runner) run(ctx context.Context) {
 		case actFail:
 			f.fail(a)
 		case actSearch:
-			f.search()
+			f.search(ctx)
 		case actWait:
 			until := min(a.until, f.report(f.now()), f.show(f.now(), false))
 			if until != never {
@@ -248,17 +249,17 @@ func (f *runner) fail(a action) {
 	f.answer(a.waiter, outcome{err: failed})
 }
 
-// search looks for the message on its chain, concurrently with the round.
-func (f *runner) search() {
+// search looks for the message on its chain, concurrently with the round. It ends with life.
+func (f *runner) search(life context.Context) {
 	if f.agg.find == nil {
 		f.round.searchDone(false)
 		return
 	}
 	f.agg.running.Go(func() {
-		ctx, cancel := context.WithTimeout(f.agg.life, searchTimeout)
+		ctx, cancel := context.WithTimeout(life, searchTimeout)
 		defer cancel()
 		found, err := f.agg.find(ctx, f.message)
-		if err != nil && f.agg.life.Err() == nil {
+		if err != nil && life.Err() == nil {
 			f.agg.log.Debug("cannot search for a message on its chain", slog.String("messageID", f.key.message.String()), slog.Any("error", err))
 		}
 		f.inbox.put(func(time.Duration) { f.round.searchDone(found) })

@@ -17,7 +17,7 @@ import (
 )
 
 // ask sends one request to the node of each member.
-func (f *runner) ask(life context.Context, members []int) {
+func (f *runner) ask(members []int) {
 	nodes := make([]ids.NodeID, len(members))
 	for n, i := range members {
 		nodes[n] = f.round.nodeID(i)
@@ -28,7 +28,7 @@ func (f *runner) ask(life context.Context, members []int) {
 	}
 	// A wave may outlive its round, so that slow answers are measured. It ends with the
 	// answer timeout.
-	ctx, cancel := context.WithTimeout(life, f.agg.limits.AnswerTimeout)
+	ctx, cancel := context.WithTimeout(f.agg.life, f.agg.limits.AnswerTimeout)
 	w.cancel = cancel
 	sent := f.agg.transport.Request(ctx, f.message.SourceChainID, nodes, f.request, w.answer)
 	f.agg.metrics.asked.Add(float64(len(sent)))

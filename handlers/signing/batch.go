@@ -44,10 +44,10 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.charge(c, len(requests)); err != nil {
+	if err := a.guard.Charge(c, len(requests)); err != nil {
 		return err
 	}
-	client := c.Request().Context()
+	client := a.context(c)
 	results, panics := make([]any, len(requests)), make([]error, len(requests))
 	failures, details := make([]*apierr.Error, len(requests)), make([][]slog.Attr, len(requests))
 	var work errgroup.Group

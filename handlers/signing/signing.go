@@ -20,6 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
 	"quorate/handlers/networks"
@@ -61,13 +62,13 @@ var ErrNoSubnet = errors.New("it has no validators")
 type API struct {
 	networks networks.Directory[Network]
 	timeout  time.Duration
-	charge   func(c echo.Context, n int) error
+	guard    *access.Guard // may be nil
 	cache    *requestCache
 }
 
-// New returns an API. timeout limits one aggregation. charge charges a batch of n requests to its client; its error is
-// the answer.
-func New(all networks.Directory[Network], timeout time.Duration, charge func(c echo.Context, n int) error) (*API, error) {
+// New returns an API. timeout limits one aggregation. guard knows the clients and charges batches to them; nil charges
+// nothing.
+func New(all networks.Directory[Network], timeout time.Duration, guard *access.Guard) (*API, error) {
 	known, err := newRequestCache()
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func New(all networks.Directory[Network], timeout time.Duration, charge func(c e
 		cache:    known,
 		networks: all,
 		timeout:  timeout,
-		charge:   charge,
+		guard:    guard,
 	}, nil
 }
 
@@ -100,6 +101,12 @@ func (a *API) network(name string) (Network, error) {
 		err = n.Unavailable
 	}
 	return n, err
+}
+
+// context returns the context of the request, in which rounds count for its client.
+func (a *API) context(c echo.Context) context.Context {
+	_, client := a.guard.Accompany(c)
+	return aggregator.WithClient(c.Request().Context(), client.ID())
 }
 
 // networkByID returns the network with an ID. The error states why there is none, or why it cannot sign.
@@ -156,7 +163,7 @@ func (a *API) AggregateSignatures(c echo.Context) error {
 // answer sends the signed message.
 func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedRequest, f form) error {
 	start := time.Now()
-	signed, err := a.sign(c.Request().Context(), n, known.req, f)
+	signed, err := a.sign(a.context(c), n, known.req, f)
 	apierr.Describe(c, describe(known.req.Message, known.req.SigningSubnetID, signed, err, start)...)
 	if err != nil {
 		return later(c, err)

@@ -34,7 +34,7 @@ func wantsEvents(c echo.Context) bool {
 // The status is 200 in both cases, because it is sent first.
 func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 	timeout := max(a.timeout, req.Wait)
-	ctx, cancel := context.WithTimeout(c.Request().Context(), timeout)
+	ctx, cancel := context.WithTimeout(a.context(c), timeout)
 	defer cancel()
 	if req.Wait == 0 {
 		req.Wait = timeout // the client sees the progress

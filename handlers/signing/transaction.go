@@ -28,7 +28,7 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
+	ctx, cancel := context.WithTimeout(a.context(c), a.timeout)
 	defer cancel()
 	start := time.Now()
 	result, err := network.Signer.SignTransaction(ctx, txID)
