@@ -162,7 +162,7 @@ func New(o Options) (*Aggregator, error) {
 	close(a.idle)
 	a.life, a.end = context.WithCancel(context.Background())
 	a.verifier = &verifier{
-		jobs: make(chan verifyJob, maxVerifyJobs), history: a.history, verified: verified, archive: o.Archive, idle: a.idleNow,
+		jobs: make(chan verifyJob, maxVerifyJobs), history: a.history, verified: verified, invalid: m.invalid, archive: o.Archive, idle: a.idleNow,
 	}
 	a.running.Go(func() { a.verifier.run(a.life) })
 	if o.Strikes != nil {

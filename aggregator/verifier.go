@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -18,6 +20,7 @@ type verifier struct {
 	jobs     chan verifyJob
 	history  *history
 	verified *signatures
+	invalid  prometheus.Counter
 	archive  *Archive // may be nil
 	// idle returns a channel that is closed while no round runs.
 	idle func() <-chan struct{}
@@ -143,6 +146,7 @@ func (v *verifier) store(piece verifyJob) {
 			v.history.judged(piece.authors[n], !invalid, time.Now())
 		}
 		if invalid {
+			v.invalid.Inc()
 			bad = bad[1:]
 			continue
 		}
