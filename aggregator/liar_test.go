@@ -64,8 +64,7 @@ func lies() map[string]func(i, count, answer, message int) bool {
 type liarNetwork struct {
 	*fakeNetwork
 
-	mu      sync.Mutex
-	message int // guarded by mu
+	message int // number of messages so far; guarded by mu
 }
 
 // stakes are distributions of weight, the liars' 20% first: spread over validators of all sizes.
@@ -124,9 +123,9 @@ func (n *liarNetwork) signAll(t *testing.T, ctx context.Context, a *Aggregator, 
 		require.NoError(t, err)
 		requireValid(t, n.fakeNetwork, r, 67)
 		settle()
-		n.fakeNetwork.mu.Lock()
+		n.mu.Lock()
 		n.message++
-		n.fakeNetwork.mu.Unlock()
+		n.mu.Unlock()
 	}
 	return cost{n.requests - requests, counted(t, a.metrics.invalid) - invalid, counted(t, a.metrics.verifications) - verifications}
 }

@@ -272,8 +272,8 @@ func (r *round) avoid(members map[int]struct{}) {
 // have is the weight of the signatures that count.
 func (r *round) have() uint64 { return r.verified + r.presumed }
 
-// book enters a pending signature into the sums, and unbook takes it out.
-func (r *round) book(m *member) {
+// addPending adds a pending signature to the sums.
+func (r *round) addPending(m *member) {
 	r.pendingN++
 	if m.trusted {
 		r.presumed += m.weight
@@ -283,7 +283,8 @@ func (r *round) book(m *member) {
 	r.untestedN++
 }
 
-func (r *round) unbook(m *member) {
+// removePending subtracts a pending signature from the sums.
+func (r *round) removePending(m *member) {
 	r.pendingN--
 	if m.trusted {
 		r.presumed -= m.weight
@@ -297,7 +298,7 @@ func (r *round) unbook(m *member) {
 func (r *round) drop(i int) {
 	m := &r.members[i]
 	if m.state == pending {
-		r.unbook(m)
+		r.removePending(m)
 	}
 	m.signature = nil
 }
@@ -320,7 +321,7 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature, trusted bo
 	}
 	m.state, m.signature, m.later = pending, signature, false
 	m.author, m.trusted = slices.Index(r.set.Validators[i].NodeIDs, nodeID), trusted
-	r.book(m)
+	r.addPending(m)
 }
 
 // failed records a refusal, an invalid answer or a lost connection.
@@ -412,7 +413,7 @@ func (r *round) markVerified(members, bad []int) {
 			r.changed()
 			continue
 		}
-		r.unbook(m)
+		r.removePending(m)
 		r.verified += m.weight
 		m.state = signed
 	}

@@ -200,6 +200,9 @@ func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 			}
 			if len(unverified) > 0 && rng.IntN(2) == 0 { // it does not verify
 				bad := some(rng, unverified)
+				if len(bad) > 0 && rng.IntN(2) == 0 {
+					unverified = bad // the others are not verified
+				}
 				r.markVerified(unverified, bad)
 				requireBooks(t, r, now, "a verification")
 				if len(bad) > 0 {

@@ -12,8 +12,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
-
-	"quorate/bls"
 )
 
 // runner runs one round. It owns the round's state on a single goroutine, passes it the
@@ -145,9 +143,27 @@ func (f *runner) abandon() {
 func (f *runner) verify(members []int) {
 	started := time.Now()
 	bad := verifyMembers(f.message, f.round, members)
+	f.agg.metrics.verifications.Observe(time.Since(started).Seconds())
+	f.judge(members, bad)
+}
+
+// blame finds the trusted signers whose signatures make a message of members invalid. Signatures
+// that it does not blame are not verified.
+func (f *runner) blame(members []int) {
+	started := time.Now()
+	bad := culprits(f.message, f.round, members)
+	f.agg.metrics.verifications.Observe(time.Since(started).Seconds())
+	if len(bad) == 0 {
+		f.verify(members)
+		return
+	}
+	f.judge(bad, bad)
+}
+
+// judge records that the signatures of members were verified, and that those of bad are invalid.
+func (f *runner) judge(members, bad []int) {
 	f.round.markVerified(members, bad)
 	now := time.Now()
-	f.agg.metrics.verifications.Observe(now.Sub(started).Seconds())
 	for _, i := range members {
 		_, invalid := slices.BinarySearch(bad, i)
 		author := f.round.author(i)
@@ -159,16 +175,13 @@ func (f *runner) verify(members []int) {
 	}
 }
 
-// finish builds the message for a waiter. If the message is invalid, finish verifies those of its
-// signatures that were not verified and removes the invalid ones; the round then goes on.
+// finish builds the message for a waiter. If the message is invalid, finish removes the invalid
+// signatures; the round then goes on.
 func (f *runner) finish(a action) {
 	result, ok := f.built[a.target]
 	if !ok {
 		members, weight := f.round.signers(a.target)
-		signatures := make([]*bls.Signature, len(members))
-		for n, i := range members {
-			signatures[n] = f.round.members[i].signature
-		}
+		_, signatures := f.round.signaturesOf(members)
 		started := time.Now()
 		if len(f.built) == 0 {
 			f.agg.metrics.stages.WithLabelValues("quorum").Observe(started.Sub(f.start).Seconds())
@@ -182,7 +195,7 @@ func (f *runner) finish(a action) {
 				f.answer(a.waiter, outcome{err: &Error{Code: CodeInternal, Message: "the signatures at hand do not make a valid message", Err: err}})
 				return
 			}
-			f.verify(unverified)
+			f.blame(unverified)
 			return
 		}
 		for _, i := range members {

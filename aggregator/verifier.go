@@ -162,15 +162,32 @@ func (v *verifier) store(piece verifyJob) {
 // verifyMembers verifies the pending signatures of members and returns the members with
 // invalid ones, ascending.
 func verifyMembers(message *warp.UnsignedMessage, r *round, members []int) []int {
-	job := verifyJob{message: message, set: r.set, members: members}
+	keys, signatures := r.signaturesOf(members)
+	return at(members, bls.NewVerifier(message.Bytes()).Verify(keys, signatures))
+}
+
+// culprits returns members with signatures that make the sum of all invalid, ascending; see
+// bls.Verifier.Culprits.
+func culprits(message *warp.UnsignedMessage, r *round, members []int) []int {
+	keys, signatures := r.signaturesOf(members)
+	return at(members, bls.NewVerifier(message.Bytes()).Culprits(keys, signatures))
+}
+
+// signaturesOf returns the keys of members and their signatures at hand.
+func (r *round) signaturesOf(members []int) (keys []*bls.PublicKey, signatures []*bls.Signature) {
 	for _, i := range members {
-		job.signatures = append(job.signatures, r.members[i].signature)
+		keys = append(keys, r.set.Validators[i].PublicKey)
+		signatures = append(signatures, r.members[i].signature)
 	}
-	bad := job.verify()
-	for n, position := range bad {
-		bad[n] = members[position]
+	return keys, signatures
+}
+
+// at replaces positions in members by the members there.
+func at(members, positions []int) []int {
+	for n, position := range positions {
+		positions[n] = members[position]
 	}
-	return bad
+	return positions
 }
 
 // verify returns the positions in j.members whose signature is invalid, ascending.
