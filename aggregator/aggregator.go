@@ -66,12 +66,18 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Limits of a round; the zero value means DefaultLimits.
 	Limits Limits
+	// Rounds bounds the rounds at a time, RoundsPerClient those that one client started; see
+	// WithClient. 0 is no bound. Requests that join a round are not bounded.
+	Rounds, RoundsPerClient int
 	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
 	// 32 MiB.
 	SignatureCacheBytes, MessageCacheBytes uint64
 	// Archive keeps finished messages and verified signatures over restarts; nil
 	// means that they are only kept in memory.
 	Archive *Archive
+	// Strikes stores the validators that sent invalid signatures; nil means that a restart
+	// forgets them.
+	Strikes StrikeStore
 	// Observer receives the state of rounds; may be nil.
 	Observer Observer
 	// Find searches for a message on its chain: it reports whether the message was sent. The
@@ -101,9 +107,10 @@ type Aggregator struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	runners map[roundKey]*runner // guarded by mu
-	idle    chan struct{}        // guarded by mu; closed while there are no runners
+	mu       sync.Mutex
+	runners  map[roundKey]*runner // guarded by mu
+	admitted admission            // guarded by mu
+	idle     chan struct{}        // guarded by mu; closed while there are no runners
 }
 
 // roundKey identifies the requests that can share a round.
@@ -149,14 +156,18 @@ func New(o Options) (*Aggregator, error) {
 		find:      o.Find,
 		unseen:    unseen,
 		runners:   make(map[roundKey]*runner),
+		admitted:  admission{all: o.Rounds, perClient: o.RoundsPerClient, clients: make(map[string]int)},
 	}
 	a.idle = make(chan struct{})
 	close(a.idle)
 	a.life, a.end = context.WithCancel(context.Background())
 	a.verifier = &verifier{
-		jobs: make(chan verifyJob, maxVerifyJobs), history: a.history, verified: verified, archive: o.Archive, idle: a.idleNow,
+		jobs: make(chan verifyJob, maxVerifyJobs), history: a.history, verified: verified, invalid: m.invalid, archive: o.Archive, idle: a.idleNow,
 	}
 	a.running.Go(func() { a.verifier.run(a.life) })
+	if o.Strikes != nil {
+		a.running.Go(func() { a.keepStrikes(o.Strikes) })
+	}
 	return a, nil
 }
 
@@ -324,6 +335,7 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 
 // runRound joins the round for req, or starts it, and waits for the outcome.
 func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.Set, id finishedID) (*Result, error) {
+	req.Justification = a.justification(ctx, req)
 	outcomes := make(chan outcome, 1)
 	c := &waiter{need: id.need, want: id.want, wait: max(req.Wait, a.limits.UnseenTimeout), sent: req.Sent, outcome: outcomes}
 	if req.Progress != nil {
@@ -332,7 +344,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 			req.Progress(account)
 		}
 	}
-	f, finished, err := a.joinRound(req, set, id, c)
+	f, finished, err := a.joinRound(req, set, id, c, clientOf(ctx))
 	if err != nil || finished != nil {
 		return finished, err
 	}
@@ -359,8 +371,9 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 }
 
 // joinRound adds c to the round for req and starts the round if there is none. If the round
-// has ended since c looked into the cache, joinRound returns the message of that round.
-func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter) (*runner, *Result, error) {
+// has ended since c looked into the cache, joinRound returns the message of that round. A new
+// round counts for client.
+func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter, client string) (*runner, *Result, error) {
 	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
 	if failed := a.unseen.get(key, id.need); failed != nil && req.Wait == 0 && !req.Sent {
 		return nil, nil, failed
@@ -382,9 +395,13 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding the signature request: %w", err)
 	}
+	if busy := a.admitted.enter(client); busy != nil {
+		return nil, nil, busy
+	}
 	f := &runner{
 		agg:     a,
 		key:     key,
+		client:  client,
 		message: req.Message,
 		request: avap2p.PrefixMessage(avap2p.ProtocolPrefix(acp118.HandlerID), request),
 		start:   time.Now(),
@@ -399,9 +416,11 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	a.metrics.rounds.Inc()
 	alone := len(a.runners) == 1
 	a.running.Go(func() {
+		ctx, end := context.WithCancel(a.life)
+		defer end()
 		f.round = a.newRound(req.Message, set, alone)
-		a.watchFunds(f, set)
-		f.run(a.life)
+		a.watchFunds(ctx, f, set)
+		f.run(ctx)
 	})
 	return f, nil, nil
 }
@@ -416,6 +435,7 @@ func (a *Aggregator) remove(f *runner) {
 			close(a.idle)
 		}
 	}
+	a.admitted.leave(f.client)
 	a.metrics.rounds.Dec()
 }
 
@@ -430,9 +450,17 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, al
 	r := newRound(set, msg.SourceChainID, a.limits, plan, a.transport.Connected)
 	now := time.Now()
 	a.history.mu.Lock()
-	for i := range r.members {
+	for i, v := range set.Validators {
 		m := &r.members[i]
-		m.expect, m.trusted = a.history.expect(r.nodeID(i), now)
+		m.expect, m.struck = a.history.expect(signer{r.nodeID(i), keyOf(v)}, now)
+		for n := m.node + 1; m.struck && n < len(v.NodeIDs); n++ { // prefer another node of the key
+			if !a.transport.Connected(v.NodeIDs[n]) {
+				continue
+			}
+			if e, struck := a.history.expect(signer{v.NodeIDs[n], keyOf(v)}, now); !struck {
+				m.node, m.expect, m.struck = n, e, false
+			}
+		}
 	}
 	a.history.mu.Unlock()
 	id := msg.ID()
@@ -465,13 +493,14 @@ func (a *Aggregator) recallSignatures(r *round, message ids.ID) (n int) {
 	return n
 }
 
-// watchFunds finds out, concurrently with the round, which L1 validators to ask last.
-func (a *Aggregator) watchFunds(f *runner, set *validators.Set) {
+// watchFunds finds out, concurrently with the round, which L1 validators to ask last. It ends
+// with life.
+func (a *Aggregator) watchFunds(life context.Context, f *runner, set *validators.Set) {
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return
 	}
 	a.running.Go(func() {
-		ctx, cancel := context.WithTimeout(a.life, a.limits.AnswerTimeout)
+		ctx, cancel := context.WithTimeout(life, a.limits.AnswerTimeout)
 		defer cancel()
 		avoid, err := a.sets.Underfunded(ctx, set)
 		if err != nil || len(avoid) == 0 {

@@ -1,7 +1,9 @@
 package aggregator
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,10 @@ const (
 	learnRate    = 0.2
 	historyHalf  = 10 * time.Minute
 	maxHistories = 1 << 15
+	// maxStruck is how many signers with strikes are saved.
+	maxStruck = 1000
+	// struckSuccess bounds the expected success of a struck signer.
+	struckSuccess = 0.05
 	// nodeMemory and crowdMemory are how many answers an average reaches back.
 	nodeMemory  = 20
 	crowdMemory = 2000
@@ -43,9 +49,10 @@ func (e expectation) byLog(logT float64) float64 {
 	return e.success * normal.below((logT-e.mean)/e.spread)
 }
 
-// history remembers how validators answered, across rounds: their answer times
-// and whether they signed. It only orders and sizes the fan-out, it never
-// decides what counts. Safe for concurrent use; bounded to maxHistories nodes.
+// history remembers how validators answered, across rounds: their answer times, whether they
+// answered, and whether their signatures were valid. It orders and sizes the fan-out, and says
+// which signatures to verify first. It is safe for concurrent use and bounded to maxHistories
+// nodes and as many signers.
 //
 // How far a validator's own average is believed depends on how much validators
 // differ at all: the variance of all answer times is split into a part between
@@ -53,11 +60,14 @@ func (e expectation) byLog(logT float64) float64 {
 // accordingly. Where answer times are pure chance, a lucky validator is not taken for
 // a fast one.
 type history struct {
-	mu     sync.Mutex
-	nodes  map[ids.NodeID]*nodeHistory
-	crowd  average // of the logarithm of all answer times
-	within average // of squared deviations from the node's own average; only the mean is used
-	margin float64 // standard deviations by which a wave exceeds the target
+	mu      sync.Mutex
+	nodes   map[ids.NodeID]*nodeHistory
+	signers map[signer]standing
+	crowd   average // of the logarithm of all answer times
+	within  average // of squared deviations from the node's own average; only the mean is used
+	margin  float64 // standard deviations by which a wave exceeds the target
+	// version counts the changes of signers with strikes, saved is the one that was saved.
+	version, saved uint64
 }
 
 // average of a series that forgets.
@@ -75,16 +85,14 @@ func (a *average) add(x, memory float64) {
 
 type nodeHistory struct {
 	times   average // of the logarithm of its answer times
-	success float64
-	// trusted: its latest signature was verified, so the next one is presumed
-	// good until the finished message is verified.
-	trusted bool
+	success float64 // probability that it answers, whether with a valid signature or not
 	seen    time.Time
 }
 
 func newHistory() *history {
 	return &history{
-		nodes: make(map[ids.NodeID]*nodeHistory),
+		nodes:   make(map[ids.NodeID]*nodeHistory),
+		signers: make(map[signer]standing),
 		// Worth a few answers, so that the first real ones soon outweigh it.
 		crowd:  average{mean: math.Log(float64(priorMedian)), variance: priorSpread * priorSpread, n: 5},
 		within: average{mean: priorSpread * priorSpread, n: 5},
@@ -92,10 +100,10 @@ func newHistory() *history {
 	}
 }
 
-// expect says what to expect of nodeID now; knowledge fades towards the crowd's.
-// h.mu is held.
-func (h *history) expect(nodeID ids.NodeID, now time.Time) (e expectation, trusted bool) {
-	n, ok := h.nodes[nodeID]
+// expect returns what to expect of s now, and whether to ask it last. Knowledge of answer times
+// fades towards the crowd's. h.mu is held.
+func (h *history) expect(s signer, now time.Time) (e expectation, struck bool) {
+	n, ok := h.nodes[s.node]
 	if !ok {
 		n = &nodeHistory{success: priorSuccess, seen: now}
 	}
@@ -106,11 +114,16 @@ func (h *history) expect(nodeID ids.NodeID, now time.Time) (e expectation, trust
 	if count := n.times.n * keep; count > 0 && between > 0 {
 		belief = between / (between + within/count)
 	}
-	return expectation{
+	e = expectation{
 		mean:    h.crowd.mean + belief*(n.times.mean-h.crowd.mean),
 		spread:  math.Max(math.Sqrt(within+(1-belief)*between), minSpread),
 		success: keep*n.success + (1-keep)*priorSuccess,
-	}, n.trusted
+	}
+	if h.signers[s].at(now).struck() {
+		e.success = math.Min(e.success, struckSuccess)
+		return e, true
+	}
+	return e, false
 }
 
 func (h *history) node(nodeID ids.NodeID, now time.Time) *nodeHistory {
@@ -129,11 +142,12 @@ func (h *history) node(nodeID ids.NodeID, now time.Time) *nodeHistory {
 	return n
 }
 
-// answered records a signature that arrived after elapsed.
-func (h *history) answered(nodeID ids.NodeID, elapsed time.Duration, now time.Time) {
+// answered records a signature that arrived after elapsed, and reports whether it counts before
+// it is verified.
+func (h *history) answered(s signer, elapsed time.Duration, now time.Time) (trusted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.node(nodeID, now)
+	n := h.node(s.node, now)
 	x := math.Log(math.Max(float64(elapsed), 1))
 	if count := n.times.n; count > 0 {
 		d := x - n.times.mean
@@ -142,6 +156,7 @@ func (h *history) answered(nodeID ids.NodeID, elapsed time.Duration, now time.Ti
 	n.times.add(x, nodeMemory)
 	h.crowd.add(x, crowdMemory)
 	n.success += learnRate * (1 - n.success)
+	return h.signers[s].at(now).trusted()
 }
 
 // failed records that a node refused, did not answer in time or could not be asked.
@@ -152,23 +167,60 @@ func (h *history) failed(nodeID ids.NodeID, now time.Time) {
 	n.success -= learnRate * n.success
 }
 
-// judged records the verdict on a signature: a forger goes to the end of the
-// order and is checked at once next time; a verified signer is presumed good.
-func (h *history) judged(nodeID ids.NodeID, good bool, now time.Time) {
+// judged records whether a signature was valid.
+func (h *history) judged(s signer, valid bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.node(nodeID, now)
-	n.trusted = good
-	if !good {
-		n.success = math.Min(n.success, 0.05)
+	before, ok := h.signers[s]
+	if !ok && len(h.signers) >= maxHistories {
+		for victim := range h.signers { // any; an unknown signer is not trusted
+			delete(h.signers, victim)
+			break
+		}
+	}
+	after := before.judged(valid, now)
+	h.signers[s] = after
+	if before.strikes > 0 || after.strikes > 0 {
+		h.version++
 	}
 }
 
-// presumed records that nodeID's signature was part of a message that verified.
-func (h *history) presumed(nodeID ids.NodeID, now time.Time) {
+// strikes returns the latest maxStruck signers with strikes and the version of this state.
+// changed is false if that version was saved.
+func (h *history) strikes(now time.Time) (all []Strikes, version uint64, changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.node(nodeID, now).trusted = true
+	if h.version == h.saved {
+		return nil, h.version, false
+	}
+	all = make([]Strikes, 0)
+	for s, kept := range h.signers {
+		if at := kept.at(now); at.strikes > 0 {
+			all = append(all, Strikes{NodeID: s.node, PublicKey: s.key[:], Count: at.strikes, Since: at.since, Verified: at.verified})
+		}
+	}
+	slices.SortFunc(all, func(a, b Strikes) int { return b.Since.Compare(a.Since) })
+	return all[:min(len(all), maxStruck)], h.version, true
+}
+
+func (h *history) strikesSaved(version uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.saved = version
+}
+
+// restore adds strikes of an earlier run. It keeps what is known of this run.
+func (h *history) restore(all []Strikes) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	restored := make(map[signer]standing, len(all))
+	for _, s := range all[:min(len(all), maxStruck)] {
+		if len(s.PublicKey) == keyLen && s.Count > 0 {
+			restored[signer{s.NodeID, publicKey(s.PublicKey)}] = standing{strikes: min(s.Count, maxStrikes), since: s.Since, verified: max(s.Verified, 0)}
+		}
+	}
+	maps.Copy(restored, h.signers)
+	h.signers = restored
 }
 
 // slipped and kept teach the margin: a round that needed a further wave wants

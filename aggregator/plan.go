@@ -42,7 +42,20 @@ type option struct {
 	elapsed  time.Duration
 	// early is the probability that an answer would have come within elapsed.
 	early float64
+	// tier orders options that were not asked: lower ones are asked first.
+	tier int
 }
+
+// The tiers of options.
+const (
+	ordinary = iota
+	leaving  // about to leave the set
+	struck   // sent invalid signatures
+	tiers
+)
+
+// overdue is the probability of an answer until now at which none is expected any more.
+const overdue = 0.999
 
 // by is the probability that the option has contributed within t from now, logT being
 // the logarithm of t in nanoseconds.
@@ -51,51 +64,74 @@ func (o *option) by(t time.Duration, logT float64) float64 {
 		return o.expect.byLog(logT)
 	}
 	// Given that nothing came so far: the rest of the distribution, scaled.
-	if o.early >= 0.999 {
+	if o.early >= overdue {
 		return 0
 	}
 	return (o.expect.by(o.elapsed+t) - o.early) / (1 - o.early)
 }
 
-// pick returns the members to ask now and the time at which the goal is
-// expected to be reached.
-func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.Duration) {
-	goal := float64(r.goal())
-	have := float64(r.verified + r.pending)
-	options := make([]option, 0, len(r.members))
-	var avoided []int
+// tiersOf returns the members that may still contribute, by tier, and the weight that counts
+// as signed.
+func (r *round) tiersOf(now time.Duration) (options [tiers][]option, have float64) {
+	have = float64(r.have())
 	for i := range r.members {
 		m := &r.members[i]
+		o := option{i: i, weight: float64(m.weight), expect: m.expect}
 		switch {
+		case m.state == pending && !m.trusted && !m.struck:
+			have += o.weight // likely valid; verified before it counts
 		case m.state == waiting:
-			o := option{i: i, weight: float64(m.weight), expect: m.expect, inFlight: true, elapsed: now - m.askedAt}
+			o.inFlight, o.elapsed = true, now-m.askedAt
 			o.early = o.expect.by(o.elapsed)
-			options = append(options, o)
+			options[ordinary] = append(options[ordinary], o)
 		case m.state == idle && m.online:
-			if m.avoid {
-				avoided = append(avoided, i)
-				continue
+			switch {
+			case m.struck:
+				o.tier = struck
+			case m.avoid:
+				o.tier = leaving
 			}
-			options = append(options, option{i: i, weight: float64(m.weight), expect: m.expect})
+			options[o.tier] = append(options[o.tier], o)
 		}
 	}
+	return options, have
+}
+
+// within reports whether options can still bring have to need.
+func within(options []option, have, need float64) bool {
+	for i := range options {
+		if options[i].early < overdue {
+			have += options[i].weight
+		}
+	}
+	return have >= need
+}
+
+// pick returns the members to ask now and the time at which the goal is expected to be
+// reached. It picks members that are about to leave the set if the others are not expected to
+// suffice, and struck ones if the quorum cannot be reached without them.
+func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.Duration) {
+	need, want := r.goals()
+	goal := float64(want)
+	all, have := r.tiersOf(now)
 	if have >= goal {
 		return nil, now
 	}
+	options := all[ordinary]
 	t, ok := p.earliest(options, have, goal)
-	if !ok {
-		// Even everybody is not expected to suffice: ask them all, and those
-		// about to leave the set too.
-		for _, i := range avoided {
-			options = append(options, option{i: i, weight: float64(r.members[i].weight), expect: r.members[i].expect})
-		}
+	if !ok && len(all[leaving]) > 0 {
+		options = append(options, all[leaving]...)
 		t, ok = p.earliest(options, have, goal)
-		if !ok {
-			t = maxHorizon
-		}
+	}
+	if !ok && len(all[struck]) > 0 && !within(options, have, float64(need)) {
+		options = append(options, all[struck]...)
+		t, ok = p.earliest(options, have, goal)
+	}
+	if !ok {
+		t = maxHorizon
 	}
 	t = min(t+max(time.Duration(p.Slack*float64(t)), p.SlackMin), maxHorizon)
-	if !ok {
+	if !ok { // all together are not expected to suffice
 		for i := range options {
 			if !options[i].inFlight {
 				members = append(members, options[i].i)
@@ -105,7 +141,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 	}
 	mean, variance := have, 0.0
 	type share struct {
-		i              int
+		i, tier        int
 		mean, variance float64
 	}
 	shares := make([]share, 0, len(options))
@@ -113,7 +149,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 	for i := range options {
 		o := &options[i]
 		q := o.by(t, logT)
-		c := share{i: o.i, mean: o.weight * q, variance: o.weight * o.weight * q * (1 - q)}
+		c := share{i: o.i, tier: o.tier, mean: o.weight * q, variance: o.weight * o.weight * q * (1 - q)}
 		if o.inFlight {
 			mean += c.mean
 			variance += c.variance
@@ -122,7 +158,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		shares = append(shares, c)
 	}
 	slices.SortFunc(shares, func(a, b share) int {
-		return cmp.Or(cmp.Compare(b.mean, a.mean), cmp.Compare(a.i, b.i))
+		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(b.mean, a.mean), cmp.Compare(a.i, b.i))
 	})
 	for _, c := range shares {
 		if mean-p.Margin*math.Sqrt(variance) >= goal {

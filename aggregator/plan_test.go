@@ -25,7 +25,6 @@ func roundOf(weights []uint64, expect func(i int) expectation) *round {
 	r := newRound(validators.NewSet(ids.Empty, 1, flat), testChain, DefaultLimits(), planner{Margin: 1, Slack: 0.1, SlackMin: 2 * time.Millisecond}, func(ids.NodeID) bool { return true })
 	for i := range r.members {
 		r.members[i].expect = expect(i)
-		r.members[i].trusted = true
 	}
 	return r
 }
@@ -127,32 +126,31 @@ func TestPlanReachesTheGoalInExpectation(t *testing.T) {
 func TestHistoryLearnsAndForgets(t *testing.T) {
 	h := newHistory()
 	node, now := ids.NodeID{1}, time.Unix(1e9, 0)
-	before, trusted := h.expect(node, now)
-	require.False(t, trusted)
+	before, struck := h.expect(signer{node: node}, now)
+	require.False(t, struck)
 	for i := range 300 { // a crowd that differs, each constant in itself
 		for n := range byte(20) {
-			h.answered(ids.NodeID{2, n}, time.Duration(20+10*int(n)+i%2)*time.Millisecond, now)
+			h.answered(signer{node: ids.NodeID{2, n}}, time.Duration(20+10*int(n)+i%2)*time.Millisecond, now)
 		}
 		if i < 30 {
-			h.answered(node, 5*time.Millisecond, now)
+			h.answered(signer{node: node}, 5*time.Millisecond, now)
 		}
 	}
-	h.presumed(node, now)
-	known, trusted := h.expect(node, now)
-	require.True(t, trusted)
+	known, _ := h.expect(signer{node: node}, now)
 	require.Greater(t, known.by(10*time.Millisecond), 0.9)
 	require.Less(t, before.by(10*time.Millisecond), 0.2)
 
-	h.judged(node, false, now)
-	forger, trusted := h.expect(node, now)
-	require.False(t, trusted, "a forger is checked at once next time")
-	require.Less(t, forger.success, 0.1)
-	regained, _ := h.expect(node, now.Add(time.Hour))
+	for range 20 {
+		h.failed(node, now)
+	}
+	failing, _ := h.expect(signer{node: node}, now)
+	require.Less(t, failing.success, 0.1)
+	regained, _ := h.expect(signer{node: node}, now.Add(time.Hour))
 	require.Greater(t, regained.success, 0.8, "it regains its place in time")
 	for range 20 {
-		h.answered(node, 5*time.Millisecond, now)
+		h.answered(signer{node: node}, 5*time.Millisecond, now)
 	}
-	again, _ := h.expect(node, now)
+	again, _ := h.expect(signer{node: node}, now)
 	require.Greater(t, again.success, 0.9, "and by answering")
 }
 
@@ -161,12 +159,12 @@ func TestHistoryDoesNotTakeLuckForSpeed(t *testing.T) {
 	h, rng, now := newHistory(), rand.New(rand.NewPCG(7, 8)), time.Unix(1e9, 0)
 	for range 100 {
 		for n := range byte(100) {
-			h.answered(ids.NodeID{n}, time.Duration(40e6*math.Exp(rng.NormFloat64())), now)
+			h.answered(signer{node: ids.NodeID{n}}, time.Duration(40e6*math.Exp(rng.NormFloat64())), now)
 		}
 	}
 	low, high := math.Inf(1), math.Inf(-1)
 	for n := range byte(100) {
-		e, _ := h.expect(ids.NodeID{n}, now)
+		e, _ := h.expect(signer{node: ids.NodeID{n}}, now)
 		low, high = math.Min(low, e.mean), math.Max(high, e.mean)
 	}
 	require.Less(t, high-low, 0.7, "own averages differ by about 1.1")

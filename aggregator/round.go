@@ -19,22 +19,24 @@ import (
 //
 // Durations named at or until are measured from the start of the round.
 type round struct {
-	set      *validators.Set
-	limits   Limits
-	plan     planner
-	source   ids.ID // source blockchain of the message: gives refusal codes their meaning
-	members  []member
-	waiters  []*waiter
-	joins    int           // waiters that ever joined
-	horizon  time.Duration // when the current plan expects to be done; 0 before the first plan
-	checkAt  time.Duration // when the plan is looked at again
-	slips    int           // plans that had to be widened because time passed
-	recheck  bool          // something was lost: plan again now
-	untested int           // pending signatures of validators that are not trusted
-	pendingN int
-	pending  uint64 // weight of signatures at hand, unverified
-	verified uint64 // weight of signatures verified
-	sleep    sleep
+	set     *validators.Set
+	limits  Limits
+	plan    planner
+	source  ids.ID // source blockchain of the message: gives refusal codes their meaning
+	members []member
+	waiters []*waiter
+	joins   int           // waiters that ever joined
+	horizon time.Duration // when the current plan expects to be done; 0 before the first plan
+	checkAt time.Duration // when the plan is looked at again
+	slips   int           // plans that had to be widened because time passed
+	recheck bool          // something was lost: plan again now
+	sleep   sleep
+
+	// Weights of signatures at hand: verified, unverified of trusted signers, and unverified of
+	// others, which do not count. pendingN is the number of unverified ones, untestedN that of
+	// the last kind.
+	verified, presumed, untested uint64
+	pendingN, untestedN          int
 
 	// The following fields avoid a pass over all members for each answer.
 	weights weights
@@ -95,8 +97,9 @@ const (
 type member struct {
 	weight    uint64
 	state     memberState
-	trusted   bool
-	avoid     bool // about to leave the set: asked and chosen last
+	trusted   bool // the signature at hand counts before it is verified
+	struck    bool // sent invalid signatures: asked last
+	avoid     bool // about to leave the set: asked late and chosen last
 	node      int  // index into NodeIDs of the node last asked
 	author    int  // index into NodeIDs of the node that sent signature
 	tried     int  // how many of its nodes have failed in this round
@@ -180,10 +183,11 @@ func (r *round) nodeID(i int) ids.NodeID {
 	return r.set.Validators[i].NodeIDs[r.members[i].node]
 }
 
-// author is the node that sent the signature at hand, which is not the one asked
-// last once another node of the key was turned to.
-func (r *round) author(i int) ids.NodeID {
-	return r.set.Validators[i].NodeIDs[r.members[i].author]
+// author returns the signer of the signature at hand. Its node is not the one asked last if
+// another node of the key was asked since.
+func (r *round) author(i int) signer {
+	v := r.set.Validators[i]
+	return signer{v.NodeIDs[r.members[i].author], keyOf(v)}
 }
 
 // join adds a waiter at now.
@@ -265,21 +269,43 @@ func (r *round) avoid(members map[int]struct{}) {
 	}
 }
 
-// drop forgets a pending signature.
+// have is the weight of the signatures that count.
+func (r *round) have() uint64 { return r.verified + r.presumed }
+
+// addPending adds a pending signature to the sums.
+func (r *round) addPending(m *member) {
+	r.pendingN++
+	if m.trusted {
+		r.presumed += m.weight
+		return
+	}
+	r.untested += m.weight
+	r.untestedN++
+}
+
+// removePending subtracts a pending signature from the sums.
+func (r *round) removePending(m *member) {
+	r.pendingN--
+	if m.trusted {
+		r.presumed -= m.weight
+		return
+	}
+	r.untested -= m.weight
+	r.untestedN--
+}
+
+// drop forgets a signature at hand.
 func (r *round) drop(i int) {
 	m := &r.members[i]
 	if m.state == pending {
-		r.pending -= m.weight
-		r.pendingN--
-		if !m.trusted {
-			r.untested--
-		}
+		r.removePending(m)
 	}
 	m.signature = nil
 }
 
-// answered records a well-formed signature of a node. It ignores a second one.
-func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
+// answered records a well-formed signature of a node. It ignores a second one. A trusted
+// signature counts at once, others count when they are verified.
+func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature, trusted bool) {
 	i, ok := r.set.Index(nodeID)
 	if !ok {
 		return
@@ -294,12 +320,8 @@ func (r *round) answered(nodeID ids.NodeID, signature *bls.Signature) {
 		r.weighed = false
 	}
 	m.state, m.signature, m.later = pending, signature, false
-	m.author = slices.Index(r.set.Validators[i].NodeIDs, nodeID)
-	r.pending += m.weight
-	r.pendingN++
-	if !m.trusted {
-		r.untested++
-	}
+	m.author, m.trusted = slices.Index(r.set.Validators[i].NodeIDs, nodeID), trusted
+	r.addPending(m)
 }
 
 // failed records a refusal, an invalid answer or a lost connection.
@@ -386,17 +408,12 @@ func (r *round) markVerified(members, bad []int) {
 		}
 		if _, found := slices.BinarySearch(bad, i); found {
 			r.drop(i)
-			m.state, m.judgedIn = invalid, r.joins
+			m.state, m.judgedIn, m.struck = invalid, r.joins, true
 			r.nextNode(i)
 			r.changed()
 			continue
 		}
-		r.pending -= m.weight
-		r.pendingN--
-		if !m.trusted {
-			r.untested--
-			m.trusted = true
-		}
+		r.removePending(m)
 		r.verified += m.weight
 		m.state = signed
 	}
@@ -480,10 +497,9 @@ func (r *round) next(now time.Duration) action {
 	if r.sleep.on {
 		return r.asleep(now)
 	}
-	// While the round waits anyway, the untrusted are verified in small batches,
-	// so that forgers are known before their weight is counted on.
-	if r.untested >= r.limits.VerifyBatch {
-		return action{kind: actVerify, members: r.pendingMembers(func(m *member) bool { return !m.trusted })}
+	// While the round waits anyway, untrusted signatures are verified in small batches.
+	if r.untestedN >= r.limits.VerifyBatch {
+		return action{kind: actVerify, members: r.untestedMembers()}
 	}
 	if r.recheck || now >= r.checkAt {
 		if members := r.choose(now); len(members) > 0 {
@@ -529,10 +545,13 @@ func (r *round) expire(now time.Duration) {
 
 // settle returns the action for a waiter that can be served or must be refused.
 func (r *round) settle(now time.Duration) (action, bool) {
-	have := r.verified + r.pending
+	have := r.have()
 	for _, c := range r.waiters {
 		if have >= c.want {
 			return action{kind: actFinish, waiter: c, target: c.want}, true
+		}
+		if r.decisive(c) {
+			return action{kind: actVerify, members: r.untestedMembers()}, true
 		}
 		if have >= c.need && c.bufferUntil == 0 {
 			c.bufferUntil = max(now+r.limits.BufferTimeout, 1)
@@ -566,6 +585,13 @@ func (r *round) settle(now time.Duration) (action, bool) {
 	return action{}, false
 }
 
+// decisive reports whether the untrusted signatures at hand, if they are valid, meet c's quorum
+// or its buffer.
+func (r *round) decisive(c *waiter) bool {
+	have, all := r.have(), r.have()+r.untested
+	return have < c.need && c.need <= all || have < c.want && c.want <= all
+}
+
 // late returns the code for a waiter that was not served in time.
 func (r *round) late(c *waiter) Code {
 	var refusing uint64
@@ -583,13 +609,12 @@ func (r *round) late(c *waiter) Code {
 	return CodeRefused
 }
 
-// goal is the weight the fan-out aims at: the largest any waiter wants.
-func (r *round) goal() uint64 {
-	var goal uint64
+// goals returns the largest quorum of a waiter, and the largest weight that one wants.
+func (r *round) goals() (need, want uint64) {
 	for _, c := range r.waiters {
-		goal = max(goal, c.want)
+		need, want = max(need, c.need), max(want, c.want)
 	}
-	return goal
+	return need, want
 }
 
 // choose returns the members that the planner picks, and marks them as asked.
@@ -656,24 +681,37 @@ func (r *round) pendingMembers(keep func(*member) bool) []int {
 	return members
 }
 
-// signers is the smallest set of heaviest members with a signature at hand that
-// carries at least target, in canonical order. Members about to leave the set
-// come last.
+// untestedMembers returns the members with an untrusted signature at hand: those without
+// strikes if there are any, else those with strikes.
+func (r *round) untestedMembers() []int {
+	members := r.pendingMembers(func(m *member) bool { return !m.trusted && !m.struck })
+	if len(members) == 0 {
+		members = r.pendingMembers(func(m *member) bool { return !m.trusted })
+	}
+	return members
+}
+
+// signers returns members whose signatures count and that carry at least target, in canonical
+// order, and their weight. It prefers members that stay in the set, then verified signatures,
+// then heavy members, so that the number of signers is small.
 func (r *round) signers(target uint64) (members []int, weight uint64) {
+	rank := func(m *member) (n int) {
+		if m.avoid {
+			n += 2
+		}
+		if m.state != signed {
+			n++
+		}
+		return n
+	}
 	for i := range r.members {
-		if m := &r.members[i]; m.state == pending || m.state == signed {
+		if m := &r.members[i]; m.state == signed || m.state == pending && m.trusted {
 			members = append(members, i)
 		}
 	}
 	slices.SortFunc(members, func(a, b int) int {
 		ma, mb := &r.members[a], &r.members[b]
-		if ma.avoid != mb.avoid {
-			if ma.avoid {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(mb.weight, ma.weight), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(rank(ma), rank(mb)), cmp.Compare(mb.weight, ma.weight), cmp.Compare(a, b))
 	})
 	for n, i := range members {
 		if weight >= target {

@@ -18,9 +18,9 @@ import (
 
 // books is what a round keeps up to date beside its members.
 type books struct {
-	Weights            weights
-	Pending, Proven    uint64
-	PendingN, Unproven int
+	Weights                      weights
+	Verified, Presumed, Untested uint64
+	PendingN, UntestedN          int
 }
 
 // recount is what the books must say, from a look at every member.
@@ -52,14 +52,16 @@ func recount(r *round) (b books, due time.Duration) {
 			}
 		case pending:
 			b.Weights.possible += m.weight
-			b.Pending += m.weight
 			b.PendingN++
-			if !m.trusted {
-				b.Unproven++
+			if m.trusted {
+				b.Presumed += m.weight
+			} else {
+				b.Untested += m.weight
+				b.UntestedN++
 			}
 		case signed:
 			b.Weights.possible += m.weight
-			b.Proven += m.weight
+			b.Verified += m.weight
 		case refused:
 			b.Weights.blocked += m.weight
 		case invalid, timedOut:
@@ -71,7 +73,7 @@ func recount(r *round) (b books, due time.Duration) {
 func requireBooks(t *testing.T, r *round, now time.Duration, after string) {
 	t.Helper()
 	want, due := recount(r)
-	got := books{r.weigh(), r.pending, r.verified, r.pendingN, r.untested}
+	got := books{r.weigh(), r.verified, r.presumed, r.untested, r.pendingN, r.untestedN}
 	require.Equal(t, want, got, "after %s at %s", after, now)
 	require.LessOrEqual(t, r.dueAt, due, "after %s at %s: somebody is out of time before anybody looks", after, now)
 	var total, reported uint64
@@ -108,7 +110,7 @@ func TestBooksAreKeptWhateverHappens(t *testing.T) {
 				func(ids.NodeID) bool { return rng.IntN(4) > 0 })
 			for i := range r.members {
 				r.members[i].expect = quick(i)
-				r.members[i].trusted = rng.IntN(2) == 0
+				r.members[i].struck = rng.IntN(4) == 0
 				if rng.IntN(8) == 0 {
 					r.known(i, &bls.Signature{})
 				}
@@ -141,7 +143,7 @@ func act(r *round, rng *rand.Rand, now time.Duration) string {
 		r.connected(nodeID)
 		return "a connection"
 	case 1, 2:
-		r.answered(nodeID, &bls.Signature{})
+		r.answered(nodeID, &bls.Signature{}, rng.IntN(2) == 0)
 		return "an answer"
 	case 3:
 		r.failed(nodeID, refused, &common.AppError{Code: -2}, now)
@@ -189,9 +191,18 @@ func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 		case actFinish:
 			members, weight := r.signers(a.target)
 			require.GreaterOrEqual(t, weight, a.target, "signers of the message")
-			unverified := r.pendingMembers(nil)
+			var unverified []int
+			for _, i := range members {
+				if m := &r.members[i]; m.state == pending {
+					require.True(t, m.trusted, "an untrusted signature in a message")
+					unverified = append(unverified, i)
+				}
+			}
 			if len(unverified) > 0 && rng.IntN(2) == 0 { // it does not verify
 				bad := some(rng, unverified)
+				if len(bad) > 0 && rng.IntN(2) == 0 {
+					unverified = bad // the others are not verified
+				}
 				r.markVerified(unverified, bad)
 				requireBooks(t, r, now, "a verification")
 				if len(bad) > 0 {

@@ -30,31 +30,31 @@ func startedRound(t *testing.T, waiters ...*waiter) *round {
 func TestRoundIgnoresWhatItDidNotAskFor(t *testing.T) {
 	c := &waiter{need: 67, want: 67}
 	r := startedRound(t, c)
-	r.answered(ids.NodeID{200}, &bls.Signature{})
+	r.answered(ids.NodeID{200}, &bls.Signature{}, true)
 	r.failed(ids.NodeID{200}, refused, &common.AppError{Code: 1}, 0)
-	require.Zero(t, r.pending)
-	r.answered(r.nodeID(0), &bls.Signature{})
-	r.answered(r.nodeID(0), &bls.Signature{})
-	require.Equal(t, uint64(40), r.pending, "a second answer must not count")
+	require.Zero(t, r.have())
+	r.answered(r.nodeID(0), &bls.Signature{}, true)
+	r.answered(r.nodeID(0), &bls.Signature{}, true)
+	require.Equal(t, uint64(40), r.have(), "a second answer must not count")
 	r.failed(r.nodeID(0), refused, &common.AppError{Code: -2}, 0)
-	require.Equal(t, uint64(40), r.pending, "an error after the answer is ignored")
+	require.Equal(t, uint64(40), r.have(), "an error after the answer is ignored")
 	r.failed(r.nodeID(1), refused, &common.AppError{Code: -2}, 0)
-	r.answered(r.nodeID(1), &bls.Signature{})
-	require.Equal(t, uint64(70), r.pending, "a signature after an error still is one")
+	r.answered(r.nodeID(1), &bls.Signature{}, true)
+	require.Equal(t, uint64(70), r.have(), "a signature after an error still is one")
 	require.Equal(t, actFinish, r.next(0).kind)
 }
 
 func TestRoundStateOfCallers(t *testing.T) {
 	low, high := &waiter{need: 50, want: 50}, &waiter{need: 90, want: 100}
 	r := startedRound(t, low, high)
-	r.answered(r.nodeID(0), &bls.Signature{})
-	r.answered(r.nodeID(1), &bls.Signature{})
+	r.answered(r.nodeID(0), &bls.Signature{}, true)
+	r.answered(r.nodeID(1), &bls.Signature{}, true)
 	a := r.next(time.Millisecond)
 	require.Equal(t, actFinish, a.kind)
 	require.Same(t, low, a.waiter)
 	require.True(t, r.leave(low))
 	require.Equal(t, actWait, r.next(time.Millisecond).kind)
-	r.answered(r.nodeID(2), &bls.Signature{})
+	r.answered(r.nodeID(2), &bls.Signature{}, true)
 	r.failed(r.nodeID(3), refused, &common.AppError{Code: -2}, time.Millisecond)
 	a = r.next(time.Millisecond)
 	require.Equal(t, actFinish, a.kind, "the buffer is out of reach")
@@ -67,7 +67,7 @@ func TestRoundStateOfCallers(t *testing.T) {
 func TestRoundProvesBeforeItFails(t *testing.T) {
 	c := &waiter{need: 67, want: 67}
 	r := startedRound(t, c)
-	r.answered(r.nodeID(1), &bls.Signature{})
+	r.answered(r.nodeID(1), &bls.Signature{}, true)
 	r.failed(r.nodeID(0), invalid, nil, 0)
 	a := r.next(0)
 	require.Equal(t, actVerify, a.kind)

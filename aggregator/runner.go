@@ -12,8 +12,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
-
-	"quorate/bls"
 )
 
 // runner runs one round. It owns the round's state on a single goroutine, passes it the
@@ -22,6 +20,7 @@ import (
 type runner struct {
 	agg          *Aggregator
 	key          roundKey
+	client       string // that started it; may be empty
 	message      *warp.UnsignedMessage
 	request      []byte
 	start        time.Time
@@ -47,8 +46,8 @@ type delivery struct {
 
 func (f *runner) now() time.Duration { return time.Since(f.start) }
 
-// run runs the round until no waiter is left, or until ctx ends because the aggregator
-// is closed.
+// run runs the round until no waiter is left, or until ctx ends because the aggregator is
+// closed. The caller ends ctx after the round.
 func (f *runner) run(ctx context.Context) {
 	defer f.ended.Store(true)
 	stop := f.agg.transport.OnConnect(func(nodeID ids.NodeID) {
@@ -84,7 +83,7 @@ func (f *runner) run(ctx context.Context) {
 		a := f.round.next(f.now())
 		switch a.kind {
 		case actAsk:
-			f.ask(ctx, a.members)
+			f.ask(a.members)
 		case actVerify:
 			f.verify(a.members)
 		case actFinish:
@@ -92,7 +91,7 @@ func (f *runner) run(ctx context.Context) {
 		case actFail:
 			f.fail(a)
 		case actSearch:
-			f.search()
+			f.search(ctx)
 		case actWait:
 			until := min(a.until, f.report(f.now()), f.show(f.now(), false))
 			if until != never {
@@ -144,47 +143,66 @@ func (f *runner) abandon() {
 func (f *runner) verify(members []int) {
 	started := time.Now()
 	bad := verifyMembers(f.message, f.round, members)
-	f.round.markVerified(members, bad)
 	f.agg.metrics.verifications.Observe(time.Since(started).Seconds())
-	for _, i := range bad {
-		f.agg.metrics.invalid.Inc()
-		f.agg.history.judged(f.round.author(i), false, time.Now())
-		f.agg.log.Warn("invalid signature", slog.String("nodeID", f.round.author(i).String()), slog.String("messageID", f.message.ID().String()))
+	f.judge(members, bad)
+}
+
+// blame finds the trusted signers whose signatures make a message of members invalid. Signatures
+// that it does not blame are not verified.
+func (f *runner) blame(members []int) {
+	started := time.Now()
+	bad := culprits(f.message, f.round, members)
+	f.agg.metrics.verifications.Observe(time.Since(started).Seconds())
+	if len(bad) == 0 {
+		f.verify(members)
+		return
+	}
+	f.judge(bad, bad)
+}
+
+// judge records that the signatures of members were verified, and that those of bad are invalid.
+func (f *runner) judge(members, bad []int) {
+	f.round.markVerified(members, bad)
+	now := time.Now()
+	for _, i := range members {
+		_, invalid := slices.BinarySearch(bad, i)
+		author := f.round.author(i)
+		f.agg.history.judged(author, !invalid, now)
+		if invalid {
+			f.agg.metrics.invalid.Inc()
+			f.agg.log.Warn("invalid signature", slog.String("nodeID", author.node.String()), slog.String("messageID", f.message.ID().String()))
+		}
 	}
 }
 
-// finish builds the message for a waiter. If the message is invalid, finish verifies each
-// signature and removes the invalid ones; the round then goes on.
+// finish builds the message for a waiter. If the message is invalid, finish removes the invalid
+// signatures; the round then goes on.
 func (f *runner) finish(a action) {
 	result, ok := f.built[a.target]
 	if !ok {
 		members, weight := f.round.signers(a.target)
-		signatures := make([]*bls.Signature, len(members))
-		for n, i := range members {
-			signatures[n] = f.round.members[i].signature
-		}
+		_, signatures := f.round.signaturesOf(members)
 		started := time.Now()
 		if len(f.built) == 0 {
 			f.agg.metrics.stages.WithLabelValues("quorum").Observe(started.Sub(f.start).Seconds())
 		}
-		signed, err := assemble(f.message, f.round.set, members, signatures, a.target)
+		message, err := assemble(f.message, f.round.set, members, signatures, a.target)
 		f.agg.metrics.stages.WithLabelValues("verify").Observe(time.Since(started).Seconds())
 		if err != nil {
-			unverified := f.round.pendingMembers(nil)
+			unverified := slices.DeleteFunc(members, func(i int) bool { return f.round.members[i].state == signed })
 			if len(unverified) == 0 {
 				f.agg.log.Error("verified signatures do not make a valid message", slog.Any("error", err))
 				f.answer(a.waiter, outcome{err: &Error{Code: CodeInternal, Message: "the signatures at hand do not make a valid message", Err: err}})
 				return
 			}
-			f.verify(unverified)
+			f.blame(unverified)
 			return
 		}
 		for _, i := range members {
 			f.round.members[i].included = true
-			f.agg.history.presumed(f.round.author(i), time.Now())
 		}
 		result = &Result{
-			Message:         signed,
+			Message:         message,
 			SigningSubnetID: f.round.set.SubnetID,
 			PChainHeight:    f.round.set.Height,
 			Signers:         len(members),
@@ -219,8 +237,12 @@ func (f *runner) file(c *waiter, result *Result) {
 // missing. Otherwise it returns false.
 func (f *runner) serveLate(c *waiter) bool {
 	for slices.Contains(f.round.waiters, c) {
-		if f.round.verified+f.round.pending < c.need {
-			return false
+		if f.round.have() < c.need {
+			if !f.round.decisive(c) {
+				return false
+			}
+			f.verify(f.round.untestedMembers())
+			continue
 		}
 		f.finish(action{kind: actFinish, waiter: c, target: c.need})
 	}
@@ -240,17 +262,17 @@ func (f *runner) fail(a action) {
 	f.answer(a.waiter, outcome{err: failed})
 }
 
-// search looks for the message on its chain, concurrently with the round.
-func (f *runner) search() {
+// search looks for the message on its chain, concurrently with the round. It ends with life.
+func (f *runner) search(life context.Context) {
 	if f.agg.find == nil {
 		f.round.searchDone(false)
 		return
 	}
 	f.agg.running.Go(func() {
-		ctx, cancel := context.WithTimeout(f.agg.life, searchTimeout)
+		ctx, cancel := context.WithTimeout(life, searchTimeout)
 		defer cancel()
 		found, err := f.agg.find(ctx, f.message)
-		if err != nil && f.agg.life.Err() == nil {
+		if err != nil && life.Err() == nil {
 			f.agg.log.Debug("cannot search for a message on its chain", slog.String("messageID", f.key.message.String()), slog.Any("error", err))
 		}
 		f.inbox.put(func(time.Duration) { f.round.searchDone(found) })

@@ -203,7 +203,7 @@ func TestScenario_7_1_05_WeightSortIsStable(t *testing.T) {
 		require.Equal(t, want[:len(picked)], inOrderOf(want, picked))
 
 		for i := range weights {
-			r.answered(r.nodeID(i), nil)
+			r.answered(r.nodeID(i), nil, true)
 		}
 		members, _ := r.signers(goal)
 		require.Equal(t, want[:len(members)], inOrderOf(want, members))
@@ -476,7 +476,7 @@ func TestScenario_7_1_13_CacheReuseWithExcluded(t *testing.T) {
 func TestScenario_7_1_14_PruningIsGreedy(t *testing.T) {
 	r := startedRound(t, &waiter{need: 50, want: 50})
 	for i := range r.members {
-		r.answered(r.nodeID(i), nil)
+		r.answered(r.nodeID(i), nil, true)
 	}
 	members, weight := r.signers(50)
 	require.Equal(t, []int{0, 1}, members)
@@ -491,7 +491,7 @@ func TestScenario_7_1_14_PruningIsGreedy(t *testing.T) {
 		weights := randomWeights(rng, 1+rng.IntN(10))
 		r := roundOf(weights, quick)
 		for i := range weights {
-			r.answered(r.nodeID(i), nil)
+			r.answered(r.nodeID(i), nil, true)
 		}
 		target := 1 + rng.Uint64N(r.set.TotalWeight)
 		fewest := len(weights)

@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/ava-labs/avalanchego/ids"
+	"github.com/prometheus/client_golang/prometheus"
+
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -19,6 +20,7 @@ type verifier struct {
 	jobs     chan verifyJob
 	history  *history
 	verified *signatures
+	invalid  prometheus.Counter
 	archive  *Archive // may be nil
 	// idle returns a channel that is closed while no round runs.
 	idle func() <-chan struct{}
@@ -29,7 +31,7 @@ type verifyJob struct {
 	message    *warp.UnsignedMessage
 	set        *validators.Set
 	members    []int
-	authors    []ids.NodeID // that sent the signatures
+	authors    []signer // of the signatures
 	signatures []*bls.Signature
 	verified   bool // they were verified in the round already
 }
@@ -138,15 +140,19 @@ func (v *verifier) store(piece verifyJob) {
 	var keys []*snow.Warp
 	var good [][ava.SignatureLen]byte
 	for n, i := range piece.members {
-		signer := piece.set.Validators[i]
-		if len(bad) > 0 && bad[0] == n {
+		member := piece.set.Validators[i]
+		invalid := len(bad) > 0 && bad[0] == n
+		if !piece.verified {
+			v.history.judged(piece.authors[n], !invalid, time.Now())
+		}
+		if invalid {
+			v.invalid.Inc()
 			bad = bad[1:]
-			v.history.judged(piece.authors[n], false, time.Now())
 			continue
 		}
 		signature := [ava.SignatureLen]byte(piece.signatures[n].Compress())
-		v.verified.put(id, keyOf(signer), signature)
-		keys, good = append(keys, signer), append(good, signature)
+		v.verified.put(id, keyOf(member), signature)
+		keys, good = append(keys, member), append(good, signature)
 	}
 	if v.archive != nil && len(good) > 0 {
 		v.archive.putSignatures(id, keys, good)
@@ -156,15 +162,32 @@ func (v *verifier) store(piece verifyJob) {
 // verifyMembers verifies the pending signatures of members and returns the members with
 // invalid ones, ascending.
 func verifyMembers(message *warp.UnsignedMessage, r *round, members []int) []int {
-	job := verifyJob{message: message, set: r.set, members: members}
+	keys, signatures := r.signaturesOf(members)
+	return at(members, bls.NewVerifier(message.Bytes()).Verify(keys, signatures))
+}
+
+// culprits returns members with signatures that make the sum of all invalid, ascending; see
+// bls.Verifier.Culprits.
+func culprits(message *warp.UnsignedMessage, r *round, members []int) []int {
+	keys, signatures := r.signaturesOf(members)
+	return at(members, bls.NewVerifier(message.Bytes()).Culprits(keys, signatures))
+}
+
+// signaturesOf returns the keys of members and their signatures at hand.
+func (r *round) signaturesOf(members []int) (keys []*bls.PublicKey, signatures []*bls.Signature) {
 	for _, i := range members {
-		job.signatures = append(job.signatures, r.members[i].signature)
+		keys = append(keys, r.set.Validators[i].PublicKey)
+		signatures = append(signatures, r.members[i].signature)
 	}
-	bad := job.verify()
-	for n, position := range bad {
-		bad[n] = members[position]
+	return keys, signatures
+}
+
+// at replaces positions in members by the members there.
+func at(members, positions []int) []int {
+	for n, position := range positions {
+		positions[n] = members[position]
 	}
-	return bad
+	return positions
 }
 
 // verify returns the positions in j.members whose signature is invalid, ascending.

@@ -17,7 +17,7 @@ import (
 )
 
 // ask sends one request to the node of each member.
-func (f *runner) ask(life context.Context, members []int) {
+func (f *runner) ask(members []int) {
 	nodes := make([]ids.NodeID, len(members))
 	for n, i := range members {
 		nodes[n] = f.round.nodeID(i)
@@ -28,7 +28,7 @@ func (f *runner) ask(life context.Context, members []int) {
 	}
 	// A wave may outlive its round, so that slow answers are measured. It ends with the
 	// answer timeout.
-	ctx, cancel := context.WithTimeout(life, f.agg.limits.AnswerTimeout)
+	ctx, cancel := context.WithTimeout(f.agg.life, f.agg.limits.AnswerTimeout)
 	w.cancel = cancel
 	sent := f.agg.transport.Request(ctx, f.message.SourceChainID, nodes, f.request, w.answer)
 	f.agg.metrics.asked.Add(float64(len(sent)))
@@ -104,22 +104,24 @@ func (w *wave) answer(a p2p.Answer) {
 		f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, idle, nil, now) })
 		return
 	}
+	i, _ := f.round.set.Index(a.NodeID) // which was asked
+	from := signer{a.NodeID, keyOf(f.round.set.Validators[i])}
 	if f.ended.Load() {
-		f.agg.history.answered(a.NodeID, a.Elapsed, time.Now())
+		f.agg.history.answered(from, a.Elapsed, time.Now())
 		return
 	}
 	signature, err := parseAnswer(a.Bytes)
 	if err != nil {
 		f.agg.metrics.invalid.Inc()
-		f.agg.history.judged(a.NodeID, false, time.Now())
+		f.agg.history.judged(from, false, time.Now())
 		f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, invalid, nil, now) })
 		return
 	}
-	f.agg.history.answered(a.NodeID, a.Elapsed, time.Now())
+	trusted := f.agg.history.answered(from, a.Elapsed, time.Now())
 	if !f.answeredOnce.Swap(true) {
 		f.agg.metrics.stages.WithLabelValues("first_answer").Observe(f.now().Seconds())
 	}
-	f.inbox.put(func(time.Duration) { f.round.answered(a.NodeID, signature) })
+	f.inbox.put(func(time.Duration) { f.round.answered(a.NodeID, signature, trusted) })
 }
 
 // parseAnswer reads an ACP-118 response. The signature is a point on the curve;

@@ -86,7 +86,7 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := signing.New(o.Networks, cmp.Or(o.RequestTimeout, 30*time.Second), o.Access.Charge)
+	api, err := signing.New(o.Networks, cmp.Or(o.RequestTimeout, 30*time.Second), o.Access)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the signing API: %w", err)
 	}

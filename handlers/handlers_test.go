@@ -455,6 +455,8 @@ func TestFailures(t *testing.T) {
 		{"node busy", fail(aggregator.CodeNodeBusy, "too many calls in progress", nil), 503, 500, "too many calls in progress", "NODE_BUSY", false},
 		{"node faulty", fail(aggregator.CodeNodeFaulty, "unusable answer", nil), 502, 500, "unusable answer", "NODE_FAULTY", false},
 		{"shutdown", fail(aggregator.CodeShutdown, "shutting down", nil), 503, 500, "shutting down", "SHUTTING_DOWN", false},
+		{"too many rounds", fail(aggregator.CodeTooManyRounds, "this client has 128 messages signed", nil), 429, 429, "this client has 128 messages signed", "TOO_MANY_ROUNDS", false},
+		{"busy", fail(aggregator.CodeBusy, "512 messages are signed at the same time", nil), 503, 500, "512 messages are signed", "BUSY", false},
 		{"internal", fail(aggregator.CodeInternal, "aggregate of 3 does not verify", nil), 500, 500, "something went wrong inside the service", "INTERNAL", false},
 		{"unknown code", fail("NEW", "new", nil), 500, 500, "something went wrong inside the service", "INTERNAL", false},
 		{"untyped", secret, 500, 500, "something went wrong inside the service", "INTERNAL", false},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quorate/aggregator"
 	"quorate/handlers/access"
 	"quorate/handlers/middleware"
 	"quorate/internal/node"
@@ -55,12 +56,14 @@ func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.
 	}
 }
 
-// identifyClients gives the context of each request its client, among whom the calls to upstream nodes are divided.
+// identifyClients gives the context of each request its client, for which rounds count, and among whom the calls to
+// upstream nodes are divided.
 func identifyClients(guard *access.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			ctx, client := guard.Accompany(c)
-			c.SetRequest(c.Request().WithContext(node.WithClient(ctx, client.ID)))
+			ctx = aggregator.WithClient(node.WithClient(ctx, client.ID), client.ID())
+			c.SetRequest(c.Request().WithContext(ctx))
 			return next(c)
 		}
 	}

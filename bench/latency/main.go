@@ -7,6 +7,7 @@
 //
 //	go -C bench run ./latency -validators 5,100,500,1000 -c 1,16
 //	go -C bench run ./latency -validators 1000 -c 1 -matrix
+//	go -C bench run ./latency -validators 1000 -c 1 -liars
 package main
 
 import (
@@ -28,7 +29,7 @@ type options struct {
 	weights                 string
 	latency                 simnet.Latency
 	faults                  float64
-	matrix                  bool
+	matrix, liars           bool
 	rounds, warmup          int
 }
 
@@ -45,6 +46,7 @@ func main() {
 	flag.Float64Var(&o.latency.Persistent, "persistent", 0, "share of the variance that belongs to the validator, 0 to 1")
 	flag.Float64Var(&o.faults, "faults", 0, "share of faulty validators, 0 to 1: of all kinds in equal parts, or silent if there are fewer than 20")
 	flag.BoolVar(&o.matrix, "matrix", false, "measure honest validators, each kind of fault alone and all mixed, with uniform and heavy weights; -faults is the share, by default 0.2")
+	flag.BoolVar(&o.liars, "liars", false, "measure honest validators, and each pattern of invalid signatures, with uniform and heavy weights; -faults is the share of liars, by default 0.2")
 	flag.IntVar(&o.rounds, "rounds", 100, "`number` of messages measured for each row")
 	flag.IntVar(&o.warmup, "warmup", 30, "`number` of messages before, from which the service learns")
 	rig.Main(func(ctx context.Context, r *rig.Run) (err error) {
@@ -76,6 +78,7 @@ func numbers(name, list string) (all []int, err error) {
 type scenario struct {
 	weights, name string
 	faults        simnet.Faults
+	lies          simnet.Lies
 }
 
 // scenarios returns the networks to measure.
@@ -88,22 +91,31 @@ func (o *options) scenarios(validators int) (all []scenario) {
 		return simnet.Faults{Offline: part, Refusing: part, Silent: part, WrongSignature: part / 2, Malformed: part / 2}
 	}
 	percent := func(share float64, kind string) string { return fmt.Sprintf("%.0f%%%s", 100*share, kind) }
-	if !o.matrix {
-		return []scenario{{o.weights, percent(o.faults, ""), mixed(o.faults)}}
-	}
 	share := o.faults
 	if share == 0 {
 		share = 0.2
 	}
+	switch {
+	case o.liars:
+		for _, weights := range []string{"uniform", "heavy"} {
+			all = append(all, scenario{weights: weights, name: "0%"})
+			for lies := simnet.OtherMessage; lies <= simnet.OneAtATime; lies++ {
+				all = append(all, scenario{weights, percent(share, " liars: "+lies.String()), simnet.Faults{WrongSignature: share}, lies})
+			}
+		}
+		return all
+	case !o.matrix:
+		return []scenario{{weights: o.weights, name: percent(o.faults, ""), faults: mixed(o.faults)}}
+	}
 	for _, weights := range []string{"uniform", "heavy"} {
 		all = append(all,
-			scenario{weights, "0%", simnet.Faults{}},
-			scenario{weights, percent(share, " offline"), simnet.Faults{Offline: share}},
-			scenario{weights, percent(share, " refusing"), simnet.Faults{Refusing: share}},
-			scenario{weights, percent(share, " silent"), simnet.Faults{Silent: share}},
-			scenario{weights, percent(share, " sign another message"), simnet.Faults{WrongSignature: share}},
-			scenario{weights, percent(share, " malformed"), simnet.Faults{Malformed: share}},
-			scenario{weights, percent(share, " mixed"), mixed(share)},
+			scenario{weights: weights, name: "0%"},
+			scenario{weights: weights, name: percent(share, " offline"), faults: simnet.Faults{Offline: share}},
+			scenario{weights: weights, name: percent(share, " refusing"), faults: simnet.Faults{Refusing: share}},
+			scenario{weights: weights, name: percent(share, " silent"), faults: simnet.Faults{Silent: share}},
+			scenario{weights: weights, name: percent(share, " sign another message"), faults: simnet.Faults{WrongSignature: share}},
+			scenario{weights: weights, name: percent(share, " malformed"), faults: simnet.Faults{Malformed: share}},
+			scenario{weights: weights, name: percent(share, " mixed"), faults: mixed(share)},
 		)
 	}
 	return all
@@ -133,7 +145,7 @@ func (o *options) measure(ctx context.Context, r *rig.Run) error {
 // measureScenario adds a row for each number of messages at a time.
 func (o *options) measureScenario(ctx context.Context, r *rig.Run, table *rig.Table, name string, validators int, s scenario) error {
 	network, err := rig.StartNetwork(ctx, "1", simnet.Options{
-		Seed: r.Seed, Validators: validators, Weights: weightings[s.weights], Latency: o.latency, Faults: s.faults,
+		Seed: r.Seed, Validators: validators, Weights: weightings[s.weights], Latency: o.latency, Faults: s.faults, Lies: s.lies,
 	})
 	if err != nil {
 		return err

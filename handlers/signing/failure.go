@@ -57,7 +57,9 @@ func explain(failed *aggregator.Error, f form) *apierr.Error {
 		e.Status, parameter = http.StatusNotFound, txHashParameter
 	case aggregator.CodeNotSeen: // no failure of the service
 		e.Status = http.StatusNotFound
-	case aggregator.CodeNodeUnavailable, aggregator.CodeNodeBusy, aggregator.CodeShutdown, l1message.CodeProcessing, l1message.CodeNotIndexed:
+	case aggregator.CodeTooManyRounds:
+		e.Status = http.StatusTooManyRequests
+	case aggregator.CodeBusy, aggregator.CodeNodeUnavailable, aggregator.CodeNodeBusy, aggregator.CodeShutdown, l1message.CodeProcessing, l1message.CodeNotIndexed:
 		e.Status = http.StatusServiceUnavailable
 	case aggregator.CodeNodeFaulty:
 		e.Status = http.StatusBadGateway

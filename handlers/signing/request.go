@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxJustification is the maximum length of a justification, in bytes. Those of the P-Chain (ACP-77) are a subnet
-	// ID and an index, or a registration message of a few hundred bytes; validators of other chains may require more.
+	// maxJustification is the maximum length of a justification, in bytes. That of a message may be lower; see
+	// aggregator.MaxJustification.
 	maxJustification = 64 << 10
 	// maxHeight is the maximum P-Chain height; in avalanchego (vms/platformvm/api) the next number means "proposed".
 	maxHeight = math.MaxUint64 - 1
@@ -174,6 +174,9 @@ func decode(body []byte, f form) (aggregator.Request, error) {
 	// Parse the message last, because only this check is expensive.
 	if req.Message, err = parseMessage(f.message, messageBytes); err != nil {
 		return aggregator.Request{}, err
+	}
+	if most := aggregator.MaxJustification(req.Message); most > 0 && len(req.Justification) > most {
+		return aggregator.Request{}, apierr.BadRequest("%s has %d bytes; for this message, validators accept at most %d", f.justification, len(req.Justification), most)
 	}
 	return req, nil
 }

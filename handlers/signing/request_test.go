@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 	"github.com/ava-labs/libevm/accounts/abi"
 	"github.com/stretchr/testify/require"
 
@@ -202,4 +205,32 @@ func FuzzDecode(f *testing.F) {
 			require.Equal(t, req.Message.ID(), again.ID())
 		}
 	})
+}
+
+// A conversion is justified by the ID of its subnet, other messages by up to 64 KiB.
+func TestJustificationIsBounded(t *testing.T) {
+	conversion, err := message.NewSubnetToL1Conversion(ids.ID{1})
+	require.NoError(t, err)
+	call, err := payload.NewAddressedCall(nil, conversion.Bytes())
+	require.NoError(t, err)
+	converted, err := warp.NewUnsignedMessage(5, constants.PlatformChainID, call.Bytes())
+	require.NoError(t, err)
+	for _, test := range []struct {
+		message *warp.UnsignedMessage
+		length  int
+		want    string
+	}{
+		{converted, 32, ""},
+		{converted, 33, "justification has 33 bytes; for this message, validators accept at most 32"},
+		{unsigned(t, []byte("payload")), maxJustification, ""},
+		{unsigned(t, []byte("payload")), maxJustification + 1, "justification has 65537 bytes, at most 65536"},
+	} {
+		body := `{"message":"` + hex.EncodeToString(test.message.Bytes()) + `","justification":"` + strings.Repeat("00", test.length) + `"}`
+		_, err := decode([]byte(body), dataForm)
+		if test.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, test.want)
+		}
+	}
 }

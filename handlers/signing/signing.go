@@ -20,6 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
 	"quorate/handlers/networks"
@@ -61,13 +62,13 @@ var ErrNoSubnet = errors.New("it has no validators")
 type API struct {
 	networks networks.Directory[Network]
 	timeout  time.Duration
-	charge   func(c echo.Context, n int) error
+	guard    *access.Guard // may be nil
 	cache    *requestCache
 }
 
-// New returns an API. timeout limits one aggregation. charge charges a batch of n requests to its client; its error is
-// the answer.
-func New(all networks.Directory[Network], timeout time.Duration, charge func(c echo.Context, n int) error) (*API, error) {
+// New returns an API. timeout limits one aggregation. guard knows the clients and charges batches to them; nil charges
+// nothing.
+func New(all networks.Directory[Network], timeout time.Duration, guard *access.Guard) (*API, error) {
 	known, err := newRequestCache()
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func New(all networks.Directory[Network], timeout time.Duration, charge func(c e
 		cache:    known,
 		networks: all,
 		timeout:  timeout,
-		charge:   charge,
+		guard:    guard,
 	}, nil
 }
 

@@ -67,6 +67,8 @@ func settings() []setting {
 		{"limits-stall", "QUORATE_LIMITS_STALL", "duration", "how long a client may take nothing of an answer", duration(func(c *Config) *time.Duration { return &c.Limits.Stall })},
 		{"limits-connections", "QUORATE_LIMITS_CONNECTIONS", "number", "open connections in all; 0 for no bound", number(func(c *Config) *int { return &c.Limits.Connections })},
 		{"limits-connections-per-address", "QUORATE_LIMITS_CONNECTIONS_PER_ADDRESS", "number", "open connections of one client address; 0 for no bound", number(func(c *Config) *int { return &c.Limits.ConnectionsPerAddress })},
+		{"limits-rounds", "QUORATE_LIMITS_ROUNDS", "number", "messages of a network that are signed at a time; 0 for no bound", number(func(c *Config) *int { return &c.Limits.Rounds })},
+		{"limits-rounds-per-client", "QUORATE_LIMITS_ROUNDS_PER_CLIENT", "number", "messages that are signed at a time for one API key or client address; 0 for no bound", number(func(c *Config) *int { return &c.Limits.RoundsPerClient })},
 		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *Config) *string { return &c.LogLevel })},
 		{"admin", "QUORATE_ADMIN", "", "let operators change names and levels, and write profiles, at /ext/admin of the private address", func(c *Config, v string) (err error) {
 			if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {

@@ -55,6 +55,10 @@ type Limits struct {
 	// 0 is no bound.
 	Connections           int `yaml:"connections"`
 	ConnectionsPerAddress int `yaml:"connections_per_address"`
+	// Rounds bounds the messages of a network that are signed at a time, RoundsPerClient those
+	// of one API key or client address; 0 is no bound.
+	Rounds          int `yaml:"rounds"`
+	RoundsPerClient int `yaml:"rounds_per_client"`
 }
 
 // Tracing says where traces go; nowhere without OTLP.
@@ -77,6 +81,7 @@ func surfaceDefaults() Surface {
 			Body: 256 << 10, Header: 32 << 10,
 			HeaderTime: 10 * time.Second, BodyTime: 10 * time.Second, Stall: 30 * time.Second,
 			Connections: 8192, ConnectionsPerAddress: 2048,
+			Rounds: 512, RoundsPerClient: 128, // a batch has up to 100 requests
 		},
 		Tracing: Tracing{Share: 1},
 	}
@@ -116,11 +121,13 @@ func (c *Surface) check(wrong func(format string, args ...any)) {
 			wrong("limits.%s: %s is not between 100ms and 5m", key, d)
 		}
 	}
-	if c.Limits.Connections < 0 {
-		wrong("limits.connections: %d is negative", c.Limits.Connections)
-	}
-	if c.Limits.ConnectionsPerAddress < 0 {
-		wrong("limits.connections_per_address: %d is negative", c.Limits.ConnectionsPerAddress)
+	for key, n := range map[string]int{
+		"connections": c.Limits.Connections, "connections_per_address": c.Limits.ConnectionsPerAddress,
+		"rounds": c.Limits.Rounds, "rounds_per_client": c.Limits.RoundsPerClient,
+	} {
+		if n < 0 {
+			wrong("limits.%s: %d is negative", key, n)
+		}
 	}
 	if u, err := url.Parse(c.Tracing.OTLP); c.Tracing.OTLP != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		wrong("tracing.otlp: it is no URL such as http://127.0.0.1:4318")

@@ -201,10 +201,13 @@ func (n *networks) options(name, dir string, log *slog.Logger, s *surface) netwo
 		Changed:       func() error { return n.refresh(name) },
 		CallsInFlight: p.config.NodeAPI.CallsInFlight,
 		Observer:      s.console.Observer(name),
+		Rounds:        p.config.Limits.Rounds,
 		// The rest of the memory is for the store, connections and rounds.
 		SignatureBytes: share / 8,
 		MessageBytes:   share / 16,
 		BlockBytes:     int64(share / 8),
+
+		RoundsPerClient: p.config.Limits.RoundsPerClient,
 	}
 	if s.traces != nil {
 		o.Wrap = s.traces.Transport

@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
 
@@ -28,6 +30,8 @@ type Options struct {
 	SharedKeys map[int]int
 	Latency    Latency
 	Faults     Faults
+	// Lies is when and how validators with the behaviour WrongSignature lie.
+	Lies Lies
 	// Keyless is the weight of one more validator without a BLS key.
 	Keyless uint64
 	// L1Validators, if not 0, adds an L1 with that many of the first validators.
@@ -119,7 +123,7 @@ const (
 	Refusing
 	// Silent never answers.
 	Silent
-	// WrongSignature signs another message.
+	// WrongSignature answers with signatures that are not valid; see Lies.
 	WrongSignature
 	// Malformed answers with bytes that are not a signature, of a different kind each time.
 	Malformed
@@ -127,6 +131,43 @@ const (
 
 func (b Behaviour) String() string {
 	return [...]string{"honest", "offline", "refusing", "silent", "wrong signature", "malformed"}[b]
+}
+
+// Lies is a pattern of validators whose signatures are not valid.
+type Lies uint8
+
+const (
+	// OtherMessage signs another message, always.
+	OtherMessage Lies = iota
+	// Negated answers with the negative of the signature, always.
+	Negated
+	// SwappedKeys signs with the key of another such validator, always: two make a pair.
+	SwappedKeys
+	// SecondAnswer signs another message in every second answer.
+	SecondAnswer
+	// SecondMessage signs another message instead of every second message, as all such
+	// validators do.
+	SecondMessage
+	// OneAtATime has one such validator at a time sign another message.
+	OneAtATime
+)
+
+func (l Lies) String() string {
+	return [...]string{"sign another message", "always", "keys swapped", "every second answer", "every second message", "one at a time"}[l]
+}
+
+// lie returns whether liar number rank of all lies in its answer-th answer.
+func (l Lies) lie(rank, all int, answer uint64, message ids.ID) bool {
+	chance := binary.BigEndian.Uint64(message[:])
+	switch l {
+	case SecondAnswer:
+		return answer%2 == 0
+	case SecondMessage:
+		return chance%2 == 0
+	case OneAtATime:
+		return chance%uint64(all) == uint64(rank)
+	}
+	return true
 }
 
 // Answer is a response that a Hook chooses.

@@ -39,6 +39,7 @@ type Network struct {
 	options    Options
 	log        *slog.Logger
 	validators []*Validator
+	liars      []int // validators with the behaviour WrongSignature at the start, by index
 	keys       progression
 	messages   message.Creator
 	chains     map[ids.ID]ids.ID // subnet of each blockchain
@@ -129,6 +130,9 @@ func Start(o Options) (*Network, error) {
 			return nil, err
 		}
 		n.validators = append(n.validators, v)
+		if v.behaviour == WrongSignature {
+			n.liars = append(n.liars, i)
+		}
 		weight := o.Weights.of(ranks[i])
 		if len(o.ExplicitWeights) > 0 {
 			weight = o.ExplicitWeights[i]

@@ -465,12 +465,32 @@ func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte) Answ
 	case behaviour == Silent, behaviour == Offline:
 		return Answer{}
 	case behaviour == WrongSignature:
-		other := v.network.Message([]byte("something else"))
-		return Answer{Bytes: response(v.network.signature(other, v.Index)), Times: 1}
+		return Answer{Bytes: response(v.network.wrongSignature(msg, v)), Times: 1}
 	case behaviour == Malformed:
 		return Answer{Bytes: garbage(kind, v.network.signature(msg, v.Index)), Times: 1}
 	}
 	return honest()
+}
+
+// wrongSignature returns what a validator with the behaviour WrongSignature answers, which may be
+// a valid signature.
+func (n *Network) wrongSignature(msg *warp.UnsignedMessage, v *Validator) []byte {
+	rank := slices.Index(n.liars, v.Index)
+	lies := n.options.Lies
+	if rank < 0 { // became one later
+		lies = OtherMessage
+	}
+	switch {
+	case !lies.lie(rank, len(n.liars), v.requests.Load(), msg.ID()):
+		return n.signature(msg, v.Index)
+	case lies == Negated:
+		negated := slices.Clone(n.signature(msg, v.Index))
+		negated[0] ^= 0x20 // the sign of y
+		return negated
+	case lies == SwappedKeys && rank^1 < len(n.liars):
+		return n.signature(msg, n.liars[rank^1])
+	}
+	return n.signature(n.Message([]byte("something else")), v.Index)
 }
 
 // garbage returns a malformed answer; kind selects which.

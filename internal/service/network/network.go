@@ -115,6 +115,8 @@ type Options struct {
 	Synthetic bool
 	// StorePlace names Store for the operator.
 	StorePlace string
+	// Rounds and RoundsPerClient bound the signing rounds at a time; 0 means no bound.
+	Rounds, RoundsPerClient int
 	// CallsInFlight is the maximum number of concurrent calls to one upstream node, 0 for the default.
 	CallsInFlight int
 	// Fetcher fetches the metadata of tokens. Changed is called when more can be read. Both are required for indexing
@@ -186,10 +188,15 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	if n.evmChains, err = newEVMChains(n.Node, o); err != nil {
 		return err
 	}
-	n.Signer, err = aggregator.New(aggregator.Options{
+	signing := aggregator.Options{
 		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics, Find: newSentMessages(n.evmChains).find,
 		Archive: o.Archive, Observer: o.Observer, SignatureCacheBytes: o.SignatureBytes, MessageCacheBytes: o.MessageBytes,
-	})
+		Rounds: o.Rounds, RoundsPerClient: o.RoundsPerClient,
+	}
+	if o.Store != nil && o.Role.Signs() {
+		signing.Strikes = strikes{o.Store, n.ID}
+	}
+	n.Signer, err = aggregator.New(signing)
 	if err != nil {
 		return err
 	}

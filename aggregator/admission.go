@@ -1,0 +1,55 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// busyPause is when a request that was refused because of too many rounds may be repeated.
+const busyPause = time.Second
+
+// admission bounds the rounds at a time. It is not safe for concurrent use.
+type admission struct {
+	all, perClient int // bounds; 0 is no bound
+	rounds         int
+	clients        map[string]int // rounds by the client that started them
+}
+
+// enter counts a round that a client starts. The empty client has no bound of its own.
+func (a *admission) enter(client string) *Error {
+	switch {
+	case client != "" && a.perClient > 0 && a.clients[client] >= a.perClient:
+		return &Error{Code: CodeTooManyRounds, RetryAfter: busyPause, Message: fmt.Sprintf(
+			"this client has %d messages signed at the same time, which is the limit; send the request again when some are done", a.clients[client])}
+	case a.all > 0 && a.rounds >= a.all:
+		return &Error{Code: CodeBusy, RetryAfter: busyPause, Message: fmt.Sprintf(
+			"%d messages are signed at the same time, which is the limit; send the request again in a moment", a.rounds)}
+	}
+	a.rounds++
+	if client != "" {
+		a.clients[client]++
+	}
+	return nil
+}
+
+// leave counts the end of a client's round.
+func (a *admission) leave(client string) {
+	a.rounds--
+	if a.clients[client]--; a.clients[client] <= 0 {
+		delete(a.clients, client)
+	}
+}
+
+type clientKey struct{}
+
+// WithClient returns a context in which rounds that Sign starts count for a client; see
+// Options.RoundsPerClient.
+func WithClient(ctx context.Context, client string) context.Context {
+	return context.WithValue(ctx, clientKey{}, client)
+}
+
+func clientOf(ctx context.Context) string {
+	client, _ := ctx.Value(clientKey{}).(string)
+	return client
+}

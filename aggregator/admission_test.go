@@ -1,0 +1,140 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+)
+
+// busy has clients request messages that no validator signs for now, so that rounds last.
+type busy struct {
+	*fakeNetwork
+	*Aggregator
+}
+
+// request starts a request and returns its outcome. It has begun when request returns.
+func (b busy) request(t *testing.T, ctx context.Context, client, message string) <-chan error {
+	t.Helper()
+	outcome := make(chan error, 1)
+	m := testMessage(t, message)
+	go func() {
+		_, err := b.Sign(WithClient(ctx, client), Request{Message: m})
+		outcome <- err
+	}()
+	synctest.Wait()
+	return outcome
+}
+
+func (b busy) rounds() int {
+	b.Aggregator.mu.Lock()
+	defer b.Aggregator.mu.Unlock()
+	return len(b.runners)
+}
+
+func runBusy(t *testing.T, o Options, test func(t *testing.T, ctx context.Context, b busy)) {
+	n := newFakeNetwork(t, 60, 30, 10)
+	n.everyone(mute)
+	synctest.Test(t, func(t *testing.T) {
+		o.Transport, o.Sets, o.Log = n, n, slog.New(slog.NewTextHandler(io.Discard, nil))
+		a, err := New(o)
+		require.NoError(t, err)
+		defer a.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		test(t, ctx, busy{n, a})
+	})
+}
+
+func TestRoundsAreBounded(t *testing.T) {
+	refused := func(t *testing.T, outcome <-chan error, code Code) {
+		t.Helper()
+		select {
+		case err := <-outcome:
+			require.Positive(t, requireFailure(t, err, code).RetryAfter)
+		default:
+			t.Fatal("the request is not refused at once")
+		}
+	}
+	t.Run("of a client", func(t *testing.T) {
+		runBusy(t, Options{RoundsPerClient: 2}, func(t *testing.T, ctx context.Context, b busy) {
+			first := b.request(t, ctx, "a", "1")
+			b.request(t, ctx, "a", "2")
+			requests := b.fakeNetwork.requests
+			refused(t, b.request(t, ctx, "a", "3"), CodeTooManyRounds)
+			require.Equal(t, requests, b.fakeNetwork.requests, "no validator is asked")
+			b.request(t, ctx, "a", "2") // joins
+			b.request(t, ctx, "b", "3")
+			b.request(t, ctx, "", "4")
+			b.request(t, ctx, "", "5")
+			b.request(t, ctx, "", "6")
+			require.Equal(t, 6, b.rounds())
+			requireFailure(t, <-first, CodeQuorumNotReached)
+			synctest.Wait()
+			require.Empty(t, b.admitted.clients)
+			b.request(t, ctx, "a", "7")
+			require.Equal(t, 1, b.rounds())
+		})
+	})
+	t.Run("in all", func(t *testing.T) {
+		runBusy(t, Options{Rounds: 3, RoundsPerClient: 2}, func(t *testing.T, ctx context.Context, b busy) {
+			for i, client := range []string{"a", "a", "b"} {
+				b.request(t, ctx, client, fmt.Sprint(i))
+			}
+			refused(t, b.request(t, ctx, "b", "3"), CodeBusy)
+			refused(t, b.request(t, ctx, "", "4"), CodeBusy)
+			b.request(t, ctx, "c", "0") // joins
+			require.Equal(t, 3, b.rounds())
+		})
+	})
+}
+
+// A round ends at once with its last caller, in the middle of everything that it does, and
+// leaves no goroutine: the test's bubble would not end.
+func TestRoundEndsWithItsLastCaller(t *testing.T) {
+	const messages, callers = 100, 3
+	var searching atomic.Int64
+	o := Options{Find: func(ctx context.Context, _ *warp.UnsignedMessage) (bool, error) {
+		searching.Add(1)
+		defer searching.Add(-1)
+		<-ctx.Done()
+		return false, ctx.Err()
+	}}
+	runBusy(t, o, func(t *testing.T, ctx context.Context, b busy) {
+		b.everyone(refuse(3, "unknown *payload.AddressedCall message", time.Millisecond))
+		ctx, cancel := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		for message := range messages {
+			for range callers {
+				m := testMessage(t, fmt.Sprint(message))
+				done.Go(func() {
+					_, err := b.Sign(WithClient(ctx, "a"), Request{Message: m, Wait: time.Minute})
+					require.ErrorIs(t, err, context.Canceled)
+				})
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		require.Equal(t, messages, b.rounds())
+		require.EqualValues(t, messages, searching.Load())
+		cancelled := time.Now()
+		cancel()
+		done.Wait()
+		synctest.Wait()
+		require.Zero(t, time.Since(cancelled))
+		require.Zero(t, b.rounds())
+		require.Zero(t, searching.Load(), "searches that go on")
+		require.Empty(t, b.admitted.clients)
+		requests := b.fakeNetwork.requests
+		time.Sleep(time.Minute)
+		require.Equal(t, requests, b.fakeNetwork.requests, "validators are asked for nobody")
+	})
+}
