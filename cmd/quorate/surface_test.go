@@ -133,10 +133,12 @@ limits: {body: 4KiB, header: 8KiB, header_time: 1s, body_time: 1s, stall: 1s, co
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
 	require.Equal(t, 400, answer.StatusCode, "slow body")
-	// Too many connections with parts of requests; idle ones would make room. Those to operators are others.
+	// Too many connections with requests; idle ones would make room. Those to operators are others.
 	http.DefaultClient.CloseIdleConnections()
 	require.Eventually(t, func() bool {
-		_, _ = io.WriteString(dial(), "GET /health HTTP/1.1\r\nHo") // refused ones are closed
+		for range 40 { // refused ones are closed
+			_, _ = fmt.Fprintf(dial(), "POST /v1/signatureAggregator/fuji/aggregateSignatures HTTP/1.1\r\nHost: x\r\nx-data-api-key: %s\r\nContent-Length: 100\r\n\r\n{", key)
+		}
 		_, metrics := ask(t, "GET", s.private+"/metrics", "")
 		return !strings.Contains(metrics, `quorate_http_connections_refused_total{bound="address"} 0`)
 	}, 5*time.Minute, 20*time.Millisecond)

@@ -50,6 +50,9 @@ func (c *committer[B]) putCaughtUp(batch *store.Batch) {
 	s := &c.status
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.current.TipKnown { // blocks come from the store
+		return
+	}
 	after := s.current
 	after.Next = c.next
 	near := after.near()

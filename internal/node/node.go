@@ -124,6 +124,7 @@ type endpoint struct {
 	failedAt time.Time // guarded by mu; zero while it works
 	workedAt time.Time // guarded by mu; when it answered last
 	failing  time.Time // guarded by mu; when the first call after the last one that worked failed; zero while it works
+	failures int       // guarded by mu; calls that failed since then
 	told     bool      // guarded by mu; whether the log has this failure
 	toldAt   time.Time // guarded by mu; when a failure was logged last
 	// heldUntil is when the endpoint may be asked again, as it said (Retry-After).
@@ -328,8 +329,10 @@ func (e *endpoint) cooling() bool {
 }
 
 const (
-	// sporadic is how long an endpoint may be overloaded, for all calls, without a log line.
-	sporadic = time.Second
+	// sporadicCalls are how many calls in a row an overloaded endpoint may fail without a log line, and sporadic is for
+	// how long.
+	sporadicCalls = 3
+	sporadic      = time.Second
 	// tellAgain is the least time between two log lines about failures of an endpoint.
 	tellAgain = time.Minute
 )
@@ -344,7 +347,8 @@ func (e *endpoint) failed(log *slog.Logger, err error) {
 	if e.failing.IsZero() {
 		e.failing = now
 	}
-	tell := !e.told && (now.Sub(e.failing) >= sporadic || !errors.As(err, &busy)) && (e.toldAt.IsZero() || now.Sub(e.toldAt) >= tellAgain)
+	e.failures++
+	tell := !e.told && (e.failures > sporadicCalls && now.Sub(e.failing) >= sporadic || !errors.As(err, &busy)) && (e.toldAt.IsZero() || now.Sub(e.toldAt) >= tellAgain)
 	if tell {
 		e.told, e.toldAt = true, now
 	}
@@ -358,7 +362,7 @@ func (e *endpoint) failed(log *slog.Logger, err error) {
 func (e *endpoint) works(log *slog.Logger) {
 	e.mu.Lock()
 	back := e.told
-	e.failedAt, e.failing, e.told = time.Time{}, time.Time{}, false
+	e.failedAt, e.failing, e.failures, e.told = time.Time{}, time.Time{}, 0, false
 	e.workedAt = time.Now()
 	e.mu.Unlock()
 	if back {
