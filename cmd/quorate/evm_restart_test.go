@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,8 +59,10 @@ func TestEVMChainWithoutItsNodeAfterARestart(t *testing.T) {
 	require.Contains(t, metrics, `quorate_index_waiting_chains{network="fuji"} 2`)
 	proxy.works()
 	awaitStatus(t, s, done)
-	_, metrics = get(t, s.private+"/metrics")
-	require.Contains(t, metrics, `quorate_index_waiting_chains{network="fuji"} 1`)
+	require.Eventually(t, func() bool { // once the node has confirmed which chain it serves
+		_, metrics = get(t, s.private+"/metrics")
+		return strings.Contains(metrics, `quorate_index_waiting_chains{network="fuji"} 1`)
+	}, time.Minute, 20*time.Millisecond)
 	s.stop(t)
 
 	proxy.refuses(away)
