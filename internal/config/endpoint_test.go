@@ -41,6 +41,7 @@ func TestProviderSettings(t *testing.T) {
 	shown := fmt.Sprint(Shown(c))
 	require.NotContains(t, shown, "secret")
 	require.NotContains(t, fmt.Sprintf("%v %+v", c, c), "secret1")
+	require.Contains(t, shown, "networks.fuji.record:l1", "the default")
 	require.Contains(t, shown, "networks.fuji.nodes:[http://127.0.0.1:9650 with Authorization, https://api.example/*** with Authorization, X-Extra, x-api-key]")
 }
 

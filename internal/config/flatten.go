@@ -110,7 +110,7 @@ func complete(c Config) Config {
 	c.forAll(func(n *Network) {
 		rounds, age := n.Ahead(), n.HeightAge()
 		n.MaxHeightAge = &age
-		n.AheadRounds, n.KeepContainers, n.Record = &rounds, n.Keep(), cmp.Or(n.Record, RecordAll)
+		n.AheadRounds, n.KeepContainers, n.Record = &rounds, n.Keep(), cmp.Or(n.Record, RecordL1)
 	})
 	return c
 }
