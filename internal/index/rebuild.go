@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -283,13 +282,7 @@ func (s *Slots) note(ctx context.Context, log *slog.Logger, reason string, waiti
 	if before == nil || !waiting {
 		log.Warn("the rebuild of the index does not advance; the index that is there serves", slog.String("index", s.name), slog.Bool("waiting", waiting), slog.String("reason", reason))
 	}
-	row, err := json.Marshal(now)
-	if err == nil {
-		var batch store.Batch
-		batch.Put(store.FamilyMeta, s.troubleKey(), row)
-		err = s.raw.Commit(ctx, &batch)
-	}
-	if err != nil && ctx.Err() == nil {
+	if err := store.PutMeta(ctx, s.raw, now, s.troubleKey()); err != nil && ctx.Err() == nil {
 		log.Warn("other processes do not learn why the rebuild does not advance", slog.Any("error", err))
 	}
 }
@@ -356,15 +349,13 @@ func (s *Slots) Status(ctx context.Context) (*RebuildStatus, error) {
 	case RebuildDone:
 		r.Percent = 100
 	}
-	values, err := s.raw.Get(ctx, store.FamilyMeta, []store.PK{s.troubleKey()})
+	trouble := new(Trouble)
+	found, err := store.GetMeta(ctx, s.raw, trouble, s.troubleKey())
 	if err != nil {
 		return nil, fmt.Errorf("reading why the rebuild does not advance: %w", err)
 	}
-	if values[0] != nil {
-		r.Trouble = new(Trouble)
-		if err := json.Unmarshal(values[0], r.Trouble); err != nil {
-			return nil, fmt.Errorf("%w: why the rebuild does not advance: %w", store.ErrCorrupt, err)
-		}
+	if found {
+		r.Trouble = trouble
 	}
 	r.Forms, err = s.Changes(ctx)
 	return r, err

@@ -102,13 +102,10 @@ func Publish(ctx context.Context, s store.Store, networkID uint32, chain string,
 
 // readReport returns nil if there is none.
 func readReport(ctx context.Context, r store.Reader, networkID uint32, chain string) (*report, error) {
-	values, err := r.Get(ctx, store.FamilyMeta, []store.PK{reportKey(networkID, chain)})
-	if err != nil || values[0] == nil {
-		return nil, err
-	}
 	said := new(report)
-	if err := json.Unmarshal(values[0], said); err != nil {
-		return nil, fmt.Errorf("%w: the report about chain %s: %w", store.ErrCorrupt, chain, err)
+	found, err := store.GetMeta(ctx, r, said, reportKey(networkID, chain))
+	if err != nil || !found {
+		return nil, err
 	}
 	return said, nil
 }

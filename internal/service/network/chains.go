@@ -176,14 +176,7 @@ func (n *Network) recordChains(ctx context.Context, i *chainIndex) error {
 		err := i.chains.Run(ctx)
 		for errors.Is(err, store.ErrFenced) && n.slots != nil && ctx.Err() == nil {
 			// After a switch to a rebuilt index, the state in memory belongs to the old one.
-			var next *primary.Network
-			if err = n.slots.Refresh(ctx); err == nil {
-				next, err = n.newIndexer(i)
-			}
-			if err == nil {
-				i.chains.IndexedBy(next)
-				err = next.Run(ctx)
-			}
+			err = n.indexAgain(ctx, i)
 		}
 		if err != nil {
 			n.log.Error("the chains are not indexed any more", slog.Any("error", err))
@@ -196,21 +189,25 @@ func (n *Network) recordChains(ctx context.Context, i *chainIndex) error {
 	if n.role.Records() {
 		g.Go(func() error {
 			return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {
-				if n.slots != nil {
-					if err := n.slots.Refresh(ctx); err != nil {
-						return err
-					}
-				}
-				// Build a new one, because the state in memory of the last one may be outdated.
-				indexer, err := n.newIndexer(i)
-				if err != nil {
-					return err
-				}
-				i.chains.IndexedBy(indexer)
 				defer i.chains.IndexedBy(nil)
-				return indexer.Run(ctx)
+				return n.indexAgain(ctx, i)
 			})
 		})
 	}
 	return g.Wait()
+}
+
+// indexAgain indexes with a new indexer, because the state in memory of the last one may be outdated.
+func (n *Network) indexAgain(ctx context.Context, i *chainIndex) error {
+	if n.slots != nil {
+		if err := n.slots.Refresh(ctx); err != nil {
+			return err
+		}
+	}
+	indexer, err := n.newIndexer(i)
+	if err != nil {
+		return err
+	}
+	i.chains.IndexedBy(indexer)
+	return indexer.Run(ctx)
 }

@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -38,16 +37,8 @@ func (r *evmIndexes) identityRows(c evmChain) []store.PK {
 
 // storedIdentity returns what the chain's node reported before a restart, and false if that is unknown.
 func (r *evmIndexes) storedIdentity(ctx context.Context, c evmChain) (id evmIdentity, known bool, err error) {
-	values, err := r.store.Get(ctx, store.FamilyMeta, r.identityRows(c))
-	if err != nil {
-		return id, false, err
-	}
-	for _, value := range values {
-		if value != nil {
-			return id, true, json.Unmarshal(value, &id)
-		}
-	}
-	return id, false, nil
+	known, err = store.GetMeta(ctx, r.store, &id, r.identityRows(c)...)
+	return id, known, err
 }
 
 // serveStored serves what is stored of a chain whose node does not answer, and follows the progress of other processes.
@@ -94,15 +85,7 @@ func (r *evmIndexes) confirm(ctx context.Context, c evmChain, e *evmIndex) {
 	if stored, known, err := r.storedIdentity(ctx, c); err == nil && known && stored == id {
 		return
 	}
-	var b store.Batch
-	value, err := json.Marshal(id)
-	if err == nil {
-		for _, row := range r.identityRows(c) {
-			b.Put(store.FamilyMeta, row, value)
-		}
-		err = r.store.Commit(ctx, &b)
-	}
-	if err != nil && ctx.Err() == nil {
+	if err := store.PutMeta(ctx, r.store, id, r.identityRows(c)...); err != nil && ctx.Err() == nil {
 		r.log.Warn("the identity of an EVM chain is not stored; after a restart the chain is served once its node answers", slog.String("chain", e.name), slog.Any("error", err))
 	}
 }

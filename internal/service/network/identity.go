@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,13 +92,7 @@ func (i *identity) check(ctx context.Context) error {
 	if !same || len(next) == 0 || maps.Equal(next, blocks) {
 		return nil
 	}
-	value, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	var b store.Batch
-	b.Put(store.FamilyMeta, i.row(), value)
-	if err := i.store.Commit(ctx, &b); err != nil && ctx.Err() == nil {
+	if err := store.PutMeta(ctx, i.store, next, i.row()); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("storing the blocks of network %s: %w", i.name, err)
 	}
 	return nil
@@ -142,19 +135,11 @@ func (i *identity) block(ctx context.Context, height uint64) (ids.ID, bool) {
 }
 
 // blocks returns the stored IDs of blocks by height.
-func (i *identity) blocks(ctx context.Context) (map[uint64]ids.ID, error) {
-	values, err := i.store.Get(ctx, store.FamilyMeta, []store.PK{i.row()})
-	if err != nil {
-		return nil, fmt.Errorf("reading the blocks of network %s: %w", i.name, err)
+func (i *identity) blocks(ctx context.Context) (blocks map[uint64]ids.ID, err error) {
+	if _, err = store.GetMeta(ctx, i.store, &blocks, i.row()); err != nil {
+		err = fmt.Errorf("reading the blocks of network %s: %w", i.name, err)
 	}
-	if values[0] == nil {
-		return nil, nil
-	}
-	var blocks map[uint64]ids.ID
-	if err := json.Unmarshal(values[0], &blocks); err != nil {
-		return nil, fmt.Errorf("reading the blocks of network %s: %w", i.name, err)
-	}
-	return blocks, nil
+	return blocks, err
 }
 
 func (i *identity) row() store.PK { return store.PK{P: fmt.Appendf(nil, "network/%d/blocks", i.id)} }

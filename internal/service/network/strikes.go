@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"quorate/aggregator"
@@ -19,25 +18,12 @@ type strikes struct {
 func (s strikes) row() store.PK { return store.PK{P: fmt.Appendf(nil, "network/%d/strikes", s.id)} }
 
 // Load implements aggregator.StrikeStore.
-func (s strikes) Load(ctx context.Context) ([]aggregator.Strikes, error) {
-	values, err := s.store.Get(ctx, store.FamilyMeta, []store.PK{s.row()})
-	if err != nil || values[0] == nil {
-		return nil, err
-	}
-	var all []aggregator.Strikes
-	if err := json.Unmarshal(values[0], &all); err != nil {
-		return nil, fmt.Errorf("row %s of the store: %w", s.row().P, err)
-	}
-	return all, nil
+func (s strikes) Load(ctx context.Context) (all []aggregator.Strikes, err error) {
+	_, err = store.GetMeta(ctx, s.store, &all, s.row())
+	return all, err
 }
 
 // Save implements aggregator.StrikeStore.
 func (s strikes) Save(ctx context.Context, all []aggregator.Strikes) error {
-	value, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	var b store.Batch
-	b.Put(store.FamilyMeta, s.row(), value)
-	return s.store.Commit(ctx, &b)
+	return store.PutMeta(ctx, s.store, all, s.row())
 }
