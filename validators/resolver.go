@@ -254,7 +254,7 @@ func (r *Resolver) proposedHeight(ctx context.Context) (uint64, error) {
 		r.noteProposed(reported)
 		return reported, nil
 	}
-	if last, ok := r.lastProposed(); ok && ctx.Err() == nil {
+	if last, ok := r.LastHeight(); ok && ctx.Err() == nil {
 		return last, nil
 	}
 	return 0, fmt.Errorf("requesting the proposed height: %w", err)
@@ -321,13 +321,9 @@ func (r *Resolver) forgetRefusals() {
 	r.epochs.forgetRefusals()
 }
 
-// LastHeight returns the highest reported proposed height. Its sets stay in use for a while
-// if no node reports one; then LastHeight returns false.
-func (r *Resolver) LastHeight() (uint64, bool) { return r.lastProposed() }
-
-// lastProposed returns the highest reported proposed height, and false if the last report
-// is too old.
-func (r *Resolver) lastProposed() (uint64, bool) {
+// LastHeight returns the highest reported proposed height, and false if the last report is too old. Its sets stay in use
+// for a while if no node reports a height.
+func (r *Resolver) LastHeight() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.seenAt
@@ -343,7 +339,7 @@ func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 		// The node would return the currently proposed set.
 		return nil, r.unavailable(ctx, id, nil)
 	}
-	if proposed, ok := r.lastProposed(); ok && id.height > proposed+nearTip {
+	if proposed, ok := r.LastHeight(); ok && id.height > proposed+nearTip {
 		tip, err := r.tip.get(ctx, struct{}{})
 		if err != nil {
 			return nil, fmt.Errorf("requesting the P-Chain's height: %w", err)

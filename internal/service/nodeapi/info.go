@@ -3,6 +3,7 @@ package nodeapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -84,24 +85,23 @@ type nodeReport struct {
 
 // ask asks until an upstream node answers or ctx ends.
 func (t *nodeReport) ask(ctx context.Context) {
-	const longest = time.Minute
-	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, longest) {
+	_ = askAgain.Do(ctx, func() error { // fails only when ctx ends
 		var schedule json.RawMessage
+		if err := t.client.Call(ctx, "/ext/info", "info.upgrades", struct{}{}, &schedule); err != nil {
+			return err
+		}
+		t.schedule.Store(&schedule)
 		var versions avainfo.GetNodeVersionReply
-		err := t.client.Call(ctx, "/ext/info", "info.upgrades", struct{}{}, &schedule)
-		if err == nil {
-			t.schedule.Store(&schedule)
-			err = t.client.Call(ctx, "/ext/info", "info.getNodeVersion", struct{}{}, &versions)
+		if err := t.client.Call(ctx, "/ext/info", "info.getNodeVersion", struct{}{}, &versions); err != nil {
+			return err
 		}
-		if evm, ok := versions.VMVersions["evm"]; err == nil && ok {
-			t.evm.Store(&evm)
-			return
+		evm, ok := versions.VMVersions["evm"]
+		if !ok {
+			return errors.New("the node does not report the version of its EVM")
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
+		t.evm.Store(&evm)
+		return nil
+	}, nil)
 }
 
 // upgrades returns the upgrades that an upstream node reported, which may be newer than the library's. Before that it
@@ -134,7 +134,7 @@ type weights struct {
 // now returns the weights. It asks an upstream node when the height has changed. If none answers it returns the last
 // known weights; before the first answer, those of the validators with BLS keys.
 func (w *weights) now(ctx context.Context) (info.Weights, error) {
-	const patience, pause = 5 * time.Second, 5 * time.Second
+	const timeout, pause = 5 * time.Second, 5 * time.Second
 	height, ok := w.resolver.ProposedHeight()
 	if !ok {
 		return info.Weights{}, network.ErrNoHeight
@@ -145,7 +145,7 @@ func (w *weights) now(ctx context.Context) (info.Weights, error) {
 		return *w.known, nil
 	}
 	if time.Since(w.failed) >= pause {
-		asking, cancel := context.WithTimeout(ctx, patience)
+		asking, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		set, err := w.client.ValidatorsAt(asking, constants.PrimaryNetworkID, height)
 		if err == nil {

@@ -31,24 +31,17 @@ func addL1s(a *API) error {
 }
 
 // awaitBlockchainID asks an EVM chain for its blockchain ID until it answers or ctx ends.
-func (a *API) awaitBlockchainID(ctx context.Context, l1 network.L1API) (ids.ID, bool) {
-	const longest = time.Minute
-	for pause := time.Second; ; pause = min(2*pause, longest) {
-		id, err := l1.Ethereum.EVM("").BlockchainID(ctx)
-		switch {
-		case err == nil && id == ids.Empty:
-			a.log.Warn("the API of an EVM chain is not forwarded, because it does not report its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc", slog.String("chain", l1.Name))
-			return id, false
-		case err == nil:
-			return id, true
-		}
+func (a *API) awaitBlockchainID(ctx context.Context, l1 network.L1API) (id ids.ID, ok bool) {
+	err := askAgain.Do(ctx, func() (err error) {
+		id, err = l1.Ethereum.EVM("").BlockchainID(ctx)
+		return err
+	}, func(err error, _ time.Duration) {
 		a.log.Debug("an EVM chain has not reported its blockchain ID", slog.String("chain", l1.Name), slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-			return ids.Empty, false
-		case <-time.After(pause):
-		}
+	})
+	if err == nil && id == ids.Empty {
+		a.log.Warn("the API of an EVM chain is not forwarded, because it does not report its blockchain ID; use a URL of the form .../ext/bc/BLOCKCHAIN_ID/rpc", slog.String("chain", l1.Name))
 	}
+	return id, err == nil && id != ids.Empty
 }
 
 func (a *API) addL1(id ids.ID, l1 network.L1API) error {

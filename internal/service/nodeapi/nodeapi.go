@@ -181,6 +181,9 @@ func (a *API) Run(ctx context.Context) {
 	running.Wait()
 }
 
+// askAgain are the pauses between questions to an upstream node whose answer nothing waits for.
+var askAgain = retry.Pauses{First: time.Second, Longest: time.Minute}
+
 // findChains returns the IDs of the X-Chain and the C-Chain, empty if the network has none.
 func findChains(ctx context.Context, n *network.Network, log *slog.Logger, waiting func(error)) (x, c ids.ID, err error) {
 	if g := n.Genesis(); g != nil {
