@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -51,7 +50,7 @@ func (c *Client) CChainBlock(ctx context.Context, height uint64) (CChainBlock, e
 	var raw nullable
 	if err := c.try(ctx, method, func(ctx context.Context, e *endpoint) error {
 		raw = nullable{}
-		err := c.ask(ctx, e, CChainRPC, method, []any{"0x" + strconv.FormatUint(height, 16), false}, &raw)
+		err := c.ask(ctx, e, CChainRPC, method, []any{hexNumber(height), false}, &raw)
 		if err != nil || raw.RawMessage != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -170,7 +169,7 @@ func (e *EVM) Has(ctx context.Context, height uint64) (bool, error) {
 }
 
 func blockCalls(height uint64, traces bool) []invocation {
-	number := "0x" + strconv.FormatUint(height, 16)
+	number := hexNumber(height)
 	calls := []invocation{{blockMethod, []any{number, true}}}
 	if height == 0 {
 		return calls // the genesis block executed nothing
@@ -372,7 +371,7 @@ func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
 func (e *EVM) NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error) {
 	const method = "eth_getBalance"
 	var text string
-	if err := e.client.Call(ctx, e.path, method, []any{address, "0x" + strconv.FormatUint(block, 16)}, &text); err != nil {
+	if err := e.client.Call(ctx, e.path, method, []any{address, hexNumber(block)}, &text); err != nil {
 		return nil, err
 	}
 	balance, err := hexutil.DecodeBig(text)
@@ -413,7 +412,7 @@ func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMR
 	}
 	at := "latest"
 	if block != nil {
-		at = "0x" + strconv.FormatUint(*block, 16)
+		at = hexNumber(*block)
 	}
 	left := make([]int, len(calls)) // indexes of calls without a reply
 	invocations := make([]invocation, len(calls))

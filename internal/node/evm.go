@@ -48,17 +48,10 @@ func (c *Client) EVMHeight(ctx context.Context, path string) (uint64, error) {
 // node has not executed the first block, and ErrPruned.
 func (c *Client) SentMessages(ctx context.Context, path string, from, through uint64) (sent []SentMessage, last uint64, err error) {
 	const method = "eth_getLogs"
-	first := "0x" + strconv.FormatUint(from, 16)
-	filter := map[string]any{
-		"fromBlock": first,
-		"toBlock":   "0x" + strconv.FormatUint(through, 16),
-		"address":   warpPrecompile,
-		"topics":    []string{sendWarpMessage},
-	}
 	// One node answers all three calls, in this order (see EVM.Blocks), because nodes are
 	// at different heights. Without the first block a node returns no logs of the others
 	// either.
-	calls := []invocation{{heightMethod, []any{}}, {blockMethod, []any{first, false}}, {method, []any{filter}}}
+	calls := []invocation{{heightMethod, []any{}}, {blockMethod, []any{hexNumber(from), false}}, {method, []any{sentFilter(from, through)}}}
 	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error { return elsewhere(from, calls[:2], answers[:2]) })
 	if err != nil {
 		return nil, 0, err
@@ -82,6 +75,19 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 	sent, err = sentMessages(method, logs, last)
 	return sent, last, err
 }
+
+// sentFilter is the argument of eth_getLogs for the messages sent in the blocks from one height through another. topics
+// are the further topics of their logs.
+func sentFilter(from, through uint64, topics ...any) map[string]any {
+	return map[string]any{
+		"fromBlock": hexNumber(from),
+		"toBlock":   hexNumber(through),
+		"address":   warpPrecompile,
+		"topics":    append([]any{sendWarpMessage}, topics...),
+	}
+}
+
+func hexNumber(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
 // sentLog is a log of the Warp precompile in a node's JSON.
 type sentLog struct {

@@ -261,7 +261,7 @@ func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []b
 		default:
 			taken = !wanted.Load() || connected.Load()
 		}
-		slow := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && e.workedSince(began)
+		slow := ctx.Err() == nil && e.slow(began, err)
 		if err = c.settle(ctx, e, path, c.timeout, began, err); slow {
 			err = fmt.Errorf("%w: %w", ErrSlow, err)
 		}

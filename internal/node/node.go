@@ -370,11 +370,11 @@ func (e *endpoint) works(log *slog.Logger) {
 	}
 }
 
-// workedSince reports whether the endpoint has answered a call since a time.
-func (e *endpoint) workedSince(t time.Time) bool {
+// slow reports whether a call that began at a time timed out although the endpoint has answered others since.
+func (e *endpoint) slow(began time.Time, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.workedAt.IsZero() && !e.workedAt.Before(t)
+	return errors.Is(err, context.DeadlineExceeded) && !e.workedAt.IsZero() && !e.workedAt.Before(began)
 }
 
 // ask calls one endpoint and notes whether it works. A context error in the result is ctx's
@@ -446,7 +446,7 @@ func (c *Client) settle(ctx context.Context, e *endpoint, what string, timeout t
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	default:
-		slow := errors.Is(err, context.DeadlineExceeded) && e.workedSince(began)
+		slow := e.slow(began, err)
 		if err = e.secrets.hideIn(c.withoutURL(err, timeout)); !slow {
 			e.failed(c.log, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -25,12 +24,7 @@ func (c *Client) MessageSent(ctx context.Context, path string, id ids.ID) (bool,
 	topic := "0x" + id.Hex()
 	for _, blocks := range sentRanges {
 		var logs []struct{ Topics []string }
-		err = c.Call(ctx, path, "eth_getLogs", []any{map[string]any{
-			"fromBlock": "0x" + strconv.FormatUint(height-min(height, blocks-1), 16),
-			"toBlock":   "0x" + strconv.FormatUint(height, 16),
-			"address":   warpPrecompile,
-			"topics":    []any{sendWarpMessage, nil, topic},
-		}}, &logs)
+		err = c.Call(ctx, path, "eth_getLogs", []any{sentFilter(height-min(height, blocks-1), height, nil, topic)}, &logs)
 		if err == nil {
 			for _, l := range logs {
 				if slices.ContainsFunc(l.Topics, func(t string) bool { return strings.EqualFold(t, topic) }) {
