@@ -619,9 +619,7 @@ func TestSigningLog(t *testing.T) {
 			require.Equal(t, m.ID().String(), got["message_id"], line)
 			require.Equal(t, subnet.String(), got["subnet"], line)
 			require.Equal(t, result, got["result"], line)
-			waited, err := time.ParseDuration(got["waited"].(string))
-			require.NoError(t, err)
-			require.Positive(t, waited)
+			require.Positive(t, got["waited"])
 		}
 		require.NotEmpty(t, log.String())
 		log.Reset()

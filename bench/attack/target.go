@@ -66,8 +66,8 @@ const (
 	attackFrom = "127.0.0.2"
 	// honestEvery is the time between two honest requests.
 	honestEvery = 100 * time.Millisecond
-	// patience is how long a request may take.
-	patience = 15 * time.Second
+	// timeout of a request.
+	timeout = 15 * time.Second
 )
 
 // newTarget starts, in a folder of the given name, the network with a history of a number of transactions, and the service.
@@ -135,7 +135,7 @@ func (t *target) client(from string) *http.Client {
 	defer t.mu.Unlock()
 	if t.clients[from] == nil {
 		t.clients[from] = &http.Client{
-			Transport: &http.Transport{DialContext: dialer(from).DialContext, MaxIdleConnsPerHost: 256}, Timeout: patience,
+			Transport: &http.Transport{DialContext: dialer(from).DialContext, MaxIdleConnsPerHost: 256}, Timeout: timeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
@@ -143,7 +143,7 @@ func (t *target) client(from string) *http.Client {
 }
 
 func dialer(from string) *net.Dialer {
-	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: timeout}
 }
 
 // do makes a request and returns the status and the body of the response.

@@ -26,7 +26,7 @@ func describe(message *warp.UnsignedMessage, subnet *ids.ID, signed *aggregator.
 			subnet = &failed.Account.SigningSubnetID
 		}
 	}
-	attrs := []slog.Attr{slog.String("result", result), slog.String("waited", time.Since(start).Round(time.Microsecond).String())}
+	attrs := []slog.Attr{slog.String("result", result), slog.Duration("waited", time.Since(start).Round(time.Microsecond))}
 	if message != nil {
 		attrs = append(attrs, slog.Any("message_id", message.ID()))
 	}

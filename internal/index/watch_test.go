@@ -158,7 +158,7 @@ func (s *awayStore) Get(ctx context.Context, f store.Family, keys []store.PK) ([
 // again: nothing is missing, nothing is there twice, and the next one goes on soon.
 func TestHolderDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const patience = 4 * time.Second
+		const timeout = 4 * time.Second
 		source, memory := &numbers{tip: 1_000, size: 100}, store.NewMemory()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -175,7 +175,7 @@ func TestHolderDies(t *testing.T) {
 			all[p] = true
 			mu.Unlock()
 			// A process that dies does not give its lease back.
-			leases := lease.New(lease.Options{Store: &mortal{Store: memory, life: life}, Beat: time.Second, Patience: patience})
+			leases := lease.New(lease.Options{Store: &mortal{Store: memory, life: life}, Beat: time.Second, Timeout: timeout})
 			running.Go(func() {
 				_ = leases.Hold(life, "index", func(ctx context.Context) error {
 					o := options(source, &mortal{Store: memory, life: life}, &ledger{name: "l", rows: 2})
@@ -197,7 +197,7 @@ func TestHolderDies(t *testing.T) {
 			begun := time.Now()
 			for p.Status().Next < 1_001+1_000*(i+1) {
 				time.Sleep(10 * time.Millisecond)
-				require.Less(t, time.Since(begun), patience+3*time.Second, "nobody has gone on")
+				require.Less(t, time.Since(begun), timeout+3*time.Second, "nobody has gone on")
 			}
 			mu.Lock()
 			for one := range all {

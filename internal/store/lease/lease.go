@@ -31,9 +31,9 @@ type Options struct {
 	Holder string
 	// Beat is the interval at which a holder moves the cursor and others read it; default 500 ms.
 	Beat time.Duration
-	// Patience is the timeout after which others take a lease that was not moved. Values below 3 beats mean 6 beats. A
+	// Timeout is the timeout after which others take a lease that was not moved. Values below 3 beats mean 6 beats. A
 	// holder whose store does not respond ends its work one beat earlier.
-	Patience time.Duration
+	Timeout time.Duration
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -44,7 +44,7 @@ type Leases struct {
 	holder   string
 	instance [8]byte // distinguishes processes with the same holder name
 	beat     time.Duration
-	patience time.Duration
+	timeout  time.Duration
 	log      *slog.Logger
 
 	mu   sync.Mutex
@@ -56,15 +56,15 @@ const maxHolder = 256
 
 // New returns Leases. It requests no lease.
 func New(o Options) *Leases {
-	l := &Leases{store: o.Store, holder: o.Holder, beat: o.Beat, patience: o.Patience, log: o.Log, held: make(map[string]bool)}
+	l := &Leases{store: o.Store, holder: o.Holder, beat: o.Beat, timeout: o.Timeout, log: o.Log, held: make(map[string]bool)}
 	if len(l.holder) > maxHolder {
 		l.holder = l.holder[:maxHolder]
 	}
 	if l.beat <= 0 {
 		l.beat = 500 * time.Millisecond
 	}
-	if l.patience < 3*l.beat {
-		l.patience = 6 * l.beat
+	if l.timeout < 3*l.beat {
+		l.timeout = 6 * l.beat
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -176,7 +176,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 	var since time.Time // when seen was first read
 	for failing := false; ; {
 		var over <-chan time.Time // fires when the other holder times out
-		asking, cancel := context.WithTimeout(ctx, l.patience)
+		asking, cancel := context.WithTimeout(ctx, l.timeout)
 		now, err := l.read(asking, name)
 		switch {
 		case err != nil:
@@ -189,7 +189,7 @@ func (l *Leases) acquire(ctx context.Context, name string) (mine term, alive tim
 			if since.IsZero() || now != seen {
 				seen, since = now, time.Now()
 			}
-			if left := l.patience - time.Since(since); now.instance != [8]byte{} && now.instance != l.instance && left > 0 {
+			if left := l.timeout - time.Since(since); now.instance != [8]byte{} && now.instance != l.instance && left > 0 {
 				over = time.After(left)
 				break
 			}
@@ -240,7 +240,7 @@ func (l *Leases) during(ctx context.Context, name string, t term, alive time.Tim
 		return errors.Join(cause, err), true
 	}
 	// Give the lease back, so that others need not wait for the timeout.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
 	if back := l.write(last, name, t.at, term{at: store.Cursor{Next: t.at.Next + 1, Epoch: t.at.Epoch}}); back != nil {
 		l.log.Warn("a lease could not be given back; others will take it in a while", slog.String("lease", name), slog.Any("error", back))
@@ -253,7 +253,7 @@ func (l *Leases) during(ctx context.Context, name string, t term, alive time.Tim
 func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time, end context.CancelCauseFunc) term {
 	ticker := time.NewTicker(l.beat)
 	defer ticker.Stop()
-	ours := l.patience - l.beat // one beat before others take the lease
+	ours := l.timeout - l.beat // one beat before others take the lease
 	limit := time.NewTimer(time.Until(alive.Add(ours)))
 	defer limit.Stop()
 	next, tried := t, time.Time{}

@@ -71,8 +71,8 @@ const (
 	leastCached = 500
 	// weightUnit is the unit, in bytes of memory, of the weight of URIs.
 	weightUnit = 256
-	// patience is the timeout of the node calls for one request's contracts.
-	patience = 20 * time.Second
+	// timeout of the node calls for one request's contracts.
+	timeout = 20 * time.Second
 	// unitsPerURI is the assumed weight of an average URI.
 	unitsPerURI = 2
 )
@@ -182,7 +182,7 @@ func (b *Book) contractKey(address common.Address) store.PK {
 
 // loadContracts reads contracts from the store, and calls the node for missing and stale ones.
 func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (map[common.Address]contract, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	keys := make([]store.PK, len(addresses))
 	for i, address := range addresses {

@@ -114,7 +114,7 @@ func (b *Book) uriKey(k tokenKey) store.PK {
 // loadURIs reads URIs from the store, and calls the node for missing and stale ones. The result lacks tokens whose call
 // failed. It returns an error if all calls failed.
 func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]uri, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	keys := make([]store.PK, len(tokens))
 	for i := range tokens {
@@ -172,8 +172,8 @@ const (
 	// urisRequests is the maximum number of requests if the node refuses one of the calls and thereby all of them. It
 	// suffices to isolate that call.
 	urisRequests = 12
-	// urisPatience is the timeout of one of these requests: some contracts compute for long.
-	urisPatience = 5 * time.Second
+	// uriTimeout is the timeout of one of these requests: some contracts compute for long.
+	uriTimeout = 5 * time.Second
 )
 
 // ofCalls reports whether err may concern single calls.
@@ -195,7 +195,7 @@ func (b *Book) askURIs(ctx context.Context, tokens []tokenKey, requests *int, fo
 		id := token.id.Bytes32()
 		calls[i] = node.EVMCall{To: token.contract, Data: slices.Concat(method, id[:]), Gas: uriGas}
 	}
-	attempt, cancel := context.WithTimeout(ctx, urisPatience)
+	attempt, cancel := context.WithTimeout(ctx, uriTimeout)
 	returned, err := b.node.Calls(attempt, nil, calls)
 	cancel()
 	switch {
