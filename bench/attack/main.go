@@ -41,13 +41,11 @@ func attacks() map[string]attack {
 
 // options are the flags.
 type options struct {
-	binary   string
 	duration time.Duration
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.binary, "binary", "", "attack this build of the service; default: this source")
 	flag.DurationVar(&o.duration, "for", 5*time.Second, "`time` of the attack, at most a minute")
 	rig.Main(func(ctx context.Context, r *rig.Run) error {
 		all := attacks()
@@ -61,9 +59,6 @@ func main() {
 
 // measure runs the honest client alone and then beside the attack.
 func (o options) measure(ctx context.Context, r *rig.Run, name string, a attack) (err error) {
-	if o.binary != "" {
-		r.Use(o.binary)
-	}
 	t, err := newTarget(ctx, r, name, a, 6000)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ type Run struct {
 	Seed uint64
 
 	profiles string // a folder; empty for no profiles
-	program  string // the service, once it is built
+	program  string // the service; empty until it is built
 }
 
 // Main parses the flags, adding those that all benchmarks have, and calls measure. The
@@ -41,13 +41,15 @@ func Main(measure func(ctx context.Context, r *Run) error) {
 		}
 		return
 	}
+	r := new(Run)
 	dir := flag.String("dir", "", "parent `folder` of the temporary folder for blocks and stores; default: the system's")
-	seed := flag.Uint64("seed", 1, "`number` that determines the network and its chains")
 	figures := flag.String("json", "", "`file` to which to write the tables as lines of JSON")
-	profiles := flag.String("cpuprofiles", "", "`folder` to which to write CPU profiles of the service's processes")
+	flag.Uint64Var(&r.Seed, "seed", 1, "`number` that determines the network and its chains")
+	flag.StringVar(&r.profiles, "cpuprofiles", "", "`folder` to which to write CPU profiles of the service's processes")
+	flag.StringVar(&r.program, "binary", "", "`program` of the service to measure; default: build this source")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *dir, *figures, &Run{Seed: *seed, profiles: *profiles}, measure)
+	err := run(ctx, *dir, *figures, r, measure)
 	stop()
 	if err != nil {
 		log.Fatal(err)
@@ -124,6 +126,3 @@ func Milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
 // Microseconds returns d in microseconds.
 func Microseconds(d time.Duration) float64 { return d.Seconds() * 1e6 }
-
-// Use has the run use a program of the service that is already built.
-func (r *Run) Use(program string) { r.program = program }
