@@ -98,7 +98,7 @@ func (b *bench) measure(ctx context.Context, chains, transactions int) error {
 	return nil
 }
 
-// index has the service index all chains while pages of transactions are requested.
+// index has the service index all chains.
 func (b *bench) index(ctx context.Context, network *rig.Network, service *rig.Service) error {
 	if err := service.Start(); err != nil {
 		return err
@@ -108,21 +108,7 @@ func (b *bench) index(ctx context.Context, network *rig.Network, service *rig.Se
 		return err
 	}
 	cpu, node, begun := service.CPU(), rig.CPUTime(network.PID()), time.Now()
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	type result struct {
-		*rig.Outcome
-
-		err error
-	}
-	read := make(chan result, 1)
-	go func() { // until stop
-		outcome, err := (rig.Load{Clients: 16, Every: 20 * time.Millisecond, Tolerate: true}).Run(reading, func(_, n int) rig.Request {
-			chain := network.EVM[n%len(network.EVM)]
-			return rig.Request{Address: service.Public, Path: fmt.Sprintf("/v1/chains/%d/transactions?pageSize=25", chain.ChainID)}
-		})
-		read <- result{outcome, err}
-	}()
+	requests := service.Meanwhile(ctx)
 	var first time.Duration
 	if err := service.Indexed(ctx, network.Heights, func(string) {
 		if first == 0 {
@@ -134,10 +120,9 @@ func (b *bench) index(ctx context.Context, network *rig.Network, service *rig.Se
 	last := time.Since(begun)
 	cpu = service.CPU() - cpu
 	node = rig.CPUTime(network.PID()) - node
-	stop()
-	pages := <-read
-	if pages.err != nil {
-		return fmt.Errorf("requesting pages while indexing: %w", pages.err)
+	meanwhile, err := requests()
+	if err != nil {
+		return err
 	}
 	_, most := rig.Memory(service.PID())
 	if err := service.Rest(ctx); err != nil {
@@ -150,11 +135,11 @@ func (b *bench) index(ctx context.Context, network *rig.Network, service *rig.Se
 	table := b.Table("Indexing EVM chains", []string{"chains", "transactions"},
 		rig.Column{Title: "transactions/s"}, rig.Column{Title: "CPU us/transaction", Decimals: 1}, rig.Column{Title: "of the node", Decimals: 1},
 		rig.Column{Title: "MB per million"}, rig.Column{Title: "first caught up s", Decimals: 1}, rig.Column{Title: "last caught up s", Decimals: 1},
-		rig.Column{Title: "most resident MB"}, rig.Column{Title: "pages meanwhile p50 ms", Decimals: 2}, rig.Column{Title: "pages meanwhile p99 ms", Decimals: 2})
+		rig.Column{Title: "most resident MB"}, rig.Column{Title: "requests meanwhile p50 ms", Decimals: 1}, rig.Column{Title: "requests meanwhile p99 ms", Decimals: 1})
 	all := float64(network.AllTransactions())
 	measured := left * all
 	return table.Add([]string{strconv.Itoa(len(network.EVM)), strconv.Itoa(int(all))}, measured/last.Seconds(), rig.Microseconds(cpu)/measured, rig.Microseconds(node)/measured,
-		float64(size)/all, first.Seconds(), last.Seconds(), most/1e6, rig.Milliseconds(pages.P50), rig.Milliseconds(pages.P99))
+		float64(size)/all, first.Seconds(), last.Seconds(), most/1e6, rig.Milliseconds(meanwhile.P50), rig.Milliseconds(meanwhile.P99))
 }
 
 // sampled is the number of pages of transactions whose addresses are used in requests.

@@ -108,7 +108,8 @@ func (b *bench) index(ctx context.Context) (err error) {
 	b.indexing = b.Table("Indexing the P-, X- and C-Chain", []string{"store", "transactions"},
 		rig.Column{Title: "blocks/s"}, rig.Column{Title: "transactions/s"}, rig.Column{Title: "CPU us/transaction", Decimals: 1},
 		rig.Column{Title: "of the PostgreSQL server", Decimals: 1}, rig.Column{Title: "of the node", Decimals: 1},
-		rig.Column{Title: "MB per million", Decimals: 0}, rig.Column{Title: "resident MB"})
+		rig.Column{Title: "MB per million", Decimals: 0}, rig.Column{Title: "resident MB"},
+		rig.Column{Title: "requests meanwhile p50 ms", Decimals: 1}, rig.Column{Title: "requests meanwhile p99 ms", Decimals: 1})
 	for turn := range b.turns {
 		if err := b.close(); err != nil {
 			return err
@@ -151,10 +152,13 @@ func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*ri
 		return rig.CPUTime(b.server.PID())
 	}
 	begun, cpu, server, node := time.Now(), service.CPU(), serverCPU(), rig.CPUTime(b.network.PID())
-	if err := service.Indexed(ctx, b.network.Heights, nil); err != nil {
+	requests := service.Meanwhile(ctx)
+	err = service.Indexed(ctx, b.network.Heights, nil)
+	took := time.Since(begun)
+	meanwhile, failed := requests()
+	if err := errors.Join(err, failed); err != nil {
 		return stop(err)
 	}
-	took := time.Since(begun)
 	cpu, server, node = service.CPU()-cpu, serverCPU()-server, rig.CPUTime(b.network.PID())-node
 	_, resident := rig.Memory(service.PID())
 	if err := service.Rest(ctx); err != nil {
@@ -172,7 +176,8 @@ func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*ri
 	measured, blocks := left*all, left*float64(b.network.AllBlocks())
 	b.rates[engine] = append(b.rates[engine], measured/took.Seconds())
 	if err := b.indexing.Add([]string{engine, strconv.Itoa(b.transactions)}, blocks/took.Seconds(), measured/took.Seconds(),
-		rig.Microseconds(cpu)/measured, rig.Microseconds(server)/measured, rig.Microseconds(node)/measured, float64(size)/all, resident/1e6); err != nil {
+		rig.Microseconds(cpu)/measured, rig.Microseconds(server)/measured, rig.Microseconds(node)/measured, float64(size)/all, resident/1e6,
+		rig.Milliseconds(meanwhile.P50), rig.Milliseconds(meanwhile.P99)); err != nil {
 		return stop(err)
 	}
 	return service, nil

@@ -234,3 +234,22 @@ func (c *client) line() (string, error) {
 	}
 	return string(text[:max(len(text)-2, 0)]), nil
 }
+
+// Meanwhile makes 100 requests of /health a second, which need nothing but a processor, until the function that it
+// returns is called. A page would show less: while a chain is being indexed most of its pages are refused.
+func (s *Service) Meanwhile(ctx context.Context) (end func() (*Outcome, error)) {
+	ctx, stop := context.WithCancel(ctx)
+	var outcome *Outcome
+	var requests errgroup.Group
+	requests.Go(func() (err error) {
+		outcome, err = Load{Clients: 16, Every: 10 * time.Millisecond, Tolerate: true}.Run(ctx, func(int, int) Request {
+			return Request{Address: s.Public, Path: "/health"}
+		})
+		return err
+	})
+	return func() (*Outcome, error) {
+		stop()
+		err := requests.Wait()
+		return outcome, err
+	}
+}

@@ -146,7 +146,7 @@ func (a *again[B]) read(ctx context.Context, from uint64, n int) ([]Block[B], er
 	}
 	blocks := make([]Block[B], 0, len(found))
 	for i := range found {
-		runtime.Gosched() // as the committer does
+		runtime.Gosched() // lets requests run, as committer.apply does
 		b, err := a.Again(ctx, found[i])
 		if err != nil {
 			return before(blocks, err)

@@ -151,7 +151,7 @@ func (s *NodeSource[B]) inRange(ctx context.Context, from uint64, n int) ([]Bloc
 	blocks := make([]Block[B], 0, len(containers))
 	for i := range containers {
 		want := from + uint64(i)
-		runtime.Gosched() // as the committer does
+		runtime.Gosched() // lets requests run, as committer.apply does
 		b, err := s.chain.read(want, &containers[i])
 		if err == nil && b.Height != want {
 			err = fmt.Errorf("%w: it has block %d at %d", errIncomplete, b.Height, want-1)

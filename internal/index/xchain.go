@@ -141,7 +141,7 @@ func (s *XChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*
 	}
 	blocks := make([]Block[*xchain.Block], 0, len(found))
 	for i := range found {
-		runtime.Gosched() // as the committer does
+		runtime.Gosched() // lets requests run, as committer.apply does
 		b, err := s.tx(p, container.Container{
 			Height: from + uint64(i), Form: container.Accepted, ID: found[i].ID, Digest: found[i].ID, Time: p.Time, Bytes: found[i].Bytes,
 		})

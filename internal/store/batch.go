@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
-	"runtime"
 	"slices"
 )
 
@@ -100,10 +99,6 @@ func (b *Batch) Reset() {
 	*b = Batch{NoSync: b.NoSync, ops: b.ops[:0], moves: b.moves[:0], sorted: b.sorted[:0]}
 }
 
-// yieldCompared is how many operations are compared between two occasions for others to
-// run: a tenth of a millisecond.
-const yieldCompared = 8192
-
 // order sets sorted: the operations by family and key, those on the same row in the
 // order in which they were added.
 func (b *Batch) order() {
@@ -116,11 +111,7 @@ func (b *Batch) order() {
 			begin: binary.BigEndian.Uint64(begin[:]), then: binary.BigEndian.Uint64(begin[8:]), op: i,
 		})
 	}
-	compared := 0
 	slices.SortFunc(b.sorted, func(x, y place) int {
-		if compared++; compared%yieldCompared == 0 {
-			runtime.Gosched() // to those who read
-		}
 		if x.begin != y.begin {
 			return cmp.Compare(x.begin, y.begin)
 		}

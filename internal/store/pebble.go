@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -254,19 +253,12 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 // ingestion have somewhat more than 4 MiB.
 const retainedBytes = 8 << 20
 
-// yieldRows is how many rows fill copies before it lets other goroutines run. Commits are
-// large, and reads must not wait for a time slice of 10 ms.
-const yieldRows = 256
-
 // fill copies b into batch and applies it, not waiting for the disk. In order,
 // because finding a row's place in the write buffer is then a step from the one
 // before.
 func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 	first, isNew := true, false // of the operations on a row
 	for at, place := range b.sorted {
-		if at%yieldRows == yieldRows-1 {
-			runtime.Gosched()
-		}
 		op := &b.ops[place.op]
 		if first {
 			isNew = op.fresh
