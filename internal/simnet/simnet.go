@@ -117,6 +117,22 @@ func Start(o Options) (*Network, error) {
 	if n.messages, err = message.NewCreator(prometheus.NewRegistry(), compression.TypeNone, constants.DefaultNetworkMaximumInboundTimeout); err != nil {
 		return nil, fmt.Errorf("making the message codec: %w", err)
 	}
+	genesis, err := n.populate()
+	if err != nil {
+		n.Close()
+		return nil, err
+	}
+	n.states = []dated{{from: 1, state: genesis}}
+	if err := n.open(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// populate creates the validators and returns their weights at genesis.
+func (n *Network) populate() (state, error) {
+	o := n.options
 	n.chains[n.chain] = constants.PrimaryNetworkID
 	primary := make(map[ids.NodeID]Member, o.Validators)
 	genesis := state{constants.PrimaryNetworkID: primary}
@@ -126,7 +142,6 @@ func Start(o Options) (*Network, error) {
 	for i := range o.Validators {
 		v, err := newValidator(n, i, behaviours[i])
 		if err != nil {
-			n.Close()
 			return nil, err
 		}
 		n.validators = append(n.validators, v)
@@ -152,34 +167,31 @@ func Start(o Options) (*Network, error) {
 		}
 		genesis[n.l1] = members
 	}
-	n.states = []dated{{from: 1, state: genesis}}
+	return genesis, nil
+}
+
+// open starts the chains, the validators that are online, and the API of the node.
+func (n *Network) open() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
-	if o.History != nil {
-		if err := n.remember(ctx, *o.History); err != nil {
-			n.Close()
-			return nil, err
+	if n.options.History != nil {
+		if err := n.remember(ctx, *n.options.History); err != nil {
+			return err
 		}
 	}
-	for _, c := range o.EVM {
+	for _, c := range n.options.EVM {
 		if err := n.addEVM(ctx, c); err != nil {
-			n.Close()
-			return nil, err
+			return err
 		}
 	}
 	for _, v := range n.validators {
 		if v.behaviour != Offline {
 			if err := v.Start(); err != nil {
-				n.Close()
-				return nil, err
+				return err
 			}
 		}
 	}
-	if err := n.serveAPI(); err != nil {
-		n.Close()
-		return nil, err
-	}
-	return n, nil
+	return n.serveAPI()
 }
 
 // deal chooses the faulty validators, in exactly the given fractions.
