@@ -3,7 +3,6 @@ package aggregator
 import (
 	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -185,7 +184,7 @@ func (h *history) judged(s signer, valid bool, now time.Time) {
 	}
 }
 
-// strikes returns the latest maxStruck signers with strikes and the version of this state.
+// strikes returns the signers with strikes and the version of this state.
 // changed is false if that version was saved.
 func (h *history) strikes(now time.Time) (all []Strikes, version uint64, changed bool) {
 	h.mu.Lock()
@@ -199,8 +198,7 @@ func (h *history) strikes(now time.Time) (all []Strikes, version uint64, changed
 			all = append(all, Strikes{NodeID: s.node, PublicKey: s.key[:], Count: at.strikes, Since: at.since, Verified: at.verified})
 		}
 	}
-	slices.SortFunc(all, func(a, b Strikes) int { return b.Since.Compare(a.Since) })
-	return all[:min(len(all), maxStruck)], h.version, true
+	return all, h.version, true
 }
 
 func (h *history) strikesSaved(version uint64) {

@@ -300,6 +300,18 @@ func TestStrikesSurviveARestart(t *testing.T) {
 	})
 	require.Equal(t, before, n.validators[0].requests+n.validators[1].requests, "liars were asked again after the restart")
 
+	// Another process adds its own.
+	serve(t, func(_ context.Context, a *Aggregator) {
+		a.history.signers = make(map[signer]standing) // as if it had begun before they were saved
+		a.history.judged(signer{node: ids.NodeID{1}}, false, time.Now())
+		time.Sleep(2 * strikePeriod)
+		synctest.Wait()
+		require.Len(t, kept.all, 3)
+		require.True(t, slices.ContainsFunc(kept.all, func(s Strikes) bool { return s.NodeID == ids.NodeID{1} }))
+		require.Len(t, latestStrikes(append(kept.all, kept.all...), time.Now()), 3, "one for each signer")
+		require.Empty(t, latestStrikes(kept.all, time.Now().Add(24*time.Hour)), "faded")
+	})
+
 	// What cannot be read is not overwritten.
 	kept.err = io.ErrUnexpectedEOF
 	puts := kept.puts

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -77,8 +78,8 @@ type Strikes struct {
 	Verified int `json:"verified"`
 }
 
-// StrikeStore stores strikes, so that they survive a restart. Save replaces what was saved
-// before.
+// StrikeStore stores strikes, so that they survive a restart. Save replaces what was saved before. Processes that share
+// a store each add what the others saved.
 type StrikeStore interface {
 	Load(ctx context.Context) ([]Strikes, error)
 	Save(ctx context.Context, all []Strikes) error
@@ -139,9 +140,34 @@ func (a *Aggregator) saveStrikes(ctx context.Context, store StrikeStore) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, strikeTimeout)
 	defer cancel()
-	if err := store.Save(ctx, all); err != nil {
+	stored, err := store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("loading the strikes of other processes: %w", err)
+	}
+	if err := store.Save(ctx, latestStrikes(append(all, stored...), time.Now())); err != nil {
 		return fmt.Errorf("saving strikes: %w", err)
 	}
 	a.history.strikesSaved(version)
 	return nil
+}
+
+// latestStrikes returns the latest maxStruck strikes that have not faded at now, one for each signer.
+func latestStrikes(all []Strikes, now time.Time) []Strikes {
+	slices.SortStableFunc(all, func(a, b Strikes) int { return b.Since.Compare(a.Since) })
+	seen := make(map[signer]bool, len(all))
+	latest := make([]Strikes, 0, min(len(all), maxStruck))
+	for _, s := range all {
+		if len(latest) == maxStruck {
+			break
+		}
+		if len(s.PublicKey) != keyLen {
+			continue
+		}
+		who := signer{s.NodeID, publicKey(s.PublicKey)}
+		if !seen[who] && (standing{strikes: s.Count, since: s.Since}).at(now).strikes > 0 {
+			seen[who] = true
+			latest = append(latest, s)
+		}
+	}
+	return latest
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,6 +96,8 @@ func FuzzFrames(f *testing.F) {
 	}.Connections())
 	f.Cleanup(near.Close)
 	f.Fuzz(func(t *testing.T, frames []byte) {
+		var writing sync.WaitGroup
+		defer writing.Wait() // the fuzzer uses frames again
 		conn, err := net.Dial("tcp", near.Listener.Addr().String())
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
@@ -105,10 +108,10 @@ func FuzzFrames(f *testing.F) {
 		response, err := http.ReadResponse(r, nil)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
-		go func() { // ends with the connection
+		writing.Go(func() {
 			_, _ = conn.Write(frames)
 			_ = conn.(*net.TCPConn).CloseWrite()
-		}()
+		})
 		_, err = io.Copy(io.Discard, r)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
 		for {

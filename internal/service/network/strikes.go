@@ -8,8 +8,7 @@ import (
 	"quorate/internal/store"
 )
 
-// strikes stores the strikes of a network's validators, all in one row. Of several processes
-// that sign, the last one that saves prevails.
+// strikes stores the strikes of a network's validators, all in one row.
 type strikes struct {
 	store store.Store
 	id    uint32 // of the network
