@@ -300,7 +300,7 @@ rate_classes:
 	require.Zero(t, code, errOut)
 	for _, want := range []string{
 		`listen +127\.0\.0\.1:1 +\S+:1\n`, `log_level +warn +--log-level\n`, `request_timeout +15s +default\n`,
-		`networks\.fuji\.nodes +\[http://\*\*\*@127\.0\.0\.1:9650/v1/\*\*\*/\*\*\*\?\*\*\*\] +\S+:4\n`, `networks\.fuji\.evm\[0\]\.rpc +http://127\.0\.0\.1:9650/ext/bc/2ebCneCbwthjQ1rYT41nhd7M76Hc6YmosMAQrTFhBq8qeqh6tt/rpc +`, `networks\.fuji\.record +all +default\n`,
+		`networks\.fuji\.nodes +\[http://\*\*\*@127\.0\.0\.1:9650/v1/\*\*\*/\*\*\*\?\*\*\*\] +\S+:4\n`, `networks\.fuji\.evm\[0\]\.rpc +http://127\.0\.0\.1:9650/ext/bc/2ebCneCbwthjQ1rYT41nhd7M76Hc6YmosMAQrTFhBq8qeqh6tt/rpc +`, `networks\.fuji\.record +l1 +default\n`,
 		`rate_classes\.default\.per_second +5 +\S+:8\n`, `limits\.body +256 KiB +default\n`, `tls\.cert +"" +default\n`,
 	} {
 		require.Regexp(t, regexp.MustCompile(want), out)
