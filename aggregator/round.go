@@ -137,6 +137,14 @@ type outcome struct {
 	err    *Error
 }
 
+// unpack returns the outcome in the form of Sign.
+func (o outcome) unpack() (*Result, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	return o.result, nil
+}
+
 type actionKind uint8
 
 const (
@@ -373,6 +381,14 @@ func (r *round) unreachable(i int) {
 		m.asked = false
 		r.changed()
 		r.lost(i)
+	}
+}
+
+// withdraw takes back a request that was not sent in time, or before the last caller left.
+func (r *round) withdraw(i int) {
+	if m := &r.members[i]; m.state == waiting {
+		m.state, m.asked = idle, false
+		r.changed()
 	}
 }
 
