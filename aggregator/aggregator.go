@@ -348,9 +348,13 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	if err != nil || finished != nil {
 		return finished, err
 	}
+	charge := func(signed bool) {
+		chargeOf(ctx)(Usage{Requests: c.requests, Size: len(f.request), Validators: len(set.Validators), Signed: signed})
+	}
 	select {
 	case o := <-outcomes:
 		a.release(f)
+		charge(o.err == nil)
 		return o.unpack()
 	case <-ctx.Done():
 	}
@@ -360,8 +364,10 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	a.release(f)
 	select {
 	case <-gone:
+		charge(false)
 		return nil, fmt.Errorf("waiting for signatures: %w", ctx.Err())
 	case o := <-outcomes:
+		charge(o.err == nil)
 		return o.unpack()
 	}
 }

@@ -128,6 +128,7 @@ type waiter struct {
 	sent        bool          // knows that the message was sent
 	progress    func(Account) // may be nil
 	reportedAt  time.Duration
+	requests    float64 // its share of the requests to validators
 	outcome     chan<- outcome
 }
 
@@ -230,6 +231,13 @@ func (r *round) reopen(c *waiter) bool {
 		r.changed()
 	}
 	return found
+}
+
+// charge divides requests that were sent to validators among the waiters.
+func (r *round) charge(requests int) {
+	for _, c := range r.waiters {
+		c.requests += float64(requests) / float64(len(r.waiters))
+	}
 }
 
 // leave removes a waiter and reports whether others remain.

@@ -35,6 +35,7 @@ func (f *runner) ask(round context.Context, members []int) {
 	stop()
 	cut := ctx.Err() != nil
 	f.agg.metrics.asked.Add(float64(len(sent)))
+	f.round.charge(len(sent))
 	if len(sent) < len(nodes) {
 		ok := make(map[ids.NodeID]struct{}, len(sent))
 		for _, nodeID := range sent {
