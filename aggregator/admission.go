@@ -53,3 +53,31 @@ func clientOf(ctx context.Context) string {
 	client, _ := ctx.Value(clientKey{}).(string)
 	return client
 }
+
+// Usage is what one call of Sign had validators do. Calls that wait for the same message at the
+// same time share its requests equally. A call that a cache serves has no Usage.
+type Usage struct {
+	// Requests is the call's share of the requests that were sent to validators while it waited.
+	Requests float64
+	// Size is the length of each request, in bytes.
+	Size int
+	// Validators is the number of validators in the set, with distinct keys.
+	Validators int
+	// Signed says that the wait ended with a signed message.
+	Signed bool
+}
+
+type usageKey struct{}
+
+// WithUsage returns a context in which Sign calls charge with the usage of each round that it waited
+// for, before it returns, however it ends. charge may be called from several goroutines.
+func WithUsage(ctx context.Context, charge func(Usage)) context.Context {
+	return context.WithValue(ctx, usageKey{}, charge)
+}
+
+func chargeOf(ctx context.Context) func(Usage) {
+	if charge, ok := ctx.Value(usageKey{}).(func(Usage)); ok {
+		return charge
+	}
+	return func(Usage) {}
+}

@@ -13,7 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/p2p"
 )
 
 // busy has clients request messages that no validator signs for now, so that rounds last.
@@ -136,5 +139,64 @@ func TestRoundEndsWithItsLastCaller(t *testing.T) {
 		requests := b.fakeNetwork.requests
 		time.Sleep(time.Minute)
 		require.Equal(t, requests, b.fakeNetwork.requests, "validators are asked for nobody")
+	})
+}
+
+// congested is a transport that takes a second for each request that it sends.
+type congested struct {
+	*fakeNetwork
+	sent atomic.Int64
+}
+
+func (c *congested) Request(ctx context.Context, _ ids.ID, nodes []ids.NodeID, _ []byte, _ func(p2p.Answer)) []ids.NodeID {
+	for n := range nodes {
+		select {
+		case <-ctx.Done():
+			return nodes[:n]
+		case <-time.After(time.Second):
+			c.sent.Add(1)
+		}
+	}
+	return nodes
+}
+
+// A round that is sending stops when its last caller leaves. Validators that did not get the
+// request are not said to have timed out. A request that follows starts a round of its own.
+func TestSendingEndsWithTheLastCaller(t *testing.T) {
+	n := &congested{fakeNetwork: newFakeNetwork(t, sameWeights(20, 1)...)}
+	synctest.Test(t, func(t *testing.T) {
+		limits := DefaultLimits()
+		limits.AnswerTimeout = time.Minute
+		a, err := New(Options{Transport: n, Sets: n, Limits: limits, Log: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		defer a.Close()
+		b := busy{n.fakeNetwork, a}
+		first, leaveFirst := context.WithCancel(t.Context())
+		second, leaveSecond := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+		defer leaveSecond()
+		one, two := b.request(t, first, "a", "m"), b.request(t, second, "b", "m")
+		time.Sleep(2500 * time.Millisecond)
+		leaveFirst()
+		synctest.Wait()
+		require.EqualValues(t, 2, n.sent.Load())
+		start := time.Now()
+		failed := requireFailure(t, <-two, CodeQuorumNotReached)
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.EqualValues(t, 4, n.sent.Load(), "sent for a caller that waits, and no longer")
+		require.EqualValues(t, 4, failed.Account.UnansweredWeight)
+		require.EqualValues(t, 16, failed.Account.UnaskedWeight)
+		require.ErrorIs(t, <-one, context.Canceled)
+		synctest.Wait()
+		require.Zero(t, b.rounds())
+		third, leaveThird := context.WithCancel(t.Context())
+		three := b.request(t, third, "a", "m")
+		time.Sleep(1500 * time.Millisecond)
+		require.EqualValues(t, 5, n.sent.Load())
+		require.Equal(t, 1, b.rounds())
+		leaveThird()
+		require.ErrorIs(t, <-three, context.Canceled)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 5, n.sent.Load())
+		require.Empty(t, a.history.nodes, "validators that count as failed")
 	})
 }

@@ -36,9 +36,9 @@ type Transport interface {
 	Connected(nodeID ids.NodeID) bool
 	// OnConnect calls f for every new connection until stop is called. f must not block.
 	OnConnect(f func(ids.NodeID)) (stop func())
-	// Request sends the request to each of nodes that is connected and returns these
-	// nodes. It calls onAnswer at most once for each of them, from any goroutine, until
-	// ctx ends. onAnswer must not block.
+	// Request sends the request to each of nodes that is connected, until ctx ends, and
+	// returns the nodes that it was sent to. It calls onAnswer at most once for each of
+	// them, from any goroutine, until ctx ends. onAnswer must not block.
 	Request(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, request []byte, onAnswer func(p2p.Answer)) (sent []ids.NodeID)
 }
 
@@ -348,25 +348,27 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	if err != nil || finished != nil {
 		return finished, err
 	}
+	charge := func(signed bool) {
+		chargeOf(ctx)(Usage{Requests: c.requests, Size: len(f.request), Validators: len(set.Validators), Signed: signed})
+	}
 	select {
 	case o := <-outcomes:
-		if o.err != nil {
-			return nil, o.err
-		}
-		return o.result, nil
+		a.release(f)
+		charge(o.err == nil)
+		return o.unpack()
 	case <-ctx.Done():
 	}
 	// The outcome may arrive meanwhile. If the inbox is closed, it is on its way.
 	gone := make(chan struct{})
 	f.inbox.put(func(time.Duration) { f.leave(ctx, c, gone) })
+	a.release(f)
 	select {
 	case <-gone:
+		charge(false)
 		return nil, fmt.Errorf("waiting for signatures: %w", ctx.Err())
 	case o := <-outcomes:
-		if o.err != nil {
-			return nil, o.err
-		}
-		return o.result, nil
+		charge(o.err == nil)
+		return o.unpack()
 	}
 }
 
@@ -385,6 +387,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	}
 	if f, ok := a.runners[key]; ok {
 		if f.inbox.put(func(now time.Duration) { f.round.join(c, now) }) {
+			f.callers++
 			return f, nil, nil
 		}
 	}
@@ -398,10 +401,13 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	if busy := a.admitted.enter(client); busy != nil {
 		return nil, nil, busy
 	}
+	ctx, end := context.WithCancel(a.life)
 	f := &runner{
 		agg:     a,
 		key:     key,
 		client:  client,
+		callers: 1,
+		end:     end,
 		message: req.Message,
 		request: avap2p.PrefixMessage(avap2p.ProtocolPrefix(acp118.HandlerID), request),
 		start:   time.Now(),
@@ -416,7 +422,6 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	a.metrics.rounds.Inc()
 	alone := len(a.runners) == 1
 	a.running.Go(func() {
-		ctx, end := context.WithCancel(a.life)
 		defer end()
 		f.round = a.newRound(req.Message, set, alone)
 		a.watchFunds(ctx, f, set)
@@ -425,18 +430,35 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	return f, nil, nil
 }
 
+// release notes that a caller of f waits no more: it has its outcome, or has put its leave into
+// the inbox. After the last caller, no request can join the round, and f stops what it does.
+func (a *Aggregator) release(f *runner) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f.callers--; f.callers == 0 {
+		a.close(f)
+		f.end()
+	}
+}
+
 // remove ends the round of f: no waiter can join it any more.
 func (a *Aggregator) remove(f *runner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.runners[f.key] == f {
-		delete(a.runners, f.key)
-		if len(a.runners) == 0 {
-			close(a.idle)
-		}
-	}
+	a.close(f)
 	a.admitted.leave(f.client)
 	a.metrics.rounds.Dec()
+}
+
+// close makes requests that come later start a round of their own. The caller holds a.mu.
+func (a *Aggregator) close(f *runner) {
+	if a.runners[f.key] != f {
+		return
+	}
+	delete(a.runners, f.key)
+	if len(a.runners) == 0 {
+		close(a.idle)
+	}
 }
 
 func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, alone bool) *round {

@@ -128,6 +128,7 @@ type waiter struct {
 	sent        bool          // knows that the message was sent
 	progress    func(Account) // may be nil
 	reportedAt  time.Duration
+	requests    float64 // its share of the requests to validators
 	outcome     chan<- outcome
 }
 
@@ -135,6 +136,14 @@ type waiter struct {
 type outcome struct {
 	result *Result
 	err    *Error
+}
+
+// unpack returns the outcome in the form of Sign.
+func (o outcome) unpack() (*Result, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	return o.result, nil
 }
 
 type actionKind uint8
@@ -222,6 +231,13 @@ func (r *round) reopen(c *waiter) bool {
 		r.changed()
 	}
 	return found
+}
+
+// charge divides requests that were sent to validators among the waiters.
+func (r *round) charge(requests int) {
+	for _, c := range r.waiters {
+		c.requests += float64(requests) / float64(len(r.waiters))
+	}
 }
 
 // leave removes a waiter and reports whether others remain.
@@ -373,6 +389,14 @@ func (r *round) unreachable(i int) {
 		m.asked = false
 		r.changed()
 		r.lost(i)
+	}
+}
+
+// withdraw takes back a request that was not sent in time, or before the last caller left.
+func (r *round) withdraw(i int) {
+	if m := &r.members[i]; m.state == waiting {
+		m.state, m.asked = idle, false
+		r.changed()
 	}
 }
 

@@ -21,6 +21,8 @@ type runner struct {
 	agg          *Aggregator
 	key          roundKey
 	client       string // that started it; may be empty
+	callers      int    // that wait for an outcome; guarded by agg.mu
+	end          context.CancelFunc
 	message      *warp.UnsignedMessage
 	request      []byte
 	start        time.Time
@@ -46,8 +48,9 @@ type delivery struct {
 
 func (f *runner) now() time.Duration { return time.Since(f.start) }
 
-// run runs the round until no waiter is left, or until ctx ends because the aggregator is
-// closed. The caller ends ctx after the round.
+// run runs the round until no waiter is left, or until the aggregator is closed. ctx ends in
+// both cases: with the last caller, whose leave is then in the inbox, or with the aggregator.
+// The caller ends ctx after the round.
 func (f *runner) run(ctx context.Context) {
 	defer f.ended.Store(true)
 	stop := f.agg.transport.OnConnect(func(nodeID ids.NodeID) {
@@ -83,7 +86,7 @@ func (f *runner) run(ctx context.Context) {
 		a := f.round.next(f.now())
 		switch a.kind {
 		case actAsk:
-			f.ask(a.members)
+			f.ask(ctx, a.members)
 		case actVerify:
 			f.verify(a.members)
 		case actFinish:
@@ -101,8 +104,10 @@ func (f *runner) run(ctx context.Context) {
 			case <-f.inbox.signal:
 			case <-timer.C:
 			case <-ctx.Done():
-				f.abandon()
-				return
+				if f.agg.life.Err() != nil {
+					f.abandon()
+					return
+				}
 			}
 		}
 	}

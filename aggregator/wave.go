@@ -16,8 +16,8 @@ import (
 	"quorate/p2p"
 )
 
-// ask sends one request to the node of each member.
-func (f *runner) ask(members []int) {
+// ask sends one request to the node of each member, until round ends.
+func (f *runner) ask(round context.Context, members []int) {
 	nodes := make([]ids.NodeID, len(members))
 	for n, i := range members {
 		nodes[n] = f.round.nodeID(i)
@@ -30,21 +30,30 @@ func (f *runner) ask(members []int) {
 	// answer timeout.
 	ctx, cancel := context.WithTimeout(f.agg.life, f.agg.limits.AnswerTimeout)
 	w.cancel = cancel
+	stop := context.AfterFunc(round, cancel)
 	sent := f.agg.transport.Request(ctx, f.message.SourceChainID, nodes, f.request, w.answer)
+	stop()
+	cut := ctx.Err() != nil
 	f.agg.metrics.asked.Add(float64(len(sent)))
+	f.round.charge(len(sent))
 	if len(sent) < len(nodes) {
 		ok := make(map[ids.NodeID]struct{}, len(sent))
 		for _, nodeID := range sent {
 			ok[nodeID] = struct{}{}
 		}
 		for n, i := range members {
-			if _, handed := ok[nodes[n]]; !handed {
-				f.round.unreachable(i)
-				w.forget(nodes[n])
+			if _, handed := ok[nodes[n]]; handed {
+				continue
 			}
+			if cut {
+				f.round.withdraw(i)
+			} else {
+				f.round.unreachable(i)
+			}
+			w.forget(nodes[n])
 		}
 	}
-	context.AfterFunc(ctx, w.expire)
+	context.AfterFunc(ctx, func() { w.expire(ctx) })
 }
 
 // wave is one fan-out and the nodes that have not answered yet.
@@ -68,18 +77,18 @@ func (w *wave) forget(nodeID ids.NodeID) bool {
 	return owed
 }
 
-// expire records that the remaining nodes did not answer in time, unless the service is
-// stopping.
-func (w *wave) expire() {
+// expire ends the wave. If ctx, the wave's, reached its deadline, expire records that the
+// remaining nodes did not answer in time.
+func (w *wave) expire(ctx context.Context) {
 	w.cancel()
 	w.mu.Lock()
 	left := w.left
 	w.left = nil
 	w.mu.Unlock()
-	agg := w.runner.agg
-	if agg.life.Err() != nil {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
+	agg := w.runner.agg
 	agg.metrics.timeouts.Add(float64(len(left)))
 	for nodeID := range left {
 		agg.history.failed(nodeID, time.Now())

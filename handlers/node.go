@@ -11,6 +11,7 @@ import (
 	"quorate/aggregator"
 	"quorate/handlers/access"
 	"quorate/handlers/middleware"
+	"quorate/handlers/signing"
 	"quorate/internal/node"
 )
 
@@ -56,14 +57,15 @@ func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.
 	}
 }
 
-// identifyClients gives the context of each request its client, for which rounds count, and among whom the calls to
-// upstream nodes are divided.
+// identifyClients gives the context of each request its client, for which rounds count, whom signing is charged to, and
+// among whom the calls to upstream nodes are divided.
 func identifyClients(guard *access.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			ctx, client := guard.Accompany(c)
-			ctx = aggregator.WithClient(node.WithClient(ctx, client.ID), client.ID())
-			c.SetRequest(c.Request().WithContext(ctx))
+			charge := func(u aggregator.Usage) { client.Owe(ctx, signing.Cost(u)) }
+			signer := aggregator.WithUsage(aggregator.WithClient(ctx, client.ID()), charge)
+			c.SetRequest(c.Request().WithContext(node.WithClient(signer, client.ID)))
 			return next(c)
 		}
 	}

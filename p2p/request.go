@@ -31,7 +31,8 @@ const (
 // answered or with ErrDisconnected, and may be called before Request returns. It
 // runs on the connection's own goroutine, which reads nothing else meanwhile, so
 // it must not block. Nothing is called for nodes that stay silent. When ctx ends
-// the request is forgotten, and answers that come later are dropped.
+// the request is forgotten, answers that come later are dropped, and nodes that it
+// was not yet handed to do not get it.
 func (n *Network) Request(
 	ctx context.Context,
 	chainID ids.ID,
@@ -68,7 +69,7 @@ func (n *Network) Request(
 		n.calls.handed(requestID, c, nil)
 		return nil
 	}
-	sent = n.calls.handed(requestID, c, sendAll(n.connectedOf(c.asked), framed))
+	sent = n.calls.handed(requestID, c, sendAll(ctx, n.connectedOf(c.asked), framed))
 	n.metrics.requests.Add(float64(len(sent)))
 	return sent
 }
@@ -91,12 +92,12 @@ func (n *Network) connectedOf(nodes []ids.NodeID) []*session {
 const sendShare = 64
 
 // sendAll sends to all sessions, the first ones first, on as many processors as
-// there are, and returns the nodes whose sessions took it.
-func sendAll(sessions []*session, framed []byte) set.Set[ids.NodeID] {
+// there are, until ctx ends, and returns the nodes whose sessions took it.
+func sendAll(ctx context.Context, sessions []*session, framed []byte) set.Set[ids.NodeID] {
 	took := make([]bool, len(sessions))
 	workers := max(min(runtime.GOMAXPROCS(0), len(sessions)/sendShare), 1)
 	share := func(first int) {
-		for i := first; i < len(sessions); i += workers {
+		for i := first; i < len(sessions) && ctx.Err() == nil; i += workers {
 			took[i] = sessions[i].send(framed)
 		}
 	}

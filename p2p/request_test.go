@@ -3,6 +3,7 @@ package p2p
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -269,4 +270,38 @@ func TestAnswerWhileTheCallIsOpened(t *testing.T) {
 	close(stop)
 	guessing.Wait()
 	require.Zero(t, cs.len(), "all were answered")
+}
+
+// ending is a connection whose second write ends a context.
+type ending struct {
+	io.ReadWriter
+	writes int
+	end    func()
+}
+
+func (e *ending) Write(b []byte) (int, error) {
+	if e.writes++; e.writes == 2 {
+		e.end()
+	}
+	return len(b), nil
+}
+
+// A request that ends while it is sent reaches no further node.
+func TestSendingEndsWithTheRequest(t *testing.T) {
+	n, err := New(Config{NetworkID: testNetworkID})
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		conn := &ending{end: cancel}
+		nodes := testNodes(20)
+		for _, nodeID := range nodes {
+			n.connected[nodeID] = &session{n: n, nodeID: nodeID, conn: conn, wire: newWire(nil, &n.backlog)}
+		}
+		sent := n.Request(ctx, testChain, nodes, []byte("m"), func(Answer) { t.Error("an answer") })
+		require.Equal(t, nodes[:2], sent)
+		require.Equal(t, 2, conn.writes)
+		synctest.Wait()
+		require.Zero(t, n.calls.len(), "calls that wait")
+	})
 }

@@ -53,6 +53,7 @@ type Guard struct {
 	classes  map[string]Class
 	free     []string
 	refused  *prometheus.CounterVec
+	owed     prometheus.Counter
 	policies map[string][]string // header values by class
 
 	mu        sync.Mutex // guarantees one allowance per client IP address
@@ -77,6 +78,9 @@ func New(o Options) (*Guard, error) {
 		refused: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_http_refused_total", Help: "Requests refused before they were looked at, by reason: key (unknown or revoked), rate, day.",
 		}, []string{"reason"}),
+		owed: metrics.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_http_owed_total", Help: "Requests charged to clients for what their requests cost beyond one each.",
+		}),
 	}
 	for name, c := range o.Classes {
 		if err := c.Validate(); err != nil {
@@ -177,6 +181,9 @@ func (g *Guard) spend(ctx context.Context, left *allowance, n int) (verdict, err
 		return v, tooMany("the allowance of %d requests a day is used up; try again in %s s", left.class.PerDay, seconds(v.reset))
 	}
 	g.refused.WithLabelValues("rate").Inc()
+	if v.owes {
+		return v, tooMany("earlier requests cost more than the allowance of %v requests a second; try again in %s s", rounded(left.class.PerSecond), seconds(v.reset))
+	}
 	return v, tooMany("more than %v requests a second; try again in %s s", rounded(left.class.PerSecond), seconds(v.reset))
 }
 
@@ -255,6 +262,21 @@ func (c *Client) take(ctx context.Context, n, all int) (v verdict, limited bool,
 	}
 	errors.As(err, &refused)
 	return v, limited, refused
+}
+
+// Owe charges n requests for what admitted requests turned out to cost. It refuses nothing: an allowance that they
+// exceed goes into debt, at most as much as 30 s restore, and later requests are refused until the debt is restored.
+// ctx may have ended.
+func (c *Client) Owe(ctx context.Context, n int) {
+	if c.guard == nil || n <= 0 {
+		return
+	}
+	_, _, left, err := c.guard.admit(c.key, c.address)
+	if err != nil || left == nil {
+		return // the API key was revoked meanwhile, or there is no limit
+	}
+	left.owe(context.WithoutCancel(ctx), n, time.Now())
+	c.guard.owed.Add(float64(n))
 }
 
 func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }

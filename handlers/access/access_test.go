@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quorate/handlers/apierr"
+	"quorate/internal/store"
 )
 
 func TestKeyFile(t *testing.T) {
@@ -108,6 +110,99 @@ func TestAllowanceOfADay(t *testing.T) {
 	})
 }
 
+// What requests cost beyond one each is charged afterwards.
+func TestOwe(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		class     Class
+		taken     int
+		owed      []int
+		remaining int           // after one more request
+		wait      time.Duration // until the next request; 0 if it is allowed
+		owes      bool
+	}{
+		{"nothing", Class{PerSecond: 2, Burst: 10}, 1, nil, 8, 0, false},
+		{"a part of the burst", Class{PerSecond: 2, Burst: 10}, 1, []int{3}, 5, 0, false},
+		{"all but one", Class{PerSecond: 2, Burst: 10}, 1, []int{3, 5}, 0, 0, false},
+		{"the burst", Class{PerSecond: 2, Burst: 10}, 1, []int{9}, 0, time.Second / 2, false},
+		{"more than the burst", Class{PerSecond: 2, Burst: 10}, 1, []int{9, 7}, 0, 4 * time.Second, true},
+		{"after a batch", Class{PerSecond: 20, Burst: 100}, 100, []int{500}, 0, 25*time.Second + 50*time.Millisecond, true},
+		{"what is restored in 30 s", Class{PerSecond: 2, Burst: 10}, 10, []int{60}, 0, 30*time.Second + time.Second/2, true},
+		{"no more than that", Class{PerSecond: 2, Burst: 10}, 10, []int{50, 1000, 1 << 40}, 0, 30*time.Second + time.Second/2, true},
+		{"a slow class", Class{PerSecond: 0.01, Burst: 2}, 2, []int{5}, 0, 130 * time.Second, true},
+		{"the day", Class{PerSecond: 1000, PerDay: 20}, 1, []int{15}, 3, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, account := range []*account{nil, {shared: NewShared(store.NewMemory(), nil), key: "k"}} {
+				synctest.Test(t, func(t *testing.T) {
+					a := newAllowance(test.class)
+					a.account = account
+					require.True(t, a.use(t.Context(), test.taken, time.Now()).allowed)
+					for _, n := range test.owed {
+						a.owe(t.Context(), n, time.Now())
+					}
+					v := a.use(t.Context(), 1, time.Now())
+					require.Equal(t, test.wait == 0, v.allowed)
+					require.Equal(t, test.remaining, v.remaining)
+					require.Equal(t, test.owes, v.owes)
+					require.InDelta(t, float64(test.wait), float64(v.reset), float64(time.Millisecond))
+					if test.wait > 0 {
+						time.Sleep(v.reset - 2*time.Millisecond)
+						require.False(t, a.use(t.Context(), 1, time.Now()).allowed, "before the reported time")
+						time.Sleep(3 * time.Millisecond)
+						require.True(t, a.use(t.Context(), 1, time.Now()).allowed, "after the reported time")
+					}
+				})
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // begins at midnight UTC
+		a := newAllowance(Class{PerSecond: 1000, PerDay: 20})
+		a.owe(t.Context(), 1000, time.Now())
+		time.Sleep(time.Minute)
+		v := a.take(1, time.Now())
+		require.True(t, v.daily)
+		time.Sleep(v.reset)
+		require.True(t, a.take(1, time.Now()).allowed, "the next day")
+	})
+}
+
+// A client pays with later requests. One without a limit does not pay.
+func TestClientOwes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, classes := range []map[string]Class{{DefaultClass: {PerSecond: 1, Burst: 3}}, nil} {
+			g, err := New(Options{Classes: classes})
+			require.NoError(t, err)
+			e := echo.New()
+			e.HTTPErrorHandler = apierr.Handler(func(string) apierr.Form { return apierr.DataAPI })
+			e.Use(g.Middleware())
+			e.GET("/", func(c echo.Context) error {
+				ctx, client := g.Accompany(c)
+				gone, cancel := context.WithCancel(ctx)
+				cancel()
+				client.Owe(gone, 10)
+				return c.NoContent(http.StatusOK)
+			})
+			require.Equal(t, 200, get(e, "/", "192.0.2.1:1").Code, "what it costs is known afterwards")
+			w := get(e, "/", "192.0.2.1:1")
+			if classes == nil {
+				require.Equal(t, 200, w.Code)
+				continue
+			}
+			require.Equal(t, 429, w.Code)
+			require.Contains(t, w.Body.String(), "earlier requests cost more than the allowance of 1 requests a second; try again in 9 s")
+			require.Equal(t, "9", w.Header().Get("retry-after"))
+			require.Equal(t, "0", w.Header().Get("ratelimit-remaining"))
+			require.Equal(t, 200, get(e, "/", "192.0.2.2:1").Code, "another client")
+			time.Sleep(9 * time.Second)
+			require.Equal(t, 200, get(e, "/", "192.0.2.1:1").Code)
+		}
+		var nobody *Guard
+		_, client := nobody.Accompany(echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/", nil), nil))
+		client.Owe(t.Context(), 10)
+	})
+}
+
 func TestClassValidate(t *testing.T) {
 	for _, c := range []Class{{}, {PerSecond: -1}, {PerSecond: 1e9}, {PerSecond: 1, Burst: -1}, {PerSecond: 1, PerDay: -1}} {
 		require.Error(t, c.Validate(), "%+v", c)
@@ -177,7 +272,7 @@ func TestLimitPerAddress(t *testing.T) {
 		require.Equal(t, 429, get(e, "/", "[2001:db8::3]:3").Code)
 		families, err := registry.Gather()
 		require.NoError(t, err)
-		require.Len(t, families, 3)
+		require.Len(t, families, 4)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
+	"quorate/internal/store"
 )
 
 // Class is an allowance of requests. Each API key of the class has the full allowance. For DefaultClass, so does each
@@ -61,18 +61,14 @@ func (c Class) policy() string {
 // allowance is the remaining allowance of one client. It is safe for concurrent use.
 type allowance struct {
 	class Class
-	rate  *rate.Limiter
 	// account shares the allowance with other processes; nil if it is not shared.
 	account *account
 
 	mu   sync.Mutex
-	day  int64 // guarded by mu; the UTC day since 1970 that used counts
-	used int   // guarded by mu
+	used store.Cursor // guarded by mu; see Class.draw
 }
 
-func newAllowance(c Class) *allowance {
-	return &allowance{class: c, rate: rate.NewLimiter(rate.Limit(c.PerSecond), c.burst())}
-}
+func newAllowance(c Class) *allowance { return &allowance{class: c} }
 
 // verdict is the result of charging a request.
 type verdict struct {
@@ -81,6 +77,8 @@ type verdict struct {
 	daily bool
 	// remaining is the number of further requests that are allowed now.
 	remaining int
+	// owes reports that requests which were charged afterwards exceed the allowance.
+	owes bool
 	// reset is the time until the requests will be allowed; 0 if they are allowed.
 	reset time.Duration
 }
@@ -101,22 +99,61 @@ func (a *allowance) use(ctx context.Context, n int, now time.Time) verdict {
 func (a *allowance) take(n int, now time.Time) verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if today := now.Unix() / int64(day/time.Second); a.class.PerDay > 0 && a.day != today {
-		a.day, a.used = today, 0
+	var d draw
+	a.used, d = a.class.draw(a.used, n, n, now)
+	return d.verdict
+}
+
+// owe charges n requests even if they exceed the allowance; see Class.owe.
+func (a *allowance) owe(ctx context.Context, n int, now time.Time) {
+	if a.account != nil && a.account.owe(ctx, a.class, n, now) {
+		return
 	}
-	if a.class.PerDay > 0 && a.used+n > a.class.PerDay {
-		return verdict{daily: true, reset: now.UTC().Truncate(day).Add(day).Sub(now)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = a.class.owe(a.used, n, now)
+}
+
+// debtTime bounds how far requests that are charged after they were served exceed an allowance: it is the time in
+// which the debt is restored.
+const debtTime = 30 * time.Second
+
+// usage is the state that a cursor of an allowance stores, at a moment: full is the time, in microseconds since 1970, at which the full
+// burst is available again (the generic cell rate algorithm), and used is the number of requests today.
+type usage struct {
+	at, each, full float64 // now, and the time that restores one request, in microseconds
+	today          uint64  // days since 1970
+	used           int
+}
+
+// usage reads a cursor. Next holds full, Epoch the day and its requests.
+func (c Class) usage(was store.Cursor, now time.Time) usage {
+	u := usage{at: float64(now.UnixMicro()), each: 1e6 / c.PerSecond, today: uint64(now.Unix()) / uint64(day/time.Second)}
+	// Bound the effect of a clock that was far ahead.
+	u.full = min(max(float64(was.Next), u.at), u.at+c.limit(u.each))
+	if was.Epoch>>32 == u.today {
+		u.used = int(was.Epoch & math.MaxUint32)
 	}
-	if !a.rate.AllowN(now, n) {
-		lack := float64(n) - a.rate.TokensAt(now)
-		return verdict{reset: time.Duration(lack / a.class.PerSecond * float64(time.Second))}
-	}
-	v := verdict{allowed: true, remaining: max(0, int(a.rate.TokensAt(now)))}
-	if a.class.PerDay > 0 {
-		a.used += n
-		v.remaining = min(v.remaining, a.class.PerDay-a.used)
-	}
-	return v
+	return u
+}
+
+// limit returns the time, in microseconds, that restores the full burst after the largest debt.
+func (c Class) limit(each float64) float64 {
+	return each*float64(c.burst()) + float64(debtTime/time.Microsecond)
+}
+
+// cursor returns the cursor after n further requests.
+func (u usage) cursor(n int) store.Cursor {
+	return store.Cursor{Next: uint64(math.Ceil(u.full + u.each*float64(n))), Epoch: u.today<<32 | uint64(min(u.used+n, math.MaxUint32))}
+}
+
+// owe returns the cursor after n requests that were served already. They may exceed the allowance by what debtTime
+// restores; the rest is not charged to the rate, but to the day.
+func (c Class) owe(was store.Cursor, n int, now time.Time) store.Cursor {
+	u := c.usage(was, now)
+	next := u.cursor(n)
+	next.Next = min(next.Next, uint64(math.Ceil(u.at+c.limit(u.each))))
+	return next
 }
 
 // seconds rounds up, so that a client that waits this long is not too early.

@@ -50,60 +50,66 @@ type draw struct {
 }
 
 // take draws up to n requests from an API key's allowance, or none if fewer than least are left. least is at most a
-// burst. The cursor stores the use: Next is the time, in microseconds since 1970, at which the full burst is available
-// again (the generic cell rate algorithm); Epoch holds the day since 1970 and its requests.
-func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, now time.Time) (draw, error) {
+// burst.
+func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, now time.Time) (d draw, err error) {
+	err = s.move(ctx, key, func(was store.Cursor) (next store.Cursor) {
+		next, d = c.draw(was, least, n, now)
+		return next
+	})
+	return d, err
+}
+
+// owe charges n requests to an API key's allowance even if they exceed it; see Class.owe.
+func (s *Shared) owe(ctx context.Context, key string, c Class, n int, now time.Time) error {
+	return s.move(ctx, key, func(was store.Cursor) store.Cursor { return c.owe(was, n, now) })
+}
+
+// move replaces the cursor of an API key, which stores the use of its allowance, by what step returns. It calls step
+// again if another process was first.
+func (s *Shared) move(ctx context.Context, key string, step func(store.Cursor) store.Cursor) error {
 	name := "allowance/" + key
 	ctx, cancel := context.WithTimeout(ctx, drawTime)
 	defer cancel()
 	for range drawTries {
 		was, err := store.ReadCursor(ctx, s.store, name)
 		if err != nil {
-			return draw{}, err
+			return err
 		}
-		next, d := c.draw(was, least, n, now)
-		if d.granted == 0 {
-			return d, nil
+		next := step(was)
+		if next == was {
+			return nil
 		}
 		batch := store.Batch{NoSync: true}
 		batch.Move(name, was, next)
 		if err = s.store.Commit(ctx, &batch); err == nil {
-			return d, nil
+			return nil
 		}
 		if !errors.Is(err, store.ErrFenced) {
-			return draw{}, fmt.Errorf("using the allowance of key %s: %w", key, err)
+			return fmt.Errorf("using the allowance of key %s: %w", key, err)
 		}
 	}
-	return draw{}, fmt.Errorf("using the allowance of key %s: too many processes draw on it at a time", key)
+	return fmt.Errorf("using the allowance of key %s: too many processes draw on it at a time", key)
 }
 
-// draw computes the result of take and the new cursor.
+// draw computes the result of take and the new cursor, which is the old one if nothing is granted.
 func (c Class) draw(was store.Cursor, least, n int, now time.Time) (store.Cursor, draw) {
-	each := 1e6 / c.PerSecond
-	at := float64(now.UnixMicro())
-	full := max(float64(was.Next), at)
-	// Bound the effect of a clock that was far ahead to the time that a burst takes.
-	full = min(full, at+each*float64(c.burst()))
-	room := int(math.Floor((at+each*float64(c.burst())-full)/each + 1e-6))
-	today := uint64(now.Unix()) / uint64(day/time.Second)
-	used := 0
-	if was.Epoch>>32 == today {
-		used = int(was.Epoch & math.MaxUint32)
-	}
-	if c.PerDay > 0 && used+least > c.PerDay {
+	u := c.usage(was, now)
+	burst := u.each * float64(c.burst())
+	room := int(math.Floor((u.at+burst-u.full)/u.each + 1e-6))
+	if c.PerDay > 0 && u.used+least > c.PerDay {
 		return was, draw{verdict: verdict{daily: true, reset: now.UTC().Truncate(day).Add(day).Sub(now)}}
 	}
 	if room < least {
-		wait := full + each*float64(least) - at - each*float64(c.burst())
-		return was, draw{verdict: verdict{reset: time.Duration(wait * float64(time.Microsecond))}}
+		wait := u.full + u.each*float64(least) - u.at - burst
+		const rounding = 1000 // of cursors, in microseconds
+		return was, draw{verdict: verdict{owes: u.full > u.at+burst+rounding, reset: time.Duration(wait * float64(time.Microsecond))}}
 	}
 	left := room
 	if c.PerDay > 0 {
-		left = min(left, c.PerDay-used)
+		left = min(left, c.PerDay-u.used)
 	}
 	granted := min(n, left)
-	next := store.Cursor{Next: uint64(math.Ceil(full + each*float64(granted))), Epoch: today<<32 | uint64(used+granted)}
-	return next, draw{granted: granted, verdict: verdict{allowed: true, remaining: left - granted}}
+	return u.cursor(granted), draw{granted: granted, verdict: verdict{allowed: true, remaining: left - granted}}
 }
 
 // account is the part of an API key's allowance that one process has drawn.
@@ -139,10 +145,7 @@ func (a *account) use(ctx context.Context, c Class, n int, now time.Time) (v ver
 	}
 	d, err := a.shared.take(ctx, a.key, c, least, lot, now)
 	if err != nil {
-		if ctx.Err() == nil {
-			a.silence = now.Add(drawAgain)
-			a.shared.log.Warn("the shared allowance of a key cannot be asked for; this process gives the whole of it meanwhile", slog.String("key", a.key), slog.Any("error", err))
-		}
+		a.failed(ctx, now, err)
 		return verdict{}, false
 	}
 	if d.granted == 0 {
@@ -150,4 +153,28 @@ func (a *account) use(ctx context.Context, c Class, n int, now time.Time) (v ver
 	}
 	a.inHand, a.beyond, a.until = d.granted-least, d.remaining, now.Add(drawnLife)
 	return verdict{allowed: true, remaining: a.inHand + a.beyond}, true
+}
+
+// owe charges n requests even if they exceed the allowance. It returns false if the store fails.
+func (a *account) owe(ctx context.Context, c Class, n int, now time.Time) (ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Before(a.silence) {
+		return false
+	}
+	if err := a.shared.owe(ctx, a.key, c, n, now); err != nil {
+		a.failed(ctx, now, err)
+		return false
+	}
+	a.inHand, a.beyond = 0, 0 // so that the next request notices a debt
+	return true
+}
+
+// failed notes a failure of the store at now. The caller holds a.mu.
+func (a *account) failed(ctx context.Context, now time.Time, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	a.silence = now.Add(drawAgain)
+	a.shared.log.Warn("the shared allowance of a key cannot be asked for; this process gives the whole of it meanwhile", slog.String("key", a.key), slog.Any("error", err))
 }

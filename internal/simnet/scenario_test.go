@@ -2,6 +2,7 @@ package simnet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -204,6 +205,30 @@ func TestScenario_7_2_30_Shutdown(t *testing.T) {
 	require.Less(t, time.Since(start), limits.AnswerTimeout/4, "the silent are not waited for")
 	_, err := s.Sign(t.Context(), aggregator.Request{Message: n.Message([]byte("late"))})
 	requireCode(t, err, aggregator.CodeShutdown)
+}
+
+// Many rounds whose callers leave at the same time: what was sent arrives, nothing follows.
+func TestAttackCallersThatLeave(t *testing.T) {
+	t.Parallel()
+	const rounds, callers = 150, 2
+	n, s := serve(t, simnet.Options{Seed: 31, Validators: 40, Faults: simnet.Faults{Refusing: 1}}, aggregator.DefaultLimits())
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var all sync.WaitGroup
+	for i := range rounds * callers {
+		message := n.Message(append(make([]byte, 16<<10), byte(i/callers)))
+		all.Go(func() {
+			if _, err := s.Sign(ctx, aggregator.Request{Message: message, Wait: time.Minute}); !errors.Is(err, context.Canceled) {
+				t.Errorf("request %d: got %v, want it cancelled", i, err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return n.Requests() >= 500 }, 2*time.Minute, time.Millisecond, "requests: %d", n.Requests())
+	leave()
+	all.Wait()
+	sent := s.sent(t)
+	require.Eventually(t, func() bool { return n.Requests() == sent }, 2*time.Minute, time.Millisecond, "%d of %d requests arrived", n.Requests(), sent)
+	require.Never(t, func() bool { return s.sent(t) > sent || n.Requests() > sent }, time.Second, 50*time.Millisecond, "validators are asked for callers that have left")
 }
 
 func TestOptionsThatCannotBe(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -33,6 +34,7 @@ type service struct {
 	*aggregator.Aggregator
 	network  *p2p.Network
 	resolver *validators.Resolver
+	metrics  *prometheus.Registry // of network
 }
 
 func startService(t testing.TB, n *simnet.Network, limits aggregator.Limits) *service {
@@ -40,8 +42,10 @@ func startService(t testing.TB, n *simnet.Network, limits aggregator.Limits) *se
 	log := slog.New(slog.DiscardHandler)
 	client, err := node.New(node.Options{Endpoints: []string{n.NodeURL()}, Log: log})
 	require.NoError(t, err)
+	metrics := prometheus.NewRegistry()
 	peers, err := p2p.New(p2p.Config{
 		NetworkID:       n.NetworkID(),
+		Metrics:         metrics,
 		Dir:             t.TempDir(),
 		AllowPrivateIPs: true,
 		Log:             log,
@@ -78,7 +82,21 @@ func startService(t testing.TB, n *simnet.Network, limits aggregator.Limits) *se
 		}
 		client.Close()
 	})
-	return &service{Aggregator: signer, network: peers, resolver: resolver}
+	return &service{Aggregator: signer, network: peers, resolver: resolver, metrics: metrics}
+}
+
+// sent returns the number of requests that the service has sent to validators.
+func (s *service) sent(t testing.TB) uint64 {
+	t.Helper()
+	families, err := s.metrics.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if family.GetName() == "quorate_p2p_requests_total" {
+			return uint64(family.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	t.Fatal("no metric of requests")
+	return 0
 }
 
 func (s *service) awaitConnections(t testing.TB, n int) {
