@@ -36,7 +36,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	if err := readBody(c, &body); err != nil {
 		return err
 	}
-	object, err := jsonbody.Strict(body.Bytes(), "requests")
+	object, err := jsonbody.Parse(body.Bytes(), nil, "requests")
 	if err != nil {
 		return err
 	}
