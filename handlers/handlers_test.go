@@ -26,6 +26,7 @@ import (
 	"go.uber.org/goleak"
 
 	"quorate/aggregator"
+	"quorate/aggregator/evmmessage"
 	"quorate/handlers/compat"
 	"quorate/handlers/docs/conform"
 	"quorate/handlers/networks"
@@ -44,6 +45,7 @@ const (
 type fakeSigner struct {
 	sign            func(context.Context, aggregator.Request) (*aggregator.Result, error)
 	signTransaction func(context.Context, ids.ID) (*aggregator.Result, error)
+	sent            func(ctx context.Context, chain string, txHash ids.ID) ([]evmmessage.Sent, error)
 
 	mu           sync.Mutex
 	calls        []aggregator.Request // guarded by mu
@@ -72,6 +74,13 @@ func (s *fakeSigner) SignTransaction(ctx context.Context, txID ids.ID) (*aggrega
 		return nil, err
 	}
 	return signed(aggregator.Request{Message: m}), nil
+}
+
+func (s *fakeSigner) Sent(ctx context.Context, chain string, txHash ids.ID) ([]evmmessage.Sent, error) {
+	if s.sent == nil {
+		return nil, &aggregator.Error{Code: evmmessage.CodeUnknownChain, Message: "blockchainId: no chain"}
+	}
+	return s.sent(ctx, chain, txHash)
 }
 
 func (s *fakeSigner) Verify(_ context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error) {
