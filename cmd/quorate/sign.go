@@ -202,7 +202,7 @@ func (f signFlags) exchange(request *http.Request) (status int, answer []byte, e
 		return 0, nil, &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, err = io.ReadAll(io.LimitReader(response.Body, 4<<20))
+	answer, err = io.ReadAll(io.LimitReader(response.Body, 32<<20))
 	if err != nil {
 		return 0, nil, fmt.Errorf("reading the server's response: %w", err)
 	}

@@ -118,10 +118,10 @@ func withoutReceipt(transaction, height outcome) error {
 		return ErrPendingTransaction
 	}
 	number, err := quantity(transactionMethod, *in.BlockNumber)
-	if tip, known := heightOf(height); err != nil || !known || number > tip {
-		return ErrPendingTransaction
+	if tip, known := heightOf(height); err == nil && known && number <= tip {
+		return ErrPruned
 	}
-	return ErrPruned
+	return ErrPendingTransaction
 }
 
 // sentIn returns the messages in the receipt of a transaction. height is that of the last block.
