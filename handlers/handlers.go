@@ -127,6 +127,7 @@ func New(o Options) (*echo.Echo, error) {
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures, identify)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch, identify)
 	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures, identify)
+	e.GET("/v1/signatureAggregator/:network/blockchains/:blockchainId/transactions/:txHash/messages", api.AggregateSentMessages, identify)
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage, identify)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures, identify)
 	records.Route(e)

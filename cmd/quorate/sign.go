@@ -20,7 +20,9 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/aggregator/evmmessage"
 	"quorate/aggregator/l1message"
+	"quorate/handlers/evm"
 	"quorate/handlers/signing"
 	"quorate/internal/config"
 	"quorate/internal/service/logs"
@@ -29,7 +31,7 @@ import (
 
 // signFlags holds the flags of sign.
 type signFlags struct {
-	tx                    string
+	tx, chain             string
 	server, network       string
 	node, dataDir         string
 	allowPrivateIPs       bool
@@ -62,7 +64,14 @@ of a subnet to an L1, the registration of an L1 validator, or a change of its we
 The validators of the subnet that has the L1's manager contract sign it.
 
   quorate sign --server http://127.0.0.1:8080 --network fuji --tx 2oLqF...
-  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --tx 0x7f3c...
+  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --tx 2oLqF...
+
+If the P-Chain does not know a hash in hex, it is that of a C-Chain transaction. With
+--chain, --tx is the hash of a transaction of that EVM chain. The command then signs each
+message that the transaction sent, and prints one line for each.
+
+  quorate sign --server http://127.0.0.1:8080 --network fuji --tx 0x7f3c...
+  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --chain 2q9e4... --tx 0x7f3c...
 
 Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, or the
 transaction is superseded by a newer one.`,
@@ -84,7 +93,8 @@ transaction is superseded by a newer one.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.tx, "tx", "", "`hash` of the P-Chain transaction whose message to sign, in base58 or hex")
+	flags.StringVar(&f.tx, "tx", "", "`hash` of the transaction whose messages to sign, in base58 or hex")
+	flags.StringVar(&f.chain, "chain", "", "EVM chain of --tx: c-chain, its blockchain `ID`, or with --server its EVM chain ID (default: the P-Chain, then the C-Chain)")
 	flags.StringVar(&f.server, "server", "", "`URL` of a running quorate")
 	flags.StringVar(&f.network, "network", "fuji", "`name` of the network on the server")
 	flags.StringVar(&f.node, "node", "", "`URL` of a node that reports the validators")
@@ -105,6 +115,8 @@ transaction is superseded by a newer one.`,
 type work struct {
 	message string
 	txID    *ids.ID
+	// hex means that txID was given in hex, as EVM chains have it.
+	hex bool
 }
 
 func (f signFlags) work(cmd *cobra.Command, args []string) (work, error) {
@@ -112,21 +124,30 @@ func (f signFlags) work(cmd *cobra.Command, args []string) (work, error) {
 		return work{}, usage(errors.New("exactly one of a message and --tx is needed"), "For example: quorate sign --server http://127.0.0.1:8080 0x..., or --tx with a hash.")
 	}
 	if f.tx == "" {
+		if f.chain != "" {
+			return work{}, usage(errors.New("--chain is the chain of --tx; a message has its own"), "Leave it out, or give --tx.")
+		}
 		text, err := readMessage(cmd, args[0])
 		return work{message: text}, err
 	}
 	if f.justification != "" {
 		return work{}, usage(errors.New("--justification goes with a message; with --tx it follows from the transaction"), "Leave it out.")
 	}
-	if f.server != "" {
+	if f.server != "" && f.chain == "" {
 		for _, name := range []string{"quorum", "buffer", "height", "signing-subnet"} {
 			if cmd.Flags().Changed(name) {
-				return work{}, usage(fmt.Errorf("--%s cannot be combined with --tx and --server", name), "Leave it out, or use --node.")
+				return work{}, usage(fmt.Errorf("--%s cannot be combined with --tx and --server", name), "Leave it out, or use --node. For a transaction of an EVM chain, give --chain.")
 			}
 		}
 	}
+	if f.chain != "" && f.node != "" && f.chain != evm.CChain {
+		if _, err := ids.FromString(f.chain); err != nil {
+			return work{}, usage(fmt.Errorf("--chain: %q is not a blockchain ID", f.chain), "With --node, give the blockchain ID, or c-chain.")
+		}
+	}
 	txID, err := parseTxHash(f.tx)
-	return work{txID: &txID}, err
+	_, notHex := decodeHex(f.tx)
+	return work{txID: &txID, hex: notHex == nil}, err
 }
 
 func parseTxHash(text string) (ids.ID, error) {
@@ -143,9 +164,13 @@ func parseTxHash(text string) (ids.ID, error) {
 	return id, nil
 }
 
+func (f signFlags) signatureAggregator() string {
+	return strings.TrimRight(f.server, "/") + "/v1/signatureAggregator/" + f.network
+}
+
 // serverRequest returns the request to the server for w.
 func (f signFlags) serverRequest(ctx context.Context, w work) (*http.Request, error) {
-	url := strings.TrimRight(f.server, "/") + "/v1/signatureAggregator/" + f.network + "/aggregateSignatures"
+	url := f.signatureAggregator() + "/aggregateSignatures"
 	if w.txID != nil {
 		return http.NewRequestWithContext(ctx, http.MethodGet, url+"/"+w.txID.String(), nil)
 	}
@@ -168,42 +193,67 @@ func (f signFlags) serverRequest(ctx context.Context, w work) (*http.Request, er
 	return request, nil
 }
 
+// exchange sends a request to the server and reads the response.
+func (f signFlags) exchange(request *http.Request) (status int, answer []byte, err error) {
+	client := newHTTPClient()
+	defer client.CloseIdleConnections()
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err = io.ReadAll(io.LimitReader(response.Body, 32<<20))
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading the server's response: %w", err)
+	}
+	return response.StatusCode, answer, nil
+}
+
+// parse parses a response of the server.
+func (f signFlags) parse(status int, answer []byte, reply any) error {
+	if err := json.Unmarshal(answer, reply); err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d and no JSON", status),
+			hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
+	}
+	return nil
+}
+
+// refused returns the error for a response without a result.
+func refused(status int, failed failedRequest) error {
+	if status == http.StatusBadRequest || status == http.StatusNotFound {
+		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")
+	}
+	if failed.Message == "" {
+		failed.Message = fmt.Sprintf("the server answered with status %d", status)
+	}
+	return signFailure(&aggregator.Error{Code: failed.Code, Message: failed.Message, Account: failed.Outcomes})
+}
+
 func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w work) error {
+	if w.txID != nil && f.chain != "" {
+		return signSentThroughServer(ctx, cmd, f, f.chain, *w.txID)
+	}
 	request, err := f.serverRequest(ctx, w)
 	if err != nil {
 		return usage(fmt.Errorf("--server: %w", err), "")
 	}
-	client := newHTTPClient()
-	defer client.CloseIdleConnections()
 	start := time.Now()
-	response, err := client.Do(request)
+	status, answer, err := f.exchange(request)
 	if err != nil {
-		return &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, 4<<20))
-	if err != nil {
-		return fmt.Errorf("reading the server's response: %w", err)
+		return err
 	}
 	var reply struct {
-		SignedMessage string              `json:"signedMessage"`
-		Message       string              `json:"message"`
-		Code          aggregator.Code     `json:"code"`
-		Outcomes      *aggregator.Account `json:"outcomes"`
+		failedRequest
+		SignedMessage string `json:"signedMessage"`
 	}
-	if err := json.Unmarshal(answer, &reply); err != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d and no JSON", response.StatusCode),
-			hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
+	if err := f.parse(status, answer, &reply); err != nil {
+		return err
 	}
-	switch response.StatusCode {
-	case http.StatusOK, http.StatusCreated:
-	case http.StatusBadRequest, http.StatusNotFound:
-		return usage(errors.New(reply.Message), "Correct the request: quorate sign --help explains the flags.")
-	default:
-		if reply.Message == "" {
-			reply.Message = fmt.Sprintf("the server answered with status %d", response.StatusCode)
-		}
-		return signFailure(&aggregator.Error{Code: reply.Code, Message: reply.Message, Account: reply.Outcomes})
+	if f.isUnknown(w, reply.Code) {
+		return signSentThroughServer(ctx, cmd, f, f.evmChain(), *w.txID)
+	}
+	if status != http.StatusOK && status != http.StatusCreated {
+		return refused(status, reply.failedRequest)
 	}
 	raw, err := hex.DecodeString(reply.SignedMessage)
 	if err != nil {
@@ -238,6 +288,9 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 		return err
 	}
 	defer stop()
+	if w.txID != nil && f.chain != "" {
+		return signSentFromHere(ctx, cmd, f, n, f.chain, *w.txID)
+	}
 	start := time.Now()
 	var result *aggregator.Result
 	switch {
@@ -251,11 +304,11 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 		result, err = n.Signer.Sign(ctx, request)
 	}
 	var failed *aggregator.Error
-	if errors.As(err, &failed) {
-		return signFailure(failed)
+	if errors.As(err, &failed) && f.isUnknown(w, failed.Code) {
+		return signSentFromHere(ctx, cmd, f, n, f.evmChain(), *w.txID)
 	}
 	if err != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("signing: %w", err), hint: "A longer --timeout may help; --log-level info shows what happens."}
+		return failedHere(err)
 	}
 	percent := 100 * float64(result.Weight) / float64(result.TotalWeight)
 	return printSigned(cmd, f, result.Message,
@@ -324,6 +377,9 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Netwo
 		Log:     logs.NewLogger(f.logLevel, cmd.ErrOrStderr()),
 		Metrics: prometheus.NewRegistry(),
 	}
+	if f.chain != "" && f.chain != evm.CChain {
+		o.Config.EVM = []config.EVM{{RPC: config.Endpoints{{URL: strings.TrimRight(f.node, "/") + "/ext/bc/" + f.chain + "/rpc"}}}}
+	}
 	client, err := network.NewClient(o)
 	if err != nil {
 		return nil, nil, usage(fmt.Errorf("--node: %w", err), nodeHint)
@@ -372,8 +428,9 @@ func signFailure(e *aggregator.Error) error {
 	switch e.Code {
 	case aggregator.CodeUnknownSubnet, aggregator.CodeUnknownBlockchain, aggregator.CodeHeightUnavailable:
 		return usage(err, "Check that the message, --signing-subnet and --height belong to this network.")
-	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeXChain, l1message.CodeNoMessage, l1message.CodeRegistrationNotFound:
-		return usage(err, "Check --tx: it must be the hash of an accepted P-Chain transaction of this network.")
+	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeXChain, l1message.CodeNoMessage, l1message.CodeRegistrationNotFound,
+		evmmessage.CodeReverted, evmmessage.CodeUnknownChain:
+		return usage(err, "Check --tx: it must be the hash of an accepted transaction of the P-Chain, or of the EVM chain that --chain names.")
 	case l1message.CodeSuperseded:
 		return &exitError{code: exitNegative, err: err, hint: "Name the newer transaction with --tx."}
 	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeNotSeen, aggregator.CodeQuorumNotReached:

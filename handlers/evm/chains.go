@@ -45,8 +45,8 @@ type NativeToken struct {
 	LogoURI, Description string
 }
 
-// cChain is the name of the C-Chain in paths.
-const cChain = "c-chain"
+// CChain is the name of the C-Chain in paths.
+const CChain = "c-chain"
 
 // Chains finds the chains of all networks by their names in paths. The zero value has no chains. It is safe for
 // concurrent use.
@@ -88,7 +88,7 @@ func (c *Chains) Set(network string, all []Chain, starting bool) error {
 		chain.name = chain.BlockchainID.String()
 		names := []string{id, chain.name}
 		if chain.Primary {
-			names = append(names, cChain)
+			names = append(names, CChain)
 		}
 		for _, name := range names {
 			n.byName[name] = append(n.byName[name], &chain)

@@ -1,60 +1,28 @@
-// Package jsonbody parses the JSON object of a request body strictly and returns errors for the user. All its errors
-// are *apierr.Error with status 400.
+// Package jsonbody parses the JSON object of a request body, or the same fields in a query string, and returns errors for
+// the user. It refuses unknown fields. All its errors are *apierr.Error with status 400.
 package jsonbody
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"slices"
+	"net/url"
 	"strings"
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/decimal"
 )
 
-// Object holds the fields of a JSON object; null counts as absent.
+// Object holds the fields of a request; null and the empty string count as absent.
 type Object struct {
 	members map[string]json.RawMessage
+	// query means that the members are strings from a query string.
+	query bool
 }
 
-// Strict parses an object. It accepts only known fields, each at most once.
-func Strict(body []byte, known ...string) (Object, error) {
-	return read(body, func(name string) (string, error) {
-		if slices.Contains(known, name) {
-			return name, nil
-		}
-		hint := ""
-		if i := slices.IndexFunc(known, func(k string) bool { return fold(k) == fold(name) }); i >= 0 {
-			hint = "; did you mean " + known[i] + "?"
-		}
-		return "", apierr.BadRequest("unknown member %q in the request body%s (known members: %s)",
-			apierr.Excerpt(name), hint, strings.Join(known, ", "))
-	}, false)
-}
-
-// Loose parses an object of known fields, which may differ in case, hyphens and underscores, and may be repeated with
-// the same value.
-func Loose(body []byte, known ...string) (Object, error) {
-	return read(body, func(name string) (string, error) {
-		folded := fold(name)
-		for _, k := range known {
-			if fold(k) == folded {
-				return k, nil
-			}
-		}
-		return "", apierr.BadRequest("unknown member %q in the request body (known members: %s)", apierr.Excerpt(name), strings.Join(known, ", "))
-	}, true)
-}
-
-// fold returns the same text for all accepted spellings of a field name.
-func fold(name string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
-}
-
-// read collects the fields under the names that resolve returns. If repeat is set, a field may be repeated with the
-// same value.
-func read(body []byte, resolve func(string) (string, error), repeat bool) (Object, error) {
+// Parse parses a JSON object of known fields, each at most once. Their names may differ from known in case, hyphens and
+// underscores. aliases maps other names of fields to known names; it may be nil.
+func Parse(body []byte, aliases map[string]string, known ...string) (Object, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Object{}, apierr.BadRequest(`the request body is empty; send a JSON object such as {"message": "0x..."}`)
 	}
@@ -69,8 +37,7 @@ func read(body []byte, resolve func(string) (string, error), repeat bool) (Objec
 	if _, err := dec.Token(); err != nil {
 		return Object{}, syntaxError(err)
 	}
-	o := Object{members: make(map[string]json.RawMessage)}
-	seen := make(map[string]bool)
+	c := newCollector("the request body", "member", aliases, known)
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {
@@ -81,17 +48,81 @@ func read(body []byte, resolve func(string) (string, error), repeat bool) (Objec
 			return Object{}, syntaxError(err)
 		}
 		given, _ := token.(string) // object names are strings
-		name, err := resolve(given)
-		if err != nil {
+		if err := c.add(given, value); err != nil {
 			return Object{}, err
 		}
-		if seen[name] && !(repeat && bytes.Equal(o.members[name], value)) {
-			return Object{}, apierr.BadRequest("%s is given twice in the request body; leave one out", name)
-		}
-		seen[name] = true
-		o.members[name] = value
 	}
-	return o, nil
+	return Object{members: c.members}, nil
+}
+
+// ParseQuery is Parse for the parameters of a raw query string.
+func ParseQuery(raw string, aliases map[string]string, known ...string) (Object, error) {
+	c := newCollector("the query", "parameter", aliases, known)
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		escaped, text, _ := strings.Cut(pair, "=")
+		given, err := url.QueryUnescape(escaped)
+		if err != nil {
+			return Object{}, apierr.BadRequest("the query has a parameter with an invalid percent escape: %q", apierr.Excerpt(escaped))
+		}
+		value, err := url.QueryUnescape(text)
+		if err != nil {
+			return Object{}, apierr.BadRequest("%s: it has an invalid percent escape", apierr.Excerpt(given))
+		}
+		quoted, err := json.Marshal(value)
+		if err != nil {
+			return Object{}, apierr.Internal(err)
+		}
+		if err := c.add(given, quoted); err != nil {
+			return Object{}, err
+		}
+	}
+	return Object{members: c.members, query: true}, nil
+}
+
+// collector collects the fields of one request under their known names.
+type collector struct {
+	place, what string // where the fields are and what they are called, in errors
+	known       []string
+	names       map[string]string // by folded spelling
+	spellings   map[string]string // by name
+	members     map[string]json.RawMessage
+}
+
+func newCollector(place, what string, aliases map[string]string, known []string) *collector {
+	c := &collector{
+		place: place, what: what, known: known,
+		names: make(map[string]string), spellings: make(map[string]string), members: make(map[string]json.RawMessage),
+	}
+	for alias, name := range aliases {
+		c.names[fold(alias)] = name
+	}
+	for _, name := range known {
+		c.names[fold(name)] = name
+	}
+	return c
+}
+
+// fold returns the same text for all accepted spellings of a field name.
+func fold(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+func (c *collector) add(given string, value json.RawMessage) error {
+	name, ok := c.names[fold(given)]
+	if !ok {
+		return apierr.BadRequest("unknown %s %q in %s (known %ss: %s)", c.what, apierr.Excerpt(given), c.place, c.what, strings.Join(c.known, ", "))
+	}
+	switch first, twice := c.spellings[name]; {
+	case twice && first == given:
+		return apierr.BadRequest("%s is given twice in %s; leave one out", apierr.Excerpt(given), c.place)
+	case twice:
+		return apierr.BadRequest("%s and %s in %s are the same field; leave one out", apierr.Excerpt(first), apierr.Excerpt(given), c.place)
+	}
+	c.spellings[name], c.members[name] = given, value
+	return nil
 }
 
 func syntaxError(err error) error {
@@ -120,10 +151,10 @@ func kind(v json.RawMessage) string {
 	}
 }
 
-// value returns the value of a field, nil if it is absent or null.
+// value returns the value of a field, nil if it is absent, null or the empty string.
 func (o Object) value(name string) json.RawMessage {
 	v := o.members[name]
-	if v == nil || kind(v) == "null" {
+	if v == nil || kind(v) == "null" || string(v) == `""` {
 		return nil
 	}
 	return v
@@ -151,9 +182,15 @@ func (o Object) Uint(name string, most uint64) (uint64, error) {
 	if v == nil {
 		return 0, nil
 	}
-	switch k := kind(v); k {
-	case "a number":
-	case "a string":
+	switch k := kind(v); {
+	case k == "a number":
+	case k == "a string" && o.query:
+		text, err := o.String(name)
+		if err != nil {
+			return 0, err
+		}
+		v = json.RawMessage(text)
+	case k == "a string":
 		return 0, apierr.BadRequest("%s must be a JSON number from 0 to %d, got a string; write it without quotes", name, most)
 	default:
 		return 0, apierr.BadRequest("%s must be a JSON number from 0 to %d, got %s", name, most, k)

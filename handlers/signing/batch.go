@@ -36,7 +36,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	if err := readBody(c, &body); err != nil {
 		return err
 	}
-	object, err := jsonbody.Strict(body.Bytes(), "requests")
+	object, err := jsonbody.Parse(body.Bytes(), nil, "requests")
 	if err != nil {
 		return err
 	}
@@ -48,16 +48,31 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 		return err
 	}
 	client := c.Request().Context()
-	results, panics := make([]any, len(requests)), make([]error, len(requests))
-	failures, details := make([]*apierr.Error, len(requests)), make([][]slog.Attr, len(requests))
+	results, err := each(c, "requests", len(requests), func(i int) (*aggregator.Result, aggregator.Request, error) {
+		return a.signOne(client, name, network, requests[i])
+	})
+	if err != nil {
+		return err
+	}
+	return reply(c, http.StatusOK, struct {
+		Results []any `json:"results"`
+	}{results})
+}
+
+// each signs n messages in parallel and returns the body that each would have got by itself: a signedReply, or that of
+// an error. part names the messages in errors and in the log. sign returns the i-th signed message and its request; it
+// runs in several goroutines at a time. each fails only if the client has disconnected, and panics if sign does.
+func each(c echo.Context, part string, n int, sign func(i int) (*aggregator.Result, aggregator.Request, error)) ([]any, error) {
+	results, panics := make([]any, n), make([]error, n)
+	failures, details := make([]*apierr.Error, n), make([][]slog.Attr, n)
 	var work errgroup.Group
-	for i, request := range requests {
+	for i := range n {
 		work.Go(func() error {
 			var signed *aggregator.Result
 			var req aggregator.Request
 			var err error
 			start := time.Now()
-			panics[i] = contain(func() { signed, req, err = a.signOne(client, name, network, request) })
+			panics[i] = contain(func() { signed, req, err = sign(i) })
 			if panics[i] != nil {
 				return nil //nolint:nilerr // returned below, when all are done
 			}
@@ -71,30 +86,28 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 			}
 			at := *known
 			if at.Status == http.StatusBadRequest {
-				at.Message = fmt.Sprintf("requests[%d]: %s", i, at.Message)
+				at.Message = fmt.Sprintf("%s[%d]: %s", part, i, at.Message)
 			}
 			results[i], failures[i] = apierr.Body(&at), &at
 			details[i] = describe(req.Message, req.SigningSubnetID, nil, known, start)
 			return nil
 		})
 	}
-	err = work.Wait()
+	err := work.Wait()
 	for _, p := range panics {
 		if p != nil {
 			panic(p)
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, e := range failures {
 		if e != nil {
-			apierr.Note(c, fmt.Sprintf("requests[%d]", i), e, details[i]...)
+			apierr.Note(c, fmt.Sprintf("%s[%d]", part, i), e, details[i]...)
 		}
 	}
-	return reply(c, http.StatusOK, struct {
-		Results []any `json:"results"`
-	}{results})
+	return results, nil
 }
 
 // contain runs f and returns its panic with the stack. The request's goroutine panics with it, since the server

@@ -9,6 +9,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
+	"quorate/aggregator/evmmessage"
 	"quorate/aggregator/l1message"
 	"quorate/handlers/apierr"
 )
@@ -51,10 +52,12 @@ func explain(failed *aggregator.Error, f form) *apierr.Error {
 		e.Status, parameter = http.StatusBadRequest, dataForm.message
 	case aggregator.CodeHeightUnavailable:
 		e.Status, parameter = http.StatusBadRequest, dataForm.pChainHeight
-	case l1message.CodeXChain, l1message.CodeNoMessage:
+	case l1message.CodeXChain, l1message.CodeNoMessage, evmmessage.CodeReverted:
 		e.Status, parameter = http.StatusBadRequest, txHashParameter
 	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeRegistrationNotFound:
 		e.Status, parameter = http.StatusNotFound, txHashParameter
+	case evmmessage.CodeUnknownChain:
+		e.Status, parameter = http.StatusNotFound, chainParameter
 	case aggregator.CodeNotSeen: // no failure of the service
 		e.Status = http.StatusNotFound
 	case aggregator.CodeTooManyRounds:

@@ -21,8 +21,6 @@ const (
 	// maxJustification is the maximum length of a justification, in bytes. That of a message may be lower; see
 	// aggregator.MaxJustification.
 	maxJustification = 64 << 10
-	// maxHeight is the maximum P-Chain height; in avalanchego (vms/platformvm/api) the next number means "proposed".
-	maxHeight = math.MaxUint64 - 1
 	// maxWaitSeconds limits how long a request waits for a message that validators have not seen.
 	maxWaitSeconds = 60
 )
@@ -67,6 +65,11 @@ func (f form) names() []string {
 		f.verifyingBlockchainID, f.waitSeconds}, f.ignored...)
 }
 
+// aliases maps names that clients use to those of the form.
+func (f form) aliases() map[string]string {
+	return map[string]string{"signingSubnet": f.signingSubnetID}
+}
+
 // read reads and decodes the body of the request.
 func (a *API) read(c echo.Context, f form) (requestKey, *cachedRequest, error) {
 	var body bytes.Buffer
@@ -94,16 +97,11 @@ func readBody(c echo.Context, into *bytes.Buffer) error {
 
 // decode parses a body. Its errors are *apierr.Error with status 400. The message names the invalid field.
 //
-// Both forms refuse unknown fields, because a field that is ignored may mean another validator set than the client
-// wants. The Data API's form also refuses repeated fields. The peer form accepts other spellings of known fields, for
-// example p-chain-height, as the stand-alone aggregator's documentation has it. In the peer form the all-zero subnet ID
-// and the maximum 64-bit height also mean that the field is absent.
+// Both forms accept other spellings of known fields, for example p-chain-height and signingSubnet, because clients
+// differ. Both refuse unknown fields, because a field that is ignored may mean another validator set than the client
+// wants. In the peer form the all-zero subnet ID also means that the field is absent.
 func decode(body []byte, f form) (aggregator.Request, error) {
-	open := jsonbody.Strict
-	if f.peer {
-		open = jsonbody.Loose
-	}
-	object, err := open(body, f.names()...)
+	object, err := jsonbody.Parse(body, f.aliases(), f.names()...)
 	if err != nil {
 		return aggregator.Request{}, err
 	}
@@ -132,45 +130,9 @@ func decode(body []byte, f form) (aggregator.Request, error) {
 	if len(req.Justification) > maxJustification {
 		return aggregator.Request{}, apierr.BadRequest("%s has %d bytes, at most %d are allowed", f.justification, len(req.Justification), maxJustification)
 	}
-	if req.SigningSubnetID, err = readID(object, f.signingSubnetID, "subnet ID"); err != nil {
+	if err := readOptions(object, f, &req); err != nil {
 		return aggregator.Request{}, err
 	}
-	if f.peer && req.SigningSubnetID != nil && *req.SigningSubnetID == ids.Empty {
-		req.SigningSubnetID = nil
-	}
-	if req.QuorumPercentage, err = object.Uint(f.quorumPercentage, 100); err != nil {
-		return aggregator.Request{}, err
-	}
-	if req.QuorumPercentageBuffer, err = object.Uint(f.quorumPercentageBuffer, 100); err != nil {
-		return aggregator.Request{}, err
-	}
-	source := ""
-	if req.QuorumPercentage == 0 {
-		req.QuorumPercentage = aggregator.DefaultQuorumPercentage
-		source = ", the default"
-	}
-	if sum := req.QuorumPercentage + req.QuorumPercentageBuffer; sum > 100 {
-		return aggregator.Request{}, apierr.BadRequest("%s (%d%s) and %s (%d) add up to %d; the sum must not exceed 100",
-			f.quorumPercentage, req.QuorumPercentage, source, f.quorumPercentageBuffer, req.QuorumPercentageBuffer, sum)
-	}
-	most := uint64(maxHeight)
-	if f.peer {
-		most = math.MaxUint64
-	}
-	if req.PChainHeight, err = object.Uint(f.pChainHeight, most); err != nil {
-		return aggregator.Request{}, err
-	}
-	if req.PChainHeight > maxHeight {
-		req.PChainHeight = 0
-	}
-	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, f, req.PChainHeight); err != nil {
-		return aggregator.Request{}, err
-	}
-	wait, err := object.Uint(f.waitSeconds, maxWaitSeconds)
-	if err != nil {
-		return aggregator.Request{}, err
-	}
-	req.Wait = time.Duration(wait) * time.Second
 	// Parse the message last, because only this check is expensive.
 	if req.Message, err = parseMessage(f.message, messageBytes); err != nil {
 		return aggregator.Request{}, err
@@ -179,6 +141,54 @@ func decode(body []byte, f form) (aggregator.Request, error) {
 		return aggregator.Request{}, apierr.BadRequest("%s has %d bytes; for this message, validators accept at most %d", f.justification, len(req.Justification), most)
 	}
 	return req, nil
+}
+
+// readOptions sets the signing subnet, the quorum, the height and the time to wait of a request.
+func readOptions(object jsonbody.Object, f form, req *aggregator.Request) error {
+	var err error
+	if req.SigningSubnetID, err = readID(object, f.signingSubnetID, "subnet ID"); err != nil {
+		return err
+	}
+	if f.peer && req.SigningSubnetID != nil && *req.SigningSubnetID == ids.Empty {
+		req.SigningSubnetID = nil
+	}
+	if req.QuorumPercentage, err = object.Uint(f.quorumPercentage, 100); err != nil {
+		return err
+	}
+	if req.QuorumPercentageBuffer, err = object.Uint(f.quorumPercentageBuffer, 100); err != nil {
+		return err
+	}
+	source := ""
+	if req.QuorumPercentage == 0 {
+		req.QuorumPercentage = aggregator.DefaultQuorumPercentage
+		source = ", the default"
+	}
+	if sum := req.QuorumPercentage + req.QuorumPercentageBuffer; sum > 100 {
+		return apierr.BadRequest("%s (%d%s) and %s (%d) add up to %d; the sum must not exceed 100",
+			f.quorumPercentage, req.QuorumPercentage, source, f.quorumPercentageBuffer, req.QuorumPercentageBuffer, sum)
+	}
+	if req.PChainHeight, err = readHeight(object, f); err != nil {
+		return err
+	}
+	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, f, req.PChainHeight); err != nil {
+		return err
+	}
+	wait, err := object.Uint(f.waitSeconds, maxWaitSeconds)
+	if err != nil {
+		return err
+	}
+	req.Wait = time.Duration(wait) * time.Second
+	return nil
+}
+
+// readHeight parses a P-Chain height. Like 0, the maximum 64-bit number means the proposed height, as in avalanchego
+// (vms/platformvm/api).
+func readHeight(object jsonbody.Object, f form) (uint64, error) {
+	height, err := object.Uint(f.pChainHeight, math.MaxUint64)
+	if height == math.MaxUint64 {
+		height = 0
+	}
+	return height, err
 }
 
 // parseHex decodes hex with or without 0x; empty text is no bytes.

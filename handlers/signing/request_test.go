@@ -97,20 +97,12 @@ func TestDecodeMembers(t *testing.T) {
 		{"peer", peerForm,
 			`{` + message + `,"justification":"0102","signing-subnet-id":"0x` + subnet.Hex() + `","quorum-percentage":80,"quorum-percentage-buffer":5,"pchain-height":123}`,
 			aggregator.Request{Justification: []byte{1, 2}, SigningSubnetID: &subnet, QuorumPercentage: 80, QuorumPercentageBuffer: 5, PChainHeight: 123}},
-		{"peer, documented height", peerForm, `{` + message + `,"p-chain-height":123}`,
-			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, PChainHeight: 123}},
-		{"peer, documented verifying chain", peerForm, `{` + message + `,"verifying-blockchain-id":"` + subnet.String() + `"}`,
-			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, VerifyingBlockchainID: &subnet}},
 		{"peer, without effect", peerForm, `{` + message + `,"skip-cache":true}`,
 			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67}},
 		{"wait", dataForm, `{` + message + `,"waitSeconds":60}`,
 			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, Wait: time.Minute}},
 		{"peer, wait", peerForm, `{` + message + `,"wait-seconds":7}`,
 			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67, Wait: 7 * time.Second}},
-		{"peer, Data API spelling", peerForm, `{` + message + `,"quorumPercentage":90,"signingSubnetId":"` + subnet.String() + `"}`,
-			aggregator.Request{Justification: []byte{}, SigningSubnetID: &subnet, QuorumPercentage: 90}},
-		{"peer, proposed height", peerForm, `{` + message + `,"pchain-height":18446744073709551615}`,
-			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67}},
 		{"peer, zero subnet", peerForm, `{` + message + `,"signing-subnet-id":"11111111111111111111111111111111LpoYY"}`,
 			aggregator.Request{Justification: []byte{}, QuorumPercentage: 67}},
 	}
@@ -137,11 +129,82 @@ func TestUnknownFieldsAreRefusedByName(t *testing.T) {
 		{peerForm, `"p-chain-heigth":5`, `unknown member "p-chain-heigth" in the request body (known members: message, `},
 		{peerForm, `"pchain-height":5,"verifying-blockchain-id":"` + ids.Empty.String() + `"`, "verifying-blockchain-id and pchain-height both pick the validator set"},
 		{peerForm, `"wait-seconds":61`, "wait-seconds must be an integer from 0 to 60"},
-		{dataForm, `"p-chain-height":5`, `unknown member "p-chain-height"`},
+		{dataForm, `"subnet":""`, `unknown member "subnet"`},
+		{dataForm, `"signingSubnet":"","signingSubnetId":""`, "signingSubnet and signingSubnetId in the request body are the same field; leave one out"},
+		{dataForm, `"signing-subnet-id":null,"signing-subnet":null`, "signing-subnet-id and signing-subnet in the request body are the same field"},
+		{peerForm, `"p-chain-height":5,"pchain-height":5`, "p-chain-height and pchain-height in the request body are the same field"},
+		{peerForm, `"pChainHeight":5,"pChainHeight":5`, "pChainHeight is given twice"},
 		{dataForm, `"skip-cache":true`, `unknown member "skip-cache"`},
 	} {
 		_, err := decode([]byte(`{`+message+`,`+test.field+`}`), test.form)
 		require.ErrorContains(t, err, test.want, test.field)
+	}
+}
+
+// TestSpellings checks the spellings that clients use, each in both forms.
+func TestSpellings(t *testing.T) {
+	m := unsigned(t, []byte("payload"))
+	id := ids.GenerateTestID()
+	digits := hex.EncodeToString(m.Bytes())
+	defaults := aggregator.Request{Justification: []byte{}, QuorumPercentage: 67}
+	with := func(change func(*aggregator.Request)) aggregator.Request {
+		want := defaults
+		change(&want)
+		return want
+	}
+	subnet := with(func(r *aggregator.Request) { r.SigningSubnetID = &id })
+	quorum := with(func(r *aggregator.Request) { r.QuorumPercentage = 80 })
+	buffer := with(func(r *aggregator.Request) { r.QuorumPercentageBuffer = 5 })
+	height := with(func(r *aggregator.Request) { r.PChainHeight = 7 })
+	verifying := with(func(r *aggregator.Request) { r.VerifyingBlockchainID = &id })
+	justified := with(func(r *aggregator.Request) { r.Justification = []byte{0xab} })
+	wait := with(func(r *aggregator.Request) { r.Wait = 7 * time.Second })
+	for _, tt := range []struct {
+		client, fields string
+		want           aggregator.Request
+	}{
+		{"icm-services", `"signing-subnet-id":"` + id.String() + `"`, subnet},
+		{"icm-services", `"quorum-percentage":80`, quorum},
+		{"icm-services", `"quorum-percentage-buffer":5`, buffer},
+		{"icm-services", `"pchain-height":7`, height},
+		{"icm-services README", `"p-chain-height":7`, height},
+		{"icm-services README", `"verifying-blockchain-id":"` + id.String() + `"`, verifying},
+		{"icm-services, ProposedHeight", `"pchain-height":18446744073709551615`, defaults},
+		{"icm-services, ProposedHeight", `"p-chain-height":18446744073709551615`, defaults},
+		{"icm-services, ProposedHeight and blockchain", `"pchain-height":18446744073709551615,"verifying-blockchain-id":"` + id.String() + `"`, verifying},
+		{"icm-services", `"justification":"ab"`, justified},
+		{"icm-services", `"justification":"0xab"`, justified},
+		{"chainkit", `"signingSubnetId":"` + id.String() + `"`, subnet},
+		{"chainkit", `"quorumPercentage":80`, quorum},
+		{"chainkit", `"quorumPercentageBuffer":5`, buffer},
+		{"chainkit", `"pChainHeight":7`, height},
+		{"chainkit, proposed height", `"pChainHeight":18446744073709551615`, defaults},
+		{"consoles", `"signingSubnet":"` + id.String() + `"`, subnet},
+		{"consoles", `"signing-subnet":"` + id.String() + `"`, subnet},
+		{"subnet in hex", `"signingSubnet":"0x` + id.Hex() + `"`, subnet},
+		{"subnet in hex", `"signingSubnetId":"` + id.Hex() + `"`, subnet},
+		{"subnet in hex", `"signing-subnet-id":"0X` + strings.ToUpper(id.Hex()) + `"`, subnet},
+		{"quorate", `"verifyingBlockchainId":"` + id.String() + `"`, verifying},
+		{"quorate", `"waitSeconds":7`, wait},
+		{"quorate", `"wait-seconds":7`, wait},
+		{"null", `"justification":null,"signingSubnetId":null,"quorumPercentage":null,"quorumPercentageBuffer":null,"pChainHeight":null,"verifyingBlockchainId":null`, defaults},
+		{"null", `"justification":null,"signing-subnet-id":null,"quorum-percentage":null,"quorum-percentage-buffer":null,"pchain-height":null`, defaults},
+		{"null", `"signingSubnet":null,"p-chain-height":null,"verifying-blockchain-id":null`, defaults},
+		{"empty", `"justification":"","signingSubnetId":"","quorumPercentage":"","quorumPercentageBuffer":"","pChainHeight":"","verifyingBlockchainId":""`, defaults},
+		{"empty", `"justification":"0x","signing-subnet-id":"","quorum-percentage":"","quorum-percentage-buffer":"","pchain-height":""`, defaults},
+		{"empty", `"signingSubnet":"","p-chain-height":"","verifying-blockchain-id":""`, defaults},
+	} {
+		for name, f := range map[string]form{"v1": dataForm, "stand-alone": peerForm} {
+			for _, text := range []string{digits, "0x" + digits} {
+				t.Run(tt.client+"/"+name+"/"+tt.fields, func(t *testing.T) {
+					got, err := decode([]byte(`{"message":"`+text+`",`+tt.fields+`}`), f)
+					require.NoError(t, err)
+					require.Equal(t, m.Bytes(), got.Message.Bytes())
+					got.Message = nil
+					require.Equal(t, tt.want, got)
+				})
+			}
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/aggregator/evmmessage"
 	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
@@ -33,6 +34,10 @@ type Signer interface {
 	// SignTransaction signs the message that follows from a P-Chain transaction. Its errors may also have the codes of
 	// package l1message.
 	SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error)
+	// Sent returns the messages that an accepted transaction of an EVM chain sent, in order, at least one. chain is a
+	// blockchain ID, an EVM chain ID or "c-chain". Its errors may also have the codes of the packages l1message and
+	// evmmessage.
+	Sent(ctx context.Context, chain string, txHash ids.ID) ([]evmmessage.Sent, error)
 	// Verify verifies a signed message; its errors are those of Sign.
 	Verify(ctx context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error)
 }

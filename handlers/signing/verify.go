@@ -77,7 +77,7 @@ func (a *API) VerifySignedMessage(c echo.Context) error {
 func decodeVerify(body []byte) (aggregator.VerifyRequest, error) {
 	const member = "signedMessage"
 	var req aggregator.VerifyRequest
-	object, err := jsonbody.Strict(body, member, dataForm.signingSubnetID, dataForm.quorumPercentage, dataForm.pChainHeight, dataForm.verifyingBlockchainID)
+	object, err := jsonbody.Parse(body, dataForm.aliases(), member, dataForm.signingSubnetID, dataForm.quorumPercentage, dataForm.pChainHeight, dataForm.verifyingBlockchainID)
 	if err != nil {
 		return req, err
 	}
@@ -98,7 +98,7 @@ func decodeVerify(body []byte) (aggregator.VerifyRequest, error) {
 	if req.QuorumPercentage, err = object.Uint(dataForm.quorumPercentage, 100); err != nil {
 		return req, err
 	}
-	if req.PChainHeight, err = object.Uint(dataForm.pChainHeight, maxHeight); err != nil {
+	if req.PChainHeight, err = readHeight(object, dataForm); err != nil {
 		return req, err
 	}
 	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, dataForm, req.PChainHeight); err != nil {

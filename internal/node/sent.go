@@ -2,7 +2,10 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -51,4 +54,118 @@ func (c *Client) BlockAccepted(ctx context.Context, path string, hash ids.ID) (b
 		return false, refused
 	}
 	return len(answers[0].result) > 0 && string(answers[0].result) != "null", nil
+}
+
+// Errors of SentBy.
+var (
+	// ErrUnknownTransaction reports a transaction that no node knows.
+	ErrUnknownTransaction = errors.New("no node knows the transaction")
+	// ErrPendingTransaction reports a transaction that is in no accepted and executed block yet.
+	ErrPendingTransaction = errors.New("the transaction is not accepted yet")
+	// ErrReverted reports a transaction that failed, so that it had no effect.
+	ErrReverted = errors.New("the transaction was reverted")
+)
+
+const (
+	transactionMethod = "eth_getTransactionByHash"
+	receiptMethod     = "eth_getTransactionReceipt"
+)
+
+// SentBy returns the messages that an accepted transaction of an EVM chain sent through the Warp precompile, in order.
+// Nodes have receipts only of accepted transactions: coreth and subnet-evm store where a transaction is when they
+// accept its block, even with allow-unfinalized-queries, and saevm executes only accepted blocks. Errors are those of
+// Call, ErrUnknownTransaction, ErrPendingTransaction, ErrReverted, and ErrPruned if the node lacks the receipt.
+func (c *Client) SentBy(ctx context.Context, path string, hash ids.ID) ([]SentMessage, error) {
+	argument := []any{"0x" + hash.Hex()}
+	// One node answers all calls, in this order. If it has the transaction in a block, it has its receipt. The height
+	// is at least that of the receipt's block.
+	calls := []invocation{{transactionMethod, argument}, {receiptMethod, argument}, {heightMethod, []any{}}}
+	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error {
+		for _, a := range answers {
+			if a.refused != nil && a.refused.NotOffered() {
+				return a.refused
+			}
+		}
+		if answers[1].result != nil || answers[1].refused != nil {
+			return nil
+		}
+		// Another node may have the receipt.
+		cause := withoutReceipt(answers[0], answers[2])
+		return &RPCError{Method: receiptMethod, Code: methodNotFound, Message: cause.Error(), cause: cause}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		if a.refused != nil {
+			return nil, a.refused
+		}
+	}
+	height, known := heightOf(answers[2])
+	if !known {
+		return nil, fmt.Errorf("%s: %w: no height", heightMethod, ErrMalformed)
+	}
+	return sentIn(answers[1].result, hash, height)
+}
+
+// withoutReceipt returns why a node has no receipt of a transaction.
+func withoutReceipt(transaction, height outcome) error {
+	var in struct{ BlockNumber *string }
+	if transaction.result == nil {
+		return ErrUnknownTransaction
+	}
+	if json.Unmarshal(transaction.result, &in) != nil || in.BlockNumber == nil {
+		return ErrPendingTransaction
+	}
+	number, err := quantity(transactionMethod, *in.BlockNumber)
+	if tip, known := heightOf(height); err == nil && known && number <= tip {
+		return ErrPruned
+	}
+	return ErrPendingTransaction
+}
+
+// sentIn returns the messages in the receipt of a transaction. height is that of the last block.
+func sentIn(content []byte, hash ids.ID, height uint64) ([]SentMessage, error) {
+	var receipt struct {
+		TransactionHash, BlockNumber, Status string
+		Logs                                 []struct {
+			sentLog
+			Address string
+			Topics  []string
+		}
+	}
+	if err := json.Unmarshal(content, &receipt); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", receiptMethod, ErrMalformed, err)
+	}
+	if !strings.EqualFold(receipt.TransactionHash, "0x"+hash.Hex()) {
+		return nil, fmt.Errorf("%s: %w: the receipt of another transaction, %q", receiptMethod, ErrMalformed, clipped(receipt.TransactionHash))
+	}
+	number, err := quantity(receiptMethod, receipt.BlockNumber)
+	if err != nil {
+		return nil, err
+	}
+	switch status, err := quantity(receiptMethod, receipt.Status); {
+	case err != nil || status > 1:
+		return nil, fmt.Errorf("%s: %w: status %q", receiptMethod, ErrMalformed, clipped(receipt.Status))
+	case number > height:
+		return nil, fmt.Errorf("%s: %w: it is in block %d, the last block is %d", receiptMethod, ErrPendingTransaction, number, height)
+	case status == 0:
+		return nil, fmt.Errorf("%s: %w in block %d", receiptMethod, ErrReverted, number)
+	}
+	var logs []sentLog
+	for _, l := range receipt.Logs {
+		if strings.EqualFold(l.Address, warpPrecompile) && len(l.Topics) > 0 && strings.EqualFold(l.Topics[0], sendWarpMessage) {
+			logs = append(logs, l.sentLog)
+		}
+	}
+	sent, err := sentMessages(receiptMethod, logs, math.MaxUint64)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range sent {
+		if m.Block != number || m.TxHash != hash || i > 0 && m.Index <= sent[i-1].Index {
+			return nil, fmt.Errorf("%s: %w: log %d is not in order or belongs elsewhere", receiptMethod, ErrMalformed, m.Index)
+		}
+	}
+	return sent, nil
 }

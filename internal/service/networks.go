@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"quorate/aggregator"
-	"quorate/aggregator/l1message"
+	"quorate/aggregator/evmmessage"
 	"quorate/handlers"
 	"quorate/handlers/apierr"
 	"quorate/handlers/data"
@@ -255,7 +255,7 @@ func (n *networks) open(opened *network.Network, tracer trace.Tracer) error {
 	defer n.mu.Unlock()
 	e := n.entries[opened.Name]
 	s := &entryState{network: opened}
-	s.signing = handlers.Network{NetworkID: opened.ID, Signer: signer{opened.Signer, opened.Messages}, Ready: e.ready, SubnetReady: e.subnetReady}
+	s.signing = handlers.Network{NetworkID: opened.ID, Signer: signer{opened.Signer, opened}, Ready: e.ready, SubnetReady: e.subnetReady}
 	if tracer != nil {
 		s.signing.Signer = tracing.NewSigner(s.signing.Signer, opened.Name, tracer)
 	}
@@ -437,10 +437,15 @@ func (e *entry) subnetReady(subnet ids.ID) error {
 // signer implements signing.Signer for an open network.
 type signer struct {
 	*aggregator.Aggregator
-	messages *l1message.Deriver
+	network *network.Network
 }
 
 // SignTransaction implements signing.Signer.
 func (s signer) SignTransaction(ctx context.Context, txID ids.ID) (*aggregator.Result, error) {
-	return s.messages.Sign(ctx, txID, nil)
+	return s.network.Messages.Sign(ctx, txID, nil)
+}
+
+// Sent implements signing.Signer.
+func (s signer) Sent(ctx context.Context, chain string, hash ids.ID) ([]evmmessage.Sent, error) {
+	return s.network.Sent(ctx, chain, hash)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/aggregator"
+	"quorate/aggregator/evmmessage"
 	"quorate/aggregator/l1message"
 	"quorate/handlers/data/times"
 	handler "quorate/handlers/evm"
@@ -62,6 +63,7 @@ type Network struct {
 	// evmChains are the network's EVM chains. evm indexes them; nil if they are not indexed.
 	evmChains []evmChain
 	evm       *evmIndexes
+	sent      *sentMessages
 	followed  *followed
 	// Messages derives the messages that follow from P-Chain transactions.
 	Messages *l1message.Deriver
@@ -188,8 +190,9 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	if n.evmChains, err = newEVMChains(n.Node, o); err != nil {
 		return err
 	}
+	n.sent = newSentMessages(n.ID, n.evmChains)
 	signing := aggregator.Options{
-		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics, Find: newSentMessages(n.evmChains).find,
+		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics, Find: n.sent.find,
 		Archive: o.Archive, Observer: o.Observer, SignatureCacheBytes: o.SignatureBytes, MessageCacheBytes: o.MessageBytes,
 		Rounds: o.Rounds, RoundsPerClient: o.RoundsPerClient,
 	}
@@ -400,6 +403,13 @@ func (n *Network) EVM() (served []handler.Chain, starting bool) {
 		return nil, false
 	}
 	return n.evm.chainsServed()
+}
+
+// Sent returns the messages that a transaction of an EVM chain sent. chain is a blockchain ID, an EVM chain ID or
+// "c-chain". The error is an *aggregator.Error with a code of the packages aggregator, l1message or evmmessage, or wraps
+// ctx's error.
+func (n *Network) Sent(ctx context.Context, chain string, hash ids.ID) ([]evmmessage.Sent, error) {
+	return n.sent.by(ctx, chain, hash)
 }
 
 // Follows reports whether an EVM chain is indexed. The C-Chain is one of them.
