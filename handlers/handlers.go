@@ -118,18 +118,18 @@ func New(o Options) (*echo.Echo, error) {
 		middleware.Except(forNode, middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second))),
 		middleware.Params(),
 		middleware.Except(forNode, compat.Middleware(mode)),
+		middleware.Except(forNode, identifyClients(o.Access)),
 	)...)
 	if o.ClientIP != nil {
 		e.IPExtractor = o.ClientIP
 	}
 	routeNode(e, o.Node, o.Access, o.Answers, cmp.Or(o.BodyTimeout, 10*time.Second))
-	identify := identifyClients(o.Access)
-	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures, identify)
-	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch, identify)
-	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures, identify)
-	e.GET("/v1/signatureAggregator/:network/blockchains/:blockchainId/transactions/:txHash/messages", api.AggregateSentMessages, identify)
-	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage, identify)
-	e.POST(signing.PeerPath, api.PeerAggregateSignatures, identify)
+	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
+	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch)
+	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)
+	e.GET("/v1/signatureAggregator/:network/blockchains/:blockchainId/transactions/:txHash/messages", api.AggregateSentMessages)
+	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
+	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
 	records.Route(e)
 	evm.New(o.EVM).Route(e)
 	series.Route(e)

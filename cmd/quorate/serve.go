@@ -63,7 +63,7 @@ are at --private-listen: /readyz, /ext/health and /metrics.`,
 func announce(out io.Writer, c config.Config, a service.Addresses) {
 	_, _ = fmt.Fprintf(out, "quorate serves Warp signatures on %s://%s\n", c.Scheme(), a.Public)
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
-		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures, GET .../aggregateSignatures/{txHash}\n", name)
+		_, _ = fmt.Fprintf(out, "  POST /v1/signatureAggregator/%s/aggregateSignatures, GET .../aggregateSignatures/{txHash},\n    GET .../blockchains/{id}/transactions/{hash}/messages\n", name)
 		if c.Networks[name].RecordsLedger() {
 			_, _ = fmt.Fprintf(out, "  GET  /v1/networks/%s/...\n", name)
 		}
