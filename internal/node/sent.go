@@ -86,12 +86,11 @@ func (c *Client) SentBy(ctx context.Context, path string, hash ids.ID) ([]SentMe
 				return a.refused
 			}
 		}
-		if answers[1].result != nil || answers[1].refused != nil {
-			return nil
+		if answers[1].result == nil && answers[1].refused == nil { // another node may have the receipt
+			cause := withoutReceipt(answers[0], answers[2])
+			return &RPCError{Method: receiptMethod, Code: methodNotFound, Message: cause.Error(), cause: cause}
 		}
-		// Another node may have the receipt.
-		cause := withoutReceipt(answers[0], answers[2])
-		return &RPCError{Method: receiptMethod, Code: methodNotFound, Message: cause.Error(), cause: cause}
+		return nil
 	})
 	if err != nil {
 		return nil, err
