@@ -12,12 +12,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/rpc"
 	"quorate/internal/node"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Echo answers what it was asked.
 type Echo struct{}
