@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -178,8 +179,8 @@ func newNode(i int, ports []int) *Node {
 	return &Node{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), index: i, httpPort: ports[0], stakingPort: ports[1]}
 }
 
-// build makes the node's program, once for all tests of this checkout.
-func build() (string, error) {
+// build makes the node's program, once for all tests of this checkout. Tests that start in parallel share one build.
+var build = sync.OnceValues(func() (string, error) {
 	cache := os.Getenv("E2E_CACHE")
 	if cache == "" {
 		root, err := exec.Command("go", "env", "GOMOD").Output()
@@ -201,7 +202,7 @@ func build() (string, error) {
 		return "", fmt.Errorf("building the node: %w\n%s", err, out)
 	}
 	return program, os.Rename(fresh, program)
-}
+})
 
 // FreePorts are some that nobody listens on. The system does not give them to those
 // who ask for any, so that nobody else has them before they are used.
