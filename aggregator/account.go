@@ -42,6 +42,9 @@ type Account struct {
 	// SilentNodes lists the heaviest validators that timed out or had no connection, at
 	// most 20.
 	SilentNodes []ids.NodeID `json:"silentNodes"`
+	// Reasons says of a failure why the weight is missing that neither signed nor is unproven:
+	// causes before UNANSWERED and NOT_ASKED, then the heaviest first. It is empty otherwise.
+	Reasons []Shortfall `json:"reasons,omitempty"`
 }
 
 // Refusal groups the validators that refused for the same reason.

@@ -40,6 +40,10 @@ type Transport interface {
 	// returns the nodes that it was sent to. It calls onAnswer at most once for each of
 	// them, from any goroutine, until ctx ends. onAnswer must not block.
 	Request(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, request []byte, onAnswer func(p2p.Answer)) (sent []ids.NodeID)
+	// Failure returns why a node that is not connected could not be connected.
+	Failure(nodeID ids.NodeID) p2p.Failure
+	// Tracks reports whether a node tracks a subnet; known is false if it is not connected.
+	Tracks(nodeID ids.NodeID, subnetID ids.ID) (tracks, known bool)
 }
 
 // Sets resolves validator sets.
@@ -55,6 +59,8 @@ type Sets interface {
 	// Underfunded lists the canonical indexes of L1 validators that are about
 	// to become inactive.
 	Underfunded(ctx context.Context, set *validators.Set) (map[int]struct{}, error)
+	// Incapable lists the validators of a set that cannot sign, or may have stopped.
+	Incapable(ctx context.Context, set *validators.Set) (validators.Incapable, error)
 }
 
 // Options of an Aggregator. Transport, Sets and Log are required.
@@ -228,6 +234,7 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 			var failed *Error
 			if errors.As(err, &failed) && failed.Account != nil {
 				failed.Account.PChainHeight = set.Height
+				a.explain(ctx, req, set, failed)
 			}
 			return nil, err
 		}
@@ -304,7 +311,8 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("the validators of subnet %s have no weight at P-Chain height %d, so there is no quorum; wait until a validator has weight", set.SubnetID, set.Height)}
 	}
 	if keyed := set.KeyedWeight(); keyed < need {
-		return nil, false, &Error{Code: CodeQuorumImpossible, Message: fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that a quorum of %d %% takes; lower quorumPercentage or wait until more validators are active", keyed, set.TotalWeight, set.Height, need, quorum)}
+		r := newRound(set, req.Message.SourceChainID, a.limits, planner{}, a.transport.Connected)
+		return nil, false, r.failure(CodeQuorumImpossible, need, a.transport.Failure)
 	}
 	id := finishedID{message: req.Message.ID(), set: set.Fingerprint(), need: need, want: want}
 	if r, ok := a.finished.get(id); ok {

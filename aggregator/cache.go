@@ -31,7 +31,7 @@ const signatureCost = 512
 
 // messageCost is what a finished message takes besides its own bytes: the account
 // with its lists of nodes and refusals.
-const messageCost = 4096
+const messageCost = 4160
 
 // signatures caches signatures that were verified one by one. It is bounded in bytes and
 // safe for concurrent use.

@@ -9,6 +9,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/internal/node"
+	"quorate/p2p"
 	"quorate/validators"
 )
 
@@ -62,6 +63,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Err is the cause, for the log; it does not leave the service.
 	Err error
+
+	missing []missing // of Account, until its reasons are explained
 }
 
 func (e *Error) Error() string {
@@ -105,27 +108,52 @@ func NodeFailure(ctx context.Context, err error) error {
 	return &Error{Code: CodeNodeUnavailable, Message: "no upstream node answers; try again in a moment", Err: err}
 }
 
-// failure returns the *Error of a round that could not serve a waiter.
-func failure(code Code, account Account) *Error {
+// failure returns the *Error of a round that could not serve a waiter which needs a weight. explain
+// completes its reasons.
+func (r *round) failure(code Code, need uint64, why func(ids.NodeID) p2p.Failure) *Error {
+	account := r.account(need)
+	list := r.missing(why)
+	account.Reasons = shortfalls(list, keyless(r.set, validators.Incapable{}))
+	failed := &Error{Code: code, Message: code.message(&account), Account: &account, missing: list}
+	if code == CodeNotSeen {
+		failed.RetryAfter = unseenMemory
+	}
+	return failed
+}
+
+// maxReasonsNamed is the number of reasons that a message names.
+const maxReasonsNamed = 3
+
+// message describes a failure with an account.
+func (c Code) message(account *Account) string {
 	percent := func(w uint64) float64 {
 		return float64(w) / float64(account.TotalWeight) * 100
 	}
-	if code == CodeNotSeen && len(account.Refusals) > 0 {
-		top := account.Refusals[0]
-		return &Error{Code: code, Account: &account, RetryAfter: unseenMemory, Message: fmt.Sprintf(
-			"no validator has seen the message: %q (code %d, %.2f%% of the weight); it was never sent, or its block is not accepted yet. Check the message, or repeat the request after %s; waitSeconds makes a request wait for the block",
-			top.Message, top.Code, percent(top.Weight), unseenMemory)}
+	top := Refusal{}
+	if len(account.Refusals) > 0 {
+		top = account.Refusals[0]
 	}
 	text := fmt.Sprintf("validators with %.2f%% of the weight signed, %.2f%% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
-	if code == CodeRefused && len(account.Refusals) > 0 {
-		top := account.Refusals[0]
+	switch c {
+	case CodeNotSeen:
+		return fmt.Sprintf(
+			"no validator has seen the message: %q (code %d, %.2f%% of the weight); it was never sent, or its block is not accepted yet. Check the message, or repeat the request after %s; waitSeconds makes a request wait for the block",
+			top.Message, top.Code, percent(top.Weight), unseenMemory)
+	case CodeQuorumImpossible:
+		text = fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that the quorum takes; lower quorumPercentage or wait until more validators are active",
+			account.TotalWeight-account.KeylessWeight, account.TotalWeight, account.PChainHeight, account.TargetWeight)
+	case CodeRefused:
 		text = fmt.Sprintf("validators refuse to sign: %q (code %d, %.2f%% of the weight); %s", top.Message, top.Code, percent(top.Weight), text)
-		return &Error{Code: code, Message: text, Account: &account}
 	}
-	text += fmt.Sprintf(": %.2f%% timed out, %.2f%% unanswered, %.2f%% not connected, %.2f%% refused, %.2f%% invalid, %.2f%% without a key",
-		percent(account.SilentWeight), percent(account.UnansweredWeight), percent(account.DisconnectedWeight), percent(account.RefusedWeight), percent(account.InvalidWeight), percent(account.KeylessWeight))
-	if len(account.Refusals) > 0 {
-		text += fmt.Sprintf("; most refuse with %q (code %d)", account.Refusals[0].Message, account.Refusals[0].Code)
+	named := account.Reasons[:min(len(account.Reasons), maxReasonsNamed)]
+	for i, s := range named {
+		text += fmt.Sprintf("%c %.2f%% %s", ":,,"[i], percent(s.Weight), s.Reason.Meaning())
+		if s.Detail != "" && c == CodeQuorumNotReached {
+			text += " (" + s.Detail + ")"
+		}
 	}
-	return &Error{Code: code, Message: text, Account: &account}
+	if len(named) > 0 {
+		text += ". " + named[0].Remedy
+	}
+	return text
 }

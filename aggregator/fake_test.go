@@ -67,6 +67,9 @@ type fakeNetwork struct {
 	sets       func(height uint64) (*validators.Set, error)
 	setsOf     []ids.ID          // subnets whose set was asked for, in order
 	owners     map[ids.ID]ids.ID // subnet of each blockchain; nil: the primary network
+	failures   map[ids.NodeID]p2p.Failure
+	tracked    map[ids.NodeID][]ids.ID // nil: every node tracks every subnet
+	incapable  validators.Incapable
 }
 
 // question is one request as it reached a validator.
@@ -141,6 +144,22 @@ func (n *fakeNetwork) EpochSet(ctx context.Context, subnetID, _ ids.ID) (*valida
 
 func (n *fakeNetwork) Underfunded(context.Context, *validators.Set) (map[int]struct{}, error) {
 	return n.avoid, nil
+}
+
+func (n *fakeNetwork) Incapable(context.Context, *validators.Set) (validators.Incapable, error) {
+	return n.incapable, nil
+}
+
+func (n *fakeNetwork) Failure(nodeID ids.NodeID) p2p.Failure {
+	f, ok := n.failures[nodeID]
+	if !ok {
+		f.Obstacle = p2p.ObstacleUntried
+	}
+	return f
+}
+
+func (n *fakeNetwork) Tracks(nodeID ids.NodeID, subnetID ids.ID) (tracks, known bool) {
+	return n.tracked == nil || slices.Contains(n.tracked[nodeID], subnetID), n.Connected(nodeID)
 }
 
 func (n *fakeNetwork) by(nodeID ids.NodeID) *fakeValidator {
@@ -313,8 +332,14 @@ func requireFailure(t testing.TB, err error, code Code) *Error {
 	var failed *Error
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, code, failed.Code, "%v", err)
-	if failed.Account != nil {
-		requireAddsUp(t, *failed.Account)
+	if a := failed.Account; a != nil {
+		requireAddsUp(t, *a)
+		missing := a.SignedWeight + a.UnprovenWeight
+		for _, s := range a.Reasons {
+			missing += s.Weight
+			require.NotEmpty(t, s.Remedy)
+		}
+		require.Equal(t, a.TotalWeight, missing, "the reasons add up: %+v", a)
 	}
 	return failed
 }

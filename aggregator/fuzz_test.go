@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -21,6 +22,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
 	"quorate/bls"
+	"quorate/p2p"
 )
 
 // repeatable makes n have the same keys each time, so that kept inputs mean the
@@ -104,7 +106,12 @@ func FuzzRefusal(f *testing.F) {
 		if account.RefusedWeight != 60 || len(account.Refusals) != 1 || account.Refusals[0].Code != code || account.Refusals[0].Message != shown {
 			t.Fatalf("got %+v", account)
 		}
-		message := failure(CodeRefused, account).Message
+		for _, source := range []ids.ID{constants.PlatformChainID, testChain} {
+			if reason := refusalReason(source, refusal); !slices.Contains(Reasons(), reason) {
+				t.Fatalf("got reason %q", reason)
+			}
+		}
+		message := r.failure(CodeRefused, 67, func(ids.NodeID) p2p.Failure { return p2p.Failure{} }).Message
 		if len(message) > 4*maxRefusalText+500 { // quoted
 			t.Fatalf("got a message of %d bytes", len(message))
 		}

@@ -15,6 +15,7 @@ type metrics struct {
 	timeouts      prometheus.Counter
 	refusals      *prometheus.CounterVec
 	invalid       prometheus.Counter
+	shortfalls    *prometheus.CounterVec
 	verifications prometheus.Histogram
 	rounds        prometheus.Gauge
 	served        *prometheus.CounterVec
@@ -48,6 +49,9 @@ func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (
 		invalid: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_invalid_signatures_total", Help: "Answers that were no valid signature.",
 		}),
+		shortfalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_shortfalls_total", Help: "Requests without a quorum, by each reason for which weight was missing.",
+		}, []string{"reason"}),
 		verifications: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "quorate_proof_seconds", Help: "Time to verify a batch of signatures one by one.", Buckets: latencyBuckets,
 		}),
@@ -73,7 +77,7 @@ func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (
 		}, func() float64 { return float64(count.Load()) })
 	}
 	for _, c := range []prometheus.Collector{
-		m.latency, m.stages, m.asked, m.timeouts, m.refusals, m.invalid, m.verifications, m.rounds, m.served,
+		m.latency, m.stages, m.asked, m.timeouts, m.refusals, m.invalid, m.shortfalls, m.verifications, m.rounds, m.served,
 		cacheBytes("messages", done.bytes), cacheBytes("signatures", verified.bytes),
 		cacheLookups("messages", "hit", &done.hits), cacheLookups("messages", "miss", &done.misses),
 		cacheLookups("signatures", "hit", &verified.hits), cacheLookups("signatures", "miss", &verified.misses),

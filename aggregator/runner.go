@@ -3,14 +3,12 @@ package aggregator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
 
@@ -255,14 +253,9 @@ func (f *runner) serveLate(c *waiter) bool {
 }
 
 func (f *runner) fail(a action) {
-	failed := failure(a.code, f.round.account(a.waiter.need))
+	failed := f.round.failure(a.code, a.waiter.need, f.agg.transport.Failure)
 	if a.code == CodeNotSeen {
 		f.agg.unseen.put(f.key, a.waiter.need, failed)
-	}
-	account := failed.Account
-	if a.code == CodeQuorumNotReached && account.SigningSubnetID != constants.PrimaryNetworkID && account.SilentWeight > account.TotalWeight-account.TargetWeight {
-		// Nodes of such a subnet drop requests without an answer.
-		failed.Message += fmt.Sprintf("; if the nodes of subnet %s are validatorOnly, give them this service's node ID (allowedNodes)", account.SigningSubnetID)
 	}
 	f.answer(a.waiter, outcome{err: failed})
 }

@@ -200,7 +200,10 @@ func newUnseenMessages() (*unseenMessages, error) {
 }
 
 func (u *unseenMessages) put(round roundKey, need uint64, failed *Error) {
-	u.failures.Set(unseenKey{round, need}, unseenFailure{failed, time.Now().Add(unseenMemory)})
+	kept := *failed
+	account := *failed.Account
+	kept.Account, kept.missing = &account, nil // the reasons in groups are enough
+	u.failures.Set(unseenKey{round, need}, unseenFailure{&kept, time.Now().Add(unseenMemory)})
 }
 
 // get returns the failure of a request that ended a moment ago, or nil.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -302,6 +303,15 @@ func (n *Network) Connected(nodeID ids.NodeID) bool {
 	defer n.mu.RUnlock()
 	_, ok := n.connected[nodeID]
 	return ok
+}
+
+// Tracks reports whether nodeID said in its handshake that it tracks a subnet; every node tracks
+// the primary network. known is false if it is not connected.
+func (n *Network) Tracks(nodeID ids.NodeID, subnetID ids.ID) (tracks, known bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	s, ok := n.connected[nodeID]
+	return ok && slices.Contains(s.peer.Load().TrackedSubnets, subnetID), ok
 }
 
 // ConnectedCount is the number of nodes that requests can be sent to.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/aggregator"
 	"quorate/internal/config"
 	"quorate/internal/simnet"
 	"quorate/internal/store/storetest/pgserver"
@@ -211,7 +212,8 @@ func TestSignAndVerify(t *testing.T) {
 	code, _, errOut = quorate(t, other, append([]string{"sign", "--allow-private-ips", "-"}, node...)...)
 	require.Equal(t, exitNegative, code, errOut)
 	require.Contains(t, errOut, "unregistered handler")
-	require.Contains(t, errOut, "Needed")
+	require.Regexp(t, `(?m)^ +\d+\.\d\d%  PAYLOAD_REFUSED: do not sign this kind of message \(unregistered handler \(code -2\)\), NodeID-\w+( and \d more)?$`, errOut)
+	require.Contains(t, errOut, aggregator.ReasonPayloadRefused.Remedy())
 }
 
 // TestSignWaitsForValidators has validators appear after the network was joined.

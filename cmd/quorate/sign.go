@@ -435,19 +435,32 @@ func signFailure(e *aggregator.Error) error {
 		return &exitError{code: exitNegative, err: err, hint: "Name the newer transaction with --tx."}
 	case aggregator.CodeNoValidators, aggregator.CodeQuorumImpossible, aggregator.CodeRefused, aggregator.CodeNotSeen, aggregator.CodeQuorumNotReached:
 		hint := "Is --signing-subnet the right one? A lower --quorum may be reachable."
-		if a := e.Account; a != nil {
-			hint = fmt.Sprintf("Needed %d of %d weight; signed %d, timed out %d, unanswered %d, not connected %d, refused %d, invalid %d, without a key %d.",
-				a.TargetWeight, a.TotalWeight, a.SignedWeight, a.SilentWeight, a.UnansweredWeight, a.DisconnectedWeight, a.RefusedWeight, a.InvalidWeight, a.KeylessWeight)
-			switch {
-			case a.RefusedWeight > 0:
-				hint += " Check that the message was sent and accepted, and whether it needs a --justification."
-			case a.DisconnectedWeight > 0:
-				hint += " Check that validators are reachable; private addresses need --allow-private-ips (on a server: allow_private_ips)."
-			}
+		if a := e.Account; a != nil && len(a.Reasons) > 0 {
+			hint = describeReasons(a)
 		}
 		return &exitError{code: exitNegative, err: err, hint: hint}
 	}
 	return &exitError{code: exitFailed, err: err, hint: "Try again in a moment. If it keeps failing, look at the node and at the log."}
+}
+
+// describeReasons returns one line for what signed and one for each reason for which weight is missing.
+func describeReasons(a *aggregator.Account) string {
+	percent := func(weight uint64) float64 { return 100 * float64(weight) / float64(max(a.TotalWeight, 1)) }
+	lines := []string{fmt.Sprintf("%6.2f%%  signed, %.2f%% are needed (subnet %s, P-Chain height %d)", percent(a.SignedWeight), percent(a.TargetWeight), a.SigningSubnetID, a.PChainHeight)}
+	for _, s := range a.Reasons {
+		line := fmt.Sprintf("%6.2f%%  %s: %s", percent(s.Weight), s.Reason, s.Reason.Meaning())
+		if s.Detail != "" {
+			line += " (" + s.Detail + ")"
+		}
+		if len(s.NodeIDs) > 0 {
+			line += ", " + s.NodeIDs[0].String()
+		}
+		if s.Count > 1 {
+			line += fmt.Sprintf(" and %d more", s.Count-1)
+		}
+		lines = append(lines, line, "         "+s.Remedy)
+	}
+	return strings.Join(lines, "\n")
 }
 
 func printSigned(cmd *cobra.Command, f signFlags, signed *warp.Message, facts map[string]any, summary string) error {

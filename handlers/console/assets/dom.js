@@ -111,11 +111,13 @@ export async function ask(path, options = {}) {
   } catch {
     throw new Error(`The service answered with status ${response.status}.`);
   }
-  if (!response.ok) {
-    const said = body.message ?? body.error;
-    const error = new Error(Array.isArray(said) ? said.join("; ") : String(said ?? response.status));
-    error.status = response.status;
-    throw error;
-  }
+  if (!response.ok) throw failure(body, response.status);
   return body;
+}
+
+/** The error that an answer describes: message, status, and for signing the account. */
+export function failure(body, status) {
+  const said = body?.message ?? body?.error;
+  const error = new Error(Array.isArray(said) ? said.join("; ") : String(said ?? `status ${status}`));
+  return Object.assign(error, { status, outcomes: body?.outcomes });
 }

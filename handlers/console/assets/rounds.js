@@ -1,4 +1,4 @@
-import { h, ask, copyButton, milliseconds, name, percent, share, subnet, table, weight } from "./dom.js";
+import { h, ask, copyButton, failure, milliseconds, name, percent, share, subnet, table, weight } from "./dom.js";
 import { REPLIES, elapsed } from "./live.js";
 import { squarify } from "./tiles.js";
 
@@ -316,7 +316,7 @@ export function rounds(main, live, query) {
       say("good", `Signed in ${milliseconds(performance.now() - began)}`,
         h("code", {}, signed.length > 160 ? `${signed.slice(0, 100)}…${signed.slice(-40)}` : signed), copyButton(signed, "Copy the signed message"));
     } catch (error) {
-      say("bad", "Not signed", error.message);
+      say("bad", "Not signed", error.message, reasons(error.outcomes));
     }
     submit.disabled = false;
     // The round may be heard of a moment later than its end.
@@ -346,6 +346,17 @@ export function rounds(main, live, query) {
   };
 }
 
+/** Why weight is missing, as a table; null if the account does not say. */
+function reasons(account) {
+  if (!account?.reasons?.length) return null;
+  return table("Reasons", [{ title: "Weight", right: true }, "Reason", { title: "Validators", right: true }, "What to do"], account.reasons.map((r) => [
+    percent(share(r.weight, account.totalWeight)),
+    h("span", {}, h("code", {}, r.code), r.detail ? ` ${r.detail}` : ""),
+    h("span", { title: r.nodeIds.join("\n") }, String(r.count ?? "")),
+    r.remedy,
+  ]));
+}
+
 /** The hash of a message, by which its round is known; null where the browser has none to offer (plain HTTP from afar). */
 async function sha256(hex) {
   if (!globalThis.crypto?.subtle) return null;
@@ -362,8 +373,7 @@ async function stream(path, body) {
     body: JSON.stringify(body),
   });
   if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
-    const { message } = await response.json().catch(() => ({}));
-    throw new Error(Array.isArray(message) ? message.join("; ") : message ?? `status ${response.status}`);
+    throw failure(await response.json().catch(() => null), response.status);
   }
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -376,7 +386,7 @@ async function stream(path, body) {
       const kind = event.match(/^event: (.*)$/m)?.[1];
       const data = JSON.parse(event.match(/^data: (.*)$/m)?.[1] ?? "null");
       if (kind === "result") return data.signedMessage;
-      if (kind === "error") throw new Error(Array.isArray(data.message) ? data.message.join("; ") : data.message);
+      if (kind === "error") throw failure(data, data.statusCode);
     }
   }
 }

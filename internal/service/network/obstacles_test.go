@@ -35,9 +35,9 @@ func TestObstaclesByWeight(t *testing.T) {
 	got := obstacles(validators.NewSet(ids.Empty, 1, flat), func(n ids.NodeID) bool { return n == ids.NodeID{6} },
 		func(n ids.NodeID) p2p.Failure { return failures[n] })
 	require.Len(t, got, maxObstacles)
-	require.Regexp(t, "^30.0% of the weight: the nodes close the connection; is this service's identity in use elsewhere.*validatorOnly", got[0])
-	require.Regexp(t, "^25.0% of the weight: the clocks .* differ by 74 s.*set this machine's clock", got[1])
-	require.Regexp(t, "^5.0% of the weight: .* set allow_private_ips", got[2])
+	require.Regexp(t, "^30.0% of the weight: validators are not connected: they close connections before the handshake. Check that this service's identity is not in use elsewhere.*validatorOnly", got[0])
+	require.Regexp(t, "^25.0% of the weight: .* clocks .*74 s.*Set this machine's clock", got[1])
+	require.Regexp(t, "^5.0% of the weight: .* Set allow_private_ips", got[2])
 }
 
 func TestWarningOnceAMinute(t *testing.T) {
