@@ -319,13 +319,14 @@ func (a *Aggregator) explain(ctx context.Context, req Request, set *validators.S
 		if m.mute() && err == nil {
 			tracks, known = a.transport.Tracks(m.node, source)
 		}
+		ignores := m.mute() && known && !tracks // its node drops the request
 		_, legacy := incapable.Legacy[m.node]
 		switch {
 		case m.mute() && foreign && !tracks:
 			m.reason, m.detail = ReasonWrongSigningSubnet, fmt.Sprintf("the subnet of the source blockchain is %s", source)
-		case m.absent() && legacy:
+		case legacy && (m.absent() || ignores):
 			m.reason, m.detail = ReasonLegacyValidator, m.reason.Meaning()
-		case m.reason == ReasonNoAnswer && known && !tracks:
+		case ignores:
 			m.reason, m.detail = ReasonNotTracked, fmt.Sprintf("subnet %s", source)
 		}
 	}

@@ -197,10 +197,16 @@ func TestReasonsAreDocumented(t *testing.T) {
 		begin = "<!-- reasons: go test ./aggregator -run TestReasonsAreDocumented -write -->\n"
 		end   = "<!-- end of reasons -->\n"
 	)
+	live, err := os.ReadFile("../e2e/reasons_test.go")
+	require.NoError(t, err)
 	var table, enum strings.Builder
 	table.WriteString("| `code` | validators with that much weight | what to do | shown by |\n|---|---|---|---|\n")
 	for i, r := range Reasons() {
-		fmt.Fprintf(&table, "| `%s` | %s | %s | `aggregator.TestReasons/%s` |\n", r, r.Meaning(), r.Remedy(), r)
+		fmt.Fprintf(&table, "| `%s` | %s | %s | `aggregator.TestReasons/%s`", r, r.Meaning(), r.Remedy(), r)
+		if bytes.Contains(live, fmt.Appendf(nil, "%q", r)) {
+			table.WriteString(", `e2e.TestReasonsOfRealNodes`")
+		}
+		table.WriteString(" |\n")
 		if i > 0 {
 			enum.WriteString(", ")
 		}

@@ -43,9 +43,15 @@ type pChain struct {
 // newPChain has the funded key, and whatever other keys are given.
 func newPChain(t testing.TB, ctx context.Context, node string, keys ...*secp256k1.PrivateKey) *pChain {
 	t.Helper()
+	return newPChainWith(t, ctx, node, primary.WalletConfig{}, keys...)
+}
+
+// newPChainWith knows the owners that config names, too.
+func newPChainWith(t testing.TB, ctx context.Context, node string, config primary.WalletConfig, keys ...*secp256k1.PrivateKey) *pChain {
+	t.Helper()
 	p := &pChain{t: t, node: node, client: platformvm.NewClient(node)}
 	p.owner = &secp256k1fx.OutputOwners{Threshold: 1, Addrs: []ids.ShortID{genesis.EWOQKey.Address()}}
-	w, err := primary.MakePWallet(ctx, node, secp256k1fx.NewKeychain(append(keys, genesis.EWOQKey)...), primary.WalletConfig{})
+	w, err := primary.MakePWallet(ctx, node, secp256k1fx.NewKeychain(append(keys, genesis.EWOQKey)...), config)
 	require.NoError(t, err)
 	p.wallet = wallet.WithOptions(w, common.WithContext(ctx), common.WithPollFrequency(20*time.Millisecond), common.WithChangeOwner(p.owner))
 	return p

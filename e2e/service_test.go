@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
@@ -165,6 +166,14 @@ type outcomes struct {
 		Count   int    `json:"count"`
 	} `json:"refusals"`
 	SilentNodes []string `json:"silentNodes"`
+	Reasons     []struct {
+		Code    string       `json:"code"`
+		Weight  uint64       `json:"weight,string"`
+		Count   int          `json:"count"`
+		NodeIDs []ids.NodeID `json:"nodeIds"`
+		Detail  string       `json:"detail"`
+		Remedy  string       `json:"remedy"`
+	} `json:"reasons"`
 }
 
 type reply struct {

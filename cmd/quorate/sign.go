@@ -402,7 +402,12 @@ func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Netwo
 			o.Log.Error("the network stopped", slog.Any("error", err))
 		}
 	}()
-	waiting, cancel := context.WithTimeout(ctx, 10*time.Second)
+	// The rest of the time is the round's, which says why validators are not connected.
+	patience := 10 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)/3)
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for n.Ready() != nil && waiting.Err() == nil {
 		select {
@@ -437,6 +442,9 @@ func signFailure(e *aggregator.Error) error {
 		hint := "Is --signing-subnet the right one? A lower --quorum may be reachable."
 		if a := e.Account; a != nil && len(a.Reasons) > 0 {
 			hint = describeReasons(a)
+			if e.Code == aggregator.CodeQuorumNotReached { // the hint has the reasons
+				err = errors.New("the quorum is not reached")
+			}
 		}
 		return &exitError{code: exitNegative, err: err, hint: hint}
 	}
