@@ -27,7 +27,8 @@ var floors = map[string]int{
 	"handlers": 3, "internal/simnet": 3,
 	"internal/config":  4,
 	"internal/service": 5,
-	"cmd":              6, "bench": 6, "deploy": 6,
+	"internal/doctor":  6,
+	"cmd":              7, "bench": 7, "deploy": 7,
 }
 
 // TestImportsPointOneWay checks the imports of packages and of their tests. Tests may

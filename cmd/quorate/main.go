@@ -130,7 +130,7 @@ Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 		// run suggests a command in its hint.
 		DisableSuggestions: true,
 	}
-	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newIndex(), newStore(), newKeys(), newConfig(), newMan(), newVersion())
+	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newIndex(), newStore(), newKeys(), newConfig(), newDoctor(), newMan(), newVersion())
 	return root
 }
 

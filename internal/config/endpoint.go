@@ -38,6 +38,9 @@ func (e Endpoint) String() string {
 	return e.URL + " with " + strings.Join(slices.Sorted(maps.Keys(e.Headers)), ", ")
 }
 
+// Shown returns the URL without what may be secret.
+func (e Endpoint) Shown() string { return redact(e.URL) }
+
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (e *Endpoint) UnmarshalYAML(value *yaml.Node) error {
 	*e = Endpoint{}

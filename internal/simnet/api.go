@@ -181,6 +181,10 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 		return info.GetNetworkIDReply{NetworkID: avajson.Uint32(n.options.NetworkID)}, nil
 	case "info.upgrades":
 		return upgrade.GetConfig(n.options.NetworkID), nil
+	case "info.getNodeVersion":
+		return info.GetNodeVersionReply{Version: version.Current.String()}, nil
+	case "info.isBootstrapped":
+		return info.IsBootstrappedResponse{IsBootstrapped: true}, nil
 	case "info.getNodeID":
 		return info.GetNodeIDReply{NodeID: n.validators[0].NodeID}, nil
 	case "info.getNodeIP":

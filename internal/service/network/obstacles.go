@@ -74,6 +74,17 @@ func (n *Network) ready(set *validators.Set, of string) error {
 	return err
 }
 
+// Reach returns the share, 0 to 1, of the weight of a subnet's newest validators that is connected, and why the rest is
+// not. ok is false if the subnet has no validators, or none are known yet.
+func (n *Network) Reach(subnet ids.ID) (share float64, reasons []string, ok bool) {
+	for _, s := range *n.Coverage.sets.Load() {
+		if s.SubnetID == subnet {
+			return n.Coverage.Of(s), obstacles(s, n.Peers.Connected, n.Peers.Failure), true
+		}
+	}
+	return 0, nil, false
+}
+
 // SubnetReady is Ready for the newest validators of one subnet. It returns false if the subnet has none.
 func (n *Network) SubnetReady(subnet ids.ID) (error, bool) {
 	for _, s := range *n.Coverage.sets.Load() {
