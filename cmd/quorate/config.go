@@ -19,10 +19,7 @@ func newConfig() *cobra.Command {
 		Long: `Show the configuration that serve would use.
 
   quorate config check --config quorate.yaml
-
-  quorate config check --config quorate.yaml
   quorate config example > quorate.yaml`,
-		Args: cobra.NoArgs,
 	}
 	check := &cobra.Command{
 		Use:   "check",
@@ -36,7 +33,7 @@ starts nothing and sends no request to a node.
 
   quorate config check --config quorate.yaml
   QUORATE_LISTEN=:80 quorate config check --network fuji=http://127.0.0.1:9650`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			s := config.Read(cmd.Flags(), os.Environ())
 			s.CheckFiles()
@@ -50,14 +47,14 @@ starts nothing and sends no request to a node.
 		Long: `Print a configuration for fuji and mainnet in which every key is explained.
 
   quorate config example > quorate.yaml`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(config.Example)
 			return err
 		}),
 	}
 	cmd.AddCommand(check, example)
-	return cmd
+	return group(cmd)
 }
 
 func showSurvey(cmd *cobra.Command, s *config.Survey) error {

@@ -45,7 +45,7 @@ endpoints of the peer-to-peer protocol on this machine and sign with real BLS ke
   quorate dev
   quorate dev --validators 1000 --faults 0.2 --latency 40ms
   quorate dev --history 100000      with a longer chain history`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if o.Validators < 1 || o.Validators > 5000 {
 				return usage(fmt.Errorf("--validators %d is not between 1 and 5000", o.Validators), "For example: quorate dev --validators 50")

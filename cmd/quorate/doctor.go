@@ -34,7 +34,7 @@ is made for this command, so nodes that admit known nodes only do not count.
 
 Exit codes: 0 no failure (warnings may remain), 1 at least one failure, 2 mistake in the
 command line or the configuration.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			s := config.Read(cmd.Flags(), os.Environ())
 			s.CheckFiles()

@@ -31,10 +31,9 @@ its private address.
   quorate index status
   quorate index verify
   quorate index rebuild`,
-		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newIndexStatus(), newIndexVerify(), newIndexRebuild())
-	return cmd
+	return group(cmd)
 }
 
 func newIndexStatus() *cobra.Command {
@@ -57,7 +56,7 @@ stopped (it needs an operator).
 
 Exit codes: 0 done, 1 failed, 2 mistake in the command line, 3 the index of a chain
 has stopped.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			client := newHTTPClient()
 			defer client.CloseIdleConnections()

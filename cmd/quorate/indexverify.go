@@ -55,7 +55,7 @@ The command fetches all blocks again if the store keeps none (keep_containers: n
 
 Exit codes: 0 no differences, 1 differences (listed) or the command failed, 2 mistake in
 the command line, 3 no differences, but some checks could not be made (listed).`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if addresses < 0 || addresses > mostAddresses {
 				return usage(fmt.Errorf("--addresses: %d is not between 0 and %d", addresses, mostAddresses), "")

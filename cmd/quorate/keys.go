@@ -39,10 +39,9 @@ replicas apply changes within seconds.
 
 The configuration lists classes under rate_classes. The service ignores API keys of
 clients until the first key has been created.`,
-		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newKeysAdd(), newKeysList(), newKeysRevoke())
-	return cmd
+	return group(cmd)
 }
 
 // keyFlags adds the flags that name the data folder or the store, as serve has them.
@@ -123,7 +122,7 @@ func newKeysList() *cobra.Command {
 		Long: `List the name, class and state of each API key. The keys themselves are not stored.
 
   quorate keys list`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd, os.Environ())
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"quorate/internal/config/suggest"
 	"quorate/internal/service/hint"
@@ -64,14 +65,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if !errors.As(err, &known) {
 		// All other errors come from parsing the command line.
 		hint := "Run quorate --help, or --help after a command, to see its flags."
-		if strings.HasPrefix(err.Error(), "unknown command") && len(args) > 0 {
-			var names []string
-			for _, c := range root.Commands() {
-				names = append(names, c.Name())
-			}
-			hint = strings.TrimPrefix(suggest.Name(args[0], names)+". "+hint, ". ")
-			hint = strings.Replace(strings.TrimPrefix(hint, "; "), "did you mean", "Did you mean", 1)
-			hint = strings.Replace(hint, "?.", "?", 1)
+		if meant := meant(root, args, err); meant != "" {
+			hint = meant + " " + hint
 		}
 		known = &exitError{code: exitUsage, err: err, hint: hint}
 	}
@@ -81,6 +76,53 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 	_, _ = fmt.Fprintln(errOut, known.hint)
 	return known.code
+}
+
+// meant returns a question for the command or flag that was probably meant, or an empty string.
+func meant(root *cobra.Command, args []string, err error) string {
+	cmd, rest, findErr := root.Find(args)
+	if findErr != nil {
+		cmd, rest = root, args
+	}
+	var wrong string
+	var known []string
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "unknown command") && len(rest) > 0:
+		wrong = rest[0]
+		for _, c := range cmd.Commands() {
+			known = append(known, c.Name())
+		}
+	case strings.HasPrefix(text, "unknown flag: --"):
+		wrong = strings.TrimPrefix(text, "unknown flag: --")
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	}
+	name := suggest.Nearest(wrong, known)
+	switch {
+	case name == "":
+		return ""
+	case strings.HasPrefix(err.Error(), "unknown flag"):
+		name = "--" + name
+	}
+	return fmt.Sprintf("Did you mean %s?", name)
+}
+
+// group returns cmd, a command that has subcommands only, so that an unknown one is a mistake rather than a call for
+// help.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = noArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.HasSubCommands():
+		return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	return fmt.Errorf("unexpected argument %q: %q takes none", args[0], cmd.CommandPath())
 }
 
 // wrap turns every error of f that has no exit code into a failure.
@@ -104,8 +146,9 @@ func wrap(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "quorate",
-		Short: "Collect signatures of Avalanche validators on Warp messages",
+		Use:     "quorate",
+		Version: version,
+		Short:   "Collect signatures of Avalanche validators on Warp messages",
 		Long: `quorate asks the validators of an Avalanche network to sign a Warp message, verifies
 their signatures and returns the signed message that a chain accepts.
 
@@ -130,6 +173,7 @@ Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 		// run suggests a command in its hint.
 		DisableSuggestions: true,
 	}
+	root.SetVersionTemplate(describeVersion())
 	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newIndex(), newStore(), newKeys(), newConfig(), newDoctor(), newMan(), newVersion())
 	return root
 }

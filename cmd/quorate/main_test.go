@@ -74,6 +74,11 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"sign", "--server", "http://127.0.0.1:1", "--tx", ids.ID{1}.String()}, exitFailed, "server"},
 		{[]string{"verify", "--node", "http://127.0.0.1:1", "00"}, exitUsage, "signed Warp message"},
 		{[]string{"verify", "--node", "http://127.0.0.1:1", "@/does/not/exist"}, exitUsage, "reading"},
+		{[]string{"keys", "revok"}, exitUsage, "Did you mean revoke?"},
+		{[]string{"config", "chekc"}, exitUsage, "Did you mean check?"},
+		{[]string{"serve", "--netwrk", "x"}, exitUsage, "Did you mean --network?"},
+		{[]string{"version", "x"}, exitUsage, "takes none"},
+		{[]string{"nonsense"}, exitUsage, "unknown command"},
 		{[]string{"dev", "--validators", "0"}, exitUsage, "--validators"},
 		{[]string{"dev", "--faults", "2"}, exitUsage, "--faults"},
 	} {

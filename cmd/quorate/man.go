@@ -17,7 +17,7 @@ func newMan() *cobra.Command {
 		Long: `Write a manual page for each command into a folder.
 
   quorate man --dir /usr/local/share/man/man1`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return fmt.Errorf("creating the folder for manual pages: %w", err)

@@ -40,7 +40,7 @@ Relayers of the stand-alone aggregator use POST /aggregate-signatures at the sam
 address. Clients of a node's APIs use /ext (of the only network, of mainnet, or of the
 network that node_api.network names) and /NAME/ext of each network. Health and metrics
 are at --private-listen: /readyz, /ext/health and /metrics.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd, os.Environ())
 			if err != nil {

@@ -36,10 +36,9 @@ or QUORATE_STORE) can be used while services run.
   quorate store inspect
   quorate store export message > messages.ndjson
   quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate`,
-		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newStoreInspect(), newStoreExport(), newStoreCopy())
-	return cmd
+	return group(cmd)
 }
 
 // withStore opens a store and calls f with it. It never creates a store in a folder.
@@ -81,7 +80,7 @@ func newStoreInspect() *cobra.Command {
 
   quorate store inspect
   quorate store inspect --data-dir /var/lib/quorate --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			return withStore(cmd.Context(), from.place(), func(s store.Store) error {
 				return inspect(cmd.Context(), s, cmd.OutOrStdout(), asJSON)

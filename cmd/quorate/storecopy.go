@@ -42,7 +42,7 @@ destination until the copy is complete.
 
 The copy includes API keys. It does not include identities, which are files in the data
 folder: copy them too if the new folder is to replace the old one.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			places := [2]storage.Location{placeOf(from), placeOf(to)}
 			for i, name := range []string{"--from", "--to"} {

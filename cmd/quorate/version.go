@@ -17,22 +17,30 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program and of the protocol it speaks",
-		Long: `Print the version of the program, the commit it was built from, the Go that
+		Long: `Print the version of the program, the commit it was built from and its date, the Go that
 built it, and the avalanchego version that it presents to peers.
 
   quorate version`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			commit := "unknown"
-			if build, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range build.Settings {
-					if s.Key == "vcs.revision" {
-						commit = s.Value
-					}
-				}
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "quorate %s (commit %s, %s)\npresents itself to peers as %s\n", version, commit, runtime.Version(), ava.Current)
+			_, err := fmt.Fprint(cmd.OutOrStdout(), describeVersion())
 			return err
 		}),
 	}
+}
+
+// describeVersion returns what the program was built from. Builds outside a repository have no commit.
+func describeVersion() string {
+	commit, built := "unknown", "unknown"
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range build.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				commit = s.Value
+			case "vcs.time":
+				built = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("quorate %s (commit %s of %s, %s)\npresents itself to peers as %s\n", version, commit, built, runtime.Version(), ava.Current)
 }

@@ -1,18 +1,23 @@
 // Package suggest finds the name that somebody meant who wrote another one.
 package suggest
 
-// Name finds the name that was probably meant.
+// Name finds the name that was probably meant, and returns a question that ends a sentence.
 func Name(name string, known []string) string {
+	if best := Nearest(name, known); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return ""
+}
+
+// Nearest returns the name that was probably meant, or an empty string.
+func Nearest(name string, known []string) string {
 	best, distance := "", 4
 	for _, k := range known {
 		if d := editDistance(name, k); d < distance {
 			best, distance = k, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
+	return best
 }
 
 func editDistance(a, b string) int {
