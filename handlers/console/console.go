@@ -163,6 +163,9 @@ func (c *Console) Observer(network string) aggregator.Observer {
 
 // Route adds the console to e.
 func (c *Console) Route(e *echo.Echo) {
+	e.GET("/", func(ctx echo.Context) error { // for people; programs know the paths
+		return ctx.Redirect(http.StatusFound, "/console/")
+	})
 	e.GET("/console", func(ctx echo.Context) error {
 		return ctx.Redirect(http.StatusMovedPermanently, "/console/")
 	})

@@ -77,7 +77,9 @@ func TestPagesAreServedWithAStrictPolicy(t *testing.T) {
 		return nil
 	}))
 	require.Contains(t, get(e, "/console/").Body.String(), "<title>")
-	require.Equal(t, "/console/", get(e, "/console").Header().Get("Location"))
+	for _, path := range []string{"/", "/console"} {
+		require.Equal(t, "/console/", get(e, path).Header().Get("Location"), path)
+	}
 	for path, want := range map[string]string{
 		"/console/style.css": "text/css; charset=utf-8", "/console/app.js": "text/javascript; charset=utf-8", "/console/icon.svg": "image/svg+xml",
 	} {
