@@ -29,18 +29,23 @@ import (
 	"quorate/internal/service/network"
 )
 
+// nodeFlags holds the flags of commands that join the network of a node.
+type nodeFlags struct {
+	node, dataDir   string
+	allowPrivateIPs bool
+	logLevel        string
+}
+
 // signFlags holds the flags of sign.
 type signFlags struct {
+	nodeFlags
 	tx, chain             string
 	server, network       string
-	node, dataDir         string
-	allowPrivateIPs       bool
 	quorum, buffer        uint64
 	height                uint64
 	subnet, justification string
 	timeout               time.Duration
 	asJSON                bool
-	logLevel              string
 }
 
 func newSign() *cobra.Command {
@@ -283,7 +288,11 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 	if err != nil {
 		return usage(err, "quorate sign --help explains the message and the flags.")
 	}
-	n, stop, err := f.open(ctx, cmd)
+	var chains []config.EVM
+	if f.chain != "" && f.chain != evm.CChain {
+		chains = []config.EVM{{RPC: config.Endpoints{{URL: strings.TrimRight(f.node, "/") + "/ext/bc/" + f.chain + "/rpc"}}}}
+	}
+	n, stop, err := f.open(ctx, cmd, chains)
 	if err != nil {
 		return err
 	}
@@ -364,21 +373,18 @@ func decodeHex(text string) ([]byte, error) {
 
 // open joins the network of --node for this command and waits until enough validators are
 // connected, for 10 s at most.
-func (f signFlags) open(ctx context.Context, cmd *cobra.Command) (*network.Network, func(), error) {
+func (f nodeFlags) open(ctx context.Context, cmd *cobra.Command, chains []config.EVM) (*network.Network, func(), error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
 		return nil, nil, usage(fmt.Errorf("--log-level: %q is not debug, info, warn or error", f.logLevel), "Use --log-level info to see what happens.")
 	}
 	o := network.Options{
 		Name:    "node",
-		Config:  config.Network{Nodes: []config.Endpoint{{URL: f.node}}, AllowPrivateIPs: f.allowPrivateIPs},
+		Config:  config.Network{Nodes: []config.Endpoint{{URL: f.node}}, AllowPrivateIPs: f.allowPrivateIPs, EVM: chains},
 		Role:    config.RoleSign,
 		Dir:     f.dataDir,
 		Log:     logs.NewLogger(f.logLevel, cmd.ErrOrStderr()),
 		Metrics: prometheus.NewRegistry(),
-	}
-	if f.chain != "" && f.chain != evm.CChain {
-		o.Config.EVM = []config.EVM{{RPC: config.Endpoints{{URL: strings.TrimRight(f.node, "/") + "/ext/bc/" + f.chain + "/rpc"}}}}
 	}
 	client, err := network.NewClient(o)
 	if err != nil {

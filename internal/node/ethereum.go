@@ -61,6 +61,31 @@ func (e *EVM) Tip(ctx context.Context) (uint64, error) {
 	return e.client.EVMHeight(ctx, e.path)
 }
 
+// BlockHash returns the hash of the accepted block at a height. Errors are those of Call, and
+// ErrBeyondTip if the node does not have the block.
+func (e *EVM) BlockHash(ctx context.Context, height uint64) (ids.ID, error) {
+	answers, err := e.client.batch(ctx, e.path, []invocation{{blockMethod, []any{hexNumber(height), false}}}, nil)
+	if err != nil {
+		return ids.Empty, err
+	}
+	a := answers[0]
+	switch {
+	case a.refused != nil:
+		return ids.Empty, a.refused
+	case len(a.result) == 0 || string(a.result) == "null":
+		return ids.Empty, fmt.Errorf("%w: block %d", ErrBeyondTip, height)
+	}
+	var block struct{ Hash string }
+	if err := json.Unmarshal(a.result, &block); err != nil {
+		return ids.Empty, fmt.Errorf("%s: %w: %w", blockMethod, ErrMalformed, err)
+	}
+	hash, err := hexData(blockMethod, block.Hash)
+	if err != nil || len(hash) != ids.IDLen {
+		return ids.Empty, fmt.Errorf("%s: %w: hash %q", blockMethod, ErrMalformed, clipped(block.Hash))
+	}
+	return ids.ID(hash), nil
+}
+
 // ChainID returns the chain's ID for signatures (EIP-155).
 func (e *EVM) ChainID(ctx context.Context) (uint64, error) {
 	const method = "eth_chainId"

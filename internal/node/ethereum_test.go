@@ -111,6 +111,34 @@ func TestBlocks(t *testing.T) {
 
 // TestBlocksTooLarge uses a node that bounds the bytes of a batch but not those of a single
 // call.
+func TestBlockHash(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	for name, test := range map[string]struct {
+		answer string
+		want   error
+	}{
+		"known":     {`"result":{"number":"0x7","hash":"0x` + hash + `"}`, nil},
+		"beyond":    {`"result":null`, ErrBeyondTip},
+		"too short": {`"result":{"hash":"0xab"}`, ErrMalformed},
+		"not hex":   {`"result":{"hash":"` + hash + `"}`, ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := New(Options{Endpoints: []string{ethereum(t, func(method string, params []json.RawMessage) string {
+				require.Equal(t, blockMethod, method)
+				require.Equal(t, []json.RawMessage{json.RawMessage(`"0x7"`), json.RawMessage("false")}, params)
+				return test.answer
+			})}})
+			require.NoError(t, err)
+			defer c.Close()
+			got, err := c.EVM("").BlockHash(t.Context(), 7)
+			require.ErrorIs(t, err, test.want)
+			if test.want == nil {
+				require.Equal(t, hash, got.Hex())
+			}
+		})
+	}
+}
+
 func TestBlocksTooLarge(t *testing.T) {
 	var left, batches int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
