@@ -24,7 +24,7 @@ var floors = map[string]int{
 	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1,
 	"aggregator": 2, "internal/index": 2,
-	"handlers": 3, "internal/simnet": 3,
+	"handlers": 3, "internal/simnet": 3, "internal/measure": 3,
 	"internal/config":  4,
 	"internal/service": 5,
 	"internal/doctor":  6,

@@ -39,7 +39,7 @@ func quorate(t *testing.T, stdin string, args ...string) (code int, out, errOut 
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"dev", "--help"}, {"sign", "--help"}, {"verify", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"dev", "--help"}, {"sign", "--help"}, {"verify", "--help"}, {"measure", "--help"}} {
 		code, out, _ := quorate(t, "", args...)
 		require.Zero(t, code)
 		require.Contains(t, out, "quorate "+strings.TrimPrefix(args[0], "--help"), "%v has no example", args)
@@ -79,6 +79,19 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"serve", "--netwrk", "x"}, exitUsage, "Did you mean --network?"},
 		{[]string{"version", "x"}, exitUsage, "takes none"},
 		{[]string{"nonsense"}, exitUsage, "unknown command"},
+		{[]string{"measure"}, exitUsage, "--node"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "extra"}, exitUsage, `"extra"`},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--rate", "2"}, exitUsage, "30/m"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--rate", "NaN/s"}, exitUsage, "--rate"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--rate", "21/s"}, exitUsage, "50ms"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--rounds", "0"}, exitUsage, "rounds"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--timeout", "11s"}, exitUsage, "timeout"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--chain", "D"}, exitUsage, "--chain"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--subnet", "D"}, exitUsage, "--subnet"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--limit", "-1"}, exitUsage, "--limit"},
+		{[]string{"measure", "--node", "http://127.0.0.1:1", "--csv", "/does/not/exist.csv"}, exitUsage, "no folder"},
+		{[]string{"measure", "--compare", "a"}, exitUsage, "two files"},
+		{[]string{"measure", "--compare", "/does/not/exist", "b"}, exitUsage, "--save"},
 		{[]string{"dev", "--validators", "0"}, exitUsage, "--validators"},
 		{[]string{"dev", "--faults", "2"}, exitUsage, "--faults"},
 	} {
