@@ -115,9 +115,9 @@ export async function ask(path, options = {}) {
   return body;
 }
 
-/** The error that an answer describes: message, status, and for signing the account. */
+/** The error that an answer describes: message, status, code, and for signing the account. */
 export function failure(body, status) {
   const said = body?.message ?? body?.error;
   const error = new Error(Array.isArray(said) ? said.join("; ") : String(said ?? `status ${status}`));
-  return Object.assign(error, { status, outcomes: body?.outcomes });
+  return Object.assign(error, { status, code: body?.code, outcomes: body?.outcomes });
 }

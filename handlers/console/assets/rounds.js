@@ -23,6 +23,15 @@ export function rounds(main, live, query) {
   const network = h("select", { id: "network", "aria-label": "Network" });
   const message = h("textarea", { id: "message", rows: "3", spellcheck: "false", autocomplete: "off", placeholder: "0x… an unsigned Warp message, or a transaction hash", value: query.get("message") ?? "" });
   const quorum = h("input", { id: "quorum", type: "number", min: "1", max: "100", value: "67" });
+  // Optional fields of a request by their names in the API, and the chain of a transaction.
+  const more = {
+    quorumPercentageBuffer: h("input", { id: "buffer", type: "number", min: "0", max: "99", placeholder: "0" }),
+    signingSubnetId: h("input", { id: "subnet", spellcheck: "false", autocomplete: "off", placeholder: "that of the source blockchain" }),
+    pChainHeight: h("input", { id: "height", type: "number", min: "0", placeholder: "the proposed height" }),
+    verifyingBlockchainId: h("input", { id: "destination", spellcheck: "false", autocomplete: "off", placeholder: "none: the height decides" }),
+    justification: h("input", { id: "justification", spellcheck: "false", autocomplete: "off", placeholder: "0x…" }),
+  };
+  const chain = h("input", { id: "chain", spellcheck: "false", autocomplete: "off", placeholder: "c-chain" });
   const example = h("button", { type: "button", id: "example", hidden: true, onclick: fillExample }, "Use an example");
   const submit = h("button", { type: "submit", class: "primary" }, "Sign");
   const verdict = h("div", { id: "verdict", class: "verdict", role: "status", "aria-live": "polite" });
@@ -32,6 +41,14 @@ export function rounds(main, live, query) {
       h("div", { class: "field" }, h("label", { for: "network" }, "Network"), network),
       h("div", { class: "field" }, h("label", { for: "quorum" }, "Quorum, %"), quorum),
       h("div", { class: "buttons" }, example, submit)),
+    h("details", { class: "more" }, h("summary", {}, "More"),
+      h("div", { class: "fields" },
+        h("div", { class: "field" }, h("label", { for: "buffer" }, "Buffer, %"), more.quorumPercentageBuffer),
+        h("div", { class: "field" }, h("label", { for: "height" }, "P-Chain height"), more.pChainHeight),
+        h("div", { class: "field grow" }, h("label", { for: "subnet" }, "Signing subnet"), more.signingSubnetId),
+        h("div", { class: "field grow" }, h("label", { for: "destination" }, "Blockchain that will verify it"), more.verifyingBlockchainId),
+        h("div", { class: "field grow" }, h("label", { for: "justification" }, "Justification"), more.justification),
+        h("div", { class: "field grow" }, h("label", { for: "chain" }, "EVM chain of a transaction (ID)"), chain))),
     verdict);
 
   // ---- the round
@@ -294,6 +311,30 @@ export function rounds(main, live, query) {
     verdict.replaceChildren(h("strong", {}, title), ...more.filter(Boolean).map((m) => (m instanceof Node ? m : h("span", {}, m))));
   }
 
+  /** Has a message signed. */
+  async function sign(path, text) {
+    const body = { message: text, quorumPercentage: Number(quorum.value) || 67 };
+    for (const [name, input] of Object.entries(more)) {
+      const given = input.value.trim();
+      if (given) body[name] = input.type === "number" ? Number(given) : given;
+    }
+    return [await stream(path, body)];
+  }
+
+  /** Has the messages of a transaction signed: of the P-Chain, or if it does not know a hash in hex, of an EVM chain. */
+  async function find(path, text, bare) {
+    const evm = /^[0-9a-fA-F]{64}$/.test(bare);
+    if (!evm || !chain.value.trim()) {
+      try {
+        return [await ask(`${path}/aggregateSignatures/${encodeURIComponent(text)}`)];
+      } catch (error) {
+        if (!evm || error.code !== "UNKNOWN_TRANSACTION") throw error;
+      }
+    }
+    const of = encodeURIComponent(chain.value.trim() || "c-chain");
+    return (await ask(`${path}/blockchains/${of}/transactions/0x${bare}/messages?quorumPercentage=${Number(quorum.value) || 67}`)).messages;
+  }
+
   async function send(e) {
     e.preventDefault();
     const text = message.value.trim();
@@ -302,7 +343,7 @@ export function rounds(main, live, query) {
       message.focus();
       return;
     }
-    const path = `../v1/signatureAggregator/${encodeURIComponent(network.value)}/aggregateSignatures`;
+    const path = `../v1/signatureAggregator/${encodeURIComponent(network.value)}`;
     const bare = text.replace(/^0x/, "");
     const isMessage = /^([0-9a-fA-F]{2})+$/.test(bare) && bare.length > 64;
     submit.disabled = true;
@@ -310,11 +351,10 @@ export function rounds(main, live, query) {
     const began = performance.now();
     expected = { network: network.value, hash: isMessage ? await sha256(bare) : null, before: new Set(live.rounds.keys()) };
     try {
-      const signed = isMessage
-        ? await stream(path, { message: `0x${bare}`, quorumPercentage: Number(quorum.value) || 67 })
-        : (await ask(`${path}/${encodeURIComponent(text)}`)).signedMessage;
-      say("good", `Signed in ${milliseconds(performance.now() - began)}`,
-        h("code", {}, signed.length > 160 ? `${signed.slice(0, 100)}…${signed.slice(-40)}` : signed), copyButton(signed, "Copy the signed message"));
+      const answers = await (isMessage ? sign(`${path}/aggregateSignatures`, `0x${bare}`) : find(path, text, bare));
+      const failed = answers.filter((a) => a.error).length;
+      say(failed ? "bad" : "good", failed ? `${failed} of ${answers.length} not signed` : `Signed in ${milliseconds(performance.now() - began)}`,
+        ...answers.flatMap((a) => (a.error ? [a.error.message, reasons(a.error.outcomes)] : [...signedParts(a.signedMessage), delivery(a.delivery)])));
     } catch (error) {
       say("bad", "Not signed", error.message, reasons(error.outcomes));
     }
@@ -344,6 +384,17 @@ export function rounds(main, live, query) {
     live.removeEventListener("round", onRound);
     live.removeEventListener("status", onStatus);
   };
+}
+
+function signedParts(signed) {
+  return [h("code", {}, signed.length > 160 ? `${signed.slice(0, 100)}…${signed.slice(-40)}` : signed), copyButton(signed, "Copy the signed message")];
+}
+
+/** Whether the blockchain that was named would accept the message; null if none was. */
+function delivery(d) {
+  if (!d) return null;
+  const verdict = { true: "The destination accepts it now.", false: "The destination would not accept it now." }[d.deliverable] ?? "Whether the destination accepts it is not known.";
+  return [verdict, d.detail, d.remedy].filter(Boolean).join(" ");
 }
 
 /** Why weight is missing, as a table; null if the account does not say. */
@@ -385,7 +436,7 @@ async function stream(path, body) {
     for (const event of events) {
       const kind = event.match(/^event: (.*)$/m)?.[1];
       const data = JSON.parse(event.match(/^data: (.*)$/m)?.[1] ?? "null");
-      if (kind === "result") return data.signedMessage;
+      if (kind === "result") return data;
       if (kind === "error") throw failure(data, data.statusCode);
     }
   }

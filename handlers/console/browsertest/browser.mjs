@@ -150,7 +150,7 @@ await check("rounds of others appear", {}, async (page) => {
   await page.locator("#tiles .tile[data-reply=signed]").first().waitFor();
 });
 
-await check("what cannot be signed is explained", { expected: ["aggregateSignatures"] }, async (page) => {
+await check("what cannot be signed is explained", { expected: ["aggregateSignatures", "/messages"] }, async (page) => {
   await open(page, "rounds");
   await loaded.rounds(page);
   await page.locator("button[type=submit]").click();
@@ -161,6 +161,37 @@ await check("what cannot be signed is explained", { expected: ["aggregateSignatu
   await page.locator("#message").fill("0x" + "ab".repeat(32)); // a transaction that nobody knows
   await page.locator("button[type=submit]").click();
   await page.locator("#verdict[data-kind=bad]", { hasText: "Not signed" }).waitFor();
+  await page.locator("details.more summary").click();
+  await page.locator("#chain").fill("99001");
+  const asked = page.waitForResponse((r) => r.url().includes("/blockchains/99001/transactions/0xabab"));
+  await page.locator("button[type=submit]").click();
+  assert.equal((await asked).status(), 404);
+  await page.locator("#verdict[data-kind=bad]", { hasText: "does not know transaction" }).waitFor();
+  await page.locator("#example").click();
+  await page.waitForFunction(() => document.getElementById("message").value.length > 80);
+  await page.locator("#quorum").fill("100"); // a fifth of the validators is faulty
+  await page.locator("button[type=submit]").click();
+  await page.locator("#verdict[data-kind=bad] tbody tr", { hasText: "NO_ANSWER" }).waitFor();
+  await wide(page);
+});
+
+await check("optional fields are sent", { viewport: PHONE }, async (page) => {
+  await open(page, "rounds");
+  await loaded.rounds(page);
+  await page.locator("#example").click();
+  await page.waitForFunction(() => document.getElementById("message").value.startsWith("0x"));
+  await page.locator("details.more summary").click();
+  await page.locator("#buffer").fill("5");
+  await page.locator("#height").fill("1");
+  await page.locator("#justification").fill("0x01");
+  await page.locator("#subnet").fill("11111111111111111111111111111111LpoYY");
+  await wide(page);
+  const sent = page.waitForRequest((r) => r.method() === "POST" && r.url().endsWith("/aggregateSignatures"));
+  await page.locator("button[type=submit]").click();
+  const { message, ...rest } = (await sent).postDataJSON();
+  assert.ok(message.startsWith("0x"));
+  assert.deepEqual(rest, { quorumPercentage: 67, quorumPercentageBuffer: 5, pChainHeight: 1, justification: "0x01", signingSubnetId: "11111111111111111111111111111111LpoYY" });
+  await page.locator("#verdict[data-kind=good]").waitFor();
 });
 
 // Whether there is a node surface is the service's affair.

@@ -60,7 +60,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	require.NoError(t, node.Run(), "%s", &errOut)
 	var results []struct{ Name, Error string }
 	require.NoError(t, json.Unmarshal(out.Bytes(), &results), "%s", &out)
-	require.Len(t, results, 14, "every check reports")
+	require.Len(t, results, 15, "every check reports")
 	for _, r := range results {
 		t.Run(r.Name, func(t *testing.T) {
 			if r.Error != "" {
