@@ -62,8 +62,9 @@ type Checker struct {
 }
 
 type cachedConfig struct {
-	configs node.WarpConfigs
-	until   time.Time
+	configs  node.WarpConfigs
+	reported bool // by the node
+	until    time.Time
 }
 
 // New returns a Checker of a network.
@@ -76,7 +77,9 @@ func New(networkID uint32, chains Chains, n Node) *Checker {
 func (c *Checker) Check(ctx context.Context, req Request) *Delivery {
 	k := &check{Checker: c, req: req, now: time.Now(), Delivery: &Delivery{DestinationID: req.DestinationID}}
 	if err := k.run(ctx); err != nil {
-		k.unknown(err)
+		f := &failure{"checking the delivery", err}
+		_ = errors.As(err, &f)
+		k.unknown(ctx, f)
 	}
 	return k.Delivery
 }
@@ -101,7 +104,7 @@ func (k *check) run(ctx context.Context) error {
 	}
 	var err error
 	if k.destination, err = k.chains.SubnetOf(ctx, k.req.DestinationID); err != nil {
-		return fmt.Errorf("finding the destination: %w", err)
+		return &failure{"finding the destination", err}
 	}
 	// The epoch comes first, because the node does not know that of a blockchain that it does not run.
 	if err := k.findEpoch(ctx); err != nil {
@@ -128,12 +131,12 @@ func (k *check) run(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("finding the message's source: %w", err)
+		return &failure{"finding the message's source", err}
 	}
 	k.subnet = k.verifyingSubnet()
 	set, err := k.chains.SetOfEpoch(ctx, k.subnet, k.epoch)
 	if err != nil {
-		return fmt.Errorf("reading the set of the destination's epoch: %w", err)
+		return &failure{"reading the set of the destination's epoch", err}
 	}
 	verdict := k.judge(set)
 	k.Set = &Signers{SubnetID: set.SubnetID, PChainHeight: set.Height, Signers: len(verdict.Signers),
@@ -197,17 +200,16 @@ func (k *check) findRules(ctx context.Context) (active bool, err error) {
 		cChain, err := k.cChainID(ctx)
 		return cChain == k.req.DestinationID, err
 	}
-	configs, err := k.configsOf(ctx, k.req.DestinationID, k.now)
-	var refused *node.RPCError
-	switch {
-	case errors.As(err, &refused) && refused.NotOffered():
+	cached, err := k.configsOf(ctx, k.req.DestinationID, k.now)
+	if err != nil {
+		return false, &failure{"reading the destination's Warp configuration", err}
+	}
+	if !cached.reported {
 		k.Rules.Source = Assumed
 		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("reading the destination's Warp configuration: %w", err)
 	}
 	k.Rules.Source = FromChainConfig
-	config, active := configs.At(k.now)
+	config, active := cached.configs.At(k.now)
 	if config.QuorumNumerator != 0 {
 		k.Rules.QuorumPercentage = config.QuorumNumerator
 	}
@@ -224,7 +226,7 @@ func (c *Checker) cChainID(ctx context.Context) (ids.ID, error) {
 	}
 	id, err := c.node.BlockchainID(ctx, "C")
 	if err != nil {
-		return ids.Empty, fmt.Errorf("finding the C-Chain: %w", err)
+		return ids.Empty, &failure{"finding the C-Chain", err}
 	}
 	c.mu.Lock()
 	c.cChain = id
@@ -232,28 +234,31 @@ func (c *Checker) cChainID(ctx context.Context) (ids.ID, error) {
 	return id, nil
 }
 
-func (c *Checker) configsOf(ctx context.Context, id ids.ID, now time.Time) (node.WarpConfigs, error) {
+// configsOf returns the configurations of a chain that the node runs.
+func (c *Checker) configsOf(ctx context.Context, id ids.ID, now time.Time) (cachedConfig, error) {
 	c.mu.Lock()
 	cached, ok := c.configs[id]
 	c.mu.Unlock()
 	if ok && now.Before(cached.until) {
-		return cached.configs, nil
+		return cached, nil
 	}
 	configs, err := c.node.WarpConfigs(ctx, id)
-	if err != nil {
-		return nil, err
+	refused, isRefusal := errors.AsType[*node.RPCError](err)
+	if err != nil && !(isRefusal && refused.NotOffered()) {
+		return cachedConfig{}, err
 	}
+	cached = cachedConfig{configs, err == nil, now.Add(configLife)}
 	c.mu.Lock()
-	c.configs[id] = cachedConfig{configs, now.Add(configLife)}
+	c.configs[id] = cached
 	c.mu.Unlock()
-	return configs, nil
+	return cached, nil
 }
 
 // findEpoch sets Epoch and epoch.
 func (k *check) findEpoch(ctx context.Context) error {
 	var err error
 	if k.epoch, err = k.chains.Epoch(ctx, k.req.DestinationID); err != nil {
-		return fmt.Errorf("reading the destination's epoch: %w", err)
+		return &failure{"reading the destination's epoch", err}
 	}
 	duration, err := k.epochDuration(ctx)
 	if err != nil {
@@ -277,7 +282,7 @@ func (c *Checker) epochDuration(ctx context.Context) (time.Duration, error) {
 		upgrades, err = upgrade.GetConfig(c.networkID), nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("reading how long epochs last: %w", err)
+		return 0, &failure{"reading how long epochs last", err}
 	}
 	c.mu.Lock()
 	c.duration = upgrades.GraniteEpochDuration

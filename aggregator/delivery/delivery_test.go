@@ -232,7 +232,7 @@ func TestCheck(t *testing.T) {
 		"with a payload that is none":                  {source: cChain, content: []byte("none"), subnet: primary, n: 5, destination: cChain, want: PayloadNotSupported},
 		"to the P-Chain, with a payload for contracts": {source: cChain, content: hello, subnet: primary, n: 5, destination: constants.PlatformChainID, want: PayloadNotSupported},
 		"from a chain that does not exist":             {source: ids.ID{'?'}, subnet: primary, n: 5, destination: cChain, want: UnknownSource},
-		"to a chain that does not exist":               {source: cChain, subnet: primary, n: 5, destination: ids.ID{'?'}, want: Unknown, remedy: "a node that runs the destination"},
+		"to a chain that does not exist":               {source: cChain, subnet: primary, n: 5, destination: ids.ID{'?'}, want: Unknown, remedy: "use a node that runs it"},
 		"without an answer about the epoch":            {prepare: func(w *world) { w.fail["epoch"] = node.ErrUnavailable }, source: cChain, subnet: primary, n: 5, destination: cChain, want: Unknown},
 		"without an answer about the rules":            {prepare: func(w *world) { w.fail["configs"] = node.ErrUnavailable }, source: cChain, subnet: l1, n: 4, destination: l1Chain, want: Unknown},
 		"without an answer about the set":              {prepare: func(w *world) { w.fail["set"] = node.ErrUnavailable }, source: cChain, subnet: primary, n: 5, destination: cChain, want: Unknown},

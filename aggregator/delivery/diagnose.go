@@ -20,13 +20,31 @@ func (k *check) refuse(code Code, format string, args ...any) {
 	k.Deliverable, k.Code, k.Detail = &no, code, fmt.Sprintf(format, args...)
 }
 
-// unknown sets the outcome to Unknown because of err.
-func (k *check) unknown(err error) {
-	k.Deliverable, k.Code, k.Detail, k.Err = nil, Unknown, err.Error(), err
-	k.Remedy = "Try again."
-	if errors.Is(err, validators.ErrUnknownBlockchain) {
-		k.Remedy = "Use a node that runs the destination, and check the destination's blockchain ID."
+// failure is a question that the upstream node did not answer.
+type failure struct {
+	doing string
+	err   error
+}
+
+func (f *failure) Error() string { return f.doing + ": " + f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// unknown sets the outcome to Unknown because of a failure. Err is for operators, Detail for clients: it does not show
+// what the upstream node answered.
+func (k *check) unknown(ctx context.Context, f *failure) {
+	k.Deliverable, k.Code, k.Err, k.Remedy = nil, Unknown, f, "Try again."
+	why := "no upstream node answered in time"
+	var known *aggregator.Error
+	switch {
+	case errors.Is(f, validators.ErrUnknownBlockchain):
+		why = "the upstream node does not run blockchain " + k.DestinationID.String() + ", or there is none"
+		k.Remedy = "Check the destination's blockchain ID, and use a node that runs it."
+	case errors.Is(f, validators.ErrHeightUnavailable):
+		why = "the upstream node does not have the set of that P-Chain height"
+	case errors.As(aggregator.NodeFailure(ctx, f), &known):
+		why = known.Message
 	}
+	k.Detail = f.doing + ": " + why
 }
 
 // accepted sets the outcome of a message that holds against the set of the epoch.
@@ -112,7 +130,7 @@ func (k *check) laterSet(ctx context.Context, set *validators.Set) (*validators.
 	}
 	proposed, err := k.chains.Set(ctx, k.subnet, 0)
 	if err != nil {
-		return nil, fmt.Errorf("reading the newest set: %w", err)
+		return nil, &failure{"reading the newest set", err}
 	}
 	signed, err := k.signedSet(ctx, k.subnet)
 	if err != nil {
@@ -137,7 +155,7 @@ func (k *check) signedSet(ctx context.Context, subnet ids.ID) (*validators.Set, 
 	case errors.Is(err, validators.ErrHeightUnavailable), errors.Is(err, validators.ErrHeightTooOld):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading the set that signed: %w", err)
+		return nil, &failure{"reading the set that signed", err}
 	}
 	return set, nil
 }
@@ -170,11 +188,11 @@ func (k *check) otherSubnet(ctx context.Context) (*validators.Set, error) {
 		}
 		ofEpoch, err := k.chains.SetOfEpoch(ctx, subnet, k.epoch)
 		if err != nil {
-			return nil, fmt.Errorf("reading another set of the destination's epoch: %w", err)
+			return nil, &failure{"reading another set of the destination's epoch", err}
 		}
 		newest, err := k.chains.Set(ctx, subnet, 0)
 		if err != nil {
-			return nil, fmt.Errorf("reading the newest set of another subnet: %w", err)
+			return nil, &failure{"reading the newest set of another subnet", err}
 		}
 		signed, err := k.signedSet(ctx, subnet)
 		if err != nil {
