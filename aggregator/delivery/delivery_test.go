@@ -218,7 +218,7 @@ func TestCheck(t *testing.T) {
 		"signed at an unknown height":                            {prepare: func(w *world) { w.change(primary, 15, signers(w.t, 5)) }, source: cChain, subnet: primary, height: earlierHeight, n: 4, destination: cChain, want: SignatureInvalid},
 		"signed at a height that is gone":                        {prepare: func(w *world) { w.change(primary, 15, signers(w.t, 5)) }, source: cChain, subnet: primary, height: earlierHeight, known: 1000, n: 4, destination: cChain, want: SignatureInvalid},
 		"below the default quorum":                               {source: cChain, subnet: primary, n: 3, destination: cChain, want: QuorumTooLow},
-		"below the destination's quorum":                         {prepare: func(w *world) { w.configs = quorum(80, false) }, source: l1Chain, subnet: l1, n: 3, destination: l1Chain, want: QuorumTooLow, remedy: "a quorum of at least 80%"},
+		"below the destination's quorum":                         {prepare: func(w *world) { w.configs = quorum(80, false) }, source: l1Chain, subnet: l1, n: 3, destination: l1Chain, want: QuorumTooLow, remedy: "quorumPercentage at least 80"},
 		"of the C-Chain to an L1, signed by the primary network": {source: cChain, subnet: primary, n: 4, destination: l1Chain, want: WrongSigningSubnet, remedy: "signingSubnetId " + l1.String()},
 		"signed by the L1, which wants the primary network's":    {prepare: func(w *world) { w.configs = quorum(0, true) }, source: cChain, subnet: l1, n: 4, destination: l1Chain, want: WrongSigningSubnet},
 		"of an L1 to the C-Chain, signed by the primary network": {source: l1Chain, subnet: primary, n: 5, destination: cChain, want: WrongSigningSubnet},

@@ -116,8 +116,8 @@ func (k *check) resign(set *validators.Set) string {
 	if set.Height > 0 { // 0 would stand for the proposed height
 		text += fmt.Sprintf(" (or at P-Chain height %d)", set.Height)
 	}
-	text += fmt.Sprintf(", a quorum of at least %d%%", k.Rules.QuorumPercentage)
-	if k.subnet != k.source {
+	text += fmt.Sprintf(", quorumPercentage at least %d", k.Rules.QuorumPercentage)
+	if k.subnet != k.source || k.req.SigningSubnetID != nil && *k.req.SigningSubnetID != k.subnet {
 		text += " and signingSubnetId " + k.subnet.String()
 	}
 	return text + "."
