@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -29,7 +30,7 @@ import (
 	"quorate/e2e/localnet"
 )
 
-// deliveryReply is what quorate verify --destination --json prints.
+// deliveryReply is what quorate verify --destination --json prints, and the service has in its answers.
 type deliveryReply struct {
 	Deliverable *bool
 	Code        string
@@ -122,6 +123,7 @@ func TestDeliveryToCChain(t *testing.T) {
 	network := localnet.Start(t)
 	node := network.Node(0).URL
 	s := deliveryStory{t: t, program: buildService(t), node: node}
+	service := startService(t, s.program, node, "--ahead-rounds", "0")
 	c, p := newCChain(t, ctx, node), newPChain(t, ctx, node)
 	m, _ := c.message(ctx, c.sendByContract(ctx, []byte("to be delivered")))
 	requireRead := func(signed *warp.Message, want bool) {
@@ -155,6 +157,20 @@ func TestDeliveryToCChain(t *testing.T) {
 	require.NotNil(t, d.NextEpoch)
 	require.Equal(t, 1, d.NextEpoch.Blocks)
 	require.Equal(t, d.Epoch.EndTime, d.NextEpoch.NotBefore)
+	ask := func(signed *warp.Message, destination ids.ID) deliveryReply {
+		t.Helper()
+		status, r := service.post(ctx, verifyPath, map[string]any{"signedMessage": hexOf(signed.Bytes()), "destinationBlockchainId": destination})
+		require.Equal(t, http.StatusOK, status, r.Message)
+		return *r.Delivery
+	}
+	require.Equal(t, d.NextEpoch, ask(forTip, m.SourceChainID).NextEpoch)
+	nowhere := ask(forTip, ids.GenerateTestID())
+	require.Equal(t, "UNKNOWN", nowhere.Code)
+	require.Nil(t, nowhere.Deliverable)
+	status, r := service.post(ctx, signPath, map[string]any{"message": hexOf(m.Bytes()), "verifyingBlockchainId": m.SourceChainID})
+	require.Equal(t, http.StatusOK, status, r.Message)
+	require.Equal(t, "DELIVERABLE", r.Delivery.Code, r.Delivery.Detail)
+	requireRead(parseSigned(t, r.SignedMessage), true)
 	requireRead(forTip, false)
 
 	// The block that ends the epoch still belongs to it. The next one accepts the message.
@@ -164,6 +180,7 @@ func TestDeliveryToCChain(t *testing.T) {
 	after := s.requireDelivery(ctx, forTip, "c-chain", "DELIVERABLE")
 	require.Equal(t, d.Epoch.Number+1, after.Epoch.Number)
 	require.GreaterOrEqual(t, after.Epoch.PChainHeight, d.NextEpoch.PChainHeight)
+	require.Eventually(t, func() bool { return ask(forTip, m.SourceChainID).Code == "DELIVERABLE" }, 10*time.Second, 100*time.Millisecond, "the service caches epochs for 0.5 s")
 	requireRead(forTip, true)
 
 	// Now it is the other way round.
