@@ -235,6 +235,7 @@ func TestDeliveryToL1(t *testing.T) {
 	d := s.requireDelivery(ctx, s.sign(ctx, m, tip, bySubnet...), own.String(), "EPOCH_BEHIND")
 	require.Zero(t, d.Epoch.PChainHeight)
 	require.Equal(t, 1, d.NextEpoch.Blocks)
+	s.requireDelivery(ctx, s.sign(ctx, m, tip, "--quorum", "100"), strict.String(), "EPOCH_BEHIND")
 	onOwn, onStrict := newEVMChain(t, ctx, node, own.String()), newEVMChain(t, ctx, node, strict.String())
 	forOwn := s.sign(ctx, m, epochHeight(t, ctx, node, own.String()), bySubnet...)
 	d = s.requireDelivery(ctx, forOwn, own.String(), "DELIVERABLE")

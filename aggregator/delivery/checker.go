@@ -77,8 +77,10 @@ func New(networkID uint32, chains Chains, n Node) *Checker {
 func (c *Checker) Check(ctx context.Context, req Request) *Delivery {
 	k := &check{Checker: c, req: req, now: time.Now(), Delivery: &Delivery{DestinationID: req.DestinationID}}
 	if err := k.run(ctx); err != nil {
-		f := &failure{"checking the delivery", err}
-		_ = errors.As(err, &f)
+		f, ok := errors.AsType[*failure](err)
+		if !ok {
+			f = &failure{"checking the delivery", err}
+		}
 		k.unknown(ctx, f)
 	}
 	return k.Delivery
@@ -92,6 +94,9 @@ type check struct {
 	req   Request
 	now   time.Time
 	epoch node.Epoch
+	// fresh means that the destination has made no block. Its first block has no epoch and verifies no messages. The next
+	// one begins an epoch at the P-Chain height of the first, whatever the time.
+	fresh bool
 	// subnet is whose validators the destination verifies against, source and destination the subnets of the two chains.
 	subnet, source, destination ids.ID
 }
@@ -116,7 +121,7 @@ func (k *check) run(ctx context.Context) error {
 	}
 	if !active {
 		k.refuse(WarpDisabled, "the destination has no Warp precompile that is enabled now, so it verifies no messages")
-		k.Remedy = "Enable the Warp precompile in the destination's upgrade.json, or deliver elsewhere."
+		k.Remedy = "Deliver to a chain that has it. The operators of an L1 can enable it in the chain's upgrade.json."
 		return nil
 	}
 	if flaw := k.payloadFlaw(); flaw != "" {
@@ -134,17 +139,30 @@ func (k *check) run(ctx context.Context) error {
 		return &failure{"finding the message's source", err}
 	}
 	k.subnet = k.verifyingSubnet()
+	return k.verify(ctx)
+}
+
+// verify compares the signature with the sets, once all else is known.
+func (k *check) verify(ctx context.Context) error {
 	set, err := k.chains.SetOfEpoch(ctx, k.subnet, k.epoch)
+	if k.fresh && err == nil {
+		set, err = k.chains.Set(ctx, k.subnet, 0)
+	}
 	if err != nil {
 		return &failure{"reading the set of the destination's epoch", err}
 	}
 	verdict := k.judge(set)
 	k.Set = &Signers{SubnetID: set.SubnetID, PChainHeight: set.Height, Signers: len(verdict.Signers),
 		Weight: verdict.Weight, TargetWeight: verdict.TargetWeight, TotalWeight: verdict.TotalWeight}
-	if verdict.Valid {
-		return k.accepted(ctx, set)
+	switch {
+	case !verdict.Valid:
+		return k.diagnose(ctx, set, verdict)
+	case k.fresh:
+		k.firstBlock(set)
+	default:
+		k.accept(ctx, set)
 	}
-	return k.diagnose(ctx, set, verdict)
+	return nil
 }
 
 // judge verifies the message as the destination would, against a set.
@@ -264,8 +282,13 @@ func (k *check) findEpoch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.Epoch = &Epoch{Number: k.epoch.Number, PChainHeight: k.epoch.PChainHeight,
-		StartTime: k.epoch.StartTime.UTC(), EndTime: k.epoch.StartTime.Add(duration).UTC()}
+	k.Epoch = &Epoch{Number: k.epoch.Number, PChainHeight: k.epoch.PChainHeight}
+	if k.epoch.Number > 0 {
+		k.Epoch.StartTime, k.Epoch.EndTime = k.epoch.StartTime.UTC(), k.epoch.StartTime.Add(duration).UTC()
+	}
+	// A node reports such an epoch for a child of the genesis block. At height 0 there are no L1s that could have made a
+	// block with it.
+	k.fresh = k.epoch.Number == 1 && k.epoch.PChainHeight == 0 && k.destination != constants.PrimaryNetworkID
 	return nil
 }
 

@@ -22,10 +22,11 @@ type Code string
 const (
 	// Deliverable means that the destination accepts the message in its next block.
 	Deliverable Code = "DELIVERABLE"
-	// EpochBehind means that the message holds against a set that the destination's epoch has not reached.
+	// EpochBehind means that the message holds against a set that the destination's epoch has not reached, or that the
+	// destination has made no block.
 	EpochBehind Code = "EPOCH_BEHIND"
-	// SetChanged means that the message holds against the set at the height that it was signed at, but the destination's
-	// epoch is beyond that height and has another set.
+	// SetChanged means that the message holds against the set at the height that it was signed at, but neither the
+	// destination's epoch nor the next one has that set.
 	SetChanged Code = "SET_CHANGED"
 	// QuorumTooLow means that the signature holds, but the destination wants more weight.
 	QuorumTooLow Code = "QUORUM_TOO_LOW"
@@ -92,9 +93,9 @@ type Epoch struct {
 	// Number is 0 if the blockchain has no epochs.
 	Number       uint64    `json:"number,string"`
 	PChainHeight uint64    `json:"pChainHeight,string"`
-	StartTime    time.Time `json:"startTime"`
+	StartTime    time.Time `json:"startTime,omitzero"`
 	// EndTime is from when on a block seals the epoch. The block itself still belongs to it.
-	EndTime time.Time `json:"endTime"`
+	EndTime time.Time `json:"endTime,omitzero"`
 }
 
 // Delivery is what would become of a message on a blockchain. Fields that were not found out are nil or zero.

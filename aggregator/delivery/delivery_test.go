@@ -210,9 +210,18 @@ func TestCheck(t *testing.T) {
 		"to a chain whose upgrade enabled it": {prepare: func(w *world) {
 			w.configs = append(node.WarpConfigs{{BlockTimestamp: new(uint64), Disable: true}}, quorum(0, false)...)
 		}, source: cChain, subnet: l1, n: 3, destination: l1Chain, want: Deliverable},
-		"signed for the proposed height":                         {prepare: func(w *world) { w.change(primary, 25, signers(w.t, 5)) }, source: cChain, subnet: primary, height: proposedHeight, n: 4, destination: cChain, want: EpochBehind, remedy: "Or do not wait: sign the message again"},
-		"signed above the proposed height":                       {prepare: func(w *world) { w.change(primary, 35, signers(w.t, 5)) }, source: cChain, subnet: primary, height: 36, known: 36, n: 4, destination: cChain, want: EpochBehind},
-		"to a new L1":                                            {prepare: func(w *world) { w.sets[l1] = map[uint64][]*localsigner.LocalSigner{25: signers(w.t, 4)} }, source: cChain, subnet: l1, height: proposedHeight, n: 4, destination: l1Chain, want: EpochBehind, remedy: "later block."},
+		"signed for the proposed height":   {prepare: func(w *world) { w.change(primary, 25, signers(w.t, 5)) }, source: cChain, subnet: primary, height: proposedHeight, n: 4, destination: cChain, want: EpochBehind, remedy: "Or do not wait: sign the message again"},
+		"signed above the proposed height": {prepare: func(w *world) { w.change(primary, 35, signers(w.t, 5)) }, source: cChain, subnet: primary, height: 36, known: 36, n: 4, destination: cChain, want: EpochBehind, remedy: "not before the proposed P-Chain height has reached 36"},
+		"to a new L1":                      {prepare: func(w *world) { w.sets[l1] = map[uint64][]*localsigner.LocalSigner{25: signers(w.t, 4)} }, source: cChain, subnet: l1, height: proposedHeight, n: 4, destination: l1Chain, want: EpochBehind, remedy: "later block."},
+		"to a chain without blocks": {prepare: func(w *world) {
+			w.epoch = node.Epoch{Number: 1, StartTime: time.Unix(0, 0)}
+			w.configs = quorum(0, true)
+		}, source: cChain, subnet: primary, n: 4, destination: l1Chain, want: EpochBehind, remedy: "make its first block"},
+		"below the quorum of a chain without blocks": {prepare: func(w *world) { w.epoch = node.Epoch{Number: 1} }, source: cChain, subnet: l1, n: 2, destination: l1Chain, want: QuorumTooLow, remedy: "again at P-Chain height 30"},
+		"signed for a set that neither epoch has": {prepare: func(w *world) {
+			w.change(primary, 25, signers(w.t, 5))
+			w.change(primary, 28, signers(w.t, 5))
+		}, source: cChain, subnet: primary, height: 26, known: 26, n: 4, destination: cChain, want: SetChanged},
 		"to an L1 without validators":                            {prepare: func(w *world) { delete(w.sets, l1) }, source: cChain, subnet: primary, n: 4, destination: l1Chain, want: NoValidators},
 		"signed before the set changed":                          {prepare: func(w *world) { w.change(primary, 15, signers(w.t, 5)) }, source: cChain, subnet: primary, height: earlierHeight, known: earlierHeight, n: 4, destination: cChain, want: SetChanged, remedy: "(or at P-Chain height 20)"},
 		"signed at an unknown height":                            {prepare: func(w *world) { w.change(primary, 15, signers(w.t, 5)) }, source: cChain, subnet: primary, height: earlierHeight, n: 4, destination: cChain, want: SignatureInvalid},

@@ -47,23 +47,32 @@ func (k *check) unknown(ctx context.Context, f *failure) {
 	k.Detail = f.doing + ": " + why
 }
 
-// accepted sets the outcome of a message that holds against the set of the epoch.
-func (k *check) accepted(ctx context.Context, set *validators.Set) error {
+// accept sets the outcome of a message that holds against the set of the epoch.
+func (k *check) accept(ctx context.Context, set *validators.Set) {
 	yes := true
 	k.Deliverable, k.Code = &yes, Deliverable
 	k.Detail = fmt.Sprintf("the signers carry %s of the weight of subnet %s at P-Chain height %d, and the destination wants %d%%",
 		share(k.Set.Weight, k.Set.TotalWeight), k.subnet, set.Height, k.Rules.QuorumPercentage)
+	if k.Rules.Source == Assumed {
+		k.Detail += ", by the default rules: its node does not report its own"
+	}
 	if k.epoch.Number == 0 {
-		return nil
+		return
 	}
 	next, err := k.chains.Set(ctx, k.subnet, 0)
 	if err != nil || next.Height <= set.Height || next.Fingerprint() == set.Fingerprint() || k.judge(next).Valid {
-		return nil //nolint:nilerr // the message is deliverable, whatever the next epoch brings
+		return // the message is deliverable, whatever the next epoch brings
 	}
 	k.ExpiresAt = &k.Epoch.EndTime
 	k.Remedy = fmt.Sprintf("Deliver it before the epoch ends at %s: the message does not hold against the set at P-Chain height %d, where the next epoch would begin.",
 		k.Epoch.EndTime.Format(time.RFC3339), next.Height)
-	return nil
+}
+
+// firstBlock sets the outcome of a message that a destination without blocks accepts after its first one.
+func (k *check) firstBlock(next *validators.Set) {
+	k.refuse(EpochBehind, "the destination has made no block yet, and its first one verifies no messages; the message holds against the set at P-Chain height %d", next.Height)
+	k.NextEpoch = &NextEpoch{PChainHeight: next.Height, NotBefore: k.Epoch.StartTime, Blocks: 1}
+	k.Remedy = "Have the destination make its first block, for example by sending any transaction. Then deliver the message in a later block."
 }
 
 // diagnose finds why a message does not hold against the set of the destination's epoch.
@@ -74,13 +83,13 @@ func (k *check) diagnose(ctx context.Context, set *validators.Set, verdict *aggr
 	if !signature.Valid {
 		reason = signature.Reason
 	}
-	refusal := fmt.Sprintf("the destination verifies against the set of subnet %s at P-Chain height %d, that of its epoch %d: %s", k.subnet, set.Height, k.epoch.Number, reason)
-	later, err := k.laterSet(ctx, set)
+	refusal := fmt.Sprintf("the destination verifies against the set of subnet %s at P-Chain height %d, %s: %s", k.subnet, set.Height, k.whose(), reason)
+	later, proposed, err := k.laterSet(ctx, set)
 	if err != nil {
 		return err
 	}
 	if later != nil {
-		k.behind(refusal, set, later)
+		k.behind(refusal, set, later, proposed)
 		return nil
 	}
 	k.Remedy = k.resign(set)
@@ -98,7 +107,7 @@ func (k *check) diagnose(ctx context.Context, set *validators.Set, verdict *aggr
 	case err != nil:
 		return err
 	case set.TotalWeight == 0:
-		k.refuse(NoValidators, "subnet %s, whose validators the destination verifies against, has none at P-Chain height %d, that of its epoch %d", k.subnet, set.Height, k.epoch.Number)
+		k.refuse(NoValidators, "subnet %s, whose validators the destination verifies against, has none at P-Chain height %d, %s", k.subnet, set.Height, k.whose())
 		k.Remedy = "Wait until the subnet has validators and the destination's epoch has reached the P-Chain height at which they joined."
 	case other != nil:
 		k.refuse(WrongSigningSubnet, "validators of subnet %s signed, but the destination verifies against those of subnet %s", other.SubnetID, k.subnet)
@@ -110,10 +119,24 @@ func (k *check) diagnose(ctx context.Context, set *validators.Set, verdict *aggr
 	return nil
 }
 
+// whose says what the P-Chain height is at which the destination verifies.
+func (k *check) whose() string {
+	switch {
+	case k.fresh:
+		return "which its first block would record"
+	case k.epoch.Number == 0:
+		return "the proposed one"
+	}
+	return fmt.Sprintf("that of its epoch %d", k.epoch.Number)
+}
+
 // resign says how to sign the message for the destination as it is now.
 func (k *check) resign(set *validators.Set) string {
 	text := "Sign the message again with verifyingBlockchainId " + k.req.DestinationID.String()
-	if set.Height > 0 { // 0 would stand for the proposed height
+	switch {
+	case k.fresh: // the epoch that the node reports is not that of the block with the message
+		text = fmt.Sprintf("Sign the message again at P-Chain height %d", set.Height)
+	case set.Height > 0: // 0 would stand for the proposed height
 		text += fmt.Sprintf(" (or at P-Chain height %d)", set.Height)
 	}
 	text += fmt.Sprintf(", quorumPercentage at least %d", k.Rules.QuorumPercentage)
@@ -123,25 +146,24 @@ func (k *check) resign(set *validators.Set) string {
 	return text + "."
 }
 
-// laterSet returns a set, after that of the epoch, that accepts the message; nil if there is none.
-func (k *check) laterSet(ctx context.Context, set *validators.Set) (*validators.Set, error) {
-	if k.epoch.Number == 0 {
-		return nil, nil // the destination verifies against the proposed height
+// laterSet returns a set that accepts the message and that an epoch may still have; nil if there is none. The next epoch
+// begins at the proposed height or, if it begins later, above it. proposed reports whether the set is of that height.
+func (k *check) laterSet(ctx context.Context, set *validators.Set) (later *validators.Set, proposed bool, err error) {
+	if k.epoch.Number == 0 || k.fresh {
+		return nil, false, nil // set is that of the proposed height
 	}
-	proposed, err := k.chains.Set(ctx, k.subnet, 0)
+	newest, err := k.chains.Set(ctx, k.subnet, 0)
 	if err != nil {
-		return nil, &failure{"reading the newest set", err}
+		return nil, false, &failure{"reading the newest set", err}
+	}
+	if newest.Height > set.Height && newest.Fingerprint() != set.Fingerprint() && k.judge(newest).Valid {
+		return newest, true, nil
 	}
 	signed, err := k.signedSet(ctx, k.subnet)
-	if err != nil {
-		return nil, err
+	if err == nil && signed != nil && signed.Height > max(set.Height, newest.Height) && k.judge(signed).Valid {
+		return signed, false, nil
 	}
-	for _, later := range []*validators.Set{proposed, signed} {
-		if later != nil && later.Height > set.Height && later.Fingerprint() != set.Fingerprint() && k.judge(later).Valid {
-			return later, nil
-		}
-	}
-	return nil, nil
+	return nil, false, err
 }
 
 // signedSet returns a subnet's set at the height that the message was signed at; nil if the height is not known, or is
@@ -161,12 +183,15 @@ func (k *check) signedSet(ctx context.Context, subnet ids.ID) (*validators.Set, 
 }
 
 // behind sets the outcome of a message that holds against a later set.
-func (k *check) behind(refusal string, set, later *validators.Set) {
+func (k *check) behind(refusal string, set, later *validators.Set, proposed bool) {
 	k.refuse(EpochBehind, "%s; it holds against the set at P-Chain height %d, which the epoch has not reached", refusal, later.Height)
 	k.NextEpoch = &NextEpoch{PChainHeight: later.Height, NotBefore: k.Epoch.EndTime, Blocks: 1}
 	wait := "Now"
 	if k.now.Before(k.Epoch.EndTime) {
 		wait = fmt.Sprintf("From %s on, in %s", k.Epoch.EndTime.Format(time.RFC3339), k.Epoch.EndTime.Sub(k.now).Round(time.Second))
+	}
+	if !proposed {
+		wait += fmt.Sprintf(", but not before the proposed P-Chain height has reached %d", later.Height)
 	}
 	k.Remedy = wait + ", have the destination make a block, for example by sending any transaction. That block ends the epoch; then deliver the message in a later block."
 	if set.TotalWeight > 0 {

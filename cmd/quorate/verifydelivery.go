@@ -124,7 +124,9 @@ func printDelivery(cmd *cobra.Command, d *delivery.Delivery) error {
 		_, _ = fmt.Fprintf(out, "NOT DELIVERABLE NOW: %s\n", d.Code)
 	}
 	line("destination", "%s", d.DestinationID)
-	if e := d.Epoch; e != nil {
+	if e := d.Epoch; e != nil && e.Number == 0 {
+		line("epoch", "none, so the proposed P-Chain height %d", e.PChainHeight)
+	} else if e != nil {
 		line("epoch", "%d at P-Chain height %d, from %s, sealed by a block from %s on", e.Number, e.PChainHeight, e.StartTime.Format(time.RFC3339), e.EndTime.Format(time.RFC3339))
 	}
 	if r := d.Rules; r != nil {
