@@ -172,7 +172,7 @@ func (k *check) judge(set *validators.Set) *aggregator.Verdict {
 
 // verifyingSubnet returns whose validators the destination verifies the message against.
 func (k *check) verifyingSubnet() ids.ID {
-	if k.req.DestinationID == constants.PlatformChainID || k.source != constants.PrimaryNetworkID {
+	if k.source != constants.PrimaryNetworkID {
 		return k.source
 	}
 	// A chain takes its own validators' word for the primary network's chains. They all follow the P-Chain, so that

@@ -281,6 +281,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestReason names the signature, rather than the weight, if the indices are those of another set.
+func TestReason(t *testing.T) {
+	w := newWorld(t)
+	w.change(constants.PrimaryNetworkID, 15, signers(t, 5))
+	m := w.sign(cChain, call(t, nil), constants.PrimaryNetworkID, earlierHeight, 3)
+	d := New(networkID, w, w).Check(t.Context(), Request{Message: m, DestinationID: cChain})
+	require.Equal(t, SignatureInvalid, d.Code)
+	require.Contains(t, d.Detail, warp.ErrInvalidSignature.Error())
+}
+
 // TestWrongNetwork checks a message of another network, whose chains have the same IDs.
 func TestWrongNetwork(t *testing.T) {
 	w := newWorld(t)
