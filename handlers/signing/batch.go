@@ -72,12 +72,15 @@ func each(c echo.Context, network Network, part string, n int, sign func(i int) 
 			var req aggregator.Request
 			var err error
 			start := time.Now()
-			panics[i] = contain(func() { signed, req, err = sign(i) })
+			panics[i] = contain(func() {
+				if signed, req, err = sign(i); err == nil {
+					results[i] = signedReply{hexOf(signed.Message), network.deliver(c.Request().Context(), req, signed)}
+				}
+			})
 			if panics[i] != nil {
 				return nil //nolint:nilerr // returned below, when all are done
 			}
 			if err == nil {
-				results[i] = signedReply{hexOf(signed.Message), network.deliver(c.Request().Context(), req, signed)}
 				return nil
 			}
 			var known *apierr.Error
