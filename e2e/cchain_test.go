@@ -30,7 +30,7 @@ const ewoq = "56289e99c94b6912bfc12adc093c9b51124f0dc54ac7a766b2bc5ccf558d8027"
 
 var warpPrecompile = common.HexToAddress("0x0200000000000000000000000000000000000005")
 
-// cChain sends transactions on the C-Chain from one account.
+// cChain sends transactions on the C-Chain, or on another EVM chain, from one account.
 type cChain struct {
 	t         testing.TB
 	client    *ethclient.Client
@@ -44,7 +44,13 @@ type cChain struct {
 
 func newCChain(t testing.TB, ctx context.Context, base string) *cChain {
 	t.Helper()
-	client, err := ethclient.DialContext(ctx, base+"/ext/bc/C/rpc")
+	return newEVMChain(t, ctx, base, "C")
+}
+
+// newEVMChain deploys the messenger contract on a chain that a node runs.
+func newEVMChain(t testing.TB, ctx context.Context, base, chain string) *cChain {
+	t.Helper()
+	client, err := ethclient.DialContext(ctx, base+"/ext/bc/"+chain+"/rpc")
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	key, err := crypto.HexToECDSA(ewoq)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +317,8 @@ func TestL1Messages(t *testing.T) {
 
 		forTip := s.signOrder(ctx, m, map[string]any{"pChainHeight": tip})
 		requireVerified(t, ctx, node, forTip, platformapi.Height(tip), 67)
+		delivery := deliveryStory{t: t, program: program, node: node}
+		delivery.requireDelivery(ctx, forTip, "p-chain", "EPOCH_BEHIND")
 		tx := s.p.registration(ctx, v.proof.ProofOfPossession, forTip.Bytes())
 		err = s.p.wallet.IssueTx(tx)
 		require.Error(t, err, "the P-Chain accepts a message that is signed for the tip's set")
@@ -324,6 +327,7 @@ func TestL1Messages(t *testing.T) {
 
 		forEpoch := s.signOrder(ctx, m, map[string]any{"verifyingBlockchainId": constants.PlatformChainID.String()})
 		requireVerified(t, ctx, node, forEpoch, platformapi.Height(epoch), 67)
+		delivery.requireDelivery(ctx, forEpoch, "p-chain", "DELIVERABLE")
 		tx = s.p.registration(ctx, v.proof.ProofOfPossession, forEpoch.Bytes())
 		require.NoError(t, s.p.wallet.IssueTx(tx))
 		s.requireMessage(ctx, tx.ID(), s.registration(order.ValidationID(), true))
@@ -334,7 +338,9 @@ func TestL1Messages(t *testing.T) {
 		change, err := message.NewL1ValidatorWeight(order.ValidationID(), 0, 60)
 		require.NoError(t, err)
 		m, _ = s.c.message(ctx, s.c.sendByAccount(ctx, change.Bytes()))
-		_, err = s.p.wallet.IssueSetL1ValidatorWeightTx(s.signOrder(ctx, m, map[string]any{"pChainHeight": epoch}).Bytes())
+		past := s.signOrder(ctx, m, map[string]any{"pChainHeight": epoch})
+		delivery.requireDelivery(ctx, past, "p-chain", "SET_CHANGED", "--height", strconv.FormatUint(epoch, 10))
+		_, err = s.p.wallet.IssueSetL1ValidatorWeightTx(past.Bytes())
 		require.Error(t, err, "the P-Chain accepts a message that is signed for a past epoch's set")
 		changed := s.p.accepted(s.p.wallet.IssueSetL1ValidatorWeightTx(s.signOrder(ctx, m, map[string]any{"verifyingBlockchainId": constants.PlatformChainID.String()}).Bytes()))
 		signed := s.requireMessage(ctx, changed, s.weight(order.ValidationID(), 0, 60))

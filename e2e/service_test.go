@@ -188,6 +188,8 @@ type reply struct {
 	Valid   bool   `json:"valid"`
 	Reason  string `json:"reason"`
 	Signers []any  `json:"signers"`
+
+	Delivery *deliveryReply `json:"delivery"`
 }
 
 func (s *service) post(ctx context.Context, path string, body map[string]any) (int, reply) {

@@ -109,7 +109,7 @@ type Resolver struct {
 	subnetOf *cache[ids.ID, ids.ID]
 	subnets  *cache[ids.ID, platformvm.GetSubnetResponse]
 	current  *cache[ids.ID, []node.CurrentValidator]
-	epochs   *cache[ids.ID, uint64]
+	epochs   *cache[ids.ID, node.Epoch]
 
 	mu         sync.Mutex
 	height     uint64          // guarded by mu; newest proposed height whose sets are cached
@@ -186,7 +186,7 @@ func (r *Resolver) newCaches(chain PChain, enter func(context.Context, int64) (c
 	r.subnets.enter = entering(otherCalls)
 	r.current = newCache(fetchTimeout, func(_ []node.CurrentValidator, err error) time.Duration { return refusalLife(err) }, chain.CurrentValidators)
 	r.current.enter = entering(otherCalls)
-	r.epochs = newCache(fetchTimeout, func(_ uint64, err error) time.Duration {
+	r.epochs = newCache(fetchTimeout, func(_ node.Epoch, err error) time.Duration {
 		if err != nil {
 			return refusalLife(err)
 		}
@@ -423,37 +423,47 @@ func (r *Resolver) askSubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID
 	return subnetID, nil
 }
 
-// EpochHeight returns the P-Chain height of a blockchain's current epoch, against
-// which it verifies Warp messages (ACP-181). Errors: ErrUnknownBlockchain if the
-// node does not run it, or the node's.
-func (r *Resolver) EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error) {
+// Epoch returns the epoch of the next block of a blockchain (ACP-181). The blockchain verifies Warp messages against the
+// sets at its P-Chain height. A blockchain without epochs, which verifies against the proposed height, has the number 0.
+// Errors: ErrUnknownBlockchain if the node does not run it, or the node's.
+func (r *Resolver) Epoch(ctx context.Context, blockchainID ids.ID) (node.Epoch, error) {
 	return r.epochs.get(ctx, blockchainID)
 }
 
-func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (uint64, error) {
+// EpochHeight returns the P-Chain height of a blockchain's epoch; see Epoch.
+func (r *Resolver) EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error) {
+	epoch, err := r.Epoch(ctx, blockchainID)
+	return epoch.PChainHeight, err
+}
+
+func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (node.Epoch, error) {
 	epoch, err := r.chain.CurrentEpoch(ctx, blockchainID)
 	var rpc *node.RPCError
 	if errors.As(err, &rpc) { // also if there is no API of that blockchain
-		return 0, fmt.Errorf("%w %s: %w", ErrUnknownBlockchain, blockchainID, err)
+		return node.Epoch{}, fmt.Errorf("%w %s: %w", ErrUnknownBlockchain, blockchainID, err)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("requesting the epoch of blockchain %s: %w", blockchainID, err)
+		return node.Epoch{}, fmt.Errorf("requesting the epoch of blockchain %s: %w", blockchainID, err)
 	}
 	if epoch.Number == 0 && epoch.PChainHeight == 0 {
-		// Before its first epoch a chain verifies against the proposed height.
-		return r.chain.ProposedHeight(ctx)
+		epoch.PChainHeight, err = r.chain.ProposedHeight(ctx)
 	}
-	return epoch.PChainHeight, nil
+	return epoch, err
 }
 
-// EpochSet returns a subnet's set at the height of a blockchain's current epoch. Unlike
-// with Set, an epoch's height 0 is the genesis. Errors are EpochHeight's and Set's.
+// EpochSet returns a subnet's set at the height of a blockchain's epoch. Errors are Epoch's and Set's.
 func (r *Resolver) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*Set, error) {
-	height, err := r.EpochHeight(ctx, blockchainID)
+	epoch, err := r.Epoch(ctx, blockchainID)
 	if err != nil {
 		return nil, err
 	}
-	return r.concrete(ctx, setID{subnetID, height})
+	return r.SetOfEpoch(ctx, subnetID, epoch)
+}
+
+// SetOfEpoch returns a subnet's set at the height of an epoch. Unlike with Set, height 0 is the genesis, and a height
+// may be older than Options.MaxHeightAge. Errors are Set's.
+func (r *Resolver) SetOfEpoch(ctx context.Context, subnetID ids.ID, epoch node.Epoch) (*Set, error) {
+	return r.concrete(ctx, setID{subnetID, epoch.PChainHeight})
 }
 
 // Underfunded returns the canonical indexes of L1 validators that may be inactive when the

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -221,6 +222,26 @@ func TestSignAndVerify(t *testing.T) {
 	code, _, errOut = quorate(t, message, append([]string{"verify", "-"}, node...)...)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errOut, "quorate sign")
+
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--destination", "c-chain"}, exitOK, "deliverable\n"},
+		{[]string{"--destination", "c-chain", "--json"}, exitOK, `"code":"DELIVERABLE"`},
+		{[]string{"--destination-rpc", n.NodeURL() + "/ext/bc/C/rpc", "--destination", "c-chain"}, exitOK, "deliverable\n"},
+		{[]string{"--destination", "p-chain"}, exitNegative, "PAYLOAD_NOT_SUPPORTED"},
+		{[]string{"--destination", ids.ID{7}.String()}, exitUsage, "--destination-rpc"},
+		{[]string{"--destination", "nonsense"}, exitUsage, "blockchain ID"},
+		{[]string{"--destination", "c-chain", "--quorum", "80"}, exitUsage, "--quorum"},
+		{[]string{"--destination-rpc", n.NodeURL()}, exitUsage, "/ext/bc/BLOCKCHAIN_ID/rpc"},
+		{[]string{"--destination-rpc", "nonsense"}, exitUsage, "--destination-rpc"},
+	} {
+		code, out, errOut := quorate(t, signed, slices.Concat([]string{"verify", "-"}, node, test.args)...)
+		require.Equal(t, test.code, code, "%v: %s", test.args, errOut)
+		require.Contains(t, out+errOut, test.want, "%v", test.args)
+	}
 
 	for _, v := range n.Validators()[:3] {
 		require.NoError(t, v.SetBehaviour(simnet.Refusing))

@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
 const (
@@ -54,6 +56,8 @@ type Options struct {
 	Upgrades map[string]any
 	// ChainConfig is the configuration of the C-Chain, instead of one with every API.
 	ChainConfig string
+	// SubnetEVM gives the nodes the plugin for subnet-evm chains.
+	SubnetEVM bool
 	// Flags come after all others, so that they win.
 	Flags []string
 }
@@ -65,6 +69,7 @@ type Network struct {
 
 	t       testing.TB
 	program string
+	plugin  string // of subnet-evm; empty unless Options.SubnetEVM
 	options Options
 	keys    string // folder of the stakers' keys
 	dir     string
@@ -97,7 +102,12 @@ func StartWith(t testing.TB, o Options) *Network {
 	n := &Network{ID: NetworkID, t: t, dir: t.TempDir(), program: o.Program, options: o}
 	var err error
 	if n.program == "" {
-		if n.program, err = build(); err != nil {
+		if n.program, err = buildNode(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.SubnetEVM {
+		if n.plugin, err = buildPlugin(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,8 +189,15 @@ func newNode(i int, ports []int) *Node {
 	return &Node{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), index: i, httpPort: ports[0], stakingPort: ports[1]}
 }
 
-// build makes the node's program, once for all tests of this checkout. Tests that start in parallel share one build.
-var build = sync.OnceValues(func() (string, error) {
+// buildNode and buildPlugin build a program once for all tests of this checkout. Tests that start in parallel share one
+// build.
+var (
+	buildNode   = sync.OnceValues(func() (string, error) { return build("avalanchego-"+version, module+"/main") })
+	buildPlugin = sync.OnceValues(func() (string, error) { return build("subnet-evm-"+version, "quorate/e2e/subnetevm") })
+)
+
+// build builds a package into the cache folder, unless the program is there.
+func build(name, pkg string) (string, error) {
 	cache := os.Getenv("E2E_CACHE")
 	if cache == "" {
 		root, err := exec.Command("go", "env", "GOMOD").Output()
@@ -192,17 +209,17 @@ var build = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", fmt.Errorf("making the cache folder: %w", err)
 	}
-	program := filepath.Join(cache, "avalanchego-"+version)
+	program := filepath.Join(cache, name)
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
 	// Built under another name, so that an interrupted build is never used.
 	fresh := fmt.Sprintf("%s.%d", program, os.Getpid())
-	if out, err := exec.Command("go", "build", "-o", fresh, module+"/main").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the node: %w\n%s", err, out)
+	if out, err := exec.Command("go", "build", "-o", fresh, pkg).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
 	return program, os.Rename(fresh, program)
-})
+}
 
 // FreePorts are some that nobody listens on. The system does not give them to those
 // who ask for any, so that nobody else has them before they are used.
@@ -237,6 +254,12 @@ func (n *Network) launch(i int) {
 	temporary := filepath.Join(dir, "tmp")
 	for _, folder := range []string{configs, filepath.Join(dir, "plugins"), temporary} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	if n.plugin != "" {
+		link := filepath.Join(dir, "plugins", constants.SubnetEVMID.String())
+		if err := os.Symlink(n.plugin, link); err != nil && !errors.Is(err, os.ErrExist) {
 			n.t.Fatal(err)
 		}
 	}
@@ -373,6 +396,13 @@ func (n *Network) RestartAll() {
 		n.launch(i)
 	}
 	n.AwaitHealthy(startTime)
+}
+
+// Track restarts all nodes so that they run the chains of a subnet.
+func (n *Network) Track(subnetID ids.ID) {
+	n.t.Helper()
+	n.options.Flags = append(slices.Clone(n.options.Flags), "--track-subnets="+subnetID.String())
+	n.RestartAll()
 }
 
 func (n *Network) kill(i int) {

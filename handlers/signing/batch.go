@@ -48,7 +48,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 		return err
 	}
 	client := c.Request().Context()
-	results, err := each(c, "requests", len(requests), func(i int) (*aggregator.Result, aggregator.Request, error) {
+	results, err := each(c, network, "requests", len(requests), func(i int) (*aggregator.Result, aggregator.Request, error) {
 		return a.signOne(client, name, network, requests[i])
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 // each signs n messages in parallel and returns the body that each would have got by itself: a signedReply, or that of
 // an error. part names the messages in errors and in the log. sign returns the i-th signed message and its request; it
 // runs in several goroutines at a time. each fails only if the client has disconnected, and panics if sign does.
-func each(c echo.Context, part string, n int, sign func(i int) (*aggregator.Result, aggregator.Request, error)) ([]any, error) {
+func each(c echo.Context, network Network, part string, n int, sign func(i int) (*aggregator.Result, aggregator.Request, error)) ([]any, error) {
 	results, panics := make([]any, n), make([]error, n)
 	failures, details := make([]*apierr.Error, n), make([][]slog.Attr, n)
 	var work errgroup.Group
@@ -72,12 +72,15 @@ func each(c echo.Context, part string, n int, sign func(i int) (*aggregator.Resu
 			var req aggregator.Request
 			var err error
 			start := time.Now()
-			panics[i] = contain(func() { signed, req, err = sign(i) })
+			panics[i] = contain(func() {
+				if signed, req, err = sign(i); err == nil {
+					results[i] = signedReply{hexOf(signed.Message), network.deliver(c.Request().Context(), req, signed)}
+				}
+			})
 			if panics[i] != nil {
 				return nil //nolint:nilerr // returned below, when all are done
 			}
 			if err == nil {
-				results[i] = signedReply{hexOf(signed.Message)}
 				return nil
 			}
 			var known *apierr.Error

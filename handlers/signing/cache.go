@@ -67,9 +67,9 @@ func (c *requestCache) reply(key requestKey, known *cachedRequest, message *warp
 	if known.message == message {
 		return known.reply, nil
 	}
-	var content any = signedReply{hexOf(message)}
+	var content any = signedReply{SignedMessage: hexOf(message)}
 	if key.peer {
-		content = peerReply{hexOf(message)}
+		content = peerReply{SignedMessage: hexOf(message)}
 	}
 	reply, err := json.Marshal(content)
 	if err != nil {

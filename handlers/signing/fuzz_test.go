@@ -100,7 +100,7 @@ func FuzzDecodeVerify(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		req, err := decodeVerify(body)
+		req, _, err := decodeVerify(body)
 		if err != nil {
 			requireMistake(t, err)
 			return

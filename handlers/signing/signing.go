@@ -20,6 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/aggregator/delivery"
 	"quorate/aggregator/evmmessage"
 	"quorate/handlers/access"
 	"quorate/handlers/apierr"
@@ -42,11 +43,19 @@ type Signer interface {
 	Verify(ctx context.Context, req aggregator.VerifyRequest) (*aggregator.Verdict, error)
 }
 
+// Deliveries tells whether blockchains of one network would accept signed messages. It must be safe for concurrent use
+// and return soon after ctx has ended.
+type Deliveries interface {
+	Check(ctx context.Context, req delivery.Request) *delivery.Delivery
+}
+
 // Network is a served network.
 type Network struct {
 	// NetworkID is the network ID in messages: 1 is mainnet, 5 fuji.
 	NetworkID uint32
 	Signer    Signer
+	// Deliveries may be nil; then answers have no delivery.
+	Deliveries Deliveries
 	// Ready returns nil if requests can be expected to succeed, else the reason. If Ready is nil, the network is
 	// always ready. Each health request calls it, so it must not block.
 	Ready func() error
@@ -167,7 +176,7 @@ func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedReq
 	if err != nil {
 		return later(c, err)
 	}
-	content, err := a.cache.reply(key, known, signed.Message)
+	content, err := a.signedBody(c.Request().Context(), n, key, known, signed)
 	if err != nil {
 		return apierr.Internal(err)
 	}
@@ -187,15 +196,53 @@ func (n Network) owns(name string, req aggregator.Request) error {
 	return nil
 }
 
-// signedReply and peerReply hold a signed message in hex without a prefix.
+// signedReply and peerReply hold a signed message in hex without a prefix. Delivery is present if the request named the
+// blockchain that will verify the message.
 type (
 	signedReply struct {
-		SignedMessage string `json:"signedMessage"`
+		SignedMessage string             `json:"signedMessage"`
+		Delivery      *delivery.Delivery `json:"delivery,omitempty"`
 	}
 	peerReply struct {
-		SignedMessage string `json:"signed-message"`
+		SignedMessage string             `json:"signed-message"`
+		Delivery      *delivery.Delivery `json:"delivery,omitempty"`
 	}
 )
+
+// signedBody returns the body of the answer to a request. The cache has it unless it depends on the state of a
+// destination.
+func (a *API) signedBody(ctx context.Context, n Network, key requestKey, known *cachedRequest, signed *aggregator.Result) ([]byte, error) {
+	d := n.deliver(ctx, known.req, signed)
+	if d == nil {
+		return a.cache.reply(key, known, signed.Message)
+	}
+	if key.peer {
+		return json.Marshal(peerReply{hexOf(signed.Message), d})
+	}
+	return json.Marshal(signedReply{hexOf(signed.Message), d})
+}
+
+// deliveryTimeout limits how long a client that has its signed message waits for what would become of it.
+const deliveryTimeout = 2 * time.Second
+
+// deliver tells whether the blockchain that a request names would accept the signed message; nil if it names none.
+func (n Network) deliver(ctx context.Context, req aggregator.Request, signed *aggregator.Result) *delivery.Delivery {
+	if req.VerifyingBlockchainID == nil {
+		return nil
+	}
+	return n.check(ctx, delivery.Request{
+		Message: signed.Message, DestinationID: *req.VerifyingBlockchainID, SigningSubnetID: &signed.SigningSubnetID, PChainHeight: signed.PChainHeight,
+	})
+}
+
+func (n Network) check(ctx context.Context, req delivery.Request) *delivery.Delivery {
+	if n.Deliveries == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deliveryTimeout)
+	defer cancel()
+	return n.Deliveries.Check(ctx, req)
+}
 
 // statusSigned returns the status of an answer with a signed message.
 func statusSigned(c echo.Context) int {

@@ -84,7 +84,7 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 			}
 			apierr.Describe(c, describe(req.Message, req.SigningSubnetID, o.result, o.err, start)...)
 			if o.err == nil {
-				_ = send(response, "result", signedReply{hexOf(o.result.Message)})
+				_ = send(response, "result", signedReply{hexOf(o.result.Message), n.deliver(c.Request().Context(), req, o.result)})
 				return nil
 			}
 			var known *apierr.Error

@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
+	"quorate/aggregator/delivery"
 	"quorate/aggregator/l1message"
 	"quorate/handlers/apierr"
 	"quorate/handlers/jsonbody"
@@ -49,17 +50,18 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	if err != nil {
 		return later(c, failure(c.Request().Context(), err, dataForm))
 	}
-	return reply(c, statusSigned(c), signedReply{hexOf(result.Message)})
+	return reply(c, statusSigned(c), signedReply{SignedMessage: hexOf(result.Message)})
 }
 
 // sentMessage is a message that an EVM transaction sent, with the result of signing it: SignedMessage, or Error with the
 // body that AggregateSignatures would have answered with.
 type sentMessage struct {
-	MessageID       ids.ID `json:"messageId"`
-	LogIndex        uint64 `json:"logIndex"`
-	UnsignedMessage string `json:"unsignedMessage"`
-	SignedMessage   string `json:"signedMessage,omitempty"`
-	Error           any    `json:"error,omitempty"`
+	MessageID       ids.ID             `json:"messageId"`
+	LogIndex        uint64             `json:"logIndex"`
+	UnsignedMessage string             `json:"unsignedMessage"`
+	SignedMessage   string             `json:"signedMessage,omitempty"`
+	Delivery        *delivery.Delivery `json:"delivery,omitempty"` // as in signedReply
+	Error           any                `json:"error,omitempty"`
 }
 
 // AggregateSentMessages is
@@ -99,7 +101,7 @@ func (a *API) AggregateSentMessages(c echo.Context) error {
 	if err := a.guard.Charge(c, len(sent)); err != nil {
 		return err
 	}
-	results, err := each(c, "messages", len(sent), func(i int) (*aggregator.Result, aggregator.Request, error) {
+	results, err := each(c, network, "messages", len(sent), func(i int) (*aggregator.Result, aggregator.Request, error) {
 		one := request
 		one.Message = sent[i].Message
 		signed, err := a.sign(client, network, one, f)
@@ -112,7 +114,7 @@ func (a *API) AggregateSentMessages(c echo.Context) error {
 	for i, s := range sent {
 		messages[i] = sentMessage{MessageID: s.Message.ID(), LogIndex: s.LogIndex, UnsignedMessage: hex.EncodeToString(s.Message.Bytes())}
 		if signed, ok := results[i].(signedReply); ok {
-			messages[i].SignedMessage = signed.SignedMessage
+			messages[i].SignedMessage, messages[i].Delivery = signed.SignedMessage, signed.Delivery
 		} else {
 			messages[i].Error = results[i]
 		}

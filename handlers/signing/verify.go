@@ -12,6 +12,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/aggregator/delivery"
 	"quorate/handlers/apierr"
 	"quorate/handlers/jsonbody"
 )
@@ -26,6 +27,8 @@ type verdict struct {
 	TotalWeight     string   `json:"totalWeight"`
 	SigningSubnetID ids.ID   `json:"signingSubnetId"`
 	PChainHeight    string   `json:"pChainHeight"`
+	// Delivery is present if the request has a destination.
+	Delivery *delivery.Delivery `json:"delivery,omitempty"`
 }
 
 type signer struct {
@@ -36,7 +39,8 @@ type signer struct {
 }
 
 // VerifySignedMessage is POST /v1/signatureAggregator/{network}/verifySignedMessage. It verifies a signed message
-// against the validators of a height and lists its signers. An invalid signature is a success with valid false.
+// against the validators of a height and lists its signers. An invalid signature is a success with valid false. If the
+// request has a destination, the answer tells whether that blockchain would accept the message.
 func (a *API) VerifySignedMessage(c echo.Context) error {
 	name := c.Param("network")
 	network, err := a.network(name)
@@ -47,7 +51,7 @@ func (a *API) VerifySignedMessage(c echo.Context) error {
 	if err := readBody(c, &body); err != nil {
 		return err
 	}
-	req, err := decodeVerify(body.Bytes())
+	req, destination, err := decodeVerify(body.Bytes())
 	if err != nil {
 		return err
 	}
@@ -70,45 +74,54 @@ func (a *API) VerifySignedMessage(c echo.Context) error {
 	for _, s := range v.Signers {
 		answer.Signers = append(answer.Signers, signer{Index: s.Index, NodeIDs: s.NodeIDs, Weight: decimal(s.Weight)})
 	}
+	if destination != nil {
+		deliver := delivery.Request{Message: req.Message, DestinationID: *destination, SigningSubnetID: &v.SigningSubnetID, PChainHeight: req.PChainHeight}
+		if v.Valid {
+			deliver.PChainHeight = v.PChainHeight
+		}
+		answer.Delivery = network.check(ctx, deliver)
+	}
 	return reply(c, http.StatusOK, answer)
 }
 
-// decodeVerify parses a body; its errors are those of decode.
-func decodeVerify(body []byte) (aggregator.VerifyRequest, error) {
-	const member = "signedMessage"
-	var req aggregator.VerifyRequest
-	object, err := jsonbody.Parse(body, dataForm.aliases(), member, dataForm.signingSubnetID, dataForm.quorumPercentage, dataForm.pChainHeight, dataForm.verifyingBlockchainID)
+// decodeVerify parses a body. destination is nil if it names none. Errors are those of decode.
+func decodeVerify(body []byte) (req aggregator.VerifyRequest, destination *ids.ID, err error) {
+	const member, destinationMember = "signedMessage", "destinationBlockchainId"
+	object, err := jsonbody.Parse(body, dataForm.aliases(), member, destinationMember, dataForm.signingSubnetID, dataForm.quorumPercentage, dataForm.pChainHeight, dataForm.verifyingBlockchainID)
 	if err != nil {
-		return req, err
+		return req, nil, err
 	}
 	text, err := object.String(member)
 	if err != nil {
-		return req, err
+		return req, nil, err
 	}
 	raw, err := parseHex(member, text)
 	if err != nil {
-		return req, err
+		return req, nil, err
 	}
 	if len(raw) == 0 {
-		return req, apierr.BadRequest("%s is empty; send the signed Warp message in hex", member)
+		return req, nil, apierr.BadRequest("%s is empty; send the signed Warp message in hex", member)
 	}
 	if req.SigningSubnetID, err = readID(object, dataForm.signingSubnetID, "subnet ID"); err != nil {
-		return req, err
+		return req, nil, err
 	}
 	if req.QuorumPercentage, err = object.Uint(dataForm.quorumPercentage, 100); err != nil {
-		return req, err
+		return req, nil, err
 	}
 	if req.PChainHeight, err = readHeight(object, dataForm); err != nil {
-		return req, err
+		return req, nil, err
 	}
 	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, dataForm, req.PChainHeight); err != nil {
-		return req, err
+		return req, nil, err
+	}
+	if destination, err = readID(object, destinationMember, "blockchain ID"); err != nil {
+		return req, nil, err
 	}
 	if req.Message, err = warp.ParseMessage(raw); err != nil {
 		if _, err := warp.ParseUnsignedMessage(raw); err == nil {
-			return req, apierr.BadRequest("%s carries no signature; aggregateSignatures makes one", member)
+			return req, nil, apierr.BadRequest("%s carries no signature; aggregateSignatures makes one", member)
 		}
-		return req, apierr.BadRequest("%s could not be decoded as a signed Warp message; send all of it, in hex", member)
+		return req, nil, apierr.BadRequest("%s could not be decoded as a signed Warp message; send all of it, in hex", member)
 	}
-	return req, nil
+	return req, destination, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/aggregator"
+	"quorate/aggregator/delivery"
 	"quorate/aggregator/evmmessage"
 	"quorate/aggregator/l1message"
 	"quorate/handlers/data/times"
@@ -51,6 +52,8 @@ type Network struct {
 	Resolver *validators.Resolver
 	Signer   *aggregator.Aggregator
 	Coverage *Coverage
+	// Deliveries tells whether blockchains would accept signed messages.
+	Deliveries *delivery.Checker
 	// indexed is the index of the primary network's chains, which another one replaces once the genesis is known, and
 	// record the index of L1s; nil without a store.
 	indexed atomic.Pointer[chainIndex]
@@ -203,6 +206,7 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	if err != nil {
 		return err
 	}
+	n.Deliveries = delivery.New(n.ID, n.Resolver, n.Node)
 	derive := l1message.Options{NetworkID: n.ID, Node: n.Node, Chains: n.Resolver, Signer: n.Signer, Log: o.Log}
 	var recorded chan struct{}
 	if o.Store != nil {
