@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -31,6 +32,8 @@ const (
 	// attemptTimeout limits one request of the client's own http.Client. It exceeds the longest
 	// time that a service can be configured to take.
 	attemptTimeout = 5 * time.Minute
+	// connectTimeout limits connecting, and then the TLS handshake.
+	connectTimeout = 10 * time.Second
 	// maxRetryAfter is the longest Retry-After that a call waits for.
 	maxRetryAfter = time.Minute
 	// defaultAttempts is the default of Options.Attempts.
@@ -94,8 +97,14 @@ func New(o Options) (*Client, error) {
 		own:      o.HTTPClient == nil,
 	}
 	if c.own {
-		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second}
-		c.http = &http.Client{Transport: transport, Timeout: attemptTimeout}
+		c.http = &http.Client{Timeout: attemptTimeout, Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+			TLSHandshakeTimeout: connectTimeout,
+			ForceAttemptHTTP2:   true,
+			MaxIdleConnsPerHost: 16,
+			IdleConnTimeout:     90 * time.Second,
+		}}
 	} else {
 		copied := *o.HTTPClient
 		c.http = &copied

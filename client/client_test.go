@@ -2,17 +2,21 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,11 +78,11 @@ func TestRequests(t *testing.T) {
 	options := client.SignOptions{
 		SigningSubnetID: &subnet, QuorumPercentage: 80, QuorumPercentageBuffer: 3, VerifyingBlockchainID: &chain, Wait: 1500 * time.Millisecond,
 	}
-	// log is the data of the precompile's log: the offset, the length, and the padded message.
-	log := make([]byte, 64, 64+len(m.Bytes())+31)
-	log[31], log[63] = 32, byte(len(m.Bytes()))
-	log = append(log, m.Bytes()...)
-	log = append(log, make([]byte, (32-len(log)%32)%32)...)
+	// logged is the data of the precompile's log: the offset, the length, and the padded message.
+	logged := make([]byte, 64, 64+len(m.Bytes())+31)
+	logged[31], logged[63] = 32, byte(len(m.Bytes()))
+	logged = append(logged, m.Bytes()...)
+	logged = append(logged, make([]byte, (32-len(logged)%32)%32)...)
 	good := fmt.Sprintf(`{"signedMessage":%q}`, hexOf(signed))
 	for name, test := range map[string]struct {
 		request, body, answer string
@@ -94,9 +98,9 @@ func TestRequests(t *testing.T) {
 			}, signed,
 		},
 		"the data of a log": {
-			"POST /v1/signatureAggregator/fuji/aggregateSignatures", fmt.Sprintf(`{"message":%q}`, hex.EncodeToString(log)), good,
+			"POST /v1/signatureAggregator/fuji/aggregateSignatures", fmt.Sprintf(`{"message":%q}`, hex.EncodeToString(logged)), good,
 			func(ctx context.Context, c *client.Client) (any, error) {
-				return c.Sign(ctx, client.Request{Message: log})
+				return c.Sign(ctx, client.Request{Message: logged})
 			}, signed,
 		},
 		"the call of icm-services": {
@@ -211,6 +215,8 @@ func TestHostileServers(t *testing.T) {
 		"a signed other":       {answer(200, sentBody(m, m.ID(), `"signedMessage":"`+hexOf(signedBy(t, other, 1))+`"`)), sent, "not the one of the request"},
 		"neither of both":      {answer(200, sentBody(m, m.ID(), `"x":1`)), sent, "cannot be parsed"},
 		"an unsigned that not": {answer(200, `{"messages":[{"unsignedMessage":"00"}]}`), sent, "unsigned message 0 cannot be parsed"},
+		"no outcome":           {answer(200, sentBody(m, m.ID(), `"error":{}`)), outcome, "no reason"},
+		"no result":            {answer(200, `{"results":[{}]}`), result, "no reason"},
 		"no verdict":           {answer(200, `null`), verify(signedBy(t, m, 1)), "not a verdict"},
 		"a verdict's weight":   {answer(200, `{"valid":true,"weight":"-1"}`), verify(signedBy(t, m, 1)), "not the expected JSON"},
 	} {
@@ -252,6 +258,23 @@ func batch(m *warp.UnsignedMessage) func(context.Context, *client.Client) error 
 	}
 }
 
+// outcome and result return the error of the only message.
+func outcome(ctx context.Context, c *client.Client) error {
+	sent, err := c.SignEVMTransaction(ctx, client.CChain, [32]byte{1}, client.SignOptions{})
+	if err != nil {
+		return err
+	}
+	return sent[0].Err
+}
+
+func result(ctx context.Context, c *client.Client) error {
+	results, err := c.SignBatch(ctx, []client.Request{{}})
+	if err != nil {
+		return err
+	}
+	return results[0].Err
+}
+
 func signTransaction(ctx context.Context, c *client.Client) error {
 	_, err := c.SignTransaction(ctx, ids.ID{1})
 	return err
@@ -284,6 +307,28 @@ func TestRedirectsKeepTheKey(t *testing.T) {
 		require.ErrorContains(t, err, other.URL)
 	}
 	require.Nil(t, given.CheckRedirect, "the caller's client was changed")
+}
+
+// TestUntrustedCertificateIsFinal checks that a server without a trusted certificate gets neither a request nor a
+// second connection.
+func TestUntrustedCertificateIsFinal(t *testing.T) {
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("got a request") }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	c, err := client.New(client.Options{URL: server.URL, Network: "fuji"})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.SignTransaction(t.Context(), ids.ID{1})
+	var untrusted *tls.CertificateVerificationError
+	require.ErrorAs(t, err, &untrusted)
+	require.EqualValues(t, 1, connections.Load())
 }
 
 // TestErrors checks what the client makes of failures of the service.

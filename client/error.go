@@ -201,6 +201,9 @@ type failure struct {
 
 func (f failure) error() *Error {
 	e := &Error{Code: f.Code, Status: f.StatusCode, Message: f.Message}
+	if f.Message == "" {
+		e.Message, e.err = "the server gives no reason", ErrBadAnswer
+	}
 	if len(f.Outcomes) > 0 {
 		var account *Account
 		if json.Unmarshal(f.Outcomes, &account) == nil {

@@ -39,8 +39,8 @@ func (p *Progress) UnmarshalJSON(content []byte) error {
 	return json.Unmarshal(content, &p.Account)
 }
 
-// SignWithProgress is Sign that calls progress while the round runs, at most once in 20 ms. The
-// service waits longer than in Sign for a message that validators have not seen: as long as a
+// SignWithProgress is Sign that calls progress while the round runs, at most once in 20 ms and in
+// the caller's goroutine. The service waits longer than in Sign for a message that validators have not seen: as long as a
 // request may take. If the connection fails, the call repeats the request, and the service joins
 // it to the round if that still runs.
 //

@@ -224,6 +224,9 @@ func (f signFlags) failedThere(err error) error {
 	failed, ok := errors.AsType[*client.Error](err)
 	switch {
 	case errors.Is(err, client.ErrBadAnswer):
+		if ok {
+			err = errors.New(failed.Message)
+		}
 		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
 	case !ok:
 		return &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
