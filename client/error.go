@@ -16,13 +16,8 @@ import (
 // redirects, or its message is not the one that was asked for. The server may not be quorate.
 var ErrBadAnswer = errors.New("the server's answer cannot be used")
 
-// Code is the reason of a failure. A Code is an error only so that it can be the target of
-// errors.Is:
-//
-//	if errors.Is(err, client.CodeQuorumNotReached) { ... }
+// Code is the reason of a failure.
 type Code string
-
-func (c Code) Error() string { return string(c) }
 
 // Codes of failures. Services of other versions may answer with further ones.
 const (
@@ -96,7 +91,9 @@ const (
 	CodeIndexUntraced Code = "INDEX_UNTRACED"
 )
 
-// Error is a failure that the server reported.
+// Error is a failure that the server reported. Its Code alone decides whether it is another one:
+//
+//	if errors.Is(err, &client.Error{Code: client.CodeQuorumNotReached}) { ... }
 type Error struct {
 	// Code may be empty, for example if a field of the request is wrong.
 	Code Code
@@ -123,10 +120,10 @@ func (e *Error) Error() string {
 	return text + ": " + e.Message
 }
 
-// Is reports whether target is the error's Code.
+// Is reports whether target is an *Error with the same Code.
 func (e *Error) Is(target error) bool {
-	code, ok := target.(Code) //nolint:errorlint // errors.Is unwraps target
-	return ok && code == e.Code
+	other, ok := target.(*Error)
+	return ok && other.Code != "" && other.Code == e.Code
 }
 
 func (e *Error) Unwrap() error { return e.err }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -30,11 +29,11 @@ func exampleServer(status int, body string) *httptest.Server {
 func exampleMessage() (*warp.UnsignedMessage, string) {
 	m, err := warp.NewUnsignedMessage(5, ids.ID{1}, []byte("hello"))
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	signed, err := warp.NewMessage(m, &warp.BitSetSignature{Signers: []byte{0b111}})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return m, hex.EncodeToString(signed.Bytes())
 }
@@ -47,7 +46,8 @@ func ExampleClient_Sign() {
 
 	c, err := client.New(client.Options{URL: server.URL, Network: "fuji"})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -58,7 +58,8 @@ func ExampleClient_Sign() {
 		SignOptions: client.SignOptions{QuorumPercentage: 67, VerifyingBlockchainID: &destination},
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	signers, err := signed.Signature.NumSigners()
 	fmt.Println(signers, err)
@@ -76,12 +77,13 @@ func ExampleError() {
 
 	c, err := client.New(client.Options{URL: server.URL, Network: "fuji"})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer c.Close()
 	message, _ := exampleMessage()
 	_, err = c.Sign(context.Background(), client.Request{Message: message.Bytes()})
-	if errors.Is(err, client.CodeQuorumNotReached) {
+	if errors.Is(err, &client.Error{Code: client.CodeQuorumNotReached}) {
 		fmt.Println("no quorum")
 	}
 	var failed *client.Error
@@ -103,7 +105,8 @@ func ExampleAggregator() {
 
 	c, err := client.New(client.Options{URL: server.URL, Network: "fuji"})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer c.Close()
 	var aggregator interface {

@@ -105,11 +105,11 @@ func TestRetriesEnd(t *testing.T) {
 		shortest, longer time.Duration
 		want             error
 	}{
-		"all attempts": {0, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(503, busy, "Retry-After", "2") }, 5, 8 * time.Second, 8 * time.Second, client.CodeBusy},
-		"one attempt":  {1, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(503, busy, "Retry-After", "2") }, 1, 0, 0, client.CodeBusy},
+		"all attempts": {0, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(503, busy, "Retry-After", "2") }, 5, 8 * time.Second, 8 * time.Second, &client.Error{Code: client.CodeBusy}},
+		"one attempt":  {1, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(503, busy, "Retry-After", "2") }, 1, 0, 0, &client.Error{Code: client.CodeBusy}},
 		"the deadline would pass": {0, 3 * time.Second, func(int, *http.Request) (*http.Response, error) { return respond(503, busy, "Retry-After", "2") }, 2, 2 * time.Second, 2 * time.Second,
-			client.CodeBusy},
-		"an hour": {0, 24 * time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(429, busy, "Retry-After", "3600") }, 1, 0, 0, client.CodeBusy},
+			&client.Error{Code: client.CodeBusy}},
+		"an hour": {0, 24 * time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(429, busy, "Retry-After", "3600") }, 1, 0, 0, &client.Error{Code: client.CodeBusy}},
 		"no connection": {4, time.Hour, func(int, *http.Request) (*http.Response, error) { return nil, refusedConnection }, 4,
 			875 * time.Millisecond, 2625 * time.Millisecond, refusedConnection},
 		"a connection that breaks": {2, time.Hour, func(int, *http.Request) (*http.Response, error) {
@@ -118,8 +118,8 @@ func TestRetriesEnd(t *testing.T) {
 			return r, err
 		}, 2, 125 * time.Millisecond, 375 * time.Millisecond, io.ErrUnexpectedEOF},
 		"a proxy without JSON":  {2, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(503, "<html>") }, 2, 125 * time.Millisecond, 375 * time.Millisecond, client.ErrBadAnswer},
-		"a failure that stays":  {0, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(500, busy, "Retry-After", "2") }, 1, 0, 0, client.CodeBusy},
-		"a message not seen":    {0, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(404, busy, "Retry-After", "2") }, 1, 0, 0, client.CodeBusy},
+		"a failure that stays":  {0, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(500, busy, "Retry-After", "2") }, 1, 0, 0, &client.Error{Code: client.CodeBusy}},
+		"a message not seen":    {0, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(404, busy, "Retry-After", "2") }, 1, 0, 0, &client.Error{Code: client.CodeBusy}},
 		"an answer that is bad": {0, time.Hour, func(int, *http.Request) (*http.Response, error) { return respond(200, "{") }, 1, 0, 0, client.ErrBadAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestCancelDuringPause(t *testing.T) {
 		time.AfterFunc(10*time.Second, func() { cancel(cause) })
 		_, err := c.SignTransaction(ctx, ids.ID{1})
 		require.ErrorIs(t, err, cause)
-		require.ErrorIs(t, err, client.CodeBusy)
+		require.ErrorIs(t, err, &client.Error{Code: client.CodeBusy})
 		require.Equal(t, 10*time.Second, time.Since(start))
 		require.Equal(t, 1, *requests)
 	})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -118,12 +119,11 @@ func (r *eventReader) next() (name string, data []byte, err error) {
 			data = append([]byte{}, value...)
 		}
 	}
-	switch err := r.lines.Err(); err {
-	case nil:
-		return "", nil, fmt.Errorf("reading events: the stream ended before the result: %w", io.ErrUnexpectedEOF)
-	case bufio.ErrTooLong:
+	if err = r.lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return "", nil, badAnswer("an event exceeds %d bytes", maxEvent)
-	default:
-		return "", nil, fmt.Errorf("reading events: %w", err)
 	}
+	if err == nil {
+		err = fmt.Errorf("the stream ended before the result: %w", io.ErrUnexpectedEOF)
+	}
+	return "", nil, fmt.Errorf("reading events: %w", err)
 }

@@ -54,9 +54,9 @@ func TestStreamsThatFail(t *testing.T) {
 		want     error
 		requests int
 	}{
-		"an error event":      {events("event: error\ndata: {\"message\":\"no\",\"statusCode\":500,\"code\":\"REFUSED\"}\n\n"), client.CodeRefused, 1},
-		"a busy service":      {events("event: error\ndata: {\"message\":\"no\",\"statusCode\":503,\"code\":\"BUSY\"}\n\n"), client.CodeBusy, 2},
-		"an error before it":  {answer(400, `{"message":"no","code":"UNKNOWN_SUBNET"}`), client.CodeUnknownSubnet, 1},
+		"an error event":      {events("event: error\ndata: {\"message\":\"no\",\"statusCode\":500,\"code\":\"REFUSED\"}\n\n"), &client.Error{Code: client.CodeRefused}, 1},
+		"a busy service":      {events("event: error\ndata: {\"message\":\"no\",\"statusCode\":503,\"code\":\"BUSY\"}\n\n"), &client.Error{Code: client.CodeBusy}, 2},
+		"an error before it":  {answer(400, `{"message":"no","code":"UNKNOWN_SUBNET"}`), &client.Error{Code: client.CodeUnknownSubnet}, 1},
 		"no stream":           {answer(200, `{"signedMessage":""}`), client.ErrBadAnswer, 1},
 		"cut":                 {events("event: progress\ndata: {}\n\nevent: res"), io.ErrUnexpectedEOF, 2},
 		"cut within an event": {events("event: result\ndata: {}\n"), io.ErrUnexpectedEOF, 2},

@@ -73,11 +73,11 @@ func TestClientAgainstService(t *testing.T) {
 	require.True(t, verify(relayed, 67).Valid)
 
 	_, err = c.SignTransaction(ctx, ids.ID{1})
-	require.ErrorIs(t, err, client.CodeUnknownTransaction)
+	require.ErrorIs(t, err, &client.Error{Code: client.CodeUnknownTransaction})
 	_, err = c.SignEVMTransaction(ctx, ids.ID{9}.String(), ids.ID{1}, client.SignOptions{QuorumPercentage: 70})
-	require.ErrorIs(t, err, client.CodeUnknownChain)
+	require.ErrorIs(t, err, &client.Error{Code: client.CodeUnknownChain})
 	_, err = c.Sign(ctx, client.Request{Message: one.Bytes(), SignOptions: client.SignOptions{SigningSubnetID: &ids.ID{9}}})
-	require.ErrorIs(t, err, client.CodeUnknownSubnet)
+	require.ErrorIs(t, err, &client.Error{Code: client.CodeUnknownSubnet})
 
 	// Most validators stop answering: the progress shows it, and the failure accounts for all of the weight.
 	for _, v := range n.Validators()[:3] {
@@ -86,7 +86,7 @@ func TestClientAgainstService(t *testing.T) {
 	three := n.Message([]byte("three"))
 	var last client.Progress
 	_, err = c.SignWithProgress(ctx, client.Request{Message: three.Bytes()}, func(p client.Progress) { last = p })
-	require.ErrorIs(t, err, client.CodeQuorumNotReached)
+	require.ErrorIs(t, err, &client.Error{Code: client.CodeQuorumNotReached})
 	require.ErrorAs(t, err, &failed)
 	require.Positive(t, last.SignedWeight+last.UnprovenWeight)
 	a := failed.Outcomes

@@ -28,8 +28,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv("RELAY_KEY"), os.Stdout); err != nil {
+	err := run(ctx, os.Args[1:], os.Getenv("RELAY_KEY"), os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "relay:", err)
 		os.Exit(1)
 	}
