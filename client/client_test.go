@@ -348,7 +348,7 @@ func TestErrors(t *testing.T) {
 			client.Error{Code: client.CodeQuorumNotReached, Status: 500, Message: "too few", RequestID: "r1", Outcomes: &client.Account{
 				PChainHeight: 12, TargetWeight: 67, TotalWeight: 100, SignedWeight: 60, DisconnectedWeight: 40,
 				Refusals: []client.Refusal{{Code: 5, Message: "no", Weight: 1, Count: 1}}, SilentNodes: []ids.NodeID{node},
-				Reasons: []client.Reason{{Code: "PRIVATE_ADDRESS", Weight: 40, Count: 2, NodeIDs: []ids.NodeID{node}, Detail: "10.0.0.1", Remedy: "set allow_private_ips"}},
+				Reasons: []client.Reason{{Code: client.ReasonPrivateAddress, Weight: 40, Count: 2, NodeIDs: []ids.NodeID{node}, Detail: "10.0.0.1", Remedy: "set allow_private_ips"}},
 			}}},
 		"with an empty account": {500, `{"message":"too few","code":"REFUSED","outcomes":{}}`,
 			client.Error{Code: client.CodeRefused, Status: 500, Message: "too few", RequestID: "r1", Outcomes: &client.Account{}}},
@@ -402,27 +402,35 @@ func TestErrorsOfOneMessage(t *testing.T) {
 	}
 }
 
-// TestCodesAreThoseOfTheDocumentation compares the constants with docs/errors.md.
+// TestCodesAreThoseOfTheDocumentation compares the constants with the tables of docs/errors.md.
 func TestCodesAreThoseOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../docs/errors.md")
 	require.NoError(t, err)
-	source, err := os.ReadFile("error.go")
-	require.NoError(t, err)
-	_, table, found := strings.Cut(string(page), "| `code` | meaning |")
-	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n\n")
-	documented := 0
-	for line := range strings.Lines(table) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 2 {
-			continue
+	for _, test := range []struct {
+		file, constant, head string
+		least                int
+	}{
+		{"error.go", " Code = %q\n", "| `code` | meaning |", 25},
+		{"reason.go", " ReasonCode = %q\n", "| `code` | validators with that much weight |", 20},
+	} {
+		source, err := os.ReadFile(test.file)
+		require.NoError(t, err)
+		_, table, found := strings.Cut(string(page), test.head)
+		require.True(t, found, "docs/errors.md has no table that begins with %s", test.head)
+		table, _, _ = strings.Cut(table, "\n\n")
+		documented := 0
+		for line := range strings.Lines(table) {
+			cells := strings.Split(line, "|")
+			if len(cells) < 2 {
+				continue
+			}
+			for _, code := range regexp.MustCompile("`([A-Z0-9_]+)`").FindAllStringSubmatch(cells[1], -1) {
+				documented++
+				require.Contains(t, string(source), fmt.Sprintf(test.constant, code[1]))
+			}
 		}
-		for _, code := range regexp.MustCompile("`([A-Z_]+)`").FindAllStringSubmatch(cells[1], -1) {
-			documented++
-			require.Contains(t, string(source), fmt.Sprintf(" Code = %q\n", code[1]))
-		}
+		require.Greater(t, documented, test.least)
 	}
-	require.Greater(t, documented, 25)
 }
 
 // TestNewChecksOptions checks that mistakes show before the first request.

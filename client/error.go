@@ -172,21 +172,6 @@ type Refusal struct {
 	Count   int    `json:"count"`
 }
 
-// Reason groups the validators whose weight is missing for the same reason.
-type Reason struct {
-	// Code is one of a closed list, which docs/errors.md explains.
-	Code string `json:"code"`
-	// Weight is the weight of all of these validators, Count their number.
-	Weight uint64 `json:"weight,string"`
-	Count  int    `json:"count"`
-	// NodeIDs are the heaviest of them.
-	NodeIDs []ids.NodeID `json:"nodeIds"`
-	// Detail may be empty.
-	Detail string `json:"detail,omitempty"`
-	// Remedy says what to do.
-	Remedy string `json:"remedy"`
-}
-
 // failure is the server's format of errors. Outcomes are decoded separately, so that an account
 // of an unknown form does not hide the error.
 type failure struct {

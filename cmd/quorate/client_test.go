@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/hex"
 	"testing"
 	"time"
 
@@ -94,6 +95,18 @@ func TestClientAgainstService(t *testing.T) {
 	require.Positive(t, a.SilentWeight+a.UnansweredWeight)
 	require.Equal(t, a.TotalWeight, a.SignedWeight+a.UnprovenWeight+a.InvalidWeight+a.SilentWeight+a.UnansweredWeight+
 		a.DisconnectedWeight+a.UnaskedWeight+a.KeylessWeight+a.RefusedWeight)
+	require.NotEmpty(t, a.Reasons)
+	missing := a.SignedWeight + a.UnprovenWeight
+	for _, r := range a.Reasons {
+		missing += r.Weight
+		require.NotEmpty(t, r.Remedy)
+	}
+	require.Equal(t, a.TotalWeight, missing)
+	// The command prints the reasons that the service sent.
+	code, _, errOut := quorate(t, "", "sign", "--server", s.base, hex.EncodeToString(three.Bytes()))
+	require.Equal(t, exitNegative, code, errOut)
+	require.Contains(t, errOut, string(a.Reasons[0].Code))
+	require.Contains(t, errOut, a.Reasons[0].Remedy)
 	for _, v := range n.Validators()[:3] {
 		require.NoError(t, v.SetBehaviour(simnet.Honest))
 	}
