@@ -178,6 +178,8 @@ func (c *Client) send(ctx context.Context, path string, content []byte, accept s
 		return err
 	}
 	request.Header.Set("Accept", accept)
+	// Not sent. It lets net/http repeat a POST at once if the server has closed the idle connection.
+	request.Header["Idempotency-Key"] = nil
 	if content != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -160,6 +160,33 @@ func TestCancelDuringPause(t *testing.T) {
 	})
 }
 
+// TestIdleConnectionIsClosed checks that a connection which the server closed between two calls costs neither an attempt
+// nor a pause.
+func TestIdleConnectionIsClosed(t *testing.T) {
+	m := unsignedMessage(t, ids.ID{1}, "again")
+	requests := 0
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		if got, sent := r.Header["Idempotency-Key"]; sent {
+			t.Errorf("got header Idempotency-Key %q", got)
+		}
+		if requests++; requests == 2 {
+			connection, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = connection.Close()
+			return
+		}
+		answer(200, `{"signedMessage":"`+hexOf(signedBy(t, m, 1))+`"}`)(w, r)
+	}, client.Options{Attempts: 1})
+	for range 2 {
+		_, err := c.Sign(t.Context(), client.Request{Message: m.Bytes()})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 3, requests)
+}
+
 // TestBodiesAreClosed checks that each answer is closed, so that its connection can be used again.
 func TestBodiesAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
