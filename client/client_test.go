@@ -152,6 +152,31 @@ func TestRequests(t *testing.T) {
 				Weight: 5, TargetWeight: 7, TotalWeight: 10, SigningSubnetID: subnet, PChainHeight: 4,
 			},
 		},
+		"a signed message to deliver": {
+			"POST /v1/signatureAggregator/fuji/verifySignedMessage", fmt.Sprintf(`{"signedMessage":%q,"destinationBlockchainId":%q}`, hexOf(signed), chain),
+			fmt.Sprintf(`{"valid":true,"signers":[],"weight":"9","targetWeight":"7","totalWeight":"10","signingSubnetId":%q,"pChainHeight":"4","delivery":{
+				"deliverable":false,"code":"EPOCH_BEHIND","detail":"why","remedy":"wait","destinationBlockchainId":%q,
+				"epoch":{"number":"2","pChainHeight":"3","startTime":"2026-11-23T03:18:15Z","endTime":"2026-11-23T03:18:45Z"},
+				"rules":{"quorumPercentage":67,"requirePrimaryNetworkSigners":true,"source":"PROTOCOL"},
+				"validators":{"signingSubnetId":%q,"pChainHeight":"3","signers":1,"weight":"4","targetWeight":"7","totalWeight":"10"},
+				"nextEpoch":{"pChainHeight":"4","notBefore":"2026-11-23T03:18:45Z","blocks":1}}}`, subnet, chain, subnet),
+			func(ctx context.Context, c *client.Client) (any, error) {
+				return c.Verify(ctx, client.VerifyRequest{Message: signed, DestinationBlockchainID: &chain})
+			},
+			&client.Verdict{
+				Valid: true, Signers: []client.Signer{}, Weight: 9, TargetWeight: 7, TotalWeight: 10, SigningSubnetID: subnet, PChainHeight: 4,
+				Delivery: &client.Delivery{
+					Deliverable: new(bool), Code: client.DeliveryEpochBehind, Detail: "why", Remedy: "wait", DestinationBlockchainID: chain,
+					Epoch: &client.Epoch{
+						Number: 2, PChainHeight: 3,
+						StartTime: time.Date(2026, 11, 23, 3, 18, 15, 0, time.UTC), EndTime: time.Date(2026, 11, 23, 3, 18, 45, 0, time.UTC),
+					},
+					Rules:      &client.Rules{QuorumPercentage: 67, RequirePrimaryNetworkSigners: true, Source: "PROTOCOL"},
+					Validators: &client.DestinationSigners{SigningSubnetID: subnet, PChainHeight: 3, Signers: 1, Weight: 4, TargetWeight: 7, TotalWeight: 10},
+					NextEpoch:  &client.NextEpoch{PChainHeight: 4, NotBefore: time.Date(2026, 11, 23, 3, 18, 45, 0, time.UTC), Blocks: 1},
+				},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -402,21 +427,22 @@ func TestErrorsOfOneMessage(t *testing.T) {
 	}
 }
 
-// TestCodesAreThoseOfTheDocumentation compares the constants with the tables of docs/errors.md.
+// TestCodesAreThoseOfTheDocumentation compares the constants with the tables of the documentation.
 func TestCodesAreThoseOfTheDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../docs/errors.md")
-	require.NoError(t, err)
 	for _, test := range []struct {
-		file, constant, head string
-		least                int
+		file, constant, page, head string
+		least                      int
 	}{
-		{"error.go", " Code = %q\n", "| `code` | meaning |", 25},
-		{"reason.go", " ReasonCode = %q\n", "| `code` | validators with that much weight |", 20},
+		{"error.go", " Code = %q\n", "errors.md", "| `code` | meaning |", 25},
+		{"reason.go", " ReasonCode = %q\n", "errors.md", "| `code` | validators with that much weight |", 20},
+		{"delivery.go", " DeliveryCode = %q\n", "signing.md", "| code | meaning | what to do |", 11},
 	} {
+		page, err := os.ReadFile("../docs/" + test.page)
+		require.NoError(t, err)
 		source, err := os.ReadFile(test.file)
 		require.NoError(t, err)
 		_, table, found := strings.Cut(string(page), test.head)
-		require.True(t, found, "docs/errors.md has no table that begins with %s", test.head)
+		require.True(t, found, "docs/%s has no table that begins with %s", test.page, test.head)
 		table, _, _ = strings.Cut(table, "\n\n")
 		documented := 0
 		for line := range strings.Lines(table) {

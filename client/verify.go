@@ -15,6 +15,9 @@ type VerifyRequest struct {
 	QuorumPercentage      uint64
 	PChainHeight          uint64
 	VerifyingBlockchainID *ids.ID
+	// DestinationBlockchainID is the blockchain that Verdict.Delivery is about; nil means none.
+	// The service's node must run it.
+	DestinationBlockchainID *ids.ID
 }
 
 // Verdict is the result of verifying a signed message.
@@ -31,6 +34,8 @@ type Verdict struct {
 	TotalWeight     uint64 `json:"totalWeight,string"`
 	SigningSubnetID ids.ID `json:"signingSubnetId"`
 	PChainHeight    uint64 `json:"pChainHeight,string"`
+	// Delivery is present if the request has a destination.
+	Delivery *Delivery `json:"delivery"`
 }
 
 // Signer is a validator of the canonical set.
@@ -51,7 +56,8 @@ func (c *Client) Verify(ctx context.Context, r VerifyRequest) (*Verdict, error) 
 		QuorumPercentage      uint64  `json:"quorumPercentage,omitempty"`
 		PChainHeight          uint64  `json:"pChainHeight,omitempty"`
 		VerifyingBlockchainID *ids.ID `json:"verifyingBlockchainId,omitempty"`
-	}{hex.EncodeToString(r.Message.Bytes()), r.SigningSubnetID, r.QuorumPercentage, r.PChainHeight, r.VerifyingBlockchainID}
+		DestinationID         *ids.ID `json:"destinationBlockchainId,omitempty"`
+	}{hex.EncodeToString(r.Message.Bytes()), r.SigningSubnetID, r.QuorumPercentage, r.PChainHeight, r.VerifyingBlockchainID, r.DestinationBlockchainID}
 	var verdict *Verdict
 	if err := c.call(ctx, "/verifySignedMessage", body, &verdict); err != nil {
 		return nil, err

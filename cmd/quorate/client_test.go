@@ -73,6 +73,12 @@ func TestClientAgainstService(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, verify(relayed, 67).Valid)
 
+	judged, err := c.Verify(ctx, client.VerifyRequest{Message: relayed, DestinationBlockchainID: &relayed.SourceChainID})
+	require.NoError(t, err)
+	require.Equal(t, client.DeliveryDeliverable, judged.Delivery.Code)
+	require.Equal(t, relayed.SourceChainID, judged.Delivery.DestinationBlockchainID)
+	require.Equal(t, judged.Weight, judged.Delivery.Validators.Weight)
+
 	_, err = c.SignTransaction(ctx, ids.ID{1})
 	require.ErrorIs(t, err, &client.Error{Code: client.CodeUnknownTransaction})
 	_, err = c.SignEVMTransaction(ctx, ids.ID{9}.String(), ids.ID{1}, client.SignOptions{QuorumPercentage: 70})
