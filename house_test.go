@@ -20,7 +20,7 @@ import (
 // the second: a package imports packages of its own folder, and otherwise only those of a
 // lower floor.
 var floors = map[string]int{
-	"internal/cputime": -1, "internal/retry": -1, "internal/testenv": -1,
+	"client": -1, "internal/cputime": -1, "internal/retry": -1, "internal/testenv": -1,
 	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1,
 	"aggregator": 2, "internal/index": 2,
@@ -84,10 +84,32 @@ func checkImports(t *testing.T, importer string, imports []string, test bool) {
 	}
 }
 
+// TestClientImportsLittle checks that a program that imports package client imports neither the service nor what only
+// the service needs.
+func TestClientImportsLittle(t *testing.T) {
+	allowed := []string{
+		"github.com/ava-labs/avalanchego/ids", "github.com/ava-labs/avalanchego/utils/logging", "github.com/ava-labs/avalanchego/vms/platformvm/warp",
+		"github.com/cenkalti/backoff/v5",
+	}
+	out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, "./client").Output()
+	if err != nil {
+		t.Fatalf("listing imports: %v", err)
+	}
+	imports := strings.Fields(string(out))
+	if !slices.Contains(imports, "net/http") {
+		t.Fatalf("got imports %v, want net/http among them", imports)
+	}
+	for _, path := range imports {
+		if standard := !strings.Contains(strings.Split(path, "/")[0], ".") && !strings.HasPrefix(path, "quorate/"); !standard && !slices.Contains(allowed, path) {
+			t.Errorf("client imports %s", path)
+		}
+	}
+}
+
 // TestLayout checks that the top level holds the folders of the design and nothing else.
 func TestLayout(t *testing.T) {
 	want := []string{
-		".ci", "aggregator", "bench", "bls", "cmd", "deploy", "docs", "e2e", "handlers", "internal", "p2p", "validators",
+		".ci", "aggregator", "bench", "bls", "client", "cmd", "deploy", "docs", "e2e", "handlers", "internal", "p2p", "validators",
 		".dockerignore", ".gitignore", ".golangci.yml", "CHANGELOG.md", "Makefile", "README.md", "THIRD_PARTY_NOTICES",
 		"config.example.yaml", "go.mod", "go.sum", "house_test.go",
 	}

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -22,6 +20,7 @@ import (
 	"quorate/aggregator"
 	"quorate/aggregator/evmmessage"
 	"quorate/aggregator/l1message"
+	"quorate/client"
 	"quorate/handlers/evm"
 	"quorate/handlers/signing"
 	"quorate/internal/config"
@@ -155,126 +154,107 @@ func (f signFlags) work(cmd *cobra.Command, args []string) (work, error) {
 	return work{txID: &txID, hex: notHex == nil}, err
 }
 
-func parseTxHash(text string) (ids.ID, error) {
-	var id ids.ID
-	raw, err := decodeHex(text)
-	if err == nil {
-		id, err = ids.ToID(raw)
-	} else {
-		id, err = ids.FromString(text)
+// parseID parses an ID in hex or base58.
+func parseID(text string) (ids.ID, error) {
+	if raw, err := decodeHex(text); err == nil {
+		return ids.ToID(raw)
 	}
+	return ids.FromString(text)
+}
+
+func parseTxHash(text string) (ids.ID, error) {
+	id, err := parseID(text)
 	if err != nil {
 		return ids.Empty, usage(fmt.Errorf("--tx: %q is not a transaction hash", text), "Give it in base58, as explorers show it, or as 64 hex digits.")
 	}
 	return id, nil
 }
 
-func (f signFlags) signatureAggregator() string {
-	return strings.TrimRight(f.server, "/") + "/v1/signatureAggregator/" + f.network
-}
-
-// serverRequest returns the request to the server for w.
-func (f signFlags) serverRequest(ctx context.Context, w work) (*http.Request, error) {
-	url := f.signatureAggregator() + "/aggregateSignatures"
-	if w.txID != nil {
-		return http.NewRequestWithContext(ctx, http.MethodGet, url+"/"+w.txID.String(), nil)
-	}
-	body := map[string]any{"message": w.message, "quorumPercentage": f.quorum, "quorumPercentageBuffer": f.buffer, "pChainHeight": f.height}
-	if f.subnet != "" {
-		body["signingSubnetId"] = f.subnet
-	}
-	if f.justification != "" {
-		body["justification"] = f.justification
-	}
-	content, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(content))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	return request, nil
-}
-
-// exchange sends a request to the server and reads the response.
-func (f signFlags) exchange(request *http.Request) (status int, answer []byte, err error) {
-	client := newHTTPClient()
-	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, nil, &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err = io.ReadAll(io.LimitReader(response.Body, 32<<20))
-	if err != nil {
-		return 0, nil, fmt.Errorf("reading the server's response: %w", err)
-	}
-	return response.StatusCode, answer, nil
-}
-
-// parse parses a response of the server.
-func (f signFlags) parse(status int, answer []byte, reply any) error {
-	if err := json.Unmarshal(answer, reply); err != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d and no JSON", status),
-			hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
-	}
-	return nil
-}
-
-// refused returns the error for a response without a result.
-func refused(status int, failed failedRequest) error {
-	if status == http.StatusBadRequest || status == http.StatusNotFound {
-		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")
-	}
-	if failed.Message == "" {
-		failed.Message = fmt.Sprintf("the server answered with status %d", status)
-	}
-	return signFailure(&aggregator.Error{Code: failed.Code, Message: failed.Message, Account: failed.Outcomes})
-}
-
+// signThroughServer signs w through the server.
 func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w work) error {
-	if w.txID != nil && f.chain != "" {
-		return signSentThroughServer(ctx, cmd, f, f.chain, *w.txID)
-	}
-	request, err := f.serverRequest(ctx, w)
+	options, err := f.serverOptions()
 	if err != nil {
-		return usage(fmt.Errorf("--server: %w", err), "")
+		return err
+	}
+	// One attempt: the user sees what the server answers.
+	server, err := client.New(client.Options{URL: f.server, Network: f.network, Attempts: 1})
+	if err != nil {
+		return usage(fmt.Errorf("--server and --network: %w", err), "For example: --server http://127.0.0.1:8080 --network fuji")
+	}
+	defer server.Close()
+	if w.txID != nil && f.chain != "" {
+		return signSentThroughServer(ctx, cmd, f, server, options, *w.txID)
 	}
 	start := time.Now()
-	status, answer, err := f.exchange(request)
+	var signed *warp.Message
+	if w.txID != nil {
+		signed, err = server.SignTransaction(ctx, *w.txID)
+	} else {
+		request := client.Request{SignOptions: options}
+		if request.Message, request.Justification, err = f.decode(w.message); err != nil {
+			return usage(err, requestHint)
+		}
+		signed, err = server.Sign(ctx, request)
+	}
+	if failed, ok := errors.AsType[*client.Error](err); ok && f.isUnknown(w, aggregator.Code(failed.Code)) {
+		return signSentThroughServer(ctx, cmd, f, server, options, *w.txID)
+	}
 	if err != nil {
-		return err
-	}
-	var reply struct {
-		failedRequest
-		SignedMessage string `json:"signedMessage"`
-	}
-	if err := f.parse(status, answer, &reply); err != nil {
-		return err
-	}
-	if f.isUnknown(w, reply.Code) {
-		return signSentThroughServer(ctx, cmd, f, f.evmChain(), *w.txID)
-	}
-	if status != http.StatusOK && status != http.StatusCreated {
-		return refused(status, reply.failedRequest)
-	}
-	raw, err := hex.DecodeString(reply.SignedMessage)
-	if err != nil {
-		return fmt.Errorf("the server's signed message is not hex: %w", err)
-	}
-	signed, err := warp.ParseMessage(raw)
-	if err != nil {
-		return fmt.Errorf("the server's signed message cannot be parsed: %w", err)
+		return f.failedThere(err)
 	}
 	signers, err := signed.Signature.NumSigners()
 	if err != nil {
-		return fmt.Errorf("the server's signed message cannot be parsed: %w", err)
+		return err
 	}
 	return printSigned(cmd, f, signed, map[string]any{"signers": signers, "seconds": time.Since(start).Seconds()},
 		fmt.Sprintf("signed by %d validators in %s", signers, time.Since(start).Round(time.Millisecond)))
 }
+
+// serverOptions returns the options of a request to the server, which checks their ranges.
+func (f signFlags) serverOptions() (client.SignOptions, error) {
+	subnet, err := f.signingSubnet()
+	if err != nil {
+		return client.SignOptions{}, usage(err, requestHint)
+	}
+	return client.SignOptions{SigningSubnetID: subnet, QuorumPercentage: f.quorum, QuorumPercentageBuffer: f.buffer, PChainHeight: f.height}, nil
+}
+
+// failedThere returns the error of a command that failed through the server.
+func (f signFlags) failedThere(err error) error {
+	failed, ok := errors.AsType[*client.Error](err)
+	switch {
+	case errors.Is(err, client.ErrBadAnswer):
+		if ok {
+			err = errors.New(failed.Message)
+		}
+		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
+	case !ok:
+		return &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
+	case failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound:
+		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")
+	}
+	return signFailure(roundError(failed))
+}
+
+// roundError returns an error of the server as that of a round in this process.
+func roundError(e *client.Error) *aggregator.Error {
+	failed := &aggregator.Error{Code: aggregator.Code(e.Code), Message: e.Message}
+	if e.Outcomes == nil {
+		return failed
+	}
+	// Both types have the same JSON.
+	content, err := json.Marshal(e.Outcomes)
+	if err == nil {
+		err = json.Unmarshal(content, &failed.Account)
+	}
+	if err != nil {
+		failed.Account = nil
+	}
+	return failed
+}
+
+// requestHint says where the message and the flags of a request are explained.
+const requestHint = "quorate sign --help explains the message and the flags."
 
 func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) error {
 	var request aggregator.Request
@@ -286,7 +266,7 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 		err = f.adjust(&request)
 	}
 	if err != nil {
-		return usage(err, "quorate sign --help explains the message and the flags.")
+		return usage(err, requestHint)
 	}
 	var chains []config.EVM
 	if f.chain != "" && f.chain != evm.CChain {
@@ -335,27 +315,46 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 
 // read sets the message and the justification of r.
 func (f signFlags) read(text string, r *aggregator.Request) error {
-	raw, err := decodeHex(text)
+	raw, justification, err := f.decode(text)
 	if err != nil {
-		return fmt.Errorf("the message is not hex: %w", err)
-	}
-	if r.Message, err = signing.ParseMessage(raw); err != nil {
 		return err
 	}
-	if r.Justification, err = decodeHex(f.justification); err != nil {
-		return fmt.Errorf("--justification is not hex: %w", err)
+	r.Justification = justification
+	r.Message, err = signing.ParseMessage(raw)
+	return err
+}
+
+// decode returns the bytes of a message and of the justification.
+func (f signFlags) decode(text string) (message, justification []byte, err error) {
+	if message, err = decodeHex(text); err != nil {
+		return nil, nil, fmt.Errorf("the message is not hex: %w", err)
 	}
-	return nil
+	if justification, err = decodeHex(f.justification); err != nil {
+		return nil, nil, fmt.Errorf("--justification is not hex: %w", err)
+	}
+	return message, justification, nil
+}
+
+// signingSubnet returns the signing subnet, nil for that of the source blockchain.
+func (f signFlags) signingSubnet() (*ids.ID, error) {
+	if f.subnet == "" {
+		return nil, nil
+	}
+	id, err := parseID(f.subnet)
+	if err != nil {
+		return nil, fmt.Errorf("--signing-subnet: %q is not a subnet ID", f.subnet)
+	}
+	return &id, nil
 }
 
 // adjust applies the flags that choose the signers and the quorum.
 func (f signFlags) adjust(r *aggregator.Request) error {
-	if f.subnet != "" {
-		id, err := ids.FromString(f.subnet)
-		if err != nil {
-			return fmt.Errorf("--signing-subnet: %q is not a subnet ID", f.subnet)
-		}
-		r.SigningSubnetID = &id
+	subnet, err := f.signingSubnet()
+	if err != nil {
+		return err
+	}
+	if subnet != nil {
+		r.SigningSubnetID = subnet
 	}
 	if f.quorum < 1 || f.quorum > 100 || f.buffer > 100-f.quorum {
 		return fmt.Errorf("--quorum %d and --buffer %d: the quorum must be at least 1, and both together at most 100", f.quorum, f.buffer)

@@ -66,6 +66,39 @@ func TestSignTransactionThroughServer(t *testing.T) {
 	}
 }
 
+// TestSignRefusesUnusableAnswers checks that the command prints no message that the server may not have signed.
+func TestSignRefusesUnusableAnswers(t *testing.T) {
+	message := func(text string) *warp.UnsignedMessage {
+		m, err := warp.NewUnsignedMessage(5, ids.ID{1}, []byte(text))
+		require.NoError(t, err)
+		return m
+	}
+	other, err := warp.NewMessage(message("never asked"), &warp.BitSetSignature{Signers: []byte{7}})
+	require.NoError(t, err)
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		part   string
+	}{
+		"a page":          {200, "<html>", "is not the expected JSON"},
+		"a gateway":       {502, "<html>", "quorate: the server answered with status 502 and no JSON"},
+		"another message": {200, `{"signedMessage":"` + hex.EncodeToString(other.Bytes()) + `"}`, "is not the one of the request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			defer server.Close()
+			code, out, errOut := quorate(t, "", "sign", "--server", server.URL, hex.EncodeToString(message("asked").Bytes()))
+			require.Equal(t, exitFailed, code, errOut)
+			require.Empty(t, out)
+			require.Contains(t, errOut, test.part)
+			require.Contains(t, errOut, "Is "+server.URL+" the public address of a quorate server?")
+		})
+	}
+}
+
 // A hash that nobody knows is the user's mistake; a node that fails is not.
 func TestSignTransactionThroughNode(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 8, Validators: 3})

@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -17,11 +14,12 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
+	"quorate/client"
 	"quorate/handlers/evm"
 	"quorate/internal/service/network"
 )
 
-// failedRequest is the server's error.
+// failedRequest is the error of one message.
 type failedRequest struct {
 	Message  string              `json:"message"`
 	Code     aggregator.Code     `json:"code,omitempty"`
@@ -37,36 +35,23 @@ type sentMessage struct {
 	Error           *failedRequest `json:"error,omitempty"`
 }
 
-// sentRequest returns the request to the server for the messages of a transaction.
-func (f signFlags) sentRequest(ctx context.Context, chain string, txHash ids.ID) (*http.Request, error) {
-	query := url.Values{
-		"quorumPercentage": {strconv.FormatUint(f.quorum, 10)}, "quorumPercentageBuffer": {strconv.FormatUint(f.buffer, 10)},
-		"pChainHeight": {strconv.FormatUint(f.height, 10)}, "signingSubnetId": {f.subnet},
-	}
-	return http.NewRequestWithContext(ctx, http.MethodGet, f.signatureAggregator()+"/blockchains/"+url.PathEscape(chain)+"/transactions/0x"+txHash.Hex()+"/messages?"+query.Encode(), nil)
-}
-
 // signSentThroughServer signs the messages of an EVM transaction.
-func signSentThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, chain string, txHash ids.ID) error {
-	request, err := f.sentRequest(ctx, chain, txHash)
+func signSentThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, server *client.Client, o client.SignOptions, txHash ids.ID) error {
+	sent, err := server.SignEVMTransaction(ctx, f.evmChain(), txHash, o)
 	if err != nil {
-		return usage(fmt.Errorf("--server: %w", err), "")
+		return f.failedThere(err)
 	}
-	status, answer, err := f.exchange(request)
-	if err != nil {
-		return err
+	messages := make([]sentMessage, len(sent))
+	for i, s := range sent {
+		messages[i] = sentMessage{MessageID: s.Unsigned.ID(), LogIndex: s.LogIndex, UnsignedMessage: hex.EncodeToString(s.Unsigned.Bytes())}
+		if failed, ok := errors.AsType[*client.Error](s.Err); ok {
+			e := roundError(failed)
+			messages[i].Error = &failedRequest{e.Message, e.Code, e.Account}
+		} else {
+			messages[i].SignedMessage = hex.EncodeToString(s.Signed.Bytes())
+		}
 	}
-	var reply struct {
-		failedRequest
-		Messages []sentMessage `json:"messages"`
-	}
-	if err := f.parse(status, answer, &reply); err != nil {
-		return err
-	}
-	if status != http.StatusOK {
-		return refused(status, reply.failedRequest)
-	}
-	return printSent(cmd, f, reply.Messages)
+	return printSent(cmd, f, messages)
 }
 
 // signSentFromHere signs the messages of an EVM transaction in this process.

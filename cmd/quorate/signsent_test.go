@@ -149,25 +149,31 @@ func TestSignPrintsEachMessage(t *testing.T) {
 	unsigned, err := warp.NewUnsignedMessage(5, ids.ID{1}, []byte("sent"))
 	require.NoError(t, err)
 	raw := hex.EncodeToString(unsigned.Bytes())
+	signedBy := func(signers byte) string {
+		signed, err := warp.NewMessage(unsigned, &warp.BitSetSignature{Signers: []byte{signers}})
+		require.NoError(t, err)
+		return hex.EncodeToString(signed.Bytes())
+	}
+	first, third, subnet := signedBy(1), signedBy(3), ids.ID{8}
 	hash := "0x" + strings.Repeat("07", 32)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got, want := r.URL.Path, "/v1/signatureAggregator/fuji/blockchains/43113/transactions/"+hash+"/messages"; got != want {
 			t.Errorf("got path %s, want %s", got, want)
 		}
-		if got, want := r.URL.RawQuery, "pChainHeight=5&quorumPercentage=80&quorumPercentageBuffer=3&signingSubnetId=x"; got != want {
+		if got, want := r.URL.RawQuery, "pChainHeight=5&quorumPercentage=80&quorumPercentageBuffer=3&signingSubnetId="+subnet.String(); got != want {
 			t.Errorf("got query %s, want %s", got, want)
 		}
 		fmt.Fprintf(w, `{"messages":[
-			{"messageId":%q,"logIndex":1,"unsignedMessage":%q,"signedMessage":"aa"},
+			{"messageId":%q,"logIndex":1,"unsignedMessage":%q,"signedMessage":%q},
 			{"messageId":%q,"logIndex":2,"unsignedMessage":%q,"error":{"message":"it says why","statusCode":500,"error":"x","code":"QUORUM_NOT_REACHED"}},
-			{"messageId":%q,"logIndex":4,"unsignedMessage":%q,"signedMessage":"bb"}]}`,
-			unsigned.ID(), raw, unsigned.ID(), raw, unsigned.ID(), raw)
+			{"messageId":%q,"logIndex":4,"unsignedMessage":%q,"signedMessage":%q}]}`,
+			unsigned.ID(), raw, first, unsigned.ID(), raw, unsigned.ID(), raw, third)
 	}))
 	defer server.Close()
-	args := []string{"sign", "--server", server.URL, "--chain", "43113", "--tx", hash, "--quorum", "80", "--buffer", "3", "--height", "5", "--signing-subnet", "x"}
+	args := []string{"sign", "--server", server.URL, "--chain", "43113", "--tx", hash, "--quorum", "80", "--buffer", "3", "--height", "5", "--signing-subnet", subnet.Hex()}
 	code, out, errOut := quorate(t, "", args...)
 	require.Equal(t, exitNegative, code, errOut)
-	require.Equal(t, "aa\nbb\n", out)
+	require.Equal(t, first+"\n"+third+"\n", out)
 	require.Contains(t, errOut, "message 2 of 3")
 	require.Contains(t, errOut, "log 2: it says why")
 	code, out, _ = quorate(t, "", append(args, "--json")...)
