@@ -3,6 +3,7 @@ package evm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/networks"
 	"quorate/handlers/reply"
 )
 
@@ -127,6 +129,42 @@ func (c *Chains) Find(name string) (*Chain, error) {
 	return nil, c.unknown(name)
 }
 
+// all returns the chains of a network, or of all networks if network is empty, in the order of their blockchain IDs. It
+// fails if there are none, or if more may follow. Its error is meant for the client.
+func (c *Chains) all(network string) ([]*Chain, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	selected := c.networks
+	if network != "" {
+		name, one, err := networks.Fixed(c.networks).Find(network, "ICM messages of ")
+		if err != nil {
+			return nil, err
+		}
+		selected = map[string]networkChains{name: one}
+	}
+	byID := make(map[ids.ID]*Chain)
+	for _, n := range selected {
+		if n.starting {
+			return nil, apierr.Unavailable(nil, "this instance is starting and waits for the nodes of its networks; try again in a moment")
+		}
+		for name, chains := range n.byName {
+			for _, chain := range chains {
+				if name == chain.name {
+					byID[chain.BlockchainID] = chain
+				}
+			}
+		}
+	}
+	if len(byID) == 0 {
+		return nil, errNoChain()
+	}
+	return slices.SortedFunc(maps.Values(byID), func(a, b *Chain) int { return a.BlockchainID.Compare(b.BlockchainID) }), nil
+}
+
+func errNoChain() error {
+	return apierr.NotFound("chainId: this instance indexes no EVM chain; its operator can set networks.NAME.record to all")
+}
+
 // unknown returns the error for a name that no chain has. The caller holds mu.
 func (c *Chains) unknown(name string) error {
 	var served []string
@@ -137,7 +175,7 @@ func (c *Chains) unknown(name string) error {
 		served = append(served, n.served...)
 	}
 	if len(served) == 0 {
-		return apierr.NotFound("chainId: this instance indexes no EVM chain; its operator can set networks.NAME.record to all")
+		return errNoChain()
 	}
 	slices.Sort(served)
 	served = slices.Compact(served)

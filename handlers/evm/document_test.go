@@ -15,5 +15,7 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"getDeploymentTransaction": deployment,
 		"listContractDeployments":  deployments,
 		"listTokens":               tokens,
+		"listIcmMessages":          "/v1/icm/messages",
+		"listIcmMessagesByAddress": "/v1/icm/addresses/" + alice.Hex() + "/messages",
 	})
 }

@@ -1,7 +1,7 @@
 // Package evm implements the Data API's operations on EVM chains: transactions, internal transactions, tokens and
-// their owners, contracts and their deployers. It parses requests, reads the index of the chain and converts the
-// result to the API's format. It caches, in bounded memory, only immutable values: the text of addresses, and balances
-// after a block.
+// their owners, contracts and their deployers, and ICM messages between chains. It parses requests, reads the indexes of
+// the chains and converts the result to the API's format. It caches, in bounded memory, only immutable values: the text
+// of addresses, and balances after a block.
 //
 // An answer is never silently outdated. Until the index has reached the last block for the first time, requests beyond
 // it get 503. Later, even while the chain's node is down, answers contain what is indexed. They have the headers
@@ -107,6 +107,7 @@ func (a *API) Route(e *echo.Echo) {
 			return Explain(c.Request().Context(), operation(ctx, c, chain))
 		})
 	}
+	a.routeICM(e)
 }
 
 // Codes of a 503: an index without any call traces, and one that begins after the requested block.

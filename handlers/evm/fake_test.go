@@ -332,6 +332,12 @@ func (f *fake) Tokens(ctx context.Context, q evm.TokenQuery) (*evm.TokenPage, er
 	return &evm.TokenPage{Tokens: some, Next: next}, err
 }
 
+func (f *fake) ICMList(context.Context, evm.ICMQuery) ([]evm.ICMEntry, error) { return nil, f.err }
+
+func (f *fake) ICMMessages(_ context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error) {
+	return make([]evm.ICMEvents, len(messageIDs)), f.err
+}
+
 func (f *fake) Days(_ context.Context, before int64, limit int) ([]evm.Day, error) {
 	all := slices.DeleteFunc(slices.Clone(f.days), func(d evm.Day) bool { return before != 0 && d.Start >= before })
 	return all[:min(limit, len(all))], f.err

@@ -30,6 +30,9 @@ type Index interface {
 	// Days returns days with transactions, newest first: those before the day that begins at before, in Unix seconds,
 	// or all if it is 0.
 	Days(ctx context.Context, before int64, limit int) ([]evm.Day, error)
+	ICMList(ctx context.Context, q evm.ICMQuery) ([]evm.ICMEntry, error)
+	// ICMMessages returns the events of messages on this chain, in the order of the IDs.
+	ICMMessages(ctx context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error)
 }
 
 var _ Index = (*evm.Index)(nil)

@@ -132,6 +132,12 @@ var (
 	// FamilyEVMUntraced says of which blocks the calls inside transactions are not known:
 	// p goes on with a kind of rows, k is a height.
 	FamilyEVMUntraced = twins(59, "evm_untraced")
+	// FamilyEVMICM holds the events of ICM messages: p goes on with the message's ID, k is
+	// a kind of event.
+	FamilyEVMICM = twins(77, "evm_icm")
+	// FamilyEVMICMList lists sent and delivered messages, newest first: p goes on with
+	// what the list is of, k is time and place.
+	FamilyEVMICMList = twins(78, "evm_icm_list")
 
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.

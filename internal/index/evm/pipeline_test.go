@@ -79,7 +79,7 @@ func rows(t testing.TB, s store.Store) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, family := range store.Families() {
-		if family < store.FamilyEVMHead || family > store.FamilyEVMDay {
+		if (family < store.FamilyEVMHead || family > store.FamilyEVMDay) && family != store.FamilyEVMICM && family != store.FamilyEVMICMList {
 			continue
 		}
 		for one, err := range store.Rows(t.Context(), s, family) {

@@ -19,17 +19,17 @@ import (
 // name is the name of the projection.
 const name = "evm"
 
-// Form returns the form of the index's rows. Version 1 is the first.
+// Form returns the form of the index's rows. Version 2 has ICM messages.
 func Form() index.Form {
 	ofTenant := index.CursorOf(name)
 	return index.Form{
-		Name: name, Version: 1,
+		Name: name, Version: 2,
 		Cursor: func(cursor string) bool { return ofTenant(cursor) || strings.HasPrefix(cursor, fillPrefix) },
 		Families: []store.Family{
 			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
 			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
-			store.FamilyEVMUntraced,
+			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList,
 		},
 	}
 }
@@ -282,6 +282,7 @@ func (a *application) tx(i int) {
 	tx := &a.block.Transactions[i]
 	at := place{number: a.block.Number, major: uint32(i)}
 	a.list(tx, at)
+	a.icm(tx)
 	partition := a.calls(tx, at)
 	transfers := a.transfersOf(i)
 	for j := range transfers {
