@@ -158,6 +158,8 @@ func Explain(request context.Context, err error) error {
 			e := apierr.Unavailable(err, "calls inside transactions are not indexed, as the node of this instance traces no blocks; ask another instance")
 			e.Code = codeUntraced
 			return e
+		case errors.Is(err, evm.ErrNoICM):
+			return reply.CatchingUp(err, "the index of a chain was begun by an older version, which did not index ICM messages, and is being rebuilt with them; try again later")
 		case errors.Is(err, evm.ErrEmpty):
 			return reply.CatchingUp(err, "nothing of this chain is indexed yet; try again later")
 		case errors.Is(err, node.ErrUnavailable):

@@ -543,3 +543,17 @@ func TestICMOfficialClient(t *testing.T) {
 		server.Close()
 	}
 }
+
+// TestICMOfOlderIndex asks an index that a version without ICM messages began.
+func TestICMOfOlderIndex(t *testing.T) {
+	f := newFake()
+	f.err = fmt.Errorf("%w: a chain", evm.ErrNoICM)
+	all := new(api.Chains)
+	require.NoError(t, all.Set("fuji", []api.Chain{f.chain()}, false))
+	h := surface(t, compat.Auto, api.Options{Chains: all})
+	for _, path := range []string{"/v1/icm/messages", "/v1/icm/messages/" + strings.Repeat("ab", 32), "/v1/icm/addresses/" + bob.Hex() + "/messages"} {
+		w := apitest.Get(h, path)
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.Contains(t, w.Body.String(), "INDEX_CATCHING_UP")
+	}
+}

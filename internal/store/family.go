@@ -133,7 +133,7 @@ var (
 	// p goes on with a kind of rows, k is a height.
 	FamilyEVMUntraced = twins(59, "evm_untraced")
 	// FamilyEVMICM holds the events of ICM messages: p goes on with the message's ID, k is
-	// a kind of event.
+	// a kind of event. Without these, the row says that all blocks were searched for them.
 	FamilyEVMICM = twins(77, "evm_icm")
 	// FamilyEVMICMList lists sent and delivered messages, newest first: p goes on with
 	// what the list is of, k is time and place.

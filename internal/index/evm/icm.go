@@ -193,10 +193,30 @@ func (p ICMPlace) key() []byte {
 // ICMPlace returns the place of the event.
 func (e *ICMEvent) ICMPlace() ICMPlace { return ICMPlace{e.Block.Time, e.Block.Number, e.LogIndex} }
 
-// ICMList lists messages that the chain sent or received. It returns fewer than the limit only at the end. A message
-// that was sent again has several entries.
-func (r *Index) ICMList(ctx context.Context, q ICMQuery) ([]ICMEntry, error) {
+// icmView returns a snapshot that has the messages of all indexed blocks, or ErrNoICM. A row says so that the first block
+// wrote.
+func (r *Index) icmView(ctx context.Context) (*state, error) {
 	s, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	marks, err := s.Get(ctx, store.FamilyEVMICM, []store.PK{s.chain.headRow()})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("reading whether ICM messages are indexed: %w", err)
+	case marks[0] == nil:
+		err = fmt.Errorf("%w: chain %s", ErrNoICM, r.chainID)
+	default:
+		return s, nil
+	}
+	s.close()
+	return nil, err
+}
+
+// ICMList lists messages that the chain sent or received. It returns fewer than the limit only at the end. A message
+// that was sent again has several entries. It returns ErrNoICM if the index lacks messages.
+func (r *Index) ICMList(ctx context.Context, q ICMQuery) ([]ICMEntry, error) {
+	s, err := r.icmView(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -240,9 +260,10 @@ func (r *Index) ICMList(ctx context.Context, q ICMQuery) ([]ICMEntry, error) {
 	return entries, nil
 }
 
-// ICMMessages returns the events of messages on the chain, in the order of the IDs.
+// ICMMessages returns the events of messages on the chain, in the order of the IDs. It returns ErrNoICM if the index
+// lacks messages.
 func (r *Index) ICMMessages(ctx context.Context, messageIDs []common.Hash) ([]ICMEvents, error) {
-	s, err := r.view(ctx)
+	s, err := r.icmView(ctx)
 	if err != nil {
 		return nil, err
 	}

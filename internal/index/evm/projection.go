@@ -23,7 +23,7 @@ const name = "evm"
 func Form() index.Form {
 	ofTenant := index.CursorOf(name)
 	return index.Form{
-		Name: name, Version: 2,
+		Name: name, Version: 2, Reads: 1, // rows of version 1 lack ICM messages: see ErrNoICM
 		Cursor: func(cursor string) bool { return ofTenant(cursor) || strings.HasPrefix(cursor, fillPrefix) },
 		Families: []store.Family{
 			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
@@ -130,6 +130,9 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 	t.head.tip = refOf(block)
 	if err := t.again(ctx, r, batch); err != nil {
 		return err
+	}
+	if block.Number == t.head.first {
+		batch.Put(store.FamilyEVMICM, t.chain.headRow(), []byte{version})
 	}
 	a := &application{Projection: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
 	a.readLogs()

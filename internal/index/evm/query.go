@@ -21,6 +21,8 @@ var (
 	// ErrNotDeployed means that no indexed transaction deployed a contract at an address: it is an account, or its code
 	// is part of the genesis.
 	ErrNotDeployed = errors.New("no recorded transaction deployed it")
+	// ErrNoICM means that an older version, which indexed no ICM messages, began the index.
+	ErrNoICM = errors.New("ICM messages are not indexed until the index is rebuilt")
 	// ErrPosition means that a position does not belong to the list.
 	ErrPosition = errors.New("not a position in the list")
 )
