@@ -262,6 +262,23 @@ func TestRecord(t *testing.T) {
 			requireSame(t, want, texts(got, latestText), status)
 		}
 	})
+	t.Run("ICM messages", func(t *testing.T) {
+		var want, got []string
+		for _, b := range slices.Backward(r.truth.Blocks()) {
+			for _, tx := range slices.Backward(b.Transactions) {
+				for _, m := range slices.Backward(chain.Messages(tx.Logs)) {
+					want = append(want, line(m.ID, m.Delivered, tx.Hash))
+				}
+			}
+		}
+		require.NotEmpty(t, want)
+		for _, m := range icmPages(t, h, "/v1/icm/messages?blockchainId="+cChainID.String(), 7) {
+			delivered := m["status"] == "delivered_source_not_indexed"
+			step := m["lifecycle"].([]any)[0].(map[string]any)
+			got = append(got, line(m["messageId"], delivered, step["txHash"]))
+		}
+		requireSame(t, want, got, "")
+	})
 	t.Run("internals", func(t *testing.T) {
 		counts := make(map[common.Address]int)
 		for _, a := range r.truth.Accounts() {

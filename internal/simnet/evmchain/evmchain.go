@@ -140,8 +140,8 @@ type Generator struct {
 	foreign  []ids.ID // blockchains that messages come from and go to
 
 	contracts int
-	messages  uint64
-	poor      bool // nobody could pay for a transaction
+	messages  map[ids.ID]uint64 // Teleporter messages by source
+	poor      bool              // nobody could pay for a transaction
 	out       rendering
 }
 
@@ -170,10 +170,11 @@ func New(o Options) (*Generator, error) {
 		return nil, fmt.Errorf("blocks of %d transactions are too large", o.TxsPerBlock)
 	}
 	g := &Generator{
-		o:     o,
-		rng:   rand.New(rand.NewPCG(o.Seed, 0x65766d^o.ChainID<<24)),
-		state: newState(o.Record),
-		clock: float64(o.Start.UnixMilli()),
+		o:        o,
+		rng:      rand.New(rand.NewPCG(o.Seed, 0x65766d^o.ChainID<<24)),
+		state:    newState(o.Record),
+		clock:    float64(o.Start.UnixMilli()),
+		messages: make(map[ids.ID]uint64),
 	}
 	g.x.state = g.state
 	g.end = g.clock + float64(o.Span.Milliseconds())

@@ -897,11 +897,13 @@ func (g *Generator) sendWarp(*contract) (err error) {
 	return err
 }
 
-// teleporterMessage is a TeleporterMessage.
-func (g *Generator) teleporterMessage(from, to common.Address, destination ids.ID, content []byte) packed {
-	g.messages++
-	return packed(nil).number(g.messages).address(from).hash(common.Hash(destination)).address(to).number(200_000).
+// teleporterMessage returns a new TeleporterMessage and its ID. Each source counts its messages.
+func (g *Generator) teleporterMessage(source, destination ids.ID, from, to common.Address, content []byte) (packed, common.Hash) {
+	g.messages[source]++
+	nonce := g.messages[source]
+	m := packed(nil).number(nonce).address(from).hash(common.Hash(destination)).address(to).number(200_000).
 		number(256).number(288).number(320).number(0).number(0).bytes(content)
+	return m, evm.ICMMessageID(source, destination, uint256.NewInt(nonce))
 }
 
 // teleportOut sends a Teleporter message, in one of four by a contract that is just
@@ -911,8 +913,7 @@ func (g *Generator) teleportOut(*contract) (err error) {
 	content := g.bytes(g.between(0, 70))
 	to := common.Address(g.bytes(20))
 	out := func(x *execution, from *account) {
-		m := g.teleporterMessage(from.address, to, destination, content)
-		id := g.hash()
+		m, id := g.teleporterMessage(g.o.BlockchainID, destination, from.address, to, content)
 		body := packed(nil).number(96).address(zeroAddress).number(0)
 		body = append(body, m...)
 		x.emit(Teleporter, body, sendTopic, id, common.Hash(destination))
@@ -953,8 +954,7 @@ func (g *Generator) teleportIn(*contract) error {
 	}
 	content := g.bytes(g.between(0, 70))
 	g.send(plan{from: from, to: g.teleport.at, input: calling("receiveCrossChainMessage(uint32,address)").number(0).address(from.address), do: func(x *execution) {
-		m := g.teleporterMessage(common.Address(g.bytes(20)), target.at.address, g.o.BlockchainID, content)
-		id := g.hash()
+		m, id := g.teleporterMessage(source, g.o.BlockchainID, common.Address(g.bytes(20)), target.at.address, content)
 		x.enter(evm.FrameStaticCall, g.teleport.at, g.warp, &zeroNumber, calling("getVerifiedWarpMessage(uint32)").number(0))
 		x.exit(append(packed(nil).number(32).number(1), m...))
 		body := append(packed(nil).address(from.address).number(64), m...)
