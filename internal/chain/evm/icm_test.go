@@ -2,6 +2,8 @@ package evm_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"os"
 	"testing"
 
 	"github.com/holiman/uint256"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/common/hexutil"
 
 	"quorate/internal/chain/evm"
 	"quorate/internal/chain/evm/icmtest"
@@ -132,4 +135,55 @@ func FuzzICMEvents(f *testing.F) {
 			require.Equal(t, event.Kind, e.Kind)
 		}
 	})
+}
+
+// TestDeployedTeleporter decodes logs of the deployed contract: the bytecode of TeleporterMessenger 1.0.0, whose keyless
+// deployment creates it at the address Teleporter, run by libevm on two chains, with a Warp precompile that passes
+// messages on.
+func TestDeployedTeleporter(t *testing.T) {
+	content, err := os.ReadFile("testdata/teleporter.json")
+	require.NoError(t, err)
+	var calls []struct {
+		Chain common.Hash
+		Does  string
+		Logs  []struct {
+			Topics []common.Hash
+			Data   hexutil.Bytes
+		}
+	}
+	require.NoError(t, json.Unmarshal(content, &calls))
+	one, two := ids.ID{0xaa, 31: 1}, ids.ID{0xbb, 31: 2}
+	to := common.HexToAddress("0x4444444444444444444444444444444444444444")
+	user := common.HexToAddress("0x5555555555555555555555555555555555555555")
+	first := &evm.ICMMessage{
+		Nonce: *uint256.NewInt(1), Sender: user, Recipient: to, GasLimit: *uint256.NewInt(100_000), Data: []byte("a message of more than thirty-two bytes"),
+	}
+	back := &evm.ICMMessage{
+		Nonce: *uint256.NewInt(1), Sender: user, Recipient: to, GasLimit: *uint256.NewInt(0xffff), Data: []byte{},
+		Receipts: []evm.ICMReceipt{{Nonce: *uint256.NewInt(1), RewardRedeemer: common.Address{0x77}}},
+	}
+	firstID, backID := evm.ICMMessageID(one, two, &first.Nonce), evm.ICMMessageID(two, one, &back.Nonce)
+	want := map[string][]evm.ICMEvent{
+		"send":       {{Kind: evm.ICMSent, ID: firstID, Other: two, Message: first}},
+		"send again": {{Kind: evm.ICMSent, ID: firstID, Other: two, Message: first}},
+		"deliver to a contract that reverts": {
+			{Kind: evm.ICMDelivered, ID: firstID, Other: one, Message: first, Deliverer: user, RewardRedeemer: common.Address{0x77}},
+			{Kind: evm.ICMExecutionFailed, ID: firstID, Other: one},
+		},
+		"execute again":       {{Kind: evm.ICMExecuted, ID: firstID, Other: one}},
+		"send with a receipt": {{Kind: evm.ICMSent, ID: backID, Other: one, Message: back}},
+		// A message without data is not executed.
+		"deliver with a receipt": {
+			{Kind: evm.ICMReceiptReturned, ID: firstID, Other: two, RewardRedeemer: common.Address{0x77}},
+			{Kind: evm.ICMDelivered, ID: backID, Other: two, Message: back, Deliverer: user, RewardRedeemer: common.Address{0x88}},
+		},
+	}
+	require.Len(t, calls, len(want))
+	for _, call := range calls {
+		var logs []evm.Log
+		for _, l := range call.Logs {
+			logs = append(logs, evm.Log{Address: evm.Teleporter, Topics: l.Topics, Data: l.Data})
+		}
+		require.Equal(t, want[call.Does], evm.ICMEvents(logs, ids.ID(call.Chain)), call.Does)
+	}
 }
