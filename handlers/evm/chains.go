@@ -129,24 +129,22 @@ func (c *Chains) Find(name string) (*Chain, error) {
 	return nil, c.unknown(name)
 }
 
-// all returns the chains of a network, or of all networks if network is empty, in the order of their blockchain IDs. It
-// fails if there are none, or if more may follow. Its error is meant for the client.
-func (c *Chains) all(network string) ([]*Chain, error) {
+// all returns the chains of a network, or of all networks if network is empty, in the order of their blockchain IDs.
+// starting reports that more chains may follow; otherwise there is at least one. The error is meant for the client.
+func (c *Chains) all(network string) (chains []*Chain, starting bool, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	selected := c.networks
 	if network != "" {
 		name, one, err := networks.Fixed(c.networks).Find(network, "ICM messages of ")
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		selected = map[string]networkChains{name: one}
 	}
 	byID := make(map[ids.ID]*Chain)
 	for _, n := range selected {
-		if n.starting {
-			return nil, apierr.Unavailable(nil, "this instance is starting and waits for the nodes of its networks; try again in a moment")
-		}
+		starting = starting || n.starting
 		for name, chains := range n.byName {
 			for _, chain := range chains {
 				if name == chain.name {
@@ -155,10 +153,10 @@ func (c *Chains) all(network string) ([]*Chain, error) {
 			}
 		}
 	}
-	if len(byID) == 0 {
-		return nil, errNoChain()
+	if len(byID) == 0 && !starting {
+		return nil, false, errNoChain()
 	}
-	return slices.SortedFunc(maps.Values(byID), func(a, b *Chain) int { return a.BlockchainID.Compare(b.BlockchainID) }), nil
+	return slices.SortedFunc(maps.Values(byID), func(a, b *Chain) int { return a.BlockchainID.Compare(b.BlockchainID) }), starting, nil
 }
 
 func errNoChain() error {

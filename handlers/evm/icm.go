@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -302,8 +303,15 @@ func (a *API) readICMNetwork(q *query.Values) (chains []*Chain, network string, 
 	if err := q.Err(); err != nil {
 		return nil, "", err
 	}
-	chains, err = a.chains.all(network)
+	chains, starting, err := a.chains.all(network)
+	if starting {
+		err = errStarting()
+	}
 	return chains, network, err
+}
+
+func errStarting() error {
+	return apierr.Unavailable(nil, "this instance is starting and waits for the nodes of its networks; try again in a moment, or select another network")
 }
 
 // readBlockchain parses an optional chain, given by its blockchain ID or by the EVM chain ID of one of chains.
@@ -396,7 +404,11 @@ func (a *API) sendICMPage(ctx context.Context, c echo.Context, q *query.Values, 
 	if err != nil {
 		return err
 	}
-	if err := currentICM(c, chains); err != nil {
+	listed := slices.DeleteFunc(slices.Clone(chains), func(chain *Chain) bool {
+		_, ok := f.query(chain.BlockchainID)
+		return !ok
+	})
+	if err := currentICM(c, listed); err != nil {
 		return err
 	}
 	found, next, err := newICMMerge(chains, f, after, p.Size+1).page(ctx, p.Size)
@@ -426,7 +438,9 @@ func currentICM(c echo.Context, chains []*Chain) error {
 			last = p
 		}
 	}
-	last.Show(c.Response().Header())
+	if len(chains) > 0 {
+		last.Show(c.Response().Header())
+	}
 	return nil
 }
 
@@ -438,13 +452,16 @@ func (a *API) getICM(ctx context.Context, c echo.Context) error {
 	if !messageIDShape.MatchString(text) {
 		return apierr.BadRequest("messageId: %q is no message ID; give 64 hexadecimal digits, with or without 0x", apierr.Excerpt(text))
 	}
-	chains, err := a.chains.all("")
+	chains, starting, err := a.chains.all("")
 	if err != nil {
 		return err
 	}
 	m, err := findICM(ctx, chains, common.HexToHash(text))
 	if err != nil {
 		return err
+	}
+	if m == nil && starting {
+		return errStarting()
 	}
 	if m != nil {
 		chains = slices.DeleteFunc(chains, func(chain *Chain) bool { return chain != m.source && chain != m.destination })
@@ -468,17 +485,19 @@ func (a *API) getICM(ctx context.Context, c echo.Context) error {
 	return reply.JSON(c, shown[0])
 }
 
-// findICM looks for a message on all chains; it returns nil if none has it. A message ID depends on both chains, so that
-// no third one has events of the message.
+// findICM looks for a message on all chains. It returns nil if none has it, or an error if a chain cannot be read and no
+// other one has the message. A message ID depends on both chains, so that no third one has events of the message.
 func findICM(ctx context.Context, chains []*Chain, id common.Hash) (*icmMessage, error) {
 	byID := make(map[ids.ID]*Chain, len(chains))
 	for _, chain := range chains {
 		byID[chain.BlockchainID] = chain
 	}
+	var failed error
 	for _, chain := range chains {
 		events, err := chain.Index.ICMMessages(ctx, []common.Hash{id})
 		if err != nil {
-			return nil, err
+			failed = cmp.Or(failed, err)
+			continue
 		}
 		var e evm.ICMEntry
 		switch {
@@ -495,5 +514,5 @@ func findICM(ctx context.Context, chains []*Chain, id common.Hash) (*icmMessage,
 		}
 		return &messages[0], nil
 	}
-	return nil, nil
+	return nil, failed
 }

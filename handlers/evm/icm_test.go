@@ -474,6 +474,17 @@ func TestICMWhileIndexing(t *testing.T) {
 	apitest.RequireError(t, apitest.Get(h, "/v1/icm/messages"), 1000, http.StatusServiceUnavailable, "the index of chain "+l1ID.String()+" is still catching up")
 	apitest.RequireError(t, apitest.Get(h, "/v1/icm/messages/"+strings.Repeat("ab", 32)), 1000, http.StatusServiceUnavailable, "the index of chain "+l1ID.String())
 
+	// A list of messages between other chains does not need the L1, nor does one of them.
+	pair := "/v1/icm/messages?sourceBlockchainId=" + cChainID.String() + "&destinationBlockchainId=" + otherID.String()
+	others := icmPages(t, h, pair, 100)
+	require.NotEmpty(t, others)
+	require.NoError(t, all.Set("mainnet", nil, true)) // whose node does not answer
+	require.Equal(t, others, icmPages(t, h, pair+"&network=fuji", 100))
+	require.Equal(t, http.StatusOK, apitest.Get(h, "/v1/icm/messages/"+others[0]["messageId"].(string)).Code)
+	require.Equal(t, http.StatusServiceUnavailable, apitest.Get(h, pair).Code)
+	require.Equal(t, http.StatusServiceUnavailable, apitest.Get(h, "/v1/icm/messages/"+strings.Repeat("ab", 32)).Code)
+	require.NoError(t, all.Set("mainnet", nil, false))
+
 	// A message that the L1 sent before it was delivered is unknown until the L1's block is indexed.
 	behind.CaughtUp = true
 	progress[l1ID] = behind
