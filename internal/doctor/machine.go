@@ -44,7 +44,7 @@ func examineMachine(c config.Config, names []string, networkIDs []uint32) []Find
 	total := info.Totalram * uint64(info.Unit)
 	detail := fmt.Sprintf("memory_limit %s of %s", c.MemoryLimit, humanize.IBytes(total))
 	if uint64(c.MemoryLimit) > total/10*8 {
-		f.warn("memory", detail, "Set memory_limit to at most 80% of the machine's memory.")
+		f.warn("memory", detail, "Lower memory_limit to at most 80% of the machine's memory.")
 	} else {
 		f.ok("memory", detail)
 	}
@@ -114,7 +114,7 @@ func disk(f *findings, c config.Config, names []string, networkIDs []uint32) {
 	case free < leastDisk:
 		f.fail("disk", detail, "Free some space, or choose another folder with --data-dir.")
 	case free < need:
-		f.warn("disk", detail, "Set record to what you need (l1 for signing), or use a larger disk.")
+		f.warn("disk", detail, "Index only what you need (record: l1 for signing), or use a larger disk.")
 	default:
 		f.ok("disk", detail)
 	}

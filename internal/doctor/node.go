@@ -164,7 +164,7 @@ func examineNode(ctx context.Context, area string, e config.Endpoint, s *subject
 	s.witness.mu.Lock()
 	defer s.witness.mu.Unlock()
 	if n := s.witness.limited; n > 0 {
-		f.warn("rate", fmt.Sprintf("the node refused %d calls with status 429", n), "Set requests_per_second to what the node allows, or raise its limit.")
+		f.warn("rate", fmt.Sprintf("the node refused %d calls with status 429", n), "Lower requests_per_second to what the node allows, or raise its limit.")
 	} else {
 		f.ok("rate", "no call was refused")
 	}
