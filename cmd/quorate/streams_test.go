@@ -284,3 +284,45 @@ func TestStreamsOfReplicas(t *testing.T) {
 		one.await(t)
 	})
 }
+
+// TestStreamRetention signs until the oldest messages are removed from the stream.
+func TestStreamRetention(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 43, Validators: 4})
+	require.NoError(t, err)
+	defer n.Close()
+	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n}, "--record", "l1", "--archive-limit", "1MiB")
+	base := func() string { return s.base }
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	url := s.base + "/v1/signatureAggregator/fuji/messages:stream"
+	// read returns the cursor of the event of that number.
+	read := func(from string, number int) (cursor string, err error) {
+		reading, stop := context.WithCancel(ctx)
+		defer stop()
+		err = overSSE(reading, url, from, func(e streamed) {
+			if number--; number == 0 {
+				cursor = e.Cursor
+				stop()
+			}
+		})
+		return cursor, err
+	}
+	first, err := read("", 1)
+	require.ErrorIs(t, err, context.Canceled)
+	for i := 0; ; i++ {
+		require.Less(t, i, 1000, "nothing is removed")
+		_, err := signOver(ctx, base, n, strings.Repeat("x", 2000)+fmt.Sprint(i))
+		require.NoError(t, err)
+		if cursor, err := read(first, 1); cursor == "" {
+			require.ErrorContains(t, err, "status 410")
+			require.ErrorContains(t, err, "EVENTS_GONE")
+			break
+		}
+	}
+	oldest, err := read("oldest", 1)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotEqual(t, first, oldest)
+	_, err = read(oldest, 20) // what remains can be read
+	require.ErrorIs(t, err, context.Canceled)
+	s.stop(t)
+}

@@ -20,6 +20,15 @@ import (
 	"quorate/internal/store"
 )
 
+// MessageStream is an aggregator.Stream.
+type MessageStream interface {
+	Ends(ctx context.Context) (store.LogEnds, error)
+	Read(ctx context.Context, after uint64, limit int) ([]aggregator.StreamEvent, error)
+	Changed() <-chan struct{}
+}
+
+var _ MessageStream = (*aggregator.Stream)(nil)
+
 // StreamMessages is GET /v1/signatureAggregator/{network}/messages:stream. It streams the messages that any process on
 // the store signs. A cursor is the ID of the network's stream and the number of an event in it.
 func (a *API) StreamMessages(c echo.Context) error {
@@ -39,7 +48,7 @@ func (a *API) StreamMessages(c echo.Context) error {
 
 // messageFeed implements stream.Feed.
 type messageFeed struct {
-	stream *aggregator.Stream
+	stream MessageStream
 	opened bool
 	ends   store.LogEnds // when the stream was opened
 	after  uint64        // number of the last event that was returned

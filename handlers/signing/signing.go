@@ -69,7 +69,7 @@ type Network struct {
 	// If SubnetReady is nil, the state is not reported.
 	SubnetReady func(ids.ID) error
 	// Stream has the messages that were signed; nil if they are not stored.
-	Stream *aggregator.Stream
+	Stream MessageStream
 }
 
 // ErrNoSubnet reports that a subnet has no validators.

@@ -74,9 +74,10 @@ const farewellTime = time.Second
 
 // webSocket sends each event as a text message.
 type webSocket struct {
-	conn  *websocket.Conn
-	below net.Conn
-	left  <-chan struct{}
+	conn   *websocket.Conn
+	below  net.Conn
+	left   chan struct{} // closed when the client has disconnected or sent a message
+	talked bool          // whether it sent a message; read after left is closed
 }
 
 // acceptSocket opens the WebSocket that the client requests, or answers why not.
@@ -87,9 +88,16 @@ func acceptSocket(c echo.Context) (*webSocket, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The client sends nothing but answers to pings. Its context would break the connection off within a message.
-	reading := conn.CloseRead(context.WithoutCancel(c.Request().Context()))
-	return &webSocket{conn, taken.Conn, reading.Done()}, nil
+	w := &webSocket{conn: conn, below: taken.Conn, left: make(chan struct{})}
+	go w.hear(context.WithoutCancel(c.Request().Context())) // ends with close, which waits for it
+	return w, nil
+}
+
+// hear answers pings until the client disconnects or sends a message.
+func (w *webSocket) hear(ctx context.Context) {
+	defer close(w.left)
+	_, _, err := w.conn.Reader(ctx)
+	w.talked = err == nil
 }
 
 func (w *webSocket) send(ctx context.Context, event Event) error {
@@ -113,8 +121,16 @@ func (w *webSocket) close(reason string) {
 	// Close reads until the client acknowledges, even an endless message, and CloseNow waits for Close.
 	late := time.AfterFunc(farewellTime, func() { _ = w.below.Close() })
 	defer late.Stop()
-	if reason != "" {
-		_ = w.conn.Close(websocket.StatusGoingAway, reason[:min(len(reason), maxReason)])
+	select {
+	case <-w.left:
+		if w.talked {
+			_ = w.conn.Close(websocket.StatusPolicyViolation, "a stream takes no messages")
+		}
+	default:
+		if reason != "" {
+			_ = w.conn.Close(websocket.StatusGoingAway, reason[:min(len(reason), maxReason)])
+		}
 	}
 	_ = w.conn.CloseNow()
+	<-w.left
 }
