@@ -19,7 +19,10 @@ import (
 // Stream is the stream of the messages of one network that any process on the store signed, also ahead of requests. It
 // is a log in the store, because the archive's rows have no order that several processes share. A message is in it once
 // for each validator set and quorum. It is safe for concurrent use.
-type Stream struct{ log *store.Log }
+type Stream struct {
+	rows *store.Log
+	log  *slog.Logger
+}
 
 // Stream returns the stream of a network.
 func (a *Archive) Stream(networkID uint32) *Stream {
@@ -28,7 +31,7 @@ func (a *Archive) Stream(networkID uint32) *Stream {
 	s, ok := a.streams[networkID]
 	if !ok {
 		p := binary.BigEndian.AppendUint32(nil, networkID)
-		s = &Stream{store.NewLog(a.store, store.FamilySigned, store.FamilySignedKey, p, a.streamBytes)}
+		s = &Stream{store.NewLog(a.store, store.FamilySigned, store.FamilySignedKey, p, a.streamBytes), a.log}
 		a.streams[networkID] = s
 	}
 	return s
@@ -40,8 +43,8 @@ type StreamEvent struct {
 	Number uint64
 	// Time is when the message was signed.
 	Time time.Time
-	// Message is nil in a gap: Missed messages were signed but could not be written. The other fields describe the
-	// validator set and the signers; see Result.
+	// Message is nil in a gap: Missed messages were signed but could not be written, or read. The other fields describe
+	// the validator set and the signers; see Result.
 	Message                           *warp.Message
 	Missed                            uint64
 	SigningSubnetID                   ids.ID
@@ -50,21 +53,22 @@ type StreamEvent struct {
 }
 
 // Ends returns the ends of the stream.
-func (s *Stream) Ends(ctx context.Context) (store.LogEnds, error) { return s.log.Ends(ctx) }
+func (s *Stream) Ends(ctx context.Context) (store.LogEnds, error) { return s.rows.Ends(ctx) }
 
 // Changed returns a channel that is closed at the next event of this process.
-func (s *Stream) Changed() <-chan struct{} { return s.log.Changed() }
+func (s *Stream) Changed() <-chan struct{} { return s.rows.Changed() }
 
-// Read returns at most limit events after a number; see store.Log.
+// Read returns at most limit events after a number; see store.Log. A row that is damaged is a gap.
 func (s *Stream) Read(ctx context.Context, after uint64, limit int) ([]StreamEvent, error) {
-	rows, err := s.log.Read(ctx, after, limit)
+	rows, err := s.rows.Read(ctx, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	events := make([]StreamEvent, len(rows))
 	for i, row := range rows {
 		if events[i], err = parseStreamEvent(row); err != nil {
-			return nil, err
+			s.log.Error("a signed message is missing in its stream", slog.Any("error", err))
+			events[i] = StreamEvent{Number: row.Number, Missed: 1}
 		}
 	}
 	return events, nil
@@ -187,10 +191,10 @@ const appendPause = time.Second
 
 // appendStream tries again while the store is unavailable, until the archive is closed.
 func (a *Archive) appendStream(networkID uint32, entries []store.LogEntry) error {
-	log := a.Stream(networkID).log
+	rows := a.Stream(networkID).rows
 	for {
 		// Not a request's context: Close waits for the last write.
-		err := log.Append(context.Background(), entries...)
+		err := rows.Append(context.Background(), entries...)
 		if !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}

@@ -105,8 +105,9 @@ func parseCursor(text string) (id, number uint64, ok bool) {
 }
 
 const (
-	// messagePage is the maximum number of events that a stream holds at a time.
-	messagePage = 16
+	// messagePage is the maximum number of events that a stream holds at a time. It bounds the memory of a stream
+	// of large messages.
+	messagePage = 4
 	// messagePoll is the interval at which a stream looks for events of other processes.
 	messagePoll = 500 * time.Millisecond
 )

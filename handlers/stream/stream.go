@@ -153,7 +153,7 @@ func (s *Streams) Serve(c echo.Context, open func(ctx context.Context, from stri
 		out = newEventStream(c)
 	}
 	if err != nil {
-		return nil //nolint:nilerr // Accept has answered
+		return nil // Accept has answered
 	}
 	sent, why := s.run(r.Context(), out, feed, client)
 	s.ended.WithLabelValues(why).Inc()
