@@ -24,20 +24,25 @@ import (
 )
 
 // Archive keeps finished messages and verified signatures over restarts, each kind
-// bounded in bytes, the oldest going first. Writing happens beside the rounds:
-// what the disk cannot keep up with is not kept, and counted. Any number of
-// aggregators share one. Safe for concurrent use.
+// bounded in bytes, the oldest going first, and the streams of signed messages. Writing
+// happens beside the rounds: what the disk cannot keep up with is not kept, and counted.
+// Any number of aggregators share one. Safe for concurrent use.
 type Archive struct {
+	store                store.Store
 	messages, signatures *store.Bounded
+	streamBytes          uint64
 	log                  *slog.Logger
 	dropped              atomic.Uint64
-	done                 chan struct{}
+	closing              chan struct{} // closed by Close
+	done                 chan struct{} // closed when everything is written
 
-	mu      sync.Mutex
-	waiting []archived    // guarded by mu
-	bytes   int           // guarded by mu; of waiting
-	closed  bool          // guarded by mu
-	wake    chan struct{} // holds one token while something waits
+	mu        sync.Mutex
+	streams   map[uint32]*Stream        // by network ID; guarded by mu
+	waiting   []archived                // guarded by mu
+	streaming map[uint32]*waitingStream // by network ID; guarded by mu
+	bytes     int                       // of waiting and streaming; guarded by mu
+	closed    bool                      // guarded by mu
+	wake      chan struct{}             // holds one token while something waits
 }
 
 // archived is a row on its way to a family.
@@ -46,10 +51,10 @@ type archived struct {
 	entry  store.Entry
 }
 
-// ArchiveOptions bound an Archive; zero values mean 256 MiB for messages and
-// 512 MiB for signatures on disk.
+// ArchiveOptions bound an Archive; zero values mean 256 MiB for messages, 512 MiB for
+// signatures and 64 MiB for the stream of each network on disk.
 type ArchiveOptions struct {
-	MessageBytes, SignatureBytes uint64
+	MessageBytes, SignatureBytes, StreamBytes uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -68,7 +73,11 @@ func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive
 	if err != nil {
 		return nil, fmt.Errorf("opening the archive of signatures: %w", err)
 	}
-	a := &Archive{messages: messages, signatures: signatures, log: o.Log, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	a := &Archive{
+		store: s, messages: messages, signatures: signatures, streamBytes: orDefault(o.StreamBytes, 64<<20), log: o.Log,
+		streams: make(map[uint32]*Stream), streaming: make(map[uint32]*waitingStream),
+		closing: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -81,6 +90,7 @@ func (a *Archive) Close() {
 	a.mu.Lock()
 	if !a.closed {
 		a.closed = true
+		close(a.closing)
 		close(a.wake)
 	}
 	a.mu.Unlock()
@@ -123,6 +133,11 @@ func (a *Archive) put(family *store.Bounded, entries ...store.Entry) {
 		a.waiting = append(a.waiting, archived{family, e})
 	}
 	a.bytes += size
+	a.signal()
+}
+
+// signal wakes the writer. It requires mu, and that the archive is not closed.
+func (a *Archive) signal() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -137,8 +152,12 @@ func (a *Archive) write() {
 		_, open = <-a.wake
 		a.mu.Lock()
 		batch, a.waiting = a.waiting, batch[:0]
+		streaming := a.streaming
+		a.streaming = make(map[uint32]*waitingStream)
 		a.bytes = 0
 		a.mu.Unlock()
+		// A message that is in the archive gets no further event, so its event comes first.
+		a.writeStreams(streaming)
 		for _, family := range []*store.Bounded{a.messages, a.signatures} {
 			var entries []store.Entry
 			for _, w := range batch {

@@ -230,8 +230,12 @@ func (f *runner) file(c *waiter, result *Result) {
 	}
 	f.filed, f.filedResult = id, result
 	f.agg.finished.put(id, result)
+	if f.agg.archive == nil {
+		return
+	}
+	f.agg.archive.putStream(id, result)
 	// A message short of its buffer is only good until more validators sign.
-	if f.agg.archive != nil && result.Weight >= c.want {
+	if result.Weight >= c.want {
 		f.agg.archive.putMessage(id, result)
 	}
 }

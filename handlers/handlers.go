@@ -24,6 +24,7 @@ import (
 	"quorate/handlers/middleware"
 	"quorate/handlers/networks"
 	"quorate/handlers/signing"
+	live "quorate/handlers/stream"
 	"quorate/internal/node"
 )
 
@@ -49,6 +50,8 @@ type Options struct {
 	Answers *node.Budget
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
+	// Streams serves the live streams; nil means default limits. They must be closed before the server shuts down.
+	Streams *live.Streams
 	// PageKey authenticates page tokens and encrypts the balances in them. It should outlast the
 	// process, and replicas need the same one. If it is empty, tokens are valid until the process
 	// ends.
@@ -86,7 +89,10 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := signing.New(o.Networks, cmp.Or(o.RequestTimeout, 30*time.Second), o.Access)
+	if o.Streams == nil {
+		o.Streams = live.New(live.Options{})
+	}
+	api, err := signing.New(o.Networks, cmp.Or(o.RequestTimeout, 30*time.Second), o.Access, o.Streams)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the signing API: %w", err)
 	}
@@ -129,6 +135,7 @@ func New(o Options) (*echo.Echo, error) {
 	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)
 	e.GET("/v1/signatureAggregator/:network/blockchains/:blockchainId/transactions/:txHash/messages", api.AggregateSentMessages)
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
+	e.GET("/v1/signatureAggregator/:network/messages\\:stream", api.StreamMessages)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
 	records.Route(e)
 	evm.New(o.EVM).Route(e)

@@ -237,6 +237,7 @@ func recordedFamilies() []store.Family {
 	return slices.DeleteFunc(store.Families(), func(f store.Family) bool {
 		return slices.Contains([]store.Family{
 			store.FamilyMeta, store.FamilyCursor, store.FamilyOrder, store.FamilyMessage, store.FamilySignature,
+			store.FamilySigned, store.FamilySignedKey,
 			store.FamilyContainer, // says when it came to be kept
 			store.FamilyVertex,    // as does this
 		}, f)

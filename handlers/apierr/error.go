@@ -24,7 +24,7 @@ const StatusClientGone = 499
 // Error is the error of a failed request, as the client gets it.
 type Error struct {
 	// Status is one of 400, 401, 403, 404, 429, 500, 502 and 503: the generated clients have typed exceptions only for
-	// these. The Peer form also has 405, and 500 for all of 5xx.
+	// these. Streams, which they do not call, also have 410. The Peer form also has 405, and 500 for all of 5xx.
 	Status int
 	// Message tells the user what is wrong, with which parameter, and what to do.
 	Message string

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"quorate/handlers/access"
+	"quorate/handlers/socket"
 	"quorate/internal/node"
 )
 
@@ -86,11 +86,11 @@ func (e Ethereum) Connections() http.Handler {
 		}
 		defer func() { _ = p.far.CloseNow() }()
 		// Package middleware has checked the origin.
-		taken := &taker{ResponseWriter: w}
+		taken := &socket.Taken{ResponseWriter: w}
 		if p.near, err = websocket.Accept(taken, r, &websocket.AcceptOptions{InsecureSkipVerify: true}); err != nil {
 			return // Accept has answered
 		}
-		p.below = taken.conn
+		p.below = taken.Conn
 		defer func() { _ = p.near.CloseNow() }()
 		p.run(r.Context())
 	})
@@ -115,18 +115,6 @@ type session struct {
 	near, far *websocket.Conn
 	below     net.Conn // the connection below near
 	idle      *time.Timer
-}
-
-// taker stores the connection that is hijacked from the server.
-type taker struct {
-	http.ResponseWriter
-	conn net.Conn
-}
-
-// Hijack implements http.Hijacker.
-func (t *taker) Hijack() (conn net.Conn, buffered *bufio.ReadWriter, err error) {
-	t.conn, buffered, err = http.NewResponseController(t.ResponseWriter).Hijack()
-	return t.conn, buffered, err
 }
 
 // ending is the reason for which the service closes a connection.

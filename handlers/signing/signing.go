@@ -26,6 +26,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
 	"quorate/handlers/networks"
+	"quorate/handlers/stream"
 )
 
 // Signer signs Warp messages of one network. Its error is an *aggregator.Error, or wraps ctx's error once ctx has
@@ -67,6 +68,8 @@ type Network struct {
 	// SubnetReady is Ready for messages that one subnet signs. It returns ErrNoSubnet if the subnet has no validators.
 	// If SubnetReady is nil, the state is not reported.
 	SubnetReady func(ids.ID) error
+	// Stream has the messages that were signed; nil if they are not stored.
+	Stream MessageStream
 }
 
 // ErrNoSubnet reports that a subnet has no validators.
@@ -78,11 +81,12 @@ type API struct {
 	timeout  time.Duration
 	guard    *access.Guard // may be nil
 	cache    *requestCache
+	streams  *stream.Streams
 }
 
 // New returns an API. timeout limits one aggregation. guard knows the clients and charges batches to them; nil charges
-// nothing.
-func New(all networks.Directory[Network], timeout time.Duration, guard *access.Guard) (*API, error) {
+// nothing. streams serves the streams of signed messages.
+func New(all networks.Directory[Network], timeout time.Duration, guard *access.Guard, streams *stream.Streams) (*API, error) {
 	known, err := newRequestCache()
 	if err != nil {
 		return nil, err
@@ -105,6 +109,7 @@ func New(all networks.Directory[Network], timeout time.Duration, guard *access.G
 		networks: all,
 		timeout:  timeout,
 		guard:    guard,
+		streams:  streams,
 	}, nil
 }
 

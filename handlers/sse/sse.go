@@ -10,10 +10,17 @@ import (
 const ContentType = "text/event-stream"
 
 // Event returns one encoded event.
-func Event(name string, data any) ([]byte, error) {
+func Event(name string, data any) ([]byte, error) { return EventWithID("", name, data) }
+
+// EventWithID returns one encoded event with an ID, which clients send as Last-Event-ID when they connect again. An empty
+// ID is left out. IDs and names have no line breaks.
+func EventWithID(id, name string, data any) ([]byte, error) {
 	content, err := json.Marshal(data)
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, content), nil
+	if id != "" {
+		id = "id: " + id + "\n"
+	}
+	return fmt.Appendf(nil, "%sevent: %s\ndata: %s\n\n", id, name, content), nil
 }

@@ -255,7 +255,10 @@ func (n *networks) open(opened *network.Network, tracer trace.Tracer) error {
 	defer n.mu.Unlock()
 	e := n.entries[opened.Name]
 	s := &entryState{network: opened}
-	s.signing = handlers.Network{NetworkID: opened.ID, Signer: signer{opened.Signer, opened}, Deliveries: opened.Deliveries, Ready: e.ready, SubnetReady: e.subnetReady}
+	s.signing = handlers.Network{
+		NetworkID: opened.ID, Signer: signer{opened.Signer, opened}, Deliveries: opened.Deliveries,
+		Ready: e.ready, SubnetReady: e.subnetReady, Stream: n.process.kept.Archive.Stream(opened.ID),
+	}
 	if tracer != nil {
 		s.signing.Signer = tracing.NewSigner(s.signing.Signer, opened.Name, tracer)
 	}

@@ -28,6 +28,7 @@ import (
 	"quorate/handlers/rpc/admin"
 	"quorate/handlers/signing"
 	"quorate/handlers/socket"
+	"quorate/handlers/stream"
 	"quorate/internal/config"
 	"quorate/internal/node"
 	"quorate/internal/service/hint"
@@ -44,6 +45,7 @@ type surface struct {
 	tls             *tls.Config     // nil for plain HTTP
 	traces          *tracing.Traces // nil without tracing
 	console         *console.Console
+	streams         *stream.Streams
 	profiles        *admin.Profiles
 }
 
@@ -82,6 +84,8 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 		return s, err
 	}
 	o.Console = s.console
+	s.streams = stream.New(stream.Options{Metrics: p.registry})
+	o.Streams = s.streams
 	main := p.config.NodeAPI.Main(p.config.Networks)
 	o.Node = nodeSurface{networks: n.nodeAPIs(), main: main}
 	public, err := handlers.New(o)
@@ -160,6 +164,7 @@ func (s *surface) serve(ctx context.Context) error {
 	})
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, s.console.Close)() // its streams do not end by themselves
+	defer context.AfterFunc(ctx, s.streams.Close)()
 	watching, unwatch := context.WithCancel(ctx)
 	g.Go(func() error {
 		s.guard.Watch(watching)
@@ -178,6 +183,9 @@ func (s *surface) close() {
 	s.profiles.Close()
 	if s.console != nil {
 		s.console.Close()
+	}
+	if s.streams != nil {
+		s.streams.Close()
 	}
 	if s.traces != nil {
 		s.traces.Close()

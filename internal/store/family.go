@@ -186,6 +186,13 @@ var (
 	// FamilyVertexFetched holds vertices until they are in order, and what that takes: p
 	// begins with the network ID and a kind of row. Afterwards it is empty.
 	FamilyVertexFetched = twins(76, "vertex_got")
+
+	// FamilySigned holds the stream of signed messages: p is the network ID, k a number.
+	// See Log and package aggregator.
+	FamilySigned = family(77, "signed")
+	// FamilySignedKey holds the keys of that stream's entries: p is the network ID and a
+	// key, k is empty.
+	FamilySignedKey = family(78, "signed_key")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -95,7 +95,9 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 		}
 	}
 	limit := uint64(c.ArchiveLimit)
-	k.Archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{MessageBytes: limit / 3, SignatureBytes: limit - limit/3, Log: log})
+	k.Archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{
+		MessageBytes: limit / 6, SignatureBytes: limit - limit/3, StreamBytes: limit / 6 / uint64(max(len(c.Networks), 1)), Log: log,
+	})
 	if err == nil {
 		for _, collector := range k.Archive.Collectors() {
 			err = errors.Join(err, metrics.Register(collector))

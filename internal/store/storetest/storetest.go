@@ -54,6 +54,9 @@ func Run(t *testing.T, engine Engine) {
 		{"bounded: lowered", testBoundedLowered},
 		{"bounded: history", testBoundedHistory},
 		{"bounded: two at once", testBoundedTwo},
+		{"log", testLog},
+		{"log: bounded", testLogIsBounded},
+		{"log: several writers", testLogWriters},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, engine) })
 	}

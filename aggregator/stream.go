@@ -1,0 +1,207 @@
+package aggregator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	"quorate/internal/store"
+)
+
+// Stream is the stream of the messages of one network that any process on the store signed, also ahead of requests. It
+// is a log in the store, because the archive's rows have no order that several processes share. A message is in it once
+// for each validator set and quorum. It is safe for concurrent use.
+type Stream struct {
+	rows *store.Log
+	log  *slog.Logger
+}
+
+// Stream returns the stream of a network.
+func (a *Archive) Stream(networkID uint32) *Stream {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s, ok := a.streams[networkID]
+	if !ok {
+		p := binary.BigEndian.AppendUint32(nil, networkID)
+		s = &Stream{store.NewLog(a.store, store.FamilySigned, store.FamilySignedKey, p, a.streamBytes), a.log}
+		a.streams[networkID] = s
+	}
+	return s
+}
+
+// StreamEvent is a signed message in a stream, or a gap.
+type StreamEvent struct {
+	// Number is the place in the stream, from 1.
+	Number uint64
+	// Time is when the message was signed.
+	Time time.Time
+	// Message is nil in a gap: Missed messages were signed but could not be written, or read. The other fields describe
+	// the validator set and the signers; see Result.
+	Message                           *warp.Message
+	Missed                            uint64
+	SigningSubnetID                   ids.ID
+	PChainHeight, Weight, TotalWeight uint64
+	Signers                           int
+}
+
+// Ends returns the ends of the stream.
+func (s *Stream) Ends(ctx context.Context) (store.LogEnds, error) { return s.rows.Ends(ctx) }
+
+// Changed returns a channel that is closed at the next event of this process.
+func (s *Stream) Changed() <-chan struct{} { return s.rows.Changed() }
+
+// Read returns at most limit events after a number; see store.Log. A row that is damaged is a gap.
+func (s *Stream) Read(ctx context.Context, after uint64, limit int) ([]StreamEvent, error) {
+	rows, err := s.rows.Read(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	events := make([]StreamEvent, len(rows))
+	for i, row := range rows {
+		if events[i], err = parseStreamEvent(row); err != nil {
+			s.log.Error("a signed message is missing in its stream", slog.Any("error", err))
+			events[i] = StreamEvent{Number: row.Number, Missed: 1}
+		}
+	}
+	return events, nil
+}
+
+// A row of a stream begins with a hash of the rest, which replaces a second verification: the message was verified
+// before it was written. The rest has a version, the time in ms, and four numbers of 8 bytes. A gap has the missed
+// messages and zeros. A message has height, weight and total weight, zero, the subnet's ID, and the signed message.
+const (
+	streamHash = 8
+	streamGap  = streamHash + 1 + 5*8
+	streamHead = streamGap + ids.IDLen
+)
+
+func streamRow(fields [5]uint64, rest ...[]byte) []byte {
+	v := append(make([]byte, streamHash, streamHead), archiveVersion)
+	for _, field := range fields {
+		v = binary.BigEndian.AppendUint64(v, field)
+	}
+	for _, part := range rest {
+		v = append(v, part...)
+	}
+	sum := sha256.Sum256(v[streamHash:])
+	copy(v, sum[:streamHash])
+	return v
+}
+
+func parseStreamEvent(row store.LogRow) (StreamEvent, error) {
+	v := row.V
+	damaged := fmt.Errorf("%w: event %d of the stream of signed messages", errArchived, row.Number)
+	if len(v) < streamGap || len(v) > streamGap && len(v) < streamHead || v[streamHash] != archiveVersion {
+		return StreamEvent{}, damaged
+	}
+	if sum := sha256.Sum256(v[streamHash:]); [streamHash]byte(sum[:]) != [streamHash]byte(v) {
+		return StreamEvent{}, damaged
+	}
+	var fields [5]uint64
+	for i := range fields {
+		fields[i] = binary.BigEndian.Uint64(v[streamHash+1+8*i:])
+	}
+	e := StreamEvent{Number: row.Number, Time: time.UnixMilli(int64(fields[0])).UTC()}
+	if len(v) == streamGap {
+		e.Missed = fields[4]
+		return e, nil
+	}
+	message, err := warp.ParseMessage(v[streamHead:])
+	if err != nil {
+		return e, fmt.Errorf("%w: %w", damaged, err)
+	}
+	e.Message, e.SigningSubnetID = message, ids.ID(v[streamGap:])
+	e.PChainHeight, e.Weight, e.TotalWeight = fields[1], fields[2], fields[3]
+	if signature, ok := message.Signature.(*warp.BitSetSignature); ok {
+		e.Signers = set.BitsFromBytes(signature.Signers).Len()
+	}
+	return e, nil
+}
+
+// waitingStream is what waits to be written to a stream. Messages that could not be written are only counted.
+type waitingStream struct {
+	missed  uint64
+	entries []store.LogEntry
+}
+
+// putStream queues a signed message for its network's stream. If too much waits already, it counts the message as
+// missed.
+func (a *Archive) putStream(id finishedID, r *Result) {
+	k := make([]byte, 0, 2*ids.IDLen+8)
+	k = append(append(k, id.message[:]...), id.set[:]...)
+	k = binary.BigEndian.AppendUint64(k, id.need)
+	fields := [5]uint64{uint64(r.made.UnixMilli()), r.PChainHeight, r.Weight, r.TotalWeight}
+	e := store.LogEntry{Key: k, V: streamRow(fields, r.SigningSubnetID[:], r.Message.Bytes())}
+	size := len(e.Key) + len(e.V) + store.BoundedRowBytes
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		a.dropped.Add(1)
+		return
+	}
+	w := a.streamWaits(r.Message.NetworkID)
+	if a.bytes+size > maxWaitingBytes {
+		w.missed++
+		a.dropped.Add(1)
+	} else {
+		w.entries = append(w.entries, e)
+		a.bytes += size
+	}
+	a.signal()
+}
+
+// streamWaits returns what waits for a network's stream. It requires mu.
+func (a *Archive) streamWaits(networkID uint32) *waitingStream {
+	w, ok := a.streaming[networkID]
+	if !ok {
+		w = &waitingStream{}
+		a.streaming[networkID] = w
+	}
+	return w
+}
+
+// writeStreams writes what waits for streams: for each, first a gap if messages were missed.
+func (a *Archive) writeStreams(waiting map[uint32]*waitingStream) {
+	for networkID, w := range waiting {
+		entries := w.entries
+		if w.missed > 0 {
+			gap := store.LogEntry{V: streamRow([5]uint64{0: uint64(time.Now().UnixMilli()), 4: w.missed})}
+			entries = append([]store.LogEntry{gap}, entries...)
+		}
+		if err := a.appendStream(networkID, entries); err != nil {
+			a.dropped.Add(uint64(len(w.entries)))
+			a.log.Error("the stream of signed messages could not be written; it will have a gap", slog.Uint64("networkID", uint64(networkID)), slog.Any("error", err))
+			a.mu.Lock()
+			a.streamWaits(networkID).missed += w.missed + uint64(len(w.entries))
+			a.mu.Unlock()
+		}
+	}
+}
+
+// appendPause is the time between two attempts to write a stream.
+const appendPause = time.Second
+
+// appendStream tries again while the store is unavailable, until the archive is closed.
+func (a *Archive) appendStream(networkID uint32, entries []store.LogEntry) error {
+	rows := a.Stream(networkID).rows
+	for {
+		// Not a request's context: Close waits for the last write.
+		err := rows.Append(context.Background(), entries...)
+		if !errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-a.closing:
+			return err
+		case <-time.After(appendPause):
+		}
+	}
+}

@@ -1,0 +1,251 @@
+// Package stream serves live streams of events that clients resume by cursor, as server-sent events or over a WebSocket.
+//
+// A stream holds no queue: it reads the next page of its feed when the client has taken the last one. A slow client
+// therefore takes no memory and may fall behind; one that takes nothing is disconnected. Each event has a cursor. A
+// client that connects again with the cursor of the last event that it has processed gets the events after it, neither
+// losing nor repeating any, or the error that they are gone.
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"quorate/handlers/access"
+	"quorate/handlers/apierr"
+)
+
+// Event is an event of a feed. Cursor is empty in an event after which a client cannot resume.
+type Event struct {
+	Name   string `json:"event"`
+	Cursor string `json:"cursor,omitempty"`
+	Data   any    `json:"data"`
+}
+
+// Feed returns the events of one stream. One goroutine uses it.
+type Feed interface {
+	// Next returns the next events in order, at least one. It waits for them until ctx ends, and then returns ctx's
+	// error; the next call continues. Its other errors end the stream; an *apierr.Error is sent to the client.
+	Next(ctx context.Context) ([]Event, error)
+}
+
+// Codes of errors.
+const (
+	// CodeGone is the code of a cursor after which events are gone.
+	CodeGone = "EVENTS_GONE"
+	// CodeTooMany and CodeBusy are the codes of a refused stream: the client has too many, or the service has.
+	CodeTooMany = "TOO_MANY_STREAMS"
+	CodeBusy    = "BUSY"
+)
+
+// Oldest is the cursor before the oldest event.
+const Oldest = "oldest"
+
+// Options configures Streams. 0 means the default.
+type Options struct {
+	// Most is the maximum number of open streams, default 256; PerClient is that of one client (see access.Client),
+	// default 16.
+	Most, PerClient int
+	// Life is the maximum duration of a stream, default 1 h: then the client connects again and its API key is checked
+	// again. Beat is the maximum time without a sign of life in an idle stream, default 15 s. Stall is how long a client
+	// may take nothing, default 20 s.
+	Life, Beat, Stall time.Duration
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+}
+
+// Streams holds the open streams of a service. It is safe for concurrent use.
+type Streams struct {
+	options Options
+	ended   *prometheus.CounterVec
+	life    context.Context //nolint:containedctx // ends the streams, which would delay shutdown
+	end     context.CancelFunc
+
+	mu  sync.Mutex
+	all int            // guarded by mu
+	by  map[string]int // by client; guarded by mu; has no zero values
+}
+
+// New returns Streams; Close ends them.
+func New(o Options) *Streams {
+	o.Most, o.PerClient = cmp.Or(o.Most, 256), cmp.Or(o.PerClient, 16)
+	o.Life, o.Beat, o.Stall = cmp.Or(o.Life, time.Hour), cmp.Or(o.Beat, 15*time.Second), cmp.Or(o.Stall, 20*time.Second)
+	metrics := promauto.With(o.Metrics) // which may be nil
+	s := &Streams{options: o, by: make(map[string]int), ended: metrics.NewCounterVec(prometheus.CounterOpts{
+		Name: "quorate_streams_ended_total", Help: "Streams of events that ended, by reason: client (it disconnected or took nothing), lifetime, stopping, error; or refused.",
+	}, []string{"reason"})}
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_streams_open", Help: "Open streams of events."}, func() float64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return float64(s.all)
+	})
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Close ends all streams and refuses further ones.
+func (s *Streams) Close() { s.end() }
+
+// enter counts a stream of a client, or returns why it is refused.
+func (s *Streams) enter(client string) *apierr.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.life.Err() != nil:
+		return apierr.Unavailable(nil, "the service is stopping; connect again")
+	case s.all >= s.options.Most:
+		busy := apierr.Unavailable(nil, "%d streams are open, which is the limit; connect again later", s.all)
+		busy.Code = CodeBusy
+		return busy
+	case s.by[client] >= s.options.PerClient:
+		return &apierr.Error{Status: http.StatusTooManyRequests, Code: CodeTooMany, Message: "your API key or client IP address has as many streams open as one may have; close one, or use one for all"}
+	}
+	s.all++
+	s.by[client]++
+	return nil
+}
+
+func (s *Streams) leave(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.by[client]--; s.by[client] == 0 {
+		delete(s.by, client)
+	}
+}
+
+// retryAfter is when a refused client should try again, in seconds.
+const retryAfter = "5"
+
+// Serve serves a stream until it ends. open returns the feed of the events after a cursor; without one, after now.
+func (s *Streams) Serve(c echo.Context, open func(ctx context.Context, from string) (Feed, error)) error {
+	r := c.Request()
+	// A browser that connects again repeats the URL, and adds the cursor of the last event that it got.
+	from := cmp.Or(r.Header.Get("Last-Event-ID"), c.QueryParam("from"))
+	client, id := access.ClientOf(r.Context()), access.OriginOf(c.RealIP()).String()
+	if client != nil {
+		id = client.ID()
+	}
+	if refused := s.enter(id); refused != nil {
+		s.ended.WithLabelValues("refused").Inc()
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		return refused
+	}
+	defer s.leave(id)
+	feed, err := open(r.Context(), from)
+	if err != nil {
+		s.ended.WithLabelValues("refused").Inc()
+		return err
+	}
+	var out sender
+	if strings.EqualFold(r.Header.Get(echo.HeaderUpgrade), "websocket") {
+		out, err = acceptSocket(c)
+	} else {
+		out = newEventStream(c)
+	}
+	if err != nil {
+		return nil // Accept has answered
+	}
+	sent, why := s.run(r.Context(), out, feed, client)
+	s.ended.WithLabelValues(why).Inc()
+	apierr.Describe(c, slog.Int("events", sent), slog.String("ended", why))
+	return nil
+}
+
+// sender sends events to a client. One goroutine uses it.
+type sender interface {
+	// send sends an event, which may be buffered until flush. beat sends a sign of life. They fail when ctx ends or the
+	// client has disconnected.
+	send(ctx context.Context, e Event) error
+	flush() error
+	beat(ctx context.Context) error
+	// gone is closed when the client has disconnected.
+	gone() <-chan struct{}
+	// close ends the stream; reason is for the client.
+	close(reason string)
+}
+
+// eventsPerRequest is how many events count as a further request of the client.
+const eventsPerRequest = 100
+
+// run sends the events of feed until the stream ends, and returns how many it sent and why it ended.
+func (s *Streams) run(request context.Context, out sender, feed Feed, client *access.Client) (sent int, why string) {
+	ctx, cancel := context.WithTimeout(request, s.options.Life)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	watched := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-out.gone():
+			cancel()
+		case <-watched:
+		}
+	})
+	defer watching.Wait()
+	defer close(watched)
+	reason := ""
+	defer func() { out.close(reason) }()
+	for {
+		waiting, enough := context.WithTimeout(ctx, s.options.Beat)
+		events, err := feed.Next(waiting)
+		idle := waiting.Err() != nil
+		enough()
+		var known *apierr.Error
+		switch {
+		case s.life.Err() != nil:
+			reason = "the service is stopping; connect again with the cursor of the last event"
+			return sent, "stopping"
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			reason = "streams do not last longer; connect again with the cursor of the last event"
+			return sent, "lifetime"
+		case ctx.Err() != nil:
+			return sent, "client"
+		case err != nil && idle:
+			err = s.within(ctx, out.beat)
+		case errors.As(err, &known):
+			reason = known.Message
+			_ = s.send(ctx, out, Event{Name: "error", Data: apierr.Body(known)})
+			return sent, "error"
+		case err != nil:
+			reason = "the events cannot be read now; connect again with the cursor of the last event"
+			return sent, "error"
+		default:
+			err = s.send(ctx, out, events...)
+			before := sent
+			sent += len(events)
+			if client != nil {
+				client.Owe(ctx, sent/eventsPerRequest-before/eventsPerRequest)
+			}
+		}
+		if err != nil {
+			return sent, "client"
+		}
+	}
+}
+
+// send sends events, each within the stall time.
+func (s *Streams) send(ctx context.Context, out sender, events ...Event) error {
+	for _, e := range events {
+		if err := s.within(ctx, func(ctx context.Context) error { return out.send(ctx, e) }); err != nil {
+			return err
+		}
+	}
+	return out.flush()
+}
+
+// within calls f, which must end within the stall time.
+func (s *Streams) within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Stall)
+	defer cancel()
+	return f(ctx)
+}
