@@ -64,6 +64,10 @@ const (
 	CodeRateLimited Code = "RATE_LIMITED"
 	// CodeTooManyRounds: the client has as many messages signed at a time as it may.
 	CodeTooManyRounds Code = "TOO_MANY_ROUNDS"
+	// CodeTooManyStreams: the client has as many streams as it may.
+	CodeTooManyStreams Code = "TOO_MANY_STREAMS"
+	// CodeEventsGone: the events after a cursor are not kept any more.
+	CodeEventsGone Code = "EVENTS_GONE"
 	// CodeBusy: the service signs as many messages at a time as it may.
 	CodeBusy Code = "BUSY"
 	// CodeNodeBusy: as many calls to the upstream node as clients may cause are in progress.
