@@ -189,10 +189,10 @@ var (
 
 	// FamilySigned holds the stream of signed messages: p is the network ID, k a number.
 	// See Log and package aggregator.
-	FamilySigned = family(77, "signed")
+	FamilySigned = family(79, "signed")
 	// FamilySignedKey holds the keys of that stream's entries: p is the network ID and a
 	// key, k is empty.
-	FamilySignedKey = family(78, "signed_key")
+	FamilySignedKey = family(80, "signed_key")
 )
 
 // familyNames is written by the declarations above and read-only from then on.
