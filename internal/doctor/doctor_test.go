@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,9 +121,9 @@ func TestNodesThatLackSomething(t *testing.T) {
 			return false
 		}, "", "clock", Failure, "1m15s"},
 		"rate limited": {func() func(w http.ResponseWriter, _ *http.Request, _ string) bool {
-			calls := 0
+			var calls atomic.Int64
 			return func(w http.ResponseWriter, _ *http.Request, _ string) bool {
-				if calls++; calls%3 == 0 {
+				if calls.Add(1)%3 == 0 {
 					w.Header().Set("Retry-After", "0")
 					w.WriteHeader(http.StatusTooManyRequests)
 					return true
