@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,15 +16,23 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
+	"quorate/aggregator"
 	"quorate/handlers"
 	"quorate/internal/config"
 	"quorate/internal/service/network"
+	"quorate/internal/service/storage"
+	"quorate/internal/store"
 )
 
 // The router that was built before a network opened finds the network once it is open, and
 // says why not before that and after it has failed.
 func TestNetworkOpensBehindTheRouter(t *testing.T) {
-	n, err := newNetworks(&process{config: config.Config{Networks: map[string]config.Network{"fuji": {}}}})
+	archive, err := aggregator.OpenArchive(t.Context(), store.NewMemory(), aggregator.ArchiveOptions{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer archive.Close()
+	n, err := newNetworks(&process{
+		config: config.Config{Networks: map[string]config.Network{"fuji": {}}}, kept: &storage.State{Archive: archive},
+	})
 	require.NoError(t, err)
 	defer n.close()
 	registry := prometheus.NewRegistry()
