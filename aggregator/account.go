@@ -78,17 +78,17 @@ func (r *round) account(need uint64) Account {
 		if m.online {
 			a.ConnectedWeight += m.weight
 		}
-		switch {
-		case m.state == signed || m.state == pending && m.included:
+		switch m.reply() {
+		case Signed:
 			a.SignedWeight += m.weight
-		case m.state == pending:
+		case Unproven:
 			a.UnprovenWeight += m.weight
-		case m.state == invalid:
+		case Invalid:
 			a.InvalidWeight += m.weight
-		case m.state == timedOut:
+		case Silent:
 			a.SilentWeight += m.weight
 			missing = append(missing, i)
-		case m.refusal != nil:
+		case Refused, NotYet:
 			a.RefusedWeight += m.weight
 			k := key{m.refusal.Code, clip(m.refusal.Message)}
 			g, ok := refusals[k]
@@ -98,12 +98,12 @@ func (r *round) account(need uint64) Account {
 			}
 			g.Weight += m.weight
 			g.Count++
-		case m.state == waiting:
+		case Asked:
 			a.UnansweredWeight += m.weight
-		case !m.online:
+		case Offline:
 			a.DisconnectedWeight += m.weight
 			missing = append(missing, i)
-		default:
+		case Unasked:
 			a.UnaskedWeight += m.weight
 		}
 	}

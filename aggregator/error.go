@@ -147,10 +147,11 @@ func (c Code) message(account *Account) string {
 	}
 	named := account.Reasons[:min(len(account.Reasons), maxReasonsNamed)]
 	for i, s := range named {
-		text += fmt.Sprintf("%c %.2f%% %s", ":,,"[i], percent(s.Weight), s.Reason.Meaning())
-		if s.Detail != "" && c == CodeQuorumNotReached {
-			text += " (" + s.Detail + ")"
+		what := s.Reason.Meaning()
+		if c == CodeQuorumNotReached {
+			what = s.String()
 		}
+		text += fmt.Sprintf("%c %.2f%% %s", ":,,"[i], percent(s.Weight), what)
 	}
 	if len(named) > 0 {
 		text += ". " + named[0].Remedy

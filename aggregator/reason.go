@@ -93,25 +93,27 @@ func Reasons() []Reason {
 	return list
 }
 
+// texts returns the meaning and the remedy.
+func (r Reason) texts() (meaning, remedy string) {
+	for _, t := range reasonTexts {
+		if t.reason == r {
+			return t.meaning, t.remedy
+		}
+	}
+	return string(r), ""
+}
+
 // Meaning returns what validators with the reason do, as in "40% of the weight did not answer in
 // time".
 func (r Reason) Meaning() string {
-	for _, t := range reasonTexts {
-		if t.reason == r {
-			return t.meaning
-		}
-	}
-	return string(r)
+	meaning, _ := r.texts()
+	return meaning
 }
 
 // Remedy returns what to do, in whole sentences.
 func (r Reason) Remedy() string {
-	for _, t := range reasonTexts {
-		if t.reason == r {
-			return t.remedy
-		}
-	}
-	return ""
+	_, remedy := r.texts()
+	return remedy
 }
 
 // Shortfall is weight that a quorum lacks for one reason.
@@ -125,6 +127,14 @@ type Shortfall struct {
 	// Detail is what is known beyond the reason of the heaviest of them; it may be empty.
 	Detail string `json:"detail,omitempty"`
 	Remedy string `json:"remedy"`
+}
+
+// String returns what the validators do, with the detail.
+func (s *Shortfall) String() string {
+	if s.Detail == "" {
+		return s.Reason.Meaning()
+	}
+	return s.Reason.Meaning() + " (" + s.Detail + ")"
 }
 
 // missing is a validator that did not sign.
@@ -150,30 +160,44 @@ func (m *missing) absent() bool {
 	return false
 }
 
+// obstacleReasons are the reasons of obstacles whose detail is that of the failure.
+var obstacleReasons = map[quoratep2p.Obstacle]Reason{
+	quoratep2p.ObstacleNoAddress:      ReasonNoAddress,
+	quoratep2p.ObstaclePrivateAddress: ReasonPrivateAddress,
+	quoratep2p.ObstacleUnreachable:    ReasonUnreachable,
+	quoratep2p.ObstacleClosed:         ReasonConnectionClosed,
+	quoratep2p.ObstacleClock:          ReasonClock,
+	quoratep2p.ObstacleVersion:        ReasonVersion,
+	quoratep2p.ObstacleNetwork:        ReasonOtherNetwork,
+}
+
 // ReasonOf returns the reason for which a node is not connected, and its detail.
 func ReasonOf(f quoratep2p.Failure) (Reason, string) {
+	if reason, ok := obstacleReasons[f.Obstacle]; ok {
+		return reason, f.Detail
+	}
 	switch f.Obstacle {
-	case quoratep2p.ObstacleNoAddress:
-		return ReasonNoAddress, f.Detail
-	case quoratep2p.ObstaclePrivateAddress:
-		return ReasonPrivateAddress, f.Detail
-	case quoratep2p.ObstacleUnreachable:
-		return ReasonUnreachable, f.Detail
-	case quoratep2p.ObstacleClosed:
-		return ReasonConnectionClosed, f.Detail
-	case quoratep2p.ObstacleClock:
-		return ReasonClock, f.Detail
-	case quoratep2p.ObstacleVersion:
-		return ReasonVersion, f.Detail
-	case quoratep2p.ObstacleNetwork:
-		return ReasonOtherNetwork, f.Detail
 	case quoratep2p.ObstacleOtherNode:
 		return ReasonNotConnected, "other nodes answer at the known addresses"
 	case quoratep2p.ObstacleHandshake:
 		return ReasonNotConnected, "their handshakes are invalid or incomplete"
-	case quoratep2p.ObstacleUntried:
 	}
 	return ReasonNotConnected, "not dialled yet"
+}
+
+// Unconnected groups the validators of a set without a connected node by reason, the heaviest
+// first. failure returns the reason of one node.
+func Unconnected(set *validators.Set, connected func(ids.NodeID) bool, failure func(ids.NodeID) quoratep2p.Failure) []Shortfall {
+	var list []missing
+	for _, v := range set.Validators {
+		if len(v.NodeIDs) == 0 || slices.ContainsFunc(v.NodeIDs, connected) {
+			continue
+		}
+		one := missing{node: v.NodeIDs[0], weight: v.Weight}
+		one.reason, one.detail = ReasonOf(failure(one.node))
+		list = append(list, one)
+	}
+	return shortfalls(list, nil)
 }
 
 // refusalReason returns the reason that an answer without a signature gives. The codes are
@@ -223,21 +247,21 @@ func (r *round) missing(failure func(ids.NodeID) quoratep2p.Failure) []missing {
 	for i := range r.members {
 		m := &r.members[i]
 		one := missing{node: r.nodeID(i), weight: m.weight}
-		switch {
-		case m.state == signed, m.state == pending:
+		switch m.reply() {
+		case Signed, Unproven:
 			continue
-		case m.state == invalid:
+		case Invalid:
 			one.reason = ReasonInvalidSignature
-		case m.state == timedOut:
+		case Silent:
 			one.reason = ReasonNoAnswer
-		case m.refusal != nil:
+		case Refused, NotYet:
 			one.reason = refusalReason(r.source, m.refusal)
 			one.detail = fmt.Sprintf("%s (code %d)", clip(m.refusal.Message), m.refusal.Code)
-		case m.state == waiting:
+		case Asked:
 			one.reason = ReasonUnanswered
-		case !m.online:
+		case Offline:
 			one.reason, one.detail = ReasonOf(failure(one.node))
-		default:
+		case Unasked:
 			one.reason = ReasonNotAsked
 		}
 		list = append(list, one)

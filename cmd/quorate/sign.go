@@ -461,10 +461,7 @@ func describeReasons(a *aggregator.Account) string {
 	percent := func(weight uint64) float64 { return 100 * float64(weight) / float64(max(a.TotalWeight, 1)) }
 	lines := []string{fmt.Sprintf("%6.2f%%  signed, %.2f%% are needed (subnet %s, P-Chain height %d)", percent(a.SignedWeight), percent(a.TargetWeight), a.SigningSubnetID, a.PChainHeight)}
 	for _, s := range a.Reasons {
-		line := fmt.Sprintf("%6.2f%%  %s: %s", percent(s.Weight), s.Reason, s.Reason.Meaning())
-		if s.Detail != "" {
-			line += " (" + s.Detail + ")"
-		}
+		line := fmt.Sprintf("%6.2f%%  %s: %s", percent(s.Weight), s.Reason, s.String())
 		if len(s.NodeIDs) > 0 {
 			line += ", " + s.NodeIDs[0].String()
 		}

@@ -1,12 +1,9 @@
 package network
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,37 +24,10 @@ const (
 // obstacles returns why validators of set are not connected, and what to do, the reasons of most weight first.
 // failure returns the reason of one node. The texts are public.
 func obstacles(set *validators.Set, connected func(ids.NodeID) bool, failure func(ids.NodeID) p2p.Failure) []string {
-	type group struct {
-		reason           aggregator.Reason
-		detail           string
-		weight, heaviest uint64
-	}
-	groups := make(map[aggregator.Reason]*group)
-	for _, v := range set.Validators {
-		if slices.ContainsFunc(v.NodeIDs, connected) || len(v.NodeIDs) == 0 {
-			continue
-		}
-		reason, detail := aggregator.ReasonOf(failure(v.NodeIDs[0]))
-		g := groups[reason]
-		if g == nil {
-			g = &group{reason: reason}
-			groups[reason] = g
-		}
-		g.weight += v.Weight
-		if v.Weight > g.heaviest {
-			g.detail, g.heaviest = detail, v.Weight
-		}
-	}
-	sorted := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.reason, b.reason))
-	})
+	reasons := aggregator.Unconnected(set, connected, failure)
 	var texts []string
-	for _, g := range sorted[:min(len(sorted), maxObstacles)] {
-		text := fmt.Sprintf("%.1f%% of the weight: validators %s", 100*float64(g.weight)/float64(max(set.TotalWeight, 1)), g.reason.Meaning())
-		if g.detail != "" {
-			text += " (" + g.detail + ")"
-		}
-		texts = append(texts, text+". "+g.reason.Remedy())
+	for _, s := range reasons[:min(len(reasons), maxObstacles)] {
+		texts = append(texts, fmt.Sprintf("%.1f%% of the weight: validators %s. %s", 100*float64(s.Weight)/float64(max(set.TotalWeight, 1)), s.String(), s.Remedy))
 	}
 	return texts
 }
