@@ -19,7 +19,7 @@ import (
 	"quorate/validators"
 )
 
-// Each reason is told apart. The validator of 60 % of the weight is the one that is missing.
+// Each cause has a reason of its own. The validator of 60 % of the weight is the one that is missing.
 func TestReasons(t *testing.T) {
 	l1, other := ids.ID{7}, ids.ID{8}
 	unconnected := func(o p2p.Obstacle) func(*fakeNetwork) {
@@ -151,8 +151,8 @@ func TestObstaclesHaveReasons(t *testing.T) {
 	}
 }
 
-// Keyless validators of the primary network need no look at the P-Chain, and groups that do not
-// add up, because validators changed since the height of the set, name nobody.
+// Keyless validators of the primary network need no request to the P-Chain. Groups that do not add
+// up, because validators changed since the height of the set, name no validators.
 func TestKeylessWeightIsSplitOnlyIfItAddsUp(t *testing.T) {
 	n := newFakeNetwork(t, 40)
 	n.keyless = 60

@@ -71,7 +71,7 @@ func TestDoctor(t *testing.T) {
 
 	// Without --allow-private-ips nobody can be connected. A running service keeps its connections.
 	s := startService(t, program, node)
-	code, status, findings = examine("--network", "local="+node, "--patience", "5s")
+	code, status, findings = examine("--network", "local="+node, "--connect", "5s")
 	require.Equal(t, 1, code)
 	require.Equal(t, "failure", status)
 	require.Contains(t, find(findings, "local", "validators").Detail, "private addresses")

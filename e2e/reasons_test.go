@@ -102,7 +102,7 @@ func TestReasonsOfRealNodes(t *testing.T) {
 		s.requireReasons(ctx, "REFUSED", ask(says(t, order, err)), map[string]uint64{"PAYLOAD_REFUSED": all})
 	})
 
-	// An L1 of one node that does not track it, one that nobody knows, one without balance, and
+	// An L1 of one node that does not track it, one that no node runs, one without balance, and
 	// one that was a validator of the subnet before.
 	subnetID := p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
 	chainID := p.accepted(p.wallet.IssueCreateChainTx(subnetID, []byte("{}"), constants.SubnetEVMID, nil, "nobody runs it"))

@@ -18,7 +18,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	var asJSON bool
-	var patience time.Duration
+	var connect time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine whether a configuration can work",
@@ -44,21 +44,21 @@ command line or the configuration.`,
 			if len(s.Problems) > 0 {
 				return showSurvey(cmd, s)
 			}
-			return examine(cmd, s.Config, patience, asJSON)
+			return examine(cmd, s.Config, connect, asJSON)
 		}),
 	}
 	config.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
-	cmd.Flags().DurationVar(&patience, "patience", 20*time.Second, "longest `time` to wait for connections to validators")
+	cmd.Flags().DurationVar(&connect, "connect", 20*time.Second, "longest `time` to wait for connections to validators")
 	return cmd
 }
 
 // examine prints the findings on a configuration.
-func examine(cmd *cobra.Command, c config.Config, patience time.Duration, asJSON bool) error {
+func examine(cmd *cobra.Command, c config.Config, connect time.Duration, asJSON bool) error {
 	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "Asking the nodes and connecting to validators; this takes up to a minute.")
-	ctx, cancel := context.WithTimeout(cmd.Context(), patience+3*time.Minute)
+	ctx, cancel := context.WithTimeout(cmd.Context(), connect+3*time.Minute)
 	defer cancel()
-	findings := doctor.Examine(ctx, doctor.Options{Config: c, Patience: patience, Log: logs.NewLogger("error", io.Discard)})
+	findings := doctor.Examine(ctx, doctor.Options{Config: c, Connect: connect, Log: logs.NewLogger("error", io.Discard)})
 	worst := doctor.Worst(findings)
 	out := cmd.OutOrStdout()
 	if asJSON {

@@ -196,7 +196,7 @@ func TestMeasureWritesAndCompares(t *testing.T) {
 	require.Zero(t, code, &failed)
 	require.Regexp(t, `Ended early, after \d+ of 5000 rounds`, printed.String())
 
-	// Nobody signs.
+	// No validator signs.
 	for _, v := range n.Validators() {
 		v.SetHook(nil)
 		require.NoError(t, v.SetBehaviour(simnet.Refusing))

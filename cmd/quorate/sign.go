@@ -398,29 +398,15 @@ func (f nodeFlags) open(ctx context.Context, cmd *cobra.Command, chains []config
 	if err != nil {
 		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Is --data-dir writable? Leave it out to use a new identity."}
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer n.Close()
-		if err := n.Run(life); err != nil {
-			o.Log.Error("the network stopped", slog.Any("error", err))
-		}
-	}()
 	// The rest of the time is the round's, which says why validators are not connected.
-	patience := 10 * time.Second
+	connect := 10 * time.Second
 	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, time.Until(deadline)/3)
+		connect = min(connect, time.Until(deadline)/3)
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, connect)
 	defer cancel()
-	for n.Ready() != nil && waiting.Err() == nil {
-		select {
-		case <-waiting.Done():
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return n, func() { end(); <-done }, nil
+	stop := n.Start(waiting, func() bool { return n.Ready() == nil })
+	return n, stop, nil
 }
 
 // nodeHint says what to do when a node does not answer.

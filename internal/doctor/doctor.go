@@ -43,8 +43,8 @@ type Finding struct {
 type Options struct {
 	// Config must have been checked.
 	Config config.Config
-	// Patience is the longest time that connections to validators may take.
-	Patience time.Duration
+	// Connect is the longest time that connections to validators may take.
+	Connect time.Duration
 	// Log receives what the parts of a network log.
 	Log *slog.Logger
 }

@@ -55,7 +55,7 @@ func configOf(t *testing.T, nodes ...string) config.Config {
 
 func examine(t *testing.T, c config.Config) []Finding {
 	t.Helper()
-	list := Examine(t.Context(), Options{Config: c, Patience: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	list := Examine(t.Context(), Options{Config: c, Connect: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	for _, f := range list {
 		require.NotEmpty(t, f.Detail, "%+v", f)
 		require.Equal(t, f.Status == Warning || f.Status == Failure, f.Remedy != "", "%+v", f)
@@ -87,7 +87,7 @@ func TestNetworkThatWorks(t *testing.T) {
 	require.Contains(t, down.Detail, "not connected")
 }
 
-// What nodes lack, or do wrong, is told apart.
+// Each thing that a node lacks or does wrong has a finding of its own.
 func TestNodesThatLackSomething(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 6, Validators: 4, History: &simnet.History{
 		Options: history.Options{Txs: 100, EarlyTxs: 10, Record: true}, Dir: t.TempDir(),

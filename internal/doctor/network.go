@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -88,26 +87,12 @@ func connect(ctx context.Context, f *findings, name string, networkID uint32, o 
 		f.fail("validators", config.Redacted(err).Error(), "Correct what it says.")
 		return
 	}
-	life, end := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer n.Close()
-		_ = n.Run(life) // its failures are logged, and show in what is connected
-	}()
-	defer func() { end(); <-done }()
 	subnets, _ := o.Config.Networks[name].HealthSubnetIDs() // which Check has parsed
 	subnets = append([]ids.ID{constants.PrimaryNetworkID}, subnets...)
-	settled, cancel := context.WithTimeout(ctx, o.Patience)
+	waiting, cancel := context.WithTimeout(ctx, o.Connect)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !wellConnected(n, subnets) && settled.Err() == nil {
-		select {
-		case <-settled.Done():
-		case <-tick.C:
-		}
-	}
+	stop := n.Start(waiting, func() bool { return wellConnected(n, subnets) })
+	defer stop()
 	f.ok("address", "only outgoing connections are made: no public address and no open port are needed")
 	for _, subnet := range subnets {
 		check := "validators of subnet " + subnet.String()
@@ -123,7 +108,7 @@ func connect(ctx context.Context, f *findings, name string, networkID uint32, o 
 		case !ok:
 			f.fail(check, "the subnet has no validators", "Correct health_subnets.")
 		case network.Enough(share, "") != nil:
-			f.fail(check, detail, "Signing needs 67% of the weight. Follow what the reasons say; with more --patience, more connect.")
+			f.fail(check, detail, "Signing needs 67% of the weight. Follow what the reasons say; with more --connect, more connect.")
 		default:
 			f.ok(check, detail)
 		}
@@ -160,6 +145,13 @@ func wellConnected(n *network.Network, subnets []ids.ID) bool {
 	return true
 }
 
+// chainProbes are what is asked of each node of an EVM chain, in order.
+var chainProbes = []probe{
+	{"answers", always, "Check the URL and that the node is running.", askChainID},
+	{"logs", better, "Name a node that offers eth_getLogs: signing ahead of requests needs it.", askChainLogs},
+	{"traces", forEVM(Warning), "Internal transactions need debug_traceBlockByNumber.", askChainTraces},
+}
+
 // examineEVM looks at the Ethereum APIs of a chain.
 func examineEVM(ctx context.Context, name string, chain config.EVM, c config.Network, o Options) (list []Finding) {
 	for _, e := range chain.RPC {
@@ -171,24 +163,7 @@ func examineEVM(ctx context.Context, name string, chain config.EVM, c config.Net
 			continue
 		}
 		s := &subject{client: client, network: c}
-		for _, p := range []probe{
-			{"answers", always, "Check the URL and that the node is running.", askChainID},
-			{"logs", better, "Name a node that offers eth_getLogs: signing ahead of requests needs it.", askChainLogs},
-			{"traces", forEVM(Warning), "Internal transactions need debug_traceBlockByNumber.", askChainTraces},
-		} {
-			gravity := p.without(c)
-			if gravity == "" {
-				continue
-			}
-			switch detail, err := s.put(ctx, p); {
-			case err == nil:
-				f.ok(p.check, detail)
-			case gravity == Warning:
-				f.warn(p.check, reason(err), p.remedy)
-			default:
-				f.fail(p.check, reason(err), p.remedy)
-			}
-		}
+		s.probe(ctx, f, chainProbes)
 		client.Close()
 		list = append(list, f.list...)
 	}

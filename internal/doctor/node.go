@@ -105,7 +105,7 @@ type broken struct{ text string }
 
 func (b broken) Error() string { return b.text }
 
-// nodeProbes are what is asked of each node, in order. The first one must succeed for the others to make sense.
+// nodeProbes are what is asked of each node, in order.
 var nodeProbes = []probe{
 	{"answers", always, "Check the URL and that the node is running.", askIdentity},
 	{"bootstrapped", better, "Wait until the node has bootstrapped, or name another one.", askBootstrapped},
@@ -139,7 +139,23 @@ func examineNode(ctx context.Context, area string, e config.Endpoint, s *subject
 	}
 	defer client.Close()
 	s.client = client
-	for i, p := range nodeProbes {
+	if !s.probe(ctx, f, nodeProbes) {
+		return f.list
+	}
+	s.clock(f)
+	s.witness.mu.Lock()
+	defer s.witness.mu.Unlock()
+	if n := s.witness.limited; n > 0 {
+		f.warn("rate", fmt.Sprintf("the node refused %d calls with status 429", n), "Lower requests_per_second to what the node allows, or raise its limit.")
+	} else {
+		f.ok("rate", "no call was refused")
+	}
+	return f.list
+}
+
+// probe makes the probes that the configuration needs. It stops and reports false if the first one fails.
+func (s *subject) probe(ctx context.Context, f *findings, probes []probe) bool {
+	for i, p := range probes {
 		gravity := p.without(s.network)
 		if gravity == "" {
 			continue
@@ -156,19 +172,11 @@ func examineNode(ctx context.Context, area string, e config.Endpoint, s *subject
 		default:
 			f.fail(p.check, reason(err), p.remedy)
 			if i == 0 {
-				return f.list
+				return false
 			}
 		}
 	}
-	s.clock(f)
-	s.witness.mu.Lock()
-	defer s.witness.mu.Unlock()
-	if n := s.witness.limited; n > 0 {
-		f.warn("rate", fmt.Sprintf("the node refused %d calls with status 429", n), "Lower requests_per_second to what the node allows, or raise its limit.")
-	} else {
-		f.ok("rate", "no call was refused")
-	}
-	return f.list
+	return true
 }
 
 func (s *subject) put(ctx context.Context, p probe) (string, error) {

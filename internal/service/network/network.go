@@ -346,6 +346,28 @@ func (n *Network) Run(ctx context.Context) error {
 	return nil
 }
 
+// Start runs the network until stop, which also closes it. Start returns when enough reports true, or ctx ends.
+func (n *Network) Start(ctx context.Context, enough func() bool) (stop func()) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer n.Close()
+		if err := n.Run(life); err != nil {
+			n.log.Error("the network stopped", slog.Any("error", err))
+		}
+	}()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !enough() && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return func() { end(); <-done }
+}
+
 // connect connects to the network's nodes until ctx ends.
 func (n *Network) connect(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
