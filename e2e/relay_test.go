@@ -28,11 +28,7 @@ import (
 func startL1(t testing.TB, ctx context.Context, network *localnet.Network, nodes ...int) (subnet, chain ids.ID, height uint64) {
 	t.Helper()
 	p := newPChain(t, ctx, network.Node(0).URL)
-	genesis := []byte(`{"config": {"chainId": 99123, "warpConfig": {"blockTimestamp": 1607144400, "quorumNumerator": 67},
-		"feeConfig": {"gasLimit": 15000000, "targetBlockRate": 2, "minBaseFee": 25000000000, "targetGas": 15000000,
-			"baseFeeChangeDenominator": 36, "minBlockGasCost": 0, "maxBlockGasCost": 1000000, "blockGasCostStep": 200000}},
-		"alloc": {"8db97C7cEcE249c2b98bDC0226Cc4C2A57BF52FC": {"balance": "0xd3c21bcecceda1000000"}},
-		"timestamp": "0x5fcb13d0", "gasLimit": "0xe4e1c0", "difficulty": "0x0"}`)
+	genesis := l1Genesis(99123, `{"blockTimestamp":1607144400,"quorumNumerator":67}`)
 	subnet = p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
 	chain = p.accepted(p.wallet.IssueCreateChainTx(subnet, genesis, constants.SubnetEVMID, nil, "an L1"))
 	var validators []*txs.ConvertSubnetToL1Validator
