@@ -349,13 +349,19 @@ func TestEVM(t *testing.T) {
 	t.Run("average transactions per second", func(t *testing.T) { w.requireTPS(t, ctx, s, truth) })
 }
 
-// awaitEVM waits until the service has recorded the chain up to a height.
+// awaitEVM waits until the service has indexed the C-Chain up to a height.
 func (s *service) awaitEVM(ctx context.Context, height uint64) {
+	s.t.Helper()
+	s.awaitChain(ctx, evmPath, height)
+}
+
+// awaitChain waits until the service has indexed an EVM chain up to a height.
+func (s *service) awaitChain(ctx context.Context, path string, height uint64) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+evmPath+"transactions?pageSize=1", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path+"transactions?pageSize=1", nil)
 		require.NoError(s.t, err)
 		response, err := http.DefaultClient.Do(request)
 		require.NoError(s.t, err)
@@ -367,7 +373,7 @@ func (s *service) awaitEVM(ctx context.Context, height uint64) {
 		}
 		select {
 		case <-ctx.Done():
-			s.t.Fatalf("block %d is not recorded: %d %s", height, response.StatusCode, content)
+			s.t.Fatalf("block %d of %s is not indexed: %d %s", height, path, response.StatusCode, content)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

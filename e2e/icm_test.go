@@ -86,6 +86,13 @@ type icmReply struct {
 	SourceTransaction, DestinationTransaction   *struct{ TxHash, GasSpent, DelivererAddress, RewardRedeemer string }
 	Receipts                                    []struct{ ReceivedMessageNonce, RelayerRewardAddress string }
 	Lifecycle                                   []struct{ Step, TxHash, BlockNumber string }
+	RewardDetails                               icmReward
+}
+
+type icmReward struct {
+	Address, Name, Symbol string
+	Decimals              int
+	Value                 string
 }
 
 // icmStory has a service that indexes a chain with Teleporter.

@@ -155,7 +155,7 @@ func Explain(request context.Context, err error) error {
 		case errors.Is(err, evm.ErrNotDeployed):
 			return &apierr.Error{Status: http.StatusNotFound, Message: "address: no transaction of this chain is known to have deployed a contract there; it is an account, or its code was there from the beginning", Err: err}
 		case errors.Is(err, evm.ErrUntraced):
-			e := apierr.Unavailable(err, "calls inside transactions are not indexed, as the node of this instance traces no blocks; ask another instance")
+			e := apierr.Unavailable(err, "internal transactions are not indexed, because the node of this instance traces no blocks; ask another instance")
 			e.Code = codeUntraced
 			return e
 		case errors.Is(err, evm.ErrNoICM):

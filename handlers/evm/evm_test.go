@@ -551,7 +551,7 @@ func TestFailures(t *testing.T) {
 		part   string
 	}{
 		{evm.ErrEmpty, 503, "nothing of this chain is indexed yet"},
-		{evm.ErrUntraced, 503, "calls inside transactions are not indexed"},
+		{evm.ErrUntraced, 503, "internal transactions are not indexed"},
 		{store.ErrClosed, 503, "the service is stopping"},
 		{errors.New("secret"), 500, "something went wrong"},
 		{node.ErrUnavailable, 503, "the node of this chain"},

@@ -105,7 +105,7 @@ var (
 	FamilyEVMTxRange = twins(44, "evm_tx_range")
 	// FamilyEVMTxHash says where a transaction is: p goes on with its hash.
 	FamilyEVMTxHash = twins(45, "evm_tx_hash")
-	// FamilyEVMInternal and FamilyEVMTransfer list calls inside transactions and
+	// FamilyEVMInternal and FamilyEVMTransfer list internal transactions and
 	// ERC-1155 transfers, newest first: p goes on with the wallet, k is place.
 	FamilyEVMInternal = twins(46, "evm_internal")
 	FamilyEVMTransfer = twins(47, "evm_transfer")
@@ -129,7 +129,7 @@ var (
 	FamilyEVMDeployment = twins(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
 	FamilyEVMDay = twins(55, "evm_day")
-	// FamilyEVMUntraced says of which blocks the calls inside transactions are not known:
+	// FamilyEVMUntraced says of which blocks the internal transactions are not known:
 	// p goes on with a kind of rows, k is a height.
 	FamilyEVMUntraced = twins(59, "evm_untraced")
 	// FamilyEVMICM holds the events of ICM messages: p goes on with the message's ID, k is

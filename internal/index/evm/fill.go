@@ -152,7 +152,7 @@ func (f *Filler) Run(ctx context.Context) error {
 			missing, before := f.Missing()
 			f.note(missing, err)
 			if before == nil {
-				f.log.Warn("calls inside transactions cannot be filled in at the moment", slog.Any("error", err))
+				f.log.Warn("internal transactions cannot be indexed at the moment", slog.Any("error", err))
 			}
 			pause, wait = wait, min(2*wait, lastFillWait)
 		case did:
@@ -239,7 +239,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 		return true, nil
 	}
 	if before, _ := f.Missing(); before == 0 {
-		f.log.Info("blocks were recorded without the calls inside transactions, which are filled in as soon as a node traces them", slog.Uint64("blocks", missing))
+		f.log.Info("blocks were indexed without internal transactions, which follow as soon as a node traces them", slog.Uint64("blocks", missing))
 		f.note(missing, nil)
 	}
 	var pending []*gap // newest first
@@ -265,7 +265,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 		failed := f.fill(ctx, piece, g)
 		if failed == nil {
 			if missing -= piece.size(); missing == 0 {
-				f.log.Info("calls inside transactions are filled in")
+				f.log.Info("internal transactions are complete")
 			}
 			f.note(missing, nil)
 			return true, nil
@@ -336,7 +336,7 @@ func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
 		if f.failed[piece.from]++; f.failed[piece.from] < fillAttempts {
 			return err
 		}
-		f.log.Warn("the calls inside a block's transactions cannot be had and are given up", slog.Uint64("height", piece.from), slog.Any("cause", err))
+		f.log.Warn("the internal transactions of a block cannot be read and are left out", slog.Uint64("height", piece.from), slog.Any("cause", err))
 		delete(f.failed, piece.from)
 	default:
 		f.most = max(f.most/2, 1)
