@@ -40,7 +40,7 @@ starts nothing and sends no request to a node.
 			return showSurvey(cmd, s)
 		}),
 	}
-	config.AddFlags(check.Flags())
+	addSettings(check)
 	example := &cobra.Command{
 		Use:   "example",
 		Short: "Print a configuration with all keys explained",

@@ -47,7 +47,7 @@ command line or the configuration.`,
 			return examine(cmd, s.Config, connect, asJSON)
 		}),
 	}
-	config.AddFlags(cmd.Flags())
+	addSettings(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	cmd.Flags().DurationVar(&connect, "connect", 20*time.Second, "longest `time` to wait for connections to validators")
 	return cmd

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"quorate/internal/config"
 	"quorate/internal/config/suggest"
 	"quorate/internal/service/hint"
 )
@@ -123,6 +124,38 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	}
 	return fmt.Errorf("unexpected argument %q: %q takes none", args[0], cmd.CommandPath())
+}
+
+// addSettings adds the flags of the configuration to cmd. Its help shows them in groups.
+func addSettings(cmd *cobra.Command) {
+	config.AddFlags(cmd.Flags())
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if values := f.Annotations[config.ValuesAnnotation]; values != nil {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+		}
+	})
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		var titles []string
+		groups := make(map[string]*pflag.FlagSet)
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			title := "Flags"
+			if named := f.Annotations[config.GroupAnnotation]; named != nil {
+				title = named[0]
+			}
+			if groups[title] == nil {
+				titles = append(titles, title)
+				groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
+				groups[title].SortFlags = false
+			}
+			groups[title].AddFlag(f)
+		})
+		text := fmt.Sprintf("Usage:\n  %s\n", cmd.UseLine())
+		for _, title := range titles {
+			text += fmt.Sprintf("\n%s:\n%s", title, groups[title].FlagUsagesWrapped(100))
+		}
+		_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+		return err
+	})
 }
 
 // wrap turns every error of f that has no exit code into a failure.

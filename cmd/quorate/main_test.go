@@ -47,6 +47,20 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
+// The help of commands that read a configuration shows its flags in groups, and shells complete their values.
+func TestSettingsInHelp(t *testing.T) {
+	for _, command := range [][]string{{"serve"}, {"doctor"}, {"config", "check"}} {
+		code, out, _ := quorate(t, "", append(command, "--help")...)
+		require.Zero(t, code)
+		for _, text := range []string{"\nNetworks:\n", "\nListeners:\n", "\nStorage:\n", "\nLimits:\n", "\nFlags:\n", "[QUORATE_LISTEN]", `"127.0.0.1:8080"`, "--help"} {
+			require.Contains(t, out, text, "%v", command)
+		}
+		code, out, _ = quorate(t, "", append(append([]string{"__complete"}, command...), "--role", "")...)
+		require.Zero(t, code)
+		require.Equal(t, "all\napi\ningest\nsign\n:4\n", out)
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	for _, test := range []struct {
 		args []string

@@ -55,7 +55,7 @@ are at --private-listen: /readyz, /ext/health and /metrics.`,
 			})
 		}),
 	}
-	config.AddFlags(cmd.Flags())
+	addSettings(cmd)
 	return cmd
 }
 

@@ -49,6 +49,29 @@ func TestLaterSourcesOverruleEarlierOnes(t *testing.T) {
 	require.True(t, c.Networks["local"].AllowPrivateIPs, "whatever the order of flags")
 }
 
+// Each flag says in help texts which variable sets it, its default, and the group it belongs to.
+func TestFlagsExplainThemselves(t *testing.T) {
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	AddFlags(flags)
+	for _, s := range settings() {
+		f := flags.Lookup(s.flag)
+		require.Contains(t, f.Usage, "["+s.env+"]")
+		require.NotEmpty(t, f.Annotations[GroupAnnotation], s.flag)
+		for _, value := range f.Annotations[ValuesAnnotation] {
+			_, err := readWith(t, "", nil, "--network", "local=http://l", "--store", "postgres://db/quorate", "--"+s.flag, value)
+			require.NoError(t, err, "--%s %s", s.flag, value)
+		}
+	}
+	for name, want := range map[string]string{
+		"listen": "127.0.0.1:8080", "data-dir": "~/.quorate", "limits-body": "256 KiB", "request-timeout": "15s", "role": "all", "store": "", "store-read": "",
+	} {
+		require.Equal(t, want, flags.Lookup(name).DefValue, name)
+	}
+	c, err := readWith(t, "", nil, "--network", "local=http://l")
+	require.NoError(t, err)
+	require.Equal(t, Default().Listen, c.Listen, "defaults that are shown are not set")
+}
+
 func TestMistakesAreNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		file    string

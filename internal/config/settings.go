@@ -1,21 +1,39 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"quorate/handlers/compat"
 )
 
 // setting is one value that flags and environment can give.
 type setting struct {
-	flag, env, value, usage string
-	set                     func(c *Config, text string) error
+	flag, env, usage string
+	set              func(c *Config, text string) error
 }
 
-func settings() []setting {
+// group is a part of the settings. Its title heads them in help texts.
+type group struct {
+	title    string
+	settings []setting
+}
+
+// settings returns all settings in the order in which they apply: those that name networks before those that change all.
+func settings() (all []setting) {
+	for _, g := range groups() {
+		all = append(all, g.settings...)
+	}
+	return all
+}
+
+func groups() []group {
 	number := func(field func(*Config) *int) func(*Config, string) error {
 		return func(c *Config, v string) error {
 			n, err := strconv.Atoi(v)
@@ -41,70 +59,80 @@ func settings() []setting {
 			return nil
 		}
 	}
-	return []setting{
-		{"listen", "QUORATE_LISTEN", "address", "public address to listen on", text(func(c *Config) *string { return &c.Listen })},
-		{"private-listen", "QUORATE_PRIVATE_LISTEN", "address", "address for metrics and health", text(func(c *Config) *string { return &c.PrivateListen })},
-		{"data-dir", "QUORATE_DATA_DIR", "folder", "folder for identities, address books and signed messages", text(func(c *Config) *string { return &c.DataDir })},
-		{"store", "QUORATE_STORE", "url", "PostgreSQL server to keep rows on, postgres://user:password@host/database, instead of files in the data folder", text(func(c *Config) *string { return &c.Store })},
-		{"role", "QUORATE_ROLE", "role", "what this process does where several share a store: all, api, ingest or sign", func(c *Config, v string) error {
-			c.Role = Role(v)
-			return nil
+	return []group{
+		{"Networks", []setting{
+			{"network", "QUORATE_NETWORKS", "network to serve and its upstream nodes, as `name=url[,url]`; repeatable (in the variable, separated by semicolons)", (*Config).addNetworks},
+			{"node-header", "QUORATE_NODE_HEADERS", "header of calls to the upstream nodes at a host, as `host=name:value`; repeatable (in the variable, separated by semicolons)", (*Config).addHeaders},
+			{"requests-per-second", "QUORATE_REQUESTS_PER_SECOND", "highest `number` of calls to a network's upstream nodes in a second; 0 for no limit", func(c *Config, v string) error {
+				n, err := strconv.Atoi(v)
+				if err != nil {
+					return fmt.Errorf("%q is no number", v)
+				}
+				c.forAll(func(network *Network) { network.RequestsPerSecond = n })
+				return nil
+			}},
+			{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "connect to validators at private addresses", func(c *Config, v string) error {
+				allow, err := strconv.ParseBool(v)
+				if err != nil {
+					return fmt.Errorf("%q is neither true nor false", v)
+				}
+				c.forAll(func(n *Network) { n.AllowPrivateIPs = allow })
+				return nil
+			}},
+			{"record", "QUORATE_RECORD", "`what` to index of the chains: l1 for what signing needs, primary for all but EVM chains, or all (default l1)", func(c *Config, v string) error {
+				c.forAll(func(n *Network) { n.Record = v })
+				return nil
+			}},
+			{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "`number` of messages to sign at a time before a client asks; 0 for none", func(c *Config, v string) error {
+				rounds, err := strconv.Atoi(v)
+				if err != nil {
+					return fmt.Errorf("%q is no number", v)
+				}
+				c.forAll(func(n *Network) { n.AheadRounds = &rounds })
+				return nil
+			}},
 		}},
-		{"store-read", "QUORATE_STORE_READ", "url[,url]", "servers that follow the one of --store, for the Data API to read from", func(c *Config, v string) error {
-			c.StoreRead = strings.Split(v, ",")
-			return nil
+		{"Listeners", []setting{
+			{"listen", "QUORATE_LISTEN", "public `address` to listen on", text(func(c *Config) *string { return &c.Listen })},
+			{"private-listen", "QUORATE_PRIVATE_LISTEN", "private `address` for metrics and health", text(func(c *Config) *string { return &c.PrivateListen })},
+			{"tls-cert", "QUORATE_TLS_CERT", "certificate `file` (PEM) to serve HTTPS with", text(func(c *Config) *string { return &c.TLS.Cert })},
+			{"tls-key", "QUORATE_TLS_KEY", "`file` (PEM) with the certificate's key", text(func(c *Config) *string { return &c.TLS.Key })},
+			{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "longest `time` for one request", duration(func(c *Config) *time.Duration { return &c.RequestTimeout })},
+			{"client-compat", "QUORATE_CLIENT_COMPAT", "`which` clients get answers in the form of generated clients: auto for those, on for all, or off", text(func(c *Config) *string { return &c.ClientCompat })},
+			{"admin", "QUORATE_ADMIN", "let operators change names and log levels, and write profiles, at /ext/admin of the private address", func(c *Config, v string) (err error) {
+				if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {
+					return fmt.Errorf("%q is neither true nor false", v)
+				}
+				return nil
+			}},
 		}},
-		{"memory-limit", "QUORATE_MEMORY_LIMIT", "size", "memory to make do with, such as 512MiB", func(c *Config, v string) error { return c.MemoryLimit.parse(v) }},
-		{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "size", "disk space for signed messages, such as 512MiB", func(c *Config, v string) error { return c.ArchiveLimit.parse(v) }},
-		{"client-compat", "QUORATE_CLIENT_COMPAT", "mode", "answers in the generated clients' form: auto, on or off", text(func(c *Config) *string { return &c.ClientCompat })},
-		{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "duration", "time for one request", duration(func(c *Config) *time.Duration { return &c.RequestTimeout })},
-		{"tls-cert", "QUORATE_TLS_CERT", "file", "certificate (PEM) to serve HTTPS with", text(func(c *Config) *string { return &c.TLS.Cert })},
-		{"tls-key", "QUORATE_TLS_KEY", "file", "the certificate's key (PEM)", text(func(c *Config) *string { return &c.TLS.Key })},
-		{"limits-body", "QUORATE_LIMITS_BODY", "size", "the most that a request's body may have", sized(func(c *Config) *Size { return &c.Limits.Body })},
-		{"limits-header", "QUORATE_LIMITS_HEADER", "size", "the most that a request's headers may have", sized(func(c *Config) *Size { return &c.Limits.Header })},
-		{"limits-header-time", "QUORATE_LIMITS_HEADER_TIME", "duration", "time for a request's headers to arrive", duration(func(c *Config) *time.Duration { return &c.Limits.HeaderTime })},
-		{"limits-body-time", "QUORATE_LIMITS_BODY_TIME", "duration", "time for a request's body to arrive", duration(func(c *Config) *time.Duration { return &c.Limits.BodyTime })},
-		{"limits-stall", "QUORATE_LIMITS_STALL", "duration", "how long a client may take nothing of an answer", duration(func(c *Config) *time.Duration { return &c.Limits.Stall })},
-		{"limits-connections", "QUORATE_LIMITS_CONNECTIONS", "number", "open connections in all; 0 for no bound", number(func(c *Config) *int { return &c.Limits.Connections })},
-		{"limits-connections-per-address", "QUORATE_LIMITS_CONNECTIONS_PER_ADDRESS", "number", "open connections of one client address; 0 for no bound", number(func(c *Config) *int { return &c.Limits.ConnectionsPerAddress })},
-		{"limits-rounds", "QUORATE_LIMITS_ROUNDS", "number", "messages of a network that are signed at a time; 0 for no bound", number(func(c *Config) *int { return &c.Limits.Rounds })},
-		{"limits-rounds-per-client", "QUORATE_LIMITS_ROUNDS_PER_CLIENT", "number", "messages that are signed at a time for one API key or client address; 0 for no bound", number(func(c *Config) *int { return &c.Limits.RoundsPerClient })},
-		{"log-level", "QUORATE_LOG_LEVEL", "level", "debug, info, warn or error", text(func(c *Config) *string { return &c.LogLevel })},
-		{"admin", "QUORATE_ADMIN", "", "let operators change names and levels, and write profiles, at /ext/admin of the private address", func(c *Config, v string) (err error) {
-			if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {
-				return fmt.Errorf("%q is neither true nor false", v)
-			}
-			return nil
+		{"Storage", []setting{
+			{"data-dir", "QUORATE_DATA_DIR", "`folder` for identities, address books and the embedded store", text(func(c *Config) *string { return &c.DataDir })},
+			{"store", "QUORATE_STORE", "`url` of a PostgreSQL server to use instead of the embedded store, postgres://user:password@host/database", text(func(c *Config) *string { return &c.Store })},
+			{"store-read", "QUORATE_STORE_READ", "`url[,url]` of servers that follow the one of --store, for the Data API to read from", func(c *Config, v string) error {
+				c.StoreRead = strings.Split(v, ",")
+				return nil
+			}},
+			{"role", "QUORATE_ROLE", "`part` of the work that this process does if several share a store: all, api, ingest or sign", func(c *Config, v string) error {
+				c.Role = Role(v)
+				return nil
+			}},
+			{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "disk `space` for signed messages, such as 512MiB", func(c *Config, v string) error { return c.ArchiveLimit.parse(v) }},
+			{"memory-limit", "QUORATE_MEMORY_LIMIT", "`memory` to use, such as 512MiB", func(c *Config, v string) error { return c.MemoryLimit.parse(v) }},
 		}},
-		{"network", "QUORATE_NETWORKS", "name=url[,url]", "network to serve and the nodes to ask, repeatable (in the environment, separated by semicolons)", (*Config).addNetworks},
-		{"node-header", "QUORATE_NODE_HEADERS", "host=name: value", "header for calls to the upstream nodes at a host, repeatable (in the environment, separated by semicolons)", (*Config).addHeaders},
-		{"requests-per-second", "QUORATE_REQUESTS_PER_SECOND", "number", "most calls to a network's upstream nodes in a second, for all networks; 0 for no bound", func(c *Config, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil {
-				return fmt.Errorf("%q is no number", v)
-			}
-			c.forAll(func(network *Network) { network.RequestsPerSecond = n })
-			return nil
+		{"Limits", []setting{
+			{"limits-body", "QUORATE_LIMITS_BODY", "largest `size` of a request's body", sized(func(c *Config) *Size { return &c.Limits.Body })},
+			{"limits-header", "QUORATE_LIMITS_HEADER", "largest `size` of a request's headers", sized(func(c *Config) *Size { return &c.Limits.Header })},
+			{"limits-header-time", "QUORATE_LIMITS_HEADER_TIME", "longest `time` for a request's headers to arrive", duration(func(c *Config) *time.Duration { return &c.Limits.HeaderTime })},
+			{"limits-body-time", "QUORATE_LIMITS_BODY_TIME", "longest `time` for a request's body to arrive", duration(func(c *Config) *time.Duration { return &c.Limits.BodyTime })},
+			{"limits-stall", "QUORATE_LIMITS_STALL", "longest `time` that a client may read nothing of an answer", duration(func(c *Config) *time.Duration { return &c.Limits.Stall })},
+			{"limits-connections", "QUORATE_LIMITS_CONNECTIONS", "highest `number` of open connections; 0 for no limit", number(func(c *Config) *int { return &c.Limits.Connections })},
+			{"limits-connections-per-address", "QUORATE_LIMITS_CONNECTIONS_PER_ADDRESS", "highest `number` of open connections of one client IP address; 0 for no limit", number(func(c *Config) *int { return &c.Limits.ConnectionsPerAddress })},
+			{"limits-rounds", "QUORATE_LIMITS_ROUNDS", "highest `number` of messages of a network that are signed at a time; 0 for no limit", number(func(c *Config) *int { return &c.Limits.Rounds })},
+			{"limits-rounds-per-client", "QUORATE_LIMITS_ROUNDS_PER_CLIENT", "highest `number` of messages that are signed at a time for one API key or client IP address; 0 for no limit", number(func(c *Config) *int { return &c.Limits.RoundsPerClient })},
 		}},
-		{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "", "connect to validators at private addresses, for all networks", func(c *Config, v string) error {
-			allow, err := strconv.ParseBool(v)
-			if err != nil {
-				return fmt.Errorf("%q is neither true nor false", v)
-			}
-			c.forAll(func(n *Network) { n.AllowPrivateIPs = allow })
-			return nil
-		}},
-		{"record", "QUORATE_RECORD", "what", "what to index of the chains, for all networks: l1 for what signing needs (the default), primary for all but EVM chains, or all", func(c *Config, v string) error {
-			c.forAll(func(n *Network) { n.Record = v })
-			return nil
-		}},
-		{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "number", "messages to sign at a time before anyone asks, for all networks; 0 for none", func(c *Config, v string) error {
-			rounds, err := strconv.Atoi(v)
-			if err != nil {
-				return fmt.Errorf("%q is no number", v)
-			}
-			c.forAll(func(n *Network) { n.AheadRounds = &rounds })
-			return nil
+		{"Logs", []setting{
+			{"log-level", "QUORATE_LOG_LEVEL", "lowest `level` to log: debug, info, warn or error", text(func(c *Config) *string { return &c.LogLevel })},
 		}},
 	}
 }
@@ -132,21 +160,58 @@ func (c *Config) addNetworks(text string) error {
 	return nil
 }
 
-// AddFlags declares the flags of all settings.
+// GroupAnnotation and ValuesAnnotation are annotations of flags: the title of the group that a flag belongs to, and the
+// values that it takes, if they are few.
+const (
+	GroupAnnotation  = "group"
+	ValuesAnnotation = "values"
+)
+
+// fewValues are the values of settings that take few.
+var fewValues = map[string][]string{
+	"record": {RecordL1, RecordPrimary, RecordAll}, "role": {string(RoleAll), string(RoleAPI), string(RoleIngest), string(RoleSign)},
+	"client-compat": {string(compat.Auto), string(compat.On), string(compat.Off)}, "log-level": {"debug", "info", "warn", "error"},
+}
+
+// AddFlags declares the flags of all settings. Their usage has the variable and the default value.
 func AddFlags(flags *pflag.FlagSet) {
-	flags.String("config", "", "configuration `file` (YAML; config.example.yaml explains it)")
-	for _, s := range settings() {
-		usage := s.usage
-		if s.value != "" {
-			usage = fmt.Sprintf("%s (`%s`)", usage, s.value)
-		}
-		switch s.flag {
-		case "network", "node-header":
-			flags.StringArray(s.flag, nil, usage)
-		case "allow-private-ips", "admin":
-			flags.Bool(s.flag, false, usage)
-		default:
-			flags.String(s.flag, "", usage)
+	flags.SortFlags = false
+	flags.String("config", "", "configuration `file` in YAML (quorate config example prints one)")
+	defaults := flatten(Default())
+	for _, g := range groups() {
+		for _, s := range g.settings {
+			usage := fmt.Sprintf("%s [%s]", s.usage, s.env)
+			switch s.flag {
+			case "network", "node-header":
+				flags.StringArray(s.flag, nil, usage)
+			case "allow-private-ips", "admin":
+				flags.Bool(s.flag, false, usage)
+			default:
+				flags.String(s.flag, "", usage)
+			}
+			f := flags.Lookup(s.flag)
+			f.DefValue = cmp.Or(defaultOf(defaults, s.flag), f.DefValue)
+			f.Annotations = map[string][]string{GroupAnnotation: {g.title}}
+			if values := fewValues[s.flag]; values != nil {
+				f.Annotations[ValuesAnnotation] = values
+			}
 		}
 	}
+}
+
+// defaultOf returns the default value of the key that a flag stands for, empty if the key is one of each network. Help and
+// manual pages say ~ for the home folder of the user.
+func defaultOf(defaults map[string]string, flag string) string {
+	key := strings.ReplaceAll(flag, "-", "_")
+	value, ok := defaults[key]
+	if !ok {
+		value = defaults[strings.Replace(key, "_", ".", 1)] // as limits.body
+	}
+	if value == "[]" {
+		return ""
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		value = strings.Replace(value, home, "~", 1)
+	}
+	return value
 }
