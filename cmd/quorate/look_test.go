@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,6 +52,11 @@ func TestIndexStatusAndStore(t *testing.T) {
 	code, out, errOut = quorate(t, "", "store", "inspect", "--data-dir", dir)
 	require.Zero(t, code, errOut)
 	require.Contains(t, out, "on disk")
+	require.Regexp(t, `(?m)^ +message +1 `, out)
+	require.Regexp(t, `(?m)^ +total +[1-9]`, out)
+	for name, n := range rows {
+		require.Equal(t, n > 0, regexp.MustCompile(`(?m)^ +`+name+` `).MatchString(out), "family %s", name)
+	}
 
 	code, out, errOut = quorate(t, "", "store", "export", "message", "--data-dir", dir)
 	require.Zero(t, code, errOut)

@@ -76,7 +76,8 @@ func newStoreInspect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect",
 		Short: "Count rows and bytes of each family",
-		Long: `Count the rows of each family, and the bytes of their keys and values.
+		Long: `Count the rows of each family, and the bytes of their keys and values before compression.
+Families without rows appear with --json only. This reads the whole store.
 
   quorate store inspect
   quorate store inspect --data-dir /var/lib/quorate --json`,
@@ -121,9 +122,19 @@ func inspect(ctx context.Context, s store.Store, out io.Writer, asJSON bool) err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(w, "family\trows\tkeys\tvalues\t")
-	for _, size := range sizes {
+	line := func(size familySize) {
 		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", size.Family, size.Rows, humanize.IBytes(size.KeyBytes), humanize.IBytes(size.ValueBytes))
 	}
+	total := familySize{Family: "total"}
+	for _, size := range sizes {
+		total.Rows += size.Rows
+		total.KeyBytes += size.KeyBytes
+		total.ValueBytes += size.ValueBytes
+		if size.Rows > 0 {
+			line(size)
+		}
+	}
+	line(total)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -146,7 +157,8 @@ in the store's order.
   quorate store export message | head
 
 Families: ` + strings.Join(names, ", "),
-		Args: cobra.ExactArgs(1),
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: names,
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			family, ok := store.FamilyNamed(args[0])
 			if !ok {
