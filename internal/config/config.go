@@ -51,6 +51,8 @@ type Config struct {
 	RequestTimeout time.Duration `yaml:"request_timeout"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
+	// LogFormat is text, json, or auto: text on a terminal, else json.
+	LogFormat string `yaml:"log_format"`
 	// Metadata says how documents about tokens are fetched.
 	Metadata Metadata `yaml:"metadata"`
 	// TokenLists are files that say more of tokens (tokenlists.org).
@@ -86,6 +88,7 @@ func Default() Config {
 		ClientCompat:   string(compat.Auto),
 		RequestTimeout: 15 * time.Second,
 		LogLevel:       "info",
+		LogFormat:      "auto",
 		StoreLag:       5 * time.Second,
 		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]Network),
@@ -114,6 +117,9 @@ func (c *Config) problems() (all []error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		wrong("log_level: %q is none of debug, info, warn, error", c.LogLevel)
+	}
+	if !slices.Contains(fewValues["log-format"], c.LogFormat) {
+		wrong("log_format: %q is none of %s", c.LogFormat, strings.Join(fewValues["log-format"], ", "))
 	}
 	if c.MemoryLimit < LeastMemory {
 		wrong("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, Size(LeastMemory))

@@ -90,6 +90,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"bad duration":             {args: []string{"--request-timeout", "soon"}, want: "--request-timeout"},
 		"short timeout":            {args: []string{"--request-timeout", "1ms"}, want: "request_timeout"},
 		"bad level":                {args: []string{"--log-level", "loud"}, want: "log_level"},
+		"bad format of logs":       {args: []string{"--log-format", "xml"}, want: "log_format: \"xml\" is none of auto, text, json"},
 		"network without URL":      {args: []string{"--network", "fuji"}, want: "name=url"},
 		"network with a bad URL":   {args: []string{"--network", "fuji=127.0.0.1:9650"}, want: "networks.fuji.nodes"},
 		"network without nodes":    {file: "networks:\n  fuji: {}\n", want: "networks.fuji.nodes"},

@@ -133,6 +133,7 @@ func groups() []group {
 		}},
 		{"Logs", []setting{
 			{"log-level", "QUORATE_LOG_LEVEL", "lowest `level` to log: debug, info, warn or error", text(func(c *Config) *string { return &c.LogLevel })},
+			{"log-format", "QUORATE_LOG_FORMAT", "`format` of log lines: text, json, or auto for text on a terminal and json elsewhere", text(func(c *Config) *string { return &c.LogFormat })},
 		}},
 	}
 }
@@ -170,7 +171,7 @@ const (
 // fewValues are the values of settings that take few.
 var fewValues = map[string][]string{
 	"record": {RecordL1, RecordPrimary, RecordAll}, "role": {string(RoleAll), string(RoleAPI), string(RoleIngest), string(RoleSign)},
-	"client-compat": {string(compat.Auto), string(compat.On), string(compat.Off)}, "log-level": {"debug", "info", "warn", "error"},
+	"client-compat": {string(compat.Auto), string(compat.On), string(compat.Off)}, "log-level": {"debug", "info", "warn", "error"}, "log-format": {"auto", "text", "json"},
 }
 
 // AddFlags declares the flags of all settings. Their usage has the variable and the default value.

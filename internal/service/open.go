@@ -31,7 +31,7 @@ type process struct {
 
 // open opens the listeners and the store, and sets the memory limit.
 func open(ctx context.Context, o Options) (p *process, err error) {
-	p = &process{options: o, config: o.Config, loggers: logs.New(o.Config.LogLevel, o.Log), registry: prometheus.NewRegistry()}
+	p = &process{options: o, config: o.Config, loggers: logs.New(o.Config.LogLevel, o.Config.LogFormat, o.Log), registry: prometheus.NewRegistry()}
 	p.log = p.loggers.Named(logs.Main)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {

@@ -34,13 +34,19 @@ type Loggers struct {
 // Main is the name of the service's logger, as on a node.
 const Main = "main"
 
-// New returns loggers with a level (debug, info, warn or error) that write to w: text if w
-// is a terminal, else a JSON object a line.
-func New(level string, w io.Writer) *Loggers {
+// Formats of log lines. Auto is Text if the lines are written to a terminal, else JSON.
+const (
+	Auto = "auto"
+	Text = "text"
+	JSON = "json"
+)
+
+// New returns loggers with a level (debug, info, warn or error) that write lines in a format to w.
+func New(level, format string, w io.Writer) *Loggers {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked by package config
 	return &Loggers{
-		handler: newLogHandler(slog.Level(math.MinInt), w), initial: nodeLevel(l),
+		handler: newLogHandler(slog.Level(math.MinInt), format, w), initial: nodeLevel(l),
 		levels: make(map[string]Levels), least: make(map[string]*slog.LevelVar),
 	}
 }
@@ -126,15 +132,16 @@ func (h levelled) WithGroup(name string) slog.Handler {
 	return levelled{h.Handler.WithGroup(name), h.least}
 }
 
-// NewLogger returns a logger as New does, with a fixed level.
+// NewLogger returns a logger as New does, with a fixed level and format Auto.
 func NewLogger(level string, w io.Writer) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // checked by package config
-	return slog.New(newLogHandler(l, w))
+	return slog.New(newLogHandler(l, Auto, w))
 }
 
-func newLogHandler(l slog.Level, w io.Writer) slog.Handler {
-	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+func newLogHandler(l slog.Level, format string, w io.Writer) slog.Handler {
+	f, ok := w.(*os.File)
+	if format == Text || format == Auto && ok && isatty.IsTerminal(f.Fd()) {
 		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})
 	}
 	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: durationText})

@@ -15,3 +15,11 @@ func TestDurationsAreText(t *testing.T) {
 	require.Contains(t, out.String(), `"took":"250ms"`)
 	require.Contains(t, out.String(), `"all":"1m0s"`)
 }
+
+func TestFormats(t *testing.T) {
+	for format, want := range map[string]string{Auto: `"msg":"done"`, JSON: `"msg":"done"`, Text: "msg=done"} {
+		var out bytes.Buffer
+		New("info", format, &out).Named(Main).Info("done")
+		require.Contains(t, out.String(), want, format)
+	}
+}
