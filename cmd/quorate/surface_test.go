@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -213,7 +214,12 @@ func TestServiceOverTLS(t *testing.T) {
 	response, err = http.Get(s.base + "/health")
 	require.NoError(t, err)
 	response.Body.Close()
-	require.Equal(t, 400, response.StatusCode, "plain HTTP is told that it is")
+	require.Equal(t, 400, response.StatusCode, "plain HTTP")
+	block, _ := pem.Decode(content)
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	_, metrics := ask(t, "GET", s.private+"/metrics", "")
+	require.Contains(t, metrics, fmt.Sprintf("quorate_tls_certificate_expiry_timestamp_seconds %s\n", strconv.FormatFloat(float64(parsed.NotAfter.Unix()), 'g', -1, 64)))
 	s.stop(t)
 }
 
@@ -442,7 +448,9 @@ func TestDashboardShowsWhatExists(t *testing.T) {
 	_, metrics := ask(t, "GET", s.private+"/metrics", "")
 	s.stop(t)
 
-	known := make(map[string]map[string]bool) // labels by name
+	known := map[string]map[string]bool{ // labels by name; TestServiceOverTLS and TestServeOnPostgres have the metrics of their set-ups
+		"quorate_tls_certificate_expiry_timestamp_seconds": {}, "quorate_store_standby_used": {"standby": true},
+	}
 	counts := make(map[string]int)
 	for line := range strings.Lines(metrics) {
 		if strings.HasPrefix(line, "#") {

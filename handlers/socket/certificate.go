@@ -47,6 +47,9 @@ func (c *Certificate) Config() *tls.Config {
 	}
 }
 
+// NotAfter returns when the newest certificate expires.
+func (c *Certificate) NotAfter() time.Time { return c.get(time.Now()).Leaf.NotAfter }
+
 // get returns the newest certificate. While the files do not match, for example between their replacements, it returns
 // the previous one.
 func (c *Certificate) get(now time.Time) *tls.Certificate {

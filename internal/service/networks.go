@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -32,6 +33,7 @@ import (
 	"quorate/internal/service/network"
 	"quorate/internal/service/nodeapi"
 	"quorate/internal/service/tracing"
+	"quorate/internal/service/upstream"
 )
 
 // networks holds the configured networks, from the start until the process ends.
@@ -41,6 +43,7 @@ type networks struct {
 	entries map[string]*entry
 	evm     *handler.Chains
 	fetcher *metadata.Fetcher
+	calls   *upstream.Calls
 
 	mu sync.Mutex
 	// ids holds the IDs that nodes reported, by name; guarded by mu, which also orders changes of entries and of evm.
@@ -52,6 +55,7 @@ func newNetworks(p *process) (*networks, error) {
 	n := &networks{
 		process: p, names: slices.Sorted(maps.Keys(p.config.Networks)),
 		entries: make(map[string]*entry), evm: new(handler.Chains), ids: make(map[string]uint32),
+		calls: upstream.NewCalls(p.registry),
 	}
 	for _, name := range n.names {
 		e := &entry{name: name}
@@ -209,8 +213,11 @@ func (n *networks) options(name, dir string, log *slog.Logger, s *surface) netwo
 
 		RoundsPerClient: p.config.Limits.RoundsPerClient,
 	}
-	if s.traces != nil {
-		o.Wrap = s.traces.Transport
+	o.Wrap = func(next http.RoundTripper) http.RoundTripper {
+		if s.traces != nil {
+			next = s.traces.Transport(next)
+		}
+		return n.calls.Transport(name, next)
 	}
 	return o
 }

@@ -30,12 +30,12 @@ func TestNetworkOpensBehindTheRouter(t *testing.T) {
 	archive, err := aggregator.OpenArchive(t.Context(), store.NewMemory(), aggregator.ArchiveOptions{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer archive.Close()
+	registry := prometheus.NewRegistry()
 	n, err := newNetworks(&process{
-		config: config.Config{Networks: map[string]config.Network{"fuji": {}}}, kept: &storage.State{Archive: archive},
+		config: config.Config{Networks: map[string]config.Network{"fuji": {}}}, kept: &storage.State{Archive: archive}, registry: registry,
 	})
 	require.NoError(t, err)
 	defer n.close()
-	registry := prometheus.NewRegistry()
 	public, err := handlers.New(handlers.Options{Networks: n.forSigning(), Data: n.forData(), Metrics: registry})
 	require.NoError(t, err)
 

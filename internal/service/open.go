@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"quorate/internal/config"
 	"quorate/internal/service/hint"
@@ -34,6 +36,9 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 	p = &process{options: o, config: o.Config, loggers: logs.New(o.Config.LogLevel, o.Config.LogFormat, o.Log), registry: prometheus.NewRegistry()}
 	p.log = p.loggers.Named(logs.Main)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	promauto.With(p.registry).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "quorate_build_info", Help: "Always 1. The labels say what the program was built from.",
+	}, []string{"version", "go"}).WithLabelValues(o.Version, runtime.Version()).Set(1)
 	defer func() {
 		if err != nil {
 			_ = p.close() // the first error says why

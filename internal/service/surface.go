@@ -137,6 +137,9 @@ func (s *surface) openAccess(ctx context.Context, o *handlers.Options) (err erro
 			return hint.Mistake(fmt.Errorf("tls: %w", err), "Name a certificate and its key in PEM files that this user can read.")
 		}
 		s.tls = certificate.Config()
+		promauto.With(s.process.registry).NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_tls_certificate_expiry_timestamp_seconds", Help: "When the certificate of the public address expires, as Unix time.",
+		}, func() float64 { return float64(certificate.NotAfter().Unix()) })
 	}
 	if c.Tracing.OTLP != "" {
 		if s.traces, err = tracing.New(ctx, c.Tracing, s.process.options.Version, log); err != nil {

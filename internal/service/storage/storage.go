@@ -109,7 +109,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	for _, slots := range k.AllSlots() {
 		err = errors.Join(err, metrics.Register(slots))
 	}
-	if err != nil {
+	if err = errors.Join(err, metrics.Register(storeMetrics{s})); err != nil {
 		k.Close()
 		return nil, hint.Failure(err, "Trying again may help; if it lasts, move the store away and start again.")
 	}
@@ -162,6 +162,29 @@ func (k *State) Close() {
 	if err := k.Store.Close(); err != nil {
 		k.log.Error("closing the store", slog.Any("error", err))
 	}
+}
+
+// storeMetrics collects the state of a store.
+type storeMetrics struct{ store store.Store }
+
+// Describe implements prometheus.Collector.
+func (m storeMetrics) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, descs) }
+
+// Collect implements prometheus.Collector. Only the embedded store knows its size.
+func (m storeMetrics) Collect(metrics chan<- prometheus.Metric) {
+	stats := m.store.Stats()
+	send := func(kind prometheus.ValueType, name, help string, value uint64) {
+		metrics <- prometheus.MustNewConstMetric(prometheus.NewDesc("quorate_store_"+name, help, nil, nil), kind, float64(value))
+	}
+	send(prometheus.CounterValue, "commits_total", "Batches that the store has committed since the start.", stats.Commits)
+	send(prometheus.CounterValue, "rows_total", "Rows that these batches put or deleted.", stats.Rows)
+	if stats.DiskBytes == 0 {
+		return
+	}
+	send(prometheus.GaugeValue, "disk_bytes", "Disk space of the embedded store, with its logs.", stats.DiskBytes)
+	send(prometheus.GaugeValue, "memory_bytes", "Memory of the embedded store: write buffers and block cache.", stats.MemoryBytes)
+	send(prometheus.GaugeValue, "compaction_debt_bytes", "Data that the embedded store has yet to rewrite. If it grows without end, the disk is too slow.", stats.CompactionDebtBytes)
+	send(prometheus.GaugeValue, "read_amplification", "Places that a lookup in the embedded store may visit.", uint64(max(stats.ReadAmplification, 0)))
 }
 
 // standbyMetrics collects how far the standbys lag.
