@@ -44,7 +44,7 @@ func TestDocumentIsValid(t *testing.T) {
 func surface(t *testing.T) http.Handler {
 	t.Helper()
 	e := echo.New()
-	require.NoError(t, docs.Route(e))
+	require.NoError(t, docs.Route(e, conform.Operations()))
 	return e
 }
 

@@ -7,6 +7,16 @@ import (
 	"quorate/handlers/query/page"
 )
 
+const pageSize = "pageSize"
+
+// PageToken declares the position of a page in a list.
+var PageToken = Parameter{Name: "pageToken", Description: "`nextPageToken` of the page before, with everything else unchanged."}
+
+// PageSize declares the number of items on a page, from 1 to most.
+func PageSize(most uint64, usual string) Parameter {
+	return Parameter{Name: pageSize, Kind: Integer, Min: 1, Max: most, Default: usual, Description: "Items on a page."}
+}
+
 // Page is the requested part of a list.
 type Page struct {
 	// Size is the maximum number of items.
@@ -21,18 +31,18 @@ type Page struct {
 func (p Page) Token(position []byte) string { return p.list.Token(position) }
 
 // Page parses pageSize and pageToken. It refuses a token of another list.
-func (v *Values) Page(list page.List, most, usual uint64) Page {
-	p := Page{Size: int(v.Integer("pageSize", 1, most, usual)), list: list}
-	token, _ := v.Text("pageToken")
+func (v *Values) Page(list page.List) Page {
+	p := Page{Size: int(v.Integer(pageSize)), list: list}
+	token, _ := v.Text(PageToken.Name)
 	if token == "" {
 		return p
 	}
 	position, err := list.Position(token)
 	switch {
 	case errors.Is(err, page.ErrOtherList):
-		v.Fail("pageToken", "it belongs to another request; repeat the request it came from and change nothing but the token")
+		v.Fail(PageToken.Name, "it belongs to another request; repeat the request it came from and change nothing but the token")
 	case err != nil:
-		v.Fail("pageToken", "%q is no token of this service; send one as it was received, or none for the first page", apierr.Excerpt(token))
+		v.Fail(PageToken.Name, "%q is no token of this service; send one as it was received, or none for the first page", apierr.Excerpt(token))
 	default:
 		p.After = position
 	}

@@ -24,13 +24,22 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/data"
 	"quorate/handlers/docs"
+	"quorate/handlers/evm"
+	"quorate/handlers/metrics"
+	"quorate/handlers/operation"
 	"quorate/handlers/sse"
 )
 
+// Operations returns the declared operations of all packages.
+func Operations() []operation.Operation {
+	return slices.Concat(new(data.API).Operations(), new(evm.API).Operations(), new(metrics.API).Operations())
+}
+
 // load reads the document once, since this takes some tenths of a second.
 var load = sync.OnceValues(func() (*openapi3.T, error) {
-	plain, err := docs.Document()
+	plain, err := docs.Document(Operations())
 	if err != nil {
 		return nil, err
 	}
