@@ -7,11 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"flag"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +25,8 @@ import (
 	"quorate/handlers/apitest"
 	"quorate/handlers/docs"
 	"quorate/handlers/docs/conform"
+	"quorate/handlers/operation"
+	"quorate/handlers/query"
 )
 
 // The document is a valid one, examples and defaults included, without an operation or
@@ -108,4 +112,31 @@ func TestVendoredFilesHaveTheirSums(t *testing.T) {
 		require.Equal(t, want, hex.EncodeToString(sum.Sum(nil)), name)
 	}
 	require.Equal(t, 2, n)
+}
+
+var write = flag.Bool("write", false, "write the tables of operations to docs/data-api.md")
+
+// The documentation has a table of the operations of each tag. With -write, the test writes the tables.
+func TestOperationsAreDocumented(t *testing.T) {
+	const file = "../../docs/data-api.md"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	all, tags := conform.Operations(), map[string]bool{}
+	want := regexp.MustCompile(`(?s)<!-- operations: (.+?) -->\n.*?<!-- end of operations -->`).ReplaceAllStringFunc(string(text), func(section string) string {
+		begin, _, _ := strings.Cut(section, "\n")
+		tag := strings.TrimSuffix(strings.TrimPrefix(begin, "<!-- operations: "), " -->")
+		tags[tag] = true
+		return begin + "\n" + operation.Table(all, tag) + "<!-- end of operations -->"
+	})
+	for _, o := range all {
+		require.True(t, tags[o.Tag], "%s has no table for %q", file, o.Tag)
+		paged := slices.ContainsFunc(o.Parameters, func(p query.Parameter) bool { return p.Name == query.PageToken.Name })
+		require.Equal(t, paged, o.Order != "", "%s: lists in pages have an order", o.ID)
+		require.NotEmpty(t, o.Index, o.ID)
+	}
+	if *write {
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o600))
+		return
+	}
+	require.Equal(t, want, string(text))
 }

@@ -12,6 +12,7 @@ const index = "evm"
 
 const (
 	tag         = "EVM"
+	icmTag      = "ICM messages"
 	newestFirst = "newest first"
 )
 
@@ -115,7 +116,7 @@ func (a *API) icmOperations() []operation.Operation {
 	const filter = " A blockchain ID, or the EVM chain ID of an indexed chain."
 	return []operation.Operation{
 		{
-			ID: "listIcmMessages", Path: "/v1/icm/messages", Tag: tag,
+			ID: "listIcmMessages", Path: "/v1/icm/messages", Tag: icmTag,
 			Summary:     "ICM messages",
 			Description: "Messages that were sent through Teleporter (ICM). The filters apply together. Only the indexed chains are known: a message to another chain stays `pending`, even if its receipt was returned.",
 			Order:       "the time at which they were sent or, if the source is not indexed, delivered; newest first", Index: index,
@@ -132,7 +133,7 @@ func (a *API) icmOperations() []operation.Operation {
 			Handle: a.serveICM(a.listICM),
 		},
 		{
-			ID: "getIcmMessage", Path: "/v1/icm/messages/{messageId}", Tag: tag,
+			ID: "getIcmMessage", Path: "/v1/icm/messages/{messageId}", Tag: icmTag,
 			Summary: "An ICM message", Index: index,
 			Parameters: []query.Parameter{{
 				Name: "messageId", Description: "The ID that Teleporter gave to the message, with or without `0x`.",
@@ -142,7 +143,7 @@ func (a *API) icmOperations() []operation.Operation {
 			Handle: a.serveICM(a.getICM),
 		},
 		{
-			ID: "listIcmMessagesByAddress", Path: "/v1/icm/addresses/{address}/messages", Tag: tag,
+			ID: "listIcmMessagesByAddress", Path: "/v1/icm/addresses/{address}/messages", Tag: icmTag,
 			Summary:     "ICM messages of an address",
 			Description: "Messages that the address sent or that were sent to it.",
 			Order:       "as for all messages, newest first", Index: index,
