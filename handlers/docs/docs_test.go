@@ -128,7 +128,11 @@ func TestOperationsAreDocumented(t *testing.T) {
 		tags[tag] = true
 		return begin + "\n" + operation.Table(all, tag) + "<!-- end of operations -->"
 	})
+	requests := map[string]bool{}
 	for _, o := range all {
+		request := o.Method + " " + o.Path
+		require.False(t, requests[request], "%s is declared twice", request)
+		requests[request] = true
 		require.True(t, tags[o.Tag], "%s has no table for %q", file, o.Tag)
 		paged := slices.ContainsFunc(o.Parameters, func(p query.Parameter) bool { return p.Name == query.PageToken.Name })
 		require.Equal(t, paged, o.Order != "", "%s: lists in pages have an order", o.ID)

@@ -48,8 +48,8 @@ func (o *Operation) document() map[string]any {
 	return document
 }
 
-// errors lists the statuses of errors and their responses in the document.
-var errors = map[string]string{
+// errorResponses lists the responses of the Data API's errors in the document.
+var errorResponses = map[string]string{
 	"400": "BadRequest", "401": "Unauthorized", "403": "Forbidden", "404": "NotFound", "429": "TooManyRequests",
 	"500": "InternalError", "502": "BadGateway", "503": "Unavailable",
 }
@@ -67,7 +67,7 @@ func (o *Operation) responses() map[string]any {
 		"headers":     headers,
 		"content":     map[string]any{"application/json": map[string]any{"schema": reference("schemas", o.Schema)}},
 	}}
-	for status, response := range errors {
+	for status, response := range errorResponses {
 		if o.Errors != "" {
 			response = o.Errors
 		}

@@ -27,7 +27,7 @@ type Operation struct {
 	Summary, Description string
 	// Order describes the order of a list. It is empty if there is no list.
 	Order string
-	// Index is the name of the index that the operation reads, as quorate index status shows it.
+	// Index is the name of the index that the operation reads.
 	Index string
 	// Parameters are those of the path, in its order, and those of the query.
 	Parameters []query.Parameter
