@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"slices"
 
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
@@ -28,6 +29,10 @@ var (
 
 // Operations returns the operations on the primary network.
 func (a *API) Operations() []operation.Operation {
+	return slices.Concat(a.networkOperations(), a.addressOperations())
+}
+
+func (a *API) networkOperations() []operation.Operation {
 	return []operation.Operation{
 		{
 			ID: "listSubnets", Path: "/v1/networks/{network}/subnets", Tag: tag,
@@ -55,6 +60,25 @@ func (a *API) Operations() []operation.Operation {
 			Returns: "A page of delegations.", Schema: "DelegatorPage",
 			Handle: a.serve(a.listDelegators),
 		},
+		{
+			ID: "listVerticesByHeight", Path: "/v1/networks/{network}/blockchains/{blockchainId}/vertices:listByHeight", Tag: tag,
+			Summary:     "Vertices of the X-Chain at a height",
+			Description: "What the X-Chain accepted before it had blocks. Several vertices can have one height, and most heights have none.",
+			Order:       "index, then hash, by default descending",
+			Index:       "vertices",
+			Parameters: []query.Parameter{
+				networkName, blockchainID,
+				{Name: "vertexHeight", Kind: query.Integer, Required: true},
+				query.PageToken, pageSize, sortOrder,
+			},
+			Returns: "A page of vertices.", Schema: "VertexPage",
+			Handle: a.serve(a.listVertices),
+		},
+	}
+}
+
+func (a *API) addressOperations() []operation.Operation {
+	return []operation.Operation{
 		{
 			ID: "listBalances", Path: "/v1/networks/{network}/blockchains/{blockchainId}/balances", Tag: tag,
 			Summary:     "Balances of addresses, now or at a time",
@@ -100,20 +124,6 @@ func (a *API) Operations() []operation.Operation {
 			},
 			Returns: "A page of transactions.", Schema: "StakingTransactionPage",
 			Handle: a.serve(a.listStaking),
-		},
-		{
-			ID: "listVerticesByHeight", Path: "/v1/networks/{network}/blockchains/{blockchainId}/vertices:listByHeight", Tag: tag,
-			Summary:     "Vertices of the X-Chain at a height",
-			Description: "What the X-Chain accepted before it had blocks. Several vertices can have one height, and most heights have none.",
-			Order:       "index, then hash, by default descending",
-			Index:       "vertices",
-			Parameters: []query.Parameter{
-				networkName, blockchainID,
-				{Name: "vertexHeight", Kind: query.Integer, Required: true},
-				query.PageToken, pageSize, sortOrder,
-			},
-			Returns: "A page of vertices.", Schema: "VertexPage",
-			Handle: a.serve(a.listVertices),
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -143,4 +144,21 @@ func TestOperationsAreDocumented(t *testing.T) {
 		return
 	}
 	require.Equal(t, want, string(text))
+}
+
+// For each tag with an operation that the generated clients have, a test requires that their calls reach all of them.
+func TestOperationsAreCalledByClients(t *testing.T) {
+	files, err := filepath.Glob("../*/*_test.go")
+	require.NoError(t, err)
+	var tests strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		tests.Write(text)
+	}
+	for _, o := range conform.Operations() {
+		if !o.NoClient {
+			require.Contains(t, tests.String(), fmt.Sprintf(".Require(t, %q)", o.Tag), "%s: no test requires client calls, see conform.Calls", o.ID)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"slices"
 
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
@@ -30,7 +31,7 @@ var (
 
 // Operations returns the operations on EVM chains and on ICM messages.
 func (a *API) Operations() []operation.Operation {
-	return append(a.chainOperations(), a.icmOperations()...)
+	return slices.Concat(a.chainOperations(), a.icmOperations())
 }
 
 func (a *API) chainOperations() []operation.Operation {
