@@ -24,7 +24,7 @@ var (
 		Description: "Bech32 addresses with or without `P-`, `X-` or `C-` in front, separated by commas.",
 		Example:     "fuji1l8nkl3dhl4t5jd3kfvqnqc2trhm6t2fnw5lnlp",
 	}
-	pageSize = query.PageSize(100, "10")
+	pageSize = query.PageSize(100, 10)
 )
 
 // Operations returns the operations on the primary network.
@@ -40,7 +40,7 @@ func (a *API) networkOperations() []operation.Operation {
 			Description: "Every subnet of the network and, as the oldest, the primary network itself.",
 			Order:       "time of creation, by default newest first",
 			Index:       "subnets",
-			Parameters:  []query.Parameter{networkName, query.PageToken, query.PageSize(10_000, "100"), sortOrder},
+			Parameters:  []query.Parameter{networkName, query.PageToken, query.PageSize(10_000, 100), sortOrder},
 			Returns:     "A page of subnets.", Schema: "SubnetPage",
 			Handle: a.serve(a.listSubnets),
 		},

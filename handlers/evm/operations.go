@@ -23,7 +23,7 @@ var ChainIDParameter = query.Parameter{Name: "chainId", Description: "Decimal EV
 // Parameters that several operations have.
 var (
 	addressParameter = query.Parameter{Name: "address", Description: "`0x` and 40 hex digits, in any case.", Example: "0x71C7656EC7ab88b098defB751B7401B5f6d8976F"}
-	pageSize         = query.PageSize(100, "10")
+	pageSize         = query.PageSize(100, 10)
 	startBlock       = query.Parameter{Name: "startBlock", Kind: query.Integer, Description: "From this block on."}
 	endBlock         = query.Parameter{Name: "endBlock", Kind: query.Integer, Description: "Up to the block before this one."}
 	icmNetwork       = query.Parameter{Name: "network", Description: "Only messages between chains of this network. Without it, those of all networks that the instance indexes.", Example: "fuji"}
@@ -74,7 +74,7 @@ func (a *API) chainOperations() []operation.Operation {
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter,
 				{Name: "blockNumber", Kind: query.Digits, Description: "After this block; the last one without it."},
-				query.PageToken, query.PageSize(500, "10"),
+				query.PageToken, query.PageSize(500, 10),
 				{Name: "contractAddress", Component: "EvmAddress", Description: "Only tokens of this contract."},
 			},
 			Returns: "A page of balances.", Schema: "Erc1155BalancePage",

@@ -22,7 +22,7 @@ func TestRow(t *testing.T) {
 		ID: "listCakes", Method: http.MethodPost, Path: "/v2/cakes/{cake}/slices:list", Tag: "Cakes",
 		Summary: "Slices of a cake", Description: "Eaten ones included.", Order: "weight", Index: "bakery",
 		Parameters: []query.Parameter{
-			{Name: "cake", Description: "Which one.", Example: "plum"}, query.PageToken, query.PageSize(50, "5"),
+			{Name: "cake", Description: "Which one.", Example: "plum"}, query.PageToken, query.PageSize(50, 5),
 			{Name: "after", Kind: query.Integer, Required: true}, {Name: "block", Kind: query.Digits},
 			{Name: "minWeight", Kind: query.Number, Default: "0"}, {Name: "eaten", Kind: query.Boolean, Default: "true"},
 			{Name: "guests", Kind: query.Commas, Item: "guest"}, {Name: "colours", Kind: query.Array, OneOf: []string{"red", "blue"}, Item: "colour"},

@@ -2,20 +2,11 @@ package query
 
 import (
 	"errors"
+	"strconv"
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/query/page"
 )
-
-const pageSize = "pageSize"
-
-// PageToken declares the position of a page in a list.
-var PageToken = Parameter{Name: "pageToken", Description: "`nextPageToken` of the page before, with everything else unchanged."}
-
-// PageSize declares the number of items on a page, from 1 to most.
-func PageSize(most uint64, usual string) Parameter {
-	return Parameter{Name: pageSize, Kind: Integer, Min: 1, Max: most, Default: usual, Description: "Items on a page."}
-}
 
 // Page is the requested part of a list.
 type Page struct {
@@ -29,6 +20,16 @@ type Page struct {
 
 // Token returns the pageToken of the page after a position.
 func (p Page) Token(position []byte) string { return p.list.Token(position) }
+
+const pageSize = "pageSize"
+
+// PageToken declares the position of a page in a list.
+var PageToken = Parameter{Name: "pageToken", Description: "`nextPageToken` of the page before, with everything else unchanged."}
+
+// PageSize declares the number of items on a page: from 1 to most, usual by default.
+func PageSize(most, usual uint64) Parameter {
+	return Parameter{Name: pageSize, Kind: Integer, Min: 1, Max: most, Default: strconv.FormatUint(usual, 10), Description: "Items on a page."}
+}
 
 // Page parses pageSize and pageToken. It refuses a token of another list.
 func (v *Values) Page(list page.List) Page {
