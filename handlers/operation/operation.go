@@ -1,6 +1,7 @@
 // Package operation declares the operations of the API. The declaration of an operation routes and parses its requests,
 // and generates its entry in the OpenAPI document and in the documentation. Each package of the API has a table of its
-// operations; to add one, write its handler and a row of the table.
+// operations. To add one, write its handler, a row of the table, and the schema of its answer in
+// handlers/docs/openapi.yaml.
 package operation
 
 import (

@@ -128,9 +128,9 @@ func (v *Values) Integer(name string) uint64 {
 	return n
 }
 
-// Optional is Integer, but returns nil if the parameter is absent.
+// Optional is Integer, but returns nil if the parameter is absent and has no default.
 func (v *Values) Optional(name string) *uint64 {
-	if _, ok := v.given[name]; !ok {
+	if _, ok := v.Text(name); !ok {
 		return nil
 	}
 	n := v.Integer(name)

@@ -92,6 +92,9 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{"q=1", required, "p: is missing; give an integer from 0 to 18446744073709551615"},
+		{"", form{required.Parameter, optional.read}, "p: is missing; give an integer from 0 to 18446744073709551615"},
+		{"p=1&p=2", optional, "p: it is given 2 times; give it once"},
+		{"p=%zz", optional, "p: it has an invalid percent escape"},
 		{"p=,", needed, "p: is missing; give at least one letter, several separated by commas"},
 		{"p=a,c", list, `p: "c" is no letter; use a, b`},
 		{"p=", integer, `p: must be an integer from 1 to 100, got ""`},
@@ -140,7 +143,7 @@ func TestMistakes(t *testing.T) {
 
 // A handler can only read what its operation declares.
 func TestUndeclared(t *testing.T) {
-	require.PanicsWithValue(t, `parameter "p" is read but not declared`, func() { Parse("p=1", nil).Integer("p") })
+	require.PanicsWithValue(t, `parameter "p" is read but not declared`, func() { Parse("", nil).Optional("p") })
 }
 
 func TestAtLeast(t *testing.T) {
