@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -23,6 +24,7 @@ import (
 	"quorate/handlers/metrics"
 	"quorate/handlers/middleware"
 	"quorate/handlers/networks"
+	"quorate/handlers/operation"
 	"quorate/handlers/signing"
 	live "quorate/handlers/stream"
 	"quorate/internal/node"
@@ -137,10 +139,9 @@ func New(o Options) (*echo.Echo, error) {
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.GET("/v1/signatureAggregator/:network/messages\\:stream", api.StreamMessages)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
-	records.Route(e)
-	evm.New(o.EVM).Route(e)
-	series.Route(e)
-	if err := docs.Route(e); err != nil {
+	operations := slices.Concat(records.Operations(), evm.New(o.EVM).Operations(), series.Operations())
+	operation.Route(e, operations)
+	if err := docs.Route(e, operations); err != nil {
 		return nil, fmt.Errorf("setting up the reference: %w", err)
 	}
 	if o.Console != nil {

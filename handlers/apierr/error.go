@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
@@ -86,6 +87,8 @@ func from(err error, c echo.Context, form Form) *Error {
 	switch {
 	case routing.Code == http.StatusMethodNotAllowed && form == Peer:
 		return &Error{Status: routing.Code, Message: fmt.Sprintf("method %s is not allowed here; use POST", Excerpt(r.Method))}
+	case routing.Code == http.StatusNotFound && (strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/v2/")):
+		return NotFound("there is no %s %s: this address does not offer such an operation; check the method and the path (GET /docs/openapi.json at the public address lists all operations)", Excerpt(r.Method), Excerpt(r.URL.Path))
 	case routing.Code == http.StatusNotFound, routing.Code == http.StatusMethodNotAllowed:
 		return NotFound("there is no %s %s; check the method and the path (GET /docs at the public address lists them)", Excerpt(r.Method), Excerpt(r.URL.Path))
 	case routing.Code >= 400 && routing.Code < 500:

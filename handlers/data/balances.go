@@ -5,13 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/compat"
-	"quorate/handlers/query"
+	"quorate/handlers/operation"
 	"quorate/handlers/reply"
 	"quorate/internal/index/ledger"
 )
@@ -50,22 +48,21 @@ type exchangeBalances struct {
 	Unlocked []balance `json:"unlocked"`
 }
 
-// listBalances is GET /v1/networks/{network}/blockchains/{blockchainId}/balances.
-func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) error {
-	b, err := n.blockchain(c, pChain, xChain, cChain)
+func (a *API) listBalances(ctx context.Context, r operation.Request, n *network) error {
+	b, err := n.blockchain(r, pChain, xChain, cChain)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
+	q := r.Query
 	at := q.Optional("blockTimestamp")
-	addresses := n.required(q, "addresses")
+	addresses := n.addresses(q, "addresses")
 	if err := q.Err(); err != nil {
 		return err
 	}
 	if n.Ledger == nil {
 		return absent("balances")
 	}
-	if err := n.current(c, at, b); err != nil {
+	if err := n.current(r, at, b); err != nil {
 		return err
 	}
 	left, err := n.unknown(ctx, b, at)
@@ -76,7 +73,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 		// The generated clients' form cannot state what is missing, and a missing field reads as zero.
 		return left.refuse()
 	}
-	left.show(c)
+	left.show(r)
 	var t time.Time
 	if at != nil {
 		t = moment(*at)
@@ -122,7 +119,7 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, n *network) erro
 	default:
 		answer.Balances = atomic
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // atomicBucket reports whether the outputs of a bucket are in atomic memory between two chains.

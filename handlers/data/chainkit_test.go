@@ -11,6 +11,7 @@ import (
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
 	"quorate/handlers/data"
+	"quorate/handlers/docs/conform"
 )
 
 // call is a call of the official client and what must come of it.
@@ -90,7 +91,9 @@ func TestOfficialClient(t *testing.T) {
 	client := chainkit.Install(t)
 	for _, mode := range []compat.Mode{compat.Auto, compat.On, compat.Off} {
 		t.Run(string(mode), func(t *testing.T) {
-			server := httptest.NewServer(surface(t, map[string]data.Network{"fuji": newFake().network()}, mode))
+			e := surface(t, map[string]data.Network{"fuji": newFake().network()}, mode)
+			made := conform.NewCalls(e)
+			server := httptest.NewServer(e)
 			defer server.Close()
 			calls := officialCalls()
 			for i, r := range client.Run(t, server.URL, plain(calls)) {
@@ -118,6 +121,7 @@ func TestOfficialClient(t *testing.T) {
 				}
 				require.Len(t, seen, c.count, c.Name)
 			}
+			made.Require(t, "Primary network")
 		})
 	}
 	t.Run("errors", func(t *testing.T) { testClientErrors(t, client) })

@@ -18,8 +18,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
@@ -96,28 +94,6 @@ func New(o Options) (*API, error) {
 		}
 	}
 	return a, nil
-}
-
-// Route adds the operations to e.
-func (a *API) Route(e *echo.Echo) {
-	for path, operation := range map[string]func(context.Context, echo.Context, *network) error{
-		"/subnets":                            a.listSubnets,
-		"/delegators":                         a.listDelegators,
-		"/blockchains/:blockchainId/balances": a.listBalances,
-		"/blockchains/:blockchainId/utxos":    a.listUTXOs,
-		"/blockchains/:blockchainId/transactions\\:listStaking": a.listStaking,
-		"/blockchains/:blockchainId/vertices\\:listByHeight":    a.listVertices,
-	} {
-		e.GET("/v1/networks/:network"+path, func(c echo.Context) error {
-			n, err := a.network(c.Param("network"))
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
-			defer cancel()
-			return n.explain(c.Request().Context(), operation(ctx, c, n))
-		})
-	}
 }
 
 // ErrCatchingUp is returned by a reader whose index does not reach far enough for an answer.

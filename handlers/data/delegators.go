@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	"quorate/internal/index/ledger"
@@ -35,18 +34,14 @@ type delegator struct {
 	EstimatedNetReward   string `json:"estimatedNetReward,omitempty"`
 }
 
-// listDelegators is GET /v1/networks/{network}/delegators.
-func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) error {
-	q := query.Parse(c.Request().URL.RawQuery)
+func (a *API) listDelegators(ctx context.Context, r operation.Request, n *network) error {
+	q := r.Query
 	want := ledger.DelegationQuery{
 		RewardAddresses: n.addresses(q, "rewardAddresses"),
 		NodeIDs:         nodeIDs(q),
+		Status:          ledger.DelegationStatus(q.OneOf("delegationStatus")),
 	}
-	if _, ok := q.Text("delegationStatus"); ok {
-		want.Status = ledger.DelegationStatus(q.OneOf("delegationStatus",
-			string(ledger.DelegationCompleted), string(ledger.DelegationActive), string(ledger.DelegationPending)))
-	}
-	p := a.readPaging(q, 100, 10, "delegators", n.shown, fmt.Sprint(want.RewardAddresses), fmt.Sprint(want.NodeIDs), string(want.Status))
+	p := a.readPaging(q, "delegators", n.shown, fmt.Sprint(want.RewardAddresses), fmt.Sprint(want.NodeIDs), string(want.Status))
 	err := q.Err()
 	if err != nil {
 		return err
@@ -58,7 +53,7 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 	if n.Ledger == nil {
 		return absent("delegations")
 	}
-	if err := n.current(c, nil, n.platform()); err != nil {
+	if err := n.current(r, nil, n.platform()); err != nil {
 		return err
 	}
 	page, err := n.Ledger.Delegations(ctx, want)
@@ -81,7 +76,7 @@ func (a *API) listDelegators(ctx context.Context, c echo.Context, n *network) er
 	if page.Next != nil {
 		answer.NextPageToken = p.Token(page.Next.Bytes())
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // nodeIDs parses nodeIds, sorted.

@@ -7,7 +7,7 @@ import (
 )
 
 func TestParametersAreAsDocumented(t *testing.T) {
-	conform.Parameters(t, fuji(t, newFake()), map[string]string{
+	conform.Parameters(t, fuji(t, newFake()), "Primary network", map[string]string{
 		"listUtxos":               utxosPath,
 		"listBalances":            balances,
 		"listStakingTransactions": stakings,

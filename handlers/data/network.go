@@ -155,15 +155,6 @@ func (n *network) addresses(q *query.Values, key string) []ids.ShortID {
 	return all
 }
 
-// required is addresses with at least one result.
-func (n *network) required(q *query.Values, key string) []ids.ShortID {
-	all := n.addresses(q, key)
-	if len(all) == 0 {
-		q.Fail(key, "is missing; give at least one address, several separated by commas")
-	}
-	return all
-}
-
 func (n *network) address(text string) (a ids.ShortID, mistake string) {
 	bare := text
 	if len(text) > 2 && text[1] == '-' && strings.ContainsRune("PXC", rune(text[0])) {

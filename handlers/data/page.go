@@ -15,12 +15,15 @@ type paging struct {
 	ascending bool
 }
 
+// sortOrder declares the direction of a list.
+var sortOrder = query.Parameter{Name: "sortOrder", OneOf: []string{"desc", "asc"}, Default: "desc"}
+
 // readPaging parses pageSize, pageToken and sortOrder. The list is identified by the operation, scope and the order; a
 // token of another list is refused.
-func (a *API) readPaging(q *query.Values, most, usual uint64, operation string, scope ...string) paging {
-	ascending := q.OneOf("sortOrder", "desc", "asc") == "asc"
+func (a *API) readPaging(q *query.Values, operation string, scope ...string) paging {
+	ascending := q.OneOf(sortOrder.Name) == "asc"
 	list := page.List{Key: a.key, Operation: operation, Filters: append(scope, fmt.Sprint(ascending))}
-	return paging{Page: q.Page(list, most, usual), ascending: ascending}
+	return paging{Page: q.Page(list), ascending: ascending}
 }
 
 // position parses an optional position. An error means that the token is invalid.

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/labstack/echo/v4"
-
 	"quorate/handlers/compat"
 	"quorate/handlers/data/genesis"
-	"quorate/handlers/query"
+	"quorate/handlers/operation"
 	"quorate/internal/index/ledger/subnets"
 )
 
@@ -87,11 +85,9 @@ func (g *geneses) next(ctx context.Context) (content []byte, err error) {
 	return content, nil
 }
 
-// listSubnets is GET /v1/networks/{network}/subnets.
-func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error {
-	q := query.Parse(c.Request().URL.RawQuery)
-	p := a.readPaging(q, 10_000, 100, "subnets", n.shown)
-	if err := q.Err(); err != nil {
+func (a *API) listSubnets(ctx context.Context, r operation.Request, n *network) error {
+	p := a.readPaging(r.Query, "subnets", n.shown)
+	if err := r.Query.Err(); err != nil {
 		return err
 	}
 	at, err := position(p.After, subnets.ParsePosition)
@@ -101,11 +97,11 @@ func (a *API) listSubnets(ctx context.Context, c echo.Context, n *network) error
 	if n.Subnets == nil {
 		return absent("subnets")
 	}
-	if err := n.current(c, nil, n.platform()); err != nil {
+	if err := n.current(r, nil, n.platform()); err != nil {
 		return err
 	}
 	clientsForm := compat.Enabled(ctx)
-	w := newStream(c.Response(), a.log)
+	w := newStream(r.Response(), a.log)
 	w.text(`{"subnets":[`)
 	for left := p.Size; left > 0; {
 		page, err := n.Subnets.List(ctx, p.ascending, min(left, subnetsAtATime), at)

@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 
+	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/ledger"
@@ -55,25 +54,24 @@ type utxo struct {
 	ConsumingTxTimestamp *int64  `json:"consumingTxTimestamp,omitempty"`
 }
 
-// listUTXOs is GET /v1/networks/{network}/blockchains/{blockchainId}/utxos.
-func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
-	b, err := n.blockchain(c, pChain, xChain, cChain)
+func (a *API) listUTXOs(ctx context.Context, r operation.Request, n *network) error {
+	b, err := n.blockchain(r, pChain, xChain, cChain)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
+	q := r.Query
 	least, beyond := q.AtLeast("minUtxoAmount")
 	want := ledger.OutputQuery{
 		ChainID:      b.id,
-		Addresses:    n.required(q, "addresses"),
+		Addresses:    n.addresses(q, "addresses"),
 		MinAmount:    least,
 		IncludeSpent: q.Bool("includeSpent"),
-		ByAmount:     q.OneOf("sortBy", "timestamp", "amount") == "amount",
+		ByAmount:     q.OneOf("sortBy") == "amount",
 	}
 	if b.name == xChain { // other chains ignore it
 		want.AssetID = asset(q)
 	}
-	p := a.readPaging(q, 100, 10, "utxos", n.shown, b.name, fmt.Sprint(want.Addresses), fmt.Sprint(least, beyond),
+	p := a.readPaging(q, "utxos", n.shown, b.name, fmt.Sprint(want.Addresses), fmt.Sprint(least, beyond),
 		fmt.Sprint(want.IncludeSpent), fmt.Sprint(want.ByAmount), want.AssetID.String())
 	if err := q.Err(); err != nil {
 		return err
@@ -85,7 +83,7 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 	if n.Ledger == nil {
 		return absent("outputs")
 	}
-	if err := n.current(c, nil, b); err != nil {
+	if err := n.current(r, nil, b); err != nil {
 		return err
 	}
 	left := n.between(b, nil)
@@ -95,7 +93,7 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 	if b.name == cChain && len(left) == len(n.chains)-1 {
 		return left.refuse()
 	}
-	left.show(c)
+	left.show(r)
 	want.Without = left.chains()
 	page := new(ledger.OutputPage)
 	if !beyond {
@@ -125,7 +123,7 @@ func (a *API) listUTXOs(ctx context.Context, c echo.Context, n *network) error {
 	if page.Next != nil {
 		answer.NextPageToken = p.Token(page.Next.Bytes())
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // asset parses assetId; it returns ids.Empty if it is absent.

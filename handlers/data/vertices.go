@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/ava-labs/avalanchego/ids"
 
-	"quorate/handlers/query"
+	"quorate/handlers/operation"
 	"quorate/handlers/reply"
 )
 
@@ -26,20 +24,14 @@ type vertex struct {
 	VertexSizeBytes int      `json:"vertexSizeBytes"`
 }
 
-// listVertices is
-// GET /v1/networks/{network}/blockchains/{blockchainId}/vertices:listByHeight.
-func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) error {
-	b, err := n.blockchain(c, xChain)
+func (a *API) listVertices(ctx context.Context, r operation.Request, n *network) error {
+	b, err := n.blockchain(r, xChain)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
-	height := q.Optional("vertexHeight")
-	if height == nil {
-		q.Fail("vertexHeight", "is missing; give the height of the vertices, an integer of at least 0")
-		return q.Err()
-	}
-	p := a.readPaging(q, 100, 10, "vertices", n.shown, fmt.Sprint(*height))
+	q := r.Query
+	height := q.Integer("vertexHeight")
+	p := a.readPaging(q, "vertices", n.shown, fmt.Sprint(height))
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -48,7 +40,7 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	}
 	// The progress of the X-Chain's blocks does not matter, because all vertices precede them. The reader knows
 	// whether its vertices are complete.
-	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: *height, Ascending: p.ascending, Limit: p.Size, After: p.After})
+	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: height, Ascending: p.ascending, Limit: p.Size, After: p.After})
 	if errors.Is(err, ErrCatchingUp) {
 		err = cmp.Or(n.Progress(b.id).Halted("the "+b.name), err)
 	}
@@ -81,7 +73,7 @@ func (a *API) listVertices(ctx context.Context, c echo.Context, n *network) erro
 	if page.Next != nil {
 		answer.NextPageToken = p.Token(page.Next)
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // texts returns the IDs in CB58, [] if there are none.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"go.yaml.in/yaml/v3"
+
+	"quorate/handlers/operation"
 )
 
 //go:embed openapi.yaml
@@ -24,13 +26,23 @@ var source []byte
 //go:embed ui
 var ui embed.FS
 
-// Document returns the OpenAPI document as JSON.
-func Document() ([]byte, error) {
-	var document map[string]any
+// Document returns the OpenAPI document as JSON: openapi.yaml with the paths of operations.
+func Document(operations []operation.Operation) ([]byte, error) {
+	var document struct {
+		Paths map[string]any
+		Rest  map[string]any `yaml:",inline"`
+	}
 	if err := yaml.Unmarshal(source, &document); err != nil {
 		return nil, fmt.Errorf("reading the API's description: %w", err)
 	}
-	return json.Marshal(document)
+	for path, item := range operation.Paths(operations) {
+		if _, ok := document.Paths[path]; ok {
+			return nil, fmt.Errorf("both openapi.yaml and a table of operations have the path %s", path)
+		}
+		document.Paths[path] = item
+	}
+	document.Rest["paths"] = document.Paths
+	return json.Marshal(document.Rest)
 }
 
 // policy restricts the page to the service's own content. Swagger UI sets inline styles and loads images from data
@@ -38,8 +50,8 @@ func Document() ([]byte, error) {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Route adds /docs, the page, and /docs/openapi.json, the document.
-func Route(e *echo.Echo) error {
-	document, err := Document()
+func Route(e *echo.Echo, operations []operation.Operation) error {
+	document, err := Document(operations)
 	if err != nil {
 		return err
 	}

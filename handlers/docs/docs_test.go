@@ -7,11 +7,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +26,8 @@ import (
 	"quorate/handlers/apitest"
 	"quorate/handlers/docs"
 	"quorate/handlers/docs/conform"
+	"quorate/handlers/operation"
+	"quorate/handlers/query"
 )
 
 // The document is a valid one, examples and defaults included, without an operation or
@@ -44,7 +49,7 @@ func TestDocumentIsValid(t *testing.T) {
 func surface(t *testing.T) http.Handler {
 	t.Helper()
 	e := echo.New()
-	require.NoError(t, docs.Route(e))
+	require.NoError(t, docs.Route(e, conform.Operations()))
 	return e
 }
 
@@ -108,4 +113,52 @@ func TestVendoredFilesHaveTheirSums(t *testing.T) {
 		require.Equal(t, want, hex.EncodeToString(sum.Sum(nil)), name)
 	}
 	require.Equal(t, 2, n)
+}
+
+var write = flag.Bool("write", false, "write the tables of operations to docs/data-api.md")
+
+// The documentation has a table of the operations of each tag. With -write, the test writes the tables.
+func TestOperationsAreDocumented(t *testing.T) {
+	const file = "../../docs/data-api.md"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	all, tags := conform.Operations(), map[string]bool{}
+	want := regexp.MustCompile(`(?s)<!-- operations: (.+?) -->\n.*?<!-- end of operations -->`).ReplaceAllStringFunc(string(text), func(section string) string {
+		begin, _, _ := strings.Cut(section, "\n")
+		tag := strings.TrimSuffix(strings.TrimPrefix(begin, "<!-- operations: "), " -->")
+		tags[tag] = true
+		return begin + "\n" + operation.Table(all, tag) + "<!-- end of operations -->"
+	})
+	requests := map[string]bool{}
+	for _, o := range all {
+		request := o.Method + " " + o.Path
+		require.False(t, requests[request], "%s is declared twice", request)
+		requests[request] = true
+		require.True(t, tags[o.Tag], "%s has no table for %q", file, o.Tag)
+		paged := slices.ContainsFunc(o.Parameters, func(p query.Parameter) bool { return p.Name == query.PageToken.Name })
+		require.Equal(t, paged, o.Order != "", "%s: lists in pages have an order", o.ID)
+		require.NotEmpty(t, o.Index, o.ID)
+	}
+	if *write {
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o600))
+		return
+	}
+	require.Equal(t, want, string(text))
+}
+
+// For each tag with an operation that the generated clients have, a test requires that their calls reach all of them.
+func TestOperationsAreCalledByClients(t *testing.T) {
+	files, err := filepath.Glob("../*/*_test.go")
+	require.NoError(t, err)
+	var tests strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		tests.Write(text)
+	}
+	for _, o := range conform.Operations() {
+		if !o.NoClient {
+			require.Contains(t, tests.String(), fmt.Sprintf(".Require(t, %q)", o.Tag), "%s: no test requires client calls, see conform.Calls", o.ID)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
+	"quorate/handlers/docs/conform"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
 )
@@ -158,7 +159,9 @@ func TestOfficialClient(t *testing.T) {
 	client := chainkit.Install(t)
 	for name, mode := range map[string]compat.Mode{"auto": compat.Auto, "on": compat.On, "off": compat.Off} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(surface(t, mode, api.Options{Lists: lists(t)}, newFake().chain()))
+			e := surface(t, mode, api.Options{Lists: lists(t)}, newFake().chain())
+			made := conform.NewCalls(e)
+			server := httptest.NewServer(e)
 			defer server.Close()
 			requireCalls(t, client, server.URL, officialCalls(), func(c call) bool {
 				// One documented value differs from the client's: the status of indexed metadata.
@@ -166,6 +169,7 @@ func TestOfficialClient(t *testing.T) {
 					c.Name == "tokens" || c.Name == "fungible tokens"
 				return mode == compat.Off && documented
 			})
+			made.Require(t, "EVM")
 		})
 	}
 	t.Run("errors", func(t *testing.T) { testClientErrors(t, client) })

@@ -3,13 +3,11 @@ package evm
 import (
 	"context"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/apierr"
-	"quorate/handlers/query"
+	"quorate/handlers/operation"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
@@ -52,7 +50,7 @@ type messageInfo struct {
 	DestinationChainID  string `json:"destinationChainId,omitempty"`
 }
 
-// currencies lists the API's currencies; the first is the default. Answers have no prices, since a node knows none.
+// currencies lists the API's currencies. Answers have no prices, since a node knows none.
 var currencies = []string{"usd", "eur", "aud", "cad", "chf", "clp", "cny", "czk", "dkk", "gbp", "hkd", "huf", "jpy", "nzd"}
 
 // deploymentAnswer is the answer of getDeployment.
@@ -68,18 +66,17 @@ type deploymentAnswer struct {
 	Teleporter *messageInfo          `json:"teleporterMessageInfo,omitempty"`
 }
 
-// getDeployment is GET /v1/chains/{chainId}/contracts/{address}/transactions:getDeployment.
-func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) error {
-	at, err := address(c)
+func (a *API) getDeployment(ctx context.Context, r operation.Request, of *Chain) error {
+	at, err := address(r)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
-	q.OneOf("currency", currencies...)
+	q := r.Query
+	q.OneOf("currency")
 	if err := q.Err(); err != nil {
 		return err
 	}
-	if _, err := current(c, of, nil); err != nil {
+	if _, err := current(r, of, nil); err != nil {
 		return err
 	}
 	found, err := of.Index.Deployment(ctx, at)
@@ -116,7 +113,7 @@ func (a *API) getDeployment(ctx context.Context, c echo.Context, of *Chain) erro
 	if found.Message != nil {
 		answer.Message, answer.Teleporter = shownMessage(found.Message)
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // showTransfers sets the transfers of a transaction in its answer.
@@ -170,18 +167,17 @@ func shownMessage(m *chain.Message) (documented, clients *messageInfo) {
 	return &forDocuments, &forClients
 }
 
-// listDeployments is GET /v1/chains/{chainId}/contracts/{address}/deployments.
-func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) error {
-	by, err := address(c)
+func (a *API) listDeployments(ctx context.Context, r operation.Request, of *Chain) error {
+	by, err := address(r)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(paging.List{Key: a.key, Operation: "deployments", Filters: []string{of.name, by.Hex()}}, 100, 10)
+	q := r.Query
+	p := q.Page(paging.List{Key: a.key, Operation: "deployments", Filters: []string{of.name, by.Hex()}})
 	if err := q.Err(); err != nil {
 		return err
 	}
-	if _, err := current(c, of, nil); err != nil {
+	if _, err := current(r, of, nil); err != nil {
 		return err
 	}
 	found, err := of.Index.Deployments(ctx, evm.DeploymentQuery{Address: by, Limit: p.Size, After: p.After})
@@ -201,21 +197,20 @@ func (a *API) listDeployments(ctx context.Context, c echo.Context, of *Chain) er
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
-// listTokens is GET /v1/chains/{chainId}/nfts/collections/{address}/tokens.
-func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
-	at, err := address(c)
+func (a *API) listTokens(ctx context.Context, r operation.Request, of *Chain) error {
+	at, err := address(r)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
-	p := q.Page(paging.List{Key: a.key, Operation: "tokens", Filters: []string{of.name, at.Hex()}}, 100, 10)
+	q := r.Query
+	p := q.Page(paging.List{Key: a.key, Operation: "tokens", Filters: []string{of.name, at.Hex()}})
 	if err := q.Err(); err != nil {
 		return err
 	}
-	if _, err := current(c, of, nil); err != nil {
+	if _, err := current(r, of, nil); err != nil {
 		return err
 	}
 	d, err := a.directory(ctx, of, []common.Address{at})
@@ -245,11 +240,11 @@ func (a *API) listTokens(ctx context.Context, c echo.Context, of *Chain) error {
 	if standard == chain.ERC1155 {
 		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[i]) })
 		answer.next = next
-		return reply.JSON(c, answer)
+		return reply.JSON(r, answer)
 	}
 	answer := pageOf("tokens", len(tokens), func(i int, x *erc721Token) {
 		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[i])
 	})
 	answer.next = next
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }

@@ -7,7 +7,8 @@ import (
 )
 
 func TestParametersAreAsDocumented(t *testing.T) {
-	conform.Parameters(t, fuji(t, newFake()), map[string]string{
+	h := fuji(t, newFake())
+	conform.Parameters(t, h, "EVM", map[string]string{
 		"listLatestTransactions":   latest,
 		"listInternalTransactions": internals,
 		"listErc1155Transfers":     transfers,
@@ -15,6 +16,8 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"getDeploymentTransaction": deployment,
 		"listContractDeployments":  deployments,
 		"listTokens":               tokens,
+	})
+	conform.Parameters(t, h, "ICM messages", map[string]string{
 		"listIcmMessages":          "/v1/icm/messages",
 		"listIcmMessagesByAddress": "/v1/icm/addresses/" + alice.Hex() + "/messages",
 	})

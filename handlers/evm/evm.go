@@ -86,30 +86,6 @@ func New(o Options) *API {
 	return a
 }
 
-// Route adds the operations to e.
-func (a *API) Route(e *echo.Echo) {
-	for path, operation := range map[string]func(context.Context, echo.Context, *Chain) error{
-		"/transactions": a.listLatest,
-		"/addresses/:address/transactions\\:listInternals": a.listInternals,
-		"/addresses/:address/transactions\\:listErc1155":   a.listTransfers,
-		"/addresses/:address/balances\\:listErc1155":       a.listBalances,
-		"/contracts/:address/transactions\\:getDeployment": a.getDeployment,
-		"/contracts/:address/deployments":                  a.listDeployments,
-		"/nfts/collections/:address/tokens":                a.listTokens,
-	} {
-		e.GET("/v1/chains/:chainId"+path, func(c echo.Context) error {
-			chain, err := a.chains.Find(c.Param("chainId"))
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
-			defer cancel()
-			return Explain(c.Request().Context(), operation(ctx, c, chain))
-		})
-	}
-	a.routeICM(e)
-}
-
 // Codes of a 503: an index without any call traces, and one that begins after the requested block.
 const (
 	codeUntraced    = "INDEX_UNTRACED"

@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
@@ -279,21 +280,6 @@ func (m *icmMessage) unconfirmed() bool {
 	return m.there.Sent == nil && m.source != nil && m.source.Progress().From == 0
 }
 
-// routeICM adds the operations on ICM messages to e.
-func (a *API) routeICM(e *echo.Echo) {
-	for path, operation := range map[string]func(context.Context, echo.Context) error{
-		"/messages":                    a.listICM,
-		"/messages/:messageId":         a.getICM,
-		"/addresses/:address/messages": a.listICMOfAddress,
-	} {
-		e.GET("/v1/icm"+path, func(c echo.Context) error {
-			ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
-			defer cancel()
-			return Explain(c.Request().Context(), operation(ctx, c))
-		})
-	}
-}
-
 // readICMNetwork returns the chains of the network that a request selects.
 func (a *API) readICMNetwork(q *query.Values) (chains []*Chain, network string, err error) {
 	network, given := q.Text("network")
@@ -340,9 +326,8 @@ func readBlockchain(q *query.Values, key string, chains []*Chain) *ids.ID {
 	return nil
 }
 
-// listICM is GET /v1/icm/messages.
-func (a *API) listICM(ctx context.Context, c echo.Context) error {
-	q := query.Parse(c.Request().URL.RawQuery)
+func (a *API) listICM(ctx context.Context, r operation.Request) error {
+	q := r.Query
 	chains, network, err := a.readICMNetwork(q)
 	if err != nil {
 		return err
@@ -351,21 +336,20 @@ func (a *API) listICM(ctx context.Context, c echo.Context) error {
 		source: readBlockchain(q, "sourceBlockchainId", chains), destination: readBlockchain(q, "destinationBlockchainId", chains),
 		either: readBlockchain(q, "blockchainId", chains), sender: readAddress(q, "from"), recipient: readAddress(q, "to"),
 	}
-	return a.sendICMPage(ctx, c, q, chains, network, f)
+	return a.sendICMPage(ctx, r, q, chains, network, f)
 }
 
-// listICMOfAddress is GET /v1/icm/addresses/{address}/messages.
-func (a *API) listICMOfAddress(ctx context.Context, c echo.Context) error {
-	party, err := address(c)
+func (a *API) listICMOfAddress(ctx context.Context, r operation.Request) error {
+	party, err := address(r)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
+	q := r.Query
 	chains, network, err := a.readICMNetwork(q)
 	if err != nil {
 		return err
 	}
-	return a.sendICMPage(ctx, c, q, chains, network, icmFilter{party: &party})
+	return a.sendICMPage(ctx, r, q, chains, network, icmFilter{party: &party})
 }
 
 // words returns the filter in page tokens.
@@ -395,8 +379,8 @@ type icmPage struct {
 }
 
 // sendICMPage sends the page of messages that a request asks for.
-func (a *API) sendICMPage(ctx context.Context, c echo.Context, q *query.Values, chains []*Chain, network string, f icmFilter) error {
-	p := q.Page(paging.List{Key: a.key, Operation: "ICM messages", Filters: append(f.words(), network)}, 100, 10)
+func (a *API) sendICMPage(ctx context.Context, r operation.Request, q *query.Values, chains []*Chain, network string, f icmFilter) error {
+	p := q.Page(paging.List{Key: a.key, Operation: "ICM messages", Filters: append(f.words(), network)})
 	if err := q.Err(); err != nil {
 		return err
 	}
@@ -408,7 +392,7 @@ func (a *API) sendICMPage(ctx context.Context, c echo.Context, q *query.Values, 
 		_, ok := f.query(chain.BlockchainID)
 		return !ok
 	})
-	if err := currentICM(c, listed); err != nil {
+	if err := currentICM(r, listed); err != nil {
 		return err
 	}
 	found, next, err := newICMMerge(chains, f, after, p.Size+1).page(ctx, p.Size)
@@ -422,7 +406,7 @@ func (a *API) sendICMPage(ctx context.Context, c echo.Context, q *query.Values, 
 	if next != nil {
 		answer.Next = p.Token(next.bytes())
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // currentICM returns an error unless the indexes of all chains have caught up. The progress headers are those of the
@@ -446,9 +430,8 @@ func currentICM(c echo.Context, chains []*Chain) error {
 
 var messageIDShape = regexp.MustCompile("^(0[xX])?[0-9a-fA-F]{64}$")
 
-// getICM is GET /v1/icm/messages/{messageId}.
-func (a *API) getICM(ctx context.Context, c echo.Context) error {
-	text := c.Param("messageId")
+func (a *API) getICM(ctx context.Context, r operation.Request) error {
+	text := r.Param("messageId")
 	if !messageIDShape.MatchString(text) {
 		return apierr.BadRequest("messageId: %q is no message ID; give 64 hexadecimal digits, with or without 0x", apierr.Excerpt(text))
 	}
@@ -466,7 +449,7 @@ func (a *API) getICM(ctx context.Context, c echo.Context) error {
 	if m != nil {
 		chains = slices.DeleteFunc(chains, func(chain *Chain) bool { return chain != m.source && chain != m.destination })
 	}
-	if err := currentICM(c, chains); err != nil {
+	if err := currentICM(r, chains); err != nil {
 		return err
 	}
 	if m != nil && m.unconfirmed() {
@@ -482,7 +465,7 @@ func (a *API) getICM(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return reply.JSON(c, shown[0])
+	return reply.JSON(r, shown[0])
 }
 
 // findICM looks for a message on all chains. It returns nil if none has it, or an error if a chain cannot be read and no

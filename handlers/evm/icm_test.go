@@ -25,6 +25,7 @@ import (
 	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
+	"quorate/handlers/docs/conform"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
@@ -514,7 +515,9 @@ func TestICMOfficialClient(t *testing.T) {
 	client := chainkit.Install(t)
 	history := newICMHistory(t, 4, 150)
 	for _, indexed := range [][]ids.ID{{cChainID, l1ID}, {l1ID}} {
-		server := httptest.NewServer(history.serve(4, compat.Auto, indexed...))
+		e := history.serve(4, compat.Auto, indexed...)
+		made := conform.NewCalls(e)
+		server := httptest.NewServer(e)
 		everything := history.want(indexed, func(*icmLife) bool { return true })
 		var calls []chainkit.Call
 		for size := range 3 {
@@ -530,6 +533,7 @@ func TestICMOfficialClient(t *testing.T) {
 			chainkit.Call{Name: "unknown", Path: "data.icm.get", Request: map[string]any{"messageId": strings.Repeat("ab", 32)}},
 		)
 		results := client.Run(t, server.URL, calls)
+		made.Require(t, "ICM messages")
 		for size, r := range results[:3] {
 			require.Nil(t, r.Error, "%+v", r.Error)
 			var seen []any

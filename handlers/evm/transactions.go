@@ -5,13 +5,12 @@ import (
 	"strconv"
 
 	"github.com/holiman/uint256"
-	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/libevm/common"
 	"github.com/ava-labs/libevm/common/hexutil"
 
 	"quorate/handlers/evm/methods"
-	"quorate/handlers/query"
+	"quorate/handlers/operation"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/internal/index/evm"
@@ -62,20 +61,19 @@ type method struct {
 	MethodName string   `json:"methodName,omitempty"`
 }
 
-// listLatest is GET /v1/chains/{chainId}/transactions.
-func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
-	q := query.Parse(c.Request().URL.RawQuery)
+func (a *API) listLatest(ctx context.Context, r operation.Request, of *Chain) error {
+	q := r.Query
 	var want evm.LatestQuery
-	status, filtered := q.Text("status")
-	if filtered {
-		success := q.OneOf("status", "failed", "success") == "success"
+	status := q.OneOf("status")
+	if status != "" {
+		success := status == "success"
 		want.Success = &success
 	}
-	p := q.Page(paging.List{Key: a.key, Operation: "latest transactions", Filters: []string{of.name, status}}, 100, 10)
+	p := q.Page(paging.List{Key: a.key, Operation: "latest transactions", Filters: []string{of.name, status}})
 	if err := q.Err(); err != nil {
 		return err
 	}
-	if _, err := current(c, of, nil); err != nil {
+	if _, err := current(r, of, nil); err != nil {
 		return err
 	}
 	want.Limit, want.After = p.Size, p.After
@@ -98,7 +96,7 @@ func (a *API) listLatest(ctx context.Context, c echo.Context, of *Chain) error {
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // transaction sets all fields of x. It assigns them one by one to avoid a copy of a large struct.

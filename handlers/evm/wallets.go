@@ -9,10 +9,10 @@ import (
 	"fmt"
 
 	"github.com/holiman/uint256"
-	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
@@ -55,11 +55,11 @@ func (d *directory) internal(f *chain.Frame) internalTransaction {
 
 // readWallet parses the parameters that lists of a wallet share. empty reports that the block range is empty, and last
 // is the last block that the list needs, nil for all.
-func (a *API) readWallet(c echo.Context, of *Chain, operation string) (want evm.WalletQuery, p query.Page, last *uint64, empty bool, err error) {
-	if want.Wallet, err = address(c); err != nil {
+func (a *API) readWallet(r operation.Request, of *Chain, operation string) (want evm.WalletQuery, p query.Page, last *uint64, empty bool, err error) {
+	if want.Wallet, err = address(r); err != nil {
 		return
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
+	q := r.Query
 	want.Start, want.End = q.Optional("startBlock"), q.Optional("endBlock")
 	filters := []string{of.name, want.Wallet.Hex()}
 	for _, bound := range []*uint64{want.Start, want.End} {
@@ -72,7 +72,7 @@ func (a *API) readWallet(c echo.Context, of *Chain, operation string) (want evm.
 	if want.Start != nil && want.End != nil && *want.Start > *want.End {
 		q.Fail("startBlock", "%d is after endBlock, which is %d; blocks from startBlock on and before endBlock are listed", *want.Start, *want.End)
 	}
-	p = q.Page(paging.List{Key: a.key, Operation: operation, Filters: filters}, 100, 10)
+	p = q.Page(paging.List{Key: a.key, Operation: operation, Filters: filters})
 	want.Limit, want.After = p.Size, p.After
 	if end := want.End; end != nil {
 		if empty = *end == 0 || want.Start != nil && *want.Start == *end; !empty {
@@ -83,13 +83,12 @@ func (a *API) readWallet(c echo.Context, of *Chain, operation string) (want evm.
 	return want, p, last, empty, q.Err()
 }
 
-// listInternals is GET /v1/chains/{chainId}/addresses/{address}/transactions:listInternals.
-func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) error {
-	want, p, last, empty, err := a.readWallet(c, of, "internal transactions")
+func (a *API) listInternals(ctx context.Context, r operation.Request, of *Chain) error {
+	want, p, last, empty, err := a.readWallet(r, of, "internal transactions")
 	if err != nil {
 		return err
 	}
-	if _, err := current(c, of, last); err != nil {
+	if _, err := current(r, of, last); err != nil {
 		return err
 	}
 	found := new(evm.InternalPage)
@@ -114,7 +113,7 @@ func (a *API) listInternals(ctx context.Context, c echo.Context, of *Chain) erro
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 type erc1155Transfer struct {
@@ -140,13 +139,12 @@ func moved(t *chain.Transfer) nft {
 	return nft{standard: t.Standard, contract: t.Contract, id: t.TokenID}
 }
 
-// listTransfers is GET /v1/chains/{chainId}/addresses/{address}/transactions:listErc1155.
-func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) error {
-	want, p, last, empty, err := a.readWallet(c, of, "ERC-1155 transfers")
+func (a *API) listTransfers(ctx context.Context, r operation.Request, of *Chain) error {
+	want, p, last, empty, err := a.readWallet(r, of, "ERC-1155 transfers")
 	if err != nil {
 		return err
 	}
-	if _, err := current(c, of, last); err != nil {
+	if _, err := current(r, of, last); err != nil {
 		return err
 	}
 	found := new(evm.TransferPage)
@@ -177,7 +175,7 @@ func (a *API) listTransfers(ctx context.Context, c echo.Context, of *Chain) erro
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 type nativeBalance struct {
@@ -270,13 +268,12 @@ func (a *API) splitBalances(list paging.List, b []byte) (native *uint256.Int, po
 	return new(uint256.Int).SetBytes(b[:size]), b[size:], nil
 }
 
-// listBalances is GET /v1/chains/{chainId}/addresses/{address}/balances:listErc1155.
-func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error {
-	wallet, err := address(c)
+func (a *API) listBalances(ctx context.Context, r operation.Request, of *Chain) error {
+	wallet, err := address(r)
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
+	q := r.Query
 	want := evm.BalanceQuery{Wallet: wallet, At: q.Optional("blockNumber"), Contract: readAddress(q, "contractAddress")}
 	filters := []string{of.name, wallet.Hex(), "", ""}
 	if want.At != nil {
@@ -286,11 +283,11 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 		filters[3] = want.Contract.Hex()
 	}
 	list := paging.List{Key: a.key, Operation: "ERC-1155 balances", Filters: filters}
-	p := q.Page(list, 500, 10)
+	p := q.Page(list)
 	if err := q.Err(); err != nil {
 		return err
 	}
-	progress, err := current(c, of, want.At)
+	progress, err := current(r, of, want.At)
 	if err != nil {
 		return err
 	}
@@ -339,5 +336,5 @@ func (a *API) listBalances(ctx context.Context, c echo.Context, of *Chain) error
 	if found.Next != nil {
 		answer.next = p.Token(a.joinBalances(list, native, found.Next))
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }

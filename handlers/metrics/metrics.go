@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"quorate/handlers/apierr"
 	"quorate/handlers/evm"
+	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
@@ -49,13 +48,18 @@ func New(o Options) *API {
 	return &API{chains: o.Chains, tokens: tokens{page.KeyOr(o.Key)}, timeout: cmp.Or(o.Timeout, 30*time.Second)}
 }
 
-// Route adds the operation to e.
-func (a *API) Route(e *echo.Echo) {
-	e.GET(prefix+":chainId", func(c echo.Context) error {
-		ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
-		defer cancel()
-		return evm.Explain(c.Request().Context(), a.averageTPS(ctx, c))
-	})
+// Operations returns the operation.
+func (a *API) Operations() []operation.Operation {
+	return []operation.Operation{{
+		ID: "averageTps", Path: prefix + "{chainId}", Tag: "Metrics",
+		Summary:     "Transactions per second, by day",
+		Description: "A point for each day of UTC, 100 to a page; the running day counts as far as it has gone. Page tokens are UUIDs and are valid for 24 hours.",
+		Order:       "day, newest first",
+		Index:       "evm",
+		Parameters:  []query.Parameter{evm.ChainIDParameter, query.PageToken},
+		Returns:     "A page of points.", Schema: "AverageTps", Errors: "MetricsError", NoClient: true,
+		Handle: a.averageTPS,
+	}}
 }
 
 const (
@@ -73,15 +77,21 @@ type point struct {
 	Value float64 `json:"value"`
 }
 
-// averageTPS is GET /v1/avg_tps/{chainId}.
-func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
-	chain, err := a.chains.Find(c.Param("chainId"))
+func (a *API) averageTPS(r operation.Request) error {
+	chain, err := a.chains.Find(r.Param(evm.ChainIDParameter.Name))
 	if err != nil {
 		return err
 	}
-	q := query.Parse(c.Request().URL.RawQuery)
+	ctx, cancel := context.WithTimeout(r.Request().Context(), a.timeout)
+	defer cancel()
+	return evm.Explain(r.Request().Context(), a.sendAverageTPS(ctx, r, chain))
+}
+
+func (a *API) sendAverageTPS(ctx context.Context, r operation.Request, chain *evm.Chain) error {
+	q := r.Query
 	now := time.Now()
 	var before int64
+	var err error
 	if token, _ := q.Text("pageToken"); token != "" {
 		if before, err = a.tokens.open(token, chain.BlockchainID, now); err != nil {
 			q.Fail("pageToken", "%q %s", apierr.Excerpt(token), err)
@@ -100,7 +110,7 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 	}
 	// The last block's time is at least that of the days.
 	progress = chain.Progress()
-	progress.Show(c.Response().Header())
+	progress.Show(r.Response().Header())
 	// The series is computed for each request, from the index until now. While the index is behind, it ends at the
 	// last block.
 	until := progress.Time
@@ -131,7 +141,7 @@ func (a *API) averageTPS(ctx context.Context, c echo.Context) error {
 			Value:     math.Round(float64(day.Transactions)/float64(elapsed)*100) / 100,
 		})
 	}
-	return reply.JSON(c, answer)
+	return reply.JSON(r, answer)
 }
 
 // withIdle adds the days without a block to days, newest first: from the day of until, in Unix seconds, down to days,

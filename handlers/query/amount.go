@@ -7,14 +7,14 @@ import (
 
 // AtLeast returns a lower bound for integers: the value of a non-negative decimal number in JSON notation, rounded up.
 // beyond reports that it exceeds 64 bits.
-func (v *Values) AtLeast(key string) (bound uint64, beyond bool) {
-	text, ok := v.Text(key)
+func (v *Values) AtLeast(name string) (bound uint64, beyond bool) {
+	text, ok := v.Text(name)
 	if !ok {
 		return 0, false
 	}
 	bound, beyond, ok = decimal.Ceiling(text)
 	if !ok {
-		v.Fail(key, "must be a decimal number of at least 0, got %q", apierr.Excerpt(text))
+		v.Fail(name, "must be %s, got %q", v.parameter(name).allowed(), apierr.Excerpt(text))
 	}
 	return bound, beyond
 }

@@ -1,8 +1,9 @@
-// Package query parses the query string of a request strictly and returns errors for the user. It ignores keys that
-// are not read. The caller interprets the values.
+// Package query declares the parameters of operations and parses query strings by the declarations. It is strict and
+// returns errors for the user. It ignores keys that are not declared. The caller interprets the values.
 package query
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -12,16 +13,17 @@ import (
 )
 
 // Values holds the parameters of one query string. Reading a malformed parameter returns a zero value and records the
-// error; Err returns the first one. It is not safe for concurrent use.
+// error; Err returns the first one. Reading a parameter that is not declared panics. It is not safe for concurrent use.
 type Values struct {
-	given   map[string][]string
-	garbled map[string]bool // a value of the key has a bad percent escape
-	err     error
+	declared []Parameter
+	given    map[string][]string
+	garbled  map[string]bool // a value of the key has a bad percent escape
+	err      error
 }
 
-// Parse parses a raw query string.
-func Parse(raw string) *Values {
-	v := &Values{given: make(map[string][]string), garbled: make(map[string]bool)}
+// Parse parses a raw query string with the declared parameters.
+func Parse(raw string, declared []Parameter) *Values {
+	v := &Values{declared: declared, given: make(map[string][]string), garbled: make(map[string]bool)}
 	for pair := range strings.SplitSeq(raw, "&") {
 		escaped, text, _ := strings.Cut(pair, "=")
 		key, err := url.QueryUnescape(escaped)
@@ -41,10 +43,19 @@ func Parse(raw string) *Values {
 func (v *Values) Err() error { return v.err }
 
 // Fail records an error that the caller found.
-func (v *Values) Fail(key, format string, args ...any) {
+func (v *Values) Fail(name, format string, args ...any) {
 	if v.err == nil {
-		v.err = apierr.BadRequest(key+": "+format, args...)
+		v.err = apierr.BadRequest(name+": "+format, args...)
 	}
+}
+
+func (v *Values) parameter(name string) *Parameter {
+	for i := range v.declared {
+		if v.declared[i].Name == name {
+			return &v.declared[i]
+		}
+	}
+	panic(fmt.Sprintf("parameter %q is read but not declared", name))
 }
 
 // all returns the well-formed values of a key.
@@ -56,25 +67,30 @@ func (v *Values) all(key string) []string {
 	return v.given[key]
 }
 
-// Text returns the value of a key that may appear once; ok is false if it is absent.
-func (v *Values) Text(key string) (value string, ok bool) {
-	values := v.all(key)
+// Text returns the value of a parameter that may be given once, or its default; ok is false without both.
+func (v *Values) Text(name string) (value string, ok bool) {
+	p := v.parameter(name)
+	values := v.all(name)
 	switch len(values) {
 	case 0:
-		return "", false
+		if p.Required {
+			v.Fail(name, "is missing; give %s", p.allowed())
+		}
+		return p.Default, p.Default != ""
 	case 1:
 		return values[0], true
 	}
-	v.Fail(key, "it is given %d times; give it once", len(values))
+	v.Fail(name, "it is given %d times; give it once", len(values))
 	return "", false
 }
 
-// List returns a comma-separated list, under key or key[], which may be repeated. It trims blanks, drops empty and
+// List returns a comma-separated list, under name or name[], which may be repeated. It trims blanks, drops empty and
 // repeated items, and preserves the order.
-func (v *Values) List(key string) []string {
+func (v *Values) List(name string) []string {
+	p := v.parameter(name)
 	var members []string
 	seen := make(map[string]bool)
-	for _, text := range slices.Concat(v.all(key), v.all(key+"[]")) {
+	for _, text := range slices.Concat(v.all(name), v.all(name+"[]")) {
 		for member := range strings.SplitSeq(text, ",") {
 			member = strings.TrimSpace(member)
 			if member != "" && !seen[member] {
@@ -83,54 +99,55 @@ func (v *Values) List(key string) []string {
 			}
 		}
 	}
+	if len(members) == 0 && p.Required {
+		v.Fail(name, "is missing; give %s", p.allowed())
+	}
+	if p.OneOf != nil {
+		for _, member := range members {
+			if !slices.Contains(p.OneOf, member) {
+				v.Fail(name, "%q is no %s; use %s", apierr.Excerpt(member), p.Item, strings.Join(p.OneOf, ", "))
+				return nil
+			}
+		}
+	}
 	return members
 }
 
-// Integer returns a decimal integer from least to most, and absent without one.
-func (v *Values) Integer(key string, least, most, absent uint64) uint64 {
-	text, ok := v.Text(key)
+// Integer returns an integer within the bounds of its parameter; 0 if it is absent and has no default.
+func (v *Values) Integer(name string) uint64 {
+	text, ok := v.Text(name)
 	if !ok {
-		return absent
+		return 0
 	}
+	p := v.parameter(name)
 	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n < least || n > most {
-		v.Fail(key, "must be an integer from %d to %d, got %q", least, most, apierr.Excerpt(text))
-		return absent
+	if err != nil || n < p.Min || n > p.max() {
+		v.Fail(name, "must be %s, got %q", p.allowed(), apierr.Excerpt(text))
+		return 0
 	}
 	return n
 }
 
-// Optional returns an integer from 0 to 2^64-1, nil if it is absent.
-func (v *Values) Optional(key string) *uint64 {
-	if _, ok := v.given[key]; !ok {
+// Optional is Integer, but returns nil if the parameter is absent and has no default.
+func (v *Values) Optional(name string) *uint64 {
+	if _, ok := v.Text(name); !ok {
 		return nil
 	}
-	n := v.Integer(key, 0, 1<<64-1, 0)
+	n := v.Integer(name)
 	return &n
 }
 
-// Bool returns true or false; false if it is absent.
-func (v *Values) Bool(key string) bool {
-	return v.OneOf(key, "false", "true") == "true"
+// Bool reports whether a parameter is true.
+func (v *Values) Bool(name string) bool {
+	return v.OneOf(name) == "true"
 }
 
-// OneOf returns one of the allowed values; the first if it is absent.
-func (v *Values) OneOf(key string, words ...string) string {
-	text, ok := v.Text(key)
-	if !ok {
-		return words[0]
-	}
-	if !slices.Contains(words, text) {
-		v.Fail(key, "must be %s, got %q", either(words), apierr.Excerpt(text))
-		return words[0]
+// OneOf returns one of the parameter's values, or its default. It is empty if the parameter is absent and has no default.
+func (v *Values) OneOf(name string) string {
+	text, ok := v.Text(name)
+	if p := v.parameter(name); ok && !slices.Contains(p.values(), text) {
+		v.Fail(name, "must be %s, got %q", p.allowed(), apierr.Excerpt(text))
+		return p.Default
 	}
 	return text
-}
-
-func either(words []string) string {
-	last := len(words) - 1
-	if last == 0 {
-		return words[0]
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

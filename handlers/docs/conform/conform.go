@@ -24,13 +24,22 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/data"
 	"quorate/handlers/docs"
+	"quorate/handlers/evm"
+	"quorate/handlers/metrics"
+	"quorate/handlers/operation"
 	"quorate/handlers/sse"
 )
 
+// Operations returns the declared operations of all packages.
+func Operations() []operation.Operation {
+	return slices.Concat(new(data.API).Operations(), new(evm.API).Operations(), new(metrics.API).Operations())
+}
+
 // load reads the document once, since this takes some tenths of a second.
 var load = sync.OnceValues(func() (*openapi3.T, error) {
-	plain, err := docs.Document()
+	plain, err := docs.Document(Operations())
 	if err != nil {
 		return nil, err
 	}
@@ -129,10 +138,52 @@ func check(r *http.Request, route *routers.Route, values map[string]string, resp
 	})
 }
 
+// Calls records which operations the calls of a generated client reach.
+type Calls struct {
+	mu      sync.Mutex
+	reached map[string]bool // by operation ID
+}
+
+// NewCalls records the requests to e.
+func NewCalls(e *echo.Echo) *Calls {
+	calls, all := &Calls{reached: make(map[string]bool)}, Operations()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			for i := range all {
+				if all[i].Is(c) {
+					calls.mu.Lock()
+					calls.reached[all[i].ID] = true
+					calls.mu.Unlock()
+				}
+			}
+			return next(c)
+		}
+	})
+	return calls
+}
+
+// Require fails the test unless the calls have reached each operation with a tag, but for those that the generated
+// clients lack.
+func (c *Calls) Require(t testing.TB, tag string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range Operations() {
+		if o.Tag == tag {
+			require.Equal(t, !o.NoClient, c.reached[o.ID], "%s: give the test a call of the generated client, or declare NoClient if the client has none", o.ID)
+		}
+	}
+}
+
 // Parameters sends h, for each operation, a request with every limit of every query parameter: values that the
 // document allows must get 200, and others 400 with a message that names the parameter. requests holds a valid URL for
-// each operation ID.
-func Parameters(t *testing.T, h http.Handler, requests map[string]string) {
+// each operation with a tag that has parameters in the query, by operation ID.
+func Parameters(t *testing.T, h http.Handler, tag string, requests map[string]string) {
+	for _, o := range Operations() {
+		if o.Tag == tag && len(o.Parameters) > strings.Count(o.Path, "{") {
+			require.Contains(t, requests, o.ID, "operation without a test of its parameters")
+		}
+	}
 	operations := map[string]*openapi3.Operation{}
 	for _, path := range Document(t).Paths.Map() {
 		for _, operation := range path.Operations() {

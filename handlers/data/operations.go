@@ -1,0 +1,143 @@
+package data
+
+import (
+	"context"
+	"slices"
+
+	"quorate/handlers/operation"
+	"quorate/handlers/query"
+	"quorate/internal/index/ledger"
+)
+
+const tag = "Primary network"
+
+// Parameters that several operations have.
+var (
+	networkName = query.Parameter{
+		Name: "network", Description: "`testnet` is another name for `fuji`. An instance serves the networks that it is configured for.", Example: "fuji",
+	}
+	blockchainID = query.Parameter{
+		Name: "blockchainId", Description: "`p-chain`, `x-chain`, `c-chain` or the blockchain's ID. UTXOs and balances are served for all three, stakes for the P-Chain, vertices for the X-Chain.", Example: "p-chain",
+	}
+	addresses = query.Parameter{
+		Name: "addresses", Kind: query.Commas, Required: true, Item: "address",
+		Description: "Bech32 addresses with or without `P-`, `X-` or `C-` in front, separated by commas.",
+		Example:     "fuji1l8nkl3dhl4t5jd3kfvqnqc2trhm6t2fnw5lnlp",
+	}
+	pageSize = query.PageSize(100, 10)
+)
+
+// Operations returns the operations on the primary network.
+func (a *API) Operations() []operation.Operation {
+	return slices.Concat(a.networkOperations(), a.addressOperations())
+}
+
+func (a *API) networkOperations() []operation.Operation {
+	return []operation.Operation{
+		{
+			ID: "listSubnets", Path: "/v1/networks/{network}/subnets", Tag: tag,
+			Summary:     "Subnets and their blockchains",
+			Description: "Every subnet of the network and, as the oldest, the primary network itself.",
+			Order:       "time of creation, by default newest first",
+			Index:       "subnets",
+			Parameters:  []query.Parameter{networkName, query.PageToken, query.PageSize(10_000, 100), sortOrder},
+			Returns:     "A page of subnets.", Schema: "SubnetPage",
+			Handle: a.serve(a.listSubnets),
+		},
+		{
+			ID: "listDelegators", Path: "/v1/networks/{network}/delegators", Tag: tag,
+			Summary:     "Delegations",
+			Description: "Delegations to validators of the primary network. If both filters are given, a delegation has to match each of them.",
+			Order:       "start of the delegation, by default newest first",
+			Index:       "ledger",
+			Parameters: []query.Parameter{
+				networkName, query.PageToken, pageSize,
+				{Name: "rewardAddresses", Kind: query.Commas, Item: "address", Description: "Addresses that are rewarded, separated by commas."},
+				sortOrder,
+				{Name: "delegationStatus", OneOf: []string{string(ledger.DelegationCompleted), string(ledger.DelegationActive), string(ledger.DelegationPending)}},
+				{Name: "nodeIds", Kind: query.Commas, Item: "node ID", Description: "Validators, separated by commas.", Example: "NodeID-111111111111111111116DBWJs"},
+			},
+			Returns: "A page of delegations.", Schema: "DelegatorPage",
+			Handle: a.serve(a.listDelegators),
+		},
+		{
+			ID: "listVerticesByHeight", Path: "/v1/networks/{network}/blockchains/{blockchainId}/vertices:listByHeight", Tag: tag,
+			Summary:     "Vertices of the X-Chain at a height",
+			Description: "What the X-Chain accepted before it had blocks. Several vertices can have one height, and most heights have none.",
+			Order:       "index, then hash, by default descending",
+			Index:       "vertices",
+			Parameters: []query.Parameter{
+				networkName, blockchainID,
+				{Name: "vertexHeight", Kind: query.Integer, Required: true},
+				query.PageToken, pageSize, sortOrder,
+			},
+			Returns: "A page of vertices.", Schema: "VertexPage",
+			Handle: a.serve(a.listVertices),
+		},
+	}
+}
+
+func (a *API) addressOperations() []operation.Operation {
+	return []operation.Operation{
+		{
+			ID: "listBalances", Path: "/v1/networks/{network}/blockchains/{blockchainId}/balances", Tag: tag,
+			Summary:     "Balances of addresses, now or at a time",
+			Description: "What the addresses own together, now or at a past second. An output counts when as many of them are among its owners as it takes to spend it.",
+			Index:       "ledger",
+			Parameters: []query.Parameter{
+				networkName, blockchainID,
+				{Name: "blockTimestamp", Kind: query.Integer, Description: "Second at which the balances are wanted; the chain's present without it. On the X-Chain it must be after the chain got blocks (Cortina)."},
+				addresses,
+			},
+			Returns: "The balances. Which fields there are depends on the chain.", Schema: "AddressBalances", Partial: true,
+			Handle: a.serve(a.listBalances),
+		},
+		{
+			ID: "listUtxos", Path: "/v1/networks/{network}/blockchains/{blockchainId}/utxos", Tag: tag,
+			Summary:     "Outputs of addresses",
+			Description: "Outputs made on the chain or destined to it that the addresses own. Stakes are shown, with `staked` true, until their time is over.",
+			Order:       "`sortBy`, then UTXO ID, by default descending",
+			Index:       "ledger",
+			Parameters: []query.Parameter{
+				networkName, blockchainID, addresses, query.PageToken, pageSize,
+				{Name: "assetId", Description: "Only this asset; on the X-Chain alone."},
+				{Name: "minUtxoAmount", Kind: query.Number, Default: "0", Description: "Only outputs of at least this amount, in the asset's smallest unit."},
+				{Name: "includeSpent", Kind: query.Boolean, Default: "false"},
+				{Name: "sortBy", OneOf: []string{"timestamp", "amount"}, Default: "timestamp"},
+				sortOrder,
+			},
+			Returns: "A page of outputs.", Schema: "UtxoPage", Partial: true,
+			Handle: a.serve(a.listUTXOs),
+		},
+		{
+			ID: "listStakingTransactions", Path: "/v1/networks/{network}/blockchains/{blockchainId}/transactions:listStaking", Tag: tag,
+			Summary:     "Staking transactions of addresses",
+			Description: "Transactions of the P-Chain whose stake lasts, of which one of the addresses owns a consumed or made output.",
+			Order:       "time of the block, by default newest first",
+			Index:       "ledger",
+			Parameters: []query.Parameter{
+				networkName, blockchainID, addresses,
+				{Name: "txTypes", Kind: query.Array, OneOf: filterKinds, Item: "type of transaction", Description: "Only these; repeat the parameter or separate by commas."},
+				{Name: "startTimestamp", Kind: query.Integer, Description: "Only blocks after this second."},
+				{Name: "endTimestamp", Kind: query.Integer, Description: "Only blocks before this second."},
+				query.PageToken, pageSize, sortOrder,
+			},
+			Returns: "A page of transactions.", Schema: "StakingTransactionPage",
+			Handle: a.serve(a.listStaking),
+		},
+	}
+}
+
+// serve returns the handler of an operation on a network.
+func (a *API) serve(handle func(context.Context, operation.Request, *network) error) func(operation.Request) error {
+	return func(r operation.Request) error {
+		n, err := a.network(r.Param(networkName.Name))
+		if err != nil {
+			return err
+		}
+		request := r.Request().Context()
+		ctx, cancel := context.WithTimeout(request, a.timeout)
+		defer cancel()
+		return n.explain(request, handle(ctx, r, n))
+	}
+}

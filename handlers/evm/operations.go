@@ -1,0 +1,177 @@
+package evm
+
+import (
+	"context"
+	"slices"
+
+	"quorate/handlers/operation"
+	"quorate/handlers/query"
+)
+
+// index is the name of the index of EVM chains.
+const index = "evm"
+
+const (
+	tag         = "EVM"
+	icmTag      = "ICM messages"
+	newestFirst = "newest first"
+)
+
+// ChainIDParameter declares the chain in a path.
+var ChainIDParameter = query.Parameter{Name: "chainId", Description: "Decimal EVM chain ID, blockchain ID in CB58, or `c-chain`.", Example: "43113"}
+
+// Parameters that several operations have.
+var (
+	addressParameter = query.Parameter{Name: "address", Description: "`0x` and 40 hex digits, in any case.", Example: "0x71C7656EC7ab88b098defB751B7401B5f6d8976F"}
+	pageSize         = query.PageSize(100, 10)
+	startBlock       = query.Parameter{Name: "startBlock", Kind: query.Integer, Description: "From this block on."}
+	endBlock         = query.Parameter{Name: "endBlock", Kind: query.Integer, Description: "Up to the block before this one."}
+	icmNetwork       = query.Parameter{Name: "network", Description: "Only messages between chains of this network. Without it, those of all networks that the instance indexes.", Example: "fuji"}
+)
+
+// Operations returns the operations on EVM chains and on ICM messages.
+func (a *API) Operations() []operation.Operation {
+	return slices.Concat(a.chainOperations(), a.icmOperations())
+}
+
+func (a *API) chainOperations() []operation.Operation {
+	return []operation.Operation{
+		{
+			ID: "listLatestTransactions", Path: "/v1/chains/{chainId}/transactions", Tag: tag,
+			Summary:     "Latest transactions",
+			Description: "All transactions of the chain.",
+			Order:       newestFirst, Index: index,
+			Parameters: []query.Parameter{
+				ChainIDParameter, query.PageToken, pageSize,
+				{Name: "status", OneOf: []string{"failed", "success"}, Description: "Only those that succeeded, or failed."},
+			},
+			Returns: "A page of transactions.", Schema: "NativeTransactionPage",
+			Handle: a.serve(a.listLatest),
+		},
+		{
+			ID: "listInternalTransactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listInternals", Tag: tag,
+			Summary:     "Internal transactions of a wallet",
+			Description: "Calls inside transactions that move value, and creations, from or to the wallet. They come from call traces. Blocks that the node could not trace are left out and named in `tracesMissing`; an index without any traces answers 503 with the code `INDEX_UNTRACED`.",
+			Order:       newestFirst, Index: index,
+			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize, startBlock, endBlock},
+			Returns:    "A page of internal transactions.", Schema: "InternalTransactionPage",
+			Handle: a.serve(a.listInternals),
+		},
+		{
+			ID: "listErc1155Transfers", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listErc1155", Tag: tag,
+			Summary:     "ERC-1155 transfers of a wallet",
+			Description: "Transfers from or to the wallet, mints and burns among them. Each transfer of a batch is an item of its own.",
+			Order:       newestFirst, Index: index,
+			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize, startBlock, endBlock},
+			Returns:    "A page of transfers.", Schema: "Erc1155TransferPage",
+			Handle: a.serve(a.listTransfers),
+		},
+		{
+			ID: "listErc1155Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc1155", Tag: tag,
+			Summary:     "ERC-1155 balances of a wallet, now or after a block",
+			Description: "Balances other than zero after a block, and the balance of the native token. 503 with code `INDEX_BEGINS_LATER` if the index does not begin with the genesis block, as balances follow from all transfers.",
+			Order:       "contract, then token ID", Index: index,
+			Parameters: []query.Parameter{
+				ChainIDParameter, addressParameter,
+				{Name: "blockNumber", Kind: query.Digits, Description: "After this block; the last one without it."},
+				query.PageToken, query.PageSize(500, 10),
+				{Name: "contractAddress", Component: "EvmAddress", Description: "Only tokens of this contract."},
+			},
+			Returns: "A page of balances.", Schema: "Erc1155BalancePage",
+			Handle: a.serve(a.listBalances),
+		},
+		{
+			ID: "getDeploymentTransaction", Path: "/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", Tag: tag,
+			Summary:     "The transaction that deployed a contract",
+			Description: "With its token transfers and internal transactions. A contract that was created inside a call belongs to the transaction around it.",
+			Index:       index,
+			Parameters: []query.Parameter{
+				ChainIDParameter, addressParameter,
+				{Name: "currency", OneOf: currencies, Default: "usd", Description: "Accepted and checked. Answers have no prices."},
+			},
+			Returns: "The transaction.", Schema: "TransactionDetails",
+			Handle: a.serve(a.getDeployment),
+		},
+		{
+			ID: "listContractDeployments", Path: "/v1/chains/{chainId}/contracts/{address}/deployments", Tag: tag,
+			Summary:     "Contracts that an address deployed",
+			Description: "By its transactions, or, being a contract itself, by its code. Contracts that calls in blocks without call traces made are left out; see `tracesMissing`.",
+			Order:       newestFirst, Index: index,
+			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize},
+			Returns:    "A page of contracts.", Schema: "DeployedContractPage",
+			Handle: a.serve(a.listDeployments),
+		},
+		{
+			ID: "listTokens", Path: "/v1/chains/{chainId}/nfts/collections/{address}/tokens", Tag: tag,
+			Summary:     "Tokens of a collection",
+			Description: "Of an ERC-721 or ERC-1155 contract; burnt ones are left out.",
+			Order:       "token ID", Index: index,
+			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize},
+			Returns:    "A page of tokens.", Schema: "TokenPage",
+			Handle: a.serve(a.listTokens),
+		},
+	}
+}
+
+func (a *API) icmOperations() []operation.Operation {
+	const filter = " A blockchain ID, or the EVM chain ID of an indexed chain."
+	return []operation.Operation{
+		{
+			ID: "listIcmMessages", Path: "/v1/icm/messages", Tag: icmTag,
+			Summary:     "ICM messages",
+			Description: "Messages that were sent through Teleporter (ICM). The filters apply together. Only the indexed chains are known: a message to another chain stays `pending`, even if its receipt was returned.",
+			Order:       "the time at which they were sent or, if the source is not indexed, delivered; newest first", Index: index,
+			Parameters: []query.Parameter{
+				query.PageToken, pageSize,
+				{Name: "sourceBlockchainId", Description: "Only messages from this chain." + filter},
+				{Name: "destinationBlockchainId", Description: "Only messages to this chain." + filter},
+				{Name: "blockchainId", Description: "Only messages from or to this chain." + filter},
+				{Name: "from", Component: "EvmAddress", Description: "Only messages of this sender."},
+				{Name: "to", Component: "EvmAddress", Description: "Only messages to this recipient."},
+				icmNetwork,
+			},
+			Returns: "A page of messages. The headers are those of the chain that is furthest behind.", Schema: "IcmMessagePage",
+			Handle: a.serveICM(a.listICM),
+		},
+		{
+			ID: "getIcmMessage", Path: "/v1/icm/messages/{messageId}", Tag: icmTag,
+			Summary: "An ICM message", Index: index,
+			Parameters: []query.Parameter{{
+				Name: "messageId", Description: "The ID that Teleporter gave to the message, with or without `0x`.",
+				Example: "0xacf1c8b06f9aec48e9fcbefbbe576ae8a7ca3b327fcae111396e7cc99956674d",
+			}},
+			Returns: "The message. The headers are those of the chain, of its two, that is furthest behind.", Schema: "IcmMessage",
+			Handle: a.serveICM(a.getICM),
+		},
+		{
+			ID: "listIcmMessagesByAddress", Path: "/v1/icm/addresses/{address}/messages", Tag: icmTag,
+			Summary:     "ICM messages of an address",
+			Description: "Messages that the address sent or that were sent to it.",
+			Order:       "as for all messages, newest first", Index: index,
+			Parameters: []query.Parameter{addressParameter, query.PageToken, pageSize, icmNetwork},
+			Returns:    "A page of messages. The headers are those of the chain that is furthest behind.", Schema: "IcmMessagePage",
+			Handle: a.serveICM(a.listICMOfAddress),
+		},
+	}
+}
+
+// serve returns the handler of an operation on a chain.
+func (a *API) serve(handle func(context.Context, operation.Request, *Chain) error) func(operation.Request) error {
+	return func(r operation.Request) error {
+		chain, err := a.chains.Find(r.Param(ChainIDParameter.Name))
+		if err != nil {
+			return err
+		}
+		return a.serveICM(func(ctx context.Context, r operation.Request) error { return handle(ctx, r, chain) })(r)
+	}
+}
+
+// serveICM returns the handler of an operation on the messages of all chains.
+func (a *API) serveICM(handle func(context.Context, operation.Request) error) func(operation.Request) error {
+	return func(r operation.Request) error {
+		request := r.Request().Context()
+		ctx, cancel := context.WithTimeout(request, a.timeout)
+		defer cancel()
+		return Explain(request, handle(ctx, r))
+	}
+}

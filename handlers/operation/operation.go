@@ -1,0 +1,73 @@
+// Package operation declares the operations of the API. The declaration of an operation routes and parses its requests,
+// and generates its entry in the OpenAPI document and in the documentation. Each package of the API has a table of its
+// operations. To add one, write its handler, a row of the table, and the schema of its answer in
+// handlers/docs/openapi.yaml.
+package operation
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quorate/handlers/query"
+)
+
+// Operation declares an operation. All fields but those that say so are required.
+type Operation struct {
+	// ID is unique. It identifies the operation in the reference.
+	ID string
+	// Method is GET if it is empty.
+	Method string
+	// Path is the path with its parameters in braces, for example /v1/chains/{chainId}/transactions.
+	Path string
+	// Tag is the section of the reference and of the documentation.
+	Tag string
+	// Summary is a phrase. Description is Markdown and may be empty.
+	Summary, Description string
+	// Order describes the order of a list. It is empty if there is no list.
+	Order string
+	// Index is the name of the index that the operation reads.
+	Index string
+	// Parameters are those of the path, in its order, and those of the query.
+	Parameters []query.Parameter
+	// Returns describes the answer, Schema names its schema in openapi.yaml.
+	Returns, Schema string
+	// Partial reports that the answer may leave out what other chains have, and then has the header Indexed-Without.
+	Partial bool
+	// Errors names the response of all errors in openapi.yaml. Empty means those of the Data API.
+	Errors string
+	// NoClient reports that the generated clients have no method for the operation.
+	NoClient bool
+	// Handle sends the answer.
+	Handle func(Request) error
+}
+
+// Request is a request for an operation.
+type Request struct {
+	echo.Context
+	// Query has the parameters of the query that the operation declares.
+	Query *query.Values
+}
+
+// Route adds operations to e.
+func Route(e *echo.Echo, all []Operation) {
+	for _, o := range all {
+		e.Add(o.method(), o.route(), func(c echo.Context) error {
+			return o.Handle(Request{c, query.Parse(c.Request().URL.RawQuery, o.Parameters)})
+		})
+	}
+}
+
+// Is reports whether c is routed to the operation.
+func (o *Operation) Is(c echo.Context) bool {
+	return c.Request().Method == o.method() && c.Path() == o.route()
+}
+
+func (o *Operation) method() string { return cmp.Or(o.Method, http.MethodGet) }
+
+// route returns the path in the router's notation.
+func (o *Operation) route() string {
+	return strings.NewReplacer(":", `\:`, "{", ":", "}", "").Replace(o.Path)
+}
