@@ -8,12 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"quorate/internal/outbound"
 )
 
 // FetchOptions configures a Fetcher.
@@ -62,7 +63,7 @@ func NewFetcher(o FetchOptions) (*Fetcher, error) {
 		}
 		f.gateways = append(f.gateways, u)
 	}
-	control := refusePrivate
+	control := outbound.RefusePrivate
 	if o.AllowPrivate {
 		control = nil
 	}
@@ -89,38 +90,6 @@ func newClient(control func(string, string, syscall.RawConn) error) *http.Client
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-var errPrivate = errors.New("the address is not public")
-
-// refusePrivate checks the resolved address right before the connection is made.
-func refusePrivate(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil || !public(at.Addr()) {
-		return errPrivate
-	}
-	return nil
-}
-
-// notPublic lists the special-purpose address blocks (IANA's registries) that package netip does not recognise, and the
-// blocks that embed IPv4 addresses.
-var notPublic = prefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
-)
-
-func prefixes(texts ...string) []netip.Prefix {
-	all := make([]netip.Prefix, len(texts))
-	for i, text := range texts {
-		all[i] = netip.MustParsePrefix(text)
-	}
-	return all
-}
-
-// public reports whether a is an address of the public Internet.
-func public(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // failure is the reason why a document is unavailable.
