@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"client": -1, "internal/cputime": -1, "internal/outbound": -1, "internal/retry": -1, "internal/testenv": -1,
 	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1,
-	"aggregator": 2, "internal/index": 2,
+	"aggregator": 2, "internal/index": 2, "internal/webhook": 2,
 	"handlers": 3, "internal/simnet": 3, "internal/measure": 3,
 	"internal/config":  4,
 	"internal/service": 5,

@@ -193,6 +193,17 @@ var (
 	// FamilySignedKey holds the keys of that stream's entries: p is the network ID and a
 	// key, k is empty.
 	FamilySignedKey = family(80, "signed_key")
+
+	// FamilyWebhook holds webhooks: p is empty, k is a digest of the owner's name and the webhook's ID. See package
+	// webhook, for the next three, too.
+	FamilyWebhook = family(81, "webhook")
+	// FamilyWebhookOutbox holds messages to deliver: p is the webhook's ID, k is the time of the next attempt and the
+	// place of the event.
+	FamilyWebhookOutbox = family(82, "webhook_outbox")
+	// FamilyWebhookSecret holds the secrets that messages are signed with: p is a digest of the owner's name, k is empty.
+	FamilyWebhookSecret = family(83, "webhook_secret")
+	// FamilyWebhookState counts the messages to deliver: p is the webhook's ID, k is empty.
+	FamilyWebhookState = family(84, "webhook_state")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -153,6 +153,9 @@ func (h *header) tell(s *jsonScanner, b *Block) {
 		return
 	}
 	b.ParentHash = common.Hash(h.fields[parentField])
+	if h.has[receiptsField] {
+		b.ReceiptsRoot = common.BytesToHash(h.fields[receiptsField])
+	}
 	if h.has[baseFeeField] {
 		b.BaseFee = new(uint256.Int).SetBytes(h.fields[baseFeeField])
 	}

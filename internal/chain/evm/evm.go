@@ -14,6 +14,8 @@ import (
 type Block struct {
 	Number           uint64
 	Hash, ParentHash common.Hash
+	// ReceiptsRoot is the field of the header; zero if the header lacks it.
+	ReceiptsRoot common.Hash
 	// Time is a Unix time in seconds. Milliseconds is the same time in milliseconds; it is 0 if the header has seconds
 	// only (ACP-226).
 	Time, Milliseconds uint64

@@ -369,7 +369,7 @@ func (r *rendering) end(g *Generator, b *Block) {
 		return
 	}
 	b.Decoded = &evm.Block{
-		Number: b.Number, Hash: b.Hash, ParentHash: g.parent, Time: milliseconds / 1000,
+		Number: b.Number, Hash: b.Hash, ParentHash: g.parent, ReceiptsRoot: receipts, Time: milliseconds / 1000,
 		BaseFee: r.baseFee.Clone(), Transactions: r.decoded, Traced: true,
 	}
 	if g.granite() {

@@ -1,0 +1,384 @@
+package webhook
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/holiman/uint256"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+)
+
+// EVMChain returns the name of the source of an EVM chain.
+func EVMChain(blockchainID string) string { return "evm/" + blockchainID }
+
+// Token describes a token contract or the native token of a chain. Decimals is nil if the contract does not report them.
+type Token struct {
+	Name, Symbol string
+	Decimals     *uint8
+}
+
+// EVMOptions configures an EVM source. All fields are required.
+type EVMOptions struct {
+	// ChainID is the EIP-155 chain ID.
+	ChainID uint64
+	Native  Token
+	// Tip returns the height of the last indexed block; false if it is unknown.
+	Tip func() (uint64, bool)
+	// Fetch returns 1 to n blocks from a height on, with call traces where a node has them.
+	Fetch func(ctx context.Context, from uint64, n int) ([]*evm.Block, error)
+	// Tokens describes the contracts at the addresses, nil where there is none.
+	Tokens func(ctx context.Context, addresses []common.Address) ([]*Token, error)
+}
+
+// EVM is the Source of an EVM chain.
+type EVM struct {
+	o EVMOptions
+
+	mu     sync.Mutex
+	blocks []*evmBlock // the last fetched, in order; guarded by mu
+}
+
+// NewEVM returns a source.
+func NewEVM(o EVMOptions) *EVM { return &EVM{o: o} }
+
+// Tip implements Source.
+func (s *EVM) Tip() (uint64, bool) { return s.o.Tip() }
+
+// fetchAhead is the maximum number of blocks that are fetched at once.
+const fetchAhead = 16
+
+// Block implements Source.
+func (s *EVM) Block(ctx context.Context, height uint64) (Block, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.blocks {
+		if b.Number == height {
+			return b, nil
+		}
+	}
+	n := 1
+	if tip, ok := s.o.Tip(); ok && tip > height {
+		n = int(min(tip-height+1, fetchAhead))
+	}
+	fetched, err := s.o.Fetch(ctx, height, n)
+	if err != nil {
+		return nil, err
+	}
+	s.blocks = nil
+	for _, b := range fetched {
+		s.blocks = append(s.blocks, newEVMBlock(b, &s.o))
+	}
+	return s.blocks[0], nil
+}
+
+// evmBlock is a block with the addresses that its transactions involve.
+type evmBlock struct {
+	*evm.Block
+	options   *EVMOptions
+	transfers [][]evm.Transfer         // by transaction
+	involved  map[common.Address][]int // transactions in ascending order
+}
+
+func newEVMBlock(b *evm.Block, o *EVMOptions) *evmBlock {
+	x := &evmBlock{Block: b, options: o, transfers: make([][]evm.Transfer, len(b.Transactions)), involved: make(map[common.Address][]int)}
+	for i := range b.Transactions {
+		x.involve(i, &b.Transactions[i])
+	}
+	return x
+}
+
+// involve notes the addresses that a transaction involves: its sender, its recipient or the contract that it creates,
+// the contracts that emit its logs, the parties of its token transfers and those of its internal transactions.
+func (x *evmBlock) involve(i int, tx *evm.Transaction) {
+	note := func(addresses ...common.Address) {
+		for _, a := range addresses {
+			if known := x.involved[a]; len(known) == 0 || known[len(known)-1] != i {
+				x.involved[a] = append(known, i)
+			}
+		}
+	}
+	note(tx.From)
+	if tx.To != nil {
+		note(*tx.To)
+	} else {
+		note(tx.Created)
+	}
+	for j := range tx.Logs {
+		note(tx.Logs[j].Address)
+		for _, t := range evm.Transfers(&tx.Logs[j]) {
+			note(t.From, t.To)
+			x.transfers[i] = append(x.transfers[i], t)
+		}
+	}
+	for j := range tx.Frames {
+		if f := &tx.Frames[j]; internal(f) {
+			note(f.From, f.To)
+		}
+	}
+}
+
+// internal reports whether a frame is an internal transaction: one that moved value or created a contract.
+func internal(f *evm.Frame) bool { return !f.Reverted && (!f.Value.IsZero() || f.Creates()) }
+
+// Events implements Block.
+func (x *evmBlock) Events(ctx context.Context, w *Webhook) ([]Event, error) {
+	var found []int
+	for _, text := range w.Addresses {
+		for _, i := range x.involved[common.HexToAddress(text)] {
+			if x.signed(i, w.EventSignatures) {
+				found = append(found, i)
+			}
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	var events []Event
+	for _, i := range found {
+		tx, err := x.transaction(ctx, i, w)
+		if err != nil {
+			return nil, err
+		}
+		body := map[string]any{"transaction": tx}
+		if w.IncludeLogs {
+			body["logs"] = x.logs(i)
+		}
+		events = append(events, Event{Name: x.Transactions[i].Hash.Hex(), Body: body})
+	}
+	return events, nil
+}
+
+// signed reports whether a transaction has a log with one of the first topics. Without any, each transaction has.
+func (x *evmBlock) signed(i int, signatures []string) bool {
+	return len(signatures) == 0 || slices.ContainsFunc(x.Transactions[i].Logs, func(l evm.Log) bool {
+		return len(l.Topics) > 0 && slices.Contains(signatures, l.Topics[0].Hex())
+	})
+}
+
+// evmTransaction is a transaction in a message.
+type evmTransaction struct {
+	BlockHash         common.Hash   `json:"blockHash"`
+	BlockNumber       string        `json:"blockNumber"`
+	From              string        `json:"from"`
+	Gas               string        `json:"gas"`
+	GasPrice          string        `json:"gasPrice"`
+	MaxFee            string        `json:"maxFeePerGas"`
+	MaxPriorityFee    string        `json:"maxPriorityFeePerGas"`
+	Hash              common.Hash   `json:"txHash"`
+	Status            string        `json:"txStatus"`
+	Input             string        `json:"input"`
+	Nonce             string        `json:"nonce"`
+	To                string        `json:"to"`
+	Index             int           `json:"transactionIndex"`
+	Value             string        `json:"value"`
+	Type              uint8         `json:"type"`
+	ChainID           string        `json:"chainId"`
+	CumulativeGasUsed string        `json:"receiptCumulativeGasUsed"`
+	GasUsed           string        `json:"receiptGasUsed"`
+	EffectiveGasPrice string        `json:"receiptEffectiveGasPrice"`
+	ReceiptRoot       common.Hash   `json:"receiptRoot"`
+	Timestamp         uint64        `json:"blockTimestamp"`
+	Contract          string        `json:"contractAddress,omitempty"`
+	ERC20             []evmTransfer `json:"erc20Transfers"`
+	ERC721            []evmTransfer `json:"erc721Transfers"`
+	ERC1155           []evmTransfer `json:"erc1155Transfers"`
+	// Internals is nil if the webhook does not want them or the block has no call traces.
+	Internals *[]evmInternal `json:"internalTransactions,omitempty"`
+	Native    evmNative      `json:"networkToken"`
+}
+
+type evmNative struct {
+	Name     string `json:"tokenName"`
+	Symbol   string `json:"tokenSymbol"`
+	Decimals uint8  `json:"tokenDecimals"`
+	Value    string `json:"valueWithDecimals"`
+}
+
+type evmTransfer struct {
+	Hash      common.Hash `json:"transactionHash"`
+	Type      string      `json:"type"`
+	From      string      `json:"from"`
+	To        string      `json:"to"`
+	Value     string      `json:"value"`
+	TokenID   string      `json:"tokenId,omitempty"`
+	Timestamp uint64      `json:"blockTimestamp"`
+	LogIndex  uint32      `json:"logIndex"`
+	ERC20     *evmToken   `json:"erc20Token,omitempty"`
+	ERC721    *evmToken   `json:"erc721Token,omitempty"`
+	ERC1155   *evmToken   `json:"erc1155Token,omitempty"`
+}
+
+type evmToken struct {
+	Address  string `json:"address"`
+	Name     string `json:"name"`
+	Symbol   string `json:"symbol"`
+	Decimals uint8  `json:"decimals"`
+	Value    string `json:"valueWithDecimals"`
+}
+
+type evmInternal struct {
+	From     string      `json:"from"`
+	To       string      `json:"to"`
+	Type     string      `json:"internalTxType"`
+	Value    string      `json:"value"`
+	GasUsed  string      `json:"gasUsed"`
+	GasLimit string      `json:"gasLimit"`
+	Hash     common.Hash `json:"transactionHash"`
+}
+
+type evmLog struct {
+	Address string       `json:"address"`
+	Topic0  string       `json:"topic0"`
+	Topic1  *common.Hash `json:"topic1,omitempty"`
+	Topic2  *common.Hash `json:"topic2,omitempty"`
+	Topic3  *common.Hash `json:"topic3,omitempty"`
+	Data    string       `json:"data"`
+	TxIndex int          `json:"transactionIndex"`
+	Index   uint32       `json:"logIndex"`
+	// Removed is always false: accepted blocks are final.
+	Removed bool `json:"removed"`
+}
+
+// transaction returns a transaction as a webhook wants it. A transaction without maximum fees has its gas price as both
+// (EIP-1559). A contract creation has no recipient.
+func (x *evmBlock) transaction(ctx context.Context, i int, w *Webhook) (*evmTransaction, error) {
+	tx := &x.Transactions[i]
+	shown := &evmTransaction{
+		BlockHash: x.Hash, BlockNumber: number(x.Number), From: tx.From.Hex(), Gas: number(tx.GasLimit), GasPrice: tx.GasPrice.Dec(),
+		MaxFee: tx.GasPrice.Dec(), MaxPriorityFee: tx.GasPrice.Dec(), Hash: tx.Hash, Status: "0", Input: hexText(tx.Input),
+		Nonce: number(tx.Nonce), Index: i, Value: tx.Value.Dec(), Type: tx.Type, ChainID: number(x.options.ChainID),
+		GasUsed: number(tx.GasUsed), EffectiveGasPrice: tx.GasPrice.Dec(), ReceiptRoot: x.ReceiptsRoot, Timestamp: x.Time,
+		ERC20: []evmTransfer{}, ERC721: []evmTransfer{}, ERC1155: []evmTransfer{},
+	}
+	if tx.Success {
+		shown.Status = "1"
+	}
+	if tx.MaxFee != nil {
+		shown.MaxFee = tx.MaxFee.Dec()
+	}
+	if tx.MaxPriorityFee != nil {
+		shown.MaxPriorityFee = tx.MaxPriorityFee.Dec()
+	}
+	if tx.To != nil {
+		shown.To = tx.To.Hex()
+	} else {
+		shown.Contract = tx.Created.Hex()
+	}
+	var gas uint64
+	for j := range i + 1 {
+		gas += x.Transactions[j].GasUsed
+	}
+	shown.CumulativeGasUsed = number(gas)
+	native := x.options.Native
+	shown.Native = evmNative{native.Name, native.Symbol, *native.Decimals, withDecimals(&tx.Value, *native.Decimals)}
+	if w.IncludeInternals && x.Traced {
+		shown.Internals = internals(tx)
+	}
+	return shown, x.addTransfers(ctx, i, shown)
+}
+
+// addTransfers adds the token transfers of a transaction.
+func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransaction) error {
+	transfers := x.transfers[i]
+	if len(transfers) == 0 {
+		return nil
+	}
+	contracts := make([]common.Address, len(transfers))
+	for j := range transfers {
+		contracts[j] = transfers[j].Contract
+	}
+	tokens, err := x.options.Tokens(ctx, contracts)
+	if err != nil {
+		return err
+	}
+	for j := range transfers {
+		t := &transfers[j]
+		one := evmTransfer{
+			Hash: x.Transactions[i].Hash, From: t.From.Hex(), To: t.To.Hex(), Value: t.Amount.Dec(), Timestamp: x.Time, LogIndex: t.LogIndex,
+		}
+		token := tokenOf(t, tokens[j])
+		switch t.Standard {
+		case evm.ERC20:
+			one.Type, one.ERC20 = "ERC20", token
+			shown.ERC20 = append(shown.ERC20, one)
+		case evm.ERC721:
+			one.Type, one.ERC721, one.TokenID = "ERC721", token, t.TokenID.Dec()
+			shown.ERC721 = append(shown.ERC721, one)
+		case evm.ERC1155:
+			one.Type, one.ERC1155, one.TokenID = "ERC1155", token, t.TokenID.Dec()
+			shown.ERC1155 = append(shown.ERC1155, one)
+		}
+	}
+	return nil
+}
+
+// tokenOf returns the token of a transfer. A contract that reports no decimals counts in its smallest unit, as NFTs do.
+func tokenOf(t *evm.Transfer, known *Token) *evmToken {
+	token := &evmToken{Address: t.Contract.Hex()}
+	if known != nil {
+		token.Name, token.Symbol = known.Name, known.Symbol
+		if known.Decimals != nil && t.Standard == evm.ERC20 {
+			token.Decimals = *known.Decimals
+		}
+	}
+	token.Value = withDecimals(&t.Amount, token.Decimals)
+	return token
+}
+
+// frameTypes are the names of the operations of internal transactions.
+var frameTypes = map[evm.FrameType]string{
+	evm.FrameCall: "CALL", evm.FrameCallCode: "CALLCODE", evm.FrameDelegateCall: "DELEGATECALL", evm.FrameStaticCall: "STATICCALL",
+	evm.FrameCreate: "CREATE", evm.FrameCreate2: "CREATE2", evm.FrameSelfDestruct: "SELFDESTRUCT", evm.FrameUnknown: "UNKNOWN",
+}
+
+func internals(tx *evm.Transaction) *[]evmInternal {
+	all := []evmInternal{}
+	for j := range tx.Frames {
+		if f := &tx.Frames[j]; internal(f) {
+			all = append(all, evmInternal{
+				From: f.From.Hex(), To: f.To.Hex(), Type: frameTypes[f.Type], Value: f.Value.Dec(),
+				GasUsed: number(f.GasUsed), GasLimit: number(f.Gas), Hash: tx.Hash,
+			})
+		}
+	}
+	return &all
+}
+
+func (x *evmBlock) logs(i int) []evmLog {
+	all := []evmLog{}
+	for _, l := range x.Transactions[i].Logs {
+		one := evmLog{Address: l.Address.Hex(), Data: hexText(l.Data), TxIndex: i, Index: l.Index}
+		for n, to := range []**common.Hash{nil, &one.Topic1, &one.Topic2, &one.Topic3} {
+			if n == 0 && len(l.Topics) > 0 {
+				one.Topic0 = l.Topics[0].Hex()
+			} else if n > 0 && n < len(l.Topics) {
+				*to = &l.Topics[n]
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func hexText(b []byte) string { return "0x" + hex.EncodeToString(b) }
+
+// withDecimals returns an amount in whole tokens, exactly.
+func withDecimals(amount *uint256.Int, decimals uint8) string {
+	digits := amount.Dec()
+	if missing := int(decimals) + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	whole, part := digits[:len(digits)-int(decimals)], strings.TrimRight(digits[len(digits)-int(decimals):], "0")
+	if part == "" {
+		return whole
+	}
+	return whole + "." + part
+}

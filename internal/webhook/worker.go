@@ -1,0 +1,420 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"quorate/internal/outbound"
+	"quorate/internal/store"
+)
+
+// Source is the index of a chain that webhooks watch. It is safe for concurrent use.
+type Source interface {
+	// Tip returns the height of the last indexed block; false if it is unknown.
+	Tip() (height uint64, known bool)
+	// Block returns the block at a height up to the tip.
+	Block(ctx context.Context, height uint64) (Block, error)
+}
+
+// Block is a block of a chain.
+type Block interface {
+	// Events returns the events of the block that a webhook reports, in their order.
+	Events(ctx context.Context, w *Webhook) ([]Event, error)
+}
+
+// Event is something that happened in a block.
+type Event struct {
+	// Name is different for each event of the block.
+	Name string
+	// Body is the field event of the message.
+	Body any
+}
+
+// Options configures a Worker. Book and Source are required.
+type Options struct {
+	Book *Book
+	// Source returns the source that Webhook.Chain identifies; false while there is none.
+	Source func(chain string) (Source, bool)
+	// AllowPrivate permits receivers at non-public addresses. Use it on local networks only.
+	AllowPrivate bool
+	// Transport replaces the connections to receivers in tests.
+	Transport http.RoundTripper
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Worker finds the events of all webhooks and delivers them. Only one worker makes progress on a store at a time.
+type Worker struct {
+	book    *Book
+	source  func(string) (Source, bool)
+	client  *http.Client
+	log     *slog.Logger
+	sending chan struct{} // limits requests in flight
+	results *prometheus.CounterVec
+
+	mu    sync.Mutex
+	hooks map[string]*hook // active webhooks by ID; guarded by mu
+	// followers end by their functions, by chain; guarded by mu.
+	followers map[string]context.CancelFunc
+}
+
+// hook is an active webhook.
+type hook struct {
+	*outbox
+	end context.CancelFunc
+
+	mu sync.Mutex
+	w  *Webhook // immutable; guarded by mu
+}
+
+func (h *hook) webhook() *Webhook {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.w
+}
+
+// NewWorker returns a worker. It starts nothing.
+func NewWorker(o Options) *Worker {
+	metrics := promauto.With(o.Metrics) // which may be nil
+	w := &Worker{
+		book: o.Book, source: o.Source, log: o.Log, client: newClient(o), sending: make(chan struct{}, maxSending),
+		hooks: make(map[string]*hook), followers: make(map[string]context.CancelFunc),
+		results: metrics.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_webhook_attempts_total", Help: "Attempts to deliver messages of webhooks, by result: delivered, failed (repeated later), given_up.",
+		}, []string{"result"}),
+	}
+	if w.log == nil {
+		w.log = slog.New(slog.DiscardHandler)
+	}
+	for _, result := range []string{"delivered", "failed", "given_up"} {
+		w.results.WithLabelValues(result)
+	}
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quorate_webhook_pending", Help: "Messages of webhooks that wait for their receivers.",
+	}, w.pending)
+	return w
+}
+
+// newClient returns a client for receivers, whose URLs and answers are untrusted.
+func newClient(o Options) *http.Client {
+	control := outbound.RefusePrivate
+	if o.AllowPrivate {
+		control = func(string, string, syscall.RawConn) error { return nil }
+	}
+	transport := o.Transport
+	if transport == nil {
+		// Use no proxy: it would connect to any address on our behalf.
+		transport = &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: answerTime, Control: control}).DialContext,
+			MaxResponseHeaderBytes: maxAnswer,
+			MaxIdleConns:           maxSending,
+			MaxIdleConnsPerHost:    1,
+			IdleConnTimeout:        30 * time.Second,
+			ForceAttemptHTTP2:      true,
+		}
+	}
+	return &http.Client{
+		Transport:     transport,
+		Timeout:       answerTime,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func (w *Worker) pending() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0.0
+	for _, h := range w.hooks {
+		n += float64(h.pending())
+	}
+	return n
+}
+
+const (
+	// reloadTime is the interval between two looks for changed webhooks.
+	reloadTime = time.Second
+	// followTime is the interval between two looks for new blocks, and the pause after a failure.
+	followTime = 500 * time.Millisecond
+)
+
+// Run works until ctx ends. It waits for all that it started.
+func (w *Worker) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer w.client.CloseIdleConnections()
+	defer running.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ticker := time.NewTicker(reloadTime)
+	defer ticker.Stop()
+	var at *store.Cursor
+	for {
+		now, err := store.ReadCursor(ctx, w.book.store, revision)
+		if err == nil && (at == nil || *at != now) {
+			if err = w.reload(ctx, &running); err == nil {
+				at = &now
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			w.log.Error("the webhooks cannot be read; trying again", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			w.forget()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// forget makes Run callable again.
+func (w *Worker) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.hooks)
+	clear(w.followers)
+}
+
+// reload starts what new webhooks need and ends what inactive ones had.
+func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
+	all, err := w.book.all(ctx)
+	if err != nil {
+		return err
+	}
+	active := make(map[string]bool)
+	chains := make(map[string]bool)
+	for i := range all {
+		if all[i].Active {
+			active[all[i].ID], chains[all[i].Chain] = true, true
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, h := range w.hooks {
+		if !active[id] {
+			h.end()
+			delete(w.hooks, id)
+		}
+	}
+	for i := range all {
+		one := &all[i]
+		if !one.Active {
+			if err := purge(ctx, w.book.store, one); err != nil {
+				return err
+			}
+			continue
+		}
+		if h := w.hooks[one.ID]; h != nil {
+			h.mu.Lock()
+			h.w = one
+			h.mu.Unlock()
+			continue
+		}
+		sending, end := context.WithCancel(ctx)
+		h := &hook{outbox: newOutbox(w.book.store, one), end: end, w: one}
+		w.hooks[one.ID] = h
+		running.Go(func() { w.send(sending, h) })
+	}
+	for chain, end := range w.followers {
+		if !chains[chain] {
+			end()
+			delete(w.followers, chain)
+		}
+	}
+	for chain := range chains {
+		if w.followers[chain] == nil {
+			following, end := context.WithCancel(ctx)
+			w.followers[chain] = end
+			running.Go(func() { w.follow(following, chain) })
+		}
+	}
+	return nil
+}
+
+// follow finds the events of a chain until ctx ends.
+func (w *Worker) follow(ctx context.Context, chain string) {
+	ticker := time.NewTicker(followTime)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := w.advance(ctx, chain)
+		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, store.ErrFenced) {
+			w.log.Error("events of a chain cannot be read for its webhooks; trying again", slog.String("chain", chain), slog.Any("error", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// advance finds the events of a chain up to its tip.
+func (w *Worker) advance(ctx context.Context, chain string) error {
+	source, ok := w.source(chain)
+	if !ok {
+		return nil
+	}
+	tip, ok := source.Tip()
+	if !ok {
+		return nil
+	}
+	for ctx.Err() == nil {
+		group, height, err := w.behind(ctx, chain, tip)
+		if err != nil || len(group) == 0 {
+			return err
+		}
+		block, err := source.Block(ctx, height)
+		if err != nil {
+			return err
+		}
+		for _, h := range group {
+			if err := h.report(ctx, block, height); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// behind returns the webhooks of a chain that are furthest behind, and the height that they search next. Webhooks whose
+// outbox is full wait. There is no webhook if all have reached the tip.
+func (w *Worker) behind(ctx context.Context, chain string, tip uint64) (group []*hook, height uint64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.hooks {
+		hook := h.webhook()
+		if hook.Chain != chain {
+			continue
+		}
+		next, room, err := h.position(ctx, hook.From)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case !room || next > tip || len(group) > 0 && next > height:
+			continue
+		case len(group) > 0 && next < height:
+			group = group[:0]
+		}
+		group, height = append(group, h), next
+	}
+	return group, height, nil
+}
+
+// report writes the messages about the events of a block.
+func (h *hook) report(ctx context.Context, block Block, height uint64) error {
+	w := h.webhook()
+	events, err := block.Events(ctx, w)
+	if err != nil {
+		return err
+	}
+	bodies := make([][]byte, len(events))
+	for i, e := range events {
+		body := map[string]any{
+			"webhookId": w.ID, "eventType": w.EventType, "event": e.Body,
+			"messageId": messageID(w, binary.BigEndian.AppendUint64(nil, height), e.Name),
+		}
+		if bodies[i], err = canonical(body); err != nil {
+			return err
+		}
+	}
+	return h.add(ctx, height, bodies)
+}
+
+// send delivers the messages of a webhook until ctx ends.
+func (w *Worker) send(ctx context.Context, h *hook) {
+	for ctx.Err() == nil {
+		m, err := h.first(ctx)
+		wait := followTime // after an error
+		switch {
+		case err == nil && m == nil:
+			wait = -1
+		case err == nil && time.Until(m.due) > 0:
+			wait = time.Until(m.due)
+		case err == nil:
+			if err = w.deliver(ctx, h, m); err == nil {
+				continue
+			}
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrFenced) {
+			w.log.Error("the messages of a webhook cannot be read or written; trying again", slog.String("webhook", h.webhook().ID), slog.Any("error", err))
+		}
+		pause(ctx, h.wake, wait)
+	}
+}
+
+// pause waits for a time, a value of wake, or the end of ctx. A negative time is endless.
+func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
+	var over <-chan time.Time
+	if d >= 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-over:
+	}
+}
+
+// deliver makes one attempt to deliver a message and writes the result. The error is that of the store.
+func (w *Worker) deliver(ctx context.Context, h *hook, m *message) error {
+	hook := h.webhook()
+	secret, err := w.book.Secret(ctx, hook.Owner)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case w.sending <- struct{}{}:
+	}
+	err = w.post(ctx, hook.URL, secret, m.body)
+	<-w.sending
+	if ctx.Err() != nil {
+		return ctx.Err() // the attempt may have failed for this reason
+	}
+	attempt := int(m.attempts) + 1
+	switch {
+	case err == nil:
+		w.results.WithLabelValues("delivered").Inc()
+		return h.remove(ctx, m)
+	case attempt < Attempts:
+		w.results.WithLabelValues("failed").Inc()
+		w.log.Debug("a message of a webhook was not accepted", slog.String("webhook", hook.ID), slog.Int("attempt", attempt), slog.Any("error", err))
+		return h.postpone(ctx, m, time.Now().Add(retryPause(attempt)))
+	}
+	w.results.WithLabelValues("given_up").Inc()
+	w.log.Warn("a message of a webhook was given up after all attempts", slog.String("webhook", hook.ID), slog.Any("error", err))
+	return h.remove(ctx, m)
+}
+
+// post sends a message. An answer other than 2xx is an error. Errors do not contain the URL, which may have a secret.
+func (w *Worker) post(ctx context.Context, url, secret string, body []byte) error {
+	signature, err := Sign(secret, body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the URL is invalid")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "quorate")
+	request.Header.Set("x-signature", signature)
+	return exchange(w.client, request)
+}

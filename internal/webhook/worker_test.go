@@ -1,0 +1,330 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"quorate/internal/store"
+	"quorate/internal/webhook"
+)
+
+// counter is a chain on which each block has an event for each webhook.
+type counter struct{ tip atomic.Uint64 }
+
+func (c *counter) Tip() (uint64, bool) { return c.tip.Load(), true }
+
+func (c *counter) Block(_ context.Context, height uint64) (webhook.Block, error) {
+	if height > c.tip.Load() {
+		return nil, fmt.Errorf("block %d is beyond the tip", height)
+	}
+	return counted(height), nil
+}
+
+type counted uint64
+
+func (b counted) Events(context.Context, *webhook.Webhook) ([]webhook.Event, error) {
+	return []webhook.Event{{Name: "one", Body: map[string]any{"height": uint64(b), "text": "<é\u2028\n>"}}}, nil
+}
+
+// receiver answers messages as respond says and keeps those that it accepted.
+type receiver struct {
+	secret  func() string
+	respond func(ctx context.Context, height int) (status int, err error)
+
+	mu       sync.Mutex
+	accepted []received // guarded by mu
+	requests int        // guarded by mu
+}
+
+type received struct {
+	id     string
+	height int
+	at     time.Time
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *receiver) RoundTrip(request *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		WebhookID, EventType, MessageID string
+		Event                           struct {
+			Height int
+			Text   string
+		}
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return nil, err
+	}
+	key, err := hex.DecodeString(r.secret())
+	if err != nil {
+		return nil, err
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write(body)
+	if got, want := request.Header.Get("x-signature"), base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
+		return nil, fmt.Errorf("got signature %s, want %s", got, want)
+	}
+	if m.Event.Text != "<é\u2028\n>" || !bytes.Contains(body, []byte("\"<é\u2028\\n>\"")) {
+		return nil, fmt.Errorf("the body is not canonical: %s", body)
+	}
+	r.mu.Lock()
+	r.requests++
+	r.mu.Unlock()
+	status, err := r.respond(request.Context(), m.Event.Height)
+	if err != nil {
+		return nil, err
+	}
+	if status == http.StatusOK {
+		r.mu.Lock()
+		r.accepted = append(r.accepted, received{m.MessageID, m.Event.Height, time.Now()})
+		r.mu.Unlock()
+	}
+	return &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(nil)), Request: request}, nil
+}
+
+func (r *receiver) heights() (all []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.accepted {
+		all = append(all, one.height)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func upTo(first, last int) (all []int) {
+	for h := first; h <= last; h++ {
+		all = append(all, h)
+	}
+	return all
+}
+
+// bench is a book on an empty store with one webhook of block 1 and later.
+type bench struct {
+	book  *webhook.Book
+	chain *counter
+	to    *receiver
+	hook  webhook.Webhook
+}
+
+func newBench(t *testing.T) *bench {
+	s := store.NewMemory()
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	b := &bench{book: webhook.NewBook(s, 3), chain: new(counter)}
+	b.to = &receiver{secret: func() string {
+		secret, err := b.book.Secret(t.Context(), "ann")
+		require.NoError(t, err)
+		return secret
+	}}
+	var err error
+	b.hook, err = b.book.Create(t.Context(), webhook.Webhook{Owner: "ann", URL: "https://example.org/hook", EventType: webhook.AddressActivity, Chain: "test", From: 1})
+	require.NoError(t, err)
+	return b
+}
+
+// work runs a worker until the returned function is called.
+func (b *bench) work(t *testing.T, registry prometheus.Registerer) (stop func()) {
+	w := webhook.NewWorker(webhook.Options{
+		Book: b.book, Transport: b.to, Metrics: registry,
+		Source: func(chain string) (webhook.Source, bool) { return b.chain, chain == "test" },
+	})
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.Run(ctx) })
+	return func() {
+		end()
+		running.Wait()
+	}
+}
+
+// TestNothingIsLost kills workers at random moments while the receiver fails at random.
+func TestNothingIsLost(t *testing.T) {
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			var mu sync.Mutex
+			chance := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			b := newBench(t)
+			b.to.respond = func(ctx context.Context, _ int) (int, error) {
+				switch chance(15) {
+				case 0:
+					return http.StatusInternalServerError, nil
+				case 1:
+					<-ctx.Done() // a receiver that never answers
+					return 0, ctx.Err()
+				case 2:
+					return 0, errors.New("connection reset")
+				}
+				time.Sleep(time.Duration(chance(9)) * time.Second)
+				return http.StatusOK, nil
+			}
+			last := 0
+			for range 30 {
+				stop := b.work(t, nil)
+				for range chance(4) {
+					last = int(b.chain.tip.Add(uint64(chance(5))))
+					time.Sleep(time.Duration(chance(3000)) * time.Millisecond)
+				}
+				stop()
+			}
+			stop := b.work(t, nil)
+			time.Sleep(50 * time.Hour)
+			stop()
+			require.Equal(t, upTo(1, last), b.to.heights(), "seed %d", seed)
+			byHeight := make(map[int]string)
+			for _, one := range b.to.accepted {
+				if id, again := byHeight[one.height]; again {
+					require.Equal(t, id, one.id, "the same event has the same message ID")
+				}
+				byHeight[one.height] = one.id
+			}
+		})
+	}
+}
+
+// TestAttempts has a receiver that accepts all but one message.
+func TestAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		begin := time.Now()
+		var attempts []time.Duration
+		b.to.respond = func(_ context.Context, height int) (int, error) {
+			if height == 1 {
+				attempts = append(attempts, time.Since(begin))
+				return http.StatusFound, nil // redirects are not followed
+			}
+			return http.StatusOK, nil
+		}
+		b.chain.tip.Store(1)
+		registry := prometheus.NewRegistry()
+		stop := b.work(t, registry)
+		time.Sleep(time.Minute)
+		b.chain.tip.Store(5)
+		time.Sleep(time.Minute)
+		require.Equal(t, upTo(2, 5), b.to.heights(), "a message that fails does not delay later ones")
+		time.Sleep(100 * time.Hour)
+		stop()
+		require.Len(t, attempts, webhook.Attempts)
+		total := attempts[len(attempts)-1] - attempts[0]
+		require.InDelta(t, 45, total.Hours(), 1)
+		require.Equal(t, upTo(2, 5), b.to.heights())
+		problems, err := testutil.GatherAndCount(registry, "quorate_webhook_attempts_total")
+		require.NoError(t, err)
+		require.Equal(t, 3, problems)
+		require.NoError(t, testutil.GatherAndCompare(registry, bytes.NewBufferString(`
+# HELP quorate_webhook_attempts_total Attempts to deliver messages of webhooks, by result: delivered, failed (repeated later), given_up.
+# TYPE quorate_webhook_attempts_total counter
+quorate_webhook_attempts_total{result="delivered"} 4
+quorate_webhook_attempts_total{result="failed"} 9
+quorate_webhook_attempts_total{result="given_up"} 1
+`), "quorate_webhook_attempts_total"))
+	})
+}
+
+// TestPendingIsBounded has a receiver that is down while more events happen than its outbox takes.
+func TestPendingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var up atomic.Bool
+		b.to.respond = func(context.Context, int) (int, error) {
+			if up.Load() {
+				return http.StatusOK, nil
+			}
+			return http.StatusServiceUnavailable, nil
+		}
+		const events = webhook.MaxPending + 500
+		b.chain.tip.Store(events)
+		registry := prometheus.NewRegistry()
+		stop := b.work(t, registry)
+		time.Sleep(time.Hour)
+		require.NoError(t, testutil.GatherAndCompare(registry, bytes.NewBufferString(fmt.Sprintf(`
+# HELP quorate_webhook_pending Messages of webhooks that wait for their receivers.
+# TYPE quorate_webhook_pending gauge
+quorate_webhook_pending %d
+`, webhook.MaxPending)), "quorate_webhook_pending"))
+		up.Store(true)
+		time.Sleep(50 * time.Hour)
+		stop()
+		require.Equal(t, upTo(1, events), b.to.heights())
+	})
+}
+
+// TestDeactivated checks that an inactive webhook gets nothing, and after its return only what happens from then on.
+func TestDeactivated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.to.respond = func(_ context.Context, height int) (int, error) {
+			if height <= 3 {
+				return http.StatusInternalServerError, nil
+			}
+			return http.StatusOK, nil
+		}
+		change := func(active bool, from uint64) {
+			_, err := b.book.Change(t.Context(), "ann", b.hook.ID, func(w *webhook.Webhook) error {
+				w.Active, w.From = active, from
+				return nil
+			})
+			require.NoError(t, err)
+			time.Sleep(3 * time.Second)
+		}
+		b.chain.tip.Store(3)
+		defer b.work(t, nil)()
+		time.Sleep(3 * time.Second)
+		change(false, 1)
+		requests := b.to.requests
+		require.Positive(t, requests)
+		b.chain.tip.Store(10)
+		time.Sleep(time.Hour)
+		require.Equal(t, requests, b.to.requests, "messages of an inactive webhook are dropped")
+		change(true, 11)
+		b.chain.tip.Store(12)
+		time.Sleep(time.Hour)
+		require.Equal(t, upTo(11, 12), b.to.heights())
+	})
+}
+
+// TestRotation checks that messages have the new secret at once.
+func TestRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
+		defer b.work(t, nil)()
+		old := b.to.secret()
+		b.chain.tip.Store(1)
+		time.Sleep(time.Second)
+		fresh, err := b.book.Rotate(t.Context(), "ann")
+		require.NoError(t, err)
+		require.NotEqual(t, old, fresh)
+		require.Len(t, fresh, 64)
+		b.chain.tip.Store(2)
+		time.Sleep(time.Second)
+		require.Equal(t, upTo(1, 2), b.to.heights())
+	})
+}
