@@ -27,7 +27,9 @@ import (
 	"quorate/handlers/operation"
 	"quorate/handlers/signing"
 	live "quorate/handlers/stream"
+	"quorate/handlers/webhooks"
 	"quorate/internal/node"
+	"quorate/internal/webhook"
 )
 
 // Network is a network of the signing operations, and Signer signs its messages.
@@ -45,6 +47,8 @@ type Options struct {
 	// EVM configures the operations on EVM chains. New sets its Key, Log and Timeout from
 	// the fields below. Nil Chains have no chain.
 	EVM evm.Options
+	// Webhooks holds the webhooks; nil answers 404 to requests about them.
+	Webhooks *webhook.Book
 	// Node serves the node API below /ext and /{network}/ext. Nil leaves it out.
 	Node http.Handler
 	// Answers limits the memory of Node's answers and divides it among clients. Nil means no
@@ -139,6 +143,7 @@ func New(o Options) (*echo.Echo, error) {
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.GET("/v1/signatureAggregator/:network/messages\\:stream", api.StreamMessages)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
+	webhooks.New(webhooks.Options{Book: o.Webhooks, Chains: o.EVM.Chains, Guard: o.Access, Key: o.PageKey, Timeout: o.RequestTimeout}).Route(e)
 	operations := slices.Concat(records.Operations(), evm.New(o.EVM).Operations(), series.Operations())
 	operation.Route(e, operations)
 	if err := docs.Route(e, operations); err != nil {

@@ -126,6 +126,12 @@ func KeyName(c echo.Context) string {
 	return name
 }
 
+// Keyed reports whether there are API keys, revoked ones included.
+func (g *Guard) Keyed() bool {
+	_, some := g.keys.look("")
+	return some
+}
+
 // Middleware answers 401 for an unknown API key, 403 for a revoked one and 429 if the allowance is exceeded. Response
 // headers state the remaining allowance.
 func (g *Guard) Middleware() echo.MiddlewareFunc {

@@ -4,6 +4,8 @@
 // there are pages. Standard output is a list of {name, pages, error}: each page as
 // the client hands it out.
 import { Avalanche } from "@avalanche-sdk/chainkit";
+import { webhookAddressActivityResponseFromJSON } from "@avalanche-sdk/chainkit/models/components";
+import { validateSignature } from "@avalanche-sdk/chainkit/utils/index.js";
 
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
@@ -18,14 +20,27 @@ globalThis.fetch = (resource, options) => {
   return fetchAnywhere(resource, options);
 };
 const client = new Avalanche({ apiKey: "any", network: "fuji", enableTelemetry: false, retryConfig: { strategy: "none" } });
+// The path receive stands for what a receiver of a webhook does: {secret, signature, body} gives whether the signature
+// is valid and the body a message.
+console.log = () => {}; // validateSignature writes to standard output
+const receive = ({ secret, signature, body }) => ({
+  signed: validateSignature(secret, signature, JSON.parse(body)),
+  message: webhookAddressActivityResponseFromJSON(body).ok,
+});
 const results = [];
 for (const { name, path, request, list } of calls) {
   const result = { name, pages: [] };
   try {
+    if (path === "receive") {
+      result.pages.push(receive(request));
+      results.push(result);
+      continue;
+    }
     const steps = path.split(".");
     const method = steps.pop();
     const target = steps.reduce((object, step) => object[step], client);
-    const answer = await target[method](request, { serverURL: url, retries: { strategy: "none" } });
+    const parameters = request === null ? [] : [request]; // some methods have no request
+    const answer = await target[method](...parameters, { serverURL: url, retries: { strategy: "none" } });
     if (!list) {
       result.pages.push(answer);
     } else {

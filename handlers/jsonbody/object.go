@@ -33,11 +33,16 @@ func Parse(body []byte, aliases map[string]string, known ...string) (Object, err
 	if k := kind(whole); k != "an object" {
 		return Object{}, apierr.BadRequest(`the request body must be a JSON object such as {"message": "0x..."}, got %s`, k)
 	}
-	dec := json.NewDecoder(bytes.NewReader(whole))
+	return parse(whole, "the request body", aliases, known)
+}
+
+// parse parses a JSON object, which place names in errors.
+func parse(object json.RawMessage, place string, aliases map[string]string, known []string) (Object, error) {
+	dec := json.NewDecoder(bytes.NewReader(object))
 	if _, err := dec.Token(); err != nil {
 		return Object{}, syntaxError(err)
 	}
-	c := newCollector("the request body", "member", aliases, known)
+	c := newCollector(place, "member", aliases, known)
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {

@@ -16,7 +16,7 @@ func CORS(origins ...string) echo.MiddlewareFunc {
 	}
 	return echomiddleware.CORSWithConfig(echomiddleware.CORSConfig{
 		AllowOrigins: origins,
-		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions},
+		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions},
 		AllowHeaders: []string{
 			echo.HeaderAccept, echo.HeaderContentType, "User-Agent", echo.HeaderXRequestID,
 			"X-Data-Api-Key", "X-Glacier-Api-Key", "X-App-Component",

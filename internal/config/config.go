@@ -59,6 +59,8 @@ type Config struct {
 	TokenLists []string `yaml:"token_lists"`
 	// MethodSignatures is a file with signatures of methods, to name them.
 	MethodSignatures string `yaml:"method_signatures"`
+	// Webhooks says whether and where messages about events are sent.
+	Webhooks Webhooks `yaml:"webhooks"`
 	// NodeAPI is about what is answered as a node does.
 	NodeAPI NodeAPI `yaml:"node_api"`
 	// Networks are served under the names of their keys.
@@ -90,6 +92,7 @@ func Default() Config {
 		LogLevel:       "info",
 		LogFormat:      "auto",
 		StoreLag:       5 * time.Second,
+		Webhooks:       Webhooks{PerOwner: 20},
 		NodeAPI:        defaultNodeAPI(),
 		Networks:       make(map[string]Network),
 		Surface:        surfaceDefaults(),
@@ -130,6 +133,7 @@ func (c *Config) problems() (all []error) {
 	if c.ArchiveLimit < leastArchive {
 		wrong("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, Size(leastArchive))
 	}
+	c.Webhooks.check(wrong)
 	c.NodeAPI.check(c.Networks, wrong)
 	if c.DataDir == "" {
 		wrong("data_dir is empty; name a folder")

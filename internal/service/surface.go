@@ -46,6 +46,7 @@ type surface struct {
 	traces          *tracing.Traces // nil without tracing
 	console         *console.Console
 	streams         *stream.Streams
+	webhooks        *webhooks // nil if they are off
 	profiles        *admin.Profiles
 }
 
@@ -86,6 +87,9 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	o.Console = s.console
 	s.streams = stream.New(stream.Options{Metrics: p.registry})
 	o.Streams = s.streams
+	if s.webhooks = newWebhooks(p, n); s.webhooks != nil {
+		o.Webhooks = s.webhooks.book
+	}
 	main := p.config.NodeAPI.Main(p.config.Networks)
 	o.Node = nodeSurface{networks: n.nodeAPIs(), main: main}
 	public, err := handlers.New(o)
@@ -171,6 +175,10 @@ func (s *surface) serve(ctx context.Context) error {
 	watching, unwatch := context.WithCancel(ctx)
 	g.Go(func() error {
 		s.guard.Watch(watching)
+		return nil
+	})
+	g.Go(func() error {
+		s.webhooks.run(watching)
 		return nil
 	})
 	g.Go(func() error {

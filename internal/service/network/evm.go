@@ -625,6 +625,18 @@ func (r *evmIndexes) chainsServed() (served []handler.Chain, starting bool) {
 	return served, starting
 }
 
+// blocks returns a new source of the blocks of a chain; false if the chain cannot be read.
+func (r *evmIndexes) blocks(id ids.ID) (index.Source[*chain.Block], bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		if e.served.BlockchainID == id {
+			return index.NewEVMSource(index.EVMOptions{Node: e.node, Chain: e.name, Log: r.log}), true
+		}
+	}
+	return nil, false
+}
+
 // isOpen reports whether a chain can be read, by its configured name. Requires mu.
 func (r *evmIndexes) isOpen(name string) bool {
 	return slices.ContainsFunc(r.open, func(e *evmIndex) bool { return e.source == name })

@@ -24,6 +24,7 @@ import (
 	"quorate/handlers/data/times"
 	handler "quorate/handlers/evm"
 	"quorate/handlers/networks"
+	chain "quorate/internal/chain/evm"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/config"
 	"quorate/internal/index"
@@ -429,6 +430,14 @@ func (n *Network) EVM() (served []handler.Chain, starting bool) {
 		return nil, false
 	}
 	return n.evm.chainsServed()
+}
+
+// EVMBlocks returns a new source of the blocks of an EVM chain. It returns false if the chain is not indexed.
+func (n *Network) EVMBlocks(blockchainID ids.ID) (index.Source[*chain.Block], bool) {
+	if n.evm == nil {
+		return nil, false
+	}
+	return n.evm.blocks(blockchainID)
 }
 
 // Sent returns the messages that a transaction of an EVM chain sent. chain is a blockchain ID, an EVM chain ID or

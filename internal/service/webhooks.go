@@ -1,0 +1,143 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ava-labs/libevm/common"
+
+	handler "quorate/handlers/evm"
+	"quorate/internal/chain/evm"
+	"quorate/internal/index"
+	"quorate/internal/node"
+	"quorate/internal/service/replica"
+	"quorate/internal/webhook"
+)
+
+// webhooks holds the webhooks and sends their messages.
+type webhooks struct {
+	process  *process
+	networks *networks
+	book     *webhook.Book
+	worker   *webhook.Worker // nil if this process does not index
+
+	mu      sync.Mutex
+	sources map[string]webhook.Source // by the names of package webhook; guarded by mu
+}
+
+// newWebhooks returns nil unless webhooks are enabled.
+func newWebhooks(p *process, n *networks) *webhooks {
+	c := p.config.Webhooks
+	if !c.Enabled {
+		return nil
+	}
+	w := &webhooks{process: p, networks: n, book: webhook.NewBook(p.kept.Store, c.PerOwner), sources: make(map[string]webhook.Source)}
+	if p.config.Role.Records() {
+		w.worker = webhook.NewWorker(webhook.Options{
+			Book: w.book, Source: w.source, AllowPrivate: c.AllowPrivateAddresses, Metrics: p.registry, Log: p.log,
+		})
+	}
+	return w
+}
+
+// run sends messages until ctx ends, in one of the processes that share a store.
+func (w *webhooks) run(ctx context.Context) {
+	if w == nil || w.worker == nil {
+		return
+	}
+	kept := w.process.kept
+	err := replica.Do(ctx, kept.Leases, kept.Store, "webhooks", func(ctx context.Context) error {
+		w.worker.Run(ctx)
+		return nil
+	})
+	if err != nil {
+		w.process.log.Error("messages of webhooks are not sent any more", slog.Any("error", err))
+	}
+}
+
+// source returns the source of events of a chain; false while the chain is not indexed.
+func (w *webhooks) source(name string) (webhook.Source, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s, ok := w.sources[name]; ok {
+		return s, true
+	}
+	id, ok := strings.CutPrefix(name, webhook.EVMChain(""))
+	if !ok {
+		return nil, false
+	}
+	chain, err := w.networks.evm.Find(id)
+	if err != nil {
+		return nil, false
+	}
+	blocks, ok := w.networks.blocks(chain)
+	if !ok {
+		return nil, false
+	}
+	w.sources[name] = newEVMWebhooks(chain, blocks)
+	return w.sources[name], true
+}
+
+// blocks returns a source of the blocks of an EVM chain; false if no open network has the chain.
+func (n *networks) blocks(chain *handler.Chain) (index.Source[*evm.Block], bool) {
+	for _, e := range n.entries {
+		if opened := e.open(); opened != nil {
+			if blocks, ok := opened.EVMBlocks(chain.BlockchainID); ok {
+				return blocks, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// newEVMWebhooks returns the source of events of an EVM chain.
+func newEVMWebhooks(chain *handler.Chain, blocks index.Source[*evm.Block]) webhook.Source {
+	token := chain.NativeToken
+	return webhook.NewEVM(webhook.EVMOptions{
+		ChainID: chain.ChainID, Native: webhook.Token{Name: token.Name, Symbol: token.Symbol, Decimals: &token.Decimals},
+		Tip: func() (uint64, bool) {
+			p := chain.Progress()
+			return p.Height, p.CaughtUp
+		},
+		Fetch: func(ctx context.Context, from uint64, n int) ([]*evm.Block, error) {
+			fetched, err := blocks.Fetch(ctx, from, n)
+			if err != nil {
+				return nil, err
+			}
+			all := make([]*evm.Block, len(fetched))
+			for i := range fetched {
+				all[i] = fetched[i].Content
+			}
+			return all, nil
+		},
+		Tokens: func(ctx context.Context, addresses []common.Address) ([]*webhook.Token, error) {
+			return tokens(ctx, chain.Contracts, addresses)
+		},
+	})
+}
+
+// tokens describes contracts. A contract whose description the node refuses to read has none.
+func tokens(ctx context.Context, contracts handler.Contracts, addresses []common.Address) ([]*webhook.Token, error) {
+	distinct := slices.Clone(addresses)
+	slices.SortFunc(distinct, common.Address.Cmp)
+	distinct = slices.Compact(distinct)
+	found, err := contracts.Contracts(ctx, distinct)
+	var refusal *node.RPCError
+	switch {
+	case errors.Is(err, node.ErrMalformed), errors.As(err, &refusal):
+		return make([]*webhook.Token, len(addresses)), nil
+	case err != nil:
+		return nil, err
+	}
+	all := make([]*webhook.Token, len(addresses))
+	for i, address := range addresses {
+		if at, _ := slices.BinarySearchFunc(distinct, address, common.Address.Cmp); found[at] != nil {
+			all[i] = &webhook.Token{Name: found[at].Name, Symbol: found[at].Symbol, Decimals: found[at].Decimals}
+		}
+	}
+	return all, nil
+}
