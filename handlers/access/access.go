@@ -132,6 +132,9 @@ func (g *Guard) Keyed() bool {
 	return some
 }
 
+// Named reports whether there is an API key with a name that is not revoked.
+func (g *Guard) Named(name string) bool { return g.keys.named(name) }
+
 // Middleware answers 401 for an unknown API key, 403 for a revoked one and 429 if the allowance is exceeded. Response
 // headers state the remaining allowance.
 func (g *Guard) Middleware() echo.MiddlewareFunc {

@@ -46,6 +46,19 @@ func (k *keyring) look(key string) (h *holder, some bool) {
 	return k.keys[sha256.Sum256([]byte(key))], len(k.keys) > 0
 }
 
+// named reports whether there is an API key with a name that is not revoked.
+func (k *keyring) named(name string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refresh()
+	for _, h := range k.keys {
+		if h.Name == name && h.Revoked.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // count returns the number of API keys that are not revoked.
 func (k *keyring) count() int {
 	k.mu.Lock()

@@ -107,7 +107,7 @@ func explain(err error) error {
 	case errors.Is(err, webhook.ErrNotFound):
 		return &apierr.Error{Status: http.StatusNotFound, Message: "id: you have no webhook with this ID; GET /v1/webhooks lists yours", Err: err}
 	case errors.Is(err, webhook.ErrLimit):
-		return &apierr.Error{Status: http.StatusBadRequest, Message: "there are as many active webhooks as allowed; deactivate one first, or add addresses to one", Code: "TOO_MANY_WEBHOOKS", Err: err}
+		return &apierr.Error{Status: http.StatusBadRequest, Message: "there are as many active webhooks as allowed; deactivate one first, or add addresses to one", Err: err}
 	case errors.Is(err, webhook.ErrNoSecret):
 		return &apierr.Error{Status: http.StatusNotFound, Message: "there is no shared secret yet; send POST /v1/webhooks:generateOrRotateSharedSecret, or create a webhook", Err: err}
 	}

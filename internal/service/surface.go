@@ -87,7 +87,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	o.Console = s.console
 	s.streams = stream.New(stream.Options{Metrics: p.registry})
 	o.Streams = s.streams
-	if s.webhooks = newWebhooks(p, n); s.webhooks != nil {
+	if s.webhooks = newWebhooks(p, n, s.guard); s.webhooks != nil {
 		o.Webhooks = s.webhooks.book
 	}
 	main := p.config.NodeAPI.Main(p.config.Networks)

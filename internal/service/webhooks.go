@@ -10,6 +10,7 @@ import (
 
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/handlers/access"
 	handler "quorate/handlers/evm"
 	"quorate/internal/chain/evm"
 	"quorate/internal/index"
@@ -30,7 +31,7 @@ type webhooks struct {
 }
 
 // newWebhooks returns nil unless webhooks are enabled.
-func newWebhooks(p *process, n *networks) *webhooks {
+func newWebhooks(p *process, n *networks, guard *access.Guard) *webhooks {
 	c := p.config.Webhooks
 	if !c.Enabled {
 		return nil
@@ -38,10 +39,21 @@ func newWebhooks(p *process, n *networks) *webhooks {
 	w := &webhooks{process: p, networks: n, book: webhook.NewBook(p.kept.Store, c.PerOwner), sources: make(map[string]webhook.Source)}
 	if p.config.Role.Records() {
 		w.worker = webhook.NewWorker(webhook.Options{
-			Book: w.book, Source: w.source, AllowPrivate: c.AllowPrivateAddresses, Metrics: p.registry, Log: p.log,
+			Book: w.book, Source: w.source, Admit: admits(guard), AllowPrivate: c.AllowPrivateAddresses, Metrics: p.registry, Log: p.log,
 		})
 	}
 	return w
+}
+
+// admits returns a function that reports whether the clients of an owner are admitted: after its API key was revoked, or
+// after API keys were created in an instance without any, nothing is sent to the owner.
+func admits(guard *access.Guard) func(owner string) bool {
+	return func(owner string) bool {
+		if owner == "" {
+			return !guard.Keyed()
+		}
+		return guard.Named(owner)
+	}
 }
 
 // run sends messages until ctx ends, in one of the processes that share a store.

@@ -101,6 +101,7 @@ func (b *Book) room(ctx context.Context, batch *store.Batch, all, own []Webhook)
 	pk, _ := rowOf(oldest.Owner, oldest.ID)
 	batch.Delete(store.FamilyWebhook, pk)
 	batch.Delete(store.FamilyCursor, store.PK{P: []byte(cursorOf(&oldest))})
+	batch.Delete(store.FamilyWebhookState, store.PK{P: pk.K[digestSize:]})
 	return nil
 }
 

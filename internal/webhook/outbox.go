@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"quorate/internal/store"
@@ -20,6 +21,8 @@ type outbox struct {
 	name  string // of the cursor
 	// wake gets a value when there is another message.
 	wake chan struct{}
+	// pending is the last known number of messages.
+	pending atomic.Uint32
 
 	mu     sync.Mutex
 	known  bool         // whether the fields below are the store's; guarded by mu
@@ -78,6 +81,7 @@ func (o *outbox) read(ctx context.Context) error {
 		o.load = load{binary.BigEndian.Uint32(v), binary.BigEndian.Uint64(v[4:])}
 	}
 	o.next, o.known = o.cursor.Next, true
+	o.pending.Store(o.load.messages)
 	return nil
 }
 
@@ -94,6 +98,7 @@ func (o *outbox) commit(ctx context.Context, batch *store.Batch, next uint64, l 
 	}
 	o.known, o.cursor, o.load = true, to, l
 	o.next = max(o.next, next)
+	o.pending.Store(l.messages)
 	return nil
 }
 
@@ -184,13 +189,6 @@ func (o *outbox) replace(ctx context.Context, m *message, f func(*store.Batch, *
 	batch.Delete(store.FamilyWebhookOutbox, store.PK{P: o.id, K: m.k})
 	f(&batch, &l)
 	return o.commit(ctx, &batch, max(o.cursor.Next, o.next), l)
-}
-
-// pending returns the number of messages.
-func (o *outbox) pending() uint32 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.load.messages
 }
 
 // purgePage is the number of messages that one batch deletes.

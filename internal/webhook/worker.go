@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,6 +47,8 @@ type Options struct {
 	Book *Book
 	// Source returns the source that Webhook.Chain identifies; false while there is none.
 	Source func(chain string) (Source, bool)
+	// Admit reports whether events are reported to an owner at the moment; nil admits all owners.
+	Admit func(owner string) bool
 	// AllowPrivate permits receivers at non-public addresses. Use it on local networks only.
 	AllowPrivate bool
 	// Transport replaces the connections to receivers in tests.
@@ -60,6 +63,7 @@ type Options struct {
 type Worker struct {
 	book    *Book
 	source  func(string) (Source, bool)
+	admit   func(owner string) bool
 	client  *http.Client
 	log     *slog.Logger
 	sending chan struct{} // limits requests in flight
@@ -74,7 +78,8 @@ type Worker struct {
 // hook is an active webhook.
 type hook struct {
 	*outbox
-	end context.CancelFunc
+	end   context.CancelFunc // of the sender
+	ended atomic.Bool
 
 	mu sync.Mutex
 	w  *Webhook // immutable; guarded by mu
@@ -90,7 +95,7 @@ func (h *hook) webhook() *Webhook {
 func NewWorker(o Options) *Worker {
 	metrics := promauto.With(o.Metrics) // which may be nil
 	w := &Worker{
-		book: o.Book, source: o.Source, log: o.Log, client: newClient(o), sending: make(chan struct{}, maxSending),
+		book: o.Book, source: o.Source, admit: o.Admit, log: o.Log, client: newClient(o), sending: make(chan struct{}, maxSending),
 		hooks: make(map[string]*hook), followers: make(map[string]context.CancelFunc),
 		results: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_webhook_attempts_total", Help: "Attempts to deliver messages of webhooks, by result: delivered, failed (repeated later), given_up.",
@@ -98,6 +103,9 @@ func NewWorker(o Options) *Worker {
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
+	}
+	if w.admit == nil {
+		w.admit = func(string) bool { return true }
 	}
 	for _, result := range []string{"delivered", "failed", "given_up"} {
 		w.results.WithLabelValues(result)
@@ -138,7 +146,7 @@ func (w *Worker) pending() float64 {
 	defer w.mu.Unlock()
 	n := 0.0
 	for _, h := range w.hooks {
-		n += float64(h.pending())
+		n += float64(h.pending.Load())
 	}
 	return n
 }
@@ -160,6 +168,7 @@ func (w *Worker) Run(ctx context.Context) {
 	ticker := time.NewTicker(reloadTime)
 	defer ticker.Stop()
 	var at *store.Cursor
+	failing := false
 	for {
 		now, err := store.ReadCursor(ctx, w.book.store, revision)
 		if err == nil && (at == nil || *at != now) {
@@ -167,9 +176,10 @@ func (w *Worker) Run(ctx context.Context) {
 				at = &now
 			}
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !failing {
 			w.log.Error("the webhooks cannot be read; trying again", slog.Any("error", err))
 		}
+		failing = err != nil
 		select {
 		case <-ctx.Done():
 			w.forget()
@@ -200,20 +210,19 @@ func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 			active[all[i].ID], chains[all[i].Chain] = true, true
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, h := range w.hooks {
-		if !active[id] {
-			h.end()
-			delete(w.hooks, id)
+	w.end(active, chains)
+	for i := range all {
+		if !all[i].Active {
+			if err := purge(ctx, w.book.store, &all[i]); err != nil {
+				return err
+			}
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for i := range all {
 		one := &all[i]
 		if !one.Active {
-			if err := purge(ctx, w.book.store, one); err != nil {
-				return err
-			}
 			continue
 		}
 		if h := w.hooks[one.ID]; h != nil {
@@ -227,12 +236,6 @@ func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 		w.hooks[one.ID] = h
 		running.Go(func() { w.send(sending, h) })
 	}
-	for chain, end := range w.followers {
-		if !chains[chain] {
-			end()
-			delete(w.followers, chain)
-		}
-	}
 	for chain := range chains {
 		if w.followers[chain] == nil {
 			following, end := context.WithCancel(ctx)
@@ -241,6 +244,47 @@ func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 		}
 	}
 	return nil
+}
+
+// end ends what webhooks and chains other than those given had.
+func (w *Worker) end(active, chains map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, h := range w.hooks {
+		if !active[id] {
+			h.ended.Store(true)
+			h.end()
+			delete(w.hooks, id)
+		}
+	}
+	for chain, end := range w.followers {
+		if !chains[chain] {
+			end()
+			delete(w.followers, chain)
+		}
+	}
+}
+
+// on returns the active webhooks of a chain whose owners are admitted.
+func (w *Worker) on(chain string) (hooks []*hook) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	admitted := make(map[string]bool)
+	for _, h := range w.hooks {
+		hook := h.webhook()
+		if hook.Chain != chain {
+			continue
+		}
+		ok, asked := admitted[hook.Owner]
+		if !asked {
+			ok = w.admit(hook.Owner)
+			admitted[hook.Owner] = ok
+		}
+		if ok {
+			hooks = append(hooks, h)
+		}
+	}
+	return hooks
 }
 
 // follow finds the events of a chain until ctx ends.
@@ -272,8 +316,9 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 	if !ok {
 		return nil
 	}
+	hooks := w.on(chain)
 	for ctx.Err() == nil {
-		group, height, err := w.behind(ctx, chain, tip)
+		group, height, err := behind(ctx, hooks, tip)
 		if err != nil || len(group) == 0 {
 			return err
 		}
@@ -290,17 +335,14 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 	return nil
 }
 
-// behind returns the webhooks of a chain that are furthest behind, and the height that they search next. Webhooks whose
-// outbox is full wait. There is no webhook if all have reached the tip.
-func (w *Worker) behind(ctx context.Context, chain string, tip uint64) (group []*hook, height uint64, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, h := range w.hooks {
-		hook := h.webhook()
-		if hook.Chain != chain {
+// behind returns the webhooks that are furthest behind, and the height that they search next. Webhooks whose outbox is
+// full wait. There is no webhook if all have reached the tip.
+func behind(ctx context.Context, hooks []*hook, tip uint64) (group []*hook, height uint64, err error) {
+	for _, h := range hooks {
+		if h.ended.Load() {
 			continue
 		}
-		next, room, err := h.position(ctx, hook.From)
+		next, room, err := h.position(ctx, h.webhook().From)
 		switch {
 		case err != nil:
 			return nil, 0, err
@@ -334,9 +376,17 @@ func (h *hook) report(ctx context.Context, block Block, height uint64) error {
 	return h.add(ctx, height, bodies)
 }
 
+// admitTime is the interval between two looks whether an owner is admitted.
+const admitTime = 10 * time.Second
+
 // send delivers the messages of a webhook until ctx ends.
 func (w *Worker) send(ctx context.Context, h *hook) {
+	failing := false
 	for ctx.Err() == nil {
+		if !w.admit(h.webhook().Owner) {
+			pause(ctx, nil, admitTime)
+			continue
+		}
 		m, err := h.first(ctx)
 		wait := followTime // after an error
 		switch {
@@ -346,12 +396,14 @@ func (w *Worker) send(ctx context.Context, h *hook) {
 			wait = time.Until(m.due)
 		case err == nil:
 			if err = w.deliver(ctx, h, m); err == nil {
+				failing = false
 				continue
 			}
 		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrFenced) {
+		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, store.ErrFenced) {
 			w.log.Error("the messages of a webhook cannot be read or written; trying again", slog.String("webhook", h.webhook().ID), slog.Any("error", err))
 		}
+		failing = err != nil
 		pause(ctx, h.wake, wait)
 	}
 }

@@ -328,3 +328,27 @@ func TestRotation(t *testing.T) {
 		require.Equal(t, upTo(1, 2), b.to.heights())
 	})
 }
+
+// TestAdmission checks that an owner who is not admitted gets nothing, and everything later.
+func TestAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
+		var admitted atomic.Bool
+		w := webhook.NewWorker(webhook.Options{
+			Book: b.book, Transport: b.to, Source: func(string) (webhook.Source, bool) { return b.chain, true },
+			Admit: func(owner string) bool { return owner != "ann" || admitted.Load() },
+		})
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		defer running.Wait()
+		defer end()
+		b.chain.tip.Store(3)
+		time.Sleep(time.Hour)
+		require.Zero(t, b.to.requests)
+		admitted.Store(true)
+		time.Sleep(time.Minute)
+		require.Equal(t, upTo(1, 3), b.to.heights())
+	})
+}
