@@ -115,6 +115,13 @@ func (r *receiver) heights() (all []int) {
 	return slices.Compact(all)
 }
 
+// await waits until messages about n heights are accepted, or as long as a message may wait.
+func (r *receiver) await(n int) {
+	for begin := time.Now(); len(r.heights()) < n && time.Since(begin) < 50*time.Hour; {
+		time.Sleep(time.Minute)
+	}
+}
+
 func upTo(first, last int) (all []int) {
 	for h := first; h <= last; h++ {
 		all = append(all, h)
@@ -195,7 +202,7 @@ func TestNothingIsLost(t *testing.T) {
 				stop()
 			}
 			stop := b.work(t, nil)
-			time.Sleep(50 * time.Hour)
+			b.to.await(last)
 			stop()
 			require.Equal(t, upTo(1, last), b.to.heights(), "seed %d", seed)
 			byHeight := make(map[int]string)
@@ -229,7 +236,7 @@ func TestAttempts(t *testing.T) {
 		b.chain.tip.Store(5)
 		time.Sleep(time.Minute)
 		require.Equal(t, upTo(2, 5), b.to.heights(), "a message that fails does not delay later ones")
-		time.Sleep(100 * time.Hour)
+		time.Sleep(50 * time.Hour)
 		stop()
 		require.Len(t, attempts, webhook.Attempts)
 		total := attempts[len(attempts)-1] - attempts[0]
@@ -270,7 +277,7 @@ func TestPendingIsBounded(t *testing.T) {
 quorate_webhook_pending %d
 `, webhook.MaxPending)), "quorate_webhook_pending"))
 		up.Store(true)
-		time.Sleep(50 * time.Hour)
+		b.to.await(events)
 		stop()
 		require.Equal(t, upTo(1, events), b.to.heights())
 	})
