@@ -36,6 +36,9 @@ func New(v store.Viewer, networkID uint32, fees fee.Config) *Index {
 	return &Index{viewer: v, networkID: networkID, fees: fees}
 }
 
+// On returns a reader of the same network in another store.
+func (x *Index) On(v store.Viewer) *Index { return New(v, x.networkID, x.fees) }
+
 // Head is the last indexed block with the fees of L1 validators.
 type Head struct {
 	Height uint64

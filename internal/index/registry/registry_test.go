@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -420,4 +421,88 @@ func checkBlockchains(t testing.TB, x *registry.Index, c *chain, o *oracle, rng 
 	none, err = x.Blockchain(t.Context(), constants.PrimaryNetworkID)
 	require.NoError(t, err)
 	require.Nil(t, none, "a subnet is no blockchain")
+}
+
+// TestQueries compares pages of every selection and order with a plain filter over all validations.
+func TestQueries(t *testing.T) {
+	c, config := newChain(t, 9, 1500), libraryConfig()
+	s := store.NewMemory()
+	defer s.Close()
+	projection, x := c.projection(t, config), registry.New(s, network, config)
+	var batch store.Batch
+	for _, b := range c.blocks {
+		require.NoError(t, projection.Apply(t.Context(), s, b, &batch))
+	}
+	require.NoError(t, s.Commit(t.Context(), &batch))
+	every, head := all(t, x, registry.Query{Limit: 100})
+	rng := rand.New(rand.NewPCG(9, 9))
+	some := func() *registry.Validation { return every[rng.IntN(len(every))] }
+	values := map[registry.Sort]func(v *registry.Validation) (float64, bool){
+		registry.ByCreation:      func(*registry.Validation) (float64, bool) { return 0, true },
+		registry.ByCapacity:      func(v *registry.Validation) (float64, bool) { return float64(v.Capacity()), v.MaxWeight > 0 },
+		registry.ByTimeRemaining: func(v *registry.Validation) (float64, bool) { return float64(v.End.Sub(head.Time)), true },
+		registry.ByFee:           func(v *registry.Validation) (float64, bool) { return float64(v.Shares), !v.Permissioned },
+		registry.ByUptime:        func(v *registry.Validation) (float64, bool) { return float64(v.NodeID[0]), v.NodeID[1]%2 == 0 },
+	}
+	for range 400 {
+		q := registry.Query{Sort: registry.Sort(rng.IntN(5)), Ascending: rng.IntN(2) == 0, Limit: 1 + rng.IntN(9)}
+		q.Uptime = values[registry.ByUptime]
+		var nodes []ids.NodeID
+		if rng.IntN(3) == 0 {
+			nodes = append(nodes, some().NodeID, some().NodeID)
+			q.NodeIDs = nodes[:1+rng.IntN(2)]
+			nodes = q.NodeIDs
+		}
+		part := ""
+		if rng.IntN(4) == 0 {
+			part = some().NodeID.String()[9:11]
+			q.Names = []string{part}
+		}
+		if rng.IntN(3) == 0 {
+			q.SubnetID = &some().SubnetID
+		}
+		if q.Sort == registry.ByCreation {
+			q.Status = []registry.Status{"", registry.Active, registry.Pending, registry.Completed, registry.Removed}[rng.IntN(5)]
+		}
+		if rng.IntN(3) == 0 {
+			q.Wants = func(v *registry.Validation, now time.Time) bool {
+				require.Equal(t, head.Time, now)
+				return v.Weight%2 == 0
+			}
+		}
+		var want []*registry.Validation
+		for _, v := range every {
+			_, has := values[q.Sort](v)
+			named := len(nodes) == 0 && part == "" || slices.Contains(nodes, v.NodeID) || part != "" && strings.Contains(v.NodeID.String(), part)
+			if named && has && (q.Sort == registry.ByCreation || v.Ended.Time.IsZero()) && (q.SubnetID == nil || *q.SubnetID == v.SubnetID) &&
+				(q.Status == "" || q.Status == v.StatusAt(head.Time)) && (q.Wants == nil || q.Wants(v, head.Time)) {
+				want = append(want, v)
+			}
+		}
+		slices.SortFunc(want, func(a, b *registry.Validation) int {
+			one, _ := values[q.Sort](a)
+			other, _ := values[q.Sort](b)
+			order := cmp.Or(cmp.Compare(one, other), cmp.Compare(a.Height, b.Height), cmp.Compare(a.Number, b.Number))
+			if !q.Ascending {
+				return -order
+			}
+			return order
+		})
+		got, _ := all(t, x, q)
+		require.Equal(t, want, got, "%+v", q)
+	}
+}
+
+// TestPositions requires that bytes that are no position are refused.
+func TestPositions(t *testing.T) {
+	for _, b := range [][]byte{nil, {1}, make([]byte, 13), make([]byte, 21)} {
+		_, err := registry.ParsePosition(b)
+		require.ErrorIs(t, err, registry.ErrPosition)
+		_, err = registry.ParsePlace(b)
+		require.ErrorIs(t, err, registry.ErrPosition)
+		if b != nil {
+			_, err = registry.New(store.NewMemory(), network, feeConfig).L1Validators(t.Context(), registry.L1Query{Limit: 1, After: b})
+			require.ErrorIs(t, err, registry.ErrPosition)
+		}
+	}
 }
