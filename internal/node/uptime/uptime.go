@@ -61,10 +61,13 @@ func (c *Cache) Uptimes(ctx context.Context) map[ids.NodeID]Uptime {
 	if time.Now().Before(c.until) {
 		return c.known
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	known, err := c.node.Uptimes(ctx)
-	if err != nil {
+	known, err := c.node.Uptimes(limited)
+	switch {
+	case ctx.Err() != nil: // no failure of the node
+		return nil
+	case err != nil:
 		c.known, c.until = nil, time.Now().Add(failedFor)
 		return nil
 	}
