@@ -25,6 +25,7 @@ import (
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/internal/index/ledger"
+	"quorate/internal/index/registry"
 )
 
 // Network is a network whose indexes are served. All fields but the readers are required. Operations that need a
@@ -41,6 +42,11 @@ type Network struct {
 	Ledger   Ledger
 	Subnets  Subnets
 	Vertices Vertices
+	// Registry is the index of blockchains and validators, and RegistryProgress its progress, as Progress.
+	Registry         Registry
+	RegistryProgress func() Progress
+	// Uptimes may be nil; then answers omit the uptimes of validators.
+	Uptimes Uptimes
 	// Rewards may be nil; then answers omit the expected rewards of current stakes that are not indexed.
 	Rewards Rewards
 
@@ -103,7 +109,7 @@ var ErrCatchingUp = errors.New("the record is still being caught up")
 func (n *network) explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		switch {
-		case errors.Is(err, ledger.ErrPosition):
+		case errors.Is(err, ledger.ErrPosition), errors.Is(err, registry.ErrPosition):
 			return reply.BadToken(err)
 		case errors.Is(err, ledger.ErrTooMany):
 			return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}

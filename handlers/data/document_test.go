@@ -14,5 +14,9 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"listVerticesByHeight":    vertices,
 		"listSubnets":             subnetsURL,
 		"listDelegators":          delegators,
+		"listBlockchains":         base + "/blockchains",
+		"listValidators":          base + "/validators",
+		"getValidator":            base + "/validators/" + simulated().validations[0].NodeID.String(),
+		"listL1Validators":        base + "/l1Validators",
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -78,6 +79,7 @@ func (f *fake) network() data.Network {
 		NetworkID: constants.FujiID, XChainID: xID, CChainID: cID, AVAXAssetID: avx,
 		Progress: func(id ids.ID) data.Progress { return f.progress[id] },
 		Ledger:   f, Subnets: f, Vertices: f,
+		Registry: simulated().index, RegistryProgress: func() data.Progress { return f.progress[pID] },
 		Cortina: func(context.Context) (time.Time, error) { return f.cortina, nil },
 	}
 }
@@ -258,6 +260,11 @@ func (f *fake) Geneses(_ context.Context, of ...subnets.Founded) (found [][]byte
 		found = append(found, []byte(f.genesis[one.ChainID]))
 	}
 	return found, f.err
+}
+
+func (f *fake) Describe(_ context.Context, s *subnets.Subnet) (uint64, error) {
+	s.Owners = chain.Owners{Addresses: []ids.ShortID{bob, alice}, Threshold: 2}
+	return math.MaxUint64, f.err
 }
 
 func (f *fake) Vertices(_ context.Context, q data.VertexQuery) (*data.VertexPage, error) {

@@ -29,7 +29,7 @@ var (
 
 // Operations returns the operations on the primary network.
 func (a *API) Operations() []operation.Operation {
-	return slices.Concat(a.networkOperations(), a.addressOperations())
+	return slices.Concat(a.networkOperations(), a.registryOperations(), a.addressOperations())
 }
 
 func (a *API) networkOperations() []operation.Operation {
@@ -124,6 +124,75 @@ func (a *API) addressOperations() []operation.Operation {
 			},
 			Returns: "A page of transactions.", Schema: "StakingTransactionPage",
 			Handle: a.serve(a.listStaking),
+		},
+	}
+}
+
+// registryOperations returns the operations on what the P-Chain registers.
+func (a *API) registryOperations() []operation.Operation {
+	return []operation.Operation{
+		{
+			ID: "getSubnet", Path: "/v1/networks/{network}/subnets/{subnetId}", Tag: tag,
+			Summary:    "A subnet and its blockchains",
+			Index:      "registry",
+			Parameters: []query.Parameter{networkName, subnetID},
+			Returns:    "The subnet.", Schema: "Subnet",
+			Handle: a.serve(a.getSubnet),
+		},
+		{
+			ID: "listBlockchains", Path: "/v1/networks/{network}/blockchains", Tag: tag,
+			Summary:     "Blockchains",
+			Description: "Every blockchain of the network's subnets. The oldest are the X-Chain and the C-Chain; no transaction created the P-Chain.",
+			Order:       "time of creation, by default newest first",
+			Index:       "registry",
+			Parameters:  []query.Parameter{networkName, query.PageToken, query.PageSize(10_000, 100), sortOrder},
+			Returns:     "A page of blockchains.", Schema: "BlockchainPage",
+			Handle: a.serve(a.listBlockchains),
+		},
+		{
+			ID: "getBlockchain", Path: "/v1/networks/{network}/blockchains/{blockchainId}", Tag: tag,
+			Summary: "A blockchain",
+			Index:   "registry",
+			Parameters: []query.Parameter{networkName, {
+				Name: "blockchainId", Description: "The blockchain's ID, `x-chain` or `c-chain`.", Example: "c-chain",
+			}},
+			Returns: "The blockchain.", Schema: "Blockchain",
+			Handle: a.serve(a.getBlockchain),
+		},
+		{
+			ID: "listValidators", Path: "/v1/networks/{network}/validators", Tag: tag,
+			Summary: "Validators of the primary network and of subnets",
+			Description: "Current, pending and past validations, except those of L1s. States and counts are those of a node at the same height: " +
+				"a validation is active until the block that ends it. The uptime is what the upstream node observed; it is absent if no node reports it. " +
+				"The generated clients require it, so they get 0.",
+			Order: "`sortBy`, then the order of creation, by default descending",
+			Index: "registry",
+			Parameters: []query.Parameter{
+				networkName, query.PageToken, pageSize, nodeNames, validatorSort, sortOrder, validationStatus, capacityLeast, capacityMost,
+				timeLeast, timeMost, feeLeast, feeMost, uptimeLeast, uptimeMost, subnetFilter,
+			},
+			Returns: "A page of validations.", Schema: "ValidatorPage",
+			Handle: a.serve(a.listValidators),
+		},
+		{
+			ID: "getValidator", Path: "/v1/networks/{network}/validators/{nodeId}", Tag: tag,
+			Summary:    "Validations of a node",
+			Order:      "creation, by default newest first",
+			Index:      "registry",
+			Parameters: []query.Parameter{networkName, nodeID, query.PageToken, pageSize, validationStatus, sortOrder},
+			Returns:    "A page of validations.", Schema: "ValidatorPage",
+			Handle: a.serve(a.getValidator),
+		},
+		{
+			ID: "listL1Validators", Path: "/v1/networks/{network}/l1Validators", Tag: tag,
+			Summary: "Validators of L1s with their balances",
+			Description: "The balance is the one that a node reports after the block `blockHeight`. `deactivationTimestamp` is the second in which it is used up " +
+				"if the number of active L1 validators of the network stays the same.",
+			Order:      "creation, newest first",
+			Index:      "registry",
+			Parameters: []query.Parameter{networkName, query.PageToken, pageSize, l1ValidationID, inactiveL1, nodeFilter, subnetFilter},
+			Returns:    "A page of L1 validators.", Schema: "L1ValidatorPage",
+			Handle: a.serve(a.listL1Validators),
 		},
 	}
 }

@@ -22,8 +22,12 @@ var sortOrder = query.Parameter{Name: "sortOrder", OneOf: []string{"desc", "asc"
 // token of another list is refused.
 func (a *API) readPaging(q *query.Values, operation string, scope ...string) paging {
 	ascending := q.OneOf(sortOrder.Name) == "asc"
-	list := page.List{Key: a.key, Operation: operation, Filters: append(scope, fmt.Sprint(ascending))}
-	return paging{Page: q.Page(list), ascending: ascending}
+	return paging{Page: a.readPages(q, operation, append(scope, fmt.Sprint(ascending))...), ascending: ascending}
+}
+
+// readPages is readPaging for a list with one order.
+func (a *API) readPages(q *query.Values, operation string, scope ...string) query.Page {
+	return q.Page(page.List{Key: a.key, Operation: operation, Filters: scope})
 }
 
 // position parses an optional position. An error means that the token is invalid.

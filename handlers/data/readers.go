@@ -9,7 +9,9 @@ import (
 	chain "quorate/internal/chain/ledger"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/index/registry"
 	"quorate/internal/node/stakes"
+	"quorate/internal/node/uptime"
 )
 
 // Ledger is the index of outputs and stakers of one network; *ledger.Index implements it. Each answer reflects one
@@ -40,9 +42,30 @@ var _ Rewards = (*stakes.Cache)(nil)
 type Subnets interface {
 	List(ctx context.Context, ascending bool, limit int, after *subnets.Position) (*subnets.Page, error)
 	Geneses(ctx context.Context, of ...subnets.Founded) ([][]byte, error)
+	Describe(ctx context.Context, s *subnets.Subnet) (height uint64, err error)
 }
 
 var _ Subnets = (*subnets.Record)(nil)
+
+// Registry is the index of blockchains and validators of one network; *registry.Index implements it. The rules of Ledger
+// apply.
+type Registry interface {
+	Registered(ctx context.Context, id ids.ID) (*registry.Registered, error)
+	Blockchain(ctx context.Context, id ids.ID) (*registry.Blockchain, error)
+	Blockchains(ctx context.Context, ascending bool, limit int, after *registry.Place) ([]*registry.Blockchain, *registry.Place, error)
+	Validations(ctx context.Context, q registry.Query) (*registry.Page, error)
+	L1Validators(ctx context.Context, q registry.L1Query) (*registry.L1Page, error)
+}
+
+var _ Registry = (*registry.Index)(nil)
+
+// Uptimes returns what a node observed of the primary network's validators, by node ID; *uptime.Cache implements it. It
+// returns nil if no node reports it, and returns soon after ctx has ended.
+type Uptimes interface {
+	Uptimes(ctx context.Context) map[ids.NodeID]uptime.Uptime
+}
+
+var _ Uptimes = (*uptime.Cache)(nil)
 
 // Vertices is the index of the X-Chain's vertices, which preceded its blocks. Its errors may be ErrCatchingUp while it
 // is incomplete. The rules of Ledger apply.

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"quorate/internal/node/uptime"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -142,6 +144,18 @@ func TestCurrentStakes(t *testing.T) {
 	got, err = newClient(t, methods(t, map[string]string{"/ext/bc/P platform.getCurrentValidators": `{"validators":[]}`})).CurrentStakes(t.Context(), ids.Empty, nodeID)
 	require.NoError(t, err)
 	require.Empty(t, got)
+}
+
+func TestUptimes(t *testing.T) {
+	const method = "/ext/bc/P platform.getCurrentValidators"
+	nodeID, err := ids.NodeIDFromString(nodeA)
+	require.NoError(t, err)
+	reply := fmt.Sprintf(`{"validators":[{"txID":%q,"nodeID":%q,"uptime":"99.2500","connected":true},{"txID":%q,"nodeID":%q}]}`, ids.ID{1}, nodeA, ids.ID{2}, nodeB)
+	got, err := newClient(t, methods(t, map[string]string{method: reply})).Uptimes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[ids.NodeID]uptime.Uptime{nodeID: {TxID: ids.ID{1}, Percent: 99.25, Connected: true}}, got)
+	_, err = newClient(t, methods(t, map[string]string{method: `{"validators":7}`})).Uptimes(t.Context())
+	require.Error(t, err)
 }
 
 func TestValidatorFees(t *testing.T) {

@@ -204,6 +204,23 @@ var (
 	FamilyWebhookSecret = family(83, "webhook_secret")
 	// FamilyWebhookState counts the messages to deliver: p is the webhook's ID, k is empty.
 	FamilyWebhookState = family(84, "webhook_state")
+
+	// What the P-Chain registers: blockchains, validations and L1 validators. p begins with the network ID. See package
+	// index/registry.
+
+	// FamilyRegistryState holds what the meaning of blocks depends on besides their bytes: k names a part. With a longer p
+	// it holds the last block and the fees of L1 validators.
+	FamilyRegistryState = twins(89, "reg_state")
+	// FamilyBlockchain lists blockchains by their creation: k is height and number.
+	FamilyBlockchain = twins(90, "blockchain")
+	// FamilyRegistered says when subnets and blockchains were created: p goes on with the ID, k is empty.
+	FamilyRegistered = twins(91, "registered")
+	// FamilyValidator lists validations: p goes on with a state and what the list is of, k is height and number.
+	FamilyValidator = twins(92, "validator")
+	// FamilyL1Validator holds L1 validators: p goes on with the validation's ID, k is empty.
+	FamilyL1Validator = twins(93, "l1_validator")
+	// FamilyL1ValidatorList lists them: p goes on with a state and what the list is of, k is height, number and index.
+	FamilyL1ValidatorList = twins(94, "l1_vdr_list")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -36,7 +36,7 @@ type Node interface {
 	RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([][]byte, error)
 }
 
-// DecoderOptions configures a Decoder. Genesis, AVAXAssetID and Node are required.
+// DecoderOptions configures a Decoder. Genesis, AVAXAssetID and, unless WithoutOutputs is set, Node are required.
 type DecoderOptions struct {
 	// NetworkID determines the times of upgrades.
 	NetworkID uint32
@@ -57,6 +57,8 @@ type DecoderOptions struct {
 	ValidatorFees *fee.Config
 	// Upgrades are the times of upgrades. Nil selects those of the network ID.
 	Upgrades *upgrade.Config
+	// WithoutOutputs omits the inputs and outputs of transactions. Rewards are then computed, and the Node is not asked.
+	WithoutOutputs bool
 }
 
 // Decoder converts P-Chain blocks to the ledger's types. It is safe for concurrent use with one State per goroutine.
@@ -72,10 +74,22 @@ type Decoder struct {
 	maxStake    uint64
 	avaxAssetID ids.ID
 	upgrades    upgrade.Config
+	// withoutOutputs omits inputs and outputs other than rewards.
+	withoutOutputs bool
+}
+
+// computed is a Node that knows no rewards, so that the Decoder computes them.
+type computed struct{}
+
+func (computed) RewardUTXOs(context.Context, ids.ID, uint64) ([][]byte, error) {
+	return nil, ErrNotOffered
 }
 
 // NewDecoder returns a decoder. It sends no request.
 func NewDecoder(o DecoderOptions) (*Decoder, error) {
+	if o.WithoutOutputs {
+		o.Node = computed{}
+	}
 	switch {
 	case o.Genesis == nil || o.Genesis.Height != 0:
 		return nil, errors.New("P-Chain decoder: no genesis block")
@@ -87,6 +101,7 @@ func NewDecoder(o DecoderOptions) (*Decoder, error) {
 	d := &Decoder{
 		networkID: o.NetworkID, genesis: o.Genesis, validators: o.Validators, supply: o.Supply,
 		node: o.Node, disagree: o.Disagree, avaxAssetID: o.AVAXAssetID, upgrades: upgrade.GetConfig(o.NetworkID),
+		withoutOutputs: o.WithoutOutputs,
 	}
 	staking := genesis.GetStakingConfig(o.NetworkID)
 	d.rewards, d.maxStake = staking.RewardConfig, staking.MaxValidatorStake

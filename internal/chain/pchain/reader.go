@@ -56,6 +56,9 @@ func (r *txReader) base(kind ledger.Kind, tx *txs.BaseTx) error {
 }
 
 func (r *txReader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error {
+	if r.decoder.withoutOutputs {
+		return nil
+	}
 	inputs, err := ledger.InputsOf(ins, sourceID)
 	if len(r.tx.Consumed) == 0 {
 		r.tx.Consumed = inputs[:len(inputs):len(inputs)]
@@ -67,6 +70,9 @@ func (r *txReader) consume(ins []*avax.TransferableInput, sourceID ids.ID) error
 
 // make adds outputs with consecutive indexes.
 func (r *txReader) make(role ledger.Role, destinationID ids.ID, outs ...*avax.TransferableOutput) error {
+	if r.decoder.withoutOutputs {
+		return nil
+	}
 	r.tx.Made = slices.Grow(r.tx.Made, len(outs))
 	for _, out := range outs {
 		made, err := ledger.OutputOf(txs.GenesisCodec, &avax.UTXO{

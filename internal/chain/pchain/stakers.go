@@ -82,9 +82,10 @@ type stakers struct {
 	pending  []*staker
 	supplies map[ids.ID]*supply // by subnet ID
 
-	// changed and suppliesChanged name entries that differ from their stored rows.
+	// changed and suppliesChanged name entries that differ from their stored rows. left are the removed stakers.
 	changed         map[ids.ID]struct{}
 	suppliesChanged map[ids.ID]struct{}
+	left            []*staker
 }
 
 func newStakers() *stakers {
@@ -119,6 +120,7 @@ func (s *stakers) remove(one *staker) {
 		delete(s.validators, at)
 	}
 	s.changed[one.txID] = struct{}{}
+	s.left = append(s.left, one)
 }
 
 func (s *stakers) setSupply(subnetID ids.ID, to supply) {
@@ -402,6 +404,7 @@ func (s *stakers) takeChanges() (rows []Row) {
 	}
 	clear(s.changed)
 	clear(s.suppliesChanged)
+	s.left = nil
 	return rows
 }
 

@@ -218,7 +218,7 @@ func cursors(t testing.TB, s store.Reader) heights {
 	t.Helper()
 	at := make(heights)
 	for chain, projections := range map[string][]string{
-		index.PChain: {index.Containers, "l1", "ledger+subnets"}, index.XChain: {index.Containers, "ledger"}, index.CChain: {index.Containers, "ledger"},
+		index.PChain: {index.Containers, "l1", "ledger+subnets", "registry"}, index.XChain: {index.Containers, "ledger"}, index.CChain: {index.Containers, "ledger"},
 	} {
 		for i, projection := range projections {
 			c, err := store.ReadCursor(t.Context(), s, index.Cursor(networkID, chain, projection))

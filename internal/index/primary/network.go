@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	genesisconfig "github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -27,6 +28,7 @@ import (
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/index/lookup"
+	"quorate/internal/index/registry"
 	"quorate/internal/index/vertices"
 	"quorate/internal/store"
 )
@@ -99,7 +101,7 @@ func Forms() []index.Form {
 	// The ledger and the subnets share the decoding of P-Chain blocks.
 	platform.Families = append(platform.Families, subnets.Families()...)
 	platform.Families = append(platform.Families, store.FamilyPState)
-	return []index.Form{l1.Form(), platform, vertices.Form(), lookup.Form()}
+	return []index.Form{l1.Form(), platform, vertices.Form(), lookup.Form(), registry.Form()}
 }
 
 // pipeline is the pipeline of a chain, independent of its block type.
@@ -120,9 +122,10 @@ type Network struct {
 	lines  map[string]pipeline
 	// ledgers maps chains to the names of their ledger projections.
 	ledgers map[string]string
-	// matcher, Ledger, Subnets and Vertices are nil without a ledger.
+	// matcher, Ledger, Subnets, Registry and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
 	Subnets  *subnets.Record
+	Registry *registry.Index
 	Ledger   *ledger.Index
 	Vertices *vertices.Index
 	origin   *index.XChainOrigin
@@ -189,13 +192,34 @@ func (n *Network) addPChain(o Options) error {
 		n.matcher.Wake()
 		committed(next)
 	}
+	registering, err := n.addRegistry(o)
+	if err != nil {
+		return err
+	}
 	indexer := pChain(o.NetworkID, decoder, asked, ledger.NewProjection(o.NetworkID, constants.PlatformChainID), subnets.NewProjection(o.NetworkID))
 	n.ledgers[index.PChain] = indexer.Name()
-	projections := append(slices.Clone(o.Projections), indexer)
+	projections := append(slices.Clone(o.Projections), indexer, registering)
 	if n.kept {
 		projections = append(projections, lookup.PChain(o.NetworkID))
 	}
 	return add(n, o, p, projections...)
+}
+
+// addRegistry adds the reader of the registry and returns its projection.
+func (n *Network) addRegistry(o Options) (*registry.Projection, error) {
+	fees := genesisconfig.GetTxFeeConfig(o.NetworkID).ValidatorFeeConfig
+	if o.ValidatorFees != nil {
+		fees = *o.ValidatorFees
+	}
+	decoder, err := pchain.NewDecoder(pchain.DecoderOptions{
+		NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, ValidatorFees: &fees, Upgrades: o.Upgrades,
+		Validators: o.Genesis.Validators, Supply: o.Genesis.Supply, WithoutOutputs: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.Registry = registry.New(o.Store, o.NetworkID, fees)
+	return registry.NewProjection(o.NetworkID, decoder), nil
 }
 
 // addXChain adds the X-Chain and its vertices from before Cortina.
@@ -417,6 +441,16 @@ func (n *Network) Status() map[string]index.Status {
 		all[chain] = n.withMatcher(chain, p.Status())
 	}
 	return all
+}
+
+// RegistryStatus returns the status of the registry, regardless of other indexes of the P-Chain. It returns the zero Status
+// without a ledger.
+func (n *Network) RegistryStatus() index.Status {
+	p, ok := n.lines[index.PChain]
+	if !ok || n.Registry == nil {
+		return index.Status{}
+	}
+	return p.StatusOf(registry.Name)
 }
 
 // LedgerStatus returns the status of a chain's ledger, regardless of other indexes of the chain that are being rebuilt.

@@ -35,8 +35,21 @@ func (n *Network) Data() (data.Network, bool) {
 	d := data.Network{NetworkID: n.ID, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID}
 	record := chains.Ledger
 	d.Subnets = chains.Subnets
+	validators := chains.Registry
 	if n.views != nil {
-		record, d.Subnets = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID)
+		record, d.Subnets, validators = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID), validators.On(n.views)
+	}
+	d.Registry = validators
+	d.Uptimes = n.uptimes
+	d.RegistryProgress = func() data.Progress {
+		p := reply.ProgressOf(chains.RegistryStatus())
+		head, err := validators.Head(context.Background())
+		if err != nil {
+			p.CaughtUp = false
+			return p
+		}
+		p.Height, p.Time = head.Height, head.Time
+		return p
 	}
 	d.Ledger = record
 	d.Cortina = func(ctx context.Context) (time.Time, error) {

@@ -35,6 +35,7 @@ import (
 	"quorate/internal/index/vertices"
 	"quorate/internal/node"
 	"quorate/internal/node/stakes"
+	"quorate/internal/node/uptime"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
 	"quorate/internal/store/lease"
@@ -62,6 +63,7 @@ type Network struct {
 	views   ledger.Viewer // what the Data API reads from; nil means the store
 	ledger  bool          // whether outputs, balances and stakes are configured to be indexed
 	stakes  *stakes.Cache // nil without a store
+	uptimes *uptime.Cache // nil without a store
 	times   *times.File   // nil unless configured
 	ahead   *aheadWork    // nil if no messages are signed ahead
 	// evmChains are the network's EVM chains. evm indexes them; nil if they are not indexed.
@@ -244,6 +246,7 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded 
 		return err
 	}
 	n.indexed.Store(first)
+	n.uptimes = uptime.New(n.Node)
 	if n.stakes, err = stakes.New(n.Node, func() uint64 { return n.Chains().Status()[index.PChain].Next }); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -414,7 +415,19 @@ func (g *Generator) renewingConfigTx(d *draft) (*txs.Tx, error) {
 type subnet struct {
 	id    ids.ID
 	owner int32
-	nodes []ids.NodeID // its permissioned validators
+	nodes []member // its permissioned validators
+}
+
+// member is a permissioned validator of a subnet until end, a Unix time.
+type member struct {
+	nodeID ids.NodeID
+	end    int64
+}
+
+// members returns the current validators.
+func (s *subnet) members(now int64) []member {
+	s.nodes = slices.DeleteFunc(s.nodes, func(m member) bool { return m.end <= now })
+	return s.nodes
 }
 
 // someSubnets bounds the subnets to draw from.
@@ -481,18 +494,21 @@ func (g *Generator) transferOwnershipTx(d *draft) (*txs.Tx, error) {
 
 func (g *Generator) addSubnetValidatorTx(d *draft) (*txs.Tx, error) {
 	s, v := g.aSubnet(), g.validatorFor(d.now())
-	if s == nil || v == nil {
+	if s == nil || v == nil || slices.ContainsFunc(s.members(d.now()), func(m member) bool { return m.nodeID == v.nodeID }) {
 		return nil, nil
 	}
 	base, _, err := d.paid(fee)
 	if err != nil {
 		return nil, err
 	}
-	s.nodes = append(s.nodes, v.nodeID)
+	end := min(d.now()+g.period(), v.end)
+	if !d.aborted {
+		s.nodes = append(s.nodes, member{v.nodeID, end})
+	}
 	return d.simply(&txs.AddSubnetValidatorTx{
 		BaseTx: base, SubnetAuth: d.auth(s.owner),
 		SubnetValidator: txs.SubnetValidator{
-			Validator: txs.Validator{NodeID: v.nodeID, Start: uint64(d.now()), End: uint64(min(d.now()+g.period(), v.end)), Wght: uint64(g.between(1, 1000))},
+			Validator: txs.Validator{NodeID: v.nodeID, Start: uint64(d.now()), End: uint64(end), Wght: uint64(g.between(1, 1000))},
 			Subnet:    s.id,
 		},
 	}, s.owner)
@@ -500,7 +516,7 @@ func (g *Generator) addSubnetValidatorTx(d *draft) (*txs.Tx, error) {
 
 func (g *Generator) removeSubnetValidatorTx(d *draft) (*txs.Tx, error) {
 	s := g.aSubnet()
-	if s == nil || len(s.nodes) == 0 {
+	if s == nil || len(s.members(d.now())) == 0 {
 		return nil, nil
 	}
 	base, _, err := d.paid(fee)
@@ -509,7 +525,7 @@ func (g *Generator) removeSubnetValidatorTx(d *draft) (*txs.Tx, error) {
 	}
 	last := s.nodes[len(s.nodes)-1]
 	s.nodes = s.nodes[:len(s.nodes)-1]
-	return d.simply(&txs.RemoveSubnetValidatorTx{BaseTx: base, NodeID: last, Subnet: s.id, SubnetAuth: d.auth(s.owner)}, s.owner)
+	return d.simply(&txs.RemoveSubnetValidatorTx{BaseTx: base, NodeID: last.nodeID, Subnet: s.id, SubnetAuth: d.auth(s.owner)}, s.owner)
 }
 
 // transformTx converts a subnet to an elastic subnet, which any node may validate by staking an asset. The transaction

@@ -251,6 +251,19 @@ func (r *Record) List(ctx context.Context, ascending bool, limit int, after *Pos
 	}
 }
 
+// Describe reads everything about a subnet except its creation, and the height of the last indexed block.
+func (r *Record) Describe(ctx context.Context, s *Subnet) (height uint64, err error) {
+	v, err := r.viewer.View(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading subnet %s: %w", s.ID, err)
+	}
+	defer func() { _ = v.Close() }()
+	if height, err = r.height(ctx, v); err != nil {
+		return 0, err
+	}
+	return height, r.facts(ctx, v, []*Subnet{s})
+}
+
 // height returns the height of the last indexed block.
 func (r *Record) height(ctx context.Context, reader store.Reader) (uint64, error) {
 	values, err := reader.Get(ctx, store.FamilySubnetFact, []store.PK{{P: row.Network(r.networkID)}})
