@@ -142,6 +142,7 @@ func New(o Options) (*echo.Echo, error) {
 	e.GET("/v1/signatureAggregator/:network/blockchains/:blockchainId/transactions/:txHash/messages", api.AggregateSentMessages)
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.GET("/v1/signatureAggregator/:network/messages\\:stream", api.StreamMessages)
+	e.GET("/v1/signatureAggregator/:network/subnets/:subnetId/validators\\:stream", api.StreamValidators)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
 	webhooks.New(webhooks.Options{Book: o.Webhooks, Chains: o.EVM.Chains, Guard: o.Access, Key: o.PageKey, Timeout: o.RequestTimeout}).Route(e)
 	operations := slices.Concat(records.Operations(), evm.New(o.EVM).Operations(), series.Operations())

@@ -24,20 +24,6 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// Event is an event of a feed. Cursor is empty in an event after which a client cannot resume.
-type Event struct {
-	Name   string `json:"event"`
-	Cursor string `json:"cursor,omitempty"`
-	Data   any    `json:"data"`
-}
-
-// Feed returns the events of one stream. One goroutine uses it.
-type Feed interface {
-	// Next returns the next events in order, at least one. It waits for them until ctx ends, and then returns ctx's
-	// error; the next call continues. Its other errors end the stream; an *apierr.Error is sent to the client.
-	Next(ctx context.Context) ([]Event, error)
-}
-
 // Codes of errors.
 const (
 	// CodeGone is the code of a cursor after which events are gone.
@@ -46,9 +32,6 @@ const (
 	CodeTooMany = "TOO_MANY_STREAMS"
 	CodeBusy    = "BUSY"
 )
-
-// Oldest is the cursor before the oldest event.
-const Oldest = "oldest"
 
 // Options configures Streams. 0 means the default.
 type Options struct {
