@@ -42,7 +42,7 @@ func (a *API) StreamValidators(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.streams.Serve(c, func(ctx context.Context, from string) (stream.Feed, error) {
+	return a.streams.Serve(c, stream.From, func(ctx context.Context, from string) (stream.Feed, error) {
 		f := &changeFeed{changes: network.Changes, subnetID: subnetID}
 		return f, f.seek(ctx, from)
 	})
@@ -79,7 +79,7 @@ func (f *changeFeed) seek(ctx context.Context, from string) error {
 		height, err := strconv.ParseUint(from, 10, 64)
 		switch {
 		case err != nil:
-			return stream.NotACursor(from)
+			return stream.NotACursor(stream.From, from)
 		case height > newest && height-newest > maxAhead:
 			return apierr.BadRequest("from: the P-Chain height %d is ahead of this network, whose newest proposed height is %d; send the cursor of an event unchanged", height, newest)
 		case height < oldest:

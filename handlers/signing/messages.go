@@ -39,7 +39,7 @@ func (a *API) StreamMessages(c echo.Context) error {
 	if network.Stream == nil {
 		return apierr.NotFound("network: the signed messages of %s are not stored here, so there is no stream of them", name)
 	}
-	return a.streams.Serve(c, func(ctx context.Context, from string) (stream.Feed, error) {
+	return a.streams.Serve(c, stream.From, func(ctx context.Context, from string) (stream.Feed, error) {
 		f := &messageFeed{stream: network.Stream}
 		return f, f.seek(ctx, from)
 	})
@@ -68,7 +68,7 @@ func (f *messageFeed) seek(ctx context.Context, from string) (err error) {
 	}
 	id, number, ok := parseCursor(from)
 	if !ok {
-		return stream.NotACursor(from)
+		return stream.NotACursor(stream.From, from)
 	}
 	if id != f.ends.ID || number+1 < f.ends.Oldest || number > f.ends.Newest {
 		return f.gone(from)

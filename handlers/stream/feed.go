@@ -35,14 +35,17 @@ type Open struct {
 // Oldest is the cursor before the oldest event.
 const Oldest = "oldest"
 
+// From is the query parameter with the cursor of the last event that a client has processed.
+const From = "from"
+
 // Gone returns the error for a cursor after which events are gone.
 func Gone(format string, args ...any) *apierr.Error {
 	return &apierr.Error{Status: http.StatusGone, Code: CodeGone, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotACursor returns the error for a text that is not a cursor of the stream.
-func NotACursor(text string) *apierr.Error {
-	return apierr.BadRequest("from: %q is not a cursor of this stream; send the cursor of an event unchanged, %s, or nothing for new events", apierr.Excerpt(text), Oldest)
+// NotACursor returns the error for a parameter that is not a cursor of the stream.
+func NotACursor(parameter, text string) *apierr.Error {
+	return apierr.BadRequest("%s: %q is not a cursor of this stream; send the cursor of an event unchanged, %s, or nothing for new events", parameter, apierr.Excerpt(text), Oldest)
 }
 
 // Wait waits for changed, which may be nil, or for a time. It returns ctx's error if ctx ends first.

@@ -110,10 +110,11 @@ func (s *Streams) leave(client string) {
 const retryAfter = "5"
 
 // Serve serves a stream until it ends. open returns the feed of the events after a cursor; without one, after now.
-func (s *Streams) Serve(c echo.Context, open func(ctx context.Context, from string) (Feed, error)) error {
+// parameter is the query parameter with the cursor.
+func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.Context, from string) (Feed, error)) error {
 	r := c.Request()
 	// A browser that connects again repeats the URL, and adds the cursor of the last event that it got.
-	from := cmp.Or(r.Header.Get("Last-Event-ID"), c.QueryParam("from"))
+	from := cmp.Or(r.Header.Get("Last-Event-ID"), c.QueryParam(parameter))
 	client, id := access.ClientOf(r.Context()), access.OriginOf(c.RealIP()).String()
 	if client != nil {
 		id = client.ID()
