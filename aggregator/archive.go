@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -190,15 +191,57 @@ func messageKey(id finishedID) store.PK {
 	return store.PK{P: id.message[:], K: k}
 }
 
-// putMessage keeps a finished message: version, aggregate signature, signers.
-// Everything else is in the question that will be asked again.
+// messageVersion begins the row of a message, which has the time in ms, the aggregate signature and the signers. Rows of
+// version archiveVersion lack the time.
+const messageVersion = 2
+
+// parseMessage returns the parts of the row of a message. signedAt is the zero time if it is not known.
+func parseMessage(v []byte) (signature *warp.BitSetSignature, signedAt time.Time, ok bool) {
+	head := 1
+	switch {
+	case len(v) > 0 && v[0] == archiveVersion:
+	case len(v) > 1+8 && v[0] == messageVersion:
+		head += 8
+		signedAt = time.UnixMilli(int64(binary.BigEndian.Uint64(v[1:]))).UTC()
+	default:
+		return nil, signedAt, false
+	}
+	if len(v) < head+bls.SignatureLen {
+		return nil, signedAt, false
+	}
+	return &warp.BitSetSignature{Signature: [bls.SignatureLen]byte(v[head:]), Signers: v[head+bls.SignatureLen:]}, signedAt, true
+}
+
+// signedRows is the number of rows of one message that SignedAt reads: a message has one for each validator set and
+// quorum.
+const signedRows = 64
+
+// SignedAt returns when messages were first signed, as far as the archive still has them, in the order of their IDs. The
+// time of others is zero.
+func (a *Archive) SignedAt(ctx context.Context, messageIDs []ids.ID) ([]time.Time, error) {
+	times := make([]time.Time, len(messageIDs))
+	for i, id := range messageIDs {
+		rows, err := a.messages.Scan(ctx, id[:], nil, nil, store.Ascending, signedRows)
+		if err != nil {
+			return nil, fmt.Errorf("reading when message %s was signed: %w", id, err)
+		}
+		for _, row := range rows {
+			if _, at, ok := parseMessage(row.V); ok && !at.IsZero() && (times[i].IsZero() || at.Before(times[i])) {
+				times[i] = at
+			}
+		}
+	}
+	return times, nil
+}
+
+// putMessage stores a finished message. The rest of it is in the request that will be repeated.
 func (a *Archive) putMessage(id finishedID, r *Result) {
 	signature, ok := r.Message.Signature.(*warp.BitSetSignature)
 	if !ok {
 		return
 	}
-	v := make([]byte, 0, 1+bls.SignatureLen+len(signature.Signers))
-	v = append(v, archiveVersion)
+	v := make([]byte, 0, 1+8+bls.SignatureLen+len(signature.Signers))
+	v = binary.BigEndian.AppendUint64(append(v, messageVersion), uint64(r.made.UnixMilli()))
 	v = append(v, signature.Signature[:]...)
 	a.put(a.messages, store.Entry{PK: messageKey(id), V: append(v, signature.Signers...)})
 }
@@ -213,11 +256,10 @@ func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.Unsigned
 	if err != nil || values[0] == nil {
 		return nil, err
 	}
-	v := values[0]
-	if len(v) < 1+bls.SignatureLen || v[0] != archiveVersion {
+	signature, _, ok := parseMessage(values[0])
+	if !ok {
 		return nil, fmt.Errorf("%w: message %s", errArchived, id.message)
 	}
-	signature := &warp.BitSetSignature{Signature: [bls.SignatureLen]byte(v[1:]), Signers: v[1+bls.SignatureLen:]}
 	if err := verify(msg, signature, signers, id.need); err != nil {
 		return nil, fmt.Errorf("%w: message %s: %w", errArchived, id.message, err)
 	}

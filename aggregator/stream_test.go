@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/internal/store"
 )
 
@@ -153,5 +155,46 @@ func TestDamagedStreamIsNotTrusted(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []StreamEvent{{Number: 1, Missed: 1}}, events, "byte %d", at)
 		}
+	})
+}
+
+// TestSignedAt reads when messages were signed, from rows of this and of an earlier version.
+func TestSignedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+		s := store.NewMemory()
+		one, other := testMessage(t, "one"), testMessage(t, "never signed")
+		want := time.Now().UTC().Truncate(time.Millisecond)
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			_, err := a.Sign(ctx, Request{Message: one})
+			require.NoError(t, err)
+			settle()
+		})
+		archive, err := OpenArchive(t.Context(), s, ArchiveOptions{})
+		require.NoError(t, err)
+		defer archive.Close()
+		times, err := archive.SignedAt(t.Context(), []ids.ID{other.ID(), one.ID()})
+		require.NoError(t, err)
+		require.True(t, times[0].IsZero())
+		require.WithinDuration(t, want, times[1], time.Minute)
+		require.False(t, times[1].IsZero())
+
+		rows, err := s.Walk(t.Context(), store.FamilyMessage, nil, 10)
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+		v := rows[0].V // a number of 8 bytes, the version, and the time
+		earlier := append(append(append([]byte(nil), v[:8]...), archiveVersion), v[17:]...)
+		var b store.Batch
+		b.Put(store.FamilyMessage, rows[0].PK, earlier)
+		require.NoError(t, s.Commit(t.Context(), &b))
+		times, err = archive.SignedAt(t.Context(), []ids.ID{one.ID()})
+		require.NoError(t, err)
+		require.True(t, times[0].IsZero())
+		before := len(n.asked)
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			_, err := a.Sign(ctx, Request{Message: one})
+			require.NoError(t, err)
+		})
+		require.Equal(t, before, len(n.asked), "a row of an earlier version is of use")
 	})
 }

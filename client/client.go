@@ -68,7 +68,9 @@ type Options struct {
 // Failures that the service reported are of type *[Error]. Unusable answers wrap [ErrBadAnswer].
 // Other errors are those of the connection and of the context.
 type Client struct {
-	base     string // ends with the network
+	root     string // of the service, without a slash at its end
+	base     string // root, the path of the signing operations, and the network
+	network  string
 	apiKey   string
 	attempts int
 	http     *http.Client
@@ -90,8 +92,11 @@ func New(o Options) (*Client, error) {
 	if o.Attempts < 0 {
 		return nil, fmt.Errorf("%d attempts: want at least 1, or 0 for %d", o.Attempts, defaultAttempts)
 	}
+	root := strings.TrimRight(base.String(), "/")
 	c := &Client{
-		base:     strings.TrimRight(base.String(), "/") + "/v1/signatureAggregator/" + url.PathEscape(o.Network),
+		root:     root,
+		base:     root + "/v1/signatureAggregator/" + url.PathEscape(o.Network),
+		network:  o.Network,
 		apiKey:   o.APIKey,
 		attempts: cmp.Or(o.Attempts, defaultAttempts),
 		own:      o.HTTPClient == nil,
@@ -148,7 +153,7 @@ func (c *Client) exchange(ctx context.Context, path string, body any, accept str
 	}
 	pauses := &backoff.ExponentialBackOff{InitialInterval: 250 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
 	for attempt := 1; ; attempt++ {
-		err := c.send(ctx, path, content, accept, success)
+		err := c.send(ctx, c.http, c.base+path, content, accept, success)
 		if err == nil || attempt >= c.attempts || ctx.Err() != nil || !repeatable(err) {
 			return err
 		}
@@ -168,12 +173,12 @@ func (c *Client) exchange(ctx context.Context, path string, body any, accept str
 }
 
 // send sends a request once.
-func (c *Client) send(ctx context.Context, path string, content []byte, accept string, success func(*http.Response) error) error {
+func (c *Client) send(ctx context.Context, through *http.Client, url string, content []byte, accept string, success func(*http.Response) error) error {
 	method, body := http.MethodGet, io.Reader(http.NoBody)
 	if content != nil {
 		method, body = http.MethodPost, bytes.NewReader(content)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return err
 	}
@@ -186,7 +191,7 @@ func (c *Client) send(ctx context.Context, path string, content []byte, accept s
 	if c.apiKey != "" {
 		request.Header.Set("X-Data-Api-Key", c.apiKey)
 	}
-	response, err := c.http.Do(request)
+	response, err := through.Do(request)
 	if err != nil {
 		return err // names the method and the URL
 	}

@@ -94,22 +94,36 @@ const signPath = "/aggregateSignatures"
 
 // signedBody is the answer with one signed message.
 type signedBody struct {
-	SignedMessage string `json:"signedMessage"`
+	SignedMessage string    `json:"signedMessage"`
+	Delivery      *Delivery `json:"delivery"`
 }
 
 // Sign returns the signed message of r.
 func (c *Client) Sign(ctx context.Context, r Request) (*warp.Message, error) {
-	var reply signedBody
-	if err := c.call(ctx, signPath, r.body(), &reply); err != nil {
-		return nil, err
-	}
-	return r.signed(reply.SignedMessage)
+	signed, _, err := c.SignForDelivery(ctx, r)
+	return signed, err
 }
 
-// Result is the outcome of one request of a batch: Message, or Err, which is an *Error.
+// SignForDelivery is Sign that also returns whether the blockchain that r names as VerifyingBlockchainID would accept the
+// signed message. The Delivery is nil if r names none or the service does not check deliveries.
+func (c *Client) SignForDelivery(ctx context.Context, r Request) (*warp.Message, *Delivery, error) {
+	var reply signedBody
+	if err := c.call(ctx, signPath, r.body(), &reply); err != nil {
+		return nil, nil, err
+	}
+	signed, err := r.signed(reply.SignedMessage)
+	if err != nil {
+		return nil, nil, err
+	}
+	return signed, reply.Delivery, nil
+}
+
+// Result is the outcome of one request of a batch: Message, or Err, which is an *Error. Delivery is that of
+// SignForDelivery.
 type Result struct {
-	Message *warp.Message
-	Err     error
+	Message  *warp.Message
+	Delivery *Delivery
+	Err      error
 }
 
 // SignBatch signs up to 100 messages in parallel and returns their results in the order of the
@@ -142,6 +156,7 @@ func (c *Client) SignBatch(ctx context.Context, requests []Request) ([]Result, e
 		if results[i].Message, err = requests[i].signed(one.SignedMessage); err != nil {
 			return nil, err
 		}
+		results[i].Delivery = one.Delivery
 	}
 	return results, nil
 }
@@ -170,12 +185,13 @@ func (c *Client) SignTransaction(ctx context.Context, txID ids.ID) (*warp.Messag
 const CChain = "c-chain"
 
 // Sent is a message that an EVM transaction sent, with the outcome of signing it: Signed, or Err,
-// which is an *Error.
+// which is an *Error. Delivery is that of SignForDelivery.
 type Sent struct {
 	// LogIndex is the index of the message's log in its block.
 	LogIndex uint64
 	Unsigned *warp.UnsignedMessage
 	Signed   *warp.Message
+	Delivery *Delivery
 	Err      error
 }
 
@@ -204,7 +220,7 @@ func (c *Client) SignEVMTransaction(ctx context.Context, chain string, txHash [3
 		if err != nil {
 			return nil, badAnswer("unsigned message %d is not hex: %v", i, err)
 		}
-		s := Sent{LogIndex: m.LogIndex}
+		s := Sent{LogIndex: m.LogIndex, Delivery: m.Delivery}
 		if s.Unsigned, err = warp.ParseUnsignedMessage(raw); err != nil {
 			return nil, badAnswer("unsigned message %d cannot be parsed: %v", i, err)
 		}

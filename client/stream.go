@@ -44,8 +44,6 @@ func (p *Progress) UnmarshalJSON(content []byte) error {
 // the caller's goroutine. The service waits longer than in Sign for a message that validators have not seen: as long as a
 // request may take. If the connection fails, the call repeats the request, and the service joins
 // it to the round if that still runs.
-//
-// This is the service's only stream of signing. It has none of all messages that it signs.
 func (c *Client) SignWithProgress(ctx context.Context, r Request, progress func(Progress)) (*warp.Message, error) {
 	var signed *warp.Message
 	err := c.exchange(ctx, signPath, r.body(), eventStream, func(response *http.Response) error {
@@ -96,10 +94,14 @@ func lastEvent(body io.Reader, progress func(Progress)) (signed string, err erro
 }
 
 // eventReader reads server-sent events (WHATWG HTML, 9.2).
-type eventReader struct{ lines *bufio.Scanner }
+type eventReader struct {
+	lines *bufio.Scanner
+	id    string // of the last event; empty if it has none
+}
 
 // next returns the next event that has data.
 func (r *eventReader) next() (name string, data []byte, err error) {
+	r.id = ""
 	for r.lines.Scan() {
 		line := r.lines.Text()
 		field, value, _ := strings.Cut(line, ":")
@@ -108,7 +110,9 @@ func (r *eventReader) next() (name string, data []byte, err error) {
 		case line == "" && data != nil:
 			return name, data, nil
 		case line == "":
-			name = ""
+			name, r.id = "", ""
+		case field == "id":
+			r.id = value
 		case field == "event":
 			name = value
 		case field == "data" && len(data)+len(value) >= maxEvent:
@@ -123,7 +127,7 @@ func (r *eventReader) next() (name string, data []byte, err error) {
 		return "", nil, badAnswer("an event exceeds %d bytes", maxEvent)
 	}
 	if err == nil {
-		err = fmt.Errorf("the stream ended before the result: %w", io.ErrUnexpectedEOF)
+		err = fmt.Errorf("the stream ended early: %w", io.ErrUnexpectedEOF)
 	}
 	return "", nil, fmt.Errorf("reading events: %w", err)
 }

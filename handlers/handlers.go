@@ -44,8 +44,8 @@ type Options struct {
 	Networks networks.Directory[Network]
 	// Data finds the indexed data of networks.
 	Data networks.Directory[data.Network]
-	// EVM configures the operations on EVM chains. New sets its Key, Log and Timeout from
-	// the fields below. Nil Chains have no chain.
+	// EVM configures the operations on EVM chains. New sets its Key, Log, Timeout and Streams
+	// from the fields below. Nil Chains have no chain.
 	EVM evm.Options
 	// Webhooks holds the webhooks; nil answers 404 to requests about them.
 	Webhooks *webhook.Book
@@ -109,7 +109,7 @@ func New(o Options) (*echo.Echo, error) {
 	if o.EVM.Chains == nil {
 		o.EVM.Chains = new(evm.Chains)
 	}
-	o.EVM.Key, o.EVM.Log, o.EVM.Timeout = o.PageKey, o.Log, o.RequestTimeout
+	o.EVM.Key, o.EVM.Log, o.EVM.Timeout, o.EVM.Streams = o.PageKey, o.Log, o.RequestTimeout, o.Streams
 	series := metrics.New(metrics.Options{Chains: o.EVM.Chains, Key: o.PageKey, Timeout: o.RequestTimeout})
 	origins := o.Origins
 	if origins == nil {
@@ -142,9 +142,12 @@ func New(o Options) (*echo.Echo, error) {
 	e.GET("/v1/signatureAggregator/:network/blockchains/:blockchainId/transactions/:txHash/messages", api.AggregateSentMessages)
 	e.POST("/v1/signatureAggregator/:network/verifySignedMessage", api.VerifySignedMessage)
 	e.GET("/v1/signatureAggregator/:network/messages\\:stream", api.StreamMessages)
+	e.GET("/v1/signatureAggregator/:network/subnets/:subnetId/validators\\:stream", api.StreamValidators)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
 	webhooks.New(webhooks.Options{Book: o.Webhooks, Chains: o.EVM.Chains, Guard: o.Access, Key: o.PageKey, Timeout: o.RequestTimeout}).Route(e)
-	operations := slices.Concat(records.Operations(), evm.New(o.EVM).Operations(), series.Operations())
+	chains := evm.New(o.EVM)
+	e.GET("/v1/icm/messages\\:stream", chains.StreamICM)
+	operations := slices.Concat(records.Operations(), chains.Operations(), series.Operations())
 	operation.Route(e, operations)
 	if err := docs.Route(e, operations); err != nil {
 		return nil, fmt.Errorf("setting up the reference: %w", err)

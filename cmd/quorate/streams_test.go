@@ -5,19 +5,25 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/internal/simnet"
 	"quorate/internal/store/storetest/pgserver"
@@ -98,24 +104,95 @@ func overWebSocket(ctx context.Context, url, cursor string, f func(streamed)) er
 	}
 }
 
-// streamReader follows the stream of signed messages and is cut again and again.
+// eventSource is a stream and what produces its events.
+type eventSource struct {
+	// path is the path and query of the stream, and event the name of its events.
+	path, event string
+	// key returns the key of an event, by which it is known.
+	key func(data json.RawMessage) (string, error)
+	// produce makes the next event happen and returns its key.
+	produce func(ctx context.Context) (string, error)
+	// ordered reports that the stream has events in the order in which they were produced.
+	ordered bool
+}
+
+// breaker forwards connections to a service and closes some of them after a random time, so that they end in the middle
+// of an event.
+type breaker struct {
+	listener net.Listener
+	base     func() string
+	running  sync.WaitGroup
+	cuts     atomic.Int64
+}
+
+func newBreaker(t *testing.T, base func() string) *breaker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	c := &breaker{listener: l, base: base}
+	c.running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.running.Go(func() { c.forward(conn) })
+		}
+	})
+	return c
+}
+
+func (c *breaker) close() {
+	_ = c.listener.Close()
+	c.running.Wait()
+}
+
+func (c *breaker) url() string { return "http://" + c.listener.Addr().String() }
+
+func (c *breaker) forward(conn net.Conn) {
+	defer conn.Close()
+	service, err := net.Dial("tcp", strings.TrimPrefix(c.base(), "http://"))
+	if err != nil {
+		return // it restarts
+	}
+	defer service.Close()
+	if rand.IntN(2) == 0 {
+		cut := time.AfterFunc(rand.N(40*time.Millisecond), func() {
+			c.cuts.Add(1)
+			_ = conn.Close()
+			_ = service.Close()
+		})
+		defer cut.Stop()
+	}
+	var both sync.WaitGroup
+	for _, pair := range [][2]net.Conn{{conn, service}, {service, conn}} {
+		both.Go(func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			_ = pair[0].Close()
+		})
+	}
+	both.Wait()
+}
+
+// streamReader follows a stream and is cut again and again.
 type streamReader struct {
 	read   cutting
+	source *eventSource
 	base   func() string
 	cursor string
 	cuts   int
 
-	mu   sync.Mutex
-	seen map[string]int // events by unsigned message; guarded by mu
-	gaps []string       // guarded by mu
+	mu    sync.Mutex
+	seen  []string // keys of events; guarded by mu
+	wrong []string // guarded by mu
 }
 
-// follow reads until stop is closed and the reader was cut often enough.
+// follow reads until ctx ends.
 func (r *streamReader) follow(ctx context.Context, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for ctx.Err() == nil {
 		cut, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(60*time.Millisecond))))
-		_ = r.read(cut, r.base()+"/v1/signatureAggregator/fuji/messages:stream", r.cursor, r.note)
+		_ = r.read(cut, r.base()+r.source.path, r.cursor, r.note)
 		cancel()
 	}
 }
@@ -126,16 +203,17 @@ func (r *streamReader) note(e streamed) {
 	switch e.Event {
 	case "open":
 		r.cuts++ // each connection ends with a cut
-	case "message":
-		var m struct{ UnsignedMessage, SignedMessage string }
-		if err := json.Unmarshal(e.Data, &m); err != nil || !strings.HasPrefix(m.SignedMessage, m.UnsignedMessage) {
-			r.gaps = append(r.gaps, fmt.Sprintf("not a message: %v, %s", err, e.Data))
+	case r.source.event:
+		key, err := r.source.key(e.Data)
+		if err != nil {
+			r.wrong = append(r.wrong, fmt.Sprintf("%v: %s", err, e.Data))
 		}
-		r.seen[m.UnsignedMessage]++
+		r.seen = append(r.seen, key)
+	case "height":
 	case "end":
 		return // without a cursor
 	default:
-		r.gaps = append(r.gaps, e.Event+" "+string(e.Data))
+		r.wrong = append(r.wrong, e.Event+" "+string(e.Data))
 	}
 	if e.Cursor != "" {
 		r.cursor = e.Cursor
@@ -173,23 +251,28 @@ func signOver(ctx context.Context, base func() string, n *simnet.Network, text s
 	}
 }
 
-// cutStreams has readers over both transports follow while messages are signed. halfway is called after half of them.
-func cutStreams(t *testing.T, n *simnet.Network, bases []func() string, halfway func()) {
+// cutStreams has readers over both transports follow while events are produced. They are cut by themselves and by the
+// other side. Each event must arrive exactly once. halfway is called after half of them.
+func cutStreams(t *testing.T, source *eventSource, bases []func() string, halfway func()) {
 	t.Helper()
 	const cuts, batch = 100, 25
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	readers := []*streamReader{
-		{read: overSSE, base: bases[0], seen: make(map[string]int)},
-		{read: overWebSocket, base: bases[len(bases)-1], seen: make(map[string]int)},
-	}
-	for _, r := range readers { // the position before the first message
-		opened, have := context.WithCancel(ctx)
-		_ = r.read(opened, r.base()+"/v1/signatureAggregator/fuji/messages:stream", "", func(e streamed) {
+	var readers []*streamReader
+	var breakers []*breaker
+	for i, read := range []cutting{overSSE, overWebSocket} {
+		base := bases[i%len(bases)]
+		c := newBreaker(t, base)
+		defer c.close()
+		r := &streamReader{read: read, source: source, base: base}
+		readers, breakers = append(readers, r), append(breakers, c)
+		opened, have := context.WithCancel(ctx) // the position before the first event
+		_ = r.read(opened, r.base()+source.path, "", func(e streamed) {
 			r.note(e)
 			have()
 		})
 		require.NotEmpty(t, r.cursor)
+		r.base = c.url
 	}
 	reading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -209,60 +292,152 @@ func cutStreams(t *testing.T, n *simnet.Network, bases []func() string, halfway 
 		}
 		return true
 	}
-	var signed []string
+	var produced []string
 	for half := range 2 {
 		for i := 0; i < batch || !enough((half+1)*cuts/2); i++ {
-			unsigned, err := signOver(ctx, bases[i%len(bases)], n, fmt.Sprintf("%d/%d", half, i))
+			key, err := source.produce(ctx)
 			require.NoError(t, err)
-			signed = append(signed, unsigned)
+			produced = append(produced, key)
 		}
 		if half == 0 {
 			halfway()
 		}
 	}
-	for _, r := range readers {
-		require.Eventually(t, func() bool {
+	for i, r := range readers {
+		arrived := func() bool {
 			seen, _ := r.state()
-			return seen >= len(signed)
-		}, time.Minute, 20*time.Millisecond, "a message was lost")
+			return seen >= len(produced)
+		}
+		if !assert.Eventually(t, arrived, 30*time.Second, 20*time.Millisecond) {
+			end()
+			require.Equal(t, produced, r.seen, "reader %d lost an event; wrong are %v", i, r.wrong)
+		}
 	}
 	end()
 	for i, r := range readers {
-		require.Empty(t, r.gaps)
-		require.Len(t, r.seen, len(signed))
-		for _, unsigned := range signed {
-			require.Equal(t, 1, r.seen[unsigned], "reader %d, message %s", i, unsigned)
+		require.Empty(t, r.wrong)
+		if source.ordered {
+			require.Equal(t, produced, r.seen, "reader %d", i)
+		} else {
+			require.ElementsMatch(t, produced, r.seen, "reader %d", i)
 		}
-		t.Logf("reader %d: %d messages, %d cuts", i, len(r.seen), r.cuts)
+		require.Positive(t, breakers[i].cuts.Load())
+		t.Logf("reader %d: %d events, %d cuts, %d of them by the other side", i, len(r.seen), r.cuts, breakers[i].cuts.Load())
 	}
 }
 
-// TestStreamsResume cuts streams at random moments while messages are signed, with a restart in between. Nothing may be
-// lost or doubled.
-func TestStreamsResume(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	n, err := simnet.Start(simnet.Options{Seed: 41, Validators: 6})
-	require.NoError(t, err)
-	dir := t.TempDir()
-	networks := map[string]*simnet.Network{"fuji": n}
-	var mu sync.Mutex
-	s := startService(t, dir, networks, "--record", "l1")
-	base := func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return s.base
+// messageSource has messages signed, by one service after the other.
+func messageSource(n *simnet.Network, bases ...func() string) *eventSource {
+	number := 0
+	return &eventSource{
+		path: "/v1/signatureAggregator/fuji/messages:stream", event: "message",
+		key: func(data json.RawMessage) (string, error) {
+			var m struct{ UnsignedMessage, SignedMessage string }
+			if err := json.Unmarshal(data, &m); err != nil {
+				return "", err
+			}
+			if !strings.HasPrefix(m.SignedMessage, m.UnsignedMessage) {
+				return "", errors.New("not a signed message")
+			}
+			return m.UnsignedMessage, nil
+		},
+		produce: func(ctx context.Context) (string, error) {
+			number++
+			return signOver(ctx, bases[number%len(bases)], n, fmt.Sprint("message ", number))
+		},
+		ordered: len(bases) == 1,
 	}
-	cutStreams(t, n, []func() string{base}, func() {
-		s.stop(t)
-		again := startService(t, dir, networks, "--record", "l1")
-		mu.Lock()
-		s = again
-		mu.Unlock()
-	})
-	s.stop(t)
-	n.Close()
-	http.DefaultClient.CloseIdleConnections()
-	require.Eventually(t, func() bool { return goleak.Find(before) == nil }, time.Minute, 100*time.Millisecond)
+}
+
+// changeSource adds a validator to an L1, changes the weight of another one and removes the first.
+func changeSource(t *testing.T, n *simnet.Network) *eventSource {
+	t.Helper()
+	subnetID, _ := n.L1()
+	pace := time.NewTicker(20 * time.Millisecond)
+	t.Cleanup(pace.Stop)
+	number, weight := 0, uint64(0)
+	return &eventSource{
+		path: "/v1/signatureAggregator/fuji/subnets/" + subnetID.String() + "/validators:stream", event: "validators",
+		key: func(data json.RawMessage) (string, error) {
+			var e struct {
+				SubnetID     ids.ID
+				PChainHeight string
+				TotalWeight  string
+				Validators   []struct{ Change string }
+			}
+			if err := json.Unmarshal(data, &e); err != nil {
+				return "", err
+			}
+			if e.SubnetID != subnetID || len(e.Validators) != 1 {
+				return "", errors.New("not the change of one validator")
+			}
+			return e.PChainHeight + " " + e.TotalWeight + " " + e.Validators[0].Change, nil
+		},
+		produce: func(ctx context.Context) (string, error) {
+			select { // as far apart as to be followed
+			case <-ctx.Done():
+				return "", ctx.Err()
+			case <-pace.C:
+			}
+			change := []string{"JOINED", "CHANGED", "LEFT"}[number%3] // no set occurs again
+			number++
+			n.Advance(subnetID, func(members map[ids.NodeID]simnet.Member) {
+				extra := ids.NodeID{0xee}
+				switch change {
+				case "CHANGED":
+					first := n.Validators()[0].NodeID
+					m := members[first]
+					m.Weight++
+					members[first] = m
+				case "JOINED":
+					members[extra] = simnet.Member{Weight: uint64(number)}
+				case "LEFT":
+					delete(members, extra)
+				}
+				weight = 0
+				for _, m := range members {
+					weight += m.Weight
+				}
+			})
+			return fmt.Sprint(n.Height(), " ", weight, " ", change), nil
+		},
+		ordered: true,
+	}
+}
+
+// TestStreamsResume cuts each kind of stream at random moments while events happen, with a restart in between. Nothing
+// may be lost or doubled.
+func TestStreamsResume(t *testing.T) {
+	for name, source := range map[string]func(t *testing.T, n *simnet.Network, base func() string) *eventSource{
+		"signed messages": func(_ *testing.T, n *simnet.Network, base func() string) *eventSource { return messageSource(n, base) },
+		"validator sets":  func(t *testing.T, n *simnet.Network, _ func() string) *eventSource { return changeSource(t, n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			n, err := simnet.Start(simnet.Options{Seed: 41, Validators: 6, L1Validators: 3})
+			require.NoError(t, err)
+			dir := t.TempDir()
+			networks := map[string]*simnet.Network{"fuji": n}
+			var mu sync.Mutex
+			s := startService(t, dir, networks, "--record", "l1")
+			base := func() string {
+				mu.Lock()
+				defer mu.Unlock()
+				return s.base
+			}
+			cutStreams(t, source(t, n, base), []func() string{base}, func() {
+				s.stop(t)
+				again := startService(t, dir, networks, "--record", "l1")
+				mu.Lock()
+				s = again
+				mu.Unlock()
+			})
+			s.stop(t)
+			n.Close()
+			http.DefaultClient.CloseIdleConnections()
+			require.Eventually(t, func() bool { return goleak.Find(before) == nil }, time.Minute, 100*time.Millisecond)
+		})
+	}
 }
 
 // TestStreamsOfReplicas does so with two processes on one server, both of which sign. Each reader is connected to one of
@@ -278,7 +453,7 @@ func TestStreamsOfReplicas(t *testing.T) {
 	one.await(t)
 	two.await(t)
 	base := func(r *replica) func() string { return func() string { return r.base } }
-	cutStreams(t, n, []func() string{base(one), base(two)}, func() {
+	cutStreams(t, messageSource(n, base(one), base(two)), []func() string{base(one), base(two)}, func() {
 		one.end(t, syscall.SIGINT)
 		one.begin(t)
 		one.await(t)

@@ -26,6 +26,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/maypok86/otter/v2"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/apierr"
@@ -34,6 +35,7 @@ import (
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
+	"quorate/handlers/stream"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 )
@@ -52,6 +54,11 @@ type Options struct {
 	Log *slog.Logger
 	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
+	// Streams serves the stream of ICM messages; nil means default limits.
+	Streams *stream.Streams
+	// SignedAt returns when Warp messages were first signed, in the order of their IDs, and the zero time for those that
+	// are not known to be signed. It may be nil.
+	SignedAt func(ctx context.Context, messageIDs []ids.ID) ([]time.Time, error)
 }
 
 // API serves the operations. It is safe for concurrent use.
@@ -62,6 +69,8 @@ type API struct {
 	key     []byte
 	log     *slog.Logger
 	timeout time.Duration
+	streams *stream.Streams
+	signed  func(ctx context.Context, messageIDs []ids.ID) ([]time.Time, error) // may be nil
 
 	plain    *otter.Cache[common.Address, *addressParty] // addresses without further fields
 	balances *otter.Cache[balanceOf, uint256.Int]
@@ -76,12 +85,17 @@ func New(o Options) *API {
 		key:     paging.KeyOr(o.Key),
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
+		streams: o.Streams,
+		signed:  o.SignedAt,
 
 		plain:    otter.Must(&otter.Options[common.Address, *addressParty]{MaximumSize: plainRoom}),
 		balances: otter.Must(&otter.Options[balanceOf, uint256.Int]{MaximumSize: balanceRoom}),
 	}
 	if a.methods == nil {
 		a.methods = methods.New()
+	}
+	if a.streams == nil {
+		a.streams = stream.New(stream.Options{})
 	}
 	return a
 }

@@ -85,6 +85,7 @@ func blockOf(n int) evm.BlockRef {
 // fake is a chain in memory. Calls of the record fail with err if it is set, those of
 // what asks the node with nodeErr.
 type fake struct {
+	log          evm.ICMLog
 	missing      *evm.Span // what lacks call traces
 	mu           sync.Mutex
 	transactions []evm.Transaction // newest first, as all lists
@@ -336,6 +337,10 @@ func (f *fake) ICMList(context.Context, evm.ICMQuery) ([]evm.ICMEntry, error) { 
 
 func (f *fake) ICMMessages(_ context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error) {
 	return make([]evm.ICMEvents, len(messageIDs)), f.err
+}
+
+func (f *fake) ICMLog(context.Context, evm.ICMPosition, int) (evm.ICMLog, error) {
+	return f.log, f.err
 }
 
 func (f *fake) Days(_ context.Context, before int64, limit int) ([]evm.Day, error) {

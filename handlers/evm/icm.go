@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -30,6 +31,8 @@ type icmMessage struct {
 	sourceID, destinationID ids.ID
 	// there holds the events on the source, here those on the destination.
 	there, here evm.ICMEvents
+	// signedAt is when the service signed the message; zero if it did not, or does not know any more.
+	signedAt time.Time
 }
 
 // icmPlace is a place in the list of the messages of several chains, which are ordered by time. Within a second, those
@@ -332,11 +335,14 @@ func (a *API) listICM(ctx context.Context, r operation.Request) error {
 	if err != nil {
 		return err
 	}
-	f := icmFilter{
+	return a.sendICMPage(ctx, r, q, chains, network, readICMFilter(q, chains))
+}
+
+func readICMFilter(q *query.Values, chains []*Chain) icmFilter {
+	return icmFilter{
 		source: readBlockchain(q, "sourceBlockchainId", chains), destination: readBlockchain(q, "destinationBlockchainId", chains),
 		either: readBlockchain(q, "blockchainId", chains), sender: readAddress(q, "from"), recipient: readAddress(q, "to"),
 	}
-	return a.sendICMPage(ctx, r, q, chains, network, f)
 }
 
 func (a *API) listICMOfAddress(ctx context.Context, r operation.Request) error {

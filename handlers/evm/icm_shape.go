@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/internal/chain/evm"
@@ -64,14 +65,14 @@ type icmDestination struct {
 	Deliverer      string `json:"delivererAddress"`
 }
 
-// icmStep is a step of a message's lifecycle.
+// icmStep is a step of a message's lifecycle. A step that did not happen on a chain has only a time.
 type icmStep struct {
-	Step         string      `json:"step"`
-	BlockchainID string      `json:"blockchainId"`
-	TxHash       common.Hash `json:"txHash"`
-	BlockNumber  number      `json:"blockNumber"`
-	Timestamp    uint64      `json:"timestamp"`
-	Milliseconds uint64      `json:"timestampMilliseconds,omitempty"`
+	Step         string       `json:"step"`
+	BlockchainID string       `json:"blockchainId,omitempty"`
+	TxHash       *common.Hash `json:"txHash,omitempty"`
+	BlockNumber  string       `json:"blockNumber,omitempty"`
+	Timestamp    uint64       `json:"timestamp"`
+	Milliseconds uint64       `json:"timestampMilliseconds,omitempty"`
 	// Since is the difference to the time of the preceding step. It is negative if the clocks of the chains differ.
 	Since *float64 `json:"secondsSincePreviousStep,omitempty"`
 }
@@ -92,11 +93,39 @@ func (a *API) showICM(ctx context.Context, found []icmMessage) ([]shownICM, erro
 		}
 		directories[of] = d
 	}
+	if err := a.addSigned(ctx, found); err != nil {
+		return nil, err
+	}
 	shown := make([]shownICM, len(found))
 	for i := range found {
 		shown[i] = found[i].show(directories[found[i].source])
 	}
 	return shown, nil
+}
+
+// addSigned finds out when the service signed messages.
+func (a *API) addSigned(ctx context.Context, found []icmMessage) error {
+	if a.signed == nil {
+		return nil
+	}
+	var of []int
+	var asked []ids.ID
+	for i := range found {
+		if sent := found[i].there.Sent; sent != nil && sent.WarpID != ids.Empty {
+			of, asked = append(of, i), append(asked, sent.WarpID)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	times, err := a.signed(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for i, at := range times {
+		found[of[i]].signedAt = at
+	}
+	return nil
 }
 
 // fee returns the fee that is promised for the delivery; ok is false if it is unknown.
@@ -109,13 +138,17 @@ func (m *icmMessage) fee() (fee chain.ICMFee, ok bool) {
 	return fee, false
 }
 
+// known returns an event with the content of the message, or nil.
+func (m *icmMessage) known() *evm.ICMEvent {
+	if m.there.Sent != nil {
+		return m.there.Sent
+	}
+	return m.here.Delivered
+}
+
 // show returns the message in the API's format. d is the directory of the source, nil if that is not indexed.
 func (m *icmMessage) show(d *directory) shownICM {
-	known := m.there.Sent
-	if known == nil {
-		known = m.here.Delivered
-	}
-	content := known.Message
+	content := m.known().Message
 	shown := shownICM{
 		MessageID: m.id.Hex(), Contract: chain.Teleporter.Hex(), Source: m.sourceID.String(), Destination: m.destinationID.String(),
 		SourceChainID: m.source.evmID(), DestinationChainID: m.destination.evmID(),
@@ -165,37 +198,50 @@ func (m *icmMessage) reward(d *directory) erc20Amount {
 	return erc20Amount{erc20Token{Address: fee.Token.Hex(), ERCType: typeERC20}, fee.Amount.Dec()}
 }
 
+// Steps of a lifecycle. The service signed the message itself in icmStepSigned.
+const icmStepSigned = "SIGNED"
+
+var icmSteps = map[chain.ICMEventKind]string{
+	chain.ICMSent: "SENT", chain.ICMDelivered: "DELIVERED", chain.ICMExecutionFailed: "EXECUTION_FAILED",
+	chain.ICMExecuted: "EXECUTED", chain.ICMReceiptReturned: "RECEIPT_RETURNED",
+}
+
+// stepOf returns the step of an event.
+func stepOf(name, blockchainID string, e *evm.ICMEvent) icmStep {
+	b := &e.Block
+	return icmStep{
+		Step: name, BlockchainID: blockchainID, TxHash: &e.TxHash, BlockNumber: decimal(b.Number), Timestamp: b.Time, Milliseconds: b.Milliseconds,
+	}
+}
+
 // lifecycle returns the known steps in their logical order.
 func (m *icmMessage) lifecycle() []icmStep {
 	var steps []icmStep
-	var before uint64
-	for _, s := range []struct {
-		name string
-		of   string
-		e    *evm.ICMEvent
-	}{
-		{"SENT", m.sourceID.String(), m.there.Sent},
-		{"DELIVERED", m.destinationID.String(), m.here.Delivered},
-		{"EXECUTION_FAILED", m.destinationID.String(), m.here.ExecutionFailed},
-		{"EXECUTED", m.destinationID.String(), m.here.Executed},
-		{"RECEIPT_RETURNED", m.sourceID.String(), m.there.ReceiptReturned},
-	} {
-		if s.e == nil {
-			continue
+	add := func(of ids.ID, events ...*evm.ICMEvent) {
+		for _, e := range events {
+			if e != nil {
+				steps = append(steps, stepOf(icmSteps[e.Kind], of.String(), e))
+			}
 		}
-		b := &s.e.Block
-		step := icmStep{
-			Step: s.name, BlockchainID: s.of, TxHash: s.e.TxHash, BlockNumber: number(b.Number), Timestamp: b.Time, Milliseconds: b.Milliseconds,
-		}
-		now := b.Milliseconds
-		if now == 0 {
-			now = 1000 * b.Time
-		}
-		if len(steps) > 0 {
-			since := float64(int64(now-before)) / 1000
-			step.Since = &since
-		}
-		steps, before = append(steps, step), now
+	}
+	add(m.sourceID, m.there.Sent)
+	if !m.signedAt.IsZero() {
+		at := uint64(m.signedAt.UnixMilli())
+		steps = append(steps, icmStep{Step: icmStepSigned, Timestamp: at / 1000, Milliseconds: at})
+	}
+	add(m.destinationID, m.here.Delivered, m.here.ExecutionFailed, m.here.Executed)
+	add(m.sourceID, m.there.ReceiptReturned)
+	for i := 1; i < len(steps); i++ {
+		since := float64(int64(steps[i].milliseconds()-steps[i-1].milliseconds())) / 1000
+		steps[i].Since = &since
 	}
 	return steps
+}
+
+// milliseconds returns the time of the step in ms.
+func (s *icmStep) milliseconds() uint64 {
+	if s.Milliseconds != 0 {
+		return s.Milliseconds
+	}
+	return 1000 * s.Timestamp
 }

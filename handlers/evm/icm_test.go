@@ -2,6 +2,7 @@ package evm_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+	"github.com/ava-labs/libevm/accounts/abi"
 	"github.com/ava-labs/libevm/common"
 	"github.com/ava-labs/libevm/crypto"
 
@@ -43,6 +47,8 @@ type icmLife struct {
 	content             *chain.ICMMessage
 	fee                 chain.ICMFee
 	steps               []icmStep // in the order of time
+	warpID              ids.ID
+	signedAt            time.Time // zero if the service did not sign it
 }
 
 type icmStep struct {
@@ -131,8 +137,43 @@ func (h *icmHistory) emit(l *icmLife, at ids.ID, kinds ...chain.ICMEventKind) {
 		tx.Logs = append(tx.Logs, log)
 		l.steps = append(l.steps, icmStep{kind, at, b, tx.Hash, logs})
 		logs++
+		if kind == chain.ICMSent {
+			tx.Logs = append(tx.Logs, h.warpLog(l, e, logs))
+			logs++
+		}
 	}
 	b.Transactions = append(b.Transactions, *tx)
+}
+
+// warpLog returns the log of the Warp message that carries a message.
+func (h *icmHistory) warpLog(l *icmLife, e chain.ICMEvent, index uint32) chain.Log {
+	e.Kind = chain.ICMExecutionFailed // its data is the encoded message
+	encoded, err := h.encoder.Log(&e, l.destination)
+	require.NoError(h.t, err)
+	call := must(payload.NewAddressedCall(chain.Teleporter[:], encoded.Data))
+	m := must(warp.NewUnsignedMessage(5, l.source, call.Bytes()))
+	if l.warpID == ids.Empty && len(h.lives)%2 == 0 {
+		l.signedAt = time.UnixMilli(int64(1000*h.now + 1234)).UTC()
+	}
+	l.warpID = m.ID()
+	kind := must(abi.NewType("bytes", "", nil))
+	return chain.Log{
+		Address: common.HexToAddress("0x0200000000000000000000000000000000000005"), Index: index, Data: must(abi.Arguments{{Type: kind}}.Pack(m.Bytes())),
+		Topics: []common.Hash{crypto.Keccak256Hash([]byte("SendWarpMessage(address,bytes32,bytes)")), common.BytesToHash(chain.Teleporter[:]), common.Hash(l.warpID)},
+	}
+}
+
+// signed returns when the service signed messages.
+func (h *icmHistory) signed(_ context.Context, messageIDs []ids.ID) ([]time.Time, error) {
+	times := make([]time.Time, len(messageIDs))
+	for i, id := range messageIDs {
+		for _, l := range h.lives {
+			if l.warpID == id {
+				times[i] = l.signedAt
+			}
+		}
+	}
+	return times, nil
 }
 
 func (h *icmHistory) send() {
@@ -214,7 +255,7 @@ func (h *icmHistory) serve(seed uint64, mode compat.Mode, indexed ...ids.ID) *ec
 	require.NoError(h.t, s.Commit(h.t.Context(), &batch))
 	all := new(api.Chains)
 	require.NoError(h.t, all.Set("fuji", chains, false))
-	return surface(h.t, mode, api.Options{Chains: all})
+	return surface(h.t, mode, api.Options{Chains: all, SignedAt: h.signed})
 }
 
 // want returns the expected messages of indexed chains, newest first.
@@ -312,6 +353,12 @@ func (l *icmLife) shown(indexed []ids.ID) map[string]any {
 			step["secondsSincePreviousStep"] = float64(at-before) / 1000
 		}
 		steps, before = append(steps, step), at
+		if kind == chain.ICMSent && !l.signedAt.IsZero() {
+			at := l.signedAt.UnixMilli()
+			steps, before = append(steps, map[string]any{
+				"step": "SIGNED", "timestamp": float64(at / 1000), "timestampMilliseconds": float64(at), "secondsSincePreviousStep": float64(at-before) / 1000,
+			}), at
+		}
 	}
 	m["lifecycle"] = steps
 	return m

@@ -113,24 +113,28 @@ func (a *API) chainOperations() []operation.Operation {
 	}
 }
 
-func (a *API) icmOperations() []operation.Operation {
+// icmFilters returns the parameters that select messages.
+func icmFilters() []query.Parameter {
 	const filter = " A blockchain ID, or the EVM chain ID of an indexed chain."
+	return []query.Parameter{
+		{Name: "sourceBlockchainId", Description: "Only messages from this chain." + filter},
+		{Name: "destinationBlockchainId", Description: "Only messages to this chain." + filter},
+		{Name: "blockchainId", Description: "Only messages from or to this chain." + filter},
+		{Name: "from", Component: "EvmAddress", Description: "Only messages of this sender."},
+		{Name: "to", Component: "EvmAddress", Description: "Only messages to this recipient."},
+		icmNetwork,
+	}
+}
+
+func (a *API) icmOperations() []operation.Operation {
 	return []operation.Operation{
 		{
 			ID: "listIcmMessages", Path: "/v1/icm/messages", Tag: icmTag,
 			Summary:     "ICM messages",
 			Description: "Messages that were sent through Teleporter (ICM). The filters apply together. Only the indexed chains are known: a message to another chain stays `pending`, even if its receipt was returned.",
 			Order:       "the time at which they were sent or, if the source is not indexed, delivered; newest first", Index: index,
-			Parameters: []query.Parameter{
-				query.PageToken, pageSize,
-				{Name: "sourceBlockchainId", Description: "Only messages from this chain." + filter},
-				{Name: "destinationBlockchainId", Description: "Only messages to this chain." + filter},
-				{Name: "blockchainId", Description: "Only messages from or to this chain." + filter},
-				{Name: "from", Component: "EvmAddress", Description: "Only messages of this sender."},
-				{Name: "to", Component: "EvmAddress", Description: "Only messages to this recipient."},
-				icmNetwork,
-			},
-			Returns: "A page of messages. The headers are those of the chain that is furthest behind.", Schema: "IcmMessagePage",
+			Parameters: append([]query.Parameter{query.PageToken, pageSize}, icmFilters()...),
+			Returns:    "A page of messages. The headers are those of the chain that is furthest behind.", Schema: "IcmMessagePage",
 			Handle: a.serveICM(a.listICM),
 		},
 		{

@@ -33,6 +33,8 @@ type Index interface {
 	ICMList(ctx context.Context, q evm.ICMQuery) ([]evm.ICMEntry, error)
 	// ICMMessages returns the events of messages on this chain, in the order of the IDs.
 	ICMMessages(ctx context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error)
+	// ICMLog returns at most limit events from a position on.
+	ICMLog(ctx context.Context, from evm.ICMPosition, limit int) (evm.ICMLog, error)
 }
 
 var _ Index = (*evm.Index)(nil)

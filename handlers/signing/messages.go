@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +39,7 @@ func (a *API) StreamMessages(c echo.Context) error {
 	if network.Stream == nil {
 		return apierr.NotFound("network: the signed messages of %s are not stored here, so there is no stream of them", name)
 	}
-	return a.streams.Serve(c, func(ctx context.Context, from string) (stream.Feed, error) {
+	return a.streams.Serve(c, stream.From, func(ctx context.Context, from string) (stream.Feed, error) {
 		f := &messageFeed{stream: network.Stream}
 		return f, f.seek(ctx, from)
 	})
@@ -69,7 +68,7 @@ func (f *messageFeed) seek(ctx context.Context, from string) (err error) {
 	}
 	id, number, ok := parseCursor(from)
 	if !ok {
-		return apierr.BadRequest("from: %q is not a cursor of this stream; send the cursor of an event unchanged, %s, or nothing for new events", apierr.Excerpt(from), stream.Oldest)
+		return stream.NotACursor(stream.From, from)
 	}
 	if id != f.ends.ID || number+1 < f.ends.Oldest || number > f.ends.Newest {
 		return f.gone(from)
@@ -80,11 +79,8 @@ func (f *messageFeed) seek(ctx context.Context, from string) (err error) {
 
 // gone returns the error for a cursor after which events are gone.
 func (f *messageFeed) gone(cursor string) *apierr.Error {
-	return &apierr.Error{
-		Status: http.StatusGone, Code: stream.CodeGone,
-		Message: fmt.Sprintf("from: events after %s are not stored any more; connect with from=%s for those that are (from=%s), and find older messages by other means",
-			apierr.Excerpt(cursor), stream.Oldest, f.cursor(f.ends.Oldest-1)),
-	}
+	return stream.Gone("from: events after %s are not stored any more; connect with from=%s for those that are (from=%s), and find older messages by other means",
+		apierr.Excerpt(cursor), stream.Oldest, f.cursor(f.ends.Oldest-1))
 }
 
 func unreadable(cause error) error {
@@ -116,7 +112,7 @@ const (
 func (f *messageFeed) Next(ctx context.Context) ([]stream.Event, error) {
 	if !f.opened {
 		f.opened = true
-		return []stream.Event{{Name: "open", Cursor: f.cursor(f.after), Data: openEvent{f.cursor(f.ends.Oldest - 1)}}}, nil
+		return []stream.Event{{Name: stream.OpenEvent, Cursor: f.cursor(f.after), Data: stream.Open{Oldest: f.cursor(f.ends.Oldest - 1)}}}, nil
 	}
 	for {
 		changed := f.stream.Changed()
@@ -134,21 +130,10 @@ func (f *messageFeed) Next(ctx context.Context) ([]stream.Event, error) {
 		case len(found) > 0:
 			return f.events(found), nil
 		}
-		poll := time.NewTimer(messagePoll)
-		select {
-		case <-ctx.Done():
-			poll.Stop()
-			return nil, ctx.Err()
-		case <-changed:
-			poll.Stop()
-		case <-poll.C:
+		if err := stream.Wait(ctx, changed, messagePoll); err != nil {
+			return nil, err
 		}
 	}
-}
-
-// openEvent is the first event of each stream. Oldest is the cursor before the oldest event.
-type openEvent struct {
-	Oldest string `json:"oldest"`
 }
 
 // messageEvent is a signed message.

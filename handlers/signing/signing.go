@@ -70,6 +70,8 @@ type Network struct {
 	SubnetReady func(ids.ID) error
 	// Stream has the messages that were signed; nil if they are not stored.
 	Stream MessageStream
+	// Changes has the changes of validator sets; nil if they are not served.
+	Changes SetChanges
 }
 
 // ErrNoSubnet reports that a subnet has no validators.

@@ -24,20 +24,6 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// Event is an event of a feed. Cursor is empty in an event after which a client cannot resume.
-type Event struct {
-	Name   string `json:"event"`
-	Cursor string `json:"cursor,omitempty"`
-	Data   any    `json:"data"`
-}
-
-// Feed returns the events of one stream. One goroutine uses it.
-type Feed interface {
-	// Next returns the next events in order, at least one. It waits for them until ctx ends, and then returns ctx's
-	// error; the next call continues. Its other errors end the stream; an *apierr.Error is sent to the client.
-	Next(ctx context.Context) ([]Event, error)
-}
-
 // Codes of errors.
 const (
 	// CodeGone is the code of a cursor after which events are gone.
@@ -46,9 +32,6 @@ const (
 	CodeTooMany = "TOO_MANY_STREAMS"
 	CodeBusy    = "BUSY"
 )
-
-// Oldest is the cursor before the oldest event.
-const Oldest = "oldest"
 
 // Options configures Streams. 0 means the default.
 type Options struct {
@@ -127,10 +110,11 @@ func (s *Streams) leave(client string) {
 const retryAfter = "5"
 
 // Serve serves a stream until it ends. open returns the feed of the events after a cursor; without one, after now.
-func (s *Streams) Serve(c echo.Context, open func(ctx context.Context, from string) (Feed, error)) error {
+// parameter is the query parameter with the cursor.
+func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.Context, from string) (Feed, error)) error {
 	r := c.Request()
 	// A browser that connects again repeats the URL, and adds the cursor of the last event that it got.
-	from := cmp.Or(r.Header.Get("Last-Event-ID"), c.QueryParam("from"))
+	from := cmp.Or(r.Header.Get("Last-Event-ID"), c.QueryParam(parameter))
 	client, id := access.ClientOf(r.Context()), access.OriginOf(c.RealIP()).String()
 	if client != nil {
 		id = client.ID()

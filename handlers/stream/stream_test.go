@@ -53,7 +53,7 @@ func served(t *testing.T, o Options, feed func() Feed) (*Streams, string) {
 	e := echo.New()
 	e.HTTPErrorHandler = apierr.Handler(func(string) apierr.Form { return apierr.DataAPI })
 	e.GET("/*", func(c echo.Context) error {
-		return s.Serve(c, func(_ context.Context, from string) (Feed, error) {
+		return s.Serve(c, From, func(_ context.Context, from string) (Feed, error) {
 			if from == "old" {
 				return nil, &apierr.Error{Status: http.StatusGone, Code: CodeGone, Message: "from: gone"}
 			}

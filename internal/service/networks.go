@@ -264,7 +264,7 @@ func (n *networks) open(opened *network.Network, tracer trace.Tracer) error {
 	s := &entryState{network: opened}
 	s.signing = handlers.Network{
 		NetworkID: opened.ID, Signer: signer{opened.Signer, opened}, Deliveries: opened.Deliveries,
-		Ready: e.ready, SubnetReady: e.subnetReady, Stream: n.process.kept.Archive.Stream(opened.ID),
+		Ready: e.ready, SubnetReady: e.subnetReady, Stream: n.process.kept.Archive.Stream(opened.ID), Changes: opened.Changes,
 	}
 	if tracer != nil {
 		s.signing.Signer = tracing.NewSigner(s.signing.Signer, opened.Name, tracer)

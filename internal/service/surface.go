@@ -74,6 +74,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	if o.EVM, err = newEVMOptions(p.config, n.evm); err != nil {
 		return s, hint.Mistake(err, "Correct the file, or leave it out of the configuration.")
 	}
+	o.EVM.SignedAt = p.kept.Archive.SignedAt
 	if o.PageKey, err = p.kept.PageKey(ctx, p.config.DataDir); err != nil {
 		return s, hint.Failure(err, "Is --data-dir a folder of yours, with room on its disk?")
 	}

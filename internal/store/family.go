@@ -138,6 +138,9 @@ var (
 	// FamilyEVMICMList lists sent and delivered messages, newest first: p goes on with
 	// what the list is of, k is time and place.
 	FamilyEVMICMList = twins(78, "evm_icm_list")
+	// FamilyEVMICMLog lists the events of ICM messages in their order: p is the chain, k is
+	// height and log index. The row without k has the first height that was searched.
+	FamilyEVMICMLog = twins(85, "evm_icm_log")
 
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.

@@ -6,6 +6,8 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 	"github.com/ava-labs/libevm/common"
 	"github.com/ava-labs/libevm/crypto"
 )
@@ -93,6 +95,50 @@ func ICMEvents(logs []Log, chain ids.ID) []ICMEvent {
 		}
 		if e.read(l, chain) {
 			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// warpPrecompile and sendWarpTopic identify the logs of messages sent through the Warp precompile (avalanchego,
+// precompile contract of warp).
+var (
+	warpPrecompile = common.HexToAddress("0x0200000000000000000000000000000000000005")
+	sendWarpTopic  = crypto.Keccak256Hash([]byte("SendWarpMessage(address,bytes32,bytes)"))
+)
+
+// SendsWarp reports whether l is the log of a message sent through the Warp precompile. Its topics are then the event,
+// the sender and the message's ID.
+func (l *Log) SendsWarp() bool {
+	return l.Address == warpPrecompile && len(l.Topics) == 3 && l.Topics[0] == sendWarpTopic
+}
+
+// ICMWarpIDs returns the IDs of the Warp messages that carry Teleporter messages, by the IDs of these, from logs of a
+// transaction on chain.
+func ICMWarpIDs(logs []Log, chain ids.ID) map[common.Hash]ids.ID {
+	found := make(map[common.Hash]ids.ID)
+	for i := range logs {
+		l := &logs[i]
+		if !l.SendsWarp() {
+			continue
+		}
+		if sender, ok := party(l.Topics[1]); !ok || sender != Teleporter {
+			continue
+		}
+		raw, ok := icmBytes(l.Data, 0)
+		if !ok {
+			continue
+		}
+		m, err := warp.ParseUnsignedMessage(raw)
+		if err != nil || m.SourceChainID != chain {
+			continue
+		}
+		call, err := payload.ParseAddressedCall(m.Payload)
+		if err != nil {
+			continue
+		}
+		if content, destination, ok := icmMessage(call.Payload, 0); ok {
+			found[ICMMessageID(chain, destination, &content.Nonce)] = m.ID()
 		}
 	}
 	return found

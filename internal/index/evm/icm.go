@@ -18,6 +18,8 @@ type ICMEvent struct {
 	TxHash common.Hash
 	// GasUsed is the gas that the transaction used.
 	GasUsed uint64
+	// WarpID is the ID of the Warp message that carries a sent message; the zero ID if it is not known.
+	WarpID ids.ID
 	evm.ICMEvent
 }
 
@@ -98,6 +100,8 @@ func (a *application) icm(tx *evm.Transaction) {
 	if len(events) == 0 {
 		return
 	}
+	a.icmLog(tx, events)
+	var signed map[common.Hash]ids.ID
 	ended := make(map[common.Hash]byte) // how messages delivered in this transaction were executed
 	for i := range events {
 		e := &events[i]
@@ -120,7 +124,16 @@ func (a *application) icm(tx *evm.Transaction) {
 		if e.Kind == evm.ICMSent {
 			k = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(k, a.block.Number), e.LogIndex)
 		}
-		a.batch.Put(store.FamilyEVMICM, store.PK{P: a.in(e.ID[:]), K: k}, a.kept(a.icmEvent(tx, e, flags)))
+		v := a.icmEvent(tx, e, flags)
+		if e.Kind == evm.ICMSent {
+			if signed == nil {
+				signed = evm.ICMWarpIDs(tx.Logs, a.blockchainID)
+			}
+			if id, ok := signed[e.ID]; ok {
+				v = append(v, id[:]...)
+			}
+		}
+		a.batch.Put(store.FamilyEVMICM, store.PK{P: a.in(e.ID[:]), K: k}, a.kept(v))
 		if e.Message != nil {
 			a.icmLists(e)
 		}
@@ -296,6 +309,9 @@ func (m *ICMEvents) add(id common.Hash, row store.Row) error {
 	switch kind := row.K[0]; kind {
 	case icmSentRow:
 		e.Kind, e.Fee, e.Message = evm.ICMSent, r.icmFee(), r.icmMessage()
+		if r.Len() == ids.IDLen { // rows of earlier versions lack it
+			e.WarpID = ids.ID(r.hash())
+		}
 		if m.Sent == nil { // rows are in the order of places
 			m.Sent = e
 		}

@@ -100,6 +100,34 @@ func TestICM(t *testing.T) {
 		require.Equal(t, [2]uint64{6, 0}, at(in.Executed))
 		require.Nil(t, in.Sent)
 
+		log, err := w.record.ICMLog(t.Context(), evm.ICMPosition{}, 9)
+		require.NoError(t, err)
+		require.Equal(t, evm.ICMPosition{}, log.From)
+		require.Equal(t, evm.ICMPosition{Number: uint64(len(blocks))}, log.Next)
+		type logged struct {
+			kind   chain.ICMEventKind
+			number uint64
+			index  uint32
+		}
+		wantLog := []logged{
+			{chain.ICMSent, 1, 0}, {chain.ICMSent, 3, 0}, {chain.ICMDelivered, 5, 0}, {chain.ICMExecutionFailed, 5, 1},
+			{chain.ICMReceiptReturned, 5, 2}, {chain.ICMExecuted, 6, 0},
+		}
+		var gotLog []logged
+		for i := range log.Events {
+			e := &log.Events[i]
+			at(e)
+			require.Equal(t, ids.ID{7}, e.Other)
+			gotLog = append(gotLog, logged{e.Kind, e.Block.Number, e.LogIndex})
+		}
+		require.Equal(t, wantLog, gotLog)
+		for i := range wantLog { // one by one
+			log, err := w.record.ICMLog(t.Context(), evm.ICMPosition{Number: wantLog[i].number, LogIndex: wantLog[i].index}, 1)
+			require.NoError(t, err)
+			require.Equal(t, wantLog[i].index, log.Events[0].LogIndex)
+			require.Equal(t, evm.ICMPosition{Number: wantLog[i].number, LogIndex: wantLog[i].index + 1}, log.Next)
+		}
+
 		one, two, seven := address(1), address(2), ids.ID{7}
 		for _, test := range []struct {
 			query evm.ICMQuery
@@ -150,6 +178,30 @@ func TestICMOfOlderIndex(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestICMLogOfOlderIndex continues an index that a version without the log began.
+func TestICMLogOfOlderIndex(t *testing.T) {
+	blocks, _, _ := icmBlocks(t)
+	w := newWorld(t, &past{blocks: blocks}, store.NewMemory())
+	w.advance(3)
+	var batch store.Batch
+	for one, err := range store.Rows(t.Context(), w.store, store.FamilyEVMICMLog) {
+		require.NoError(t, err)
+		batch.Delete(store.FamilyEVMICMLog, one.PK)
+	}
+	require.NoError(t, w.store.Commit(t.Context(), &batch))
+	log, err := w.record.ICMLog(t.Context(), evm.ICMPosition{}, 9)
+	require.NoError(t, err)
+	require.Equal(t, evm.ICMPosition{Number: 3}, log.From)
+	w.projection = newTenant() // the process restarts
+	w.advance(2)
+	w.projection = newTenant()
+	w.advance(len(blocks))
+	log, err = w.record.ICMLog(t.Context(), evm.ICMPosition{}, 9)
+	require.NoError(t, err)
+	require.Equal(t, evm.ICMPosition{Number: 3}, log.From)
+	require.Len(t, log.Events, 5, "all but those of the first three blocks")
+}
+
 func TestICMDamage(t *testing.T) {
 	blocks, sent, delivered := icmBlocks(t)
 	for family, ask := range map[store.Family]func(r *evm.Index) error{
@@ -159,6 +211,10 @@ func TestICMDamage(t *testing.T) {
 		},
 		store.FamilyEVMICMList: func(r *evm.Index) error {
 			_, err := r.ICMList(t.Context(), evm.ICMQuery{Limit: 9})
+			return err
+		},
+		store.FamilyEVMICMLog: func(r *evm.Index) error {
+			_, err := r.ICMLog(t.Context(), evm.ICMPosition{}, 9)
 			return err
 		},
 	} {

@@ -29,7 +29,7 @@ func Form() index.Form {
 			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
 			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
-			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList,
+			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList, store.FamilyEVMICMLog,
 		},
 	}
 }
@@ -65,9 +65,10 @@ type Projection struct {
 	chain        chainKey
 	caches       caches
 
-	// begun reports whether head belongs to the preceding block.
-	begun bool
-	head  head
+	// begun reports whether head belongs to the preceding block, and logging whether the log of ICM events has begun.
+	begun   bool
+	logging bool
+	head    head
 	// ranges holds the last listed height range plus one, by outcome of the transactions; 0 means none.
 	ranges   [2]uint64
 	untraced openRange
@@ -114,7 +115,7 @@ func share(entries, chains int) int {
 func (*Projection) Name() string { return name }
 
 func (t *Projection) reset() {
-	t.begun, t.head = false, head{}
+	t.begun, t.logging, t.head = false, false, head{}
 	t.ranges = [2]uint64{}
 	t.untraced = openRange{}
 	t.emitters = make(map[common.Address]struct{})
@@ -133,6 +134,9 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 	}
 	if block.Number == t.head.first {
 		batch.Put(store.FamilyEVMICM, t.chain.headRow(), []byte{version})
+	}
+	if err := t.beginICMLog(ctx, r, batch); err != nil {
+		return err
 	}
 	a := &application{Projection: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
 	a.readLogs()

@@ -52,6 +52,8 @@ type Network struct {
 	Node     *node.Client
 	Peers    *p2p.Network
 	Resolver *validators.Resolver
+	// Changes derives the changes of validator sets.
+	Changes  *validators.Changes
 	Signer   *aggregator.Aggregator
 	Coverage *Coverage
 	// Deliveries tells whether blockchains would accept signed messages.
@@ -186,6 +188,7 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	n.Resolver = validators.NewResolver(n.Node, validators.Options{
 		Log: o.Log, OnSets: n.follow, MaxHeightAge: o.Config.HeightAge(), Enter: n.Node.Enter,
 	})
+	n.Changes = validators.NewChanges(n.Resolver, n.touched)
 	n.Coverage = NewCoverage(n.Peers.Connected)
 	n.followed = newFollowed()
 	for _, c := range []prometheus.Collector{n.Coverage, n.followed} {

@@ -1,0 +1,315 @@
+package evm_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/handlers"
+	"quorate/handlers/apitest"
+	api "quorate/handlers/evm"
+	"quorate/handlers/reply"
+	"quorate/handlers/stream"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/store"
+)
+
+const icmStreamPath = "/v1/icm/messages:stream"
+
+// growing indexes a history while it is served.
+type growing struct {
+	*icmHistory
+	url     string
+	store   store.Store
+	writers map[ids.ID]*evm.Projection
+	indexed map[ids.ID]*atomic.Uint64 // blocks
+	order   []ids.ID
+}
+
+// grow serves a history of which the first blocks are indexed.
+func (h *icmHistory) grow(s store.Store, o stream.Options, indexed ...ids.ID) *growing {
+	h.t.Helper()
+	g := &growing{icmHistory: h, store: s, writers: make(map[ids.ID]*evm.Projection), indexed: make(map[ids.ID]*atomic.Uint64)}
+	f := newFake()
+	var chains []api.Chain
+	for _, id := range indexed {
+		g.writers[id], g.indexed[id] = evm.NewProjection(5, id), new(atomic.Uint64)
+		g.order = append(g.order, slices.Repeat([]ids.ID{id}, len(h.blocks[id])-1)...)
+		one := f.chain()
+		one.BlockchainID, one.Index = id, evm.New(s, 5, id, f)
+		one.Progress = func() reply.Progress { return reply.Progress{Height: g.indexed[id].Load() - 1, CaughtUp: true} }
+		if id == l1ID {
+			one.ChainID, one.Primary = l1ChainID, false
+		}
+		chains = append(chains, one)
+		g.index(id)
+	}
+	h.rng.Shuffle(len(g.order), func(i, j int) { g.order[i], g.order[j] = g.order[j], g.order[i] })
+	all := new(api.Chains)
+	require.NoError(h.t, all.Set("fuji", chains, false))
+	streams := stream.New(o)
+	e, err := handlers.New(handlers.Options{EVM: api.Options{Chains: all}, Streams: streams})
+	require.NoError(h.t, err)
+	server := httptest.NewServer(e)
+	h.t.Cleanup(func() {
+		streams.Close()
+		server.Close()
+	})
+	g.url = server.URL
+	return g
+}
+
+// index indexes the next block of a chain.
+func (g *growing) index(id ids.ID) {
+	g.t.Helper()
+	var batch store.Batch
+	require.NoError(g.t, g.writers[id].Apply(g.t.Context(), g.store, g.blocks[id][g.indexed[id].Load()], &batch))
+	require.NoError(g.t, g.store.Commit(g.t.Context(), &batch))
+	g.indexed[id].Add(1)
+}
+
+// icmStepWant is what a stream says of a step.
+func (s *icmStep) want(l *icmLife) string {
+	return fmt.Sprint(s.at, " ", s.block.Number, " ", s.tx.Hex(), " ", l.id.Hex(), " ", map[chain.ICMEventKind]string{
+		chain.ICMSent: "SENT", chain.ICMDelivered: "DELIVERED", chain.ICMExecutionFailed: "EXECUTION_FAILED",
+		chain.ICMExecuted: "EXECUTED", chain.ICMReceiptReturned: "RECEIPT_RETURNED",
+	}[s.kind])
+}
+
+// logs returns the steps of each chain in the order of its blocks.
+func (g *growing) logs(selects func(l *icmLife) bool) map[string][]string {
+	type placed struct {
+		at *icmStep
+		of *icmLife
+	}
+	by := make(map[ids.ID][]placed)
+	for _, l := range g.lives {
+		for i := range l.steps {
+			if s := &l.steps[i]; g.writers[s.at] != nil && s.kind != chain.ICMFeeAdded && selects(l) {
+				by[s.at] = append(by[s.at], placed{s, l})
+			}
+		}
+	}
+	all := make(map[string][]string)
+	for id, steps := range by {
+		slices.SortFunc(steps, func(a, b placed) int {
+			return evm.ICMPosition{Number: a.at.block.Number, LogIndex: a.at.log}.Compare(evm.ICMPosition{Number: b.at.block.Number, LogIndex: b.at.log})
+		})
+		for _, s := range steps {
+			all[id.String()] = append(all[id.String()], s.at.want(s.of))
+		}
+	}
+	return all
+}
+
+// icmReader follows a stream that is cut.
+type icmReader struct {
+	query, cursor string
+	got           map[string][]string // by chain
+	wrong         []string
+	opened        func()
+	unconfirmed   int
+}
+
+func (r *icmReader) note(name, cursor, data string) {
+	switch name {
+	case "open":
+		r.opened()
+	case "end":
+		return
+	case "step":
+		var e struct {
+			Step, BlockchainID, TxHash, BlockNumber, MessageID string
+			Unconfirmed                                        bool
+			Message                                            *struct{ MessageID string }
+		}
+		if err := json.Unmarshal([]byte(data), &e); err != nil || e.Message != nil && e.Message.MessageID != e.MessageID {
+			r.wrong = append(r.wrong, data)
+		}
+		if e.Unconfirmed {
+			r.unconfirmed++
+		}
+		r.got[e.BlockchainID] = append(r.got[e.BlockchainID], strings.Join([]string{e.BlockchainID, e.BlockNumber, e.TxHash, e.MessageID, e.Step}, " "))
+	default:
+		r.wrong = append(r.wrong, name+" "+data)
+	}
+	r.cursor = cursor
+}
+
+func (r *icmReader) overSSE(ctx context.Context, url string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+icmStreamPath+"?"+r.query, http.NoBody)
+	if err != nil {
+		return
+	}
+	request.Header.Set("Last-Event-ID", r.cursor)
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	var name, cursor, data string
+	for lines.Scan() {
+		switch field, value, _ := strings.Cut(lines.Text(), ": "); field {
+		case "event":
+			name = value
+		case "id":
+			cursor = value
+		case "data":
+			data = value
+		case "":
+			if name != "" {
+				r.note(name, cursor, data)
+			}
+			name, cursor = "", ""
+		}
+	}
+}
+
+func (r *icmReader) overWebSocket(ctx context.Context, url string) {
+	conn, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+icmStreamPath+"?"+r.query+"&cursor="+r.cursor, nil)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(1 << 20)
+	for {
+		_, content, err := conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		var e struct {
+			Event, Cursor string
+			Data          json.RawMessage
+		}
+		if err := json.Unmarshal(content, &e); err != nil {
+			r.wrong = append(r.wrong, err.Error())
+			return
+		}
+		r.note(e.Event, e.Cursor, string(e.Data))
+	}
+}
+
+// TestICMStreamResumes cuts streams at random moments, by the client and by the server, while blocks of two chains are
+// indexed. Nothing may be lost or doubled, with and without filters.
+func TestICMStreamResumes(t *testing.T) {
+	const cuts = 100
+	history := newICMHistory(t, 6, 400)
+	s := store.NewMemory()
+	defer s.Close()
+	g := history.grow(s, stream.Options{Life: 25 * time.Millisecond}, cChainID, l1ID)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	opened := make(chan struct{})
+	selects := []func(l *icmLife) bool{
+		func(*icmLife) bool { return true },
+		func(*icmLife) bool { return true },
+		func(l *icmLife) bool { return l.content.Sender == alice && (l.source == l1ID || l.destination == l1ID) },
+	}
+	readers := []*icmReader{{}, {query: "network=fuji"}, {query: "from=" + alice.Hex() + "&blockchainId=" + fmt.Sprint(l1ChainID)}}
+	var running sync.WaitGroup
+	for i, r := range readers {
+		r.got, r.cursor = make(map[string][]string), "oldest"
+		r.opened = func() {
+			select {
+			case opened <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}
+		random := rand.New(rand.NewPCG(uint64(i), 1))
+		running.Go(func() {
+			for ctx.Err() == nil {
+				one, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(50*time.Millisecond))))
+				if i == 1 {
+					r.overWebSocket(one, g.url)
+				} else {
+					r.overSSE(one, g.url)
+				}
+				cancel()
+			}
+		})
+	}
+	seen := 0
+	for i, id := range g.order {
+		g.index(id)
+		for ; seen < 3*cuts*(i+1)/len(g.order); seen++ {
+			<-opened
+		}
+	}
+	// Each connection of the last ones may read all that is left.
+	for range 60 {
+		<-opened
+	}
+	stop()
+	running.Wait()
+	for i, r := range readers {
+		require.Empty(t, r.wrong)
+		require.Equal(t, g.logs(selects[i]), r.got, "reader %d", i)
+	}
+	require.NotZero(t, readers[0].unconfirmed, "the chains are indexed in a random order")
+}
+
+// TestICMStreamCursors connects with cursors that are not valid here, and with filters.
+func TestICMStreamCursors(t *testing.T) {
+	history := newICMHistory(t, 7, 60)
+	s := store.NewMemory()
+	defer s.Close()
+	g := history.grow(s, stream.Options{Life: 30 * time.Millisecond}, cChainID)
+	for _, id := range g.order {
+		g.index(id)
+	}
+	get := func(query string) *icmReader {
+		r := &icmReader{query: query, got: make(map[string][]string), opened: func() {}}
+		r.overSSE(t.Context(), g.url)
+		require.Empty(t, r.wrong)
+		return r
+	}
+	all := get("cursor=oldest")
+	require.Equal(t, g.logs(func(*icmLife) bool { return true }), all.got)
+	require.Empty(t, get("cursor="+all.cursor).got)
+	require.Empty(t, get("").got, "only new events")
+	require.Equal(t, g.logs(func(l *icmLife) bool { return l.content.Recipient == bob }), get("cursor=oldest&to="+bob.Hex()).got)
+	require.Equal(t, g.logs(func(l *icmLife) bool { return l.source == cChainID }), get("cursor=oldest&sourceBlockchainId="+cChainID.String()).got)
+
+	e, err := http.Get(g.url + icmStreamPath + "?cursor=nonsense")
+	require.NoError(t, err)
+	require.NoError(t, e.Body.Close())
+	require.Equal(t, http.StatusBadRequest, e.StatusCode)
+	for _, test := range []struct {
+		first  uint64
+		cursor string
+		status int
+	}{
+		{0, "x", http.StatusBadRequest},
+		{0, "Ag", http.StatusBadRequest},              // another version
+		{0, all.cursor + "AA", http.StatusBadRequest}, // cut
+		{5, all.cursor, http.StatusGone},
+	} {
+		f := newFake()
+		f.log = evm.ICMLog{From: evm.ICMPosition{Number: test.first + 1_000_000}}
+		one := f.chain()
+		one.BlockchainID = cChainID
+		h := must(handlers.New(handlers.Options{EVM: api.Options{Chains: must(api.NewChains([]api.Chain{one}, false))}}))
+		w := apitest.Get(h, icmStreamPath+"?cursor="+test.cursor)
+		require.Equal(t, test.status, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), "cursor: ")
+	}
+}
