@@ -79,6 +79,9 @@ func officialCalls() []call {
 			Call: chainkit.Call{Name: "a deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": cards.Hex(), "currency": "eur"}},
 		},
 		{
+			Call: chainkit.Call{Name: "a transaction", Path: "data.evm.transactions.get", Request: map[string]any{"chainId": chain, "txHash": hash(9_996).Hex()}},
+		},
+		{
 			Call: chainkit.Call{Name: "a plain deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": till.Hex()}},
 		},
 		{

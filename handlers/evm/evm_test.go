@@ -39,6 +39,7 @@ var (
 	transfers   = base + "/addresses/" + bob.Hex() + "/transactions:listErc1155?x=y"
 	balances    = base + "/addresses/" + alice.Hex() + "/balances:listErc1155?x=y"
 	deployment  = base + "/contracts/" + cards.Hex() + "/transactions:getDeployment"
+	transaction = base + "/transactions/" + hash(9_996).Hex()
 	deployments = base + "/contracts/" + alice.Hex() + "/deployments?x=y"
 	tokens      = base + "/nfts/collections/" + cards.Hex() + "/tokens?x=y"
 
@@ -47,7 +48,7 @@ var (
 		latest: "transactions", internals: "transactions", transfers: "transactions", balances: "erc1155TokenBalances",
 		deployments: "contracts", tokens: "tokens",
 	}
-	operations = []string{latest, internals, transfers, balances, deployment, deployments, tokens}
+	operations = []string{latest, transaction, internals, transfers, balances, deployment, deployments, tokens}
 )
 
 func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
@@ -133,6 +134,9 @@ func TestMistakes(t *testing.T) {
 			tests = append(tests, mistake{base + fmt.Sprintf(path, bad), "address: ", "is no address"})
 		}
 	}
+	for _, bad := range []string{"0x", "1", hash(1).Hex()[2:], hash(1).Hex() + "0", alice.Hex(), "0xg" + hash(1).Hex()[3:], "%20" + hash(1).Hex()} {
+		tests = append(tests, mistake{base + "/transactions/" + bad, "txHash: ", "is no hash"})
+	}
 	for _, op := range []string{internals, transfers} {
 		for _, key := range []string{"startBlock", "endBlock"} {
 			for _, bad := range []string{"-1", "1.5", "", "1e3", "latest", "0x1", "18446744073709551616"} {
@@ -181,6 +185,7 @@ func TestNotFound(t *testing.T) {
 	for _, account := range []common.Address{bob, items, {}} {
 		requireError(t, apitest.Get(h, base+"/contracts/"+account.Hex()+"/transactions:getDeployment"), http.StatusNotFound, "address: no transaction of this chain")
 	}
+	requireError(t, apitest.Get(h, base+"/transactions/"+hash(5).Hex()), http.StatusNotFound, "txHash: blocks 0 to 1000, which this instance indexes, have no transaction "+hash(5).Hex())
 	for _, none := range []common.Address{bob, coin, till, odd, gone, {}} {
 		requireError(t, apitest.Get(h, base+"/nfts/collections/"+none.Hex()+"/tokens"), http.StatusNotFound, "address: there is no collection")
 	}

@@ -30,6 +30,7 @@ import (
 	"quorate/internal/index/evm"
 	"quorate/internal/index/evm/contracts"
 	"quorate/internal/index/evm/metadata"
+	"quorate/internal/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,7 +94,7 @@ type fake struct {
 	transfers    []evm.TokenTransfer
 	balances     []evm.TokenBalance
 	deployments  []evm.Deployment
-	details      map[common.Address]*evm.DeploymentDetails
+	details      map[common.Address]*evm.TransactionDetails
 	contracts    map[common.Address]*evm.Contract
 	tokens       map[common.Address][]evm.Token
 	days         []evm.Day
@@ -117,7 +118,7 @@ type fake struct {
 func newFake() *fake {
 	f := &fake{
 		progress:  reply.Progress{Height: height, Time: time.Unix(now, 0), CaughtUp: true},
-		details:   make(map[common.Address]*evm.DeploymentDetails),
+		details:   make(map[common.Address]*evm.TransactionDetails),
 		contracts: make(map[common.Address]*evm.Contract),
 		tokens:    make(map[common.Address][]evm.Token),
 	}
@@ -189,8 +190,8 @@ func newFake() *fake {
 	plain := f.transactions[4]
 	plain.Hash, plain.Block, plain.Type = hash(1), blockOf(900), 0
 	plain.Block.BaseFee, plain.MaxFee, plain.MaxPriorityFee, plain.Input = nil, nil, nil, []byte{0x60}
-	f.details[till] = &evm.DeploymentDetails{Transaction: plain, Traced: true, Message: &chain.Message{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
-	f.details[coin] = &evm.DeploymentDetails{Transaction: plain}
+	f.details[till] = &evm.TransactionDetails{Transaction: plain, Traced: true, Message: &chain.Message{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
+	f.details[coin] = &evm.TransactionDetails{Transaction: plain}
 	for n := range 23 {
 		f.tokens[cards] = append(f.tokens[cards], evm.Token{Contract: cards, TokenID: *uint256.NewInt(uint64(n * n)), Owner: &alice})
 	}
@@ -204,8 +205,8 @@ func newFake() *fake {
 }
 
 // deployed is a deployment that does everything.
-func (f *fake) deployed(tx evm.Transaction) *evm.DeploymentDetails {
-	d := &evm.DeploymentDetails{Transaction: tx, Traced: true, Message: &chain.Message{ID: hash(77), BlockchainID: l1ID}}
+func (f *fake) deployed(tx evm.Transaction) *evm.TransactionDetails {
+	d := &evm.TransactionDetails{Transaction: tx, Traced: true, Message: &chain.Message{ID: hash(77), BlockchainID: l1ID}}
 	for n, t := range []chain.Transfer{
 		{Standard: chain.ERC20, Contract: coin, Amount: *uint256.NewInt(5)},
 		{Standard: chain.ERC20, Contract: till, Amount: *uint256.NewInt(6)},  // no token
@@ -307,7 +308,7 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 	return &evm.BalancePage{Balances: some, First: f.progress.From, At: blockOf(int(at)), Next: next}, err
 }
 
-func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.DeploymentDetails, error) {
+func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.TransactionDetails, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -315,6 +316,25 @@ func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.Depl
 		return d, nil
 	}
 	return nil, &evm.NotDeployedError{Contract: contract, First: f.progress.From, TracesMissing: f.missing}
+}
+
+func (f *fake) Details(_ context.Context, hash common.Hash) (d *evm.TransactionDetails, whole bool, err error) {
+	for _, d := range f.details {
+		if d.Transaction.Hash == hash {
+			return d, true, f.err
+		}
+	}
+	for _, tx := range f.transactions {
+		if tx.Hash == hash {
+			return &evm.TransactionDetails{Transaction: tx}, false, f.err
+		}
+	}
+	return nil, false, f.err
+}
+
+// Blocks returns nothing: TestRecord has a node with blocks.
+func (f *fake) Blocks(context.Context, uint64, int, bool) ([]node.EVMBlock, error) {
+	return nil, cmp.Or(f.nodeErr, node.ErrUnavailable)
 }
 
 func (f *fake) Deployments(ctx context.Context, q evm.DeploymentQuery) (*evm.DeploymentPage, error) {

@@ -49,6 +49,17 @@ func (a *API) chainOperations() []operation.Operation {
 			Handle: a.serve(a.listLatest),
 		},
 		{
+			ID: "getTransaction", Path: "/v1/chains/{chainId}/transactions/{txHash}", Tag: tag,
+			Summary:     "A transaction with its effects",
+			Description: "With its token transfers and internal transactions. Unless the transaction deployed a contract, its input and effects come from the chain's node, and are verified against the indexed block: 503 while the node cannot be reached or lacks the block. If the node does not trace the block, `tracesMissing` names it and the internal transactions are unknown.",
+			Index:       index,
+			Parameters: []query.Parameter{ChainIDParameter, {
+				Name: "txHash", Description: "`0x` and 64 hex digits, in any case.", Example: "0xacf1c8b06f9aec48e9fcbefbbe576ae8a7ca3b327fcae111396e7cc99956674d",
+			}},
+			Returns: "The transaction.", Schema: "TransactionDetails",
+			Handle: a.serve(a.getTransaction),
+		},
+		{
 			ID: "listInternalTransactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listInternals", Tag: tag,
 			Summary:     "Internal transactions of a wallet",
 			Description: "Calls inside transactions that move value, and creations, from or to the wallet. They come from call traces. Blocks that the node could not trace are left out and named in `tracesMissing`; an index without any traces answers 503 with the code `INDEX_UNTRACED`.",

@@ -24,8 +24,11 @@ type Index interface {
 	Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalPage, error)
 	Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error)
 	Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePage, error)
-	Deployment(ctx context.Context, contract common.Address) (*evm.DeploymentDetails, error)
+	Deployment(ctx context.Context, contract common.Address) (*evm.TransactionDetails, error)
 	Deployments(ctx context.Context, q evm.DeploymentQuery) (*evm.DeploymentPage, error)
+	// Details returns the transaction with a hash, or nil if it is not indexed. whole reports that all its effects are
+	// indexed, as those of deployments are.
+	Details(ctx context.Context, hash common.Hash) (d *evm.TransactionDetails, whole bool, err error)
 	Tokens(ctx context.Context, q evm.TokenQuery) (*evm.TokenPage, error)
 	// Days returns days with transactions, newest first: those before the day that begins at before, in Unix seconds,
 	// or all if it is 0.
@@ -63,6 +66,8 @@ var _ URIs = (*contracts.Book)(nil)
 type Node interface {
 	// NativeBalance returns the balance after a block, in the smallest unit.
 	NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error)
+	// Blocks returns up to n blocks from a height on, with call traces if traces is set.
+	Blocks(ctx context.Context, from uint64, n int, traces bool) ([]node.EVMBlock, error)
 }
 
 var _ Node = (*node.EVM)(nil)

@@ -21,6 +21,7 @@ var golden = map[string]string{
 	"balances":           balances + "&pageSize=3",
 	"balances_contract":  balances + "&contractAddress=0x1100000000000000000000000000000000000000&blockNumber=7",
 	"deployment":         deployment,
+	"transaction":        transaction,
 	"deployment_plain":   base + "/contracts/" + till.Hex() + "/transactions:getDeployment",
 	"deployments":        deployments + "&pageSize=8",
 	"tokens_721":         tokens + "&pageSize=3",

@@ -138,6 +138,10 @@ func (r *Index) Transaction(ctx context.Context, hash common.Hash) (*Transaction
 		return nil, err
 	}
 	defer s.close()
+	return s.transaction(ctx, hash)
+}
+
+func (s *state) transaction(ctx context.Context, hash common.Hash) (*Transaction, error) {
 	values, err := s.Get(ctx, store.FamilyEVMTxHash, []store.PK{{P: s.chain.partition(hash[:])}})
 	if err != nil {
 		return nil, fmt.Errorf("reading where transaction %s is: %w", hash, err)

@@ -297,6 +297,18 @@ func (a *application) tx(i int) {
 	}
 }
 
+// indexed reports whether a call is an internal transaction: it creates a contract or moves value.
+func indexed(f *evm.Frame) bool {
+	switch f.Type {
+	case evm.FrameCreate, evm.FrameCreate2:
+		return true
+	case evm.FrameCall, evm.FrameCallCode:
+		return !f.Value.IsZero()
+	default:
+		return false
+	}
+}
+
 // transfersOf returns the transfers of a transaction.
 func (a *application) transfersOf(i int) []evm.Transfer {
 	from := 0
@@ -391,13 +403,7 @@ func (a *application) contract(address common.Address) {
 // nil.
 func (a *application) frame(tx *evm.Transaction, at place, j int, partition []byte) {
 	f := &tx.Frames[j]
-	switch f.Type {
-	case evm.FrameCreate, evm.FrameCreate2:
-	case evm.FrameCall, evm.FrameCallCode:
-		if f.Value.IsZero() {
-			return
-		}
-	default:
+	if !indexed(f) {
 		return
 	}
 	at.minor = uint32(j)
