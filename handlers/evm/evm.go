@@ -8,9 +8,8 @@
 // Indexed-Height, Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network do, and
 // Indexed-From if the index does not begin with the genesis block; balances of ERC-1155 tokens are then 503, because
 // earlier transfers are unknown. If blocks lack call traces, the field tracesMissing
-// states which. Values that only the chain's node has, for example the names of contracts and the logs of transactions, are
-// requested when needed;
-// the answer is 503 while the node is down.
+// states which. Values that only the chain's node has, for example the names of contracts and the logs of transactions,
+// are requested when needed; the answer is 503 while the node is down.
 package evm
 
 import (
@@ -152,6 +151,8 @@ func Explain(request context.Context, err error) error {
 			return e
 		case errors.Is(err, evm.ErrNoICM):
 			return reply.CatchingUp(err, "the index of a chain was begun by an older version, which did not index ICM messages, and is being rebuilt with them; try again later")
+		case errors.Is(err, evm.ErrNoBlocks):
+			return reply.CatchingUp(err, "the index of this chain was begun by an older version, which did not index the gas and the fees of blocks, and is being rebuilt with them; try again later")
 		case errors.Is(err, evm.ErrEmpty):
 			return reply.CatchingUp(err, "nothing of this chain is indexed yet; try again later")
 		case errors.Is(err, node.ErrPruned):

@@ -256,7 +256,9 @@ func (f *fake) Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionP
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.askedLatest = q
-	all := slices.DeleteFunc(slices.Clone(f.transactions), func(tx evm.Transaction) bool { return q.Success != nil && tx.Success != *q.Success })
+	all := slices.DeleteFunc(slices.Clone(f.transactions), func(tx evm.Transaction) bool {
+		return q.Success != nil && tx.Success != *q.Success || q.Block != nil && tx.Block.Number != *q.Block
+	})
 	some, next, err := page(ctx, f, all, q.Limit, q.After)
 	return &evm.TransactionPage{Transactions: some, Next: next}, err
 }
@@ -332,8 +334,46 @@ func (f *fake) Details(_ context.Context, hash common.Hash) (d *evm.TransactionD
 	return nil, false, f.err
 }
 
+// wholeBlock returns block n. Its numbers differ from each other and from those of other blocks.
+func wholeBlock(n uint64) evm.Block {
+	return evm.Block{
+		BlockRef: blockOf(int(n)), ParentHash: hash(int(n) - 1), GasLimit: 15_000_000 + n, GasCost: *uint256.NewInt(n % 3), GasUsed: 21_000 * n,
+		Fees: *new(uint256.Int).Mul(uint256.NewInt(1e18), uint256.NewInt(n)), Transactions: n % 7, Cumulative: 3 * n,
+	}
+}
+
+func (f *fake) Block(_ context.Context, number uint64) (*evm.Block, error) {
+	switch {
+	case f.err != nil:
+		return nil, f.err
+	case number > height:
+		return nil, evm.ErrBeyondTip
+	case number < f.progress.From:
+		return nil, evm.ErrBeforeRecord
+	}
+	b := wholeBlock(number)
+	return &b, nil
+}
+
+func (f *fake) Blocks(ctx context.Context, q evm.BlockQuery) (*evm.BlockPage, error) {
+	var all []evm.Block
+	for n := height; n > height-25; n-- {
+		all = append(all, wholeBlock(uint64(n)))
+	}
+	some, next, err := page(ctx, f, all, q.Limit, q.After)
+	return &evm.BlockPage{Blocks: some, Next: next}, err
+}
+
+// fakeNode is the node of the fake chain.
+type fakeNode struct{ *fake }
+
+func (f fakeNode) BlockNumber(_ context.Context, h common.Hash) (uint64, bool, error) {
+	n := binary.BigEndian.Uint64(h[24:])
+	return n, h == hash(int(n)), f.nodeErr // as a node that knows blocks beyond the index, too
+}
+
 // Blocks returns nothing: TestRecord has a node with blocks.
-func (f *fake) Blocks(context.Context, uint64, int, bool) ([]node.EVMBlock, error) {
+func (f fakeNode) Blocks(context.Context, uint64, int, bool) ([]node.EVMBlock, error) {
 	return nil, cmp.Or(f.nodeErr, node.ErrUnavailable)
 }
 
@@ -452,7 +492,7 @@ func (f *fake) chain() api.Chain {
 	return api.Chain{
 		ChainID: 43113, BlockchainID: cChainID, Primary: true,
 		Progress: func() reply.Progress { return f.progress },
-		Index:    f, Contracts: f, URIs: f, Node: f, Metadata: f,
+		Index:    f, Contracts: f, URIs: f, Node: fakeNode{f}, Metadata: f,
 	}
 }
 

@@ -107,9 +107,9 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	if values[0] == nil {
 		return BlockRef{}, fmt.Errorf("%w: the record begins with block %d, not with %d", ErrBeforeRecord, s.head.first, number)
 	}
-	v := read(values[0])
-	ref := v.ref(number)
-	return ref, v.End()
+	v, b := read(values[0]), Block{}
+	v.block(number, &b)
+	return b.BlockRef, v.End()
 }
 
 // listKeys returns the keys lo <= k < hi of a list, newest first, within Start <= number < End and after a position. ok

@@ -19,11 +19,12 @@ import (
 // name is the name of the projection.
 const name = "evm"
 
-// Form returns the form of the index's rows. Version 2 has ICM messages.
+// Form returns the form of the index's rows. Version 2 has ICM messages, version 3 the gas, fees and number of
+// transactions of blocks.
 func Form() index.Form {
 	ofTenant := index.CursorOf(name)
 	return index.Form{
-		Name: name, Version: 2, Reads: 1, // rows of version 1 lack ICM messages: see ErrNoICM
+		Name: name, Version: 3, Reads: 1, // older rows lack ICM messages or parts of blocks: see ErrNoICM and ErrNoBlocks
 		Cursor: func(cursor string) bool { return ofTenant(cursor) || strings.HasPrefix(cursor, fillPrefix) },
 		Families: []store.Family{
 			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
@@ -156,7 +157,7 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 			return err
 		}
 	}
-	batch.Put(store.FamilyEVMBlock, t.chain.blockRow(block.Number), appendRef([]byte{version}, &t.head.tip))
+	batch.Put(store.FamilyEVMBlock, t.chain.blockRow(block.Number), appendBlock(append([]byte{version}, a.ref...), block, &t.head))
 	batch.Put(store.FamilyEVMHead, t.chain.headRow(), t.head.bytes())
 	return nil
 }
