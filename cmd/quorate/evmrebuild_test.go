@@ -93,8 +93,8 @@ func testEVMRebuild(t *testing.T, dir string, open func() (store.Store, error), 
 	made.SetFaults(evmchain.Faults{Tracing: evmchain.NoTracer})
 	code, out, errOut := quorate(t, "", "index", "rebuild", "evm", "--server", instances[0].private)
 	require.Zero(t, code, errOut)
-	require.Contains(t, out, "rebuild evm: asked for (evm from form 2 to 2)")
-	until("rebuild evm: building beside the index that serves, 100% (evm from form 2 to 2); waiting: call traces of ")
+	require.Contains(t, out, "rebuild evm: asked for (evm from form 3 to 3)")
+	until("rebuild evm: building beside the index that serves, 100% (evm from form 3 to 3); waiting: call traces of ")
 	var ready struct{ Rebuilding map[string]string }
 	require.Equal(t, http.StatusOK, getJSON(t, instances[0].private+"/readyz", &ready))
 	require.Contains(t, ready.Rebuilding["evm"], "are indexed and the node has not given them again")

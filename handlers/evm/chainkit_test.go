@@ -79,6 +79,19 @@ func officialCalls() []call {
 			Call: chainkit.Call{Name: "a deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": cards.Hex(), "currency": "eur"}},
 		},
 		{
+			Call: chainkit.Call{Name: "blocks", Path: "data.evm.blocks.listLatest", List: "blocks", Request: map[string]any{"chainId": chain, "pageSize": 3}},
+			id:   []string{"blockNumber"}, count: 25, pages: 9,
+		},
+		{
+			Call: chainkit.Call{Name: "transactions of a block", Path: "data.evm.blocks.listTransactions", Request: map[string]any{"chainId": chain, "blockId": "998"}}, // the client reads one page
+		},
+		{
+			Call: chainkit.Call{Name: "a block", Path: "data.evm.blocks.get", Request: map[string]any{"chainId": chain, "blockId": hash(999).Hex()}},
+		},
+		{
+			Call: chainkit.Call{Name: "a transaction", Path: "data.evm.transactions.get", Request: map[string]any{"chainId": chain, "txHash": hash(9_996).Hex()}},
+		},
+		{
 			Call: chainkit.Call{Name: "a plain deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": till.Hex()}},
 		},
 		{
@@ -138,7 +151,14 @@ func requireCalls(t *testing.T, client *chainkit.Client, url string, calls []cal
 		require.Nil(t, r.Error, "%s: %+v", c.Name, r.Error)
 		if c.List == "" {
 			require.Len(t, r.Pages, 1)
-			require.NotEmpty(t, r.Pages[0]["nativeTransaction"])
+			switch c.Name {
+			case "a block":
+				require.Equal(t, "999", r.Pages[0]["blockNumber"])
+			case "transactions of a block":
+				require.Len(t, r.Pages[0]["transactions"], 2)
+			default:
+				require.NotEmpty(t, r.Pages[0]["nativeTransaction"])
+			}
 			continue
 		}
 		require.Len(t, r.Pages, c.pages, c.Name)

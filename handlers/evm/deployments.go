@@ -53,8 +53,8 @@ type messageInfo struct {
 // currencies lists the API's currencies. Answers have no prices, since a node knows none.
 var currencies = []string{"usd", "eur", "aud", "cad", "chf", "clp", "cny", "czk", "dkk", "gbp", "hkd", "huf", "jpy", "nzd"}
 
-// deploymentAnswer is the answer of getDeployment.
-type deploymentAnswer struct {
+// transactionDetails is a transaction with all its effects.
+type transactionDetails struct {
 	Token      networkTokenDetails   `json:"networkTokenDetails"`
 	Native     fullTransaction       `json:"nativeTransaction"`
 	ERC20      []erc20Transfer       `json:"erc20Transfers"`
@@ -83,6 +83,11 @@ func (a *API) getDeployment(ctx context.Context, r operation.Request, of *Chain)
 	if err != nil {
 		return err
 	}
+	return a.showDetails(ctx, r, of, found)
+}
+
+// showDetails sends a transaction with its effects.
+func (a *API) showDetails(ctx context.Context, r operation.Request, of *Chain, found *evm.TransactionDetails) error {
 	tx := &found.Transaction
 	parties := []common.Address{tx.From, tx.Recipient}
 	for i := range found.Internals {
@@ -96,7 +101,7 @@ func (a *API) getDeployment(ctx context.Context, r operation.Request, of *Chain)
 	if err != nil {
 		return err
 	}
-	answer := deploymentAnswer{
+	answer := transactionDetails{
 		Token:     networkTokenDetails{networkToken(of.NativeToken)},
 		Native:    a.fullTransaction(d, tx),
 		Internals: make([]internalTransaction, len(found.Internals)),
@@ -117,7 +122,7 @@ func (a *API) getDeployment(ctx context.Context, r operation.Request, of *Chain)
 }
 
 // showTransfers sets the transfers of a transaction in its answer.
-func (a *API) showTransfers(ctx context.Context, d *directory, found []evm.TokenTransfer, answer *deploymentAnswer) error {
+func (a *API) showTransfers(ctx context.Context, d *directory, found []evm.TokenTransfer, answer *transactionDetails) error {
 	var transfers []*chain.Transfer
 	var tokens []nft
 	for i := range found {

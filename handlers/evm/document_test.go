@@ -10,6 +10,8 @@ func TestParametersAreAsDocumented(t *testing.T) {
 	h := fuji(t, newFake())
 	conform.Parameters(t, h, "EVM", map[string]string{
 		"listLatestTransactions":   latest,
+		"listLatestBlocks":         blocks,
+		"listBlockTransactions":    inBlock,
 		"listInternalTransactions": internals,
 		"listErc1155Transfers":     transfers,
 		"listErc1155Balances":      balances,

@@ -8,8 +8,8 @@
 // Indexed-Height, Indexed-Timestamp, Indexed-Lag and Indexed-State, as those on the primary network do, and
 // Indexed-From if the index does not begin with the genesis block; balances of ERC-1155 tokens are then 503, because
 // earlier transfers are unknown. If blocks lack call traces, the field tracesMissing
-// states which. Values that only the chain's node has, for example the names of contracts, are requested when needed;
-// the answer is 503 while the node is down.
+// states which. Values that only the chain's node has, for example the names of contracts and the logs of transactions,
+// are requested when needed; the answer is 503 while the node is down.
 package evm
 
 import (
@@ -36,6 +36,7 @@ import (
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/handlers/stream"
+	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 )
@@ -150,11 +151,17 @@ func Explain(request context.Context, err error) error {
 			return e
 		case errors.Is(err, evm.ErrNoICM):
 			return reply.CatchingUp(err, "the index of a chain was begun by an older version, which did not index ICM messages, and is being rebuilt with them; try again later")
+		case errors.Is(err, evm.ErrNoBlocks):
+			return reply.CatchingUp(err, "the index of this chain was begun by an older version, which did not index the gas and the fees of blocks, and is being rebuilt with them; try again later")
 		case errors.Is(err, evm.ErrEmpty):
 			return reply.CatchingUp(err, "nothing of this chain is indexed yet; try again later")
+		case errors.Is(err, node.ErrPruned):
+			return apierr.Unavailable(err, "the answer needs a block that the node of this instance does not have, as it was state-synced or has pruned it; ask another instance")
+		case errors.Is(err, node.ErrBeyondTip):
+			return apierr.Unavailable(err, "the node of this chain, which the answer needs, is behind the index; try again later")
 		case errors.Is(err, node.ErrUnavailable):
 			return apierr.Unavailable(err, "the node of this chain, which the answer needs, cannot be reached; try again later")
-		case errors.Is(err, node.ErrMalformed), errors.As(err, &refusal):
+		case errors.Is(err, node.ErrMalformed), errors.Is(err, chain.ErrInconsistent), errors.As(err, &refusal):
 			return &apierr.Error{Status: http.StatusBadGateway, Message: "the node of this chain did not tell what the answer needs; it may not keep the state of old blocks", Err: err}
 		default:
 			return apierr.Internal(err)
@@ -165,8 +172,8 @@ func Explain(request context.Context, err error) error {
 // current returns an error unless the index of a chain has caught up or, if last is not nil, contains all blocks up to
 // last. It also sets the progress headers. If the chain is known to have block last and the index lacks it, the error
 // says so.
-func current(c echo.Context, chain *Chain, last *uint64) (reply.Progress, error) {
-	p := chain.Progress()
+func current(c echo.Context, of *Chain, last *uint64) (reply.Progress, error) {
+	p := of.Progress()
 	if !p.CaughtUp && (last == nil || *last > p.Height) {
 		return p, p.Behind("this chain")
 	}

@@ -39,15 +39,19 @@ var (
 	transfers   = base + "/addresses/" + bob.Hex() + "/transactions:listErc1155?x=y"
 	balances    = base + "/addresses/" + alice.Hex() + "/balances:listErc1155?x=y"
 	deployment  = base + "/contracts/" + cards.Hex() + "/transactions:getDeployment"
+	blocks      = base + "/blocks?x=y"
+	oneBlock    = base + "/blocks/999?x=y"
+	inBlock     = base + "/blocks/998/transactions?x=y"
+	transaction = base + "/transactions/" + hash(9_996).Hex()
 	deployments = base + "/contracts/" + alice.Hex() + "/deployments?x=y"
 	tokens      = base + "/nfts/collections/" + cards.Hex() + "/tokens?x=y"
 
 	// lists by the member that has the items.
 	pagedBy = map[string]string{
 		latest: "transactions", internals: "transactions", transfers: "transactions", balances: "erc1155TokenBalances",
-		deployments: "contracts", tokens: "tokens",
+		blocks: "blocks", deployments: "contracts", tokens: "tokens",
 	}
-	operations = []string{latest, internals, transfers, balances, deployment, deployments, tokens}
+	operations = []string{latest, blocks, oneBlock, inBlock, transaction, internals, transfers, balances, deployment, deployments, tokens}
 )
 
 func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
@@ -133,6 +137,15 @@ func TestMistakes(t *testing.T) {
 			tests = append(tests, mistake{base + fmt.Sprintf(path, bad), "address: ", "is no address"})
 		}
 	}
+	for _, bad := range []string{"0x", "1", hash(1).Hex()[2:], hash(1).Hex() + "0", alice.Hex(), "0xg" + hash(1).Hex()[3:], "%20" + hash(1).Hex()} {
+		tests = append(tests, mistake{base + "/transactions/" + bad, "txHash: ", "is no hash"})
+	}
+	for _, bad := range []string{"-1", "101", "", "ten"} {
+		tests = append(tests, mistake{inBlock + "&pageSize=" + bad, "pageSize: must be an integer from 0 to 100", ""})
+	}
+	for _, bad := range []string{"latest", "-1", "0x1", "1.5", "18446744073709551616", "0x", hash(1).Hex()[2:], hash(1).Hex() + "0", "%20"} {
+		tests = append(tests, mistake{base + "/blocks/" + bad, "blockId: ", "is no block"}, mistake{base + "/blocks/" + bad + "/transactions", "blockId: ", "is no block"})
+	}
 	for _, op := range []string{internals, transfers} {
 		for _, key := range []string{"startBlock", "endBlock"} {
 			for _, bad := range []string{"-1", "1.5", "", "1e3", "latest", "0x1", "18446744073709551616"} {
@@ -181,6 +194,11 @@ func TestNotFound(t *testing.T) {
 	for _, account := range []common.Address{bob, items, {}} {
 		requireError(t, apitest.Get(h, base+"/contracts/"+account.Hex()+"/transactions:getDeployment"), http.StatusNotFound, "address: no transaction of this chain")
 	}
+	for _, none := range []string{"1001", "18446744073709551615", hash(1001).Hex(), "0x" + strings.Repeat("0", 64)} {
+		requireError(t, apitest.Get(h, base+"/blocks/"+none), http.StatusNotFound, "blockId: this chain has no block ", none[:min(len(none), 40)])
+		requireError(t, apitest.Get(h, base+"/blocks/"+none+"/transactions"), http.StatusNotFound, "blockId: this chain has no block ", none[:min(len(none), 40)])
+	}
+	requireError(t, apitest.Get(h, base+"/transactions/"+hash(5).Hex()), http.StatusNotFound, "txHash: blocks 0 to 1000, which this instance indexes, have no transaction "+hash(5).Hex())
 	for _, none := range []common.Address{bob, coin, till, odd, gone, {}} {
 		requireError(t, apitest.Get(h, base+"/nfts/collections/"+none.Hex()+"/tokens"), http.StatusNotFound, "address: there is no collection")
 	}
@@ -227,7 +245,7 @@ func TestNamesOfChains(t *testing.T) {
 func TestPages(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
-	counts := map[string]int{latest: 25, internals: 23, transfers: 23, balances: 24, deployments: 20, tokens: 23}
+	counts := map[string]int{latest: 25, blocks: 25, internals: 23, transfers: 23, balances: 24, deployments: 20, tokens: 23}
 	for op, member := range pagedBy {
 		var whole struct{ Items []any }
 		content := map[string]json.RawMessage{}

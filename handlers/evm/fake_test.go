@@ -30,6 +30,7 @@ import (
 	"quorate/internal/index/evm"
 	"quorate/internal/index/evm/contracts"
 	"quorate/internal/index/evm/metadata"
+	"quorate/internal/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,7 +94,7 @@ type fake struct {
 	transfers    []evm.TokenTransfer
 	balances     []evm.TokenBalance
 	deployments  []evm.Deployment
-	details      map[common.Address]*evm.DeploymentDetails
+	details      map[common.Address]*evm.TransactionDetails
 	contracts    map[common.Address]*evm.Contract
 	tokens       map[common.Address][]evm.Token
 	days         []evm.Day
@@ -117,7 +118,7 @@ type fake struct {
 func newFake() *fake {
 	f := &fake{
 		progress:  reply.Progress{Height: height, Time: time.Unix(now, 0), CaughtUp: true},
-		details:   make(map[common.Address]*evm.DeploymentDetails),
+		details:   make(map[common.Address]*evm.TransactionDetails),
 		contracts: make(map[common.Address]*evm.Contract),
 		tokens:    make(map[common.Address][]evm.Token),
 	}
@@ -189,8 +190,8 @@ func newFake() *fake {
 	plain := f.transactions[4]
 	plain.Hash, plain.Block, plain.Type = hash(1), blockOf(900), 0
 	plain.Block.BaseFee, plain.MaxFee, plain.MaxPriorityFee, plain.Input = nil, nil, nil, []byte{0x60}
-	f.details[till] = &evm.DeploymentDetails{Transaction: plain, Traced: true, Message: &chain.Message{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
-	f.details[coin] = &evm.DeploymentDetails{Transaction: plain}
+	f.details[till] = &evm.TransactionDetails{Transaction: plain, Traced: true, Message: &chain.Message{ID: hash(78), Delivered: true, BlockchainID: l1ID}}
+	f.details[coin] = &evm.TransactionDetails{Transaction: plain}
 	for n := range 23 {
 		f.tokens[cards] = append(f.tokens[cards], evm.Token{Contract: cards, TokenID: *uint256.NewInt(uint64(n * n)), Owner: &alice})
 	}
@@ -204,8 +205,8 @@ func newFake() *fake {
 }
 
 // deployed is a deployment that does everything.
-func (f *fake) deployed(tx evm.Transaction) *evm.DeploymentDetails {
-	d := &evm.DeploymentDetails{Transaction: tx, Traced: true, Message: &chain.Message{ID: hash(77), BlockchainID: l1ID}}
+func (f *fake) deployed(tx evm.Transaction) *evm.TransactionDetails {
+	d := &evm.TransactionDetails{Transaction: tx, Traced: true, Message: &chain.Message{ID: hash(77), BlockchainID: l1ID}}
 	for n, t := range []chain.Transfer{
 		{Standard: chain.ERC20, Contract: coin, Amount: *uint256.NewInt(5)},
 		{Standard: chain.ERC20, Contract: till, Amount: *uint256.NewInt(6)},  // no token
@@ -255,7 +256,9 @@ func (f *fake) Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionP
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.askedLatest = q
-	all := slices.DeleteFunc(slices.Clone(f.transactions), func(tx evm.Transaction) bool { return q.Success != nil && tx.Success != *q.Success })
+	all := slices.DeleteFunc(slices.Clone(f.transactions), func(tx evm.Transaction) bool {
+		return q.Success != nil && tx.Success != *q.Success || q.Block != nil && tx.Block.Number != *q.Block
+	})
 	some, next, err := page(ctx, f, all, q.Limit, q.After)
 	return &evm.TransactionPage{Transactions: some, Next: next}, err
 }
@@ -307,7 +310,7 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 	return &evm.BalancePage{Balances: some, First: f.progress.From, At: blockOf(int(at)), Next: next}, err
 }
 
-func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.DeploymentDetails, error) {
+func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.TransactionDetails, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -315,6 +318,63 @@ func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.Depl
 		return d, nil
 	}
 	return nil, &evm.NotDeployedError{Contract: contract, First: f.progress.From, TracesMissing: f.missing}
+}
+
+func (f *fake) Details(_ context.Context, hash common.Hash) (d *evm.TransactionDetails, whole bool, err error) {
+	for _, d := range f.details {
+		if d.Transaction.Hash == hash {
+			return d, true, f.err
+		}
+	}
+	for _, tx := range f.transactions {
+		if tx.Hash == hash {
+			return &evm.TransactionDetails{Transaction: tx}, false, f.err
+		}
+	}
+	return nil, false, f.err
+}
+
+// wholeBlock returns block n. Its numbers differ from each other and from those of other blocks.
+func wholeBlock(n uint64) evm.Block {
+	return evm.Block{
+		BlockRef: blockOf(int(n)), ParentHash: hash(int(n) - 1), GasLimit: 15_000_000 + n, GasCost: *uint256.NewInt(n % 3), GasUsed: 21_000 * n,
+		Fees: *new(uint256.Int).Mul(uint256.NewInt(1e18), uint256.NewInt(n)), Transactions: n % 7, Cumulative: 3 * n,
+	}
+}
+
+func (f *fake) Block(_ context.Context, number uint64) (*evm.Block, error) {
+	switch {
+	case f.err != nil:
+		return nil, f.err
+	case number > height:
+		return nil, evm.ErrBeyondTip
+	case number < f.progress.From:
+		return nil, evm.ErrBeforeRecord
+	}
+	b := wholeBlock(number)
+	return &b, nil
+}
+
+func (f *fake) Blocks(ctx context.Context, q evm.BlockQuery) (*evm.BlockPage, error) {
+	var all []evm.Block
+	for n := height; n > height-25; n-- {
+		all = append(all, wholeBlock(uint64(n)))
+	}
+	some, next, err := page(ctx, f, all, q.Limit, q.After)
+	return &evm.BlockPage{Blocks: some, Next: next}, err
+}
+
+// fakeNode is the node of the fake chain.
+type fakeNode struct{ *fake }
+
+func (f fakeNode) BlockNumber(_ context.Context, h common.Hash) (uint64, bool, error) {
+	n := binary.BigEndian.Uint64(h[24:])
+	return n, h == hash(int(n)), f.nodeErr // as a node that knows blocks beyond the index, too
+}
+
+// Blocks returns nothing: TestRecord has a node with blocks.
+func (f fakeNode) Blocks(context.Context, uint64, int, bool) ([]node.EVMBlock, error) {
+	return nil, cmp.Or(f.nodeErr, node.ErrUnavailable)
 }
 
 func (f *fake) Deployments(ctx context.Context, q evm.DeploymentQuery) (*evm.DeploymentPage, error) {
@@ -432,7 +492,7 @@ func (f *fake) chain() api.Chain {
 	return api.Chain{
 		ChainID: 43113, BlockchainID: cChainID, Primary: true,
 		Progress: func() reply.Progress { return f.progress },
-		Index:    f, Contracts: f, URIs: f, Node: f, Metadata: f,
+		Index:    f, Contracts: f, URIs: f, Node: fakeNode{f}, Metadata: f,
 	}
 }
 

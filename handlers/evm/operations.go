@@ -20,10 +20,15 @@ const (
 // ChainIDParameter declares the chain in a path.
 var ChainIDParameter = query.Parameter{Name: "chainId", Description: "Decimal EVM chain ID, blockchain ID in CB58, or `c-chain`.", Example: "43113"}
 
+// mostPerBlock is the maximum number of transactions of a block on a page. The generated clients send 0 by default.
+const mostPerBlock = 100
+
 // Parameters that several operations have.
 var (
 	addressParameter = query.Parameter{Name: "address", Description: "`0x` and 40 hex digits, in any case.", Example: "0x71C7656EC7ab88b098defB751B7401B5f6d8976F"}
+	blockIDParameter = query.Parameter{Name: "blockId", Description: "The number of the block, or its hash: `0x` and 64 hex digits. The chain's node looks up hashes: 503 while it cannot be reached.", Example: "46789012"}
 	pageSize         = query.PageSize(100, 10)
+	blockPageSize    = query.Parameter{Name: pageSize.Name, Kind: query.Integer, Max: mostPerBlock, Default: "0", Description: "Items on a page. 0 means 100."}
 	startBlock       = query.Parameter{Name: "startBlock", Kind: query.Integer, Description: "From this block on."}
 	endBlock         = query.Parameter{Name: "endBlock", Kind: query.Integer, Description: "Up to the block before this one."}
 	icmNetwork       = query.Parameter{Name: "network", Description: "Only messages between chains of this network. Without it, those of all networks that the instance indexes.", Example: "fuji"}
@@ -47,6 +52,40 @@ func (a *API) chainOperations() []operation.Operation {
 			},
 			Returns: "A page of transactions.", Schema: "NativeTransactionPage",
 			Handle: a.serve(a.listLatest),
+		},
+		{
+			ID: "getTransaction", Path: "/v1/chains/{chainId}/transactions/{txHash}", Tag: tag,
+			Summary:     "A transaction with its effects",
+			Description: "With its token transfers and internal transactions. Unless the transaction deployed a contract, its input and effects come from the chain's node, and are verified against the indexed block: 503 while the node cannot be reached or lacks the block. If the node does not trace the block, `tracesMissing` names it and the internal transactions are unknown.",
+			Index:       index,
+			Parameters: []query.Parameter{ChainIDParameter, {
+				Name: "txHash", Description: "`0x` and 64 hex digits, in any case.", Example: "0xacf1c8b06f9aec48e9fcbefbbe576ae8a7ca3b327fcae111396e7cc99956674d",
+			}},
+			Returns: "The transaction.", Schema: "TransactionDetails",
+			Handle: a.serve(a.getTransaction),
+		},
+		{
+			ID: "listLatestBlocks", Path: "/v1/chains/{chainId}/blocks", Tag: tag,
+			Summary: "Latest blocks",
+			Order:   newestFirst, Index: index,
+			Parameters: []query.Parameter{ChainIDParameter, query.PageToken, pageSize},
+			Returns:    "A page of blocks.", Schema: "EvmBlockPage",
+			Handle: a.serve(a.listBlocks),
+		},
+		{
+			ID: "getBlock", Path: "/v1/chains/{chainId}/blocks/{blockId}", Tag: tag,
+			Summary: "A block", Index: index,
+			Parameters: []query.Parameter{ChainIDParameter, blockIDParameter},
+			Returns:    "The block.", Schema: "EvmBlock",
+			Handle: a.serve(a.getBlock),
+		},
+		{
+			ID: "listBlockTransactions", Path: "/v1/chains/{chainId}/blocks/{blockId}/transactions", Tag: tag,
+			Summary: "Transactions of a block",
+			Order:   "index in the block, highest first", Index: index,
+			Parameters: []query.Parameter{ChainIDParameter, blockIDParameter, query.PageToken, blockPageSize},
+			Returns:    "A page of transactions.", Schema: "NativeTransactionPage",
+			Handle: a.serve(a.listBlockTransactions),
 		},
 		{
 			ID: "listInternalTransactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listInternals", Tag: tag,

@@ -20,12 +20,17 @@ import (
 type Index interface {
 	// Known reports for each address whether it may be a contract. Addresses may be repeated.
 	Known(ctx context.Context, addresses []common.Address) ([]bool, error)
+	Block(ctx context.Context, number uint64) (*evm.Block, error)
+	Blocks(ctx context.Context, q evm.BlockQuery) (*evm.BlockPage, error)
 	Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionPage, error)
 	Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalPage, error)
 	Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error)
 	Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePage, error)
-	Deployment(ctx context.Context, contract common.Address) (*evm.DeploymentDetails, error)
+	Deployment(ctx context.Context, contract common.Address) (*evm.TransactionDetails, error)
 	Deployments(ctx context.Context, q evm.DeploymentQuery) (*evm.DeploymentPage, error)
+	// Details returns the transaction with a hash, or nil if it is not indexed. whole reports that all its effects are
+	// indexed, as those of deployments are.
+	Details(ctx context.Context, hash common.Hash) (d *evm.TransactionDetails, whole bool, err error)
 	Tokens(ctx context.Context, q evm.TokenQuery) (*evm.TokenPage, error)
 	// Days returns days with transactions, newest first: those before the day that begins at before, in Unix seconds,
 	// or all if it is 0.
@@ -63,6 +68,10 @@ var _ URIs = (*contracts.Book)(nil)
 type Node interface {
 	// NativeBalance returns the balance after a block, in the smallest unit.
 	NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error)
+	// BlockNumber returns the number of the block with a hash. ok is false if the node has no such block.
+	BlockNumber(ctx context.Context, hash common.Hash) (number uint64, ok bool, err error)
+	// Blocks returns up to n blocks from a height on, with call traces if traces is set.
+	Blocks(ctx context.Context, from uint64, n int, traces bool) ([]node.EVMBlock, error)
 }
 
 var _ Node = (*node.EVM)(nil)

@@ -262,6 +262,8 @@ func TestRecord(t *testing.T) {
 			requireSame(t, want, texts(got, latestText), status)
 		}
 	})
+	t.Run("blocks", func(t *testing.T) { r.testBlocks(t, h, base) })
+	t.Run("transactions", func(t *testing.T) { r.testTransactions(t, h, base) })
 	t.Run("ICM messages", func(t *testing.T) {
 		var want, got []string
 		for _, b := range slices.Backward(r.truth.Blocks()) {

@@ -11,6 +11,7 @@ import (
 
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/operation"
+	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/internal/index/evm"
@@ -76,6 +77,11 @@ func (a *API) listLatest(ctx context.Context, r operation.Request, of *Chain) er
 	if _, err := current(r, of, nil); err != nil {
 		return err
 	}
+	return a.sendTransactions(ctx, r, of, p, want)
+}
+
+// sendTransactions sends a page of transactions.
+func (a *API) sendTransactions(ctx context.Context, r operation.Request, of *Chain, p query.Page, want evm.LatestQuery) error {
 	want.Limit, want.After = p.Size, p.After
 	found, err := of.Index.Latest(ctx, want)
 	if err != nil {

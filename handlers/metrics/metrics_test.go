@@ -51,7 +51,7 @@ func (d *days) Days(_ context.Context, before int64, limit int) ([]evm.Day, erro
 }
 
 // nothing is a node that is not asked.
-type nothing struct{}
+type nothing struct{ api.Node }
 
 func (nothing) Contracts(context.Context, []common.Address) ([]*evm.Contract, error) {
 	panic("not asked")
@@ -298,7 +298,7 @@ func TestErrors(t *testing.T) {
 	for _, name := range []string{"9", "0x7", "seven", "07", ids.ID{9}.String(), strings.Repeat("7", 300)} {
 		requireError(t, get(h, "/v1/avg_tps/"+name), http.StatusNotFound, "it indexes 7, 8")
 	}
-	requireError(t, get(h, "/v1/avg_tps/7/more"), http.StatusNotFound, "is no chain")
+	requireError(t, get(h, "/v1/avg_tps/7/more"), http.StatusNotFound, "there is no GET /v1/avg_tps/7/more")
 	requireError(t, get(h, "/v1/avg_tps/"), http.StatusNotFound, "")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/avg_tps/7", http.NoBody))

@@ -7,6 +7,7 @@ package operation
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -55,6 +56,9 @@ type Request struct {
 func Route(e *echo.Echo, all []Operation) {
 	for _, o := range all {
 		e.Add(o.method(), o.route(), func(c echo.Context) error {
+			if slices.ContainsFunc(c.ParamValues(), func(value string) bool { return strings.Contains(value, "/") }) {
+				return echo.ErrNotFound // the router's last parameter matches the rest of the path
+			}
 			return o.Handle(Request{c, query.Parse(c.Request().URL.RawQuery, o.Parameters)})
 		})
 	}

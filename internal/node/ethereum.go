@@ -86,6 +86,28 @@ func (e *EVM) BlockHash(ctx context.Context, height uint64) (ids.ID, error) {
 	return ids.ID(hash), nil
 }
 
+// BlockNumber returns the number of the block with a hash. ok is false if no such block is known to the node.
+func (e *EVM) BlockNumber(ctx context.Context, hash common.Hash) (number uint64, ok bool, err error) {
+	const method = "eth_getBlockByHash"
+	answers, err := e.client.batch(ctx, e.path, []invocation{{method, []any{hash, false}}}, nil)
+	if err != nil {
+		return 0, false, err
+	}
+	a := answers[0]
+	switch {
+	case a.refused != nil:
+		return 0, false, a.refused
+	case len(a.result) == 0 || string(a.result) == "null":
+		return 0, false, nil
+	}
+	var block struct{ Number string }
+	if err := json.Unmarshal(a.result, &block); err != nil {
+		return 0, false, fmt.Errorf("%s: %w: %w", method, ErrMalformed, err)
+	}
+	number, err = quantity(method, block.Number)
+	return number, err == nil, err
+}
+
 // ChainID returns the chain's ID for signatures (EIP-155).
 func (e *EVM) ChainID(ctx context.Context) (uint64, error) {
 	const method = "eth_chainId"

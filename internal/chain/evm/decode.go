@@ -159,6 +159,12 @@ func (h *header) tell(s *jsonScanner, b *Block) {
 	if h.has[baseFeeField] {
 		b.BaseFee = new(uint256.Int).SetBytes(h.fields[baseFeeField])
 	}
+	if len(h.fields[gasLimitField]) > 8 {
+		s.fail("gasLimit has %d bytes", len(h.fields[gasLimitField]))
+		return
+	}
+	b.GasLimit = new(uint256.Int).SetBytes(h.fields[gasLimitField]).Uint64()
+	b.GasCost.SetBytes(h.fields[gasCostField])
 	if h.has[delayField] && len(h.fields[delayField]) <= 8 {
 		excess := new(uint256.Int).SetBytes(h.fields[delayField]).Uint64()
 		b.MinDelayExcess = &excess

@@ -22,7 +22,10 @@ type Block struct {
 	// MinDelayExcess is nil if the header has none (ACP-226).
 	MinDelayExcess *uint64
 	// BaseFee is in wei per unit of gas; nil if the header has none.
-	BaseFee      *uint256.Int
+	BaseFee *uint256.Int
+	// GasLimit is the limit of the block. GasCost is the gas that the block itself cost, 0 if the header has none.
+	GasLimit     uint64
+	GasCost      uint256.Int
 	Transactions []Transaction
 	// Traced reports whether the frames of the transactions are known.
 	Traced bool

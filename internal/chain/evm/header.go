@@ -41,10 +41,12 @@ const (
 	transactionsField   = 4
 	receiptsField       = 5
 	numberField         = 8
+	gasLimitField       = 9
 	timeField           = 11
 	extDataHashField    = 15
 	baseFeeField        = 16
 	extDataGasUsedField = 17
+	gasCostField        = 18
 	millisecondsField   = 22
 	delayField          = 23
 	settledField        = 26

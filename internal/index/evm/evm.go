@@ -55,8 +55,8 @@ type Deployment struct {
 	Creator  *common.Address
 }
 
-// DeploymentDetails holds all effects of a deploying transaction.
-type DeploymentDetails struct {
+// TransactionDetails holds a transaction with its whole input and all its effects.
+type TransactionDetails struct {
 	Transaction Transaction
 	// Transfers are in log order. Internals are in the order in which they began; they are known if the block was
 	// Traced.

@@ -5,3 +5,9 @@ func (t *Projection) ForgetEarly() {
 	t.caches = caches{2, 2, 2}
 	t.reset()
 }
+
+// OldBlockRow returns the row of a block as version 2 wrote it.
+func OldBlockRow(v []byte) []byte {
+	ref := read(v).ref(0)
+	return appendRef([]byte{version}, &ref)
+}

@@ -394,8 +394,8 @@ func (f *Filler) fetch(ctx context.Context, piece span) (blocks []index.Block[*e
 	}
 	for i, b := range blocks {
 		number := piece.from + uint64(i)
-		v := read(recorded[i])
-		ref := v.ref(number)
+		v, ref := read(recorded[i]), Block{}
+		v.block(number, &ref)
 		if err := v.End(); err != nil {
 			return nil, fmt.Errorf("block %d: %w", number, err)
 		}

@@ -107,9 +107,9 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	if values[0] == nil {
 		return BlockRef{}, fmt.Errorf("%w: the record begins with block %d, not with %d", ErrBeforeRecord, s.head.first, number)
 	}
-	v := read(values[0])
-	ref := v.ref(number)
-	return ref, v.End()
+	v, b := read(values[0]), Block{}
+	v.block(number, &b)
+	return b.BlockRef, v.End()
 }
 
 // listKeys returns the keys lo <= k < hi of a list, newest first, within Start <= number < End and after a position. ok
@@ -180,7 +180,7 @@ const deploymentRows = 1024
 // Deployment returns the transaction that deployed a contract, the last one if there were several, with all its
 // effects. If there is none, it returns ErrNotDeployed with the untraced blocks that may have deployed it, or
 // ErrUntraced if the index has no call traces at all.
-func (r *Index) Deployment(ctx context.Context, contract common.Address) (*DeploymentDetails, error) {
+func (r *Index) Deployment(ctx context.Context, contract common.Address) (*TransactionDetails, error) {
 	s, err := r.view(ctx)
 	if err != nil {
 		return nil, err
@@ -201,7 +201,13 @@ func (r *Index) Deployment(ctx context.Context, contract common.Address) (*Deplo
 	if !ok {
 		return nil, fmt.Errorf("%w: deployment at %x", store.ErrCorrupt, newest[0].K)
 	}
-	d := &DeploymentDetails{}
+	return s.deployment(ctx, at)
+}
+
+// deployment returns the details of the deploying transaction at a place. They are empty if that transaction deployed
+// nothing.
+func (s *state) deployment(ctx context.Context, at place) (*TransactionDetails, error) {
+	d := &TransactionDetails{}
 	p := s.chain.deploymentPartition(at)
 	for lo := []byte(nil); ; {
 		rows, err := s.Scan(ctx, store.FamilyEVMDeployment, p, lo, nil, store.Ascending, deploymentRows)
@@ -233,7 +239,7 @@ func (r *Index) Deployment(ctx context.Context, contract common.Address) (*Deplo
 }
 
 // add decodes a row of a deployment.
-func (d *DeploymentDetails) add(at place, row store.Row) error {
+func (d *TransactionDetails) add(at place, row store.Row) error {
 	if len(row.K) == 0 {
 		return fmt.Errorf("%w: part of a deployment without a key", store.ErrCorrupt)
 	}

@@ -20,15 +20,23 @@ func (r *Index) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, er
 		return nil, err
 	}
 	defer s.close()
-	lo, _, _, err := listKeys(nil, nil, q.After, txPlaceSize)
+	var start, end *uint64
+	if q.Block != nil {
+		after := *q.Block + 1
+		start, end = q.Block, &after
+	}
+	lo, hi, ok, err := listKeys(start, end, q.After, txPlaceSize)
 	if err != nil {
 		return nil, err
 	}
+	if !ok {
+		return &TransactionPage{}, nil
+	}
 	var rows []store.Row
 	if q.Success != nil {
-		rows, err = s.ended(ctx, *q.Success, lo, nil, q.Limit+1)
+		rows, err = s.ended(ctx, *q.Success, lo, hi, q.Limit+1)
 	} else {
-		rows, err = s.latest(ctx, lo, q.Limit+1)
+		rows, err = s.latest(ctx, lo, hi, q.Limit+1)
 	}
 	if err != nil {
 		return nil, err
@@ -61,12 +69,11 @@ func inPlaces[T any](rows []store.Row, what string, of func(*reader, place, *T))
 }
 
 // latest merges the lists of successful and failed transactions.
-func (s *state) latest(ctx context.Context, lo []byte, limit int) ([]store.Row, error) {
-	succeeded, err := s.ended(ctx, true, lo, nil, limit)
+func (s *state) latest(ctx context.Context, lo, hi []byte, limit int) ([]store.Row, error) {
+	succeeded, err := s.ended(ctx, true, lo, hi, limit)
 	if err != nil {
 		return nil, err
 	}
-	var hi []byte
 	if len(succeeded) == limit {
 		hi = succeeded[limit-1].K // older ones are not needed
 	}
@@ -138,6 +145,10 @@ func (r *Index) Transaction(ctx context.Context, hash common.Hash) (*Transaction
 		return nil, err
 	}
 	defer s.close()
+	return s.transaction(ctx, hash)
+}
+
+func (s *state) transaction(ctx context.Context, hash common.Hash) (*Transaction, error) {
 	values, err := s.Get(ctx, store.FamilyEVMTxHash, []store.PK{{P: s.chain.partition(hash[:])}})
 	if err != nil {
 		return nil, fmt.Errorf("reading where transaction %s is: %w", hash, err)

@@ -217,12 +217,12 @@ func (p *past) deploymentsBy(tip uint64, who common.Address) (all []evm.Deployme
 }
 
 // deployment is nil for what was not deployed.
-func (p *past) deployment(tip uint64, contract common.Address) *evm.DeploymentDetails {
+func (p *past) deployment(tip uint64, contract common.Address) *evm.TransactionDetails {
 	for _, d := range p.deployments(tip) {
 		if d.Contract != contract {
 			continue
 		}
-		details := &evm.DeploymentDetails{Transaction: recorded(d.block, d.index, true), Message: p.messages[d.TxHash], Traced: d.block.Traced}
+		details := &evm.TransactionDetails{Transaction: recorded(d.block, d.index, true), Message: p.messages[d.TxHash], Traced: d.block.Traced}
 		for _, t := range p.transfers {
 			if t.TxHash == d.TxHash && t.Standard == standards[t.Contract] {
 				details.Transfers = append(details.Transfers, t)

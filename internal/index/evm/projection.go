@@ -19,11 +19,12 @@ import (
 // name is the name of the projection.
 const name = "evm"
 
-// Form returns the form of the index's rows. Version 2 has ICM messages.
+// Form returns the form of the index's rows. Version 2 has ICM messages, version 3 the gas, fees and number of
+// transactions of blocks.
 func Form() index.Form {
 	ofTenant := index.CursorOf(name)
 	return index.Form{
-		Name: name, Version: 2, Reads: 1, // rows of version 1 lack ICM messages: see ErrNoICM
+		Name: name, Version: 3, Reads: 1, // older rows lack ICM messages or parts of blocks: see ErrNoICM and ErrNoBlocks
 		Cursor: func(cursor string) bool { return ofTenant(cursor) || strings.HasPrefix(cursor, fillPrefix) },
 		Families: []store.Family{
 			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
@@ -156,7 +157,7 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 			return err
 		}
 	}
-	batch.Put(store.FamilyEVMBlock, t.chain.blockRow(block.Number), appendRef([]byte{version}, &t.head.tip))
+	batch.Put(store.FamilyEVMBlock, t.chain.blockRow(block.Number), appendBlock(append([]byte{version}, a.ref...), block, &t.head))
 	batch.Put(store.FamilyEVMHead, t.chain.headRow(), t.head.bytes())
 	return nil
 }
@@ -297,6 +298,18 @@ func (a *application) tx(i int) {
 	}
 }
 
+// indexed reports whether a call is an internal transaction: it creates a contract or moves value.
+func indexed(f *evm.Frame) bool {
+	switch f.Type {
+	case evm.FrameCreate, evm.FrameCreate2:
+		return true
+	case evm.FrameCall, evm.FrameCallCode:
+		return !f.Value.IsZero()
+	default:
+		return false
+	}
+}
+
 // transfersOf returns the transfers of a transaction.
 func (a *application) transfersOf(i int) []evm.Transfer {
 	from := 0
@@ -391,13 +404,7 @@ func (a *application) contract(address common.Address) {
 // nil.
 func (a *application) frame(tx *evm.Transaction, at place, j int, partition []byte) {
 	f := &tx.Frames[j]
-	switch f.Type {
-	case evm.FrameCreate, evm.FrameCreate2:
-	case evm.FrameCall, evm.FrameCallCode:
-		if f.Value.IsZero() {
-			return
-		}
-	default:
+	if !indexed(f) {
 		return
 	}
 	at.minor = uint32(j)

@@ -23,6 +23,8 @@ var (
 	ErrNotDeployed = errors.New("no recorded transaction deployed it")
 	// ErrNoICM means that an older version, which indexed no ICM messages, began the index.
 	ErrNoICM = errors.New("ICM messages are not indexed until the index is rebuilt")
+	// ErrNoBlocks means that an older version indexed a block, without its gas, fees and number of transactions.
+	ErrNoBlocks = errors.New("blocks are not indexed until the index is rebuilt")
 	// ErrPosition means that a position does not belong to the list.
 	ErrPosition = errors.New("not a position in the list")
 )
@@ -46,6 +48,8 @@ type Span struct{ From, To uint64 }
 
 // LatestQuery selects transactions, newest first.
 type LatestQuery struct {
+	// Block, if not nil, is the number of the only block to list.
+	Block *uint64
 	// Success, if not nil, selects only successful or only failed transactions.
 	Success *bool
 	// Limit is the maximum length of the page, 1 to 10,000.

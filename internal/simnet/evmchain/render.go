@@ -330,7 +330,8 @@ func (r *rendering) end(g *Generator, b *Block) {
 		header = append(header, &r.baseFee)
 	}
 	// Block gas cost, blob gas used and its excess, parent beacon block.
-	header = append(header, uint64(0), uint64(0), uint64(0), common.Hash{})
+	gasCost := 1000 * (g.number % 5)
+	header = append(header, gasCost, uint64(0), uint64(0), common.Hash{})
 	if g.granite() {
 		header = append(header, milliseconds, uint64(initialDelayExcess))
 	}
@@ -342,7 +343,7 @@ func (r *rendering) end(g *Generator, b *Block) {
 	}
 
 	shown := map[string]any{
-		"baseFeePerGas": (*hexutil.U256)(&r.baseFee), "blobGasUsed": "0x0", "blockGasCost": "0x0", "difficulty": "0x1", "excessBlobGas": "0x0",
+		"baseFeePerGas": (*hexutil.U256)(&r.baseFee), "blobGasUsed": "0x0", "blockGasCost": hexutil.Uint64(gasCost), "difficulty": "0x1", "excessBlobGas": "0x0",
 		"extraData": hexutil.Bytes(extra), "gasLimit": hexutil.Uint64(blockGasLimit), "gasUsed": hexutil.Uint64(r.gasUsed), "hash": b.Hash,
 		"logsBloom": bloom, "miner": coinbase, "mixHash": common.Hash{}, "nonce": types.BlockNonce{}, "number": hexutil.Uint64(g.number),
 		"parentBeaconBlockRoot": common.Hash{}, "parentHash": g.parent, "receiptsRoot": receipts, "sha3Uncles": types.EmptyUncleHash,
@@ -370,7 +371,7 @@ func (r *rendering) end(g *Generator, b *Block) {
 	}
 	b.Decoded = &evm.Block{
 		Number: b.Number, Hash: b.Hash, ParentHash: g.parent, ReceiptsRoot: receipts, Time: milliseconds / 1000,
-		BaseFee: r.baseFee.Clone(), Transactions: r.decoded, Traced: true,
+		BaseFee: r.baseFee.Clone(), GasLimit: blockGasLimit, GasCost: *uint256.NewInt(gasCost), Transactions: r.decoded, Traced: true,
 	}
 	if g.granite() {
 		excess := uint64(initialDelayExcess)
