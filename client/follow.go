@@ -157,8 +157,8 @@ func (c *Client) FollowICM(ctx context.Context, filter ICMFilter, cursor string,
 // idleStream is how long a stream may have nothing to read. The service sends a comment every 15 s.
 const idleStream = time.Minute
 
-// errHandler wraps an error of the caller's function.
-type errHandler struct{ error }
+// handlerError wraps an error of the caller's function.
+type handlerError struct{ error }
 
 // follow reads a stream until ctx ends, f fails, or several attempts in a row have failed.
 func (c *Client) follow(ctx context.Context, address, parameter, cursor string, f func(name, cursor string, data []byte) error) error {
@@ -177,7 +177,7 @@ func (c *Client) follow(ctx context.Context, address, parameter, cursor string, 
 			defer idle.Stop()
 			return readStream(&waking{response.Body, idle}, func(name, at string, data []byte) error {
 				if err := f(name, at, data); err != nil {
-					return errHandler{err}
+					return handlerError{err}
 				}
 				if at != "" {
 					cursor, failures, progress = at, 0, progress || name != "open"
@@ -186,7 +186,7 @@ func (c *Client) follow(ctx context.Context, address, parameter, cursor string, 
 			})
 		})
 		cancel()
-		if handler, ok := errors.AsType[errHandler](err); ok {
+		if handler, ok := errors.AsType[handlerError](err); ok {
 			return handler.error
 		}
 		if ctx.Err() != nil {
