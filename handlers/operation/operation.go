@@ -7,7 +7,6 @@ package operation
 import (
 	"cmp"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -56,7 +55,7 @@ type Request struct {
 func Route(e *echo.Echo, all []Operation) {
 	for _, o := range all {
 		e.Add(o.method(), o.route(), func(c echo.Context) error {
-			if slices.ContainsFunc(c.ParamValues(), func(value string) bool { return strings.Contains(value, "/") }) {
+			if path := c.Request().URL.EscapedPath(); strings.Count(path, "/") != strings.Count(o.Path, "/") {
 				return echo.ErrNotFound // the router's last parameter matches the rest of the path
 			}
 			return o.Handle(Request{c, query.Parse(c.Request().URL.RawQuery, o.Parameters)})
