@@ -24,14 +24,14 @@ type Object struct {
 // underscores. aliases maps other names of fields to known names; it may be nil.
 func Parse(body []byte, aliases map[string]string, known ...string) (Object, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return Object{}, apierr.BadRequest(`the request body is empty; send a JSON object such as {"message": "0x..."}`)
+		return Object{}, apierr.BadRequest("the request body is empty; send a JSON object with %s", strings.Join(known, ", "))
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
 		return Object{}, syntaxError(err)
 	}
 	if k := kind(whole); k != "an object" {
-		return Object{}, apierr.BadRequest(`the request body must be a JSON object such as {"message": "0x..."}, got %s`, k)
+		return Object{}, apierr.BadRequest("the request body must be a JSON object with %s, got %s", strings.Join(known, ", "), k)
 	}
 	return parse(whole, "the request body", aliases, known)
 }
