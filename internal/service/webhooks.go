@@ -27,7 +27,13 @@ type webhooks struct {
 	worker   *webhook.Worker // nil if this process does not index
 
 	mu      sync.Mutex
-	sources map[string]webhook.Source // by the names of package webhook; guarded by mu
+	sources map[string]webhookSource // by the names of package webhook; guarded by mu
+}
+
+// webhookSource is the source of events of a chain. A chain that opens again needs another one.
+type webhookSource struct {
+	chain  *handler.Chain
+	source webhook.Source
 }
 
 // newWebhooks returns nil unless webhooks are enabled.
@@ -36,7 +42,7 @@ func newWebhooks(p *process, n *networks, guard *access.Guard) *webhooks {
 	if !c.Enabled {
 		return nil
 	}
-	w := &webhooks{process: p, networks: n, book: webhook.NewBook(p.kept.Store, c.PerOwner), sources: make(map[string]webhook.Source)}
+	w := &webhooks{process: p, networks: n, book: webhook.NewBook(p.kept.Store, c.PerOwner), sources: make(map[string]webhookSource)}
 	if p.config.Role.Records() {
 		w.worker = webhook.NewWorker(webhook.Options{
 			Book: w.book, Source: w.source, Admit: admits(guard), AllowPrivate: c.AllowPrivateAddresses, Metrics: p.registry, Log: p.log,
@@ -73,11 +79,6 @@ func (w *webhooks) run(ctx context.Context) {
 
 // source returns the source of events of a chain; false while the chain is not indexed.
 func (w *webhooks) source(name string) (webhook.Source, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if s, ok := w.sources[name]; ok {
-		return s, true
-	}
 	id, ok := strings.CutPrefix(name, webhook.EVMChain(""))
 	if !ok {
 		return nil, false
@@ -86,12 +87,17 @@ func (w *webhooks) source(name string) (webhook.Source, bool) {
 	if err != nil {
 		return nil, false
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s, ok := w.sources[name]; ok && s.chain == chain {
+		return s.source, true
+	}
 	blocks, ok := w.networks.blocks(chain)
 	if !ok {
 		return nil, false
 	}
-	w.sources[name] = newEVMWebhooks(chain, blocks)
-	return w.sources[name], true
+	w.sources[name] = webhookSource{chain, newEVMWebhooks(chain, blocks)}
+	return w.sources[name].source, true
 }
 
 // blocks returns a source of the blocks of an EVM chain; false if no open network has the chain.
