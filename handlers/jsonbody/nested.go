@@ -5,16 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"quorate/handlers/apierr"
 )
 
-// Read reads the whole body of a request. It refuses a compressed body.
+// Read reads the whole body of a request. It refuses a compressed body. It ignores the Content-Type, because clients
+// differ and only JSON parses.
 func Read(c echo.Context) ([]byte, error) {
 	r := c.Request()
-	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && encoding != "identity" {
+	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, apierr.BadRequest("the request body has Content-Encoding %q; send it uncompressed", apierr.Excerpt(encoding))
 	}
 	body, err := io.ReadAll(r.Body)

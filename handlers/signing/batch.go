@@ -1,7 +1,6 @@
 package signing
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,11 +31,11 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var body bytes.Buffer
-	if err := readBody(c, &body); err != nil {
+	body, err := jsonbody.Read(c)
+	if err != nil {
 		return err
 	}
-	object, err := jsonbody.Parse(body.Bytes(), nil, "requests")
+	object, err := jsonbody.Parse(body, nil, "requests")
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package signing
 
 import (
-	"bytes"
 	"encoding/hex"
 	"errors"
 	"math"
@@ -72,27 +71,11 @@ func (f form) aliases() map[string]string {
 
 // read reads and decodes the body of the request.
 func (a *API) read(c echo.Context, f form) (requestKey, *cachedRequest, error) {
-	var body bytes.Buffer
-	if err := readBody(c, &body); err != nil {
+	body, err := jsonbody.Read(c)
+	if err != nil {
 		return requestKey{}, nil, err
 	}
-	return a.cache.decode(body.Bytes(), f)
-}
-
-// readBody reads the body of the request. It ignores the Content-Type, because clients differ and only JSON parses.
-func readBody(c echo.Context, into *bytes.Buffer) error {
-	r := c.Request()
-	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return apierr.BadRequest("the request body has Content-Encoding %q; send it uncompressed", apierr.Excerpt(encoding))
-	}
-	if _, err := into.ReadFrom(r.Body); err != nil {
-		var known *apierr.Error
-		if errors.As(err, &known) {
-			return known
-		}
-		return &apierr.Error{Status: 400, Message: "the request body could not be read; send it again", Err: err}
-	}
-	return nil
+	return a.cache.decode(body, f)
 }
 
 // decode parses a body. Its errors are *apierr.Error with status 400. The message names the invalid field.

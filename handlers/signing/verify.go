@@ -1,7 +1,6 @@
 package signing
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -47,11 +46,11 @@ func (a *API) VerifySignedMessage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var body bytes.Buffer
-	if err := readBody(c, &body); err != nil {
+	body, err := jsonbody.Read(c)
+	if err != nil {
 		return err
 	}
-	req, destination, err := decodeVerify(body.Bytes())
+	req, destination, err := decodeVerify(body)
 	if err != nil {
 		return err
 	}
