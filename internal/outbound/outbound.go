@@ -3,9 +3,12 @@ package outbound
 
 import (
 	"errors"
+	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // ErrPrivate reports that a connection to a non-public address was refused.
@@ -19,6 +22,16 @@ func RefusePrivate(_, address string, _ syscall.RawConn) error {
 		return ErrPrivate
 	}
 	return nil
+}
+
+// NewClient returns an HTTP client that follows no redirects and uses no proxy, which would connect to any address on our
+// behalf. control is asked before each connection, for example RefusePrivate; nil allows all. The rest is as t says.
+func NewClient(t *http.Transport, dialTimeout time.Duration, control func(network, address string, c syscall.RawConn) error) *http.Client {
+	t.Proxy, t.DialContext = nil, (&net.Dialer{Timeout: dialTimeout, Control: control}).DialContext
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // Public reports whether a is an address of the public Internet.

@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -120,25 +118,20 @@ func NewWorker(o Options) *Worker {
 func newClient(o Options) *http.Client {
 	control := outbound.RefusePrivate
 	if o.AllowPrivate {
-		control = func(string, string, syscall.RawConn) error { return nil }
+		control = nil
 	}
-	transport := o.Transport
-	if transport == nil {
-		// Use no proxy: it would connect to any address on our behalf.
-		transport = &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: answerTime, Control: control}).DialContext,
-			MaxResponseHeaderBytes: maxAnswer,
-			MaxIdleConns:           maxSending,
-			MaxIdleConnsPerHost:    1,
-			IdleConnTimeout:        30 * time.Second,
-			ForceAttemptHTTP2:      true,
-		}
+	client := outbound.NewClient(&http.Transport{
+		MaxResponseHeaderBytes: maxAnswer,
+		MaxIdleConns:           maxSending,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        30 * time.Second,
+		ForceAttemptHTTP2:      true,
+	}, answerTime, control)
+	client.Timeout = answerTime
+	if o.Transport != nil {
+		client.Transport = o.Transport
 	}
-	return &http.Client{
-		Transport:     transport,
-		Timeout:       answerTime,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return client
 }
 
 func (w *Worker) pending() float64 {

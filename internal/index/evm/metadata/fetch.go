@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -78,18 +77,13 @@ func (f *Fetcher) Close() {
 }
 
 func newClient(control func(string, string, syscall.RawConn) error) *http.Client {
-	return &http.Client{
-		// Use no proxy: it would connect to any address on our behalf.
-		Transport: &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: 5 * time.Second, Control: control}).DialContext,
-			TLSHandshakeTimeout:    5 * time.Second,
-			MaxResponseHeaderBytes: maxHeader,
-			MaxIdleConns:           16,
-			IdleConnTimeout:        30 * time.Second,
-			ForceAttemptHTTP2:      true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return outbound.NewClient(&http.Transport{
+		TLSHandshakeTimeout:    5 * time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConns:           16,
+		IdleConnTimeout:        30 * time.Second,
+		ForceAttemptHTTP2:      true,
+	}, 5*time.Second, control)
 }
 
 // failure is the reason why a document is unavailable.
