@@ -66,14 +66,12 @@ func (o *outbox) read(ctx context.Context) error {
 	if o.known {
 		return nil
 	}
-	values, err := o.store.Get(ctx, store.FamilyCursor, []store.PK{{P: []byte(o.name)}})
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", o.name, err)
-	}
-	if o.cursor, err = store.ParseCursor(o.name, values[0]); err != nil {
+	var err error
+	if o.cursor, err = store.ReadCursor(ctx, o.store, o.name); err != nil {
 		return err
 	}
-	if values, err = o.store.Get(ctx, store.FamilyWebhookState, []store.PK{{P: o.id}}); err != nil {
+	values, err := o.store.Get(ctx, store.FamilyWebhookState, []store.PK{{P: o.id}})
+	if err != nil {
 		return fmt.Errorf("reading %s: %w", o.name, err)
 	}
 	o.load = load{}
