@@ -36,19 +36,13 @@ type listedInternal struct {
 	internalTransaction
 }
 
-// frameTypes are the API's names of call types.
-var frameTypes = map[chain.FrameType]string{
-	chain.FrameCall: "CALL", chain.FrameCallCode: "CALLCODE", chain.FrameDelegateCall: "DELEGATECALL", chain.FrameStaticCall: "STATICCALL",
-	chain.FrameCreate: "CREATE", chain.FrameCreate2: "CREATE2",
-}
-
 func (d *directory) internal(f *chain.Frame) internalTransaction {
 	shown := internalTransaction{
-		From: d.party(f.From), To: d.party(f.To), Type: frameTypes[f.Type], Value: amount(f.Value),
+		From: d.party(f.From), To: d.party(f.To), Type: f.Type.String(), Value: amount(f.Value),
 		Reverted: f.Reverted, GasUsed: number(f.GasUsed), GasLimit: number(f.Gas),
 	}
-	if shown.Type == "" {
-		shown.Type = "UNKNOWN"
+	if f.Type == chain.FrameSelfDestruct { // the API has no name for it
+		shown.Type = chain.FrameUnknown.String()
 	}
 	return shown
 }

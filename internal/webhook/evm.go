@@ -331,18 +331,12 @@ func tokenOf(t *evm.Transfer, known *Token) *evmToken {
 	return token
 }
 
-// frameTypes are the names of the operations of internal transactions.
-var frameTypes = map[evm.FrameType]string{
-	evm.FrameCall: "CALL", evm.FrameCallCode: "CALLCODE", evm.FrameDelegateCall: "DELEGATECALL", evm.FrameStaticCall: "STATICCALL",
-	evm.FrameCreate: "CREATE", evm.FrameCreate2: "CREATE2", evm.FrameSelfDestruct: "SELFDESTRUCT", evm.FrameUnknown: "UNKNOWN",
-}
-
 func internals(tx *evm.Transaction) *[]evmInternal {
 	all := []evmInternal{}
 	for j := range tx.Frames {
 		if f := &tx.Frames[j]; internal(f) {
 			all = append(all, evmInternal{
-				From: f.From.Hex(), To: f.To.Hex(), Type: frameTypes[f.Type], Value: f.Value.Dec(),
+				From: f.From.Hex(), To: f.To.Hex(), Type: f.Type.String(), Value: f.Value.Dec(),
 				GasUsed: number(f.GasUsed), GasLimit: number(f.Gas), Hash: tx.Hash,
 			})
 		}

@@ -98,6 +98,17 @@ const (
 	FrameSelfDestruct
 )
 
+// frameNames are the operations as callTracer names them.
+var frameNames = [...]string{"UNKNOWN", "CALL", "CALLCODE", "DELEGATECALL", "STATICCALL", "CREATE", "CREATE2", "SELFDESTRUCT"}
+
+// String returns the name of the operation as callTracer reports it, UNKNOWN for others.
+func (t FrameType) String() string {
+	if int(t) < len(frameNames) {
+		return frameNames[t]
+	}
+	return frameNames[FrameUnknown]
+}
+
 // Frame is a call frame of an internal transaction (callTracer of the Ethereum API).
 type Frame struct {
 	Type FrameType
