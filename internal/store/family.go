@@ -141,6 +141,17 @@ var (
 	// FamilyEVMICMLog lists the events of ICM messages in their order: p is the chain, k is
 	// height and log index. The row without k has the first height that was searched.
 	FamilyEVMICMLog = twins(85, "evm_icm_log")
+	// FamilyEVMAddressTx lists the transactions of addresses, newest first: p goes on with the address and a kind, k is the
+	// transaction's place. The row whose p is the chain says which blocks the lists cover.
+	FamilyEVMAddressTx = twins(95, "evm_address_tx")
+	// FamilyEVMTokenTransfer lists their ERC-20 and ERC-721 transfers: p goes on with the address and a kind, k is the
+	// transaction's place and the index of the log.
+	FamilyEVMTokenTransfer = twins(96, "evm_token_transfer")
+	// FamilyEVMTokenBalance holds what the transfers of ERC-20 tokens add up to, and the ERC-721 tokens of wallets: p goes on
+	// with the wallet and a kind, k is the contract and, of ERC-721, the token. The row whose p is the chain says which
+	// blocks it covers. FamilyEVMTokenBalanceAt has the height, too, and holds what the sum was from there on.
+	FamilyEVMTokenBalance   = twins(97, "evm_token_balance")
+	FamilyEVMTokenBalanceAt = twins(98, "evm_token_balance_at")
 
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.
@@ -224,6 +235,9 @@ var (
 	FamilyL1Validator = twins(93, "l1_validator")
 	// FamilyL1ValidatorList lists them: p goes on with a state and what the list is of, k is height, number and index.
 	FamilyL1ValidatorList = twins(94, "l1_vdr_list")
+	// FamilyValidatorActivity holds what blocks changed about validators: p goes on with a part of the height, k is the
+	// height. With a validation's ID in p it holds the balance from that height on.
+	FamilyValidatorActivity = twins(99, "vdr_activity")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

@@ -208,6 +208,12 @@ func icmFee(data []byte, at int) (f ICMFee, ok bool) {
 	return f, ok
 }
 
+// ParseICMMessage decodes the payload of a Warp message from Teleporter, and the destination. It returns false if the
+// payload is none.
+func ParseICMMessage(payload []byte) (m *ICMMessage, destination ids.ID, ok bool) {
+	return icmMessage(payload, 0)
+}
+
 // icmMessage decodes the message whose offset is stored at head, and its destination.
 func icmMessage(data []byte, head int) (m *ICMMessage, destination ids.ID, ok bool) {
 	const fields = 8

@@ -32,6 +32,8 @@ type txReader struct {
 	id      ids.ID
 	// time is the chain's time when the transaction takes effect.
 	time time.Time
+	// bare omits what depends on the state.
+	bare bool
 	tx   ledger.Tx
 }
 
@@ -43,6 +45,24 @@ func ReadGenesis(tx *txs.Tx, at time.Time) (*ledger.Tx, error) {
 	if err := tx.Unsigned.Visit(&r); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrTransaction, tx.ID(), err)
 	}
+	return &r.tx, nil
+}
+
+// Read converts a transaction as far as its bytes tell. at is the time of its block. It omits what depends on the chain's
+// state: the Staker, the outcome of a proposal, rewards, and returned balances of L1 validators. Errors wrap
+// ErrTransaction.
+func Read(tx *txs.Tx, at time.Time) (*ledger.Tx, error) {
+	switch tx.Unsigned.(type) {
+	case *txs.RewardValidatorTx:
+		return &ledger.Tx{ID: tx.ID(), Kind: "RewardValidatorTx"}, nil
+	case *txs.RewardAutoRenewedValidatorTx:
+		return &ledger.Tx{ID: tx.ID(), Kind: ledger.Unknown}, nil
+	}
+	r := txReader{decoder: new(Decoder), state: NewState(), id: tx.ID(), time: at, bare: true}
+	if err := tx.Unsigned.Visit(&r); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrTransaction, tx.ID(), err)
+	}
+	r.tx.Staker = nil
 	return &r.tx, nil
 }
 
@@ -269,11 +289,11 @@ func (r *txReader) RegisterL1ValidatorTx(tx *txs.RegisterL1ValidatorTx) error {
 }
 
 func (r *txReader) IncreaseL1ValidatorBalanceTx(tx *txs.IncreaseL1ValidatorBalanceTx) error {
-	return errors.Join(
-		r.base("IncreaseL1ValidatorBalanceTx", &tx.BaseTx),
-		r.pay(tx.Balance),
-		r.state.fees.increase(tx.ValidationID, tx.Balance),
-	)
+	err := errors.Join(r.base("IncreaseL1ValidatorBalanceTx", &tx.BaseTx), r.pay(tx.Balance))
+	if err != nil || r.bare {
+		return err
+	}
+	return r.state.fees.increase(tx.ValidationID, tx.Balance)
 }
 
 func (r *txReader) SetL1ValidatorWeightTx(tx *txs.SetL1ValidatorWeightTx) error {
@@ -300,6 +320,9 @@ func (r *txReader) DisableL1ValidatorTx(tx *txs.DisableL1ValidatorTx) error {
 
 // refund appends the returned balance of an L1 validator, an output that the transaction does not list.
 func (r *txReader) refund(validationID ids.ID, remove bool) error {
+	if r.bare {
+		return nil
+	}
 	balance, owner, err := r.state.fees.stop(validationID, remove)
 	if err != nil || balance == 0 {
 		return err

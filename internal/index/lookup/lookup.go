@@ -21,14 +21,14 @@ import (
 // ErrUnknown means that no block or transaction with an ID is indexed.
 var ErrUnknown = errors.New("not indexed")
 
-// name is the name of the projections in cursors.
-const name = "lookup"
+// Name is the name of the projections in cursors.
+const Name = "lookup"
 
 // Form returns the format of the rows.
 func Form() index.Form {
 	return index.Form{
 		// 2: keys with a prefix of the ID. 3: pre-Cortina transactions in vertex order.
-		Name: name, Version: 3, Cursor: index.CursorOf(name),
+		Name: Name, Version: 3, Cursor: index.CursorOf(Name),
 		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace},
 	}
 }
@@ -69,7 +69,7 @@ func XChain(networkID uint32) *Projection[*xchain.Block] {
 }
 
 // Name implements index.Projection.
-func (*Projection[B]) Name() string { return name }
+func (*Projection[B]) Name() string { return Name }
 
 // Apply implements index.Projection.
 func (t *Projection[B]) Apply(_ context.Context, _ store.Reader, block B, batch *store.Batch) error {

@@ -239,7 +239,7 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		kills = 8
 	}
-	const each = 500 // transactions
+	const each = 200 // transactions
 	n := newTestNode(t, 1, kills*each)
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1)) // any seed

@@ -453,6 +453,16 @@ func (n *Network) RegistryStatus() index.Status {
 	return p.StatusOf(registry.Name)
 }
 
+// LookupStatus returns the status of the positions of a chain's blocks and transactions. It returns the zero Status if they
+// are not indexed.
+func (n *Network) LookupStatus(chain string) index.Status {
+	p, ok := n.lines[chain]
+	if !ok || !n.kept {
+		return index.Status{}
+	}
+	return p.StatusOf(lookup.Name)
+}
+
 // LedgerStatus returns the status of a chain's ledger, regardless of other indexes of the chain that are being rebuilt.
 // It returns the zero Status without a ledger.
 func (n *Network) LedgerStatus(chain string) index.Status {

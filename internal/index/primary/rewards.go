@@ -202,16 +202,20 @@ func (r *rewards) note() string {
 
 // register registers metrics.
 func (r *rewards) register(to prometheus.Registerer) error {
-	counter := func(name, help string, of *int) error {
-		return to.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "quorate_index_" + name, Help: help}, func() float64 {
+	read := func(of *int) func() float64 {
+		return func() float64 {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return float64(*of)
-		}))
+		}
 	}
 	return errors.Join(
-		counter("reward_differences_total", "Rewards for which the node's outputs differ from the computed ones.", &r.differences),
-		counter("rewards_computed_total", "Rewards computed from the supply because no node lists them.", &r.computed),
+		to.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_index_reward_differences_total", Help: "Rewards for which the node's outputs differ from the computed ones.",
+		}, read(&r.differences))),
+		to.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_index_rewards_computed_total", Help: "Rewards computed from the supply because no node lists them.",
+		}, read(&r.computed))),
 	)
 }
 

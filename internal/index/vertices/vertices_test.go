@@ -567,3 +567,55 @@ func TestWhatNoVertexHas(t *testing.T) {
 		require.Contains(t, r.Trouble(), lost.String())
 	})
 }
+
+// Each vertex is found by its ID, and the latest are in the order of their indexes.
+func TestLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDAG(t, 3, 150)
+		r := newRecord(d, newPeers(d, 4, 9), store.NewMemory())
+		_, err := r.Vertex(t.Context(), d.stop)
+		require.ErrorIs(t, err, ErrIncomplete)
+		_, _, err = r.Latest(t.Context(), 1, nil)
+		require.ErrorIs(t, err, ErrIncomplete)
+		require.NoError(t, r.Run(t.Context()))
+		var want []Vertex
+		for i, v := range d.order() {
+			at, _, err := r.At(t.Context(), v.Height, true, len(d.vertices), nil)
+			require.NoError(t, err)
+			n := slices.IndexFunc(at, func(one Vertex) bool { return one.ID == v.ID })
+			require.Equal(t, uint64(i), at[n].Index)
+			want = append(want, at[n])
+			got, err := r.Vertex(t.Context(), v.ID)
+			require.NoError(t, err)
+			require.ElementsMatch(t, at[n].ParentIDs, got.ParentIDs)
+			got.ParentIDs = at[n].ParentIDs // nil or empty
+			require.Equal(t, at[n], *got)
+		}
+		slices.Reverse(want)
+		for _, limit := range []int{1, 2, 64, len(want), len(want) + 1} {
+			var got []Vertex
+			var below *uint64
+			for more := true; more; {
+				var page []Vertex
+				page, more, err = r.Latest(t.Context(), limit, below)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(page), limit)
+				got = append(got, page...)
+				below = &page[len(page)-1].Index
+			}
+			require.Len(t, got, len(want))
+			for i := range want {
+				require.Equal(t, want[i].ID, got[i].ID)
+			}
+		}
+		got, err := r.Vertex(t.Context(), ids.ID{1})
+		require.NoError(t, err)
+		require.Nil(t, got)
+	})
+	r := newRecord(nil, nil, store.NewMemory())
+	require.NoError(t, r.Run(t.Context()))
+	page, more, err := r.Latest(t.Context(), 10, nil)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Empty(t, page)
+}
