@@ -18,14 +18,15 @@ func NewCollector(chain string, status func() Status) prometheus.Collector {
 		return prometheus.NewDesc("quorate_index_"+name, help, labels, prometheus.Labels{"chain": chain})
 	}
 	return &collector{
-		status:  status,
-		from:    desc("first_height", "Height of the first block that is indexed: above 0 if the node lacks earlier ones."),
-		gaps:    desc("gap_blocks", "Blocks indexed without a part that the node did not give, such as call traces."),
-		next:    desc("next_height", "Height of the first block that is not indexed yet."),
-		tip:     desc("tip_height", "Height of the last accepted block that the node reported."),
-		rate:    desc("blocks_per_second", "Blocks indexed per second, over the last seconds."),
-		state:   desc("state", "1 for the state of the index, 0 for the others.", "state"),
-		failing: desc("failing", "1 for the work that fails and is tried again; nothing while all works.", "what"),
+		status: status,
+		from:   desc("first_height", "Height of the first block that is indexed: above 0 if the node lacks earlier ones."),
+		gaps:   desc("gap_blocks", "Blocks indexed without a part that the node did not give, such as call traces."),
+		next:   desc("next_height", "Height of the first block that is not indexed yet."),
+		tip:    desc("tip_height", "Height of the last accepted block that the node reported."),
+		rate:   desc("blocks_per_second", "Blocks indexed per second, over the last seconds."),
+		state:  desc("state", "1 for the state of the index, 0 for the others.", "state"),
+		failing: prometheus.NewDesc("quorate_index_failing", "1 for the work that fails and is tried again; nothing while all works.",
+			[]string{"what"}, prometheus.Labels{"chain": chain}),
 	}
 }
 

@@ -41,17 +41,27 @@ type world struct {
 	*past
 	t          testing.TB
 	store      store.Store
+	restarted  func() *evm.Projection
 	projection *evm.Projection
 	record     *evm.Index
 	next       int // of blocks
 }
 
 func newWorld(t testing.TB, p *past, s store.Store) *world {
-	return &world{past: p, t: t, store: s, projection: newTenant(), record: evm.New(s, network, chainID, classes{})}
+	return &world{past: p, t: t, store: s, restarted: newTenant, projection: newTenant(), record: evm.New(s, network, chainID, classes{})}
 }
 
-func newTenant() *evm.Projection {
-	t := evm.NewProjection(network, chainID)
+// of makes the world that of another chain in the same store.
+func (w *world) of(networkID uint32, id ids.ID) *world {
+	w.restarted = func() *evm.Projection { return newProjection(networkID, id) }
+	w.projection, w.record = w.restarted(), evm.New(w.store, networkID, id, classes{})
+	return w
+}
+
+func newTenant() *evm.Projection { return newProjection(network, chainID) }
+
+func newProjection(networkID uint32, id ids.ID) *evm.Projection {
+	t := evm.NewProjection(networkID, id).With(evm.Optionals()...)
 	t.ForgetEarly()
 	return t
 }
@@ -84,7 +94,7 @@ func (w *world) some(rng *rand.Rand) {
 		require.NoError(w.t, w.projection.Apply(w.t.Context(), w.store, w.blocks[i], &lost))
 	}
 	if rng.IntN(2) == 0 {
-		w.projection = newTenant()
+		w.projection = w.restarted()
 	}
 }
 
@@ -143,7 +153,7 @@ func (w *world) check(rng *rand.Rand) {
 	who := append(slices.Clone(w.wallets), w.contracts...)[rng.IntN(len(w.wallets)+len(w.contracts))]
 	wallet := evm.WalletQuery{Wallet: who, Start: w.bound(rng), End: w.bound(rng), Limit: limit}
 	what := fmt.Sprintf("tip %d, address %s, limit %d", tip, who, limit)
-	switch rng.IntN(9) {
+	switch rng.IntN(14) {
 	case 0:
 		q := evm.LatestQuery{Limit: limit}
 		if rng.IntN(3) > 0 {
@@ -240,6 +250,29 @@ func (w *world) check(rng *rand.Rand) {
 			got.Transfers = nil
 		}
 		require.Equal(t, want, got, what)
+	case 12:
+		q := evm.TokenSumQuery{Wallet: who, Limit: limit}
+		if rng.IntN(2) == 0 {
+			at := w.blocks[rng.IntN(w.next)].Number
+			q.At = &at
+		}
+		if rng.IntN(3) == 0 {
+			q.Contracts = []common.Address{coin, pick(w.past, w.contracts), coin}
+		}
+		w.checkSums(q, between, what)
+	case 13:
+		q := evm.HoldingQuery{Wallet: who, Limit: limit}
+		if rng.IntN(3) == 0 {
+			c := pick(w.past, w.contracts)
+			q.Contract = &c
+		}
+		w.checkHoldings(q, what)
+	case 9:
+		w.checkNative(wallet, between, what)
+	case 10:
+		w.checkTransfers([]chain.Standard{chain.ERC20, chain.ERC721}[rng.IntN(2)], wallet, between, what)
+	case 11:
+		w.checkInteractions(evm.InteractionQuery{WalletQuery: wallet, Oldest: rng.IntN(2) == 0}, between, what)
 	case 8:
 		want := w.days(tip)
 		got := all(t, func() {}, func(after []byte) ([]evm.Day, []byte, int) {
@@ -349,7 +382,7 @@ func TestRows(t *testing.T) {
 	for seed := range uint64(8) {
 		p := newPast(seed, pastOptions{first: 4000, blocks: 200, untraced: func(n uint64) bool { return n%50 == 7 }})
 		plain := newWorld(t, p, store.NewMemory())
-		plain.projection = evm.NewProjection(network, chainID) // which remembers everything
+		plain.projection = evm.NewProjection(network, chainID).With(evm.Optionals()...) // which remembers everything
 		plain.advance(len(p.blocks))
 		want := dump(t, plain.store)
 		engines(t, func(t *testing.T, s store.Store) {
@@ -389,10 +422,8 @@ func TestReplayIsRead(t *testing.T) {
 func TestChainsApart(t *testing.T) {
 	s := store.NewMemory()
 	w := newWorld(t, newPast(1, pastOptions{blocks: 80}), s)
-	others := newWorld(t, newPast(2, pastOptions{blocks: 90}), s)
-	others.projection, others.record = evm.NewProjection(network+1, chainID), evm.New(s, network+1, chainID, classes{})
-	third := newWorld(t, newPast(3, pastOptions{blocks: 70}), s)
-	third.projection, third.record = evm.NewProjection(network, ids.ID{'d'}), evm.New(s, network, ids.ID{'d'}, classes{})
+	others := newWorld(t, newPast(2, pastOptions{blocks: 90}), s).of(network+1, chainID)
+	third := newWorld(t, newPast(3, pastOptions{blocks: 70}), s).of(network, ids.ID{'d'})
 	rng := rand.New(rand.NewPCG(1, 1))
 	all := []*world{w, others, third}
 	for _, one := range all {

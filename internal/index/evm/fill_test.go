@@ -78,7 +78,7 @@ func (n *tracer) set(change func()) {
 }
 
 func newFiller(s store.Store, n evm.Tracer) *evm.Filler {
-	return evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: chainID, Tracer: n})
+	return evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: chainID, Tracer: n, Optional: evm.Optionals()})
 }
 
 // filling runs a filler until the end of the test or until it is stopped.
@@ -491,7 +491,7 @@ func TestFillComesSecond(t *testing.T) {
 		w.advance(2000)
 		asked := func(behind bool) int {
 			slow := &slowTracer{tracer: &tracer{past: p}}
-			f := evm.NewFiller(evm.FillerOptions{Store: w.store, NetworkID: network, BlockchainID: chainID, Tracer: slow, Behind: func() bool { return behind }})
+			f := evm.NewFiller(evm.FillerOptions{Store: w.store, NetworkID: network, BlockchainID: chainID, Tracer: slow, Optional: evm.Optionals(), Behind: func() bool { return behind }})
 			stop := filling(t, f)
 			time.Sleep(40 * time.Second)
 			stop()

@@ -30,7 +30,7 @@ func (r *Index) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, er
 		return nil, err
 	}
 	if !ok {
-		return &TransactionPage{}, nil
+		return &TransactionPage{First: s.head.first}, nil
 	}
 	var rows []store.Row
 	if q.Success != nil {
@@ -41,7 +41,7 @@ func (r *Index) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, er
 	if err != nil {
 		return nil, err
 	}
-	p := &TransactionPage{}
+	p := &TransactionPage{First: s.head.first}
 	rows, p.Next = page(rows, q.Limit)
 	p.Transactions, err = inPlaces(rows, "transaction", (*reader).tx)
 	return p, err
@@ -221,7 +221,7 @@ func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, er
 	if err != nil {
 		return nil, err
 	}
-	p := &TransferPage{}
+	p := &TransferPage{First: s.head.first}
 	if !ok {
 		return p, nil
 	}

@@ -31,6 +31,7 @@ func Form() index.Form {
 			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
 			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList, store.FamilyEVMICMLog,
+			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
 		},
 	}
 }
@@ -71,11 +72,14 @@ type Projection struct {
 	logging bool
 	head    head
 	// ranges holds the last listed height range plus one, by outcome of the transactions; 0 means none.
-	ranges   [2]uint64
-	untraced openRange
-	emitters map[common.Address]struct{} // contracts already listed
-	holdings *recent.Map[holdingKey, *holding]
-	supplies *recent.Map[tokenKey, *supply]
+	ranges                    [2]uint64
+	untraced                  openRange
+	emitters                  map[common.Address]struct{} // contracts already listed
+	addressTxs, tokenBalances optional
+	listed                    map[common.Address]struct{} // addresses of the current transaction
+	holdings                  *recent.Map[holdingKey, *holding]
+	supplies                  *recent.Map[tokenKey, *supply]
+	sums                      *recent.Map[sumKey, *supply] // of ERC-20 transfers
 
 	// Buffers that applications reuse.
 	transfers []evm.Transfer
@@ -88,7 +92,10 @@ var _ index.Projection[*evm.Block] = (*Projection)(nil)
 
 // NewProjection returns a projection that indexes one chain of a network. It serves one pipeline.
 func NewProjection(networkID uint32, blockchainID ids.ID) *Projection {
-	t := &Projection{blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000}}
+	t := &Projection{
+		blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000},
+		addressTxs: optional{index: AddressTransactions}, tokenBalances: optional{index: TokenBalances}, listed: make(map[common.Address]struct{}),
+	}
 	t.reset()
 	return t
 }
@@ -120,8 +127,10 @@ func (t *Projection) reset() {
 	t.ranges = [2]uint64{}
 	t.untraced = openRange{}
 	t.emitters = make(map[common.Address]struct{})
+	t.addressTxs.begun, t.tokenBalances.begun = false, false
 	t.holdings = recent.New[holdingKey, *holding](t.caches.holdings)
 	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
+	t.sums = recent.New[sumKey, *supply](t.caches.holdings)
 }
 
 // Apply implements index.Projection. It returns ErrChain, ErrOrder, ErrTime, or errors of the store.
@@ -139,15 +148,24 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 	if err := t.beginICMLog(ctx, r, batch); err != nil {
 		return err
 	}
+	for _, o := range []*optional{&t.addressTxs, &t.tokenBalances} {
+		if err := t.beginOptional(ctx, r, batch, o); err != nil {
+			return err
+		}
+	}
 	a := &application{Projection: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
 	a.readLogs()
 	if err := a.resolve(ctx, r); err != nil {
+		return err
+	}
+	if err := a.resolveSums(ctx, r); err != nil {
 		return err
 	}
 	for i := range block.Transactions {
 		a.tx(i)
 	}
 	a.balances()
+	a.sumBalances()
 	if n := uint64(len(block.Transactions)); n > 0 {
 		t.head.txs, t.head.busy = t.head.txs+n, block.Number
 		batch.Put(store.FamilyEVMDay, store.PK{P: t.chain.partition(), K: uint64Key(block.Time / daySeconds)}, countBytes(t.head.txs))
@@ -177,7 +195,7 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 	if len(t.emitters) >= t.caches.emitters {
 		clear(t.emitters)
 	}
-	if !next || t.holdings.Full() || t.supplies.Full() {
+	if !next || t.holdings.Full() || t.supplies.Full() || t.sums.Full() {
 		committed, err := readHead(ctx, r, &t.chain)
 		switch {
 		case err != nil:
@@ -188,6 +206,7 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 		case next && committed.tip.Number < block.Number: // otherwise it belongs to an earlier index
 			t.holdings.Forget(committed.tip.Number)
 			t.supplies.Forget(committed.tip.Number)
+			t.sums.Forget(committed.tip.Number)
 		}
 		if !next {
 			// The batches behind the caches may not have been written.
@@ -232,9 +251,10 @@ type application struct {
 	// lists holds the partitions of the transaction lists, by outcome.
 	lists [2][]byte
 
-	// changed holds the keys of changed holdings and supplies, in order.
+	// changed holds the keys of changed holdings, supplies and sums, in order.
 	changed         []holdingKey
 	changedSupplies []tokenKey
+	changedSums     []sumKey
 }
 
 // readLogs finds the transfers. Those of transaction i end at ends[i].
@@ -295,6 +315,12 @@ func (a *application) tx(i int) {
 	transfers := a.transfersOf(i)
 	for j := range transfers {
 		a.transfer(tx, &transfers[j], partition)
+	}
+	if a.addressTxs.on {
+		a.addresses(tx, at, transfers)
+	}
+	if a.tokenBalances.on {
+		a.hold(transfers)
 	}
 }
 

@@ -61,6 +61,8 @@ type LatestQuery struct {
 // TransactionPage is a page of transactions.
 type TransactionPage struct {
 	Transactions []Transaction
+	// First is the first block that the list covers.
+	First uint64
 	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }
@@ -89,6 +91,8 @@ type InternalPage struct {
 // TransferPage is a page of transfers.
 type TransferPage struct {
 	Transfers []TokenTransfer
+	// First is the first block that the list covers.
+	First uint64
 	// Next is the position of the next page, nil on the last page.
 	Next []byte
 }

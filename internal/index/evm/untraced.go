@@ -212,18 +212,12 @@ func (s *state) missing(ctx context.Context, start, end *uint64) (*Span, error) 
 	}
 	var found *Span
 	note := func(from, to uint64) {
-		if start != nil {
-			from = max(from, *start)
-		}
-		if end != nil {
-			to = min(to, max(*end, 1)-1)
-		}
-		switch {
-		case from > to || end != nil && *end == 0:
+		switch one := within(start, end, from, to); {
+		case one == nil:
 		case found == nil:
-			found = &Span{from, to}
+			found = one
 		default:
-			found.From, found.To = min(found.From, from), max(found.To, to)
+			found.From, found.To = min(found.From, one.From), max(found.To, one.To)
 		}
 	}
 	for _, one := range pending {

@@ -1,0 +1,224 @@
+package evm_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/libevm/common"
+
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+	"quorate/internal/store"
+)
+
+// native returns the transactions from or to an address.
+func (p *past) native(tip uint64, q *evm.WalletQuery) (all []evm.Transaction) {
+	for _, tx := range p.latest(tip, nil) {
+		if within(tx.Block.Number, q) && (tx.From == q.Wallet || tx.Recipient == q.Wallet) {
+			all = append(all, tx)
+		}
+	}
+	return all
+}
+
+// believed returns the transfers from or to a wallet, of contracts that follow the standard.
+func (p *past) believed(tip uint64, q *evm.WalletQuery) (all []evm.TokenTransfer) {
+	for _, t := range p.transfers {
+		if t.Block.Number <= tip && within(t.Block.Number, q) && standards[t.Contract] == t.Standard && (t.From == q.Wallet || t.To == q.Wallet) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (p *past) interactions(tip uint64, q *evm.InteractionQuery) (all []evm.TransactionDetails) {
+	transfers, internals := make(map[common.Hash][]evm.TokenTransfer), make(map[common.Hash][]evm.Internal)
+	for _, t := range p.believed(tip, &q.WalletQuery) {
+		transfers[t.TxHash] = append(transfers[t.TxHash], t)
+	}
+	for _, i := range slices.Backward(p.internals(tip, &q.WalletQuery)) {
+		internals[i.TxHash] = append(internals[i.TxHash], i)
+	}
+	for _, tx := range p.latest(tip, nil) {
+		d := evm.TransactionDetails{Transaction: tx, Transfers: transfers[tx.Hash], Internals: internals[tx.Hash]}
+		if within(tx.Block.Number, &q.WalletQuery) && (tx.From == q.Wallet || tx.Recipient == q.Wallet || len(d.Transfers)+len(d.Internals) > 0) {
+			all = append(all, d)
+		}
+	}
+	if q.Oldest {
+		slices.Reverse(all)
+	}
+	return all
+}
+
+func (w *world) checkNative(q evm.WalletQuery, between func(), what string) {
+	w.t.Helper()
+	want := w.native(w.tip(), &q)
+	got := all(w.t, between, func(after []byte) ([]evm.Transaction, []byte, int) {
+		q.After = after
+		p, err := w.record.NativeTransactions(w.t.Context(), q)
+		require.NoError(w.t, err)
+		return p.Transactions, p.Next, q.Limit
+	})
+	require.Equal(w.t, want, got, what)
+}
+
+func (w *world) checkTransfers(standard chain.Standard, q evm.WalletQuery, between func(), what string) {
+	w.t.Helper()
+	want := slices.DeleteFunc(w.believed(w.tip(), &q), func(t evm.TokenTransfer) bool { return t.Standard != standard })
+	slices.Reverse(want)
+	got := all(w.t, between, func(after []byte) ([]evm.TokenTransfer, []byte, int) {
+		q.After = after
+		p, err := w.record.TokenTransfers(w.t.Context(), standard, q)
+		require.NoError(w.t, err)
+		return p.Transfers, p.Next, q.Limit
+	})
+	require.Len(w.t, got, len(want), what)
+	for i := range got {
+		require.Equal(w.t, want[i], got[i], what)
+	}
+}
+
+func (w *world) checkInteractions(q evm.InteractionQuery, between func(), what string) {
+	w.t.Helper()
+	if q.Oldest {
+		between = func() {} // new blocks would be part of the last page
+	}
+	want := w.interactions(w.tip(), &q)
+	got := all(w.t, between, func(after []byte) ([]evm.TransactionDetails, []byte, int) {
+		q.After = after
+		p, err := w.record.Interactions(w.t.Context(), q)
+		require.NoError(w.t, err)
+		for i := range p.Transactions {
+			if d := &p.Transactions[i]; len(d.Transfers) == 0 {
+				d.Transfers = nil
+			}
+		}
+		return p.Transactions, p.Next, q.Limit
+	})
+	require.Equal(w.t, want, got, "%s, oldest first %t", what, q.Oldest)
+}
+
+// TestTransactionsOfAddresses compares the lists of all addresses with a replay, after random histories with and without
+// call traces.
+func TestTransactionsOfAddresses(t *testing.T) {
+	for seed := range uint64(6) {
+		p := newPast(seed, pastOptions{blocks: 120, untraced: func(number uint64) bool { return seed%2 == 1 && number%7 < 3 }})
+		engines(t, func(t *testing.T, s store.Store) {
+			w := newWorld(t, p, s)
+			w.advance(len(p.blocks))
+			for _, who := range slices.Concat(p.wallets, p.contracts, p.created) {
+				for _, limit := range []int{1, 3, 1000} {
+					q, what := evm.WalletQuery{Wallet: who, Limit: limit}, fmt.Sprintf("%s by %d", who, limit)
+					w.checkNative(q, func() {}, what)
+					w.checkTransfers(chain.ERC20, q, func() {}, what)
+					w.checkTransfers(chain.ERC721, q, func() {}, what)
+					w.checkInteractions(evm.InteractionQuery{WalletQuery: q}, func() {}, what)
+					w.checkInteractions(evm.InteractionQuery{WalletQuery: q, Oldest: true}, func() {}, what)
+				}
+			}
+		})
+	}
+}
+
+// TestManyTransfers has an address with more transfers than a page of transactions may have.
+func TestManyTransfers(t *testing.T) {
+	wallet := address(1)
+	var blocks []*chain.Block
+	for number := range uint64(8) {
+		b := &chain.Block{Number: number, Time: number, Hash: common.Hash{1, byte(number)}, Traced: true}
+		tx := chain.Transaction{Success: true, From: wallet, To: &coin, Hash: common.Hash{2, byte(number)}}
+		for i := range uint32([]int{11_000, 1, 6000, 6000, 0, 3, 10_001, 2}[number]) {
+			amount := [32]byte{31: 1}
+			tx.Logs = append(tx.Logs, chain.Log{Index: i, Address: coin, Topics: []common.Hash{topicTransfer, topicOf(wallet), topicOf(address(2))}, Data: amount[:]})
+		}
+		b.Transactions = []chain.Transaction{tx}
+		blocks = append(blocks, b)
+	}
+	w := newWorld(t, &past{blocks: blocks}, store.NewMemory())
+	w.advance(len(blocks))
+	for _, oldest := range []bool{false, true} {
+		var counts []int
+		q := evm.InteractionQuery{WalletQuery: evm.WalletQuery{Wallet: wallet, Limit: 5}, Oldest: oldest}
+		for {
+			p, err := w.record.Interactions(t.Context(), q)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(p.Transactions), 5)
+			for i := range p.Transactions {
+				counts = append(counts, len(p.Transactions[i].Transfers))
+			}
+			if q.After = p.Next; q.After == nil {
+				break
+			}
+		}
+		want := []int{2, 10_001, 3, 0, 6000, 6000, 1, 11_000}
+		if oldest {
+			slices.Reverse(want)
+		}
+		require.Equal(t, want, counts)
+	}
+}
+
+// TestOptional turns the index on and off: lists cover the blocks since it was turned on last.
+func TestOptional(t *testing.T) {
+	p := newPast(3, pastOptions{first: 10, blocks: 60})
+	engines(t, func(t *testing.T, s store.Store) {
+		w := newWorld(t, p, s)
+		on := newTenant
+		off := func() *evm.Projection { return evm.NewProjection(network, chainID) }
+		requireFirst := func(first uint64) {
+			t.Helper()
+			q := evm.WalletQuery{Wallet: address(1), Limit: 10_000}
+			native, err := w.record.NativeTransactions(t.Context(), q)
+			require.NoError(t, err)
+			require.Equal(t, first, native.First)
+			q.Start = &first
+			require.Equal(t, w.native(w.tip(), &q), native.Transactions)
+			for _, at := range []uint64{first, w.tip()} {
+				sums, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: address(1), At: &at, Limit: 10})
+				require.NoError(t, err)
+				require.Equal(t, first, sums.First)
+				requireSums(t, w.sums(first, at, address(1)), sums.Sums, "from %d", first)
+			}
+			if before := first - 1; before >= p.blocks[0].Number {
+				_, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: address(1), At: &before, Limit: 10})
+				require.ErrorIs(t, err, evm.ErrBeforeRecord)
+			}
+		}
+		requireOff := func() {
+			t.Helper()
+			q := evm.WalletQuery{Wallet: address(1), Limit: 10}
+			var err *evm.OffError
+			_, failed := w.record.NativeTransactions(t.Context(), q)
+			require.ErrorAs(t, failed, &err)
+			require.Equal(t, evm.AddressTransactions, err.Index)
+			_, failed = w.record.TokenTransfers(t.Context(), chain.ERC20, q)
+			require.ErrorAs(t, failed, &err)
+			_, failed = w.record.Interactions(t.Context(), evm.InteractionQuery{WalletQuery: q})
+			require.ErrorAs(t, failed, &err)
+			_, failed = w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: address(1), Limit: 10})
+			require.ErrorAs(t, failed, &err)
+			require.Equal(t, evm.TokenBalances, err.Index)
+			_, failed = w.record.Holdings(t.Context(), evm.HoldingQuery{Wallet: address(1), Limit: 10})
+			require.ErrorAs(t, failed, &err)
+		}
+		w.projection = on()
+		w.advance(10)
+		requireFirst(10)
+		w.projection = on() // a restart
+		w.advance(10)
+		requireFirst(10)
+		w.projection = off()
+		w.advance(5)
+		requireOff()
+		w.projection = on()
+		w.advance(10)
+		requireFirst(35)
+		w.next, w.projection = 0, on() // a rebuild
+		w.advance(len(p.blocks))
+		requireFirst(10)
+	})
+}
