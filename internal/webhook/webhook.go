@@ -1,5 +1,5 @@
 // Package webhook sends events of blockchains to HTTP receivers that clients name: transactions that involve an address
-// of an EVM chain.
+// of an EVM chain, and what happens to validators.
 //
 // A Book holds the webhooks in the store. A Worker follows the index of each chain that a webhook watches. For each
 // block it writes the messages of a webhook to a durable outbox and moves the webhook's cursor, in one batch. It sends
@@ -19,8 +19,12 @@ import (
 // EventType is the kind of events that a webhook reports.
 type EventType string
 
-// AddressActivity reports transactions of an EVM chain that involve an address.
-const AddressActivity EventType = "address_activity"
+const (
+	// AddressActivity reports transactions of an EVM chain that involve an address.
+	AddressActivity EventType = "address_activity"
+	// ValidatorActivity reports events of the validators of a node or a subnet.
+	ValidatorActivity EventType = "validator_activity"
+)
 
 // Webhook is a client's order to report events.
 type Webhook struct {
@@ -37,6 +41,10 @@ type Webhook struct {
 	ChainID string `json:"chainId"`
 	// From is the first block whose events are reported.
 	From uint64 `json:"from"`
+	// Network is the name of the network in answers, empty for EVM chains.
+	Network string `json:"network,omitempty"`
+	// Validators is set for ValidatorActivity. The fields from Addresses to IncludeLogs are for AddressActivity.
+	Validators *ValidatorFilter `json:"validators,omitempty"`
 	// Addresses have the chain's canonical spelling.
 	Addresses []string `json:"addresses,omitempty"`
 	// EventSignatures are first topics of logs. If there are any, only transactions with such a log are reported.

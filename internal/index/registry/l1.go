@@ -188,8 +188,8 @@ func (s *l1s) begin(v *L1Validator) {
 	s.known[v.ValidationID], s.dirty[v.ValidationID] = v, v
 }
 
-// l1 indexes a transaction that registers L1 validators or changes a weight.
-func (b *application) l1(tx *txs.Tx, number uint32) error {
+// l1 indexes a transaction that registers L1 validators or changes a weight. refund is the balance that it returns.
+func (b *application) l1(tx *txs.Tx, refund uint64, number uint32) error {
 	event, err := pchain.L1EventOf(tx.Unsigned)
 	if err != nil {
 		return err
@@ -206,6 +206,7 @@ func (b *application) l1(tx *txs.Tx, number uint32) error {
 			v.PublicKey, v.ProofOfPossession = one.Signer.PublicKey[:], one.Signer.ProofOfPossession[:]
 			v.RemainingBalanceOwner, v.DeactivationOwner = ownersOf(one.RemainingBalanceOwner), ownersOf(one.DeactivationOwner)
 			b.begin(&v)
+			b.registered(&v, one.Balance)
 		}
 	case *txs.RegisterL1ValidatorTx:
 		m, err := message.ParseRegisterL1Validator(event.(*pchain.Registration).Message)
@@ -219,6 +220,7 @@ func (b *application) l1(tx *txs.Tx, number uint32) error {
 		v.PublicKey, v.ProofOfPossession = m.BLSPublicKey[:], u.ProofOfPossession[:]
 		v.RemainingBalanceOwner, v.DeactivationOwner = ownersOf(m.RemainingBalanceOwner), ownersOf(m.DisableOwner)
 		b.begin(&v)
+		b.registered(&v, u.Balance)
 	case *txs.SetL1ValidatorWeightTx:
 		change := event.(*pchain.WeightChange)
 		v, err := b.touch(change.ValidationID)
@@ -228,6 +230,7 @@ func (b *application) l1(tx *txs.Tx, number uint32) error {
 		v.Weight, v.MinNonce = change.Weight, change.Nonce+1
 		if v.Weight == 0 {
 			v.Removed, v.RemovedBy = b.block.Time, tx.ID()
+			b.l1Event(Retired, v.RemovedBy, v, refund)
 		}
 	}
 	return nil
@@ -244,7 +247,13 @@ func (b *application) accounts(changes []pchain.L1Change) error {
 		if err != nil {
 			return err
 		}
+		id := c.ValidationID
+		if c.Ends == 0 && !c.Removed && !b.disabled[id] && (v.Ends != 0 || b.funded[id]) {
+			b.l1Event(Disabled, ids.Empty, v, 0) // the balance is used up
+		}
 		v.Ends = c.Ends
+		b.batch.Put(store.FamilyValidatorActivity, store.PK{P: endsPartition(b.networkID, id), K: row.Uint64(b.block.Height)},
+			binary.BigEndian.AppendUint64(nil, c.Ends))
 		if c.Removed != (v.Weight == 0) {
 			return fmt.Errorf("L1 validator %s has weight %d, and its account is removed: %t", c.ValidationID, v.Weight, c.Removed)
 		}

@@ -23,13 +23,13 @@ import (
 // Name is the name of the projection in cursors.
 const Name = "registry"
 
-// Form returns the format of the rows. The first version is 1.
+// Form returns the format of the rows. Version 2 added the activity of validators.
 func Form() index.Form {
 	return index.Form{
-		Name: Name, Version: 1, Cursor: index.CursorOf(Name),
+		Name: Name, Version: 2, Cursor: index.CursorOf(Name),
 		Families: []store.Family{
 			store.FamilyRegistryState, store.FamilyBlockchain, store.FamilyRegistered, store.FamilyValidator,
-			store.FamilyL1Validator, store.FamilyL1ValidatorList,
+			store.FamilyL1Validator, store.FamilyL1ValidatorList, store.FamilyValidatorActivity,
 		},
 	}
 }
@@ -63,11 +63,12 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *pchain.Bl
 			return err
 		}
 	}
+	before := t.state.AccruedFees().Accrued
 	said, err := t.decoder.Ledger(ctx, t.state, block)
 	if err != nil {
 		return err
 	}
-	b := &application{Projection: t, batch: batch, block: said}
+	b := &application{Projection: t, batch: batch, block: said, activity: newActivity()}
 	b.expire()
 	for i := range said.Txs {
 		tx := &said.Txs[i]
@@ -77,17 +78,22 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *pchain.Bl
 		b.register(tx, uint32(i))
 		b.validation(tx, uint32(i))
 		if i < len(block.Txs) {
-			if err := b.raw(block.Txs[i], uint32(i)); err != nil {
+			if err := b.raw(block.Txs[i], tx, uint32(i)); err != nil {
 				return fmt.Errorf("transaction %s: %w", tx.ID, err)
 			}
 		}
 	}
-	if err := b.stakers(t.state.StakerChanges()); err != nil {
+	changes := t.state.StakerChanges()
+	if err := b.stakers(changes); err != nil {
+		return err
+	}
+	if err := b.staked(changes); err != nil {
 		return err
 	}
 	if err := b.accounts(t.state.L1Changes()); err != nil {
 		return err
 	}
+	b.writeActivity(before)
 	b.write()
 	return nil
 }
@@ -95,6 +101,7 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *pchain.Bl
 // application is one block being applied.
 type application struct {
 	*Projection
+	activity
 	batch *store.Batch
 	block *ledger.Block
 }

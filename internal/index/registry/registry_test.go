@@ -102,6 +102,7 @@ type oracle struct {
 	time     time.Time
 	config   fee.Config
 	proposal *txs.Tx
+	last     *txs.Tx // the proposal, for expect
 }
 
 func newOracle(config fee.Config) *oracle {

@@ -283,7 +283,7 @@ func (b *application) validation(tx *ledger.Tx, number uint32) {
 }
 
 // raw indexes the transactions whose effect on validators the ledger's types do not have.
-func (b *application) raw(tx *txs.Tx, number uint32) error {
+func (b *application) raw(tx *txs.Tx, said *ledger.Tx, number uint32) error {
 	if u, ok := tx.Unsigned.(*txs.RemoveSubnetValidatorTx); ok {
 		v := b.permissioned[seat{u.Subnet, u.NodeID}]
 		if v == nil {
@@ -292,7 +292,10 @@ func (b *application) raw(tx *txs.Tx, number uint32) error {
 		b.end(v, Ending{Time: b.block.Time, TxID: tx.ID(), Removed: true})
 		return nil
 	}
-	return b.l1(tx, number)
+	if err := b.balance(tx, said.L1Refund); err != nil {
+		return err
+	}
+	return b.l1(tx, said.L1Refund, number)
 }
 
 // stakers applies what became of stakers that can earn a reward: validators before delegators.
