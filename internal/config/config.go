@@ -18,6 +18,7 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/handlers/compat"
+	"quorate/internal/index/evm"
 	"quorate/internal/index/primary"
 	"quorate/internal/store"
 )
@@ -189,6 +190,11 @@ func (n Network) check(name string, wrong func(format string, args ...any)) {
 		wrong("networks.%s.record: %q is none of %s, %s and %s", name, n.Record, RecordAll, RecordPrimary, RecordL1)
 	case n.RecordsLedger() && n.IndexFrom > 0:
 		wrong("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, RecordL1)
+	}
+	for _, optional := range n.EVMIndexes {
+		if !slices.Contains(evm.Optionals(), optional) {
+			wrong("networks.%s.evm_indexes: %q is none of %v", name, optional, evm.Optionals())
+		}
 	}
 	if _, err := n.HealthSubnetIDs(); err != nil {
 		wrong("networks.%s.health_subnets: %w", name, err)

@@ -79,10 +79,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"unknown key":              {file: "lisen: x\n", want: "lisen"},
-		"unknown key of a network": {file: "networks:\n  fuji:\n    node: x\n", want: "node"},
+		"unknown key":              {file: "lisen: x\n", want: "lisen: unknown key; did you mean listen?"},
+		"unknown key of a network": {file: "networks:\n  fuji:\n    node: x\n", want: "networks.fuji.node: unknown key; did you mean nodes?"},
 		"not YAML":                 {file: "\t{", want: "configuration"},
-		"wrong type":               {file: "listen: [1]\n", want: "line 1"},
+		"wrong type":               {file: "listen: [1]\n", want: "listen: it is not a single value"},
 		"unknown variable":         {environ: []string{"QUORATE_LISTN=x"}, want: "did you mean QUORATE_LISTEN?"},
 		"bad address":              {args: []string{"--listen", "8080"}, want: "listen"},
 		"bad variable":             {environ: []string{"QUORATE_ALLOW_PRIVATE_IPS=perhaps"}, want: "QUORATE_ALLOW_PRIVATE_IPS"},
@@ -98,9 +98,18 @@ func TestMistakesAreNamed(t *testing.T) {
 		"network in the store":     {args: []string{"--network", "store=http://x"}, want: "networks: \"store\""},
 		"more memory than numbers": {args: []string{"--memory-limit", "9EiB"}, want: "memory_limit"},
 		"token without a symbol":   {file: "networks:\n  fuji:\n    nodes: [http://x]\n    evm: [{rpc: 'http://x/ext/bc/y/rpc', native_token: {name: X}}]\n", want: "networks.fuji.evm.native_token"},
-		"unknown key of a token":   {file: "networks:\n  fuji:\n    evm: [{native_token: {decimal: 1}}]\n", want: "decimal is not known of a native token"},
+		"unknown key of a token":   {file: "networks:\n  fuji:\n    evm: [{native_token: {decimal: 1}}]\n", want: "networks.fuji.evm[0].native_token.decimal: unknown key; did you mean decimals?"},
 		"unknown network at /ext":  {file: "node_api: {network: fui}\nnetworks:\n  fuji:\n    nodes: [http://x]\n", want: "did you mean fuji?"},
-		"unknown key of the API":   {file: "node_api: {netwrk: fuji}\n", want: "netwrk is not known of node_api"},
+		"unknown key of the API":   {file: "node_api: {netwrk: fuji}\n", want: "node_api.netwrk: unknown key; did you mean network?"},
+		"text for a duration":      {file: "request_timeout: soon\n", want: `request_timeout: "soon" is not a duration such as 15s`},
+		"text for a size":          {file: "limits:\n  body: -1\n", want: `limits.body: "-1" is no size such as 512MiB`},
+		"text for a number":        {file: "networks:\n  fuji:\n    nodes: [http://x]\n    requests_per_second: many\n", want: `networks.fuji.requests_per_second: "many" is not a whole number in range`},
+		"text for a truth value":   {file: "webhooks: {enabled: 7}\n", want: `webhooks.enabled: "7" is not a truth value`},
+		"value for a list":         {file: "cors_origins: x\n", want: "cors_origins: it is not a list"},
+		"list for keys":            {file: "networks: [a]\n", want: "networks: it has no names and values"},
+		"value for keys":           {file: "tls: x\n", want: "tls: it has no keys and values"},
+		"key of a merged mapping":  {file: "networks:\n  fuji: &f {nodes: [http://x], recrd: all}\n  other: {<<: *f, nodes: [http://y]}\n", want: "networks.other.recrd: unknown key; did you mean record?"},
+		"twice the same key":       {file: "listen: :1\nlisten: :2\n", want: `mapping key "listen" already defined`},
 		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (e *Endpoint) UnmarshalYAML(value *yaml.Node) error {
 	}
 	for i := 0; i+1 < len(value.Content); i += 2 { // Decode accepts unknown keys
 		if key := value.Content[i]; key.Value != "url" && key.Value != "headers" {
-			return fmt.Errorf("line %d: unknown key %s is not known of a node; it has url and headers", key.Line, key.Value)
+			return fmt.Errorf("a node has no %s; it has url and headers", key.Value)
 		}
 	}
 	type plain Endpoint

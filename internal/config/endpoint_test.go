@@ -51,7 +51,7 @@ func TestMistakesInProviderSettings(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown key of a node":       {file: "networks: {fuji: {nodes: [{url: 'http://x', header: {a: secret}}]}}\n", want: "header is not known of a node"},
+		"unknown key of a node":       {file: "networks: {fuji: {nodes: [{url: 'http://x', header: {a: secret}}]}}\n", want: "networks.fuji.nodes[0]: a node has no header; it has url and headers"},
 		"header name":                 {file: "networks: {fuji: {nodes: [{url: 'http://x', headers: {'a b': secret}}]}}\n", want: `"a b" is not the name of a header`},
 		"header value":                {file: "networks: {fuji: {nodes: [{url: 'http://x', headers: {a: \"secret\\nb\"}}]}}\n", want: "header a is empty or has more than one line"},
 		"header of an unknown host":   {args: []string{"--network", "fuji=http://x", "--node-header", "y=a: secret"}, want: `no node is at host "y"`},
@@ -60,7 +60,7 @@ func TestMistakesInProviderSettings(t *testing.T) {
 		"peer without an ID":          {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{address: '203.0.113.7:9651'}]}}\n", want: "networks.fuji.manual_peers"},
 		"peer without a port":         {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{node_id: NodeID-7Xhw2mDxuDS44j42TCB6U5579esbSt3Lg, address: 203.0.113.7}]}}\n", want: "203.0.113.7:9651"},
 		"peer at a private address":   {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{node_id: NodeID-7Xhw2mDxuDS44j42TCB6U5579esbSt3Lg, address: '10.0.0.1:9651'}]}}\n", want: "allow_private_ips"},
-		"unknown key of a peer":       {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{id: x}]}}\n", want: "id is not known of a manual peer"},
+		"unknown key of a peer":       {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{id: x}]}}\n", want: "networks.fuji.manual_peers[0].id: unknown key"},
 		"chain without a node":        {file: "networks: {fuji: {nodes: ['http://x'], evm: [{rpc: []}]}}\n", want: "networks.fuji.evm.rpc"},
 		"chain with a bad second URL": {file: "networks: {fuji: {nodes: ['http://x'], evm: [{rpc: ['http://x', 'secret']}]}}\n", want: "networks.fuji.evm.rpc"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
+	"quorate/internal/index/evm"
 	"quorate/internal/index/primary"
 )
 
@@ -37,6 +38,8 @@ type Network struct {
 	// KeepContainers is what is kept of blocks as nodes gave them: all, needed or none;
 	// empty stands for needed where there is a ledger, else none. See primary.Keep.
 	KeepContainers primary.Keep `yaml:"keep_containers"`
+	// EVMIndexes names the optional indexes of the network's EVM chains that are on.
+	EVMIndexes []evm.Optional `yaml:"evm_indexes"`
 	// GenesisFile is what the nodes of a private network were started with.
 	GenesisFile string `yaml:"genesis_file"`
 	// XChainTimes is a file with the times of X-Chain transactions and vertices from before

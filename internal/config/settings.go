@@ -133,7 +133,7 @@ func groups() []group {
 		}},
 		{"Logs", []setting{
 			{"log-level", "QUORATE_LOG_LEVEL", "lowest `level` to log: debug, info, warn or error", text(func(c *Config) *string { return &c.LogLevel })},
-			{"log-format", "QUORATE_LOG_FORMAT", "`format` of log lines: text, json, or auto for text on a terminal and json elsewhere", text(func(c *Config) *string { return &c.LogFormat })},
+			{"log-format", "QUORATE_LOG_FORMAT", "`format` of log lines: text, json, or auto for text on a terminal and json otherwise", text(func(c *Config) *string { return &c.LogFormat })},
 		}},
 	}
 }

@@ -1,11 +1,8 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"slices"
@@ -187,25 +184,13 @@ func (s *Survey) readFile(path string) {
 	s.file, s.lines = path, linesOf(content)
 	c := &s.Config
 	before := flatten(*c)
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	decoder.KnownFields(true)
-	err = decoder.Decode(c)
-	if errors.Is(err, io.EOF) { // an empty file
-		err = nil
+	var document yaml.Node
+	err = yaml.Unmarshal(content, &document)
+	if err == nil && document.Kind != 0 { // not an empty file
+		err = s.decode(&document, hint)
 	}
 	if err != nil {
-		names := strings.NewReplacer(" in type config.Config", "", " in type config.Network", " of a network", " in type config.NodeAPI", " of node_api", " in type config.EVM", " of an EVM chain", " in type config.ManualPeer", " of a manual peer", " in type config.Metadata", " of metadata", " in type config.Surface", "", " in type config.Limits", " of limits", " in type config.TLS", " of tls", " in type config.Tracing", " of tracing", " in type config.RateClass", " of a rate class", " in type config.Token", " of a native token", "field ", "unknown key ", "not found", "is not known")
-		texts := []string{err.Error()}
-		if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
-			texts = mistakes.Errors // the rest has been decoded
-		}
-		for i, text := range texts {
-			if i == maxMistakes {
-				s.Wrong(hint, fmt.Errorf("configuration %s: %d mistakes more", path, len(texts)-i))
-				break
-			}
-			s.Wrong(hint, fmt.Errorf("configuration %s: %s", path, names.Replace(text)))
-		}
+		s.Wrong(hint, fmt.Errorf("configuration %s: %w", path, err))
 	}
 	if c.Networks == nil {
 		c.Networks = make(map[string]Network)
@@ -218,4 +203,21 @@ func (s *Survey) readFile(path string) {
 			s.origins[key] = path
 		}
 	}
+}
+
+// decode sets the configuration to that of a document, as far as it fits.
+func (s *Survey) decode(document *yaml.Node, hint string) error {
+	mistakes := typeMistakes(document)
+	for i, mistake := range mistakes {
+		if i == maxMistakes {
+			s.Wrong(hint, fmt.Errorf("%d mistakes more", len(mistakes)-i))
+			break
+		}
+		s.Wrong(hint, mistake)
+	}
+	err := document.Decode(&s.Config)
+	if len(mistakes) > 0 {
+		return nil // they are the reason
+	}
+	return err
 }

@@ -1,4 +1,4 @@
-// Package suggest finds the name that somebody meant who wrote another one.
+// Package suggest finds the known name that resembles an unknown one.
 package suggest
 
 // Name finds the name that was probably meant, and returns a question that ends a sentence.
@@ -11,7 +11,7 @@ func Name(name string, known []string) string {
 
 // Nearest returns the name that was probably meant, or an empty string.
 func Nearest(name string, known []string) string {
-	best, distance := "", 4
+	best, distance := "", min(4, len(name)/2+1) // short names resemble everything
 	for _, k := range known {
 		if d := editDistance(name, k); d < distance {
 			best, distance = k, d
