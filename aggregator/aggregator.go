@@ -184,6 +184,12 @@ func (a *Aggregator) idleNow() <-chan struct{} {
 	return a.idle
 }
 
+// AnswerTime returns the median time in which a node answered its latest signature requests, estimated from the last 20
+// or so. It returns false if the node has not answered since the aggregator began.
+func (a *Aggregator) AnswerTime(nodeID ids.NodeID) (time.Duration, bool) {
+	return a.history.answerTime(nodeID)
+}
+
 func orDefault(v, d uint64) uint64 {
 	if v == 0 {
 		return d
@@ -209,16 +215,19 @@ const maxMoves = 3
 func (a *Aggregator) Sign(ctx context.Context, req Request) (*Result, error) {
 	started := time.Now()
 	result, err := a.sign(ctx, req)
-	if err == nil {
+	if err == nil && !req.Ahead {
 		a.metrics.signed.Observe(time.Since(started).Seconds())
 		return result, nil
 	}
 	outcome := "cancelled"
 	var failed *Error
-	if errors.As(err, &failed) {
+	switch {
+	case err == nil:
+		outcome = "signed"
+	case errors.As(err, &failed):
 		outcome = string(failed.Code)
 	}
-	a.metrics.latency.WithLabelValues(outcome).Observe(time.Since(started).Seconds())
+	a.metrics.latency.WithLabelValues(outcome, originOf(req)).Observe(time.Since(started).Seconds())
 	return result, err
 }
 

@@ -234,3 +234,14 @@ func (h *history) kept() {
 	defer h.mu.Unlock()
 	h.margin = math.Max(h.margin-0.01, 0.25)
 }
+
+// answerTime returns the median of a node's answer times; false if it has not answered.
+func (h *history) answerTime(nodeID ids.NodeID) (time.Duration, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, ok := h.nodes[nodeID]
+	if !ok || n.times.n == 0 {
+		return 0, false
+	}
+	return time.Duration(math.Exp(n.times.mean)), true // the median of a log-normal distribution
+}

@@ -22,9 +22,17 @@ type metrics struct {
 
 	// Looked up beforehand: answering with a message at hand is so short that finding
 	// them by their labels would be a noticeable part of it.
-	signed     prometheus.Observer // latency
+	signed     prometheus.Observer // latency, of clients
 	resolved   prometheus.Observer // stages, of the set
 	fromMemory prometheus.Counter  // served
+}
+
+// originOf returns the label of a request's origin.
+func originOf(req Request) string {
+	if req.Ahead {
+		return "ahead"
+	}
+	return "client"
 }
 
 var latencyBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}
@@ -32,8 +40,8 @@ var latencyBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.
 func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (*metrics, error) {
 	m := &metrics{
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "quorate_sign_seconds", Help: "Time to answer a request for a signed message, by outcome.", Buckets: latencyBuckets,
-		}, []string{"outcome"}),
+			Name: "quorate_sign_seconds", Help: "Time to answer a request for a signed message, by outcome and origin: client, or ahead of any client.", Buckets: latencyBuckets,
+		}, []string{"outcome", "origin"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "quorate_stage_seconds", Help: "Time of a request's stages: set (resolving the validator set), first_answer and quorum (since the round began), verify (making and checking the message).", Buckets: latencyBuckets,
 		}, []string{"stage"}),
@@ -62,7 +70,7 @@ func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (
 			Name: "quorate_requests_served_total", Help: "Requests by what served them: a message finished before (memory, archive), or a round.",
 		}, []string{"source"}),
 	}
-	m.signed = m.latency.WithLabelValues("signed")
+	m.signed = m.latency.WithLabelValues("signed", originOf(Request{}))
 	m.resolved = m.stages.WithLabelValues("set")
 	m.fromMemory = m.served.WithLabelValues("memory")
 	cacheBytes := func(cache string, read func() float64) prometheus.Collector {

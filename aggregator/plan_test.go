@@ -189,3 +189,17 @@ func BenchmarkPlan(b *testing.B) {
 		r.plan.pick(r, 0)
 	}
 }
+
+func TestAnswerTimeIsTheMedian(t *testing.T) {
+	h, now := newHistory(), time.Unix(1e9, 0)
+	one := signer{node: ids.NodeID{1}}
+	h.failed(ids.NodeID{2}, now)
+	for _, elapsed := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
+		h.answered(one, elapsed, now)
+	}
+	at, ok := h.answerTime(one.node)
+	require.True(t, ok)
+	require.InDelta(t, 100*time.Millisecond, at, float64(time.Microsecond))
+	_, ok = h.answerTime(ids.NodeID{2})
+	require.False(t, ok, "it has not answered")
+}

@@ -38,6 +38,8 @@ type Request struct {
 	// Sent says that the message is known to have been sent, so that Sign waits until its
 	// context ends.
 	Sent bool
+	// Ahead says that no client has asked for the message yet. Only metrics tell such requests from others.
+	Ahead bool
 	// Progress, if not nil, is called with the round's account while it is
 	// under way, at most every ProgressInterval and never after Sign returned.
 	// It must not block.
@@ -64,6 +66,10 @@ type Result struct {
 
 	made time.Time // zero if it was read from the archive
 }
+
+// MadeBefore reports whether the result existed at time t: a request that arrived at t got it from the cache or from the
+// archive.
+func (r *Result) MadeBefore(t time.Time) bool { return r.made.Before(t) }
 
 // at returns the result for an equal set at another height.
 func (r *Result) at(height uint64) *Result {

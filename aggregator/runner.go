@@ -18,7 +18,7 @@ import (
 type runner struct {
 	agg          *Aggregator
 	key          roundKey
-	client       string // that started it; may be empty
+	client       string // that started it; empty if no client did
 	callers      int    // that wait for an outcome; guarded by agg.mu
 	end          context.CancelFunc
 	message      *warp.UnsignedMessage
@@ -233,7 +233,11 @@ func (f *runner) file(c *waiter, result *Result) {
 	if f.agg.archive == nil {
 		return
 	}
-	f.agg.archive.putStream(id, result)
+	from := OriginAhead
+	if f.client != "" {
+		from = OriginClient
+	}
+	f.agg.archive.putStream(id, result, from)
 	// A message short of its buffer is only good until more validators sign.
 	if result.Weight >= c.want {
 		f.agg.archive.putMessage(id, result)

@@ -50,7 +50,19 @@ type StreamEvent struct {
 	SigningSubnetID                   ids.ID
 	PChainHeight, Weight, TotalWeight uint64
 	Signers                           int
+	// Origin is who had the message signed.
+	Origin Origin
 }
+
+// Origin is who had a message signed: the one that started the round.
+type Origin uint64
+
+// The origins. They are stored.
+const (
+	OriginUnknown Origin = iota // of messages that earlier versions stored
+	OriginClient
+	OriginAhead // signed before a request
+)
 
 // Ends returns the ends of the stream.
 func (s *Stream) Ends(ctx context.Context) (store.LogEnds, error) { return s.rows.Ends(ctx) }
@@ -76,7 +88,7 @@ func (s *Stream) Read(ctx context.Context, after uint64, limit int) ([]StreamEve
 
 // A row of a stream begins with a hash of the rest, which replaces a second verification: the message was verified
 // before it was written. The rest has a version, the time in ms, and four numbers of 8 bytes. A gap has the missed
-// messages and zeros. A message has height, weight and total weight, zero, the subnet's ID, and the signed message.
+// messages and zeros. A message has height, weight, total weight and origin, the subnet's ID, and the signed message.
 const (
 	streamHash = 8
 	streamGap  = streamHash + 1 + 5*8
@@ -119,7 +131,7 @@ func parseStreamEvent(row store.LogRow) (StreamEvent, error) {
 		return e, fmt.Errorf("%w: %w", damaged, err)
 	}
 	e.Message, e.SigningSubnetID = message, ids.ID(v[streamGap:])
-	e.PChainHeight, e.Weight, e.TotalWeight = fields[1], fields[2], fields[3]
+	e.PChainHeight, e.Weight, e.TotalWeight, e.Origin = fields[1], fields[2], fields[3], Origin(fields[4])
 	if signature, ok := message.Signature.(*warp.BitSetSignature); ok {
 		e.Signers = set.BitsFromBytes(signature.Signers).Len()
 	}
@@ -134,11 +146,11 @@ type waitingStream struct {
 
 // putStream queues a signed message for its network's stream. If too much waits already, it counts the message as
 // missed.
-func (a *Archive) putStream(id finishedID, r *Result) {
+func (a *Archive) putStream(id finishedID, r *Result, from Origin) {
 	k := make([]byte, 0, 2*ids.IDLen+8)
 	k = append(append(k, id.message[:]...), id.set[:]...)
 	k = binary.BigEndian.AppendUint64(k, id.need)
-	fields := [5]uint64{uint64(r.made.UnixMilli()), r.PChainHeight, r.Weight, r.TotalWeight}
+	fields := [5]uint64{uint64(r.made.UnixMilli()), r.PChainHeight, r.Weight, r.TotalWeight, uint64(from)}
 	e := store.LogEntry{Key: k, V: streamRow(fields, r.SigningSubnetID[:], r.Message.Bytes())}
 	size := len(e.Key) + len(e.V) + store.BoundedRowBytes
 	a.mu.Lock()

@@ -41,7 +41,7 @@ func TestStreamHasEachMessageOnce(t *testing.T) {
 			results = append(results, r)
 		}
 		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
-			sign(ctx, a, Request{Message: testMessage(t, "one")})
+			sign(WithClient(ctx, "someone"), a, Request{Message: testMessage(t, "one")})
 			sign(ctx, a, Request{Message: testMessage(t, "two")})
 			sign(ctx, a, Request{Message: testMessage(t, "one"), QuorumPercentage: 50})
 			_, err := a.Sign(ctx, Request{Message: testMessage(t, "one")})
@@ -68,6 +68,7 @@ func TestStreamHasEachMessageOnce(t *testing.T) {
 			require.Equal(t, []any{want.SigningSubnetID, want.PChainHeight, want.Weight, want.TotalWeight, want.Signers},
 				[]any{e.SigningSubnetID, e.PChainHeight, e.Weight, e.TotalWeight, e.Signers})
 			require.False(t, e.Time.IsZero())
+			require.Equal(t, []Origin{OriginClient, OriginAhead, OriginAhead}[i], e.Origin)
 		}
 	})
 }

@@ -127,10 +127,10 @@ func (c *Client) Close() {
 	}
 }
 
-// call sends a request until it succeeds or may not be repeated, and decodes the answer. body is
-// nil for GET.
-func (c *Client) call(ctx context.Context, path string, body, reply any) error {
-	return c.exchange(ctx, path, body, "application/json", func(response *http.Response) error {
+// call sends a request until it succeeds or may not be repeated, and decodes the answer, whose
+// header it returns. body is nil for GET.
+func (c *Client) call(ctx context.Context, path string, body, reply any) (header http.Header, err error) {
+	err = c.exchange(ctx, path, body, "application/json", func(response *http.Response) error {
 		content, err := read(response.Body)
 		if err != nil {
 			return err
@@ -138,8 +138,10 @@ func (c *Client) call(ctx context.Context, path string, body, reply any) error {
 		if err := json.Unmarshal(content, reply); err != nil {
 			return badAnswer("%s with Content-Type %q is not the expected JSON: %v", response.Status, clip(response.Header.Get("Content-Type")), err)
 		}
+		header = response.Header
 		return nil
 	})
+	return header, err
 }
 
 // exchange is call with a function that reads the answer of a success.

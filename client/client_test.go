@@ -119,6 +119,12 @@ func TestRequests(t *testing.T) {
 			"GET /v1/signatureAggregator/fuji/aggregateSignatures/" + txID.String(), "", fmt.Sprintf(`{"signedMessage":%q}`, hexOf(signedP)),
 			func(ctx context.Context, c *client.Client) (any, error) { return c.SignTransaction(ctx, txID) }, signedP,
 		},
+		"a message in detail": {
+			"POST /v1/signatureAggregator/fuji/aggregateSignatures", fmt.Sprintf(`{"message":%q}`, hexOf(m)), good,
+			func(ctx context.Context, c *client.Client) (any, error) {
+				return c.SignInDetail(ctx, client.Request{Message: m.Bytes()})
+			}, &client.Signed{Message: signed, Summary: &client.Summary{Signers: 2, Weight: 1 << 63, TotalWeight: math.MaxUint64, SigningSubnetID: subnet, PChainHeight: 7, FromCache: true}},
+		},
 		"an EVM transaction": {
 			"GET /v1/signatureAggregator/fuji/blockchains/c-chain/transactions/0x" + txID.Hex() + "/messages?quorumPercentage=80&quorumPercentageBuffer=3&signingSubnetId=" +
 				subnet.String() + "&verifyingBlockchainId=" + chain.String() + "&waitSeconds=2", "",
@@ -187,6 +193,7 @@ func TestRequests(t *testing.T) {
 				if got := r.Header.Get("X-Data-Api-Key"); got != "secret" {
 					t.Errorf("got API key %q, want secret", got)
 				}
+				w.Header().Set("Signing-Summary", `{"signers":2,"weight":"9223372036854775808","totalWeight":"18446744073709551615","signingSubnetId":"`+subnet.String()+`","pChainHeight":"7","fromCache":true}`)
 				answer(http.StatusOK, test.answer)(w, r)
 			}, client.Options{APIKey: "secret"})
 			got, err := test.call(t.Context(), c)

@@ -93,6 +93,8 @@ const (
 	CodeIndexBeginsLater Code = "INDEX_BEGINS_LATER"
 	// CodeIndexUntraced: no block of the chain has call traces.
 	CodeIndexUntraced Code = "INDEX_UNTRACED"
+	// CodeIndexOff: the operation needs an optional index that is off.
+	CodeIndexOff Code = "INDEX_OFF"
 )
 
 // Error is a failure that the server reported. Its Code alone decides whether it is another one:

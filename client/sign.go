@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"net/url"
 	"strconv"
 	"time"
@@ -98,24 +99,73 @@ type signedBody struct {
 	Delivery      *Delivery `json:"delivery"`
 }
 
+// Signed is a signed message and how the service got it.
+type Signed struct {
+	Message *warp.Message
+	// Delivery is that of SignForDelivery.
+	Delivery *Delivery
+	// Summary is nil if the service is of a version that sends none.
+	Summary *Summary
+}
+
+// Summary says who signed a message.
+type Summary struct {
+	// Signers counts the distinct BLS keys in the signature.
+	Signers int `json:"signers"`
+	// Weight is the weight of the signers, of TotalWeight.
+	Weight      uint64 `json:"weight,string"`
+	TotalWeight uint64 `json:"totalWeight,string"`
+	// SigningSubnetID and PChainHeight name the validator set.
+	SigningSubnetID ids.ID `json:"signingSubnetId"`
+	PChainHeight    uint64 `json:"pChainHeight,string"`
+	// FromCache means that the message was signed for an earlier request.
+	FromCache bool `json:"fromCache"`
+}
+
+// summaryHeader is the header of an answer with a Summary.
+const summaryHeader = "Signing-Summary"
+
 // Sign returns the signed message of r.
 func (c *Client) Sign(ctx context.Context, r Request) (*warp.Message, error) {
-	signed, _, err := c.SignForDelivery(ctx, r)
-	return signed, err
+	signed, err := c.SignInDetail(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return signed.Message, nil
 }
 
 // SignForDelivery is Sign that also returns whether the blockchain that r names as VerifyingBlockchainID would accept the
 // signed message. The Delivery is nil if r names none or the service does not check deliveries.
 func (c *Client) SignForDelivery(ctx context.Context, r Request) (*warp.Message, *Delivery, error) {
-	var reply signedBody
-	if err := c.call(ctx, signPath, r.body(), &reply); err != nil {
-		return nil, nil, err
-	}
-	signed, err := r.signed(reply.SignedMessage)
+	signed, err := c.SignInDetail(ctx, r)
 	if err != nil {
 		return nil, nil, err
 	}
-	return signed, reply.Delivery, nil
+	return signed.Message, signed.Delivery, nil
+}
+
+// SignInDetail is Sign that also returns who signed.
+func (c *Client) SignInDetail(ctx context.Context, r Request) (*Signed, error) {
+	return c.sign(ctx, signPath, r.body(), r.signed)
+}
+
+// sign sends a request for one signed message, which parse parses and checks.
+func (c *Client) sign(ctx context.Context, path string, body any, parse func(string) (*warp.Message, error)) (*Signed, error) {
+	var reply signedBody
+	header, err := c.call(ctx, path, body, &reply)
+	if err != nil {
+		return nil, err
+	}
+	signed := &Signed{Delivery: reply.Delivery}
+	if signed.Message, err = parse(reply.SignedMessage); err != nil {
+		return nil, err
+	}
+	if text := header.Get(summaryHeader); text != "" {
+		if err := json.Unmarshal([]byte(text), &signed.Summary); err != nil {
+			return nil, badAnswer("its header %s: %v", summaryHeader, err)
+		}
+	}
+	return signed, nil
 }
 
 // Result is the outcome of one request of a batch: Message, or Err, which is an *Error. Delivery is that of
@@ -140,7 +190,7 @@ func (c *Client) SignBatch(ctx context.Context, requests []Request) ([]Result, e
 			failure
 		} `json:"results"`
 	}
-	if err := c.call(ctx, signPath+":batch", map[string]any{"requests": bodies}, &reply); err != nil {
+	if _, err := c.call(ctx, signPath+":batch", map[string]any{"requests": bodies}, &reply); err != nil {
 		return nil, err
 	}
 	if len(reply.Results) != len(requests) {
@@ -167,18 +217,25 @@ func (c *Client) SignBatch(ctx context.Context, requests []Request) ([]Result, e
 // The client checks that the message is one of the P-Chain. It cannot check that it follows from
 // the transaction; compare its payload with what you expect.
 func (c *Client) SignTransaction(ctx context.Context, txID ids.ID) (*warp.Message, error) {
-	var reply signedBody
-	if err := c.call(ctx, signPath+"/"+txID.String(), nil, &reply); err != nil {
-		return nil, err
-	}
-	signed, err := parseSigned(reply.SignedMessage)
+	signed, err := c.SignTransactionInDetail(ctx, txID)
 	if err != nil {
 		return nil, err
 	}
-	if source := signed.SourceChainID; source != ids.Empty { // the P-Chain's ID
-		return nil, badAnswer("its message is one of blockchain %s, not of the P-Chain", source)
-	}
-	return signed, nil
+	return signed.Message, nil
+}
+
+// SignTransactionInDetail is SignTransaction that also returns who signed. Delivery is nil.
+func (c *Client) SignTransactionInDetail(ctx context.Context, txID ids.ID) (*Signed, error) {
+	return c.sign(ctx, signPath+"/"+txID.String(), nil, func(text string) (*warp.Message, error) {
+		signed, err := parseSigned(text)
+		if err != nil {
+			return nil, err
+		}
+		if source := signed.SourceChainID; source != ids.Empty { // the P-Chain's ID
+			return nil, badAnswer("its message is one of blockchain %s, not of the P-Chain", source)
+		}
+		return signed, nil
+	})
 }
 
 // CChain names the C-Chain in SignEVMTransaction.
@@ -211,7 +268,7 @@ func (c *Client) SignEVMTransaction(ctx context.Context, chain string, txHash [3
 		} `json:"messages"`
 	}
 	path := "/blockchains/" + url.PathEscape(chain) + "/transactions/0x" + hex.EncodeToString(txHash[:]) + "/messages" + o.query()
-	if err := c.call(ctx, path, nil, &reply); err != nil {
+	if _, err := c.call(ctx, path, nil, &reply); err != nil {
 		return nil, err
 	}
 	sent := make([]Sent, len(reply.Messages))

@@ -59,7 +59,7 @@ func (c *Client) Verify(ctx context.Context, r VerifyRequest) (*Verdict, error) 
 		DestinationID         *ids.ID `json:"destinationBlockchainId,omitempty"`
 	}{hex.EncodeToString(r.Message.Bytes()), r.SigningSubnetID, r.QuorumPercentage, r.PChainHeight, r.VerifyingBlockchainID, r.DestinationBlockchainID}
 	var verdict *Verdict
-	if err := c.call(ctx, "/verifySignedMessage", body, &verdict); err != nil {
+	if _, err := c.call(ctx, "/verifySignedMessage", body, &verdict); err != nil {
 		return nil, err
 	}
 	if verdict == nil {

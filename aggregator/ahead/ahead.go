@@ -199,6 +199,7 @@ func (a *Ahead) attempt(ctx context.Context, t *task) {
 	defer cancel()
 	request, err := t.Request(attempt)
 	if err == nil {
+		request.Ahead = true
 		_, err = a.options.Signer.Sign(attempt, request)
 	}
 	switch {

@@ -27,7 +27,10 @@ type fakeSigner struct {
 	calls  int // guarded by mu
 }
 
-func (s *fakeSigner) Sign(ctx context.Context, _ aggregator.Request) (*aggregator.Result, error) {
+func (s *fakeSigner) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
+	if !req.Ahead {
+		return nil, errors.New("the request would count as a client's")
+	}
 	s.mu.Lock()
 	s.calls++
 	fail := s.calls <= s.fails
