@@ -2,7 +2,6 @@ package signing
 
 import (
 	"encoding/hex"
-	"errors"
 	"math"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
+	"quorate/handlers/cb58"
 	"quorate/handlers/jsonbody"
 )
 
@@ -243,19 +243,10 @@ func parseID(name, text, what string) (ids.ID, error) {
 		}
 		return id, nil
 	}
-	id, err := fromCB58(text)
+	id, err := cb58.ID(text)
 	if err != nil {
 		return ids.Empty, apierr.BadRequest("%s: %q is no %s; give it as base58 with its checksum, as explorers show it, or as %d hex digits",
 			name, apierr.Excerpt(text), what, hexLen)
 	}
 	return id, nil
-}
-
-// fromCB58 parses an ID of about 50 characters. It refuses long text, because the decoder takes time quadratic in the
-// length.
-func fromCB58(text string) (ids.ID, error) {
-	if len(text) > 64 {
-		return ids.Empty, errors.New("too long")
-	}
-	return ids.FromString(text)
 }

@@ -191,6 +191,7 @@ func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedReq
 	if !f.peer {
 		status = statusSigned(c)
 	}
+	c.Response().Header().Set(SummaryHeader, summarize(signed, start))
 	return c.Blob(status, echo.MIMEApplicationJSON, content)
 }
 

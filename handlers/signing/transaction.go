@@ -50,6 +50,7 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	if err != nil {
 		return later(c, failure(c.Request().Context(), err, dataForm))
 	}
+	c.Response().Header().Set(SummaryHeader, summarize(result, start))
 	return reply(c, statusSigned(c), signedReply{SignedMessage: hexOf(result.Message)})
 }
 
