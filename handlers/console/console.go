@@ -6,6 +6,13 @@
 //	GET /console/api/live             server-sent events, see below
 //	GET /console/api/sets/{set}       the validators of a round in live
 //	GET /console/api/latency          the durations of signing requests
+//	GET /console/api/history          what was signed and what failed, ?range=hour or day
+//	GET /console/api/validators       the validators of a subnet with their connections, ?network=, subnet=, offset=,
+//	                                  state=missing; or the subnets of one, node=
+//	GET /console/api/messages         the signed messages that are stored, newest first, ?network=, before=, limit=
+//	                                  and id= (of a message, source blockchain or signing subnet)
+//	GET /console/api/messages/{number}
+//	GET /console/api/failures         the latest requests that failed, ?network=
 //	GET /console/api/example          an unsigned message to try, ?network=; 404
 //	                                  without Options.Example
 //
@@ -13,8 +20,10 @@
 // round that started, step holds changes in a round's replies, and end is the outcome of a round. status holds the
 // networks and the progress of their indexes, every two seconds.
 //
+// Run takes samples of metrics for the history: 240 of the last hour and 288 of the last day.
+//
 // At most 64 clients are connected, 8 of them from one client IP address, each with at most 1 MiB queued. At most 64
-// running and 16 finished rounds are stored, and none while no client is connected.
+// running and 16 finished rounds are stored, and none while no client is connected. The latest 200 failures are stored.
 package console
 
 import (
@@ -55,6 +64,12 @@ type Options struct {
 	Networks func() []Network
 	// Index returns the state of the chains' indexes, by network and chain.
 	Index func() map[string]map[string]index.Status
+	// Validators returns the validators of a subnet, the heaviest first, and their total weight; false if it has none.
+	Validators func(network string, subnet ids.ID) (all []Validator, totalWeight uint64, ok bool)
+	// Memberships returns the subnets that a node is a validator of.
+	Memberships func(network string, node ids.NodeID) []Membership
+	// Archive returns the signed messages of a network, nil if they are not stored.
+	Archive func(network string) Archive
 	// Gatherer provides the latencies that the aggregators measure.
 	Gatherer prometheus.Gatherer
 	// Example returns a message that the network's validators sign, a different one at each call; false if there is
@@ -68,6 +83,8 @@ type Network struct {
 	NetworkID uint32
 	Ready     bool
 	Reason    string // if it is not ready
+	// Degraded is what fails although the network is ready.
+	Degraded string
 	// Height is the proposed P-Chain height, if HeightKnown.
 	Height      uint64
 	HeightKnown bool
@@ -96,6 +113,13 @@ type Console struct {
 	timings cached
 	life    context.Context //nolint:containedctx // ends the streams, which would delay shutdown
 	end     context.CancelFunc
+
+	failures failures
+	since    since // guarded by the lock of status
+	counters cached
+	history  sync.Mutex
+	hour     ring // guarded by history
+	day      ring // guarded by history
 }
 
 type file struct {
@@ -109,7 +133,8 @@ func New(o Options) (*Console, error) {
 		return nil, errors.New("console: Options.Networks is missing")
 	}
 	c := &Console{options: o, files: make(map[string]file), feed: newFeed()}
-	c.status.make, c.timings.make = c.readStatus, c.readLatency
+	c.status.make, c.timings.make, c.counters.make = c.readStatus, c.readLatency, c.readCounters
+	c.hour, c.day = ring{step: sampleInterval, span: hour}, ring{step: longInterval, span: day}
 	c.life, c.end = context.WithCancel(context.Background())
 	root, err := fs.Sub(assets, "assets")
 	if err != nil {
@@ -185,6 +210,23 @@ func (c *Console) Route(e *echo.Echo) {
 			return apierr.Internal(err)
 		}
 		return send(ctx, latency)
+	})
+	e.GET("/console/api/history", func(ctx echo.Context) error {
+		span := ctx.QueryParam("range")
+		if span != "" && span != "hour" && span != "day" {
+			return apierr.BadRequest("range: %q is neither hour nor day", apierr.Excerpt(span))
+		}
+		history, err := c.readHistory(span == "day")
+		if err != nil {
+			return apierr.Internal(err)
+		}
+		return send(ctx, history)
+	})
+	e.GET("/console/api/validators", c.listValidators)
+	e.GET("/console/api/messages", c.listMessages)
+	e.GET("/console/api/messages/:number", c.oneMessage)
+	e.GET("/console/api/failures", func(ctx echo.Context) error {
+		return send(ctx, map[string]any{"failures": c.failures.of(ctx.QueryParam("network"))})
 	})
 	e.GET("/console/api/example", func(ctx echo.Context) error {
 		if c.options.Example != nil {

@@ -250,18 +250,20 @@ func TestStatusHasWhatAnybodyMaySee(t *testing.T) {
 		},
 		Example: func(string) ([]byte, bool) { return nil, false },
 	})
-	require.Equal(t, `event: status
-data: {"networks":[{"name":"fuji","networkId":5,"ready":true,"pChainHeight":12,"peers":3,"subnets":[{"subnetId":"11111111111111111111111111111111LpoYY","validators":4,"weight":"9223372036854775808","connected":0.5}],"allSubnets":2},{"name":"mainnet","networkId":0,"ready":false,"pChainHeight":null,"peers":0,"subnets":[],"allSubnets":0}],"chains":[{"network":"fuji","chain":"P","state":"catching up","from":0,"next":10,"tip":109,"lag":100,"rebuilt":0,"blocksPerSecond":5}],"example":true}
+	event := c.statusEvent()
+	require.Equal(t, fmt.Sprintf(`event: status
+data: {"networks":[{"name":"fuji","networkId":5,"ready":true,"pChainHeight":12,"peers":3,"subnets":[{"subnetId":"11111111111111111111111111111111LpoYY","validators":4,"weight":"9223372036854775808","connected":0.5,"since":%d}],"allSubnets":2},{"name":"mainnet","networkId":0,"ready":false,"pChainHeight":null,"peers":0,"subnets":[],"allSubnets":0}],"chains":[{"network":"fuji","chain":"P","state":"catching up","from":0,"next":10,"tip":109,"lag":100,"rebuilt":0,"blocksPerSecond":5}],"example":true,"readiness":"not ready","problems":[{"severity":"bad","kind":"network","network":"mainnet","title":"mainnet is not ready to sign","since":%d}]}
 
-`, string(c.statusEvent()))
+`, c.since.of("subnet", "fuji", ids.Empty.String()), c.since.of("ready", "mainnet")), string(event))
 }
 
 func TestLatency(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: signSeconds, Buckets: []float64{0.1, 1}, ConstLabels: prometheus.Labels{"network": "fuji"}}, []string{"outcome"})
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: signSeconds, Buckets: []float64{0.1, 1}, ConstLabels: prometheus.Labels{"network": "fuji"}}, []string{"outcome", "origin"})
 	registry.MustRegister(h)
 	for _, seconds := range []float64{0.05, 0.5, 5} {
-		h.WithLabelValues("signed").Observe(seconds)
+		h.WithLabelValues("signed", "client").Observe(seconds)
+		h.WithLabelValues("signed", "ahead").Observe(seconds)
 	}
 	_, e := newTest(t, Options{Gatherer: registry})
 	w := get(e, "/console/api/latency")

@@ -15,13 +15,18 @@ type statusView struct {
 	Chains   []chainView   `json:"chains"`
 	// Example reports whether there are example messages.
 	Example bool `json:"example"`
+	// Readiness is that of /readyz: ready, degraded or not ready.
+	Readiness string `json:"readiness"`
+	// Problems are what is wrong now, the worst first.
+	Problems []problemView `json:"problems"`
 }
 
 type networkView struct {
 	Name       string       `json:"name"`
 	NetworkID  uint32       `json:"networkId"`
 	Ready      bool         `json:"ready"`
-	Reason     string       `json:"reason,omitempty"` // if it is not ready
+	Reason     string       `json:"reason,omitempty"`   // if it is not ready
+	Degraded   string       `json:"degraded,omitempty"` // if it is ready
 	Height     *uint64      `json:"pChainHeight"`
 	Peers      int          `json:"peers"`
 	Subnets    []subnetView `json:"subnets"`
@@ -33,6 +38,9 @@ type subnetView struct {
 	Validators int     `json:"validators"`
 	Weight     uint64  `json:"weight,string"`
 	Connected  float64 `json:"connected"`
+	// Since is when less than the default quorum was first noticed to be connected, in milliseconds since 1970; 0 if
+	// more is.
+	Since int64 `json:"since,omitempty"`
 }
 
 // chainView is the progress of a chain's index. It omits errors of nodes and stores, which are for operators, but
@@ -54,20 +62,20 @@ type chainView struct {
 func (c *Console) readStatus() (any, error) {
 	v := statusView{Networks: []networkView{}, Chains: []chainView{}, Example: c.options.Example != nil}
 	for _, n := range c.options.Networks() {
-		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Reason: n.Reason, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets}
+		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Reason: n.Reason, Degraded: n.Degraded, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets}
 		if n.HeightKnown {
 			w.Height = &n.Height
 		}
 		for _, s := range n.Subnets {
-			w.Subnets = append(w.Subnets, subnetView{s.ID.String(), s.Validators, s.Weight, s.Connected})
+			w.Subnets = append(w.Subnets, subnetView{ID: s.ID.String(), Validators: s.Validators, Weight: s.Weight, Connected: s.Connected})
 		}
 		v.Networks = append(v.Networks, w)
 	}
 	slices.SortFunc(v.Networks, func(a, b networkView) int { return cmp.Compare(a.Name, b.Name) })
-	if c.options.Index == nil {
-		return v, nil
+	var networks map[string]map[string]index.Status
+	if c.options.Index != nil {
+		networks = c.options.Index()
 	}
-	networks := c.options.Index()
 	for _, network := range slices.Sorted(maps.Keys(networks)) {
 		for _, chain := range slices.Sorted(maps.Keys(networks[network])) {
 			s := networks[network][chain]
@@ -81,11 +89,9 @@ func (c *Console) readStatus() (any, error) {
 			v.Chains = append(v.Chains, w)
 		}
 	}
+	c.findProblems(&v, networks)
 	return v, nil
 }
-
-// signSeconds is the name of the aggregators' histogram of requests.
-const signSeconds = "quorate_sign_seconds"
 
 // latencyView holds the durations of a network's requests with one outcome.
 type latencyView struct {
@@ -119,14 +125,19 @@ func (c *Console) readLatency() (any, error) {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			v := latencyView{Buckets: []bucketView{}}
+			v, ahead := latencyView{Buckets: []bucketView{}}, false
 			for _, label := range m.GetLabel() {
 				switch label.GetName() {
 				case "network":
 					v.Network = label.GetValue()
 				case "outcome":
 					v.Outcome = label.GetValue()
+				case "origin":
+					ahead = label.GetValue() == originAhead
 				}
+			}
+			if ahead {
+				continue // no client waited
 			}
 			h := m.GetHistogram()
 			v.Count, v.Seconds = h.GetSampleCount(), h.GetSampleSum()

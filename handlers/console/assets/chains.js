@@ -1,4 +1,4 @@
-import { h, duration, number } from "./dom.js";
+import { h, duration, figure, number } from "./dom.js";
 
 const TITLES = { P: "P-Chain", X: "X-Chain", C: "C-Chain, atomic transactions", vertices: "X-Chain, vertices" };
 const STATES = {
@@ -12,14 +12,23 @@ const STATES = {
   idle: ["idle", "Waiting for a node"],
 };
 
-/** The page of chains: how far each is recorded. */
+/** The name of a chain. */
+export const titleOf = (c) => TITLES[c.chain] ?? (c.chain.startsWith("evm-") ? `EVM chain ${c.chain.slice(4)}` : c.chain);
+
+/** The state of a chain's index. */
+export function badge(c) {
+  const [kind, state] = STATES[c.state] ?? ["idle", c.state];
+  return h("span", { class: "badge", "data-state": kind }, state);
+}
+
+/** The page of chains: how far each is indexed. */
 export function chains(main, live) {
   const body = h("div", { class: "grid" });
   main.append(body);
   const paint = () => {
     const all = live.status?.chains ?? [];
     if (!all.length) {
-      body.replaceChildren(h("p", { class: "empty" }, live.status ? "No chain is recorded here." : "Waiting for the service…"));
+      body.replaceChildren(h("p", { class: "empty" }, live.status ? "No chain is indexed here. To index chains, set record of the network to all, primary or l1, and name its EVM chains in evm." : "Waiting for the service…"));
       return;
     }
     body.replaceChildren(...all.map(card));
@@ -30,8 +39,8 @@ export function chains(main, live) {
 }
 
 function card(c) {
-  const [kind, state] = STATES[c.state] ?? ["idle", c.state];
-  const title = TITLES[c.chain] ?? (c.chain.startsWith("evm-") ? `EVM chain ${c.chain.slice(4)}` : c.chain);
+  const [kind] = STATES[c.state] ?? ["idle"];
+  const title = titleOf(c);
   const all = c.tip === null ? 0 : c.tip + 1 - c.from;
   const done = c.state === "rebuilding" ? c.rebuilt / 100 : all > 0 ? Math.min((c.next - c.from) / all, 1) : 0;
   const fill = h("span", { class: "fill", "data-enough": String(kind === "good") });
@@ -39,12 +48,12 @@ function card(c) {
   const left = c.lag === 0 ? "none" : c.blocksPerSecond > 0 ? duration(c.lag / c.blocksPerSecond) : "not known";
   const percentDone = done >= 1 ? "100" : (Math.floor(1000 * done) / 10).toFixed(1);
   return h("section", { class: "card", "aria-label": `${c.network} ${title}` },
-    h("div", { class: "row" }, h("h2", {}, title), h("span", { class: "badge", "data-state": kind }, state)),
+    h("div", { class: "row" }, h("h2", {}, title), badge(c)),
     h("p", { class: "muted" }, c.network),
     ...reason(c),
-    h("div", { class: "track tall", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": percentDone, "aria-label": `${title}: ${percentDone} % recorded` }, fill),
+    h("div", { class: "track tall", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": percentDone, "aria-label": `${title}: ${percentDone}% indexed` }, fill),
     h("dl", { class: "figures" },
-      figure("Blocks recorded", number(c.next - c.from)),
+      figure("Blocks indexed", number(c.next - c.from)),
       figure("Height of the tip", c.tip === null ? "not known" : number(c.tip)),
       figure("To go", number(c.lag)),
       figure("Blocks a second", c.blocksPerSecond.toFixed(c.blocksPerSecond < 10 ? 1 : 0)),
@@ -61,8 +70,4 @@ function reason(c) {
 
 function sentence(text) {
   return `${text[0].toUpperCase()}${text.slice(1)}.`;
-}
-
-function figure(title, value) {
-  return h("div", {}, h("dt", {}, title), h("dd", {}, value));
 }

@@ -1,25 +1,11 @@
 import { h, ask, milliseconds, number } from "./dom.js";
+import { Plots, axis, color } from "./plots.js";
 import uPlot from "./lib/uPlot.js";
 
 /** The page of charts: how long signing takes, and what chains do. */
 export function charts(main, live) {
-  const plots = new Set();
+  const plots = new Plots();
   let ended = false;
-  const style = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
-  const font = "12px system-ui, sans-serif";
-  const axis = (more) => ({ stroke: () => style("--muted"), grid: { stroke: () => style("--line"), width: 1 }, ticks: { show: false }, font, labelFont: font, ...more });
-
-  /** Puts a plot into box that is as wide as it, until the page is left. */
-  function plot(box, options, data) {
-    const size = () => ({ width: Math.max(box.clientWidth, 120), height: 260 });
-    const u = new uPlot({ ...size(), ...options }, data, box);
-    u.root.setAttribute("aria-hidden", "true"); // what it shows is in a sentence beside it
-    const resized = new ResizeObserver(() => u.setSize(size()));
-    resized.observe(box);
-    const entry = { u, end: () => { resized.disconnect(); u.destroy(); } };
-    plots.add(entry);
-    return entry;
-  }
 
   // ---- latency
   const latencyBox = h("div", { class: "plot", id: "latency" });
@@ -33,7 +19,7 @@ export function charts(main, live) {
     const index = Math.max(0, requests.findIndex((r) => key(r) === which.value));
     const r = requests[index];
     if (!r || !r.count) {
-      latencyText.textContent = "Nobody has asked for a signature since the service started.";
+      latencyText.textContent = "There was no request for a signature since the service started. Sign a message on the page Rounds.";
       return;
     }
     const state = JSON.stringify(r);
@@ -53,7 +39,7 @@ export function charts(main, live) {
       latencyPlot.u.setData(data);
       return;
     }
-    latencyPlot = plot(latencyBox, {
+    latencyPlot = plots.add(latencyBox, {
       legend: { show: false },
       cursor: { show: false },
       scales: { x: { time: false, range: () => [-0.6, counts.length - 0.4] }, y: { range: (_, __, max) => [0, Math.max(max * 1.1, 1)] } },
@@ -61,7 +47,7 @@ export function charts(main, live) {
         axis({ splits: () => counts.map((_, i) => i), values: (_, splits) => splits.map((i) => labels[i] ?? ""), rotate: -55, size: 64, gap: 8, grid: { show: false } }),
         axis({ size: 48, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1e6] }),
       ],
-      series: [{}, { paths: uPlot.paths.bars({ size: [0.82, 64], radius: 0.12 }), stroke: () => style("--accent"), fill: () => style("--accent-soft"), width: 1.5, points: { show: false } }],
+      series: [{}, { paths: uPlot.paths.bars({ size: [0.82, 64], radius: 0.12 }), stroke: () => color("--accent"), fill: () => color("--accent-soft"), width: 1.5, points: { show: false } }],
     }, data);
   }
 
@@ -93,7 +79,6 @@ export function charts(main, live) {
   async function readTPS() {
     if (!chain.value) return;
     tpsPlot?.end();
-    plots.delete(tpsPlot);
     tpsPlot = null;
     const asked = chain.value;
     let results;
@@ -111,13 +96,13 @@ export function charts(main, live) {
     const days = [...results].reverse();
     const most = days.reduce((a, b) => (b.value > a.value ? b : a));
     tpsText.textContent = most.value === 0 ? `${days.length} days, none with as much as 0.005 transactions a second.` : `${days.length} days, the latest ${days.at(-1).value} transactions a second, the most ${most.value} on ${new Date(1000 * most.timestamp).toISOString().slice(0, 10)}.`;
-    tpsPlot = plot(tpsBox, {
+    tpsPlot = plots.add(tpsBox, {
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       legend: { show: false },
       cursor: { y: false, points: { size: 8 } },
       scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.15, 0.01)] } },
       axes: [axis({ space: 70, values: [[86400, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1]] }), axis({ size: 52 })],
-      series: [{}, { stroke: () => style("--accent"), fill: () => style("--accent-soft"), width: 2, points: { show: days.length < 40, size: 5, fill: () => style("--accent") } }],
+      series: [{}, { stroke: () => color("--accent"), fill: () => color("--accent-soft"), width: 2, points: { show: days.length < 40, size: 5, fill: () => color("--accent") } }],
     }, [days.map((d) => d.timestamp), days.map((d) => d.value)]);
   }
 
@@ -125,7 +110,7 @@ export function charts(main, live) {
     const ids = [...new Set((live.status?.chains ?? []).filter((c) => c.chain.startsWith("evm-")).map((c) => c.chain.slice(4)))];
     if (!live.status) return;
     if (!ids.length) {
-      tpsText.textContent = "No EVM chain is recorded here.";
+      tpsText.textContent = "No EVM chain is indexed here. To index chains, set record of the network to all and name them in evm.";
       return;
     }
     if ([...chain.options].map((o) => o.value).join() === ids.join()) return;
@@ -141,14 +126,11 @@ export function charts(main, live) {
   readLatency();
   onStatus();
   const every = setInterval(readLatency, 2000);
-  const repaint = () => plots.forEach(({ u }) => u.redraw());
   live.addEventListener("status", onStatus);
-  addEventListener("theme", repaint);
   return () => {
     ended = true;
     clearInterval(every);
     live.removeEventListener("status", onStatus);
-    removeEventListener("theme", repaint);
-    plots.forEach((p) => p.end());
+    plots.end();
   };
 }

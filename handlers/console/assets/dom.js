@@ -18,7 +18,7 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 export const number = (n) => whole.format(n);
 
 export function percent(share, digits = 1) {
-  return `${(100 * share).toFixed(digits)} %`;
+  return `${(100 * share).toFixed(digits)}%`;
 }
 
 /** A share of two weights, which may be beyond what a number holds exactly. */
@@ -66,6 +66,21 @@ export function time(seconds) {
   return new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 16) + " UTC";
 }
 
+/** A moment, given in ms since 1970, as the time that has passed; the title has the moment itself. */
+export function when(ms, style = "ago") {
+  const seconds = Math.max(Math.round((Date.now() - ms) / 1000), 0);
+  const passed = seconds < 1 ? "now" : duration(seconds).replace(/ 0 (s|min|h)$/, "");
+  const text = passed === "now" ? "just now" : style === "for" ? `for ${passed}` : `${passed} ago`;
+  return h("time", { datetime: new Date(ms).toISOString(), title: stamp(ms) }, text);
+}
+
+/** A moment in UTC, to the second. */
+export const stamp = (ms) => `${new Date(ms).toISOString().replace("T", " ").slice(0, 19)} UTC`;
+
+export function figure(title, value) {
+  return h("div", {}, h("dt", {}, title), h("dd", {}, value instanceof Node ? value : String(value)));
+}
+
 /** A long name, shortened in the middle; the whole is its title. */
 export function name(text, begin = 10, end = 6) {
   const short = text.length > begin + end + 1 ? `${text.slice(0, begin)}…${text.slice(-end)}` : text;
@@ -74,17 +89,23 @@ export function name(text, begin = 10, end = 6) {
 
 export const PRIMARY = "11111111111111111111111111111111LpoYY";
 
-export function subnet(id) {
-  return id === PRIMARY ? h("span", {}, "Primary network") : name(id);
+/** The name of a subnet, with a link to its validators. */
+export function subnet(network, id) {
+  return h("a", { href: `#/subnet?${new URLSearchParams({ network, id })}` }, id === PRIMARY ? "Primary network" : name(id));
 }
 
-/** A table in a frame of its own that can be scrolled sideways, by keyboard too. */
+/** The name of a validator, with a link to its page. */
+export function node(network, id, whole = false) {
+  return h("a", { href: `#/lookup?${new URLSearchParams({ network, q: id })}` }, whole ? h("code", {}, id) : name(id, 14, 6));
+}
+
+/** A table in a frame of its own that can be scrolled sideways, by keyboard too. On a phone its rows are stacked, so that nothing is cut off. */
 export function table(caption, columns, rows) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "hidden" }, caption),
       h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.right ? "right" : null }, c.title ?? c)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: columns[i].right ? "right" : null }, cell))))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: columns[i].right ? "right" : null, "data-label": columns[i].title ?? columns[i] }, cell))))),
     ));
 }
 

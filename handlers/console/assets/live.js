@@ -1,16 +1,16 @@
 // What the service tells while a page is open: one stream for all pages.
 
-/** Validators' replies: letter, name, what it means. */
+/** Validators' replies: letter, kind, title, and what it means. */
 export const REPLIES = {
-  s: ["signed", "Signed"],
-  p: ["unproven", "Signature not needed"],
-  a: ["asked", "Unanswered"],
-  n: ["notyet", "Not yet"],
-  r: ["refused", "Refused"],
-  i: ["invalid", "Invalid"],
-  t: ["silent", "Timed out"],
-  o: ["offline", "No connection"],
-  u: ["unasked", "Not asked"],
+  s: ["signed", "Signed", "counts towards the quorum"],
+  p: ["unproven", "Not needed", "signed, after the quorum was reached"],
+  a: ["asked", "Unanswered", "asked, had time left to answer"],
+  n: ["notyet", "Not yet", "has not seen the message, is asked again"],
+  r: ["refused", "Refused", "answered that it does not sign"],
+  i: ["invalid", "Invalid", "answered with a signature that does not verify"],
+  t: ["silent", "Timed out", "asked, did not answer in time"],
+  o: ["offline", "No connection", "could not be asked"],
+  u: ["unasked", "Not asked", "connected, the others were enough"],
 };
 
 const RETRY = 3000; // ms

@@ -1,4 +1,6 @@
-import { h, amount, ask, name, number, percent, subnet, table, time, weight, PRIMARY } from "./dom.js";
+import { messageURL, messagesURL } from "./messages.js";
+import { connection } from "./networks.js";
+import { h, amount, ask, copyButton, name, stamp, when, number, percent, share, subnet, table, time, weight, PRIMARY } from "./dom.js";
 
 const V1 = "../v1/networks/";
 const PAGE = 25;
@@ -8,7 +10,7 @@ export function lookup(main, live, query) {
   let ended = false;
   let turn = 0;
   const network = h("select", { id: "lookup-network", "aria-label": "Network" });
-  const input = h("input", { id: "query", type: "search", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "An address, transaction, subnet or NodeID-…", value: query.get("q") ?? "" });
+  const input = h("input", { id: "query", type: "search", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "Address, transaction, block, ID", value: query.get("q") ?? "" });
   const form = h("form", { class: "card find", role: "search", onsubmit: (e) => {
     e.preventDefault();
     const next = `#/lookup?network=${encodeURIComponent(network.value)}&q=${encodeURIComponent(input.value.trim())}`;
@@ -48,11 +50,11 @@ export function lookup(main, live, query) {
         (error) => current() && body.replaceChildren(h("p", { class: "muted" }, error.message)));
       return box;
     }));
-    if (!sections.length) results.replaceChildren(h("p", { class: "empty" }, "This is no address, no ID and no hash. Addresses are like P-avax1…, X-fuji1… or 0x…, IDs like 2b8q… or NodeID-…"));
+    if (!sections.length) results.replaceChildren(h("p", { class: "empty" }, "This is no address, no ID, no hash and no number. Addresses are like P-avax1…, X-fuji1… or 0x…, IDs like 2b8q… or NodeID-…"));
   }
 
   onStatus();
-  if (!input.value) results.replaceChildren(h("p", { class: "empty" }, "Addresses of the P-, X- and C-Chain show what they own and stake; a NodeID shows who delegates to it; IDs and hashes are looked for among transactions and subnets."));
+  if (!input.value) results.replaceChildren(h("p", { class: "empty" }, "Addresses of the P-, X- and C-Chain show what they own and stake; a NodeID shows who delegates to it; IDs and hashes are looked for among transactions, subnets and signed messages, numbers among the blocks of EVM chains."));
   live.addEventListener("status", onStatus);
   return () => {
     ended = true;
@@ -64,11 +66,12 @@ export function lookup(main, live, query) {
 function kindOf(text) {
   if (/^NodeID-[1-9A-HJ-NP-Za-km-z]+$/.test(text)) return [["Validator", validator], ["Delegations to it", delegationsTo]];
   if (/^0x[0-9a-fA-F]{40}$/.test(text)) return [["Atomic UTXOs of the C-Chain", utxosOf("c-chain")], ["Contracts it deployed", deployments]];
-  if (/^0x[0-9a-fA-F]{64}$/.test(text)) return [["Warp message of the transaction", warpMessage]];
+  if (/^\d{1,15}$/.test(text)) return [["Block of an EVM chain", evmBlock]];
+  if (/^0x[0-9a-fA-F]{64}$/.test(text)) return [["Transaction of an EVM chain", evmTransaction], ["Warp message of the transaction", warpMessage]];
   if (/^([PXC]-)?[a-z]+1[02-9ac-hj-np-z]{38}$/.test(text)) {
     return [["P-Chain balances", balancesOf("p-chain")], ["X-Chain balances", balancesOf("x-chain")], ["P-Chain UTXOs", utxosOf("p-chain")], ["Delegations", delegationsOf], ["Staking transactions", staking]];
   }
-  if (/^[1-9A-HJ-NP-Za-km-z]{40,60}$/.test(text)) return [["Subnet", subnetOf], ["Transaction", transaction], ["Warp message of the transaction", warpMessage]];
+  if (/^[1-9A-HJ-NP-Za-km-z]{40,60}$/.test(text)) return [["Subnet", subnetOf], ["Transaction", transaction], ["Signed messages", signedMessages], ["Warp message of the transaction", warpMessage]];
   return [];
 }
 
@@ -128,25 +131,19 @@ async function staking(network, address) {
     link(network, t.txHash), t.txType, time(t.blockTimestamp), t.nodeId ? link(network, t.nodeId) : "", t.amountStaked?.[0] ? amount(t.amountStaked[0].amount, 9) : ""])), more(page)];
 }
 
-/** A validator as the rounds that were seen know it. */
-async function validator(network, nodeId, live) {
-  for (const round of [...live.rounds.values()].reverse()) {
-    if (round.network !== network) continue;
-    const found = (await live.validators(round).catch(() => [])).find((v) => v.nodeId === nodeId);
-    if (found) {
-      const rounds = [...live.rounds.values()].filter((r) => r.set === round.set);
-      const signed = rounds.filter((r) => "sp".includes(r.replies[found.index])).length;
-      return facts([
-        ["Subnet", subnet(round.signingSubnetId)], ["Weight", weight(found.weight, round.signingSubnetId)],
-        ["Share", percent(Number(found.weight) / Number(round.totalWeight), 2)], ["Signed", `${signed} of the ${rounds.length} rounds that were watched`]]);
-    }
-  }
-  return h("p", { class: "muted" }, "It was in no round that was watched from here since the console was opened; its weight shows once there is one.");
+/** The subnets that a node is a validator of, and its connection. */
+async function validator(network, nodeId) {
+  const { validators } = await ask(`api/validators?${new URLSearchParams({ network, node: nodeId })}`);
+  if (!validators.length) return h("p", { class: "muted" }, "It is a validator of no subnet now.");
+  const one = validators[0];
+  return [connection(one),
+    table("Subnets", ["Subnet", { title: "Weight", right: true }, { title: "Share", right: true }], validators.map((v) => [
+      subnet(network, v.subnetId), weight(v.weight, v.subnetId), percent(share(v.weight, v.totalWeight), 2)]))];
 }
 
 async function subnetOf(network, id, live) {
   const status = live.status?.networks.find((n) => n.name === network)?.subnets.find((s) => s.subnetId === id);
-  const connected = status ? [["Validators", number(status.validators)], ["Weight", weight(status.weight, id)], ["Connected", percent(status.connected)]] : [];
+  const connected = status ? [["Validators", number(status.validators)], ["Weight", weight(status.weight, id)], ["Connected", percent(status.connected)], ["Validators now", h("a", { href: `#/subnet?${new URLSearchParams({ network, id })}` }, "All")]] : [];
   if (id === PRIMARY) return facts([["Subnet", "Primary network"], ...connected]);
   // There is no operation for one subnet: it is looked for among the latest.
   const [size, pages] = [100, 10];
@@ -186,9 +183,69 @@ async function warpMessage(network, id) {
   return h("p", {}, h("a", { href: `#/rounds?network=${encodeURIComponent(network)}&message=${encodeURIComponent(id)}` }, "Have the message signed that follows from it"), ", if one does.");
 }
 
+/** The stored messages with an ID, that of a source blockchain or of a signing subnet included. */
+async function signedMessages(network, id) {
+  const { messages } = await ask(`api/messages?${new URLSearchParams({ network, id, limit: 10 })}`);
+  if (!messages.length) return h("p", { class: "muted" }, "None among the latest.");
+  return [table("Signed messages", ["Signed", "Content", "Message", ""], messages.map((m) => [when(m.signedAt), m.payload.title, name(m.messageId),
+    h("a", { href: messageURL(network, m.number) }, "Details")])), h("p", {}, h("a", { href: messagesURL(network, id) }, "All of them"))];
+}
+
+/** The IDs of the network's EVM chains that are indexed. */
+const evmChains = (network, live) => (live.status?.chains ?? []).filter((c) => c.network === network && c.chain.startsWith("evm-")).map((c) => c.chain.slice(4));
+
+const NO_CHAIN = "No EVM chain is indexed here. To index chains, set record of the network to all and name them in evm.";
+
+/** What the EVM chains have, each read by one function; those without it are left out. */
+async function onChains(network, live, none, read) {
+  const ids = evmChains(network, live);
+  if (!ids.length) return h("p", { class: "muted" }, NO_CHAIN);
+  const found = await Promise.all(ids.map(async (id) => {
+    try {
+      return await read(id);
+    } catch (error) {
+      if (error.status === 404) return [];
+      throw error;
+    }
+  }));
+  return found.some((f) => f.length) ? found.flat() : h("p", { class: "muted" }, none);
+}
+
+const ether = (wei, symbol) => `${amount(wei ?? "0", 18)} ${symbol}`;
+const moment = (seconds) => h("span", {}, when(1000 * seconds), ` · ${stamp(1000 * seconds)}`);
+const copied = (text, href = null) => h("span", { class: "copied" }, href ? h("a", { href }, h("code", {}, text)) : h("code", {}, text), copyButton(text));
+const list = (rows) => h("dl", { class: "facts-of" }, rows.filter(Boolean).map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value))));
+const search = (network, q) => `#/lookup?${new URLSearchParams({ network, q })}`;
+
+const evmTransaction = (network, hash, live) => onChains(network, live, "No indexed EVM chain has this transaction.", async (id) => {
+  const found = await ask(`../v1/chains/${id}/transactions/${hash}`);
+  const t = found.nativeTransaction;
+  const token = found.networkTokenDetails?.networkToken?.symbol ?? "";
+  const transfers = found.erc20Transfers ?? [];
+  return [
+    list([["Chain", `EVM chain ${id}`], ["Hash", copied(t.txHash)], ["Result", h("span", { class: "badge", "data-state": t.txStatus === "1" ? "good" : "bad" }, t.txStatus === "1" ? "Succeeded" : "Failed")],
+      ["Block", h("a", { href: search(network, t.blockNumber) }, t.blockNumber)], ["Time", moment(t.blockTimestamp)],
+      ["From", copied(t.from.address, search(network, t.from.address))], t.to?.address ? ["To", copied(t.to.address, search(network, t.to.address))] : null,
+      ["Value", ether(t.value, token)], ["Fee", ether(String(BigInt(t.gasUsed) * BigInt(t.gasPrice)), token)], ["Method", t.method?.methodName || t.method?.methodHash || "—"], ["Nonce", t.nonce]]),
+    transfers.length ? table("Transfers of tokens", ["Token", "From", "To", { title: "Amount", right: true }], transfers.map((x) => [
+      x.erc20Token.symbol || name(x.erc20Token.address), link(network, x.from.address), link(network, x.to.address), amount(x.value, x.erc20Token.decimals ?? 0)])) : ""];
+});
+
+const evmBlock = (network, number_, live) => onChains(network, live, "No indexed EVM chain has this block yet.", async (id) => {
+  const b = await ask(`../v1/chains/${id}/blocks/${number_}`);
+  const { transactions, nextPageToken } = await ask(`../v1/chains/${id}/blocks/${number_}/transactions?pageSize=${PAGE}`);
+  return [
+    list([["Chain", `EVM chain ${id}`], ["Number", number(BigInt(b.blockNumber))], ["Hash", copied(b.blockHash)], ["Time", moment(b.blockTimestamp)], ["Transactions", number(b.txCount)],
+      ["Gas", `${number(BigInt(b.gasUsed))} of ${number(BigInt(b.gasLimit))}`], Number(b.blockNumber) > 0 ? ["Before it", h("a", { href: search(network, String(Number(b.blockNumber) - 1)) }, String(Number(b.blockNumber) - 1))] : null,
+      ["After it", h("a", { href: search(network, String(Number(b.blockNumber) + 1)) }, String(Number(b.blockNumber) + 1))]]),
+    table("Transactions", ["Transaction", "From", "To", { title: "Value", right: true }, "Method"], transactions.map((t) => [
+      link(network, t.txHash), link(network, t.from.address), t.to?.address ? link(network, t.to.address) : "", amount(t.value, 18), t.method?.methodName || t.method?.methodHash || "—"])),
+    more({ nextPageToken }) ?? ""];
+});
+
 async function deployments(network, address, live) {
-  const ids = (live.status?.chains ?? []).filter((c) => c.network === network && c.chain.startsWith("evm-")).map((c) => c.chain.slice(4));
-  if (!ids.length) return h("p", { class: "muted" }, "No EVM chain is recorded here.");
+  const ids = evmChains(network, live);
+  if (!ids.length) return h("p", { class: "muted" }, NO_CHAIN);
   return (await Promise.all(ids.map(async (id) => {
     const page = await ask(`../v1/chains/${id}/contracts/${address}/deployments?pageSize=${PAGE}`);
     const list = page.contracts ?? [];

@@ -1,4 +1,4 @@
-import { h, number, percent, subnet, table, weight } from "./dom.js";
+import { h, ask, copyButton, figure, milliseconds, node, number, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 
 /** The page of networks: how much of each subnet is connected. */
 export function networks(main, live) {
@@ -17,16 +17,17 @@ export function networks(main, live) {
       h("div", { class: "row" },
         h("h2", {}, n.name),
         h("span", { class: "badge", "data-state": n.ready ? "good" : "bad" }, n.ready ? "Ready to sign" : "Not ready")),
-      n.reason ? h("p", { class: "muted" }, n.reason) : null,
+      n.reason || n.degraded ? h("p", { class: "muted" }, n.reason || n.degraded) : null,
       h("dl", { class: "figures" },
         figure("Network ID", n.networkId || "not known"),
         figure("P-Chain height", n.pChainHeight === null ? "not known" : number(n.pChainHeight)),
         figure("Connections", number(n.peers)),
         figure("Subnets", number(n.allSubnets)),
         figure("Primary network connected", primary ? percent(primary.connected) : "not known")),
+      n.ready && !n.subnets.length ? h("p", { class: "muted" }, "No validator set is known here: a replica with the role api reads none, others read it from the upstream node.") : null,
       n.subnets.length ? table(`Subnets of ${n.name}`,
-        ["Subnet", { title: "Validators", right: true }, { title: "Weight", right: true }, "Connected"],
-        n.subnets.map((s) => [subnet(s.subnetId), number(s.validators), weight(s.weight, s.subnetId), meter(s.connected)])) : null,
+        ["Subnet", { title: "Validators", right: true }, { title: "Weight", right: true }, "Connected", "Below 67% since"],
+        n.subnets.map((s) => [subnet(n.name, s.subnetId), number(s.validators), weight(s.weight, s.subnetId), meter(s.connected), s.since ? when(s.since) : "—"])) : null,
       n.allSubnets > n.subnets.length ? h("p", { class: "muted" }, `These are the ${n.subnets.length} with the most validators.`) : null);
   };
   paint();
@@ -34,13 +35,75 @@ export function networks(main, live) {
   return () => live.removeEventListener("status", paint);
 }
 
-function figure(title, value) {
-  return h("div", {}, h("dt", {}, title), h("dd", {}, String(value)));
-}
-
-/** A share as a bar with the usual quorum marked. */
-function meter(share) {
+/** A share as a bar with the default quorum marked. */
+export function meter(share) {
   const bar = h("span", { class: "fill", "data-enough": String(share >= 0.67) });
   bar.style.width = `${100 * share}%`;
-  return h("span", { class: "meter" }, h("span", { class: "track" }, bar, h("span", { class: "mark", title: "67 %, the usual quorum" })), h("span", { class: "meter-text" }, percent(share)));
+  return h("span", { class: "meter" }, h("span", { class: "track" }, bar, h("span", { class: "mark", title: "67%, the default quorum" })), h("span", { class: "meter-text" }, percent(share)));
+}
+
+/** The connection to a validator. */
+export function connection(v) {
+  const answers = v.answerTime ? `Median answer time ${milliseconds(v.answerTime)}.` : "It has not been asked for a signature yet, or has not answered.";
+  if (v.connected) return h("p", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since), `, version ${v.version}. ${answers}`);
+  return h("p", {}, h("span", { class: "badge", "data-state": "bad" }, v.reason || "Not connected"), v.meaning ? ` Validators like it ${v.meaning}. ${v.remedy}` : "", v.answerTime ? ` ${answers}` : "");
+}
+
+const EVERY = 5000; // ms between two looks at the connections
+
+/** The page of a subnet: its validators and how they are connected. */
+export function subnetPage(main, live, query) {
+  let ended = false;
+  const [network, id] = [query.get("network") ?? "", query.get("id") ?? PRIMARY];
+  const of = (more) => `#/subnet?${new URLSearchParams({ network, id, ...more })}`;
+  const missing = query.get("state") === "missing";
+  const head = h("section", { class: "card", "aria-label": "Subnet" });
+  const list = h("section", { class: "card", id: "validators", "aria-label": "Validators" }, h("p", { class: "empty" }, "Reading…"));
+  main.append(head, list);
+
+  function onStatus() {
+    const known = live.status?.networks.find((n) => n.name === network)?.subnets.find((s) => s.subnetId === id);
+    head.replaceChildren(
+      h("div", { class: "row" }, h("h2", {}, id === PRIMARY ? `Primary network of ${network}` : `Subnet of ${network}`),
+        h("div", { class: "tools" }, h("a", { class: "button", href: `#/messages?${new URLSearchParams({ network, id })}` }, "Messages that it signed"),
+          id === PRIMARY ? null : h("a", { class: "button", href: `#/lookup?${new URLSearchParams({ network, q: id })}` }, "Look up"))),
+      h("p", { class: "copied" }, h("code", {}, id), copyButton(id)),
+      known ? h("dl", { class: "figures" }, figure("Validators", number(known.validators)), figure("Weight", weight(known.weight, id)), figure("Connected", percent(known.connected)),
+        figure("Highest quorum that can be reached", `${Math.floor(100 * known.connected + 1e-9)}%`), known.since ? figure("Below 67%", when(known.since, "for")) : null) : "");
+  }
+
+  async function read() {
+    const asked = new URLSearchParams({ network, subnet: id });
+    for (const key of ["state", "offset"]) if (query.get(key)) asked.set(key, query.get(key));
+    let page;
+    try {
+      page = await ask(`api/validators?${asked}`);
+    } catch (error) {
+      if (!ended) list.replaceChildren(h("p", { class: "empty" }, error.message));
+      return;
+    }
+    if (ended || list.contains(document.activeElement)) return;
+    list.replaceChildren(
+      h("div", { class: "row" }, h("h2", {}, missing ? `${number(page.all)} not connected` : `${number(page.all)} validators`),
+        h("a", { class: "button", href: of(missing ? {} : { state: "missing" }) }, missing ? "All validators" : "Only those not connected")),
+      page.validators.length ? table("Validators", ["Validator", { title: "Weight", right: true }, { title: "Share", right: true }, "Connection", "Version", { title: "Median answer", right: true }],
+        page.validators.map((v) => [
+          h("span", {}, v.nodeIds.length ? node(network, v.nodeIds[0]) : "—", v.nodeIds.length > 1 ? ` and ${v.nodeIds.length - 1} more` : ""),
+          weight(v.weight, id), percent(share(v.weight, page.totalWeight), 2), state(v), v.version ?? "—", v.answerTime ? milliseconds(v.answerTime) : "—"]))
+        : h("p", { class: "empty" }, missing ? "Every validator is connected." : "None."),
+      page.next === null ? "" : h("p", { class: "pages" }, h("a", { class: "button", href: of({ ...(missing ? { state: "missing" } : {}), offset: page.next }) }, "Next")));
+  }
+
+  const state = (v) => (v.connected ? h("span", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since))
+    : h("span", {}, h("span", { class: "badge", "data-state": "bad", title: v.remedy }, v.reason || "Not connected"), v.meaning ? h("small", { class: "wrap" }, `Validators ${v.meaning}.`) : null));
+
+  onStatus();
+  read();
+  const every = setInterval(read, EVERY);
+  live.addEventListener("status", onStatus);
+  return () => {
+    ended = true;
+    clearInterval(every);
+    live.removeEventListener("status", onStatus);
+  };
 }

@@ -1,4 +1,4 @@
-import { h, ask, copyButton, failure, milliseconds, name, percent, share, subnet, table, weight } from "./dom.js";
+import { h, ask, copyButton, failure, milliseconds, name, node, percent, share, subnet, table, weight } from "./dom.js";
 import { REPLIES, elapsed } from "./live.js";
 import { squarify } from "./tiles.js";
 
@@ -26,7 +26,7 @@ export function rounds(main, live, query) {
   // Optional fields of a request by their names in the API, and the chain of a transaction.
   const more = {
     quorumPercentageBuffer: h("input", { id: "buffer", type: "number", min: "0", max: "99", placeholder: "0" }),
-    signingSubnetId: h("input", { id: "subnet", spellcheck: "false", autocomplete: "off", placeholder: "that of the source blockchain" }),
+    signingSubnetId: h("input", { id: "subnet", spellcheck: "false", autocomplete: "off", placeholder: "the source chain's" }),
     pChainHeight: h("input", { id: "height", type: "number", min: "0", placeholder: "the proposed height" }),
     verifyingBlockchainId: h("input", { id: "destination", spellcheck: "false", autocomplete: "off", placeholder: "none: the height decides" }),
     justification: h("input", { id: "justification", spellcheck: "false", autocomplete: "off", placeholder: "0x…" }),
@@ -87,7 +87,7 @@ export function rounds(main, live, query) {
     if (newest) choose(newest, false);
   } }, "Follow the newest");
   const side = h("section", { class: "card", "aria-labelledby": "feed-heading" },
-    h("div", { class: "row" }, h("h2", { id: "feed-heading" }, "Latest rounds"), follow), feed);
+    h("div", { class: "row" }, h("h2", { id: "feed-heading" }, "Latest rounds"), follow), feed, h("p", {}, h("a", { href: "#/messages" }, "All messages that are stored")));
 
   main.append(form, h("div", { class: "columns" }, display, side));
 
@@ -176,7 +176,7 @@ export function rounds(main, live, query) {
     painted = state;
     heading.textContent = playing ? "Replay" : outcome(shown);
     heading.dataset.outcome = playing ? "" : shown.outcome;
-    facts.replaceChildren(h("span", {}, shown.network), " · ", subnet(shown.signingSubnetId), ` · P-Chain height ${shown.pChainHeight} · message `, name(shown.messageId));
+    facts.replaceChildren(h("span", {}, shown.network), " · ", subnet(shown.network, shown.signingSubnetId), ` · P-Chain height ${shown.pChainHeight} · message `, h("a", { href: `#/messages?${new URLSearchParams({ network: shown.network, id: shown.messageId })}` }, name(shown.messageId)));
     tools.hidden = false;
     const sums = new Map();
     const counts = new Map();
@@ -202,7 +202,7 @@ export function rounds(main, live, query) {
     bar.dataset.reached = String(signed >= target);
     barLabel.replaceChildren(...(!validators.length ? [] : [h("strong", {}, percent(signed)), ` of the weight has signed, ${percent(target)} make the quorum`]));
     legend.replaceChildren(...Object.entries(REPLIES).filter(([letter]) => counts.get(letter)).map(([letter, [kind, title]]) =>
-      h("li", {}, h("span", { class: "swatch", "data-reply": kind }), `${title} `, h("b", {}, String(counts.get(letter))))));
+      h("li", {}, h("span", { class: "swatch", "data-reply": kind }), `${title} `, h("b", {}, String(counts.get(letter))), h("small", {}, REPLIES[letter][2]))));
     tiles.setAttribute("aria-label", `${validators.length} validators as tiles sized by weight: ${Object.entries(REPLIES).filter(([l]) => counts.get(l)).map(([l, [, title]]) => `${counts.get(l)} ${title.toLowerCase()}`).join(", ")}. Arrow keys go through them.`);
     tiles.hidden = asTable || !validators.length;
     listing.hidden = !asTable;
@@ -211,7 +211,7 @@ export function rounds(main, live, query) {
       listing.replaceChildren(table("Validators of the round", ["Validator", { title: "Weight", right: true }, { title: "Share", right: true }, "Reply"],
         validators.map((v) => {
           const [kind, title] = REPLIES[replies[v.index]] ?? REPLIES.u;
-          return [name(v.nodeId, 14, 6), weight(v.weight, shown.signingSubnetId), percent(share(v.weight, shown.totalWeight), 2), h("span", { class: "reply" }, h("span", { class: "swatch", "data-reply": kind }), title)];
+          return [node(shown.network, v.nodeId), weight(v.weight, shown.signingSubnetId), percent(share(v.weight, shown.totalWeight), 2), h("span", { class: "reply" }, h("span", { class: "swatch", "data-reply": kind }), title)];
         })));
       listing.querySelector(".scroll").scrollTop = at;
     } else {
@@ -398,7 +398,7 @@ function delivery(d) {
 }
 
 /** Why weight is missing, as a table; null if the account does not say. */
-function reasons(account) {
+export function reasons(account) {
   if (!account?.reasons?.length) return null;
   return table("Reasons", [{ title: "Weight", right: true }, "Reason", { title: "Validators", right: true }, "What to do"], account.reasons.map((r) => [
     percent(share(r.weight, account.totalWeight)),

@@ -1,5 +1,5 @@
 // Drives a browser over the console of a running service. Standard input is {url,
-// chromium, address, validator, subnet, shots}: shots is a folder for screenshots, or empty. Standard
+// private, chromium, address, validator, subnet, shots}: private is the private address, shots is a folder for screenshots, or empty. Standard
 // output is a list of {name, error}, error being empty where a check passed.
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
@@ -7,10 +7,12 @@ import { createHash } from "node:crypto";
 
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
-const { url, chromium: executablePath, address, validator, subnet, shots } = JSON.parse(input);
+const { url, private: operators, chromium: executablePath, address, validator, subnet, shots } = JSON.parse(input);
 const origin = new URL(url).origin;
-const PAGES = ["rounds", "networks", "index", "charts", "lookup"];
+const PAGES = ["overview", "rounds", "messages", "message?network=fuji&number=1", "networks", "subnet?network=fuji&id=11111111111111111111111111111111LpoYY", "index", "charts", "lookup"];
 const DESK = { width: 1280, height: 900 };
+// The pages that the navigation does not list are below others.
+const BELOW = { message: "messages", subnet: "networks" };
 const PHONE = { width: 390, height: 844 };
 const PATIENCE = 120_000;
 
@@ -47,12 +49,20 @@ async function check(name, options, f) {
 async function open(page, path) {
   await page.goto(`${url}#/${path}`);
   await page.locator("h1").waitFor();
-  await page.locator("#connection[data-state=live]").waitFor();
+  await page.locator("#connection[data-state=ready]").waitFor();
 }
 
 const loaded = {
+  overview: async (page) => {
+    await page.locator("#health[data-state=good]").waitFor();
+    await page.locator("#trend-latency canvas").waitFor();
+    await page.locator("section[aria-label=Index] .badge").first().waitFor();
+  },
   rounds: (page) => page.locator("#network option").first().waitFor({ state: "attached" }),
+  messages: (page) => page.locator("#archive tbody tr").first().waitFor(),
+  message: (page) => page.locator("section[aria-label=Content] dd").first().waitFor(),
   networks: (page) => page.locator(".meter").first().waitFor(),
+  subnet: (page) => page.locator("#validators tbody tr").nth(50).waitFor(),
   index: (page) => page.locator("[role=progressbar]").first().waitFor(),
   charts: async (page) => {
     await page.locator("#latency canvas").waitFor();
@@ -93,12 +103,12 @@ for (const colorScheme of ["light", "dark"]) {
       const grounds = new Set();
       for (const path of PAGES) {
         await open(page, path);
-        await loaded[path](page);
+        const [kind] = path.split("?");
+        await loaded[kind](page);
         await wide(page);
         grounds.add(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
-        assert.equal(await page.locator("nav a[aria-current=page]").getAttribute("href"), `#/${path}`);
-        if (path === "charts" && on === "desk") await shoot(page, `${path}-${colorScheme}`);
-        if ((path === "networks" || path === "index") && on === "desk" && colorScheme === "light") await shoot(page, path);
+        assert.equal(await page.locator("nav a[aria-current=page]").getAttribute("href"), `#/${BELOW[kind] ?? kind}`);
+        await shoot(page, `${kind}-${colorScheme}${on === "phone" ? "-phone" : ""}`);
       }
       assert.deepEqual([...grounds], [colorScheme === "dark" ? "rgb(15, 20, 27)" : "rgb(245, 246, 248)"]);
     });
@@ -117,7 +127,7 @@ for (const colorScheme of ["light", "dark"]) {
       assert.match(await page.locator("#clock").textContent(), /\d (ms|s)$/);
       assert.match(await page.locator("#verdict").textContent(), /^Signed in /);
       await wide(page);
-      await shoot(page, `rounds-${colorScheme}${on === "phone" ? "-phone" : ""}`);
+      await shoot(page, `signed-${colorScheme}${on === "phone" ? "-phone" : ""}`);
       // In slow motion, so that not even a busy machine skips what is between.
       await page.locator("#replay").click();
       await page.locator("h2", { hasText: "Replay" }).waitFor();
@@ -131,6 +141,114 @@ for (const colorScheme of ["light", "dark"]) {
     });
   }
 }
+
+await check("the first page is the overview, with the numbers of the API", {}, async (page) => {
+  await page.goto(`${origin}/`);
+  await page.locator("h1", { hasText: "Overview" }).waitFor();
+  assert.equal(new URL(page.url()).pathname, "/console/");
+  const { ready } = await (await fetch(`${operators}/readyz`)).json();
+  assert.equal(ready, true);
+  await page.locator("#connection", { hasText: /^ready$/ }).waitFor();
+  const { message } = await (await fetch(`${url}api/example?network=fuji`)).json();
+  const response = await fetch(`${origin}/v1/signatureAggregator/fuji/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message, quorumPercentage: 99 }) });
+  const { code } = await response.json();
+  assert.equal(code, "QUORUM_NOT_REACHED"); // a fifth of the validators is faulty
+  const row = page.locator("#failures tr", { hasText: code });
+  await row.waitFor();
+  // The metric counts since the start, the page in the last hour, which is the same here.
+  const metrics = await (await fetch(`${operators}/metrics`)).text();
+  const counted = metrics.split("\n").filter((l) => l.startsWith("quorate_sign_seconds_count") && l.includes(code)).reduce((a, l) => a + Number(l.split(" ").at(-1)), 0);
+  await page.locator("#failures tr", { hasText: new RegExp(`${code}\\s*${counted}$`) }).waitFor();
+  await page.locator("#span").selectOption("day");
+  await page.locator("#trend-text", { hasText: "signed and" }).waitFor();
+});
+
+await check("what is wrong is said first, and since when", {}, async (page) => {
+  const status = { networks: [{ name: "fuji", networkId: 5, ready: false, reason: "connected to 40.0% of the primary network's weight, 67% are needed", pChainHeight: 1, peers: 3, allSubnets: 1,
+    subnets: [{ subnetId: "11111111111111111111111111111111LpoYY", validators: 5, weight: "100", connected: 0.4, since: Date.now() - 7_380_000 }] }],
+  chains: [], example: false, readiness: "not ready",
+  problems: [{ severity: "bad", kind: "network", network: "fuji", title: "fuji is not ready to sign", text: "connected to 40.0% of the primary network's weight, 67% are needed", since: Date.now() - 7_380_000 }] };
+  await page.route("**/api/live", (route) => route.fulfill({ contentType: "text/event-stream", body: `event: status\ndata: ${JSON.stringify(status)}\n\n` }));
+  await page.goto(url);
+  await page.locator("#health[data-state=bad]", { hasText: "fuji is not ready to sign" }).waitFor();
+  await page.locator(".problems .since", { hasText: "for 2 h 3 min" }).waitFor();
+  await page.locator("section[aria-label=Weight] tr", { hasText: "40%" }).waitFor();
+  await page.locator("section[aria-label=Index]", { hasText: "set record" }).waitFor();
+  await shoot(page, "overview-problem");
+  await wide(page);
+});
+
+await check("messages are shown that were signed before the page was opened", { viewport: PHONE, expected: ["/verifySignedMessage"] }, async (page) => {
+  const { message } = await (await fetch(`${url}api/example?network=fuji`)).json();
+  const post = (quorumPercentage) => fetch(`${origin}/v1/signatureAggregator/fuji/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message, quorumPercentage }) });
+  const { signedMessage } = await (await post(67)).json();
+  assert.equal((await (await post(98)).json()).code, "QUORUM_NOT_REACHED");
+  await open(page, "messages?network=fuji&result=signed");
+  await page.locator("#archive tr", { hasText: "A client" }).first().waitFor();
+  await page.locator("#archive tr", { hasText: "Signed ahead" }).first().waitFor();
+  await page.locator("#archive tr", { hasText: "A client" }).first().locator("a", { hasText: "Details" }).click();
+  await page.locator("section[aria-label=Content]", { hasText: "Payload" }).waitFor();
+  await page.locator("section[aria-label=Bytes] pre", { hasText: signedMessage }).waitFor();
+  await page.locator("button", { hasText: "Verify" }).click();
+  await page.locator("#verified[data-kind=good]", { hasText: "Valid" }).waitFor();
+  await page.locator("#verified summary").click();
+  await page.locator("#verified tbody tr", { hasText: "NodeID-" }).first().waitFor();
+  await wide(page);
+  await shoot(page, "message-verified-phone");
+  // All of one source blockchain, from the newest to the oldest.
+  await page.locator("section[aria-label=Message] dd a").first().click();
+  await page.locator("#archive tbody tr").first().waitFor();
+  assert.ok(await page.locator("#of").inputValue());
+  await open(page, "messages");
+  await page.locator("#archive tbody tr").nth(20).waitFor();
+  const newest = await page.locator("#archive tbody a", { hasText: "Details" }).first().getAttribute("href");
+  await page.locator("#archive a", { hasText: "Older" }).click();
+  await page.locator("#archive a", { hasText: "Newest" }).waitFor();
+  assert.notEqual(await page.locator("#archive tbody a", { hasText: "Details" }).first().getAttribute("href"), newest);
+  // What failed, with the reasons, and once more.
+  await page.locator("#result").selectOption("failed");
+  const failed = page.locator("#archive tr", { hasText: "QUORUM_NOT_REACHED" }).first();
+  await failed.locator("summary").click();
+  await failed.locator("tbody code").first().waitFor();
+  await wide(page);
+  await shoot(page, "messages-failed-phone");
+  await failed.locator("a", { hasText: "Try again" }).click();
+  await page.waitForFunction((text) => document.getElementById("message")?.value === text, message);
+  // Anybody's signed message is verified.
+  await open(page, "messages");
+  const form = page.locator("form[aria-label=Verify]");
+  await form.locator("#signed").fill(`0x${signedMessage}`);
+  await form.locator("button[type=submit]").click();
+  await form.locator(".verdict[data-kind=good]").waitFor();
+  await form.locator("#verify-quorum").fill("99");
+  await form.locator("button[type=submit]").click();
+  await form.locator(".verdict[data-kind=bad]", { hasText: "Not valid" }).waitFor();
+  await form.locator("#signed").fill(message);
+  await form.locator("button[type=submit]").click();
+  await form.locator(".verdict[data-kind=bad]", { hasText: "carries no signature" }).waitFor();
+});
+
+await check("each validator's connection is shown, or why there is none", {}, async (page) => {
+  await open(page, "networks");
+  await page.locator("td a", { hasText: "Primary network" }).first().click();
+  const rows = page.locator("#validators tbody tr");
+  await rows.nth(59).waitFor();
+  assert.equal(await rows.count(), 60);
+  const connected = await rows.filter({ has: page.locator("[data-state=good]") }).count();
+  // The metric counts connections, which are all to validators here.
+  const metrics = await (await fetch(`${operators}/metrics`)).text();
+  const share = Number(metrics.split("\n").find((l) => l.startsWith("quorate_subnet_connected_weight_ratio")).split(" ").at(-1));
+  await page.locator("section[aria-label=Subnet] dd", { hasText: `${(100 * share).toFixed(1)}%` }).waitFor();
+  await rows.filter({ hasText: /v\d+\.\d+\.\d+/ }).filter({ hasText: / ms/ }).first().waitFor();
+  await page.locator("#validators a", { hasText: "Only those not connected" }).click();
+  await page.locator("#validators h2", { hasText: "not connected" }).waitFor();
+  assert.equal(await rows.count(), 60 - connected);
+  const missing = rows.filter({ hasText: "NO_ADDRESS" }).first();
+  await missing.locator("a").first().click();
+  await page.locator("section[aria-label=Validator]", { hasText: "no address of them is known" }).waitFor();
+  await page.locator("section[aria-label=Validator] td a", { hasText: "Primary network" }).waitFor();
+  await shoot(page, "validator");
+});
 
 await check("a known message is told from one that was signed", {}, async (page) => {
   await open(page, "rounds");
@@ -217,6 +335,35 @@ await check("an address, a validator and a subnet are looked up", { expected: ["
   await page.locator("#results", { hasText: "This is no address" }).waitFor();
 });
 
+await check("the header of every page looks up", { viewport: PHONE, expected: ["/ext/bc/", "/v1/chains/"] }, async (page) => {
+  const evm = `${origin}/v1/chains/99001`;
+  const [transaction] = (await (await fetch(`${evm}/transactions?pageSize=1`)).json()).transactions;
+  await open(page, "networks?network=fuji");
+  const look = async (q) => {
+    await page.locator("#search input").fill(q);
+    await page.keyboard.press("Enter");
+    await page.waitForFunction((text) => document.getElementById("query")?.value === text, q);
+  };
+  await look(transaction.txHash);
+  const found = page.locator("section[aria-label='Transaction of an EVM chain']");
+  await found.locator("dd", { hasText: transaction.from.address }).waitFor();
+  await found.locator("dd", { hasText: /\d NATIVE$/ }).first().waitFor();
+  await found.locator("dd", { hasText: /ago · \d{4}-/ }).waitFor();
+  await wide(page);
+  await shoot(page, "transaction-phone");
+  await found.locator("a", { hasText: transaction.blockNumber }).click();
+  const block = page.locator("section[aria-label='Block of an EVM chain']");
+  await block.locator("tbody tr").first().waitFor();
+  assert.match(page.url(), new RegExp(`q=${transaction.blockNumber}$`));
+  await wide(page);
+  await look("999999999");
+  await block.locator("p", { hasText: "No indexed EVM chain has this block yet." }).waitFor();
+  const { messages: [newest] } = await (await fetch(`${url}api/messages?network=fuji&limit=1`)).json();
+  await look(newest.messageId);
+  await page.locator("section[aria-label='Signed messages'] tbody a", { hasText: "Details" }).click();
+  await page.locator("section[aria-label=Message]", { hasText: newest.messageId }).waitFor();
+});
+
 await check("the keyboard is enough", {}, async (page) => {
   await open(page, "rounds");
   await loaded.rounds(page);
@@ -256,7 +403,7 @@ await check("the keyboard is enough", {}, async (page) => {
   assert.notEqual(await page.locator("#detail").textContent(), first);
   await tabTo("replay");
   await page.reload();
-  await page.locator("#connection[data-state=live]").waitFor();
+  await page.locator("#connection[data-state=ready]").waitFor();
   await tabTo("Networks");
   await page.keyboard.press("Enter");
   await page.locator(".meter").first().waitFor();

@@ -45,8 +45,10 @@ func TestConsoleInABrowser(t *testing.T) {
 	}
 	address := regexp.MustCompile(`addresses=(P-\w+)`).FindStringSubmatch(output())
 	require.Len(t, address, 2, "quorate dev names no address: %s", output())
+	private := regexp.MustCompile(`Health and metrics: (http://\S+)/readyz`).FindStringSubmatch(output())
+	require.Len(t, private, 2, "quorate dev names no private address: %s", output())
 	input, err := json.Marshal(map[string]string{
-		"url": url, "chromium": chromium, "address": address[1], "shots": folder,
+		"url": url, "private": private[1], "chromium": chromium, "address": address[1], "shots": folder,
 		"validator": first(t, base+"/v1/networks/fuji/delegators?pageSize=1", "delegators", "nodeId"),
 		"subnet":    first(t, base+"/v1/networks/fuji/subnets?pageSize=1", "subnets", "subnetId"),
 	})
@@ -60,7 +62,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	require.NoError(t, node.Run(), "%s", &errOut)
 	var results []struct{ Name, Error string }
 	require.NoError(t, json.Unmarshal(out.Bytes(), &results), "%s", &out)
-	require.Len(t, results, 15, "every check reports")
+	require.Len(t, results, 20, "every check reports")
 	for _, r := range results {
 		t.Run(r.Name, func(t *testing.T) {
 			if r.Error != "" {

@@ -1,0 +1,39 @@
+import uPlot from "./lib/uPlot.js";
+
+const FONT = "12px system-ui, sans-serif";
+
+/** A color of the theme. */
+export const color = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+
+export const axis = (more) => ({ stroke: () => color("--muted"), grid: { stroke: () => color("--line"), width: 1 }, ticks: { show: false }, font: FONT, labelFont: FONT, ...more });
+
+/** The plots of a page: add makes one, end removes all. */
+export class Plots {
+  constructor() {
+    this.all = new Set();
+    this.repaint = () => this.all.forEach(({ u }) => u.redraw());
+    addEventListener("theme", this.repaint);
+  }
+
+  /** Puts a plot into box that is as wide as it. */
+  add(box, options, data) {
+    const { height = 260, ...rest } = options;
+    const size = () => ({ width: Math.max(box.clientWidth, 120), height });
+    const u = new uPlot({ ...size(), ...rest }, data, box);
+    u.root.setAttribute("aria-hidden", "true"); // what it shows is in a sentence beside it
+    const resized = new ResizeObserver(() => u.setSize(size()));
+    resized.observe(box);
+    const plot = { u, end: () => {
+      resized.disconnect();
+      u.destroy();
+      this.all.delete(plot);
+    } };
+    this.all.add(plot);
+    return plot;
+  }
+
+  end() {
+    removeEventListener("theme", this.repaint);
+    [...this.all].forEach((p) => p.end());
+  }
+}

@@ -1,0 +1,164 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"quorate/aggregator"
+	"quorate/internal/index"
+)
+
+// Severities of problems: requests fail, or something does not work as it should.
+const (
+	bad     = "bad"
+	warning = "warning"
+)
+
+// Readiness of the service, as at /readyz.
+const (
+	ready    = "ready"
+	degraded = "degraded"
+	notReady = "not ready"
+)
+
+// problemView is something that is wrong now. It omits errors of nodes and stores, which are for operators.
+type problemView struct {
+	Severity string `json:"severity"`
+	// Kind is network, subnets, index, nodes or store. Network and Chain may be empty.
+	Kind    string `json:"kind"`
+	Network string `json:"network,omitempty"`
+	Chain   string `json:"chain,omitempty"`
+	Title   string `json:"title"`
+	Text    string `json:"text,omitempty"`
+	// Since is when the problem was first noticed, in milliseconds since 1970.
+	Since int64 `json:"since"`
+}
+
+// since remembers when problems were first noticed, and forgets those that are over. The lock of Console.status guards
+// it.
+type since struct {
+	at            time.Time
+	before, after map[string]time.Time
+}
+
+// begin begins a look at all problems.
+func (s *since) begin(now time.Time) {
+	s.at, s.before, s.after = now, s.after, make(map[string]time.Time)
+}
+
+// of returns when a problem that exists now was first noticed.
+func (s *since) of(key ...string) int64 {
+	name := strings.Join(key, "/")
+	first, ok := s.before[name]
+	if !ok {
+		first = s.at
+	}
+	s.after[name] = first
+	return first.UnixMilli()
+}
+
+// findProblems sets what is wrong in a status, the worst first. It requires the lock of c.status.
+func (c *Console) findProblems(v *statusView, chains map[string]map[string]index.Status) {
+	c.since.begin(time.Now())
+	v.Readiness, v.Problems = ready, []problemView{}
+	for i := range v.Networks {
+		n := &v.Networks[i]
+		switch {
+		case !n.Ready:
+			v.Readiness = notReady
+			v.Problems = append(v.Problems, problemView{bad, "network", n.Name, "", n.Name + " is not ready to sign", n.Reason, c.since.of("ready", n.Name)})
+		case n.Degraded != "":
+			if v.Readiness == ready {
+				v.Readiness = degraded
+			}
+			v.Problems = append(v.Problems, problemView{warning, "network", n.Name, "", n.Name + " is degraded", n.Degraded, c.since.of("degraded", n.Name)})
+		}
+		v.Problems = append(v.Problems, c.thinSubnets(n)...)
+	}
+	for _, w := range v.Chains {
+		v.Problems = append(v.Problems, c.chainProblems(w, chains[w.Network][w.Chain])...)
+	}
+	v.Problems = append(v.Problems, c.measuredProblems()...)
+	slices.SortStableFunc(v.Problems, func(a, b problemView) int { return strings.Compare(a.Severity, b.Severity) })
+}
+
+// thinSubnets notes since when subnets have too little connected weight to sign with the default quorum, and returns
+// them as one problem. The primary network is left out, because the network is not ready without it.
+func (c *Console) thinSubnets(n *networkView) []problemView {
+	var thin int
+	var first int64
+	for i := range n.Subnets {
+		s := &n.Subnets[i]
+		if 100*s.Connected >= aggregator.DefaultQuorumPercentage {
+			continue
+		}
+		s.Since = c.since.of("subnet", n.Name, s.ID)
+		if i == 0 {
+			continue // the primary network
+		}
+		if thin++; first == 0 || s.Since < first {
+			first = s.Since
+		}
+	}
+	if thin == 0 {
+		return nil
+	}
+	return []problemView{{
+		warning, "subnets", n.Name, "", fmt.Sprintf("%d of %d subnets of %s have less than %d%% of their weight connected", thin, len(n.Subnets), n.Name, aggregator.DefaultQuorumPercentage),
+		"Their messages cannot be signed with the default quorum. The table below names them.", first,
+	}}
+}
+
+// chainProblems returns why the index of a chain does not go on.
+func (c *Console) chainProblems(w chainView, s index.Status) []problemView {
+	severity := warning
+	switch s.State {
+	case index.Stopped, index.Stalled, index.Waiting:
+		severity = bad
+	case index.Retrying:
+	default:
+		return nil
+	}
+	text := "Its operator finds the reason with quorate index status."
+	switch {
+	case w.Needs != "":
+		text = w.Needs
+	case w.Failing != "":
+		text = "Fails: " + w.Failing + ". " + text
+	}
+	began := c.since.of("index", w.Network, w.Chain)
+	if !s.FailingSince.IsZero() {
+		began = s.FailingSince.UnixMilli()
+	}
+	return []problemView{{severity, "index", w.Network, w.Chain, fmt.Sprintf("The index of the chain %s of %s is %s", w.Chain, w.Network, s.State), text, began}}
+}
+
+// measuredProblems returns the problems that the metrics show.
+func (c *Console) measuredProblems() []problemView {
+	v, err := c.readHistory(false)
+	if err != nil {
+		return nil
+	}
+	var found []problemView
+	for _, n := range v.Networks {
+		if down := n.Nodes - n.NodesUp; down > 0 {
+			severity := warning
+			if n.NodesUp == 0 {
+				severity = bad
+			}
+			found = append(found, problemView{
+				severity, "nodes", n.Network, "", fmt.Sprintf("%d of %d upstream nodes of %s did not answer the latest request", down, n.Nodes, n.Network),
+				"Its operator finds them in the metric quorate_upstream_up.", c.since.of("nodes", n.Network),
+			})
+		}
+	}
+	if v.Dropped > 0 {
+		found = append(found, problemView{
+			warning, "store", "", "", fmt.Sprintf("%d rows of the archive were dropped in the last hour", v.Dropped),
+			"The disk or the database failed or was too slow. The messages were signed, but are not stored.", c.since.of("store"),
+		})
+	}
+	return found
+}

@@ -1,0 +1,257 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+
+	"quorate/aggregator"
+	"quorate/handlers/signing"
+	"quorate/internal/chain/evm"
+	"quorate/internal/chain/evm/icmtest"
+	"quorate/internal/store"
+)
+
+// fakeArchive has the messages from oldest to newest, of two chains in turn. Number 5 is a gap.
+type fakeArchive struct {
+	oldest, newest uint64
+	reads          int
+	removed        bool // since the ends were read
+	err            error
+}
+
+func (a *fakeArchive) Ends(context.Context) (store.LogEnds, error) {
+	return store.LogEnds{ID: 1, Oldest: a.oldest, Newest: a.newest}, a.err
+}
+
+func (a *fakeArchive) Read(_ context.Context, after uint64, limit int) ([]aggregator.StreamEvent, error) {
+	a.reads++
+	if after+1 < a.oldest || a.removed {
+		return nil, store.ErrTruncated
+	}
+	var events []aggregator.StreamEvent
+	for number := after + 1; number <= a.newest && len(events) < limit; number++ {
+		e := aggregator.StreamEvent{Number: number, Missed: 3}
+		if number != 5 {
+			e = aggregator.StreamEvent{
+				Number: number, Time: time.UnixMilli(int64(1000 * number)), Message: signedMessage(ids.ID{byte(number % 2)}, fmt.Append(nil, number)),
+				SigningSubnetID: ids.ID{9}, PChainHeight: 7, Weight: 70, TotalWeight: 100, Signers: 3, Origin: aggregator.Origin(number % 3),
+			}
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+func unsignedMessage(source ids.ID, content []byte) *warp.UnsignedMessage {
+	m, err := warp.NewUnsignedMessage(5, source, content)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func signedMessage(source ids.ID, content []byte) *warp.Message {
+	m, err := warp.NewMessage(unsignedMessage(source, content), &warp.BitSetSignature{Signers: []byte{7}})
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func TestMessagesArePaged(t *testing.T) {
+	a := &fakeArchive{oldest: 3, newest: 40}
+	_, e := newTest(t, Options{Archive: func(network string) Archive {
+		if network != "fuji" {
+			return nil
+		}
+		return a
+	}})
+	list := func(query string) (v messagesView, numbers []uint64) {
+		t.Helper()
+		w := get(e, "/console/api/messages?network=fuji"+query)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &v))
+		for _, m := range v.Messages {
+			numbers = append(numbers, m.Number)
+		}
+		return v, numbers
+	}
+	var all []uint64
+	v, numbers := list("&limit=15")
+	for range 4 {
+		all = append(all, numbers...)
+		if v.Before == nil {
+			break
+		}
+		v, numbers = list(fmt.Sprintf("&limit=15&before=%d", *v.Before))
+	}
+	require.Len(t, all, 38)
+	for i, number := range all {
+		require.Equal(t, uint64(40-i), number)
+	}
+	require.Nil(t, v.Before)
+
+	v, numbers = list("&limit=2&before=7")
+	require.Equal(t, []uint64{6, 5}, numbers)
+	require.Equal(t, messageView{Number: 5, Missed: 3}, v.Messages[1])
+	m := v.Messages[0]
+	require.Equal(t, []any{int64(6000), ids.ID{9}.String(), uint64(7), uint64(70), uint64(100), 3, "", "unknown"},
+		[]any{m.SignedAt, m.SigningSubnetID, m.PChainHeight, m.Weight, m.TotalWeight, m.Signers, m.Origin, m.Payload.Kind})
+	require.Empty(t, m.SignedMessage, "only with the details")
+	_, numbers = list("&limit=3&id=" + ids.ID{1}.String())
+	require.Equal(t, []uint64{39, 37, 35}, numbers)
+	_, numbers = list("&id=" + m.MessageID)
+	require.Equal(t, []uint64{6}, numbers)
+	_, numbers = list("&limit=1000")
+	require.Len(t, numbers, 38)
+
+	w := get(e, "/console/api/messages/6?network=fuji")
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &m))
+	require.Equal(t, hexOf(signedMessage(ids.ID{0}, []byte("6")).Bytes()), m.SignedMessage)
+	for path, status := range map[string]int{
+		"/2?network=fuji": 404, "/41?network=fuji": 404, "/0?network=fuji": 400, "/x?network=fuji": 400, "/6?network=other": 404,
+		"?network=other": 404, "?network=fuji&id=x": 400, "?network=fuji&before=x": 400, "?network=fuji&id=" + strings.Repeat("2", 100): 400,
+	} {
+		require.Equal(t, status, get(e, "/console/api/messages"+path).Code, path)
+	}
+	a.removed = true
+	v, numbers = list("")
+	require.Empty(t, numbers)
+	require.Nil(t, v.Before)
+	a.err = errors.New("http://10.0.0.7 is down")
+	w = get(e, "/console/api/messages?network=fuji")
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.NotContains(t, w.Body.String(), "10.0.0.7")
+}
+
+// A search reads a bounded number of messages and says where to go on.
+func TestSearchIsBounded(t *testing.T) {
+	a := &fakeArchive{oldest: 1, newest: 10_000}
+	v, err := messageQuery{limit: 25, id: &ids.ID{77}}.read(t.Context(), a)
+	require.NoError(t, err)
+	require.Empty(t, v.Messages)
+	require.Equal(t, uint64(10_001-maxScanned), *v.Before)
+	require.Equal(t, maxScanned/scanPage, a.reads)
+}
+
+func TestPayloadsAreDecoded(t *testing.T) {
+	call := func(address []byte, content []byte) []byte {
+		c, err := payload.NewAddressedCall(address, content)
+		require.NoError(t, err)
+		return c.Bytes()
+	}
+	hash, err := payload.NewHash(ids.ID{1})
+	require.NoError(t, err)
+	conversion, err := message.NewSubnetToL1Conversion(ids.ID{2})
+	require.NoError(t, err)
+	register, err := message.NewRegisterL1Validator(ids.ID{3}, ids.NodeID{4}, [48]byte{5}, 1_800_000_000, message.PChainOwner{Threshold: 1, Addresses: []ids.ShortID{{1}, {2}}}, message.PChainOwner{}, 50)
+	require.NoError(t, err)
+	registered, err := message.NewL1ValidatorRegistration(ids.ID{6}, false)
+	require.NoError(t, err)
+	weight, err := message.NewL1ValidatorWeight(ids.ID{7}, 8, 9)
+	require.NoError(t, err)
+	source, destination := ids.ID{10}, ids.ID{11}
+	teleporter := icmPayload(t, destination)
+	icmID := evm.ICMMessageID(source, destination, uint256.NewInt(12)).Hex()
+	for _, test := range []struct {
+		payload     []byte
+		kind, title string
+		has         fieldView
+	}{
+		{[]byte("text"), "unknown", "Unknown payload", fieldView{"Payload, 4 bytes", "0x74657874", "hex"}},
+		{hash.Bytes(), "hash", "Block hash", fieldView{"Hash, 32 bytes", "0x01" + strings.Repeat("00", 31), "hex"}},
+		{call([]byte{1}, []byte("text")), "addressedCall", "Addressed call", fieldView{"Source address", "0x01", "address"}},
+		{call([]byte{1}, make([]byte, 300)), "addressedCall", "Addressed call", fieldView{"Payload, the first 256 of 300 bytes", "0x" + strings.Repeat("00", 256) + "…", "hex"}},
+		{call(nil, conversion.Bytes()), "addressedCall", "Conversion of a subnet to an L1", fieldView{"Conversion ID", ids.ID{2}.String(), ""}},
+		{call(nil, register.Bytes()), "addressedCall", "Registration of an L1 validator", fieldView{"Node", ids.NodeID{4}.String(), "node"}},
+		{call(nil, register.Bytes()), "addressedCall", "Registration of an L1 validator", fieldView{"Owner of the remaining balance", "1 of 2 addresses", ""}},
+		{call(nil, registered.Bytes()), "addressedCall", "An L1 validator is not registered", fieldView{"Registered", "false", ""}},
+		{call(nil, weight.Bytes()), "addressedCall", "Weight of an L1 validator", fieldView{"Nonce", "8", ""}},
+		{call(evm.Teleporter[:], teleporter), "addressedCall", "Teleporter message", fieldView{"Message ID", icmID, "icm"}},
+		{call(evm.Teleporter[:], teleporter), "addressedCall", "Teleporter message", fieldView{"Destination", destination.String(), "blockchain"}},
+		{call([]byte{1}, teleporter), "addressedCall", "Addressed call", fieldView{"Source address", "0x01", "address"}},
+	} {
+		v := newPayloadView(unsignedMessage(source, test.payload))
+		require.Equal(t, test.kind, v.Kind, test.title)
+		require.Equal(t, test.title, v.Title)
+		require.Contains(t, v.Fields, test.has)
+	}
+}
+
+// failingSigner fails with err, but not for the P-Chain's messages.
+type failingSigner struct {
+	signing.Signer
+
+	err error
+}
+
+func (s failingSigner) Sign(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
+	if req.Message.SourceChainID == constants.PlatformChainID {
+		return &aggregator.Result{}, nil
+	}
+	return nil, s.err
+}
+
+func TestFailuresAreRemembered(t *testing.T) {
+	c, e := newTest(t, Options{})
+	failed := &aggregator.Error{Code: aggregator.CodeQuorumNotReached, Message: "40% signed", Err: errors.New("http://10.0.0.7"), Account: &aggregator.Account{
+		TotalWeight: 100, SignedWeight: 40, SilentNodes: []ids.NodeID{{1}}, Reasons: []aggregator.Shortfall{{Reason: aggregator.ReasonNoAnswer, Weight: 60}},
+	}}
+	s := c.Signer("fuji", failingSigner{err: fmt.Errorf("signing: %w", failed)})
+	sign := func(ctx context.Context, source ids.ID, content []byte) {
+		_, err := s.Sign(ctx, aggregator.Request{Message: unsignedMessage(source, content)})
+		require.Equal(t, source == constants.PlatformChainID, err == nil)
+	}
+	list := func(network string) []failureView {
+		var v struct{ Failures []failureView }
+		require.NoError(t, json.Unmarshal(get(e, "/console/api/failures?network="+network).Body.Bytes(), &v))
+		return v.Failures
+	}
+	require.Empty(t, list("fuji"))
+	sign(t.Context(), constants.PlatformChainID, nil)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	sign(gone, ids.ID{1}, nil)
+	require.Empty(t, list("fuji"), "one was signed, and the client of the other is gone")
+	sign(t.Context(), ids.ID{1}, []byte("one"))
+	sign(t.Context(), ids.ID{1}, make([]byte, maxRetried))
+	all := list("fuji")
+	require.Len(t, all, 2)
+	require.Empty(t, all[0].UnsignedMessage, "it is long")
+	require.Equal(t, hexOf(unsignedMessage(ids.ID{1}, []byte("one")).Bytes()), all[1].UnsignedMessage)
+	require.Equal(t, []any{"QUORUM_NOT_REACHED", "40% signed", uint64(40), uint64(60)}, []any{all[1].Code, all[1].Message, all[1].Outcomes.SignedWeight, all[1].Outcomes.Reasons[0].Weight})
+	require.NotContains(t, get(e, "/console/api/failures?network=fuji").Body.String(), "10.0.0.7")
+	require.Empty(t, list("other"))
+	for range 2 * maxFailures {
+		sign(t.Context(), ids.ID{2}, nil)
+	}
+	require.Len(t, list("fuji"), maxFailures)
+	require.LessOrEqual(t, cap(c.failures.all), 2*maxFailures)
+	require.Len(t, failed.Account.SilentNodes, 1, "the client's error is its own")
+}
+
+// icmPayload returns the payload of the Teleporter message with nonce 12 to destination.
+func icmPayload(t *testing.T, destination ids.ID) []byte {
+	t.Helper()
+	encoder, err := icmtest.New()
+	require.NoError(t, err)
+	// The data of this event is the message alone, encoded as in the payload.
+	l, err := encoder.Log(&evm.ICMEvent{Kind: evm.ICMExecutionFailed, Message: &evm.ICMMessage{Nonce: *uint256.NewInt(12), Data: []byte("hello")}}, destination)
+	require.NoError(t, err)
+	return l.Data
+}
